@@ -1,0 +1,64 @@
+import type { HostnamePattern, Prefix, Verdict } from './model.js';
+
+/**
+ * A program is a compiled policy: a deterministic function of the policy, independent of any kernel. All searches
+ * are in interval maps: a sorted list of starts, each with the value that holds from there to the next start.
+ * The first start of every map is 0, so that a search always finds an interval.
+ */
+export type Intervals = { readonly starts: Uint32Array; readonly values: Uint32Array };
+
+/** Many interval maps in one pair of arrays. Map `m` is the slice `offsets[m]` … `offsets[m + 1]`. */
+export type IntervalPool = Intervals & { readonly offsets: Uint32Array };
+
+export type Program = {
+  /** Source address → list. */
+  readonly sources: Intervals;
+  /**
+   * A list is what one population of sources is judged by: at most `MAX_SEGMENTS` segments, searched in order (every
+   * rank of a segment is below every rank of the next), then a default word.
+   */
+  readonly lists: {
+    readonly offsets: Uint32Array;
+    readonly segments: Uint32Array;
+    readonly defaults: Uint32Array;
+  };
+  /** Per segment: its map in `destinations`, and its leaf of rules with any destination; `NONE` where absent. */
+  readonly segments: { readonly destinations: Uint32Array; readonly wildcards: Uint32Array };
+  /** Destination address → leaf, or `NONE`. */
+  readonly destinations: IntervalPool;
+  /** `leafKey` → word, `NO_MATCH`, or `SLICE | map of slices`. Equal leaves are one. */
+  readonly leaves: IntervalPool;
+  /** Source port → word or `NO_MATCH`. */
+  readonly slices: IntervalPool;
+  /** Hostname rules: what must be granted, and the leaf that then counts besides those of the segment. */
+  readonly names: readonly Name[];
+  readonly nameLeaves: { readonly segments: Uint32Array; readonly names: Uint32Array; readonly leaves: Uint32Array };
+  /** Number of ranks in the policy. */
+  readonly ranks: number;
+};
+
+/** A hostname pattern together with the static destinations of its rules (D10); equal ones are one. */
+export type Name = { readonly pattern: HostnamePattern; readonly destinations: readonly Prefix[] };
+
+export const MAX_SEGMENTS = 7;
+export const NONE = 0xffff_ffff;
+
+/**
+ * A word is `rank << 4 | audited << 3 | verdict`, so that the smallest word decides. 27 bits of rank.
+ * Bit 31 is never set in a word.
+ */
+export const NO_MATCH = 0x7fff_ffff;
+export const SLICE = 0x8000_0000;
+export const MAX_RANKS = 1 << 26;
+
+export const VERDICT_NUMBER = { allow: 1, deny: 2, audit: 3, redirect: 4 } as const satisfies Record<Verdict, number>;
+export const AUDITED = 8;
+
+export function word(rank: number, verdict: Verdict, audited: boolean): number {
+  return rank * 16 + (audited ? AUDITED : 0) + VERDICT_NUMBER[verdict];
+}
+
+/** The key of a leaf: ICMP type and code stand where other protocols have their destination port. */
+export function leafKey(protocol: number, low16: number): number {
+  return protocol * 0x1_0000 + low16;
+}
