@@ -1,0 +1,73 @@
+import type { Form } from '#policy/document.js';
+import type { Problem, Warning } from '#policy/problem.js';
+import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+
+/** What the API asks of the policy actor. Bodies travel as the bytes that were received. */
+export type PolicyTarget =
+  | { readonly by: 'active' }
+  | { readonly by: 'new' }
+  | { readonly by: 'id'; readonly id: string }
+  | { readonly by: 'name'; readonly name: string };
+
+export type PolicyWrite = {
+  readonly operation: 'put' | 'delete';
+  readonly target: PolicyTarget;
+  readonly form: Form;
+  /** Empty for a delete. */
+  readonly body: Uint8Array;
+  readonly ifMatch: string | undefined;
+  readonly ifNoneMatch: string | undefined;
+  /** `?activate=false` stores without activating (D5). */
+  readonly activate: boolean;
+  readonly dryRun: boolean;
+  /** Subject of the token that wrote. */
+  readonly author: string;
+};
+
+/** Why a write or a read was not done. The API maps each code to one status (docs/errors.md). */
+export type Refusal = {
+  readonly kind: 'refused';
+  readonly code: RefusalCode;
+  /** One plain sentence. */
+  readonly detail: string;
+  readonly problems?: readonly Problem[];
+};
+
+export type RefusalCode =
+  | 'invalid_body' // 400, does not parse as JSON, duplicate keys, too deep
+  | 'invalid_policy' // 400, with problems
+  | 'not_found' // 404
+  | 'name_taken' // 409
+  | 'integration_in_use' // 409
+  | 'already_exists' // 409
+  | 'capacity_exceeded' // 409, names limit, need and table (D7)
+  | 'precondition_failed' // 412
+  | 'activation_timeout' // 503
+  | 'dataplane_unavailable' // 503
+  | 'store_unavailable' // 503
+  | 'draining' // 503
+  | 'feature_unavailable'; // 503, a part that is not running
+
+export type PolicyWritten = {
+  readonly kind: 'written';
+  readonly created: boolean;
+  readonly stored: StoredPolicy;
+  readonly generation: number;
+  readonly warnings: readonly Warning[];
+};
+export type PolicyDeleted = {
+  readonly kind: 'deleted';
+  readonly generation: number;
+  readonly warnings: readonly Warning[];
+};
+/** A dry run: everything that a write does before the commit, and what would be stored. */
+export type PolicyChecked = {
+  readonly kind: 'checked';
+  readonly stored: StoredPolicy;
+  readonly warnings: readonly Warning[];
+  /** Size of the compiled program, in the lines of its image. */
+  readonly programLines: number;
+};
+export type PolicyOutcome = PolicyWritten | PolicyDeleted | PolicyChecked | Refusal;
+
+export type { Problem, PolicyRecord, StoredPolicy, Warning };

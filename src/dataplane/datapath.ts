@@ -1,0 +1,68 @@
+import type { Program } from '#policy/program.js';
+
+/** What the dataplane part asks of the kernel. `kernel/` implements it in a worker thread; nothing else does. */
+export type Datapath = {
+  /** What this kernel or this user lacks; empty when all is there. Attaches nothing. */
+  probe(): Promise<readonly Missing[]>;
+  /** Loads the programs, adopting pinned maps and links of the same layout where they exist (D20). */
+  open(): Promise<Adoption>;
+  /** Attaches to every interface that matches the configuration, and makes the guard (D20a). Idempotent. */
+  attach(): Promise<readonly Attachment[]>;
+  /** Fills the idle slot. Throws `CapacityExceeded` before anything changed. */
+  stage(program: Program, generation: number): Promise<Staged>;
+  /** Makes the staged slot the one in force: one store. Resolves once done; the grace period goes on behind it. */
+  flip(): Promise<{ readonly epoch: number }>;
+  /** Throws away what is staged. */
+  unstage(): Promise<void>;
+  stats(): Promise<DatapathStats>;
+  /** Calls back on every change seen: an interface that appeared or vanished, a link or the guard that was lost. */
+  watch(listener: (change: DatapathChange) => void): () => void;
+  /** Leaves the node unpoliced: removes links, pins and guard (D20). */
+  detach(): Promise<void>;
+  /** Lets go of everything; what is pinned goes on enforcing. */
+  close(): Promise<void>;
+};
+
+/** `probe`'s finding: what is missing, and the sentence that tells the operator. */
+export type Missing = { readonly what: string; readonly sentence: string };
+
+export type Adoption = {
+  readonly adopted: boolean;
+  /** Generation and SHA-256 (hex) of the image in force, when adopted and once activated. */
+  readonly inForce: { readonly generation: number; readonly imageSha256: string } | null;
+};
+export type Attachment = {
+  readonly interface: string;
+  readonly ifindex: number;
+  readonly by: 'tcx' | 'clsact';
+};
+export type Staged = { readonly imageSha256: string; readonly lines: number; readonly capacityLines: number };
+
+export type DatapathChange =
+  | { readonly type: 'interface_appeared' | 'interface_vanished' | 'link_lost'; readonly interface: string }
+  | { readonly type: 'guard_lost' }
+  | { readonly type: 'worker_died'; readonly reason: string };
+
+export type Counter = { readonly packets: bigint; readonly bytes: bigint };
+export type DatapathStats = {
+  readonly generation: number;
+  readonly activeFlows: number;
+  readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
+  /** Keyed by the name of the drop reason (`drop_reason` in `bpf/weir.h`). */
+  readonly drops: Readonly<Record<string, Counter>>;
+  readonly flowsOpened: bigint;
+  readonly flowsClosed: bigint;
+  readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
+};
+
+/** A limit of the dataplane would be passed (D7). */
+export class CapacityExceeded extends Error {
+  readonly code = 'capacity_exceeded';
+  constructor(
+    readonly table: string,
+    readonly need: number,
+    readonly limit: number,
+  ) {
+    super(`the policy needs ${need} lines of ${table}, and the limit is ${limit}`);
+  }
+}
