@@ -9,6 +9,8 @@ import { connect, createServer } from 'node:net';
  *     connect ADDRESS PORT [options]  one TCP connection; prints `open` | `refused CODE`, then `pong N` for each echo,
  *                                     `silent N` where an echo took longer than --timeout, `closed`
  *     datagram ADDRESS PORT [options] one UDP datagram and its echo; prints `pong 1` | `silent 1`
+ *     connect-udp ADDRESS PORT [options]  a UDP flow: one datagram each --every ms; prints `pong N` for each echo and
+ *                                     `silent N` for each that did not come back within --timeout
  *
  * Options: --source ADDRESS, --source-port PORT, --every MS (connect: repeat), --timeout MS.
  */
@@ -127,12 +129,38 @@ function datagramTo(address: string, port: number, options: Options): void {
   socket.bind(options.sourcePort ?? 0, options.source, () => socket.send('1\n', port, address));
 }
 
+function stream(address: string, port: number, options: Options): void {
+  const socket = createSocket('udp4');
+  const waiting = new Map<number, NodeJS.Timeout>();
+  let count = 0;
+  socket.on('message', (message) => {
+    const number = Number(message.toString());
+    const timer = waiting.get(number);
+    if (timer === undefined) return;
+    clearTimeout(timer);
+    waiting.delete(number);
+    say(`pong ${number}`);
+  });
+  const next = (): void => {
+    count++;
+    const number = count;
+    const lost = (): void => {
+      waiting.delete(number);
+      say(`silent ${number}`);
+    };
+    waiting.set(number, setTimeout(lost, options.timeoutMs));
+    socket.send(String(number), port, address);
+  };
+  socket.bind(options.sourcePort ?? 0, options.source, () => setInterval(next, options.everyMs ?? 100));
+}
+
 const { words, options } = readOptions(process.argv.slice(2));
 const [mode, ...rest] = words;
 process.stdin.on('end', () => process.exit(0)).resume();
 if (mode === 'serve') await serve(rest.map(Number));
 else if (mode === 'connect') connectTo(rest[0] ?? '', Number(rest[1]), options);
 else if (mode === 'datagram') datagramTo(rest[0] ?? '', Number(rest[1]), options);
+else if (mode === 'connect-udp') stream(rest[0] ?? '', Number(rest[1]), options);
 else {
   process.stderr.write(`traffic: unknown mode ${mode ?? ''}\n`);
   process.exit(2);
