@@ -13,15 +13,21 @@ import { populations } from './source-lists.js';
 
 const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks: MAX_RANKS };
 
+export type CompileOptions = {
+  readonly limits?: Partial<CompileLimits>;
+  /** So many copies of rules are compiled before large groups become segments that lists share. */
+  readonly copies?: number;
+};
+
 /**
  * The program of a policy: the same policy gives the same bytes. Throws `CompileTooLarge` where its rules overlap so
- * much that the program would pass `limits`.
+ * much that the program would pass the limits.
  */
-export function compile(policy: Policy, limits: Partial<CompileLimits> = {}): Program {
-  const budget = new Budget({ ...DEFAULT_LIMITS, ...limits });
+export function compile(policy: Policy, options: CompileOptions = {}): Program {
+  const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
   const words = wordsOf(policy, budget);
   const found = populations(policy, budget);
-  const division = new Division(policy, found);
+  const division = new Division(policy, found, options.copies);
   const slices = new Slices(budget);
   const compiler = new SegmentCompiler(policy, leavesOf(policy, words.rules, slices, budget), slices, budget);
   const runs = new Sequences(budget, 'segments', 1);
@@ -36,7 +42,7 @@ export function compile(policy: Policy, limits: Partial<CompileLimits> = {}): Pr
     for (const to of division.ends(population)) {
       const known = runs.count;
       const run = runs.intern(cells.array, from, to);
-      if (run === known) segmentOfRun.push(compiler.compile(cells.array.subarray(from, to)));
+      if (run === known) segmentOfRun.push(compiler.compile(cells.array, from, to));
       const segment = segmentOfRun.array[run] as number;
       if (segment !== NONE) list.push(segment);
       from = to;

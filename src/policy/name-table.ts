@@ -3,6 +3,8 @@ import type { HostnamePattern, Prefix } from './model.js';
 import { firstAddress, lastAddress } from './prefix.js';
 import type { Name, Program } from './program.js';
 
+export type NameLeaf = { readonly name: number; readonly leaf: number };
+
 /** The names of a program, and the leaves that they bring to each segment. */
 export class NameTable {
   private readonly names: Name[] = [];
@@ -22,8 +24,9 @@ export class NameTable {
     return added;
   }
 
-  add(segment: number, leaves: readonly { readonly name: number; readonly leaf: number }[]): void {
-    for (const { name, leaf } of leaves.toSorted((left, right) => left.name - right.name)) {
+  /** The names of a segment ascend. */
+  add(segment: number, leaves: readonly NameLeaf[]): void {
+    for (const { name, leaf } of leaves) {
       this.owners.push(segment);
       this.members.push(name);
       this.leaves.push(leaf);

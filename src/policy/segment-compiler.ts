@@ -2,8 +2,15 @@ import type { Budget } from './budget.js';
 import { Cells } from './cells.js';
 import { LeafStack, type RuleLeaves } from './leaf-stack.js';
 import type { Policy, Rule } from './model.js';
-import { NameTable } from './name-table.js';
-import { membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './nesting.js';
+import { type NameLeaf, NameTable } from './name-table.js';
+import {
+  membership,
+  type NestingVisitor,
+  type PrefixOrder,
+  prefixNumber,
+  prefixOrder,
+  walkNesting,
+} from './nesting.js';
 import { type IntervalPool, NONE, type Program, SLICE } from './program.js';
 import { Sequences } from './sequences.js';
 import type { Slices } from './slices.js';
@@ -11,11 +18,14 @@ import type { Slices } from './slices.js';
 type Tables = Pick<Program, 'segments' | 'destinations' | 'leaves' | 'slices' | 'names' | 'nameLeaves'>;
 
 /** Compiles segments, each a sequence of groups, into tables that they share. */
-export class SegmentCompiler {
+export class SegmentCompiler implements NestingVisitor {
   private readonly rules: readonly Rule[];
   /** Group → number of its first rule. */
   private readonly firstRules: Uint32Array;
   private readonly order: PrefixOrder;
+  /** Rule → its static destinations, as numbers of `order`. */
+  private readonly prefixes = new Cells();
+  private readonly firstPrefixes: Uint32Array;
   private readonly leaves: Sequences;
   private readonly stack: LeafStack;
   private readonly names = new NameTable();
@@ -24,6 +34,7 @@ export class SegmentCompiler {
   private readonly offsets = new Cells();
   private readonly starts = new Cells();
   private readonly values = new Cells();
+  private memberships = new Float64Array(1024);
 
   constructor(
     policy: Policy,
@@ -37,45 +48,62 @@ export class SegmentCompiler {
       this.firstRules[group + 1] = (this.firstRules[group] as number) + rules.length;
     }
     this.order = prefixOrder(this.rules.flatMap((rule) => (isStatic(rule) ? rule.destinations : [])));
+    this.firstPrefixes = new Uint32Array(this.rules.length + 1);
+    for (const [number, rule] of this.rules.entries()) {
+      if (isStatic(rule)) for (const prefix of rule.destinations) this.prefixes.push(prefixNumber(this.order, prefix));
+      this.firstPrefixes[number + 1] = this.prefixes.length;
+    }
     this.leaves = new Sequences(budget, 'leaves', 2);
     this.stack = new LeafStack(ruleLeaves, slices, budget);
     this.offsets.push(0);
   }
 
-  /** The number of the new segment, or `NONE` where none of its rules can match anything. */
-  compile(groups: Uint32Array): number {
+  /** The number of the segment of the groups `from` … `to`, or `NONE` where none of its rules can match anything. */
+  compile(groups: Uint32Array, from: number, to: number): number {
     const anywhere: number[] = [];
-    const memberships: number[] = [];
-    const named = new Map<number, number[]>();
-    for (const group of groups) {
+    const named: number[] = [];
+    let count = 0;
+    for (let at = from; at < to; at++) {
+      const group = groups[at] as number;
       const end = this.firstRules[group + 1] as number;
-      for (let number = this.firstRules[group] as number; number < end; number++) {
-        const rule = this.rules[number] as Rule;
-        if (rule.hostname !== undefined) {
-          const name = this.names.number(rule.hostname, rule.destinations);
-          const members = named.get(name);
-          if (members === undefined) named.set(name, [number]);
-          else members.push(number);
-        } else if (isStatic(rule)) {
-          for (const prefix of rule.destinations) {
-            memberships.push(membership(prefixNumber(this.order, prefix), number));
-          }
-        } else anywhere.push(number);
+      for (let rule = this.firstRules[group] as number; rule < end; rule++) {
+        const firstPrefix = this.firstPrefixes[rule] as number;
+        const lastPrefix = this.firstPrefixes[rule + 1] as number;
+        if (firstPrefix < lastPrefix) count = this.addMemberships(rule, firstPrefix, lastPrefix, count);
+        else if (this.rules[rule]?.hostname === undefined) anywhere.push(rule);
+        else named.push(rule);
       }
     }
-    this.budget.steps(memberships.length + anywhere.length);
+    this.budget.steps(count + anywhere.length + named.length);
+    const map = this.destinationMap(count);
     const wildcard = this.leafOf(anywhere);
-    const map = this.destinationMap(memberships);
-    const leaves = [...named].map(([name, members]) => ({ name, leaf: this.leafOf(members) }));
-    const matching = leaves.filter(({ leaf }) => leaf !== NONE);
-    if (wildcard === NONE && map === NONE && matching.length === 0) return NONE;
+    const names = this.nameLeaves(named);
+    if (map === NONE && wildcard === NONE && names.length === 0) return NONE;
     const segment = this.maps.length;
     this.budget.entries('segments', 1);
-    this.budget.entries('names', matching.length);
+    this.budget.entries('names', names.length);
     this.maps.push(map);
     this.wildcards.push(wildcard);
-    this.names.add(segment, matching);
+    this.names.add(segment, names);
     return segment;
+  }
+
+  open(members: readonly number[]): void {
+    this.stack.pushInside(members);
+  }
+
+  close(): void {
+    this.stack.pop();
+  }
+
+  interval(start: number): void {
+    const { starts, values, offsets } = this;
+    const leaf = this.stack.intern(this.leaves);
+    const bottom = offsets.array[offsets.length - 1] as number;
+    if (values.length > bottom && values.array[values.length - 1] === leaf) return;
+    this.budget.entries('destinations', 1);
+    starts.push(start);
+    values.push(leaf);
   }
 
   tables(): Tables {
@@ -93,6 +121,19 @@ export class SegmentCompiler {
     };
   }
 
+  private addMemberships(rule: number, firstPrefix: number, lastPrefix: number, count: number): number {
+    const need = count + lastPrefix - firstPrefix;
+    if (need > this.memberships.length) {
+      const grown = new Float64Array(need * 2);
+      grown.set(this.memberships);
+      this.memberships = grown;
+    }
+    for (let at = firstPrefix, to = count; at < lastPrefix; at++, to++) {
+      this.memberships[to] = membership(this.prefixes.array[at] as number, rule);
+    }
+    return need;
+  }
+
   private leafOf(members: readonly number[]): number {
     if (members.length === 0) return NONE;
     this.stack.clear();
@@ -100,29 +141,36 @@ export class SegmentCompiler {
     return this.stack.intern(this.leaves);
   }
 
-  private destinationMap(memberships: readonly number[]): number {
-    if (memberships.length === 0) return NONE;
-    const { stack, starts, values, offsets } = this;
-    const from = starts.length;
-    stack.clear();
-    walkNesting(this.order, Float64Array.from(memberships).sort(), {
-      open: (members) => stack.pushInside(members),
-      close: () => stack.pop(),
-      interval: (start) => {
-        const leaf = stack.intern(this.leaves);
-        if (values.length > from && values.array[values.length - 1] === leaf) return;
-        this.budget.entries('destinations', 1);
-        starts.push(start);
-        values.push(leaf);
-      },
-    });
-    if (starts.length - from === 1 && values.array[from] === NONE) {
-      starts.length = from;
-      values.length = from;
+  private destinationMap(count: number): number {
+    if (count === 0) return NONE;
+    const { starts, values, offsets } = this;
+    const bottom = starts.length;
+    this.stack.clear();
+    walkNesting(this.order, this.memberships.subarray(0, count).sort(), this);
+    if (starts.length - bottom === 1 && values.array[bottom] === NONE) {
+      starts.length = bottom;
+      values.length = bottom;
       return NONE;
     }
     offsets.push(starts.length);
     return offsets.length - 2;
+  }
+
+  private nameLeaves(named: readonly number[]): readonly NameLeaf[] {
+    if (named.length === 0) return [];
+    const members = new Map<number, number[]>();
+    for (const number of named) {
+      const { hostname, destinations } = this.rules[number] as Rule;
+      if (hostname === undefined) continue;
+      const name = this.names.number(hostname, destinations);
+      const others = members.get(name);
+      if (others === undefined) members.set(name, [number]);
+      else others.push(number);
+    }
+    return [...members]
+      .map(([name, rules]) => ({ name, leaf: this.leafOf(rules) }))
+      .filter(({ leaf }) => leaf !== NONE)
+      .sort((left, right) => left.name - right.name);
   }
 }
 

@@ -3,8 +3,8 @@ import { MAX_SEGMENTS } from './program.js';
 import type { Sequences } from './sequences.js';
 import type { Populations } from './source-lists.js';
 
-/** So many times the rules of the policy may be compiled before large groups are compiled apart and shared. */
-const MULTIPLICATION = 4;
+/** So many copies of rules are compiled before groups are shared: a multiple of all rules, and always some. */
+const MULTIPLE = 3;
 const SMALL = 1 << 16;
 
 /** A part of a population's groups that is judged as one. */
@@ -18,17 +18,20 @@ export class Division {
   private readonly uses: Float64Array;
   private readonly users: Uint32Array;
   private readonly shared: Uint8Array;
+  private readonly sharing: boolean;
 
   constructor(
     private readonly policy: Policy,
     private readonly populations: Populations,
+    copies?: number,
   ) {
     const count = policy.groups.length;
     this.uses = new Float64Array(count);
     this.users = new Uint32Array(count);
     this.shared = new Uint8Array(count);
     this.countUses(populations.groups);
-    this.choose();
+    this.choose(copies);
+    this.sharing = this.shared.includes(1);
   }
 
   /** Where the runs of a population end; the places are those of the population's sequence. */
@@ -37,6 +40,7 @@ export class Division {
     const from = groups.start(population);
     const to = groups.end(population);
     if (from === to) return [];
+    if (!this.sharing) return [to];
     const runs = this.runs(from, to);
     return merged(runs, to);
   }
@@ -54,7 +58,7 @@ export class Division {
     }
   }
 
-  private choose(): void {
+  private choose(copies: number | undefined): void {
     const rules = (group: number): number => this.policy.groups[group]?.rules.length ?? 0;
     const saving = (group: number): number => rules(group) * ((this.uses[group] as number) - 1);
     let total = 0;
@@ -63,7 +67,7 @@ export class Division {
       total += rules(group);
       multiplied += rules(group) * (this.uses[group] as number);
     }
-    const enough = total * MULTIPLICATION + SMALL;
+    const enough = total + (copies ?? total * MULTIPLE + SMALL);
     if (multiplied <= enough) return;
     const byCost = Array.from(this.uses.keys()).sort((left, right) => saving(right) - saving(left) || left - right);
     for (const group of byCost) {

@@ -1,7 +1,7 @@
 import type { Budget } from './budget.js';
 import { Cells } from './cells.js';
 import type { Policy } from './model.js';
-import { MAX_MEMBERS, membership, prefixNumber, prefixOrder, walkNesting } from './nesting.js';
+import { MEMBERS, membership, prefixNumber, prefixOrder, walkNesting } from './nesting.js';
 import { Sequences } from './sequences.js';
 
 /** Which groups judge which source: every address interval, and the ordered groups of each. */
@@ -37,8 +37,8 @@ export function populations(policy: Policy, budget: Budget): Populations {
     bottoms.push(outerEnd);
     stack.reserve(outerEnd - outer + own.length);
     for (let at = 0; outer < outerEnd || at < own.length; ) {
-      const inherited = outer < outerEnd ? (stack.array[outer] as number) : MAX_MEMBERS;
-      const added = own[at] ?? MAX_MEMBERS;
+      const inherited = outer < outerEnd ? (stack.array[outer] as number) : MEMBERS;
+      const added = own[at] ?? MEMBERS;
       const group = Math.min(inherited, added);
       if (inherited === group) outer += 1;
       if (added === group) at += 1;
@@ -47,7 +47,7 @@ export function populations(policy: Policy, budget: Budget): Populations {
     }
   };
 
-  walkNesting(order, Float64Array.from(memberships).sort(), {
+  walkNesting(order, new Float64Array(memberships).sort(), {
     open,
     close() {
       stack.length = bottoms.pop() as number;
