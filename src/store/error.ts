@@ -1,0 +1,22 @@
+/** Why the store said no. `docs/errors.md` has a line for each. */
+export type StoreErrorCode =
+  | 'store_locked' // another instance has this data folder open
+  | 'store_damaged' // what was read is not what was written
+  | 'store_no_space' // the disk is full
+  | 'store_read_only' // opened without the right or the space to write
+  | 'store_closed'
+  | 'store_unavailable' // any other failure of the disk or the engine
+  | 'revision_conflict' // the stored revision is not the expected one
+  | 'generation_regressed'; // a commit would go back behind the stored generation
+
+/** A failure of the store: what was being done, then what came back. */
+export class StoreError extends Error {
+  override readonly name = 'StoreError';
+  constructor(
+    readonly code: StoreErrorCode,
+    message: string,
+    options?: { readonly cause?: unknown },
+  ) {
+    super(message, options);
+  }
+}
