@@ -38,5 +38,5 @@ async function digest(name: string, payload: Uint8Array): Promise<Buffer> {
 }
 
 function damaged(name: string, why: string): StoreError {
-  return new StoreError('store_damaged', `read ${name}: ${why}`);
+  return new StoreError('store_damaged', `read ${name}: ${why}`, { key: name });
 }
