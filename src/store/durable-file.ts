@@ -12,7 +12,7 @@ export async function writeDurably(path: string, content: Uint8Array | string): 
     });
     await rename(draft, path);
   } catch (error) {
-    await rm(draft, { force: true });
+    await rm(draft, { force: true }).catch(() => undefined);
     throw error;
   }
   await withHandle(dirname(path), 'r', (folder) => folder.sync());

@@ -1,0 +1,58 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { expect, it } from 'vitest';
+import { openStore } from '#store/store.js';
+import { temporaryFolder } from './temporary-folder.js';
+
+const ROUNDS = 30;
+
+type Said =
+  | {
+      readonly type: 'opened';
+      readonly generation: number;
+      readonly revision: number;
+      readonly body: string;
+      readonly findings: readonly string[];
+    }
+  | { readonly type: 'acknowledged'; readonly generation: number };
+
+/** Lets a process commit, kills it some time after its `acknowledgements`-th one, and says what it said. */
+async function killedWhileCommitting(dataDir: string, acknowledgements: number, delayMs: number): Promise<Said[]> {
+  const child = fork(fileURLToPath(new URL('./committing-process.ts', import.meta.url)), [dataDir], {
+    execArgv: ['--conditions=weir-source', '--import', 'tsx'],
+  });
+  const said: Said[] = [];
+  child.on('message', (message: Said) => {
+    said.push(message);
+    if (said.length === acknowledgements) setTimeout(() => child.kill('SIGKILL'), delayMs);
+  });
+  const [, signal] = await once(child, 'close');
+  expect(signal).toBe('SIGKILL');
+  return said;
+}
+
+it(`has every acknowledged commit after kill -9, ${ROUNDS} times`, { timeout: 120_000 }, async () => {
+  const dataDir = temporaryFolder();
+  let acknowledged = 0;
+  for (let round = 0; round < ROUNDS; round++) {
+    const said = await killedWhileCommitting(dataDir, 1 + Math.floor(Math.random() * 12), Math.random() * 6);
+    for (const message of said) {
+      if (message.type === 'acknowledged') {
+        acknowledged = message.generation;
+        continue;
+      }
+      expect([acknowledged, acknowledged + 1]).toContain(message.generation);
+      expect(message.revision).toBe(message.generation);
+      if (message.generation > 0) expect(JSON.parse(message.body).generation).toBe(message.generation);
+      expect(message.findings).toEqual([]);
+    }
+  }
+
+  const store = await openStore(dataDir, () => {});
+  const generation = await store.policies.generation();
+  const revisions = (await store.policies.history('a')).map(({ revision }) => revision);
+  expect(generation).toBeGreaterThanOrEqual(acknowledged);
+  expect(revisions).toEqual(Array.from({ length: generation }, (_, index) => generation - index));
+  await store.close();
+});
