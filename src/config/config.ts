@@ -12,7 +12,7 @@ export type Config = {
     readonly listen: ListenAddress;
     readonly tls: TlsFiles | null;
     readonly allowedHosts: readonly string[];
-    readonly requestsPerMinute: number;
+    readonly requestsPerSecond: number;
     readonly failedLoginsPerMinute: number;
     readonly requestTimeoutMs: number;
     readonly maxConnections: number;
@@ -71,7 +71,7 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
       listen: api.listen,
       tls: api.tls,
       allowedHosts: api.allowed_hosts,
-      requestsPerMinute: api.requests_per_minute,
+      requestsPerSecond: api.requests_per_second,
       failedLoginsPerMinute: api.failed_logins_per_minute,
       requestTimeoutMs: api.request_timeout,
       maxConnections: api.max_connections,

@@ -58,7 +58,7 @@ function problem(
   message: string,
   source: Source,
 ): ConfigProblem {
-  return { code, key: path.join('.'), where: source.where(path), message };
+  return { code, key: path.join('.'), where: source.where(path, code === 'unknown_key' ? 'key' : 'value'), message };
 }
 
 function contradictions({ api, dataplane, dns }: Config, source: Source): ConfigProblem[] {

@@ -63,11 +63,11 @@ const api = z
       description: 'Host names under which the API may be called, besides the address of `api.listen` and `localhost`.',
       form: 'list of text',
     }),
-    requests_per_minute: whole(
+    requests_per_second: whole(
       1,
       1_000_000,
       'Requests that one client address may make; above it the answer is 429.',
-    ).prefault(6000),
+    ).prefault(500),
     failed_logins_per_minute: whole(
       1,
       10_000,

@@ -25,7 +25,7 @@ const defaults = {
     listen: { host: '127.0.0.1', port: 8080 },
     tls: null,
     allowedHosts: [],
-    requestsPerMinute: 6000,
+    requestsPerSecond: 500,
     failedLoginsPerMinute: 10,
     requestTimeoutMs: 15_000,
     maxConnections: 1000,
@@ -66,7 +66,7 @@ api:
   listen: "[::]:8443"
   tls: { cert: ${pem}, key: ${pem} }
   allowed_hosts: [weir.example.com]
-  requests_per_minute: 7
+  requests_per_second: 7
   failed_logins_per_minute: 3
   request_timeout: 2m
   max_connections: 5
@@ -101,7 +101,7 @@ cluster:
         listen: { host: '::', port: 8443 },
         tls: { cert: pem, key: pem },
         allowedHosts: ['weir.example.com'],
-        requestsPerMinute: 7,
+        requestsPerSecond: 7,
         failedLoginsPerMinute: 3,
         requestTimeoutMs: 120_000,
         maxConnections: 5,
