@@ -40,7 +40,7 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
       if (!response.ok) throw new CliError(refusalOf(response.status, text));
       if (text === '') return undefined;
       try {
-        return JSON.parse(text);
+        return JSON.parse(text) as unknown;
       } catch (cause) {
         throw new CliError(`${url.href} did not answer with JSON; is it the address of a Weir node?`, { cause });
       }

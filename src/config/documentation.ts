@@ -81,7 +81,7 @@ function defaultOf(schema: z.core.$ZodType): string {
   if (!(schema instanceof z.ZodPrefault)) return 'required';
   const value: unknown = schema.def.defaultValue;
   if (value === null || (Array.isArray(value) && value.length === 0)) return 'none';
-  return `\`${String(value)}\``;
+  return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
 }
 
 /** What `meta` said of the schema, or of what it wraps. */

@@ -40,7 +40,7 @@ const inForce = (dataDir: string) =>
 
 async function damage(dataDir: string, key: string): Promise<void> {
   const raw = createRequire(import.meta.url)('rocksdb')(join(dataDir, 'store'));
-  const call = (start: (done: (error: unknown, value: Buffer) => void) => void) =>
+  const call = (start: (done: (error: Error | null, value: Buffer) => void) => void) =>
     new Promise<Buffer>((resolve, reject) => {
       start((error, value) => (error ? reject(error) : resolve(value)));
     });
