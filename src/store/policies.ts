@@ -212,7 +212,7 @@ class KvPolicyStore implements PolicyStore {
     } catch (error) {
       this.#onFinding({
         code: 'last_good_unwritable',
-        message: `write the last-good copy of generation ${head.generation}: ${error instanceof Error ? error.message : error}`,
+        message: `write the last-good copy of generation ${head.generation}: ${error instanceof Error ? error.message : String(error)}`,
       });
     }
   }

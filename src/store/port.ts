@@ -63,7 +63,8 @@ export type PolicyCommit = {
 
 /** Node settings: one JSON value a key. */
 export type SettingsStore = {
-  get(key: string): Promise<unknown | null>;
+  /** Null where there is none. */
+  get(key: string): Promise<unknown>;
   put(key: string, value: unknown): Promise<void>;
 };
 

@@ -6,6 +6,7 @@ import { writeDurably } from './durable-file.js';
 import { StoreError } from './error.js';
 import { decodeJson, encodeJson, under } from './json-value.js';
 import type { KvStore, Role, TokenRecord, TokenStore } from './port.js';
+import { createTurns } from './turns.js';
 
 const ALGORITHM = 'EdDSA';
 const ISSUER = 'weir';
@@ -61,7 +62,7 @@ export type Authority = {
 
 /**
  * Reads the signing key from `<dataDir>/token.key` and makes sure of `<dataDir>/admin.token`; makes what is missing
- * (both 0600). An admin token file that this key did not sign is written anew; one that was revoked is left alone.
+ * (both 0600). Revocations stand in `token.revocations` too. An admin token file that this key did not sign is written anew; one that was revoked is left alone.
  */
 export async function createAuthority(
   store: TokenStore,
@@ -70,8 +71,11 @@ export async function createAuthority(
 ): Promise<Authority> {
   const privateKey = await signingKey(join(dataDir, 'token.key'));
   const publicKey = createPublicKey(privateKey);
+  const revocations = revocationFile(join(dataDir, 'token.revocations'));
+  const revoked = new Set(await revocations.read());
   const records = new Map((await store.list()).map((record) => [record.id, record]));
 
+  const inTurn = createTurns();
   const keep = async (record: TokenRecord): Promise<void> => {
     await store.put(record);
     records.set(record.id, record);
@@ -107,15 +111,21 @@ export async function createAuthority(
     if ('reason' in id) return refused(id.reason);
     const record = records.get(id.id);
     if (record === undefined) return refused('unknown');
-    if (record.revoked_at !== null) return refused('revoked');
+    if (record.revoked_at !== null || revoked.has(record.id)) return refused('revoked');
     if (record.expires_at !== null && Date.parse(record.expires_at) <= now().getTime()) return refused('expired');
     return { kind: 'accepted', identity: { id: record.id, subject: record.subject, role: record.role } };
   };
 
+  /** Worthless at once, also where the disk then refuses to keep it. */
   const revoke = async (id: string): Promise<boolean> => {
     const record = records.get(id);
     if (record === undefined) return false;
-    if (record.revoked_at === null) await keep({ ...record, revoked_at: now().toISOString() });
+    if (record.revoked_at !== null) return true;
+    revoked.add(id);
+    await inTurn(async () => {
+      await revocations.write([...revoked]);
+      await keep({ ...record, revoked_at: now().toISOString() });
+    });
     return true;
   };
 
@@ -129,6 +139,17 @@ export async function createAuthority(
   }
 
   return { issue: (request) => issue(request), verify, list: () => [...records.values()], revoke };
+}
+
+/** A second copy: a store that loses its newest records must not bring a revoked token back to life. */
+function revocationFile(path: string) {
+  return {
+    async read(): Promise<readonly string[]> {
+      const text = await readIfThere(path);
+      return text === undefined ? [] : text.split('\n').filter((id) => id !== '');
+    },
+    write: (ids: readonly string[]) => writeDurably(path, ids.map((id) => `${id}\n`).join('')),
+  };
 }
 
 const refused = (reason: TokenRefusal): TokenVerdict => ({ kind: 'refused', reason });

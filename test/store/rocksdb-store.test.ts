@@ -63,7 +63,7 @@ describe('RocksDB store on its disk', () => {
     const folder = temporaryFolder();
     await filled(folder);
     const raw = createRequire(import.meta.url)('rocksdb')(folder);
-    const call = (start: (done: (error: unknown, value: Buffer) => void) => void) =>
+    const call = (start: (done: (error: Error | null, value: Buffer) => void) => void) =>
       new Promise<Buffer>((resolve, reject) => {
         start((error, value) => (error ? reject(error) : resolve(value)));
       });

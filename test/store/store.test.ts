@@ -1,10 +1,11 @@
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { StoreError } from '#store/error.js';
 import type { StoreFinding } from '#store/finding.js';
 import { openStore, type Store } from '#store/store.js';
+import { Random, seedOf } from '#test/seed.js';
 import { storedPolicy } from './stored-policy.js';
 import { temporaryFolder } from './temporary-folder.js';
 
@@ -40,7 +41,7 @@ const inForce = (dataDir: string) =>
 
 async function damage(dataDir: string, key: string): Promise<void> {
   const raw = createRequire(import.meta.url)('rocksdb')(join(dataDir, 'store'));
-  const call = (start: (done: (error: unknown, value: Buffer) => void) => void) =>
+  const call = (start: (done: (error: Error | null, value: Buffer) => void) => void) =>
     new Promise<Buffer>((resolve, reject) => {
       start((error, value) => (error ? reject(error) : resolve(value)));
     });
@@ -103,7 +104,6 @@ describe('store of a node', () => {
     await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const older = temporaryFolder();
     rmSync(older, { recursive: true });
-    const { cpSync } = await import('node:fs');
     cpSync(join(dataDir, 'store'), older, { recursive: true });
     await withStore(dataDir, ({ policies }) => policies.commit({ put: second, generation: 2 }));
 
@@ -143,6 +143,30 @@ describe('store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: [], generation: 3, active: third });
   });
 
+  it('never serves an older policy, wherever its files are damaged', async () => {
+    const origin = temporaryFolder();
+    await committed(origin);
+    const random = new Random(seedOf(Date.now()));
+    const files = readdirSync(join(origin, 'store')).filter((name) => name !== 'LOCK' && name !== 'LOG');
+    for (let image = 0; image < 60; image++) {
+      const dataDir = join(temporaryFolder(), 'data');
+      cpSync(origin, dataDir, { recursive: true });
+      const file = join(dataDir, 'store', files[image % files.length] ?? '');
+      const content = readFileSync(file);
+      const at = random.below(content.length);
+      const kind = Math.floor(image / files.length) % 3;
+      if (kind === 0)
+        for (let byte = at; byte < Math.min(at + 64, content.length); byte++) content[byte] = random.below(256);
+      if (kind === 2) rmSync(file);
+      else writeFileSync(file, kind === 1 ? content.subarray(0, at) : content);
+      const { generation, active } = await inForce(dataDir);
+      expect({ generation, active }, `seed ${random.seed}, image ${image}: ${file}`).toEqual({
+        generation: 2,
+        active: second,
+      });
+    }
+  });
+
   it('says which other policy is damaged, and serves the rest', async () => {
     const dataDir = temporaryFolder();
     const other = storedPolicy({ id: 'b', active: false }, '{}');
@@ -164,7 +188,6 @@ describe('store of a node', () => {
   it('commits although the copy cannot be written, and writes it at the next opening', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, async ({ policies }, findings) => {
-      const { mkdirSync } = await import('node:fs');
       mkdirSync(join(dataDir, 'last-good.policy.new'));
       await policies.commit({ put: first, generation: 1 }).finally(() => {
         rmSync(join(dataDir, 'last-good.policy.new'), { recursive: true, force: true });

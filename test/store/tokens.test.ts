@@ -83,6 +83,22 @@ describe('authority', () => {
     expect(await tokens.revoke('unknown')).toBe(false);
   });
 
+  it('keeps a token revoked although the store lost the revocation, and although it cannot keep it', async () => {
+    const { dataDir, kv } = await authority();
+    const store = createTokenStore(kv);
+    const tokens = await createAuthority(store, dataDir);
+    const { token, record } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
+    await tokens.revoke(record.id);
+    await store.put(record);
+    expect(await (await createAuthority(store, dataDir)).verify(token)).toEqual(refused('revoked'));
+
+    const full = { ...store, put: () => Promise.reject(new Error('disk full')) };
+    const other = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
+    const onFullDisk = await createAuthority(full, dataDir);
+    await expect(onFullDisk.revoke(other.record.id)).rejects.toThrow('disk full');
+    expect(await onFullDisk.verify(other.token)).toEqual(refused('revoked'));
+  });
+
   it('names what is wrong with a token', async () => {
     const { authority: tokens } = await authority();
     const other = (await authority()).authority;

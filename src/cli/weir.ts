@@ -1,0 +1,76 @@
+import { Command, CommanderError } from 'commander';
+import { loadConfig } from '#config/load.js';
+import { ConfigError } from '#config/problem.js';
+import { CliError } from './error.js';
+import { processTerminal, type Terminal } from './terminal.js';
+import { addTokenCommands } from './token.command.js';
+
+/** The `weir` command. Resolves with its exit code: 0 done, 1 not done, 2 wrongly called. */
+export async function weir(words: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
+  let code = 0;
+  const program = new Command('weir')
+    .description('network policy, enforced by the kernel and managed over HTTP')
+    .exitOverride()
+    .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: (text) => terminal.err(text) })
+    .showHelpAfterError('(weir --help says more)');
+
+  program
+    .command('run')
+    .description('run a node in the foreground until SIGTERM')
+    .requiredOption('--config <file>', 'the configuration file')
+    .action(async ({ config }: { config: string }) => {
+      const loaded = loadConfig(config, terminal.environment);
+      const { run } = await import('#main.js');
+      code = await run(loaded);
+    });
+
+  program
+    .command('start')
+    .description('quick start: a node, a client and a server in namespaces of this machine, and a tour')
+    .action(async () => {
+      const { quickStart } = await import('./quick-start.js');
+      code = await quickStart();
+    });
+
+  program
+    .command('config')
+    .description('the configuration file')
+    .command('check')
+    .description('say everything that is wrong with a configuration file')
+    .argument('<file>')
+    .action((file: string) => {
+      loadConfig(file, terminal.environment);
+      terminal.out(`${file} is valid\n`);
+    });
+
+  program
+    .command('dataplane')
+    .description('enforcement in the kernel')
+    .command('detach')
+    .description('remove programs, pins and guard: the node is unpoliced afterwards')
+    .requiredOption('--config <file>', 'the configuration file')
+    .action(async ({ config }: { config: string }) => {
+      const loaded = loadConfig(config, terminal.environment);
+      const { detachDataplane } = await import('#main.js');
+      await detachDataplane(loaded);
+      terminal.out('the dataplane is detached: this node is unpoliced\n');
+    });
+
+  addTokenCommands(program, terminal);
+
+  try {
+    await program.parseAsync([...words], { from: 'user' });
+    return code;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    if (error instanceof ConfigError) terminal.err(`${error.message}\n`);
+    else if (error instanceof CliError || isNamed(error)) terminal.err(`weir: ${error.message}\n`);
+    else throw error;
+    return 1;
+  }
+}
+
+/** A failure with a code says what happened; anything else is a bug and shows its stack. */
+function isNamed(error: unknown): error is Error & { readonly code: string } {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string';
+}

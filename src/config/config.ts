@@ -1,0 +1,122 @@
+import type { ParsedConfig } from './schema.js';
+import type { ListenAddress } from './value.js';
+
+type TlsFiles = { readonly cert: string; readonly key: string };
+type MutualTlsFiles = TlsFiles & { readonly ca: string };
+
+/** The validated configuration of a node: frozen, with every default in place. A part that is null does not run. */
+export type Config = {
+  readonly node: { readonly id: string; readonly dataDir: string };
+  readonly log: { readonly level: ParsedConfig['log']['level']; readonly format: 'json' | 'pretty' };
+  readonly api: {
+    readonly listen: ListenAddress;
+    readonly tls: TlsFiles | null;
+    readonly allowedHosts: readonly string[];
+    readonly requestsPerSecond: number;
+    readonly failedLoginsPerMinute: number;
+    readonly requestTimeoutMs: number;
+    readonly maxConnections: number;
+  };
+  readonly dataplane: DataplaneConfig | null;
+  readonly policy: {
+    readonly fallback: 'allow' | 'deny';
+    readonly activationTimeoutMs: number;
+    readonly file: string | null;
+  };
+  readonly dns: DnsConfig | null;
+  readonly servicePlane: ServicePlaneConfig | null;
+  readonly cluster: ClusterConfig | null;
+};
+
+export type DataplaneConfig = {
+  /** Names; one may end in `*`. */
+  readonly interfaces: readonly string[];
+  readonly nonIpv4: 'drop' | 'pass';
+  readonly reversePath: 'strict' | 'loose' | 'off';
+  readonly policeLocal: boolean;
+  readonly pickupMs: number;
+  readonly flowCapacity: number;
+  readonly markMask: number;
+  readonly pinPath: string;
+};
+
+export type DnsConfig = {
+  readonly listen: readonly ListenAddress[];
+  readonly upstreams: readonly ListenAddress[];
+  readonly transparent: boolean;
+  readonly deniedResponse: 'nxdomain' | 'refused';
+  readonly minGrantMs: number;
+  readonly maxGrantMs: number;
+};
+
+export type ServicePlaneConfig = {
+  readonly listen: ListenAddress;
+  /** `system` or a path. */
+  readonly upstreamCa: string;
+  readonly deniedHttp: '403' | 'reset';
+};
+
+export type ClusterConfig = {
+  readonly etcd: { readonly endpoints: readonly string[]; readonly tls: MutualTlsFiles | null };
+  readonly peer: { readonly listen: ListenAddress; readonly advertise: ListenAddress; readonly tls: MutualTlsFiles };
+  readonly prefix: string;
+  readonly sealKeyFile: string | null;
+};
+
+export function configOf({ node, log, api, dataplane, policy, dns, service_plane, cluster }: ParsedConfig): Config {
+  return frozen({
+    node: { id: node.id, dataDir: node.data_dir },
+    log,
+    api: {
+      listen: api.listen,
+      tls: api.tls,
+      allowedHosts: api.allowed_hosts,
+      requestsPerSecond: api.requests_per_second,
+      failedLoginsPerMinute: api.failed_logins_per_minute,
+      requestTimeoutMs: api.request_timeout,
+      maxConnections: api.max_connections,
+    },
+    dataplane:
+      dataplane === undefined
+        ? null
+        : {
+            interfaces: dataplane.interfaces,
+            nonIpv4: dataplane.non_ipv4,
+            reversePath: dataplane.reverse_path,
+            policeLocal: dataplane.police_local,
+            pickupMs: dataplane.pickup,
+            flowCapacity: dataplane.flow_capacity,
+            markMask: dataplane.mark_mask,
+            pinPath: dataplane.pin_path,
+          },
+    policy: { fallback: policy.fallback, activationTimeoutMs: policy.activation_timeout, file: policy.file },
+    dns:
+      dns === undefined
+        ? null
+        : {
+            listen: dns.listen,
+            upstreams: dns.upstreams,
+            transparent: dns.transparent,
+            deniedResponse: dns.denied_response,
+            minGrantMs: dns.min_grant,
+            maxGrantMs: dns.max_grant,
+          },
+    servicePlane:
+      service_plane === undefined
+        ? null
+        : {
+            listen: service_plane.listen,
+            upstreamCa: service_plane.upstream_ca,
+            deniedHttp: service_plane.denied_http,
+          },
+    cluster:
+      cluster === undefined
+        ? null
+        : { etcd: cluster.etcd, peer: cluster.peer, prefix: cluster.prefix, sealKeyFile: cluster.seal_key_file },
+  });
+}
+
+function frozen<T extends object>(value: T): T {
+  for (const member of Object.values(value)) if (typeof member === 'object' && member !== null) frozen(member);
+  return Object.freeze(value);
+}

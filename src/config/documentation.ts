@@ -1,0 +1,95 @@
+import { z } from 'zod';
+import { configSchema } from './schema.js';
+import { members } from './schema-tree.js';
+
+/** `docs/configuration.md`: every key of the schema. */
+export function configurationDocument(): string {
+  const sections = members(configSchema).filter(([, schema]) => members(schema).length > 0);
+  const top = members(configSchema).filter(([, schema]) => members(schema).length === 0);
+  return [
+    '# Configuration',
+    '',
+    '<!-- Written by `npm run docs` from src/config/schema.ts. -->',
+    '',
+    ...INTRODUCTION,
+    '',
+    ...table(top.flatMap(([key, schema]) => leaves([key], schema))),
+    ...sections.flatMap(([key, schema]) => [
+      '',
+      `## \`${key}\``,
+      '',
+      `${aboutOf(schema)} ${presenceOf(schema)}`,
+      '',
+      ...table(leaves([key], schema).filter(({ keys }) => keys.length > 1)),
+    ]),
+    '',
+  ].join('\n');
+}
+
+const INTRODUCTION = [
+  'One YAML file, given to `weir run --config FILE`; `weir config check FILE` says what is wrong with one. An annotated',
+  'example is [`examples/weir.yaml`](../examples/weir.yaml).',
+  '',
+  '- Keys that are not listed here are refused, and every problem of a file is reported at once, with its line.',
+  `- \`\${NAME}\` in a value is replaced by that environment variable; one that is not set is refused. \`$\${\` stands for\n  \`\${\`. Inside \`{ }\` and \`[ ]\` YAML wants such a value in quotes.`,
+  '- The environment variable `WEIR_SECTION__KEY` takes the place of `section.key`, as in `WEIR_API__LISTEN` or',
+  '  `WEIR_DATAPLANE__INTERFACES=lan0,wan0`: lists are separated by commas. Deeper keys have more parts:',
+  '  `WEIR_API__TLS__CERT`.',
+  '- Durations are written `500ms`, `60s`, `5m` or `2h`.',
+  '- A section that is left out and has no defaults is a part that does not run.',
+];
+
+type Leaf = { readonly keys: readonly string[]; readonly schema: z.core.$ZodType };
+
+function leaves(keys: readonly string[], schema: z.core.$ZodType): Leaf[] {
+  const inner = members(schema);
+  const deeper = inner.flatMap(([key, member]) => leaves([...keys, key], member));
+  return inner.length > 0 && !isOptionalGroup(schema) && keys.length > 1 ? deeper : [{ keys, schema }, ...deeper];
+}
+
+function isOptionalGroup(schema: z.core.$ZodType): boolean {
+  return z.globalRegistry.get(schema)?.description !== undefined;
+}
+
+function table(rows: readonly Leaf[]): string[] {
+  return [
+    '| key | value | default | |',
+    '|---|---|---|---|',
+    ...rows.map(
+      ({ keys, schema }) => `| \`${keys.join('.')}\` | ${formOf(schema)} | ${defaultOf(schema)} | ${aboutOf(schema)} |`,
+    ),
+  ];
+}
+
+function formOf(schema: z.core.$ZodType): string {
+  return members(schema).length > 0 ? 'section' : String(metaOf(schema).form);
+}
+
+function aboutOf(schema: z.core.$ZodType): string {
+  const { description } = metaOf(schema);
+  if (description === undefined) throw new Error('a key of the configuration has no description');
+  return description;
+}
+
+function presenceOf(schema: z.core.$ZodType): string {
+  return schema instanceof z.ZodOptional ? 'Left out, the part does not run.' : 'Left out, the defaults hold.';
+}
+
+function defaultOf(schema: z.core.$ZodType): string {
+  const { shown } = metaOf(schema);
+  if (typeof shown === 'string') return shown;
+  if (!(schema instanceof z.ZodPrefault)) return 'required';
+  const value: unknown = schema.def.defaultValue;
+  if (value === null || (Array.isArray(value) && value.length === 0)) return 'none';
+  return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
+}
+
+/** What `meta` said of the schema, or of what it wraps. */
+function metaOf(schema: z.core.$ZodType): z.core.GlobalMeta {
+  const own = z.globalRegistry.get(schema);
+  if (own !== undefined) return own;
+  if (schema instanceof z.ZodPrefault || schema instanceof z.ZodOptional || schema instanceof z.ZodNullable) {
+    return metaOf(schema.def.innerType);
+  }
+  return {};
+}

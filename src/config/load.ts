@@ -1,0 +1,103 @@
+import { accessSync, constants, readFileSync } from 'node:fs';
+import type { z } from 'zod';
+import { type Config, configOf } from './config.js';
+import { ConfigError, type ConfigProblem } from './problem.js';
+import { configSchema } from './schema.js';
+import { type Environment, readSource, type Source } from './source.js';
+import { isLoopback } from './value.js';
+
+/** Reads, checks and freezes the configuration. Throws `ConfigError` with every problem. */
+export function loadConfig(file: string, environment: Environment = process.env): Config {
+  let yaml: string;
+  try {
+    yaml = readFileSync(file, 'utf8');
+  } catch (cause) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    throw new ConfigError([{ code: 'unreadable', key: '', where: file, message }]);
+  }
+  return parseConfig(yaml, file, environment);
+}
+
+/** The same from text; `name` is what problems call it. */
+export function parseConfig(yaml: string, name: string, environment: Environment): Config {
+  const source = readSource(yaml, name, environment);
+  const unset = source.problems.some(({ code }) => code === 'syntax' || code === 'unset_variable');
+  if (unset) throw new ConfigError(source.problems);
+
+  const parsed = configSchema.safeParse(source.value, { reportInput: true });
+  const problems = [...source.problems];
+  if (!parsed.success) {
+    problems.push(...parsed.error.issues.flatMap((issue) => problemsOf(issue, source)));
+    throw new ConfigError(problems);
+  }
+  const config = configOf(parsed.data);
+  problems.push(...contradictions(config, source), ...missingFiles(config, source));
+  if (problems.length > 0) throw new ConfigError(problems);
+  return config;
+}
+
+function problemsOf(issue: z.core.$ZodIssue, source: Source): ConfigProblem[] {
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => problem('unknown_key', [...issue.path, key], 'there is no such key', source));
+  }
+  if (issue.input === undefined) return [problem('missing_key', issue.path, 'is required', source)];
+  return [problem('invalid_value', issue.path, plain(issue), source)];
+}
+
+/** zod's own sentences begin with "Invalid input: ". */
+function plain({ message, code }: z.core.$ZodIssue): string {
+  if (code !== 'invalid_type') return message;
+  return message.replace(/^Invalid input: expected (\w+), received (\w+)$/, (_, expected: string) =>
+    expected === 'object' ? 'must be a section with keys' : expected === 'array' ? 'must be a list' : 'must be text',
+  );
+}
+
+function problem(
+  code: ConfigProblem['code'],
+  path: readonly PropertyKey[],
+  message: string,
+  source: Source,
+): ConfigProblem {
+  return { code, key: path.join('.'), where: source.where(path, code === 'unknown_key' ? 'key' : 'value'), message };
+}
+
+function contradictions({ api, dataplane, dns }: Config, source: Source): ConfigProblem[] {
+  const problems: ConfigProblem[] = [];
+  if (api.tls === null && !isLoopback(api.listen.host)) {
+    const message = `${api.listen.host} can be reached from elsewhere, and there is no api.tls: tokens would travel in the clear`;
+    problems.push(problem('insecure_bind', ['api', 'listen'], message, source));
+  }
+  if (dataplane?.policeLocal === true) {
+    const message = 'this build does not judge packets to and from the node itself; set it to false';
+    problems.push(problem('unsupported', ['dataplane', 'police_local'], message, source));
+  }
+  if (dns !== null && dns.minGrantMs > dns.maxGrantMs) {
+    problems.push(problem('invalid_value', ['dns', 'min_grant'], 'must not be longer than dns.max_grant', source));
+  }
+  return problems;
+}
+
+function missingFiles({ api, servicePlane, cluster }: Config, source: Source): ConfigProblem[] {
+  const named: [string, string | null | undefined][] = [
+    ['api.tls.cert', api.tls?.cert],
+    ['api.tls.key', api.tls?.key],
+    ['service_plane.upstream_ca', servicePlane?.upstreamCa === 'system' ? null : servicePlane?.upstreamCa],
+    ['cluster.etcd.tls.ca', cluster?.etcd.tls?.ca],
+    ['cluster.etcd.tls.cert', cluster?.etcd.tls?.cert],
+    ['cluster.etcd.tls.key', cluster?.etcd.tls?.key],
+    ['cluster.peer.tls.ca', cluster?.peer.tls.ca],
+    ['cluster.peer.tls.cert', cluster?.peer.tls.cert],
+    ['cluster.peer.tls.key', cluster?.peer.tls.key],
+    ['cluster.seal_key_file', cluster?.sealKeyFile],
+  ];
+  return named.flatMap(([key, file]) => {
+    if (file === null || file === undefined) return [];
+    try {
+      accessSync(file, constants.R_OK);
+      return [];
+    } catch (cause) {
+      const message = cause instanceof Error ? cause.message : String(cause);
+      return [problem('file_missing', key.split('.'), message, source)];
+    }
+  });
+}

@@ -1,0 +1,229 @@
+import { hostname } from 'node:os';
+import { z } from 'zod';
+import {
+  absolutePath,
+  duration,
+  flag,
+  interfacePattern,
+  listenAddress,
+  mask,
+  oneOf,
+  path,
+  text,
+  url,
+  whole,
+} from './value.js';
+
+const mutualTls = (peer: string) =>
+  z.strictObject({
+    ca: path(`PEM file of the authorities that the ${peer} must be signed by.`),
+    cert: path('PEM file of this node’s certificate chain.'),
+    key: path('PEM file of its private key.'),
+  });
+
+const node = z
+  .strictObject({
+    id: text('Name of this node: in findings, in the cluster, in logs.').prefault(hostname).meta({
+      description: 'Name of this node: in findings, in the cluster, in logs.',
+      form: 'text',
+      shown: 'the host name',
+    }),
+    data_dir: absolutePath('Folder of the store, the token key and the admin token. Made with mode 0700.').prefault(
+      '/var/lib/weir',
+    ),
+  })
+  .prefault({})
+  .meta({ description: 'What this node is called and where it keeps its data.' });
+
+const log = z
+  .strictObject({
+    level: oneOf(
+      ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
+      'The least level that is written.',
+    ).prefault('info'),
+    format: oneOf(['json', 'pretty'], 'One JSON object a line, or lines for human eyes.').prefault('json'),
+  })
+  .prefault({})
+  .meta({ description: 'The log, on standard output.' });
+
+const api = z
+  .strictObject({
+    listen: listenAddress(
+      'Where the management API listens. Any address but loopback needs `api.tls`, else the start is refused.',
+    ).prefault('127.0.0.1:8080'),
+    tls: z
+      .strictObject({
+        cert: path('PEM file of the certificate chain.'),
+        key: path('PEM file of the private key.'),
+      })
+      .nullable()
+      .prefault(null)
+      .meta({ description: 'Serves HTTPS in place of HTTP.' }),
+    allowed_hosts: z.array(text('A host name.')).prefault([]).meta({
+      description: 'Host names under which the API may be called, besides the address of `api.listen` and `localhost`.',
+      form: 'list of text',
+    }),
+    requests_per_second: whole(
+      1,
+      1_000_000,
+      'Requests that one client address may make; above it the answer is 429.',
+    ).prefault(500),
+    failed_logins_per_minute: whole(
+      1,
+      10_000,
+      'Requests with a token that is refused that one client address may make; above it the answer is 429.',
+    ).prefault(10),
+    request_timeout: duration('1s', '10m', 'How long a request may take to arrive as a whole.').prefault('15s'),
+    max_connections: whole(1, 65_535, 'Connections that are open at once.').prefault(1000),
+  })
+  .prefault({})
+  .meta({ description: 'The management API.' });
+
+const dataplane = z
+  .strictObject({
+    interfaces: z
+      .array(interfacePattern('A name.'))
+      .min(1, 'must name at least one interface')
+      .refine((names) => new Set(names).size === names.length, { error: 'names an interface twice' })
+      .meta({
+        description:
+          'Interfaces whose incoming traffic is judged. A name may end in `*`. Name both sides of a gateway.',
+        form: 'list of interface names of at most 15 characters',
+      }),
+    non_ipv4: oneOf(['drop', 'pass'], 'What happens to IPv6 and other EtherTypes. ARP always passes.').prefault('drop'),
+    reverse_path: oneOf(
+      ['strict', 'loose', 'off'],
+      'Whether a packet’s source must route back through its interface (`strict`), through any (`loose`), or need not.',
+    ).prefault('strict'),
+    police_local: flag(
+      'Whether packets to and from the node itself are judged too. This build refuses `true`: it does not judge them yet.',
+    ).prefault(false),
+    pickup: duration(
+      '0s',
+      '1h',
+      'How long after a first attach a TCP packet in the middle of a connection is judged as if it opened it.',
+    ).prefault('120s'),
+    flow_capacity: whole(1024, 16_777_216, 'Flows that the flow table holds. A full table refuses new flows.').prefault(
+      131_072,
+    ),
+    mark_mask: mask(2, 'Bits of the packet mark that belong to Weir. Others are kept.').prefault(0x00f0_0000).meta({
+      description: 'Bits of the packet mark that belong to Weir. Others are kept.',
+      form: '32-bit mask with 2 bits or more',
+      shown: '`0x00f00000`',
+    }),
+    pin_path: absolutePath('Folder in a BPF file system where programs, links and maps are pinned.').prefault(
+      '/sys/fs/bpf/weir',
+    ),
+  })
+  .optional()
+  .meta({ description: 'Enforcement in the kernel. Without it policies are stored and not enforced.' });
+
+const policy = z
+  .strictObject({
+    fallback: oneOf(
+      ['allow', 'deny'],
+      'Decides where the policy has no `default_policy`, and where none is active.',
+    ).prefault('deny'),
+    activation_timeout: duration(
+      '100ms',
+      '10m',
+      'A policy write that is not in force after this time is abandoned and answered with 503.',
+    ).prefault('5s'),
+    file: path('YAML or JSON file that is loaded as the policy, and followed when it changes.')
+      .nullable()
+      .prefault(null)
+      .meta({
+        description: 'YAML or JSON file that is loaded as the policy, and followed when it changes.',
+        form: 'path or `null`',
+      }),
+  })
+  .prefault({})
+  .meta({ description: 'How policies are put in force.' });
+
+const dns = z
+  .strictObject({
+    listen: z
+      .array(listenAddress('An address.', { addressOnly: true }))
+      .min(1, 'must have at least one address')
+      .meta({ description: 'Where the DNS proxy listens, on UDP and TCP.', form: 'list of `address:port`' }),
+    upstreams: z
+      .array(listenAddress('An address.', { addressOnly: true }))
+      .min(1, 'must have at least one address')
+      .meta({ description: 'Resolvers that allowed names are looked up at.', form: 'list of `address:port`' }),
+    transparent: flag('Whether lookups that clients send elsewhere are taken too.').prefault(false),
+    denied_response: oneOf(['nxdomain', 'refused'], 'What a denied name is answered with.').prefault('nxdomain'),
+    min_grant: duration('1s', '24h', 'The least time for which a learned address is granted.').prefault('60s'),
+    max_grant: duration('1s', '24h', 'The longest.').prefault('24h'),
+  })
+  .optional()
+  .meta({
+    description: 'The DNS proxy. This build accepts the section and does not run the part yet: it says so in `/ready`.',
+  });
+
+const servicePlane = z
+  .strictObject({
+    listen: listenAddress('Where redirected connections arrive.', { addressOnly: true }).prefault('127.0.0.1:15001'),
+    upstream_ca: text('`system`, or a PEM file of the authorities that servers must be signed by.')
+      .prefault('system')
+      .meta({
+        description: '`system`, or a PEM file of the authorities that servers must be signed by.',
+        form: '`system` or path',
+      }),
+    denied_http: z
+      .union([z.literal(403), z.literal('403'), z.literal('reset')], { error: 'must be one of 403, reset' })
+      .transform((value) => (value === 'reset' ? 'reset' : '403'))
+      .prefault('403')
+      .meta({ description: 'What a denied HTTP request gets.', form: '`403` or `reset`' }),
+  })
+  .optional()
+  .meta({
+    description:
+      'TLS and HTTP inspection. This build accepts the section and does not run the part yet: it says so in `/ready`.',
+  });
+
+const cluster = z
+  .strictObject({
+    etcd: z.strictObject({
+      endpoints: z
+        .array(url('A URL.'))
+        .min(1, 'must have at least one URL')
+        .meta({ description: 'The members of etcd.', form: 'list of URLs' }),
+      tls: mutualTls('members of etcd').nullable().prefault(null).meta({ description: 'Mutual TLS towards etcd.' }),
+    }),
+    peer: z.strictObject({
+      listen: listenAddress('Where other nodes reach this one.'),
+      advertise: listenAddress('The address that other nodes are told.'),
+      tls: mutualTls('other nodes').meta({ description: 'Mutual TLS between nodes.' }),
+    }),
+    prefix: z
+      .string()
+      .regex(/^\/[^\s]*[^\s/]$/, 'must begin with / and must not end with it')
+      .prefault('/weir')
+      .meta({ description: 'Prefix of every key in etcd.', form: 'text' }),
+    seal_key_file: path('File of the key that seals the intercept CA.').nullable().prefault(null).meta({
+      description: 'File of the key that seals the intercept CA in etcd; without it the CA stays on its node.',
+      form: 'path or `null`',
+    }),
+  })
+  .optional()
+  .meta({
+    description:
+      'Several nodes with one policy. This build accepts the section and does not run the part yet: it says so in `/ready`.',
+  });
+
+/** The configuration file (D41). Every leaf and section says in `meta` what it is for. */
+export const configSchema = z.strictObject({
+  version: z
+    .union([z.literal(1), z.literal('1')], { error: 'must be 1' })
+    .meta({ description: 'Format of this file.', form: '`1`' }),
+  node,
+  log,
+  api,
+  dataplane,
+  policy,
+  dns,
+  service_plane: servicePlane,
+  cluster,
+});
+
+export type ParsedConfig = z.output<typeof configSchema>;

@@ -1,0 +1,126 @@
+import { isMap, isScalar, LineCounter, parseDocument, visit } from 'yaml';
+import { z } from 'zod';
+import type { ConfigProblem } from './problem.js';
+import { configSchema } from './schema.js';
+import { bare, members, schemaAt } from './schema-tree.js';
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** The file and the environment brought together, not yet checked. */
+export type Source = {
+  readonly value: unknown;
+  readonly problems: readonly ConfigProblem[];
+  /** Where the value at a path stands, or its key; else the nearest thing around it. */
+  where(path: readonly PropertyKey[], what?: 'value' | 'key'): string;
+};
+
+/** `name` is what problems call the file. */
+export function readSource(yaml: string, name: string, environment: Environment): Source {
+  const lines = new LineCounter();
+  const document = parseDocument(yaml, { lineCounter: lines, prettyErrors: false });
+  const problems: ConfigProblem[] = [];
+  const at = (offset: number): string => {
+    const { line, col } = lines.linePos(offset);
+    return `${name}:${line}:${col}`;
+  };
+
+  const reportedLines = new Set<number>();
+  for (const { message, pos } of [...document.errors, ...document.warnings]) {
+    const { line } = lines.linePos(pos[0]);
+    if (reportedLines.has(line)) continue;
+    reportedLines.add(line);
+    problems.push({ code: 'syntax', key: '', where: at(pos[0]), message });
+  }
+  visit(document, {
+    Scalar(key, scalar) {
+      if (key === 'key' || typeof scalar.value !== 'string') return;
+      const { text, unset } = substitute(scalar.value, environment);
+      scalar.value = text;
+      for (const variable of unset) {
+        const message = `the environment variable ${variable} is not set`;
+        problems.push({ code: 'unset_variable', key: '', where: at(scalar.range?.[0] ?? 0), message });
+      }
+    },
+  });
+
+  /** Dotted key → the variable that set it. */
+  const overridden = new Map<string, string>();
+  const where: Source['where'] = (path, what = 'value') => {
+    for (let length = path.length; length > 0; length--) {
+      const variable = overridden.get(path.slice(0, length).join('.'));
+      if (variable !== undefined) return variable;
+      const offset = offsetOf(document.contents, path.slice(0, length), what);
+      if (offset !== undefined) return at(offset);
+    }
+    return name;
+  };
+
+  let value: unknown = document.errors.length > 0 ? undefined : document.toJS({ maxAliasCount: 100 });
+  if (value === null) value = {};
+  if (isRecord(value)) {
+    for (const [variable, text] of Object.entries(environment).sort()) {
+      if (text === undefined || !/^WEIR_.+__/.test(variable)) continue;
+      const keys = variable.slice('WEIR_'.length).toLowerCase().split('__');
+      const schema = schemaAt(configSchema, keys);
+      if (schema === undefined || members(schema).length > 0) {
+        problems.push({ code: 'unknown_key', key: keys.join('.'), where: variable, message: 'there is no such key' });
+        continue;
+      }
+      if (put(value, keys, bare(schema) instanceof z.ZodArray ? listOf(text) : text)) {
+        overridden.set(keys.join('.'), variable);
+      }
+    }
+  }
+  return { value, problems, where };
+}
+
+/** A name in `${}` becomes the variable's value; `$${` stands for `${`. */
+function substitute(value: string, environment: Environment): { text: string; unset: string[] } {
+  const unset: string[] = [];
+  const text = value.replace(/\$(\$\{)|\$\{([^}]*)\}/g, (_, escaped: string | undefined, variable: string) => {
+    if (escaped !== undefined) return escaped;
+    const found = environment[variable];
+    if (found === undefined) unset.push(variable);
+    return found ?? '';
+  });
+  return { text, unset };
+}
+
+function offsetOf(contents: unknown, path: readonly PropertyKey[], what: 'value' | 'key'): number | undefined {
+  let node = contents;
+  let offset: number | undefined;
+  for (const key of path) {
+    if (isMap(node)) {
+      const pair = node.items.find((item) => isScalar(item.key) && item.key.value === key);
+      if (pair === undefined) return undefined;
+      const keyOffset = isScalar(pair.key) ? pair.key.range?.[0] : undefined;
+      node = pair.value;
+      offset = what === 'value' && isScalar(node) && node.value !== null ? node.range?.[0] : keyOffset;
+    } else if (hasItems(node)) {
+      node = node.items[Number(key)];
+      offset = isScalar(node) ? node.range?.[0] : offset;
+    } else return undefined;
+  }
+  return offset;
+}
+
+const hasItems = (node: unknown): node is { items: unknown[] } =>
+  typeof node === 'object' && node !== null && 'items' in node && Array.isArray(node.items);
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const listOf = (text: string): string[] => (text.trim() === '' ? [] : text.split(',').map((item) => item.trim()));
+
+/** Whether it could be put: what stands in the way is wrong anyway, and is reported by the schema. */
+function put(root: Record<string, unknown>, keys: readonly string[], value: unknown): boolean {
+  let section = root;
+  for (const key of keys.slice(0, -1)) {
+    section[key] ??= {};
+    const next = section[key];
+    if (!isRecord(next)) return false;
+    section = next;
+  }
+  section[keys.at(-1) ?? ''] = value;
+  return true;
+}

@@ -1,0 +1,159 @@
+import { isIP } from 'node:net';
+import { z } from 'zod';
+
+/**
+ * The kinds of value that a key may have. Each takes text too where YAML would give a number or a boolean, because
+ * environment variables are text. `form` is what `docs/configuration.md` says of it.
+ */
+const DURATION = /^(\d+)(ms|s|m|h)$/;
+const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
+const HOSTNAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*$/i;
+
+export type ListenAddress = { readonly host: string; readonly port: number };
+
+export function text(about: string) {
+  return z.string().min(1, 'must not be empty').meta({ description: about, form: 'text' });
+}
+
+/** A path, made absolute nowhere: what is relative is relative to the working directory. */
+export function path(about: string) {
+  return z.string().min(1, 'must not be empty').meta({ description: about, form: 'path' });
+}
+
+export function absolutePath(about: string) {
+  return z.string().startsWith('/', 'must be an absolute path').meta({ description: about, form: 'absolute path' });
+}
+
+export function oneOf<const T extends readonly [string, ...string[]]>(words: T, about: string) {
+  return z
+    .enum(words, { error: `must be one of ${words.join(', ')}` })
+    .meta({ description: about, form: words.map((word) => `\`${word}\``).join(' or ') });
+}
+
+export function flag(about: string) {
+  return z
+    .union([z.boolean(), z.stringbool({ truthy: ['true'], falsy: ['false'], case: 'sensitive' })], {
+      error: 'must be true or false',
+    })
+    .meta({ description: about, form: '`true` or `false`' });
+}
+
+export function whole(low: number, high: number, about: string) {
+  const error = `must be a whole number from ${low} to ${high}`;
+  return z
+    .union([z.number(), z.string().regex(/^\d+$/).transform(Number)], { error })
+    .refine((value) => Number.isInteger(value) && value >= low && value <= high, { error })
+    .meta({ description: about, form: `whole number, ${low} to ${high}` });
+}
+
+/** In milliseconds. Bounds are written as durations too. */
+export function duration(low: string, high: string, about: string) {
+  const lowMs = durationMs(low) ?? 0;
+  const highMs = durationMs(high) ?? 0;
+  return z
+    .string('must be a duration such as 500ms, 60s, 5m or 2h')
+    .transform((value, context) => {
+      const ms = durationMs(value);
+      if (ms !== undefined && ms >= lowMs && ms <= highMs) return ms;
+      context.issues.push({
+        code: 'custom',
+        input: value,
+        message:
+          ms === undefined
+            ? 'must be a duration such as 500ms, 60s, 5m or 2h'
+            : `must be a duration from ${low} to ${high}`,
+      });
+      return z.NEVER;
+    })
+    .meta({ description: about, form: `duration, ${low} to ${high}` });
+}
+
+export function durationMs(value: string): number | undefined {
+  const [, digits, unit] = DURATION.exec(value) ?? [];
+  if (digits === undefined || unit === undefined) return undefined;
+  return Number(digits) * UNIT_MS[unit as keyof typeof UNIT_MS];
+}
+
+/** `host:port`; an IPv6 address stands in brackets. With `addressOnly` the host is no name. */
+export function listenAddress(about: string, { addressOnly = false } = {}) {
+  const form = addressOnly ? '`address:port`' : '`host:port`';
+  const example = addressOnly ? '10.1.0.1:53' : '127.0.0.1:8080';
+  return z
+    .string(`must be ${form}, such as ${example}`)
+    .transform((value, context) => {
+      const address = parseAddress(value);
+      if (address !== undefined && (!addressOnly || isIP(address.host) !== 0)) return address;
+      context.issues.push({ code: 'custom', input: value, message: `must be ${form}, such as ${example}` });
+      return z.NEVER;
+    })
+    .meta({ description: about, form });
+}
+
+function parseAddress(value: string): ListenAddress | undefined {
+  const match = /^(?:\[([^\]]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(value);
+  const port = Number(match?.[3]);
+  const bracketed = match?.[1];
+  const plain = match?.[2];
+  if (match === null || port > 65_535) return undefined;
+  if (bracketed !== undefined) return isIP(bracketed) === 6 ? { host: bracketed, port } : undefined;
+  if (plain === undefined) return undefined;
+  const looksNumeric = /^[\d.]+$/.test(plain);
+  return isIP(plain) === 4 || (!looksNumeric && HOSTNAME.test(plain)) ? { host: plain, port } : undefined;
+}
+
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}
+
+export function interfacePattern(about: string) {
+  return z
+    .string()
+    .transform((value, context) => {
+      const message = interfaceProblem(value);
+      if (message === undefined) return value;
+      context.issues.push({ code: 'custom', input: value, message });
+      return z.NEVER;
+    })
+    .meta({ description: about, form: 'interface name' });
+}
+
+function interfaceProblem(value: string): string | undefined {
+  if (value.length === 0 || value.length > 15) return 'must be an interface name of 1 to 15 characters';
+  if (value === '*') return 'names every interface, loopback too: put the beginning of a name before the *';
+  if (/\*(?!$)/.test(value)) return 'may have a * at its end only';
+  if (/[\s/:]|[^\x21-\x7e]/.test(value) || value === '.' || value === '..') return 'is not a name of an interface';
+  return undefined;
+}
+
+/** 32 bits, of which `bits` at least are set. YAML reads 0x00f00000 as a number. */
+export function mask(bits: number, about: string) {
+  const error = `must be a 32-bit mask with at least ${bits} bits set, such as 0x00f00000`;
+  return z
+    .union(
+      [
+        z.number(),
+        z
+          .string()
+          .regex(/^(0x[0-9a-f]{1,8}|\d{1,10})$/i)
+          .transform(Number),
+      ],
+      { error },
+    )
+    .refine((value) => Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff && setBits(value) >= bits, {
+      error,
+    })
+    .meta({ description: about, form: `32-bit mask with ${bits} bits or more` });
+}
+
+function setBits(value: number): number {
+  let count = 0;
+  for (let rest = value; rest > 0; rest = Math.floor(rest / 2)) count += rest % 2;
+  return count;
+}
+
+export function url(about: string) {
+  return z
+    .string()
+    .regex(/^https?:\/\/[^\s/?#@]+\/?$/i, 'must be a URL of scheme and host, such as https://10.0.0.1:2379')
+    .meta({ description: about, form: 'URL' });
+}

@@ -1,0 +1,214 @@
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { weir } from '#cli/weir.js';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+
+type Answer = { readonly status: number; readonly body: unknown };
+type Asked = { readonly method: string; readonly path: string; readonly authorization: string; readonly body: string };
+
+/** A server that answers everything alike and keeps what it was asked. */
+async function serverThatAnswers({ status, body }: Answer) {
+  const asked: Asked[] = [];
+  const server = createServer(async (request: IncomingMessage, response) => {
+    let text = '';
+    for await (const chunk of request) text += String(chunk);
+    const { method = '', url: path = '', headers } = request;
+    asked.push({ method, path, authorization: headers.authorization ?? '', body: text });
+    if (status === 302) response.setHeader('location', '/elsewhere');
+    response.statusCode = status;
+    response.end(body === undefined ? '' : typeof body === 'string' ? body : JSON.stringify(body));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+}
+
+async function run(words: readonly string[], environment: Record<string, string> = {}) {
+  let out = '';
+  let err = '';
+  const code = await weir(words, {
+    environment,
+    out: (text) => {
+      out += text;
+    },
+    err: (text) => {
+      err += text;
+    },
+  });
+  return { code, out, err };
+}
+
+const record = {
+  id: '0b0e',
+  subject: 'ci',
+  role: 'readonly',
+  created_at: '2026-01-01T00:00:00.000Z',
+  expires_at: '2026-01-02T00:00:00.000Z',
+  revoked_at: null,
+};
+const admin = { ...record, id: 'admin-file-1', subject: 'admin', role: 'admin', expires_at: null, revoked_at: null };
+
+describe('weir token', () => {
+  it('creates: the token alone on standard output, so that it can be kept by a script', async () => {
+    const { url, asked } = await serverThatAnswers({ status: 201, body: { ...record, token: 'a.b.c' } });
+    const words = ['token', 'create', '--subject', 'ci', '--role', 'readonly', '--expires-in', '24h', '--server', url];
+    expect(await run(words, { WEIR_TOKEN: 'secret' })).toEqual({
+      code: 0,
+      out: 'a.b.c\n',
+      err: 'token 0b0e for ci (readonly), valid until 2026-01-02T00:00:00.000Z\n',
+    });
+    expect(asked).toEqual([
+      {
+        method: 'POST',
+        path: '/api/v1/tokens',
+        authorization: 'Bearer secret',
+        body: '{"subject":"ci","role":"readonly","expires_in":86400}',
+      },
+    ]);
+  });
+
+  it('creates one that does not expire, as JSON', async () => {
+    const issued = { ...admin, token: 'a.b.c' };
+    const { url, asked } = await serverThatAnswers({ status: 201, body: issued });
+    const words = ['token', 'create', '--subject', 'admin', '--role', 'admin', '--output', 'json'];
+    const { code, out, err } = await run(words, { WEIR_TOKEN: 'secret', WEIR_SERVER: url });
+    expect({ code, out: JSON.parse(out), err }).toEqual({ code: 0, out: issued, err: '' });
+    expect(asked.map(({ body }) => body)).toEqual(['{"subject":"admin","role":"admin","expires_in":null}']);
+  });
+
+  it('lists as a table and as JSON, with the token of a file', async () => {
+    const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [admin, record] } });
+    const file = join(temporaryFolder(), 'token');
+    writeFileSync(file, 'from-file\n');
+    const words = ['token', 'list', '--server', url, '--token-file', file];
+    expect(await run(words, { WEIR_TOKEN: 'from-environment' })).toEqual({
+      code: 0,
+      out: `ID            SUBJECT  ROLE      CREATED                   EXPIRES                   REVOKED
+admin-file-1  admin    admin     2026-01-01T00:00:00.000Z  never                     -
+0b0e          ci       readonly  2026-01-01T00:00:00.000Z  2026-01-02T00:00:00.000Z  -
+`,
+      err: '',
+    });
+    expect(asked.map(({ authorization }) => authorization)).toEqual(['Bearer from-file']);
+    expect(JSON.parse((await run([...words, '--output', 'json'])).out)).toEqual([admin, record]);
+  });
+
+  it('revokes by id', async () => {
+    const { url, asked } = await serverThatAnswers({ status: 204, body: undefined });
+    expect(await run(['token', 'revoke', 'a/b', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
+      code: 0,
+      out: 'revoked a/b\n',
+      err: '',
+    });
+    expect(asked.map(({ method, path }) => `${method} ${path}`)).toEqual(['DELETE /api/v1/tokens/a%2Fb']);
+  });
+
+  const failures: readonly (readonly [string, Answer, string])[] = [
+    [
+      'says what the server says',
+      { status: 404, body: { error: 'There is no such token.' } },
+      'There is no such token.',
+    ],
+    [
+      'says the status of an answer without a sentence',
+      { status: 502, body: '<html>' },
+      'the server answered with 502',
+    ],
+    [
+      'does not take any JSON for an answer',
+      { status: 200, body: { hello: 1 } },
+      'the server answered with something else than was asked for; is it a Weir node?',
+    ],
+  ];
+  it.each(failures)('%s', async (_, answer, sentence) => {
+    const { url } = await serverThatAnswers(answer);
+    expect(await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
+      code: 1,
+      out: '',
+      err: `weir: ${sentence}\n`,
+    });
+  });
+
+  it('follows no redirect with the token', async () => {
+    const { url, asked } = await serverThatAnswers({ status: 302, body: undefined });
+    const { code, err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
+    expect({ code, err }).toEqual({ code: 1, err: `weir: ${url} cannot be reached: unexpected redirect\n` });
+    expect(asked.length).toBe(1);
+  });
+
+  it('does not send the token in the clear to another machine', async () => {
+    expect(await run(['token', 'list', '--server', 'http://192.0.2.1:8080'], { WEIR_TOKEN: 't' })).toEqual({
+      code: 1,
+      out: '',
+      err: 'weir: http://192.0.2.1:8080 would carry the token in the clear: use https, or a server on this machine\n',
+    });
+  });
+
+  it('says in one sentence that there is no server, no token, or no URL', async () => {
+    const { url } = await serverThatAnswers({ status: 200, body: {} });
+    const unused = url.replace(/:\d+$/, ':1');
+    const told = [
+      await run(['token', 'list', '--server', unused], { WEIR_TOKEN: 't' }),
+      await run(['token', 'list', '--server', url, '--token-file', '/no/such/file']),
+      await run(['token', 'list', '--server', url], { WEIR_TOKEN: 'two words' }),
+      await run(['token', 'list', '--server', 'example'], { WEIR_TOKEN: 't' }),
+    ];
+    expect(told.map(({ code, err }) => [code, err])).toEqual([
+      [1, expect.stringMatching(/^weir: http:\/\/127\.0\.0\.1:1 cannot be reached: .+\n$/)],
+      [1, expect.stringMatching(/^weir: no token: ENOENT.+; give one with --token-file or WEIR_TOKEN\n$/)],
+      [1, 'weir: WEIR_TOKEN holds no token\n'],
+      [1, 'weir: example is not the URL of a server, such as http://127.0.0.1:8080\n'],
+    ]);
+  });
+});
+
+describe('weir', () => {
+  it('checks a configuration file, with every problem on a line of its own', async () => {
+    const file = join(temporaryFolder(), 'weir.yaml');
+    writeFileSync(file, 'version: 1\n');
+    expect(await run(['config', 'check', file])).toEqual({ code: 0, out: `${file} is valid\n`, err: '' });
+    writeFileSync(file, 'version: 1\napi: { listen: 0.0.0.0:80 }\npolicy: { fallback: deny }\n');
+    expect(await run(['config', 'check', file])).toEqual({
+      code: 1,
+      out: '',
+      err: `${file}:2:16: api.listen: 0.0.0.0 can be reached from elsewhere, and there is no api.tls: tokens would travel in the clear\n`,
+    });
+    expect((await run(['config', 'check', file], { WEIR_API__LISTEN: '127.0.0.1:80' })).code).toBe(0);
+  });
+
+  it.each([[['run', '--config', '/no/such/file']], [['dataplane', 'detach', '--config', '/no/such/file']]])(
+    '%j ends with 1 before anything starts when the file cannot be read',
+    async (words) => {
+      const { code, out, err } = await run(words);
+      expect({ code, out }).toEqual({ code: 1, out: '' });
+      expect(err).toMatch(/^\/no\/such\/file: ENOENT/);
+    },
+  );
+
+  it.each([
+    [[]],
+    [['unknown']],
+    [['run']],
+    [['token', 'create', '--subject', 'ci']],
+    [['token', 'create', '--subject', 'ci', '--role', 'root']],
+    [['token', 'create', '--subject', 'ci', '--role', 'admin', '--expires-in', '500ms']],
+    [['token', 'create', '--subject', 'ci', '--role', 'admin', '--expires-in', 'soon']],
+    [['token', 'revoke']],
+    [['token', 'list', '--output', 'xml']],
+  ])('%j ends with 2 and says how it is called', async (words) => {
+    const { code, out, err } = await run(words);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).not.toBe('');
+  });
+
+  it('explains itself', async () => {
+    const { code, out } = await run(['--help']);
+    expect(code).toBe(0);
+    for (const command of ['run', 'start', 'config', 'dataplane', 'token']) expect(out).toContain(`  ${command} `);
+  });
+});

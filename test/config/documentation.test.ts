@@ -1,0 +1,8 @@
+import { readFileSync } from 'node:fs';
+import { expect, it } from 'vitest';
+import { configurationDocument } from '#config/documentation.js';
+
+it('docs/configuration.md is what the schema says', () => {
+  const file = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
+  expect(file).toBe(configurationDocument());
+});

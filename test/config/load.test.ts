@@ -1,0 +1,316 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { loadConfig, parseConfig } from '#config/load.js';
+import { ConfigError } from '#config/problem.js';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+
+const parse = (yaml: string, environment: Record<string, string> = {}) => parseConfig(yaml, 'weir.yaml', environment);
+function problemsOf(yaml: string, environment: Record<string, string> = {}): string[] {
+  try {
+    parse(yaml, environment);
+  } catch (error) {
+    if (error instanceof ConfigError)
+      return error.message.split('\n').map((line, at) => `${error.problems[at]?.code} ${line}`);
+    throw error;
+  }
+  return [];
+}
+
+const defaults = {
+  node: { id: hostname(), dataDir: '/var/lib/weir' },
+  log: { level: 'info', format: 'json' },
+  api: {
+    listen: { host: '127.0.0.1', port: 8080 },
+    tls: null,
+    allowedHosts: [],
+    requestsPerSecond: 500,
+    failedLoginsPerMinute: 10,
+    requestTimeoutMs: 15_000,
+    maxConnections: 1000,
+  },
+  dataplane: null,
+  policy: { fallback: 'deny', activationTimeoutMs: 5000, file: null },
+  dns: null,
+  servicePlane: null,
+  cluster: null,
+};
+const dataplane = {
+  interfaces: ['lan0', 'wan*'],
+  nonIpv4: 'drop',
+  reversePath: 'strict',
+  policeLocal: false,
+  pickupMs: 120_000,
+  flowCapacity: 131_072,
+  markMask: 0x00f0_0000,
+  pinPath: '/sys/fs/bpf/weir',
+};
+
+describe('configuration', () => {
+  it('has a default for everything but its version', () => {
+    expect(parse('version: 1')).toEqual(defaults);
+    expect(problemsOf('')).toEqual(['missing_key weir.yaml: version: is required']);
+    expect(problemsOf('version: 2')).toEqual(['invalid_value weir.yaml:1:10: version: must be 1']);
+  });
+
+  it('reads every section', () => {
+    const folder = temporaryFolder();
+    const pem = join(folder, 'any.pem');
+    writeFileSync(pem, '');
+    const config = parse(`
+version: 1
+node: { id: node-a, data_dir: /data }
+log: { level: debug, format: pretty }
+api:
+  listen: "[::]:8443"
+  tls: { cert: ${pem}, key: ${pem} }
+  allowed_hosts: [weir.example.com]
+  requests_per_second: 7
+  failed_logins_per_minute: 3
+  request_timeout: 2m
+  max_connections: 5
+dataplane:
+  interfaces: [lan0, wan*]
+  non_ipv4: pass
+  reverse_path: off
+  police_local: false
+  pickup: 0s
+  flow_capacity: 1024
+  mark_mask: 0x3
+  pin_path: /bpf
+policy: { fallback: allow, activation_timeout: 500ms, file: ${pem} }
+dns:
+  listen: ["10.1.0.1:53", "[fd00::1]:53"]
+  upstreams: ["192.0.2.53:53"]
+  transparent: true
+  denied_response: refused
+  min_grant: 1s
+  max_grant: 2h
+service_plane: { listen: 127.0.0.1:15001, upstream_ca: ${pem}, denied_http: 403 }
+cluster:
+  etcd: { endpoints: ["https://10.0.0.1:2379"], tls: { ca: ${pem}, cert: ${pem}, key: ${pem} } }
+  peer: { listen: 0.0.0.0:7946, advertise: node-a.local:7946, tls: { ca: ${pem}, cert: ${pem}, key: ${pem} } }
+  prefix: /other
+  seal_key_file: ${pem}
+`);
+    expect(config).toEqual({
+      node: { id: 'node-a', dataDir: '/data' },
+      log: { level: 'debug', format: 'pretty' },
+      api: {
+        listen: { host: '::', port: 8443 },
+        tls: { cert: pem, key: pem },
+        allowedHosts: ['weir.example.com'],
+        requestsPerSecond: 7,
+        failedLoginsPerMinute: 3,
+        requestTimeoutMs: 120_000,
+        maxConnections: 5,
+      },
+      dataplane: {
+        interfaces: ['lan0', 'wan*'],
+        nonIpv4: 'pass',
+        reversePath: 'off',
+        policeLocal: false,
+        pickupMs: 0,
+        flowCapacity: 1024,
+        markMask: 3,
+        pinPath: '/bpf',
+      },
+      policy: { fallback: 'allow', activationTimeoutMs: 500, file: pem },
+      dns: {
+        listen: [
+          { host: '10.1.0.1', port: 53 },
+          { host: 'fd00::1', port: 53 },
+        ],
+        upstreams: [{ host: '192.0.2.53', port: 53 }],
+        transparent: true,
+        deniedResponse: 'refused',
+        minGrantMs: 1000,
+        maxGrantMs: 7_200_000,
+      },
+      servicePlane: { listen: { host: '127.0.0.1', port: 15_001 }, upstreamCa: pem, deniedHttp: '403' },
+      cluster: {
+        etcd: { endpoints: ['https://10.0.0.1:2379'], tls: { ca: pem, cert: pem, key: pem } },
+        peer: {
+          listen: { host: '0.0.0.0', port: 7946 },
+          advertise: { host: 'node-a.local', port: 7946 },
+          tls: { ca: pem, cert: pem, key: pem },
+        },
+        prefix: '/other',
+        sealKeyFile: pem,
+      },
+    });
+  });
+
+  it('is frozen to its leaves', () => {
+    const config = parse('version: 1\ndataplane: { interfaces: [lan0] }');
+    expect(() => Object.assign(config.api.listen, { port: 1 })).toThrow(TypeError);
+    expect(() => (config.dataplane?.interfaces as string[] | undefined)?.push('wan0')).toThrow(TypeError);
+  });
+
+  it('says every problem at once, each with its key and its place', () => {
+    expect(
+      problemsOf(`version: 1
+nodes: { id: a }
+api:
+  listen: 8080
+  lsten: 127.0.0.1:8080
+  request_timeout: 15
+dataplane:
+  interfaces: [lan0, "wan*0", this-name-is-too-long, "*"]
+  non_ipv4: accept
+  flow_capacity: 1.5
+  mark_mask: 0x00100000
+  police_local: yes
+dns: { listen: ["dns.example:53"] }
+policy: []
+log:
+`),
+    ).toEqual([
+      'invalid_value weir.yaml:15:1: log: must be a section with keys',
+      'invalid_value weir.yaml:4:11: api.listen: must be `host:port`, such as 127.0.0.1:8080',
+      'invalid_value weir.yaml:6:20: api.request_timeout: must be a duration such as 500ms, 60s, 5m or 2h',
+      'unknown_key weir.yaml:5:3: api.lsten: there is no such key',
+      'invalid_value weir.yaml:8:22: dataplane.interfaces.1: may have a * at its end only',
+      'invalid_value weir.yaml:8:31: dataplane.interfaces.2: must be an interface name of 1 to 15 characters',
+      'invalid_value weir.yaml:8:54: dataplane.interfaces.3: names every interface, loopback too: put the beginning of a name before the *',
+      'invalid_value weir.yaml:9:13: dataplane.non_ipv4: must be one of drop, pass',
+      'invalid_value weir.yaml:12:17: dataplane.police_local: must be true or false',
+      'invalid_value weir.yaml:10:18: dataplane.flow_capacity: must be a whole number from 1024 to 16777216',
+      'invalid_value weir.yaml:11:14: dataplane.mark_mask: must be a 32-bit mask with at least 2 bits set, such as 0x00f00000',
+      'invalid_value weir.yaml:14:1: policy: must be a section with keys',
+      'invalid_value weir.yaml:13:17: dns.listen.0: must be `address:port`, such as 10.1.0.1:53',
+      'missing_key weir.yaml:13:1: dns.upstreams: is required',
+      'unknown_key weir.yaml:2:1: nodes: there is no such key',
+    ]);
+  });
+
+  it('names the place of what is not YAML, and of a key that stands twice', () => {
+    expect(problemsOf('version: 1\napi: {listen')[0]).toMatch(/^syntax weir\.yaml:2:\d+: /);
+    expect(problemsOf('version: 1\nversion: 1')).toEqual(['syntax weir.yaml:2:1: Map keys must be unique']);
+    expect(problemsOf('just text')).toEqual(['invalid_value weir.yaml: must be a section with keys']);
+  });
+
+  it('says which file cannot be read', () => {
+    expect(() => loadConfig('/no/such/file.yaml', {})).toThrow(/^\/no\/such\/file\.yaml: ENOENT/);
+  });
+
+  describe('environment', () => {
+    it('fills variables into values, and leaves an escaped one', () => {
+      const yaml = `version: 1
+node:
+  id: "\${ZONE}-\${N}"
+  data_dir: /d/$\${N}/\${N}
+dataplane:
+  interfaces: ["\${IF}"]
+  flow_capacity: \${N}000
+`;
+      const { node, dataplane } = parse(yaml, { ZONE: 'eu', N: '2', IF: 'lan0' });
+      expect(node).toEqual({ id: 'eu-2', dataDir: `/d/$\{N}/2` });
+      expect(dataplane).toMatchObject({ interfaces: ['lan0'], flowCapacity: 2000 });
+    });
+
+    it('names each variable that is not set', () => {
+      expect(problemsOf(`version: 1\nnode:\n  id: $\{ZONE}-$\{ID}`)).toEqual([
+        'unset_variable weir.yaml:3:7: the environment variable ZONE is not set',
+        'unset_variable weir.yaml:3:7: the environment variable ID is not set',
+      ]);
+    });
+
+    it('takes WEIR_SECTION__KEY over the file, lists by commas, and makes sections that are not there', () => {
+      const config = parse('version: 1\napi: { listen: 127.0.0.1:1 }', {
+        WEIR_API__LISTEN: '127.0.0.1:2',
+        WEIR_POLICY__FALLBACK: 'allow',
+        WEIR_DATAPLANE__INTERFACES: 'lan0, wan*',
+        WEIR_DATAPLANE__POLICE_LOCAL: 'false',
+        WEIR_DATAPLANE__MARK_MASK: '0x00f00000',
+        WEIR_TOKEN: 'unrelated',
+        WEIR_SERVER: 'unrelated',
+      });
+      expect(config).toEqual({
+        ...defaults,
+        api: { ...defaults.api, listen: { host: '127.0.0.1', port: 2 } },
+        policy: { ...defaults.policy, fallback: 'allow' },
+        dataplane,
+      });
+    });
+
+    it('refuses overrides of keys that do not exist, and names the variable of a wrong value', () => {
+      expect(
+        problemsOf('version: 1', {
+          WEIR_API__LSTEN: 'x',
+          WEIR_API__TLS: 'x',
+          WEIR_POLICY__FALLBACK: 'permit',
+          WEIR_DATAPLANE__INTERFACES: 'lan0,lan0',
+        }),
+      ).toEqual([
+        'unknown_key WEIR_API__LSTEN: api.lsten: there is no such key',
+        'unknown_key WEIR_API__TLS: api.tls: there is no such key',
+        'invalid_value WEIR_DATAPLANE__INTERFACES: dataplane.interfaces: names an interface twice',
+        'invalid_value WEIR_POLICY__FALLBACK: policy.fallback: must be one of allow, deny',
+      ]);
+    });
+  });
+
+  it.each(['0.0.0.0:8080', '192.0.2.1:8080', '[::]:8080', 'weir.example.com:8080', '128.0.0.1:80'])(
+    'refuses to listen on %s without TLS',
+    (listen) => {
+      const host = listen.replace(/:\d+$/, '').replace(/[[\]]/g, '');
+      expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([
+        `insecure_bind weir.yaml:2:16: api.listen: ${host} can be reached from elsewhere, and there is no api.tls: tokens would travel in the clear`,
+      ]);
+    },
+  );
+
+  it.each(['127.0.0.1:8080', '127.9.9.9:0', '[::1]:8080', 'localhost:8080'])('listens on %s without TLS', (listen) => {
+    expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([]);
+  });
+
+  it.each(['127.0.0.1', ':8080', '127.0.0.1:65536', '256.0.0.1:80', '::1:80', '[127.0.0.1]:80', 'a b:80', '1.2.3:80'])(
+    'does not take %s for a listen address',
+    (listen) => {
+      expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([
+        'invalid_value weir.yaml:2:16: api.listen: must be `host:port`, such as 127.0.0.1:8080',
+      ]);
+    },
+  );
+
+  it('refuses files that are not there, and what this build does not serve', () => {
+    expect(
+      problemsOf(`version: 1
+api: { tls: { cert: /no/cert.pem, key: /no/key.pem } }
+dataplane: { interfaces: [lan0], police_local: true }
+dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max_grant: 1h }
+`),
+    ).toEqual([
+      'unsupported weir.yaml:3:48: dataplane.police_local: this build does not judge packets to and from the node itself; set it to false',
+      'invalid_value weir.yaml:4:74: dns.min_grant: must not be longer than dns.max_grant',
+      "file_missing weir.yaml:2:21: api.tls.cert: ENOENT: no such file or directory, access '/no/cert.pem'",
+      "file_missing weir.yaml:2:40: api.tls.key: ENOENT: no such file or directory, access '/no/key.pem'",
+    ]);
+  });
+
+  it.each([
+    ['99ms', false],
+    ['100ms', true],
+    ['10m', true],
+    ['11m', false],
+    ['5', false],
+    ['1.5s', false],
+    ['5 s', false],
+    ['-5s', false],
+    ['5d', false],
+  ])('takes %s as activation_timeout: %s', (value, taken) => {
+    expect(problemsOf(`version: 1\npolicy: { activation_timeout: "${value}" }`).length).toBe(taken ? 0 : 1);
+  });
+
+  it('loads the example', () => {
+    const example = new URL('../../examples/weir.yaml', import.meta.url).pathname;
+    expect(loadConfig(example, {})).toEqual({
+      ...defaults,
+      node: { id: 'gateway-1', dataDir: '/var/lib/weir' },
+      dataplane: { ...dataplane, interfaces: ['lan0', 'wan0'] },
+    });
+    expect(readFileSync(example, 'utf8')).toContain('docs/configuration.md');
+  });
+});
