@@ -1,7 +1,7 @@
 import type { HeaderMatchConfig, HttpMatchConfig, HttpRequestMatchConfig } from './document.js';
 import type { Intact } from './intact.js';
-import { escapeStep } from './pointer.js';
 import { validateExact, validateNameObject, validateRegex } from './name-validation.js';
+import { escapeStep } from './pointer.js';
 import type { Validation } from './validation.js';
 
 type Lists = Readonly<Record<string, readonly (string | undefined)[] | undefined>>;

@@ -81,7 +81,7 @@ describe('lint', () => {
     expect(ruleLines([rule('deny', {}), rule('allow', { ...web, dns_hostname: 'a.test' })])).toEqual(['shadowed /1']);
   });
 
-  it('never calls a rule shadowed that some packet reaches', async () => {
+  it('never calls a rule shadowed that some packet reaches', () => {
     const cidr = fc.constantFrom('0.0.0.0/0', '0.0.0.0/1', '64.0.0.0/2', '128.0.0.0/1', '192.0.0.0/2');
     const ports = fc.array(fc.constantFrom<string | number>(1, 2, '1-2', '0-65535'), { maxLength: 2 });
     const bytes = fc.array(fc.integer({ min: 0, max: 2 }), { maxLength: 2 });
