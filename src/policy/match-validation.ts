@@ -53,7 +53,7 @@ function validatePorts(
   if (ports === undefined) return;
   for (let index = 0; index < ports.length; index++) {
     const spec = ports[index];
-    if (spec === undefined) continue;
+    if (spec === undefined || typeof spec === 'number') continue;
     const parsed = parsePorts(spec);
     if ('fault' in parsed) problems.add(`${at}/${index}`, 'invalid_port', `Not a port: ${parsed.fault}.`);
   }

@@ -44,10 +44,11 @@ function compile(source: string, caseInsensitive: boolean): CompiledRegex {
     return { ok: true, regex };
   } catch (error) {
     if (error instanceof RE2JSSyntaxException) {
+      const description = error.getDescription();
       return {
         ok: false,
         code: 'invalid_regex',
-        fault: `${error.getDescription()}${place(source, error.getPattern())}`,
+        fault: `${description}${place(source, description, error.getPattern())}`,
       };
     }
     if (error instanceof RE2JSException) return { ok: false, code: 'invalid_regex', fault: error.message };
@@ -55,11 +56,22 @@ function compile(source: string, caseInsensitive: boolean): CompiledRegex {
   }
 }
 
-function place(source: string, fragment: string | null): string {
-  const at = fragment === null ? source.length : source.indexOf(fragment);
-  if (at === -1) return '';
-  const position = ` at character ${at + 1}`;
-  return fragment === null || fragment === source ? position : `${position}: ${fragment}`;
+/** Where the engine stumbled: it names the fragment only, and the whole expression if a parenthesis is left over. */
+function place(source: string, description: string, fragment: string | null): string {
+  if (fragment === null || fragment === '') return ` at character ${source.length}`;
+  if (description.endsWith(')')) return ` at character ${unmatchedParenthesis(source) + 1}`;
+  const at = source.indexOf(fragment);
+  return at === -1 ? '' : ` at character ${at + 1}: ${fragment}`;
+}
+
+function unmatchedParenthesis(source: string): number {
+  const open: number[] = [];
+  let closed = -1;
+  walkBrackets(source, (character, at) => {
+    if (character === '(') open.push(at);
+    if (character === ')' && open.pop() === undefined && closed === -1) closed = at;
+  });
+  return closed === -1 ? (open.at(-1) ?? 0) : closed;
 }
 
 function anchorsOfPart(part: string): Anchors {

@@ -78,6 +78,7 @@ function wanted(expected: string): string {
     case 'array':
       return 'an array';
     case 'int':
+    case 'number':
       return 'an integer';
     default:
       return `a ${expected}`;

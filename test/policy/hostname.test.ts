@@ -86,7 +86,7 @@ describe('hostname patterns', () => {
     ['.example.com', 'invalid_hostname', 'a name has no empty label'],
     [`${'a'.repeat(64)}.com`, 'invalid_hostname', 'a label has at most 63 characters'],
     [`${'a.'.repeat(127)}b`, 'invalid_hostname', 'a name has at most 253 characters'],
-    ['^(api', 'invalid_regex', 'missing closing ) at character 1'],
+    ['^(api', 'invalid_regex', 'missing closing ) at character 2'],
     ['^api(?=x)', 'invalid_regex', 'invalid or unsupported Perl syntax at character 5: (?='],
     [`^${'a'.repeat(1024)}`, 'regex_too_long', 'longer than 1024 bytes'],
   ])('refuses %j', (text, code, fault) => {

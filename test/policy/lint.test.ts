@@ -1,0 +1,310 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { PolicyConfig, RuleConfig, RuleMatchConfig, SourceGroupConfig } from '#policy/document.js';
+import { type LintContext, lint, MAX_WARNINGS_OF_A_CODE } from '#policy/lint.js';
+import { normalise } from '#policy/normalise.js';
+
+const running: LintContext = { dns: true, servicePlane: true, resolves: () => true };
+
+function lines(document: PolicyConfig, context: LintContext = running): string[] {
+  const policy = normalise(document, { form: 'singleton', mode: 'enforce', fallback: 'deny' });
+  return lint(document, policy, context).map(({ pointer, code }) => `${code} ${pointer}`);
+}
+function group(cidr: string, rules: readonly RuleConfig[], more: Partial<SourceGroupConfig> = {}): SourceGroupConfig {
+  return { id: cidr, mode: 'enforce', sources: { cidrs: [cidr] }, rules, ...more };
+}
+function rule(action: string, match: RuleMatchConfig, more: Partial<RuleConfig> = {}): RuleConfig {
+  return { id: 'r', action, match, ...more };
+}
+/** Lints one group with these rules; pointers begin at the rules. */
+function ruleLines(rules: readonly RuleConfig[], context: LintContext = running): string[] {
+  return lines({ source_groups: [group('10.0.0.0/8', rules)] }, context).map((line) =>
+    line.replace('/source_groups/0/rules', ''),
+  );
+}
+
+describe('lint', () => {
+  it('says nothing about a sound policy', () => {
+    const rules = [
+      rule('allow', { dst_cidrs: ['192.0.2.0/24'], proto: 'tcp', dst_ports: [443] }),
+      rule('allow', { dns_hostname: '^api\\.example\\.com$', proto: 'tcp', dst_ports: [443] }),
+      rule('allow', { proto: 'tcp', dst_ports: [443], tls: { sni: ['example.com'] } }),
+      rule('deny', { dst_cidrs: ['192.0.2.0/24'] }),
+    ];
+    expect(ruleLines(rules)).toEqual([]);
+  });
+
+  it('finds host bits, of sources and of destinations', () => {
+    expect(
+      lines({ source_groups: [group('10.0.0.1/8', [rule('deny', { dst_cidrs: ['192.0.2.0/24', '192.0.2.1/24'] })])] }),
+    ).toEqual(['host_bits /source_groups/0/sources/cidrs/0', 'host_bits /source_groups/0/rules/0/match/dst_cidrs/1']);
+  });
+
+  it.each<[RuleMatchConfig, RuleMatchConfig, boolean]>([
+    [{}, {}, true],
+    [{}, { dst_cidrs: ['10.0.0.0/8'], proto: 'tcp', dst_ports: [1] }, true],
+    [{ dst_cidrs: ['0.0.0.0/0'] }, { proto: 'icmp' }, true],
+    [{ dst_cidrs: ['10.0.0.0/8'] }, { dst_cidrs: ['10.1.0.0/16'], dst_ips: ['10.0.0.1'] }, true],
+    [{ dst_cidrs: ['10.0.0.0/8'] }, { dst_cidrs: ['10.1.0.0/16'], dst_ips: ['11.0.0.1'] }, false],
+    [{ dst_cidrs: ['10.1.0.0/16'] }, { dst_cidrs: ['10.0.0.0/8'] }, false],
+    [{ dst_cidrs: ['10.0.0.0/8'] }, {}, false],
+    [{ proto: 'tcp' }, { proto: 6, dst_ports: [80] }, true],
+    [{ proto: 'tcp' }, { proto: 'any' }, false],
+    [{ proto: 'tcp' }, { proto: 'any', dst_ports: [80] }, false],
+    [{ proto: 'tcp' }, { proto: 'udp' }, false],
+    [{ proto: 'any', dst_ports: ['1-100'] }, { proto: 'udp', dst_ports: [7, '80-90'] }, true],
+    [{ proto: 'any', dst_ports: ['1-100'] }, { proto: 'udp', dst_ports: [7, '80-101'] }, false],
+    [{ proto: 'any', dst_ports: ['0-65535'] }, { proto: 'any' }, false],
+    [{ proto: 'tcp', dst_ports: [443] }, { proto: 'tcp', dst_ports: [443], src_ports: [1] }, true],
+    [{ proto: 'tcp', src_ports: [1] }, { proto: 'tcp', dst_ports: [443] }, false],
+    [{ proto: 'any', icmp_types: [8] }, { proto: 'icmp', icmp_types: [8], icmp_codes: [0] }, true],
+    [{ proto: 'icmp' }, { proto: 'icmp', icmp_types: [8] }, true],
+    [{ proto: 'icmp' }, { proto: 'icmp', icmp_types: [13] }, false],
+    [{ proto: 'tcp' }, { proto: 'tcp', dst_ports: [443], tls: {} }, true],
+    [{ proto: 'tcp', tls: {}, dst_ports: [443] }, { proto: 'tcp', dst_ports: [443] }, false],
+    [{ proto: 'tcp' }, { proto: 'any', dst_ports: [443], tls: {} }, true],
+    [{ dns_hostname: 'a.test' }, { dns_hostname: 'A.test', proto: 'tcp' }, true],
+    [{ dns_hostname: 'a.test' }, { dns_hostname: 'b.test' }, false],
+    [{ proto: 'tcp' }, { dns_hostname: 'a.test', proto: 'tcp' }, true],
+    [{ dst_cidrs: ['192.0.2.0/24'] }, { dns_hostname: 'a.test', dst_ips: ['192.0.2.1'] }, false],
+  ])('an allow %j before %j: shadowed %s', (first, second, shadowed) => {
+    const found = ruleLines([rule('allow', first), rule('allow', second)]).filter((line) =>
+      line.startsWith('shadowed'),
+    );
+    expect(found).toEqual(shadowed ? ['shadowed /1'] : []);
+  });
+
+  it('does not call a rule shadowed that still decides which names may be looked up', () => {
+    const web = { proto: 'tcp', dst_ports: [443] };
+    expect(ruleLines([rule('deny', web), rule('allow', { ...web, dns_hostname: 'a.test' })])).toEqual([]);
+    expect(ruleLines([rule('deny', web), rule('allow', web)])).toEqual([]);
+    expect(ruleLines([rule('deny', {}), rule('allow', { ...web, dns_hostname: 'a.test' })])).toEqual(['shadowed /1']);
+  });
+
+  it('never calls a rule shadowed that some packet reaches', () => {
+    const cidr = fc.constantFrom('0.0.0.0/0', '0.0.0.0/1', '64.0.0.0/2', '128.0.0.0/1', '192.0.0.0/2');
+    const ports = fc.array(fc.constantFrom<string | number>(1, 2, '1-2', '0-65535'), { maxLength: 2 });
+    const bytes = fc.array(fc.integer({ min: 0, max: 2 }), { maxLength: 2 });
+    const match = fc.oneof(
+      fc.record({
+        dst_cidrs: fc.array(cidr, { maxLength: 2 }),
+        proto: fc.constantFrom<string | number>('any', 'tcp', 17, 47),
+        dst_ports: ports,
+        src_ports: ports,
+      }),
+      fc.record({
+        dst_cidrs: fc.array(cidr, { maxLength: 2 }),
+        proto: fc.constantFrom<string | number>('any', 'icmp'),
+        icmp_types: bytes,
+        icmp_codes: bytes,
+      }),
+    );
+    const rules = fc.array(fc.record({ id: fc.constant('r'), action: fc.constantFrom('allow', 'deny'), match }), {
+      maxLength: 5,
+    });
+    const groups = fc.array(
+      fc.record(
+        {
+          id: fc.constant('g'),
+          mode: fc.constant('enforce' as const),
+          sources: fc.record({ cidrs: fc.array(cidr, { minLength: 1, maxLength: 2 }) }),
+          rules,
+          default_action: fc.constantFrom('allow', 'deny'),
+        },
+        { requiredKeys: ['id', 'mode', 'sources', 'rules'] },
+      ),
+      { maxLength: 4 },
+    );
+    const packets = [1, 65, 129, 193].flatMap((source) =>
+      [1, 65, 129, 193].flatMap((destination) => [
+        ...[6, 17].flatMap((protocol) =>
+          [1, 2, 3].flatMap((low) => [1, 2, 3].map((high) => [source, destination, protocol, low, high])),
+        ),
+        ...[0, 1, 2, 3].flatMap((type) => [0, 1, 2, 3].map((code) => [source, destination, 1, type, code])),
+        [source, destination, 47, 0, 0],
+        [source, destination, 132, 9, 9],
+      ]),
+    ) as [number, number, number, number, number][];
+    fc.assert(
+      fc.property(groups, (source_groups) => {
+        const document = { source_groups };
+        const policy = normalise(document, { form: 'singleton', mode: 'enforce', fallback: 'deny' });
+        const never = lint(document, policy, running).filter(({ code }) =>
+          ['shadowed', 'never_matches', 'unreachable_group'].includes(code),
+        );
+        if (never.length === 0) return;
+        const reached = new Set<string>();
+        for (const [source, destination, protocol, low, high] of packets)
+          reached.add(decides(policy, source, destination, protocol, low, high));
+        for (const { pointer } of never)
+          expect([...reached].filter((place) => `${place}/`.startsWith(`${pointer}/`))).toEqual([]);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('finds a rule that a group before, holding all its sources, has shadowed', () => {
+    const web = rule('allow', { proto: 'tcp', dst_ports: [443] });
+    const wide = group('10.0.0.0/8', [web]);
+    expect(lines({ source_groups: [wide, group('10.1.0.0/16', [web])] })).toEqual([
+      'shadowed /source_groups/1/rules/0',
+    ]);
+    expect(lines({ source_groups: [wide, group('11.0.0.0/16', [web])] })).toEqual([]);
+    expect(lines({ source_groups: [group('10.1.0.0/16', [web]), wide] })).toEqual([]);
+    const dynamic = { sources: { cidrs: ['10.1.0.0/16'], kubernetes: [{ integration: 'p', pod_selector: {} }] } };
+    expect(lines({ source_groups: [wide, group('x', [web], dynamic)] })).toEqual([]);
+  });
+
+  it('finds groups of which earlier ones together decide for all sources', () => {
+    const closed = { default_action: 'deny' };
+    const groups = [
+      group('10.0.0.0/9', [], closed),
+      group('10.128.0.0/9', [rule('allow', {})]),
+      group('10.0.0.0/8', [rule('allow', {})]),
+    ];
+    expect(lines({ source_groups: groups })).toEqual(['unreachable_group /source_groups/2']);
+    expect(lines({ source_groups: [groups[0] as SourceGroupConfig, group('10.0.0.0/8', [])] })).toEqual([]);
+  });
+
+  it('holds a dynamic group for unreachable only behind a group that decides for everyone', () => {
+    const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
+    const behind = (cidr: string) =>
+      lines({ source_groups: [group(cidr, [], { default_action: 'deny' }), group('x', [], dynamic)] });
+    expect(behind('0.0.0.0/0')).toEqual(['unreachable_group /source_groups/1']);
+    expect(behind('0.0.0.0/1')).toEqual([]);
+  });
+
+  it.each<[RuleMatchConfig, string[]]>([
+    [{ proto: 47, dst_ports: [1] }, ['never_matches /0']],
+    [{ proto: 'any', icmp_types: [8], tls: {} }, ['never_matches /0', 'tls_without_ports /0/match/tls']],
+    [{ proto: 132, dst_ports: [1] }, []],
+    [{ dns_hostname: 'api\\.test' }, ['unanchored_regex /0/match/dns_hostname']],
+    [{ dns_hostname: '^api\\.test' }, ['unanchored_regex /0/match/dns_hostname']],
+    [{ dns_hostname: '*.api.test' }, []],
+    [{ tls: { sni: 'a' } }, ['unanchored_regex /0/match/tls/sni', 'tls_without_ports /0/match/tls']],
+    [{ tls: { server_san: { regex: '^a$' } }, dst_ports: [443] }, []],
+    [
+      {
+        dst_ports: [443],
+        tls: {
+          mode: 'intercept',
+          tls13_uninspectable: 'allow',
+          http: { request: { host: { regex: '^a' }, path: { regex: '^/a' }, headers: { regex: { 'x/y': 'a' } } } },
+        },
+      },
+      [
+        'no_effect /0/match/tls/tls13_uninspectable',
+        'unanchored_regex /0/match/tls/http/request/host/regex',
+        'unanchored_regex /0/match/tls/http/request/headers/regex/x~1y',
+      ],
+    ],
+  ])('looks into one rule: %j', (match, expected) => {
+    expect(ruleLines([rule('allow', match)])).toEqual(expected);
+  });
+
+  it('says that a deny by name is best effort', () => {
+    expect(ruleLines([rule('deny', { dns_hostname: 'a.test' })])).toEqual(['deny_by_name /0/match/dns_hostname']);
+  });
+
+  it('says which rules need a part that is off', () => {
+    const rules = [rule('allow', { dns_hostname: 'a.test' }), rule('allow', { dst_ports: [443], tls: {} })];
+    expect(ruleLines(rules, { ...running, dns: false })).toEqual(['dns_off /0/match/dns_hostname']);
+    expect(ruleLines(rules, { ...running, servicePlane: false })).toEqual(['service_plane_off /1/match/tls']);
+  });
+
+  it('says which selectors resolve to nothing', () => {
+    const kubernetes = ['a', 'b'].map((integration) => ({ integration, node_selector: {} }));
+    const document = { source_groups: [group('x', [], { sources: { kubernetes } })] };
+    const [a, b] = [0, 1].map((index) => `selector_unresolved /source_groups/0/sources/kubernetes/${index}`);
+    expect(lines(document, { dns: true, servicePlane: true })).toEqual([a, b]);
+    expect(lines(document, { ...running, resolves: (integration) => integration === 'a' })).toEqual([b]);
+  });
+
+  it.each<[string, RuleConfig[], Partial<SourceGroupConfig>, string[]]>([
+    [
+      'overlapping',
+      [rule('deny', { dst_ports: [80] }, { mode: 'audit' }), rule('deny', { dst_cidrs: ['192.0.2.0/24'] })],
+      {},
+      ['audit_before_deny /0'],
+    ],
+    ['disjoint', [rule('deny', { dst_ports: [80] }, { mode: 'audit' }), rule('deny', { dst_ports: [81] })], {}, []],
+    [
+      'behind',
+      [rule('deny', { dst_ports: [80, 81] }), rule('deny', { dst_ports: [80], src_ports: [9] }, { mode: 'audit' })],
+      {},
+      ['shadowed /1'],
+    ],
+    ['both audit', [rule('deny', { dst_ports: [80] }), rule('deny', { dst_ports: ['80-81'] })], { mode: 'audit' }, []],
+    [
+      'the default of its group',
+      [rule('deny', { dst_ports: [80] }, { mode: 'audit' })],
+      { default_action: 'deny' },
+      ['audit_before_deny /0'],
+    ],
+    [
+      'an allow between',
+      [rule('deny', { dst_ports: [80] }, { mode: 'audit' }), rule('allow', {})],
+      { default_action: 'deny' },
+      [],
+    ],
+  ])('a deny under audit before an enforced one: %s', (_, rules, more, expected) => {
+    const found = lines({ source_groups: [group('10.0.0.0/8', rules, more)] });
+    expect(found.map((line) => line.replace('/source_groups/0/rules', ''))).toEqual(expected);
+  });
+
+  it('finds an enforced deny behind one under audit in a later group that shares sources', () => {
+    const first = group('10.0.0.0/8', [rule('deny', { dst_ports: [80] }, { mode: 'audit' })]);
+    const second = (cidr: string) => group(cidr, [rule('deny', { dst_ports: ['1-99'] })]);
+    expect(lines({ source_groups: [first, second('10.1.0.0/16')] })).toEqual([
+      'audit_before_deny /source_groups/0/rules/0',
+    ]);
+    expect(lines({ source_groups: [first, second('11.1.0.0/16')] })).toEqual([]);
+  });
+
+  it('lists a hundred warnings of a kind and counts the rest', () => {
+    const rules = Array.from({ length: MAX_WARNINGS_OF_A_CODE + 5 }, () =>
+      rule('deny', { dst_cidrs: ['10.0.0.1/8'], dst_ports: [80] }),
+    );
+    const policy = { source_groups: [group('10.0.0.0/8', rules)] };
+    const warnings = lint(policy, normalise(policy, { form: 'singleton', mode: 'enforce', fallback: 'deny' }), running);
+    expect(warnings.filter(({ code }) => code === 'host_bits').length).toBe(MAX_WARNINGS_OF_A_CODE + 1);
+    expect(warnings.filter(({ pointer }) => pointer === '')).toEqual([
+      { pointer: '', code: 'host_bits', message: 'There are 5 more warnings of this kind.' },
+      { pointer: '', code: 'shadowed', message: 'There are 4 more warnings of this kind.' },
+    ]);
+  });
+});
+
+/** The pointer of what decides a packet: a walk written apart from the one under test. `low` and `high` are ports, or type and code. */
+function decides(
+  policy: ReturnType<typeof normalise>,
+  source: number,
+  destination: number,
+  protocol: number,
+  low: number,
+  high: number,
+): string {
+  const inside = (octet: number, { address, length }: { address: number; length: number }) => {
+    const size = 2 ** (32 - length);
+    return octet * 2 ** 24 >= address && octet * 2 ** 24 < address + size;
+  };
+  const some = (ranges: readonly { low: number; high: number }[], port: number) =>
+    ranges.length === 0 || ranges.some((range) => range.low <= port && port <= range.high);
+  for (const { pointer, sources, rules, defaultAction } of policy.groups) {
+    if (!sources.some((prefix) => inside(source, prefix))) continue;
+    for (const one of rules) {
+      if (one.destinations.length > 0 && !one.destinations.some((prefix) => inside(destination, prefix))) continue;
+      if (one.protocol !== 'any' && one.protocol !== protocol) continue;
+      const ported = one.sourcePorts.length + one.destinationPorts.length > 0;
+      if (ported && ![6, 17, 33, 132, 136].includes(protocol)) continue;
+      if (ported && !(some(one.sourcePorts, low) && some(one.destinationPorts, high))) continue;
+      const typed = one.icmpTypes.length + one.icmpCodes.length > 0;
+      if (typed && protocol !== 1) continue;
+      if (one.icmpTypes.length > 0 && !one.icmpTypes.includes(low)) continue;
+      if (one.icmpCodes.length > 0 && !one.icmpCodes.includes(high)) continue;
+      return one.pointer;
+    }
+    if (defaultAction !== undefined) return `${pointer}/default_action`;
+  }
+  return 'default';
+}

@@ -1,0 +1,196 @@
+import { describe, expect, it } from 'vitest';
+import type { PolicyConfig, RuleMatchConfig, TlsMatchConfig } from '#policy/document.js';
+import { normalise } from '#policy/normalise.js';
+
+const options = { form: 'singleton', mode: 'enforce', fallback: 'deny' } as const;
+const sources = { ips: ['10.0.0.1'] };
+
+function ruleOf(match: RuleMatchConfig) {
+  const document = {
+    source_groups: [{ id: 'g', mode: 'audit' as const, sources, rules: [{ id: 'r', action: 'DENY', match }] }],
+  };
+  return normalise(document, options).groups[0]?.rules[0];
+}
+function tlsOf(tls: TlsMatchConfig) {
+  return ruleOf({ tls })?.tls;
+}
+const plain = {
+  id: 'r',
+  pointer: '/source_groups/0/rules/0',
+  action: 'deny',
+  mode: 'audit',
+  destinations: [],
+  hostname: undefined,
+  protocol: 'any',
+  sourcePorts: [],
+  destinationPorts: [],
+  icmpTypes: [],
+  icmpCodes: [],
+  tls: undefined,
+};
+
+describe('normalise', () => {
+  it('fills in what a rule leaves out', () => {
+    expect(ruleOf({})).toEqual(plain);
+  });
+
+  it('turns addresses, ports and words into numbers', () => {
+    const match: RuleMatchConfig = {
+      dst_cidrs: ['192.0.2.9/24', '198.51.100.1'],
+      dst_ips: ['255.255.255.255'],
+      dns_hostname: '*.Example.com',
+      proto: 'Tcp',
+      src_ports: ['1024-65535'],
+      dst_ports: [443, '80', '8000-8100'],
+    };
+    expect(ruleOf(match)).toEqual({
+      ...plain,
+      destinations: [
+        { address: 0xc0000200, length: 24 },
+        { address: 0xc6336401, length: 32 },
+        { address: 0xffffffff, length: 32 },
+      ],
+      hostname: { kind: 'suffix', labels: ['example', 'com'], text: '*.example.com' },
+      protocol: 6,
+      sourcePorts: [{ low: 1024, high: 65535 }],
+      destinationPorts: [
+        { low: 443, high: 443 },
+        { low: 80, high: 80 },
+        { low: 8000, high: 8100 },
+      ],
+    });
+  });
+
+  it.each<[RuleMatchConfig, number | 'any', readonly number[], readonly number[]]>([
+    [{ proto: 'icmp' }, 1, [0, 3, 8, 11, 12], []],
+    [{ proto: 1 }, 1, [0, 3, 8, 11, 12], []],
+    [{ proto: 'ICMP', icmp_types: [], icmp_codes: [] }, 1, [0, 3, 8, 11, 12], []],
+    [{ proto: 'icmp', icmp_types: [13] }, 1, [13], []],
+    [{ proto: 'icmp', icmp_codes: [0] }, 1, [], [0]],
+    [{ proto: 'any' }, 'any', [], []],
+    [{ proto: 'any', icmp_types: [8], icmp_codes: [0, 1] }, 'any', [8], [0, 1]],
+    [{ proto: 47 }, 47, [], []],
+  ])('%j: common ICMP types stand in exactly for icmp without types and codes', (match, protocol, types, codes) => {
+    expect(ruleOf(match)).toEqual({ ...plain, protocol, icmpTypes: types, icmpCodes: codes });
+  });
+
+  it('walks by priority, for which the place in the list stands in, and keeps equals in their order', () => {
+    const rules = ([['a', 2], ['b'], ['c'], ['d', 0], ['e', 1]] as const).map(([id, priority]) => ({
+      id,
+      action: 'allow',
+      match: {},
+      ...(priority === undefined ? {} : { priority }),
+    }));
+    const groups = ([['x'], ['y', 9], ['z'], ['w', 0]] as const).map(([id, priority]) => ({
+      id,
+      mode: 'enforce' as const,
+      sources,
+      rules: id === 'z' ? rules : [],
+      ...(priority === undefined ? {} : { priority }),
+    }));
+    const policy = normalise({ source_groups: groups }, options);
+    expect(policy.groups.map(({ id, pointer }) => [id, pointer])).toEqual([
+      ['x', '/source_groups/0'],
+      ['w', '/source_groups/3'],
+      ['z', '/source_groups/2'],
+      ['y', '/source_groups/1'],
+    ]);
+    expect(policy.groups[2]?.rules.map(({ id, pointer }) => [id, pointer])).toEqual([
+      ['d', '/source_groups/2/rules/3'],
+      ['b', '/source_groups/2/rules/1'],
+      ['e', '/source_groups/2/rules/4'],
+      ['a', '/source_groups/2/rules/0'],
+      ['c', '/source_groups/2/rules/2'],
+    ]);
+  });
+
+  it('gives every part its mode', () => {
+    const document = (mode?: 'audit'): PolicyConfig => ({
+      default_policy: 'Allow',
+      source_groups: [
+        {
+          id: 'g',
+          ...(mode === undefined ? {} : { mode }),
+          sources: { cidrs: ['10.0.0.0/8'], kubernetes: [{ integration: 'prod', pod_selector: {} }] },
+          rules: [
+            { id: 'a', action: 'deny', match: {} },
+            { id: 'b', action: 'deny', mode: 'enforce', match: {} },
+          ],
+          default_action: 'DENY',
+        },
+      ],
+    });
+    const modes = ({ groups, default: last }: ReturnType<typeof normalise>) => [
+      groups.map(({ mode, defaultAction, dynamic, rules }) => [
+        mode,
+        defaultAction,
+        dynamic,
+        rules.map((rule) => rule.mode),
+      ]),
+      last,
+    ];
+    expect(modes(normalise(document('audit'), options))).toEqual([
+      [['audit', 'deny', true, ['audit', 'enforce']]],
+      { action: 'allow', mode: 'enforce', from: 'default_policy' },
+    ]);
+    expect(modes(normalise(document(), { ...options, form: 'envelope', mode: 'audit' }))).toEqual([
+      [['audit', 'deny', true, ['audit', 'enforce']]],
+      { action: 'allow', mode: 'audit', from: 'default_policy' },
+    ]);
+    expect(modes(normalise(document(), { ...options, form: 'envelope', mode: 'disabled' }))).toEqual([
+      [['enforce', 'deny', true, ['enforce', 'enforce']]],
+      { action: 'allow', mode: 'enforce', from: 'default_policy' },
+    ]);
+    expect(normalise({}, { ...options, mode: 'audit', fallback: 'allow' })).toEqual({
+      groups: [],
+      default: { action: 'allow', mode: 'audit', from: 'fallback' },
+    });
+  });
+
+  it('names the default modes of a TLS block', () => {
+    expect(tlsOf({})).toEqual({ mode: 'metadata', tls13_uninspectable: 'deny' });
+    expect(tlsOf({ tls13_uninspectable: 'ALLOW' })).toEqual({ mode: 'metadata', tls13_uninspectable: 'allow' });
+  });
+
+  it('evens out names, fingerprints, methods and headers', () => {
+    const digest = Array(32).fill('AB').join(':');
+    expect(
+      tlsOf({
+        sni: ['API.example.com.'],
+        server_san: { exact: ['B'], regex: 'B' },
+        server_cn: ['CN'],
+        fingerprint_sha256: [digest],
+      }),
+    ).toEqual({
+      mode: 'metadata',
+      sni: ['api.example.com'],
+      server_san: { exact: ['b'], regex: 'B' },
+      server_cn: ['CN'],
+      fingerprint_sha256: ['ab'.repeat(32)],
+      tls13_uninspectable: 'deny',
+    });
+    const request = {
+      host: { exact: ['Example.COM'] },
+      methods: ['get', 'Post'],
+      path: { prefix: ['/V1'] },
+      query: { keys_present: ['A'], key_values_exact: { constructor: ['X'] } },
+      headers: { require_present: ['X-A'], exact: { 'X-B': ['V'] }, regex: { 'X-C': 'V' } },
+    };
+    const tls = tlsOf({ mode: 'intercept', http: { request, response: { headers: { deny_present: ['X-D'] } } } });
+    expect(tls).toEqual({
+      mode: 'intercept',
+      tls13_uninspectable: 'deny',
+      http: {
+        request: {
+          host: { exact: ['example.com'] },
+          methods: ['GET', 'POST'],
+          path: { prefix: ['/V1'] },
+          query: { keys_present: ['A'], key_values_exact: { constructor: ['X'] } },
+          headers: { require_present: ['x-a'], exact: { 'x-b': ['V'] }, regex: { 'x-c': 'V' } },
+        },
+        response: { headers: { deny_present: ['x-d'] } },
+      },
+    });
+    expect(Object.getPrototypeOf(tls?.http?.request?.query?.key_values_exact)).toBeNull();
+  });
+});
