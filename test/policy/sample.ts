@@ -17,7 +17,7 @@ export function range(text: string): Range {
   return { low: Number(low), high: Number(high) };
 }
 
-type SampleRule = Partial<Omit<Rule, 'destinations' | 'sourcePorts' | 'destinationPorts'>> & {
+type SampleRule = Partial<Rule> & {
   readonly to?: readonly string[];
   readonly from?: readonly string[];
   readonly ports?: readonly string[];
