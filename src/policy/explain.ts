@@ -26,7 +26,7 @@ export type Explanation = {
   readonly walk_omitted: number;
 };
 
-export type WalkStep = {
+type WalkStep = {
   /** Null for the policy's default. */
   readonly source_group: string | null;
   /** Null for a group that was passed over, and for defaults. */

@@ -45,7 +45,7 @@ export function addressText(address: number): string {
   return [24, 16, 8, 0].map((shift) => (address >>> shift) & 255).join('.');
 }
 
-export function prefixText({ address, length }: Prefix): string {
+function prefixText({ address, length }: Prefix): string {
   return `${addressText(address)}/${length}`;
 }
 

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { classify, grantedNames } from '#policy/classify.js';
 import { type CompileOptions, compile } from '#policy/compile.js';
 import { evaluate } from '#policy/evaluate.js';
+import { wordText } from '#policy/listing.js';
 import type { Grants, Packet, Policy } from '#policy/model.js';
 import { noGrants } from '#policy/model.js';
 import { word } from '#policy/program.js';
@@ -41,9 +42,8 @@ function checkPolicy(seed: number, options: GenerateOptions, compileOptions: Com
     const smallest = shrink(policy, tried, fails);
     const { policy: less, packet: same } = smallest;
     const report = JSON.stringify({ seed, ...smallest }, undefined, 1);
-    expect.fail(
-      `compiled ${found(less, same, grants, compileOptions)}, evaluated ${wanted(less, same, grants)}: ${report}`,
-    );
+    const compiled = wordText(found(less, same, grants, compileOptions));
+    expect.fail(`compiled ${compiled}, evaluated ${wordText(wanted(less, same, grants))}: ${report}`);
   }
 }
 
@@ -54,6 +54,7 @@ describe('the compiled policy decides as the reference does', () => {
     ['small policies', 150, { groups: 3, rules: 3 }],
     ['policies of many groups', 100, { groups: 20, rules: 3 }],
     ['policies of long groups', 50, { groups: 3, rules: 40 }],
+    ['large policies', 5, { groups: 100, rules: 100 }],
     ['policies whose groups are shared', 100, { groups: 30, rules: 4 }, { copies: 0 }],
     ['policies without TLS and hostnames', 50, { groups: 6, rules: 8, tls: false, hostnames: false }],
   ])('%s', (name, policies, options, compileOptions = {}) => {

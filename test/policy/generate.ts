@@ -18,7 +18,7 @@ const LENGTHS = [0, 1, 7, 8, 8, 9, 15, 16, 16, 23, 24, 24, 25, 30, 31, 32, 32, 3
 const PROTOCOLS = [0, 1, 2, 4, 6, 17, 33, 41, 47, 50, 132, 136, 255];
 const PORTS = [0, 1, 22, 53, 80, 443, 444, 1024, 8080, 32768, 65534, 65535];
 const ICMP_NUMBERS = [0, 3, 4, 8, 11, 12, 254, 255];
-export const PATTERNS: readonly HostnamePattern[] = [
+const PATTERNS: readonly HostnamePattern[] = [
   { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' },
   { kind: 'suffix', labels: ['example', 'com'], text: '*.example.com' },
   { kind: 'any', text: '*' },

@@ -6,13 +6,13 @@ export function address(text: string): number {
 }
 
 /** `10.0.0.0/8`, or an address alone. */
-export function prefix(text: string): Prefix {
+function prefix(text: string): Prefix {
   const [first = '', length = '32'] = text.split('/');
   return { address: address(first), length: Number(length) };
 }
 
 /** `443`, or `80-90`. */
-export function range(text: string): Range {
+function range(text: string): Range {
   const [low = '', high = low] = text.split('-');
   return { low: Number(low), high: Number(high) };
 }
