@@ -1,5 +1,5 @@
+import { covers } from './covers.js';
 import { type Grants, IPPROTO, type Packet } from './model.js';
-import { covers } from './prefix.js';
 import { type IntervalPool, type Intervals, leafKey, NO_MATCH, NONE, type Program, SLICE } from './program.js';
 
 const noNames: ReadonlySet<number> = new Set();

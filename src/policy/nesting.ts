@@ -1,5 +1,5 @@
+import { lastAddress, mask } from './ipv4.js';
 import type { Prefix } from './model.js';
-import { firstAddress, lastAddress } from './prefix.js';
 
 /** Distinct prefixes, each before those inside it; the number of a prefix is its place in that order. */
 export type PrefixOrder = {
@@ -32,7 +32,7 @@ export function prefixOrder(prefixes: readonly Prefix[]): PrefixOrder {
 
 export function prefixNumber({ keys, blocks }: PrefixOrder, prefix: Prefix): number {
   const key = sortKey(prefix);
-  const block = firstAddress(prefix) >>> 16;
+  const block = mask(prefix.address, prefix.length) >>> 16;
   let low = blocks[block] as number;
   let high = blocks[block + 1] as number;
   while (high - low > 1) {
@@ -56,7 +56,7 @@ function blocksOf(first: Uint32Array): Uint32Array {
 }
 
 function sortKey(prefix: Prefix): number {
-  return firstAddress(prefix) * 64 + prefix.length;
+  return mask(prefix.address, prefix.length) * 64 + prefix.length;
 }
 
 /** A prefix together with one of its members, as a number: sorted, they are in order of prefix, then of member. */

@@ -1,6 +1,6 @@
+import { lastAddress, mask } from '#policy/ipv4.js';
 import type { Grants, Group, HostnamePattern, Packet, Policy, Prefix, Range, Rule } from '#policy/model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
-import { firstAddress, lastAddress } from '#policy/prefix.js';
 import type { Random } from '#test/seed.js';
 
 export type GenerateOptions = {
@@ -93,7 +93,7 @@ function generateRule(
 function generatePrefix(random: Random): Prefix {
   const length = random.pick(LENGTHS);
   const near = (random.pick(ADDRESSES) ^ (random.chance(0.3) ? random.below(1024) : 0)) >>> 0;
-  return { address: firstAddress({ address: near, length }), length };
+  return { address: mask(near, length), length };
 }
 
 function generateRange(random: Random): Range {
@@ -132,9 +132,8 @@ export function packetGenerator(random: Random, policy: Policy): () => Packet {
 
 function edges(prefixes: readonly Prefix[]): number[] {
   return prefixes.flatMap((prefix) => {
-    const first = firstAddress(prefix);
     const last = lastAddress(prefix);
-    return [first, last, (first - 1) >>> 0, (last + 1) >>> 0];
+    return [prefix.address, last, (prefix.address - 1) >>> 0, (last + 1) >>> 0];
   });
 }
 
