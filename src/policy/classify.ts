@@ -1,5 +1,5 @@
+import { covers } from './covers.js';
 import { type Grants, IPPROTO, type Packet } from './model.js';
-import { covers } from './prefix.js';
 import { type IntervalPool, type Intervals, leafKey, NO_MATCH, NONE, type Program, SLICE } from './program.js';
 
 const noNames: ReadonlySet<number> = new Set();
@@ -39,10 +39,19 @@ export function grantedNames(program: Program, address: number, grants: Grants):
   return granted;
 }
 
+/** The leaves that names add to a segment: those of a segment stand together, and the segments ascend. */
 function* nameLeaves({ nameLeaves }: Program, segment: number, names: ReadonlySet<number>): Generator<number> {
   if (names.size === 0) return;
-  for (const [at, owner] of nameLeaves.segments.entries()) {
-    if (owner === segment && names.has(cell(nameLeaves.names, at))) yield cell(nameLeaves.leaves, at);
+  const { segments } = nameLeaves;
+  let low = 0;
+  let high = segments.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (cell(segments, middle) < segment) low = middle + 1;
+    else high = middle;
+  }
+  for (let at = low; segments[at] === segment; at++) {
+    if (names.has(cell(nameLeaves.names, at))) yield cell(nameLeaves.leaves, at);
   }
 }
 

@@ -1,6 +1,6 @@
+import { covers } from './covers.js';
 import { mismatch } from './mismatch.js';
 import { type Grants, noGrants, type Packet, type Policy } from './model.js';
-import { covers } from './prefix.js';
 import { type Outcome, outcomeAt, type Place } from './rank.js';
 
 /** What decides a packet, and how. */

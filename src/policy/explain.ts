@@ -1,9 +1,11 @@
+import { covers } from './covers.js';
 import { evaluate } from './evaluate.js';
-import { addressText, protocolText } from './listing.js';
-import { evaluateLookup, type HostnameMatcher, type LookupMismatch, lookupMismatch } from './lookup.js';
+import { matchesHostname } from './hostname.js';
+import { formatAddress } from './ipv4.js';
+import { protocolText } from './listing.js';
+import { evaluateLookup, type LookupMismatch, lookupMismatch } from './lookup.js';
 import { type Mismatch, mismatch } from './mismatch.js';
 import type { Grants, Group, Mode, Packet, Policy, Rule, Verdict } from './model.js';
-import { covers } from './prefix.js';
 import type { Place } from './rank.js';
 
 /** A packet, and the name for which its destination was granted, if any; or a lookup of a name. */
@@ -26,7 +28,7 @@ export type Explanation = {
   readonly walk_omitted: number;
 };
 
-export type WalkStep = {
+type WalkStep = {
   /** Null for the policy's default. */
   readonly source_group: string | null;
   /** Null for a group that was passed over, and for defaults. */
@@ -39,7 +41,6 @@ export type WalkStep = {
 export function explain(
   policy: Policy,
   query: ExplainQuery,
-  matchesHostname: HostnameMatcher,
   limits: { readonly steps: number } = { steps: 1_000 },
 ): Explanation {
   if ('packet' in query) {
@@ -54,9 +55,9 @@ export function explain(
       return found === undefined ? 'all its matchers match' : packetSentence(found, rule, packet, hostname);
     });
   }
-  const { place, verdict } = evaluateLookup(policy, query.source, query.query, matchesHostname);
+  const { place, verdict } = evaluateLookup(policy, query.source, query.query);
   return explanation(policy, place, verdict, query.source, limits.steps, (rule) => {
-    const found = lookupMismatch(rule, query.query, matchesHostname);
+    const found = lookupMismatch(rule, query.query);
     return found === undefined ? 'it decides lookups of this name' : lookupSentence(found, rule, query.query);
   });
 }
@@ -149,16 +150,16 @@ function walkTo(
 
 function sourceSentence(group: Group, source: number): string {
   const unresolved = group.dynamic ? ', and its selectors have added none' : '';
-  return `source ${addressText(source)} is not among its sources${unresolved}`;
+  return `source ${formatAddress(source)} is not among its sources${unresolved}`;
 }
 
 function packetSentence(found: Mismatch, rule: Rule, packet: Packet, hostname: string | undefined): string {
   switch (found) {
     case 'destination':
-      return `destination ${addressText(packet.destination)} is not among its destinations`;
+      return `destination ${formatAddress(packet.destination)} is not among its destinations`;
     case 'hostname':
       return hostname === undefined
-        ? `destination ${addressText(packet.destination)} is not granted for ${rule.hostname?.text}`
+        ? `destination ${formatAddress(packet.destination)} is not granted for ${rule.hostname?.text}`
         : `${hostname} does not match ${rule.hostname?.text}`;
     case 'protocol':
       return `it is for ${protocolText(Number(rule.protocol))}, and the packet is ${protocolText(packet.protocol)}`;

@@ -1,4 +1,5 @@
-import { IPPROTO, type Prefix } from './model.js';
+import { formatAddress, formatPrefix } from './ipv4.js';
+import { IPPROTO } from './model.js';
 import {
   AUDITED,
   type IntervalPool,
@@ -41,14 +42,6 @@ export function wordText(word: number): string {
   return `#${Math.floor(word / 16)} ${verdict}${word & AUDITED ? ' audited' : ''}`;
 }
 
-export function addressText(address: number): string {
-  return [24, 16, 8, 0].map((shift) => (address >>> shift) & 255).join('.');
-}
-
-export function prefixText({ address, length }: Prefix): string {
-  return `${addressText(address)}/${length}`;
-}
-
 /** `tcp`, or the number of a protocol that has no name here. */
 export function protocolText(protocol: number): string {
   return PROTOCOL_NAMES.get(protocol) ?? `protocol ${protocol}`;
@@ -83,7 +76,7 @@ function segmentLines({ segments, nameLeaves }: Program): readonly string[] {
 
 function nameLines({ names }: Program): readonly string[] {
   return names.map(({ pattern, destinations }, name) => {
-    const within = destinations.length === 0 ? '' : ` within ${destinations.map(prefixText).join(' ')}`;
+    const within = destinations.length === 0 ? '' : ` within ${destinations.map(formatPrefix).join(' ')}`;
     return `name ${name}: ${pattern.kind} ${pattern.text}${within}`;
   });
 }
@@ -120,7 +113,7 @@ function value(number: number): string {
 }
 
 function addresses(low: number, end = 2 ** 32): string {
-  return between(addressText(low), addressText(end - 1));
+  return between(formatAddress(low), formatAddress(end - 1));
 }
 
 function sourcePorts(low: number, end = 2 ** 16): string {

@@ -1,8 +1,7 @@
-import { type Action, type HostnamePattern, IPPROTO, type Policy, type Range, type Rule } from './model.js';
-import { covers } from './prefix.js';
+import { covers } from './covers.js';
+import { matchesHostname } from './hostname.js';
+import { type Action, IPPROTO, type Policy, type Range, type Rule } from './model.js';
 import type { Place } from './rank.js';
-
-export type HostnameMatcher = (pattern: HostnamePattern, name: string) => boolean;
 
 /** What decides whether a name may be looked up. A lookup is never redirected. */
 export type LookupDecision = {
@@ -13,12 +12,7 @@ export type LookupDecision = {
 };
 
 /** The reference for D11: whether `source` may look up `name` (lower case, without its last dot). */
-export function evaluateLookup(
-  policy: Policy,
-  source: number,
-  name: string,
-  matchesHostname: HostnameMatcher,
-): LookupDecision {
+export function evaluateLookup(policy: Policy, source: number, name: string): LookupDecision {
   let rank = 0;
   const decidedBy = (place: Place, action: Action, mode: 'audit' | 'enforce'): LookupDecision => {
     const audited = action === 'deny' && mode === 'audit';
@@ -27,7 +21,7 @@ export function evaluateLookup(
   for (const [index, group] of policy.groups.entries()) {
     const concerned = group.sources.some((prefix) => covers(prefix, source));
     for (const [number, rule] of group.rules.entries()) {
-      if (concerned && lookupMismatch(rule, name, matchesHostname) === undefined) {
+      if (concerned && lookupMismatch(rule, name) === undefined) {
         return decidedBy({ kind: 'rule', group: index, rule: number }, rule.action, rule.mode);
       }
       rank += 1;
@@ -47,7 +41,7 @@ export type LookupMismatch =
   | 'deny_has_other_matchers'
   | 'neither_tcp_nor_udp_port_53';
 
-export function lookupMismatch(rule: Rule, name: string, matchesHostname: HostnameMatcher): LookupMismatch | undefined {
+export function lookupMismatch(rule: Rule, name: string): LookupMismatch | undefined {
   if (rule.hostname !== undefined && !matchesHostname(rule.hostname, name)) return 'hostname';
   if (rule.hostname === undefined && hasDestination(rule)) return 'destination_without_hostname';
   if (rule.action === 'deny') return hasOtherMatchers(rule) ? 'deny_has_other_matchers' : undefined;

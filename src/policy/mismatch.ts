@@ -1,5 +1,5 @@
+import { covers } from './covers.js';
 import { type Grants, IPPROTO, type Packet, PORT_PROTOCOLS, type Range, type Rule } from './model.js';
-import { covers } from './prefix.js';
 
 /** The first matcher of a rule that a packet does not meet. */
 export type Mismatch =

@@ -1,6 +1,6 @@
 import { Cells } from './cells.js';
+import { lastAddress, mask } from './ipv4.js';
 import type { HostnamePattern, Prefix } from './model.js';
-import { firstAddress, lastAddress } from './prefix.js';
 import type { Name, Program } from './program.js';
 
 export type NameLeaf = { readonly name: number; readonly leaf: number };
@@ -49,7 +49,7 @@ export class NameTable {
 function outermost(prefixes: readonly Prefix[]): readonly Prefix[] {
   const kept: Prefix[] = [];
   const sorted = prefixes
-    .map((prefix) => ({ address: firstAddress(prefix), length: prefix.length }))
+    .map((prefix) => ({ address: mask(prefix.address, prefix.length), length: prefix.length }))
     .sort((left, right) => left.address - right.address || left.length - right.length);
   for (const prefix of sorted) {
     const last = kept.at(-1);

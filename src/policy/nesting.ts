@@ -1,8 +1,14 @@
+import { lastAddress, mask } from './ipv4.js';
 import type { Prefix } from './model.js';
-import { firstAddress, lastAddress } from './prefix.js';
 
 /** Distinct prefixes, each before those inside it; the number of a prefix is its place in that order. */
-export type PrefixOrder = { readonly first: Uint32Array; readonly last: Uint32Array; readonly keys: Float64Array };
+export type PrefixOrder = {
+  readonly first: Uint32Array;
+  readonly last: Uint32Array;
+  readonly keys: Float64Array;
+  /** How many prefixes begin before each 65,536th address. */
+  readonly blocks: Uint32Array;
+};
 
 export function prefixOrder(prefixes: readonly Prefix[]): PrefixOrder {
   const sorted = new Float64Array(prefixes.length);
@@ -21,13 +27,14 @@ export function prefixOrder(prefixes: readonly Prefix[]): PrefixOrder {
     first[number] = prefix.address;
     last[number] = lastAddress(prefix);
   }
-  return { first, last, keys };
+  return { first, last, keys, blocks: blocksOf(first) };
 }
 
-export function prefixNumber({ keys }: PrefixOrder, prefix: Prefix): number {
+export function prefixNumber({ keys, blocks }: PrefixOrder, prefix: Prefix): number {
   const key = sortKey(prefix);
-  let low = 0;
-  let high = keys.length;
+  const block = mask(prefix.address, prefix.length) >>> 16;
+  let low = blocks[block] as number;
+  let high = blocks[block + 1] as number;
   while (high - low > 1) {
     const middle = (low + high) >>> 1;
     if ((keys[middle] as number) <= key) low = middle;
@@ -36,8 +43,20 @@ export function prefixNumber({ keys }: PrefixOrder, prefix: Prefix): number {
   return low;
 }
 
+function blocksOf(first: Uint32Array): Uint32Array {
+  const blocks = new Uint32Array(0x1_0001);
+  for (let number = 0; number < first.length; number++) {
+    const block = ((first[number] as number) >>> 16) + 1;
+    blocks[block] = (blocks[block] as number) + 1;
+  }
+  for (let block = 0; block < 0x1_0000; block++) {
+    blocks[block + 1] = (blocks[block + 1] as number) + (blocks[block] as number);
+  }
+  return blocks;
+}
+
 function sortKey(prefix: Prefix): number {
-  return firstAddress(prefix) * 64 + prefix.length;
+  return mask(prefix.address, prefix.length) * 64 + prefix.length;
 }
 
 /** A prefix together with one of its members, as a number: sorted, they are in order of prefix, then of member. */

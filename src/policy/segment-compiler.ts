@@ -15,6 +15,9 @@ import { type IntervalPool, NONE, type Program, SLICE } from './program.js';
 import { Sequences } from './sequences.js';
 import type { Slices } from './slices.js';
 
+/** What it takes to sort a member in, open its prefix and close it, measured in steps of a merge. */
+const STEPS_OF_A_MEMBER = 16;
+
 type Tables = Pick<Program, 'segments' | 'destinations' | 'leaves' | 'slices' | 'names' | 'nameLeaves'>;
 
 /** Compiles segments, each a sequence of groups, into tables that they share. */
@@ -74,7 +77,7 @@ export class SegmentCompiler implements NestingVisitor {
         else named.push(rule);
       }
     }
-    this.budget.steps(count + anywhere.length + named.length);
+    this.budget.steps((count + anywhere.length + named.length) * STEPS_OF_A_MEMBER);
     const map = this.destinationMap(count);
     const wildcard = this.leafOf(anywhere);
     const names = this.nameLeaves(named);

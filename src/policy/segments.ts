@@ -59,21 +59,28 @@ export class Division {
   }
 
   private choose(copies: number | undefined): void {
-    const rules = (group: number): number => this.policy.groups[group]?.rules.length ?? 0;
-    const saving = (group: number): number => rules(group) * ((this.uses[group] as number) - 1);
+    const alike = new Map<number, { saving: number; readonly groups: number[] }>();
     let total = 0;
     let multiplied = 0;
-    for (let group = 0; group < this.uses.length; group++) {
-      total += rules(group);
-      multiplied += rules(group) * (this.uses[group] as number);
+    for (const [group, { rules }] of this.policy.groups.entries()) {
+      const uses = this.uses[group] as number;
+      const users = this.users[group] as number;
+      total += rules.length;
+      multiplied += rules.length * uses;
+      if (uses < 2) continue;
+      const known = alike.get(users);
+      const saving = rules.length * (uses - 1);
+      if (known === undefined) alike.set(users, { saving, groups: [group] });
+      else {
+        known.saving += saving;
+        known.groups.push(group);
+      }
     }
     const enough = total + (copies ?? total * MULTIPLE + SMALL);
-    if (multiplied <= enough) return;
-    const byCost = Array.from(this.uses.keys()).sort((left, right) => saving(right) - saving(left) || left - right);
-    for (const group of byCost) {
+    for (const { saving, groups } of [...alike.values()].sort((left, right) => right.saving - left.saving)) {
       if (multiplied <= enough) return;
-      this.shared[group] = 1;
-      multiplied -= saving(group);
+      for (const group of groups) this.shared[group] = 1;
+      multiplied -= saving;
     }
   }
 

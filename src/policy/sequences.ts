@@ -32,6 +32,7 @@ export class Sequences {
 
   /** The number of the sequence that is `from` … `to` of `source`. */
   intern(source: Uint32Array, from: number, to: number): number {
+    this.budget.steps((to - from) / this.width);
     const hash = hashOf(source, from, to);
     const mask = this.slots.length - 1;
     let slot = hash & mask;

@@ -1,7 +1,7 @@
 import type { Budget } from './budget.js';
 import { Cells } from './cells.js';
 import type { Policy } from './model.js';
-import { MEMBERS, membership, prefixNumber, prefixOrder, walkNesting } from './nesting.js';
+import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './nesting.js';
 import { Sequences } from './sequences.js';
 
 /** Which groups judge which source: every address interval, and the ordered groups of each. */
@@ -18,11 +18,7 @@ export type Populations = {
  */
 export function populations(policy: Policy, budget: Budget): Populations {
   const order = prefixOrder(policy.groups.flatMap(({ sources }) => sources));
-  const memberships: number[] = [];
-  for (const [group, { sources, rules, defaultAction }] of policy.groups.entries()) {
-    if (rules.length === 0 && defaultAction === undefined) continue;
-    for (const source of sources) memberships.push(membership(prefixNumber(order, source), group));
-  }
+  const memberships = membershipsOf(policy, order);
   budget.ranks(policy.groups.length);
   const groups = new Sequences(budget, 'lists', 1);
   const starts = new Cells();
@@ -47,7 +43,7 @@ export function populations(policy: Policy, budget: Budget): Populations {
     }
   };
 
-  walkNesting(order, new Float64Array(memberships).sort(), {
+  walkNesting(order, memberships.sort(), {
     open,
     close() {
       stack.length = bottoms.pop() as number;
@@ -61,4 +57,14 @@ export function populations(policy: Policy, budget: Budget): Populations {
     },
   });
   return { starts, numbers, groups };
+}
+
+function membershipsOf({ groups }: Policy, order: PrefixOrder): Float64Array {
+  const memberships = new Float64Array(groups.reduce((sum, { sources }) => sum + sources.length, 0));
+  let count = 0;
+  for (const [group, { sources, rules, defaultAction }] of groups.entries()) {
+    if (rules.length === 0 && defaultAction === undefined) continue;
+    for (const source of sources) memberships[count++] = membership(prefixNumber(order, source), group);
+  }
+  return memberships.subarray(0, count);
 }

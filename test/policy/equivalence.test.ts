@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { classify, grantedNames } from '#policy/classify.js';
-import { compile } from '#policy/compile.js';
+import { type CompileOptions, compile } from '#policy/compile.js';
 import { evaluate } from '#policy/evaluate.js';
+import { wordText } from '#policy/listing.js';
 import type { Grants, Packet, Policy } from '#policy/model.js';
 import { noGrants } from '#policy/model.js';
 import { word } from '#policy/program.js';
@@ -21,38 +22,43 @@ function wanted(policy: Policy, packet: Packet, grants: Grants): number {
   return word(rank, verdict, audited);
 }
 
-function found(policy: Policy, packet: Packet, grants: Grants): number {
-  const program = compile(policy);
+function found(policy: Policy, packet: Packet, grants: Grants, compileOptions: CompileOptions): number {
+  const program = compile(policy, compileOptions);
   return classify(program, packet, grantedNames(program, packet.destination, grants));
 }
 
-function checkPolicy(seed: number, options: GenerateOptions): void {
+function checkPolicy(seed: number, options: GenerateOptions, compileOptions: CompileOptions): void {
   const random = new Random(seed);
   const policy = generatePolicy(random, options);
-  const program = compile(policy);
+  const program = compile(policy, compileOptions);
   const grants = random.chance(0.3) ? noGrants : generateGrants(seed);
   const packet = packetGenerator(random, policy);
   for (let count = 0; count < PACKETS; count++) {
     const tried = packet();
     const got = classify(program, tried, grantedNames(program, tried.destination, grants));
     if (got === wanted(policy, tried, grants)) continue;
-    const smallest = shrink(policy, tried, (less, same) => found(less, same, grants) !== wanted(less, same, grants));
+    const fails = (less: Policy, same: Packet) =>
+      found(less, same, grants, compileOptions) !== wanted(less, same, grants);
+    const smallest = shrink(policy, tried, fails);
     const { policy: less, packet: same } = smallest;
     const report = JSON.stringify({ seed, ...smallest }, undefined, 1);
-    expect.fail(`compiled ${found(less, same, grants)}, evaluated ${wanted(less, same, grants)}: ${report}`);
+    const compiled = wordText(found(less, same, grants, compileOptions));
+    expect.fail(`compiled ${compiled}, evaluated ${wordText(wanted(less, same, grants))}: ${report}`);
   }
 }
 
 describe('the compiled policy decides as the reference does', () => {
   const seed = seedOf(20_260_101);
 
-  test.each([
+  test.each<[string, number, GenerateOptions, CompileOptions?]>([
     ['small policies', 150, { groups: 3, rules: 3 }],
     ['policies of many groups', 100, { groups: 20, rules: 3 }],
     ['policies of long groups', 50, { groups: 3, rules: 40 }],
+    ['large policies', 5, { groups: 100, rules: 100 }],
+    ['policies whose groups are shared', 100, { groups: 30, rules: 4 }, { copies: 0 }],
     ['policies without TLS and hostnames', 50, { groups: 6, rules: 8, tls: false, hostnames: false }],
-  ])('%s', (name, policies, options) => {
-    for (let number = 0; number < policies; number++) checkPolicy(seed + number * 7919, options);
+  ])('%s', (name, policies, options, compileOptions = {}) => {
+    for (let number = 0; number < policies; number++) checkPolicy(seed + number * 7919, options, compileOptions);
     console.log(`${name}: ${policies} policies × ${PACKETS} packets, seed ${seed}`);
   });
 });

@@ -1,6 +1,6 @@
+import { lastAddress, mask } from '#policy/ipv4.js';
 import type { Grants, Group, HostnamePattern, Packet, Policy, Prefix, Range, Rule } from '#policy/model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
-import { firstAddress, lastAddress } from '#policy/prefix.js';
 import type { Random } from '#test/seed.js';
 
 export type GenerateOptions = {
@@ -18,7 +18,7 @@ const LENGTHS = [0, 1, 7, 8, 8, 9, 15, 16, 16, 23, 24, 24, 25, 30, 31, 32, 32, 3
 const PROTOCOLS = [0, 1, 2, 4, 6, 17, 33, 41, 47, 50, 132, 136, 255];
 const PORTS = [0, 1, 22, 53, 80, 443, 444, 1024, 8080, 32768, 65534, 65535];
 const ICMP_NUMBERS = [0, 3, 4, 8, 11, 12, 254, 255];
-export const PATTERNS: readonly HostnamePattern[] = [
+const PATTERNS: readonly HostnamePattern[] = [
   { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' },
   { kind: 'suffix', labels: ['example', 'com'], text: '*.example.com' },
   { kind: 'any', text: '*' },
@@ -93,7 +93,7 @@ function generateRule(
 function generatePrefix(random: Random): Prefix {
   const length = random.pick(LENGTHS);
   const near = (random.pick(ADDRESSES) ^ (random.chance(0.3) ? random.below(1024) : 0)) >>> 0;
-  return { address: firstAddress({ address: near, length }), length };
+  return { address: mask(near, length), length };
 }
 
 function generateRange(random: Random): Range {
@@ -132,9 +132,8 @@ export function packetGenerator(random: Random, policy: Policy): () => Packet {
 
 function edges(prefixes: readonly Prefix[]): number[] {
   return prefixes.flatMap((prefix) => {
-    const first = firstAddress(prefix);
     const last = lastAddress(prefix);
-    return [first, last, (first - 1) >>> 0, (last + 1) >>> 0];
+    return [prefix.address, last, (prefix.address - 1) >>> 0, (last + 1) >>> 0];
   });
 }
 

@@ -1,0 +1,218 @@
+import { describe, expect, test } from 'vitest';
+import { classify } from '#policy/classify.js';
+import { compile } from '#policy/compile.js';
+import { evaluate } from '#policy/evaluate.js';
+import type { Grants, Packet, Policy, Rule } from '#policy/model.js';
+import { word } from '#policy/program.js';
+import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
+
+const API = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' } as const;
+
+/** Evaluates, and holds the compiled form to the same. */
+function decide(given: Policy, tried: Packet) {
+  const decision = evaluate(given, tried);
+  expect(classify(compile(given), tried)).toBe(word(decision.rank, decision.verdict, decision.audited));
+  return decision;
+}
+
+function matches(given: Rule, tried: Packet): boolean {
+  return decide(policy([group(['0.0.0.0/0'], [given])]), tried).place.kind === 'rule';
+}
+
+describe('the walk', () => {
+  test('ends at the first rule that matches', () => {
+    const given = policy([
+      group(['10.0.0.0/8'], [rule({ protocol: 17 }), rule({ action: 'deny', ports: ['443'] }), rule()]),
+    ]);
+    expect(decide(given, packet())).toEqual({
+      rank: 1,
+      place: { kind: 'rule', group: 0, rule: 1 },
+      verdict: 'deny',
+      audited: false,
+    });
+  });
+
+  test('passes over groups without the source, whose rules keep their ranks', () => {
+    const given = policy([
+      group(['10.0.0.2'], [rule(), rule()], { defaultAction: 'allow' }),
+      group(['10.0.0.1'], [rule({ action: 'deny' })]),
+    ]);
+    expect(decide(given, packet())).toEqual({
+      rank: 3,
+      place: { kind: 'rule', group: 1, rule: 0 },
+      verdict: 'deny',
+      audited: false,
+    });
+  });
+
+  test('goes on to the next group of the source where no rule matches and there is no default action', () => {
+    const given = policy([
+      group(['10.0.0.0/8'], [rule({ protocol: 17 })]),
+      group(['10.0.0.1', '10.0.0.0/8'], [], {}),
+      group(['10.0.0.1'], [rule({ protocol: 6 })]),
+    ]);
+    expect(decide(given, packet()).place).toEqual({ kind: 'rule', group: 2, rule: 0 });
+  });
+
+  test('ends at a default action, also of a group without rules', () => {
+    const given = policy([
+      group(['10.0.0.1'], [], { defaultAction: 'allow' }),
+      group(['10.0.0.1'], [rule({ action: 'deny' })]),
+    ]);
+    expect(decide(given, packet())).toEqual({
+      rank: 0,
+      place: { kind: 'group_default', group: 0 },
+      verdict: 'allow',
+      audited: false,
+    });
+  });
+
+  test('ends at the default of the policy, whose mode counts', () => {
+    expect(decide(policy([group(['10.0.0.2'], [rule()])], { mode: 'audit' }), packet())).toEqual({
+      rank: 1,
+      place: { kind: 'policy_default' },
+      verdict: 'audit',
+      audited: true,
+    });
+  });
+
+  test('reaches no group that has no sources yet', () => {
+    const given = policy([group([], [rule()], { dynamic: true, defaultAction: 'allow' })]);
+    expect(decide(given, packet()).place).toEqual({ kind: 'policy_default' });
+  });
+});
+
+describe('a mode', () => {
+  test('turns the deny of an audit rule into a pass that is recorded', () => {
+    const given = policy([group(['10.0.0.1'], [rule({ action: 'deny', mode: 'audit' }), rule()])]);
+    expect(decide(given, packet())).toEqual({
+      rank: 0,
+      place: { kind: 'rule', group: 0, rule: 0 },
+      verdict: 'audit',
+      audited: true,
+    });
+  });
+
+  test('changes nothing for an allow', () => {
+    const given = policy([group(['10.0.0.1'], [rule({ mode: 'audit' })])]);
+    expect(decide(given, packet())).toEqual({
+      rank: 0,
+      place: { kind: 'rule', group: 0, rule: 0 },
+      verdict: 'allow',
+      audited: false,
+    });
+  });
+
+  test('of the group is that of its default action', () => {
+    const given = policy([group(['10.0.0.1'], [], { mode: 'audit', defaultAction: 'deny' })]);
+    expect(decide(given, packet()).verdict).toBe('audit');
+  });
+});
+
+describe('a rule', () => {
+  test.each(['0.0.0.0', '192.0.2.1', '255.255.255.255'])('for 0.0.0.0/0 matches %s', (destination) => {
+    expect(matches(rule({ to: ['0.0.0.0/0'] }), packet({ destination }))).toBe(true);
+  });
+
+  test.each([
+    ['192.0.1.255', false],
+    ['192.0.2.0', true],
+    ['192.0.2.255', true],
+    ['192.0.3.0', false],
+    ['255.255.255.254', false],
+    ['255.255.255.255', true],
+    ['0.0.0.0', true],
+    ['0.0.0.1', false],
+  ])('for prefixes and addresses matches %s: %s', (destination, wanted) => {
+    const given = rule({ to: ['192.0.2.0/24', '255.255.255.255', '0.0.0.0'] });
+    expect(matches(given, packet({ destination }))).toBe(wanted);
+  });
+
+  test.each([
+    ['10.0.0.255', false],
+    ['10.0.1.0', true],
+    ['10.0.1.255', true],
+    ['10.0.2.0', false],
+    ['255.255.255.255', true],
+  ])('of a group matches the source %s: %s', (source, wanted) => {
+    const given = policy([group(['10.0.1.0/24', '255.255.255.255'], [rule()])]);
+    expect(decide(given, packet({ source })).place.kind === 'rule').toBe(wanted);
+  });
+
+  test.each([6, 17, 33, 132, 136])('with ports matches protocol %i, which has ports', (protocol) => {
+    expect(matches(rule({ ports: ['443'] }), packet({ protocol }))).toBe(true);
+    expect(matches(rule({ from: ['40000'] }), packet({ protocol }))).toBe(true);
+  });
+
+  test.each([0, 1, 2, 47, 50, 255])('with ports does not match protocol %i, which has none', (protocol) => {
+    const bare = packet({ protocol, sourcePort: 0, destinationPort: 0 });
+    expect(matches(rule({ ports: ['0-65535'] }), bare)).toBe(false);
+    expect(matches(rule({ from: ['0-65535'] }), bare)).toBe(false);
+    expect(matches(rule({ protocol, ports: ['0'] }), bare)).toBe(false);
+    expect(matches(rule({ protocol }), bare)).toBe(true);
+  });
+
+  test.each([
+    [0, true],
+    [1, false],
+    [79, false],
+    [80, true],
+    [90, true],
+    [91, false],
+    [65_534, false],
+    [65_535, true],
+  ])('with port ranges matches port %i: %s', (port, wanted) => {
+    const ports = ['0', '80-90', '65535'];
+    expect(matches(rule({ ports }), packet({ destinationPort: port }))).toBe(wanted);
+    expect(matches(rule({ from: ports }), packet({ sourcePort: port }))).toBe(wanted);
+  });
+
+  test('needs the source port and the destination port', () => {
+    const given = rule({ from: ['1000'], ports: ['443'] });
+    expect(matches(given, packet({ sourcePort: 1000 }))).toBe(true);
+    expect(matches(given, packet({ sourcePort: 1001 }))).toBe(false);
+    expect(matches(given, packet({ sourcePort: 1000, destinationPort: 444 }))).toBe(false);
+  });
+
+  test('tests ICMP types and codes each on its own', () => {
+    const given = rule({ protocol: 1, icmpTypes: [3, 11], icmpCodes: [0, 4] });
+    expect(matches(given, icmp(11, 4))).toBe(true);
+    expect(matches(given, icmp(3, 1))).toBe(false);
+    expect(matches(given, icmp(8, 0))).toBe(false);
+    expect(matches(rule({ icmpCodes: [4] }), icmp(200, 4))).toBe(true);
+    expect(matches(rule({ icmpTypes: [8] }), icmp(8, 255))).toBe(true);
+  });
+
+  test('with ICMP types matches no other protocol', () => {
+    expect(matches(rule({ icmpTypes: [0], icmpCodes: [0] }), packet({ protocol: 17, destinationPort: 0 }))).toBe(false);
+  });
+
+  test('for any protocol matches every protocol', () => {
+    for (let protocol = 0; protocol < 256; protocol++) {
+      expect(matches(rule(), packet({ protocol, sourcePort: 0, destinationPort: 0 }))).toBe(true);
+    }
+    expect(matches(rule(), icmp(255, 255))).toBe(true);
+  });
+
+  test('with a TLS block redirects TCP and matches nothing else', () => {
+    const given = policy([group(['10.0.0.1'], [rule({ tls: {}, action: 'deny', mode: 'audit' })])]);
+    expect(decide(given, packet())).toEqual({
+      rank: 0,
+      place: { kind: 'rule', group: 0, rule: 0 },
+      verdict: 'redirect',
+      audited: true,
+    });
+    expect(decide(given, packet({ protocol: 17 })).place).toEqual({ kind: 'policy_default' });
+  });
+
+  test('with a hostname matches the addresses granted for it, together with its other matchers', () => {
+    const given = policy([group(['10.0.0.1'], [rule({ hostname: API, ports: ['443'], to: ['192.0.2.0/24'] })])]);
+    const grants: Grants = { has: (pattern, address) => pattern.text === API.text && address % 256 === 1 };
+    const placeOf = (tried: Packet) => evaluate(given, tried, grants).place.kind;
+    expect(placeOf(packet())).toBe('rule');
+    expect(placeOf(packet({ destination: '192.0.2.2' }))).toBe('policy_default');
+    expect(placeOf(packet({ destination: '192.0.3.1' }))).toBe('policy_default');
+    expect(placeOf(packet({ destinationPort: 80 }))).toBe('policy_default');
+    expect(evaluate(given, packet()).place.kind).toBe('policy_default');
+  });
+});

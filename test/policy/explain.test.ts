@@ -1,0 +1,210 @@
+import { describe, expect, test } from 'vitest';
+import { evaluate } from '#policy/evaluate.js';
+import { explain } from '#policy/explain.js';
+import { matchesHostname } from '#policy/hostname.js';
+import { evaluateLookup } from '#policy/lookup.js';
+import type { Grants, HostnamePattern } from '#policy/model.js';
+import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { address, group, icmp, packet, policy, rule } from '#test/policy/sample.js';
+import { Random, seedOf } from '#test/seed.js';
+
+const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' };
+const OTHER: HostnamePattern = { kind: 'exact', labels: ['other', 'example'], text: 'other.example' };
+
+describe('explain', () => {
+  test('tells of each group and rule why it did or did not match', () => {
+    const given = policy([
+      group(['172.16.0.0/12'], [rule()], { id: 'elsewhere' }),
+      group([], [rule()], { id: 'pods', dynamic: true }),
+      group(
+        ['10.0.0.0/8'],
+        [
+          rule({ id: 'far', to: ['198.51.100.0/24'] }),
+          rule({ id: 'named', hostname: API }),
+          rule({ id: 'udp', protocol: 17 }),
+          rule({ id: 'low', from: ['0-1023'] }),
+          rule({ id: 'web', ports: ['80'] }),
+          rule({ id: 'ping', icmpTypes: [8] }),
+          rule({ id: 'https', action: 'deny', mode: 'audit', protocol: 6, ports: ['443'] }),
+          rule({ id: 'rest' }),
+        ],
+        { id: 'office' },
+      ),
+    ]);
+    const office = (rule: string, why: string) => ({ source_group: 'office', rule, matched: false, why });
+    expect(explain(given, { packet: packet() })).toEqual({
+      decision: 'deny',
+      effective_action: 'allow',
+      mode: 'audit',
+      source_group: 'office',
+      rule: 'https',
+      reason:
+        'rule https of source group office is the first that matches: denied in audit mode, so it passes and a finding is recorded',
+      walk: [
+        { source_group: 'elsewhere', rule: null, matched: false, why: 'source 10.0.0.1 is not among its sources' },
+        {
+          source_group: 'pods',
+          rule: null,
+          matched: false,
+          why: 'source 10.0.0.1 is not among its sources, and its selectors have added none',
+        },
+        office('far', 'destination 192.0.2.1 is not among its destinations'),
+        office('named', 'destination 192.0.2.1 is not granted for api.example.com'),
+        office('udp', 'it is for udp, and the packet is tcp'),
+        office('low', 'source port 40000 is not among its source ports'),
+        office('web', 'destination port 443 is not among its destination ports'),
+        office('ping', 'it has ICMP types or codes, and the packet is tcp'),
+        { source_group: 'office', rule: 'https', matched: true, why: 'all its matchers match' },
+      ],
+      walk_omitted: 0,
+    });
+  });
+
+  test('tells of ICMP, and of the default action of a group', () => {
+    const given = policy([
+      group(
+        ['10.0.0.0/8'],
+        [
+          rule({ id: 'types', icmpTypes: [0] }),
+          rule({ id: 'codes', icmpCodes: [1, 2] }),
+          rule({ id: 'ports', ports: ['80'] }),
+          rule({ id: 'tls', tls: {} }),
+        ],
+        { id: 'office', defaultAction: 'allow' },
+      ),
+    ]);
+    const office = (rule: string, why: string) => ({ source_group: 'office', rule, matched: false, why });
+    expect(explain(given, { packet: icmp(8) })).toEqual({
+      decision: 'allow',
+      effective_action: 'allow',
+      mode: 'enforce',
+      source_group: 'office',
+      rule: null,
+      reason: 'no rule matches before the default action of source group office: allowed',
+      walk: [
+        office('types', 'ICMP type 8 is not among its types'),
+        office('codes', 'ICMP code 0 is not among its codes'),
+        office('ports', 'it has ports, and icmp has none'),
+        office('tls', 'a TLS rule matches TCP only, and the packet is icmp'),
+        {
+          source_group: 'office',
+          rule: null,
+          matched: true,
+          why: 'no rule of the group matches, and its default action is allow',
+        },
+      ],
+      walk_omitted: 0,
+    });
+  });
+
+  test('takes a hostname as one for which the destination was granted', () => {
+    const given = policy([group(['10.0.0.1'], [rule({ id: 'api', hostname: API })], { id: 'office' })]);
+    expect(explain(given, { packet: packet(), hostname: 'api.example.com' }).rule).toBe('api');
+    expect(explain(given, { packet: packet(), hostname: 'other.example' }).walk).toEqual([
+      { source_group: 'office', rule: 'api', matched: false, why: 'other.example does not match api.example.com' },
+      { source_group: null, rule: null, matched: true, why: 'nothing decided before, and the default is deny' },
+    ]);
+  });
+
+  test.each([
+    [
+      'enforce',
+      'deny',
+      'a TLS rule, so the connection goes to the service plane, and is closed where that is not running',
+    ],
+    ['audit', 'allow', 'a TLS rule in audit mode, so the connection goes to the service plane and is never cut by it'],
+  ] as const)('says that a TLS rule under %s redirects', (mode, effective_action, sentence) => {
+    const given = policy([group(['10.0.0.1'], [rule({ id: 'sni', tls: {}, mode })], { id: 'office' })]);
+    expect(explain(given, { packet: packet() })).toEqual({
+      decision: 'redirect',
+      effective_action,
+      mode,
+      source_group: 'office',
+      rule: 'sni',
+      reason: `rule sni of source group office is the first that matches: ${sentence}`,
+      walk: [{ source_group: 'office', rule: 'sni', matched: true, why: 'all its matchers match' }],
+      walk_omitted: 0,
+    });
+  });
+
+  test('tells why a name may be looked up', () => {
+    const given = policy(
+      [
+        group(
+          ['10.0.0.1'],
+          [
+            rule({ id: 'other', hostname: OTHER }),
+            rule({ id: 'net', to: ['192.0.2.0/24'] }),
+            rule({ id: 'web', action: 'deny', protocol: 6 }),
+            rule({ id: 'ping', protocol: 1 }),
+          ],
+          { id: 'office' },
+        ),
+        group(['10.0.0.0/8'], [], { id: 'empty' }),
+      ],
+      { from: 'default_policy' },
+    );
+    const office = (rule: string, why: string) => ({ source_group: 'office', rule, matched: false, why });
+    expect(explain(given, { source: address('10.0.0.1'), query: 'api.example.com' })).toEqual({
+      decision: 'deny',
+      effective_action: 'deny',
+      mode: 'enforce',
+      source_group: null,
+      rule: null,
+      reason: 'no rule and no default action matches, so default_policy decides: denied',
+      walk: [
+        office('other', 'api.example.com does not match other.example'),
+        office('net', 'it has destinations and no hostname, so it says nothing about names'),
+        office('web', 'it denies only a part of the traffic, so it does not deny the lookup'),
+        office('ping', 'it has no hostname and allows neither TCP nor UDP port 53'),
+        { source_group: 'empty', rule: null, matched: false, why: 'it has neither rules nor a default action' },
+        { source_group: null, rule: null, matched: true, why: 'nothing decided before, and the default is deny' },
+      ],
+      walk_omitted: 0,
+    });
+  });
+
+  test('shows the first steps and the last of a long walk', () => {
+    const rules = Array.from({ length: 5_000 }, (_, number) => rule({ id: `rule-${number}`, protocol: 17 }));
+    const explained = explain(policy([group(['10.0.0.1'], rules)]), { packet: packet() });
+    expect(explained.walk.length).toBe(1_000);
+    expect(explained.walk_omitted).toBe(4_001);
+    expect(explained.walk.at(-1)).toEqual({
+      source_group: null,
+      rule: null,
+      matched: true,
+      why: 'nothing decided before, and the default is deny',
+    });
+  });
+
+  test('agrees with the evaluator and its walk ends where the evaluator ends', () => {
+    const seed = seedOf(4242);
+    for (let number = 0; number < 100; number++) {
+      const random = new Random(seed + number);
+      const given = generatePolicy(random);
+      const next = packetGenerator(random, given);
+      for (let count = 0; count < 50; count++) {
+        const tried = next();
+        const hostname = random.chance(0.5) ? random.pick(['api.example.com', 'api1.example.com']) : undefined;
+        const grants: Grants = { has: (pattern) => hostname !== undefined && matchesHostname(pattern, hostname) };
+        const { verdict, place } = evaluate(given, tried, grants);
+        const explained = explain(given, { packet: tried, hostname });
+        expect(explained.decision, `seed ${seed + number}`).toBe(verdict === 'audit' ? 'deny' : verdict);
+        const decider = place.kind === 'policy_default' ? undefined : given.groups[place.group];
+        const last = {
+          source_group: decider?.id ?? null,
+          rule: place.kind === 'rule' ? (decider?.rules[place.rule]?.id ?? null) : null,
+        };
+        expect({ source_group: explained.source_group, rule: explained.rule }, `seed ${seed + number}`).toEqual(last);
+        expect(
+          explained.walk.filter((step) => step.matched),
+          `seed ${seed + number}`,
+        ).toEqual([{ ...last, matched: true, why: explained.walk.at(-1)?.why }]);
+        const query = hostname ?? 'www.example.org';
+        const lookup = evaluateLookup(given, tried.source, query).verdict;
+        const answer = explain(given, { source: tried.source, query }).decision;
+        expect(answer, `seed ${seed + number}`).toBe(lookup === 'audit' ? 'deny' : lookup);
+      }
+    }
+  });
+});
