@@ -5,6 +5,7 @@ const SIZE = 80;
 const AT = {
   dataIn: 8,
   dataSizeIn: 24,
+  dataSizeOut: 28,
   contextIn: 32,
   contextOut: 40,
   contextSizeIn: 48,
@@ -33,6 +34,8 @@ export class TestRun {
   /** Answers what the program returned. `frameLength` bytes of the frame are the packet. */
   run(frameLength = this.frame?.length ?? 0, repeat = this.frame === undefined ? 0 : 1): number {
     this.#view.setUint32(AT.dataSizeIn, frameLength, true);
+    // Each run leaves the size that it found here, and would be limited to the last one.
+    this.#view.setUint32(AT.dataSizeOut, 0, true);
     this.#view.setUint32(AT.contextSizeIn, this.context?.length ?? 0, true);
     this.#view.setUint32(AT.contextSizeOut, this.contextOut?.length ?? 0, true);
     this.#view.setUint32(AT.repeat, repeat, true);
