@@ -30,14 +30,17 @@ export class Slices {
   /** The lower word of two values at each source port. */
   lower(left: number, right: number): number {
     if (left < SLICE && right < SLICE) return left < right ? left : right;
-    let [a, aEnd] = this.bounds(left);
-    let [b, bEnd] = this.bounds(right);
+    const { maps } = this;
+    let a = left < SLICE ? 0 : maps.start(left - SLICE);
+    let b = right < SLICE ? 0 : maps.start(right - SLICE);
+    const aEnd = left < SLICE ? 0 : maps.end(left - SLICE);
+    const bEnd = right < SLICE ? 0 : maps.end(right - SLICE);
     this.budget.steps(aEnd - a + bEnd - b);
     this.scratch.length = 0;
     let aValue = left;
     let bValue = right;
     while (a < aEnd || b < bEnd) {
-      const cells = this.maps.cells.array;
+      const cells = maps.cells.array;
       const aStart = a < aEnd ? (cells[a] as number) : Number.POSITIVE_INFINITY;
       const bStart = b < bEnd ? (cells[b] as number) : Number.POSITIVE_INFINITY;
       if (aStart <= bStart) {
@@ -51,10 +54,6 @@ export class Slices {
       this.add(Math.min(aStart, bStart), Math.min(aValue, bValue));
     }
     return this.finish();
-  }
-
-  private bounds(value: number): [number, number] {
-    return value < SLICE ? [0, 0] : [this.maps.start(value - SLICE), this.maps.end(value - SLICE)];
   }
 
   private add(start: number, value: number): void {
