@@ -1,0 +1,155 @@
+import { builtObject } from '#dataplane/kernel/built.js';
+import { loadObject } from '#dataplane/kernel/loaded-object.js';
+import { TestRun } from '#dataplane/kernel/test-run.js';
+import { layout } from '#dataplane/program/layout.js';
+import { compile } from '#policy/compile.js';
+import { IPPROTO, type Policy, type Prefix, type Rule } from '#policy/model.js';
+import { leafKey } from '#policy/program.js';
+import { Random } from '#test/seed.js';
+import type { Bench, Row } from './bench.js';
+
+const SOURCES = { base: 0x0a00_0000, mask: 0x00ff_ffff };
+const DESTINATIONS = { base: 0x1400_0000, mask: 0x00ff_ffff };
+const LOOKUPS = 2_000_000;
+const SLOT_LINES = 1 << 20;
+
+// struct bench_request
+const REQUEST = { size: 56, checksum: 40, elapsedNs: 48 } as const;
+
+function tile(space: { base: number; mask: number }, index: number, count: number): Prefix {
+  const bits = Math.min(24, Math.ceil(Math.log2(Math.max(1, count))));
+  return { address: (space.base + index * 2 ** (24 - bits)) >>> 0, length: 8 + bits };
+}
+
+function rule(random: Random, index: number, destination: Prefix): Rule {
+  const low = random.below(60_000);
+  return {
+    id: `r${index}`,
+    pointer: '',
+    action: random.pick(['allow', 'deny'] as const),
+    mode: 'enforce',
+    destinations: [destination],
+    hostname: undefined,
+    protocol: IPPROTO.tcp,
+    sourcePorts: [],
+    destinationPorts: [
+      random.pick([
+        { low: 443, high: 443 },
+        { low, high: low + 2_000 },
+      ]),
+    ],
+    icmpTypes: [],
+    icmpCodes: [],
+    tls: undefined,
+  };
+}
+
+/** Groups of `each` rules that share the sources among them; their destinations are anywhere, or tile the space. */
+function policyOf(rules: number, each: number): Policy {
+  const random = new Random(rules);
+  const groups = Math.ceil(rules / each);
+  const anywhere = (): Prefix => {
+    const length = random.between(12, 28);
+    const address = DESTINATIONS.base + random.below(2 ** (length - 8)) * 2 ** (32 - length);
+    return { address, length };
+  };
+  return {
+    groups: Array.from({ length: groups }, (_, group) => ({
+      id: `g${group}`,
+      pointer: '',
+      mode: 'enforce' as const,
+      sources: [groups === 1 ? { address: SOURCES.base, length: 8 } : tile(SOURCES, group, groups)],
+      dynamic: false,
+      rules: Array.from({ length: each }, (_, index) =>
+        rule(random, index, groups === 1 ? tile(DESTINATIONS, index, each) : anywhere()),
+      ),
+      defaultAction: undefined,
+    })),
+    default: { action: 'deny', mode: 'enforce', from: 'default_policy' },
+  };
+}
+
+type Figures = { readonly nanoseconds: number; readonly lines: number; readonly fillMs: number; readonly flipMs: number };
+
+function measure(policy: Policy): Figures {
+  const loaded = loadObject(
+    {
+      objectPath: builtObject,
+      slotLines: SLOT_LINES,
+      flowCapacity: 1,
+      markMask: 0x00f0_0000,
+      reversePath: 'off',
+      passNonIpv4: false,
+      judgeAll: true,
+      traceWord: false,
+    },
+    undefined,
+  );
+  try {
+    const program = compile(policy);
+    loaded.slots.fill(layout(compile({ ...policy, groups: [] })), 1);
+    loaded.slots.flip();
+    const started = performance.now();
+    const image = layout(program);
+    loaded.slots.fill(image, 2);
+    const filled = performance.now();
+    loaded.slots.flip();
+    const flipMs = performance.now() - filled;
+
+    const request = new Uint8Array(REQUEST.size);
+    const view = new DataView(request.buffer);
+    const run = new TestRun(loaded.object.programFd('weir_bench'), undefined, request, undefined);
+    const nanoseconds = (keysOnly: boolean): number => {
+      const words = [
+        0, // the second activation is in slot 0
+        LOOKUPS,
+        1,
+        keysOnly ? 1 : 0,
+        SOURCES.base,
+        SOURCES.mask,
+        DESTINATIONS.base,
+        DESTINATIONS.mask,
+        leafKey(IPPROTO.tcp, 0),
+        0xffff,
+      ];
+      for (const [at, word] of words.entries()) view.setUint32(at * 4, word, true);
+      run.run();
+      return Number(view.getBigUint64(REQUEST.elapsedNs, true)) / LOOKUPS;
+    };
+    const best = (keysOnly: boolean): number => Math.min(...[0, 1, 2].map(() => nanoseconds(keysOnly)));
+    return { nanoseconds: best(false) - best(true), lines: image.lines, fillMs: filled - started, flipMs };
+  } finally {
+    loaded.close();
+  }
+}
+
+async function run(): Promise<readonly Row[]> {
+  const rows: Row[] = [];
+  for (const [shape, each] of [
+    ['groups of ten', (rules: number) => Math.min(10, rules)],
+    ['one group', (rules: number) => rules],
+  ] as const) {
+    let smallest = 0;
+    for (const rules of [10, 1_000, 10_000, 100_000]) {
+      const label = `${rules.toLocaleString('en')} rules, ${shape}`;
+      const figures = measure(policyOf(rules, each(rules)));
+      if (rules === 10) smallest = figures.nanoseconds;
+      rows.push({
+        what: `${label}: a lookup, cold`,
+        value: figures.nanoseconds,
+        unit: 'ns',
+        ...(rules === 10_000 && { atMost: 400 }),
+      });
+      if (rules !== 100_000) continue;
+      rows.push(
+        { what: `${shape}: 100,000 rules against 10`, value: figures.nanoseconds / smallest, unit: '×', atMost: 3 },
+        { what: `${label}: image`, value: (figures.lines * 64) / 2 ** 20, unit: 'MiB' },
+        { what: `${label}: layout, grace period and fill`, value: figures.fillMs, unit: 'ms' },
+        { what: `${label}: flip`, value: figures.flipMs, unit: 'ms' },
+      );
+    }
+  }
+  return rows;
+}
+
+export const classifierBench: Bench = { name: 'classifier', run };

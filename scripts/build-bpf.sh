@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Compiles the datapath to dist/bpf/weir.bpf.o, when a source is newer than the object.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+sources=src/dataplane/bpf
+object=dist/bpf/weir.bpf.o
+
+if [[ -f $object && -z $(find "$sources" scripts/build-bpf.sh -newer "$object" -type f -print -quit) ]]; then
+  exit 0
+fi
+
+find_tool() {
+  local name
+  for name in "$1" "$1"-{21,20,19,18,17,16,15,14}; do
+    if command -v "$name"; then return; fi
+  done
+  echo "build-bpf: $1 is needed to compile the datapath (Debian: apt-get install clang llvm libbpf-dev)" >&2
+  exit 1
+}
+clang=$(find_tool clang)
+strip=$(find_tool llvm-strip)
+
+mkdir -p "$(dirname "$object")"
+"$clang" -O2 -g -Wall -Werror -target bpf -mcpu=v3 -I"/usr/include/$(uname -m)-linux-gnu" \
+  -c "$sources/weir.bpf.c" -o "$object.new"
+"$strip" -g "$object.new"
+mv "$object.new" "$object"
+echo "build-bpf: $object"

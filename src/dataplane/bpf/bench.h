@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_BENCH_H
+#define WEIR_BENCH_H
+
+struct bench_state {
+	struct bench_request request;
+	__u32 random;
+	__u32 checksum;
+};
+
+static __always_inline __u32 next_random(__u32 *state)
+{
+	__u32 x = *state;
+
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	*state = x;
+	return x;
+}
+
+static long bench_one(__u32 index, struct bench_state *state)
+{
+	struct bench_request *request = &state->request;
+	__u32 source = request->source_base + (next_random(&state->random) & request->source_mask);
+	__u32 destination = request->destination_base + (next_random(&state->random) & request->destination_mask);
+	__u32 key = request->leaf_key_base + (next_random(&state->random) & request->leaf_key_mask);
+	__u32 base = request->slot ? settings.slot_lines : 0;
+
+	state->checksum += request->keys_only ? source ^ destination ^ key
+					      : classify(base, source, destination, key, 40000);
+	return 0;
+}
+
+/* Many random keys in one run, so that the cost of entering the kernel does not count. */
+SEC("syscall")
+int weir_bench(struct bench_request *request)
+{
+	struct bench_state state = { .request = *request, .random = request->seed | 1 };
+	__u64 start = bpf_ktime_get_ns();
+
+	bpf_loop(request->count, bench_one, &state, 0);
+	request->elapsed_ns = bpf_ktime_get_ns() - start;
+	request->checksum = state.checksum;
+	return 0;
+}
+
+#endif

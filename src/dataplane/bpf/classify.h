@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_CLASSIFY_H
+#define WEIR_CLASSIFY_H
+
+#define NONE 0xffffffffU
+#define NO_MATCH 0x7fffffffU
+#define SLICE 0x80000000U
+#define AUDITED 8
+#define MAX_SEGMENTS 7
+#define MAX_DEPTH 7
+
+#define HEADER_SOURCES 5
+
+/* 1 where the key is not above x, else 0; `above` is x + 1. The barrier keeps clang from making a jump of it. */
+#define COUNT_KEY(total, key, above)                     \
+	do {                                             \
+		__u64 difference = (__u64)(key) - (above); \
+		asm volatile("" : "+r"(difference));     \
+		(total) += difference >> 63;             \
+	} while (0)
+
+/* Line 0 is the header, which no search may lead to. */
+static __always_inline struct line *line_at(__u32 base, __u32 index)
+{
+	__u32 at = base + index;
+
+	if (index == 0 || index >= settings.slot_lines)
+		return 0;
+	return bpf_map_lookup_elem(&program, &at);
+}
+
+/* The value that holds at x in the tree `ref` (line << 3 | depth); 0, which is no value, where the image is damaged. */
+__noinline __u32 search(__u32 base, __u32 ref, __u32 x)
+{
+	__u64 above = (__u64)x + 1;
+	__u32 index = ref >> 3;
+	__u32 depth = ref & 7;
+	struct line *line;
+	__u64 below;
+
+	for (int level = 0; level < MAX_DEPTH && depth > 0; level++, depth--) {
+		line = line_at(base, index);
+		if (!line)
+			return 0;
+		below = 0;
+#pragma unroll
+		for (int i = 1; i < LINE_WORDS; i++)
+			COUNT_KEY(below, line->words[i], above);
+		__u32 last = line->words[0] & 15;
+
+		if (below > last)
+			below = last;
+		index = (line->words[0] >> 4) + below;
+	}
+	line = line_at(base, index);
+	if (!line)
+		return 0;
+	below = 0;
+#pragma unroll
+	for (int i = 0; i < LINE_WORDS / 2; i++)
+		COUNT_KEY(below, line->words[i], above);
+	return line->words[LINE_WORDS / 2 + ((below - 1) & 7)];
+}
+
+__noinline __u32 search_leaf(__u32 base, __u32 leaf, __u32 leaf_key, __u32 source_port)
+{
+	__u32 found;
+
+	if (leaf == NONE)
+		return NO_MATCH;
+	found = search(base, leaf, leaf_key);
+	if (found & SLICE)
+		found = search(base, found & ~SLICE, source_port);
+	return found;
+}
+
+/* The word that decides, from the slot whose first line is `base`; 0 where the image is damaged. */
+__noinline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 leaf_key, __u32 source_port)
+{
+	struct line *header = bpf_map_lookup_elem(&program, &base);
+	struct line *list;
+	__u32 segments;
+
+	if (!header || header->words[0] != IMAGE_MAGIC)
+		return 0;
+	list = line_at(base, search(base, header->words[HEADER_SOURCES], source));
+	if (!list)
+		return 0;
+	segments = list->words[0];
+	for (int i = 0; i < MAX_SEGMENTS; i++) {
+		__u32 destinations, wildcard, word = NO_MATCH;
+
+		if (i >= segments)
+			break;
+		destinations = list->words[2 + 2 * i];
+		wildcard = list->words[3 + 2 * i];
+		if (destinations != NONE)
+			word = search_leaf(base, search(base, destinations, destination), leaf_key, source_port);
+		if (wildcard != NONE) {
+			__u32 other = search_leaf(base, wildcard, leaf_key, source_port);
+
+			if (other < word)
+				word = other;
+		}
+		if (word != NO_MATCH)
+			return word;
+	}
+	return list->words[1];
+}
+
+#endif

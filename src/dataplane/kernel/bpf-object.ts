@@ -1,0 +1,94 @@
+import { type Settings, encodeSettings, SETTINGS_BYTES } from '#dataplane/program/settings.js';
+import { KernelFailure } from './failure.js';
+import { addressOf, check, libbpf, memoryAt } from './libc.js';
+
+export const MAPS = ['program', 'active', 'flows', 'counters', 'sweep'] as const;
+export type MapName = (typeof MAPS)[number];
+export const PROGRAMS = ['weir_ingress', 'weir_start_sweep', 'weir_bench'] as const;
+export type ProgramName = (typeof PROGRAMS)[number];
+
+export type MapShape = {
+  readonly type: number;
+  readonly keySize: number;
+  readonly valueSize: number;
+  readonly maxEntries: number;
+};
+
+const LOG_BYTES = 1 << 20;
+// struct bpf_object_open_opts
+const OPEN_OPTIONS = { size: 80, logBuffer: 56, logSize: 64 } as const;
+
+/** The compiled object: opened, given its sizes and settings, loaded. */
+export class BpfObject {
+  readonly #pointer: bigint;
+  readonly #log = new Uint8Array(LOG_BYTES);
+  readonly #options = new Uint8Array(OPEN_OPTIONS.size);
+
+  constructor(readonly path: string) {
+    const view = new DataView(this.#options.buffer);
+    view.setBigUint64(0, BigInt(OPEN_OPTIONS.size), true);
+    view.setBigUint64(OPEN_OPTIONS.logBuffer, addressOf(this.#log), true);
+    view.setBigUint64(OPEN_OPTIONS.logSize, BigInt(LOG_BYTES), true);
+    const pointer = libbpf().bpf_object__open_file(path, this.#options);
+    if (pointer === null) throw new KernelFailure(`open ${path}`, 2);
+    this.#pointer = pointer;
+  }
+
+  resize(name: MapName, entries: number): void {
+    check(`resize map ${name}`, libbpf().bpf_map__set_max_entries(this.#map(name), entries));
+  }
+
+  shape(name: MapName): MapShape {
+    const map = this.#map(name);
+    return {
+      type: libbpf().bpf_map__type(map),
+      keySize: libbpf().bpf_map__key_size(map),
+      valueSize: libbpf().bpf_map__value_size(map),
+      maxEntries: libbpf().bpf_map__max_entries(map),
+    };
+  }
+
+  /** Takes the map behind `fd` instead of making one. */
+  reuse(name: MapName, fd: number): void {
+    check(`reuse map ${name}`, libbpf().bpf_map__reuse_fd(this.#map(name), fd));
+  }
+
+  configure(settings: Settings): void {
+    const size = new BigUint64Array(1);
+    const value = libbpf().bpf_map__initial_value(this.#map('.rodata'), size);
+    if (value === null || size[0] !== BigInt(SETTINGS_BYTES)) {
+      throw new Error(`${this.path} was not built from these sources: its settings have ${size[0]} bytes`);
+    }
+    new Uint8Array(memoryAt(value, SETTINGS_BYTES)).set(encodeSettings(settings));
+  }
+
+  load(): void {
+    check(`load ${this.path}`, libbpf().bpf_object__load(this.#pointer), () => this.#verifierLog());
+  }
+
+  mapFd(name: MapName): number {
+    return check(`find map ${name}`, libbpf().bpf_map__fd(this.#map(name)));
+  }
+
+  programFd(name: ProgramName): number {
+    const program = libbpf().bpf_object__find_program_by_name(this.#pointer, name);
+    if (program === null) throw new KernelFailure(`find program ${name} in ${this.path}`, 2);
+    return check(`find program ${name}`, libbpf().bpf_program__fd(program));
+  }
+
+  close(): void {
+    libbpf().bpf_object__close(this.#pointer);
+  }
+
+  #map(name: MapName | '.rodata'): bigint {
+    const map = libbpf().bpf_object__find_map_by_name(this.#pointer, name);
+    if (map === null) throw new KernelFailure(`find map ${name} in ${this.path}`, 2);
+    return map;
+  }
+
+  /** The end of it says what the verifier refused. */
+  #verifierLog(): string {
+    const end = this.#log.indexOf(0);
+    return new TextDecoder().decode(this.#log.subarray(0, end < 0 ? LOG_BYTES : end)).slice(-4000);
+  }
+}

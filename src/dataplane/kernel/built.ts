@@ -1,0 +1,10 @@
+import { fileURLToPath } from 'node:url';
+
+const here = fileURLToPath(new URL('.', import.meta.url));
+const marker = '/dist/src/dataplane/kernel/';
+const root = here.endsWith(marker) ? here.slice(0, -marker.length) : fileURLToPath(new URL('../../..', import.meta.url));
+
+/** The compiled datapath. */
+export const builtObject = `${root.replace(/\/$/, '')}/dist/bpf/weir.bpf.o`;
+/** Worker threads run built code, also where the sources are loaded directly. */
+export const builtWorker = `${root.replace(/\/$/, '')}/dist/src/dataplane/kernel/worker.js`;

@@ -1,0 +1,25 @@
+import type { Counter } from '#dataplane/datapath.js';
+import { COUNTERS } from '#dataplane/program/numbers.js';
+import { check, libbpf } from './libc.js';
+
+const COUNTER_BYTES = 16;
+
+/** `counters`, added up over the CPUs; the index is `counter_index` of `bpf/weir.h`. */
+export function readCounters(fd: number): Counter[] {
+  const cpus = check('count CPUs', libbpf().libbpf_num_possible_cpus());
+  const key = new Uint32Array(1);
+  const value = new BigUint64Array((cpus * COUNTER_BYTES) / 8);
+  const keyBytes = new Uint8Array(key.buffer);
+  const valueBytes = new Uint8Array(value.buffer);
+  return Array.from({ length: COUNTERS }, (_, index) => {
+    key[0] = index;
+    check('read counters', libbpf().bpf_map_lookup_elem(fd, keyBytes, valueBytes));
+    let packets = 0n;
+    let bytes = 0n;
+    for (let cpu = 0; cpu < cpus; cpu++) {
+      packets += value[cpu * 2] ?? 0n;
+      bytes += value[cpu * 2 + 1] ?? 0n;
+    }
+    return { packets, bytes };
+  });
+}

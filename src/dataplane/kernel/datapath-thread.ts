@@ -1,0 +1,104 @@
+import { Worker } from 'node:worker_threads';
+import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
+import { builtWorker } from './built.js';
+import { DatapathFailure, type Method, receive, type Reply, type Request } from './messages.js';
+import type { DatapathOptions } from './options.js';
+
+export type { DatapathOptions } from './options.js';
+
+/**
+ * The datapath, in a thread of its own: its calls block, and the event loop must not. The thread begins with the
+ * first call and ends with `close` or `detach`; what is pinned stays without it. A thread that dies fails every call
+ * in flight, tells `watch`, and a new one begins with the next call, which must be `open`.
+ */
+export function openDatapath(options: DatapathOptions): Datapath {
+  return new DatapathThread(options);
+}
+
+type Waiting = { resolve(value: unknown): void; reject(error: Error): void };
+
+class DatapathThread implements Datapath {
+  readonly #options: DatapathOptions;
+  readonly #listeners = new Set<(change: DatapathChange) => void>();
+  #worker: Worker | undefined;
+  #waiting = new Map<number, Waiting>();
+  #lastId = 0;
+
+  constructor(options: DatapathOptions) {
+    this.#options = options;
+  }
+
+  probe = (): ReturnType<Datapath['probe']> => this.#ask('probe');
+  open = (): ReturnType<Datapath['open']> => this.#ask('open');
+  attach = (): ReturnType<Datapath['attach']> => this.#ask('attach');
+  flip = (): ReturnType<Datapath['flip']> => this.#ask('flip');
+  unstage = (): ReturnType<Datapath['unstage']> => this.#ask('unstage');
+  stats = (): ReturnType<Datapath['stats']> => this.#ask('stats');
+  stage: Datapath['stage'] = (program, generation) => this.#ask('stage', program, generation);
+
+  watch(listener: (change: DatapathChange) => void): () => void {
+    this.#listeners.add(listener);
+    return () => {
+      this.#listeners.delete(listener);
+    };
+  }
+
+  async detach(): Promise<void> {
+    await this.#ask('detach');
+    await this.#end();
+  }
+
+  async close(): Promise<void> {
+    if (this.#worker === undefined) return;
+    await this.#ask('close');
+    await this.#end();
+  }
+
+  #ask<T>(method: Method, ...args: readonly unknown[]): Promise<T> {
+    const worker = (this.#worker ??= this.#begin());
+    const request: Request = { id: ++this.#lastId, method, args };
+    return new Promise<T>((resolve, reject) => {
+      this.#waiting.set(request.id, { resolve: (value) => resolve(value as T), reject });
+      worker.postMessage(request);
+    });
+  }
+
+  #begin(): Worker {
+    // Built code needs none of the conditions and loaders that the sources are run with.
+    const worker = new Worker(builtWorker, { workerData: this.#options, execArgv: [] });
+    worker.on('message', (reply: Reply) => this.#receive(reply));
+    worker.on('error', (error) => this.#died(worker, error.message));
+    worker.on('exit', (code) => this.#died(worker, `the datapath's thread ended with ${code}`));
+    return worker;
+  }
+
+  #receive(reply: Reply): void {
+    if (reply.kind === 'change') {
+      this.#tell(reply.change);
+      return;
+    }
+    const waiting = this.#waiting.get(reply.id);
+    this.#waiting.delete(reply.id);
+    if (reply.kind === 'result') waiting?.resolve(reply.value);
+    else waiting?.reject(receive(reply.error));
+  }
+
+  #died(worker: Worker, reason: string): void {
+    if (this.#worker !== worker) return;
+    this.#worker = undefined;
+    const waiting = this.#waiting;
+    this.#waiting = new Map();
+    for (const { reject } of waiting.values()) reject(new DatapathFailure('DatapathFailure', reason, 'worker_died'));
+    this.#tell({ type: 'worker_died', reason });
+  }
+
+  #tell(change: DatapathChange): void {
+    for (const listener of this.#listeners) listener(change);
+  }
+
+  async #end(): Promise<void> {
+    const worker = this.#worker;
+    this.#worker = undefined;
+    await worker?.terminate();
+  }
+}

@@ -1,0 +1,96 @@
+import { existsSync, rmSync } from 'node:fs';
+import { closeFd, linkInfo, openPinned, pin } from './bpf-fd.js';
+import { KernelFailure } from './failure.js';
+import { check, libbpf } from './libc.js';
+
+const BPF_TCX_INGRESS = 46;
+const INGRESS = 1;
+const REPLACE = 1;
+const CLSACT = { handle: 0x57e1, priority: 1 };
+
+/** Puts the program on an interface's TCX ingress hook, or in the place of the program that is there. */
+export function attachTcx(programFd: number, ifindex: number, pinPath: string): void {
+  const held = tcxProgram(ifindex, pinPath);
+  if (held !== undefined) {
+    const fd = openPinned(pinPath);
+    try {
+      check(`update link of interface ${ifindex}`, libbpf().bpf_link_update(fd, programFd, null));
+    } finally {
+      closeFd(fd);
+    }
+    return;
+  }
+  rmSync(pinPath, { force: true });
+  const fd = check(
+    `attach to ingress of interface ${ifindex}`,
+    libbpf().bpf_link_create(programFd, ifindex, BPF_TCX_INGRESS, null),
+  );
+  try {
+    pin(fd, pinPath);
+  } finally {
+    closeFd(fd);
+  }
+}
+
+/** The id of the program that the pinned link keeps on this interface; undefined where it keeps none. */
+export function tcxProgram(ifindex: number, pinPath: string): number | undefined {
+  if (!existsSync(pinPath)) return undefined;
+  const fd = openPinned(pinPath);
+  try {
+    const link = linkInfo(fd);
+    return link.ifindex === ifindex ? link.programId : undefined;
+  } finally {
+    closeFd(fd);
+  }
+}
+
+/** True where the kernel knows no TCX, which came with 6.6. */
+export function isTcxUnsupported(error: unknown): boolean {
+  return error instanceof KernelFailure && (error.code === 'EINVAL' || error.code === 'EOPNOTSUPP');
+}
+
+function clsactHook(ifindex: number): Uint8Array {
+  const bytes = new Uint8Array(24);
+  const view = new DataView(bytes.buffer);
+  view.setBigUint64(0, 24n, true);
+  view.setInt32(8, ifindex, true);
+  view.setUint32(12, INGRESS, true);
+  return bytes;
+}
+
+function clsactOptions(programFd: number, flags: number): Uint8Array {
+  const bytes = new Uint8Array(32);
+  const view = new DataView(bytes.buffer);
+  view.setBigUint64(0, 32n, true);
+  view.setInt32(8, programFd, true);
+  view.setUint32(12, flags, true);
+  view.setUint32(20, CLSACT.handle, true);
+  view.setUint32(24, CLSACT.priority, true);
+  return bytes;
+}
+
+export function attachClsact(programFd: number, ifindex: number): void {
+  const hook = clsactHook(ifindex);
+  const created = libbpf().bpf_tc_hook_create(hook);
+  if (created < 0 && created !== -17) check(`make clsact on interface ${ifindex}`, created);
+  check(
+    `attach filter to interface ${ifindex}`,
+    libbpf().bpf_tc_attach(hook, clsactOptions(programFd, REPLACE)),
+  );
+}
+
+/** The id of our filter's program; undefined where there is none. */
+export function clsactProgram(ifindex: number): number | undefined {
+  const options = clsactOptions(0, 0);
+  if (libbpf().bpf_tc_query(clsactHook(ifindex), options) < 0) return undefined;
+  return new DataView(options.buffer).getUint32(16, true);
+}
+
+export function detachClsact(ifindex: number): void {
+  if (clsactProgram(ifindex) === undefined) return;
+  check(
+    `detach filter of interface ${ifindex}`,
+    libbpf().bpf_tc_detach(clsactHook(ifindex), clsactOptions(0, 0)),
+  );
+}
+

@@ -1,0 +1,40 @@
+import koffi from 'koffi';
+import { KernelFailure } from './failure.js';
+import { check, libc } from './libc.js';
+
+export type Interface = { readonly name: string; readonly ifindex: number };
+
+const AF_INET = 2;
+const SOCK_DGRAM = 2;
+const SIOCGIFHWADDR = 0x8927;
+const ARPHRD_ETHER = 1;
+const NAME_BYTES = 16;
+
+/** The interfaces of this network namespace. Not from /sys, which shows the namespace that mounted it. */
+export function listInterfaces(): Interface[] {
+  const list = libc.if_nameindex();
+  if (!list) throw new KernelFailure('list interfaces', koffi.errno());
+  const found: Interface[] = [];
+  // struct if_nameindex { unsigned index; char *name; }, ended by index 0
+  for (let entry = list; ; entry += 16n) {
+    const ifindex = koffi.decode.uint32(entry);
+    if (ifindex === 0) break;
+    const name = koffi.decode(entry + 8n, 'char *') as string;
+    found.push({ name, ifindex });
+  }
+  libc.if_freenameindex(list);
+  return found;
+}
+
+/** The datapath reads frames from their Ethernet header on. */
+export function isEthernet(name: string): boolean {
+  const request = new Uint8Array(40);
+  new TextEncoder().encodeInto(name, request.subarray(0, NAME_BYTES - 1));
+  const socket = check('open socket', libc.socket(AF_INET, SOCK_DGRAM, 0));
+  try {
+    check(`read hardware type of ${name}`, libc.ioctl(socket, SIOCGIFHWADDR, request));
+  } finally {
+    libc.close(socket);
+  }
+  return new DataView(request.buffer).getUint16(NAME_BYTES, true) === ARPHRD_ETHER;
+}

@@ -1,0 +1,45 @@
+import { CapacityExceeded, type Datapath, type DatapathChange } from '#dataplane/datapath.js';
+
+/** What the thread may be asked: the port's own calls. */
+export type Method = Exclude<keyof Datapath, 'watch'>;
+export type Request = { readonly id: number; readonly method: Method; readonly args: readonly unknown[] };
+
+/** An error on its way between threads: its class does not travel, what it says does. */
+export type SentError = {
+  readonly name: string;
+  readonly message: string;
+  readonly stack: string | undefined;
+  readonly code: string | undefined;
+  readonly capacity: { readonly table: string; readonly need: number; readonly limit: number } | undefined;
+};
+export type Reply =
+  | { readonly kind: 'result'; readonly id: number; readonly value: unknown }
+  | { readonly kind: 'error'; readonly id: number; readonly error: SentError }
+  | { readonly kind: 'change'; readonly change: DatapathChange };
+
+/** What went wrong in the datapath's thread. `code` is the failure's: an errno's name, or Weir's own. */
+export class DatapathFailure extends Error {
+  constructor(
+    override readonly name: string,
+    message: string,
+    readonly code: string,
+    cause?: unknown,
+  ) {
+    super(message, cause === undefined ? undefined : { cause });
+  }
+}
+
+export function send(error: unknown): SentError {
+  if (!(error instanceof Error)) {
+    return { name: 'Error', message: String(error), stack: undefined, code: undefined, capacity: undefined };
+  }
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+  const capacity =
+    error instanceof CapacityExceeded ? { table: error.table, need: error.need, limit: error.limit } : undefined;
+  return { name: error.name, message: error.message, stack: error.stack, code, capacity };
+}
+
+export function receive({ name, message, stack, code, capacity }: SentError): Error {
+  if (capacity !== undefined) return new CapacityExceeded(capacity.table, capacity.need, capacity.limit);
+  return new DatapathFailure(name, message, code ?? 'datapath_failed', stack);
+}

@@ -1,0 +1,63 @@
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
+import { MAPS, type MapName, type MapShape } from './bpf-object.js';
+import { check, libc } from './libc.js';
+
+const BPF_FS_MAGIC = 0xcafe4a11;
+const STANDARD_MOUNT = '/sys/fs/bpf';
+
+/**
+ * What holds the datapath in the kernel without a process, under the pin path:
+ * `maps-<layout>/<map>`, one folder a layout, and `links/<ifindex>`.
+ */
+export class Pins {
+  readonly links: string;
+
+  constructor(readonly path: string) {
+    this.links = join(path, 'links');
+  }
+
+  /** Mounts the BPF file system at its standard place when nobody has, and makes the folders. */
+  prepare(): void {
+    if (!isBpfFileSystem(this.path)) {
+      if (!`${this.path}/`.startsWith(`${STANDARD_MOUNT}/`)) throw new Error(`${this.path} is not in a BPF file system`);
+      check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
+    }
+    mkdirSync(this.links, { recursive: true });
+  }
+
+  /** Dots are not allowed in names there. */
+  folder(shapes: Record<MapName, MapShape>): string {
+    const layout = JSON.stringify([LAYOUT_VERSION, MAPS.map((name) => shapes[name])]);
+    return join(this.path, `maps-${createHash('sha256').update(layout).digest('hex').slice(0, 12)}`);
+  }
+
+  mapFolders(): string[] {
+    if (!existsSync(this.path)) return [];
+    return readdirSync(this.path)
+      .filter((name) => name.startsWith('maps-'))
+      .map((name) => join(this.path, name));
+  }
+
+  link(ifindex: number): string {
+    return join(this.links, String(ifindex));
+  }
+
+  linkedInterfaces(): number[] {
+    return existsSync(this.links) ? readdirSync(this.links).map(Number) : [];
+  }
+
+  remove(path: string): void {
+    rmSync(path, { recursive: true, force: true });
+  }
+}
+
+export function isBpfFileSystem(path: string): boolean {
+  let existing = path;
+  while (!existsSync(existing)) existing = dirname(existing);
+  const buffer = new Uint8Array(256);
+  check(`statfs ${existing}`, libc.statfs(existing, buffer));
+  return new DataView(buffer.buffer).getUint32(0, true) === BPF_FS_MAGIC;
+}

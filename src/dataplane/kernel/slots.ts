@@ -1,0 +1,128 @@
+import { createHash } from 'node:crypto';
+import { CapacityExceeded } from '#dataplane/datapath.js';
+import { HEADER, type Image } from '#dataplane/program/layout.js';
+import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_BYTES, LINE_WORDS } from '#dataplane/program/numbers.js';
+import { check, libc, syscallNumber } from './libc.js';
+import { MappedMemory } from './mapped-memory.js';
+
+const MEMBARRIER_CMD_GLOBAL = 1;
+const MAX_EPOCH = 0x7fff_ffff;
+/** Of `struct active`, in words. */
+export const ACTIVE = { word: 0, layoutVersion: 1, pickupUntilNs: 2 } as const;
+
+/** The two slots of the program map, and the word that says which one is in force. */
+export class Slots {
+  readonly #program: MappedMemory;
+  readonly #active: MappedMemory;
+  #staged = false;
+  /** A packet may still be reading the idle slot: true after a flip, and after whatever an earlier process did. */
+  #graceDue = true;
+
+  constructor(
+    fds: { readonly program: number; readonly active: number },
+    readonly slotLines: number,
+  ) {
+    this.#program = new MappedMemory('program', fds.program, 2 * slotLines * LINE_BYTES);
+    this.#active = new MappedMemory('active', fds.active, 16);
+    if (this.epoch === 0) this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
+  }
+
+  /** 0: nothing was ever activated. */
+  get epoch(): number {
+    return this.#word() >>> 1;
+  }
+
+  get layoutVersion(): number {
+    return this.#active.words[ACTIVE.layoutVersion] ?? 0;
+  }
+
+  get staged(): boolean {
+    return this.#staged;
+  }
+
+  /** Generation, size and digest of the image in force. */
+  inForce(): { readonly generation: number; readonly lines: number; readonly imageSha256: string } | null {
+    const header = this.#headerInForce();
+    if (header === null) return null;
+    const { base, lines, generation } = header;
+    const first = this.#program.words.slice(base * LINE_WORDS, (base + 1) * LINE_WORDS);
+    first[HEADER.generationLow] = 0;
+    first[HEADER.generationHigh] = 0;
+    const rest = this.#program.words.subarray((base + 1) * LINE_WORDS, (base + lines) * LINE_WORDS);
+    return { generation, lines, imageSha256: sha256(first, rest) };
+  }
+
+  sizeInForce(): { readonly generation: number; readonly lines: number } {
+    const header = this.#headerInForce();
+    return header === null ? { generation: 0, lines: 0 } : { generation: header.generation, lines: header.lines };
+  }
+
+  /** Fills the idle slot, after every packet that may still read it is done. */
+  fill(image: Image, generation: number): string {
+    if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
+    this.#staged = false;
+    this.#awaitGracePeriod();
+    const base = this.#idleSlot() * this.slotLines * LINE_WORDS;
+    const words = this.#program.words;
+    words.set(image.words, base);
+    words[base + HEADER.generationLow] = generation % 0x1_0000_0000;
+    words[base + HEADER.generationHigh] = Math.floor(generation / 0x1_0000_0000);
+    this.#staged = true;
+    return sha256(image.words);
+  }
+
+  unstage(): void {
+    this.#staged = false;
+  }
+
+  /** One store makes the staged slot the one in force. Answers its epoch. */
+  flip(): number {
+    if (!this.#staged) throw new Error('nothing is staged');
+    const epoch = this.epoch === MAX_EPOCH ? 1 : this.epoch + 1;
+    Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.#idleSlot());
+    this.#staged = false;
+    this.#graceDue = true;
+    return epoch;
+  }
+
+  /** Until then TCP without a flow is judged as if it opened one. */
+  setPickupUntil(monotonicNs: bigint): void {
+    this.#active.words[ACTIVE.pickupUntilNs] = Number(monotonicNs & 0xffff_ffffn);
+    this.#active.words[ACTIVE.pickupUntilNs + 1] = Number(monotonicNs >> 32n);
+  }
+
+  unmap(): void {
+    this.#program.unmap();
+    this.#active.unmap();
+  }
+
+  #word(): number {
+    return Atomics.load(this.#active.words, ACTIVE.word);
+  }
+
+  #idleSlot(): number {
+    return (this.#word() & 1) ^ 1;
+  }
+
+  #headerInForce(): { base: number; lines: number; generation: number } | null {
+    const word = this.#word();
+    if (word === 0) return null;
+    const base = (word & 1) * this.slotLines;
+    const [magic, version, lines = 0, low = 0, high = 0] = this.#program.words.subarray(base * LINE_WORDS);
+    if (magic !== IMAGE_MAGIC || version !== LAYOUT_VERSION || lines > this.slotLines) return null;
+    return { base, lines, generation: high * 0x1_0000_0000 + low };
+  }
+
+  /** An RCU grace period: on return every packet that began before has been judged. */
+  #awaitGracePeriod(): void {
+    if (!this.#graceDue) return;
+    check('membarrier', libc.syscall(syscallNumber('membarrier'), MEMBARRIER_CMD_GLOBAL, 0, 0));
+    this.#graceDue = false;
+  }
+}
+
+function sha256(...parts: readonly Uint32Array[]): string {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
+  return hash.digest('hex');
+}

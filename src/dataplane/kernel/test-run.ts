@@ -1,0 +1,45 @@
+import { addressOf, check, libbpf } from './libc.js';
+
+// struct bpf_test_run_opts
+const SIZE = 80;
+const AT = {
+  dataIn: 8,
+  dataSizeIn: 24,
+  dataSizeOut: 28,
+  contextIn: 32,
+  contextOut: 40,
+  contextSizeIn: 48,
+  contextSizeOut: 52,
+  returned: 56,
+  repeat: 60,
+} as const;
+
+/** Runs a loaded program once over its own buffers: a frame for `tc`, nothing for `syscall`, and a context. */
+export class TestRun {
+  readonly #options = new Uint8Array(SIZE);
+  readonly #view = new DataView(this.#options.buffer);
+
+  constructor(
+    readonly programFd: number,
+    readonly frame: Uint8Array | undefined,
+    readonly context: Uint8Array | undefined,
+    readonly contextOut: Uint8Array | undefined,
+  ) {
+    this.#view.setBigUint64(0, BigInt(SIZE), true);
+    if (frame !== undefined) this.#view.setBigUint64(AT.dataIn, addressOf(frame), true);
+    if (context !== undefined) this.#view.setBigUint64(AT.contextIn, addressOf(context), true);
+    if (contextOut !== undefined) this.#view.setBigUint64(AT.contextOut, addressOf(contextOut), true);
+  }
+
+  /** Answers what the program returned. `frameLength` bytes of the frame are the packet. */
+  run(frameLength = this.frame?.length ?? 0, repeat = this.frame === undefined ? 0 : 1): number {
+    this.#view.setUint32(AT.dataSizeIn, frameLength, true);
+    // Each run leaves the size that it found here, and would be limited to the last one.
+    this.#view.setUint32(AT.dataSizeOut, 0, true);
+    this.#view.setUint32(AT.contextSizeIn, this.context?.length ?? 0, true);
+    this.#view.setUint32(AT.contextSizeOut, this.contextOut?.length ?? 0, true);
+    this.#view.setUint32(AT.repeat, repeat, true);
+    check('run program', libbpf().bpf_prog_test_run_opts(this.programFd, this.#options));
+    return this.#view.getInt32(AT.returned, true);
+  }
+}

@@ -1,0 +1,60 @@
+import type { Intervals } from '#policy/program.js';
+import type { Lines } from './lines.js';
+import { LINE_WORDS } from './numbers.js';
+
+const BOTTOM_KEYS = LINE_WORDS / 2;
+const FAN_OUT = LINE_WORDS;
+
+/**
+ * Lays the intervals `from` … `to` out as a search tree and answers its ref, `line of the root << 3 | inner levels`.
+ *
+ * A bottom line is 8 starts and their 8 values; missing starts are 0xffffffff and missing values repeat the last.
+ * An inner line is `first child << 4 | children - 1` and the first starts of its second to last child; children stand
+ * in a row.
+ */
+export function addTree(
+  lines: Lines,
+  intervals: Intervals,
+  from: number,
+  to: number,
+  value: (raw: number) => number,
+): number {
+  const bottoms = Math.ceil((to - from) / BOTTOM_KEYS);
+  let first = lines.add(bottoms);
+  let firstStarts = new Uint32Array(bottoms);
+  for (let line = 0; line < bottoms; line++) {
+    const start = from + line * BOTTOM_KEYS;
+    firstStarts[line] = intervals.starts[start] ?? 0;
+    let last = 0;
+    for (let key = 0; key < BOTTOM_KEYS; key++) {
+      const at = start + key;
+      if (at < to) {
+        lines.set(first + line, key, intervals.starts[at] ?? 0);
+        last = value(intervals.values[at] ?? 0);
+      }
+      lines.set(first + line, BOTTOM_KEYS + key, last);
+    }
+  }
+
+  let count = bottoms;
+  let depth = 0;
+  while (count > 1) {
+    const parents = Math.ceil(count / FAN_OUT);
+    const firstParent = lines.add(parents);
+    const parentStarts = new Uint32Array(parents);
+    for (let parent = 0; parent < parents; parent++) {
+      const firstChild = parent * FAN_OUT;
+      const children = Math.min(FAN_OUT, count - firstChild);
+      parentStarts[parent] = firstStarts[firstChild] ?? 0;
+      lines.set(firstParent + parent, 0, (first + firstChild) * 16 + children - 1);
+      for (let child = 1; child < children; child++) {
+        lines.set(firstParent + parent, child, firstStarts[firstChild + child] ?? 0);
+      }
+    }
+    first = firstParent;
+    firstStarts = parentStarts;
+    count = parents;
+    depth++;
+  }
+  return first * 8 + depth;
+}

@@ -1,0 +1,40 @@
+import type { Packet } from '#policy/model.js';
+import { IPPROTO } from '#policy/model.js';
+import { leafKey, NO_MATCH, NONE, SLICE } from '#policy/program.js';
+import { HEADER, type Image } from '#dataplane/program/layout.js';
+import { LINE_WORDS } from '#dataplane/program/numbers.js';
+
+/** Reads an image as `bpf/classify.h` does. `touched` collects the lines that were read. */
+export function walkImage({ words }: Image, packet: Packet, touched: Set<number> = new Set()): number {
+  const line = (index: number): Uint32Array => {
+    touched.add(index);
+    return words.subarray(index * LINE_WORDS, (index + 1) * LINE_WORDS);
+  };
+  const count = (keys: Uint32Array, x: number): number => keys.filter((key) => key <= x).length;
+  const search = (ref: number, x: number): number => {
+    let index = ref >>> 3;
+    for (let depth = ref & 7; depth > 0; depth--) {
+      const inner = line(index);
+      const [first = 0] = inner;
+      index = (first >>> 4) + Math.min(count(inner.subarray(1), x), first & 15);
+    }
+    const bottom = line(index);
+    return bottom[8 + ((count(bottom.subarray(0, 8), x) - 1) & 7)] ?? 0;
+  };
+  const isIcmp = packet.protocol === IPPROTO.icmp;
+  const key = leafKey(packet.protocol, isIcmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort);
+  const leaf = (ref: number): number => {
+    if (ref === NONE) return NO_MATCH;
+    const found = search(ref, key);
+    return found >= SLICE ? search(found - SLICE, packet.sourcePort) : found;
+  };
+  const list = line(search(line(0)[HEADER.sources] ?? 0, packet.source));
+  const [segments = 0, defaultWord = 0] = list;
+  for (let segment = 0; segment < segments; segment++) {
+    const tree = list[2 + 2 * segment] ?? NONE;
+    const own = tree === NONE ? NO_MATCH : leaf(search(tree, packet.destination));
+    const best = Math.min(own, leaf(list[3 + 2 * segment] ?? NONE));
+    if (best !== NO_MATCH) return best;
+  }
+  return defaultWord;
+}
