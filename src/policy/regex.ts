@@ -1,0 +1,121 @@
+import { RE2JS, RE2JSException, RE2JSSyntaxException } from 're2js';
+
+export const MAX_REGEX_BYTES = 1024;
+
+/** A compiled RE2 expression, searched unanchored (D13). */
+export type Regex = { test(text: string): boolean };
+
+export type CompiledRegex =
+  | { readonly ok: true; readonly regex: Regex }
+  | { readonly ok: false; readonly code: 'invalid_regex' | 'regex_too_long' | 'empty_matcher'; readonly fault: string };
+
+export type RegexOptions = { readonly caseInsensitive?: boolean };
+
+/** The one door to the regular expression engine. Compiled expressions are kept for the next caller. */
+export function compileRegex(source: string, { caseInsensitive = false }: RegexOptions = {}): CompiledRegex {
+  const cache = caseInsensitive ? insensitive : sensitive;
+  const known = cache.get(source);
+  if (known !== undefined) return known;
+  const compiled = compile(source, caseInsensitive);
+  if (cache.size >= CACHE_SIZE) cache.clear();
+  cache.set(source, compiled);
+  return compiled;
+}
+
+/** Which ends of the text an expression is tied to, whatever alternative it takes. */
+export type Anchors = { readonly start: boolean; readonly end: boolean };
+
+export function anchorsOf(source: string): Anchors {
+  const parts = alternatives(source.replace(/^\(\?[a-zA-Z]+\)/, '')).map(anchorsOfPart);
+  return { start: parts.every(({ start }) => start), end: parts.every(({ end }) => end) };
+}
+
+const CACHE_SIZE = 4096;
+const sensitive = new Map<string, CompiledRegex>();
+const insensitive = new Map<string, CompiledRegex>();
+
+function compile(source: string, caseInsensitive: boolean): CompiledRegex {
+  if (source === '') return { ok: false, code: 'empty_matcher', fault: 'an empty expression matches everything' };
+  if (source.length > MAX_REGEX_BYTES || new TextEncoder().encode(source).length > MAX_REGEX_BYTES) {
+    return { ok: false, code: 'regex_too_long', fault: `longer than ${MAX_REGEX_BYTES} bytes` };
+  }
+  try {
+    const regex = RE2JS.compile(source, caseInsensitive ? RE2JS.CASE_INSENSITIVE : 0);
+    return { ok: true, regex };
+  } catch (error) {
+    if (error instanceof RE2JSSyntaxException) {
+      return {
+        ok: false,
+        code: 'invalid_regex',
+        fault: `${error.getDescription()}${place(source, error.getPattern())}`,
+      };
+    }
+    if (error instanceof RE2JSException) return { ok: false, code: 'invalid_regex', fault: error.message };
+    throw error;
+  }
+}
+
+function place(source: string, fragment: string | null): string {
+  const at = fragment === null ? source.length : source.indexOf(fragment);
+  if (at === -1) return '';
+  const position = ` at character ${at + 1}`;
+  return fragment === null || fragment === source ? position : `${position}: ${fragment}`;
+}
+
+function anchorsOfPart(part: string): Anchors {
+  const group = /^\((\?:|\?P?<[A-Za-z0-9_]+>)?/.exec(part);
+  if (group !== null && groupEnd(part) === part.length - 1) return anchorsOf(part.slice(group[0].length, -1));
+  return {
+    start: part.startsWith('^') || part.startsWith('\\A'),
+    end: (part.endsWith('$') && !endsEscaped(part)) || (part.endsWith('\\z') && !endsEscaped(part.slice(0, -1))),
+  };
+}
+
+/** Whether the last character is taken literally by an odd number of backslashes before it. */
+function endsEscaped(source: string): boolean {
+  let backslashes = 0;
+  for (let at = source.length - 2; at >= 0 && source[at] === '\\'; at--) backslashes++;
+  return backslashes % 2 === 1;
+}
+
+function alternatives(source: string): string[] {
+  const found: string[] = [];
+  let start = 0;
+  walkBrackets(source, (character, at, depth) => {
+    if (character !== '|' || depth !== 0) return;
+    found.push(source.slice(start, at));
+    start = at + 1;
+  });
+  found.push(source.slice(start));
+  return found;
+}
+
+/** Where the group that opens a part is closed. */
+function groupEnd(part: string): number {
+  let end = -1;
+  walkBrackets(part, (character, at, depth) => {
+    if (end === -1 && character === ')' && depth === 0) end = at;
+  });
+  return end;
+}
+
+/** Visits every character outside of classes and escapes, with the depth of groups around it. */
+function walkBrackets(source: string, visit: (character: string, at: number, depth: number) => void): void {
+  let depth = 0;
+  let classStart = -1;
+  for (let at = 0; at < source.length; at++) {
+    const character = source.charAt(at);
+    if (character === '\\') {
+      at++;
+    } else if (classStart !== -1) {
+      const first = at === classStart + 1 || (at === classStart + 2 && source[classStart + 1] === '^');
+      if (character === ']' && !first) classStart = -1;
+    } else if (character === '[') {
+      classStart = at;
+    } else {
+      if (character === ')') depth--;
+      visit(character, at, depth);
+      if (character === '(') depth++;
+    }
+  }
+}
