@@ -1,0 +1,41 @@
+import type { Bus } from './bus.js';
+import type { AnswerMessage, Exchange, Exchanges, Message, RequestMessage } from './messages.js';
+import type { Refusal, RefusalCode } from './requests.js';
+
+/** What an exchange is refused with when its answer never comes. */
+const LATE = {
+  'policy.write': 'activation_timeout',
+  'performance_mode.write': 'store_unavailable',
+  'program.stage': 'dataplane_unavailable',
+  'program.flip': 'dataplane_unavailable',
+  'program.unstage': 'dataplane_unavailable',
+} as const satisfies Record<Exchange, RefusalCode>;
+
+/**
+ * Publishes a request and resolves with its answer. Never rejects: an answer that does not come within `timeoutMs` is a
+ * refusal. The outcome is then not known; what was asked for may still happen.
+ */
+export function ask<E extends Exchange>(
+  bus: Bus<Message>,
+  exchange: E,
+  asks: Exchanges[E]['asks'],
+  timeoutMs: number,
+): Promise<Exchanges[E]['outcome'] | Refusal> {
+  return new Promise((resolve) => {
+    const id = crypto.randomUUID();
+    const subscription = bus.messages.subscribe((message) => {
+      if (message.type === `${exchange}_answered` && 'id' in message && message.id === id)
+        settle((message as AnswerMessage).outcome as Exchanges[E]['outcome'] | Refusal);
+    });
+    const timer = setTimeout(
+      () => settle({ kind: 'refused', code: LATE[exchange], detail: `no answer to ${exchange} within ${timeoutMs} ms` }),
+      timeoutMs,
+    );
+    const settle = (outcome: Exchanges[E]['outcome'] | Refusal): void => {
+      clearTimeout(timer);
+      subscription.unsubscribe();
+      resolve(outcome);
+    };
+    bus.publish({ type: `${exchange}_requested`, id, ...asks } as unknown as RequestMessage);
+  });
+}

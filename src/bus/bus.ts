@@ -1,0 +1,18 @@
+import { type Observable, observeOn, queueScheduler, Subject, share } from 'rxjs';
+
+export type Bus<Message> = {
+  publish(message: Message): void;
+  readonly messages: Observable<Message>;
+};
+
+/**
+ * Delivers every message to every subscriber before the next one, even when a subscriber publishes while it handles
+ * one. The queue sits before `share`: one queue per subscriber would reorder.
+ */
+export function createBus<Message>(): Bus<Message> {
+  const inbox = new Subject<Message>();
+  return {
+    publish: (message) => inbox.next(message),
+    messages: inbox.pipe(observeOn(queueScheduler), share()),
+  };
+}

@@ -1,0 +1,661 @@
+import { assign, type EventObject, fromCallback, fromPromise, raise, setup } from 'xstate';
+import type { Fact, Message, RequestMessage } from '#bus/messages.js';
+import type { Refusal } from '#bus/requests.js';
+import type { DatapathChange, Missing } from '#dataplane/datapath.js';
+import type { Program } from '#policy/program.js';
+import { backoffMs, notProvided, sentenceOf } from './failure.js';
+import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import { refusal, refusalOf } from './refusal.js';
+
+export type Desired = { readonly program: Program; readonly generation: number };
+
+export type DataplaneInput = {
+  /** Whether the configuration has a `dataplane` section. */
+  readonly configured: boolean;
+  /** Whether the policy in force needs a dataplane. */
+  readonly needed: boolean;
+};
+
+export type DataplaneContext = DataplaneInput & {
+  /** What is to be in force; survives the loss of the datapath. */
+  readonly desired: Desired | null;
+  /** What fills the idle slot on request. */
+  readonly candidate: Desired | null;
+  readonly inForce: { readonly generation: number; readonly epoch: number } | null;
+  /** Ids of the requests that are waiting for their answer. */
+  readonly stageRequest: string | null;
+  readonly flipRequest: string | null;
+  readonly unstageRequest: string | null;
+  readonly missingInterfaces: readonly string[];
+  readonly attempts: number;
+  readonly trouble: Troubles;
+};
+
+export type DataplaneEvent =
+  | RequestMessage<'program.stage' | 'program.flip' | 'program.unstage'>
+  | Extract<Fact, { type: 'program.desired' | 'policy.activated' | 'dataplane.release_requested' }>
+  | { readonly type: 'datapath.changed'; readonly change: DatapathChange }
+  /** Raised by the chart itself. */
+  | { readonly type: 'interfaces.attached' };
+
+const MAX_ATTEMPTS = 5;
+
+const dataplane = setup({
+  types: {
+    context: {} as DataplaneContext,
+    input: {} as DataplaneInput,
+    events: {} as DataplaneEvent,
+    tags: {} as ReadinessTag,
+    meta: {} as ReadinessMeta,
+  },
+  actors: {
+    probe: fromPromise<readonly Missing[]>(notProvided('probe')),
+    open: fromPromise<void>(notProvided('open')),
+    /** Resolves with the configured names that no interface has. */
+    attach: fromPromise<readonly string[]>(notProvided('attach')),
+    watch: fromCallback<EventObject>(notProvided('watch')),
+    stage: fromPromise<{ lines: number }, Desired>(notProvided('stage')),
+    flip: fromPromise<{ epoch: number }>(notProvided('flip')),
+    unstage: fromPromise<void>(notProvided('unstage')),
+    close: fromPromise<void>(notProvided('close')),
+  },
+  actions: {
+    publish: (_, _params: { message: Message | null }) => {},
+    rememberDesired: assign((_, params: Desired) => ({
+      desired: { program: params.program, generation: params.generation },
+    })),
+    rememberCandidate: assign((_, params: Desired & { id: string }) => ({
+      candidate: { program: params.program, generation: params.generation },
+      stageRequest: params.id,
+    })),
+    forgetStageRequest: assign({ stageRequest: null }),
+    desireCandidate: assign(({ context }, params: { id: string }) => ({
+      desired: context.candidate,
+      candidate: null,
+      flipRequest: params.id,
+    })),
+    dropCandidate: assign({ candidate: null, stageRequest: null }),
+    rememberUnstage: assign((_, params: { id: string }) => ({
+      candidate: null,
+      stageRequest: null,
+      unstageRequest: params.id,
+    })),
+    forgetUnstageRequest: assign({ unstageRequest: null }),
+    noteInForce: assign(({ context }, params: { epoch: number }) => ({
+      inForce: context.desired === null ? null : { generation: context.desired.generation, epoch: params.epoch },
+    })),
+    forgetFlipRequest: assign({ flipRequest: null }),
+    giveUpDesired: assign({ desired: null }),
+    loseDatapath: assign({ inForce: null, candidate: null }),
+    noteMissingInterfaces: assign((_, params: { names: readonly string[] }) => ({ missingInterfaces: params.names })),
+    announceAttachment: raise({ type: 'interfaces.attached' }),
+    countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
+    resetAttempts: assign({ attempts: 0 }),
+    noteTrouble: assign(({ context }, params: { trouble: string }) => ({
+      trouble: { ...context.trouble, dataplane_running: params.trouble },
+    })),
+    clearTrouble: assign(({ context }) => ({ trouble: without(context.trouble, 'dataplane_running') })),
+    noteConfigTrouble: assign(({ context }, params: { trouble: string }) => ({
+      trouble: { ...context.trouble, dataplane_config: params.trouble },
+    })),
+    clearConfigTrouble: assign(({ context }) => ({ trouble: without(context.trouble, 'dataplane_config') })),
+  },
+  guards: {
+    notConfigured: ({ context }) => !context.configured,
+    notConfiguredButNeeded: ({ context }) => !context.configured && context.needed,
+    isNeeded: (_, params: { needed: boolean }) => params.needed,
+    somethingIsMissing: (_, params: { missing: readonly unknown[] }) => params.missing.length > 0,
+    interfacesAreMissing: ({ context }) => context.missingInterfaces.length > 0,
+    workerDied: ({ event }) => event.type === 'datapath.changed' && event.change.type === 'worker_died',
+    interfacesChanged: ({ event }) => event.type === 'datapath.changed' && event.change.type !== 'worker_died',
+    attemptsExhausted: ({ context }) => context.attempts >= MAX_ATTEMPTS,
+    isInForce: ({ context }, params: { generation: number }) => context.inForce?.generation === params.generation,
+    isCandidate: ({ context }, params: { generation: number }) => context.candidate?.generation === params.generation,
+    desiredIsNotInForce: ({ context }) =>
+      context.desired !== null && context.desired.generation !== context.inForce?.generation,
+    isEnforcing: ({ context }) => context.inForce !== null,
+    exceedsCapacity: (_, params: { failure: unknown }) =>
+      params.failure instanceof Error && 'code' in params.failure && params.failure.code === 'capacity_exceeded',
+  },
+  delays: {
+    reopenBackoff: ({ context }) => backoffMs(context.attempts - 1, 200, 30_000),
+    failedRetry: 30_000,
+    reattachBackoff: 2_000,
+    /** Enforcing for so long wipes out earlier failures. */
+    quietTime: 60_000,
+    closeDeadline: 3_000,
+  },
+});
+
+function without(trouble: Troubles, part: keyof Troubles): Troubles {
+  return { ...trouble, [part]: undefined } as Troubles;
+}
+
+const UNUSABLE: Refusal = refusal('dataplane_unavailable', 'the dataplane does not enforce at the moment; see /ready');
+const BUSY: Refusal = refusal('dataplane_unavailable', 'the dataplane is putting another program in force');
+const LOST: Refusal = refusal('dataplane_unavailable', 'the dataplane was lost while it was asked');
+const CLOSED: Refusal = refusal('dataplane_unavailable', 'the dataplane is closed');
+
+type Published = { message: Message | null };
+const stageAnswered = (id: string | null, outcome: { kind: 'staged'; lines: number } | Refusal): Published => ({
+  message: id === null ? null : { type: 'program.stage_answered', id, outcome },
+});
+const flipAnswered = (id: string | null, outcome: { kind: 'flipped'; epoch: number } | Refusal): Published => ({
+  message: id === null ? null : { type: 'program.flip_answered', id, outcome },
+});
+const unstageAnswered = (id: string | null): Published => ({
+  message: id === null ? null : { type: 'program.unstage_answered', id, outcome: { kind: 'unstaged' } },
+});
+const enforcing = (inForce: { generation: number; epoch: number } | null): Published => ({
+  message: inForce === null ? null : { type: 'dataplane.enforcing', ...inForce },
+});
+/** Asks for a program where none is known. */
+const attached = (desired: Desired | null): Published => ({
+  message: desired === null ? { type: 'dataplane.attached' } : null,
+});
+const lost = (failure: unknown): Published => ({
+  message: { type: 'dataplane.lost', reason: sentenceOf(failure) },
+});
+
+/** The four steps of a swap on request; `home` is where a swap that was given up ends. */
+const replacingAt = (home: string) =>
+  dataplane.createStateConfig({
+    initial: 'staging',
+    states: {
+      staging: {
+        invoke: {
+          id: 'stage',
+          src: 'stage',
+          input: ({ context }) => present(context.candidate),
+          onDone: {
+            target: 'staged',
+            actions: [
+              {
+                type: 'publish',
+                params: ({ context, event }) =>
+                  stageAnswered(context.stageRequest, { kind: 'staged', lines: event.output.lines }),
+              },
+              'forgetStageRequest',
+            ],
+          },
+          onError: {
+            target: home,
+            actions: [
+              {
+                type: 'publish',
+                params: ({ context, event }) =>
+                  stageAnswered(context.stageRequest, refusalOf(event.error, 'dataplane_unavailable')),
+              },
+              'dropCandidate',
+            ],
+          },
+        },
+        on: {
+          'program.unstage_requested': {
+            target: 'unstaging',
+            actions: { type: 'rememberUnstage', params: ({ event }) => ({ id: event.id }) },
+          },
+        },
+      },
+      staged: {
+        always: { guard: 'desiredIsNotInForce', target: 'unstaging', actions: 'dropCandidate' },
+        on: {
+          'program.flip_requested': {
+            guard: { type: 'isCandidate', params: ({ event }) => ({ generation: event.generation }) },
+            target: 'flipping',
+            actions: { type: 'desireCandidate', params: ({ event }) => ({ id: event.id }) },
+          },
+          'program.stage_requested': {
+            target: 'staging',
+            actions: { type: 'rememberCandidate', params: ({ event }) => event },
+          },
+          'program.unstage_requested': {
+            target: 'unstaging',
+            actions: { type: 'rememberUnstage', params: ({ event }) => ({ id: event.id }) },
+          },
+        },
+      },
+      flipping: {
+        invoke: {
+          id: 'flip',
+          src: 'flip',
+          onDone: {
+            target: '#dataplane.running.engaged.enforcing.current',
+            actions: [
+              { type: 'noteInForce', params: ({ event }) => event.output },
+              {
+                type: 'publish',
+                params: ({ context, event }) =>
+                  flipAnswered(context.flipRequest, { kind: 'flipped', epoch: event.output.epoch }),
+              },
+              'forgetFlipRequest',
+              { type: 'publish', params: ({ context }) => enforcing(context.inForce) },
+            ],
+          },
+          onError: {
+            target: '#dataplane.running.backing_off',
+            actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+          },
+        },
+      },
+      unstaging: {
+        invoke: {
+          id: 'unstage',
+          src: 'unstage',
+          onDone: {
+            target: home,
+            actions: [
+              { type: 'publish', params: ({ context }) => unstageAnswered(context.unstageRequest) },
+              'forgetUnstageRequest',
+            ],
+          },
+          onError: {
+            target: '#dataplane.running.backing_off',
+            actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+          },
+        },
+      },
+    },
+  });
+
+function present<T>(value: T | null): T {
+  if (value === null) throw new Error('a program to stage is missing');
+  return value;
+}
+
+export const dataplaneChart = dataplane.createMachine({
+  id: 'dataplane',
+  type: 'parallel',
+  context: ({ input }) => ({
+    ...input,
+    desired: null,
+    candidate: null,
+    inForce: null,
+    stageRequest: null,
+    flipRequest: null,
+    unstageRequest: null,
+    missingInterfaces: [],
+    attempts: 0,
+    trouble: {},
+  }),
+  states: {
+    running: {
+      initial: 'choosing',
+      on: {
+        'program.desired': { actions: { type: 'rememberDesired', params: ({ event }) => event } },
+        'program.stage_requested': {
+          actions: { type: 'publish', params: ({ event }) => stageAnswered(event.id, UNUSABLE) },
+        },
+        'program.flip_requested': {
+          actions: { type: 'publish', params: ({ event }) => flipAnswered(event.id, UNUSABLE) },
+        },
+        'program.unstage_requested': {
+          actions: { type: 'publish', params: ({ event }) => unstageAnswered(event.id) },
+        },
+        'dataplane.release_requested': { target: '.closing' },
+      },
+      states: {
+        choosing: {
+          always: [
+            { guard: 'notConfiguredButNeeded', target: 'needed_but_absent' },
+            { guard: 'notConfigured', target: 'disabled' },
+            { target: 'probing' },
+          ],
+        },
+        disabled: {
+          tags: 'dataplane_running:disabled',
+          meta: { part: 'dataplane_running', detail: 'the configuration has no dataplane section' },
+          on: {
+            'policy.activated': {
+              guard: { type: 'isNeeded', params: ({ event }) => ({ needed: event.needs.dataplane }) },
+              target: 'needed_but_absent',
+            },
+            'dataplane.release_requested': { target: 'closed' },
+          },
+        },
+        needed_but_absent: {
+          tags: 'dataplane_running:needed_but_absent',
+          meta: {
+            part: 'dataplane_running',
+            detail: 'a policy is active, but the configuration has no dataplane section: nothing enforces it',
+          },
+          on: {
+            'policy.activated': {
+              guard: { type: 'isNeeded', params: ({ event }) => ({ needed: !event.needs.dataplane }) },
+              target: 'disabled',
+            },
+            'dataplane.release_requested': { target: 'closed' },
+          },
+        },
+        probing: {
+          tags: 'dataplane_running:starting',
+          meta: { part: 'dataplane_running', detail: 'looking at what this kernel and this user can do' },
+          invoke: {
+            id: 'probe',
+            src: 'probe',
+            onDone: [
+              {
+                guard: { type: 'somethingIsMissing', params: ({ event }) => ({ missing: event.output }) },
+                target: 'unsupported',
+                actions: {
+                  type: 'noteTrouble',
+                  params: ({ event }) => ({ trouble: event.output.map(({ sentence }) => sentence).join(' ') }),
+                },
+              },
+              { target: 'opening' },
+            ],
+            onError: {
+              target: 'backing_off',
+              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+            },
+          },
+        },
+        opening: {
+          tags: 'dataplane_running:starting',
+          meta: { part: 'dataplane_running', detail: 'loading the programs, adopting what is pinned' },
+          invoke: {
+            id: 'open',
+            src: 'open',
+            onDone: 'attaching',
+            onError: {
+              target: 'backing_off',
+              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+            },
+          },
+        },
+        attaching: {
+          tags: 'dataplane_running:starting',
+          meta: { part: 'dataplane_running', detail: 'attaching to the interfaces and making the guard' },
+          invoke: {
+            id: 'attach',
+            src: 'attach',
+            onDone: {
+              target: 'engaged',
+              actions: [
+                { type: 'noteMissingInterfaces', params: ({ event }) => ({ names: event.output }) },
+                'announceAttachment',
+                { type: 'publish', params: ({ context }) => attached(context.desired) },
+              ],
+            },
+            onError: {
+              target: 'backing_off',
+              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+            },
+          },
+        },
+        engaged: {
+          initial: 'attached',
+          invoke: {
+            id: 'watch',
+            src: 'watch',
+            onError: {
+              target: 'backing_off',
+              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+            },
+          },
+          on: {
+            'datapath.changed': {
+              guard: 'workerDied',
+              target: 'backing_off',
+              actions: {
+                type: 'noteTrouble',
+                params: ({ event }) => ({
+                  trouble: event.change.type === 'worker_died' ? event.change.reason : event.change.type,
+                }),
+              },
+            },
+            'program.desired': [
+              {
+                guard: { type: 'isInForce', params: ({ event }) => ({ generation: event.generation }) },
+                actions: { type: 'publish', params: ({ context }) => enforcing(context.inForce) },
+              },
+              { actions: { type: 'rememberDesired', params: ({ event }) => event } },
+            ],
+            'program.stage_requested': {
+              actions: { type: 'publish', params: ({ event }) => stageAnswered(event.id, BUSY) },
+            },
+          },
+          states: {
+            attached: {
+              tags: 'dataplane_running:starting',
+              meta: { part: 'dataplane_running', detail: 'attached; waiting for the first program' },
+              initial: 'idle',
+              states: {
+                idle: {
+                  always: {
+                    guard: 'desiredIsNotInForce',
+                    target: '#dataplane.running.engaged.loading',
+                  },
+                  on: {
+                    'program.stage_requested': {
+                      target: 'replacing',
+                      actions: { type: 'rememberCandidate', params: ({ event }) => event },
+                    },
+                  },
+                },
+                replacing: replacingAt('#dataplane.running.engaged.attached.idle'),
+              },
+            },
+            loading: {
+              tags: 'dataplane_running:starting',
+              meta: { part: 'dataplane_running', detail: 'putting the first program in force' },
+              initial: 'staging',
+              on: {
+                'program.desired': {
+                  target: 'loading',
+                  reenter: true,
+                  actions: { type: 'rememberDesired', params: ({ event }) => event },
+                },
+              },
+              states: {
+                staging: {
+                  invoke: {
+                    id: 'stageDesired',
+                    src: 'stage',
+                    input: ({ context }) => present(context.desired),
+                    onDone: 'flipping',
+                    onError: [
+                      {
+                        guard: { type: 'exceedsCapacity', params: ({ event }) => ({ failure: event.error }) },
+                        target: '#dataplane.running.engaged.rejecting',
+                        actions: [
+                          {
+                            type: 'publish',
+                            params: ({ context, event }) => ({
+                              message: {
+                                type: 'program.rejected',
+                                generation: context.desired?.generation ?? 0,
+                                refusal: refusalOf(event.error, 'capacity_exceeded'),
+                              },
+                            }),
+                          },
+                          'giveUpDesired',
+                        ],
+                      },
+                      {
+                        target: '#dataplane.running.backing_off',
+                        actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+                      },
+                    ],
+                  },
+                },
+                flipping: {
+                  invoke: {
+                    id: 'flipDesired',
+                    src: 'flip',
+                    onDone: {
+                      target: '#dataplane.running.engaged.enforcing',
+                      actions: [
+                        { type: 'noteInForce', params: ({ event }) => event.output },
+                        {
+                          type: 'publish',
+                          params: ({ context, event }) =>
+                            flipAnswered(context.flipRequest, { kind: 'flipped', epoch: event.output.epoch }),
+                        },
+                        'forgetFlipRequest',
+                        { type: 'publish', params: ({ context }) => enforcing(context.inForce) },
+                      ],
+                    },
+                    onError: {
+                      target: '#dataplane.running.backing_off',
+                      actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+                    },
+                  },
+                },
+              },
+            },
+            rejecting: {
+              always: [{ guard: 'isEnforcing', target: 'enforcing' }, { target: 'attached' }],
+            },
+            enforcing: {
+              tags: 'dataplane_running:ready',
+              meta: { part: 'dataplane_running', detail: 'enforcing' },
+              entry: 'clearTrouble',
+              initial: 'current',
+              after: { quietTime: { actions: 'resetAttempts' } },
+              states: {
+                current: {
+                  always: {
+                    guard: 'desiredIsNotInForce',
+                    target: '#dataplane.running.engaged.loading',
+                  },
+                  on: {
+                    'program.stage_requested': {
+                      target: 'replacing',
+                      actions: { type: 'rememberCandidate', params: ({ event }) => event },
+                    },
+                  },
+                },
+                replacing: replacingAt('#dataplane.running.engaged.enforcing.current'),
+              },
+            },
+          },
+        },
+        backing_off: {
+          tags: 'dataplane_running:degraded',
+          meta: {
+            part: 'dataplane_running',
+            detail: 'the datapath is opened again soon; what is pinned in the kernel goes on enforcing',
+          },
+          entry: [
+            'countAttempt',
+            { type: 'publish', params: ({ context }) => stageAnswered(context.stageRequest, LOST) },
+            { type: 'publish', params: ({ context }) => unstageAnswered(context.unstageRequest) },
+            { type: 'publish', params: ({ context }) => lost(context.trouble.dataplane_running) },
+            'loseDatapath',
+            'forgetStageRequest',
+            'forgetUnstageRequest',
+          ],
+          always: { guard: 'attemptsExhausted', target: 'failed' },
+          after: { reopenBackoff: 'opening' },
+        },
+        failed: {
+          tags: 'dataplane_running:failed',
+          meta: {
+            part: 'dataplane_running',
+            detail: 'the datapath could not be opened; what is pinned in the kernel goes on enforcing',
+          },
+          after: { failedRetry: 'opening' },
+        },
+        unsupported: {
+          tags: 'dataplane_running:failed',
+          meta: { part: 'dataplane_running', detail: 'this machine lacks what the dataplane needs' },
+          entry: { type: 'publish', params: ({ context }) => lost(context.trouble.dataplane_running) },
+        },
+        closing: {
+          tags: 'dataplane_running:failed',
+          meta: { part: 'dataplane_running', detail: 'letting go of the datapath, which goes on enforcing' },
+          invoke: {
+            id: 'close',
+            src: 'close',
+            onDone: 'closed',
+            onError: {
+              target: 'closed',
+              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+            },
+          },
+          after: { closeDeadline: 'closed' },
+          on: { 'dataplane.release_requested': {} },
+        },
+        closed: {
+          tags: 'dataplane_running:failed',
+          meta: { part: 'dataplane_running', detail: 'closed; what is pinned in the kernel goes on enforcing' },
+          entry: [
+            { type: 'publish', params: ({ context }) => flipAnswered(context.flipRequest, CLOSED) },
+            { type: 'publish', params: { message: { type: 'dataplane.closed' } } },
+          ],
+          on: { 'dataplane.release_requested': {} },
+        },
+      },
+    },
+    config: {
+      initial: 'choosing',
+      on: {
+        'interfaces.attached': [
+          {
+            guard: 'interfacesAreMissing',
+            target: '.interface_missing',
+            actions: {
+              type: 'noteConfigTrouble',
+              params: ({ context }) => ({ trouble: context.missingInterfaces.join(', ') }),
+            },
+          },
+          { target: '.configured', actions: 'clearConfigTrouble' },
+        ],
+        'datapath.changed': { guard: 'workerDied', target: '.unresolved' },
+      },
+      states: {
+        choosing: { always: [{ guard: 'notConfigured', target: 'no_section' }, { target: 'unresolved' }] },
+        no_section: {
+          tags: 'dataplane_config:failed',
+          meta: {
+            part: 'dataplane_config',
+            detail: 'the configuration has no dataplane section: policies are stored, and nothing enforces them',
+          },
+        },
+        unresolved: {
+          tags: 'dataplane_config:starting',
+          meta: { part: 'dataplane_config', detail: 'the interfaces are not known before the datapath is attached' },
+          entry: 'clearConfigTrouble',
+        },
+        configured: {
+          tags: 'dataplane_config:ready',
+          meta: { part: 'dataplane_config', detail: 'every configured interface carries the datapath' },
+          on: { 'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching' } },
+        },
+        interface_missing: {
+          tags: 'dataplane_config:degraded',
+          meta: { part: 'dataplane_config', detail: 'no interface has this name' },
+          on: { 'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching' } },
+        },
+        reattaching: {
+          tags: 'dataplane_config:degraded',
+          meta: { part: 'dataplane_config', detail: 'interfaces changed; attaching to them again' },
+          invoke: {
+            id: 'reattach',
+            src: 'attach',
+            onDone: {
+              actions: [
+                { type: 'noteMissingInterfaces', params: ({ event }) => ({ names: event.output }) },
+                'announceAttachment',
+              ],
+            },
+            onError: {
+              target: 'reattach_failed',
+              actions: { type: 'noteConfigTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+            },
+          },
+          on: {
+            'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching', reenter: true },
+          },
+        },
+        reattach_failed: {
+          tags: 'dataplane_config:failed',
+          meta: { part: 'dataplane_config', detail: 'an interface is policed but could not be attached to' },
+          after: { reattachBackoff: 'reattaching' },
+          on: { 'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching' } },
+        },
+      },
+    },
+  },
+});

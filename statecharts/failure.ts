@@ -1,0 +1,16 @@
+/** What an invoked effect rejected with, as a sentence. */
+export function sentenceOf(failure: unknown): string {
+  return failure instanceof Error ? failure.message : String(failure);
+}
+
+/** Exponential back-off: `firstMs`, doubled with every attempt, never above `maxMs`. */
+export function backoffMs(attempts: number, firstMs: number, maxMs: number): number {
+  return Math.min(firstMs * 2 ** Math.min(attempts, 30), maxMs);
+}
+
+/** An effect of a chart whose actor did not bind it. */
+export function notProvided(name: string): () => never {
+  return () => {
+    throw new Error(`actor "${name}" was not provided`);
+  };
+}

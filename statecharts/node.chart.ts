@@ -1,0 +1,182 @@
+import { type AnyActorLogic, assign, fromPromise, setup } from 'xstate';
+import type { Fact, Message, Needs } from '#bus/messages.js';
+import type { AbsentPartInput } from './absent-part.js';
+import type { ClusterInput } from './cluster.chart.js';
+import type { DataplaneInput } from './dataplane.chart.js';
+import { backoffMs, notProvided, sentenceOf } from './failure.js';
+import type { PolicyInput } from './policy.chart.js';
+import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+
+/** The actors that the node supervises; each is a child of this name and a region of the chart. */
+export const PARTS = ['policy', 'dataplane', 'dnsProxy', 'servicePlane', 'cluster', 'performanceMode'] as const;
+export type Part = (typeof PARTS)[number];
+
+export type NodeInput = {
+  /** Which sections the configuration has. */
+  readonly configured: {
+    readonly dataplane: boolean;
+    readonly dns: boolean;
+    readonly servicePlane: boolean;
+    readonly cluster: boolean;
+  };
+  readonly activationTimeoutMs: number;
+};
+export type NodeContext = NodeInput & {
+  /** Of the policy in force; a part that is started again is told. */
+  readonly needs: Needs;
+  readonly restarts: Readonly<Record<Part, number>>;
+  /** What each part ended with, the last time that it did. */
+  readonly ended: Readonly<Partial<Record<Part, string>>>;
+  readonly trouble: Troubles;
+};
+export type NodeEvent =
+  | Extract<Fact, { type: 'policy.activated' | 'policy.drained' | 'dataplane.closed' }>
+  | { readonly type: 'shutdown.requested' };
+
+const node = setup({
+  types: {
+    context: {} as NodeContext,
+    input: {} as NodeInput,
+    events: {} as NodeEvent,
+    tags: {} as ReadinessTag,
+    meta: {} as ReadinessMeta,
+  },
+  actors: {
+    policy: fromPromise<void, PolicyInput>(notProvided('policy')) as AnyActorLogic,
+    dataplane: fromPromise<void, DataplaneInput>(notProvided('dataplane')) as AnyActorLogic,
+    dnsProxy: fromPromise<void, AbsentPartInput>(notProvided('dnsProxy')) as AnyActorLogic,
+    servicePlane: fromPromise<void, AbsentPartInput>(notProvided('servicePlane')) as AnyActorLogic,
+    cluster: fromPromise<void, ClusterInput>(notProvided('cluster')) as AnyActorLogic,
+    performanceMode: fromPromise<void>(notProvided('performanceMode')) as AnyActorLogic,
+  },
+  actions: {
+    publish: (_, _params: { message: Message }) => {},
+    noteNeeds: assign((_, params: { needs: Needs }) => ({ needs: params.needs })),
+    noteEnd: assign(({ context }, params: { part: Part; failure: unknown }) => ({
+      restarts: { ...context.restarts, [params.part]: context.restarts[params.part] + 1 },
+      ended: { ...context.ended, [params.part]: sentenceOf(params.failure) },
+    })),
+    forgetEnds: assign(({ context }, params: { part: Part }) => ({
+      restarts: { ...context.restarts, [params.part]: 0 },
+    })),
+  },
+  delays: {
+    startDeadline: 30_000,
+    /** Longer than any write may take before its commit. */
+    drainDeadline: 6_000,
+    releaseDeadline: 4_000,
+    quietTime: 60_000,
+    policyRestart: ({ context }) => backoffMs(context.restarts.policy - 1, 100, 30_000),
+    dataplaneRestart: ({ context }) => backoffMs(context.restarts.dataplane - 1, 100, 30_000),
+    dnsProxyRestart: ({ context }) => backoffMs(context.restarts.dnsProxy - 1, 100, 30_000),
+    servicePlaneRestart: ({ context }) => backoffMs(context.restarts.servicePlane - 1, 100, 30_000),
+    clusterRestart: ({ context }) => backoffMs(context.restarts.cluster - 1, 100, 30_000),
+    performanceModeRestart: ({ context }) => backoffMs(context.restarts.performanceMode - 1, 100, 30_000),
+  },
+});
+
+function inputOf(part: Part, context: NodeContext): unknown {
+  const { configured, needs } = context;
+  switch (part) {
+    case 'policy':
+      return { enforced: configured.dataplane, activationTimeoutMs: context.activationTimeoutMs } satisfies PolicyInput;
+    case 'dataplane':
+      return { configured: configured.dataplane, needed: needs.dataplane } satisfies DataplaneInput;
+    case 'dnsProxy':
+      return { configured: configured.dns, needed: needs.dns } satisfies AbsentPartInput;
+    case 'servicePlane':
+      return { configured: configured.servicePlane, needed: needs.servicePlane } satisfies AbsentPartInput;
+    case 'cluster':
+      return { configured: configured.cluster } satisfies ClusterInput;
+    case 'performanceMode':
+      return undefined;
+  }
+}
+
+/** An actor that ends with an error is made anew after a back-off; a quiet time wipes out earlier ends. */
+const supervised = (part: Part) =>
+  node.createStateConfig({
+    initial: 'up',
+    states: {
+      up: {
+        invoke: {
+          id: part as 'policy',
+          src: part as 'policy',
+          input: ({ context }) => inputOf(part, context),
+          onError: {
+            target: 'down',
+            actions: { type: 'noteEnd', params: ({ event }) => ({ part, failure: event.error }) },
+          },
+        },
+        after: { quietTime: { actions: { type: 'forgetEnds', params: { part } } } },
+      },
+      down: { after: { [`${part}Restart`]: 'up' } },
+    },
+  });
+
+export const nodeChart = node.createMachine({
+  id: 'node',
+  type: 'parallel',
+  context: ({ input }) => ({
+    ...input,
+    needs: { dataplane: false, dns: false, servicePlane: false },
+    restarts: { policy: 0, dataplane: 0, dnsProxy: 0, servicePlane: 0, cluster: 0, performanceMode: 0 },
+    ended: {},
+    trouble: {},
+  }),
+  states: {
+    phase: {
+      initial: 'starting',
+      on: {
+        'policy.activated': { actions: { type: 'noteNeeds', params: ({ event }) => ({ needs: event.needs }) } },
+        'shutdown.requested': { target: '.draining' },
+      },
+      states: {
+        starting: {
+          tags: 'draining:ready',
+          meta: { part: 'draining', detail: 'starting; the stored policy is not in force yet' },
+          on: {
+            'policy.activated': {
+              target: 'running',
+              actions: { type: 'noteNeeds', params: ({ event }) => ({ needs: event.needs }) },
+            },
+          },
+          after: { startDeadline: 'running' },
+        },
+        running: {
+          tags: 'draining:ready',
+          meta: { part: 'draining', detail: 'not draining' },
+        },
+        draining: {
+          tags: 'draining:failed',
+          meta: { part: 'draining', detail: 'shutting down; the datapath is left in place' },
+          initial: 'finishing_writes',
+          on: { 'shutdown.requested': {} },
+          states: {
+            finishing_writes: {
+              entry: { type: 'publish', params: { message: { type: 'node.draining' } } },
+              on: { 'policy.drained': 'releasing' },
+              after: { drainDeadline: 'releasing' },
+            },
+            releasing: {
+              entry: { type: 'publish', params: { message: { type: 'dataplane.release_requested' } } },
+              on: { 'dataplane.closed': '#node.phase.stopped' },
+              after: { releaseDeadline: '#node.phase.stopped' },
+            },
+          },
+        },
+        stopped: {
+          tags: 'draining:failed',
+          meta: { part: 'draining', detail: 'stopped; the datapath is left in place' },
+          on: { 'shutdown.requested': {} },
+        },
+      },
+    },
+    policy: supervised('policy'),
+    dataplane: supervised('dataplane'),
+    dnsProxy: supervised('dnsProxy'),
+    servicePlane: supervised('servicePlane'),
+    cluster: supervised('cluster'),
+    performanceMode: supervised('performanceMode'),
+  },
+});

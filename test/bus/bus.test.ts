@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest';
+import { createBus } from '#bus/bus.js';
+
+test('delivers a message published during delivery after the current one, to every subscriber', () => {
+  const bus = createBus<string>();
+  const seen: string[] = [];
+  bus.messages.subscribe((message) => {
+    if (message === 'A') bus.publish('B');
+  });
+  bus.messages.subscribe((message) => seen.push(message));
+  bus.publish('A');
+  expect(seen).toEqual(['A', 'B']);
+});
+
+test('does not deliver to one who no longer listens', () => {
+  const bus = createBus<string>();
+  const seen: string[] = [];
+  const subscription = bus.messages.subscribe((message) => seen.push(message));
+  bus.publish('A');
+  subscription.unsubscribe();
+  bus.publish('B');
+  expect(seen).toEqual(['A']);
+});

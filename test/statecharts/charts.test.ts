@@ -1,0 +1,55 @@
+import { describe, expect, test } from 'vitest';
+import type { AnyMachineSnapshot } from 'xstate';
+import { STANDINGS } from '#statecharts/readiness.js';
+import { ignored, inlineBehaviour, leavesIn, leavesOf, reachable, unhandledInvokes } from './chart-walk.js';
+import { WALKS } from './walks.js';
+
+/** What a region says about its part: as many tags and details as there should be one of each. */
+function sayings(snapshot: AnyMachineSnapshot, part: string): { tags: string[]; details: number } {
+  const tags = STANDINGS.map((standing) => `${part}:${standing}`).filter((tag) => snapshot.hasTag(tag));
+  const metas = Object.values(snapshot.getMeta()) as ({ part: string } | undefined)[];
+  return { tags, details: metas.filter((meta) => meta?.part === part).length };
+}
+
+for (const [name, walks] of Object.entries(WALKS)) {
+  describe(`the ${name} chart`, () => {
+    const machine = walks[0]?.machine;
+    if (machine === undefined) throw new RangeError(`no walk of ${name}`);
+    const snapshots = walks.flatMap(reachable);
+
+    test('names all behaviour instead of inlining it', () => {
+      expect(inlineBehaviour(machine)).toEqual([]);
+    });
+
+    test('handles the failure of everything that it invokes', () => {
+      expect(unhandledInvokes(machine)).toEqual([]);
+    });
+
+    test('never dies of an event', () => {
+      expect(snapshots.filter(({ status }) => status !== 'active').map(({ value }) => value)).toEqual([]);
+    });
+
+    test('reaches exactly these states', () => {
+      expect(leavesIn(snapshots)).toMatchSnapshot();
+    });
+
+    test('ignores a public event only where that is deliberate', () => {
+      const events = walks[0]?.events ?? [];
+      const regions = [...new Set(snapshots.flatMap(({ value }) => leavesOf(value)))].every((leaf) => leaf.includes('.'))
+        ? Object.keys(machine.states).map((region) => `${region}.`)
+        : [''];
+      const found = regions.map((region) => [region, ignored(snapshots, region, events)]);
+      expect(Object.fromEntries(found)).toMatchSnapshot();
+    });
+
+    for (const [region, part] of Object.entries(walks[0]?.regions ?? {})) {
+      test(`says exactly one thing about ${part} in every state`, () => {
+        const wrong = snapshots
+          .map((snapshot) => ({ value: snapshot.value, ...sayings(snapshot, part) }))
+          .filter(({ tags, details }) => tags.length !== 1 || details !== 1);
+        expect(wrong).toEqual([]);
+        expect(region === '' || region in machine.states).toBe(true);
+      });
+    }
+  });
+}

@@ -1,0 +1,44 @@
+import type { Needs } from '#bus/messages.js';
+import type { PolicyWrite } from '#bus/requests.js';
+import type { Program } from '#policy/program.js';
+import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+
+const none = new Uint32Array(0);
+const zero = new Uint32Array(1);
+export const PROGRAM: Program = {
+  sources: { starts: zero, values: zero },
+  lists: { offsets: zero, segments: none, defaults: none },
+  segments: { destinations: none, wildcards: none },
+  destinations: { starts: none, values: none, offsets: zero },
+  leaves: { starts: none, values: none, offsets: zero },
+  slices: { starts: none, values: none, offsets: zero },
+  names: [],
+  nameLeaves: { segments: none, names: none, leaves: none },
+  ranks: 1,
+};
+
+export const RECORD: PolicyRecord = {
+  id: '11111111-1111-4111-8111-111111111111',
+  name: 'edge',
+  form: 'envelope',
+  mode: 'enforce',
+  revision: 1,
+  created_at: '2026-01-01T00:00:00.000Z',
+  updated_at: '2026-01-01T00:00:00.000Z',
+  updated_by: 'alice',
+  active: true,
+};
+export const STORED: StoredPolicy = { record: RECORD, body: new TextEncoder().encode('{}') };
+export const NEEDS: Needs = { dataplane: true, dns: false, servicePlane: false };
+
+export const WRITE: PolicyWrite = {
+  operation: 'put',
+  target: { by: 'new' },
+  form: 'envelope',
+  body: new TextEncoder().encode('{"mode":"enforce","policy":{}}'),
+  ifMatch: undefined,
+  ifNoneMatch: undefined,
+  activate: true,
+  dryRun: false,
+  author: 'alice',
+};

@@ -1,0 +1,191 @@
+import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
+import type { PolicyContext, PolicyInForce } from '#statecharts/policy.chart.js';
+import { clusterChart } from '#statecharts/cluster.chart.js';
+import { dataplaneChart } from '#statecharts/dataplane.chart.js';
+import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
+import { nodeChart } from '#statecharts/node.chart.js';
+import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
+import { policyChart } from '#statecharts/policy.chart.js';
+import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
+import type { Walk } from './chart-walk.js';
+import { NEEDS, PROGRAM, RECORD, STORED, WRITE } from './sample.js';
+
+const activated = (dns: boolean) => ({
+  type: 'policy.activated',
+  record: dns ? RECORD : null,
+  generation: 1,
+  epoch: 1,
+  needs: { dataplane: dns, dns, servicePlane: dns },
+});
+
+const stage = (generation: number) => ({ type: 'program.stage_requested', id: `s${generation}`, program: PROGRAM, generation });
+const flip = (generation: number) => ({ type: 'program.flip_requested', id: `f${generation}`, generation });
+const changed = (type: string) => ({ type: 'datapath.changed', change: { type, interface: 'lan0', reason: 'SIGSEGV' } });
+
+const dataplaneEvents = [
+  { type: 'program.desired', program: PROGRAM, generation: 1 },
+  stage(2),
+  flip(2),
+  { type: 'program.unstage_requested', id: 'u', generation: 2 },
+  { type: 'dataplane.release_requested' },
+  changed('interface_appeared'),
+  changed('worker_died'),
+  activated(true),
+  activated(false),
+];
+
+const inForce = (record: typeof RECORD | null, generation: number): PolicyInForce => ({
+  record,
+  generation,
+  needs: NEEDS,
+  integrations: [],
+});
+const judged = (activates: boolean) => ({
+  kind: 'judged',
+  change: { put: STORED, generation: 2 },
+  activation: activates ? { program: PROGRAM, inForce: inForce(RECORD, 2) } : null,
+  outcome: { kind: 'written', created: true, stored: STORED, generation: 2, warnings: [] },
+});
+const replay = (record: typeof RECORD | null, everActivated: boolean) => ({
+  inForce: inForce(record, 1),
+  program: PROGRAM,
+  everActivated,
+});
+const policyEvents = [
+  { type: 'policy.write_requested', id: 'w', write: WRITE },
+  { type: 'policy.write_requested', id: 'd', write: { ...WRITE, dryRun: true } },
+  { type: 'dataplane.attached' },
+  { type: 'dataplane.enforcing', generation: 1, epoch: 1 },
+  { type: 'dataplane.enforcing', generation: 2, epoch: 2 },
+  { type: 'dataplane.lost', reason: 'the worker died' },
+  { type: 'program.rejected', generation: 1, refusal: { kind: 'refused', code: 'capacity_exceeded', detail: 'too large' } },
+  { type: 'node.draining' },
+];
+const policyOutputs = {
+  replay: [replay(RECORD, true), replay(null, true), replay(null, false)],
+  judge: [judged(true), judged(false), { kind: 'refused', code: 'not_found', detail: 'no such policy' }],
+  stage: [{ lines: 3 }],
+  flip: [{ epoch: 2 }],
+};
+const policyKey = ({ context }: { context: PolicyContext }) => [
+  context.inForce?.record === null,
+  context.inForce?.generation,
+  context.everActivated,
+  context.replay?.inForce.generation,
+  context.queue.slice(0, 1).map(({ id }) => id),
+  context.current?.id,
+  context.judged?.activation != null,
+  context.draining,
+  context.dataplaneLost,
+];
+// Two waiting writes differ from one in nothing that a guard sees.
+const boundedQueue = ({ context }: { context: PolicyContext }) => context.queue.length < 2;
+
+export type NamedWalk = Walk & { readonly regions: Readonly<Record<string, string>> };
+
+/** How each chart is walked, and which region speaks for which part. */
+export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
+  node: [
+    {
+      machine: nodeChart,
+      input: {
+        configured: { dataplane: true, dns: false, servicePlane: false, cluster: false },
+        activationTimeoutMs: 5_000,
+      },
+      events: [
+        activated(true),
+        { type: 'shutdown.requested' },
+        { type: 'policy.drained' },
+        { type: 'dataplane.closed' },
+      ],
+      regions: { phase: 'draining' },
+    },
+  ],
+  policy: [true, false].map((enforced) => ({
+    machine: policyChart,
+    input: { enforced, activationTimeoutMs: 5_000 },
+    events: [...policyEvents, { type: 'write.expired', id: 'w' }, { type: 'write.expired', id: 'd' }],
+    outputs: policyOutputs,
+    key: policyKey as never,
+    within: boundedQueue as never,
+    regions: { standing: 'policy_ready' },
+  })),
+  dataplane: [
+    { configured: true, needed: false },
+    { configured: false, needed: false },
+    { configured: false, needed: true },
+  ].map((input) => ({
+    machine: dataplaneChart,
+    input,
+    events: dataplaneEvents,
+    outputs: {
+      probe: [[], [{ what: 'CAP_BPF', sentence: 'Run as root.' }]],
+      attach: [[], ['wan0']],
+      reattach: [[], ['wan0']],
+      stage: [{ lines: 3 }],
+      stageDesired: [{ lines: 3 }],
+      flip: [{ epoch: 2 }],
+      flipDesired: [{ epoch: 1 }],
+    },
+    errors: {
+      stageDesired: [new Error('EBUSY'), Object.assign(new Error('too large'), { code: 'capacity_exceeded' })],
+    },
+    key: (({ context }: { context: DataplaneContext }) => [
+      context.desired?.generation,
+      context.candidate?.generation,
+      context.inForce?.generation,
+      Math.min(context.attempts, 5),
+      context.missingInterfaces,
+    ]) as never,
+    regions: { running: 'dataplane_running', config: 'dataplane_config' },
+  })),
+  dnsProxy: [
+    { configured: false, needed: false },
+    { configured: false, needed: true },
+    { configured: true, needed: true },
+  ].map((input) => ({
+    machine: dnsProxyChart,
+    input,
+    events: [activated(true), activated(false)],
+    regions: { '': 'dns_allowlist' },
+  })),
+  servicePlane: [
+    { configured: false, needed: false },
+    { configured: false, needed: true },
+    { configured: true, needed: true },
+  ].map((input) => ({
+    machine: servicePlaneChart,
+    input,
+    events: [activated(true), activated(false)],
+    regions: { '': 'service_plane' },
+  })),
+  cluster: [{ configured: false }, { configured: true }].map((input) => ({
+    machine: clusterChart,
+    input,
+    events: [],
+    regions: { membership: 'cluster', replication: 'policy_replication' },
+  })),
+  performanceMode: [
+    {
+      machine: performanceModeChart,
+      events: [
+        { type: 'performance_mode.write_requested', id: 'p', write: { enabled: false, author: 'alice' } },
+        {
+          type: 'performance_mode.write_requested',
+          id: 'q',
+          write: { enabled: false, author: 'alice', expectedRevision: 7 },
+        },
+      ],
+      outputs: {
+        read: [null, { enabled: false, source: 'local', revision: 1 }],
+        write: [
+          { enabled: true, source: 'local', revision: 2 },
+          { enabled: false, source: 'local', revision: 3 },
+        ],
+      },
+      key: (({ context }: { context: { queue: readonly { id: string }[] } }) => [context.queue[0]?.id]) as never,
+      within: (({ context }: { context: { queue: readonly unknown[] } }) => context.queue.length < 2) as never,
+      regions: { '': 'performance_mode' },
+    },
+  ],
+};
