@@ -74,7 +74,7 @@ export type TlsMatchConfig = {
   readonly server_cn?: TlsNameMatch | undefined;
   readonly fingerprint_sha256?: readonly string[] | undefined;
   readonly trust_anchors_pem?: readonly string[] | undefined;
-  readonly tls13_uninspectable?: 'allow' | 'deny' | undefined;
+  readonly tls13_uninspectable?: ActionWord | undefined;
   readonly http?: HttpMatchConfig | undefined;
 };
 

@@ -3,9 +3,70 @@ export type Problem = { readonly pointer: string; readonly code: ProblemCode; re
 /** Something valid that is probably not meant (D16). Never blocks a write. */
 export type Warning = { readonly pointer: string; readonly code: WarningCode; readonly message: string };
 
-export type ProblemCode = (typeof PROBLEM_CODES)[number];
-export type WarningCode = (typeof WARNING_CODES)[number];
+export type ProblemCode = keyof typeof PROBLEM_CODES;
+export type WarningCode = keyof typeof WARNING_CODES;
 
 /** Every problem code, with what it means; `docs/errors.md` is written from this table. */
-export const PROBLEM_CODES = ['invalid_type'] as const;
-export const WARNING_CODES = ['host_bits'] as const;
+export const PROBLEM_CODES = {
+  invalid_utf8: 'The body is not valid UTF-8.',
+  invalid_json: 'The body is not JSON; the message names line and column.',
+  duplicate_key: 'An object names the same key twice.',
+  too_deep: 'Objects and arrays are nested deeper than 32.',
+  invalid_type: 'The value has the wrong JSON type.',
+  required: 'A required field is missing.',
+  unknown_field: 'The field is not part of the specification.',
+  invalid_value: 'The value is not one of the words that are allowed here.',
+  out_of_range: 'The number is outside its bounds.',
+  too_many: 'A limit on the number of groups or rules is passed.',
+  more_problems: 'The document has more problems than one answer lists.',
+  invalid_name: 'A policy name is 1 to 253 printable characters after trimming.',
+  empty_id: 'An id is empty.',
+  duplicate_id: 'Two groups, or two rules of one group, have the same id.',
+  mode_required: 'In the singleton form every source group has a mode.',
+  mode_not_allowed: 'In the envelope form the envelope has the mode, and a source group has none.',
+  empty_sources: 'The effective source set of a source group is empty.',
+  selector_count: 'A Kubernetes source sets exactly one of pod_selector and node_selector.',
+  unknown_integration: 'No integration has this name.',
+  invalid_label: 'A namespace, label key or label value is not valid in Kubernetes.',
+  invalid_action: 'An action is allow or deny.',
+  invalid_address: 'The value is not an IPv4 address in dotted decimal.',
+  invalid_cidr: 'The value is not an IPv4 network in CIDR notation.',
+  invalid_protocol: 'A protocol is tcp, udp, icmp, any, or a number.',
+  invalid_port: 'A port is 0 to 65535, or a range low-high of two.',
+  invalid_hostname: 'The value is not a name, a pattern that begins with "*.", or "*".',
+  invalid_regex: 'The value is not a regular expression in RE2 syntax.',
+  regex_too_long: 'A regular expression is longer than 1024 bytes.',
+  tls_needs_tcp: 'A rule with tls needs the protocol tcp or any.',
+  icmp_needs_icmp: 'A rule with ICMP types or codes needs the protocol icmp or any.',
+  icmp_with_ports: 'An ICMP rule has no ports.',
+  http_needs_intercept: 'tls.http needs the TLS mode intercept.',
+  intercept_needs_http: 'The TLS mode intercept needs tls.http.',
+  intercept_with_metadata: 'The TLS mode intercept takes no metadata matcher.',
+  http_empty: 'tls.http has neither request nor response.',
+  empty_matcher: 'A matcher that is present matches nothing, or says nothing.',
+  invalid_fingerprint: 'A fingerprint is 64 hex digits, with or without colons.',
+  invalid_trust_anchor: 'A trust anchor is one certificate in PEM.',
+  invalid_method: 'An HTTP method is a token.',
+  invalid_header_name: 'An HTTP header name is a token.',
+  duplicate_header: 'Two header names are equal but for their case.',
+  invalid_key: 'The key cannot be used in a map.',
+} as const;
+
+/** Every warning code, with what it means; `docs/errors.md` is written from this table. */
+export const WARNING_CODES = {
+  host_bits: 'A network has bits set behind its prefix; they are ignored.',
+  never_matches: 'No packet can have what the rule asks for.',
+  shadowed: 'An earlier rule decides every packet that the rule could match.',
+  unreachable_group: 'Earlier groups decide every packet of these sources.',
+  unanchored_regex: 'A regular expression without ^ and $ also matches in the middle of longer texts.',
+  audit_before_deny: 'A deny under audit lets pass what a later enforced deny would drop.',
+  tls_without_ports: 'A TLS rule without dst_ports redirects every TCP connection to its destinations.',
+  deny_by_name: 'A deny by name knows only the addresses that were looked up through the DNS proxy.',
+  dns_off: 'A hostname rule matches nothing while the DNS proxy is off.',
+  service_plane_off: 'Connections that reach a TLS rule fail while the service plane is off.',
+  selector_unresolved: 'A Kubernetes selector resolves to no address yet.',
+  no_effect: 'A field has no effect in this place.',
+  not_enforced: 'The policy is stored, and nothing on this node enforces it.',
+  activity_taken: 'Another record was active and is no longer.',
+  none_active: 'No policy is active: the fallback decides for every packet.',
+} as const;

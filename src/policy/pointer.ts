@@ -1,0 +1,12 @@
+/** An RFC 6901 JSON pointer of keys and indexes. */
+export type Path = readonly (string | number)[];
+
+export function pointerOf(path: Path): string {
+  let pointer = '';
+  for (const step of path) pointer += `/${typeof step === 'number' ? step : escapeStep(step)}`;
+  return pointer;
+}
+
+export function escapeStep(key: string): string {
+  return /[~/]/.test(key) ? key.replaceAll('~', '~0').replaceAll('/', '~1') : key;
+}

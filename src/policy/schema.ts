@@ -1,0 +1,281 @@
+import { z } from 'zod';
+import { LIMITS } from './limits.js';
+import { MAX_PORT, PORT_PATTERN } from './ports.js';
+import { MAX_REGEX_BYTES } from './regex.js';
+
+/**
+ * The JSON shapes of a policy, all of them strict. What a string must look like is judged by `validate.ts`; patterns
+ * and examples stand here for the OpenAPI document.
+ */
+const ADDRESS = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}$';
+const CIDR = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}(/[0-9]{1,2})?$';
+
+const regex = () => z.string().meta({ description: `RE2 expression, at most ${MAX_REGEX_BYTES} bytes, searched unanchored.` });
+const strings = () => z.array(z.string());
+const listsByKey = () => z.record(z.string(), strings());
+const regexByKey = () => z.record(z.string(), regex());
+
+export const actionSchema = z.string().meta({
+  id: 'Action',
+  description: 'What is done with matching traffic, in any case.',
+  pattern: '^([Aa][Ll][Ll][Oo][Ww]|[Dd][Ee][Nn][Yy])$',
+  examples: ['allow', 'deny'],
+});
+
+export const modeSchema = z
+  .enum(['audit', 'enforce'])
+  .meta({ id: 'Mode', description: 'Under audit a deny passes and is recorded.', examples: ['enforce'] });
+
+export const envelopeModeSchema = z
+  .enum(['disabled', 'audit', 'enforce'])
+  .meta({ id: 'EnvelopeMode', description: 'The mode of a stored policy.', examples: ['enforce'] });
+
+export const prioritySchema = z.int().min(0).max(LIMITS.priority).meta({
+  id: 'Priority',
+  description: 'Lower is earlier. Left out, the place in the list counts.',
+  examples: [10],
+});
+
+export const protoSchema = z
+  .union([
+    z.string().meta({ pattern: '^([Tt][Cc][Pp]|[Uu][Dd][Pp]|[Ii][Cc][Mm][Pp]|[Aa][Nn][Yy])$' }),
+    z.int().min(0).max(255),
+  ])
+  .meta({
+    id: 'ProtoValue',
+    description: 'A protocol name (tcp, udp, icmp, any) or an IP protocol number.',
+    examples: ['tcp', 47],
+  });
+
+export const portSchema = z.union([z.int().min(0).max(MAX_PORT), z.string().meta({ pattern: PORT_PATTERN })]).meta({
+  id: 'PortSpec',
+  description: 'A port, or a range "low-high" with both ends included.',
+  examples: [443, '8000-8100'],
+});
+
+const byte = () => z.int().min(0).max(255);
+
+export const nameMatchObjectSchema = z.strictObject({ exact: strings().optional(), regex: regex().optional() }).meta({
+  id: 'NameMatch',
+  description: 'Exact names, an expression, or both.',
+  examples: [{ exact: ['api.example.com'] }],
+});
+
+export const tlsNameMatchSchema = z.union([regex(), strings(), nameMatchObjectSchema]).meta({
+  id: 'TlsNameMatch',
+  description: 'A single RE2 expression, a list of exact names, or an object of which all parts must hold.',
+  examples: ['^api\\.example\\.com$', ['api.example.com'], { exact: ['api.example.com'], regex: '^api' }],
+});
+
+export const headerMatchSchema = z
+  .strictObject({
+    require_present: strings().optional(),
+    deny_present: strings().optional(),
+    exact: listsByKey().optional(),
+    regex: regexByKey().optional(),
+  })
+  .meta({
+    id: 'HeaderMatch',
+    description: 'All kinds that are given must hold. Header names are compared without regard to case.',
+    examples: [{ require_present: ['x-request-id'], exact: { 'content-type': ['application/json'] } }],
+  });
+
+export const httpRequestSchema = z
+  .strictObject({
+    host: nameMatchObjectSchema.optional().meta({ description: 'Any of the kinds that are given must hold.' }),
+    methods: strings().optional(),
+    path: z
+      .strictObject({ exact: strings().optional(), prefix: strings().optional(), regex: regex().optional() })
+      .optional()
+      .meta({ description: 'Any of the kinds that are given must hold.' }),
+    query: z
+      .strictObject({
+        keys_present: strings().optional(),
+        key_values_exact: listsByKey().optional(),
+        key_values_regex: regexByKey().optional(),
+      })
+      .optional()
+      .meta({ description: 'All kinds that are given must hold; keys and values are compared decoded.' }),
+    headers: headerMatchSchema.optional(),
+  })
+  .meta({
+    id: 'HttpRequestPolicyConfig',
+    description: 'Matchers on a request; all that are given must hold.',
+    examples: [{ methods: ['GET'], path: { prefix: ['/v1/'] } }],
+  });
+
+export const httpResponseSchema = z.strictObject({ headers: headerMatchSchema.optional() }).meta({
+  id: 'HttpResponsePolicyConfig',
+  description: 'Matchers on the headers of a response.',
+  examples: [{ headers: { deny_present: ['x-internal'] } }],
+});
+
+export const httpMatchSchema = z
+  .strictObject({ request: httpRequestSchema.optional(), response: httpResponseSchema.optional() })
+  .meta({
+    id: 'HttpMatchConfig',
+    description: 'At least one of request and response is set.',
+    examples: [{ request: { methods: ['GET'] } }],
+  });
+
+export const tlsMatchSchema = z
+  .strictObject({
+    mode: z.enum(['metadata', 'intercept']).optional().meta({ description: 'Left out: metadata.' }),
+    sni: tlsNameMatchSchema.optional(),
+    server_dn: z.string().optional().meta({ description: 'Distinguished name of the subject as in RFC 4514.' }),
+    server_san: tlsNameMatchSchema.optional(),
+    server_cn: tlsNameMatchSchema.optional(),
+    fingerprint_sha256: z.array(z.string().meta({ pattern: '^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$' })).optional(),
+    trust_anchors_pem: strings().optional(),
+    tls13_uninspectable: actionSchema.optional(),
+    http: httpMatchSchema.optional(),
+  })
+  .meta({
+    id: 'TlsMatchConfig',
+    description: 'Matchers on a TLS connection. An empty object matches any TLS.',
+    examples: [{ sni: ['api.example.com'] }, { mode: 'intercept', http: { request: { methods: ['GET'] } } }],
+  });
+
+export const ruleMatchSchema = z
+  .strictObject({
+    dst_cidrs: z.array(z.string().meta({ pattern: CIDR })).optional(),
+    dst_ips: z.array(z.string().meta({ pattern: ADDRESS })).optional(),
+    dns_hostname: z
+      .string()
+      .optional()
+      .meta({ description: 'A name, "*." before a name, "*", or else an RE2 expression.', examples: ['*.example.com'] }),
+    proto: protoSchema.optional(),
+    src_ports: z.array(portSchema).optional(),
+    dst_ports: z.array(portSchema).optional(),
+    icmp_types: z.array(byte()).optional(),
+    icmp_codes: z.array(byte()).optional(),
+    tls: tlsMatchSchema.optional(),
+  })
+  .meta({
+    id: 'RuleMatchConfig',
+    description: 'What traffic a rule is about; all matchers that are given must hold. An empty object matches everything.',
+    examples: [{ dst_cidrs: ['192.0.2.0/24'], proto: 'tcp', dst_ports: [443, '8000-8100'] }],
+  });
+
+const idSchema = z.string().meta({ minLength: 1 });
+
+export const ruleSchema = z
+  .strictObject({
+    id: idSchema,
+    priority: prioritySchema.optional(),
+    action: actionSchema,
+    mode: modeSchema.optional(),
+    match: ruleMatchSchema,
+  })
+  .meta({
+    id: 'RuleConfig',
+    description: 'The first rule that matches decides.',
+    examples: [{ id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [443] } }],
+  });
+
+const labels = () => z.record(z.string(), z.string());
+
+export const kubernetesSourceSchema = z
+  .strictObject({
+    integration: z.string(),
+    pod_selector: z.strictObject({ namespace: z.string().optional(), match_labels: labels().optional() }).optional(),
+    node_selector: z.strictObject({ match_labels: labels().optional() }).optional(),
+  })
+  .meta({
+    id: 'KubernetesSource',
+    description: 'A dynamic source. Exactly one of pod_selector and node_selector is set.',
+    examples: [{ integration: 'prod', pod_selector: { namespace: 'shop', match_labels: { app: 'web' } } }],
+  });
+
+export const sourcesSchema = z
+  .strictObject({
+    cidrs: z.array(z.string().meta({ pattern: CIDR })).optional(),
+    ips: z.array(z.string().meta({ pattern: ADDRESS })).optional(),
+    kubernetes: z.array(kubernetesSourceSchema).optional(),
+  })
+  .meta({
+    id: 'SourcesConfig',
+    description: 'The sources of a group: the union of all that is given, never empty.',
+    examples: [{ cidrs: ['10.0.0.0/8'], ips: ['192.0.2.7'] }],
+  });
+
+const groupFields = {
+  priority: prioritySchema.optional(),
+  sources: sourcesSchema,
+  rules: z.array(ruleSchema).optional(),
+  default_action: actionSchema.optional(),
+};
+const groupExample = { id: 'office', sources: { cidrs: ['10.0.0.0/8'] }, default_action: 'deny' };
+
+export const groupSchema = z.strictObject({ id: idSchema, mode: modeSchema, ...groupFields }).meta({
+  id: 'SourceGroupConfig',
+  description: 'A population of sources and its rules, in the singleton form: with a mode.',
+  examples: [{ ...groupExample, mode: 'enforce' }],
+});
+
+export const envelopeGroupSchema = z.strictObject({ id: idSchema, ...groupFields }).meta({
+  id: 'EnvelopeSourceGroupConfig',
+  description: 'A population of sources and its rules, in the envelope form: the envelope has the mode.',
+  examples: [groupExample],
+});
+
+const storedGroupSchema = z.strictObject({ id: idSchema, mode: modeSchema.optional(), ...groupFields }).meta({
+  id: 'StoredSourceGroupConfig',
+  description: 'A source group as it was written; it has a mode if its policy was written in the singleton form.',
+  examples: [groupExample],
+});
+
+const DEFAULT_POLICY = 'Decides for a packet that no group decided for. Left out: the fallback of the node.';
+
+/** The body of `PUT /api/v1/policy`. */
+export const policySchema = z
+  .strictObject({
+    default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
+    source_groups: z.array(groupSchema).optional(),
+  })
+  .meta({
+    id: 'PolicyConfig',
+    description: 'A policy in the singleton form.',
+    examples: [{ default_policy: 'deny', source_groups: [{ ...groupExample, mode: 'enforce' }] }],
+  });
+
+export const envelopePolicySchema = z
+  .strictObject({
+    default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
+    source_groups: z.array(envelopeGroupSchema).optional(),
+  })
+  .meta({
+    id: 'EnvelopePolicyConfig',
+    description: 'A policy in the envelope form.',
+    examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
+  });
+
+/** A policy as the collection endpoints answer it. */
+export const storedPolicySchema = z
+  .strictObject({
+    default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
+    source_groups: z.array(storedGroupSchema).optional(),
+  })
+  .meta({
+    id: 'StoredPolicyConfig',
+    description: 'A policy as it was written, in either form.',
+    examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
+  });
+
+/** The body of the writes of `/api/v1/policies`. */
+export const envelopeSchema = z
+  .strictObject({
+    mode: envelopeModeSchema,
+    name: z
+      .string()
+      .optional()
+      .meta({ description: `1 to ${LIMITS.nameLength} printable characters, trimmed, unique without regard to case.` }),
+    policy: envelopePolicySchema,
+  })
+  .meta({
+    id: 'PolicyEnvelope',
+    description: 'A policy with its mode and name.',
+    examples: [
+      { mode: 'enforce', name: 'default', policy: { default_policy: 'deny', source_groups: [groupExample] } },
+    ],
+  });

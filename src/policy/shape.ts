@@ -1,0 +1,93 @@
+import type { z } from 'zod';
+import type { Path } from './pointer.js';
+import type { ProblemCode } from './problem.js';
+
+/** A problem of shape. `path` ends at the value that is wrong, or at the field that is missing or unknown. */
+export type ShapeProblem = { readonly path: Path; readonly code: ProblemCode; readonly message: string };
+
+type Issue = z.core.$ZodIssue;
+
+/** What is wrong with the shape of a value, in plain sentences; empty if it fits the schema. */
+export function shapeProblems(schema: z.ZodType, value: unknown): ShapeProblem[] {
+  const parsed = schema.safeParse(value);
+  return parsed.success ? [] : parsed.error.issues.flatMap((issue) => describe(issue, value, []));
+}
+
+/** The value at a path, read from own fields only. */
+export function valueAt(root: unknown, path: Path): unknown {
+  let value = root;
+  for (const step of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, step)) return undefined;
+    value = (value as Record<string | number, unknown>)[step];
+  }
+  return value;
+}
+
+function describe(issue: Issue, root: unknown, base: Path): ShapeProblem[] {
+  const path: Path = [...base, ...(issue.path as (string | number)[])];
+  const value = valueAt(root, path);
+  switch (issue.code) {
+    case 'invalid_type':
+      if (value === undefined) return [{ path, code: 'required', message: 'This field is required.' }];
+      return [{ path, code: 'invalid_type', message: `Must be ${wanted(issue.expected)}, not ${jsonType(value)}.` }];
+    case 'unrecognized_keys':
+      return issue.keys.map((key) => ({
+        path: [...path, key],
+        code: 'unknown_field',
+        message: `There is no field ${JSON.stringify(key)} here.`,
+      }));
+    case 'invalid_value': {
+      if (value === undefined) return [{ path, code: 'required', message: 'This field is required.' }];
+      const words = issue.values.map((word) => JSON.stringify(word)).join(' or ');
+      return [{ path, code: 'invalid_value', message: `Must be ${words}.` }];
+    }
+    case 'too_small':
+      return [{ path, code: 'out_of_range', message: `Must be at least ${issue.minimum}.` }];
+    case 'too_big':
+      return [{ path, code: 'out_of_range', message: `Must be at most ${issue.maximum}.` }];
+    case 'invalid_union':
+      return union(issue, value, root, path);
+    default:
+      return [{ path, code: 'invalid_value', message: issue.message }];
+  }
+}
+
+/**
+ * A union without a tag is told apart by the JSON type of the value: the branch for that type is the one that was
+ * meant, and its problems are the ones to tell. With no such branch, all types that are possible are named.
+ */
+function union(issue: z.core.$ZodIssueInvalidUnion, value: unknown, root: unknown, path: Path): ShapeProblem[] {
+  const expected: string[] = [];
+  for (const branch of issue.errors) {
+    const mismatch = branch.find((inner) => inner.code === 'invalid_type' && inner.path.length === 0);
+    if (mismatch === undefined || mismatch.code !== 'invalid_type') {
+      return branch.flatMap((inner) => describe(inner as Issue, root, path));
+    }
+    if (mismatch.expected === 'int' && typeof value === 'number') return describe(mismatch as Issue, root, path);
+    expected.push(mismatch.expected);
+  }
+  const types = [...new Set(expected.map(wanted))];
+  return [{ path, code: 'invalid_type', message: `Must be ${types.join(' or ')}, not ${jsonType(value)}.` }];
+}
+
+function wanted(expected: string): string {
+  switch (expected) {
+    case 'object':
+    case 'record':
+      return 'an object';
+    case 'array':
+      return 'an array';
+    case 'int':
+      return 'an integer';
+    default:
+      return `a ${expected}`;
+  }
+}
+
+function jsonType(value: unknown): string {
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return 'an array';
+  if (typeof value === 'object') return 'an object';
+  if (typeof value === 'number' && !Number.isInteger(value)) return 'a fraction';
+  return `a ${typeof value}`;
+}

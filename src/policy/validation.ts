@@ -1,0 +1,15 @@
+import type { Form } from './document.js';
+import type { Damaged } from './intact.js';
+import type { ProblemList } from './problem-list.js';
+
+/** What validation asks of the world around the policy. */
+export type ValidationContext = {
+  readonly form: Form;
+  /** Names of the integrations that exist; undefined if that cannot be known here. */
+  readonly integrations: ReadonlySet<string> | undefined;
+  /** Undefined for a certificate in PEM that parses, else what is wrong with it. */
+  readonly parseCertificate: (pem: string) => string | undefined;
+};
+
+/** What the validation of every part is handed. */
+export type Validation = { readonly problems: ProblemList; readonly context: ValidationContext; readonly damaged: Damaged };
