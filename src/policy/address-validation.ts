@@ -14,7 +14,8 @@ export function validateAddresses(ips: readonly (string | undefined)[], at: stri
   for (let index = 0; index < ips.length; index++) {
     const ip = ips[index];
     if (ip === undefined || parseAddress(ip) !== undefined) continue;
-    const hint = parseCidr(ip) === undefined ? 'four decimal octets without leading zeros' : 'a network goes into cidrs';
+    const hint =
+      parseCidr(ip) === undefined ? 'four decimal octets without leading zeros' : 'a network goes into cidrs';
     problems.add(`${at}/${index}`, 'invalid_address', `Write an IPv4 address such as "192.0.2.7": ${hint}.`);
   }
 }

@@ -38,7 +38,11 @@ function validateRequest(request: Intact<HttpRequestMatchConfig>, at: string, va
   if (headers !== undefined) validateHeaders(headers, `${at}/headers`, validation);
 }
 
-function validatePath(path: Intact<NonNullable<HttpRequestMatchConfig['path']>>, at: string, validation: Validation): void {
+function validatePath(
+  path: Intact<NonNullable<HttpRequestMatchConfig['path']>>,
+  at: string,
+  validation: Validation,
+): void {
   if (isEmpty(path, validation)) {
     validation.problems.add(at, 'empty_matcher', 'A path matcher needs exact, prefix or regex.');
   }
@@ -102,7 +106,8 @@ function validateLists(lists: Lists | undefined, at: string, validation: Validat
   for (const [key, values] of entries(lists, at, validation)) {
     const pointer = `${at}/${escapeStep(key)}`;
     check(key, pointer, validation);
-    if (values?.length === 0) validation.problems.add(pointer, 'empty_matcher', 'An empty list of values matches nothing.');
+    if (values?.length === 0)
+      validation.problems.add(pointer, 'empty_matcher', 'An empty list of values matches nothing.');
   }
 }
 

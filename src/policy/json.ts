@@ -7,7 +7,12 @@ export const MAX_DEPTH = 32;
 export type Span = { readonly start: number; readonly end: number };
 
 export type ParsedJson =
-  | { readonly ok: true; readonly value: unknown; readonly bytes: Uint8Array; readonly members: ReadonlyMap<string, Span> }
+  | {
+      readonly ok: true;
+      readonly value: unknown;
+      readonly bytes: Uint8Array;
+      readonly members: ReadonlyMap<string, Span>;
+    }
   | { readonly ok: false; readonly problems: readonly Problem[] };
 
 /**
@@ -179,7 +184,8 @@ class Scanner {
     const known = this.#keys - frame.base;
     if (frame.seen === undefined && known >= MANY_KEYS) {
       frame.seen = new Set();
-      for (let i = frame.base; i < this.#keys; i++) frame.seen.add(this.#text(this.#starts[i] ?? 0, this.#ends[i] ?? 0));
+      for (let i = frame.base; i < this.#keys; i++)
+        frame.seen.add(this.#text(this.#starts[i] ?? 0, this.#ends[i] ?? 0));
     }
     if (frame.seen !== undefined) {
       const text = this.#text(start, end);

@@ -31,7 +31,8 @@ function validateLabels(labels: Labels | undefined, at: string, { problems }: Va
   for (const [key, value] of Object.entries(labels)) {
     const pointer = `${at}/${escapeStep(key)}`;
     if (!isLabelKey(key)) {
-      const message = 'A label key is a name of at most 63 letters, digits, "-", "_" and ".", after an optional "domain/".';
+      const message =
+        'A label key is a name of at most 63 letters, digits, "-", "_" and ".", after an optional "domain/".';
       problems.add(pointer, 'invalid_label', message);
     }
     // A key `__proto__` is skipped by the schema, so that its value may have any type.

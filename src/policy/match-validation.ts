@@ -45,7 +45,11 @@ function validateProtocol(match: Intact<RuleMatchConfig>, at: string, { problems
   }
 }
 
-function validatePorts(ports: readonly (PortSpec | undefined)[] | undefined, at: string, { problems }: Validation): void {
+function validatePorts(
+  ports: readonly (PortSpec | undefined)[] | undefined,
+  at: string,
+  { problems }: Validation,
+): void {
   if (ports === undefined) return;
   for (let index = 0; index < ports.length; index++) {
     const spec = ports[index];
@@ -56,7 +60,9 @@ function validatePorts(ports: readonly (PortSpec | undefined)[] | undefined, at:
 }
 
 function sentence(code: string, fault: string): string {
-  return code === 'invalid_hostname' ? `Not a hostname pattern: ${fault}.` : `Not an expression to search for: ${fault}.`;
+  return code === 'invalid_hostname'
+    ? `Not a hostname pattern: ${fault}.`
+    : `Not an expression to search for: ${fault}.`;
 }
 
 function isFilled(list: readonly unknown[] | undefined): boolean {

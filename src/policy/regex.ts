@@ -22,13 +22,12 @@ export function compileRegex(source: string, { caseInsensitive = false }: RegexO
   return compiled;
 }
 
-/** Whether both ends of the expression are tied to the ends of the text. Groups and alternatives are not looked into. */
-export function isAnchored(source: string): boolean {
-  const body = source.replace(/^\(\?[a-zA-Z]+\)/, '');
-  if (hasTopLevelAlternative(body)) return false;
-  const start = body.startsWith('^') || body.startsWith('\\A');
-  const end = (body.endsWith('$') && !endsEscaped(body)) || (body.endsWith('\\z') && !endsEscaped(body.slice(0, -1)));
-  return start && end;
+/** Which ends of the text an expression is tied to, whatever alternative it takes. */
+export type Anchors = { readonly start: boolean; readonly end: boolean };
+
+export function anchorsOf(source: string): Anchors {
+  const parts = alternatives(source.replace(/^\(\?[a-zA-Z]+\)/, '')).map(anchorsOfPart);
+  return { start: parts.every(({ start }) => start), end: parts.every(({ end }) => end) };
 }
 
 const CACHE_SIZE = 4096;
@@ -45,7 +44,11 @@ function compile(source: string, caseInsensitive: boolean): CompiledRegex {
     return { ok: true, regex };
   } catch (error) {
     if (error instanceof RE2JSSyntaxException) {
-      return { ok: false, code: 'invalid_regex', fault: `${error.getDescription()}${place(source, error.getPattern())}` };
+      return {
+        ok: false,
+        code: 'invalid_regex',
+        fault: `${error.getDescription()}${place(source, error.getPattern())}`,
+      };
     }
     if (error instanceof RE2JSException) return { ok: false, code: 'invalid_regex', fault: error.message };
     throw error;
@@ -59,6 +62,15 @@ function place(source: string, fragment: string | null): string {
   return fragment === null || fragment === source ? position : `${position}: ${fragment}`;
 }
 
+function anchorsOfPart(part: string): Anchors {
+  const group = /^\((\?:|\?P?<[A-Za-z0-9_]+>)?/.exec(part);
+  if (group !== null && groupEnd(part) === part.length - 1) return anchorsOf(part.slice(group[0].length, -1));
+  return {
+    start: part.startsWith('^') || part.startsWith('\\A'),
+    end: (part.endsWith('$') && !endsEscaped(part)) || (part.endsWith('\\z') && !endsEscaped(part.slice(0, -1))),
+  };
+}
+
 /** Whether the last character is taken literally by an odd number of backslashes before it. */
 function endsEscaped(source: string): boolean {
   let backslashes = 0;
@@ -66,17 +78,44 @@ function endsEscaped(source: string): boolean {
   return backslashes % 2 === 1;
 }
 
-function hasTopLevelAlternative(source: string): boolean {
+function alternatives(source: string): string[] {
+  const found: string[] = [];
+  let start = 0;
+  walkBrackets(source, (character, at, depth) => {
+    if (character !== '|' || depth !== 0) return;
+    found.push(source.slice(start, at));
+    start = at + 1;
+  });
+  found.push(source.slice(start));
+  return found;
+}
+
+/** Where the group that opens a part is closed. */
+function groupEnd(part: string): number {
+  let end = -1;
+  walkBrackets(part, (character, at, depth) => {
+    if (end === -1 && character === ')' && depth === 0) end = at;
+  });
+  return end;
+}
+
+/** Visits every character outside of classes and escapes, with the depth of groups around it. */
+function walkBrackets(source: string, visit: (character: string, at: number, depth: number) => void): void {
   let depth = 0;
-  let inClass = false;
+  let classStart = -1;
   for (let at = 0; at < source.length; at++) {
-    const character = source[at];
-    if (character === '\\') at++;
-    else if (inClass) inClass = character !== ']';
-    else if (character === '[') inClass = true;
-    else if (character === '(') depth++;
-    else if (character === ')') depth--;
-    else if (character === '|' && depth === 0) return true;
+    const character = source.charAt(at);
+    if (character === '\\') {
+      at++;
+    } else if (classStart !== -1) {
+      const first = at === classStart + 1 || (at === classStart + 2 && source[classStart + 1] === '^');
+      if (character === ']' && !first) classStart = -1;
+    } else if (character === '[') {
+      classStart = at;
+    } else {
+      if (character === ')') depth--;
+      visit(character, at, depth);
+      if (character === '(') depth++;
+    }
   }
-  return false;
 }

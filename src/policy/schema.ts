@@ -10,7 +10,8 @@ import { MAX_REGEX_BYTES } from './regex.js';
 const ADDRESS = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}$';
 const CIDR = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}(/[0-9]{1,2})?$';
 
-const regex = () => z.string().meta({ description: `RE2 expression, at most ${MAX_REGEX_BYTES} bytes, searched unanchored.` });
+const regex = () =>
+  z.string().meta({ description: `RE2 expression, at most ${MAX_REGEX_BYTES} bytes, searched unanchored.` });
 const strings = () => z.array(z.string());
 const listsByKey = () => z.record(z.string(), strings());
 const regexByKey = () => z.record(z.string(), regex());
@@ -30,11 +31,15 @@ export const envelopeModeSchema = z
   .enum(['disabled', 'audit', 'enforce'])
   .meta({ id: 'EnvelopeMode', description: 'The mode of a stored policy.', examples: ['enforce'] });
 
-export const prioritySchema = z.int().min(0).max(LIMITS.priority).meta({
-  id: 'Priority',
-  description: 'Lower is earlier. Left out, the place in the list counts.',
-  examples: [10],
-});
+export const prioritySchema = z
+  .int()
+  .min(0)
+  .max(LIMITS.priority)
+  .meta({
+    id: 'Priority',
+    description: 'Lower is earlier. Left out, the place in the list counts.',
+    examples: [10],
+  });
 
 export const protoSchema = z
   .union([
@@ -143,7 +148,10 @@ export const ruleMatchSchema = z
     dns_hostname: z
       .string()
       .optional()
-      .meta({ description: 'A name, "*." before a name, "*", or else an RE2 expression.', examples: ['*.example.com'] }),
+      .meta({
+        description: 'A name, "*." before a name, "*", or else an RE2 expression.',
+        examples: ['*.example.com'],
+      }),
     proto: protoSchema.optional(),
     src_ports: z.array(portSchema).optional(),
     dst_ports: z.array(portSchema).optional(),
@@ -153,7 +161,8 @@ export const ruleMatchSchema = z
   })
   .meta({
     id: 'RuleMatchConfig',
-    description: 'What traffic a rule is about; all matchers that are given must hold. An empty object matches everything.',
+    description:
+      'What traffic a rule is about; all matchers that are given must hold. An empty object matches everything.',
     examples: [{ dst_cidrs: ['192.0.2.0/24'], proto: 'tcp', dst_ports: [443, '8000-8100'] }],
   });
 
@@ -275,7 +284,5 @@ export const envelopeSchema = z
   .meta({
     id: 'PolicyEnvelope',
     description: 'A policy with its mode and name.',
-    examples: [
-      { mode: 'enforce', name: 'default', policy: { default_policy: 'deny', source_groups: [groupExample] } },
-    ],
+    examples: [{ mode: 'enforce', name: 'default', policy: { default_policy: 'deny', source_groups: [groupExample] } }],
   });

@@ -12,4 +12,8 @@ export type ValidationContext = {
 };
 
 /** What the validation of every part is handed. */
-export type Validation = { readonly problems: ProblemList; readonly context: ValidationContext; readonly damaged: Damaged };
+export type Validation = {
+  readonly problems: ProblemList;
+  readonly context: ValidationContext;
+  readonly damaged: Damaged;
+};

@@ -41,7 +41,7 @@ test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the answered
   await rig.put(policy(0));
   const steady = rig.topology.client.start(process.execPath, [
     program('traffic'),
-    ...['connect-udp', ADDRESSES.server, '80', '--every', '5', '--timeout', '200'],
+    ...['connect-udp', ADDRESSES.server, '80', '--every', '5', '--timeout', '3000'],
   ]);
   let silent = 0;
   let pongs = 0;

@@ -19,7 +19,7 @@ export type DataplaneStats = {
   readonly drops: Readonly<Record<string, number>>;
 };
 
-const TIMEOUT_MS = '400';
+const TIMEOUT_MS = '700';
 
 export async function createRig(tag: string, ports: readonly number[], options: NodeOptions = {}): Promise<Rig> {
   const topology = await createTopology(tag);

@@ -1,0 +1,52 @@
+import type { HeaderMatchConfig, TlsMatchConfig, TlsNameMatch } from './document.js';
+import type { Rule } from './model.js';
+import { escapeStep } from './pointer.js';
+
+/** A regular expression of a rule. `whole`: it is about a name, of which both ends matter. */
+export type Expression = { readonly pointer: string; readonly source: string; readonly whole: boolean };
+
+export function expressionsOf(rule: Rule): Expression[] {
+  const { hostname, tls, pointer } = rule;
+  const found: Expression[] = [];
+  if (hostname?.kind === 'regex') {
+    found.push({ pointer: `${pointer}/match/dns_hostname`, source: hostname.text, whole: true });
+  }
+  if (tls !== undefined) found.push(...ofTls(tls, `${pointer}/match/tls`));
+  return found;
+}
+
+function ofTls({ sni, server_san, server_cn, http }: TlsMatchConfig, at: string): Expression[] {
+  const request = http?.request;
+  return [
+    ...ofName(sni, `${at}/sni`),
+    ...ofName(server_san, `${at}/server_san`),
+    ...ofName(server_cn, `${at}/server_cn`),
+    ...ofName(request?.host, `${at}/http/request/host`),
+    ...ofText(request?.path?.regex, `${at}/http/request/path/regex`),
+    ...ofMap(request?.query?.key_values_regex, `${at}/http/request/query/key_values_regex`),
+    ...ofHeaders(request?.headers, `${at}/http/request/headers`),
+    ...ofHeaders(http?.response?.headers, `${at}/http/response/headers`),
+  ];
+}
+
+function ofName(matcher: TlsNameMatch | undefined, at: string): Expression[] {
+  if (typeof matcher === 'string') return [{ pointer: at, source: matcher, whole: true }];
+  if (matcher === undefined || !('regex' in matcher) || matcher.regex === undefined) return [];
+  return [{ pointer: `${at}/regex`, source: matcher.regex, whole: true }];
+}
+
+function ofText(source: string | undefined, pointer: string): Expression[] {
+  return source === undefined ? [] : [{ pointer, source, whole: false }];
+}
+
+function ofHeaders(headers: HeaderMatchConfig | undefined, at: string): Expression[] {
+  return ofMap(headers?.regex, `${at}/regex`);
+}
+
+function ofMap(map: Readonly<Record<string, string>> | undefined, at: string): Expression[] {
+  return Object.entries(map ?? {}).map(([key, source]) => ({
+    pointer: `${at}/${escapeStep(key)}`,
+    source,
+    whole: false,
+  }));
+}
