@@ -1,0 +1,91 @@
+import { z } from 'zod';
+import { ERRORS, type ErrorCode, typeOf } from './errors.js';
+
+/** Schemas of what every route can answer with. */
+export const ProblemSchema = z
+  .object({
+    type: z.string().describe('`urn:weir:error:` and the code of the error, see docs/errors.md.'),
+    title: z.string(),
+    status: z.int().min(400).max(599),
+    detail: z.string().describe('What was wrong with this request.'),
+    error: z.string().describe('One plain sentence.'),
+    problems: z
+      .array(
+        z.object({
+          pointer: z.string().describe('RFC 6901 JSON pointer into the body, or `?name` for a query parameter.'),
+          code: z.string(),
+          message: z.string(),
+        }),
+      )
+      .optional()
+      .describe('Every problem that was found, not only the first.'),
+  })
+  .meta({
+    id: 'Problem',
+    description: 'RFC 9457 problem details with one plain sentence in `error`.',
+    examples: [
+      {
+        type: typeOf('name_taken'),
+        title: 'Name taken',
+        status: 409,
+        detail: 'another policy is named "office"',
+        error: 'another policy is named "office"',
+      },
+    ],
+  });
+
+export const WarningSchema = z
+  .object({ pointer: z.string(), code: z.string(), message: z.string() })
+  .meta({ id: 'Warning', description: 'Something valid that is probably not meant. Never blocks a write.' });
+
+/** ISO 8601 in UTC. */
+export const instant = z.string().meta({ format: 'date-time' });
+export const empty = z.undefined().describe('No body.');
+
+const EVERYWHERE: readonly ErrorCode[] = [
+  'malformed_request',
+  'invalid_query',
+  'host_refused',
+  'request_timeout',
+  'headers_too_large',
+  'internal',
+];
+const GUARDED: readonly ErrorCode[] = [
+  'token_in_query',
+  'unauthenticated',
+  'invalid_token',
+  'too_many_failed_logins',
+  'rate_limited',
+];
+const WRITE: readonly ErrorCode[] = ['forbidden', 'origin_refused', 'draining', 'store_unavailable'];
+const BODY: readonly ErrorCode[] = ['invalid_body', 'invalid_request', 'body_too_large', 'unsupported_media_type'];
+
+export const errorsOf = {
+  public: EVERYWHERE,
+  read: [...EVERYWHERE, ...GUARDED],
+  write: [...EVERYWHERE, ...GUARDED, ...WRITE],
+  body: [...EVERYWHERE, ...GUARDED, ...WRITE, ...BODY],
+} as const;
+
+type ProblemAnswer = {
+  readonly description: string;
+  readonly content: { readonly 'application/problem+json': { readonly schema: typeof ProblemSchema } };
+};
+
+/** The error part of a route's `response` schema: one entry a status, naming its codes. */
+export function errorAnswers(...codes: readonly ErrorCode[]): Record<number, ProblemAnswer> {
+  const byStatus = new Map<number, ErrorCode[]>();
+  for (const code of new Set(codes)) {
+    const { status } = ERRORS[code];
+    byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
+  }
+  return Object.fromEntries(
+    [...byStatus].map(([status, listed]) => [
+      status,
+      {
+        description: listed.map((code) => `\`${code}\`: ${ERRORS[code].when}`).join('\n\n'),
+        content: { 'application/problem+json': { schema: ProblemSchema } },
+      },
+    ]),
+  );
+}

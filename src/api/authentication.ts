@@ -1,0 +1,49 @@
+import type { FastifyRequest } from 'fastify';
+import type { Access } from './api.js';
+import { ApiError } from './errors.js';
+import type { Caller, Management, TokenVerdict } from './management.js';
+
+/** Counts a failed login of the request's address; the seconds to wait when there were too many, else null. */
+export type FailedLogins = (request: FastifyRequest) => Promise<number | null>;
+
+const CHALLENGE = 'Bearer realm="weir"';
+const MALFORMED: TokenVerdict = { kind: 'refused', reason: 'malformed' };
+const REASONS: Readonly<Record<string, string>> = {
+  expired: 'the token has expired',
+  revoked: 'the token was revoked',
+};
+const BEARER = /^Bearer +([\w.~+/=-]+) *$/i;
+
+/** The caller of a request that needs one (D36). A valid token passes even where others failed from the same address. */
+export async function authenticate(
+  request: FastifyRequest,
+  access: Exclude<Access, 'public'>,
+  tokens: Management['tokens'],
+  failedLogins: FailedLogins,
+): Promise<Caller> {
+  const { authorization } = request.headers;
+  if (authorization === undefined)
+    throw new ApiError('unauthenticated', undefined, [], { 'www-authenticate': CHALLENGE });
+  const token = BEARER.exec(authorization)?.[1];
+  const verdict = token === undefined ? MALFORMED : await tokens.verify(token);
+  if (verdict.kind === 'refused') {
+    const waitSeconds = await failedLogins(request);
+    if (waitSeconds !== null) {
+      throw new ApiError('too_many_failed_logins', undefined, [], { 'retry-after': String(waitSeconds) });
+    }
+    throw new ApiError('invalid_token', REASONS[verdict.reason], [], {
+      'www-authenticate': `${CHALLENGE}, error="invalid_token"`,
+    });
+  }
+  const caller = verdict.identity;
+  if (access === 'write' && caller.role !== 'admin') {
+    throw new ApiError('forbidden', undefined, [], { 'www-authenticate': `${CHALLENGE}, error="insufficient_scope"` });
+  }
+  return caller;
+}
+
+/** The subject that a write is recorded under. */
+export function authorOf({ caller }: FastifyRequest): string {
+  if (caller === null) throw new ApiError('unauthenticated');
+  return caller.subject;
+}

@@ -1,0 +1,36 @@
+import type { Socket } from 'node:net';
+import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
+
+/** Answers bytes that never became a request: what is not HTTP, too large, or too slow. */
+export function answerClientError(error: Error & { readonly code?: string }, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || socket.destroyed) return;
+  if (socket.writable) {
+    const answer = new ApiError(codeOf(error.code));
+    const document = problemDocument(answer);
+    const body = JSON.stringify(document);
+    socket.write(
+      [
+        `HTTP/1.1 ${document.status} ${document.title}`,
+        `Content-Type: ${PROBLEM_TYPE}`,
+        `Content-Length: ${Buffer.byteLength(body)}`,
+        'Cache-Control: no-store',
+        'X-Content-Type-Options: nosniff',
+        'Connection: close',
+        '',
+        body,
+      ].join('\r\n'),
+    );
+  }
+  socket.destroySoon();
+}
+
+function codeOf(code: string | undefined): ErrorCode {
+  switch (code) {
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return 'request_timeout';
+    case 'HPE_HEADER_OVERFLOW':
+      return 'headers_too_large';
+    default:
+      return 'malformed_request';
+  }
+}

@@ -1,0 +1,55 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
+import type { Refusal } from '#bus/requests.js';
+import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
+
+/** What Fastify and the rate limiter throw, in our words. What is not listed is a defect of ours. */
+const FRAMEWORK_CODES: Readonly<Record<string, ErrorCode>> = {
+  FST_ERR_BAD_URL: 'invalid_url',
+  FST_ERR_INVALID_URL: 'invalid_url',
+  FST_ERR_MAX_PARAM_LENGTH: 'url_too_long',
+  FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+  FST_ERR_CTP_EMPTY_TYPE: 'unsupported_media_type',
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'malformed_request',
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_body',
+  FST_ERR_CTP_INVALID_JSON_BODY: 'invalid_body',
+  FST_ERR_NOT_FOUND: 'no_such_path',
+  ECONNRESET: 'malformed_request',
+};
+
+export function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  if (hasZodFastifySchemaValidationErrors(error)) return invalidParts(error as FastifyError);
+  const { code } = (error ?? {}) as { readonly code?: unknown };
+  const known = typeof code === 'string' && Object.hasOwn(FRAMEWORK_CODES, code) ? FRAMEWORK_CODES[code] : undefined;
+  return new ApiError(known ?? 'internal');
+}
+
+/** A zod error of a path or query parameter; bodies have their own reader. */
+function invalidParts(error: FastifyError): ApiError {
+  const inPath = error.validationContext === 'params';
+  const problems = (error.validation ?? []).flatMap(({ instancePath, message, params }) => {
+    const unknown = Array.isArray(params?.keys) ? params.keys.map(String) : [instancePath.slice(1)];
+    return unknown.map((name) => ({
+      pointer: inPath ? `/${name}` : `?${name}`,
+      code: Array.isArray(params?.keys) ? 'unknown_parameter' : 'invalid_parameter',
+      message: message ?? 'is not valid',
+    }));
+  });
+  return new ApiError(inPath ? 'invalid_url' : 'invalid_query', undefined, problems);
+}
+
+export const refused = ({ code, detail, problems }: Refusal): ApiError => new ApiError(code, detail, problems ?? []);
+
+export function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const answer = toApiError(error);
+  if (answer.code === 'internal') request.log.error({ err: error }, 'request failed');
+  if (answer.statusCode === 503) reply.header('retry-after', '1');
+  if (answer.code === 'request_timeout' || answer.code === 'body_too_large') reply.header('connection', 'close');
+  return reply
+    .code(answer.statusCode)
+    .headers({ ...answer.headers })
+    .type(PROBLEM_TYPE)
+    .send(JSON.stringify(problemDocument(answer)));
+}

@@ -1,0 +1,268 @@
+import type { RefusalCode } from '#bus/requests.js';
+
+/** One error of the management API: its status and title, when it is answered, and what to do about it. */
+export type ErrorEntry = {
+  readonly status: number;
+  readonly title: string;
+  readonly when: string;
+  readonly remedy: string;
+};
+
+const entry = (status: number, title: string, when: string, remedy: string): ErrorEntry => ({
+  status,
+  title,
+  when,
+  remedy,
+});
+
+/** Every error that the management API answers with; the codes are stable. `docs/errors.md` is written from this table. */
+export const ERRORS = {
+  malformed_request: entry(
+    400,
+    'Malformed request',
+    'The bytes are not HTTP, or a header that must be single was sent twice.',
+    'Send valid HTTP/1.1, with one Host and at most one Authorization header.',
+  ),
+  invalid_url: entry(
+    400,
+    'Invalid URL',
+    'The path holds a broken percent escape, or is not a path.',
+    'Encode the path as UTF-8 percent escapes.',
+  ),
+  invalid_query: entry(
+    400,
+    'Invalid query',
+    'A query parameter is unknown, repeated, or has a value that it cannot have.',
+    'Correct the parameters that `problems` names.',
+  ),
+  invalid_header: entry(
+    400,
+    'Invalid header',
+    'A precondition header cannot be understood.',
+    'Send If-Match as a quoted entity tag or `*`, and If-None-Match as `*` on writes.',
+  ),
+  invalid_body: entry(
+    400,
+    'Invalid body',
+    'The body is empty or is not JSON in UTF-8, repeats a key, uses the key `__proto__`, or is nested deeper than 32.',
+    'Correct the JSON at the pointer that `problems` names.',
+  ),
+  invalid_request: entry(
+    400,
+    'Invalid request',
+    'The body is JSON, but not of the documented shape.',
+    'Correct every member that `problems` names.',
+  ),
+  invalid_policy: entry(
+    400,
+    'Invalid policy',
+    'The policy breaks validation rules; nothing was stored.',
+    'Correct every problem in `problems`; all of them are listed.',
+  ),
+  token_in_query: entry(
+    400,
+    'Token in the query',
+    'A token was sent in the query string, where logs would keep it.',
+    'Send it as `Authorization: Bearer TOKEN`, and revoke the one that was sent.',
+  ),
+  unauthenticated: entry(
+    401,
+    'Authentication needed',
+    'The request carries no bearer token.',
+    'Send `Authorization: Bearer TOKEN`.',
+  ),
+  invalid_token: entry(
+    401,
+    'Invalid token',
+    'The token is not one of this node, has expired, or was revoked.',
+    'Ask for a new token (`weir token create`).',
+  ),
+  forbidden: entry(
+    403,
+    'Forbidden',
+    'The token is valid, but its role may not do this.',
+    'Use a token with the role `admin`.',
+  ),
+  host_refused: entry(
+    403,
+    'Host refused',
+    'The Host header names a host that this node does not go by.',
+    'Use the address of the node, or add the name to `api.hosts`.',
+  ),
+  origin_refused: entry(
+    403,
+    'Origin refused',
+    'A browser sent this write from a page of another origin.',
+    'Write from the origin of the node itself, or from a program.',
+  ),
+  no_such_path: entry(
+    404,
+    'No such path',
+    'No endpoint has this path.',
+    'Look the path up in `/openapi/service-v1.json`.',
+  ),
+  not_found: entry(
+    404,
+    'Not found',
+    'The path is right, but there is no such policy, integration or token.',
+    'List the collection to see what there is.',
+  ),
+  method_not_allowed: entry(
+    405,
+    'Method not allowed',
+    'The path exists, but not with this method.',
+    'Use a method of the `Allow` header.',
+  ),
+  request_timeout: entry(408, 'Request timeout', 'The request did not arrive in time.', 'Send it again, faster.'),
+  name_taken: entry(
+    409,
+    'Name taken',
+    'Another policy has this name; names are compared case-insensitively.',
+    'Choose another name, or write the policy that has it.',
+  ),
+  already_exists: entry(409, 'Already exists', 'There is one already.', 'Replace it with PUT.'),
+  integration_in_use: entry(
+    409,
+    'Integration in use',
+    'The active policy names this integration.',
+    'Write a policy that does not name it, then delete it.',
+  ),
+  capacity_exceeded: entry(
+    409,
+    'Capacity exceeded',
+    'The compiled policy needs more of a table than the dataplane has; nothing was changed.',
+    'Make the policy smaller; `detail` names the table, the need and the limit.',
+  ),
+  precondition_failed: entry(
+    412,
+    'Precondition failed',
+    'The stored revision is not the one that If-Match names, or there is one where If-None-Match wanted none.',
+    'Read again, look at what changed, and write with the new ETag.',
+  ),
+  body_too_large: entry(
+    413,
+    'Body too large',
+    'The body is larger than 64 MiB for a policy, or 1 MiB elsewhere.',
+    'Send less.',
+  ),
+  url_too_long: entry(414, 'URL too long', 'A part of the path is longer than any name can be.', 'Shorten it.'),
+  unsupported_media_type: entry(
+    415,
+    'Unsupported media type',
+    'The body is not announced as `application/json` in UTF-8 without content encoding.',
+    'Send `Content-Type: application/json`.',
+  ),
+  rate_limited: entry(
+    429,
+    'Too many requests',
+    'This address sent more requests than the limit.',
+    'Wait for as long as `Retry-After` says.',
+  ),
+  too_many_failed_logins: entry(
+    429,
+    'Too many failed logins',
+    'This address sent too many tokens that were not valid.',
+    'Wait for as long as `Retry-After` says, and use a valid token.',
+  ),
+  headers_too_large: entry(
+    431,
+    'Headers too large',
+    'The headers are too many or too long.',
+    'Send fewer or shorter headers.',
+  ),
+  internal: entry(
+    500,
+    'Internal error',
+    'A defect of the service; its log has the cause.',
+    'Report it with the log of that moment.',
+  ),
+  activation_timeout: entry(
+    503,
+    'Activation timeout',
+    'The policy could not be put in force within `policy.activation_timeout`; nothing was changed.',
+    'Try again; look at `/ready`.',
+  ),
+  dataplane_unavailable: entry(
+    503,
+    'Dataplane unavailable',
+    'The dataplane cannot take a policy now; nothing was changed.',
+    'Look at `/ready`, and try again.',
+  ),
+  store_unavailable: entry(
+    503,
+    'Store unavailable',
+    'The store cannot read or write now; nothing was changed.',
+    'Free disk space or repair the disk, and try again.',
+  ),
+  draining: entry(503, 'Draining', 'The node is shutting down and takes no more writes.', 'Try again when it is back.'),
+  overloaded: entry(
+    503,
+    'Overloaded',
+    'Too many large bodies are on their way at once.',
+    'Try again after `Retry-After`.',
+  ),
+  feature_unavailable: entry(
+    503,
+    'Feature unavailable',
+    'The part of the node that answers this is not running.',
+    'Look at `/ready`, and configure the part.',
+  ),
+  performance_mode_disabled: entry(
+    503,
+    'Performance mode disabled',
+    'Audit findings and wiretap are off while performance mode is disabled.',
+    'Enable it with `PUT /api/v1/settings/performance-mode`.',
+  ),
+} as const satisfies Record<RefusalCode, ErrorEntry> & Record<string, ErrorEntry>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** A problem with one place of a request. `pointer` is an RFC 6901 JSON pointer; `?name` for a query parameter. */
+export type ProblemLine = { readonly pointer: string; readonly code: string; readonly message: string };
+
+/** RFC 9457 problem details, as D28 has them. */
+export type ProblemDocument = {
+  readonly type: string;
+  readonly title: string;
+  readonly status: number;
+  readonly detail: string;
+  readonly error: string;
+  readonly problems?: readonly ProblemLine[];
+};
+
+/** An error that is answered to the caller. Nothing but `detail`, `problems` and `headers` leaves the process. */
+export class ApiError extends Error {
+  override readonly name = 'ApiError';
+  readonly statusCode: number;
+  constructor(
+    readonly code: ErrorCode,
+    readonly detail: string = ERRORS[code].when,
+    readonly problems: readonly ProblemLine[] = [],
+    readonly headers: Readonly<Record<string, string>> = {},
+  ) {
+    super(detail);
+    this.statusCode = ERRORS[code].status;
+  }
+}
+
+export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
+export const typeOf = (code: ErrorCode): string => `urn:weir:error:${code}`;
+
+export function problemDocument(error: ApiError): ProblemDocument {
+  const { status, title } = ERRORS[error.code];
+  const [first] = error.problems;
+  return {
+    type: typeOf(error.code),
+    title,
+    status,
+    detail: error.detail,
+    error:
+      first === undefined
+        ? error.detail
+        : `${title}: ${where(first.pointer)}${first.message}${more(error.problems.length - 1)}`,
+    ...(error.problems.length > 0 ? { problems: error.problems } : {}),
+  };
+}
+
+const where = (pointer: string) => (pointer === '' ? '' : `${pointer}: `);
+const more = (count: number) => (count === 0 ? '' : ` (and ${count} more)`);

@@ -1,0 +1,152 @@
+import { z } from 'zod';
+import type { ExplainQuery } from '#policy/explain.js';
+import { parseAddress } from '#policy/ipv4.js';
+import { parseProtocol } from '#policy/protocol.js';
+import { policySchema, protoSchema } from '#policy/schema.js';
+import { errorAnswers, errorsOf } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { refused } from './error-answer.js';
+import { ApiError } from './errors.js';
+import type { ExplainQuestion } from './management.js';
+import { noQuery } from './query.js';
+
+const address = z
+  .string()
+  .refine((text) => parseAddress(text) !== undefined, { error: 'Must be an IPv4 address in dotted decimal.' })
+  .meta({ format: 'ipv4' });
+const port = z.int().min(0).max(65_535);
+const byte = z.int().min(0).max(255);
+const hostname = z.string().min(1).max(254);
+const draft = policySchema.optional().describe('A draft in singleton form. Left out: the active policy.');
+
+const PacketSchema = z
+  .strictObject({
+    policy: draft,
+    src: address,
+    dst: address,
+    proto: protoSchema.describe('A name or a number; a packet has one, so not `any`.'),
+    src_port: port.optional(),
+    dst_port: port.optional(),
+    icmp_type: byte.optional(),
+    icmp_code: byte.optional(),
+    hostname: hostname.optional().describe('The name that the destination was looked up under.'),
+    sni: z.string().optional().describe('Has no say before the service plane runs: a TLS rule answers `redirect`.'),
+    tls: z
+      .strictObject({
+        version: z.enum(['1.2', '1.3']).optional(),
+        server_dn: z.string().optional(),
+        server_san: z.array(z.string()).optional(),
+        server_cn: z.string().optional(),
+        fingerprint_sha256: z.string().optional(),
+      })
+      .optional()
+      .describe('What is seen of the TLS connection.'),
+    http: z
+      .strictObject({
+        method: z.string().optional(),
+        host: z.string().optional(),
+        path: z.string().optional(),
+        query: z.record(z.string(), z.array(z.string())).optional(),
+        headers: z.record(z.string(), z.array(z.string())).optional(),
+      })
+      .optional()
+      .describe('What is seen of the request.'),
+  })
+  .meta({
+    id: 'ExplainPacket',
+    description: 'How would this packet be judged?',
+    examples: [{ src: '10.0.0.7', dst: '192.0.2.10', proto: 'tcp', src_port: 40_000, dst_port: 443 }],
+  });
+const LookupSchema = z
+  .strictObject({ policy: draft, src: address, query: hostname.describe('The name that is looked up.') })
+  .meta({
+    id: 'ExplainLookup',
+    description: 'May this source look this name up?',
+    examples: [{ src: '10.0.0.7', query: 'api.example.com' }],
+  });
+
+const ExplainedSchema = z
+  .object({
+    decision: z
+      .enum(['allow', 'deny', 'redirect'])
+      .describe('`redirect`: a TLS rule decides on what the connection says.'),
+    effective_action: z.enum(['allow', 'deny']).describe('Under audit a deny passes.'),
+    mode: z.enum(['audit', 'enforce']),
+    source_group: z.string().nullable(),
+    rule: z.string().nullable(),
+    reason: z.string(),
+    walk: z
+      .array(
+        z.object({
+          source_group: z.string().nullable(),
+          rule: z.string().nullable(),
+          matched: z.boolean(),
+          why: z.string(),
+        }),
+      )
+      .describe('Each group and rule that was looked at, in order; what decided comes last.'),
+    walk_omitted: z.int().min(0).describe('Steps just before the last one that are not listed.'),
+  })
+  .meta({ id: 'Explained' });
+
+export const explainResource: Resource = (api, management) => {
+  api.post(
+    '/api/v1/policy/explain',
+    {
+      config: { access: 'read' },
+      schema: {
+        operationId: 'explainPolicy',
+        tags: ['policy'],
+        summary: 'Why a packet or a lookup is allowed or denied',
+        querystring: noQuery,
+        body: z.union([PacketSchema, LookupSchema]),
+        response: { 200: ExplainedSchema, ...errorAnswers(...errorsOf.body, 'invalid_policy') },
+      },
+    },
+    async (request, reply) => {
+      const explained = await management.explain(questionOf(request.body));
+      if ('kind' in explained) throw refused(explained);
+      return reply.send({ ...explained, walk: [...explained.walk] });
+    },
+  );
+};
+
+function questionOf({
+  policy,
+  ...asked
+}: z.infer<typeof PacketSchema> | z.infer<typeof LookupSchema>): ExplainQuestion {
+  return { ...(policy === undefined ? {} : { policy }), query: 'query' in asked ? lookupOf(asked) : packetOf(asked) };
+}
+
+function lookupOf({ src, query }: z.infer<typeof LookupSchema>): ExplainQuery {
+  return { source: addressOf(src), query: nameOf(query) };
+}
+
+function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQuery {
+  const protocol = parseProtocol(asked.proto);
+  if (protocol === undefined || protocol === 'any') {
+    throw new ApiError('invalid_request', undefined, [
+      { pointer: '/proto', code: 'invalid_protocol', message: 'Must be tcp, udp, icmp, or a number.' },
+    ]);
+  }
+  return {
+    packet: {
+      source: addressOf(asked.src),
+      destination: addressOf(asked.dst),
+      protocol,
+      sourcePort: asked.src_port ?? 0,
+      destinationPort: asked.dst_port ?? 0,
+      icmpType: asked.icmp_type ?? 0,
+      icmpCode: asked.icmp_code ?? 0,
+    },
+    hostname: asked.hostname === undefined ? undefined : nameOf(asked.hostname),
+  };
+}
+
+function addressOf(text: string): number {
+  const address = parseAddress(text);
+  if (address === undefined) throw new RangeError('an address that is none was found valid');
+  return address;
+}
+
+const nameOf = (name: string) => name.toLowerCase().replace(/\.$/, '');

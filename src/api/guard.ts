@@ -1,0 +1,70 @@
+import { isIP } from 'node:net';
+import type { FastifyRequest } from 'fastify';
+import { ApiError } from './errors.js';
+
+const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
+const SINGLE = new Set(['host', 'authorization', 'content-type', 'if-match', 'if-none-match', 'origin']);
+const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS']);
+const TOKEN_PARAMETERS = new Set([
+  'token',
+  'access_token',
+  'id_token',
+  'auth_token',
+  'authorization',
+  'bearer',
+  'jwt',
+  'api_key',
+]);
+const TOKEN_SHAPE = /^(Bearer[ +])?eyJ[\w-]+\.[\w-]+\.[\w-]+$/;
+
+/** Refuses headers that are too many, or twice where they must be single: parsers differ in which one they keep. */
+export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void {
+  const names = raw.rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
+  if (names.length > headerCount) throw new ApiError('headers_too_large');
+  const seen = new Set<string>();
+  for (const name of names) {
+    if (SINGLE.has(name) && seen.has(name))
+      throw new ApiError('malformed_request', `the header ${name} was sent twice`);
+    seen.add(name);
+  }
+}
+
+/**
+ * Against DNS rebinding: a page that made its own name resolve to this node still sends that name. A literal of the
+ * address that took the connection is no name, and so is always right.
+ */
+export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): void {
+  const host = hostnameOf(request.headers.host ?? '');
+  if (host === null) throw new ApiError('host_refused');
+  if (hosts.has(host) || LOOPBACK.includes(host)) return;
+  if (isIP(host) !== 0 && host === request.socket.localAddress?.replace(/^::ffff:/, '')) return;
+  throw new ApiError('host_refused');
+}
+
+/** Against writes that another origin's page makes in a browser. Programs send neither header. */
+export function checkOrigin({ method, headers }: FastifyRequest): void {
+  if (SAFE_METHODS.has(method)) return;
+  const site = headers['sec-fetch-site'];
+  if (site !== undefined && site !== 'same-origin' && site !== 'none') throw new ApiError('origin_refused');
+  const { origin, host } = headers;
+  if (origin === undefined) return;
+  if (!URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase()) throw new ApiError('origin_refused');
+}
+
+/** A token in a URL ends up in logs and histories (D36). */
+export function checkQuery(request: FastifyRequest): void {
+  const query = request.raw.url?.split('?', 2)[1];
+  if (query === undefined) return;
+  for (const [name, value] of new URLSearchParams(query)) {
+    if (TOKEN_PARAMETERS.has(name.toLowerCase()) || TOKEN_SHAPE.test(value)) throw new ApiError('token_in_query');
+  }
+}
+
+export function hostSet(hosts: readonly string[]): ReadonlySet<string> {
+  return new Set(hosts.map((host) => host.toLowerCase().replace(/^\[|\]$/g, '')));
+}
+
+function hostnameOf(host: string): string | null {
+  if (!/^[\w.:[\]-]+$/.test(host) || !URL.canParse(`http://${host}/`)) return null;
+  return new URL(`http://${host}/`).hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
+}

@@ -1,0 +1,23 @@
+import { z } from 'zod';
+import { errorAnswers, errorsOf } from './answer.schema.js';
+import type { Resource } from './api.js';
+
+const HealthSchema = z
+  .object({ status: z.literal('ok') })
+  .meta({ id: 'Health', description: 'The process can answer.', examples: [{ status: 'ok' }] });
+
+export const healthResource: Resource = (api) => {
+  api.get(
+    '/health',
+    {
+      config: { access: 'public' },
+      schema: {
+        operationId: 'getHealth',
+        tags: ['observation'],
+        summary: 'Process liveness',
+        response: { 200: HealthSchema, ...errorAnswers(...errorsOf.public) },
+      },
+    },
+    async () => ({ status: 'ok' as const }),
+  );
+};

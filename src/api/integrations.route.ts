@@ -1,0 +1,235 @@
+import { X509Certificate } from 'node:crypto';
+import { z } from 'zod';
+import { empty, errorAnswers, errorsOf, instant, WarningSchema } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { authorOf } from './authentication.js';
+import { refused } from './error-answer.js';
+import { ApiError } from './errors.js';
+import type { IntegrationView } from './management.js';
+import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
+import { noQuery } from './query.js';
+
+const NAME = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+const PEM_BLOCK = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
+
+const nameSchema = z
+  .string()
+  .regex(NAME, { error: 'Must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end.' });
+const writable = {
+  kind: z.literal('kubernetes'),
+  api_server_url: z
+    .string()
+    .refine(isServerUrl, { error: 'Must be an https:// URL without user, query or fragment.' })
+    .meta({ format: 'uri', pattern: '^https://' }),
+  ca_cert_pem: z.string().refine(isCertificates, { error: 'Must be certificates in PEM.' }),
+  service_account_token: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,16384}$/, { error: 'Must be a token: printable characters without spaces.' })
+    .meta({ writeOnly: true }),
+};
+const writeExample = {
+  kind: 'kubernetes',
+  api_server_url: 'https://kube.example.com:6443',
+  ca_cert_pem: '-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n',
+  service_account_token: 'eyJhbGciOiJSUzI1NiJ9…',
+};
+
+const IntegrationCreateSchema = z
+  .strictObject({ name: nameSchema, ...writable })
+  .meta({ id: 'IntegrationCreate', examples: [{ name: 'prod', ...writeExample }] });
+const IntegrationReplaceSchema = z
+  .strictObject({ name: nameSchema.optional().describe('Left out, or the name of the path.'), ...writable })
+  .meta({ id: 'IntegrationReplace', examples: [writeExample] });
+
+const shownMembers = {
+  name: z.string(),
+  kind: z.literal('kubernetes'),
+  api_server_url: z.string(),
+  ca_cert_pem: z.string(),
+  revision: z.int().min(1),
+  created_at: instant,
+  updated_at: instant,
+  updated_by: z.string(),
+};
+const IntegrationSchema = z
+  .object(shownMembers)
+  .meta({ id: 'Integration', description: 'A Kubernetes integration; its token is never shown.' });
+const WrittenIntegrationSchema = z
+  .object({ ...shownMembers, warnings: z.array(WarningSchema) })
+  .meta({ id: 'WrittenIntegration', description: 'An integration as it was written.' });
+const IntegrationListSchema = z.object({ items: z.array(IntegrationSchema) }).meta({ id: 'IntegrationList' });
+
+const UNRESOLVED = {
+  pointer: '',
+  code: 'selector_unresolved',
+  message: 'The integration is stored; selectors that name it resolve to no address yet.',
+};
+
+const PATH = '/api/v1/integrations';
+const byName = z.object({ name: z.string() });
+const etagOf = ({ name, revision }: IntegrationView) => `"${name}.${revision}"`;
+
+export const integrationsResource: Resource = (api, { integrations }) => {
+  api.get(
+    PATH,
+    {
+      schema: {
+        operationId: 'listIntegrations',
+        tags: ['integrations'],
+        summary: 'Every integration',
+        querystring: noQuery,
+        response: { 200: IntegrationListSchema, ...errorAnswers(...errorsOf.read, 'store_unavailable') },
+      },
+    },
+    async () => ({ items: (await integrations.list()).map(shown) }),
+  );
+
+  api.post(
+    PATH,
+    {
+      schema: {
+        operationId: 'createIntegration',
+        tags: ['integrations'],
+        summary: 'Add an integration',
+        querystring: noQuery,
+        body: IntegrationCreateSchema,
+        response: { 201: WrittenIntegrationSchema, ...errorAnswers(...errorsOf.body, 'already_exists') },
+      },
+    },
+    async (request, reply) => {
+      const { name } = request.body;
+      const taken = () => new ApiError('already_exists', `there is an integration named ${name} already`);
+      if ((await integrations.read(name)) !== null) throw taken();
+      const written = await integrations.write({
+        integration: request.body,
+        author: authorOf(request),
+        expectedRevision: 0,
+      });
+      if (written.kind === 'refused') throw written.code === 'precondition_failed' ? taken() : refused(written);
+      reply.header('etag', etagOf(written.integration)).header('location', `${PATH}/${name}`);
+      return reply.code(201).send({ ...shown(written.integration), warnings: [UNRESOLVED] });
+    },
+  );
+
+  api.get(
+    `${PATH}/:name`,
+    {
+      schema: {
+        operationId: 'getIntegration',
+        tags: ['integrations'],
+        summary: 'One integration',
+        params: byName,
+        querystring: noQuery,
+        response: {
+          200: IntegrationSchema,
+          304: empty,
+          ...errorAnswers(...errorsOf.read, 'invalid_url', 'not_found', 'store_unavailable'),
+        },
+      },
+    },
+    async (request, reply) => {
+      const integration = await integrations.read(request.params.name);
+      if (integration === null) throw new ApiError('not_found', 'there is no such integration');
+      if (isUnchanged(request, reply, etagOf(integration))) return reply.code(304).send();
+      return reply.send(shown(integration));
+    },
+  );
+
+  api.put(
+    `${PATH}/:name`,
+    {
+      schema: {
+        operationId: 'putIntegration',
+        tags: ['integrations'],
+        summary: 'Create or replace an integration',
+        params: z.object({ name: nameSchema }),
+        querystring: noQuery,
+        body: IntegrationReplaceSchema,
+        response: {
+          200: WrittenIntegrationSchema,
+          201: WrittenIntegrationSchema,
+          ...errorAnswers(...errorsOf.body, 'invalid_url', 'invalid_header', 'precondition_failed'),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { name } = request.params;
+      if (request.body.name !== undefined && request.body.name !== name) {
+        throw new ApiError('invalid_request', undefined, [
+          { pointer: '/name', code: 'invalid_value', message: `Must be ${JSON.stringify(name)}, as in the path.` },
+        ]);
+      }
+      const preconditions = preconditionsOf(request);
+      const before = await integrations.read(name);
+      checkPreconditions(preconditions, before === null ? null : etagOf(before));
+      const written = await integrations.write({
+        integration: { ...request.body, name },
+        author: authorOf(request),
+        ...expectedRevision(preconditions, before?.revision ?? 0),
+      });
+      if (written.kind === 'refused') throw refused(written);
+      reply.header('etag', etagOf(written.integration));
+      if (written.created) reply.code(201).header('location', `${PATH}/${name}`);
+      return reply.send({ ...shown(written.integration), warnings: [UNRESOLVED] });
+    },
+  );
+
+  api.delete(
+    `${PATH}/:name`,
+    {
+      schema: {
+        operationId: 'deleteIntegration',
+        tags: ['integrations'],
+        summary: 'Delete an integration that the active policy does not name',
+        params: byName,
+        querystring: noQuery,
+        response: {
+          204: empty,
+          ...errorAnswers(
+            ...errorsOf.write,
+            'invalid_url',
+            'invalid_header',
+            'not_found',
+            'integration_in_use',
+            'precondition_failed',
+          ),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { name } = request.params;
+      const preconditions = preconditionsOf(request);
+      const before = await integrations.read(name);
+      if (before === null) throw new ApiError('not_found', 'there is no such integration');
+      checkPreconditions(preconditions, etagOf(before));
+      const removed = await integrations.remove({ name, ...expectedRevision(preconditions, before.revision) });
+      if (removed.kind === 'refused') throw refused(removed);
+      return reply.code(204).send();
+    },
+  );
+};
+
+/** Member by member, so that a secret can never come along. */
+function shown(integration: IntegrationView): z.infer<typeof IntegrationSchema> {
+  const { name, kind, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by } = integration;
+  return { name, kind, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by };
+}
+
+function isServerUrl(text: string): boolean {
+  if (!URL.canParse(text) || /\s/.test(text)) return false;
+  const { protocol, username, password, search, hash } = new URL(text);
+  return protocol === 'https:' && username + password + search + hash === '' && !/[?#@]/.test(text);
+}
+
+function isCertificates(pem: string): boolean {
+  const blocks = pem.match(PEM_BLOCK) ?? [];
+  return blocks.length > 0 && pem.replace(PEM_BLOCK, '').trim() === '' && blocks.every(isCertificate);
+}
+
+function isCertificate(block: string): boolean {
+  try {
+    return new X509Certificate(block).raw.length > 0;
+  } catch {
+    return false;
+  }
+}

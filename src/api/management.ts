@@ -1,0 +1,115 @@
+import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
+import type { Metrics } from '#observe/metrics.js';
+import type { NodeStats, ReadinessReport } from '#observe/stats.js';
+import type { PolicyConfig } from '#policy/document.js';
+import type { ExplainQuery, Explanation } from '#policy/explain.js';
+import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+
+/** What the API needs of the node. `main.ts` hands it in; routes know nothing else of the system. */
+export type Management = {
+  readonly policies: {
+    /** Never rejects for what the caller did wrong: that is a `Refusal`. */
+    write(write: PolicyWrite): Promise<PolicyOutcome>;
+    read(which: PolicyChoice): Promise<StoredPolicy | null>;
+    list(): Promise<readonly PolicyRecord[]>;
+    /** The generation in force; 0 before the first. */
+    generation(): number;
+  };
+  explain(question: ExplainQuestion): Promise<Explanation | Refusal>;
+  readonly performanceMode: {
+    read(): Promise<PerformanceMode>;
+    write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
+  };
+  readonly integrations: {
+    list(): Promise<readonly IntegrationView[]>;
+    read(name: string): Promise<IntegrationView | null>;
+    write(write: IntegrationWrite): Promise<IntegrationWritten | Refusal>;
+    remove(removal: IntegrationRemoval): Promise<{ readonly kind: 'deleted' } | Refusal>;
+  };
+  readonly tokens: {
+    verify(token: string): Promise<TokenVerdict>;
+    issue(request: TokenRequest): Promise<IssuedToken>;
+    list(): readonly TokenRecord[];
+    /** In force when it resolves; false where there is no such token. Revoking twice is no error. */
+    revoke(id: string): Promise<boolean>;
+  };
+  readiness(): ReadinessReport;
+  stats(): Promise<NodeStats>;
+  readonly metrics: Metrics;
+};
+
+export type PolicyChoice =
+  | { readonly by: 'active' }
+  | { readonly by: 'id'; readonly id: string }
+  | { readonly by: 'name'; readonly name: string };
+
+export type Role = 'admin' | 'readonly';
+/** Who sent a request: the id and subject of the token, and its role. */
+export type Caller = { readonly id: string; readonly subject: string; readonly role: Role };
+
+export type TokenVerdict =
+  | { readonly kind: 'accepted'; readonly identity: Caller }
+  | { readonly kind: 'refused'; readonly reason: string };
+
+export type TokenRequest = {
+  readonly subject: string;
+  readonly role: Role;
+  /** Null: it does not expire. */
+  readonly expiresInMs: number | null;
+};
+/** What is kept of a token: never the token itself. Times are ISO 8601, UTC. */
+export type TokenRecord = {
+  readonly id: string;
+  readonly subject: string;
+  readonly role: Role;
+  readonly created_at: string;
+  readonly expires_at: string | null;
+  readonly revoked_at: string | null;
+};
+export type IssuedToken = { readonly record: TokenRecord; readonly token: string };
+
+export type PerformanceMode = {
+  readonly enabled: boolean;
+  readonly source: 'local' | 'cluster' | null;
+  /** Counts the writes; 0 while the built-in default applies. */
+  readonly revision: number;
+};
+export type PerformanceModeWrite = {
+  readonly enabled: boolean;
+  readonly author: string;
+  /** The revision that must be stored now; left out for any. Else `precondition_failed`. */
+  readonly expectedRevision?: number;
+};
+
+/** An integration as it is shown: without its token. */
+export type IntegrationView = {
+  readonly name: string;
+  readonly kind: 'kubernetes';
+  readonly api_server_url: string;
+  readonly ca_cert_pem: string;
+  readonly revision: number;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly updated_by: string;
+};
+export type IntegrationWrite = {
+  readonly integration: {
+    readonly name: string;
+    readonly kind: 'kubernetes';
+    readonly api_server_url: string;
+    readonly ca_cert_pem: string;
+    readonly service_account_token: string;
+  };
+  readonly author: string;
+  /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
+  readonly expectedRevision?: number;
+};
+export type IntegrationWritten = {
+  readonly kind: 'written';
+  readonly created: boolean;
+  readonly integration: IntegrationView;
+};
+export type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number };
+
+/** B1. `policy` is a draft in singleton form, of the right shape but not yet validated; left out, the active one. */
+export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: ExplainQuery };

@@ -1,0 +1,31 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Api } from './api.js';
+import { ApiError } from './errors.js';
+
+/** Remembers every route, to tell a path that exists from one that does not. Add it before the routes. */
+export function createNotFound(api: Api): (request: FastifyRequest, reply: FastifyReply) => never {
+  const methods = new Map<string, Set<string>>();
+  api.addHook('onRoute', ({ url, method }) => {
+    const known = methods.get(url) ?? new Set<string>();
+    for (const name of [method].flat()) known.add(name);
+    methods.set(url, known);
+  });
+  return ({ url, method }) => {
+    const path = url.split('?', 1)[0] ?? '';
+    const allowed = new Set([...methods].flatMap(([pattern, known]) => (isLike(path, pattern) ? [...known] : [])));
+    if (allowed.size === 0) throw new ApiError('no_such_path', `${shown(path)} is not a path of this API`);
+    const allow = [...allowed].sort().join(', ');
+    throw new ApiError('method_not_allowed', `${method} is not allowed here; ${allow} is`, [], { allow });
+  };
+}
+
+function isLike(path: string, pattern: string): boolean {
+  const steps = path.split('/');
+  const wanted = pattern.split('/');
+  return (
+    steps.length === wanted.length &&
+    wanted.every((step, index) => (step.startsWith(':') ? steps[index] !== '' : step === steps[index]))
+  );
+}
+
+const shown = (path: string) => (path.length > 200 ? `${path.slice(0, 200)}…` : path);

@@ -1,0 +1,74 @@
+import type { FastifySchema, RouteOptions } from 'fastify';
+
+type Transformed = { readonly schema: FastifySchema; readonly url: string };
+type Answer = { description: string; headers?: Readonly<Record<string, unknown>> };
+type Operation = { readonly responses: Record<string, Answer> };
+
+const IF_MATCH = { type: 'string', description: 'Write only if the stored ETag is one of these; else 412.' };
+const IF_NONE_MATCH = { type: 'string', enum: ['*'], description: 'Write only if there is none yet; else 412.' };
+const UNLESS = { type: 'string', description: 'Answer 304 if the stored ETag is one of these.' };
+
+const header = (description: string, type = 'string') => ({ description, schema: { type } });
+const HEADERS = {
+  ETag: header('Names this revision; the same in every view of it.'),
+  Location: header('Path of what was created.'),
+  'Weir-Generation': header('The policy generation in force.', 'integer'),
+  'Weir-Warnings': header('Codes of warnings, where the body has no place for them.'),
+  'WWW-Authenticate': header('Which credentials are needed.'),
+  'Retry-After': header('Seconds to wait.', 'integer'),
+};
+
+const DESCRIPTIONS: Readonly<Record<string, string>> = {
+  101: 'Switching protocols.',
+  200: 'Done.',
+  201: 'Created.',
+  204: 'Done; no body.',
+  304: 'Unchanged.',
+};
+
+/** What the route's own configuration says about an operation: who may call it, and its precondition headers. */
+export function describeRequest(route: RouteOptions, { schema, url }: Transformed): Transformed {
+  const access = route.config?.access ?? 'write';
+  const answers = Object.keys((schema.response as object | undefined) ?? {});
+  const headers = preconditions(answers);
+  return {
+    url,
+    schema: {
+      ...schema,
+      security: access === 'public' ? [] : [{ bearer: [] }],
+      ...(headers === undefined ? {} : { headers: { type: 'object', properties: headers } }),
+      ...(access === 'public' ? {} : { 'x-weir-role': access === 'write' ? 'admin' : 'readonly' }),
+    } as FastifySchema,
+  };
+}
+
+/** Adds to every answer of the document what the schema of its body cannot say. */
+export function describeAnswers<D extends object>(document: D): D {
+  const paths = (document as { readonly paths?: Readonly<Record<string, Record<string, Operation>>> }).paths ?? {};
+  for (const [path, operations] of Object.entries(paths)) {
+    for (const { responses } of Object.values(operations)) {
+      for (const [status, answer] of Object.entries(responses)) {
+        if (answer.description === 'Default Response') answer.description = DESCRIPTIONS[status] ?? 'Answer.';
+        const headers = headersOf(path, status, Object.keys(responses));
+        if (headers.length > 0) answer.headers = Object.fromEntries(headers.map((name) => [name, HEADERS[name]]));
+      }
+    }
+  }
+  return document;
+}
+
+function preconditions(answers: readonly string[]): Readonly<Record<string, unknown>> | undefined {
+  if (answers.includes('412')) return { 'if-match': IF_MATCH, 'if-none-match': IF_NONE_MATCH };
+  return answers.includes('304') ? { 'if-none-match': UNLESS } : undefined;
+}
+
+function headersOf(path: string, status: string, answers: readonly string[]): (keyof typeof HEADERS)[] {
+  if (status === '401' || status === '403') return ['WWW-Authenticate'];
+  if (status === '429' || status === '503') return ['Retry-After'];
+  if (!status.startsWith('2')) return [];
+  const names: (keyof typeof HEADERS)[] = [];
+  if (status !== '204' && (answers.includes('304') || answers.includes('412'))) names.push('ETag');
+  if (status === '201' && answers.includes('409')) names.push('Location');
+  if (/^[/]api[/]v1[/]polic(y|ies)(?![/]explain)/.test(path)) names.push('Weir-Generation', 'Weir-Warnings');
+  return names;
+}

@@ -1,0 +1,83 @@
+import { createHash } from 'node:crypto';
+import swagger from '@fastify/swagger';
+import type { FastifyPluginAsync } from 'fastify';
+import { jsonSchemaTransform, jsonSchemaTransformObject } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+import { empty, errorAnswers, errorsOf } from './answer.schema.js';
+import type { Api } from './api.js';
+import { mergeComponents } from './openapi-components.js';
+import { describeAnswers, describeRequest } from './openapi-operations.js';
+import { isUnchanged } from './preconditions.js';
+
+const TAGS = {
+  policy: 'The active policy, in singleton form.',
+  policies: 'Stored policies, in envelope form.',
+  settings: 'Settings of the node or cluster.',
+  integrations: 'Where dynamic sources come from.',
+  tokens: 'Who may use this API.',
+  observation: 'What the node does and sees.',
+  support: 'Help for those who help.',
+};
+
+/** Generates the document from the routes that are registered after it, once, and serves it. */
+export function openapiResource(version: string): FastifyPluginAsync {
+  const plugin: FastifyPluginAsync = async (fastify) => {
+    const api = fastify as unknown as Api;
+    await api.register(swagger, {
+      openapi: {
+        openapi: '3.1.0',
+        info: {
+          title: 'Weir management API',
+          version,
+          description:
+            'Enforces network traffic policy on a node. This document describes the running version and is no ' +
+            'long-term compatibility contract; new optional members may be added.',
+          license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+        },
+        servers: [{ url: '/' }],
+        tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
+        components: {
+          securitySchemes: {
+            bearer: {
+              type: 'http',
+              scheme: 'bearer',
+              bearerFormat: 'JWT',
+              description: 'A token of `weir token create`.',
+            },
+          },
+        },
+      },
+      transform: (document) => describeRequest(document.route, jsonSchemaTransform(document)),
+      transformObject: (document) => describeAnswers(mergeComponents(jsonSchemaTransformObject(document))),
+    });
+
+    let rendered: { readonly text: string; readonly etag: string } | undefined;
+    api.get(
+      '/openapi/service-v1.json',
+      {
+        config: { access: 'public' },
+        schema: {
+          operationId: 'getOpenApi',
+          tags: ['observation'],
+          summary: 'This document',
+          response: {
+            200: z.unknown().describe('An OpenAPI 3.1 document.'),
+            304: empty,
+            ...errorAnswers(...errorsOf.public),
+          },
+        },
+      },
+      async (request, reply) => {
+        if (rendered === undefined) {
+          const text = JSON.stringify(api.swagger());
+          rendered = { text, etag: `"${createHash('sha256').update(text).digest('base64url')}"` };
+        }
+        reply.header('cache-control', 'no-cache');
+        if (isUnchanged(request, reply, rendered.etag)) return reply.code(304).send();
+        return reply.type('application/json; charset=utf-8').send(Buffer.from(rendered.text));
+      },
+    );
+  };
+  // Its hooks must see the routes of its siblings.
+  return Object.assign(plugin, { [Symbol.for('skip-override')]: true });
+}

@@ -1,0 +1,75 @@
+import { z } from 'zod';
+import { empty, errorAnswers, errorsOf } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { authorOf } from './authentication.js';
+import { refused } from './error-answer.js';
+import type { PerformanceMode } from './management.js';
+import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
+import { noQuery } from './query.js';
+
+const PerformanceModeSchema = z
+  .object({
+    enabled: z.boolean(),
+    source: z.enum(['local', 'cluster']).nullable().describe('`null` while the built-in default applies.'),
+  })
+  .meta({
+    id: 'PerformanceMode',
+    description: 'Gates audit findings and wiretap; verdicts do not depend on it.',
+    examples: [{ enabled: true, source: null }],
+  });
+const PerformanceModeWriteSchema = z
+  .strictObject({ enabled: z.boolean() })
+  .meta({ id: 'PerformanceModeWrite', examples: [{ enabled: false }] });
+
+const PATH = '/api/v1/settings/performance-mode';
+const etagOf = ({ revision }: PerformanceMode) => `"performance-mode.${revision}"`;
+const shown = ({ enabled, source }: PerformanceMode) => ({ enabled, source });
+
+export const performanceModeResource: Resource = (api, { performanceMode }) => {
+  api.get(
+    PATH,
+    {
+      schema: {
+        operationId: 'getPerformanceMode',
+        tags: ['settings'],
+        summary: 'Whether performance mode is enabled',
+        querystring: noQuery,
+        response: { 200: PerformanceModeSchema, 304: empty, ...errorAnswers(...errorsOf.read, 'store_unavailable') },
+      },
+    },
+    async (request, reply) => {
+      const mode = await performanceMode.read();
+      if (isUnchanged(request, reply, etagOf(mode))) return reply.code(304).send();
+      return reply.send(shown(mode));
+    },
+  );
+
+  api.put(
+    PATH,
+    {
+      schema: {
+        operationId: 'putPerformanceMode',
+        tags: ['settings'],
+        summary: 'Enable or disable performance mode',
+        querystring: noQuery,
+        body: PerformanceModeWriteSchema,
+        response: {
+          200: PerformanceModeSchema,
+          ...errorAnswers(...errorsOf.body, 'invalid_header', 'precondition_failed'),
+        },
+      },
+    },
+    async (request, reply) => {
+      const preconditions = preconditionsOf(request);
+      const before = await performanceMode.read();
+      checkPreconditions(preconditions, etagOf(before));
+      const written = await performanceMode.write({
+        enabled: request.body.enabled,
+        author: authorOf(request),
+        ...expectedRevision(preconditions, before.revision),
+      });
+      if ('kind' in written) throw refused(written);
+      return reply.header('etag', etagOf(written)).send(shown(written));
+    },
+  );
+};

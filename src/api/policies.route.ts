@@ -1,0 +1,223 @@
+import { z } from 'zod';
+import { etagOf, type StoredPolicy } from '#policy/record.js';
+import { envelopeSchema } from '#policy/schema.js';
+import { empty, errorAnswers, errorsOf } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { keepBody } from './body.js';
+import { ApiError } from './errors.js';
+import type { PolicyChoice } from './management.js';
+import {
+  DryRunSchema,
+  dryRunQuery,
+  PolicyListSchema,
+  policyWriteQuery,
+  StoredPolicySchema,
+  WRITE_ERRORS,
+  WrittenPolicySchema,
+} from './policy.schema.js';
+import { answerPolicy, policyWrite, sendJson } from './policy-answer.js';
+import { withPolicy } from './policy-json.js';
+import { isUnchanged } from './preconditions.js';
+import { noQuery } from './query.js';
+
+const byId = z.object({ id: z.string().describe('Identifier of the record.') });
+const byName = z.object({ name: z.string().describe('Name of the record, compared case-insensitively.') });
+const written = z.union([WrittenPolicySchema, DryRunSchema]);
+const write = {
+  config: { policyBody: true },
+  validatorCompiler: keepBody,
+} as const;
+const readAnswers = {
+  200: StoredPolicySchema,
+  304: empty,
+  ...errorAnswers(...errorsOf.read, 'invalid_url', 'not_found', 'store_unavailable'),
+};
+
+export const policiesResource: Resource = (api, { policies }) => {
+  const readOne = async (which: PolicyChoice): Promise<StoredPolicy> => {
+    const stored = await policies.read(which);
+    if (stored === null) throw new ApiError('not_found', 'there is no such policy');
+    return stored;
+  };
+
+  api.get(
+    '/api/v1/policies',
+    {
+      schema: {
+        operationId: 'listPolicies',
+        tags: ['policies'],
+        summary: 'Every stored policy, without the bodies',
+        querystring: noQuery,
+        response: { 200: PolicyListSchema, ...errorAnswers(...errorsOf.read, 'store_unavailable') },
+      },
+    },
+    async (_request, reply) => {
+      reply.header('weir-generation', policies.generation());
+      return { items: [...(await policies.list())] };
+    },
+  );
+
+  api.post(
+    '/api/v1/policies',
+    {
+      ...write,
+      schema: {
+        operationId: 'createPolicy',
+        tags: ['policies'],
+        summary: 'Store a new policy, and activate it unless its mode is `disabled`',
+        querystring: policyWriteQuery,
+        body: envelopeSchema,
+        response: { 200: DryRunSchema, 201: WrittenPolicySchema, ...errorAnswers(...WRITE_ERRORS) },
+      },
+    },
+    async (request, reply) => {
+      const { dry_run: dryRun, activate } = request.query;
+      const wanted = policyWrite(request, {
+        operation: 'put',
+        target: { by: 'new' },
+        form: 'envelope',
+        body: request.body,
+        dryRun,
+        activate,
+      });
+      return answerPolicy(await policies.write(wanted), 'envelope', reply);
+    },
+  );
+
+  api.get(
+    '/api/v1/policies/:id',
+    {
+      schema: {
+        operationId: 'getPolicy',
+        tags: ['policies'],
+        summary: 'One stored policy',
+        params: byId,
+        querystring: noQuery,
+        response: readAnswers,
+      },
+    },
+    async (request, reply) => {
+      const stored = await readOne({ by: 'id', id: request.params.id });
+      reply.header('weir-generation', policies.generation());
+      if (isUnchanged(request, reply, etagOf(stored.record))) return reply.code(304).send();
+      return sendJson(reply, withPolicy(stored));
+    },
+  );
+
+  api.put(
+    '/api/v1/policies/:id',
+    {
+      ...write,
+      schema: {
+        operationId: 'replacePolicy',
+        tags: ['policies'],
+        summary: 'Replace a stored policy, and activate it unless its mode is `disabled`',
+        params: byId,
+        querystring: policyWriteQuery,
+        body: envelopeSchema,
+        response: { 200: written, ...errorAnswers(...WRITE_ERRORS, 'invalid_url', 'not_found') },
+      },
+    },
+    async (request, reply) => {
+      const { dry_run: dryRun, activate } = request.query;
+      const wanted = policyWrite(request, {
+        operation: 'put',
+        target: { by: 'id', id: request.params.id },
+        form: 'envelope',
+        body: request.body,
+        dryRun,
+        activate,
+      });
+      return answerPolicy(await policies.write(wanted), 'envelope', reply);
+    },
+  );
+
+  api.delete(
+    '/api/v1/policies/:id',
+    {
+      schema: {
+        operationId: 'deletePolicy',
+        tags: ['policies'],
+        summary: 'Delete a stored policy',
+        description:
+          'Deleting the active one leaves none active: `policy.fallback` decides, and the header `Weir-Warnings` says so.',
+        params: byId,
+        querystring: dryRunQuery,
+        response: {
+          200: DryRunSchema,
+          204: empty,
+          ...errorAnswers(
+            ...errorsOf.write,
+            'invalid_url',
+            'invalid_header',
+            'not_found',
+            'precondition_failed',
+            'activation_timeout',
+            'dataplane_unavailable',
+          ),
+        },
+      },
+    },
+    async (request, reply) => {
+      const wanted = policyWrite(request, {
+        operation: 'delete',
+        target: { by: 'id', id: request.params.id },
+        form: 'envelope',
+        dryRun: request.query.dry_run,
+      });
+      return answerPolicy(await policies.write(wanted), 'envelope', reply);
+    },
+  );
+
+  api.get(
+    '/api/v1/policies/by-name/:name',
+    {
+      schema: {
+        operationId: 'getPolicyByName',
+        tags: ['policies'],
+        summary: 'One stored policy, by its name',
+        params: byName,
+        querystring: noQuery,
+        response: readAnswers,
+      },
+    },
+    async (request, reply) => {
+      const stored = await readOne({ by: 'name', name: request.params.name });
+      reply.header('weir-generation', policies.generation());
+      if (isUnchanged(request, reply, etagOf(stored.record))) return reply.code(304).send();
+      return sendJson(reply, withPolicy(stored));
+    },
+  );
+
+  api.put(
+    '/api/v1/policies/by-name/:name',
+    {
+      ...write,
+      schema: {
+        operationId: 'putPolicyByName',
+        tags: ['policies'],
+        summary: 'Create or replace the policy of this name',
+        params: byName,
+        querystring: policyWriteQuery,
+        body: envelopeSchema,
+        response: {
+          200: written,
+          201: WrittenPolicySchema,
+          ...errorAnswers(...WRITE_ERRORS, 'invalid_url'),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { dry_run: dryRun, activate } = request.query;
+      const wanted = policyWrite(request, {
+        operation: 'put',
+        target: { by: 'name', name: request.params.name },
+        form: 'envelope',
+        body: request.body,
+        dryRun,
+        activate,
+      });
+      return answerPolicy(await policies.write(wanted), 'envelope', reply);
+    },
+  );
+};

@@ -1,0 +1,67 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { PolicyOutcome, PolicyTarget, PolicyWrite, Warning } from '#bus/requests.js';
+import type { Form } from '#policy/document.js';
+import { etagOf } from '#policy/record.js';
+import { authorOf } from './authentication.js';
+import { refused } from './error-answer.js';
+import { withPolicy } from './policy-json.js';
+import { preconditionsOf } from './preconditions.js';
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+
+export const sendJson = (reply: FastifyReply, bytes: Uint8Array): FastifyReply =>
+  reply.type(JSON_TYPE).send(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+
+/** The write that a request asks for. `body` is empty for a delete. */
+export function policyWrite(
+  request: FastifyRequest,
+  write: {
+    readonly operation: PolicyWrite['operation'];
+    readonly target: PolicyTarget;
+    readonly form: Form;
+    readonly body?: unknown;
+    readonly dryRun: boolean | undefined;
+    readonly activate?: boolean | undefined;
+  },
+): PolicyWrite {
+  return {
+    operation: write.operation,
+    target: write.target,
+    form: write.form,
+    body: write.body === undefined ? new Uint8Array() : (write.body as Uint8Array),
+    ...preconditionsOf(request),
+    activate: write.activate ?? true,
+    dryRun: write.dryRun ?? false,
+    author: authorOf(request),
+  };
+}
+
+/** Answers a write. The singleton form has no place for warnings in its body: their codes go into a header. */
+export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyReply): FastifyReply {
+  switch (outcome.kind) {
+    case 'refused':
+      throw refused(outcome);
+    case 'checked': {
+      const { stored, warnings, programLines } = outcome;
+      return sendJson(reply, withPolicy(stored, { dry_run: true, warnings, program_lines: programLines }));
+    }
+    case 'deleted':
+      warningHeader(reply, outcome.warnings);
+      return reply.header('weir-generation', outcome.generation).code(204).send();
+    case 'written': {
+      const { stored, warnings, generation, created } = outcome;
+      reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
+      if (form === 'singleton') {
+        warningHeader(reply, warnings);
+        return sendJson(reply, stored.body);
+      }
+      if (created) reply.code(201).header('location', `/api/v1/policies/${stored.record.id}`);
+      return sendJson(reply, withPolicy(stored, { warnings }));
+    }
+  }
+}
+
+function warningHeader(reply: FastifyReply, warnings: readonly Warning[]): void {
+  const codes = new Set(warnings.map(({ code }) => code));
+  if (codes.size > 0) reply.header('weir-warnings', [...codes].join(', '));
+}

@@ -1,0 +1,69 @@
+import type { EnvelopeMode } from '#policy/document.js';
+import type { StoredPolicy } from '#policy/record.js';
+
+/**
+ * Answers around a stored body. A body can be tens of megabytes of JSON, so it is never parsed here: members are
+ * written around its bytes, and modes between them.
+ */
+export function withPolicy({ record, body }: StoredPolicy, extra: Readonly<Record<string, unknown>> = {}): Buffer {
+  const members = JSON.stringify({ ...record, ...extra });
+  return Buffer.concat([Buffer.from(`${members.slice(0, -1)},"policy":`), body, Buffer.from('}')]);
+}
+
+/** A stored policy in singleton form: each group of an envelope shows the envelope's mode (D5). */
+export function singletonView({ record, body }: StoredPolicy): Uint8Array {
+  return record.form === 'singleton' ? body : withGroupModes(body, record.mode);
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+const OPEN_ARRAY = 0x5b;
+const CLOSE_ARRAY = 0x5d;
+const COLON = 0x3a;
+
+/** `body` is JSON that was validated when it was written: an object whose groups are objects that are not empty. */
+function withGroupModes(body: Uint8Array, mode: EnvelopeMode): Uint8Array {
+  const member = Buffer.from(`"mode":${JSON.stringify(mode)},`);
+  const parts: Uint8Array[] = [];
+  let written = 0;
+  let depth = 0;
+  let lastString = '';
+  let inGroups = false;
+  for (let at = 0; at < body.length; at++) {
+    switch (body[at]) {
+      case QUOTE: {
+        const end = endOfString(body, at);
+        if (depth === 1) lastString = Buffer.from(body.subarray(at, end + 1)).toString();
+        at = end;
+        break;
+      }
+      case COLON:
+        if (depth === 1) inGroups = JSON.parse(lastString) === 'source_groups';
+        break;
+      case OPEN_OBJECT:
+        depth++;
+        if (depth === 3 && inGroups) {
+          parts.push(body.subarray(written, at + 1), member);
+          written = at + 1;
+        }
+        break;
+      case OPEN_ARRAY:
+        depth++;
+        break;
+      case CLOSE_OBJECT:
+      case CLOSE_ARRAY:
+        depth--;
+        break;
+    }
+  }
+  parts.push(body.subarray(written));
+  return Buffer.concat(parts);
+}
+
+function endOfString(body: Uint8Array, start: number): number {
+  let at = start + 1;
+  while (at < body.length && body[at] !== QUOTE) at += body[at] === BACKSLASH ? 2 : 1;
+  return at;
+}

@@ -1,0 +1,66 @@
+import { z } from 'zod';
+import { etagOf } from '#policy/record.js';
+import { policySchema } from '#policy/schema.js';
+import { empty, errorAnswers, errorsOf } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { keepBody } from './body.js';
+import { DryRunSchema, policyWriteQuery, WRITE_ERRORS } from './policy.schema.js';
+import { answerPolicy, policyWrite, sendJson } from './policy-answer.js';
+import { singletonView } from './policy-json.js';
+import { isUnchanged } from './preconditions.js';
+import { noQuery } from './query.js';
+
+const EMPTY_POLICY = Buffer.from('{}');
+
+export const policyResource: Resource = (api, { policies }) => {
+  api.get(
+    '/api/v1/policy',
+    {
+      schema: {
+        operationId: 'getActivePolicy',
+        tags: ['policy'],
+        summary: 'The active policy in singleton form',
+        description: 'An empty PolicyConfig with the ETag `"none"` while no policy is active.',
+        querystring: noQuery,
+        response: { 200: policySchema, 304: empty, ...errorAnswers(...errorsOf.read, 'store_unavailable') },
+      },
+    },
+    async (request, reply) => {
+      const stored = await policies.read({ by: 'active' });
+      reply.header('weir-generation', policies.generation());
+      if (isUnchanged(request, reply, etagOf(stored?.record ?? null))) return reply.code(304).send();
+      return sendJson(reply, stored === null ? EMPTY_POLICY : singletonView(stored));
+    },
+  );
+
+  api.put(
+    '/api/v1/policy',
+    {
+      config: { policyBody: true },
+      validatorCompiler: keepBody,
+      schema: {
+        operationId: 'putActivePolicy',
+        tags: ['policy'],
+        summary: 'Write the active policy in singleton form',
+        description:
+          'Keeps the mode of the active record. With none active it writes the record named `default` in mode `enforce`. ' +
+          'Codes of warnings are in the header `Weir-Warnings`; a dry run answers with the record and the warnings.',
+        querystring: policyWriteQuery,
+        body: policySchema,
+        response: { 200: z.union([policySchema, DryRunSchema]), ...errorAnswers(...WRITE_ERRORS) },
+      },
+    },
+    async (request, reply) => {
+      const { dry_run: dryRun, activate } = request.query;
+      const write = policyWrite(request, {
+        operation: 'put',
+        target: { by: 'active' },
+        form: 'singleton',
+        body: request.body,
+        dryRun,
+        activate,
+      });
+      return answerPolicy(await policies.write(write), 'singleton', reply);
+    },
+  );
+};

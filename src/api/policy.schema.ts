@@ -1,0 +1,81 @@
+import { z } from 'zod';
+import { envelopeModeSchema, storedPolicySchema } from '#policy/schema.js';
+import { errorsOf, instant, WarningSchema } from './answer.schema.js';
+import type { ErrorCode } from './errors.js';
+import { flag } from './query.js';
+
+const recordMembers = {
+  id: z.string().meta({ format: 'uuid' }),
+  name: z.string().nullable(),
+  form: z.enum(['envelope', 'singleton']).describe('The form that it was written in.'),
+  mode: envelopeModeSchema,
+  revision: z.int().min(1).describe('Counts the writes of this record; the ETag is made of id and revision.'),
+  created_at: instant,
+  updated_at: instant,
+  updated_by: z.string().describe('Subject of the token that wrote it last.'),
+  active: z.boolean().describe('At most one record is active.'),
+};
+const recordExample = {
+  id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10',
+  name: 'office',
+  form: 'envelope',
+  mode: 'enforce',
+  revision: 3,
+  created_at: '2026-01-31T12:00:00.000Z',
+  updated_at: '2026-02-01T08:30:00.000Z',
+  updated_by: 'admin',
+  active: true,
+};
+const policyExample = { default_policy: 'deny', source_groups: [] };
+
+export const PolicyRecordSchema = z
+  .object(recordMembers)
+  .meta({ id: 'PolicyRecord', description: 'A stored policy without its body.', examples: [recordExample] });
+export const PolicyListSchema = z
+  .object({ items: z.array(PolicyRecordSchema) })
+  .meta({ id: 'PolicyList', description: 'Every stored policy, without the bodies.' });
+export const StoredPolicySchema = z.object({ ...recordMembers, policy: storedPolicySchema }).meta({
+  id: 'StoredPolicy',
+  description: 'A stored policy. Its values come back as they were sent.',
+  examples: [{ ...recordExample, policy: policyExample }],
+});
+export const WrittenPolicySchema = z
+  .object({ ...recordMembers, warnings: z.array(WarningSchema), policy: storedPolicySchema })
+  .meta({
+    id: 'WrittenPolicy',
+    description:
+      'The record as it was written. When this is answered, the next packet is judged by it if it is active.',
+    examples: [{ ...recordExample, warnings: [], policy: policyExample }],
+  });
+export const DryRunSchema = z
+  .object({
+    ...recordMembers,
+    dry_run: z.literal(true),
+    warnings: z.array(WarningSchema),
+    program_lines: z.int().min(0).describe('Size of the compiled program.'),
+    policy: storedPolicySchema,
+  })
+  .meta({ id: 'PolicyDryRun', description: 'What the write would have stored; nothing was changed.' });
+
+export const dryRunQuery = z.strictObject({
+  dry_run: flag.optional().describe('Do everything up to the commit, and change nothing.'),
+});
+export const policyWriteQuery = dryRunQuery.extend({
+  activate: flag.optional().describe('`false` stores without activating.'),
+});
+
+export const WRITE_ERRORS: readonly ErrorCode[] = [
+  ...errorsOf.write,
+  'invalid_header',
+  'invalid_body',
+  'invalid_policy',
+  'name_taken',
+  'already_exists',
+  'capacity_exceeded',
+  'precondition_failed',
+  'body_too_large',
+  'unsupported_media_type',
+  'activation_timeout',
+  'dataplane_unavailable',
+  'overloaded',
+];

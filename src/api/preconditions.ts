@@ -1,0 +1,51 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError } from './errors.js';
+
+export type Preconditions = { readonly ifMatch: string | undefined; readonly ifNoneMatch: string | undefined };
+
+const ENTITY_TAGS = /^(\*|(W\/)?"[^"]*"([ \t]*,[ \t]*(W\/)?"[^"]*")*)$/;
+
+/** The preconditions of a write (D8), refused where they could not be kept. */
+export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
+  const ifMatch = headers['if-match']?.trim();
+  const ifNoneMatch = headers['if-none-match']?.trim();
+  if (ifMatch !== undefined && !ENTITY_TAGS.test(ifMatch)) {
+    throw new ApiError('invalid_header', 'If-Match must hold quoted entity tags, or *');
+  }
+  if (ifNoneMatch !== undefined && ifNoneMatch !== '*') {
+    throw new ApiError('invalid_header', 'If-None-Match on a write must be *');
+  }
+  return { ifMatch, ifNoneMatch };
+}
+
+/** `etag` is the one that is stored now; null where there is none. */
+export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag: string | null): void {
+  if (ifMatch !== undefined && !matches(ifMatch, etag, 'strong')) {
+    throw new ApiError('precondition_failed', etag === null ? 'there is none to match' : `the stored ETag is ${etag}`);
+  }
+  if (ifNoneMatch !== undefined && etag !== null) {
+    throw new ApiError('precondition_failed', `there is one already, its ETag is ${etag}`);
+  }
+}
+
+/** Sets the ETag of a read. Whether the caller has this revision already: then 304 is the answer. */
+export function isUnchanged(request: FastifyRequest, reply: FastifyReply, etag: string): boolean {
+  reply.header('etag', etag);
+  const known = request.headers['if-none-match']?.trim();
+  return known !== undefined && matches(known, etag, 'weak');
+}
+
+function matches(field: string, etag: string | null, comparison: 'strong' | 'weak'): boolean {
+  if (etag === null) return false;
+  if (field === '*') return true;
+  const tags = field.match(/(W\/)?"[^"]*"/g) ?? [];
+  return tags.some((tag) => (comparison === 'weak' ? tag.replace(/^W\//, '') : tag) === etag);
+}
+
+/** Carries a precondition that held into the write itself, so that nobody writes in between. */
+export function expectedRevision(
+  { ifMatch, ifNoneMatch }: Preconditions,
+  revision: number,
+): { readonly expectedRevision?: number } {
+  return ifMatch === undefined && ifNoneMatch === undefined ? {} : { expectedRevision: revision };
+}

@@ -1,0 +1,171 @@
+import rateLimit from '@fastify/rate-limit';
+import Fastify, { type FastifyRequest, type FastifyServerOptions, LogController, type RouteOptions } from 'fastify';
+import { serializerCompiler } from 'fastify-type-provider-zod';
+import type { Access, Api } from './api.js';
+import { auditResource } from './audit.route.js';
+import { authenticate } from './authentication.js';
+import { readBody } from './body.js';
+import { BodyBudget } from './body-budget.js';
+import { startBodyDeadline } from './body-deadline.js';
+import { answerClientError } from './client-error.js';
+import { dnsCacheResource } from './dns-cache.route.js';
+import { answerError } from './error-answer.js';
+import { ApiError } from './errors.js';
+import { explainResource } from './explain.route.js';
+import { checkHeaders, checkHost, checkOrigin, checkQuery, hostSet } from './guard.js';
+import { healthResource } from './health.route.js';
+import { integrationsResource } from './integrations.route.js';
+import type { Management } from './management.js';
+import { createNotFound } from './method-not-allowed.js';
+import { metricsResource } from './metrics.route.js';
+import { openapiResource } from './openapi.route.js';
+import { type ApiLimits, type ApiOptions, DEFAULT_LIMITS } from './options.js';
+import { performanceModeResource } from './performance-mode.route.js';
+import { policiesResource } from './policies.route.js';
+import { policyResource } from './policy.route.js';
+import { readinessResource } from './readiness.route.js';
+import { statsResource } from './stats.route.js';
+import { sysdumpResource } from './sysdump.route.js';
+import { tlsInterceptCaResource } from './tls-intercept-ca.route.js';
+import { tokensResource } from './tokens.route.js';
+import { wiretapResource } from './wiretap.route.js';
+
+const RESOURCES = [
+  healthResource,
+  readinessResource,
+  metricsResource,
+  statsResource,
+  policyResource,
+  explainResource,
+  policiesResource,
+  performanceModeResource,
+  tlsInterceptCaResource,
+  integrationsResource,
+  tokensResource,
+  dnsCacheResource,
+  auditResource,
+  wiretapResource,
+  sysdumpResource,
+];
+
+const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?$/i;
+
+/** The management API over a node. Not listening yet; `inject` works. */
+export async function createApi(management: Management, options: ApiOptions): Promise<Api> {
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const api = Fastify(serverOptions(options, limits)) as unknown as Api;
+  api.server.maxConnections = limits.connections;
+  // Node drops what is above its count without a word; one more than the limit lets `checkHeaders` refuse it.
+  api.server.maxHeadersCount = limits.headerCount + 1;
+
+  api.setValidatorCompiler(readBody);
+  api.setSerializerCompiler(serializerCompiler);
+  api.setErrorHandler(answerError);
+  readJsonOnly(api);
+  const notFound = createNotFound(api);
+  api.addHook('onRoute', (route) => {
+    route.config = { access: defaultAccess(route), ...route.config };
+    if (route.config.policyBody === true) route.bodyLimit = limits.policyBodyBytes;
+  });
+  api.setNotFoundHandler(notFound);
+  await api.register(rateLimit, { global: false });
+  guard(api, management, options, limits);
+  await api.register(openapiResource(options.version));
+  for (const resource of RESOURCES) await api.register(async (scope) => resource(scope, management));
+  return api;
+}
+
+function serverOptions(options: ApiOptions, limits: ApiLimits): FastifyServerOptions {
+  const server = {
+    headersTimeout: limits.headersTimeoutMs,
+    connectionsCheckingInterval: limits.connectionsCheckingIntervalMs,
+    maxHeaderSize: limits.headerBytes,
+  };
+  const common: FastifyServerOptions = {
+    ...(options.logger === undefined ? {} : { loggerInstance: options.logger }),
+    logController: new LogController({ disableRequestLogging: true }),
+    bodyLimit: limits.bodyBytes,
+    requestTimeout: Math.max(limits.policyRequestTimeoutMs, limits.headersTimeoutMs),
+    keepAliveTimeout: limits.keepAliveTimeoutMs,
+    maxRequestsPerSocket: limits.requestsPerSocket,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: 512 },
+    clientErrorHandler: answerClientError,
+    frameworkErrors: (error, request, reply) => {
+      void answerError(error, request, reply);
+    },
+  };
+  const { tls } = options;
+  return (tls === undefined
+    ? { ...common, http: server }
+    : { ...common, https: { ...server, ...tls, minVersion: 'TLSv1.2' } }) as unknown as FastifyServerOptions;
+}
+
+function readJsonOnly(api: Api): void {
+  api.removeAllContentTypeParsers();
+  api.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
+    const encoding = request.headers['content-encoding'] ?? 'identity';
+    const plain = JSON_TYPE.test(request.headers['content-type'] ?? '') && encoding === 'identity';
+    if (plain) done(null, bytes);
+    else done(new ApiError('unsupported_media_type'));
+  });
+}
+
+/** Whatever says nothing needs a token, and an admin's if it can change something. */
+function defaultAccess(route: RouteOptions): Access {
+  return [route.method].flat().every((method) => method === 'GET' || method === 'HEAD') ? 'read' : 'write';
+}
+
+/** Counts a request of its address; the seconds to wait when there were too many in the window, else null. */
+function counter(api: Api, max: number, timeWindow: number): (request: FastifyRequest) => Promise<number | null> {
+  const count = api.createRateLimit({ max, timeWindow });
+  return async (request) => {
+    const counted = await count(request);
+    return !counted.isAllowed && counted.isExceeded ? counted.ttlInSeconds : null;
+  };
+}
+
+function guard(api: Api, management: Management, options: ApiOptions, limits: ApiLimits): void {
+  const hosts = hostSet(options.hosts ?? []);
+  const budget = new BodyBudget(limits.policyBytesInFlight, limits.policyBodyBytes);
+  const countRequest = counter(api, limits.requestsPerWindow, limits.requestWindowMs);
+  const countFailedLogin = counter(api, limits.failedLoginsPerWindow, limits.failedLoginWindowMs);
+
+  api.decorateRequest('caller', null);
+  api.addHook('onRequest', async (request, reply) => {
+    checkHeaders(request, limits.headerCount);
+    checkHost(request, hosts);
+    checkOrigin(request);
+    checkQuery(request);
+    const { access = 'write', policyBody = false } = request.routeOptions.config;
+    if (access === 'public') return;
+    const waitSeconds = await countRequest(request);
+    if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
+    if (request.is404) return;
+    request.caller = await authenticate(request, access, management.tokens, countFailedLogin);
+    if (policyBody) budget.take(request, reply);
+    startBodyDeadline(request, reply, policyBody ? limits.policyRequestTimeoutMs : limits.requestTimeoutMs);
+  });
+  api.addHook('onSend', async (_request, reply) => {
+    reply.headers({
+      'x-content-type-options': 'nosniff',
+      'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+      'referrer-policy': 'no-referrer',
+      'cross-origin-resource-policy': 'same-origin',
+    });
+    if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
+  });
+  api.addHook('onResponse', async (request, reply) => {
+    management.metrics.served({
+      method: request.method,
+      route: request.routeOptions.url ?? 'none',
+      status: reply.statusCode,
+      seconds: reply.elapsedTime / 1000,
+    });
+    request.log.debug(
+      { method: request.method, route: request.routeOptions.url, status: reply.statusCode, ms: reply.elapsedTime },
+      'answered',
+    );
+  });
+}

@@ -1,0 +1,106 @@
+import { z } from 'zod';
+import type { NodeStats } from '#observe/stats.js';
+import { errorAnswers, errorsOf } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { noQuery } from './query.js';
+
+const count = z.int().min(0);
+const byVerdict = z.object({ allow: count, deny: count, audit: count });
+
+const StatsSchema = z
+  .object({
+    generation: count.describe('The policy generation in force; 0 before the first.'),
+    dataplane: z.object({
+      active_flows: count,
+      packets: byVerdict,
+      bytes: byVerdict,
+      drops: z.record(z.string(), count).describe('Packets by drop reason.'),
+      flows_opened: count,
+      flows_closed: count,
+      maps: z.record(z.string(), z.object({ entries: count, capacity: count })),
+    }),
+    dns: z.object({
+      queries_allow: count,
+      queries_deny: count,
+      nxdomain_policy: count,
+      nxdomain_upstream: count,
+      servfail: count,
+      grants: count,
+    }),
+    tls: z.object({ allow: count, deny: count, intercepted: count }),
+    http: z.object({ allow: count, deny: count }),
+    cluster: z.object({
+      enabled: z.boolean(),
+      is_leader: z.boolean(),
+      leader: z.string().nullable(),
+      members: z.array(z.string()),
+      revision: count.nullable(),
+      applied_revision: count.nullable(),
+      lag: count.nullable(),
+    }),
+  })
+  .meta({
+    id: 'Stats',
+    description: 'What this node counted since it started. A part that is not running counts nothing.',
+  });
+
+export const statsResource: Resource = (api, management) => {
+  api.get(
+    '/api/v1/stats',
+    {
+      schema: {
+        operationId: 'getStats',
+        tags: ['observation'],
+        summary: 'Compact runtime snapshot',
+        querystring: noQuery,
+        response: { 200: StatsSchema, ...errorAnswers(...errorsOf.read) },
+      },
+    },
+    async () => statsAnswer(await management.stats()),
+  );
+};
+
+function statsAnswer({ generation, dataplane, dns, tls, http, cluster }: NodeStats): z.infer<typeof StatsSchema> {
+  const verdicts = dataplane?.verdicts;
+  return {
+    generation,
+    dataplane: {
+      active_flows: dataplane?.activeFlows ?? 0,
+      packets: {
+        allow: Number(verdicts?.allow.packets ?? 0),
+        deny: Number(verdicts?.deny.packets ?? 0),
+        audit: Number(verdicts?.audit.packets ?? 0),
+      },
+      bytes: {
+        allow: Number(verdicts?.allow.bytes ?? 0),
+        deny: Number(verdicts?.deny.bytes ?? 0),
+        audit: Number(verdicts?.audit.bytes ?? 0),
+      },
+      drops: Object.fromEntries(
+        Object.entries(dataplane?.drops ?? {}).map(([reason, { packets }]) => [reason, Number(packets)]),
+      ),
+      flows_opened: Number(dataplane?.flowsOpened ?? 0),
+      flows_closed: Number(dataplane?.flowsClosed ?? 0),
+      maps: { ...dataplane?.maps },
+    },
+    dns: {
+      queries_allow: dns?.queriesAllow ?? 0,
+      queries_deny: dns?.queriesDeny ?? 0,
+      nxdomain_policy: dns?.nxdomainPolicy ?? 0,
+      nxdomain_upstream: dns?.nxdomainUpstream ?? 0,
+      servfail: dns?.servfail ?? 0,
+      grants: dns?.grants ?? 0,
+    },
+    tls: { allow: tls?.allow ?? 0, deny: tls?.deny ?? 0, intercepted: tls?.intercepted ?? 0 },
+    http: { allow: http?.allow ?? 0, deny: http?.deny ?? 0 },
+    cluster: {
+      enabled: cluster !== null,
+      is_leader: cluster?.isLeader ?? false,
+      leader: cluster?.leader ?? null,
+      members: [...(cluster?.members ?? [])],
+      revision: cluster?.revision ?? null,
+      applied_revision: cluster?.appliedRevision ?? null,
+      lag: cluster?.lag ?? null,
+    },
+  };
+}

@@ -1,0 +1,100 @@
+import { z } from 'zod';
+import { empty, errorAnswers, errorsOf, instant } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { ApiError } from './errors.js';
+import type { TokenRecord } from './management.js';
+import { noQuery } from './query.js';
+
+const YEAR_SECONDS = 366 * 24 * 60 * 60;
+
+const TokenSchema = z
+  .object({
+    id: z.string(),
+    subject: z.string(),
+    role: z.enum(['admin', 'readonly']),
+    created_at: instant,
+    expires_at: instant.nullable(),
+    revoked_at: instant.nullable(),
+  })
+  .meta({ id: 'Token', description: 'What is kept of a token: never the token itself.' });
+const TokenListSchema = z.object({ items: z.array(TokenSchema) }).meta({ id: 'TokenList' });
+const TokenCreateSchema = z
+  .strictObject({
+    subject: z
+      .string()
+      .regex(/^[\w.@:-]{1,128}$/, { error: 'Must be 1 to 128 letters, digits, and any of . _ @ : -' })
+      .describe('Who uses it; writes are recorded under this name.'),
+    role: z.enum(['admin', 'readonly']),
+    expires_in: z
+      .int()
+      .min(1)
+      .max(10 * YEAR_SECONDS)
+      .nullable()
+      .optional()
+      .describe('Seconds. Left out or null: it does not expire.'),
+  })
+  .meta({ id: 'TokenCreate', examples: [{ subject: 'dashboard', role: 'readonly', expires_in: 86_400 }] });
+const IssuedTokenSchema = z
+  .object({ ...TokenSchema.shape, token: z.string().describe('Shown this once.') })
+  .meta({ id: 'IssuedToken' });
+
+const PATH = '/api/v1/tokens';
+
+export const tokensResource: Resource = (api, { tokens }) => {
+  api.get(
+    PATH,
+    {
+      schema: {
+        operationId: 'listTokens',
+        tags: ['tokens'],
+        summary: 'Every token that was issued',
+        querystring: noQuery,
+        response: { 200: TokenListSchema, ...errorAnswers(...errorsOf.read) },
+      },
+    },
+    async () => ({ items: tokens.list().map(shown) }),
+  );
+
+  api.post(
+    PATH,
+    {
+      schema: {
+        operationId: 'createToken',
+        tags: ['tokens'],
+        summary: 'Issue a token',
+        querystring: noQuery,
+        body: TokenCreateSchema,
+        response: { 201: IssuedTokenSchema, ...errorAnswers(...errorsOf.body) },
+      },
+    },
+    async (request, reply) => {
+      const { subject, role, expires_in: expiresIn } = request.body;
+      const expiresInMs = expiresIn === undefined || expiresIn === null ? null : expiresIn * 1000;
+      const { record, token } = await tokens.issue({ subject, role, expiresInMs });
+      return reply.code(201).send({ ...shown(record), token });
+    },
+  );
+
+  api.delete(
+    `${PATH}/:id`,
+    {
+      schema: {
+        operationId: 'revokeToken',
+        tags: ['tokens'],
+        summary: 'Revoke a token, at once',
+        params: z.object({ id: z.string() }),
+        querystring: noQuery,
+        response: { 204: empty, ...errorAnswers(...errorsOf.write, 'invalid_url', 'not_found') },
+      },
+    },
+    async (request, reply) => {
+      const known = await tokens.revoke(request.params.id);
+      if (!known) throw new ApiError('not_found', 'there is no such token');
+      return reply.code(204).send();
+    },
+  );
+};
+
+function shown({ id, subject, role, created_at, expires_at, revoked_at }: TokenRecord): z.infer<typeof TokenSchema> {
+  return { id, subject, role, created_at, expires_at, revoked_at };
+}

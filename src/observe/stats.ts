@@ -1,0 +1,54 @@
+/** Counters as the kernel keeps them; 64 bits wide. */
+export type Counter = { readonly packets: bigint; readonly bytes: bigint };
+
+export type DataplaneStats = {
+  readonly activeFlows: number;
+  readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
+  /** Keyed by the name of the drop reason (D21). */
+  readonly drops: Readonly<Record<string, Counter>>;
+  readonly flowsOpened: bigint;
+  readonly flowsClosed: bigint;
+  readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
+};
+
+export type DnsStats = {
+  readonly queriesAllow: number;
+  readonly queriesDeny: number;
+  readonly nxdomainPolicy: number;
+  readonly nxdomainUpstream: number;
+  readonly servfail: number;
+  readonly grants: number;
+};
+export type TlsStats = { readonly allow: number; readonly deny: number; readonly intercepted: number };
+export type HttpStats = { readonly allow: number; readonly deny: number };
+export type ClusterStats = {
+  readonly isLeader: boolean;
+  readonly leader: string | null;
+  readonly members: readonly string[];
+  readonly revision: number;
+  readonly appliedRevision: number;
+  readonly lag: number;
+};
+
+/** What the node counted so far. A part that is not running is null: it counted nothing. */
+export type NodeStats = {
+  /** The generation in force; 0 before the first. */
+  readonly generation: number;
+  readonly dataplane: DataplaneStats | null;
+  readonly dns: DnsStats | null;
+  readonly tls: TlsStats | null;
+  readonly http: HttpStats | null;
+  readonly cluster: ClusterStats | null;
+};
+
+/** One line of the readiness report (D27). */
+export type Check = {
+  readonly name: string;
+  readonly ok: boolean;
+  /** The state of the statechart that the check is read from. */
+  readonly state: string;
+  readonly detail: string;
+  /** ISO 8601, UTC. */
+  readonly since: string;
+};
+export type ReadinessReport = { readonly ready: boolean; readonly checks: readonly Check[] };

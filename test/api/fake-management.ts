@@ -1,0 +1,164 @@
+import type { Management, PerformanceMode } from '#api/management.js';
+import type { PolicyOutcome, PolicyWrite } from '#bus/requests.js';
+import { createMetrics } from '#observe/metrics.js';
+import type { NodeStats, ReadinessReport } from '#observe/stats.js';
+import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+
+export const TOKENS = { admin: 'admin-token', readonly: 'readonly-token', expired: 'expired-token' } as const;
+export const SINCE = '2026-01-31T12:00:00.000Z';
+
+export const RECORD: PolicyRecord = {
+  id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10',
+  name: 'office',
+  form: 'envelope',
+  mode: 'enforce',
+  revision: 3,
+  created_at: SINCE,
+  updated_at: SINCE,
+  updated_by: 'admin',
+  active: true,
+};
+export const BODY = '{"default_policy":"deny","source_groups":[{"id":"lan","sources":{"ips":["10.0.0.7"]}}]}';
+export const STORED: StoredPolicy = { record: RECORD, body: Buffer.from(BODY) };
+export const ETAG = `"${RECORD.id}.3"`;
+
+export const READY: ReadinessReport = {
+  ready: true,
+  checks: [
+    { name: 'dataplane_running', ok: true, state: 'enforcing', detail: '', since: SINCE },
+    { name: 'policy_ready', ok: true, state: 'active', detail: 'generation 7', since: SINCE },
+  ],
+};
+export const STATS: NodeStats = {
+  generation: 7,
+  dataplane: {
+    activeFlows: 2,
+    verdicts: {
+      allow: { packets: 10n, bytes: 1_000n },
+      deny: { packets: 3n, bytes: 180n },
+      audit: { packets: 1n, bytes: 60n },
+    },
+    drops: { policy: { packets: 3n, bytes: 180n } },
+    flowsOpened: 5n,
+    flowsClosed: 3n,
+    maps: { flows: { entries: 2, capacity: 131_072 } },
+  },
+  dns: null,
+  tls: null,
+  http: null,
+  cluster: null,
+};
+
+export type FakeManagement = Management & {
+  /** Every call that could have changed something, in order. */
+  readonly changes: { readonly call: string; readonly with: unknown }[];
+  readonly reads: { stored: StoredPolicy | null; performanceMode: PerformanceMode; readiness: ReadinessReport };
+  answer: { policyWrite: (write: PolicyWrite) => PolicyOutcome | Promise<PolicyOutcome> };
+};
+
+/** A node that remembers what it was asked to change, and answers what a test tells it to. */
+export function fakeManagement(overrides: Partial<Management> = {}): FakeManagement {
+  const changes: FakeManagement['changes'] = [];
+  const reads: FakeManagement['reads'] = {
+    stored: STORED,
+    performanceMode: { enabled: true, source: null, revision: 0 },
+    readiness: READY,
+  };
+  const answer: FakeManagement['answer'] = {
+    policyWrite: (write) =>
+      write.operation === 'delete'
+        ? { kind: 'deleted', generation: 8, warnings: [] }
+        : {
+            kind: 'written',
+            created: write.target.by === 'new',
+            stored: { record: { ...RECORD, form: write.form }, body: STORED.body },
+            generation: 8,
+            warnings: [],
+          },
+  };
+  const changed = (call: string, argument: unknown) => {
+    changes.push({ call, with: argument });
+  };
+  const integrations = new Map<string, { readonly secret: string; readonly view: IntegrationView }>();
+  const tokens = [
+    { id: 't-1', subject: 'ops', role: 'admin' as const, created_at: SINCE, expires_at: null, revoked_at: null },
+  ];
+
+  return {
+    changes,
+    reads,
+    answer,
+    policies: {
+      async write(write) {
+        changed('policies.write', write);
+        return answer.policyWrite(write);
+      },
+      read: async () => reads.stored,
+      list: async () => (reads.stored === null ? [] : [reads.stored.record]),
+      generation: () => 7,
+    },
+    explain: async () => ({
+      decision: 'deny',
+      effective_action: 'deny',
+      mode: 'enforce',
+      source_group: null,
+      rule: null,
+      reason: 'default_policy is deny',
+      walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
+      walk_omitted: 0,
+    }),
+    performanceMode: {
+      read: async () => reads.performanceMode,
+      async write(write) {
+        changed('performanceMode.write', write);
+        const { revision } = reads.performanceMode;
+        reads.performanceMode = { enabled: write.enabled, source: 'local', revision: revision + 1 };
+        return reads.performanceMode;
+      },
+    },
+    integrations: {
+      list: async () => [...integrations.values()].map(({ view }) => view),
+      read: async (name) => integrations.get(name)?.view ?? null,
+      async write(write) {
+        changed('integrations.write', write);
+        const { service_account_token: secret, ...shown } = write.integration;
+        const before = integrations.get(shown.name);
+        const revision = (before?.view.revision ?? 0) + 1;
+        const view = { ...shown, revision, created_at: SINCE, updated_at: SINCE, updated_by: write.author };
+        integrations.set(shown.name, { secret, view });
+        return { kind: 'written', created: before === undefined, integration: view };
+      },
+      async remove(removal) {
+        changed('integrations.remove', removal);
+        integrations.delete(removal.name);
+        return { kind: 'deleted' };
+      },
+    },
+    tokens: {
+      async verify(token) {
+        if (token === TOKENS.admin) return { kind: 'accepted', identity: { id: 'a', subject: 'alice', role: 'admin' } };
+        if (token === TOKENS.readonly) {
+          return { kind: 'accepted', identity: { id: 'r', subject: 'rita', role: 'readonly' } };
+        }
+        return { kind: 'refused', reason: token === TOKENS.expired ? 'expired' : 'malformed' };
+      },
+      async issue(request) {
+        changed('tokens.issue', request);
+        const { subject, role } = request;
+        const record = { id: 't-2', subject, role, created_at: SINCE, expires_at: null, revoked_at: null };
+        return { record, token: 'eyJ.issued.token' };
+      },
+      list: () => tokens,
+      async revoke(id) {
+        changed('tokens.revoke', id);
+        return tokens.some((token) => token.id === id);
+      },
+    },
+    readiness: () => reads.readiness,
+    stats: async () => STATS,
+    metrics: createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => reads.readiness }),
+    ...overrides,
+  };
+}
+
+type IntegrationView = NonNullable<Awaited<ReturnType<Management['integrations']['read']>>>;

@@ -1,0 +1,55 @@
+import type { InjectOptions, LightMyRequestResponse } from 'fastify';
+import { afterEach } from 'vitest';
+import type { Api } from '#api/api.js';
+import type { ApiOptions } from '#api/options.js';
+import { createApi } from '#api/server.js';
+import { type FakeManagement, fakeManagement, TOKENS } from './fake-management.js';
+
+const open: Api[] = [];
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((api) => api.close()));
+});
+
+export type Rig = {
+  readonly api: Api;
+  readonly node: FakeManagement;
+  /** As an admin unless headers say otherwise. */
+  ask(method: string, url: string, request?: Asked): Promise<LightMyRequestResponse>;
+};
+export type Asked = {
+  readonly body?: string | Buffer | object;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly token?: string | null;
+};
+
+export async function rig(options: Partial<ApiOptions> = {}, node = fakeManagement()): Promise<Rig> {
+  const api = await createApi(node, { version: '0.1.0', ...options });
+  open.push(api);
+  return {
+    api,
+    node,
+    ask: (method, url, { body, headers, token = TOKENS.admin } = {}) =>
+      api.inject({
+        method: method as NonNullable<InjectOptions['method']>,
+        url,
+        headers: {
+          host: 'localhost:8080',
+          ...(token === null ? {} : { authorization: `Bearer ${token}` }),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body === undefined ? {} : { payload: body }),
+      }),
+  };
+}
+
+/** Listens on a free port of the loopback, and answers it. */
+export async function listening(api: Api): Promise<number> {
+  await api.listen({ host: '127.0.0.1', port: 0 });
+  const address = api.server.address();
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return address.port;
+}
+
+/** What a path parameter stands for in a request. */
+export const concrete = (path: string): string => path.replace(/[:{](id|name)\}?/g, 'x1');
