@@ -1,4 +1,8 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { loadConfig } from '#config/load.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
 import { ADDRESSES, createTopology, type Topology } from './topology.js';
 
@@ -28,6 +32,9 @@ class TourFailure extends Error {}
  * Stays until Ctrl-C on a terminal; otherwise ends after the tour. Resolves with the exit code.
  */
 export async function quickStart(options: { stay?: boolean } = {}): Promise<number> {
+  const { missingForDataplane } = await import('#main.js');
+  const missing = await missingForDataplane();
+  if (missing.length > 0) return apiOnly(missing.map(({ sentence }) => sentence));
   const stay = options.stay ?? process.stdin.isTTY === true;
   let topology: Topology | undefined;
   let node: NodeProcess | undefined;
@@ -51,6 +58,24 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
   } finally {
     await node?.remove();
     await topology?.remove();
+  }
+}
+
+/** Where nothing can be enforced: says why, and serves the API until it is ended. */
+async function apiOnly(sentences: readonly string[]): Promise<number> {
+  print('Weir cannot enforce here:');
+  for (const sentence of sentences) print(`   ${sentence}`);
+  print('\nThe API runs without a dataplane: policies are checked, stored and explained, and answered with `not_enforced`.');
+  const folder = await mkdtemp(join(tmpdir(), 'weir-'));
+  try {
+    const file = join(folder, 'weir.yaml');
+    const config = { version: 1, node: { id: 'node-a', data_dir: join(folder, 'data') }, api: { listen: '127.0.0.1:8080' } };
+    await writeFile(file, JSON.stringify(config));
+    print(`   curl -H "Authorization: Bearer $(cat ${join(folder, 'data', 'admin.token')})" http://127.0.0.1:8080/api/v1/policy`);
+    const { run } = await import('#main.js');
+    return await run(loadConfig(file));
+  } finally {
+    await rm(folder, { recursive: true, force: true });
   }
 }
 

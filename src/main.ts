@@ -1,0 +1,213 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { AddressInfo } from 'node:net';
+import { type Logger, pino } from 'pino';
+import pretty from 'pino-pretty';
+import { createSystem, type System } from '#actors/system.js';
+import type { Management } from '#api/management.js';
+import { createApi } from '#api/server.js';
+import type { Refusal } from '#bus/requests.js';
+import type { Config, DataplaneConfig } from '#config/config.js';
+import { followPolicyFile, type PolicyFile } from '#config/policy-file.js';
+import type { Missing } from '#dataplane/datapath.js';
+import { type DatapathOptions, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { createMetrics } from '#observe/metrics.js';
+import type { NodeStats } from '#observe/stats.js';
+import { openStore } from '#store/store.js';
+import { type Authority, createAuthority } from '#store/tokens.js';
+
+const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
+
+/**
+ * Runs a node until SIGTERM or SIGINT: opens the store, takes the dataplane over, serves the API. Resolves with the exit
+ * code once it has drained; the datapath is left in place (D20). Throws what keeps it from starting.
+ */
+export async function run(config: Config): Promise<number> {
+  const log = createLog(config);
+  const stopped = new Promise<NodeJS.Signals>((resolve) => {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve(signal));
+  });
+  const store = await openStore(config.node.dataDir, ({ code, message }) => log.error({ code }, message));
+  try {
+    const authority = await createAuthority(store.tokens, config.node.dataDir);
+    const { dataplane } = config;
+    const system = createSystem({
+      store,
+      dataplane:
+        dataplane === null
+          ? null
+          : { datapath: openDatapath(datapathOptions(dataplane)), interfaces: dataplane.interfaces },
+      fallback: config.policy.fallback,
+      activationTimeoutMs: config.policy.activationTimeoutMs,
+      sections: {
+        dns: config.dns !== null,
+        servicePlane: config.servicePlane !== null,
+        cluster: config.cluster !== null,
+      },
+    });
+    logFacts(system, log);
+    const api = await createApi(managementOf(system, authority), apiOptions(config, log));
+    const unfollow = config.policy.file === null ? () => {} : follow(config.policy.file, system, log);
+    try {
+      await api.listen({ host: config.api.listen.host, port: config.api.listen.port });
+      const { address, port } = api.server.address() as AddressInfo;
+      log.info({ version, address, port, data_dir: config.node.dataDir }, 'the API listens');
+      log.info({ signal: await stopped }, 'draining');
+    } finally {
+      unfollow();
+      await system.shutdown();
+      await api.close();
+    }
+  } finally {
+    await store.close();
+  }
+  log.info('stopped; what was in force goes on being enforced');
+  return 0;
+}
+
+/** What this machine lacks for a dataplane; empty when nothing. */
+export async function missingForDataplane(): Promise<readonly Missing[]> {
+  const datapath = openDatapath({ ...PROBE_OPTIONS });
+  try {
+    return await datapath.probe();
+  } finally {
+    await datapath.close();
+  }
+}
+
+/** Removes programs, pins and guard: the node is unpoliced afterwards (D20). */
+export async function detachDataplane(config: Config): Promise<void> {
+  if (config.dataplane === null) throw new NoDataplane('the configuration has no dataplane section');
+  await openDatapath(datapathOptions(config.dataplane)).detach();
+}
+
+class NoDataplane extends Error {
+  readonly code = 'no_dataplane';
+}
+
+const PROBE_OPTIONS: DatapathOptions = {
+  interfaces: [],
+  nonIpv4: 'drop',
+  reversePath: 'strict',
+  pickupMs: 0,
+  flowCapacity: 1,
+  markMask: 0x00f0_0000,
+  pinPath: '/sys/fs/bpf/weir',
+};
+
+function datapathOptions(config: DataplaneConfig): DatapathOptions {
+  const { interfaces, nonIpv4, reversePath, pickupMs, flowCapacity, markMask, pinPath } = config;
+  return { interfaces, nonIpv4, reversePath, pickupMs, flowCapacity, markMask, pinPath };
+}
+
+function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1] {
+  const { listen, tls, allowedHosts, requestsPerSecond, failedLoginsPerMinute, requestTimeoutMs, maxConnections } =
+    config.api;
+  return {
+    version,
+    hosts: [listen.host, ...allowedHosts],
+    logger: log,
+    ...(tls === null ? {} : { tls: { cert: readFileSync(tls.cert), key: readFileSync(tls.key) } }),
+    limits: {
+      requestsPerWindow: requestsPerSecond,
+      failedLoginsPerWindow: failedLoginsPerMinute,
+      requestTimeoutMs,
+      connections: maxConnections,
+    },
+  };
+}
+
+function createLog(config: Config): Logger {
+  const options = { level: config.log.level, base: { node: config.node.id } };
+  return config.log.format === 'pretty' ? pino(options, pretty({ sync: true })) : pino(options);
+}
+
+function logFacts(system: System, log: Logger): void {
+  system.bus.messages.subscribe((message) => {
+    switch (message.type) {
+      case 'policy.activated':
+        log.info({ generation: message.generation, policy: message.record?.id ?? null }, 'policy in force');
+        break;
+      case 'dataplane.enforcing':
+        log.info({ generation: message.generation, epoch: message.epoch }, 'dataplane enforcing');
+        break;
+      case 'dataplane.lost':
+        log.error({ reason: message.reason }, 'dataplane lost');
+        break;
+      case 'program.rejected':
+        log.error({ generation: message.generation, reason: message.refusal.detail }, 'program rejected');
+        break;
+      default:
+    }
+  });
+}
+
+function managementOf(system: System, authority: Authority): Management {
+  const stats = async (): Promise<NodeStats> => ({
+    generation: system.policies.generation(),
+    dataplane: await system.datapathStats(),
+    dns: null,
+    tls: null,
+    http: null,
+    cluster: null,
+  });
+  const readiness = () => system.readiness();
+  const { policies, explain, performanceMode, integrations } = system;
+  return {
+    policies,
+    explain,
+    performanceMode,
+    integrations,
+    tokens: authority,
+    readiness,
+    stats,
+    metrics: createMetrics({ version, stats, readiness }),
+  };
+}
+
+/** The file's policy goes the way of every other origin. What it says already is not written again. */
+function follow(path: string, system: System, log: Logger): () => void {
+  const apply = async ({ form, json }: PolicyFile): Promise<void> => {
+    if (await isInForce(system, { form, json })) return;
+    const outcome = await system.policies.write({
+      operation: 'put',
+      target: form === 'envelope' ? { by: 'name', name: nameIn(json) } : { by: 'active' },
+      form,
+      body: Buffer.from(json),
+      ifMatch: undefined,
+      ifNoneMatch: undefined,
+      activate: true,
+      dryRun: false,
+      author: 'policy.file',
+    });
+    if (outcome.kind === 'refused') throw new PolicyFileRefused(path, outcome);
+    log.info({ path }, 'policy file written');
+  };
+  return followPolicyFile(path, apply, (error) => {
+    const problems = error instanceof PolicyFileRefused ? error.refusal.problems : undefined;
+    log.error({ path, problems }, error instanceof Error ? error.message : String(error));
+  });
+}
+
+class PolicyFileRefused extends Error {
+  constructor(
+    path: string,
+    readonly refusal: Refusal,
+  ) {
+    super(`the policy file ${path} was not written: ${refusal.detail}`);
+  }
+}
+
+async function isInForce(system: System, { form, json }: PolicyFile): Promise<boolean> {
+  const active = await system.policies.read({ by: 'active' });
+  if (active === null || active.record.form !== form) return false;
+  const wanted = JSON.parse(json) as { mode?: unknown; policy?: unknown };
+  const sameMode = form === 'singleton' || wanted.mode === active.record.mode;
+  const policy = form === 'singleton' ? wanted : wanted.policy;
+  return sameMode && JSON.stringify(policy) === JSON.stringify(JSON.parse(Buffer.from(active.body).toString('utf8')));
+}
+
+function nameIn(json: string): string {
+  const { name } = JSON.parse(json) as { name?: unknown };
+  return typeof name === 'string' ? name : 'policy.file';
+}
