@@ -1,4 +1,4 @@
-import { MAX_SEGMENTS, NONE, type IntervalPool, type Program, SLICE } from '#policy/program.js';
+import { type IntervalPool, MAX_SEGMENTS, NONE, type Program, SLICE } from '#policy/program.js';
 import { Lines } from './lines.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION } from './numbers.js';
 import { addTree } from './tree.js';
@@ -10,20 +10,28 @@ import { addTree } from './tree.js';
 export type Image = { readonly words: Uint32Array<ArrayBuffer>; readonly lines: number };
 
 /** Words of line 0. */
-export const HEADER = { magic: 0, layoutVersion: 1, lines: 2, generationLow: 3, generationHigh: 4, sources: 5 } as const;
+export const HEADER = {
+  magic: 0,
+  layoutVersion: 1,
+  lines: 2,
+  generationLow: 3,
+  generationHigh: 4,
+  sources: 5,
+} as const;
 
+/**
+ * What one lookup reads stands together: behind a list its trees, leaves and slices, so that a cold lookup misses few
+ * pages. What several lists share stands behind the first of them.
+ */
 export function layout(program: Program): Image {
   const lines = new Lines();
   lines.add(1);
-  const slices = addPool(lines, program.slices, (raw) => raw);
-  const leaves = addPool(lines, program.leaves, (raw) =>
-    raw >= SLICE ? (SLICE | at(slices, raw - SLICE)) >>> 0 : raw,
-  );
-  const leaf = (index: number): number => (index === NONE ? NONE : at(leaves, index));
-  const destinations = addPool(lines, program.destinations, leaf);
-  const firstList = addLists(lines, program, leaf, destinations);
+  const slices = lazily(lines, program.slices, (raw) => raw);
+  const leaves = lazily(lines, program.leaves, (raw) => (raw >= SLICE ? (SLICE | slices(raw - SLICE)) >>> 0 : raw));
+  const destinations = lazily(lines, program.destinations, leaves);
+  const lists = addLists(lines, program, leaves, destinations);
   const { sources } = program;
-  const root = addTree(lines, sources, 0, sources.starts.length, (list) => firstList + list);
+  const root = addTree(lines, sources, 0, sources.starts.length, (list) => at(lists, list));
 
   lines.set(0, HEADER.magic, IMAGE_MAGIC);
   lines.set(0, HEADER.layoutVersion, LAYOUT_VERSION);
@@ -34,32 +42,40 @@ export function layout(program: Program): Image {
   return { words: lines.toWords(), lines: lines.count };
 }
 
-function addPool(lines: Lines, pool: IntervalPool, value: (raw: number) => number): Uint32Array {
-  const refs = new Uint32Array(Math.max(0, pool.offsets.length - 1));
-  for (let map = 0; map < refs.length; map++) {
-    refs[map] = addTree(lines, pool, at(pool.offsets, map), at(pool.offsets, map + 1), value);
-  }
-  return refs;
+type RefOf = (index: number) => number;
+
+/** Adds a map of the pool when it is first asked for; `NONE` stays `NONE`. */
+function lazily(lines: Lines, pool: IntervalPool, value: RefOf): RefOf {
+  const refs = new Uint32Array(Math.max(0, pool.offsets.length - 1)).fill(NONE);
+  return (map) => {
+    if (map === NONE) return NONE;
+    const known = at(refs, map);
+    if (known !== NONE) return known;
+    const added = addTree(lines, pool, at(pool.offsets, map), at(pool.offsets, map + 1), value);
+    refs[map] = added;
+    return added;
+  };
 }
 
 /** A list line: number of segments, default word, then destination tree and wildcard leaf of each segment. */
-function addLists(lines: Lines, program: Program, leaf: (index: number) => number, destinations: Uint32Array): number {
+function addLists(lines: Lines, program: Program, leaf: RefOf, destination: RefOf): Uint32Array {
   const { lists, segments } = program;
-  const first = lines.add(lists.defaults.length);
+  const found = new Uint32Array(lists.defaults.length);
   for (const [list, defaultWord] of lists.defaults.entries()) {
+    const line = lines.add(1);
+    found[list] = line;
     const from = at(lists.offsets, list);
     const count = at(lists.offsets, list + 1) - from;
     if (count > MAX_SEGMENTS) throw new RangeError(`list ${list} has ${count} segments`);
-    lines.set(first + list, 0, count);
-    lines.set(first + list, 1, defaultWord);
+    lines.set(line, 0, count);
+    lines.set(line, 1, defaultWord);
     for (let place = 0; place < count; place++) {
       const segment = at(lists.segments, from + place);
-      const tree = at(segments.destinations, segment);
-      lines.set(first + list, 2 + 2 * place, tree === NONE ? NONE : at(destinations, tree));
-      lines.set(first + list, 3 + 2 * place, leaf(at(segments.wildcards, segment)));
+      lines.set(line, 2 + 2 * place, destination(at(segments.destinations, segment)));
+      lines.set(line, 3 + 2 * place, leaf(at(segments.wildcards, segment)));
     }
   }
-  return first;
+  return found;
 }
 
 function at(words: Uint32Array, index: number): number {
@@ -67,4 +83,3 @@ function at(words: Uint32Array, index: number): number {
   if (value === undefined) throw new RangeError(`the program has no entry ${index} of ${words.length}`);
   return value;
 }
-
