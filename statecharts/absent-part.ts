@@ -55,7 +55,10 @@ export function absentPart(id: string, part: CheckName, need: keyof Needs, secti
       },
       unserved: {
         tags: `${part}:failed`,
-        meta: { part, detail: `the configuration has a ${section} section, which this build does not serve: ${consequence}` },
+        meta: {
+          part,
+          detail: `the configuration has a ${section} section, which this build does not serve: ${consequence}`,
+        },
       },
     },
   });

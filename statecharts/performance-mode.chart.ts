@@ -80,10 +80,7 @@ const writable = performanceMode.createStateConfig({
             {
               type: 'publish',
               params: ({ context }) =>
-                answered(
-                  context,
-                  refusal('precondition_failed', `the stored revision is ${context.mode.revision}`),
-                ),
+                answered(context, refusal('precondition_failed', `the stored revision is ${context.mode.revision}`)),
             },
             'dropFirst',
           ],
@@ -104,7 +101,10 @@ const writable = performanceMode.createStateConfig({
           actions: [
             { type: 'remember', params: ({ event }) => ({ mode: event.output }) },
             { type: 'publish', params: ({ context }) => answered(context, { kind: 'changed', mode: context.mode }) },
-            { type: 'publish', params: ({ context }) => ({ message: { type: 'performance_mode.changed', mode: context.mode } }) },
+            {
+              type: 'publish',
+              params: ({ context }) => ({ message: { type: 'performance_mode.changed', mode: context.mode } }),
+            },
             'dropFirst',
           ],
         },

@@ -1,6 +1,13 @@
 import { and, assign, fromPromise, not, raise, setup, stateIn } from 'xstate';
 import type { Fact, Message, Needs, RequestMessage } from '#bus/messages.js';
-import type { PolicyChecked, PolicyDeleted, PolicyOutcome, PolicyWrite, PolicyWritten, Refusal } from '#bus/requests.js';
+import type {
+  PolicyChecked,
+  PolicyDeleted,
+  PolicyOutcome,
+  PolicyWrite,
+  PolicyWritten,
+  Refusal,
+} from '#bus/requests.js';
 import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
@@ -153,7 +160,8 @@ const policy = setup({
     isEnforced: ({ context }) => context.enforced,
     isActive: ({ context }) => context.inForce?.record != null,
     wasEverActivated: ({ context }) => context.everActivated,
-    isReplayed: ({ context }, params: { generation: number }) => context.replay?.inForce.generation === params.generation,
+    isReplayed: ({ context }, params: { generation: number }) =>
+      context.replay?.inForce.generation === params.generation,
     dataplaneIsLost: ({ context }) => context.dataplaneLost !== null,
     isDraining: ({ context }) => context.draining,
     hasQueued: ({ context }) => context.queue.length > 0,
@@ -372,7 +380,11 @@ export const policyChart = policy.createMachine({
           actions: [
             {
               type: 'publish',
-              params: ({ context, event }) => answered(context.queue.find(({ id }) => id === event.id), expired(context)),
+              params: ({ context, event }) =>
+                answered(
+                  context.queue.find(({ id }) => id === event.id),
+                  expired(context),
+                ),
             },
             { type: 'dropQueued', params: ({ event }) => ({ id: event.id }) },
           ],
@@ -406,7 +418,7 @@ export const policyChart = policy.createMachine({
                 guard: { type: 'isRefused', params: ({ event }) => ({ judged: event.output }) },
                 target: 'idle',
                 actions: [
-                    {
+                  {
                     type: 'publish',
                     params: ({ context, event }) =>
                       event.output.kind === 'refused' ? answered(context.current, event.output) : { message: null },
@@ -423,7 +435,7 @@ export const policyChart = policy.createMachine({
                 target: 'idle',
                 actions: [
                   { type: 'rememberJudged', params: ({ event }) => ({ judged: event.output }) },
-                    { type: 'publish', params: ({ context }) => done(context) },
+                  { type: 'publish', params: ({ context }) => done(context) },
                 ],
               },
               {
@@ -464,7 +476,7 @@ export const policyChart = policy.createMachine({
                 target: 'unstaging',
                 actions: [
                   { type: 'rememberLines', params: ({ event }) => event.output },
-                    { type: 'publish', params: ({ context }) => done(context) },
+                  { type: 'publish', params: ({ context }) => done(context) },
                 ],
               },
               { target: 'committing', actions: { type: 'rememberLines', params: ({ event }) => event.output } },
@@ -521,14 +533,16 @@ export const policyChart = policy.createMachine({
                 target: 'unstaging',
                 actions: {
                   type: 'publish',
-                  params: ({ context, event }) => answered(context.current, refusalOf(event.error, 'store_unavailable')),
+                  params: ({ context, event }) =>
+                    answered(context.current, refusalOf(event.error, 'store_unavailable')),
                 },
               },
               {
                 target: 'idle',
                 actions: {
                   type: 'publish',
-                  params: ({ context, event }) => answered(context.current, refusalOf(event.error, 'store_unavailable')),
+                  params: ({ context, event }) =>
+                    answered(context.current, refusalOf(event.error, 'store_unavailable')),
                 },
               },
             ],

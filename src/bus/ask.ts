@@ -28,7 +28,8 @@ export function ask<E extends Exchange>(
         settle((message as AnswerMessage).outcome as Exchanges[E]['outcome'] | Refusal);
     });
     const timer = setTimeout(
-      () => settle({ kind: 'refused', code: LATE[exchange], detail: `no answer to ${exchange} within ${timeoutMs} ms` }),
+      () =>
+        settle({ kind: 'refused', code: LATE[exchange], detail: `no answer to ${exchange} within ${timeoutMs} ms` }),
       timeoutMs,
     );
     const settle = (outcome: Exchanges[E]['outcome'] | Refusal): void => {

@@ -46,7 +46,11 @@ export type RequestMessage<E extends Exchange = Exchange> = {
   [K in E]: { readonly type: `${K}_requested`; readonly id: string } & Exchanges[K]['asks'];
 }[E];
 export type AnswerMessage<E extends Exchange = Exchange> = {
-  [K in E]: { readonly type: `${K}_answered`; readonly id: string; readonly outcome: Exchanges[K]['outcome'] | Refusal };
+  [K in E]: {
+    readonly type: `${K}_answered`;
+    readonly id: string;
+    readonly outcome: Exchanges[K]['outcome'] | Refusal;
+  };
 }[E];
 
 /** Something that became so. */

@@ -11,7 +11,11 @@ test('resolves with the answer to its own request, not to another one', async ()
   bus.messages.subscribe((message) => {
     if (message.type !== 'program.flip_requested') return;
     bus.publish({ type: 'program.flip_answered', id: 'another', outcome: { kind: 'flipped', epoch: 1 } });
-    bus.publish({ type: 'program.flip_answered', id: message.id, outcome: { kind: 'flipped', epoch: message.generation } });
+    bus.publish({
+      type: 'program.flip_answered',
+      id: message.id,
+      outcome: { kind: 'flipped', epoch: message.generation },
+    });
   });
   const answers = await Promise.all([
     ask(bus, 'program.flip', { generation: 2 }, 1_000),

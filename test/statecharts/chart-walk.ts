@@ -64,7 +64,11 @@ function ownEvents({ machine, outputs = {}, errors = {} }: Walk, value: unknown)
     ...[...node.transitions.keys()].filter((type) => type.startsWith('xstate.after.')).map((type) => ({ type })),
     ...node.invoke.flatMap(({ id }) => [
       ...(outputs[id] ?? [undefined]).map((output) => ({ type: `xstate.done.actor.${id}`, output, actorId: id })),
-      ...(errors[id] ?? [new Error('EBUSY')]).map((error) => ({ type: `xstate.error.actor.${id}`, error, actorId: id })),
+      ...(errors[id] ?? [new Error('EBUSY')]).map((error) => ({
+        type: `xstate.error.actor.${id}`,
+        error,
+        actorId: id,
+      })),
     ]),
   ]);
 }
@@ -75,7 +79,9 @@ export function reachable(walk: Walk): AnyMachineSnapshot[] {
     events: (snapshot) => [...walk.events, ...ownEvents(walk, snapshot.value)] as never[],
     input: walk.input as never,
     limit: 200_000,
-    ...(walk.within === undefined ? {} : { stopWhen: (snapshot: unknown) => walk.within?.(snapshot as AnyMachineSnapshot) === false }),
+    ...(walk.within === undefined
+      ? {}
+      : { stopWhen: (snapshot: unknown) => walk.within?.(snapshot as AnyMachineSnapshot) === false }),
     serializeState: (snapshot) =>
       JSON.stringify([snapshot.value, walk.key?.(snapshot as unknown as AnyMachineSnapshot) ?? null]),
     serializeEvent: (event: EventObject) =>
@@ -87,7 +93,9 @@ export function reachable(walk: Walk): AnyMachineSnapshot[] {
 /** `a.b.c` of each state in force; regions of a parallel chart side by side. */
 export function leavesOf(value: unknown, prefix = ''): string[] {
   if (typeof value === 'string') return [prefix + value];
-  return Object.entries(value as Record<string, unknown>).flatMap(([key, child]) => leavesOf(child, `${prefix}${key}.`));
+  return Object.entries(value as Record<string, unknown>).flatMap(([key, child]) =>
+    leavesOf(child, `${prefix}${key}.`),
+  );
 }
 
 /** The sorted leaves that any of these snapshots is in. */
@@ -96,7 +104,11 @@ export function leavesIn(snapshots: readonly AnyMachineSnapshot[]): string[] {
 }
 
 /** `leaf: event` for every public event that is not handled anywhere while the chart is in this leaf. */
-export function ignored(snapshots: readonly AnyMachineSnapshot[], region: string, events: readonly EventObject[]): string[] {
+export function ignored(
+  snapshots: readonly AnyMachineSnapshot[],
+  region: string,
+  events: readonly EventObject[],
+): string[] {
   const found = new Map<string, Set<string>>();
   for (const snapshot of snapshots) {
     for (const leaf of leavesOf(snapshot.value)) {

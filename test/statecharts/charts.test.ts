@@ -35,7 +35,9 @@ for (const [name, walks] of Object.entries(WALKS)) {
 
     test('ignores a public event only where that is deliberate', () => {
       const events = walks[0]?.events ?? [];
-      const regions = [...new Set(snapshots.flatMap(({ value }) => leavesOf(value)))].every((leaf) => leaf.includes('.'))
+      const regions = [...new Set(snapshots.flatMap(({ value }) => leavesOf(value)))].every((leaf) =>
+        leaf.includes('.'),
+      )
         ? Object.keys(machine.states).map((region) => `${region}.`)
         : [''];
       const found = regions.map((region) => [region, ignored(snapshots, region, events)]);

@@ -1,10 +1,10 @@
-import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
-import type { PolicyContext, PolicyInForce } from '#statecharts/policy.chart.js';
 import { clusterChart } from '#statecharts/cluster.chart.js';
+import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
+import type { PolicyContext, PolicyInForce } from '#statecharts/policy.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import type { Walk } from './chart-walk.js';
@@ -18,9 +18,17 @@ const activated = (dns: boolean) => ({
   needs: { dataplane: dns, dns, servicePlane: dns },
 });
 
-const stage = (generation: number) => ({ type: 'program.stage_requested', id: `s${generation}`, program: PROGRAM, generation });
+const stage = (generation: number) => ({
+  type: 'program.stage_requested',
+  id: `s${generation}`,
+  program: PROGRAM,
+  generation,
+});
 const flip = (generation: number) => ({ type: 'program.flip_requested', id: `f${generation}`, generation });
-const changed = (type: string) => ({ type: 'datapath.changed', change: { type, interface: 'lan0', reason: 'SIGSEGV' } });
+const changed = (type: string) => ({
+  type: 'datapath.changed',
+  change: { type, interface: 'lan0', reason: 'SIGSEGV' },
+});
 
 const dataplaneEvents = [
   { type: 'program.desired', program: PROGRAM, generation: 1 },
@@ -58,7 +66,11 @@ const policyEvents = [
   { type: 'dataplane.enforcing', generation: 1, epoch: 1 },
   { type: 'dataplane.enforcing', generation: 2, epoch: 2 },
   { type: 'dataplane.lost', reason: 'the worker died' },
-  { type: 'program.rejected', generation: 1, refusal: { kind: 'refused', code: 'capacity_exceeded', detail: 'too large' } },
+  {
+    type: 'program.rejected',
+    generation: 1,
+    refusal: { kind: 'refused', code: 'capacity_exceeded', detail: 'too large' },
+  },
   { type: 'node.draining' },
 ];
 const policyOutputs = {

@@ -1,0 +1,67 @@
+import { type EventObject, fromCallback, fromPromise } from 'xstate';
+import type { Bus } from '#bus/bus.js';
+import type { Message } from '#bus/messages.js';
+import { type Attachment, CapacityExceeded, type Datapath } from '#dataplane/datapath.js';
+import { type Desired, dataplaneChart } from '#statecharts/dataplane.chart.js';
+import { refusal } from '#statecharts/refusal.js';
+import { Refused } from './refused.js';
+
+export type DataplanePorts = {
+  /** Opens itself anew after its worker died, on `open`. */
+  readonly datapath: Datapath;
+  /** As configured; a name may end in `*`. */
+  readonly interfaces: readonly string[];
+};
+
+/** Binds the dataplane chart to a datapath; without one, to nothing that it would ever ask. */
+export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) {
+  const datapath = (): Datapath => {
+    if (ports === null) throw new Error('the configuration has no dataplane section');
+    return ports.datapath;
+  };
+  return dataplaneChart.provide({
+    actions: {
+      publish: (_, { message }) => {
+        if (message !== null) bus.publish(message);
+      },
+    },
+    actors: {
+      probe: fromPromise(() => datapath().probe()),
+      open: fromPromise<void>(async () => {
+        await datapath().open();
+      }),
+      attach: fromPromise<readonly string[]>(async () =>
+        withoutInterface(ports?.interfaces ?? [], await datapath().attach()),
+      ),
+      watch: fromCallback<EventObject>(({ sendBack }) =>
+        datapath().watch((change) => sendBack({ type: 'datapath.changed', change })),
+      ),
+      stage: fromPromise<{ lines: number }, Desired>(({ input }) =>
+        datapath()
+          .stage(input.program, input.generation)
+          .catch((failure: unknown) => Promise.reject(capacityRefused(failure))),
+      ),
+      flip: fromPromise(() => datapath().flip()),
+      unstage: fromPromise(() => datapath().unstage()),
+      close: fromPromise(() => datapath().close()),
+    },
+  });
+}
+
+/** The configured names that nothing was attached by. */
+export function withoutInterface(patterns: readonly string[], attachments: readonly Attachment[]): string[] {
+  return patterns.filter((pattern) => !attachments.some(({ interface: name }) => matches(pattern, name)));
+}
+
+function matches(pattern: string, name: string): boolean {
+  return pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
+}
+
+class CapacityRefused extends Refused {
+  readonly code = 'capacity_exceeded';
+}
+
+function capacityRefused(failure: unknown): unknown {
+  if (!(failure instanceof CapacityExceeded)) return failure;
+  return new CapacityRefused(refusal('capacity_exceeded', failure.message));
+}

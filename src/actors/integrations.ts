@@ -1,0 +1,67 @@
+import type { Refusal, RefusalCode } from '#bus/requests.js';
+import { refusal } from '#statecharts/refusal.js';
+import { StoreError } from '#store/error.js';
+import type { Integration, IntegrationRecord, IntegrationStore } from '#store/port.js';
+
+/** An integration as it is shown: without its token. */
+export type IntegrationView = Omit<IntegrationRecord, 'service_account_token'>;
+
+export type IntegrationWrite = {
+  readonly integration: Integration;
+  readonly author: string;
+  /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
+  readonly expectedRevision?: number;
+};
+export type IntegrationWritten = {
+  readonly kind: 'written';
+  readonly created: boolean;
+  readonly integration: IntegrationView;
+};
+export type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number };
+
+export type Integrations = {
+  list(): Promise<readonly IntegrationView[]>;
+  read(name: string): Promise<IntegrationView | null>;
+  write(write: IntegrationWrite): Promise<IntegrationWritten | Refusal>;
+  remove(removal: IntegrationRemoval): Promise<{ readonly kind: 'deleted' } | Refusal>;
+};
+
+/** `inUse` names the integrations of the policy in force; null while that is not known. */
+export function integrationsOver(store: IntegrationStore, inUse: () => readonly string[] | null): Integrations {
+  return {
+    list: async () => (await store.list()).map(viewOf),
+    read: async (name) => {
+      const record = await store.get(name);
+      return record === null ? null : viewOf(record);
+    },
+    write: ({ integration, author, expectedRevision }) =>
+      orRefusal(async () => {
+        const record = await store.put(integration, author, expectedRevision);
+        return { kind: 'written', created: record.revision === 1, integration: viewOf(record) };
+      }),
+    remove: ({ name, expectedRevision }) =>
+      orRefusal(async () => {
+        const names = inUse();
+        if (names === null)
+          return refusal('feature_unavailable', 'which integrations the stored policy names is not known yet');
+        if (names.includes(name))
+          return refusal('integration_in_use', `the active policy names the integration ${name}`);
+        const removed = await store.remove(name, expectedRevision);
+        return removed ? { kind: 'deleted' } : refusal('not_found', `there is no integration named ${name}`);
+      }),
+  };
+}
+
+function viewOf({ service_account_token: _token, ...shown }: IntegrationRecord): IntegrationView {
+  return shown;
+}
+
+async function orRefusal<T>(act: () => Promise<T | Refusal>): Promise<T | Refusal> {
+  try {
+    return await act();
+  } catch (failure) {
+    if (!(failure instanceof StoreError)) throw failure;
+    const code: RefusalCode = failure.code === 'revision_conflict' ? 'precondition_failed' : 'store_unavailable';
+    return refusal(code, failure.message);
+  }
+}

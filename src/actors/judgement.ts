@@ -1,0 +1,191 @@
+import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten, Refusal } from '#bus/requests.js';
+import { compile } from '#policy/compile.js';
+import type { Action } from '#policy/model.js';
+import type { Warning } from '#policy/problem.js';
+import type { Program } from '#policy/program.js';
+import type { Judged, PolicyInForce, Replay } from '#statecharts/policy.chart.js';
+import { refusal } from '#statecharts/refusal.js';
+import type { IntegrationStore, PolicyStore } from '#store/port.js';
+import type { PolicyThread } from './policy-thread.js';
+import type { PolicySurroundings, PreparedPolicy, TooLarge, Unreadable } from './policy-work.js';
+import { storedText } from './stored-text.js';
+import {
+  type Circumstances,
+  DEFAULT_NAME,
+  type Decision,
+  decideDelete,
+  decidePut,
+  type Located,
+  NOT_ENFORCED,
+  nameAfter,
+  refusalBefore,
+  refusalOfName,
+} from './transaction.js';
+
+export type JudgementPorts = {
+  readonly policies: PolicyStore;
+  readonly integrations: IntegrationStore;
+  readonly thread: PolicyThread;
+  readonly surroundings: PolicySurroundings;
+  /** Whether there is a dataplane that enforces. */
+  readonly enforced: boolean;
+  readonly now: () => Date;
+};
+
+/** Everything that a write does before anything is staged or stored (D7). */
+export async function judge(ports: JudgementPorts, write: PolicyWrite, signal: AbortSignal): Promise<Judged | Refusal> {
+  const located = await locate(ports.policies, write);
+  const refused = refusalBefore(write, located);
+  if (refused !== null) return refused;
+  const at: Circumstances = {
+    now: ports.now().toISOString(),
+    newId: crypto.randomUUID(),
+    generation: await ports.policies.generation(),
+  };
+  return write.operation === 'delete'
+    ? judgeDelete(ports, write, located, at)
+    : judgePut(ports, write, located, at, signal);
+}
+
+async function judgePut(
+  ports: JudgementPorts,
+  write: PolicyWrite,
+  located: Located,
+  at: Circumstances,
+  signal: AbortSignal,
+): Promise<Judged | Refusal> {
+  const { policies, thread, surroundings } = ports;
+  const integrations = (await ports.integrations.list()).map(({ name }) => name);
+  const recordMode = (write.target.by === 'active' ? located.active?.mode : located.existing?.mode) ?? 'enforce';
+  const prepared = await thread.perform(
+    {
+      kind: 'prepare',
+      text: { body: write.body, form: write.form, recordMode },
+      surroundings,
+      integrations,
+      compile: write.activate,
+    },
+    { transfer: true, signal },
+  );
+  if (prepared.kind !== 'prepared') return refusalOfText(prepared);
+  const misnamed = refusalOfName(write.target, located, prepared.name);
+  if (misnamed !== null) return misnamed;
+  const name = nameAfter(located, prepared.name);
+  const owner = name === null ? null : await policies.findByName(name);
+  if (owner !== null && owner.id !== located.existing?.id)
+    return refusal('name_taken', `the name ${name ?? ''} belongs to the policy ${owner.id}`);
+
+  const { mode, policyJson, warnings } = prepared;
+  const written = { form: write.form, mode, name: prepared.name, body: policyJson };
+  const decision = decidePut(write, located, written, at);
+  return judged(ports, write, decision, prepared, warnings);
+}
+
+async function judgeDelete(
+  ports: JudgementPorts,
+  write: PolicyWrite,
+  located: Located,
+  at: Circumstances,
+): Promise<Judged | Refusal> {
+  const stored = located.existing === null ? null : await ports.policies.get(located.existing.id);
+  if (stored === null) return refusal('not_found', 'there is no such policy');
+  return judged(ports, write, decideDelete(stored, at), null, []);
+}
+
+function judged(
+  { enforced, surroundings }: JudgementPorts,
+  write: PolicyWrite,
+  decision: Decision,
+  prepared: PreparedPolicy | null,
+  found: readonly Warning[],
+): Judged {
+  const { change, created, stored, then } = decision;
+  const { generation } = change;
+  const activation = activationOf(then, decision, prepared, surroundings.fallback);
+  const unenforced = !enforced && write.operation === 'put' ? [NOT_ENFORCED] : [];
+  const warnings = [...found, ...decision.warnings, ...unenforced];
+  const outcome: PolicyWritten | PolicyDeleted | PolicyChecked = write.dryRun
+    ? { kind: 'checked', stored, warnings, programLines: 0 }
+    : write.operation === 'delete'
+      ? { kind: 'deleted', generation, warnings }
+      : { kind: 'written', created, stored, generation, warnings };
+  return { kind: 'judged', change, activation, outcome };
+}
+
+function activationOf(
+  then: Decision['then'],
+  { change, stored }: Decision,
+  prepared: PreparedPolicy | null,
+  fallback: Action,
+): Judged['activation'] {
+  const { generation } = change;
+  switch (then) {
+    case 'unchanged':
+      return null;
+    case 'none':
+      return { program: fallbackProgram(fallback), inForce: noneInForce(generation) };
+    case 'this': {
+      if (prepared?.program == null) throw new Error('a policy that is activated was not compiled');
+      const { program, needs, integrations } = prepared;
+      return { program, inForce: { record: stored.record, generation, needs, integrations } };
+    }
+  }
+}
+
+/** What the store says must be in force; throws where the stored policy cannot be read. */
+export async function replay(ports: JudgementPorts, signal: AbortSignal): Promise<Replay> {
+  const { policies, thread, surroundings } = ports;
+  const [stored, generation, everActivated] = await Promise.all([
+    policies.active(),
+    policies.generation(),
+    policies.everActivated(),
+  ]);
+  if (stored === null) {
+    return { inForce: noneInForce(generation), program: fallbackProgram(surroundings.fallback), everActivated };
+  }
+  const prepared = await thread.perform(
+    { kind: 'prepare', text: storedText(stored), surroundings, integrations: null, compile: true },
+    { signal },
+  );
+  if (prepared.kind !== 'prepared') throw new Error(`read the stored policy: ${refusalOfText(prepared).detail}`);
+  const { program, needs, integrations } = prepared;
+  if (program === null) throw new Error('read the stored policy: it is active and disabled at once');
+  return { inForce: { record: stored.record, generation, needs, integrations }, program, everActivated };
+}
+
+async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<Located> {
+  const records = await policies.list();
+  const active = records.find((record) => record.active) ?? null;
+  switch (target.by) {
+    case 'active':
+      return { active, existing: active ?? (await policies.findByName(DEFAULT_NAME)), nameOfNew: DEFAULT_NAME };
+    case 'new':
+      return { active, existing: null, nameOfNew: null };
+    case 'id':
+      return { active, existing: records.find(({ id }) => id === target.id) ?? null, nameOfNew: null };
+    case 'name':
+      return { active, existing: await policies.findByName(target.name), nameOfNew: target.name.trim() };
+  }
+}
+
+/** No groups: the fallback decides about every packet. */
+function fallbackProgram(fallback: Action): Program {
+  return compile({ groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } });
+}
+
+function noneInForce(generation: number): PolicyInForce {
+  return {
+    record: null,
+    generation,
+    needs: { dataplane: false, dns: false, servicePlane: false },
+    integrations: [],
+  };
+}
+
+function refusalOfText(text: Unreadable | TooLarge): Refusal {
+  if (text.kind === 'too_large') return refusal('capacity_exceeded', text.detail);
+  const [first] = text.problems;
+  const more = text.problems.length > 1 ? ` (and ${text.problems.length - 1} more)` : '';
+  const detail = first === undefined ? 'the policy is not valid' : `${first.pointer}: ${first.message}${more}`;
+  return { ...refusal(text.code, detail), problems: text.problems };
+}

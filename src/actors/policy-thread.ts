@@ -1,0 +1,99 @@
+import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
+import { ownBuffers } from './own-buffers.js';
+import type { PolicyResult, PolicyWork, ResultMessage, WorkMessage } from './policy-work.js';
+
+/** Reads, compiles and explains policies off the event loop. */
+export type PolicyThread = {
+  /**
+   * Rejects with `PolicyThreadDied` when the thread dies of it; the next work starts another thread. With `transfer`
+   * the buffers of the work are gone afterwards. An abort ends the thread, since nothing else stops a compilation.
+   */
+  perform<W extends PolicyWork>(
+    work: W,
+    options?: { transfer?: boolean; signal?: AbortSignal },
+  ): Promise<PolicyResult<W>>;
+  close(): Promise<void>;
+};
+
+export class PolicyThreadDied extends Error {
+  override readonly name = 'PolicyThreadDied';
+  readonly code = 'policy_thread_died';
+}
+
+export type PolicyThreadOptions = {
+  readonly entry?: string;
+  readonly maxHeapMiB?: number;
+};
+
+const here = fileURLToPath(import.meta.url);
+/** Worker threads run built code, also where the sources are loaded directly. */
+const BUILT_ENTRY = here.includes('/dist/src/actors/')
+  ? fileURLToPath(new URL('./policy-worker.js', import.meta.url))
+  : fileURLToPath(new URL('../../dist/src/actors/policy-worker.js', import.meta.url));
+
+type Pending = { readonly resolve: (result: never) => void; readonly reject: (error: Error) => void };
+
+/** Starts no thread before the first work. */
+export function createPolicyThread({ entry = BUILT_ENTRY, maxHeapMiB = 2048 }: PolicyThreadOptions = {}): PolicyThread {
+  let running: { readonly worker: Worker; readonly pending: Map<number, Pending> } | undefined;
+  let lastId = 0;
+
+  const end = async (reason: string): Promise<void> => {
+    const ended = running;
+    running = undefined;
+    if (ended === undefined) return;
+    for (const { reject } of ended.pending.values()) reject(new PolicyThreadDied(reason));
+    ended.pending.clear();
+    await ended.worker.terminate();
+  };
+
+  const start = () => {
+    const worker = new Worker(entry, { execArgv: [], resourceLimits: { maxOldGenerationSizeMb: maxHeapMiB } });
+    const pending = new Map<number, Pending>();
+    const started = { worker, pending };
+    const died = (reason: string): void => {
+      if (running === started) running = undefined;
+      for (const { reject } of pending.values()) reject(new PolicyThreadDied(reason));
+      pending.clear();
+    };
+    worker.on('message', (message: ResultMessage) => {
+      const waiting = pending.get(message.id);
+      pending.delete(message.id);
+      if (pending.size === 0) worker.unref();
+      if (waiting === undefined) return;
+      if ('failure' in message) waiting.reject(new Error(`read and compile the policy: ${message.failure}`));
+      else waiting.resolve(message.result as never);
+    });
+    worker.on('error', (error) => died(`the policy thread died: ${error.message}`));
+    worker.on('exit', (code) => died(`the policy thread ended with ${code}`));
+    running = started;
+    return started;
+  };
+
+  return {
+    perform(work, { transfer = false, signal } = {}) {
+      const { worker, pending } = running ?? start();
+      const id = ++lastId;
+      return new Promise((resolve, reject) => {
+        const abort = (): void => void end('the policy thread was ended: the work was given up');
+        if (signal?.aborted === true) {
+          reject(new PolicyThreadDied('the work was given up before it began'));
+          return;
+        }
+        signal?.addEventListener('abort', abort, { once: true });
+        const settle =
+          <A extends unknown[]>(how: (...values: A) => void) =>
+          (...values: A): void => {
+            signal?.removeEventListener('abort', abort);
+            how(...values);
+          };
+        pending.set(id, { resolve: settle(resolve) as never, reject: settle(reject) });
+        worker.ref();
+        const message: WorkMessage = { id, work };
+        worker.postMessage(message, transfer ? ownBuffers(message) : []);
+      });
+    },
+    close: () => end('the policy thread was closed'),
+  };
+}

@@ -1,0 +1,48 @@
+import { fromPromise } from 'xstate';
+import { ask } from '#bus/ask.js';
+import type { Bus } from '#bus/bus.js';
+import type { Message } from '#bus/messages.js';
+import type { PolicyWrite } from '#bus/requests.js';
+import type { Program } from '#policy/program.js';
+import { type PolicyChange, policyChart } from '#statecharts/policy.chart.js';
+import { refusal } from '#statecharts/refusal.js';
+import { StoreError } from '#store/error.js';
+import { type JudgementPorts, judge, replay } from './judgement.js';
+import { accepted, Refused } from './refused.js';
+
+/** What may lie between a request to the dataplane and its answer, besides the work on the program itself. */
+const STAGE_TIMEOUT_MS = 60_000;
+const FLIP_TIMEOUT_MS = 5_000;
+
+/** Binds the policy chart to the store, the policy thread and, over the bus, the dataplane. */
+export function policyActor(bus: Bus<Message>, ports: JudgementPorts) {
+  return policyChart.provide({
+    actions: {
+      publish: (_, { message }) => {
+        if (message !== null) bus.publish(message);
+      },
+    },
+    actors: {
+      replay: fromPromise(({ signal }) => replay(ports, signal)),
+      judge: fromPromise<Awaited<ReturnType<typeof judge>>, { write: PolicyWrite }>(({ input, signal }) =>
+        judge(ports, input.write, signal).catch((failure: unknown) => Promise.reject(storeRefused(failure))),
+      ),
+      stage: fromPromise<{ lines: number }, { program: Program; generation: number }>(async ({ input }) =>
+        accepted(await ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS)),
+      ),
+      unstage: fromPromise<void, { generation: number }>(async ({ input }) => {
+        accepted(await ask(bus, 'program.unstage', input, STAGE_TIMEOUT_MS));
+      }),
+      commit: fromPromise<void, { change: PolicyChange }>(({ input }) =>
+        ports.policies.commit(input.change).catch((failure: unknown) => Promise.reject(storeRefused(failure))),
+      ),
+      flip: fromPromise<{ epoch: number }, { generation: number }>(async ({ input }) =>
+        accepted(await ask(bus, 'program.flip', input, FLIP_TIMEOUT_MS)),
+      ),
+    },
+  });
+}
+
+function storeRefused(failure: unknown): unknown {
+  return failure instanceof StoreError ? new Refused(refusal('store_unavailable', failure.message)) : failure;
+}

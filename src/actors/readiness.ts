@@ -1,0 +1,93 @@
+import type { Part } from '#statecharts/node.chart.js';
+import {
+  CHECKS,
+  type CheckName,
+  type PartName,
+  type ReadinessMeta,
+  STANDINGS,
+  type Standing,
+  type Troubles,
+} from '#statecharts/readiness.js';
+
+/** One line of the readiness report (D27). */
+export type Check = {
+  readonly name: CheckName;
+  readonly ok: boolean;
+  /** The state of the chart that the check is read from. */
+  readonly state: string;
+  readonly detail: string;
+  /** ISO 8601, UTC: when the state was entered. */
+  readonly since: string;
+};
+export type ReadinessReport = { readonly ready: boolean; readonly checks: readonly Check[] };
+export type Condition = Omit<Check, 'since'>;
+
+export type PartSnapshot = {
+  readonly status: 'active' | 'done' | 'error' | 'stopped';
+  readonly hasTag: (tag: never) => boolean;
+  readonly getMeta: () => Readonly<Record<string, unknown>>;
+  readonly context: { readonly trouble?: Troubles };
+};
+
+/** The snapshot of each actor, undefined for one that is not running; and what those ended with that did. */
+export type NodeView = {
+  readonly snapshots: Readonly<Record<Part | 'node', PartSnapshot | undefined>>;
+  readonly ended: Readonly<Partial<Record<Part, string>>>;
+};
+
+/** Which actor's chart speaks for a check. */
+const SPEAKER = {
+  dataplane_running: 'dataplane',
+  dataplane_config: 'dataplane',
+  policy_ready: 'policy',
+  dns_allowlist: 'dnsProxy',
+  service_plane: 'servicePlane',
+  draining: 'node',
+  cluster: 'cluster',
+  policy_replication: 'cluster',
+} as const satisfies Record<CheckName, Part | 'node'>;
+
+/** Worst first, should a chart ever say two things about one part. */
+const WORST_FIRST: readonly Standing[] = [...STANDINGS].reverse();
+
+/** The conditions of the eight checks, in the order of the specification. */
+export function conditionsOf(view: NodeView): Condition[] {
+  return CHECKS.map((name) => {
+    const speaker = SPEAKER[name];
+    const ended = speaker === 'node' ? undefined : view.ended[speaker];
+    return conditionOf(name, view.snapshots[speaker], ended);
+  });
+}
+
+/** An actor that died keeps the tags of the state that it died in, so its status is looked at first. */
+export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined, ended?: string): Condition {
+  if (snapshot === undefined || snapshot.status !== 'active') {
+    const reason = ended === undefined ? '' : `: ${ended}`;
+    return { name, ok: false, state: 'down', detail: `its actor ended and is started again${reason}` };
+  }
+  const said = Object.entries(snapshot.getMeta()).find(
+    ([, meta]) => (meta as ReadinessMeta | undefined)?.part === name,
+  );
+  const standing = standingOf(name, snapshot);
+  if (said === undefined || standing === undefined) throw new Error(`the chart of ${name} says nothing about it`);
+  const [path, meta] = said as [string, ReadinessMeta];
+  const trouble = snapshot.context.trouble?.[name];
+  const ok = standing === 'ready' || standing === 'disabled';
+  return {
+    name,
+    ok,
+    state: path.slice(path.lastIndexOf('.') + 1),
+    detail: trouble === undefined || ok ? meta.detail : `${meta.detail}: ${trouble}`,
+  };
+}
+
+function standingOf(part: PartName, snapshot: PartSnapshot): Standing | undefined {
+  return WORST_FIRST.find((standing) => snapshot.hasTag(`${part}:${standing}` as never));
+}
+
+export function reportOf(conditions: readonly Condition[], sinceOf: (name: CheckName) => string): ReadinessReport {
+  return {
+    ready: conditions.every(({ ok }) => ok),
+    checks: conditions.map((condition) => ({ ...condition, since: sinceOf(condition.name) })),
+  };
+}

@@ -1,0 +1,63 @@
+import type { AnyActorRef, Subscription } from 'xstate';
+import type { Bus } from '#bus/bus.js';
+import type { AnswerMessage, Message } from '#bus/messages.js';
+import type { Part } from '#statecharts/node.chart.js';
+import { refusal } from '#statecharts/refusal.js';
+
+type Recipient = Part | 'node';
+
+/** Who gets which message. */
+export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
+  'policy.write_requested': ['policy'],
+  'performance_mode.write_requested': ['performanceMode'],
+  'program.stage_requested': ['dataplane'],
+  'program.flip_requested': ['dataplane'],
+  'program.unstage_requested': ['dataplane'],
+  'program.desired': ['dataplane'],
+  'program.rejected': ['policy'],
+  'dataplane.attached': ['policy'],
+  'dataplane.enforcing': ['policy'],
+  'dataplane.lost': ['policy'],
+  'dataplane.closed': ['node'],
+  'dataplane.release_requested': ['dataplane'],
+  'policy.activated': ['node', 'dataplane', 'dnsProxy', 'servicePlane'],
+  'policy.drained': ['node'],
+  'node.draining': ['policy'],
+  'performance_mode.changed': [],
+  // Whoever asked listens for the answer.
+  'policy.write_answered': [],
+  'performance_mode.write_answered': [],
+  'program.stage_answered': [],
+  'program.flip_answered': [],
+  'program.unstage_answered': [],
+};
+
+/** Hands every message to the actors it is for. A request to one that is being started again is refused at once. */
+export function routeMessages(
+  bus: Bus<Message>,
+  actorOf: (recipient: Recipient) => AnyActorRef | undefined,
+): Subscription {
+  return bus.messages.subscribe((message) => {
+    for (const recipient of ROUTES[message.type]) {
+      const actor = actorOf(recipient);
+      if (actor !== undefined && actor.getSnapshot().status === 'active') actor.send(message);
+      else refuse(bus, message, recipient);
+    }
+  });
+}
+
+function refuse(bus: Bus<Message>, message: Message, recipient: Recipient): void {
+  const outcome = refusal('feature_unavailable', `the ${recipient} actor ended and is being started again`);
+  switch (message.type) {
+    case 'policy.write_requested':
+    case 'performance_mode.write_requested':
+    case 'program.stage_requested':
+    case 'program.flip_requested':
+    case 'program.unstage_requested': {
+      const type = message.type.replace('_requested', '_answered');
+      bus.publish({ type, id: message.id, outcome } as AnswerMessage);
+      break;
+    }
+    default:
+  }
+}

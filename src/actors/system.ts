@@ -1,0 +1,187 @@
+import { type AnyActorRef, type AnyMachineSnapshot, createActor, waitFor } from 'xstate';
+import { ask } from '#bus/ask.js';
+import { type Bus, createBus } from '#bus/bus.js';
+import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/messages.js';
+import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
+import type { Datapath, DatapathStats } from '#dataplane/datapath.js';
+import type { Explanation } from '#policy/explain.js';
+import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
+import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
+import type { PolicyContext } from '#statecharts/policy.chart.js';
+import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.js';
+import { type ExplainQuestion, explainPolicy } from './explanation.js';
+import { type Integrations, integrationsOver } from './integrations.js';
+import { nodeActor } from './node.actor.js';
+import { createPolicyThread, type PolicyThread } from './policy-thread.js';
+import type { PolicySurroundings } from './policy-work.js';
+import { conditionsOf, type NodeView, type ReadinessReport, reportOf } from './readiness.js';
+import { isRefusal } from './refused.js';
+import { routeMessages } from './router.js';
+import { createStateTimes } from './state-times.js';
+
+export type SystemPorts = {
+  readonly store: {
+    readonly policies: PolicyStore;
+    readonly settings: SettingsStore;
+    readonly integrations: IntegrationStore;
+  };
+  /** Null without a `dataplane` section. */
+  readonly dataplane: { readonly datapath: Datapath; readonly interfaces: readonly string[] } | null;
+  /** `policy.fallback`. */
+  readonly fallback: PolicySurroundings['fallback'];
+  readonly activationTimeoutMs: number;
+  /** Which of these sections the configuration has. */
+  readonly sections: { readonly dns: boolean; readonly servicePlane: boolean; readonly cluster: boolean };
+  readonly now?: () => Date;
+  /** Starts a policy thread; one writes, another explains. */
+  readonly createThread?: () => PolicyThread;
+};
+
+export type PolicyChoice =
+  | { readonly by: 'active' }
+  | { readonly by: 'id'; readonly id: string }
+  | { readonly by: 'name'; readonly name: string };
+
+/** The running node, as the composition root hands it to the API. */
+export type System = {
+  readonly bus: Bus<Message>;
+  readonly policies: {
+    /** Never rejects for what the caller did wrong: that is a `Refusal`. */
+    write(write: PolicyWrite): Promise<PolicyOutcome>;
+    read(which: PolicyChoice): Promise<StoredPolicy | null>;
+    list(): Promise<readonly PolicyRecord[]>;
+    history(id: string): Promise<readonly PolicyRecord[]>;
+    /** The generation in force; 0 before the first. */
+    generation(): number;
+  };
+  explain(question: ExplainQuestion): Promise<Explanation | Refusal>;
+  readonly performanceMode: {
+    read(): Promise<PerformanceMode>;
+    write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
+  };
+  readonly integrations: Integrations;
+  readiness(): ReadinessReport;
+  /** What the kernel counts; null while the datapath is not open. */
+  datapathStats(): Promise<DatapathStats | null>;
+  /** The snapshot of every actor that runs, by name. */
+  snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
+  /** Finishes the write under way and lets go of the datapath, which goes on enforcing. Idempotent. */
+  shutdown(): Promise<void>;
+};
+
+/** Beyond the activation timeout: a commit that waits for the disk, and a dataplane that is restored after it. */
+const WRITE_PATIENCE_MS = 30_000;
+const SETTING_TIMEOUT_MS = 10_000;
+const FIRST_READ_TIMEOUT_MS = 2_000;
+
+/** Starts the node actor and all its parts. */
+export function createSystem(ports: SystemPorts): System {
+  const { store, dataplane, fallback, activationTimeoutMs, sections } = ports;
+  const now = ports.now ?? (() => new Date());
+  const createThread = ports.createThread ?? createPolicyThread;
+  const writing = createThread();
+  const explaining = createThread();
+  // This build runs neither the DNS proxy nor the service plane, whatever is configured.
+  const surroundings: PolicySurroundings = { fallback, dns: false, servicePlane: false };
+  const bus = createBus<Message>();
+
+  const logic = nodeActor(bus, {
+    judgement: { ...store, thread: writing, surroundings, enforced: dataplane !== null, now },
+    dataplane,
+    settings: store.settings,
+    now,
+  });
+  const input: NodeInput = { configured: { ...sections, dataplane: dataplane !== null }, activationTimeoutMs };
+  const times = createStateTimes(now);
+  let started = false;
+  const node = createActor(logic, {
+    input,
+    inspect: ({ type }) => {
+      if (type === '@xstate.snapshot' && started) times.note(conditionsOf(view()));
+    },
+  });
+
+  const partOf = (part: Part): AnyActorRef | undefined =>
+    (node.getSnapshot().children as Partial<Record<Part, AnyActorRef>>)[part];
+  const snapshotOf = (part: Part): AnyMachineSnapshot | undefined => partOf(part)?.getSnapshot();
+  const view = (): NodeView => ({
+    snapshots: {
+      node: node.getSnapshot(),
+      ...(Object.fromEntries(PARTS.map((part) => [part, snapshotOf(part)])) as Record<Part, AnyMachineSnapshot>),
+    },
+    ended: node.getSnapshot().context.ended,
+  });
+
+  let generation = 0;
+  bus.messages.subscribe((message) => {
+    if (message.type === 'policy.activated') generation = message.generation;
+  });
+  routeMessages(bus, (recipient) => (recipient === 'node' ? node : partOf(recipient)));
+  node.start();
+  started = true;
+  times.note(conditionsOf(view()));
+
+  const stop = async (): Promise<void> => {
+    node.send({ type: 'shutdown.requested' });
+    await waitFor(node, (snapshot) => snapshot.matches({ phase: 'stopped' }));
+    node.stop();
+    await Promise.all([writing.close(), explaining.close()]);
+  };
+  let stopping: Promise<void> | undefined;
+
+  return {
+    bus,
+    policies: {
+      write: (write) => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_PATIENCE_MS),
+      read: (which) => readPolicy(store.policies, which),
+      list: () => store.policies.list(),
+      history: (id) => store.policies.history(id),
+      generation: () => generation,
+    },
+    explain: (question) => explainPolicy({ policies: store.policies, thread: explaining, surroundings }, question),
+    performanceMode: {
+      read: async () => {
+        const actor = partOf('performanceMode');
+        if (actor === undefined) throw new Error('read the performance mode: its actor ended and is started again');
+        const options = { timeout: FIRST_READ_TIMEOUT_MS };
+        const isKnown = (snapshot: AnyMachineSnapshot) => !snapshot.matches('reading');
+        const snapshot = (await waitFor(actor, isKnown, options)) as AnyMachineSnapshot;
+        return (snapshot.context as PerformanceModeContext).mode;
+      },
+      write: async (write) => {
+        const outcome = await ask(bus, 'performance_mode.write', { write }, SETTING_TIMEOUT_MS);
+        return isRefusal(outcome) ? outcome : outcome.mode;
+      },
+    },
+    integrations: integrationsOver(store.integrations, () => {
+      const context = snapshotOf('policy')?.context as PolicyContext | undefined;
+      return context?.inForce?.integrations ?? null;
+    }),
+    readiness: () => reportOf(conditionsOf(view()), times.since),
+    datapathStats: async () => {
+      const engaged = snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
+      return dataplane !== null && engaged ? dataplane.datapath.stats() : null;
+    },
+    snapshots: () => {
+      const { snapshots } = view();
+      return Object.fromEntries(
+        Object.entries(snapshots).filter(([, snapshot]) => snapshot !== undefined),
+      ) as unknown as Record<string, AnyMachineSnapshot>;
+    },
+    shutdown: () => (stopping ??= stop()),
+  };
+}
+
+async function readPolicy(policies: PolicyStore, which: PolicyChoice): Promise<StoredPolicy | null> {
+  switch (which.by) {
+    case 'active':
+      return policies.active();
+    case 'id':
+      return policies.get(which.id);
+    case 'name': {
+      const record = await policies.findByName(which.name);
+      return record === null ? null : policies.get(record.id);
+    }
+  }
+}

@@ -1,0 +1,158 @@
+import type { PolicyTarget, PolicyWrite, Refusal } from '#bus/requests.js';
+import type { EnvelopeMode, Form } from '#policy/document.js';
+import type { Warning } from '#policy/problem.js';
+import { etagOf, type PolicyRecord, type StoredPolicy } from '#policy/record.js';
+import type { PolicyChange } from '#statecharts/policy.chart.js';
+import { refusal } from '#statecharts/refusal.js';
+
+/** What the store holds where a write looks (D5). */
+export type Located = {
+  /** The record that is written; null where one is to be made. */
+  readonly existing: PolicyRecord | null;
+  readonly active: PolicyRecord | null;
+  /** The name that a record made by this write gets, unless the envelope has one. */
+  readonly nameOfNew: string | null;
+};
+
+/** The record named so where `PUT /api/v1/policy` finds none active. */
+export const DEFAULT_NAME = 'default';
+
+export const sameName = (one: string, other: string): boolean =>
+  one.trim().toLowerCase() === other.trim().toLowerCase();
+
+/** Why the write is refused whatever its body says: 404 and 412 (D5, D8). */
+export function refusalBefore(write: PolicyWrite, { existing, active }: Located): Refusal | null {
+  const { target, operation, ifMatch, ifNoneMatch } = write;
+  const mustExist = target.by === 'id' || operation === 'delete';
+  if (mustExist && existing === null) return refusal('not_found', `there is no policy ${textOf(target)}`);
+  // The singleton resource is the active record, also when a write makes or finds another one.
+  const seen = target.by === 'active' ? active : existing;
+  const etag = seen === null && target.by !== 'active' ? null : etagOf(seen);
+  if (ifMatch !== undefined && !matchesTag(ifMatch, etag))
+    return refusal('precondition_failed', etag === null ? 'there is none to match' : `the ETag is ${etag}`);
+  if (ifNoneMatch !== undefined && seen !== null)
+    return refusal('precondition_failed', `there is one already, its ETag is ${etagOf(seen)}`);
+  if (operation === 'put' && !write.activate && existing?.active === true)
+    return refusal(
+      'precondition_failed',
+      'the policy is active, so that storing it without activating it would part the store from what is in force',
+    );
+  return null;
+}
+
+function matchesTag(field: string, etag: string | null): boolean {
+  if (etag === null) return false;
+  const tags: readonly string[] = field.match(/(W\/)?"[^"]*"/g) ?? [];
+  return field.trim() === '*' || tags.includes(etag);
+}
+
+function textOf(target: PolicyTarget): string {
+  switch (target.by) {
+    case 'id':
+      return target.id;
+    case 'name':
+      return `named ${target.name}`;
+    case 'new':
+    case 'active':
+      return 'that is active';
+  }
+}
+
+/** What a body says about its record. */
+export type Written = {
+  readonly form: Form;
+  readonly mode: EnvelopeMode;
+  readonly name: string | null;
+  readonly body: Uint8Array;
+};
+
+/** A record that is put keeps its name unless it is given another. */
+export function nameAfter({ existing, nameOfNew }: Located, name: string | null): string | null {
+  return name ?? (existing === null ? nameOfNew : existing.name);
+}
+
+/** By-name writes are found again under that name (D5). */
+export function refusalOfName(target: PolicyTarget, { existing }: Located, name: string | null): Refusal | null {
+  if (target.by !== 'name' || name === null || existing !== null || sameName(target.name, name)) return null;
+  return {
+    ...refusal('invalid_policy', `the path names ${target.name.trim()}, and the envelope ${name}`),
+    problems: [
+      {
+        pointer: '/name',
+        code: 'invalid_name',
+        message: `A new policy is named as in the path: ${target.name.trim()}.`,
+      },
+    ],
+  };
+}
+
+export type Decision = {
+  readonly change: PolicyChange;
+  readonly created: boolean;
+  readonly stored: StoredPolicy;
+  /** What decides from now on: this policy, none, or what decided before. */
+  readonly then: 'this' | 'none' | 'unchanged';
+  readonly warnings: readonly Warning[];
+};
+
+export type Circumstances = { readonly now: string; readonly newId: string; readonly generation: number };
+
+/** The record that a put writes, and what it does to activity (D5). */
+export function decidePut(write: PolicyWrite, located: Located, written: Written, at: Circumstances): Decision {
+  const { existing, active } = located;
+  const activates = write.activate && written.mode !== 'disabled';
+  const record: PolicyRecord = {
+    id: existing?.id ?? at.newId,
+    name: nameAfter(located, written.name),
+    form: written.form,
+    mode: written.mode,
+    revision: (existing?.revision ?? 0) + 1,
+    created_at: existing?.created_at ?? at.now,
+    updated_at: at.now,
+    updated_by: write.author,
+    active: activates,
+  };
+  const stored = { record, body: written.body };
+  const takes = activates && active !== null && active.id !== record.id;
+  const leavesNone = !activates && existing?.active === true;
+  const changesWhatIsInForce = activates || leavesNone;
+  return {
+    change: {
+      put: stored,
+      ...(takes ? { deactivate: active.id } : {}),
+      generation: at.generation + (changesWhatIsInForce ? 1 : 0),
+    },
+    created: existing === null,
+    stored,
+    then: activates ? 'this' : leavesNone ? 'none' : 'unchanged',
+    warnings: takes ? [activityTaken(active)] : leavesNone ? [NONE_ACTIVE] : [],
+  };
+}
+
+export function decideDelete(stored: StoredPolicy, at: Circumstances): Decision {
+  const { id, active } = stored.record;
+  return {
+    change: { remove: id, generation: at.generation + (active ? 1 : 0) },
+    created: false,
+    stored,
+    then: active ? 'none' : 'unchanged',
+    warnings: active ? [NONE_ACTIVE] : [],
+  };
+}
+
+const NONE_ACTIVE: Warning = {
+  pointer: '',
+  code: 'none_active',
+  message: 'No policy is active from now on: there are no groups, and policy.fallback decides.',
+};
+
+function activityTaken({ id, name }: PolicyRecord): Warning {
+  const message = `The policy ${name ?? id} was active and is not any longer; it is kept.`;
+  return { pointer: '', code: 'activity_taken', message };
+}
+
+export const NOT_ENFORCED: Warning = {
+  pointer: '',
+  code: 'not_enforced',
+  message: 'The policy is stored, but nothing enforces it: the configuration has no dataplane section.',
+};

@@ -1,0 +1,72 @@
+import type { Datapath, DatapathChange, DatapathStats, Missing } from '#dataplane/datapath.js';
+
+/** A datapath that logs what it is asked, and does what a test tells it to. */
+export type FakeDatapath = Datapath & {
+  readonly log: string[];
+  /** The generation in force. */
+  readonly inForce: number | null;
+  missing: readonly Missing[];
+  interfaces: string[];
+  /** Called instead of a step's success; may throw, or wait. */
+  readonly on: { open?: Hook; attach?: Hook; stage?: Hook; flip?: Hook; unstage?: Hook };
+  tell(change: DatapathChange): void;
+};
+type Hook = (() => Promise<void> | void) | undefined;
+
+export function fakeDatapath(): FakeDatapath {
+  const listeners = new Set<(change: DatapathChange) => void>();
+  let staged: number | null = null;
+  let inForce: number | null = null;
+  let epoch = 0;
+  const fake: FakeDatapath = {
+    log: [],
+    get inForce() {
+      return inForce;
+    },
+    missing: [],
+    interfaces: ['lan0', 'wan0'],
+    on: {},
+    tell: (change) => {
+      for (const listener of listeners) listener(change);
+    },
+    probe: async () => fake.missing,
+    open: async () => {
+      fake.log.push('open');
+      await fake.on.open?.();
+      return { adopted: false, inForce: null };
+    },
+    attach: async () => {
+      fake.log.push('attach');
+      await fake.on.attach?.();
+      return fake.interfaces.map((name, index) => ({ interface: name, ifindex: index + 1, by: 'tcx' as const }));
+    },
+    stage: async (program, generation) => {
+      fake.log.push(`stage ${generation}`);
+      await fake.on.stage?.();
+      staged = generation;
+      return { imageSha256: '', lines: program.ranks, capacityLines: 1_000 };
+    },
+    flip: async () => {
+      fake.log.push(`flip ${staged}`);
+      await fake.on.flip?.();
+      inForce = staged;
+      epoch++;
+      return { epoch };
+    },
+    unstage: async () => {
+      fake.log.push('unstage');
+      await fake.on.unstage?.();
+      staged = null;
+    },
+    stats: async (): Promise<DatapathStats> => {
+      throw new Error('no counters here');
+    },
+    watch: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    detach: async () => void fake.log.push('detach'),
+    close: async () => void fake.log.push('close'),
+  };
+  return fake;
+}

@@ -1,0 +1,354 @@
+import { afterEach, describe, expect, test } from 'vitest';
+import type { PolicyOutcome, PolicyWritten } from '#bus/requests.js';
+import { CapacityExceeded } from '#dataplane/datapath.js';
+import { StoreError } from '#store/error.js';
+import { openMemoryStore, type Store } from '#store/store.js';
+import {
+  envelope,
+  type Running,
+  removal,
+  singleton,
+  startSystem,
+  stopSystems,
+  textOf,
+  threadHere,
+  write,
+} from './running-system.js';
+
+afterEach(stopSystems);
+
+function written(outcome: PolicyOutcome): PolicyWritten {
+  if (outcome.kind !== 'written') throw new Error(JSON.stringify(outcome));
+  return outcome;
+}
+const codes = (outcome: PolicyOutcome): string[] =>
+  outcome.kind === 'refused' ? [outcome.code] : outcome.warnings.map(({ code }) => code);
+
+async function withPolicy(
+  options: Parameters<typeof startSystem>[0] = {},
+): Promise<Running & { first: PolicyWritten }> {
+  const running = await startSystem(options);
+  await running.until('policy_ready', 'never_activated');
+  const first = written(await running.system.policies.write(write(envelope('first', { name: 'Edge' }))));
+  running.datapath.log.length = 0;
+  return { ...running, first };
+}
+
+/** What must not have moved after a write that failed. */
+async function expectUntouched({ system, store, datapath, first }: Running & { first: PolicyWritten }): Promise<void> {
+  expect(datapath.inForce).toBe(1);
+  expect(system.policies.generation()).toBe(1);
+  expect((await store.policies.active())?.record).toEqual(first.stored.record);
+  expect(await store.policies.list()).toEqual([first.stored.record]);
+  expect(await store.policies.generation()).toBe(1);
+}
+
+describe('a write that succeeds', () => {
+  test('is staged, stored and flipped before it is answered', async () => {
+    const { system, datapath, store, until, stateOf } = await startSystem();
+    await until('policy_ready', 'never_activated');
+    const outcome = written(await system.policies.write(singleton('lan')));
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'flip 0', 'stage 1', 'flip 1']);
+    const { id } = outcome.stored.record;
+    const record = {
+      id,
+      name: 'default',
+      form: 'singleton',
+      mode: 'enforce',
+      revision: 1,
+      created_at: '2026-01-01T00:00:00.000Z',
+      updated_at: '2026-01-01T00:00:00.000Z',
+      updated_by: 'alice',
+      active: true,
+    };
+    expect({ ...outcome, stored: outcome.stored.record }).toEqual({
+      kind: 'written',
+      created: true,
+      stored: record,
+      generation: 1,
+      warnings: [],
+    });
+    const stored = await store.policies.active();
+    expect(stored?.record).toEqual(record);
+    expect(textOf(stored?.body ?? new Uint8Array())).toMatchObject({ source_groups: [{ id: 'lan', mode: 'enforce' }] });
+    expect(stateOf('policy_ready')).toBe('active');
+    expect(system.readiness().ready).toBe(true);
+  });
+
+  test('does not make readiness flap', async () => {
+    const running = await withPolicy();
+    const seen = new Set<boolean>();
+    running.system.bus.messages.subscribe(() => seen.add(running.system.readiness().ready));
+    await running.system.policies.write(singleton('lan'));
+    expect([...seen]).toEqual([true]);
+  });
+
+  test('goes in the order of the requests, one at a time', async () => {
+    const { system, datapath } = await withPolicy();
+    const outcomes = await Promise.all(['a', 'b', 'c'].map((id) => system.policies.write(singleton(id))));
+    expect(outcomes.map((outcome) => written(outcome).generation)).toEqual([2, 3, 4]);
+    expect(datapath.log).toEqual(['stage 2', 'flip 2', 'stage 3', 'flip 3', 'stage 4', 'flip 4']);
+  });
+
+  test('is in force again after a restart, under its generation', async () => {
+    const { store, system } = await withPolicy();
+    await system.shutdown();
+    const again = await startSystem({ store });
+    await again.until('policy_ready', 'active');
+    expect(again.datapath.log).toEqual(['open', 'attach', 'stage 1', 'flip 1']);
+    expect(again.system.policies.generation()).toBe(1);
+  });
+});
+
+describe('a write that fails leaves everything as it was', () => {
+  test('when its body is not valid', async () => {
+    const running = await withPolicy();
+    expect(await running.system.policies.write(singleton(''))).toEqual({
+      kind: 'refused',
+      code: 'invalid_policy',
+      detail: expect.stringContaining('/source_groups/0/id'),
+      problems: [{ pointer: '/source_groups/0/id', code: 'empty_id', message: expect.any(String) }],
+    });
+    expect(running.datapath.log).toEqual([]);
+    await expectUntouched(running);
+  });
+
+  test('when the policy thread dies', async () => {
+    let dead = false;
+    const thread = threadHere();
+    const running = await withPolicy({
+      createThread: () => ({
+        ...thread,
+        perform: (work) => (dead ? Promise.reject(new Error('out of memory')) : thread.perform(work)),
+      }),
+    });
+    dead = true;
+    expect(await running.system.policies.write(singleton('lan'))).toEqual({
+      kind: 'refused',
+      code: 'feature_unavailable',
+      detail: 'out of memory',
+    });
+    await expectUntouched(running);
+    dead = false;
+    expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
+  });
+
+  test('when the datapath has no room', async () => {
+    const running = await withPolicy();
+    running.datapath.on.stage = () => {
+      throw new CapacityExceeded('program', 2_000, 1_000);
+    };
+    expect(await running.system.policies.write(singleton('lan'))).toEqual({
+      kind: 'refused',
+      code: 'capacity_exceeded',
+      detail: 'the policy needs 2000 lines of program, and the limit is 1000',
+    });
+    expect(running.datapath.log).toEqual(['stage 2']);
+    await expectUntouched(running);
+  });
+
+  test('when the datapath cannot stage', async () => {
+    const running = await withPolicy();
+    running.datapath.on.stage = () => {
+      throw new Error('update program: ENOMEM');
+    };
+    expect(await running.system.policies.write(singleton('lan'))).toEqual({
+      kind: 'refused',
+      code: 'dataplane_unavailable',
+      detail: 'update program: ENOMEM',
+    });
+    await expectUntouched(running);
+  });
+
+  test('when the store cannot commit', async () => {
+    let full = false;
+    const memory = await openMemoryStore();
+    const policies: Store['policies'] = Object.create(memory.policies, {
+      commit: {
+        value: async (change: never) => {
+          if (full) throw new StoreError('store_no_space', 'write the policy: ENOSPC');
+          await memory.policies.commit(change);
+        },
+      },
+    });
+    const running = await withPolicy({ store: { ...memory, policies: bound(policies, memory.policies) } });
+    full = true;
+    expect(await running.system.policies.write(singleton('lan'))).toEqual({
+      kind: 'refused',
+      code: 'store_unavailable',
+      detail: 'write the policy: ENOSPC',
+    });
+    full = false;
+    await running.system.policies.write(singleton('lan', { dryRun: true }));
+    expect(running.datapath.log).toEqual(['stage 2', 'unstage', 'stage 2', 'unstage']);
+    await expectUntouched(running);
+  });
+
+  test('when it is not done within the activation timeout', async () => {
+    const running = await withPolicy({ activationTimeoutMs: 50 });
+    let release = (): void => {};
+    running.datapath.on.stage = () =>
+      new Promise((resolve) => {
+        release = resolve;
+      });
+    const [first, second] = await Promise.all([
+      running.system.policies.write(singleton('lan')),
+      running.system.policies.write(singleton('wan')),
+    ]);
+    const late = {
+      kind: 'refused',
+      code: 'activation_timeout',
+      detail: 'the policy was not in force within 50 ms; nothing was changed',
+    };
+    expect(first).toEqual(late);
+    expect(second).toEqual(late);
+    delete running.datapath.on.stage;
+    release();
+    await expectUntouched(running);
+    expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
+  });
+
+  test('when it is a dry run, which tells the size of the program', async () => {
+    const running = await withPolicy();
+    const outcome = await running.system.policies.write(singleton('lan', { dryRun: true }));
+    expect(outcome).toMatchObject({ kind: 'checked', programLines: 2, warnings: [] });
+    await running.system.policies.write(singleton('', { dryRun: true }));
+    expect(running.datapath.log).toEqual(['stage 2', 'unstage']);
+    await expectUntouched(running);
+  });
+});
+
+/** Methods of a class with private members need it as `this`. */
+function bound(policies: Store['policies'], target: Store['policies']): Store['policies'] {
+  return {
+    list: () => target.list(),
+    get: (id) => target.get(id),
+    findByName: (name) => target.findByName(name),
+    active: () => target.active(),
+    history: (id) => target.history(id),
+    revision: (id, revision) => target.revision(id, revision),
+    generation: () => target.generation(),
+    everActivated: () => target.everActivated(),
+    commit: (change) => policies.commit(change),
+  };
+}
+
+describe('after the commit nothing fails', () => {
+  test('a flip that is lost with its worker is made up for before the answer', async () => {
+    const running = await withPolicy();
+    let deaths = 0;
+    running.datapath.on.flip = () => {
+      if (deaths++ === 0) {
+        running.datapath.tell({ type: 'worker_died', reason: 'SIGSEGV' });
+        throw new Error('the worker died');
+      }
+    };
+    const outcome = written(await running.system.policies.write(singleton('lan')));
+    expect(outcome.generation).toBe(2);
+    expect(running.datapath.log).toEqual(['stage 2', 'flip 2', 'open', 'attach', 'stage 2', 'flip 2']);
+    expect(running.datapath.inForce).toBe(2);
+    expect(running.stateOf('policy_ready')).toBe('active');
+  });
+});
+
+describe('which record is active', () => {
+  test('the one written last; the answer names the one that lost it', async () => {
+    const { system, first, store } = await withPolicy();
+    const second = await system.policies.write(write(envelope('second', { name: 'other' })));
+    expect(codes(second)).toEqual(['activity_taken']);
+    expect((await store.policies.get(first.stored.record.id))?.record).toEqual({
+      ...first.stored.record,
+      active: false,
+    });
+    expect((await store.policies.active())?.record).toEqual(written(second).stored.record);
+  });
+
+  test('none after the active one is written as disabled, and then the fallback decides', async () => {
+    const { system, first, datapath, stateOf } = await withPolicy();
+    const { id } = first.stored.record;
+    const outcome = await system.policies.write(
+      write(envelope('first', { mode: 'disabled' }), { target: { by: 'id', id } }),
+    );
+    expect(codes(outcome)).toEqual(['none_active']);
+    expect(written(outcome).stored.record).toMatchObject({
+      id,
+      name: 'Edge',
+      mode: 'disabled',
+      revision: 2,
+      active: false,
+    });
+    expect(datapath.log).toEqual(['stage 2', 'flip 2']);
+    expect(stateOf('policy_ready')).toBe('none_active');
+    expect(system.readiness().ready).toBe(true);
+  });
+
+  test('none after the active one is deleted', async () => {
+    const { system, first, datapath, stateOf, store } = await withPolicy();
+    expect(await system.policies.write(removal(first.stored.record.id))).toEqual({
+      kind: 'deleted',
+      generation: 2,
+      warnings: [expect.objectContaining({ code: 'none_active' })],
+    });
+    expect(datapath.inForce).toBe(2);
+    expect(await store.policies.list()).toEqual([]);
+    expect(stateOf('policy_ready')).toBe('none_active');
+  });
+
+  test('as before when another is stored without activating it', async () => {
+    const { system, datapath, first, store } = await withPolicy();
+    const outcome = written(await system.policies.write(write(envelope('idle'), { activate: false })));
+    expect(outcome.stored.record.active).toBe(false);
+    expect(outcome.generation).toBe(1);
+    expect(datapath.log).toEqual([]);
+    expect((await store.policies.active())?.record).toEqual(first.stored.record);
+  });
+
+  test('the singleton write keeps mode and name of the active record and changes its form', async () => {
+    const { system, first } = await withPolicy();
+    const outcome = written(await system.policies.write(singleton('lan')));
+    expect(outcome.created).toBe(false);
+    expect(outcome.stored.record).toEqual({ ...first.stored.record, form: 'singleton', revision: 2 });
+  });
+});
+
+describe('what a write is refused for', () => {
+  test('a name that another policy has, in whatever case', async () => {
+    const { system } = await withPolicy();
+    expect(codes(await system.policies.write(write(envelope('second', { name: ' EDGE ' }))))).toEqual(['name_taken']);
+  });
+
+  test('an ETag that does not match, and one that is wanted where there is none', async () => {
+    const { system, first } = await withPolicy();
+    const { id, revision } = first.stored.record;
+    const stale = await system.policies.write(singleton('lan', { ifMatch: `"${id}.${revision + 1}"` }));
+    expect(codes(stale)).toEqual(['precondition_failed']);
+    const created = await system.policies.write(
+      write(envelope('x'), { target: { by: 'name', name: 'edge' }, ifNoneMatch: '*' }),
+    );
+    expect(codes(created)).toEqual(['precondition_failed']);
+    expect(written(await system.policies.write(singleton('lan', { ifMatch: `"${id}.${revision}"` }))).generation).toBe(
+      2,
+    );
+  });
+
+  test('an id that is not there', async () => {
+    const { system } = await withPolicy();
+    const target = { by: 'id', id: 'nowhere' } as const;
+    expect(codes(await system.policies.write(write(envelope('x'), { target })))).toEqual(['not_found']);
+    expect(codes(await system.policies.write(removal('nowhere')))).toEqual(['not_found']);
+  });
+
+  test('a new policy by name whose envelope has another name', async () => {
+    const { system } = await withPolicy();
+    const target = { by: 'name', name: 'new' } as const;
+    expect(codes(await system.policies.write(write(envelope('x', { name: 'other' }), { target })))).toEqual([
+      'invalid_policy',
+    ]);
+    expect(written(await system.policies.write(write(envelope('x'), { target }))).stored.record.name).toBe('new');
+  });
+
+  test('activate=false for the active one', async () => {
+    const { system } = await withPolicy();
+    expect(codes(await system.policies.write(singleton('lan', { activate: false })))).toEqual(['precondition_failed']);
+  });
+});

@@ -1,0 +1,98 @@
+import { filter, firstValueFrom, map, merge, timer } from 'rxjs';
+import type { PolicyThread } from '#actors/policy-thread.js';
+import { createPolicyWorkshop } from '#actors/policy-workshop.js';
+import { createSystem, type System, type SystemPorts } from '#actors/system.js';
+import type { PolicyWrite } from '#bus/requests.js';
+import { openMemoryStore, type Store } from '#store/store.js';
+import { type FakeDatapath, fakeDatapath } from './fake-datapath.js';
+
+export const NOW = '2026-01-01T00:00:00.000Z';
+
+/** The work of the policy thread, done in this one. */
+export function threadHere(): PolicyThread {
+  const perform = createPolicyWorkshop();
+  return { perform: async (work) => perform(work), close: async () => {} };
+}
+
+export type Running = {
+  readonly system: System;
+  readonly store: Store;
+  readonly datapath: FakeDatapath;
+  /** Resolves once a check of `/ready` is in a state. */
+  until(check: string, state: string): Promise<void>;
+  stateOf(check: string): string;
+};
+
+const running: System[] = [];
+
+export async function startSystem(
+  options: Partial<SystemPorts> & { store?: Store; datapath?: FakeDatapath } = {},
+): Promise<Running> {
+  const store = options.store ?? (await openMemoryStore());
+  const datapath = options.datapath ?? fakeDatapath();
+  const system = createSystem({
+    dataplane: { datapath, interfaces: ['lan0', 'wan*'] },
+    fallback: 'deny',
+    activationTimeoutMs: 1_000,
+    sections: { dns: false, servicePlane: false, cluster: false },
+    now: () => new Date(NOW),
+    createThread: threadHere,
+    ...options,
+    store,
+  });
+  running.push(system);
+  const stateOf = (name: string): string =>
+    system.readiness().checks.find((check) => check.name === name)?.state ?? 'no such check';
+  const until = async (check: string, state: string): Promise<void> => {
+    const looks = merge(system.bus.messages, timer(0, 5)).pipe(
+      map(() => stateOf(check)),
+      filter((seen) => seen === state),
+    );
+    await firstValueFrom(looks);
+  };
+  return { system, store, datapath, until, stateOf };
+}
+
+export async function stopSystems(): Promise<void> {
+  await Promise.all(running.splice(0).map((system) => system.shutdown()));
+}
+
+/** A policy whose group has this id; one rule. */
+export function config(id: string, mode?: 'audit' | 'enforce'): unknown {
+  return {
+    source_groups: [
+      {
+        id,
+        ...(mode === undefined ? {} : { mode }),
+        sources: { cidrs: ['10.0.0.0/8'] },
+        rules: [{ id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [443] } }],
+      },
+    ],
+  };
+}
+export const envelope = (id: string, more: Record<string, unknown> = {}): unknown => ({
+  mode: 'enforce',
+  policy: config(id),
+  ...more,
+});
+
+export function write(body: unknown, more: Partial<PolicyWrite> = {}): PolicyWrite {
+  return {
+    operation: 'put',
+    target: { by: 'new' },
+    form: 'envelope',
+    body: new TextEncoder().encode(JSON.stringify(body)),
+    ifMatch: undefined,
+    ifNoneMatch: undefined,
+    activate: true,
+    dryRun: false,
+    author: 'alice',
+    ...more,
+  };
+}
+export const singleton = (id: string, more: Partial<PolicyWrite> = {}): PolicyWrite =>
+  write(config(id, 'enforce'), { target: { by: 'active' }, form: 'singleton', ...more });
+export const removal = (id: string, more: Partial<PolicyWrite> = {}): PolicyWrite =>
+  write(null, { operation: 'delete', target: { by: 'id', id }, body: new Uint8Array(), ...more });
+
+export const textOf = (body: Uint8Array): unknown => JSON.parse(new TextDecoder().decode(body));
