@@ -46,7 +46,8 @@ export function answerError(error: unknown, request: FastifyRequest, reply: Fast
   const answer = toApiError(error);
   if (answer.code === 'internal') request.log.error({ err: error }, 'request failed');
   if (answer.statusCode === 503) reply.header('retry-after', '1');
-  if (answer.code === 'request_timeout' || answer.code === 'body_too_large') reply.header('connection', 'close');
+  if (answer.code === 'request_timeout') reply.header('connection', 'close');
+  else reply.removeHeader('connection');
   return reply
     .code(answer.statusCode)
     .headers({ ...answer.headers })
