@@ -1,16 +1,16 @@
 import { readFile } from 'node:fs/promises';
 import { ADDRESSES } from '#cli/topology.js';
 import { createRig, type Rig } from '#test/e2e/rig.js';
-import { seededRandom } from '#test/seed.js';
+import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';
 
 /** A policy of many groups with a hundred rules each; the client may reach TCP port `port` of the server. */
 export function manyRules(count: number, port: number): unknown {
-  const random = seededRandom(`rules ${count}`);
+  const random = new Random(count);
   const address = (): string =>
-    `${random.integer(11, 200)}.${random.integer(0, 255)}.${random.integer(0, 255)}.${random.integer(0, 255)}`;
+    `${random.between(11, 200)}.${random.between(0, 255)}.${random.between(0, 255)}.${random.between(0, 255)}`;
   const rule = (index: number): unknown => {
-    const low = random.integer(1, 60_000);
+    const low = random.between(1, 60_000);
     const length = random.pick([32, 32, 32, 28, 24, 24, 16]);
     return {
       id: `r${index}`,
@@ -18,7 +18,7 @@ export function manyRules(count: number, port: number): unknown {
       match: {
         ...(length === 32 ? { dst_ips: [address()] } : { dst_cidrs: [`${network(address(), length)}/${length}`] }),
         proto: random.pick(['tcp', 'tcp', 'udp']),
-        dst_ports: random.pick<readonly unknown[]>([[443], [80, 443], [`${low}-${low + random.integer(0, 500)}`]]),
+        dst_ports: random.pick<readonly unknown[]>([[443], [80, 443], [`${low}-${low + random.between(0, 500)}`]]),
       },
     };
   };

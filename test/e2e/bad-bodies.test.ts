@@ -19,7 +19,8 @@ type Case = {
 };
 
 const text = (value: unknown): string => JSON.stringify(value);
-const rule = (match: unknown, more: object = {}): string => text(policyOf([{ match: match as object, ...more }]));
+const rule = (match: Readonly<Record<string, unknown>>, more: object = {}): string =>
+  text(policyOf([{ match, ...more }]));
 const at = (member: string): string => `/source_groups/0/rules/0/match/${member}`;
 const sources = (value: unknown): string => text(policyOf([], { sources: value }));
 
