@@ -18,9 +18,9 @@ const FRAMEWORK_CODES: Readonly<Record<string, ErrorCode>> = {
   ECONNRESET: 'malformed_request',
 };
 
-export function toApiError(error: unknown): ApiError {
+function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  if (hasZodFastifySchemaValidationErrors(error)) return invalidParts(error as FastifyError);
+  if (hasZodFastifySchemaValidationErrors(error)) return invalidParts(error);
   const { code } = (error ?? {}) as { readonly code?: unknown };
   const known = typeof code === 'string' && Object.hasOwn(FRAMEWORK_CODES, code) ? FRAMEWORK_CODES[code] : undefined;
   return new ApiError(known ?? 'internal');

@@ -87,7 +87,7 @@ export const ERRORS = {
     403,
     'Host refused',
     'The Host header names a host that this node does not go by.',
-    'Use the address of the node, or add the name to `api.hosts`.',
+    'Use the address that the node listens on, or add the name to `api.allowed_hosts`.',
   ),
   origin_refused: entry(
     403,

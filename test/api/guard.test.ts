@@ -53,7 +53,7 @@ describe('a write from a browser', () => {
     { 'sec-fetch-site': 'same-site' },
   ])('is refused with %j', async (headers) => {
     const { ask, node } = await rig();
-    const answer = await ask('PUT', PATH, { ...PUT, headers: headers as Record<string, string> });
+    const answer = await ask('PUT', PATH, { ...PUT, headers: headers });
     expect({ status: answer.statusCode, type: answer.json().type }).toEqual({
       status: 403,
       type: 'urn:weir:error:origin_refused',

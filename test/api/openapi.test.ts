@@ -125,7 +125,7 @@ describe('the OpenAPI document', () => {
 
   test('shows an untagged union as anyOf', () => {
     const types = (name: string) =>
-      (document.components.schemas[name]?.anyOf as { type?: string; $ref?: string }[]).map(
+      ((document.components.schemas[name]?.anyOf ?? []) as { type?: string; $ref?: string }[]).map(
         ({ type, $ref }) => type ?? $ref,
       );
     expect(types('TlsNameMatch')).toEqual(['string', 'array', '#/components/schemas/NameMatch']);
@@ -157,7 +157,7 @@ describe('the OpenAPI document', () => {
 
   test('never shows a secret as something that is answered', () => {
     const shown = ['Integration', 'WrittenIntegration', 'TlsInterceptCa', 'Token'].map((name) =>
-      Object.keys((document.components.schemas[name]?.properties ?? {}) as object),
+      Object.keys(document.components.schemas[name]?.properties ?? {}),
     );
     expect(shown.flat().filter((name) => /token|key|secret/.test(name))).toEqual([]);
   });

@@ -241,7 +241,7 @@ describe('writing', () => {
     'the precondition %j is refused before anything is written',
     async (headers) => {
       const { ask, node } = await rig();
-      const answer = await ask('PUT', '/api/v1/policy', { body: '{}', headers: headers as Record<string, string> });
+      const answer = await ask('PUT', '/api/v1/policy', { body: '{}', headers: headers });
       expect([answer.statusCode, answer.json().type]).toEqual([400, 'urn:weir:error:invalid_header']);
       expect(node.changes).toEqual([]);
     },

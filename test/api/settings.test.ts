@@ -34,7 +34,7 @@ describe('performance mode', () => {
       {
         ...node,
         performanceMode: {
-          read: node.performanceMode.read,
+          read: () => node.performanceMode.read(),
           write: async () => ({ kind: 'refused', code: 'precondition_failed', detail: 'it was written meanwhile' }),
         },
       },

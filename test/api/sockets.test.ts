@@ -1,6 +1,8 @@
 import { connect } from 'node:net';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { describe, expect, test } from 'vitest';
 import type { ApiLimits } from '#api/options.js';
+import { CERTIFICATE, KEY } from './certificate.js';
 import { TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
 
@@ -156,3 +158,32 @@ test('an address of the node that nobody named is a right Host on the connection
   const address = api.server.address() as { port: number };
   expect((await fetch(`http://127.0.0.2:${address.port}/health`)).status).toBe(200);
 });
+
+describe('with TLS', () => {
+  const serving = async () => {
+    const { api } = await rig({ tls: { cert: CERTIFICATE, key: KEY } });
+    return listening(api);
+  };
+
+  test('answers over TLS 1.2 and later only', async () => {
+    const port = await serving();
+    expect(await handshake(port, {})).toBe('TLSv1.3');
+    expect(await handshake(port, { maxVersion: 'TLSv1.2' })).toBe('TLSv1.2');
+    expect(await handshake(port, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1' })).toBe('refused');
+  });
+
+  test('does not answer in clear', async () => {
+    const port = await serving();
+    await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed');
+  });
+});
+
+function handshake(port: number, versions: ConnectionOptions): Promise<string | null> {
+  return new Promise((resolve) => {
+    const socket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false, ...versions }, () => {
+      resolve(socket.getProtocol());
+      socket.destroy();
+    });
+    socket.on('error', () => resolve('refused'));
+  });
+}
