@@ -262,6 +262,24 @@ describe('writing', () => {
   });
 });
 
+test('a store that cannot read answers 503, and tells no path', async () => {
+  const node = fakeManagement();
+  const failure = Object.assign(new Error('read /var/lib/weir/store: EIO'), { code: 'store_unavailable' });
+  const { ask } = await rig({}, { ...node, policies: { ...node.policies, read: () => Promise.reject(failure) } });
+  const answer = await ask('GET', '/api/v1/policy');
+  expect([answer.statusCode, answer.headers['retry-after'], answer.json()]).toEqual([
+    503,
+    '1',
+    {
+      type: 'urn:weir:error:store_unavailable',
+      title: 'Store unavailable',
+      status: 503,
+      detail: 'The store cannot read or write now; nothing was changed.',
+      error: 'The store cannot read or write now; nothing was changed.',
+    },
+  ]);
+});
+
 test('large bodies on their way at once are bounded together', async () => {
   let release: (outcome: PolicyOutcome) => void = () => {};
   const node = fakeManagement();
