@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { ERRORS, type ErrorCode, typeOf } from './errors.js';
 
 /** Schemas of what every route can answer with. */
-export const ProblemSchema = z
+const ProblemSchema = z
   .object({
     type: z.string().describe('`urn:weir:error:` and the code of the error, see docs/errors.md.'),
     title: z.string(),

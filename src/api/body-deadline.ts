@@ -12,3 +12,14 @@ export function startBodyDeadline(request: FastifyRequest, reply: FastifyReply, 
   raw.once('end', stop).once('close', stop);
   reply.raw.once('close', stop);
 }
+
+/**
+ * A caller that was answered while it still sends finds the answer only if its bytes are taken until it looks; Node
+ * does that without a limit.
+ */
+export function endBody({ raw }: FastifyRequest, lingerMs: number): void {
+  if (raw.complete || raw.destroyed) return;
+  const timer = setTimeout(() => raw.destroy(), lingerMs);
+  const stop = () => clearTimeout(timer);
+  raw.once('end', stop).once('close', stop);
+}

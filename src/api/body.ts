@@ -1,5 +1,5 @@
 import { validatorCompiler } from 'fastify-type-provider-zod';
-import { z } from 'zod';
+import type { z } from 'zod';
 import { parseStrictJson } from '#policy/json.js';
 import { pointerOf } from '#policy/pointer.js';
 import { shapeProblems } from '#policy/shape.js';
@@ -11,16 +11,13 @@ type Reader = ReturnType<typeof validatorCompiler>;
 
 /** Bodies arrive as bytes; everything that is not a policy is read here: strict JSON (D1), then its schema. */
 export function readBody(route: RoutePart): Reader {
-  if (route.httpPart !== 'body') return validatorCompiler(route as Part);
   const schema = route.schema as z.ZodType;
-  return (bytes: unknown) => {
-    try {
-      return { value: parseBody(schema, bytes as Uint8Array | null) };
-    } catch (error) {
-      if (error instanceof ApiError) return { error };
-      throw error;
-    }
-  };
+  return route.httpPart === 'body' ? reader(() => schema) : validatorCompiler(route as Part);
+}
+
+/** For a body that can be one of several: its problems are told by the schema that was meant. */
+export function readBodyAs(meant: (body: unknown) => z.ZodType): (route: RoutePart) => Reader {
+  return (route) => (route.httpPart === 'body' ? reader(meant) : validatorCompiler(route as Part));
 }
 
 /** A policy stays as it was received: the worker that compiles it parses it. */
@@ -29,15 +26,24 @@ export function keepBody(route: RoutePart): Reader {
   return (bytes: unknown) => (isEmpty(bytes as Uint8Array | null) ? { error: emptyBody() } : { value: bytes });
 }
 
-function parseBody(schema: z.ZodType, bytes: Uint8Array | null): unknown {
-  if (isEmpty(bytes)) {
-    if (schema instanceof z.ZodOptional) return undefined;
-    throw emptyBody();
-  }
+function reader(meant: (body: unknown) => z.ZodType): Reader {
+  return (bytes: unknown) => {
+    try {
+      return { value: parseBody(bytes as Uint8Array | null, meant) };
+    } catch (error) {
+      if (error instanceof ApiError) return { error };
+      throw error;
+    }
+  };
+}
+
+function parseBody(bytes: Uint8Array | null, meant: (body: unknown) => z.ZodType): unknown {
+  if (isEmpty(bytes)) throw emptyBody();
   const parsed = parseStrictJson(bytes);
   if (!parsed.ok) throw new ApiError('invalid_body', undefined, parsed.problems);
   const forbidden = prototypeKeys(parsed.value, []);
   if (forbidden.length > 0) throw new ApiError('invalid_body', undefined, forbidden);
+  const schema = meant(parsed.value);
   const read = schema.safeParse(parsed.value);
   if (read.success) return read.data;
   const problems = shapeProblems(schema, parsed.value);

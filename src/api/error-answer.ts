@@ -3,8 +3,8 @@ import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import type { Refusal } from '#bus/requests.js';
 import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
 
-/** What Fastify and the rate limiter throw, in our words. What is not listed is a defect of ours. */
-const FRAMEWORK_CODES: Readonly<Record<string, ErrorCode>> = {
+/** What Fastify and the store throw, in our words. What is not listed is a defect of ours. */
+const KNOWN_CODES: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_BAD_URL: 'invalid_url',
   FST_ERR_INVALID_URL: 'invalid_url',
   FST_ERR_MAX_PARAM_LENGTH: 'url_too_long',
@@ -16,13 +16,20 @@ const FRAMEWORK_CODES: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_CTP_INVALID_JSON_BODY: 'invalid_body',
   FST_ERR_NOT_FOUND: 'no_such_path',
   ECONNRESET: 'malformed_request',
+  store_locked: 'store_unavailable',
+  store_damaged: 'store_unavailable',
+  store_no_space: 'store_unavailable',
+  store_read_only: 'store_unavailable',
+  store_closed: 'store_unavailable',
+  store_unavailable: 'store_unavailable',
+  revision_conflict: 'precondition_failed',
 };
 
-export function toApiError(error: unknown): ApiError {
+function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  if (hasZodFastifySchemaValidationErrors(error)) return invalidParts(error as FastifyError);
+  if (hasZodFastifySchemaValidationErrors(error)) return invalidParts(error);
   const { code } = (error ?? {}) as { readonly code?: unknown };
-  const known = typeof code === 'string' && Object.hasOwn(FRAMEWORK_CODES, code) ? FRAMEWORK_CODES[code] : undefined;
+  const known = typeof code === 'string' && Object.hasOwn(KNOWN_CODES, code) ? KNOWN_CODES[code] : undefined;
   return new ApiError(known ?? 'internal');
 }
 
@@ -44,9 +51,10 @@ export const refused = ({ code, detail, problems }: Refusal): ApiError => new Ap
 
 export function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const answer = toApiError(error);
-  if (answer.code === 'internal') request.log.error({ err: error }, 'request failed');
+  if (error !== answer && answer.statusCode >= 500) request.log.error({ err: error }, 'request failed');
   if (answer.statusCode === 503) reply.header('retry-after', '1');
-  if (answer.code === 'request_timeout' || answer.code === 'body_too_large') reply.header('connection', 'close');
+  if (answer.code === 'request_timeout') reply.header('connection', 'close');
+  else reply.removeHeader('connection');
   return reply
     .code(answer.statusCode)
     .headers({ ...answer.headers })

@@ -87,7 +87,7 @@ export const ERRORS = {
     403,
     'Host refused',
     'The Host header names a host that this node does not go by.',
-    'Use the address of the node, or add the name to `api.hosts`.',
+    'Use the address that the node listens on, or add the name to `api.allowed_hosts`.',
   ),
   origin_refused: entry(
     403,
@@ -250,19 +250,22 @@ export const typeOf = (code: ErrorCode): string => `urn:weir:error:${code}`;
 
 export function problemDocument(error: ApiError): ProblemDocument {
   const { status, title } = ERRORS[error.code];
-  const [first] = error.problems;
   return {
     type: typeOf(error.code),
     title,
     status,
     detail: error.detail,
-    error:
-      first === undefined
-        ? error.detail
-        : `${title}: ${where(first.pointer)}${first.message}${more(error.problems.length - 1)}`,
+    error: sentence(title, error),
     ...(error.problems.length > 0 ? { problems: error.problems } : {}),
   };
 }
 
-const where = (pointer: string) => (pointer === '' ? '' : `${pointer}: `);
-const more = (count: number) => (count === 0 ? '' : ` (and ${count} more)`);
+function sentence(title: string, { detail, problems }: ApiError): string {
+  const [first, ...others] = problems;
+  if (first === undefined) return withStop(detail);
+  const place = first.pointer === '' ? title : `${title} at ${first.pointer}`;
+  const more = others.length === 0 ? '' : ` (and ${others.length} more)`;
+  return `${place}: ${first.message.replace(/[.]$/, '')}${more}.`;
+}
+
+const withStop = (text: string) => (/[.!?]$/.test(text) ? text : `${text}.`);

@@ -5,6 +5,7 @@ import { parseProtocol } from '#policy/protocol.js';
 import { policySchema, protoSchema } from '#policy/schema.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
+import { readBodyAs } from './body.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
 import type { ExplainQuestion } from './management.js';
@@ -94,6 +95,7 @@ export const explainResource: Resource = (api, management) => {
     '/api/v1/policy/explain',
     {
       config: { access: 'read' },
+      validatorCompiler: readBodyAs(meant),
       schema: {
         operationId: 'explainPolicy',
         tags: ['policy'],
@@ -110,6 +112,9 @@ export const explainResource: Resource = (api, management) => {
     },
   );
 };
+
+const meant = (body: unknown) =>
+  typeof body === 'object' && body !== null && Object.hasOwn(body, 'query') ? LookupSchema : PacketSchema;
 
 function questionOf({
   policy,

@@ -43,7 +43,7 @@ export type PolicyChoice =
   | { readonly by: 'id'; readonly id: string }
   | { readonly by: 'name'; readonly name: string };
 
-export type Role = 'admin' | 'readonly';
+type Role = 'admin' | 'readonly';
 /** Who sent a request: the id and subject of the token, and its role. */
 export type Caller = { readonly id: string; readonly subject: string; readonly role: Role };
 
@@ -51,7 +51,7 @@ export type TokenVerdict =
   | { readonly kind: 'accepted'; readonly identity: Caller }
   | { readonly kind: 'refused'; readonly reason: string };
 
-export type TokenRequest = {
+type TokenRequest = {
   readonly subject: string;
   readonly role: Role;
   /** Null: it does not expire. */
@@ -66,7 +66,7 @@ export type TokenRecord = {
   readonly expires_at: string | null;
   readonly revoked_at: string | null;
 };
-export type IssuedToken = { readonly record: TokenRecord; readonly token: string };
+type IssuedToken = { readonly record: TokenRecord; readonly token: string };
 
 export type PerformanceMode = {
   readonly enabled: boolean;
@@ -74,7 +74,7 @@ export type PerformanceMode = {
   /** Counts the writes; 0 while the built-in default applies. */
   readonly revision: number;
 };
-export type PerformanceModeWrite = {
+type PerformanceModeWrite = {
   readonly enabled: boolean;
   readonly author: string;
   /** The revision that must be stored now; left out for any. Else `precondition_failed`. */
@@ -92,7 +92,7 @@ export type IntegrationView = {
   readonly updated_at: string;
   readonly updated_by: string;
 };
-export type IntegrationWrite = {
+type IntegrationWrite = {
   readonly integration: {
     readonly name: string;
     readonly kind: 'kubernetes';
@@ -104,12 +104,12 @@ export type IntegrationWrite = {
   /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
   readonly expectedRevision?: number;
 };
-export type IntegrationWritten = {
+type IntegrationWritten = {
   readonly kind: 'written';
   readonly created: boolean;
   readonly integration: IntegrationView;
 };
-export type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number };
+type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number };
 
 /** B1. `policy` is a draft in singleton form, of the right shape but not yet validated; left out, the active one. */
 export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: ExplainQuery };

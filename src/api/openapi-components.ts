@@ -19,7 +19,7 @@ export function mergeComponents<D extends object>(document: D): D {
   }
   const merged = renamed({ ...document, components: { ...(document as Document).components, schemas } }, same) as D;
   const kept = (merged as Document).components?.schemas ?? {};
-  for (const name of unused(reachable(merged as Document))) delete kept[name];
+  for (const name of unused(reachable(merged))) delete kept[name];
   return merged;
 }
 

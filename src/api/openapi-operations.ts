@@ -38,7 +38,7 @@ export function describeRequest(route: RouteOptions, { schema, url }: Transforme
       security: access === 'public' ? [] : [{ bearer: [] }],
       ...(headers === undefined ? {} : { headers: { type: 'object', properties: headers } }),
       ...(access === 'public' ? {} : { 'x-weir-role': access === 'write' ? 'admin' : 'readonly' }),
-    } as FastifySchema,
+    },
   };
 }
 

@@ -8,6 +8,8 @@ export type ApiLimits = {
   readonly policyBytesInFlight: number;
   readonly requestTimeoutMs: number;
   readonly policyRequestTimeoutMs: number;
+  /** How long the rest of a body is taken after its request was answered. */
+  readonly lingerMs: number;
   readonly headersTimeoutMs: number;
   readonly connectionsCheckingIntervalMs: number;
   readonly keepAliveTimeoutMs: number;
@@ -29,6 +31,7 @@ export const DEFAULT_LIMITS: ApiLimits = {
   policyBytesInFlight: 256 * 1024 * 1024,
   requestTimeoutMs: 15_000,
   policyRequestTimeoutMs: 120_000,
+  lingerMs: 5_000,
   headersTimeoutMs: 10_000,
   connectionsCheckingIntervalMs: 5_000,
   keepAliveTimeoutMs: 5_000,

@@ -56,6 +56,7 @@ function withGroupModes(body: Uint8Array, mode: EnvelopeMode): Uint8Array {
       case CLOSE_ARRAY:
         depth--;
         break;
+      default:
     }
   }
   parts.push(body.subarray(written));

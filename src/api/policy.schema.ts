@@ -28,7 +28,7 @@ const recordExample = {
 };
 const policyExample = { default_policy: 'deny', source_groups: [] };
 
-export const PolicyRecordSchema = z
+const PolicyRecordSchema = z
   .object(recordMembers)
   .meta({ id: 'PolicyRecord', description: 'A stored policy without its body.', examples: [recordExample] });
 export const PolicyListSchema = z

@@ -6,7 +6,7 @@ import { auditResource } from './audit.route.js';
 import { authenticate } from './authentication.js';
 import { readBody } from './body.js';
 import { BodyBudget } from './body-budget.js';
-import { startBodyDeadline } from './body-deadline.js';
+import { endBody, startBodyDeadline } from './body-deadline.js';
 import { answerClientError } from './client-error.js';
 import { dnsCacheResource } from './dns-cache.route.js';
 import { answerError } from './error-answer.js';
@@ -157,6 +157,7 @@ function guard(api: Api, management: Management, options: ApiOptions, limits: Ap
     if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
   });
   api.addHook('onResponse', async (request, reply) => {
+    endBody(request, limits.lingerMs);
     management.metrics.served({
       method: request.method,
       route: request.routeOptions.url ?? 'none',

@@ -82,7 +82,7 @@ export const tokensResource: Resource = (api, { tokens }) => {
         operationId: 'revokeToken',
         tags: ['tokens'],
         summary: 'Revoke a token, at once',
-        params: z.object({ id: z.string() }),
+        params: z.object({ id: z.string().min(1) }),
         querystring: noQuery,
         response: { 204: empty, ...errorAnswers(...errorsOf.write, 'invalid_url', 'not_found') },
       },

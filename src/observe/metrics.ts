@@ -7,7 +7,7 @@ export type MetricSources = {
   readiness(): ReadinessReport;
 };
 
-export type ServedRequest = {
+type ServedRequest = {
   readonly method: string;
   /** The route's pattern, never the path that was asked for. */
   readonly route: string;

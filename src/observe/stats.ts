@@ -1,7 +1,7 @@
 /** Counters as the kernel keeps them; 64 bits wide. */
-export type Counter = { readonly packets: bigint; readonly bytes: bigint };
+type Counter = { readonly packets: bigint; readonly bytes: bigint };
 
-export type DataplaneStats = {
+type DataplaneStats = {
   readonly activeFlows: number;
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
   /** Keyed by the name of the drop reason (D21). */
@@ -11,7 +11,7 @@ export type DataplaneStats = {
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 
-export type DnsStats = {
+type DnsStats = {
   readonly queriesAllow: number;
   readonly queriesDeny: number;
   readonly nxdomainPolicy: number;
@@ -19,9 +19,9 @@ export type DnsStats = {
   readonly servfail: number;
   readonly grants: number;
 };
-export type TlsStats = { readonly allow: number; readonly deny: number; readonly intercepted: number };
-export type HttpStats = { readonly allow: number; readonly deny: number };
-export type ClusterStats = {
+type TlsStats = { readonly allow: number; readonly deny: number; readonly intercepted: number };
+type HttpStats = { readonly allow: number; readonly deny: number };
+type ClusterStats = {
   readonly isLeader: boolean;
   readonly leader: string | null;
   readonly members: readonly string[];

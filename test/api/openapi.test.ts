@@ -1,14 +1,16 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { mergeComponents } from '#api/openapi-components.js';
 import { createApi } from '#api/server.js';
 import { fakeManagement } from './fake-management.js';
+import { rig } from './rig.js';
 
 type Operation = {
   operationId: string;
   tags: string[];
   summary: string;
   security: unknown[];
-  responses: Record<string, unknown>;
+  responses: Record<string, { description: string; content?: object; headers?: object }>;
   requestBody?: unknown;
 };
 type Document = {
@@ -36,4 +38,164 @@ describe('the OpenAPI document', () => {
     expect(await validator.validate(structuredClone(document))).toEqual({ valid: true });
     expect(validator.version).toBe('3.1');
   });
+
+  test('has every endpoint of the specification and of the decisions', () => {
+    expect(operations.map(({ method, path }) => `${method.toUpperCase()} ${path}`).sort()).toEqual(
+      [
+        'GET /health',
+        'GET /ready',
+        'GET /metrics',
+        'GET /openapi/service-v1.json',
+        'GET /api/v1/stats',
+        'GET /api/v1/policy',
+        'PUT /api/v1/policy',
+        'POST /api/v1/policy/explain',
+        'GET /api/v1/policies',
+        'POST /api/v1/policies',
+        'GET /api/v1/policies/{id}',
+        'PUT /api/v1/policies/{id}',
+        'DELETE /api/v1/policies/{id}',
+        'GET /api/v1/policies/by-name/{name}',
+        'PUT /api/v1/policies/by-name/{name}',
+        'GET /api/v1/settings/performance-mode',
+        'PUT /api/v1/settings/performance-mode',
+        'GET /api/v1/settings/tls-intercept-ca',
+        'PUT /api/v1/settings/tls-intercept-ca',
+        'DELETE /api/v1/settings/tls-intercept-ca',
+        'POST /api/v1/settings/tls-intercept-ca/generate',
+        'GET /api/v1/settings/tls-intercept-ca/cert',
+        'GET /api/v1/integrations',
+        'POST /api/v1/integrations',
+        'GET /api/v1/integrations/{name}',
+        'PUT /api/v1/integrations/{name}',
+        'DELETE /api/v1/integrations/{name}',
+        'GET /api/v1/tokens',
+        'POST /api/v1/tokens',
+        'DELETE /api/v1/tokens/{id}',
+        'GET /api/v1/dns-cache',
+        'GET /api/v1/audit/findings',
+        'GET /api/v1/audit/findings/local',
+        'GET /api/v1/wiretap/stream',
+        'POST /api/v1/support/sysdump/cluster',
+      ].sort(),
+    );
+  });
+
+  test('names, groups, summarises and guards every operation', () => {
+    const ids = operations.map(({ operation }) => operation.operationId);
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(
+      operations.filter(
+        ({ operation: { operationId, tags, summary, security } }) =>
+          !/^[a-z][A-Za-z]+$/.test(operationId) || tags.length !== 1 || summary === '' || security === undefined,
+      ),
+    ).toEqual([]);
+  });
+
+  test('describes every answer, and every error as a problem document', () => {
+    const answers = operations.flatMap(({ operation }) => Object.entries(operation.responses));
+    expect(answers.filter(([, { description }]) => description === 'Default Response' || description === '')).toEqual(
+      [],
+    );
+    const errors = answers.filter(([status]) => Number(status) >= 400);
+    const bodies = new Set(errors.flatMap(([, { content }]) => Object.keys(content ?? {})));
+    // Readiness answers 503 with its report.
+    expect([...bodies].sort()).toEqual(['application/json', 'application/problem+json', 'text/plain']);
+    for (const { operation, path } of operations.filter(({ operation: { security } }) => security.length > 0)) {
+      expect({ path, has: ['400', '401', '429', '500'].every((status) => status in operation.responses) }).toEqual({
+        path,
+        has: true,
+      });
+    }
+  });
+
+  test('has the schema of every policy body, though a worker reads it', () => {
+    const schemaOf = (path: string, method: string) => document.paths[path]?.[method]?.requestBody;
+    const body = (name: string) => ({
+      required: true,
+      content: { 'application/json': { schema: { $ref: `#/components/schemas/${name}` } } },
+    });
+    expect([
+      schemaOf('/api/v1/policy', 'put'),
+      schemaOf('/api/v1/policies', 'post'),
+      schemaOf('/api/v1/policies/{id}', 'put'),
+      schemaOf('/api/v1/policies/by-name/{name}', 'put'),
+    ]).toEqual([body('PolicyConfig'), body('PolicyEnvelope'), body('PolicyEnvelope'), body('PolicyEnvelope')]);
+  });
+
+  test('shows an untagged union as anyOf', () => {
+    const types = (name: string) =>
+      ((document.components.schemas[name]?.anyOf ?? []) as { type?: string; $ref?: string }[]).map(
+        ({ type, $ref }) => type ?? $ref,
+      );
+    expect(types('TlsNameMatch')).toEqual(['string', 'array', '#/components/schemas/NameMatch']);
+    expect(types('PortSpec')).toEqual(['integer', 'string']);
+    expect(types('ProtoValue')).toEqual(['string', 'integer']);
+  });
+
+  test('has no component twice, none unused and none missing', () => {
+    const names = Object.keys(document.components.schemas);
+    expect(names.filter((name) => name.endsWith('Input'))).toEqual([]);
+    const used = [...JSON.stringify(document).matchAll(/"#\/components\/schemas\/(\w+)"/g)].map(
+      ([, name]) => name ?? '',
+    );
+    expect([...new Set(used)].sort()).toEqual(names.sort());
+  });
+
+  test('says which headers an answer has', () => {
+    const headers = (path: string, method: string, status: string) =>
+      Object.keys(document.paths[path]?.[method]?.responses[status]?.headers ?? {});
+    expect(headers('/api/v1/policies', 'post', '201')).toEqual([
+      'ETag',
+      'Location',
+      'Weir-Generation',
+      'Weir-Warnings',
+    ]);
+    expect(headers('/api/v1/policy', 'get', '401')).toEqual(['WWW-Authenticate']);
+    expect(headers('/api/v1/policy', 'get', '429')).toEqual(['Retry-After']);
+  });
+
+  test('never shows a secret as something that is answered', () => {
+    const shown = ['Integration', 'WrittenIntegration', 'TlsInterceptCa', 'Token'].map((name) =>
+      Object.keys(document.components.schemas[name]?.properties ?? {}),
+    );
+    expect(shown.flat().filter((name) => /token|key|secret/.test(name))).toEqual([]);
+  });
+});
+
+describe('merging components', () => {
+  const ref = (name: string) => ({ $ref: `#/components/schemas/${name}` });
+
+  test('keeps both where input and output differ, also by what they refer to', () => {
+    const document = {
+      paths: {
+        '/x': { put: { body: ref('AInput'), answer: ref('A') }, get: { body: ref('CInput'), answer: ref('C') } },
+      },
+      components: {
+        schemas: {
+          A: { type: 'object', properties: { b: ref('B') } },
+          AInput: { type: 'object', properties: { b: ref('BInput') } },
+          B: { type: 'string' },
+          BInput: { type: 'integer' },
+          C: { type: 'object', properties: { self: ref('C') } },
+          CInput: { type: 'object', properties: { self: ref('CInput') } },
+          Unused: { type: 'null' },
+        },
+      },
+    };
+    const { A, AInput, B, BInput, C } = document.components.schemas;
+    expect(mergeComponents(document)).toEqual({
+      paths: { '/x': { put: { body: ref('AInput'), answer: ref('A') }, get: { body: ref('C'), answer: ref('C') } } },
+      components: { schemas: { A, AInput, B, BInput, C } },
+    });
+  });
+});
+
+test('the document has an ETag of its own', async () => {
+  const { ask } = await rig();
+  const first = await ask('GET', '/openapi/service-v1.json', { token: null });
+  const again = await ask('GET', '/openapi/service-v1.json', {
+    headers: { 'if-none-match': String(first.headers.etag) },
+  });
+  expect([first.statusCode, again.statusCode, again.body]).toEqual([200, 304, '']);
 });

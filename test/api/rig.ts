@@ -1,4 +1,4 @@
-import type { InjectOptions, LightMyRequestResponse } from 'fastify';
+import type { LightMyRequestResponse } from 'fastify';
 import { afterEach } from 'vitest';
 import type { Api } from '#api/api.js';
 import type { ApiOptions } from '#api/options.js';
@@ -14,7 +14,7 @@ export type Rig = {
   readonly api: Api;
   readonly node: FakeManagement;
   /** As an admin unless headers say otherwise. */
-  ask(method: string, url: string, request?: Asked): Promise<LightMyRequestResponse>;
+  readonly ask: (method: string, url: string, request?: Asked) => Promise<LightMyRequestResponse>;
 };
 export type Asked = {
   readonly body?: string | Buffer | object;
@@ -30,7 +30,7 @@ export async function rig(options: Partial<ApiOptions> = {}, node = fakeManageme
     node,
     ask: (method, url, { body, headers, token = TOKENS.admin } = {}) =>
       api.inject({
-        method: method as NonNullable<InjectOptions['method']>,
+        method: method,
         url,
         headers: {
           host: 'localhost:8080',

@@ -1,0 +1,137 @@
+import { expect, test } from 'vitest';
+import { createApi } from '#api/server.js';
+import { fakeManagement, TOKENS } from './fake-management.js';
+import { concrete, rig } from './rig.js';
+
+const described = await createApi(fakeManagement(), { version: '0.1.0' });
+const document = (await described.inject({ url: '/openapi/service-v1.json' })).json<{
+  paths: Record<string, Record<string, { security: unknown[]; 'x-weir-role'?: string }>>;
+}>();
+const routes = Object.entries(document.paths).flatMap(([path, operations]) =>
+  Object.entries(operations).map(([method, { security, 'x-weir-role': role }]) => ({
+    method: method.toUpperCase(),
+    path: concrete(path),
+    needs: security.length === 0 ? 'nothing' : role,
+  })),
+);
+
+await described.close();
+
+test('the public routes are those of D36, and no others', () => {
+  expect(routes.filter(({ needs }) => needs === 'nothing').map(({ path }) => path)).toEqual([
+    '/openapi/service-v1.json',
+    '/health',
+    '/ready',
+    '/metrics',
+  ]);
+});
+
+test('every read needs either role and every write an admin; explain is a read', () => {
+  const roleOf = (method: string, path: string) =>
+    method === 'GET' || path.endsWith('/explain') ? 'readonly' : 'admin';
+  const guarded = routes.filter(({ needs }) => needs !== 'nothing');
+  expect(guarded).toEqual(guarded.map(({ method, path }) => ({ method, path, needs: roleOf(method, path) })));
+  expect(guarded.length).toBeGreaterThan(25);
+});
+
+test.each(routes.filter(({ needs }) => needs === 'nothing'))(
+  '$method $path is answered without a token',
+  async (route) => {
+    const { ask } = await rig();
+    expect((await ask(route.method, route.path, { token: null })).statusCode).toBe(200);
+  },
+);
+
+test.each(routes.filter(({ needs }) => needs !== 'nothing'))('$method $path knows its callers', async (route) => {
+  const { method, path, needs } = route;
+  const own = await rig({ limits: { failedLoginsPerWindow: 100 } });
+  const asked = async (token: string | null) => {
+    const answer = await own.ask(method, path, { token });
+    return {
+      statusCode: answer.statusCode,
+      challenge: answer.headers['www-authenticate'],
+      type: JSON.parse(answer.body || '{}').type,
+    };
+  };
+  expect(await asked(null)).toEqual({
+    statusCode: 401,
+    challenge: 'Bearer realm="weir"',
+    type: 'urn:weir:error:unauthenticated',
+  });
+  const invalid = {
+    statusCode: 401,
+    challenge: 'Bearer realm="weir", error="invalid_token"',
+    type: 'urn:weir:error:invalid_token',
+  };
+  expect(await asked('garbage')).toEqual(invalid);
+  expect(await asked(TOKENS.expired)).toEqual(invalid);
+  const asReader = await asked(TOKENS.readonly);
+  if (needs === 'admin') {
+    expect(asReader).toEqual({
+      statusCode: 403,
+      challenge: 'Bearer realm="weir", error="insufficient_scope"',
+      type: 'urn:weir:error:forbidden',
+    });
+    expect(own.node.changes).toEqual([]);
+  } else expect([401, 403]).not.toContain(asReader.statusCode);
+  expect([401, 403]).not.toContain((await asked(TOKENS.admin)).statusCode);
+});
+
+test('an expired token is told so', async () => {
+  const { ask } = await rig();
+  const answer = await ask('GET', '/api/v1/policy', { token: TOKENS.expired });
+  expect(answer.json()).toEqual({
+    type: 'urn:weir:error:invalid_token',
+    title: 'Invalid token',
+    status: 401,
+    detail: 'the token has expired',
+    error: 'the token has expired.',
+  });
+});
+
+test('HEAD needs what GET needs', async () => {
+  const { ask } = await rig();
+  expect((await ask('HEAD', '/api/v1/policy', { token: null })).statusCode).toBe(401);
+  const answer = await ask('HEAD', '/api/v1/policy', { token: TOKENS.readonly });
+  expect({ status: answer.statusCode, body: answer.body }).toEqual({ status: 200, body: '' });
+});
+
+test.each(['Basic YWRtaW46YWRtaW4=', 'Bearer', 'Bearer a b', `bearer${TOKENS.admin}`])(
+  'the authorization %j is refused',
+  async (authorization) => {
+    const { ask } = await rig();
+    const answer = await ask('GET', '/api/v1/policy', { token: null, headers: { authorization } });
+    expect(answer.statusCode).toBe(401);
+  },
+);
+
+test('a token in the query is refused, even beside a valid one', async () => {
+  const { ask } = await rig();
+  for (const query of ['token=x', 'access_token=x', 'q=eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2ln']) {
+    const answer = await ask('GET', `/api/v1/policy?${query}`);
+    expect({ query, status: answer.statusCode, type: answer.json().type }).toEqual({
+      query,
+      status: 400,
+      type: 'urn:weir:error:token_in_query',
+    });
+  }
+});
+
+test('too many failed logins of an address answer 429, and a valid token still passes', async () => {
+  const own = await rig({ limits: { failedLoginsPerWindow: 2 } });
+  const statuses: number[] = [];
+  for (let attempt = 0; attempt < 4; attempt++) {
+    statuses.push((await own.ask('GET', '/api/v1/policy', { token: 'guess' })).statusCode);
+  }
+  expect(statuses).toEqual([401, 401, 429, 429]);
+  const answer = await own.ask('GET', '/api/v1/policy', { token: 'guess' });
+  expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0);
+  expect(answer.json().type).toBe('urn:weir:error:too_many_failed_logins');
+  expect((await own.ask('GET', '/api/v1/policy')).statusCode).toBe(200);
+});
+
+test('a request without a token is no failed login', async () => {
+  const own = await rig({ limits: { failedLoginsPerWindow: 1 } });
+  for (let attempt = 0; attempt < 3; attempt++) await own.ask('GET', '/api/v1/policy', { token: null });
+  expect((await own.ask('GET', '/api/v1/policy', { token: 'guess' })).statusCode).toBe(401);
+});

@@ -1,0 +1,276 @@
+import { describe, expect, test } from 'vitest';
+import { createMetrics } from '#observe/metrics.js';
+import { fakeManagement, READY, SINCE, STATS } from './fake-management.js';
+import { rig } from './rig.js';
+
+const FAILING = {
+  ready: false,
+  checks: [
+    READY.checks[0] as (typeof READY.checks)[number],
+    { name: 'dns_allowlist', ok: false, state: 'needed_but_absent', detail: 'a rule names a host', since: SINCE },
+  ],
+};
+const failing = () => {
+  const node = fakeManagement();
+  node.reads.readiness = FAILING;
+  return rig({}, node);
+};
+
+describe('readiness', () => {
+  test('answers every check, 200 while all pass and 503 when one fails', async () => {
+    const { ask } = await rig();
+    const good = await ask('GET', '/ready', { token: null });
+    expect([good.statusCode, good.json(), good.headers['cache-control']]).toEqual([200, READY, 'no-store']);
+    const bad = await (await failing()).ask('GET', '/ready', { token: null });
+    expect([bad.statusCode, bad.json(), bad.headers['content-type']]).toEqual([
+      503,
+      FAILING,
+      'application/json; charset=utf-8',
+    ]);
+  });
+
+  test.each([
+    ['/ready?verbose', {}],
+    ['/ready?verbose=true', {}],
+    ['/ready', { accept: 'text/plain' }],
+  ])('%s with %j is text, a line a check', async (url, headers) => {
+    const answer = await (await failing()).ask('GET', url, { headers });
+    expect([answer.statusCode, answer.body, answer.headers['content-type']]).toEqual([
+      503,
+      '[+]dataplane_running ok\n[-]dns_allowlist failed: needed_but_absent: a rule names a host\nnot ready\n',
+      'text/plain; charset=utf-8',
+    ]);
+  });
+
+  test('a check that is excluded has no say, and must exist', async () => {
+    const { ask } = await failing();
+    const answer = await ask('GET', '/ready?exclude=dns_allowlist');
+    expect([answer.statusCode, answer.json()]).toEqual([200, { ready: true, checks: [FAILING.checks[0]] }]);
+    expect((await ask('GET', '/ready?exclude=dns_allowlist&exclude=dataplane_running')).json()).toEqual({
+      ready: true,
+      checks: [],
+    });
+    expect((await ask('GET', '/ready?exclude=dns')).json().problems[0].pointer).toBe('?exclude');
+  });
+});
+
+test('liveness answers ok', async () => {
+  const { ask } = await rig();
+  expect((await ask('GET', '/health', { token: null })).json()).toEqual({ status: 'ok' });
+});
+
+describe('stats', () => {
+  test('have the whole shape, and a part that is not running counts nothing', async () => {
+    const { ask } = await rig();
+    expect((await ask('GET', '/api/v1/stats')).json()).toEqual({
+      generation: 7,
+      dataplane: {
+        active_flows: 2,
+        packets: { allow: 10, deny: 3, audit: 1 },
+        bytes: { allow: 1_000, deny: 180, audit: 60 },
+        drops: { policy: 3 },
+        flows_opened: 5,
+        flows_closed: 3,
+        maps: { flows: { entries: 2, capacity: 131_072 } },
+      },
+      dns: {
+        queries_allow: 0,
+        queries_deny: 0,
+        nxdomain_policy: 0,
+        nxdomain_upstream: 0,
+        servfail: 0,
+        grants: 0,
+      },
+      tls: { allow: 0, deny: 0, intercepted: 0 },
+      http: { allow: 0, deny: 0 },
+      cluster: {
+        enabled: false,
+        is_leader: false,
+        leader: null,
+        members: [],
+        revision: null,
+        applied_revision: null,
+        lag: null,
+      },
+    });
+  });
+
+  test('of parts that are running are theirs', async () => {
+    const stats = {
+      ...STATS,
+      dataplane: null,
+      dns: { queriesAllow: 1, queriesDeny: 2, nxdomainPolicy: 3, nxdomainUpstream: 4, servfail: 5, grants: 6 },
+      tls: { allow: 7, deny: 8, intercepted: 9 },
+      http: { allow: 10, deny: 11 },
+      cluster: { isLeader: true, leader: 'a', members: ['a', 'b'], revision: 12, appliedRevision: 11, lag: 1 },
+    };
+    const { ask } = await rig({}, { ...fakeManagement(), stats: async () => stats });
+    expect((await ask('GET', '/api/v1/stats')).json()).toMatchObject({
+      dataplane: { active_flows: 0, packets: { allow: 0, deny: 0, audit: 0 }, drops: {}, maps: {} },
+      dns: { queries_allow: 1, queries_deny: 2, nxdomain_policy: 3, nxdomain_upstream: 4, servfail: 5, grants: 6 },
+      tls: { allow: 7, deny: 8, intercepted: 9 },
+      http: { allow: 10, deny: 11 },
+      cluster: {
+        enabled: true,
+        is_leader: true,
+        leader: 'a',
+        members: ['a', 'b'],
+        revision: 12,
+        applied_revision: 11,
+        lag: 1,
+      },
+    });
+  });
+});
+
+describe('explain', () => {
+  const explained = {
+    decision: 'deny',
+    effective_action: 'deny',
+    mode: 'enforce',
+    source_group: null,
+    rule: null,
+    reason: 'default_policy is deny',
+    walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
+    walk_omitted: 0,
+  };
+  const asking = async (body: object) => {
+    const questions: unknown[] = [];
+    const node = fakeManagement();
+    const { ask } = await rig(
+      {},
+      {
+        ...node,
+        explain: async (question) => {
+          questions.push(question);
+          return node.explain(question);
+        },
+      },
+    );
+    const answer = await ask('POST', '/api/v1/policy/explain', { body });
+    return { status: answer.statusCode, body: answer.json(), questions };
+  };
+
+  test('takes a packet', async () => {
+    const packet = {
+      src: '10.0.0.7',
+      dst: '192.0.2.10',
+      proto: 'TCP',
+      src_port: 40_000,
+      dst_port: 443,
+      hostname: 'API.test.',
+    };
+    expect(await asking(packet)).toEqual({
+      status: 200,
+      body: explained,
+      questions: [
+        {
+          query: {
+            packet: {
+              source: 0x0a000007,
+              destination: 0xc000020a,
+              protocol: 6,
+              sourcePort: 40_000,
+              destinationPort: 443,
+              icmpType: 0,
+              icmpCode: 0,
+            },
+            hostname: 'api.test',
+          },
+        },
+      ],
+    });
+  });
+
+  test('takes a lookup, and a draft', async () => {
+    const policy = { default_policy: 'allow' };
+    expect(await asking({ policy, src: '10.0.0.7', query: 'API.test.' })).toEqual({
+      status: 200,
+      body: explained,
+      questions: [{ policy, query: { source: 0x0a000007, query: 'api.test' } }],
+    });
+  });
+
+  test('tells the problems of a draft', async () => {
+    const problems = [
+      { pointer: '/policy/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },
+    ];
+    const { ask } = await rig(
+      {},
+      {
+        ...fakeManagement(),
+        explain: async () => ({ kind: 'refused', code: 'invalid_policy', detail: 'the draft is not valid', problems }),
+      },
+    );
+    const body = { policy: { default_policy: 'x' }, src: '10.0.0.7', query: 'a.test' };
+    const answer = await ask('POST', '/api/v1/policy/explain', { body });
+    expect([answer.statusCode, answer.json().problems]).toEqual([400, problems]);
+  });
+});
+
+describe('metrics', () => {
+  const scraped = async () => {
+    const { ask } = await rig();
+    await ask('GET', '/api/v1/policies/x1');
+    await ask('GET', '/api/v1/policies/x2');
+    await ask('GET', '/nowhere');
+    const answer = await ask('GET', '/metrics', { token: null });
+    expect(answer.headers['content-type']).toMatch(/^text\/plain; version=0\.0\.4/);
+    return answer.body.split('\n');
+  };
+
+  test('have what the kernel counted, the checks, and the requests by route', async () => {
+    const lines = await scraped();
+    expect(lines).toEqual(
+      expect.arrayContaining([
+        'weir_build_info{version="0.1.0"} 1',
+        'weir_ready 1',
+        'weir_readiness_check{check="policy_ready"} 1',
+        'weir_stats_up 1',
+        'weir_policy_generation 7',
+        'weir_dataplane_flows 2',
+        'weir_dataplane_flows_opened_total 5',
+        'weir_dataplane_flows_closed_total 3',
+        'weir_dataplane_packets_total{verdict="allow"} 10',
+        'weir_dataplane_packets_total{verdict="deny"} 3',
+        'weir_dataplane_packets_total{verdict="audit"} 1',
+        'weir_dataplane_bytes_total{verdict="allow"} 1000',
+        'weir_dataplane_drops_total{reason="policy"} 3',
+        'weir_dataplane_drop_bytes_total{reason="policy"} 180',
+        'weir_dataplane_map_entries{map="flows"} 2',
+        'weir_dataplane_map_capacity{map="flows"} 131072',
+        'weir_http_requests_total{route="/api/v1/policies/:id",method="GET",status="2xx"} 2',
+        'weir_http_requests_total{route="none",method="GET",status="4xx"} 1',
+        'weir_http_request_duration_seconds_count{route="/api/v1/policies/:id",method="GET"} 2',
+      ]),
+    );
+    expect(lines.some((line) => line.startsWith('weir_nodejs_eventloop_lag_seconds '))).toBe(true);
+  });
+
+  test('all bear the prefix, and no label that could grow without end', async () => {
+    const lines = (await scraped()).filter((line) => line !== '' && !line.startsWith('#'));
+    expect(lines.filter((line) => !line.startsWith('weir_'))).toEqual([]);
+    const labels = new Set(lines.flatMap((line) => [...line.matchAll(/[{,](\w+)="/g)].map(([, label]) => label)));
+    const own = ['check', 'map', 'method', 'reason', 'route', 'status', 'verdict', 'version'];
+    const ofProcess = ['kind', 'le', 'major', 'minor', 'patch', 'quantile', 'space', 'type'];
+    expect([...labels].filter((label) => ![...own, ...ofProcess].includes(label ?? ''))).toEqual([]);
+  });
+
+  test('leave out what the kernel counted while it cannot be read', async () => {
+    const metrics = createMetrics({
+      version: '0.1.0',
+      stats: () => Promise.reject(new Error('no kernel')),
+      readiness: () => READY,
+    });
+    const lines = (await metrics.scrape()).split('\n');
+    expect(lines).toEqual(expect.arrayContaining(['weir_stats_up 0', 'weir_ready 1']));
+    expect(lines.filter((line) => /^weir_dataplane_packets_total\{/.test(line))).toEqual([]);
+  });
+
+  test('a scrape does not count twice', async () => {
+    const { ask } = await rig();
+    await ask('GET', '/metrics');
+    const second = await ask('GET', '/metrics');
+    expect(second.body).toContain('\nweir_dataplane_packets_total{verdict="allow"} 10\n');
+  });
+});

@@ -1,0 +1,301 @@
+import { describe, expect, test } from 'vitest';
+import { singletonView } from '#api/policy-json.js';
+import type { PolicyOutcome } from '#bus/requests.js';
+import { BODY, ETAG, fakeManagement, RECORD, STORED } from './fake-management.js';
+import { rig } from './rig.js';
+
+const ENVELOPE = '{"mode":"enforce","name":"office","policy":{}}';
+const WARNING = { pointer: '/policy', code: 'host_bits', message: 'Bits are ignored.' } as const;
+
+const answering = (outcome: PolicyOutcome) => {
+  const node = fakeManagement();
+  node.answer.policyWrite = () => outcome;
+  return rig({}, node);
+};
+
+describe('reading', () => {
+  test('the active policy of an envelope shows its mode in every group, and everything else as it was sent', async () => {
+    const { ask } = await rig();
+    const answer = await ask('GET', '/api/v1/policy');
+    expect(answer.body).toBe(
+      '{"default_policy":"deny","source_groups":[{"mode":"enforce","id":"lan","sources":{"ips":["10.0.0.7"]}}]}',
+    );
+    expect([answer.headers.etag, answer.headers['weir-generation'], answer.headers['content-type']]).toEqual([
+      ETAG,
+      '7',
+      'application/json; charset=utf-8',
+    ]);
+  });
+
+  test('with none active it is an empty policy with the ETag "none"', async () => {
+    const node = fakeManagement();
+    node.reads.stored = null;
+    const { ask } = await rig({}, node);
+    const answer = await ask('GET', '/api/v1/policy');
+    expect([answer.statusCode, answer.body, answer.headers.etag]).toEqual([200, '{}', '"none"']);
+  });
+
+  test.each([`/api/v1/policies/${RECORD.id}`, '/api/v1/policies/by-name/Office'])(
+    '%s answers the record and the body that was stored',
+    async (path) => {
+      const { ask } = await rig();
+      const answer = await ask('GET', path);
+      expect(answer.json()).toEqual({ ...RECORD, policy: JSON.parse(BODY) });
+      expect([answer.headers.etag, answer.headers['weir-generation']]).toEqual([ETAG, '7']);
+    },
+  );
+
+  test('the list has every record without its body', async () => {
+    const { ask } = await rig();
+    expect((await ask('GET', '/api/v1/policies')).json()).toEqual({ items: [RECORD] });
+  });
+
+  test.each(['/api/v1/policies/nobody', '/api/v1/policies/by-name/nobody'])('%s answers 404', async (path) => {
+    const node = fakeManagement();
+    node.reads.stored = null;
+    const { ask } = await rig({}, node);
+    expect((await ask('GET', path)).json()).toEqual({
+      type: 'urn:weir:error:not_found',
+      title: 'Not found',
+      status: 404,
+      detail: 'there is no such policy',
+      error: 'there is no such policy.',
+    });
+  });
+
+  test.each(['/api/v1/policy', `/api/v1/policies/${RECORD.id}`, '/api/v1/policies/by-name/office'])(
+    '%s answers 304 to who has this revision',
+    async (path) => {
+      const { ask } = await rig();
+      const known = await ask('GET', path, { headers: { 'if-none-match': `"old", W/${ETAG}` } });
+      expect([known.statusCode, known.body, known.headers.etag]).toEqual([304, '', ETAG]);
+      expect((await ask('GET', path, { headers: { 'if-none-match': '"old"' } })).statusCode).toBe(200);
+    },
+  );
+});
+
+describe('the singleton view', () => {
+  const view = (body: string) =>
+    Buffer.from(singletonView({ record: { ...RECORD, mode: 'audit' }, body: Buffer.from(body) })).toString();
+
+  test.each([
+    ['{}', '{}'],
+    ['{"source_groups":[]}', '{"source_groups":[]}'],
+    [
+      '{ "source_groups" : [ {"id":"}]{[\\"","rules":[{"id":"r","match":{}}]} , {"id":"b"}], "default_policy":"deny"}',
+      '{ "source_groups" : [ {"mode":"audit","id":"}]{[\\"","rules":[{"id":"r","match":{}}]} , {"mode":"audit","id":"b"}], "default_policy":"deny"}',
+    ],
+    ['{"source\\u005fgroups":[{"id":"ü\\\\"}]}', '{"source\\u005fgroups":[{"mode":"audit","id":"ü\\\\"}]}'],
+    [
+      '{"default_policy":"source_groups","source_groups":[{"id":"a"}]}',
+      '{"default_policy":"source_groups","source_groups":[{"mode":"audit","id":"a"}]}',
+    ],
+  ])('of %s', (body, expected) => {
+    expect(view(body)).toBe(expected);
+  });
+
+  test('leaves a policy that was written in singleton form alone', () => {
+    const body = Buffer.from('{"source_groups":[{"id":"a","mode":"enforce"}]}');
+    expect(singletonView({ record: { ...RECORD, form: 'singleton' }, body })).toBe(body);
+  });
+});
+
+describe('writing', () => {
+  test.each([
+    ['POST', '/api/v1/policies', { by: 'new' }, 'envelope'],
+    ['PUT', `/api/v1/policies/${RECORD.id}`, { by: 'id', id: RECORD.id }, 'envelope'],
+    ['PUT', '/api/v1/policies/by-name/a%2Fb%20c', { by: 'name', name: 'a/b c' }, 'envelope'],
+    ['PUT', '/api/v1/policy', { by: 'active' }, 'singleton'],
+  ] as const)('%s %s hands the bytes over as they came', async (method, path, target, form) => {
+    const { ask, node } = await rig();
+    const body = '{ "mode": "enforce",  "policy": {"x": 1.0} }';
+    await ask(method, `${path}?activate=false&dry_run`, { body, headers: { 'if-match': '"a", "b"' } });
+    expect(node.changes).toEqual([
+      {
+        call: 'policies.write',
+        with: {
+          operation: 'put',
+          target,
+          form,
+          body: Buffer.from(body),
+          ifMatch: '"a", "b"',
+          ifNoneMatch: undefined,
+          activate: false,
+          dryRun: true,
+          author: 'alice',
+        },
+      },
+    ]);
+  });
+
+  test('a new record answers 201 with its place, its ETag and its warnings', async () => {
+    const { ask } = await answering({
+      kind: 'written',
+      created: true,
+      stored: STORED,
+      generation: 8,
+      warnings: [WARNING],
+    });
+    const answer = await ask('POST', '/api/v1/policies', { body: ENVELOPE });
+    expect([
+      answer.statusCode,
+      answer.headers.location,
+      answer.headers.etag,
+      answer.headers['weir-generation'],
+      answer.headers['weir-warnings'],
+    ]).toEqual([201, `/api/v1/policies/${RECORD.id}`, ETAG, '8', undefined]);
+    expect(answer.json()).toEqual({ ...RECORD, warnings: [WARNING], policy: JSON.parse(BODY) });
+  });
+
+  test.each([
+    [true, 201, `/api/v1/policies/${RECORD.id}`],
+    [false, 200, undefined],
+  ])('by name, created: %s answers %i', async (created, status, location) => {
+    const { ask } = await answering({ kind: 'written', created, stored: STORED, generation: 8, warnings: [] });
+    const answer = await ask('PUT', '/api/v1/policies/by-name/office', { body: ENVELOPE });
+    expect([answer.statusCode, answer.headers.location]).toEqual([status, location]);
+  });
+
+  test('the singleton answers its PolicyConfig alone, with the codes of warnings in a header', async () => {
+    const { ask } = await answering({
+      kind: 'written',
+      created: true,
+      stored: STORED,
+      generation: 8,
+      warnings: [WARNING, WARNING, { ...WARNING, code: 'not_enforced' }],
+    });
+    const answer = await ask('PUT', '/api/v1/policy', { body: '{}' });
+    expect([answer.statusCode, answer.body, answer.headers.etag, answer.headers['weir-generation']]).toEqual([
+      200,
+      BODY,
+      ETAG,
+      '8',
+    ]);
+    expect([answer.headers['weir-warnings'], answer.headers.location]).toEqual(['host_bits, not_enforced', undefined]);
+  });
+
+  test.each([
+    ['PUT', '/api/v1/policy', '{}'],
+    ['POST', '/api/v1/policies', ENVELOPE],
+    ['DELETE', `/api/v1/policies/${RECORD.id}`, undefined],
+  ])('a dry run of %s %s answers what would be stored', async (method, path, body) => {
+    const { ask } = await answering({ kind: 'checked', stored: STORED, warnings: [WARNING], programLines: 12 });
+    const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? {} : { body });
+    expect(answer.statusCode).toBe(200);
+    expect(answer.headers.etag).toBeUndefined();
+    expect(answer.json()).toEqual({
+      ...RECORD,
+      dry_run: true,
+      warnings: [WARNING],
+      program_lines: 12,
+      policy: JSON.parse(BODY),
+    });
+  });
+
+  test('a delete answers 204, and says in a header that none is active any more', async () => {
+    const { ask } = await answering({
+      kind: 'deleted',
+      generation: 9,
+      warnings: [{ pointer: '', code: 'none_active', message: 'No policy is active.' }],
+    });
+    const answer = await ask('DELETE', `/api/v1/policies/${RECORD.id}`, { headers: { 'if-match': ETAG } });
+    expect([
+      answer.statusCode,
+      answer.body,
+      answer.headers['weir-generation'],
+      answer.headers['weir-warnings'],
+    ]).toEqual([204, '', '9', 'none_active']);
+  });
+
+  test.each([
+    ['invalid_policy', 400],
+    ['invalid_body', 400],
+    ['not_found', 404],
+    ['name_taken', 409],
+    ['capacity_exceeded', 409],
+    ['precondition_failed', 412],
+    ['activation_timeout', 503],
+    ['dataplane_unavailable', 503],
+    ['store_unavailable', 503],
+    ['draining', 503],
+  ] as const)('the refusal %s answers %i as a problem document', async (code, status) => {
+    const problems = [
+      { pointer: '/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },
+    ];
+    const { ask } = await answering({ kind: 'refused', code, detail: 'the policy was refused', problems });
+    const answer = await ask('PUT', '/api/v1/policy', { body: '{}' });
+    expect([answer.statusCode, answer.headers['content-type'], answer.headers['retry-after']]).toEqual([
+      status,
+      'application/problem+json; charset=utf-8',
+      status === 503 ? '1' : undefined,
+    ]);
+    expect(answer.json()).toMatchObject({
+      type: `urn:weir:error:${code}`,
+      status,
+      detail: 'the policy was refused',
+      problems,
+    });
+  });
+
+  test.each([{ 'if-match': 'unquoted' }, { 'if-match': '"a" "b"' }, { 'if-none-match': '"a"' }])(
+    'the precondition %j is refused before anything is written',
+    async (headers) => {
+      const { ask, node } = await rig();
+      const answer = await ask('PUT', '/api/v1/policy', { body: '{}', headers: headers });
+      expect([answer.statusCode, answer.json().type]).toEqual([400, 'urn:weir:error:invalid_header']);
+      expect(node.changes).toEqual([]);
+    },
+  );
+
+  test('a defect answers 500 and tells nothing of itself', async () => {
+    const node = fakeManagement();
+    node.answer.policyWrite = () => Promise.reject(new Error('/home/weir/src/secret.ts:12 exploded'));
+    const { ask } = await rig({}, node);
+    const answer = await ask('PUT', '/api/v1/policy', { body: '{}' });
+    expect(answer.json()).toEqual({
+      type: 'urn:weir:error:internal',
+      title: 'Internal error',
+      status: 500,
+      detail: 'A defect of the service; its log has the cause.',
+      error: 'A defect of the service; its log has the cause.',
+    });
+  });
+});
+
+test('a store that cannot read answers 503, and tells no path', async () => {
+  const node = fakeManagement();
+  const failure = Object.assign(new Error('read /var/lib/weir/store: EIO'), { code: 'store_unavailable' });
+  const { ask } = await rig({}, { ...node, policies: { ...node.policies, read: () => Promise.reject(failure) } });
+  const answer = await ask('GET', '/api/v1/policy');
+  expect([answer.statusCode, answer.headers['retry-after'], answer.json()]).toEqual([
+    503,
+    '1',
+    {
+      type: 'urn:weir:error:store_unavailable',
+      title: 'Store unavailable',
+      status: 503,
+      detail: 'The store cannot read or write now; nothing was changed.',
+      error: 'The store cannot read or write now; nothing was changed.',
+    },
+  ]);
+});
+
+test('large bodies on their way at once are bounded together', async () => {
+  let release: (outcome: PolicyOutcome) => void = () => {};
+  const node = fakeManagement();
+  node.answer.policyWrite = () =>
+    new Promise((resolve) => {
+      release = resolve;
+    });
+  const { ask } = await rig({ limits: { policyBytesInFlight: 10 } }, node);
+  const first = ask('PUT', '/api/v1/policy', { body: '{"a":"........"}' });
+  await expect.poll(() => node.changes.length).toBe(1);
+  const second = await ask('PUT', '/api/v1/policy', { body: '{}' });
+  expect([second.statusCode, second.json().type]).toEqual([503, 'urn:weir:error:overloaded']);
+  release({ kind: 'written', created: false, stored: STORED, generation: 8, warnings: [] });
+  expect((await first).statusCode).toBe(200);
+  const third = ask('PUT', '/api/v1/policy', { body: '{}' });
+  await expect.poll(() => node.changes.length).toBe(2);
+  release({ kind: 'written', created: false, stored: STORED, generation: 9, warnings: [] });
+  expect((await third).statusCode).toBe(200);
+});

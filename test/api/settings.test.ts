@@ -1,0 +1,208 @@
+import { describe, expect, test } from 'vitest';
+import { CERTIFICATE } from './certificate.js';
+import { SINCE, TOKENS } from './fake-management.js';
+import { rig } from './rig.js';
+
+describe('performance mode', () => {
+  const PATH = '/api/v1/settings/performance-mode';
+
+  test('is read and written with its ETag', async () => {
+    const { ask, node } = await rig();
+    const before = await ask('GET', PATH);
+    expect([before.json(), before.headers.etag]).toEqual([{ enabled: true, source: null }, '"performance-mode.0"']);
+    const written = await ask('PUT', PATH, {
+      body: { enabled: false },
+      headers: { 'if-match': '"performance-mode.0"' },
+    });
+    expect([written.statusCode, written.json(), written.headers.etag]).toEqual([
+      200,
+      { enabled: false, source: 'local' },
+      '"performance-mode.1"',
+    ]);
+    expect(node.changes).toEqual([
+      { call: 'performanceMode.write', with: { enabled: false, author: 'alice', expectedRevision: 0 } },
+    ]);
+    const late = await ask('PUT', PATH, { body: { enabled: true }, headers: { 'if-match': '"performance-mode.0"' } });
+    expect([late.statusCode, late.json().detail]).toEqual([412, 'the stored ETag is "performance-mode.1"']);
+    expect(node.changes).toHaveLength(1);
+  });
+
+  test('a write that lost a race inside the node answers 412', async () => {
+    const node = await rig().then((made) => made.node);
+    const { ask } = await rig(
+      {},
+      {
+        ...node,
+        performanceMode: {
+          read: () => node.performanceMode.read(),
+          write: async () => ({ kind: 'refused', code: 'precondition_failed', detail: 'it was written meanwhile' }),
+        },
+      },
+    );
+    expect((await ask('PUT', PATH, { body: { enabled: false }, headers: { 'if-match': '*' } })).statusCode).toBe(412);
+  });
+
+  test.each(['/api/v1/audit/findings', '/api/v1/audit/findings/local', '/api/v1/wiretap/stream'])(
+    'gates %s',
+    async (path) => {
+      const { ask } = await rig();
+      expect((await ask('GET', path)).json().type).toBe('urn:weir:error:feature_unavailable');
+      await ask('PUT', PATH, { body: { enabled: false } });
+      const answer = await ask('GET', path);
+      expect([answer.statusCode, answer.json().type]).toEqual([503, 'urn:weir:error:performance_mode_disabled']);
+    },
+  );
+});
+
+test.each([
+  ['GET', '/api/v1/dns-cache', undefined],
+  ['POST', '/api/v1/support/sysdump/cluster', undefined],
+  ['GET', '/api/v1/settings/tls-intercept-ca', undefined],
+  ['PUT', '/api/v1/settings/tls-intercept-ca', { cert_pem: 'x', key_pem: 'y' }],
+  ['DELETE', '/api/v1/settings/tls-intercept-ca', undefined],
+  ['POST', '/api/v1/settings/tls-intercept-ca/generate', undefined],
+  ['GET', '/api/v1/settings/tls-intercept-ca/cert', undefined],
+])('%s %s says that its part is not running', async (method, path, body) => {
+  const { ask } = await rig();
+  const answer = await ask(method, path, body === undefined ? {} : { body });
+  expect([answer.statusCode, answer.json().type]).toEqual([503, 'urn:weir:error:feature_unavailable']);
+  expect(answer.json().error).toMatch(/\bthis node\b.*\.$/);
+});
+
+describe('integrations', () => {
+  const PATH = '/api/v1/integrations';
+  const integration = {
+    kind: 'kubernetes',
+    api_server_url: 'https://kube.example.com:6443',
+    ca_cert_pem: CERTIFICATE,
+    service_account_token: 'secret-of-the-cluster',
+  };
+  const { service_account_token: _, ...visible } = integration;
+  const shown = { name: 'prod', ...visible, revision: 1, created_at: SINCE, updated_at: SINCE, updated_by: 'alice' };
+  const warnings = [
+    {
+      pointer: '',
+      code: 'selector_unresolved',
+      message: 'The integration is stored; selectors that name it resolve to no address yet.',
+    },
+  ];
+
+  test('are made, read, replaced and deleted, and their token never comes back', async () => {
+    const { ask, node } = await rig();
+    const made = await ask('POST', PATH, { body: { name: 'prod', ...integration } });
+    expect([made.statusCode, made.headers.location, made.headers.etag, made.json()]).toEqual([
+      201,
+      '/api/v1/integrations/prod',
+      '"prod.1"',
+      { ...shown, warnings },
+    ]);
+    const read = await ask('GET', `${PATH}/prod`, { token: TOKENS.readonly });
+    expect([read.json(), read.headers.etag]).toEqual([shown, '"prod.1"']);
+    const list = await ask('GET', PATH);
+    expect(list.json()).toEqual({ items: [shown] });
+    const replaced = await ask('PUT', `${PATH}/prod`, { body: integration, headers: { 'if-match': '"prod.1"' } });
+    expect([replaced.statusCode, replaced.headers.etag, replaced.headers.location]).toEqual([
+      200,
+      '"prod.2"',
+      undefined,
+    ]);
+    const removed = await ask('DELETE', `${PATH}/prod`, { headers: { 'if-match': '"prod.2"' } });
+    expect([removed.statusCode, removed.body]).toEqual([204, '']);
+    expect((await ask('GET', `${PATH}/prod`)).statusCode).toBe(404);
+    expect((await ask('DELETE', `${PATH}/prod`)).statusCode).toBe(404);
+    for (const answer of [made, read, list, replaced]) expect(answer.body).not.toContain('secret-of-the-cluster');
+    expect(
+      node.changes.map(({ call, with: argument }) => [
+        call,
+        (argument as { expectedRevision?: number }).expectedRevision,
+      ]),
+    ).toEqual([
+      ['integrations.write', 0],
+      ['integrations.write', 1],
+      ['integrations.remove', 2],
+    ]);
+  });
+
+  test('a second of the same name is 409, an old ETag 412', async () => {
+    const { ask, node } = await rig();
+    await ask('PUT', `${PATH}/prod`, { body: integration, headers: { 'if-none-match': '*' } });
+    expect((await ask('POST', PATH, { body: { name: 'prod', ...integration } })).json().type).toBe(
+      'urn:weir:error:already_exists',
+    );
+    const again = await ask('PUT', `${PATH}/prod`, { body: integration, headers: { 'if-none-match': '*' } });
+    const old = await ask('PUT', `${PATH}/prod`, { body: integration, headers: { 'if-match': '"prod.7"' } });
+    const gone = await ask('PUT', `${PATH}/other`, { body: integration, headers: { 'if-match': '*' } });
+    const kept = await ask('DELETE', `${PATH}/prod`, { headers: { 'if-match': 'W/"prod.1"' } });
+    expect([again, old, gone, kept].map(({ statusCode }) => statusCode)).toEqual([412, 412, 412, 412]);
+    expect(node.changes).toHaveLength(1);
+  });
+
+  test('one that the active policy names is 409', async () => {
+    const { node } = await rig();
+    const { ask } = await rig(
+      {},
+      {
+        ...node,
+        integrations: {
+          ...node.integrations,
+          remove: async () => ({ kind: 'refused', code: 'integration_in_use', detail: 'group lan names it' }),
+        },
+      },
+    );
+    await ask('PUT', `${PATH}/prod`, { body: integration });
+    const answer = await ask('DELETE', `${PATH}/prod`);
+    expect([answer.statusCode, answer.json().error]).toEqual([409, 'group lan names it.']);
+  });
+
+  test('a name in the body must be that of the path', async () => {
+    const { ask, node } = await rig();
+    const answer = await ask('PUT', `${PATH}/prod`, { body: { name: 'test', ...integration } });
+    expect([answer.statusCode, answer.json().problems[0].pointer]).toEqual([400, '/name']);
+    expect((await ask('PUT', `${PATH}/Prod`, { body: integration })).statusCode).toBe(400);
+    expect(node.changes).toEqual([]);
+  });
+
+  test.each([
+    'http://kube.example.com',
+    'https://user:pw@kube.example.com',
+    'https://kube.example.com/?x=1',
+    'https://kube.example.com/#x',
+    'https://',
+    'file:///etc/passwd',
+    'https://kube example.com',
+  ])('the server %s is refused', async (url) => {
+    const { ask, node } = await rig();
+    const answer = await ask('POST', PATH, { body: { name: 'prod', ...integration, api_server_url: url } });
+    expect(answer.json().problems.map(({ pointer }: { pointer: string }) => pointer)).toEqual(['/api_server_url']);
+    expect(node.changes).toEqual([]);
+  });
+});
+
+describe('tokens', () => {
+  test('are issued once, listed without themselves, and revoked', async () => {
+    const { ask, node } = await rig();
+    const issued = await ask('POST', '/api/v1/tokens', { body: { subject: 'ci', role: 'readonly', expires_in: 60 } });
+    expect([issued.statusCode, issued.json()]).toEqual([
+      201,
+      {
+        id: 't-2',
+        subject: 'ci',
+        role: 'readonly',
+        created_at: SINCE,
+        expires_at: null,
+        revoked_at: null,
+        token: 'eyJ.issued.token',
+      },
+    ]);
+    expect(await ask('GET', '/api/v1/tokens').then((answer) => answer.json())).toEqual({
+      items: [{ id: 't-1', subject: 'ops', role: 'admin', created_at: SINCE, expires_at: null, revoked_at: null }],
+    });
+    expect((await ask('DELETE', '/api/v1/tokens/t-1')).statusCode).toBe(204);
+    expect((await ask('DELETE', '/api/v1/tokens/t-9')).statusCode).toBe(404);
+    expect(node.changes).toEqual([
+      { call: 'tokens.issue', with: { subject: 'ci', role: 'readonly', expiresInMs: 60_000 } },
+      { call: 'tokens.revoke', with: 't-1' },
+      { call: 'tokens.revoke', with: 't-9' },
+    ]);
+  });
+});

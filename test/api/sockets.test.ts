@@ -1,0 +1,189 @@
+import { connect } from 'node:net';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { describe, expect, test } from 'vitest';
+import type { ApiLimits } from '#api/options.js';
+import { CERTIFICATE, KEY } from './certificate.js';
+import { TOKENS } from './fake-management.js';
+import { listening, rig } from './rig.js';
+
+const AUTHORIZED = `Host: localhost\r\nAuthorization: Bearer ${TOKENS.admin}\r\n`;
+const QUICK: Partial<ApiLimits> = { connectionsCheckingIntervalMs: 20, headersTimeoutMs: 100, requestTimeoutMs: 100 };
+
+/** Sends bytes as they are, and answers with all that came back until the other side closed. */
+async function converse(bytes: string | Buffer, limits: Partial<ApiLimits> = {}) {
+  const { api, node } = await rig({ limits });
+  const port = await listening(api);
+  const started = performance.now();
+  const text = await new Promise<string>((resolve, reject) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
+    let received = '';
+    socket.setEncoding('utf8').on('data', (part: string) => {
+      received += part;
+    });
+    socket.on('close', () => resolve(received)).on('error', reject);
+  });
+  const [head = '', body = ''] = text.split('\r\n\r\n');
+  return {
+    status: Number(/^HTTP\/1\.1 (\d+)/.exec(head)?.[1]),
+    head,
+    type: body === '' ? undefined : (JSON.parse(body) as { type: string }).type,
+    ms: performance.now() - started,
+    changes: node.changes,
+    text,
+  };
+}
+
+describe('bytes that are not a request', () => {
+  test.each([
+    ['not HTTP', 'hello\r\n\r\n', 400, 'malformed_request'],
+    ['an unknown method', `FOO / HTTP/1.1\r\n${AUTHORIZED}\r\n`, 400, 'malformed_request'],
+    ['no Host', 'GET /health HTTP/1.1\r\n\r\n', 400, undefined],
+    ['an empty Host', 'GET /health HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n', 403, 'host_refused'],
+    ['no Host in HTTP/1.0', 'GET /health HTTP/1.0\r\n\r\n', 403, 'host_refused'],
+    [
+      'two Hosts',
+      'GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\nConnection: close\r\n\r\n',
+      400,
+      'malformed_request',
+    ],
+    [
+      'two lengths',
+      `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}`,
+      400,
+      'malformed_request',
+    ],
+    [
+      'a length and chunks',
+      `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+      400,
+      'malformed_request',
+    ],
+    [
+      'headers that are too long',
+      `GET /health HTTP/1.1\r\n${AUTHORIZED}X: ${'x'.repeat(20_000)}\r\n\r\n`,
+      431,
+      'headers_too_large',
+    ],
+    [
+      'too many headers',
+      `GET /health HTTP/1.1\r\n${AUTHORIZED}${'X: y\r\n'.repeat(120)}Connection: close\r\n\r\n`,
+      431,
+      'headers_too_large',
+    ],
+  ] as const)('%s', async (_name, bytes, status, code) => {
+    const answer = await converse(bytes);
+    expect({ status: answer.status, type: answer.type, changes: answer.changes }).toEqual({
+      status,
+      type: code === undefined ? undefined : `urn:weir:error:${code}`,
+      changes: [],
+    });
+    expect(answer.text).not.toMatch(/node_modules|\n\s+at /);
+  });
+
+  test('get a problem document that says its length', async () => {
+    const { head, text } = await converse('hello\r\n\r\n');
+    expect(head).toContain('Content-Type: application/problem+json; charset=utf-8');
+    expect(head).toContain(`Content-Length: ${Buffer.byteLength(text.split('\r\n\r\n')[1] ?? '')}`);
+  });
+});
+
+describe('a caller that is slow', () => {
+  test('with its headers is cut off', async () => {
+    const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\nX-', QUICK);
+    expect([answer.status, answer.type]).toEqual([408, 'urn:weir:error:request_timeout']);
+    expect(answer.ms).toBeLessThan(3_000);
+  });
+
+  test('with its body is cut off', async () => {
+    const answer = await converse(
+      `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sub`,
+      QUICK,
+    );
+    expect([answer.status, answer.type, answer.changes]).toEqual([408, 'urn:weir:error:request_timeout', []]);
+    expect(answer.ms).toBeLessThan(3_000);
+  });
+
+  test('with a policy has the longer time', async () => {
+    const answer = await converse(
+      `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sou`,
+      { ...QUICK, requestTimeoutMs: 10, policyRequestTimeoutMs: 200 },
+    );
+    expect([answer.status, answer.type, answer.changes]).toEqual([408, 'urn:weir:error:request_timeout', []]);
+    expect(answer.ms).toBeGreaterThanOrEqual(190);
+  });
+
+  test('with its next request is let go', async () => {
+    const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n', { keepAliveTimeoutMs: 50 });
+    expect([answer.status, answer.text.endsWith('{"status":"ok"}')]).toEqual([200, true]);
+    expect(answer.ms).toBeLessThan(5_000);
+  });
+});
+
+describe('a body that is too large', () => {
+  test('is refused before it is sent, and the connection ends', async () => {
+    const answer = await converse(
+      `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 68157440\r\n\r\n{`,
+      { lingerMs: 20 },
+    );
+    expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
+  });
+
+  test('and in chunks is refused as soon as it is', async () => {
+    const chunk = `${(1 << 20).toString(16)}\r\n${'x'.repeat(1 << 20)}\r\n`;
+    const answer = await converse(
+      `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}${chunk}`,
+      { lingerMs: 20 },
+    );
+    expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
+  });
+
+  test('is answered to a caller that sends all of it first', async () => {
+    const { api } = await rig();
+    const port = await listening(api);
+    const answer = await fetch(`http://127.0.0.1:${port}/api/v1/policy`, {
+      method: 'PUT',
+      headers: { authorization: `Bearer ${TOKENS.admin}`, 'content-type': 'application/json' },
+      body: ' '.repeat(65 * 1024 * 1024),
+    });
+    expect([answer.status, ((await answer.json()) as { type: string }).type]).toEqual([
+      413,
+      'urn:weir:error:body_too_large',
+    ]);
+  });
+});
+
+test('an address of the node that nobody named is a right Host on the connection that it took', async () => {
+  const { api } = await rig();
+  await api.listen({ host: '127.0.0.2', port: 0 });
+  const address = api.server.address() as { port: number };
+  expect((await fetch(`http://127.0.0.2:${address.port}/health`)).status).toBe(200);
+});
+
+describe('with TLS', () => {
+  const serving = async () => {
+    const { api } = await rig({ tls: { cert: CERTIFICATE, key: KEY } });
+    return listening(api);
+  };
+
+  test('answers over TLS 1.2 and later only', async () => {
+    const port = await serving();
+    expect(await handshake(port, {})).toBe('TLSv1.3');
+    expect(await handshake(port, { maxVersion: 'TLSv1.2' })).toBe('TLSv1.2');
+    expect(await handshake(port, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1' })).toBe('refused');
+  });
+
+  test('does not answer in clear', async () => {
+    const port = await serving();
+    await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed');
+  });
+});
+
+function handshake(port: number, versions: ConnectionOptions): Promise<string | null> {
+  return new Promise((resolve) => {
+    const socket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false, ...versions }, () => {
+      resolve(socket.getProtocol());
+      socket.destroy();
+    });
+    socket.on('error', () => resolve('refused'));
+  });
+}
