@@ -132,12 +132,11 @@ export function memoryAt(address: bigint, length: number): ArrayBuffer {
   return koffi.view(address, length);
 }
 
-const SYSCALLS: Record<string, { readonly membarrier: number; readonly setns: number }> = {
-  x64: { membarrier: 324, setns: 308 },
-  arm64: { membarrier: 283, setns: 268 },
-};
-export function syscallNumber(name: 'membarrier' | 'setns'): number {
-  const numbers = SYSCALLS[process.arch];
-  if (numbers === undefined) throw new Error(`Weir does not know the system calls of ${process.arch}`);
-  return numbers[name];
+const MEMBARRIER: Record<string, number> = { x64: 324, arm64: 283 };
+
+/** membarrier(2), which libc has no function for. */
+export function membarrier(command: number): number {
+  const number = MEMBARRIER[process.arch];
+  if (number === undefined) throw new Error(`Weir does not know the system calls of ${process.arch}`);
+  return libc.syscall(number, command, 0, 0);
 }

@@ -74,6 +74,8 @@ export class LocalDatapath {
   attach(): Attachment[] {
     const { object, slots } = this.#opened();
     const programFd = object.programFd('weir_ingress');
+    // Somebody may have removed the folder of the links, and with it the links.
+    this.#pins.prepare();
     // The guard first: a program that is not there yet must be closed, not open.
     this.#guard.make();
     const policed = this.#hooks.policed();

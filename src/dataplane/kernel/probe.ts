@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import type { Missing } from '#dataplane/datapath.js';
-import { libbpf, libc, syscallNumber } from './libc.js';
+import { libbpf, membarrier } from './libc.js';
 
 const CAP_NET_ADMIN = 12;
 const CAP_SYS_ADMIN = 21;
@@ -57,6 +57,6 @@ function loads(load: () => unknown): boolean {
 }
 
 function hasMembarrier(): boolean {
-  const commands = libc.syscall(syscallNumber('membarrier'), MEMBARRIER_CMD_QUERY, 0, 0);
+  const commands = membarrier(MEMBARRIER_CMD_QUERY);
   return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL) !== 0;
 }
