@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
 
-/** Worker threads and started nodes run built code, so a test run begins with a build. */
-export default function setup(): void {
-  execFileSync('bash', ['scripts/build.sh'], { stdio: 'inherit' });
+/** Worker threads and child processes run built code: it is built before any test. */
+export default function build(): void {
+  execFileSync('bash', ['scripts/build.sh'], { cwd: fileURLToPath(new URL('..', import.meta.url)), stdio: 'inherit' });
 }

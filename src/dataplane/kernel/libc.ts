@@ -40,7 +40,10 @@ type Libbpf = {
   bpf_link_create(program: number, target: number, type: number, options: null): number;
   bpf_link_update(link: number, program: number, options: null): number;
   bpf_link_detach(link: number): number;
-  bpf_prog_test_run_opts(program: number, options: Uint8Array): number;
+  bpf_prog_test_run_opts: {
+    (program: number, options: Uint8Array): number;
+    async(program: number, options: Uint8Array, done: (error: Error | null, result: number) => void): void;
+  };
   bpf_map_lookup_elem(fd: number, key: Uint8Array, value: Uint8Array): number;
   bpf_map_get_next_key(fd: number, key: Uint8Array | null, next: Uint8Array): number;
   bpf_map_delete_elem(fd: number, key: Uint8Array): number;
