@@ -159,10 +159,12 @@ test('a full table refuses new flows, counts them, and keeps the ones it has', (
 test('a flow in its closing time is swept by the kernel', { timeout: 30_000 }, async () => {
   judge(tcp, TCP.syn);
   judge(tcp, TCP.rst);
-  await expect.poll(() => kernel.counted(), { timeout: 20_000, interval: 500 }).toEqual({
-    allow: 2,
-    flows_opened: 1,
-    flows_closed: 1,
-  });
+  await expect
+    .poll(() => kernel.counted(), { timeout: 20_000, interval: 500 })
+    .toEqual({
+      allow: 2,
+      flows_opened: 1,
+      flows_closed: 1,
+    });
   expect(kernel.flushFlows()).toBe(0);
 });

@@ -96,7 +96,9 @@ describe('on a node between client and server', () => {
     expect({
       generation: stats.generation,
       verdicts: Object.values(stats.verdicts).map(({ packets }) => packets),
-      drops: Object.entries(drops).flatMap(([name, { packets }]) => (packets === 0n || name === 'non_ipv4' ? [] : [[name, packets]])),
+      drops: Object.entries(drops).flatMap(([name, { packets }]) =>
+        packets === 0n || name === 'non_ipv4' ? [] : [[name, packets]],
+      ),
       flows: [stats.activeFlows, stats.flowsOpened, stats.flowsClosed],
     }).toEqual({
       generation: 3,
@@ -192,10 +194,18 @@ describe('on a node between client and server', () => {
     datapath.stage(allowAll, 1);
     datapath.flip();
     datapath.close();
-    expect(start().attach().map(({ by }) => by)).toEqual(['tcx', 'tcx']);
+    expect(
+      start()
+        .attach()
+        .map(({ by }) => by),
+    ).toEqual(['tcx', 'tcx']);
     expect(await reaches()).toBe(true);
     datapath.close();
-    expect(start({ forceClsact: true }).attach().map(({ by }) => by)).toEqual(['clsact', 'clsact']);
+    expect(
+      start({ forceClsact: true })
+        .attach()
+        .map(({ by }) => by),
+    ).toEqual(['clsact', 'clsact']);
     expect(await reaches()).toBe(true);
     const filters = execFileSync('tc', ['filter', 'show', 'dev', 'lan0', 'ingress'], { encoding: 'utf8' });
     expect(filters.match(/handle 0x57e1/g)?.length).toBe(1);

@@ -1,4 +1,4 @@
-import { MAX_SEGMENTS, NONE, type IntervalPool, type Program, SLICE } from '#policy/program.js';
+import { type IntervalPool, MAX_SEGMENTS, NONE, type Program, SLICE } from '#policy/program.js';
 import { Lines } from './lines.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION } from './numbers.js';
 import { addTree } from './tree.js';
@@ -10,7 +10,14 @@ import { addTree } from './tree.js';
 export type Image = { readonly words: Uint32Array<ArrayBuffer>; readonly lines: number };
 
 /** Words of line 0. */
-export const HEADER = { magic: 0, layoutVersion: 1, lines: 2, generationLow: 3, generationHigh: 4, sources: 5 } as const;
+export const HEADER = {
+  magic: 0,
+  layoutVersion: 1,
+  lines: 2,
+  generationLow: 3,
+  generationHigh: 4,
+  sources: 5,
+} as const;
 
 export function layout(program: Program): Image {
   const lines = new Lines();
@@ -67,4 +74,3 @@ function at(words: Uint32Array, index: number): number {
   if (value === undefined) throw new RangeError(`the program has no entry ${index} of ${words.length}`);
   return value;
 }
-
