@@ -69,7 +69,12 @@ function policyOf(rules: number, each: number): Policy {
   };
 }
 
-type Figures = { readonly nanoseconds: number; readonly lines: number; readonly fillMs: number; readonly flipMs: number };
+type Figures = {
+  readonly nanoseconds: number;
+  readonly lines: number;
+  readonly fillMs: number;
+  readonly flipMs: number;
+};
 
 function measure(policy: Policy): Figures {
   const loaded = loadObject(

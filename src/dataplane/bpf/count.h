@@ -26,9 +26,16 @@ static __noinline int leave(struct __sk_buff *skb, enum counter_index index)
 	return TC_ACT_UNSPEC;
 }
 
-static __noinline int pass(struct __sk_buff *skb, enum counter_index index)
+static __noinline int pass(struct __sk_buff *skb, enum verdict verdict)
 {
-	count(index, skb->len);
+	count(verdict == VERDICT_ALLOW ? COUNT_ALLOW : COUNT_AUDIT, skb->len);
+	skb->mark |= settings.guard_bit;
+	return TC_ACT_UNSPEC;
+}
+
+static __always_inline int pass_unjudged(struct __sk_buff *skb)
+{
+	count(COUNT_NON_IPV4, skb->len);
 	skb->mark |= settings.guard_bit;
 	return TC_ACT_UNSPEC;
 }

@@ -37,7 +37,7 @@ static __always_inline enum drop_reason refusal_of(__u32 word)
 
 static __always_inline int pass_word(struct __sk_buff *skb, __u32 word)
 {
-	return pass(skb, (word & 7) == VERDICT_ALLOW ? COUNT_ALLOW : COUNT_AUDIT);
+	return pass(skb, word & 7);
 }
 
 static __always_inline void trace(struct __sk_buff *skb, __u32 word)

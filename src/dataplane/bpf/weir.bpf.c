@@ -147,7 +147,7 @@ int weir_ingress(struct __sk_buff *skb)
 	case bpf_htons(ETH_P_QINQ3):
 		return drop(skb, DROP_VLAN_TAGGED);
 	default:
-		return settings.pass_non_ipv4 ? pass(skb, COUNT_NON_IPV4) : drop(skb, DROP_NON_IPV4);
+		return settings.pass_non_ipv4 ? pass_unjudged(skb) : drop(skb, DROP_NON_IPV4);
 	}
 }
 

@@ -1,5 +1,5 @@
-import { check, libbpf, libc } from './libc.js';
 import type { MapShape } from './bpf-object.js';
+import { check, libbpf, libc } from './libc.js';
 
 export function closeFd(fd: number): void {
   libc.close(fd);

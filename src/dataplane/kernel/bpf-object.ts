@@ -1,4 +1,4 @@
-import { type Settings, encodeSettings, SETTINGS_BYTES } from '#dataplane/program/settings.js';
+import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/program/settings.js';
 import { KernelFailure } from './failure.js';
 import { addressOf, check, libbpf, memoryAt } from './libc.js';
 

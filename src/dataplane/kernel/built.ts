@@ -2,7 +2,9 @@ import { fileURLToPath } from 'node:url';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const marker = '/dist/src/dataplane/kernel/';
-const root = here.endsWith(marker) ? here.slice(0, -marker.length) : fileURLToPath(new URL('../../..', import.meta.url));
+const root = here.endsWith(marker)
+  ? here.slice(0, -marker.length)
+  : fileURLToPath(new URL('../../..', import.meta.url));
 
 /** The compiled datapath. */
 export const builtObject = `${root.replace(/\/$/, '')}/dist/bpf/weir.bpf.o`;

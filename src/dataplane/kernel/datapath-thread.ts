@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
 import { builtWorker } from './built.js';
-import { DatapathFailure, type Method, receive, type Reply, type Request } from './messages.js';
+import { DatapathFailure, type Method, type Reply, type Request, receive } from './messages.js';
 import type { DatapathOptions } from './options.js';
 
 export type { DatapathOptions } from './options.js';
@@ -55,7 +55,8 @@ class DatapathThread implements Datapath {
   }
 
   #ask<T>(method: Method, ...args: readonly unknown[]): Promise<T> {
-    const worker = (this.#worker ??= this.#begin());
+    this.#worker ??= this.#begin();
+    const worker = this.#worker;
     const request: Request = { id: ++this.#lastId, method, args };
     return new Promise<T>((resolve, reject) => {
       this.#waiting.set(request.id, { resolve: (value) => resolve(value as T), reject });
@@ -88,7 +89,7 @@ class DatapathThread implements Datapath {
     this.#worker = undefined;
     const waiting = this.#waiting;
     this.#waiting = new Map();
-    for (const { reject } of waiting.values()) reject(new DatapathFailure('DatapathFailure', reason, 'worker_died'));
+    for (const call of waiting.values()) call.reject(new DatapathFailure('DatapathFailure', reason, 'worker_died'));
     this.#tell({ type: 'worker_died', reason });
   }
 

@@ -73,10 +73,7 @@ export function attachClsact(programFd: number, ifindex: number): void {
   const hook = clsactHook(ifindex);
   const created = libbpf().bpf_tc_hook_create(hook);
   if (created < 0 && created !== -17) check(`make clsact on interface ${ifindex}`, created);
-  check(
-    `attach filter to interface ${ifindex}`,
-    libbpf().bpf_tc_attach(hook, clsactOptions(programFd, REPLACE)),
-  );
+  check(`attach filter to interface ${ifindex}`, libbpf().bpf_tc_attach(hook, clsactOptions(programFd, REPLACE)));
 }
 
 /** The id of our filter's program; undefined where there is none. */
@@ -88,9 +85,5 @@ export function clsactProgram(ifindex: number): number | undefined {
 
 export function detachClsact(ifindex: number): void {
   if (clsactProgram(ifindex) === undefined) return;
-  check(
-    `detach filter of interface ${ifindex}`,
-    libbpf().bpf_tc_detach(clsactHook(ifindex), clsactOptions(0, 0)),
-  );
+  check(`detach filter of interface ${ifindex}`, libbpf().bpf_tc_detach(clsactHook(ifindex), clsactOptions(0, 0)));
 }
-

@@ -40,7 +40,10 @@ type Libbpf = {
   bpf_link_create(program: number, target: number, type: number, options: null): number;
   bpf_link_update(link: number, program: number, options: null): number;
   bpf_link_detach(link: number): number;
-  bpf_prog_test_run_opts(program: number, options: Uint8Array): number;
+  bpf_prog_test_run_opts: {
+    (program: number, options: Uint8Array): number;
+    async(program: number, options: Uint8Array, done: (error: Error | null, result: number) => void): void;
+  };
   bpf_map_lookup_elem(fd: number, key: Uint8Array, value: Uint8Array): number;
   bpf_map_get_next_key(fd: number, key: Uint8Array | null, next: Uint8Array): number;
   bpf_map_delete_elem(fd: number, key: Uint8Array): number;
@@ -132,12 +135,11 @@ export function memoryAt(address: bigint, length: number): ArrayBuffer {
   return koffi.view(address, length);
 }
 
-const SYSCALLS: Record<string, { readonly membarrier: number; readonly setns: number }> = {
-  x64: { membarrier: 324, setns: 308 },
-  arm64: { membarrier: 283, setns: 268 },
-};
-export function syscallNumber(name: 'membarrier' | 'setns'): number {
-  const numbers = SYSCALLS[process.arch];
-  if (numbers === undefined) throw new Error(`Weir does not know the system calls of ${process.arch}`);
-  return numbers[name];
+const MEMBARRIER: Record<string, number> = { x64: 324, arm64: 283 };
+
+/** membarrier(2), which libc has no function for. */
+export function membarrier(command: number): number {
+  const number = MEMBARRIER[process.arch];
+  if (number === undefined) throw new Error(`Weir does not know the system calls of ${process.arch}`);
+  return libc.syscall(number, command, 0, 0);
 }

@@ -16,7 +16,7 @@ import { readCounters } from './counters.js';
 import { Guard } from './guard.js';
 import { Hooks } from './hooks.js';
 import { type LoadedObject, loadObject } from './loaded-object.js';
-import { DEFAULT_SLOT_LINES, type DatapathOptions } from './options.js';
+import { type DatapathOptions, DEFAULT_SLOT_LINES } from './options.js';
 import { Pins } from './pins.js';
 import { probe } from './probe.js';
 import { Watcher } from './watcher.js';
@@ -74,20 +74,32 @@ export class LocalDatapath {
   attach(): Attachment[] {
     const { object, slots } = this.#opened();
     const programFd = object.programFd('weir_ingress');
+    // Somebody may have removed the folder of the links, and with it the links.
+    this.#pins.prepare();
     // The guard first: a program that is not there yet must be closed, not open.
     this.#guard.make();
     const policed = this.#hooks.policed();
-    const attachments = policed.map((found): Attachment => {
-      const held = this.#hooks.held(found);
-      if (held !== undefined && held.programId !== programId(programFd) && slots.epoch === 0) {
-        this.#handoverDue = true;
-        return { interface: found.name, ifindex: found.ifindex, by: held.by };
+    const attachments: Attachment[] = [];
+    const failures: unknown[] = [];
+    this.#handoverDue = false;
+    for (const found of policed) {
+      try {
+        const held = this.#hooks.held(found);
+        if (held !== undefined && held.programId !== programId(programFd) && slots.epoch === 0) {
+          this.#handoverDue = true;
+          attachments.push({ interface: found.name, ifindex: found.ifindex, by: held.by });
+        } else {
+          attachments.push(this.#hooks.attach(found, programFd));
+        }
+      } catch (error) {
+        // The others are judged all the same; what came in by this one, the guard stops.
+        failures.push(error);
       }
-      return this.#hooks.attach(found, programFd);
-    });
+    }
     this.#hooks.prune();
-    if (!this.#handoverDue) this.#removeOtherLayouts();
     this.#watcher.attached(policed);
+    if (failures.length > 0) throw failures[0];
+    if (!this.#handoverDue) this.#removeOtherLayouts();
     return attachments;
   }
 
@@ -104,10 +116,7 @@ export class LocalDatapath {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
     }
     const epoch = slots.flip();
-    if (this.#handoverDue) {
-      this.#handoverDue = false;
-      this.attach();
-    }
+    if (this.#handoverDue) this.#handOver();
     return { epoch };
   }
 
@@ -150,9 +159,14 @@ export class LocalDatapath {
   /** What changed since the last look. */
   look(): DatapathChange[] {
     if (this.#loaded === undefined) return [];
+    const { object, slots } = this.#loaded;
+    const own = programId(object.programFd('weir_ingress'));
     return this.#watcher.look({
       policed: this.#hooks.policed(),
-      isHeld: (policed) => this.#hooks.held(policed) !== undefined,
+      isHeld: (policed) => {
+        const held = this.#hooks.held(policed);
+        return held?.programId === own || (held !== undefined && slots.epoch === 0);
+      },
       guardStands: () => this.#guard.stands(),
     });
   }
@@ -174,6 +188,15 @@ export class LocalDatapath {
   #opened(): LoadedObject {
     if (this.#loaded === undefined) throw new Error('the datapath is not open');
     return this.#loaded;
+  }
+
+  /** The flip is done, and does not fail any more: a hook that was not switched over is told as a lost link. */
+  #handOver(): void {
+    try {
+      this.attach();
+    } catch {
+      // `look` finds it.
+    }
   }
 
   #removeOtherLayouts(): void {

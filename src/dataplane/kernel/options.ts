@@ -25,7 +25,5 @@ export type DatapathOptions = {
 export const DEFAULT_SLOT_LINES = 512 * 1024;
 
 export function matchesInterface(patterns: readonly string[], name: string): boolean {
-  return patterns.some((pattern) =>
-    pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern,
-  );
+  return patterns.some((pattern) => (pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern));
 }

@@ -22,7 +22,8 @@ export class Pins {
   /** Mounts the BPF file system at its standard place when nobody has, and makes the folders. */
   prepare(): void {
     if (!isBpfFileSystem(this.path)) {
-      if (!`${this.path}/`.startsWith(`${STANDARD_MOUNT}/`)) throw new Error(`${this.path} is not in a BPF file system`);
+      if (!`${this.path}/`.startsWith(`${STANDARD_MOUNT}/`))
+        throw new Error(`${this.path} is not in a BPF file system`);
       check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
     }
     mkdirSync(this.links, { recursive: true });

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import type { Missing } from '#dataplane/datapath.js';
-import { libbpf, libc, syscallNumber } from './libc.js';
+import { libbpf, membarrier } from './libc.js';
 
 const CAP_NET_ADMIN = 12;
 const CAP_SYS_ADMIN = 21;
@@ -19,15 +19,15 @@ export function probe(objectPath: string): Missing[] {
   };
   const has = capabilities();
   need('CAP_NET_ADMIN', has(CAP_NET_ADMIN), 'The capability CAP_NET_ADMIN is missing: run as root, or grant it.');
-  need(
-    'CAP_BPF',
-    has(CAP_BPF) || has(CAP_SYS_ADMIN),
-    'The capability CAP_BPF is missing: run as root, or grant it.',
-  );
+  need('CAP_BPF', has(CAP_BPF) || has(CAP_SYS_ADMIN), 'The capability CAP_BPF is missing: run as root, or grant it.');
   const [major = 0, minor = 0] = release().split('.').map(Number);
   const recent = major > MINIMUM_KERNEL[0] || (major === MINIMUM_KERNEL[0] && minor >= MINIMUM_KERNEL[1]);
   need('kernel', recent, `Linux 6.1 or later is needed, and this is ${release()}.`);
-  need('btf', existsSync('/sys/kernel/btf/vmlinux'), 'The kernel has no BTF: it was built without CONFIG_DEBUG_INFO_BTF.');
+  need(
+    'btf',
+    existsSync('/sys/kernel/btf/vmlinux'),
+    'The kernel has no BTF: it was built without CONFIG_DEBUG_INFO_BTF.',
+  );
   const fileSystems = existsSync('/proc/filesystems') ? readFileSync('/proc/filesystems', 'utf8') : '';
   need('bpffs', /\tbpf$/m.test(fileSystems), 'The kernel has no BPF file system, so nothing can be pinned.');
   need('libbpf', loads(libbpf), 'The library libbpf.so.1 is not installed (Debian: apt-get install libbpf1).');
@@ -57,6 +57,6 @@ function loads(load: () => unknown): boolean {
 }
 
 function hasMembarrier(): boolean {
-  const commands = libc.syscall(syscallNumber('membarrier'), MEMBARRIER_CMD_QUERY, 0, 0);
+  const commands = membarrier(MEMBARRIER_CMD_QUERY);
   return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL) !== 0;
 }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { CapacityExceeded } from '#dataplane/datapath.js';
 import { HEADER, type Image } from '#dataplane/program/layout.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_BYTES, LINE_WORDS } from '#dataplane/program/numbers.js';
-import { check, libc, syscallNumber } from './libc.js';
+import { check, membarrier } from './libc.js';
 import { MappedMemory } from './mapped-memory.js';
 
 const MEMBARRIER_CMD_GLOBAL = 1;
@@ -91,6 +91,11 @@ export class Slots {
     this.#active.words[ACTIVE.pickupUntilNs + 1] = Number(monotonicNs >> 32n);
   }
 
+  /** Says that nobody reads the idle slot any more, where the caller knows it otherwise. */
+  assumeGrace(): void {
+    this.#graceDue = false;
+  }
+
   unmap(): void {
     this.#program.unmap();
     this.#active.unmap();
@@ -116,7 +121,7 @@ export class Slots {
   /** An RCU grace period: on return every packet that began before has been judged. */
   #awaitGracePeriod(): void {
     if (!this.#graceDue) return;
-    check('membarrier', libc.syscall(syscallNumber('membarrier'), MEMBARRIER_CMD_GLOBAL, 0, 0));
+    check('membarrier', membarrier(MEMBARRIER_CMD_GLOBAL));
     this.#graceDue = false;
   }
 }

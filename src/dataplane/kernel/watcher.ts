@@ -2,7 +2,11 @@ import type { DatapathChange } from '#dataplane/datapath.js';
 import type { Interface } from './interfaces.js';
 
 /** What was attached, and what is found now. */
-export type Found = { readonly policed: readonly Interface[]; isHeld(policed: Interface): boolean; guardStands(): boolean };
+export type Found = {
+  readonly policed: readonly Interface[];
+  isHeld(policed: Interface): boolean;
+  guardStands(): boolean;
+};
 
 /** Compares what is found with what was attached; a loss is told once, until it was attached again. */
 export class Watcher {

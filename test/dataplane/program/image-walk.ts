@@ -1,8 +1,8 @@
+import { HEADER, type Image } from '#dataplane/program/layout.js';
+import { LINE_WORDS } from '#dataplane/program/numbers.js';
 import type { Packet } from '#policy/model.js';
 import { IPPROTO } from '#policy/model.js';
 import { leafKey, NO_MATCH, NONE, SLICE } from '#policy/program.js';
-import { HEADER, type Image } from '#dataplane/program/layout.js';
-import { LINE_WORDS } from '#dataplane/program/numbers.js';
 
 /** Reads an image as `bpf/classify.h` does. `touched` collects the lines that were read. */
 export function walkImage({ words }: Image, packet: Packet, touched: Set<number> = new Set()): number {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { HEADER, layout } from '#dataplane/program/layout.js';
-import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#dataplane/program/numbers.js';
 import { Lines } from '#dataplane/program/lines.js';
+import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#dataplane/program/numbers.js';
 import { addTree } from '#dataplane/program/tree.js';
 import { classify } from '#policy/classify.js';
 import { compile } from '#policy/compile.js';

@@ -1,0 +1,66 @@
+import { execFileSync } from 'node:child_process';
+import { expect, test } from 'vitest';
+import { builtObject } from '#dataplane/kernel/built.js';
+import { ACTIVE } from '#dataplane/kernel/slots.js';
+import { COUNTER_INDEX, COUNTERS, DROP_REASON, LINE_BYTES, REVERSE_PATH } from '#dataplane/program/numbers.js';
+import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/program/settings.js';
+import { VERDICT_NUMBER } from '#policy/program.js';
+
+type BtfType = {
+  readonly kind: string;
+  readonly name: string;
+  readonly size?: number;
+  readonly members?: readonly { readonly name: string; readonly bits_offset: number }[];
+  readonly values?: readonly { readonly name: string; readonly val: number }[];
+};
+
+const dump = execFileSync('bpftool', ['-j', 'btf', 'dump', 'file', builtObject], { encoding: 'utf8' });
+const { types } = JSON.parse(dump) as { types: BtfType[] };
+
+function struct(name: string): { size: number | undefined; offsets: Record<string, number> } {
+  const found = types.find((type) => type.kind === 'STRUCT' && type.name === name);
+  const members = found?.members ?? [];
+  const named = members.filter((member) => member.name !== 'reserved');
+  return {
+    size: found?.size,
+    offsets: Object.fromEntries(named.map((member) => [member.name, member.bits_offset / 8])),
+  };
+}
+
+/** The values of an enum, without its prefix and in lower case. */
+function enumeration(name: string, prefix: string): Record<string, number> {
+  const values = types.find((type) => type.kind === 'ENUM' && type.name === name)?.values ?? [];
+  return Object.fromEntries(values.map(({ name, val }) => [name.replace(prefix, '').toLowerCase(), val]));
+}
+
+test('the settings are encoded as the program reads them', () => {
+  expect(struct('settings')).toEqual({ size: SETTINGS_BYTES, offsets: SETTINGS_OFFSETS });
+});
+
+test('the word in force and the pickup deadline are where the program reads them', () => {
+  expect(struct('active')).toEqual({
+    size: 16,
+    offsets: {
+      word: ACTIVE.word * 4,
+      layout_version: ACTIVE.layoutVersion * 4,
+      pickup_until_ns: ACTIVE.pickupUntilNs * 4,
+    },
+  });
+});
+
+test('lines and counters have the sizes that are read and written', () => {
+  expect([struct('line').size, struct('counter')]).toEqual([
+    LINE_BYTES,
+    { size: 16, offsets: { packets: 0, bytes: 8 } },
+  ]);
+});
+
+test('verdicts, drop reasons, counters and modes have the same numbers on both sides', () => {
+  expect(enumeration('verdict', 'VERDICT_')).toEqual(VERDICT_NUMBER);
+  expect(enumeration('reverse_path', 'REVERSE_PATH_')).toEqual(REVERSE_PATH);
+  expect(enumeration('drop_reason', 'DROP_')).toEqual({
+    ...DROP_REASON,
+    reasons: Math.max(...Object.values(DROP_REASON)) + 1,
+  });
+  expect(enumeration('counter_index', 'COUNT_')).toEqual({ ...COUNTER_INDEX, counters: COUNTERS });
+});

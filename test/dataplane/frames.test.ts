@@ -1,0 +1,128 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#policy/model.js';
+import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
+import { type FrameOptions, TCP, writeFrame } from './frame.js';
+import { DROPPED, GUARD_BIT, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const udp: Packet = {
+  source: 0x0a00_0001,
+  destination: 0x0a00_0102,
+  protocol: IPPROTO.udp,
+  sourcePort: 40_000,
+  destinationPort: 53,
+  icmpType: 0,
+  icmpCode: 0,
+};
+const tcp: Packet = { ...udp, protocol: IPPROTO.tcp };
+const icmp: Packet = { ...udp, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 8 };
+
+let kernel: Loaded;
+beforeEach(() => {
+  kernel = loadForTest();
+  kernel.activate(allowAll);
+});
+afterEach(() => kernel.close());
+
+/** Judges the first `length` bytes of the frame; all of it by default. */
+function judge(packet: Packet, options: FrameOptions = {}, cut = 0): number {
+  return kernel.runFrame(writeFrame(kernel.frame, packet, options) - cut).returned;
+}
+
+describe('a frame is dropped as malformed', () => {
+  test.each<[string, Packet, FrameOptions, number]>([
+    ['when its version is not 4', udp, { version: 6 }, 0],
+    ['when its header has less than 5 words', udp, { headerWords: 4 }, 0],
+    ['when its header is longer than the packet', udp, { headerWords: 15, payloadBytes: 0 }, 0],
+    ['when its length is less than its header', udp, { totalLength: 19 }, 0],
+    ['when its length is more than the frame', udp, { totalLength: 400 }, 0],
+    ['when it ends in the IPv4 options', udp, { optionBytes: 40, totalLength: 60 }, 40],
+    ['when it ends in the UDP header', udp, { totalLength: 27 }, 0],
+    ['when it ends in the TCP header', tcp, { totalLength: 39 }, 0],
+    ['when it ends in the ICMP header', icmp, { totalLength: 27 }, 0],
+    ['when it ends in the SCTP header', { ...udp, protocol: IPPROTO.sctp }, { totalLength: 31 }, 0],
+  ])('%s', (_, packet, options, cut) => {
+    expect(judge(packet, options, cut)).toBe(DROPPED);
+    expect(kernel.counted()).toEqual({ drop_malformed: 1 });
+  });
+
+  test('when its TCP options are longer than the packet', () => {
+    const length = writeFrame(kernel.frame, tcp);
+    kernel.frame[14 + 20 + 12] = 15 << 4;
+    expect(kernel.runFrame(length).returned).toBe(DROPPED);
+    expect(kernel.counted()).toEqual({ drop_malformed: 1 });
+  });
+});
+
+test.each([
+  ['the first fragment', 0x2000],
+  ['a later fragment', 0x0001],
+  ['the last fragment', 0x1fff],
+])('%s of a datagram is dropped with its own reason', (_, fragment) => {
+  expect(judge(udp, { fragment })).toBe(DROPPED);
+  expect(kernel.counted()).toEqual({ drop_fragment: 1 });
+});
+
+test.each([
+  ['ARP', 0x0806, PASSED, { arp: 1 }],
+  ['IPv6', 0x86dd, DROPPED, { drop_non_ipv4: 1 }],
+  ['an unknown protocol', 0x1234, DROPPED, { drop_non_ipv4: 1 }],
+  ['a stacked 802.1Q tag', 0x8100, DROPPED, { drop_vlan_tagged: 1 }],
+  ['a stacked 802.1ad tag', 0x88a8, DROPPED, { drop_vlan_tagged: 1 }],
+])('%s is accounted for', (_, etherType, returned, counted) => {
+  expect(judge(udp, { etherType, payloadBytes: 60 })).toBe(returned);
+  expect(kernel.counted()).toEqual(counted);
+});
+
+test('other protocols pass with the guard’s mark where the configuration says pass', () => {
+  kernel.close();
+  kernel = loadForTest({ passNonIpv4: true });
+  const judged = kernel.runFrame(writeFrame(kernel.frame, udp, { etherType: 0x86dd, payloadBytes: 60 }), 7);
+  expect(judged).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT | 7 });
+  expect(kernel.counted()).toEqual({ non_ipv4: 1 });
+});
+
+test('ports are read behind IPv4 options of any length', () => {
+  for (let optionBytes = 0; optionBytes <= 40; optionBytes += 4) {
+    for (const protocol of PORT_PROTOCOLS) expect(judge({ ...udp, protocol }, { optionBytes })).toBe(PASSED);
+  }
+  expect(kernel.counted()).toEqual({ allow: 55, flows_opened: 5 });
+});
+
+test('nothing is judged before a policy was activated', () => {
+  kernel.close();
+  kernel = loadForTest();
+  expect([judge(udp), judge(tcp), judge(icmp)]).toEqual([DROPPED, DROPPED, DROPPED]);
+  expect(kernel.counted()).toEqual({ drop_no_policy: 3 });
+});
+
+test('a damaged image drops everything, with its own reason', () => {
+  kernel.activate({ ...allowAll, lists: { ...allowAll.lists, defaults: new Uint32Array(1) } });
+  expect(judge(udp)).toBe(DROPPED);
+  expect(kernel.counted()).toEqual({ drop_program_damaged: 1 });
+});
+
+describe('TCP that opens nothing and has no flow', () => {
+  const flags = [0, TCP.ack, TCP.syn | TCP.ack, TCP.fin, TCP.rst, TCP.syn | TCP.fin, TCP.syn | TCP.rst, TCP.psh];
+
+  test('is out of state where policy allows it, and where it denies it', () => {
+    for (const tcpFlags of flags) expect(judge(tcp, { tcpFlags })).toBe(DROPPED);
+    kernel.activate(denyAll);
+    for (const tcpFlags of flags) expect(judge(tcp, { tcpFlags })).toBe(DROPPED);
+    expect(kernel.counted()).toEqual({ drop_out_of_state: 16 });
+  });
+
+  test('passes where it is audited, and opens no flow', () => {
+    kernel.activate(auditAll);
+    for (const tcpFlags of flags) expect(judge(tcp, { tcpFlags })).toBe(PASSED);
+    expect(kernel.counted()).toEqual({ audit: 8 });
+  });
+
+  test('is picked up until the deadline', () => {
+    kernel.slots.setPickupUntil(process.hrtime.bigint() + 60_000_000_000n);
+    expect(judge(tcp, { tcpFlags: TCP.ack })).toBe(PASSED);
+    expect(kernel.counted()).toEqual({ allow: 1, flows_opened: 1 });
+    kernel.slots.setPickupUntil(0n);
+    expect(judge({ ...tcp, sourcePort: 1 }, { tcpFlags: TCP.ack })).toBe(DROPPED);
+    expect(kernel.counted()).toEqual({ allow: 1, flows_opened: 1, drop_out_of_state: 1 });
+  });
+});

@@ -1,0 +1,114 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { TestRun } from '#dataplane/kernel/test-run.js';
+import { type Image, layout } from '#dataplane/program/layout.js';
+import { IPPROTO, type Packet } from '#policy/model.js';
+import { NONE, type Program, word } from '#policy/program.js';
+import { MAX_FRAME, writeFrame } from './frame.js';
+import { type Loaded, loadForTest } from './loaded.js';
+
+const SWAPS = 1_000;
+
+/** An ICMP error has no flow, so that every one is classified. */
+const packet: Packet = {
+  source: 0x0a00_0001,
+  destination: 0x0a00_0102,
+  protocol: IPPROTO.icmp,
+  sourcePort: 0,
+  destinationPort: 0,
+  icmpType: 3,
+  icmpCode: 0,
+};
+
+const first = Uint32Array.of(0);
+
+/**
+ * A program that answers with the word of `side` as long as every one of its searches is in its own image. Each step
+ * leads to the place `side` of the next table, where the other program has what leads to a deny.
+ */
+function sided(side: 0 | 1): Image {
+  const mine = word(1, side === 0 ? 'allow' : 'audit', side === 1);
+  const mixed = word(0, 'deny', false);
+  const own = (good: number, bad: number): Uint32Array => Uint32Array.from([0, 1], (at) => (at === side ? good : bad));
+  const program: Program = {
+    sources: { starts: first, values: Uint32Array.of(side) },
+    lists: { offsets: Uint32Array.of(0, 1, 2), segments: own(side, 1 - side), defaults: Uint32Array.of(mixed, mixed) },
+    segments: { destinations: Uint32Array.of(0, 1), wildcards: Uint32Array.of(NONE, NONE) },
+    destinations: {
+      offsets: Uint32Array.of(0, 1, 2),
+      starts: Uint32Array.of(0, 0),
+      values: own(side, 1 - side),
+    },
+    leaves: { offsets: Uint32Array.of(0, 1, 2), starts: Uint32Array.of(0, 0), values: own(mine, mixed) },
+    slices: { offsets: first, starts: new Uint32Array(), values: new Uint32Array() },
+    names: [],
+    nameLeaves: { segments: new Uint32Array(), names: new Uint32Array(), leaves: new Uint32Array() },
+    ranks: 2,
+  };
+  return layout(program);
+}
+
+const images = [sided(0), sided(1)] as const;
+/** By twos, so that each slot is refilled with the other program every time. */
+const image = (swap: number): Image => ((swap >> 1) % 2 === 0 ? images[0] : images[1]);
+
+let kernel: Loaded;
+beforeEach(() => {
+  kernel = loadForTest({ slotLines: 16 });
+  kernel.slots.fill(image(0), 1);
+  kernel.slots.flip();
+});
+afterEach(() => kernel.close());
+
+/** Judges packets on another CPU until told to stop; answers how many. */
+function load(): { stop(): Promise<number> } {
+  const frame = new Uint8Array(MAX_FRAME);
+  const length = writeFrame(frame, packet);
+  const run = new TestRun(kernel.object.programFd('weir_ingress'), frame, new Uint8Array(192), undefined);
+  const batch = 20_000;
+  let stopped = false;
+  const ended = (async () => {
+    let count = 0;
+    for (; !stopped; count += batch) await run.runBeside(length, batch);
+    return count;
+  })();
+  return {
+    stop: () => {
+      stopped = true;
+      return ended;
+    },
+  };
+}
+
+async function breathe(): Promise<void> {
+  await new Promise<void>((resolve) => setImmediate(resolve));
+}
+
+test(`no packet is judged by a mix of two programs in ${SWAPS} swaps under load`, { timeout: 120_000 }, async () => {
+  const running = load();
+  for (let swap = 1; swap <= SWAPS; swap++) {
+    kernel.slots.fill(image(swap), swap);
+    kernel.slots.flip();
+    await breathe();
+  }
+  const judged = await running.stop();
+  const { allow = 0, audit = 0, ...rest } = kernel.counted();
+  console.log(`${SWAPS} swaps, ${judged} packets: ${allow} by the one program, ${audit} by the other`);
+  expect(rest).toEqual({});
+  expect(allow + audit).toBe(judged);
+  expect(Math.min(allow, audit)).toBeGreaterThan(judged / 100);
+});
+
+test('a program that is overwritten while it is in force does give mixes', { timeout: 60_000 }, async () => {
+  const running = load();
+  for (let swap = 1; kernel.counted().drop_policy_deny === undefined && swap < 2_000; swap++) {
+    // Two flips bring the first slot back into force before a packet could have left it.
+    for (let times = 0; times < 200; times++) {
+      kernel.slots.fill(image(swap + times), swap);
+      kernel.slots.flip();
+      kernel.slots.assumeGrace();
+    }
+    await breathe();
+  }
+  await running.stop();
+  expect(kernel.counted()).toHaveProperty('drop_policy_deny');
+});

@@ -1,0 +1,258 @@
+import { execFileSync } from 'node:child_process';
+import { readdirSync, rmSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import { enterNamespace } from './namespace.js';
+import { allowAll, auditAll, denyAll } from './policies.js';
+
+let topology: Topology;
+let leave: () => void;
+beforeAll(async () => {
+  topology = await createTopology('dp');
+  leave = enterNamespace(topology.node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+
+let datapath: LocalDatapath;
+const options = (more: Partial<DatapathOptions> = {}): DatapathOptions => ({
+  interfaces: ['lan0', 'wan*'],
+  nonIpv4: 'drop',
+  reversePath: 'strict',
+  pickupMs: 0,
+  flowCapacity: 1_024,
+  markMask: 0x00f0_0000,
+  pinPath: topology.pinPath,
+  slotLines: 1_024,
+  ...more,
+});
+
+function bpftool(kind: 'map' | 'prog' | 'link'): unknown[] {
+  const objects = JSON.parse(execFileSync('bpftool', ['-j', kind, 'list'], { encoding: 'utf8' }));
+  return (objects as { id: number; name?: string }[]).map(({ name }) => name);
+}
+const ours = () => ({
+  maps: bpftool('map').filter((name) => ['program', 'active', 'flows', 'counters', 'sweep'].includes(String(name))),
+  programs: bpftool('prog').filter((name) => String(name).startsWith('weir_')),
+  pins: readdirSync('/sys/fs/bpf').filter((name) => topology.pinPath.endsWith(`/${name}`)),
+  guard: nft('list', 'tables'),
+});
+
+function nft(...args: string[]): string {
+  return execFileSync('nft', args, { encoding: 'utf8' }).trim();
+}
+
+/** True where the server answers the client's echo request. */
+async function reaches(source: string = ADDRESSES.client, target: string = ADDRESSES.server): Promise<boolean> {
+  const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '1', '-I', source, target);
+  return code === 0;
+}
+
+function start(more: Partial<DatapathOptions> = {}): LocalDatapath {
+  datapath = new LocalDatapath(options(more));
+  datapath.open();
+  return datapath;
+}
+
+describe('on a node between client and server', () => {
+  let before: ReturnType<typeof ours>;
+  beforeEach(() => {
+    before = ours();
+  });
+  afterEach(async () => {
+    datapath.detach();
+    // The kernel frees maps and programs a little after their last use.
+    await expect.poll(ours, { timeout: 5_000 }).toEqual(before);
+  });
+
+  test.each([
+    ['tcx', false],
+    ['clsact', true],
+  ] as const)('judges what is forwarded, attached by %s', async (by, forceClsact) => {
+    start({ forceClsact });
+    const attachments = datapath.attach().map((attachment) => [attachment.interface, attachment.by]);
+    expect(attachments.sort()).toEqual([
+      ['lan0', by],
+      ['wan0', by],
+    ]);
+    expect(await reaches()).toBe(false);
+    datapath.stage(allowAll, 1);
+    expect(datapath.flip()).toEqual({ epoch: 1 });
+    expect(await reaches()).toBe(true);
+    datapath.stage(denyAll, 2);
+    expect(datapath.flip()).toEqual({ epoch: 2 });
+    expect(await reaches()).toBe(false);
+    datapath.stage(auditAll, 3);
+    datapath.flip();
+    expect(await reaches()).toBe(true);
+
+    // The namespaces' own IPv6 neighbour discovery is dropped as non_ipv4, at times of its own.
+    const stats = datapath.stats();
+    const { drops } = stats;
+    expect({
+      generation: stats.generation,
+      verdicts: Object.values(stats.verdicts).map(({ packets }) => packets),
+      drops: Object.entries(drops).flatMap(([name, { packets }]) =>
+        packets === 0n || name === 'non_ipv4' ? [] : [[name, packets]],
+      ),
+      flows: [stats.activeFlows, stats.flowsOpened, stats.flowsClosed],
+    }).toEqual({
+      generation: 3,
+      verdicts: [2n, 1n, 2n],
+      drops: [
+        ['no_policy', 1n],
+        ['policy_deny', 1n],
+      ],
+      flows: [2, 2n, 0n],
+    });
+  });
+
+  test('is left alone by packets to the node itself', async () => {
+    start().attach();
+    datapath.stage(denyAll, 1);
+    datapath.flip();
+    expect(await reaches(ADDRESSES.client, ADDRESSES.nodeLan)).toBe(true);
+  });
+
+  test('drops sources that do not route back through their interface', async () => {
+    start().attach();
+    datapath.stage(allowAll, 1);
+    datapath.flip();
+    await topology.client.must('ip', 'addr', 'add', '10.99.0.1/32', 'dev', 'eth0');
+    await topology.client.must('ip', 'addr', 'add', '10.77.2.9/32', 'dev', 'eth0');
+    expect([await reaches('10.99.0.1'), await reaches('10.77.2.9'), await reaches()]).toEqual([false, false, true]);
+    expect(datapath.stats().drops.spoofed_source?.packets).toBe(2n);
+    await topology.client.must('ip', 'addr', 'del', '10.99.0.1/32', 'dev', 'eth0');
+    await topology.client.must('ip', 'addr', 'del', '10.77.2.9/32', 'dev', 'eth0');
+  });
+
+  test('keeps its guard when the programs are detached, and counts what it drops', async () => {
+    start().attach();
+    datapath.stage(allowAll, 1);
+    datapath.flip();
+    expect(await reaches()).toBe(true);
+    rmSync(`${topology.pinPath}/links`, { recursive: true });
+    expect(await reaches()).toBe(false);
+    expect(datapath.stats().drops.guard?.packets).toBe(1n);
+    datapath.attach();
+    expect(await reaches()).toBe(true);
+    expect(datapath.stats().drops.guard?.packets).toBe(1n);
+  });
+
+  test('goes on without a process, and is taken over with its policy and flows', async () => {
+    start().attach();
+    const { imageSha256 } = datapath.stage(allowAll, 7);
+    datapath.flip();
+    expect(await reaches()).toBe(true);
+    datapath.close();
+    expect(await reaches()).toBe(true);
+
+    const second = new LocalDatapath(options());
+    expect(second.open()).toEqual({ adopted: true, inForce: { generation: 7, imageSha256 } });
+    expect(second.stats().activeFlows).toBe(2);
+    second.attach();
+    expect(await reaches()).toBe(true);
+    expect(second.stats().verdicts.allow.packets).toBe(6n);
+    second.close();
+  });
+
+  test('loses no packet while a restarted process takes over', async () => {
+    start().attach();
+    datapath.stage(allowAll, 1);
+    datapath.flip();
+    const pings = topology.client.run('ping', '-n', '-c', '400', '-i', '0.005', '-W', '1', ADDRESSES.server);
+    for (let round = 0; round < 10; round++) {
+      datapath.close();
+      start().attach();
+      await reaches();
+    }
+    expect((await pings).stdout).toContain('400 packets transmitted, 400 received');
+  });
+
+  test('an older layout goes on judging until the new one has a policy', async () => {
+    start().attach();
+    datapath.stage(allowAll, 1);
+    datapath.flip();
+    datapath.close();
+    const second = start({ flowCapacity: 2_048, pickupMs: 60_000 });
+    expect(second.attach().map(({ by }) => by)).toEqual(['tcx', 'tcx']);
+    expect(await reaches()).toBe(true);
+    expect(second.stats().flowsOpened).toBe(0n);
+    second.stage(allowAll, 2);
+    second.flip();
+    expect(await reaches()).toBe(true);
+    expect(second.stats().flowsOpened).toBe(1n);
+    expect(readdirSync(topology.pinPath).filter((name) => name.startsWith('maps-')).length).toBe(1);
+  });
+
+  test('goes from clsact to TCX and back without a gap', async () => {
+    start({ forceClsact: true }).attach();
+    datapath.stage(allowAll, 1);
+    datapath.flip();
+    datapath.close();
+    expect(
+      start()
+        .attach()
+        .map(({ by }) => by),
+    ).toEqual(['tcx', 'tcx']);
+    expect(await reaches()).toBe(true);
+    datapath.close();
+    expect(
+      start({ forceClsact: true })
+        .attach()
+        .map(({ by }) => by),
+    ).toEqual(['clsact', 'clsact']);
+    expect(await reaches()).toBe(true);
+    const filters = execFileSync('tc', ['filter', 'show', 'dev', 'lan0', 'ingress'], { encoding: 'utf8' });
+    expect(filters.match(/handle 0x57e1/g)?.length).toBe(1);
+  });
+
+  test('refuses a program that the slot cannot hold, and keeps what is in force', () => {
+    start({ slotLines: 3 }).attach();
+    datapath.stage(allowAll, 1);
+    datapath.flip();
+    const big = { ...allowAll, lists: { ...allowAll.lists } };
+    const starts = Uint32Array.from({ length: 100 }, (_, index) => index);
+    expect(() => datapath.stage({ ...big, sources: { starts, values: new Uint32Array(100) } }, 2)).toThrow(
+      expect.objectContaining({ code: 'capacity_exceeded', table: 'program', need: 16, limit: 3 }),
+    );
+    expect(datapath.stats()).toEqual(
+      expect.objectContaining({
+        generation: 1,
+        maps: { program: { entries: 3, capacity: 3 }, flows: { entries: 0, capacity: 1_024 } },
+      }),
+    );
+  });
+
+  test('tells of interfaces, links and guards that come and go', async () => {
+    start().attach();
+    expect(datapath.look()).toEqual([]);
+    rmSync(`${topology.pinPath}/links`, { recursive: true });
+    nft('delete', 'table', 'inet', 'weir');
+    await topology.node.must('ip', 'link', 'add', 'wan7', 'type', 'veth', 'peer', 'name', 'other7');
+    const seen = datapath.look();
+    expect(seen).toEqual(
+      expect.arrayContaining([
+        { type: 'link_lost', interface: 'lan0' },
+        { type: 'link_lost', interface: 'wan0' },
+        { type: 'interface_appeared', interface: 'wan7' },
+        { type: 'guard_lost' },
+      ]),
+    );
+    expect(seen).toHaveLength(4);
+    expect(datapath.look()).toEqual([]);
+    expect(datapath.attach()).toHaveLength(3);
+    await topology.node.must('ip', 'link', 'del', 'wan7');
+    expect(datapath.look()).toEqual([{ type: 'interface_vanished', interface: 'wan7' }]);
+    expect(datapath.look()).toEqual([]);
+  });
+
+  test('has nothing missing on this machine', () => {
+    start();
+    expect(datapath.probe()).toEqual([]);
+  });
+});

@@ -1,0 +1,142 @@
+import { once } from 'node:events';
+import { readdir } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { CapacityExceeded, type Datapath, type DatapathChange } from '#dataplane/datapath.js';
+import { type DatapathOptions, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { enterNamespace } from './namespace.js';
+import { allowAll, denyAll } from './policies.js';
+
+const dist = fileURLToPath(new URL('../../dist/', import.meta.url));
+
+let topology: Topology;
+let leave: () => void;
+beforeAll(async () => {
+  topology = await createTopology('thread');
+  leave = enterNamespace(topology.node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+
+const options = (): DatapathOptions => ({
+  interfaces: ['lan0', 'wan0'],
+  nonIpv4: 'drop',
+  reversePath: 'strict',
+  pickupMs: 0,
+  flowCapacity: 1_024,
+  markMask: 0x00f0_0000,
+  pinPath: topology.pinPath,
+  slotLines: 1_024,
+  watchIntervalMs: 50,
+});
+
+/** True where the server answers the client's echo request. */
+async function reaches(): Promise<boolean> {
+  const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.server);
+  return code === 0;
+}
+
+describe('the datapath’s thread', () => {
+  let datapath: Datapath;
+  afterEach(() => datapath.detach());
+
+  test('serves the whole port', async () => {
+    datapath = openDatapath(options());
+    expect(await datapath.probe()).toEqual([]);
+    expect(await datapath.open()).toEqual({ adopted: false, inForce: null });
+    expect((await datapath.attach()).map((attachment) => attachment.interface).sort()).toEqual(['lan0', 'wan0']);
+    const staged = await datapath.stage(allowAll, 5);
+    expect(staged).toEqual({ imageSha256: staged.imageSha256, lines: 3, capacityLines: 1_024 });
+    expect(await datapath.flip()).toEqual({ epoch: 1 });
+    expect(await reaches()).toBe(true);
+    await datapath.stage(denyAll, 6);
+    await datapath.unstage();
+    await expect(datapath.flip()).rejects.toThrow('nothing is staged');
+    expect(await datapath.stats()).toEqual(expect.objectContaining({ generation: 5, activeFlows: 1 }));
+    await datapath.close();
+    expect(await datapath.open()).toEqual({
+      adopted: true,
+      inForce: { generation: 5, imageSha256: staged.imageSha256 },
+    });
+  });
+
+  test('says which limit a program passes', async () => {
+    datapath = openDatapath(options());
+    await datapath.open();
+    const starts = Uint32Array.from({ length: 10_000 }, (_, index) => index);
+    const refused = datapath.stage({ ...allowAll, sources: { starts, values: new Uint32Array(10_000) } }, 1);
+    await expect(refused).rejects.toEqual(new CapacityExceeded('program', 1_337, 1_024));
+  });
+
+  test('tells its watchers what was lost', async () => {
+    datapath = openDatapath(options());
+    await datapath.open();
+    await datapath.attach();
+    const told = new Promise<DatapathChange>((resolve) => datapath.watch(resolve));
+    await topology.node.must('nft', 'delete', 'table', 'inet', 'weir');
+    expect(await told).toEqual({ type: 'guard_lost' });
+  });
+
+  test('fails what is asked of it when it dies, and tells its watchers', async () => {
+    datapath = openDatapath({ ...options(), interfaces: null as unknown as string[] });
+    const told = new Promise<DatapathChange>((resolve) => datapath.watch(resolve));
+    await expect(datapath.open()).rejects.toMatchObject({ code: 'worker_died' });
+    expect(await told).toEqual({ type: 'worker_died', reason: expect.any(String) });
+    datapath = openDatapath(options());
+  });
+});
+
+test('a killed process leaves verdicts, replies and the sweep of flows in the kernel', {
+  timeout: 60_000,
+}, async () => {
+  const script = `
+    import { openDatapath } from '${dist}src/dataplane/kernel/datapath-thread.js';
+    import { allowAll } from '${dist}test/kernel/policies.js';
+    const datapath = openDatapath(${JSON.stringify(options())});
+    await datapath.open();
+    await datapath.attach();
+    await datapath.stage(allowAll, 3);
+    await datapath.flip();
+    console.log('enforcing');
+  `;
+  const child = topology.node.start(process.execPath, ['--input-type=module', '-e', script]);
+  if (child.stdout === null) throw new Error('no output');
+  const [said] = await once(child.stdout, 'data');
+  expect(String(said)).toBe('enforcing\n');
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+
+  expect(await reaches()).toBe(true);
+  // Nobody listens: the answer is RST, and the flow ends ten seconds later.
+  await topology.client.run('bash', '-c', `exec 3<>/dev/tcp/${ADDRESSES.server}/9`);
+  const [maps] = (await readdir(topology.pinPath)).filter((name) => name.startsWith('maps-'));
+  const flows = async (): Promise<number> => {
+    const dumped = await topology.node.must(
+      'bpftool',
+      '-j',
+      'map',
+      'dump',
+      'pinned',
+      `${topology.pinPath}/${maps}/flows`,
+    );
+    return (JSON.parse(dumped) as unknown[]).length;
+  };
+  expect(await flows()).toBe(2);
+  await expect.poll(flows, { timeout: 20_000, interval: 500 }).toBe(1);
+
+  const datapath = openDatapath(options());
+  try {
+    expect(await datapath.open()).toEqual({
+      adopted: true,
+      inForce: { generation: 3, imageSha256: expect.any(String) },
+    });
+    expect(await datapath.stats()).toEqual(
+      expect.objectContaining({ flowsOpened: 2n, flowsClosed: 1n, activeFlows: 1 }),
+    );
+  } finally {
+    await datapath.detach();
+  }
+});
