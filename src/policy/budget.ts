@@ -1,4 +1,4 @@
-/** How large a program may grow, in intervals of all its tables, and how many steps its making may take. */
+/** How many intervals of all tables a program may take, those it is made from included, and how many steps. */
 export type CompileLimits = { readonly entries: number; readonly steps: number; readonly ranks: number };
 
 export type CompileTable =

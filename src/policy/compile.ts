@@ -84,13 +84,12 @@ function wordsOf(policy: Policy, budget: Budget): Words {
 }
 
 function leavesOf(policy: Policy, words: Uint32Array, slices: Slices, budget: Budget): RuleLeaves {
-  const leaves = new RuleLeaves();
+  const leaves = new RuleLeaves(budget);
   let rule = 0;
   for (const group of policy.groups) {
     for (const matched of group.rules) {
       const own = words[rule++] as number;
       const ranges = keyRanges(matched);
-      budget.steps(ranges.length);
       leaves.add(ranges, matched.sourcePorts.length > 0 ? slices.of(matched.sourcePorts, own) : own);
     }
   }

@@ -27,13 +27,27 @@ function candidates(protocol: number | 'any', withPorts: boolean, icmpOnly: bool
   return withPorts ? PORT_PROTOCOLS : [IPPROTO.tcp];
 }
 
+const EVERY_TYPE: readonly Range[] = [{ low: 0, high: 255 }];
+
 function icmpRanges({ icmpTypes, icmpCodes }: Rule): readonly Range[] {
-  const codes = mergedRanges(icmpCodes.map((code) => ({ low: code, high: code })));
-  const ranges: Range[] = [];
-  const types = icmpTypes.length > 0 ? new Set(icmpTypes) : Array.from({ length: 256 }, (_, type) => type);
-  for (const type of types) {
-    if (codes.length === 0) ranges.push({ low: type * 256, high: type * 256 + 255 });
-    for (const { low, high } of codes) ranges.push({ low: type * 256 + low, high: type * 256 + high });
+  const types = icmpTypes.length > 0 ? rangesOf(icmpTypes) : EVERY_TYPE;
+  const codes = rangesOf(icmpCodes);
+  const ranges: { low: number; high: number }[] = [];
+  if (codes.length === 0) return types.map(({ low, high }) => ({ low: low * 256, high: high * 256 + 255 }));
+  for (const { low: firstType, high: lastType } of types) {
+    for (let type = firstType; type <= lastType; type++) {
+      for (const code of codes) {
+        const low = type * 256 + code.low;
+        const high = type * 256 + code.high;
+        const last = ranges.at(-1);
+        if (last !== undefined && last.high + 1 === low) last.high = high;
+        else ranges.push({ low, high });
+      }
+    }
   }
-  return mergedRanges(ranges);
+  return ranges;
+}
+
+function rangesOf(numbers: readonly number[]): readonly Range[] {
+  return mergedRanges(numbers.map((number) => ({ low: number, high: number })));
 }

@@ -10,7 +10,7 @@ export class RuleLeaves {
   readonly cells = new Cells(1 << 16);
   readonly offsets = new Cells();
 
-  constructor() {
+  constructor(private readonly budget: Budget) {
     this.offsets.push(0);
   }
 
@@ -18,6 +18,7 @@ export class RuleLeaves {
   add(ranges: readonly Range[], value: number): void {
     const { cells } = this;
     let next = 0;
+    this.budget.entries('leaves', ranges.length);
     for (const { low, high } of ranges) {
       if (low > next) {
         cells.push(next);

@@ -158,7 +158,7 @@ describe('a policy that is too large', () => {
         some(100, (number) => rule({ destinations: [host(number * 2)], ports: [`${number}`], protocol: 6 })),
       ),
     ]);
-    const besides = 5; // a population, its list of two, its run and its segment
+    const besides = 105; // the rules, a population, its list of two, its run and its segment
     const needed = entries(compile(given)) + besides;
     expect(entries(compile(given, { limits: { entries: needed } }))).toBe(needed - besides);
     const error = tooLarge(() => compile(given, { limits: { entries: needed - 1 } }));
