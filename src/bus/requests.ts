@@ -70,4 +70,4 @@ export type PolicyChecked = {
 };
 export type PolicyOutcome = PolicyWritten | PolicyDeleted | PolicyChecked | Refusal;
 
-export type { Problem, PolicyRecord, StoredPolicy, Warning };
+export type { PolicyRecord, Problem, StoredPolicy, Warning };

@@ -62,8 +62,8 @@ function validateQuery(
     validation.problems.add(at, 'empty_matcher', message);
   }
   validateExact(present, `${at}/keys_present`, validation);
-  validateLists(exact as Lists | undefined, `${at}/key_values_exact`, validation, queryKey);
-  validateExpressions(regex as Expressions | undefined, `${at}/key_values_regex`, validation, queryKey);
+  validateLists(exact, `${at}/key_values_exact`, validation, queryKey);
+  validateExpressions(regex, `${at}/key_values_regex`, validation, queryKey);
 }
 
 function validateHeaders(headers: Intact<HeaderMatchConfig>, at: string, validation: Validation): void {
@@ -74,8 +74,8 @@ function validateHeaders(headers: Intact<HeaderMatchConfig>, at: string, validat
   }
   validateHeaderNames(required, `${at}/require_present`, validation);
   validateHeaderNames(denied, `${at}/deny_present`, validation);
-  validateLists(exact as Lists | undefined, `${at}/exact`, validation, headerKeys());
-  validateExpressions(regex as Expressions | undefined, `${at}/regex`, validation, headerKeys());
+  validateLists(exact, `${at}/exact`, validation, headerKeys());
+  validateExpressions(regex, `${at}/regex`, validation, headerKeys());
 }
 
 function validateHeaderNames(names: readonly (string | undefined)[], at: string, { problems }: Validation): void {

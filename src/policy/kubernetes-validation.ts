@@ -22,8 +22,8 @@ export function validateKubernetesSource(source: Intact<KubernetesSource>, at: s
     const message = 'A namespace is 1 to 63 lower-case letters, digits and "-".';
     problems.add(`${at}/pod_selector/namespace`, 'invalid_label', message);
   }
-  validateLabels(pod?.match_labels as Labels | undefined, `${at}/pod_selector/match_labels`, validation);
-  validateLabels(node?.match_labels as Labels | undefined, `${at}/node_selector/match_labels`, validation);
+  validateLabels(pod?.match_labels, `${at}/pod_selector/match_labels`, validation);
+  validateLabels(node?.match_labels, `${at}/node_selector/match_labels`, validation);
 }
 
 function validateLabels(labels: Labels | undefined, at: string, { problems }: Validation): void {

@@ -61,9 +61,9 @@ function union(issue: z.core.$ZodIssueInvalidUnion, value: unknown, root: unknow
   for (const branch of issue.errors) {
     const mismatch = branch.find((inner) => inner.code === 'invalid_type' && inner.path.length === 0);
     if (mismatch === undefined || mismatch.code !== 'invalid_type') {
-      return branch.flatMap((inner) => describe(inner as Issue, root, path));
+      return branch.flatMap((inner) => describe(inner, root, path));
     }
-    if (mismatch.expected === 'int' && typeof value === 'number') return describe(mismatch as Issue, root, path);
+    if (mismatch.expected === 'int' && typeof value === 'number') return describe(mismatch, root, path);
     expected.push(mismatch.expected);
   }
   const types = [...new Set(expected.map(wanted))];

@@ -17,7 +17,7 @@ import type { Validation, ValidationContext } from './validation.js';
 export function validatePolicy(document: unknown, context: ValidationContext): Problem[] {
   const schema = context.form === 'envelope' ? envelopePolicySchema : policySchema;
   const validation = begin(schema, document, context, []);
-  if (isObject(document)) validateConfig(document as Intact<PolicyConfig>, '', validation);
+  if (isObject(document)) validateConfig(document, '', validation);
   return validation.problems.all();
 }
 

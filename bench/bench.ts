@@ -1,0 +1,30 @@
+/** One benchmark: measures, and says for each figure what it must be. */
+export type Bench = { readonly name: string; run(): Promise<readonly Row[]> };
+
+export type Row = {
+  readonly what: string;
+  readonly value: number;
+  readonly unit: string;
+  /** The bound that this figure must keep, in the same unit. */
+  readonly atMost?: number;
+  readonly atLeast?: number;
+};
+
+export function isKept(row: Row): boolean {
+  return (
+    (row.atMost === undefined || row.value <= row.atMost) && (row.atLeast === undefined || row.value >= row.atLeast)
+  );
+}
+
+export function tableOf(rows: readonly Row[]): string {
+  const cells = rows.map((row) => [
+    row.what,
+    `${row.value >= 100 ? Math.round(row.value) : row.value.toPrecision(3)} ${row.unit}`,
+    row.atMost !== undefined ? `≤ ${row.atMost}` : row.atLeast !== undefined ? `≥ ${row.atLeast}` : '',
+    row.atMost === undefined && row.atLeast === undefined ? '' : isKept(row) ? 'kept' : 'MISSED',
+  ]);
+  const widths = [0, 1, 2, 3].map((column) => Math.max(...cells.map((line) => line[column]?.length ?? 0)));
+  return cells
+    .map((line) => `  ${line.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}`.trimEnd())
+    .join('\n');
+}

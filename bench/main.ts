@@ -1,0 +1,39 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { cpus, release, totalmem } from 'node:os';
+import { isKept, type Row, tableOf } from './bench.js';
+import { classifierBench } from './classifier.js';
+import { policyWriteBench } from './policy-write.js';
+
+const benches = [classifierBench, policyWriteBench];
+
+const wanted = process.argv.slice(2);
+const unknown = wanted.filter((name) => !benches.some((bench) => bench.name === name));
+if (unknown.length > 0) {
+  console.error(`unknown: ${unknown.join(', ')}; there are ${benches.map((bench) => bench.name).join(', ')}`);
+  process.exit(2);
+}
+const machine = {
+  cpu: cpus()[0]?.model ?? 'unknown',
+  cores: cpus().length,
+  memoryGiB: Math.round(totalmem() / 2 ** 30),
+  kernel: release(),
+  node: process.version,
+};
+console.log(
+  `${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB, Linux ${machine.kernel}, Node ${machine.node}`,
+);
+const results: Record<string, readonly Row[]> = {};
+for (const bench of benches.filter(({ name }) => wanted.length === 0 || wanted.includes(name))) {
+  console.log(`\n${bench.name}`);
+  const rows = await bench.run();
+  results[bench.name] = rows;
+  console.log(tableOf(rows));
+}
+await mkdir('bench/results', { recursive: true });
+const file = `bench/results/${new Date().toISOString().replace(/[:.]/g, '-')}.json`;
+await writeFile(file, `${JSON.stringify({ machine, results }, null, 2)}\n`);
+const missed = Object.values(results)
+  .flat()
+  .filter((row) => !isKept(row)).length;
+console.log(`\n${file}\n${missed === 0 ? 'every bound kept' : `${missed} bounds missed`}`);
+process.exitCode = missed === 0 ? 0 : 1;

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# TypeScript → dist/, the datapath → dist/bpf/. Each only when its sources are newer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+stamp=dist/.built
+if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.json tsconfig.json -newer "$stamp" -print -quit)" ]; then
+  printf 'build: TypeScript\n'
+  mkdir -p dist
+  touch "$stamp.new"
+  npx --no-install tsc -p .
+  mv "$stamp.new" "$stamp"
+fi
+bash scripts/build-bpf.sh

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Format, lint, types, architecture rules, dead exports. Runs all of them and fails if one did.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+failed=()
+step() {
+  local name=$1
+  shift
+  printf '== %s\n' "$name"
+  "$@" || failed+=("$name")
+}
+architecture() {
+  local out
+  out=$(npx --no-install depcruise --config .dependency-cruiser.cjs src statecharts test bench scripts 2>&1)
+  local status=$?
+  printf '%s\n' "$out"
+  # A parser that does not understand the compiler finds nothing to complain about.
+  if printf '%s' "$out" | grep -q ' 0 modules'; then return 1; fi
+  return "$status"
+}
+step format npx --no-install biome ci --error-on-warnings .
+step types npx --no-install tsc -p . --noEmit
+step lint npx --no-install eslint --max-warnings 0 .
+step architecture architecture
+step 'dead exports' npx --no-install knip
+if [ "${#failed[@]}" -gt 0 ]; then
+  printf 'check failed: %s\n' "${failed[*]}"
+  exit 1
+fi
+printf 'check: all good\n'

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs what is missing and builds. Says each thing that it does; says nothing where nothing is to do.
+#   --test   also what only the tests need
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*"; }
+
+node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' || {
+  say "Node 20.19 or later is needed, this is $(node --version)."
+  exit 1
+}
+
+# command or file → Debian package
+needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
+  /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev)
+[ "${1:-}" = --test ] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl)
+
+missing=()
+for need in "${needs[@]}"; do
+  case "$need" in
+    /*) [ -e "${need%%:*}" ] || missing+=("${need##*:}") ;;
+    *) PATH="$PATH:/usr/sbin:/sbin" command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}") ;;
+  esac
+done
+if [ "${#missing[@]}" -gt 0 ]; then
+  if [ "$(id -u)" != 0 ]; then
+    say "without root these Debian packages cannot be installed: ${missing[*]}. The API runs without them, the dataplane does not."
+  elif ! command -v apt-get >/dev/null; then
+    say "no apt-get here: install ${missing[*]} (Debian's names) by hand. The API runs without them, the dataplane does not."
+  else
+    say "installing Debian packages: ${missing[*]}"
+    log=$(mktemp)
+    if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+      tail -20 "$log"
+      rm -f "$log"
+      say "installing ${missing[*]} failed."
+      exit 1
+    fi
+    rm -f "$log"
+  fi
+fi
+
+if ! cmp -s package-lock.json node_modules/.weir-lock 2>/dev/null; then
+  say "installing npm packages (npm ci)"
+  npm ci --no-audit --no-fund --loglevel=error
+  cp package-lock.json node_modules/.weir-lock
+fi
+
+bash scripts/build.sh

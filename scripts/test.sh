@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The whole suite; prints `N passed, N failed` as its last line. Arguments go to vitest.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+npx --no-install vitest run --reporter=default --reporter=json --outputFile.json="$report" "$@"
+status=$?
+node -e '
+  const fs = require("node:fs");
+  let r = {};
+  try { r = JSON.parse(fs.readFileSync(process.argv[1], "utf8")); } catch {}
+  const skipped = (r.numPendingTests ?? 0) + (r.numTodoTests ?? 0);
+  const failed = (r.numFailedTests ?? 0) + (r.testResults ?? []).filter((f) => f.status === "failed" && f.assertionResults.length === 0).length;
+  console.log(`${r.numPassedTests ?? 0} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`);
+' "$report"
+exit "$status"

@@ -1,0 +1,152 @@
+import type { ChildProcess } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import type { Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { relayFromLoopback } from './relay.js';
+import type { Topology } from './topology.js';
+
+/** A Weir node running in the node namespace of a topology, reachable over loopback of this namespace. */
+export type NodeProcess = {
+  readonly url: string;
+  readonly folder: string;
+  token(): Promise<string>;
+  /** Sends one request with the admin token. */
+  request(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
+  /** Resolves when `/ready` says so for every check not named in `except`. */
+  ready(options?: { except?: readonly string[]; timeoutMs?: number }): Promise<void>;
+  /** Ends the process with a signal and resolves once it is gone. */
+  end(signal: 'SIGTERM' | 'SIGKILL'): Promise<number | null>;
+  /** Starts it again on the same data folder and pins. */
+  restart(): Promise<void>;
+  log(): Promise<string>;
+  /** Ends everything and removes the folder. */
+  remove(): Promise<void>;
+};
+
+export type Reply = {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly body: unknown;
+};
+
+const here = fileURLToPath(new URL('.', import.meta.url));
+const distFolder = here.includes('/dist/') ? here : join(here, '../../dist/src/cli/');
+export const program = (name: 'relay' | 'traffic'): string => join(distFolder, `${name}.js`);
+const weir = join(distFolder, '../../../bin/weir.js');
+
+export type NodeOptions = {
+  readonly port?: number;
+  /** Members of the `dataplane` section besides the interfaces and the pin path. */
+  readonly dataplane?: Readonly<Record<string, unknown>>;
+  /** Other sections of the configuration. */
+  readonly sections?: Readonly<Record<string, unknown>>;
+};
+
+export async function startNode(topology: Topology, options: NodeOptions = {}): Promise<NodeProcess> {
+  const folder = await mkdtemp(join(tmpdir(), 'weir-'));
+  const configFile = join(folder, 'weir.yaml');
+  const logFile = join(folder, 'weir.log');
+  const config = {
+    version: 1,
+    node: { id: 'node-a', data_dir: join(folder, 'data') },
+    log: { level: 'info', format: 'json' },
+    api: { listen: '127.0.0.1:8080' },
+    dataplane: { interfaces: ['lan0', 'wan0'], pin_path: topology.pinPath, ...options.dataplane },
+    policy: { fallback: 'deny' },
+    ...options.sections,
+  };
+  // JSON is YAML.
+  await writeFile(configFile, `${JSON.stringify(config, null, 2)}\n`);
+
+  const socketPath = join(folder, 'api.sock');
+  const inside = topology.node.start(process.execPath, [program('relay'), socketPath, '127.0.0.1', '8080']);
+  await firstLine(inside);
+  const outside: { server: Server; port: number } = await relayFromLoopback(options.port ?? 0, socketPath);
+  const url = `http://127.0.0.1:${outside.port}`;
+
+  let child: ChildProcess | undefined;
+  const launch = (): void => {
+    // exec: the process id that signals go to must be the node's own.
+    const shell = 'exec "$0" "$1" run --config "$2" >>"$3" 2>&1';
+    child = topology.node.start('sh', ['-c', shell, process.execPath, weir, configFile, logFile]);
+  };
+  const token = async (): Promise<string> => (await readFile(join(folder, 'data', 'admin.token'), 'utf8')).trim();
+
+  const node: NodeProcess = {
+    url,
+    folder,
+    token,
+    request: async (method, path, body, headers = {}) => {
+      const response = await fetch(url + path, {
+        method,
+        headers: {
+          authorization: `Bearer ${await token()}`,
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      const isJson = /json/.test(response.headers.get('content-type') ?? '');
+      return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : undefined };
+    },
+    ready: async ({ except = [], timeoutMs = 30_000 } = {}) => {
+      const deadline = performance.now() + timeoutMs;
+      let last = 'no answer';
+      while (performance.now() < deadline) {
+        if (child?.exitCode !== null && child?.exitCode !== undefined) {
+          throw new Error(`the node ended with ${child.exitCode}:\n${await readFile(logFile, 'utf8').catch(() => '')}`);
+        }
+        try {
+          const response = await fetch(`${url}/ready`);
+          const report = (await response.json()) as {
+            checks: { name: string; ok: boolean; state: string; detail: string }[];
+          };
+          const failing = report.checks.filter((check) => !check.ok && !except.includes(check.name));
+          if (failing.length === 0) return;
+          last = failing.map((check) => `${check.name}: ${check.state} (${check.detail})`).join('; ');
+        } catch (failure) {
+          last = String(failure);
+        }
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+      throw new Error(`the node is not ready: ${last}\n${await readFile(logFile, 'utf8').catch(() => '')}`);
+    },
+    end: async (signal) => {
+      const running = child;
+      if (running === undefined || running.exitCode !== null || running.signalCode !== null) return null;
+      const gone = new Promise<number | null>((resolve) => running.once('exit', (code) => resolve(code)));
+      running.kill(signal);
+      return gone;
+    },
+    restart: async () => {
+      await node.end('SIGKILL');
+      launch();
+    },
+    log: () => readFile(logFile, 'utf8'),
+    remove: async () => {
+      await node.end('SIGKILL');
+      inside.kill('SIGKILL');
+      outside.server.close();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+  launch();
+  return node;
+}
+
+/** The first line that a child prints; an early end is an error. */
+export function firstLine(child: ChildProcess): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let text = '';
+    child.stdout?.setEncoding('utf8').on('data', (chunk: string) => {
+      text += chunk;
+      const end = text.indexOf('\n');
+      if (end >= 0) resolve(text.slice(0, end));
+    });
+    child.once('exit', (code) => reject(new Error(`ended with ${code ?? 'a signal'} before its first line`)));
+  });
+}

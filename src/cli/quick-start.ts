@@ -1,0 +1,149 @@
+import { createInterface } from 'node:readline';
+import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
+import { ADDRESSES, createTopology, type Topology } from './topology.js';
+
+const policy = (ports: readonly number[]) => ({
+  default_policy: 'deny',
+  source_groups: [
+    {
+      id: 'clients',
+      mode: 'enforce',
+      sources: { cidrs: ['10.77.1.0/24'] },
+      rules: [
+        { id: 'web', action: 'allow', match: { dst_ips: [ADDRESSES.server], proto: 'tcp', dst_ports: ports } },
+        { id: 'ping', action: 'allow', match: { proto: 'icmp' } },
+      ],
+    },
+  ],
+});
+
+const print = (line = ''): void => void process.stdout.write(`${line}\n`);
+const step = (number: number, line: string): void => print(`\n${number}. ${line}`);
+const result = (line: string): void => print(`   → ${line}`);
+
+class TourFailure extends Error {}
+
+/**
+ * Builds three network namespaces, runs Weir in the middle one, and shows a flow that lives and dies by the policy.
+ * Stays until Ctrl-C on a terminal; otherwise ends after the tour. Resolves with the exit code.
+ */
+export async function quickStart(options: { stay?: boolean } = {}): Promise<number> {
+  const stay = options.stay ?? process.stdin.isTTY === true;
+  let topology: Topology | undefined;
+  let node: NodeProcess | undefined;
+  const interrupted = new Promise<'interrupted'>((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve('interrupted'));
+  });
+  try {
+    topology = await createTopology('quick');
+    node = await startNode(topology, { port: 8080 });
+    const done = await Promise.race([tour(topology, node), interrupted]);
+    if (done !== 'interrupted' && stay) {
+      await whereToLook(topology, node);
+      print('\nCtrl-C ends the quick start and removes everything that it made.');
+      await interrupted;
+    }
+    return 0;
+  } catch (failure) {
+    print(`\nThe quick start failed: ${failure instanceof Error ? failure.message : String(failure)}`);
+    if (node !== undefined) print(await node.log().catch(() => ''));
+    return 1;
+  } finally {
+    await node?.remove();
+    await topology?.remove();
+  }
+}
+
+async function tour(topology: Topology, node: NodeProcess): Promise<void> {
+  print('Weir quick start: a client, a node that forwards and enforces, a server. All real, all on this machine.');
+  print(`\n   client ${ADDRESSES.client} ── lan0 [ node, Weir ] wan0 ── ${ADDRESSES.server} server`);
+  const server = topology.server.start(process.execPath, [program('traffic'), 'serve', '80', '81']);
+  await firstLine(server);
+  await node.ready({ except: ['policy_ready'] });
+
+  step(1, 'No policy yet: what no rule allows is dropped.');
+  await expectLine(topology, ['connect', ADDRESSES.server, '80'], 'refused ETIMEDOUT');
+  result('client → server:80: no answer');
+
+  step(2, 'A policy is written over HTTP: PUT /api/v1/policy allows TCP port 80 and ping, and denies the rest.');
+  await put(node, policy([80]));
+
+  step(3, 'The client opens a connection to port 80 and sends a number every 200 ms.');
+  const flow = topology.client.start(process.execPath, [
+    program('traffic'),
+    ...['connect', ADDRESSES.server, '80', '--every', '200', '--timeout', '1000'],
+  ]);
+  const lines = lineReader(flow);
+  await lines.until((line) => line === 'open', 'the connection opens');
+  await lines.until((line) => line === 'pong 3', 'three numbers come back');
+  result('open; 1, 2, 3 came back: the flow passes');
+
+  step(4, 'Another port of the same server was never allowed.');
+  await expectLine(topology, ['connect', ADDRESSES.server, '81'], 'refused ETIMEDOUT');
+  result('client → server:81: no answer');
+
+  step(5, 'The policy is changed over HTTP: port 80 goes, port 81 comes.');
+  await put(node, policy([81]));
+  await lines.until((line) => line.startsWith('silent'), 'the flow dies');
+  result('the same flow, still open on both ends, is dead: no number comes back');
+  await expectLine(topology, ['connect', ADDRESSES.server, '81'], 'open');
+  result('client → server:81: open');
+
+  const stats = await node.request('GET', '/api/v1/stats');
+  const dataplane = (stats.body as { dataplane: { packets: Record<string, number>; drops: Record<string, number> } })
+    .dataplane;
+  step(6, 'What the kernel counted (GET /api/v1/stats):');
+  result(`packets ${JSON.stringify(dataplane.packets)}`);
+  const drops = Object.fromEntries(Object.entries(dataplane.drops).filter(([, count]) => count > 0));
+  result(`drops by reason ${JSON.stringify(drops)}`);
+  flow.kill('SIGKILL');
+}
+
+async function put(node: NodeProcess, body: unknown): Promise<void> {
+  const started = performance.now();
+  const reply = await node.request('PUT', '/api/v1/policy', body);
+  if (reply.status !== 200 && reply.status !== 201)
+    throw new TourFailure(`PUT /api/v1/policy: ${reply.status} ${reply.text}`);
+  const ms = Math.round(performance.now() - started);
+  result(
+    `${reply.status}, generation ${reply.headers.get('weir-generation') ?? '?'}, enforced by the kernel after ${ms} ms`,
+  );
+}
+
+async function expectLine(topology: Topology, words: readonly string[], expected: string): Promise<void> {
+  const child = topology.client.start(process.execPath, [program('traffic'), ...words]);
+  const line = await firstLine(child);
+  child.kill('SIGKILL');
+  if (line !== expected) throw new TourFailure(`${words.join(' ')}: expected "${expected}", got "${line}"`);
+}
+
+function lineReader(child: ReturnType<Topology['client']['start']>) {
+  if (child.stdout === null) throw new TourFailure('the client has no output');
+  const iterator = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return {
+    until: async (matches: (line: string) => boolean, what: string): Promise<string> => {
+      let late: NodeJS.Timeout | undefined;
+      const deadline = new Promise<never>((_, reject) => {
+        late = setTimeout(() => reject(new TourFailure(`waited 10 s in vain until ${what}`)), 10_000);
+      });
+      try {
+        for (;;) {
+          const next = await Promise.race([iterator.next(), deadline]);
+          if (next.done === true) throw new TourFailure(`the client ended before ${what}`);
+          if (matches(next.value)) return next.value;
+        }
+      } finally {
+        clearTimeout(late);
+      }
+    },
+  };
+}
+
+async function whereToLook(topology: Topology, node: NodeProcess): Promise<void> {
+  print('\nWhere to look on, from another terminal:');
+  print(`   export WEIR_SERVER=${node.url} WEIR_TOKEN=${await node.token()}`);
+  print('   curl -H "Authorization: Bearer $WEIR_TOKEN" $WEIR_SERVER/api/v1/policy');
+  print('   curl $WEIR_SERVER/ready');
+  print(`   nsenter --net=/run/netns/${topology.client.name} bash      # a shell on the client`);
+  print(`   ${node.folder}/weir.yaml                        # the node's configuration`);
+}

@@ -1,0 +1,41 @@
+import { rmSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+
+/**
+ * Carries TCP between network namespaces over a Unix socket, so that the API of a node in a namespace can be
+ * reached from the shell that started the quick start. Run inside the namespace: `node relay.js SOCKET HOST PORT`.
+ */
+function join(left: Socket, right: Socket): void {
+  for (const [from, to] of [
+    [left, right],
+    [right, left],
+  ] as const) {
+    from.pipe(to);
+    from.on('error', () => to.destroy());
+    from.on('close', () => to.destroy());
+  }
+}
+
+/** Listens on loopback and hands each connection to the Unix socket. Resolves with the port it got. */
+export function relayFromLoopback(port: number, socketPath: string): Promise<{ server: Server; port: number }> {
+  return new Promise((resolve, reject) => {
+    const server = createServer((socket) => join(socket, connect(socketPath)));
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EADDRINUSE' && port !== 0) resolve(relayFromLoopback(0, socketPath));
+      else reject(error);
+    });
+    server.listen(port, '127.0.0.1', () => {
+      const address = server.address();
+      resolve({ server, port: typeof address === 'object' && address !== null ? address.port : port });
+    });
+  });
+}
+
+const [socketPath, host, port] = process.argv.slice(2);
+if (process.argv[1]?.endsWith('relay.js') === true && socketPath !== undefined) {
+  rmSync(socketPath, { force: true });
+  createServer((socket) => join(socket, connect(Number(port), host ?? '127.0.0.1'))).listen(socketPath, () => {
+    process.stdout.write('ready\n');
+  });
+  process.stdin.on('end', () => process.exit(0)).resume();
+}

@@ -1,0 +1,201 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { readdir, readFile, rm } from 'node:fs/promises';
+
+/**
+ * Three network namespaces on this machine: client – node – server, joined by veth pairs. The node forwards.
+ *
+ *     client 10.77.1.2 ── lan0 10.77.1.1 [node] 10.77.2.1 wan0 ── 10.77.2.2 server
+ */
+export type Topology = {
+  readonly client: Namespace;
+  readonly node: Namespace;
+  readonly server: Namespace;
+  readonly pinPath: string;
+  /** Ends every process that was started in the namespaces, and removes them with all that is pinned. */
+  remove(): Promise<void>;
+};
+
+export type Outcome = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
+
+export type Namespace = {
+  readonly name: string;
+  run(command: string, ...args: string[]): Promise<Outcome>;
+  /** Like `run`, but a failure throws. */
+  must(command: string, ...args: string[]): Promise<string>;
+  start(command: string, args: readonly string[], env?: NodeJS.ProcessEnv): ChildProcess;
+};
+
+export const ADDRESSES = {
+  client: '10.77.1.2',
+  /** A second source on the client's side, in another /24 of the same link. */
+  clientOther: '10.77.3.2',
+  nodeLan: '10.77.1.1',
+  nodeWan: '10.77.2.1',
+  server: '10.77.2.2',
+} as const;
+
+const PREFIX = 'weir-';
+
+export function run(command: string, args: readonly string[], input?: string): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const child = execFile(command, [...args], { maxBuffer: 64 << 20 }, (error, stdout, stderr) => {
+      const code = error === null ? 0 : typeof error.code === 'number' ? error.code : null;
+      resolve({ code, stdout, stderr: error !== null && stderr === '' ? error.message : stderr });
+    });
+    if (input !== undefined) child.stdin?.end(input);
+  });
+}
+
+async function must(command: string, ...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await run(command, args);
+  if (code !== 0) throw new Error(`${command} ${args.join(' ')}: ${stderr.trim() || `exit ${code}`}`);
+  return stdout;
+}
+
+/** Builds the namespaces. `tag` keeps topologies of one process apart; the process id is part of every name. */
+export async function createTopology(tag: string): Promise<Topology> {
+  await removeStale();
+  const base = `${PREFIX}${process.pid}-${tag}`;
+  const pinPath = `/sys/fs/bpf/${base}`;
+  const children = new Set<ChildProcess>();
+  const names = { client: `${base}-client`, node: `${base}-node`, server: `${base}-server` };
+
+  const namespace = (name: string): Namespace => {
+    // `ip netns exec` would mount another /sys, without what is pinned.
+    const enter = [`--net=/run/netns/${name}`];
+    return {
+      name,
+      run: (command, ...args) => run('nsenter', [...enter, command, ...args]),
+      must: (command, ...args) => must('nsenter', ...enter, command, ...args),
+      start: (command, args, env) => {
+        const child = spawn('nsenter', [...enter, command, ...args], {
+          stdio: ['pipe', 'pipe', 'pipe'],
+          env: env ?? process.env,
+        });
+        children.add(child);
+        child.once('exit', () => children.delete(child));
+        return child;
+      },
+    };
+  };
+
+  const topology: Topology = {
+    client: namespace(names.client),
+    node: namespace(names.node),
+    server: namespace(names.server),
+    pinPath,
+    remove: async () => {
+      await Promise.all([...children].map(end));
+      for (const name of Object.values(names)) await run('ip', ['netns', 'del', name]);
+      await rm(pinPath, { recursive: true, force: true });
+    },
+  };
+
+  try {
+    for (const name of Object.values(names)) await must('ip', 'netns', 'add', name);
+    await must(
+      'ip',
+      '-n',
+      names.node,
+      'link',
+      'add',
+      'lan0',
+      'type',
+      'veth',
+      'peer',
+      'name',
+      'eth0',
+      'netns',
+      names.client,
+    );
+    await must(
+      'ip',
+      '-n',
+      names.node,
+      'link',
+      'add',
+      'wan0',
+      'type',
+      'veth',
+      'peer',
+      'name',
+      'eth0',
+      'netns',
+      names.server,
+    );
+    const addresses: [string, string, string][] = [
+      [names.client, 'eth0', `${ADDRESSES.client}/24`],
+      [names.client, 'eth0', `${ADDRESSES.clientOther}/24`],
+      [names.node, 'lan0', `${ADDRESSES.nodeLan}/24`],
+      [names.node, 'lan0', '10.77.3.1/24'],
+      [names.node, 'wan0', `${ADDRESSES.nodeWan}/24`],
+      [names.server, 'eth0', `${ADDRESSES.server}/24`],
+    ];
+    for (const [name, device, address] of addresses)
+      await must('ip', '-n', name, 'addr', 'add', address, 'dev', device);
+    for (const [name, device] of [
+      [names.client, 'lo'],
+      [names.client, 'eth0'],
+      [names.node, 'lo'],
+      [names.node, 'lan0'],
+      [names.node, 'wan0'],
+      [names.server, 'lo'],
+      [names.server, 'eth0'],
+    ] as const) {
+      await must('ip', '-n', name, 'link', 'set', device, 'up');
+    }
+    await must('ip', '-n', names.client, 'route', 'add', 'default', 'via', ADDRESSES.nodeLan);
+    await must('ip', '-n', names.server, 'route', 'add', 'default', 'via', ADDRESSES.nodeWan);
+    await topology.node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward');
+    return topology;
+  } catch (failure) {
+    await topology.remove();
+    throw failure;
+  }
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  child.kill('SIGKILL');
+  await gone;
+}
+
+/** Removes what a process left behind that died before it could clean up: its id is in the names. */
+export async function removeStale(): Promise<void> {
+  const owners = /^weir-(\d+)-/;
+  const dead = async (name: string): Promise<boolean> => {
+    const pid = owners.exec(name)?.[1];
+    return pid !== undefined && !(await isAlive(Number(pid)));
+  };
+  const entries = async (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
+  for (const name of await entries('/run/netns')) {
+    if (await dead(name)) {
+      await endAll(name);
+      await run('ip', ['netns', 'del', name]);
+    }
+  }
+  for (const name of await entries('/sys/fs/bpf')) {
+    if (await dead(name)) await rm(`/sys/fs/bpf/${name}`, { recursive: true, force: true });
+  }
+}
+
+async function endAll(namespace: string): Promise<void> {
+  const { stdout } = await run('ip', ['netns', 'pids', namespace]);
+  for (const pid of stdout.split('\n').filter((line) => line !== '')) {
+    try {
+      process.kill(Number(pid), 'SIGKILL');
+    } catch {
+      // It ended by itself in the meantime.
+    }
+  }
+}
+
+async function isAlive(pid: number): Promise<boolean> {
+  try {
+    const status = await readFile(`/proc/${pid}/status`, 'utf8');
+    return !/^State:\s+Z/m.test(status);
+  } catch {
+    return false;
+  }
+}

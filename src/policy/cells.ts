@@ -1,0 +1,35 @@
+/** A Uint32Array that grows. `array` is replaced when it does: never keep it over a call that may append. */
+export class Cells {
+  array: Uint32Array;
+  length = 0;
+
+  constructor(capacity = 1024) {
+    this.array = new Uint32Array(capacity);
+  }
+
+  push(value: number): void {
+    if (this.length === this.array.length) this.reserve(1);
+    this.array[this.length++] = value;
+  }
+
+  append(source: Uint32Array, from: number, to: number): void {
+    this.reserve(to - from);
+    const { array } = this;
+    let at = this.length;
+    for (let index = from; index < to; index++) array[at++] = source[index] as number;
+    this.length = at;
+  }
+
+  /** Makes room for `count` more. */
+  reserve(count: number): void {
+    const need = this.length + count;
+    if (need <= this.array.length) return;
+    const grown = new Uint32Array(Math.max(need, this.array.length * 2));
+    grown.set(this.array.subarray(0, this.length));
+    this.array = grown;
+  }
+
+  trimmed(): Uint32Array {
+    return this.array.slice(0, this.length);
+  }
+}

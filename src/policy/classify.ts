@@ -1,0 +1,75 @@
+import { type Grants, IPPROTO, type Packet } from './model.js';
+import { covers } from './prefix.js';
+import { type IntervalPool, type Intervals, leafKey, NO_MATCH, NONE, type Program, SLICE } from './program.js';
+
+const noNames: ReadonlySet<number> = new Set();
+
+/**
+ * The word that decides a packet, found by the searches that the kernel makes. `names` are the names of the program
+ * for which the packet's destination is granted.
+ */
+export function classify(program: Program, packet: Packet, names: ReadonlySet<number> = noNames): number {
+  const { sources, lists, segments, destinations } = program;
+  const low16 = packet.protocol === IPPROTO.icmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;
+  const key = leafKey(packet.protocol, low16);
+  const list = search(sources, 0, sources.starts.length, packet.source);
+  for (let at = cell(lists.offsets, list); at < cell(lists.offsets, list + 1); at++) {
+    const segment = cell(lists.segments, at);
+    const map = cell(segments.destinations, segment);
+    const own = map === NONE ? NONE : searchMap(destinations, map, packet.destination);
+    let best = Math.min(
+      wordOf(program, own, key, packet.sourcePort),
+      wordOf(program, cell(segments.wildcards, segment), key, packet.sourcePort),
+    );
+    for (const leaf of nameLeaves(program, segment, names)) {
+      best = Math.min(best, wordOf(program, leaf, key, packet.sourcePort));
+    }
+    if (best !== NO_MATCH) return best;
+  }
+  return cell(lists.defaults, list);
+}
+
+/** The names of a program for which an address is granted. */
+export function grantedNames(program: Program, address: number, grants: Grants): ReadonlySet<number> {
+  const granted = new Set<number>();
+  for (const [index, { pattern, destinations }] of program.names.entries()) {
+    const within = destinations.length === 0 || destinations.some((prefix) => covers(prefix, address));
+    if (within && grants.has(pattern, address)) granted.add(index);
+  }
+  return granted;
+}
+
+function* nameLeaves({ nameLeaves }: Program, segment: number, names: ReadonlySet<number>): Generator<number> {
+  if (names.size === 0) return;
+  for (const [at, owner] of nameLeaves.segments.entries()) {
+    if (owner === segment && names.has(cell(nameLeaves.names, at))) yield cell(nameLeaves.leaves, at);
+  }
+}
+
+function wordOf({ leaves, slices }: Program, leaf: number, key: number, sourcePort: number): number {
+  if (leaf === NONE) return NO_MATCH;
+  const value = searchMap(leaves, leaf, key);
+  return value < SLICE ? value : searchMap(slices, value - SLICE, sourcePort);
+}
+
+function searchMap(pool: IntervalPool, map: number, point: number): number {
+  return search(pool, cell(pool.offsets, map), cell(pool.offsets, map + 1), point);
+}
+
+/** The value of the last interval of `from` … `to` that starts at or before `point`. */
+function search({ starts, values }: Intervals, from: number, to: number, point: number): number {
+  let low = from;
+  let high = to;
+  while (high - low > 1) {
+    const middle = (low + high) >>> 1;
+    if (cell(starts, middle) <= point) low = middle;
+    else high = middle;
+  }
+  return cell(values, low);
+}
+
+function cell(array: Uint32Array, index: number): number {
+  const value = array[index];
+  if (value === undefined) throw new RangeError(`the program has no cell ${index}`);
+  return value;
+}

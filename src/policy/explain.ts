@@ -1,0 +1,193 @@
+import { evaluate } from './evaluate.js';
+import { addressText, protocolText } from './listing.js';
+import { evaluateLookup, type HostnameMatcher, type LookupMismatch, lookupMismatch } from './lookup.js';
+import { type Mismatch, mismatch } from './mismatch.js';
+import type { Grants, Group, Mode, Packet, Policy, Rule, Verdict } from './model.js';
+import { covers } from './prefix.js';
+import type { Place } from './rank.js';
+
+/** A packet, and the name for which its destination was granted, if any; or a lookup of a name. */
+export type ExplainQuery =
+  | { readonly packet: Packet; readonly hostname?: string | undefined }
+  | { readonly source: number; readonly query: string };
+
+export type Explanation = {
+  /** `redirect`: a TLS rule decides on what the connection says. */
+  readonly decision: 'allow' | 'deny' | 'redirect';
+  readonly effective_action: 'allow' | 'deny';
+  readonly mode: Mode;
+  /** The ids of what decided; null where a default did. */
+  readonly source_group: string | null;
+  readonly rule: string | null;
+  readonly reason: string;
+  /** In the order of the walk; what decided comes last. */
+  readonly walk: readonly WalkStep[];
+  /** How many steps just before the last one are not shown. */
+  readonly walk_omitted: number;
+};
+
+export type WalkStep = {
+  /** Null for the policy's default. */
+  readonly source_group: string | null;
+  /** Null for a group that was passed over, and for defaults. */
+  readonly rule: string | null;
+  readonly matched: boolean;
+  readonly why: string;
+};
+
+/** Why the policy decides the query as it does. Names are lower case, without their last dot. */
+export function explain(
+  policy: Policy,
+  query: ExplainQuery,
+  matchesHostname: HostnameMatcher,
+  limits: { readonly steps: number } = { steps: 1_000 },
+): Explanation {
+  if ('packet' in query) {
+    const { packet, hostname } = query;
+    const grants: Grants = {
+      has: (pattern, address) =>
+        hostname !== undefined && address === packet.destination && matchesHostname(pattern, hostname),
+    };
+    const { place, verdict } = evaluate(policy, packet, grants);
+    return explanation(policy, place, verdict, packet.source, limits.steps, (rule) => {
+      const found = mismatch(rule, packet, grants);
+      return found === undefined ? 'all its matchers match' : packetSentence(found, rule, packet, hostname);
+    });
+  }
+  const { place, verdict } = evaluateLookup(policy, query.source, query.query, matchesHostname);
+  return explanation(policy, place, verdict, query.source, limits.steps, (rule) => {
+    const found = lookupMismatch(rule, query.query, matchesHostname);
+    return found === undefined ? 'it decides lookups of this name' : lookupSentence(found, rule, query.query);
+  });
+}
+
+function explanation(
+  policy: Policy,
+  place: Place,
+  verdict: Verdict,
+  source: number,
+  steps: number,
+  why: (rule: Rule) => string,
+): Explanation {
+  const { walk, omitted } = walkTo(policy, place, source, steps, why);
+  const group = place.kind === 'policy_default' ? undefined : policy.groups[place.group];
+  const rule = place.kind === 'rule' ? group?.rules[place.rule] : undefined;
+  const mode = rule?.mode ?? group?.mode ?? policy.default.mode;
+  return {
+    decision: verdict === 'audit' ? 'deny' : verdict,
+    effective_action: verdict === 'deny' || (verdict === 'redirect' && mode === 'enforce') ? 'deny' : 'allow',
+    mode,
+    source_group: group?.id ?? null,
+    rule: rule?.id ?? null,
+    reason: `${decider(policy, place, group, rule)} ${consequence(verdict, mode)}`,
+    walk,
+    walk_omitted: omitted,
+  };
+}
+
+function decider(policy: Policy, place: Place, group: Group | undefined, rule: Rule | undefined): string {
+  switch (place.kind) {
+    case 'rule':
+      return `rule ${rule?.id} of source group ${group?.id} is the first that matches:`;
+    case 'group_default':
+      return `no rule matches before the default action of source group ${group?.id}:`;
+    case 'policy_default':
+      return policy.default.from === 'default_policy'
+        ? 'no rule and no default action matches, so default_policy decides:'
+        : 'no rule and no default action matches, and default_policy is not set, so policy.fallback decides:';
+  }
+}
+
+function consequence(verdict: Verdict, mode: Mode): string {
+  switch (verdict) {
+    case 'allow':
+      return 'allowed';
+    case 'deny':
+      return 'denied';
+    case 'audit':
+      return 'denied in audit mode, so it passes and a finding is recorded';
+    case 'redirect':
+      return mode === 'audit'
+        ? 'a TLS rule in audit mode, so the connection goes to the service plane and is never cut by it'
+        : 'a TLS rule, so the connection goes to the service plane, and is closed where that is not running';
+  }
+}
+
+function walkTo(
+  policy: Policy,
+  place: Place,
+  source: number,
+  limit: number,
+  why: (rule: Rule) => string,
+): { walk: readonly WalkStep[]; omitted: number } {
+  const walk: WalkStep[] = [];
+  let omitted = 0;
+  const pass = (source_group: string, rule: string | null, reason: () => string): void => {
+    if (walk.length + 1 < limit) walk.push({ source_group, rule, matched: false, why: reason() });
+    else omitted += 1;
+  };
+  const finish = (source_group: string | null, rule: string | null, reason: string) => {
+    walk.push({ source_group, rule, matched: true, why: reason });
+    return { walk, omitted };
+  };
+  for (const [index, group] of policy.groups.entries()) {
+    if (!group.sources.some((prefix) => covers(prefix, source))) {
+      pass(group.id, null, () => sourceSentence(group, source));
+      continue;
+    }
+    const decides = place.kind !== 'policy_default' && place.group === index;
+    for (const [number, rule] of group.rules.entries()) {
+      if (decides && place.kind === 'rule' && place.rule === number) return finish(group.id, rule.id, why(rule));
+      pass(group.id, rule.id, () => why(rule));
+    }
+    if (decides)
+      return finish(group.id, null, `no rule of the group matches, and its default action is ${group.defaultAction}`);
+    if (group.rules.length === 0) pass(group.id, null, () => 'it has neither rules nor a default action');
+  }
+  return finish(null, null, `nothing decided before, and the default is ${policy.default.action}`);
+}
+
+function sourceSentence(group: Group, source: number): string {
+  const unresolved = group.dynamic ? ', and its selectors have added none' : '';
+  return `source ${addressText(source)} is not among its sources${unresolved}`;
+}
+
+function packetSentence(found: Mismatch, rule: Rule, packet: Packet, hostname: string | undefined): string {
+  switch (found) {
+    case 'destination':
+      return `destination ${addressText(packet.destination)} is not among its destinations`;
+    case 'hostname':
+      return hostname === undefined
+        ? `destination ${addressText(packet.destination)} is not granted for ${rule.hostname?.text}`
+        : `${hostname} does not match ${rule.hostname?.text}`;
+    case 'protocol':
+      return `it is for ${protocolText(Number(rule.protocol))}, and the packet is ${protocolText(packet.protocol)}`;
+    case 'tls_needs_tcp':
+      return `a TLS rule matches TCP only, and the packet is ${protocolText(packet.protocol)}`;
+    case 'ports_need_a_protocol_with_ports':
+      return `it has ports, and ${protocolText(packet.protocol)} has none`;
+    case 'source_port':
+      return `source port ${packet.sourcePort} is not among its source ports`;
+    case 'destination_port':
+      return `destination port ${packet.destinationPort} is not among its destination ports`;
+    case 'icmp_needed':
+      return `it has ICMP types or codes, and the packet is ${protocolText(packet.protocol)}`;
+    case 'icmp_type':
+      return `ICMP type ${packet.icmpType} is not among its types`;
+    case 'icmp_code':
+      return `ICMP code ${packet.icmpCode} is not among its codes`;
+  }
+}
+
+function lookupSentence(found: LookupMismatch, rule: Rule, name: string): string {
+  switch (found) {
+    case 'hostname':
+      return `${name} does not match ${rule.hostname?.text}`;
+    case 'destination_without_hostname':
+      return 'it has destinations and no hostname, so it says nothing about names';
+    case 'deny_has_other_matchers':
+      return 'it denies only a part of the traffic, so it does not deny the lookup';
+    case 'neither_tcp_nor_udp_port_53':
+      return 'it has no hostname and allows neither TCP nor UDP port 53';
+  }
+}

@@ -1,0 +1,77 @@
+import { type Action, type HostnamePattern, IPPROTO, type Policy, type Range, type Rule } from './model.js';
+import { covers } from './prefix.js';
+import type { Place } from './rank.js';
+
+export type HostnameMatcher = (pattern: HostnamePattern, name: string) => boolean;
+
+/** What decides whether a name may be looked up. A lookup is never redirected. */
+export type LookupDecision = {
+  readonly rank: number;
+  readonly place: Place;
+  readonly verdict: 'allow' | 'deny' | 'audit';
+  readonly audited: boolean;
+};
+
+/** The reference for D11: whether `source` may look up `name` (lower case, without its last dot). */
+export function evaluateLookup(
+  policy: Policy,
+  source: number,
+  name: string,
+  matchesHostname: HostnameMatcher,
+): LookupDecision {
+  let rank = 0;
+  const decidedBy = (place: Place, action: Action, mode: 'audit' | 'enforce'): LookupDecision => {
+    const audited = action === 'deny' && mode === 'audit';
+    return { rank, place, verdict: audited ? 'audit' : action, audited };
+  };
+  for (const [index, group] of policy.groups.entries()) {
+    const concerned = group.sources.some((prefix) => covers(prefix, source));
+    for (const [number, rule] of group.rules.entries()) {
+      if (concerned && lookupMismatch(rule, name, matchesHostname) === undefined) {
+        return decidedBy({ kind: 'rule', group: index, rule: number }, rule.action, rule.mode);
+      }
+      rank += 1;
+    }
+    if (group.defaultAction !== undefined) {
+      if (concerned) return decidedBy({ kind: 'group_default', group: index }, group.defaultAction, group.mode);
+      rank += 1;
+    }
+  }
+  return decidedBy({ kind: 'policy_default' }, policy.default.action, policy.default.mode);
+}
+
+/** Why a rule does not decide a lookup. */
+export type LookupMismatch =
+  | 'hostname'
+  | 'destination_without_hostname'
+  | 'deny_has_other_matchers'
+  | 'neither_tcp_nor_udp_port_53';
+
+export function lookupMismatch(rule: Rule, name: string, matchesHostname: HostnameMatcher): LookupMismatch | undefined {
+  if (rule.hostname !== undefined && !matchesHostname(rule.hostname, name)) return 'hostname';
+  if (rule.hostname === undefined && hasDestination(rule)) return 'destination_without_hostname';
+  if (rule.action === 'deny') return hasOtherMatchers(rule) ? 'deny_has_other_matchers' : undefined;
+  if (rule.hostname === undefined && !carriesAnything(rule)) return 'neither_tcp_nor_udp_port_53';
+  return undefined;
+}
+
+function hasDestination({ destinations }: Rule): boolean {
+  return destinations.length > 0 && destinations.every(({ length }) => length > 0);
+}
+
+function hasOtherMatchers(rule: Rule): boolean {
+  const { protocol, sourcePorts, destinationPorts, icmpTypes, icmpCodes, tls } = rule;
+  const listed = [sourcePorts, destinationPorts, icmpTypes, icmpCodes].some((matcher) => matcher.length > 0);
+  return listed || hasDestination(rule) || protocol !== 'any' || tls !== undefined;
+}
+
+/** Whether an allow rule without hostname lets through TCP, or UDP to port 53. */
+function carriesAnything({ protocol, destinationPorts, icmpTypes, icmpCodes }: Rule): boolean {
+  if (icmpTypes.length > 0 || icmpCodes.length > 0) return false;
+  if (protocol === 'any' || protocol === IPPROTO.tcp) return true;
+  return protocol === IPPROTO.udp && (destinationPorts.length === 0 || destinationPorts.some(holdsDns));
+}
+
+function holdsDns({ low, high }: Range): boolean {
+  return low <= 53 && 53 <= high;
+}

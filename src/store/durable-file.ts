@@ -1,0 +1,28 @@
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+
+/** Puts `content` at `path` so that a crash leaves the old content or the new one, whole. Mode 0600. */
+export async function writeDurably(path: string, content: Uint8Array | string): Promise<void> {
+  const draft = `${path}.new`;
+  try {
+    await withHandle(draft, 'w', async (file) => {
+      await file.chmod(0o600);
+      await file.writeFile(content);
+      await file.sync();
+    });
+    await rename(draft, path);
+  } catch (error) {
+    await rm(draft, { force: true }).catch(() => undefined);
+    throw error;
+  }
+  await withHandle(dirname(path), 'r', (folder) => folder.sync());
+}
+
+async function withHandle(path: string, flags: string, use: (file: FileHandle) => Promise<void>): Promise<void> {
+  const file = await open(path, flags, 0o600);
+  try {
+    await use(file);
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,42 @@
+import { createHash, webcrypto } from 'node:crypto';
+import { StoreError } from './error.js';
+
+/** `W`, format version, two bytes of zero, length (u32 LE), SHA-256 of name and payload; then the payload. */
+const MAGIC = 0x57;
+const FORMAT = 1;
+const HEADER = 40;
+const OFF_LOOP_BYTES = 256 * 1024;
+
+/** Wraps a value so that damage is noticed, also when a value turns up under the name of another. */
+export async function seal(name: string, payload: Uint8Array): Promise<Buffer> {
+  const sealed = Buffer.alloc(HEADER + payload.length);
+  sealed[0] = MAGIC;
+  sealed[1] = FORMAT;
+  sealed.writeUInt32LE(payload.length, 4);
+  sealed.set(await digest(name, payload), 8);
+  sealed.set(payload, HEADER);
+  return sealed;
+}
+
+/** The payload. Throws `store_damaged` where it is not what `seal` made for this name. */
+export async function unseal(name: string, sealed: Buffer): Promise<Uint8Array> {
+  if (sealed.length < HEADER || sealed[0] !== MAGIC) throw damaged(name, 'it has no valid header');
+  if (sealed[1] !== FORMAT) throw damaged(name, `its format is ${sealed[1]}, and this build knows format ${FORMAT}`);
+  const payload = sealed.subarray(HEADER);
+  if (sealed.readUInt32LE(4) !== payload.length) throw damaged(name, 'its length is wrong');
+  const expected = sealed.subarray(8, HEADER);
+  if (!expected.equals(await digest(name, payload))) throw damaged(name, 'its checksum is wrong');
+  return payload;
+}
+
+async function digest(name: string, payload: Uint8Array): Promise<Buffer> {
+  const inner =
+    payload.length < OFF_LOOP_BYTES
+      ? createHash('sha256').update(payload).digest()
+      : Buffer.from(await webcrypto.subtle.digest('SHA-256', payload));
+  return createHash('sha256').update(inner).update(name).digest();
+}
+
+function damaged(name: string, why: string): StoreError {
+  return new StoreError('store_damaged', `read ${name}: ${why}`, { key: name });
+}

@@ -1,0 +1,314 @@
+import { createHash, webcrypto } from 'node:crypto';
+import { promisify } from 'node:util';
+import { constants, gunzip, gzip } from 'node:zlib';
+import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import { StoreError } from './error.js';
+import type { FindingListener } from './finding.js';
+import { decodeJson, putJson, under } from './json-value.js';
+import type { LastGood, LastGoodFile } from './last-good.js';
+import { type PolicyHead, type PolicyRow, recordOf, rowOf } from './policy-row.js';
+import type { KvOperation, KvStore, PolicyCommit, PolicyStore } from './port.js';
+import { createTurns } from './turns.js';
+
+const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
+const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gunzip);
+const MAX_BODY_BYTES = 128 * 1024 * 1024;
+
+const HEAD = 'head';
+const policyKey = (id: string) => `policy/${id}`;
+const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
+const bodyKey = (sha256: string) => `body/${sha256}`;
+
+/** Replaced as a whole by each commit, so that every read sees one moment. */
+type State = {
+  readonly head: PolicyHead;
+  readonly rows: ReadonlyMap<string, PolicyRow>;
+};
+
+/**
+ * Loads the policies, checks what is in force against the last-good copy, and repairs the store from it where the copy
+ * is as new or newer. An older copy never takes the place of a damaged policy: then `active` throws `store_damaged`.
+ */
+export async function loadPolicyStore(
+  kv: KvStore,
+  lastGood: LastGoodFile,
+  onFinding: FindingListener,
+): Promise<PolicyStore> {
+  const store = new KvPolicyStore(kv, lastGood, onFinding);
+  await store.load();
+  return store;
+}
+
+class KvPolicyStore implements PolicyStore {
+  readonly #kv: KvStore;
+  readonly #lastGood: LastGoodFile;
+  readonly #onFinding: FindingListener;
+  readonly #inTurn = createTurns();
+  /** Ids of policies whose row is damaged. */
+  readonly #damaged = new Set<string>();
+  /** Bodies that were restored and could not be written back. */
+  readonly #restored = new Map<string, Uint8Array>();
+  #state: State = { head: { generation: 0, active: null, ever_activated: false }, rows: new Map() };
+
+  constructor(kv: KvStore, lastGood: LastGoodFile, onFinding: FindingListener) {
+    this.#kv = kv;
+    this.#lastGood = lastGood;
+    this.#onFinding = onFinding;
+  }
+
+  async load(): Promise<void> {
+    const rows = await this.#loadRows();
+    const head = await this.#loadHead();
+    const copy = await this.#lastGood.read();
+    if (head === null && rows.size === 0 && copy === null) return;
+    this.#state = { head: head ?? this.#state.head, rows };
+
+    if (head === null) {
+      if (copy === null)
+        throw new StoreError('store_damaged', 'the store has no valid head, and there is no copy of it');
+      await this.#restore(copy);
+      this.#onFinding({
+        code: 'head_damaged',
+        message: `the store does not say which policy is active; generation ${copy.head.generation} of the last-good copy is taken`,
+      });
+    } else if (copy !== null && copy.head.generation > head.generation) {
+      await this.#restore(copy);
+      this.#onFinding({
+        code: 'store_behind',
+        message: `the store is at generation ${head.generation} and has lost what came after it; generation ${copy.head.generation} of the last-good copy is taken`,
+      });
+    } else if (await this.#activeIsDamaged()) {
+      if (copy !== null && copy.head.generation === head.generation && copy.head.active === head.active) {
+        await this.#restore(copy);
+        this.#onFinding({
+          code: 'active_damaged',
+          message: `the active policy was damaged; it is restored from the last-good copy of the same generation ${head.generation}`,
+        });
+      } else {
+        this.#onFinding({
+          code: 'active_lost',
+          message: `the active policy of generation ${head.generation} is damaged, and ${
+            copy === null ? 'there is no last-good copy' : `the last-good copy is of generation ${copy.head.generation}`
+          }`,
+        });
+      }
+    } else if (copy?.head.generation !== head.generation) {
+      await this.#copyActive();
+    }
+  }
+
+  async list(): Promise<PolicyRecord[]> {
+    const { head, rows } = this.#state;
+    return [...rows.values()].map((row) => recordOf(row, row.id === head.active)).sort(byName);
+  }
+
+  async get(id: string): Promise<StoredPolicy | null> {
+    const { head, rows } = this.#state;
+    const row = rows.get(id);
+    if (row !== undefined) return this.#stored(row, row.id === head.active);
+    if (this.#damaged.has(id)) throw new StoreError('store_damaged', `read policy ${id}: its record is damaged`);
+    return null;
+  }
+
+  async findByName(name: string): Promise<PolicyRecord | null> {
+    const { head, rows } = this.#state;
+    const wanted = folded(name);
+    for (const row of rows.values()) {
+      if (row.name !== null && folded(row.name) === wanted) return recordOf(row, row.id === head.active);
+    }
+    return null;
+  }
+
+  async active(): Promise<StoredPolicy | null> {
+    const { active } = this.#state.head;
+    return active === null ? null : this.get(active);
+  }
+
+  commit(change: PolicyCommit): Promise<void> {
+    return this.#inTurn(() => this.#commit(change));
+  }
+
+  async history(id: string): Promise<PolicyRecord[]> {
+    const { head, rows } = this.#state;
+    const current = head.active === id ? rows.get(id)?.revision : undefined;
+    const records: PolicyRecord[] = [];
+    for await (const [, bytes] of this.#kv.iterate({ ...under(`history/${id}/`), reverse: true })) {
+      const row = decodeJson<PolicyRow>(bytes);
+      records.push(recordOf(row, row.revision === current));
+    }
+    return records;
+  }
+
+  async revision(id: string, revision: number): Promise<StoredPolicy | null> {
+    const { head, rows } = this.#state;
+    const bytes = await this.#kv.get(historyKey(id, revision));
+    if (bytes === null) return null;
+    return this.#stored(decodeJson<PolicyRow>(bytes), head.active === id && rows.get(id)?.revision === revision);
+  }
+
+  async generation(): Promise<number> {
+    return this.#state.head.generation;
+  }
+
+  async everActivated(): Promise<boolean> {
+    return this.#state.head.ever_activated;
+  }
+
+  async #commit({ put, deactivate, remove, generation }: PolicyCommit): Promise<void> {
+    const { head, rows } = this.#state;
+    if (generation < head.generation) {
+      throw new StoreError(
+        'generation_regressed',
+        `commit generation ${generation}: the store is at generation ${head.generation}`,
+      );
+    }
+    const nextRows = new Map(rows);
+    const operations: KvOperation[] = [];
+    let active = head.active !== null && (head.active === deactivate || head.active === remove) ? null : head.active;
+    let compressed: Uint8Array | undefined;
+
+    if (remove !== undefined) {
+      nextRows.delete(remove);
+      operations.push({ type: 'delete', key: policyKey(remove) });
+    }
+    if (put !== undefined) {
+      const { record, body } = put;
+      const stored = rows.get(record.id);
+      if (stored !== undefined && stored.revision >= record.revision) {
+        throw new StoreError(
+          'revision_conflict',
+          `commit policy ${record.id}: revision ${stored.revision} is stored, and ${record.revision} is not newer`,
+        );
+      }
+      const row = rowOf(record, await sha256(body));
+      compressed = await compress(body, { level: constants.Z_BEST_SPEED });
+      nextRows.set(row.id, row);
+      operations.push(...writesOf(row, compressed));
+      if (record.active) active = record.id;
+      else if (active === record.id) active = null;
+    }
+
+    const next: PolicyHead = { generation, active, ever_activated: head.ever_activated || active !== null };
+    operations.push(putJson(HEAD, next));
+    await this.#kv.batch(operations, { sync: true });
+    this.#state = { head: next, rows: nextRows };
+    if (put !== undefined) this.#damaged.delete(put.record.id);
+    if (remove !== undefined) this.#damaged.delete(remove);
+    if (next.generation !== head.generation || next.active !== head.active || put?.record.id === next.active) {
+      await this.#copyActive(put?.record.id === next.active ? compressed : undefined);
+    }
+  }
+
+  /** A copy that cannot be written is only reported: the commit is done. */
+  async #copyActive(compressed?: Uint8Array): Promise<void> {
+    const { head, rows } = this.#state;
+    const row = head.active === null ? undefined : rows.get(head.active);
+    try {
+      if (row === undefined) await this.#lastGood.write({ head, active: null });
+      else {
+        const body = compressed ?? (await this.#compressedBody(row));
+        await this.#lastGood.write({ head, active: { row, compressed: body } });
+      }
+    } catch (error) {
+      this.#onFinding({
+        code: 'last_good_unwritable',
+        message: `write the last-good copy of generation ${head.generation}: ${error instanceof Error ? error.message : error}`,
+      });
+    }
+  }
+
+  async #restore({ head, active }: LastGood): Promise<void> {
+    const rows = new Map(this.#state.rows);
+    const operations: KvOperation[] = [putJson(HEAD, head)];
+    if (active !== null) {
+      rows.set(active.row.id, active.row);
+      operations.push(...writesOf(active.row, active.compressed));
+      this.#damaged.delete(active.row.id);
+    }
+    this.#state = { head, rows };
+    try {
+      await this.#kv.batch(operations, { sync: true });
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      if (active !== null) this.#restored.set(active.row.body_sha256, active.compressed);
+    }
+  }
+
+  async #loadHead(): Promise<PolicyHead | null> {
+    try {
+      const bytes = await this.#kv.get(HEAD);
+      return bytes === null ? null : decodeJson<PolicyHead>(bytes);
+    } catch (error) {
+      if (error instanceof StoreError && error.code === 'store_damaged') return null;
+      throw error;
+    }
+  }
+
+  async #loadRows(): Promise<Map<string, PolicyRow>> {
+    const rows = new Map<string, PolicyRow>();
+    let range = under('policy/');
+    for (;;) {
+      try {
+        for await (const [, bytes] of this.#kv.iterate(range)) {
+          const row = decodeJson<PolicyRow>(bytes);
+          rows.set(row.id, row);
+        }
+        return rows;
+      } catch (error) {
+        if (!(error instanceof StoreError && error.code === 'store_damaged' && error.key !== undefined)) throw error;
+        this.#damaged.add(error.key.slice('policy/'.length));
+        this.#onFinding({ code: 'record_damaged', message: error.message });
+        range = { ...range, gte: `${error.key}\0` };
+      }
+    }
+  }
+
+  async #activeIsDamaged(): Promise<boolean> {
+    const { active } = this.#state.head;
+    if (active === null) return false;
+    try {
+      return (await this.get(active)) === null;
+    } catch (error) {
+      if (error instanceof StoreError && error.code === 'store_damaged') return true;
+      throw error;
+    }
+  }
+
+  async #stored(row: PolicyRow, active: boolean): Promise<StoredPolicy> {
+    const compressed = await this.#compressedBody(row);
+    const body = await decompress(compressed, { maxOutputLength: MAX_BODY_BYTES });
+    return { record: recordOf(row, active), body };
+  }
+
+  async #compressedBody(row: PolicyRow): Promise<Uint8Array> {
+    const compressed = this.#restored.get(row.body_sha256) ?? (await this.#kv.get(bodyKey(row.body_sha256)));
+    if (compressed === null) {
+      throw new StoreError('store_damaged', `read policy ${row.id}: the body of revision ${row.revision} is missing`);
+    }
+    return compressed;
+  }
+}
+
+function writesOf(row: PolicyRow, compressed: Uint8Array): KvOperation[] {
+  return [
+    { type: 'put', key: bodyKey(row.body_sha256), value: compressed },
+    putJson(policyKey(row.id), row),
+    putJson(historyKey(row.id, row.revision), row),
+  ];
+}
+
+async function sha256(body: Uint8Array): Promise<string> {
+  if (body.length < 256 * 1024) return createHash('sha256').update(body).digest('hex');
+  return Buffer.from(await webcrypto.subtle.digest('SHA-256', body)).toString('hex');
+}
+
+const folded = (name: string): string => name.trim().toLowerCase();
+
+function byName(a: PolicyRecord, b: PolicyRecord): number {
+  if (a.name === null || b.name === null) return Number(a.name === null) - Number(b.name === null) || order(a.id, b.id);
+  return order(folded(a.name), folded(b.name)) || order(a.id, b.id);
+}
+
+function order(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}

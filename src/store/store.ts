@@ -1,0 +1,81 @@
+import { mkdir, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { StoreError } from './error.js';
+import type { FindingListener } from './finding.js';
+import { createIntegrationStore } from './integrations.js';
+import { type LastGoodFile, lastGoodFile } from './last-good.js';
+import { createMemoryStore } from './memory-store.js';
+import { loadPolicyStore } from './policies.js';
+import type { IntegrationStore, KvStore, PolicyStore, SettingsStore, TokenStore } from './port.js';
+import { openRocksDbStore } from './rocksdb-store.js';
+import { createSettingsStore } from './settings.js';
+import { createTokenStore } from './tokens.js';
+
+/** Everything that a node keeps. */
+export type Store = {
+  readonly policies: PolicyStore;
+  readonly settings: SettingsStore;
+  readonly integrations: IntegrationStore;
+  readonly tokens: TokenStore;
+  close(): Promise<void>;
+};
+
+/**
+ * Opens the node's store in its data folder: `store/` (RocksDB) and `last-good.policy`. A store that is damaged
+ * beyond opening is moved aside and begun anew from the last-good copy; on a full disk the store is opened for reading
+ * only. Either is told to `onFinding`. Throws `store_locked`, `store_no_space`, `store_unavailable`, `store_damaged`.
+ */
+export async function openStore(dataDir: string, onFinding: FindingListener): Promise<Store> {
+  const folder = join(dataDir, 'store');
+  await makeFolder(dataDir);
+  const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));
+  try {
+    return await assemble(kv, lastGoodFile(join(dataDir, 'last-good.policy')), onFinding);
+  } catch (error) {
+    await kv.close();
+    throw error;
+  }
+}
+
+/** The same over memory, for tests and trials: nothing is kept. */
+export function openMemoryStore(): Promise<Store> {
+  return assemble(createMemoryStore(), { read: async () => null, write: async () => {} }, () => {});
+}
+
+async function assemble(kv: KvStore, lastGood: LastGoodFile, onFinding: FindingListener): Promise<Store> {
+  return {
+    policies: await loadPolicyStore(kv, lastGood, onFinding),
+    settings: createSettingsStore(kv),
+    integrations: createIntegrationStore(kv),
+    tokens: createTokenStore(kv),
+    close: () => kv.close(),
+  };
+}
+
+async function reopen(folder: string, error: unknown, onFinding: FindingListener): Promise<KvStore> {
+  if (!(error instanceof StoreError)) throw error;
+  switch (error.code) {
+    case 'store_damaged': {
+      const aside = `${folder}.damaged-${new Date().toISOString().replaceAll(':', '')}`;
+      await rename(folder, aside);
+      onFinding({ code: 'store_quarantined', message: `${error.message}; its files are kept in ${aside}` });
+      return openRocksDbStore(folder);
+    }
+    case 'store_no_space': {
+      const kv = await openRocksDbStore(folder, { readOnly: true }).catch(() => Promise.reject(error));
+      onFinding({ code: 'store_read_only', message: `${error.message}; it is open for reading only` });
+      return kv;
+    }
+    default:
+      throw error;
+  }
+}
+
+async function makeFolder(dataDir: string): Promise<void> {
+  try {
+    await mkdir(dataDir, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    throw new StoreError('store_unavailable', `make the data folder ${dataDir}: ${message}`, { cause });
+  }
+}

@@ -1,0 +1,9 @@
+/** Runs what it is given one after the other, in the order of the calls. */
+export function createTurns(): <T>(task: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (task) => {
+    const running = last.then(task);
+    last = running.catch(() => undefined);
+    return running;
+  };
+}

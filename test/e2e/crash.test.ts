@@ -1,0 +1,99 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { program } from '#cli/node-process.js';
+import { ADDRESSES } from '#cli/topology.js';
+import { Random, seedOf } from '#test/seed.js';
+import { createRig, type Rig } from './rig.js';
+
+const ROUNDS = 50;
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('crash', [80, 81, 82]);
+}, 120_000);
+afterAll(() => rig?.remove());
+
+/** Generation g allows UDP 80 always, and 81 or 82 by parity; `filler` gives the write a duration. */
+function policy(g: number): unknown {
+  const filler = Array.from({ length: 2_000 }, (_, index) => ({
+    id: `f${index}`,
+    action: 'deny',
+    match: { dst_ips: [`198.51.${index >> 8}.${index & 255}`], proto: 'tcp', dst_ports: [1 + (g % 1000)] },
+  }));
+  return {
+    default_policy: 'deny',
+    source_groups: [
+      {
+        id: `g${g}`,
+        mode: 'enforce',
+        sources: { ips: [ADDRESSES.client] },
+        rules: [
+          { id: 'both', action: 'allow', match: { proto: 'udp', dst_ports: [80] } },
+          { id: 'one', action: 'allow', match: { proto: 'udp', dst_ports: [g % 2 === 0 ? 81 : 82] } },
+          ...filler,
+        ],
+      },
+    ],
+  };
+}
+
+test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the answered or the pending policy is enforced`, async () => {
+  const random = new Random(seedOf(2));
+  console.log(`seed ${random.seed} (WEIR_SEED)`);
+  // Traffic that every policy allows; it may never stop.
+  await rig.put(policy(0));
+  const steady = rig.topology.client.start(process.execPath, [
+    program('traffic'),
+    ...['connect-udp', ADDRESSES.server, '80', '--every', '5', '--timeout', '3000'],
+  ]);
+  let silent = 0;
+  let pongs = 0;
+  steady.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    for (const line of text.split('\n')) {
+      if (line.startsWith('silent')) silent++;
+      else if (line.startsWith('pong')) pongs++;
+    }
+  });
+
+  let answered = 0;
+  const seen = { answered: 0, pending: 0 };
+  for (let round = 1; round <= ROUNDS; round++) {
+    const pending = round;
+    let acknowledged = false;
+    const write = rig.node
+      .request('PUT', '/api/v1/policy', policy(pending))
+      .then((reply) => {
+        acknowledged = reply.status === 200;
+      })
+      .catch(() => undefined);
+    await new Promise((resolve) => setTimeout(resolve, random.between(0, 120)));
+    await rig.node.end('SIGKILL');
+    await write;
+    if (acknowledged) answered = pending;
+
+    // Before the restart the kernel holds one of the two, and so it does after.
+    const allowed = async (): Promise<number[]> => {
+      const lines = await Promise.all([rig.udp(81), rig.udp(82)]);
+      return [81, 82].filter((_, index) => lines[index] === 'pong 1');
+    };
+    const portOf = (g: number): number => (g % 2 === 0 ? 81 : 82);
+    const possible = [...new Set([portOf(answered), portOf(pending)])];
+    const before = await allowed();
+    expect(before, `round ${round} before the restart`).toHaveLength(1);
+    expect(possible).toContain(before[0]);
+
+    await rig.node.restart();
+    await rig.node.ready();
+    const stored = (await rig.node.request('GET', '/api/v1/policy')).body as { source_groups: { id: string }[] };
+    const id = stored.source_groups[0]?.id;
+    expect([`g${answered}`, `g${pending}`], `round ${round} in the store`).toContain(id);
+    const inForce = Number(id?.slice(1));
+    expect(await allowed(), `round ${round} after the restart`).toEqual([portOf(inForce)]);
+    seen[inForce === pending && !acknowledged ? 'pending' : 'answered']++;
+    answered = inForce;
+  }
+  steady.kill('SIGKILL');
+  console.log(
+    `kill -9: ${seen.answered} times the answered policy, ${seen.pending} times the pending one; ${pongs} echoes`,
+  );
+  expect(silent).toBe(0);
+  expect(pongs).toBeGreaterThan(1_000);
+}, 300_000);

@@ -1,0 +1,51 @@
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createRig, type Rig } from './rig.js';
+
+const NO_ANSWER = 'refused ETIMEDOUT';
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('guard', [80]);
+  await rig.put({ default_policy: 'allow' });
+}, 120_000);
+afterAll(() => rig?.remove());
+
+async function pinnedLinks(): Promise<string[]> {
+  const entries = await readdir(rig.topology.pinPath, { recursive: true });
+  return entries.filter((entry) => entry.startsWith('links/')).map((entry) => join(rig.topology.pinPath, entry));
+}
+
+describe('with the process stopped', () => {
+  test('the kernel goes on enforcing the last policy', async () => {
+    await rig.put({
+      default_policy: 'deny',
+      source_groups: [
+        {
+          id: 'all',
+          mode: 'enforce',
+          sources: { cidrs: ['0.0.0.0/0'] },
+          rules: [{ id: 'udp', action: 'allow', match: { proto: 'udp' } }],
+        },
+      ],
+    });
+    await rig.node.end('SIGKILL');
+    expect([await rig.udp(80), await rig.tcp(80)]).toEqual(['pong 1', NO_ANSWER]);
+  });
+
+  test('the guard holds when the programs are detached by hand', async () => {
+    for (const link of await pinnedLinks()) await rm(link);
+    expect([await rig.udp(80), await rig.tcp(80)]).toEqual(['silent 1', NO_ANSWER]);
+  });
+
+  test('a restarted process takes over and enforces the stored policy again', async () => {
+    await rig.node.restart();
+    await rig.node.ready();
+    expect([await rig.udp(80), await rig.tcp(80)]).toEqual(['pong 1', NO_ANSWER]);
+  });
+
+  test('SIGTERM drains, exits with 0, and leaves the datapath in place', async () => {
+    expect(await rig.node.end('SIGTERM')).toBe(0);
+    expect([await rig.udp(80), await rig.tcp(80)]).toEqual(['pong 1', NO_ANSWER]);
+  });
+});

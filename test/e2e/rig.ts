@@ -1,0 +1,96 @@
+import { firstLine, type NodeOptions, type NodeProcess, program, startNode } from '#cli/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+
+/** A client, a node that runs Weir, and a server that echoes TCP and UDP on `ports`. */
+export type Rig = {
+  readonly topology: Topology;
+  readonly node: NodeProcess;
+  /** First line of a traffic end on the client: `open`, `pong 1`, `refused …`, `silent 1`. */
+  tcp(port: number, ...options: string[]): Promise<string>;
+  udp(port: number, ...options: string[]): Promise<string>;
+  ping(): Promise<boolean>;
+  put(policy: unknown): Promise<void>;
+  stats(): Promise<DataplaneStats>;
+  remove(): Promise<void>;
+};
+
+export type DataplaneStats = {
+  readonly packets: Readonly<Record<'allow' | 'deny' | 'audit', number>>;
+  readonly drops: Readonly<Record<string, number>>;
+};
+
+const TIMEOUT_MS = '700';
+
+export async function createRig(tag: string, ports: readonly number[], options: NodeOptions = {}): Promise<Rig> {
+  const topology = await createTopology(tag);
+  let node: NodeProcess | undefined;
+  try {
+    await firstLine(topology.server.start(process.execPath, [program('traffic'), 'serve', ...ports.map(String)]));
+    node = await startNode(topology, options);
+    await node.ready({ except: ['policy_ready'] });
+  } catch (failure) {
+    await node?.remove();
+    await topology.remove();
+    throw failure;
+  }
+  const running = node;
+  const end = async (mode: string, port: number, words: readonly string[]): Promise<string> => {
+    const child = topology.client.start(process.execPath, [
+      program('traffic'),
+      ...[mode, ADDRESSES.server, String(port), '--timeout', TIMEOUT_MS, ...words],
+    ]);
+    try {
+      return await firstLine(child);
+    } finally {
+      child.kill('SIGKILL');
+    }
+  };
+  return {
+    topology,
+    node: running,
+    tcp: (port, ...words) => end('connect', port, words),
+    udp: (port, ...words) => end('datagram', port, words),
+    ping: async () => (await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.server)).code === 0,
+    put: async (policy) => {
+      const reply = await running.request('PUT', '/api/v1/policy', policy);
+      if (reply.status !== 200 && reply.status !== 201) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+    },
+    stats: async () => {
+      const reply = await running.request('GET', '/api/v1/stats');
+      return (reply.body as { dataplane: DataplaneStats }).dataplane;
+    },
+    remove: async () => {
+      await running.remove();
+      await topology.remove();
+    },
+  };
+}
+
+type Match = Readonly<Record<string, unknown>>;
+export type RuleInput = {
+  readonly action?: 'allow' | 'deny';
+  readonly mode?: 'audit' | 'enforce';
+  readonly priority?: number;
+  readonly match: Match;
+};
+
+/** A singleton policy with one group for the client's first address; rules are named r0, r1, … */
+export function policyOf(
+  rules: readonly RuleInput[],
+  group: Readonly<Record<string, unknown>> = {},
+  policy: Readonly<Record<string, unknown>> = {},
+): unknown {
+  return {
+    default_policy: 'deny',
+    source_groups: [
+      {
+        id: 'clients',
+        mode: 'enforce',
+        sources: { ips: [ADDRESSES.client] },
+        rules: rules.map((rule, index) => ({ id: `r${index}`, action: 'allow', ...rule })),
+        ...group,
+      },
+    ],
+    ...policy,
+  };
+}

@@ -1,0 +1,213 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { firstLine, program } from '#cli/node-process.js';
+import { ADDRESSES } from '#cli/topology.js';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const NO_ANSWER = 'refused ETIMEDOUT';
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('rules', [80, 81, 82, 90]);
+}, 120_000);
+afterAll(() => rig?.remove());
+
+describe('real traffic through the node', () => {
+  test('nothing passes before the first policy', async () => {
+    expect(await rig.tcp(80)).toBe(NO_ANSWER);
+    expect(await rig.udp(80)).toBe('silent 1');
+    expect(await rig.ping()).toBe(false);
+  });
+
+  test('an allow rule passes what it matches, and nothing else', async () => {
+    await rig.put(policyOf([{ match: { dst_ips: [ADDRESSES.server], proto: 'tcp', dst_ports: [80] } }]));
+    expect(await rig.tcp(80)).toBe('open');
+    expect(await rig.tcp(81)).toBe(NO_ANSWER);
+    expect(await rig.udp(80)).toBe('silent 1');
+    expect(await rig.ping()).toBe(false);
+  });
+
+  test('a deny rule before an allow wins, after it does nothing', async () => {
+    const deny = { action: 'deny', match: { proto: 'tcp', dst_ports: [81] } } as const;
+    const allow = { match: { proto: 'tcp' } };
+    await rig.put(policyOf([deny, allow]));
+    expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', NO_ANSWER]);
+    await rig.put(policyOf([allow, deny]));
+    expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'open']);
+  });
+
+  test('a priority goes before the order of the list', async () => {
+    await rig.put(
+      policyOf([
+        { priority: 20, match: { proto: 'tcp' } },
+        { priority: 10, action: 'deny', match: { proto: 'tcp', dst_ports: [81] } },
+      ]),
+    );
+    expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', NO_ANSWER]);
+  });
+
+  test('port ranges include both ends', async () => {
+    await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: ['81-82'] } }]));
+    expect([await rig.tcp(80), await rig.tcp(81), await rig.tcp(82), await rig.tcp(90)]).toEqual([
+      NO_ANSWER,
+      'open',
+      'open',
+      NO_ANSWER,
+    ]);
+  });
+
+  test('source ports are matched', async () => {
+    await rig.put(policyOf([{ match: { proto: 'any', src_ports: ['40000-40010'], dst_ports: [80] } }]));
+    expect(await rig.tcp(80, '--source-port', '40010')).toBe('open');
+    expect(await rig.tcp(80, '--source-port', '40011')).toBe(NO_ANSWER);
+    expect(await rig.udp(80, '--source-port', '40000')).toBe('pong 1');
+    expect(await rig.udp(80, '--source-port', '39999')).toBe('silent 1');
+  });
+
+  test('UDP answers pass as replies of the flow', async () => {
+    await rig.put(policyOf([{ match: { proto: 'udp', dst_ports: [80] } }]));
+    expect([await rig.udp(80), await rig.udp(81)]).toEqual(['pong 1', 'silent 1']);
+  });
+
+  test('ICMP is judged by type', async () => {
+    const timestamp = async (): Promise<boolean> => {
+      const { stdout } = await rig.topology.client.run(
+        'hping3',
+        '-1',
+        '--icmptype',
+        '13',
+        '-c',
+        '1',
+        '-n',
+        ADDRESSES.server,
+      );
+      return /ICMP timestamp/.test(stdout);
+    };
+    await rig.put(policyOf([{ match: { proto: 'icmp', icmp_types: [8] } }]));
+    expect([await rig.ping(), await timestamp()]).toEqual([true, false]);
+    await rig.put(policyOf([{ match: { proto: 'icmp', icmp_types: [13] } }]));
+    expect([await rig.ping(), await timestamp()]).toEqual([false, true]);
+    await rig.put(policyOf([{ match: { proto: 'icmp' } }]));
+    expect([await rig.ping(), await timestamp()]).toEqual([true, false]);
+  });
+
+  test('groups are told apart by source, and the default action of a group ends the walk', async () => {
+    await rig.put({
+      default_policy: 'allow',
+      source_groups: [
+        { id: 'first', mode: 'enforce', sources: { ips: [ADDRESSES.client] }, default_action: 'deny' },
+        { id: 'second', mode: 'enforce', sources: { cidrs: ['10.77.0.0/16'] }, rules: [], default_action: 'allow' },
+      ],
+    });
+    expect(await rig.tcp(80, '--source', ADDRESSES.client)).toBe(NO_ANSWER);
+    expect(await rig.tcp(80, '--source', ADDRESSES.clientOther)).toBe('open');
+  });
+
+  test('the default policy decides after the last group, the fallback where there is none', async () => {
+    await rig.put({ default_policy: 'allow', source_groups: [] });
+    expect(await rig.tcp(80)).toBe('open');
+    await rig.put({ source_groups: [] });
+    expect(await rig.tcp(80)).toBe(NO_ANSWER);
+  });
+
+  test('an audited deny passes and is counted', async () => {
+    await rig.put(policyOf([{ action: 'deny', mode: 'audit', match: { proto: 'tcp', dst_ports: [80] } }]));
+    const before = await rig.stats();
+    expect(await rig.tcp(80)).toBe('open');
+    const after = await rig.stats();
+    expect(after.packets.audit).toBeGreaterThan(before.packets.audit);
+    expect(after.drops).toEqual(before.drops);
+    expect(await rig.tcp(81)).toBe(NO_ANSWER);
+    expect((await rig.stats()).packets.deny).toBeGreaterThan(after.packets.deny);
+  });
+
+  test('a change of the policy cuts a live flow, and only that', async () => {
+    const both = [{ match: { proto: 'tcp', dst_ports: [80, 81] } }];
+    await rig.put(policyOf(both));
+    const flows = [80, 81].map((port) =>
+      rig.topology.client.start(process.execPath, [
+        program('traffic'),
+        ...['connect', ADDRESSES.server, String(port), '--every', '20', '--timeout', '600'],
+      ]),
+    );
+    const lines = flows.map((flow) => {
+      const seen: string[] = [];
+      flow.stdout
+        ?.setEncoding('utf8')
+        .on('data', (text: string) => seen.push(...text.split('\n').filter((l) => l !== '')));
+      return seen;
+    });
+    const until = async (check: () => boolean): Promise<void> => {
+      await expect.poll(check, { timeout: 10_000, interval: 20 }).toBe(true);
+    };
+    await until(() => lines.every((seen) => seen.includes('pong 5')));
+    await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
+    const answered = lines[0]?.length ?? 0;
+    await until(() => lines[0]?.at(-1)?.startsWith('silent') === true);
+    // At most the number that was on its way while the answer travelled.
+    expect((lines[0]?.filter((line) => line.startsWith('pong')).length ?? 0) - answered).toBeLessThanOrEqual(1);
+    const alive = lines[1]?.length ?? 0;
+    await until(() => (lines[1]?.length ?? 0) > alive + 5);
+    expect(lines[1]?.some((line) => line.startsWith('silent'))).toBe(false);
+    for (const flow of flows) flow.kill('SIGKILL');
+  });
+
+  test('a rule whose part is not running fails closed, and readiness says which part', async () => {
+    await rig.put(
+      policyOf([
+        { match: { proto: 'tcp', dst_ports: [80], tls: { sni: ['good.test'] } } },
+        { match: { proto: 'tcp', dst_ports: [81], dns_hostname: 'good.test' } },
+        { match: { proto: 'tcp', dst_ports: [82] } },
+      ]),
+    );
+    expect([await rig.tcp(80), await rig.tcp(81), await rig.tcp(82)]).toEqual([NO_ANSWER, NO_ANSWER, 'open']);
+    const report = (await rig.node.request('GET', '/ready')).body as {
+      checks: { name: string; ok: boolean; state: string }[];
+    };
+    const states = report.checks.filter((check) => !check.ok).map(({ name, state }) => ({ name, state }));
+    expect(states).toEqual([
+      { name: 'dns_allowlist', state: 'needed_but_absent' },
+      { name: 'service_plane', state: 'needed_but_absent' },
+    ]);
+  });
+
+  test('an audited TLS rule never cuts a connection', async () => {
+    await rig.put(policyOf([{ mode: 'audit', match: { proto: 'tcp', tls: { sni: ['good.test'] } } }]));
+    expect(await rig.tcp(80)).toBe('open');
+  });
+
+  test('an explicit disable leaves the fallback, and an inactive record stays inert', async () => {
+    const created = await rig.node.request('POST', '/api/v1/policies?activate=false', {
+      mode: 'enforce',
+      name: 'open',
+      policy: { default_policy: 'allow' },
+    });
+    expect(created.status).toBe(201);
+    await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
+    expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', NO_ANSWER]);
+    const activated = await rig.node.request('PUT', '/api/v1/policies/by-name/open', {
+      mode: 'enforce',
+      policy: { default_policy: 'allow' },
+    });
+    expect(activated.status).toBe(200);
+    expect(await rig.tcp(81)).toBe('open');
+    const disabled = await rig.node.request('PUT', '/api/v1/policies/by-name/open', {
+      mode: 'disabled',
+      policy: { default_policy: 'allow' },
+    });
+    expect(disabled.status).toBe(200);
+    expect(await rig.tcp(81)).toBe(NO_ANSWER);
+  });
+
+  test('IPv6 is dropped and counted', async () => {
+    await rig.put({ default_policy: 'allow' });
+    const before = (await rig.stats()).drops.non_ipv4 ?? 0;
+    // Router solicitations and neighbour discovery go out by themselves; one more is sent for certain.
+    await rig.topology.client.run('ping', '-6', '-c', '1', '-W', '1', 'ff02::1%eth0');
+    expect((await rig.stats()).drops.non_ipv4).toBeGreaterThan(before);
+  });
+
+  test('the traffic end itself works', async () => {
+    expect(await firstLine(rig.topology.server.start(process.execPath, [program('traffic'), 'serve', '99']))).toBe(
+      'ready',
+    );
+  });
+});

@@ -1,0 +1,215 @@
+import type { Grants, Group, HostnamePattern, Packet, Policy, Prefix, Range, Rule } from '#policy/model.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
+import { firstAddress, lastAddress } from '#policy/prefix.js';
+import type { Random } from '#test/seed.js';
+
+export type GenerateOptions = {
+  readonly groups?: number;
+  readonly rules?: number;
+  /** Rules with a `tls` block, and with a hostname; both default to true. */
+  readonly tls?: boolean;
+  readonly hostnames?: boolean;
+};
+
+const ADDRESSES = [
+  0x00000000, 0x0a000000, 0x0a010000, 0x0a010200, 0x0a010203, 0x0a0102ff, 0xc0a80000, 0xe0000000, 0xffffffff,
+];
+const LENGTHS = [0, 1, 7, 8, 8, 9, 15, 16, 16, 23, 24, 24, 25, 30, 31, 32, 32, 32];
+const PROTOCOLS = [0, 1, 2, 4, 6, 17, 33, 41, 47, 50, 132, 136, 255];
+const PORTS = [0, 1, 22, 53, 80, 443, 444, 1024, 8080, 32768, 65534, 65535];
+const ICMP_NUMBERS = [0, 3, 4, 8, 11, 12, 254, 255];
+export const PATTERNS: readonly HostnamePattern[] = [
+  { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' },
+  { kind: 'suffix', labels: ['example', 'com'], text: '*.example.com' },
+  { kind: 'any', text: '*' },
+  { kind: 'regex', text: '^(www|api)[0-9]' },
+];
+
+/** A random policy whose groups and rules overlap much. The same random numbers give the same policy. */
+export function generatePolicy(random: Random, options: GenerateOptions = {}): Policy {
+  const { groups = 6, rules = 6, tls = true, hostnames = true } = options;
+  return {
+    groups: Array.from({ length: random.between(0, groups) }, (_, index) => {
+      const pointer = `/source_groups/${index}`;
+      const mode = random.pick(['audit', 'enforce'] as const);
+      const sources = random.chance(0.05) ? [] : random.some(1, 3, () => generatePrefix(random));
+      return {
+        id: `group-${index}`,
+        pointer,
+        mode,
+        sources,
+        dynamic: sources.length === 0,
+        rules: Array.from({ length: random.between(0, rules) }, (_, rule) =>
+          generateRule(random, `rule-${rule}`, `${pointer}/rules/${rule}`, mode, { tls, hostnames }),
+        ),
+        defaultAction: random.chance(0.2) ? random.pick(['allow', 'deny'] as const) : undefined,
+      };
+    }),
+    default: {
+      action: random.pick(['allow', 'deny'] as const),
+      mode: random.pick(['audit', 'enforce'] as const),
+      from: random.pick(['default_policy', 'fallback'] as const),
+    },
+  };
+}
+
+function generateRule(
+  random: Random,
+  id: string,
+  pointer: string,
+  groupMode: 'audit' | 'enforce',
+  kinds: { readonly tls: boolean; readonly hostnames: boolean },
+): Rule {
+  const tls = kinds.tls && random.chance(0.1) ? {} : undefined;
+  const shape =
+    tls === undefined ? random.pick(['any', 'number', 'ports', 'ports', 'ports', 'icmp'] as const) : 'ports';
+  const portProtocols = tls === undefined ? (['any', ...PORT_PROTOCOLS] as const) : (['any', IPPROTO.tcp] as const);
+  const protocol =
+    shape === 'any'
+      ? 'any'
+      : shape === 'number'
+        ? random.pick(PROTOCOLS)
+        : shape === 'ports'
+          ? random.pick(portProtocols)
+          : random.pick(['any', IPPROTO.icmp] as const);
+  const sometimes = <T>(wanted: boolean, probability: number, make: () => T): T[] =>
+    wanted && random.chance(probability) ? random.some(1, 3, make) : [];
+  return {
+    id,
+    pointer,
+    action: random.pick(['allow', 'deny'] as const),
+    mode: random.chance(0.3) ? random.pick(['audit', 'enforce'] as const) : groupMode,
+    destinations: sometimes(true, 0.6, () => generatePrefix(random)),
+    hostname: kinds.hostnames && random.chance(0.15) ? random.pick(PATTERNS) : undefined,
+    protocol,
+    sourcePorts: sometimes(shape === 'ports', 0.3, () => generateRange(random)),
+    destinationPorts: sometimes(shape === 'ports', 0.7, () => generateRange(random)),
+    icmpTypes: sometimes(shape === 'icmp', 0.7, () => random.pick(ICMP_NUMBERS)),
+    icmpCodes: sometimes(shape === 'icmp', 0.4, () => random.pick(ICMP_NUMBERS)),
+    tls,
+  };
+}
+
+function generatePrefix(random: Random): Prefix {
+  const length = random.pick(LENGTHS);
+  const near = (random.pick(ADDRESSES) ^ (random.chance(0.3) ? random.below(1024) : 0)) >>> 0;
+  return { address: firstAddress({ address: near, length }), length };
+}
+
+function generateRange(random: Random): Range {
+  const low = random.pick(PORTS);
+  if (random.chance(0.5)) return { low, high: low };
+  const high = random.pick(PORTS);
+  return { low: Math.min(low, high), high: Math.max(low, high) };
+}
+
+/** Makes packets at the edges of what a policy names, and just beside them. */
+export function packetGenerator(random: Random, policy: Policy): () => Packet {
+  const rules = policy.groups.flatMap((group) => group.rules);
+  const sources = [...edges(policy.groups.flatMap((group) => group.sources)), 0, 0xffff_ffff];
+  const destinations = [...edges(rules.flatMap((rule) => rule.destinations)), 0, 0xffff_ffff];
+  const sourcePorts = rangeEdges(rules.flatMap((rule) => rule.sourcePorts));
+  const destinationPorts = rangeEdges(rules.flatMap((rule) => rule.destinationPorts));
+  const named = rules.flatMap(({ protocol }) => (protocol === 'any' ? [] : [protocol]));
+  const protocols = [...named, ...PORT_PROTOCOLS, IPPROTO.tcp, IPPROTO.icmp, IPPROTO.icmp];
+  const icmpTypes = [...ICMP_NUMBERS, ...rules.flatMap((rule) => rule.icmpTypes)];
+  const icmpCodes = [...ICMP_NUMBERS, ...rules.flatMap((rule) => rule.icmpCodes)];
+  return () => {
+    const protocol = random.chance(0.1) ? random.below(256) : random.pick(protocols);
+    const hasPorts = PORT_PROTOCOLS.includes(protocol);
+    const isIcmp = protocol === IPPROTO.icmp;
+    return {
+      source: random.chance(0.05) ? random.word() : random.pick(sources),
+      destination: random.chance(0.05) ? random.word() : random.pick(destinations),
+      protocol,
+      sourcePort: hasPorts ? random.pick(sourcePorts) : 0,
+      destinationPort: hasPorts ? random.pick(destinationPorts) : 0,
+      icmpType: isIcmp ? random.pick(icmpTypes) : 0,
+      icmpCode: isIcmp ? random.pick(icmpCodes) : 0,
+    };
+  };
+}
+
+function edges(prefixes: readonly Prefix[]): number[] {
+  return prefixes.flatMap((prefix) => {
+    const first = firstAddress(prefix);
+    const last = lastAddress(prefix);
+    return [first, last, (first - 1) >>> 0, (last + 1) >>> 0];
+  });
+}
+
+function rangeEdges(ranges: readonly Range[]): number[] {
+  const wanted = ranges.flatMap(({ low, high }) => [low - 1, low, high, high + 1]);
+  return [0, 0xffff, ...wanted.filter((port) => port >= 0 && port <= 0xffff)];
+}
+
+/** Grants that look random, and are the same for the same salt. */
+export function generateGrants(salt: number): Grants {
+  return {
+    has(pattern, address) {
+      let mixed = Math.imul(address ^ salt, 0x9e3779b1);
+      for (let at = 0; at < pattern.text.length; at++)
+        mixed = Math.imul(mixed ^ pattern.text.charCodeAt(at), 0x01000193);
+      return ((mixed ^ (mixed >>> 15)) & 1) === 1;
+    },
+  };
+}
+
+export type Case = { readonly policy: Policy; readonly packet: Packet };
+
+/** A smaller policy for which the packet still fails; `fails` is called with each candidate. */
+export function shrink(policy: Policy, packet: Packet, fails: (policy: Policy, packet: Packet) => boolean): Case {
+  let smallest: Case = { policy, packet };
+  for (let smaller: Case | undefined = smallest; smaller !== undefined; ) {
+    smallest = smaller;
+    smaller = undefined;
+    for (const candidate of smallerCases(smallest)) {
+      if (!fails(candidate.policy, candidate.packet)) continue;
+      smaller = candidate;
+      break;
+    }
+  }
+  return smallest;
+}
+
+function* smallerCases({ policy, packet }: Case): Generator<Case> {
+  for (const groups of without(policy.groups)) yield { policy: { ...policy, groups }, packet };
+  for (const [index, group] of policy.groups.entries()) {
+    for (const smaller of smallerGroups(group)) {
+      yield { policy: { ...policy, groups: policy.groups.with(index, smaller) }, packet };
+    }
+  }
+  for (const key of ['sourcePort', 'destinationPort', 'icmpType', 'icmpCode', 'destination', 'source'] as const) {
+    if (packet[key] !== 0) yield { policy, packet: { ...packet, [key]: 0 } };
+  }
+}
+
+function* smallerGroups(group: Group): Generator<Group> {
+  for (const rules of without(group.rules)) yield { ...group, rules };
+  for (const sources of without(group.sources)) yield { ...group, sources };
+  if (group.defaultAction !== undefined) yield { ...group, defaultAction: undefined };
+  for (const [index, rule] of group.rules.entries()) {
+    for (const smaller of smallerRules(rule)) yield { ...group, rules: group.rules.with(index, smaller) };
+  }
+}
+
+function* smallerRules(rule: Rule): Generator<Rule> {
+  if (rule.hostname !== undefined) yield { ...rule, hostname: undefined };
+  if (rule.tls !== undefined) yield { ...rule, tls: undefined };
+  for (const destinations of without(rule.destinations)) yield { ...rule, destinations };
+  for (const sourcePorts of without(rule.sourcePorts)) yield { ...rule, sourcePorts };
+  for (const destinationPorts of without(rule.destinationPorts)) yield { ...rule, destinationPorts };
+  for (const icmpTypes of without(rule.icmpTypes)) yield { ...rule, icmpTypes };
+  for (const icmpCodes of without(rule.icmpCodes)) yield { ...rule, icmpCodes };
+  if (rule.protocol !== 'any') yield { ...rule, protocol: 'any' };
+}
+
+/** The list with half of its members left out, then with each one left out. */
+function* without<T>(list: readonly T[]): Generator<readonly T[]> {
+  if (list.length > 2) {
+    const middle = list.length >>> 1;
+    yield list.slice(middle);
+    yield list.slice(0, middle);
+  }
+  for (const index of list.keys()) yield list.toSpliced(index, 1);
+}

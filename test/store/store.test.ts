@@ -1,0 +1,186 @@
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { StoreError } from '#store/error.js';
+import type { StoreFinding } from '#store/finding.js';
+import { openStore, type Store } from '#store/store.js';
+import { storedPolicy } from './stored-policy.js';
+import { temporaryFolder } from './temporary-folder.js';
+
+const first = storedPolicy({ id: 'a', name: 'edge' }, '{"default_policy":"deny"}');
+const second = storedPolicy({ id: 'a', name: 'edge', revision: 2 }, '{"default_policy":"allow"}');
+
+async function withStore<T>(
+  dataDir: string,
+  use: (store: Store, findings: StoreFinding['code'][]) => Promise<T>,
+): Promise<T> {
+  const findings: StoreFinding['code'][] = [];
+  const store = await openStore(dataDir, ({ code }) => findings.push(code));
+  try {
+    return await use(store, findings);
+  } finally {
+    await store.close();
+  }
+}
+
+async function committed(dataDir: string): Promise<void> {
+  await withStore(dataDir, async ({ policies }) => {
+    await policies.commit({ put: first, generation: 1 });
+    await policies.commit({ put: second, generation: 2 });
+  });
+}
+
+const inForce = (dataDir: string) =>
+  withStore(dataDir, async ({ policies }, findings) => ({
+    findings,
+    generation: await policies.generation(),
+    active: await policies.active().catch((error: StoreError) => error.code),
+  }));
+
+async function damage(dataDir: string, key: string): Promise<void> {
+  const raw = createRequire(import.meta.url)('rocksdb')(join(dataDir, 'store'));
+  const call = (start: (done: (error: unknown, value: Buffer) => void) => void) =>
+    new Promise<Buffer>((resolve, reject) => {
+      start((error, value) => (error ? reject(error) : resolve(value)));
+    });
+  await call((done) => raw.open(done));
+  const value = await call((done) => raw.get(key, done));
+  value[value.length - 1] = (value[value.length - 1] ?? 0) ^ 0x40;
+  await call((done) => raw.put(key, value, done));
+  await call((done) => raw.close(done));
+}
+
+const bodyKeyOf = async (dataDir: string): Promise<string> => {
+  const raw = createRequire(import.meta.url)('rocksdb')(join(dataDir, 'store'));
+  await new Promise((resolve) => raw.open(resolve));
+  const key = await new Promise<Buffer>((resolve) =>
+    raw.get('policy/a', (_: unknown, value: Buffer) => resolve(value)),
+  );
+  await new Promise((resolve) => raw.close(resolve));
+  return `body/${/"body_sha256":"([0-9a-f]{64})"/.exec(key.toString())?.[1]}`;
+};
+
+describe('store of a node', () => {
+  it('has everything again after it is opened anew, readable by its user alone', async () => {
+    const dataDir = join(temporaryFolder(), 'data');
+    await committed(dataDir);
+    await withStore(dataDir, async ({ settings, integrations }) => {
+      await settings.put('performance_mode', { enabled: false });
+      await integrations.put(
+        { name: 'k', kind: 'kubernetes', api_server_url: 'https://k', ca_cert_pem: 'c', service_account_token: 't' },
+        'ops',
+      );
+    });
+    await withStore(dataDir, async ({ policies, settings, integrations }, findings) => {
+      expect(findings).toEqual([]);
+      expect(await policies.active()).toEqual(second);
+      expect(await policies.revision('a', 1)).toEqual({ ...first, record: { ...first.record, active: false } });
+      expect(await settings.get('performance_mode')).toEqual({ enabled: false });
+      expect(await settings.get('other')).toBeNull();
+      expect((await integrations.list()).map(({ name }) => name)).toEqual(['k']);
+    });
+    const modes = ['.', 'store', 'last-good.policy'].map((name) => statSync(join(dataDir, name)).mode & 0o777);
+    expect(modes).toEqual([0o700, 0o700, 0o600]);
+    expect(readdirSync(dataDir).sort()).toEqual(['last-good.policy', 'store']);
+  });
+
+  it('moves a store that does not open aside, and goes on from the last-good copy', async () => {
+    const dataDir = temporaryFolder();
+    await committed(dataDir);
+    writeFileSync(join(dataDir, 'store', 'CURRENT'), 'nonsense');
+    expect(await inForce(dataDir)).toEqual({
+      findings: ['store_quarantined', 'head_damaged'],
+      generation: 2,
+      active: second,
+    });
+    expect(readdirSync(dataDir).filter((name) => name.startsWith('store.damaged-')).length).toBe(1);
+    expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
+  });
+
+  it('takes the last-good copy when the store was deleted or lost its newest commits', async () => {
+    const dataDir = temporaryFolder();
+    await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
+    const older = temporaryFolder();
+    rmSync(older, { recursive: true });
+    const { cpSync } = await import('node:fs');
+    cpSync(join(dataDir, 'store'), older, { recursive: true });
+    await withStore(dataDir, ({ policies }) => policies.commit({ put: second, generation: 2 }));
+
+    rmSync(join(dataDir, 'store'), { recursive: true });
+    cpSync(older, join(dataDir, 'store'), { recursive: true });
+    expect(await inForce(dataDir)).toEqual({ findings: ['store_behind'], generation: 2, active: second });
+    expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
+
+    rmSync(join(dataDir, 'store'), { recursive: true });
+    expect(await inForce(dataDir)).toEqual({ findings: ['head_damaged'], generation: 2, active: second });
+  });
+
+  it.each(['policy/a', 'head', 'body'])('heals a damaged %s of the active policy from the copy', async (what) => {
+    const dataDir = temporaryFolder();
+    await committed(dataDir);
+    await damage(dataDir, what === 'body' ? await bodyKeyOf(dataDir) : what);
+    const { findings, ...rest } = await inForce(dataDir);
+    expect(rest).toEqual({ generation: 2, active: second });
+    expect(findings).toEqual(
+      { 'policy/a': ['record_damaged', 'active_damaged'], head: ['head_damaged'], body: ['active_damaged'] }[what],
+    );
+    expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
+  });
+
+  it('serves no older policy in place of a damaged one', async () => {
+    const dataDir = temporaryFolder();
+    await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
+    const copy = readFileSync(join(dataDir, 'last-good.policy'));
+    await withStore(dataDir, ({ policies }) => policies.commit({ put: second, generation: 2 }));
+    await damage(dataDir, await bodyKeyOf(dataDir));
+    for (const content of [copy, Buffer.from('damaged too')]) {
+      writeFileSync(join(dataDir, 'last-good.policy'), content);
+      expect(await inForce(dataDir)).toEqual({ findings: ['active_lost'], generation: 2, active: 'store_damaged' });
+    }
+    const third = storedPolicy({ id: 'a', name: 'edge', revision: 3 }, '{}');
+    await withStore(dataDir, ({ policies }) => policies.commit({ put: third, generation: 3 }));
+    expect(await inForce(dataDir)).toEqual({ findings: [], generation: 3, active: third });
+  });
+
+  it('says which other policy is damaged, and serves the rest', async () => {
+    const dataDir = temporaryFolder();
+    const other = storedPolicy({ id: 'b', active: false }, '{}');
+    await withStore(dataDir, async ({ policies }) => {
+      await policies.commit({ put: first, generation: 1 });
+      await policies.commit({ put: other, generation: 1 });
+      await policies.commit({ put: storedPolicy({ id: 'c', active: false }, '{}'), generation: 1 });
+    });
+    await damage(dataDir, 'policy/b');
+    await withStore(dataDir, async ({ policies }, findings) => {
+      expect(findings).toEqual(['record_damaged']);
+      expect((await policies.list()).map(({ id }) => id)).toEqual(['a', 'c']);
+      expect(await policies.get('b').catch((error: StoreError) => error.code)).toBe('store_damaged');
+      await policies.commit({ remove: 'b', generation: 1 });
+      expect(await policies.get('b')).toBeNull();
+    });
+  });
+
+  it('commits although the copy cannot be written, and writes it at the next opening', async () => {
+    const dataDir = temporaryFolder();
+    await withStore(dataDir, async ({ policies }, findings) => {
+      const { mkdirSync } = await import('node:fs');
+      mkdirSync(join(dataDir, 'last-good.policy.new'));
+      await policies.commit({ put: first, generation: 1 }).finally(() => {
+        rmSync(join(dataDir, 'last-good.policy.new'), { recursive: true, force: true });
+      });
+      expect(findings).toEqual(['last_good_unwritable']);
+      expect(await policies.active()).toEqual(first);
+    });
+    expect(existsSync(join(dataDir, 'last-good.policy'))).toBe(false);
+    expect(await inForce(dataDir)).toEqual({ findings: [], generation: 1, active: first });
+    expect(existsSync(join(dataDir, 'last-good.policy'))).toBe(true);
+  });
+
+  it('refuses a data folder that another has open', async () => {
+    const dataDir = temporaryFolder();
+    await withStore(dataDir, async () => {
+      expect(await openStore(dataDir, () => {}).catch((error: StoreError) => error.code)).toBe('store_locked');
+    });
+  });
+});

@@ -1,0 +1,18 @@
+import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+
+const at = '2026-01-02T03:04:05.000Z';
+
+export function storedPolicy(change: Partial<PolicyRecord> & { id: string }, body: string): StoredPolicy {
+  const record: PolicyRecord = {
+    name: null,
+    form: 'envelope',
+    mode: 'enforce',
+    revision: 1,
+    created_at: at,
+    updated_at: at,
+    updated_by: 'ops',
+    active: true,
+    ...change,
+  };
+  return { record, body: Buffer.from(body) };
+}
