@@ -54,7 +54,7 @@ describe('the schemas', () => {
     const all = definitions(policySchema);
     const bounds = (schema: JsonSchema | undefined) => [schema?.minimum, schema?.maximum];
     const branch = (name: string, type: string) =>
-      (all[name]?.anyOf as JsonSchema[]).find((candidate) => candidate.type === type);
+      (all[name]?.anyOf as JsonSchema[] | undefined)?.find((candidate) => candidate.type === type);
     expect({
       priority: bounds(all.Priority),
       port: bounds(branch('PortSpec', 'integer')),
