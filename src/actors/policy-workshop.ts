@@ -3,7 +3,6 @@ import { CompileTooLarge } from '#policy/budget.js';
 import { compile } from '#policy/compile.js';
 import type { PolicyConfig } from '#policy/document.js';
 import { explain } from '#policy/explain.js';
-import { matchesHostname } from '#policy/hostname.js';
 import type { Policy } from '#policy/model.js';
 import { type ReadPolicy, readPolicy } from '#policy/read.js';
 import type {
@@ -59,7 +58,7 @@ function explainBy(work: ExplainPolicy, kept: Map<string, Policy>): PolicyResult
     policy = read.policy;
   }
   if (key !== null) keep(kept, key, policy);
-  return { kind: 'explained', explanation: explain(policy, query, matchesHostname) };
+  return { kind: 'explained', explanation: explain(policy, query) };
 }
 
 function keep(kept: Map<string, Policy>, key: string, policy: Policy): void {
