@@ -38,7 +38,7 @@ export type SystemPorts = {
   readonly createThread?: () => PolicyThread;
 };
 
-export type PolicyChoice =
+type PolicyChoice =
   | { readonly by: 'active' }
   | { readonly by: 'id'; readonly id: string }
   | { readonly by: 'name'; readonly name: string };
@@ -104,7 +104,8 @@ export function createSystem(ports: SystemPorts): System {
 
   const partOf = (part: Part): AnyActorRef | undefined =>
     (node.getSnapshot().children as Partial<Record<Part, AnyActorRef>>)[part];
-  const snapshotOf = (part: Part): AnyMachineSnapshot | undefined => partOf(part)?.getSnapshot();
+  const snapshotOf = (part: Part): AnyMachineSnapshot | undefined =>
+    partOf(part)?.getSnapshot() as AnyMachineSnapshot | undefined;
   const view = (): NodeView => ({
     snapshots: {
       node: node.getSnapshot(),
@@ -158,7 +159,7 @@ export function createSystem(ports: SystemPorts): System {
       const context = snapshotOf('policy')?.context as PolicyContext | undefined;
       return context?.inForce?.integrations ?? null;
     }),
-    readiness: () => reportOf(conditionsOf(view()), times.since),
+    readiness: () => reportOf(conditionsOf(view()), (name) => times.since(name)),
     datapathStats: async () => {
       const engaged = snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
       return dataplane !== null && engaged ? dataplane.datapath.stats() : null;
