@@ -9,6 +9,7 @@ import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.chart.js';
+import { refusal } from '#statecharts/refusal.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.js';
 import { type ExplainQuestion, explainPolicy } from './explanation.js';
 import { type Integrations, integrationsOver } from './integrations.js';
@@ -123,9 +124,11 @@ export function createSystem(ports: SystemPorts): System {
   started = true;
   times.note(conditionsOf(view()));
 
+  let stopped = false;
   const stop = async (): Promise<void> => {
     node.send({ type: 'shutdown.requested' });
     await waitFor(node, (snapshot) => snapshot.matches({ phase: 'stopped' }));
+    stopped = true;
     node.stop();
     await Promise.all([writing.close(), explaining.close()]);
   };
@@ -134,7 +137,10 @@ export function createSystem(ports: SystemPorts): System {
   return {
     bus,
     policies: {
-      write: (write) => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_PATIENCE_MS),
+      write: async (write) =>
+        stopped
+          ? refusal('draining', 'the node is shut down')
+          : ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_PATIENCE_MS),
       read: (which) => readPolicy(store.policies, which),
       list: () => store.policies.list(),
       history: (id) => store.policies.history(id),

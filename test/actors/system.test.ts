@@ -121,9 +121,10 @@ describe('shutdown', () => {
     expect(datapath.inForce).toBe(1);
   });
 
-  test('can be asked for twice', async () => {
+  test('can be asked for twice, and no write is taken after it', async () => {
     const { system, datapath } = await startSystem();
     await Promise.all([system.shutdown(), system.shutdown()]);
+    expect(await system.policies.write(singleton('lan'))).toMatchObject({ kind: 'refused', code: 'draining' });
     expect(datapath.log.filter((step) => step === 'close')).toEqual(['close']);
   });
 });
