@@ -3,7 +3,7 @@ import type { Fact, Needs } from '#bus/messages.js';
 import type { CheckName, ReadinessMeta, ReadinessTag } from './readiness.js';
 
 export type AbsentPartInput = { readonly configured: boolean; readonly needed: boolean };
-export type AbsentPartEvent = Extract<Fact, { type: 'policy.activated' }>;
+type AbsentPartEvent = Extract<Fact, { type: 'policy.activated' }>;
 
 /** A part that this build does not have: it says so, and whether the policy in force needs it (D27). */
 export function absentPart(id: string, part: CheckName, need: keyof Needs, section: string, consequence: string) {

@@ -31,7 +31,7 @@ export type DataplaneContext = DataplaneInput & {
   readonly trouble: Troubles;
 };
 
-export type DataplaneEvent =
+type DataplaneEvent =
   | RequestMessage<'program.stage' | 'program.flip' | 'program.unstage'>
   | Extract<Fact, { type: 'program.desired' | 'policy.activated' | 'dataplane.release_requested' }>
   | { readonly type: 'datapath.changed'; readonly change: DatapathChange }
@@ -128,7 +128,7 @@ const dataplane = setup({
 });
 
 function without(trouble: Troubles, part: keyof Troubles): Troubles {
-  return { ...trouble, [part]: undefined } as Troubles;
+  return { ...trouble, [part]: undefined };
 }
 
 const UNUSABLE: Refusal = refusal('dataplane_unavailable', 'the dataplane does not enforce at the moment; see /ready');

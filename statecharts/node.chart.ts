@@ -21,7 +21,7 @@ export type NodeInput = {
   };
   readonly activationTimeoutMs: number;
 };
-export type NodeContext = NodeInput & {
+type NodeContext = NodeInput & {
   /** Of the policy in force; a part that is started again is told. */
   readonly needs: Needs;
   readonly restarts: Readonly<Record<Part, number>>;
@@ -29,7 +29,7 @@ export type NodeContext = NodeInput & {
   readonly ended: Readonly<Partial<Record<Part, string>>>;
   readonly trouble: Troubles;
 };
-export type NodeEvent =
+type NodeEvent =
   | Extract<Fact, { type: 'policy.activated' | 'policy.drained' | 'dataplane.closed' }>
   | { readonly type: 'shutdown.requested' };
 

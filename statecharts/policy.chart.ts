@@ -74,7 +74,7 @@ export type PolicyContext = PolicyInput & {
   readonly trouble: Troubles;
 };
 
-export type PolicyEvent =
+type PolicyEvent =
   | RequestMessage<'policy.write'>
   | Extract<
       Fact,

@@ -39,7 +39,9 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
       stage: fromPromise<{ lines: number }, Desired>(({ input }) =>
         datapath()
           .stage(input.program, input.generation)
-          .catch((failure: unknown) => Promise.reject(capacityRefused(failure))),
+          .catch((failure: unknown) => {
+            throw capacityRefused(failure);
+          }),
       ),
       flip: fromPromise(() => datapath().flip()),
       unstage: fromPromise(() => datapath().unstage()),

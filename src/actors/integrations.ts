@@ -4,20 +4,20 @@ import { StoreError } from '#store/error.js';
 import type { Integration, IntegrationRecord, IntegrationStore } from '#store/port.js';
 
 /** An integration as it is shown: without its token. */
-export type IntegrationView = Omit<IntegrationRecord, 'service_account_token'>;
+type IntegrationView = Omit<IntegrationRecord, 'service_account_token'>;
 
-export type IntegrationWrite = {
+type IntegrationWrite = {
   readonly integration: Integration;
   readonly author: string;
   /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
   readonly expectedRevision?: number;
 };
-export type IntegrationWritten = {
+type IntegrationWritten = {
   readonly kind: 'written';
   readonly created: boolean;
   readonly integration: IntegrationView;
 };
-export type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number };
+type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number };
 
 export type Integrations = {
   list(): Promise<readonly IntegrationView[]>;

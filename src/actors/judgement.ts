@@ -99,9 +99,9 @@ function judged(
   prepared: PreparedPolicy | null,
   found: readonly Warning[],
 ): Judged {
-  const { change, created, stored, then } = decision;
+  const { change, created, stored } = decision;
   const { generation } = change;
-  const activation = activationOf(then, decision, prepared, surroundings.fallback);
+  const activation = activationOf(decision, prepared, surroundings.fallback);
   const unenforced = !enforced && write.operation === 'put' ? [NOT_ENFORCED] : [];
   const warnings = [...found, ...decision.warnings, ...unenforced];
   const outcome: PolicyWritten | PolicyDeleted | PolicyChecked = write.dryRun
@@ -113,13 +113,12 @@ function judged(
 }
 
 function activationOf(
-  then: Decision['then'],
-  { change, stored }: Decision,
+  { change, stored, decides }: Decision,
   prepared: PreparedPolicy | null,
   fallback: Action,
 ): Judged['activation'] {
   const { generation } = change;
-  switch (then) {
+  switch (decides) {
     case 'unchanged':
       return null;
     case 'none':

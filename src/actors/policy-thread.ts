@@ -88,7 +88,7 @@ export function createPolicyThread({ entry = BUILT_ENTRY, maxHeapMiB = 2048 }: P
             signal?.removeEventListener('abort', abort);
             how(...values);
           };
-        pending.set(id, { resolve: settle(resolve) as never, reject: settle(reject) });
+        pending.set(id, { resolve: settle(resolve), reject: settle(reject) });
         worker.ref();
         const message: WorkMessage = { id, work };
         worker.postMessage(message, transfer ? ownBuffers(message) : []);

@@ -58,8 +58,8 @@ export type ExplainPolicy = {
   readonly surroundings: PolicySurroundings;
   readonly query: ExplainQuery;
 };
-export type ExplainedPolicy = { readonly kind: 'explained'; readonly explanation: Explanation };
-export type UnknownPolicy = { readonly kind: 'unknown' };
+type ExplainedPolicy = { readonly kind: 'explained'; readonly explanation: Explanation };
+type UnknownPolicy = { readonly kind: 'unknown' };
 
 export type PolicyWork = PreparePolicy | ExplainPolicy;
 export type PolicyResult<W extends PolicyWork> = W extends PreparePolicy

@@ -25,7 +25,9 @@ export function policyActor(bus: Bus<Message>, ports: JudgementPorts) {
     actors: {
       replay: fromPromise(({ signal }) => replay(ports, signal)),
       judge: fromPromise<Awaited<ReturnType<typeof judge>>, { write: PolicyWrite }>(({ input, signal }) =>
-        judge(ports, input.write, signal).catch((failure: unknown) => Promise.reject(storeRefused(failure))),
+        judge(ports, input.write, signal).catch((failure: unknown) => {
+          throw storeRefused(failure);
+        }),
       ),
       stage: fromPromise<{ lines: number }, { program: Program; generation: number }>(async ({ input }) =>
         accepted(await ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS)),
@@ -34,7 +36,9 @@ export function policyActor(bus: Bus<Message>, ports: JudgementPorts) {
         accepted(await ask(bus, 'program.unstage', input, STAGE_TIMEOUT_MS));
       }),
       commit: fromPromise<void, { change: PolicyChange }>(({ input }) =>
-        ports.policies.commit(input.change).catch((failure: unknown) => Promise.reject(storeRefused(failure))),
+        ports.policies.commit(input.change).catch((failure: unknown) => {
+          throw storeRefused(failure);
+        }),
       ),
       flip: fromPromise<{ epoch: number }, { generation: number }>(async ({ input }) =>
         accepted(await ask(bus, 'program.flip', input, FLIP_TIMEOUT_MS)),

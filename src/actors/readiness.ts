@@ -10,7 +10,7 @@ import {
 } from '#statecharts/readiness.js';
 
 /** One line of the readiness report (D27). */
-export type Check = {
+type Check = {
   readonly name: CheckName;
   readonly ok: boolean;
   /** The state of the chart that the check is read from. */

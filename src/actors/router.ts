@@ -40,10 +40,14 @@ export function routeMessages(
   return bus.messages.subscribe((message) => {
     for (const recipient of ROUTES[message.type]) {
       const actor = actorOf(recipient);
-      if (actor !== undefined && actor.getSnapshot().status === 'active') actor.send(message);
+      if (actor !== undefined && isActive(actor)) actor.send(message);
       else refuse(bus, message, recipient);
     }
   });
+}
+
+function isActive(actor: AnyActorRef): boolean {
+  return (actor.getSnapshot() as { status: string }).status === 'active';
 }
 
 function refuse(bus: Bus<Message>, message: Message, recipient: Recipient): void {

@@ -9,6 +9,7 @@ import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.chart.js';
+import { refusal } from '#statecharts/refusal.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.js';
 import { type ExplainQuestion, explainPolicy } from './explanation.js';
 import { type Integrations, integrationsOver } from './integrations.js';
@@ -38,7 +39,7 @@ export type SystemPorts = {
   readonly createThread?: () => PolicyThread;
 };
 
-export type PolicyChoice =
+type PolicyChoice =
   | { readonly by: 'active' }
   | { readonly by: 'id'; readonly id: string }
   | { readonly by: 'name'; readonly name: string };
@@ -104,7 +105,8 @@ export function createSystem(ports: SystemPorts): System {
 
   const partOf = (part: Part): AnyActorRef | undefined =>
     (node.getSnapshot().children as Partial<Record<Part, AnyActorRef>>)[part];
-  const snapshotOf = (part: Part): AnyMachineSnapshot | undefined => partOf(part)?.getSnapshot();
+  const snapshotOf = (part: Part): AnyMachineSnapshot | undefined =>
+    partOf(part)?.getSnapshot() as AnyMachineSnapshot | undefined;
   const view = (): NodeView => ({
     snapshots: {
       node: node.getSnapshot(),
@@ -122,9 +124,11 @@ export function createSystem(ports: SystemPorts): System {
   started = true;
   times.note(conditionsOf(view()));
 
+  let stopped = false;
   const stop = async (): Promise<void> => {
     node.send({ type: 'shutdown.requested' });
     await waitFor(node, (snapshot) => snapshot.matches({ phase: 'stopped' }));
+    stopped = true;
     node.stop();
     await Promise.all([writing.close(), explaining.close()]);
   };
@@ -133,7 +137,10 @@ export function createSystem(ports: SystemPorts): System {
   return {
     bus,
     policies: {
-      write: (write) => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_PATIENCE_MS),
+      write: async (write) =>
+        stopped
+          ? refusal('draining', 'the node is shut down')
+          : ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_PATIENCE_MS),
       read: (which) => readPolicy(store.policies, which),
       list: () => store.policies.list(),
       history: (id) => store.policies.history(id),
@@ -158,7 +165,7 @@ export function createSystem(ports: SystemPorts): System {
       const context = snapshotOf('policy')?.context as PolicyContext | undefined;
       return context?.inForce?.integrations ?? null;
     }),
-    readiness: () => reportOf(conditionsOf(view()), times.since),
+    readiness: () => reportOf(conditionsOf(view()), (name) => times.since(name)),
     datapathStats: async () => {
       const engaged = snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
       return dataplane !== null && engaged ? dataplane.datapath.stats() : null;

@@ -17,8 +17,7 @@ export type Located = {
 /** The record named so where `PUT /api/v1/policy` finds none active. */
 export const DEFAULT_NAME = 'default';
 
-export const sameName = (one: string, other: string): boolean =>
-  one.trim().toLowerCase() === other.trim().toLowerCase();
+const sameName = (one: string, other: string): boolean => one.trim().toLowerCase() === other.trim().toLowerCase();
 
 /** Why the write is refused whatever its body says: 404 and 412 (D5, D8). */
 export function refusalBefore(write: PolicyWrite, { existing, active }: Located): Refusal | null {
@@ -91,7 +90,7 @@ export type Decision = {
   readonly created: boolean;
   readonly stored: StoredPolicy;
   /** What decides from now on: this policy, none, or what decided before. */
-  readonly then: 'this' | 'none' | 'unchanged';
+  readonly decides: 'this' | 'none' | 'unchanged';
   readonly warnings: readonly Warning[];
 };
 
@@ -124,7 +123,7 @@ export function decidePut(write: PolicyWrite, located: Located, written: Written
     },
     created: existing === null,
     stored,
-    then: activates ? 'this' : leavesNone ? 'none' : 'unchanged',
+    decides: activates ? 'this' : leavesNone ? 'none' : 'unchanged',
     warnings: takes ? [activityTaken(active)] : leavesNone ? [NONE_ACTIVE] : [],
   };
 }
@@ -135,7 +134,7 @@ export function decideDelete(stored: StoredPolicy, at: Circumstances): Decision 
     change: { remove: id, generation: at.generation + (active ? 1 : 0) },
     created: false,
     stored,
-    then: active ? 'none' : 'unchanged',
+    decides: active ? 'none' : 'unchanged',
     warnings: active ? [NONE_ACTIVE] : [],
   };
 }

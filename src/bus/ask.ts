@@ -25,7 +25,7 @@ export function ask<E extends Exchange>(
     const id = crypto.randomUUID();
     const subscription = bus.messages.subscribe((message) => {
       if (message.type === `${exchange}_answered` && 'id' in message && message.id === id)
-        settle((message as AnswerMessage).outcome as Exchanges[E]['outcome'] | Refusal);
+        settle((message as AnswerMessage).outcome);
     });
     const timer = setTimeout(
       () =>

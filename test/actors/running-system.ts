@@ -6,7 +6,7 @@ import type { PolicyWrite } from '#bus/requests.js';
 import { openMemoryStore, type Store } from '#store/store.js';
 import { type FakeDatapath, fakeDatapath } from './fake-datapath.js';
 
-export const NOW = '2026-01-01T00:00:00.000Z';
+const NOW = '2026-01-01T00:00:00.000Z';
 
 /** The work of the policy thread, done in this one. */
 export function threadHere(): PolicyThread {
@@ -19,8 +19,8 @@ export type Running = {
   readonly store: Store;
   readonly datapath: FakeDatapath;
   /** Resolves once a check of `/ready` is in a state. */
-  until(check: string, state: string): Promise<void>;
-  stateOf(check: string): string;
+  readonly until: (check: string, state: string) => Promise<void>;
+  readonly stateOf: (check: string) => string;
 };
 
 const running: System[] = [];

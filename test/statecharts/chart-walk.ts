@@ -114,7 +114,7 @@ export function ignored(
     for (const leaf of leavesOf(snapshot.value)) {
       if (!leaf.startsWith(region)) continue;
       for (const event of events) {
-        if (snapshot.can(event as never)) continue;
+        if (snapshot.can(event)) continue;
         const leaves = found.get(event.type) ?? new Set();
         found.set(event.type, leaves.add(leaf.slice(region.length)));
       }

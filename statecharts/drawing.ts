@@ -1,0 +1,127 @@
+import type { AnyStateMachine, AnyStateNode } from 'xstate';
+import type { ReadinessMeta } from './readiness.js';
+
+type Edge = {
+  readonly source: AnyStateNode;
+  /** Undefined for a transition that only acts. */
+  readonly target: AnyStateNode | undefined;
+  readonly event: string;
+  readonly guard: string;
+  readonly actions: string;
+};
+
+/** A page about a chart: a Mermaid diagram, what each state says, and every transition. The same chart, the same page. */
+export function drawChart(machine: AnyStateMachine): string {
+  const edges = nodesUnder(machine.root).flatMap(edgesFrom);
+  const parallel = machine.root.type === 'parallel';
+  const body = block(machine.root, edges, parallel ? 2 : 1);
+  // Regions lie side by side only inside a state.
+  const diagram = parallel ? [`  state "${machine.id}" as ${machine.id} {`, ...body, '  }'] : body;
+  const drawn = [`# ${machine.id}`, '', '```mermaid', 'stateDiagram-v2', ...diagram, '```', ''];
+  return [...drawn, ...statesTable(machine), '', ...transitionsTable(edges), ''].join('\n');
+}
+
+function block(node: AnyStateNode, edges: readonly Edge[], depth: number): string[] {
+  const pad = '  '.repeat(depth);
+  const children = Object.values(node.states);
+  const inside = children.map((child) =>
+    Object.keys(child.states).length === 0
+      ? [`${pad}state "${child.key}" as ${idOf(child)}`]
+      : [`${pad}state "${child.key}" as ${idOf(child)} {`, ...block(child, edges, depth + 1), `${pad}}`],
+  );
+  if (node.type === 'parallel') return inside.flatMap((lines, index) => (index === 0 ? lines : [`${pad}--`, ...lines]));
+  const [initial] = node.initial?.target ?? [];
+  const start = initial === undefined ? [] : [`${pad}[*] --> ${idOf(initial)}`];
+  const arrows = edges.flatMap((edge) => arrowIn(node, edge)).map((arrow) => pad + arrow);
+  return [...inside.flat(), ...start, ...new Set(arrows)];
+}
+
+/**
+ * The arrow of an edge inside the innermost state that holds both of its ends. Mermaid has no arrows between inner
+ * states of different composites, and none from a state into itself: the first are drawn between the composites, and
+ * the second are in the table alone.
+ */
+function arrowIn(node: AnyStateNode, { source, target, event, guard }: Edge): string[] {
+  if (target === undefined) return [];
+  const from = childOver(node, source);
+  const to = childOver(node, target);
+  if (from === undefined || to === undefined || from === to) return [];
+  const words = [
+    ...(from === source ? [] : [`${pathUnder(from, source)} ·`]),
+    ...(event === '' ? [] : [event]),
+    ...(guard === '' ? [] : [`[${guard}]`]),
+    ...(to === target ? [] : [`→ ${pathUnder(to, target)}`]),
+  ];
+  // A colon or a semicolon would end a label.
+  return [`${idOf(from)} --> ${idOf(to)}${words.length === 0 ? '' : ` : ${words.join(' ')}`}`];
+}
+
+function childOver(ancestor: AnyStateNode, node: AnyStateNode): AnyStateNode | undefined {
+  let current: AnyStateNode | undefined = node;
+  while (current?.parent !== undefined && current.parent !== ancestor) current = current.parent;
+  return current?.parent === ancestor ? current : undefined;
+}
+
+const pathUnder = (ancestor: AnyStateNode, node: AnyStateNode): string =>
+  node.path.slice(ancestor.path.length).join('.');
+const pathOf = (node: AnyStateNode): string => node.path.join('.') || node.key;
+const idOf = (node: AnyStateNode): string => [node.machine.id, ...node.path].join('_');
+
+function nodesUnder(node: AnyStateNode): AnyStateNode[] {
+  return [node, ...Object.values(node.states).flatMap(nodesUnder)];
+}
+
+type Transition = {
+  readonly target: readonly AnyStateNode[] | undefined;
+  readonly guard?: unknown;
+  readonly actions: readonly unknown[];
+};
+
+function edgesFrom(source: AnyStateNode): Edge[] {
+  const edge = (event: string) => (transition: Transition) => ({
+    source,
+    target: transition.target?.[0],
+    event,
+    guard: nameOf(transition.guard),
+    actions: transition.actions.map(nameOf).join(', '),
+  });
+  const always = (source.always ?? []) as readonly Transition[];
+  return [
+    ...always.map(edge('')),
+    ...[...source.transitions].flatMap(([event, transitions]) =>
+      (transitions as readonly Transition[]).map(edge(eventName(event))),
+    ),
+  ];
+}
+
+function eventName(type: string): string {
+  return type
+    .replace(/^xstate\.done\.actor\.(.+)$/, '$1 done')
+    .replace(/^xstate\.error\.actor\.(.+)$/, '$1 failed')
+    .replace(/^xstate\.after\.([^.]+)\..*$/, 'after $1');
+}
+
+function nameOf(named: unknown): string {
+  if (typeof named === 'string') return named;
+  if (typeof named === 'object' && named !== null && 'type' in named) return String(named.type);
+  return '';
+}
+
+function statesTable(machine: AnyStateMachine): string[] {
+  const rows = nodesUnder(machine.root)
+    .slice(1)
+    .map((node) => {
+      const meta = node.meta as ReadinessMeta | undefined;
+      const invoked = node.invoke.map(({ id }) => `\`${id}\``).join(', ');
+      return `| \`${pathOf(node)}\` | ${node.tags.map((tag) => `\`${tag}\``).join(', ')} | ${meta?.detail ?? ''} | ${invoked} |`;
+    });
+  return ['| state | says | detail | runs |', '|---|---|---|---|', ...rows];
+}
+
+function transitionsTable(edges: readonly Edge[]): string[] {
+  const rows = edges.map(({ source, target, event, guard, actions }) => {
+    const to = target === undefined ? '' : `\`${pathOf(target)}\``;
+    return `| \`${pathOf(source)}\` | ${event === '' ? 'at once' : event} | ${guard} | ${to} | ${actions} |`;
+  });
+  return ['| in | on | if | to | does |', '|---|---|---|---|---|', ...rows];
+}

@@ -1,0 +1,68 @@
+import { expect, test } from 'vitest';
+import type { AnyStateMachine } from 'xstate';
+import { dataplaneActor } from '#actors/dataplane.actor.js';
+import type { JudgementPorts } from '#actors/judgement.js';
+import { nodeActor } from '#actors/node.actor.js';
+import { performanceModeActor } from '#actors/performance-mode.actor.js';
+import { policyActor } from '#actors/policy.actor.js';
+import { ROUTES } from '#actors/router.js';
+import { createBus } from '#bus/bus.js';
+import type { Message } from '#bus/messages.js';
+import { dataplaneChart } from '#statecharts/dataplane.chart.js';
+import { nodeChart, PARTS } from '#statecharts/node.chart.js';
+import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
+import { policyChart } from '#statecharts/policy.chart.js';
+import { openMemoryStore } from '#store/store.js';
+import { nodesOf } from '#test/statecharts/chart-walk.js';
+import { threadHere } from './running-system.js';
+
+/** Effects that a chart declares and its actor leaves as they are. */
+function unprovided(chart: AnyStateMachine, actor: AnyStateMachine): string[] {
+  const declared = { ...chart.implementations.actors, publish: chart.implementations.actions.publish };
+  const bound = { ...actor.implementations.actors, publish: actor.implementations.actions.publish };
+  return Object.keys(declared).filter(
+    (name) => bound[name as keyof typeof bound] === declared[name as keyof typeof declared],
+  );
+}
+
+test('every actor provides every effect that its chart declares', async () => {
+  const bus = createBus<Message>();
+  const store = await openMemoryStore();
+  const now = () => new Date();
+  const judgement: JudgementPorts = {
+    ...store,
+    thread: threadHere(),
+    surroundings: { fallback: 'deny', dns: false, servicePlane: false },
+    enforced: false,
+    now,
+  };
+  const node = nodeActor(bus, { judgement, dataplane: null, settings: store.settings, now });
+  expect(unprovided(nodeChart, node)).toEqual([]);
+  expect(unprovided(policyChart, policyActor(bus, judgement))).toEqual([]);
+  expect(unprovided(dataplaneChart, dataplaneActor(bus, null))).toEqual([]);
+  expect(unprovided(performanceModeChart, performanceModeActor(bus, store.settings, now))).toEqual([]);
+  expect(unprovided(performanceModeChart, performanceModeChart)).toEqual(['read', 'write', 'publish']);
+});
+
+test('every message goes to an actor that has a transition for it', () => {
+  const charts = {
+    node: nodeChart,
+    policy: policyChart,
+    dataplane: dataplaneChart,
+    performanceMode: performanceModeChart,
+  };
+  const deaf = Object.entries(ROUTES).flatMap(([type, recipients]) =>
+    recipients
+      .filter((recipient) => recipient in charts)
+      .filter((recipient) => {
+        const nodes = nodesOf(charts[recipient as keyof typeof charts] as AnyStateMachine);
+        return !nodes.some((node) => node.transitions.has(type));
+      })
+      .map((recipient) => `${type} → ${recipient}`),
+  );
+  expect(deaf).toEqual([]);
+});
+
+test('the node supervises each part in a region of its own', () => {
+  expect(Object.keys(nodeChart.states)).toEqual(['phase', ...PARTS]);
+});

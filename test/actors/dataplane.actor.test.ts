@@ -1,0 +1,109 @@
+import { afterEach, describe, expect, test } from 'vitest';
+import { withoutInterface } from '#actors/dataplane.actor.js';
+import { fakeDatapath } from './fake-datapath.js';
+import { singleton, startSystem, stopSystems } from './running-system.js';
+
+afterEach(stopSystems);
+
+const refusedAs = (code: string) => expect.objectContaining({ kind: 'refused', code });
+
+describe('the dataplane', () => {
+  test('enforces the fallback before any policy was written', async () => {
+    const { datapath, until, system } = await startSystem();
+    await until('policy_ready', 'never_activated');
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'flip 0']);
+    expect(system.readiness().checks.filter(({ ok }) => !ok)).toEqual([
+      {
+        name: 'policy_ready',
+        ok: false,
+        state: 'never_activated',
+        detail: 'no policy was ever activated; the configured fallback decides',
+        since: '2026-01-01T00:00:00.000Z',
+      },
+    ]);
+  });
+
+  test('opens the datapath again after its worker died, and puts the same program in force', async () => {
+    const { datapath, until, system, stateOf } = await startSystem();
+    await until('policy_ready', 'never_activated');
+    await system.policies.write(singleton('lan'));
+    datapath.log.length = 0;
+    datapath.tell({ type: 'worker_died', reason: 'SIGSEGV' });
+    expect(system.readiness().checks[0]).toEqual({
+      name: 'dataplane_running',
+      ok: false,
+      state: 'backing_off',
+      detail: 'the datapath is opened again soon; what is pinned in the kernel goes on enforcing: SIGSEGV',
+      since: '2026-01-01T00:00:00.000Z',
+    });
+    expect(stateOf('dataplane_config')).toBe('unresolved');
+    expect(stateOf('policy_ready')).toBe('active');
+    expect(await system.policies.write(singleton('wan'))).toEqual(refusedAs('dataplane_unavailable'));
+    await until('dataplane_running', 'enforcing');
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 1', 'flip 1']);
+    expect((await system.policies.write(singleton('wan'))).kind).toBe('written');
+  });
+
+  test('tries again when the datapath does not open', async () => {
+    const datapath = fakeDatapath();
+    let attempts = 0;
+    datapath.on.open = () => {
+      if (++attempts < 2) throw new Error('open the programs: EBUSY');
+    };
+    const { until } = await startSystem({ datapath });
+    await until('dataplane_running', 'backing_off');
+    await until('dataplane_running', 'enforcing');
+    expect(attempts).toBe(2);
+  });
+
+  test('says what the machine lacks, and refuses writes without storing them', async () => {
+    const datapath = fakeDatapath();
+    datapath.missing = [{ what: 'CAP_BPF', sentence: 'Run as root, or grant CAP_BPF.' }];
+    const { until, system, store } = await startSystem({ datapath });
+    await until('policy_ready', 'unenforced');
+    expect(
+      system
+        .readiness()
+        .checks.slice(0, 3)
+        .map(({ state, detail }) => [state, detail]),
+    ).toEqual([
+      ['unsupported', 'this machine lacks what the dataplane needs: Run as root, or grant CAP_BPF.'],
+      ['unresolved', 'the interfaces are not known before the datapath is attached'],
+      ['unenforced', 'the stored policy waits for the dataplane: Run as root, or grant CAP_BPF.'],
+    ]);
+    expect(await system.policies.write(singleton('lan'))).toEqual(refusedAs('dataplane_unavailable'));
+    expect(await store.policies.list()).toEqual([]);
+    expect(datapath.log).toEqual([]);
+  });
+
+  test('is not ready while a configured interface is missing, and attaches when it appears', async () => {
+    const datapath = fakeDatapath();
+    datapath.interfaces = ['lan0'];
+    const { until, system } = await startSystem({ datapath });
+    await until('dataplane_config', 'interface_missing');
+    expect(system.readiness().checks[1]?.detail).toBe('no interface has this name: wan*');
+    datapath.interfaces = ['lan0', 'wan0'];
+    datapath.tell({ type: 'interface_appeared', interface: 'wan0' });
+    await until('dataplane_config', 'configured');
+  });
+
+  test('attaches again when a link is lost, and says so while it cannot', async () => {
+    const { datapath, until, system } = await startSystem();
+    await until('dataplane_running', 'enforcing');
+    datapath.on.attach = () => {
+      throw new Error('attach to lan0: EPERM');
+    };
+    datapath.tell({ type: 'link_lost', interface: 'lan0' });
+    await until('dataplane_config', 'reattach_failed');
+    expect(system.readiness().checks[1]?.detail).toBe(
+      'an interface is policed but could not be attached to: attach to lan0: EPERM',
+    );
+    expect(system.readiness().checks[0]?.state).toBe('enforcing');
+  });
+});
+
+test('a configured name that ends in * stands for every interface that begins so', () => {
+  const attachment = (name: string) => ({ interface: name, ifindex: 1, by: 'tcx' as const });
+  const attachments = [attachment('lan0'), attachment('wan7')];
+  expect(withoutInterface(['lan0', 'wan*', 'lan', 'dmz*'], attachments)).toEqual(['lan', 'dmz*']);
+});

@@ -1,0 +1,65 @@
+import { afterEach, expect, test } from 'vitest';
+import { createPolicyThread, PolicyThreadDied } from '#actors/policy-thread.js';
+import type { PreparePolicy } from '#actors/policy-work.js';
+import { config } from './running-system.js';
+
+const surroundings = { fallback: 'deny', dns: false, servicePlane: false } as const;
+const thread = createPolicyThread();
+afterEach(() => thread.close());
+
+const work = (policy: unknown): PreparePolicy => ({
+  kind: 'prepare',
+  text: { body: new TextEncoder().encode(JSON.stringify(policy)), form: 'singleton', recordMode: 'enforce' },
+  surroundings,
+  integrations: [],
+  compile: true,
+});
+const large = () =>
+  work({
+    source_groups: [
+      {
+        id: 'lan',
+        mode: 'enforce',
+        sources: { cidrs: ['10.0.0.0/8'] },
+        rules: Array.from({ length: 20_000 }, (_, index) => ({
+          id: `r${index}`,
+          action: 'allow',
+          match: { dst_ips: [`192.${index >> 16}.${(index >> 8) & 255}.${index & 255}`], proto: 'tcp' },
+        })),
+      },
+    ],
+  });
+
+test('reads and compiles in another thread', async () => {
+  const prepared = await thread.perform(work(config('lan', 'enforce')));
+  expect(prepared).toMatchObject({
+    kind: 'prepared',
+    mode: 'enforce',
+    name: null,
+    warnings: [],
+    needs: { dataplane: true, dns: false, servicePlane: false },
+    integrations: [],
+    program: { ranks: 2 },
+  });
+  expect(await thread.perform(work(config('')))).toMatchObject({ kind: 'unreadable', code: 'invalid_policy' });
+});
+
+test('hands a large body over instead of copying it', async () => {
+  const asked = large();
+  await thread.perform(asked, { transfer: true });
+  expect(asked.text.body.byteLength).toBe(0);
+});
+
+test('work that is given up ends the thread, and the next work starts another', async () => {
+  const abort = new AbortController();
+  const given = thread.perform(large(), { signal: abort.signal });
+  abort.abort();
+  await expect(given).rejects.toBeInstanceOf(PolicyThreadDied);
+  expect((await thread.perform(work(config('lan', 'enforce')))).kind).toBe('prepared');
+});
+
+test('a thread that runs out of memory fails the work, not the process', async () => {
+  const small = createPolicyThread({ maxHeapMiB: 16 });
+  await expect(small.perform(large())).rejects.toBeInstanceOf(PolicyThreadDied);
+  await small.close();
+});

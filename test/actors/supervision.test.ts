@@ -1,0 +1,91 @@
+import { expect, test } from 'vitest';
+import { createActor, fromCallback, fromPromise, SimulatedClock, waitFor } from 'xstate';
+import { routeMessages } from '#actors/router.js';
+import { createBus } from '#bus/bus.js';
+import type { Message } from '#bus/messages.js';
+import { nodeChart } from '#statecharts/node.chart.js';
+import { NEEDS, WRITE } from '#test/statecharts/sample.js';
+
+const idle = fromCallback(() => {});
+const INPUT = {
+  configured: { dataplane: true, dns: false, servicePlane: false, cluster: false },
+  activationTimeoutMs: 5_000,
+};
+
+function supervising(policy: () => Promise<void>) {
+  const clock = new SimulatedClock();
+  const inputs: unknown[] = [];
+  const dnsProxy = fromCallback(({ input }) => void inputs.push(input));
+  const actors = {
+    policy: fromPromise(policy),
+    dataplane: idle,
+    dnsProxy,
+    servicePlane: idle,
+    cluster: idle,
+    performanceMode: idle,
+  };
+  const node = createActor(nodeChart.provide({ actors }), { input: INPUT, clock }).start();
+  return { node, clock, inputs };
+}
+
+test('an actor that ends with an error is made again, each time later; the others stay', async () => {
+  let starts = 0;
+  const { node, clock, inputs } = supervising(() => {
+    starts++;
+    return Promise.reject(new Error(`bug ${starts}`));
+  });
+  for (const backoffMs of [100, 200, 400]) {
+    await waitFor(node, (snapshot) => snapshot.matches({ policy: 'down' }));
+    const before = starts;
+    clock.increment(backoffMs - 1);
+    expect(starts).toBe(before);
+    clock.increment(1);
+    expect(starts).toBe(before + 1);
+  }
+  await waitFor(node, (snapshot) => snapshot.matches({ policy: 'down' }));
+  expect(node.getSnapshot().context.ended).toEqual({ policy: 'bug 4' });
+  expect(inputs).toHaveLength(1);
+  node.stop();
+});
+
+test('a quiet time wipes out earlier ends', async () => {
+  let starts = 0;
+  const { node, clock } = supervising(() =>
+    starts++ === 0 ? Promise.reject(new Error('bug')) : new Promise(() => {}),
+  );
+  await waitFor(node, (snapshot) => snapshot.matches({ policy: 'down' }));
+  clock.increment(100);
+  expect(node.getSnapshot().context.restarts.policy).toBe(1);
+  clock.increment(60_000);
+  expect(node.getSnapshot().context.restarts.policy).toBe(0);
+  node.stop();
+});
+
+test('shutdown ends by its deadlines when the parts do not answer', () => {
+  const { node, clock } = supervising(() => new Promise(() => {}));
+  node.send({ type: 'policy.activated', record: null, generation: 0, epoch: 1, needs: NEEDS });
+  expect(node.getSnapshot().matches({ phase: 'running' })).toBe(true);
+  node.send({ type: 'shutdown.requested' });
+  clock.increment(6_000);
+  expect(node.getSnapshot().value).toMatchObject({ phase: { draining: 'releasing' } });
+  clock.increment(4_000);
+  expect(node.getSnapshot().value).toMatchObject({ phase: 'stopped' });
+  node.stop();
+});
+
+test('a request to an actor that is being made again is refused, not lost', () => {
+  const bus = createBus<Message>();
+  const seen: Message[] = [];
+  bus.messages.subscribe((message) => seen.push(message));
+  routeMessages(bus, () => undefined);
+  bus.publish({ type: 'policy.write_requested', id: 'w', write: WRITE });
+  expect(seen[1]).toEqual({
+    type: 'policy.write_answered',
+    id: 'w',
+    outcome: {
+      kind: 'refused',
+      code: 'feature_unavailable',
+      detail: 'the policy actor ended and is being started again',
+    },
+  });
+});

@@ -1,0 +1,234 @@
+import { afterEach, describe, expect, test } from 'vitest';
+import { openMemoryStore } from '#store/store.js';
+import { config, envelope, removal, singleton, startSystem, stopSystems, write } from './running-system.js';
+
+afterEach(stopSystems);
+
+describe('a node without a dataplane section', () => {
+  test('stores policies, says that nothing enforces them, and is not ready', async () => {
+    const { system, store, until } = await startSystem({ dataplane: null });
+    await until('policy_ready', 'never_activated');
+    const outcome = await system.policies.write(singleton('lan'));
+    expect(outcome.kind === 'written' && outcome.warnings.map(({ code }) => code)).toEqual(['not_enforced']);
+    expect((await store.policies.active())?.record.active).toBe(true);
+    const report = system.readiness();
+    expect(report.ready).toBe(false);
+    expect(report.checks.map(({ name, ok, state }) => [name, ok, state])).toEqual([
+      ['dataplane_running', false, 'needed_but_absent'],
+      ['dataplane_config', false, 'no_section'],
+      ['policy_ready', true, 'active'],
+      ['dns_allowlist', true, 'disabled'],
+      ['service_plane', true, 'disabled'],
+      ['draining', true, 'running'],
+      ['cluster', true, 'alone'],
+      ['policy_replication', true, 'alone'],
+    ]);
+    expect(await system.datapathStats()).toBeNull();
+  });
+});
+
+describe('parts that this build does not have', () => {
+  const rules = [
+    { id: 'name', action: 'allow', match: { dns_hostname: 'example.com' } },
+    { id: 'tls', action: 'allow', match: { proto: 'tcp', dst_ports: [443], tls: { sni: ['example.com'] } } },
+  ];
+  const needy = {
+    mode: 'enforce',
+    policy: { source_groups: [{ id: 'lan', sources: { ips: ['10.0.0.1'] }, rules }] },
+  };
+
+  test('are needed but absent while the active policy needs them', async () => {
+    const { system, until, stateOf } = await startSystem();
+    await until('policy_ready', 'never_activated');
+    const outcome = await system.policies.write(write(needy));
+    expect([stateOf('dns_allowlist'), stateOf('service_plane')]).toEqual(['needed_but_absent', 'needed_but_absent']);
+    if (outcome.kind !== 'written') throw new Error(JSON.stringify(outcome));
+    await system.policies.write(removal(outcome.stored.record.id));
+    expect([stateOf('dns_allowlist'), stateOf('service_plane')]).toEqual(['disabled', 'disabled']);
+  });
+
+  test('never pretend to serve what is configured', async () => {
+    const { system } = await startSystem({ sections: { dns: true, servicePlane: true, cluster: true } });
+    const failing = system
+      .readiness()
+      .checks.slice(3)
+      .filter(({ ok }) => !ok);
+    expect(failing.map(({ name, state }) => [name, state])).toEqual([
+      ['dns_allowlist', 'unserved'],
+      ['service_plane', 'unserved'],
+      ['cluster', 'unserved'],
+      ['policy_replication', 'unserved'],
+    ]);
+  });
+});
+
+describe('a stored policy that cannot be read', () => {
+  test('leaves the kernel as it is, and a write repairs it', async () => {
+    const store = await openMemoryStore();
+    await store.policies.commit({
+      generation: 7,
+      put: {
+        body: new TextEncoder().encode('{"source_groups":[{"id":""}]}'),
+        record: {
+          id: 'old',
+          name: 'old',
+          form: 'envelope',
+          mode: 'enforce',
+          revision: 1,
+          created_at: '2025-01-01T00:00:00.000Z',
+          updated_at: '2025-01-01T00:00:00.000Z',
+          updated_by: 'alice',
+          active: true,
+        },
+      },
+    });
+    const { system, datapath, until } = await startSystem({ store });
+    await until('policy_ready', 'backing_off');
+    await until('dataplane_running', 'attached');
+    expect(system.readiness().checks[2]?.detail).toContain('read the stored policy: /policy/source_groups/0');
+    expect(datapath.log).toEqual(['open', 'attach']);
+    expect((await system.policies.write(singleton('lan'))).kind).toBe('written');
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 8', 'flip 8']);
+    expect(system.readiness().ready).toBe(true);
+  });
+});
+
+describe('shutdown', () => {
+  test('finishes the write under way, refuses the next, and leaves the datapath in place', async () => {
+    const { system, datapath, until } = await startSystem();
+    await until('policy_ready', 'never_activated');
+    let release = (): void => {};
+    const staging = new Promise<void>((began) => {
+      datapath.on.stage = () => {
+        began();
+        return new Promise((resolve) => {
+          release = resolve;
+        });
+      };
+    });
+    const underWay = system.policies.write(singleton('lan'));
+    await staging;
+    const stopped = system.shutdown();
+    const draining = system.readiness().checks[5];
+    expect(draining).toMatchObject({ name: 'draining', ok: false, state: 'draining' });
+    const next = system.policies.write(singleton('wan'));
+    release();
+    expect((await underWay).kind).toBe('written');
+    expect(await next).toMatchObject({ kind: 'refused', code: 'draining' });
+    await stopped;
+    expect(datapath.log.slice(-3)).toEqual(['stage 1', 'flip 1', 'close']);
+    expect(datapath.log).not.toContain('detach');
+    expect(datapath.inForce).toBe(1);
+  });
+
+  test('can be asked for twice, and no write is taken after it', async () => {
+    const { system, datapath } = await startSystem();
+    await Promise.all([system.shutdown(), system.shutdown()]);
+    expect(await system.policies.write(singleton('lan'))).toMatchObject({ kind: 'refused', code: 'draining' });
+    expect(datapath.log.filter((step) => step === 'close')).toEqual(['close']);
+  });
+});
+
+describe('performance mode', () => {
+  test('is enabled by default, and what is written is there after a restart', async () => {
+    const { system, store } = await startSystem();
+    expect(await system.performanceMode.read()).toEqual({ enabled: true, source: null, revision: 0 });
+    const written = { enabled: false, source: 'local', revision: 1 };
+    expect(await system.performanceMode.write({ enabled: false, author: 'alice' })).toEqual(written);
+    expect(await system.performanceMode.read()).toEqual(written);
+    await system.shutdown();
+    const again = await startSystem({ store });
+    expect(await again.system.performanceMode.read()).toEqual(written);
+  });
+
+  test('refuses a write that expects another revision, and answers writes in order', async () => {
+    const { system } = await startSystem();
+    const outcomes = await Promise.all([
+      system.performanceMode.write({ enabled: false, author: 'alice', expectedRevision: 0 }),
+      system.performanceMode.write({ enabled: true, author: 'bob', expectedRevision: 0 }),
+      system.performanceMode.write({ enabled: true, author: 'bob', expectedRevision: 1 }),
+    ]);
+    expect(outcomes).toEqual([
+      { enabled: false, source: 'local', revision: 1 },
+      { kind: 'refused', code: 'precondition_failed', detail: 'the stored revision is 1' },
+      { enabled: true, source: 'local', revision: 2 },
+    ]);
+  });
+});
+
+describe('integrations', () => {
+  const integration = {
+    name: 'prod',
+    kind: 'kubernetes' as const,
+    api_server_url: 'https://10.0.0.1:6443',
+    ca_cert_pem: 'PEM',
+    service_account_token: 'secret',
+  };
+  const policy = {
+    source_groups: [
+      {
+        id: 'pods',
+        sources: { kubernetes: [{ integration: 'prod', pod_selector: { match_labels: { app: 'web' } } }] },
+      },
+    ],
+  };
+
+  test('are shown without their token', async () => {
+    const { system } = await startSystem();
+    const outcome = await system.integrations.write({ integration, author: 'alice', expectedRevision: 0 });
+    expect(outcome).toMatchObject({ kind: 'written', created: true });
+    expect(
+      JSON.stringify([outcome, await system.integrations.list(), await system.integrations.read('prod')]),
+    ).not.toContain('secret');
+    expect(await system.integrations.write({ integration, author: 'alice', expectedRevision: 0 })).toMatchObject({
+      kind: 'refused',
+      code: 'precondition_failed',
+    });
+  });
+
+  test('stay while the active policy names them', async () => {
+    const { system, until } = await startSystem();
+    await until('policy_ready', 'never_activated');
+    await system.integrations.write({ integration, author: 'alice' });
+    expect((await system.policies.write(write({ mode: 'enforce', policy }))).kind).toBe('written');
+    expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'integration_in_use' });
+    await system.policies.write(write(envelope('other')));
+    expect(await system.integrations.remove({ name: 'prod' })).toEqual({ kind: 'deleted' });
+    expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'not_found' });
+  });
+});
+
+describe('explain', () => {
+  const query = {
+    packet: {
+      source: 0x0a000001,
+      destination: 0xc0000201,
+      protocol: 6,
+      sourcePort: 40_000,
+      destinationPort: 443,
+      icmpType: 0,
+      icmpCode: 0,
+    },
+  };
+
+  test('judges by the active policy, by a draft, and by the fallback while none is active', async () => {
+    const { system, until } = await startSystem();
+    await until('policy_ready', 'never_activated');
+    expect(await system.explain({ query })).toMatchObject({ decision: 'deny', source_group: null });
+    await system.policies.write(write(envelope('lan')));
+    for (let again = 0; again < 2; again++) {
+      expect(await system.explain({ query })).toMatchObject({ decision: 'allow', source_group: 'lan', rule: 'web' });
+    }
+    const draft = config('draft', 'enforce') as never;
+    expect(await system.explain({ policy: draft, query })).toMatchObject({ decision: 'allow', source_group: 'draft' });
+  });
+
+  test('refuses a draft that is not valid, with pointers into the question', async () => {
+    const { system } = await startSystem();
+    expect(await system.explain({ policy: config('') as never, query })).toMatchObject({
+      kind: 'refused',
+      code: 'invalid_policy',
+      problems: expect.arrayContaining([expect.objectContaining({ pointer: '/policy/source_groups/0/id' })]),
+    });
+  });
+});

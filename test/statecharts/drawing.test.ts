@@ -1,0 +1,92 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { createMachine } from 'xstate';
+import { CHARTS } from '#statecharts/charts.js';
+import { drawChart } from '#statecharts/drawing.js';
+import { WALKS } from './walks.js';
+
+const folder = new URL('../../docs/statecharts/', import.meta.url);
+
+for (const [name, chart] of Object.entries(CHARTS)) {
+  test(`docs/statecharts/${name}.md is drawn from the chart (npm run charts)`, () => {
+    expect(readFileSync(new URL(`${name}.md`, folder), 'utf8')).toBe(drawChart(chart));
+  });
+}
+
+test('every chart of this folder is drawn and walked', () => {
+  const files = readdirSync(new URL('../../statecharts/', import.meta.url))
+    .filter((file) => file.endsWith('.chart.ts'))
+    .map((file) => file.replace('.chart.ts', ''))
+    .sort();
+  expect(Object.keys(CHARTS).sort()).toEqual(files);
+  expect(
+    Object.values(CHARTS)
+      .map(({ id }) => id)
+      .sort(),
+  ).toEqual(Object.keys(WALKS).sort());
+});
+
+test('regions are drawn side by side inside the chart', () => {
+  const chart = createMachine({
+    id: 'lamp',
+    type: 'parallel',
+    states: { power: { initial: 'off', states: { off: {} } }, hue: { initial: 'warm', states: { warm: {} } } },
+  });
+  expect(drawChart(chart).split('```')[1]).toBe(`mermaid
+stateDiagram-v2
+  state "lamp" as lamp {
+    state "power" as lamp_power {
+      state "off" as lamp_power_off
+      [*] --> lamp_power_off
+    }
+    --
+    state "hue" as lamp_hue {
+      state "warm" as lamp_hue_warm
+      [*] --> lamp_hue_warm
+    }
+  }
+`);
+});
+
+test('an arrow between inner states of two composites is drawn between the composites', () => {
+  const chart = createMachine({
+    id: 'lamp',
+    initial: 'off',
+    states: {
+      off: { on: { 'switch.pressed': { guard: 'hasPower', target: '#lamp.on.bright' } } },
+      on: {
+        initial: 'dim',
+        states: { dim: { always: 'bright' }, bright: { after: { patience: '#lamp.off' } } },
+      },
+    },
+  });
+  expect(drawChart(chart)).toBe(`# lamp
+
+\`\`\`mermaid
+stateDiagram-v2
+  state "off" as lamp_off
+  state "on" as lamp_on {
+    state "dim" as lamp_on_dim
+    state "bright" as lamp_on_bright
+    [*] --> lamp_on_dim
+    lamp_on_dim --> lamp_on_bright
+  }
+  [*] --> lamp_off
+  lamp_off --> lamp_on : switch.pressed [hasPower] → bright
+  lamp_on --> lamp_off : bright · after patience
+\`\`\`
+
+| state | says | detail | runs |
+|---|---|---|---|
+| \`off\` |  |  |  |
+| \`on\` |  |  |  |
+| \`on.dim\` |  |  |  |
+| \`on.bright\` |  |  |  |
+
+| in | on | if | to | does |
+|---|---|---|---|---|
+| \`off\` | switch.pressed | hasPower | \`on.bright\` |  |
+| \`on.dim\` | at once |  | \`on.bright\` |  |
+| \`on.bright\` | after patience |  | \`off\` |  |
+`);
+});
