@@ -10,7 +10,7 @@ import type { Packet } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
 import { type FrameOptions, MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 
-export const MARK_MASK = 0x00f0_0000;
+const MARK_MASK = 0x00f0_0000;
 export const GUARD_BIT = 0x0010_0000;
 export const PASSED = -1;
 export const DROPPED = 2;

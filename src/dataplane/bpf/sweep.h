@@ -4,6 +4,9 @@
 
 #define CLOCK_MONOTONIC 1
 
+/* A sweep takes at most one part in so many of a CPU, however large the table is. */
+#define SWEEP_SHARE 100
+
 static long sweep_flow(void *map, struct flow_key *key, struct flow *flow, __u64 *now)
 {
 	if (is_expired(flow, *now))
@@ -13,10 +16,11 @@ static long sweep_flow(void *map, struct flow_key *key, struct flow *flow, __u64
 
 static int sweep_flows(void *map, __u32 *key, struct sweep_timer *sweep_timer)
 {
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), pause;
 
 	bpf_for_each_map_elem(&flows, sweep_flow, &now, 0);
-	bpf_timer_start(&sweep_timer->timer, SECOND_NS, 0);
+	pause = (bpf_ktime_get_ns() - now) * SWEEP_SHARE;
+	bpf_timer_start(&sweep_timer->timer, pause > SECOND_NS ? pause : SECOND_NS, 0);
 	return 0;
 }
 

@@ -4,8 +4,7 @@ import { addressOf, check, libbpf, memoryAt } from './libc.js';
 
 export const MAPS = ['program', 'active', 'flows', 'counters', 'sweep'] as const;
 export type MapName = (typeof MAPS)[number];
-export const PROGRAMS = ['weir_ingress', 'weir_start_sweep', 'weir_bench'] as const;
-export type ProgramName = (typeof PROGRAMS)[number];
+export type ProgramName = 'weir_ingress' | 'weir_start_sweep' | 'weir_bench';
 
 export type MapShape = {
   readonly type: number;

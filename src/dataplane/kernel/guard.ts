@@ -5,7 +5,7 @@ import { guardBit } from '#dataplane/program/settings.js';
 
 const TABLE = 'inet weir';
 
-export class GuardFailure extends Error {
+class GuardFailure extends Error {
   override readonly name = 'GuardFailure';
   readonly code = 'guard_failed';
 }

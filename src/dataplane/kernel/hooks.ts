@@ -5,7 +5,7 @@ import type { DatapathOptions } from './options.js';
 import { matchesInterface } from './options.js';
 import type { Pins } from './pins.js';
 
-export class UnsupportedInterface extends Error {
+class UnsupportedInterface extends Error {
   override readonly name = 'UnsupportedInterface';
   readonly code = 'unsupported_interface';
   constructor(readonly interfaceName: string) {

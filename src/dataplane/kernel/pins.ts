@@ -55,7 +55,7 @@ export class Pins {
   }
 }
 
-export function isBpfFileSystem(path: string): boolean {
+function isBpfFileSystem(path: string): boolean {
   let existing = path;
   while (!existsSync(existing)) existing = dirname(existing);
   const buffer = new Uint8Array(256);

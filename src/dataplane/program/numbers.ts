@@ -19,7 +19,6 @@ export const DROP_REASON = {
   guard: 11,
   program_damaged: 12,
 } as const;
-export type DropReason = keyof typeof DROP_REASON;
 
 export const COUNTER_INDEX = {
   allow: 1,
