@@ -152,10 +152,10 @@ function managementOf(system: System, authority: Authority): Management {
     cluster: null,
   });
   const readiness = () => system.readiness();
-  const { policies, explain, performanceMode, integrations } = system;
+  const { policies, performanceMode, integrations } = system;
   return {
     policies,
-    explain,
+    explain: (question) => system.explain(question),
     performanceMode,
     integrations,
     tokens: authority,

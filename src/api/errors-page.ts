@@ -16,11 +16,8 @@ Every error of the management API is a problem document of RFC 9457 (\`applicati
 | \`problems\` | where there is more than one thing to say: each with a JSON pointer into the body (or \`?name\` for a query parameter), a code and a sentence |
 `;
 
-/**
- * The text of `docs/errors.md`. `dropReasons` names why the datapath drops a packet, each with what it means; left
- * out, the page has no such part.
- */
-export function errorsPage(dropReasons: Readonly<Record<string, string>> = {}): string {
+/** The text of `docs/errors.md`. `dropReasons` names why the datapath drops a packet, each with what it means. */
+export function errorsPage(dropReasons: Readonly<Record<string, string>>): string {
   const errors = Object.entries(ERRORS).map(([code, { status, title, when, remedy }]) => [
     `\`${code}\``,
     String(status),
@@ -38,16 +35,12 @@ export function errorsPage(dropReasons: Readonly<Record<string, string>> = {}): 
       ['code', 'means'],
       lines(WARNING_CODES),
     ),
-    ...(Object.keys(dropReasons).length === 0
-      ? []
-      : [
-          section(
-            'Drop reasons',
-            'Why the datapath dropped a packet, in metrics and `GET /api/v1/stats`.',
-            ['reason', 'means'],
-            lines(dropReasons),
-          ),
-        ]),
+    section(
+      'Drop reasons',
+      'Why the datapath dropped a packet, in metrics and `GET /api/v1/stats`.',
+      ['reason', 'means'],
+      lines(dropReasons),
+    ),
   ].join('\n');
 }
 

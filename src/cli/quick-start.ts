@@ -65,13 +65,21 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
 async function apiOnly(sentences: readonly string[]): Promise<number> {
   print('Weir cannot enforce here:');
   for (const sentence of sentences) print(`   ${sentence}`);
-  print('\nThe API runs without a dataplane: policies are checked, stored and explained, and answered with `not_enforced`.');
+  print(
+    '\nThe API runs without a dataplane: policies are checked, stored and explained, and answered with `not_enforced`.',
+  );
   const folder = await mkdtemp(join(tmpdir(), 'weir-'));
   try {
     const file = join(folder, 'weir.yaml');
-    const config = { version: 1, node: { id: 'node-a', data_dir: join(folder, 'data') }, api: { listen: '127.0.0.1:8080' } };
+    const config = {
+      version: 1,
+      node: { id: 'node-a', data_dir: join(folder, 'data') },
+      api: { listen: '127.0.0.1:8080' },
+    };
     await writeFile(file, JSON.stringify(config));
-    print(`   curl -H "Authorization: Bearer $(cat ${join(folder, 'data', 'admin.token')})" http://127.0.0.1:8080/api/v1/policy`);
+    print(
+      `   curl -H "Authorization: Bearer $(cat ${join(folder, 'data', 'admin.token')})" http://127.0.0.1:8080/api/v1/policy`,
+    );
     const { run } = await import('#main.js');
     return await run(loadConfig(file));
   } finally {

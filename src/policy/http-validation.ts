@@ -130,7 +130,7 @@ function entries<T>(map: Readonly<Record<string, T>> | undefined, at: string, { 
 /** Whether an object holds nothing but empty lists and empty maps. */
 function isEmpty(matcher: object, { damaged }: Validation): boolean {
   if (damaged.has(matcher)) return false;
-  return Object.entries(matcher).every(([field, value]) => {
+  return Object.entries(matcher as Record<string, unknown>).every(([field, value]) => {
     if (Array.isArray(value)) return value.length === 0;
     const isMap = MAPS.has(field) && typeof value === 'object' && value !== null && !damaged.has(value);
     return value === undefined || (isMap && Object.keys(value).length === 0);

@@ -20,7 +20,7 @@ export function places(policy: Policy): Place[] {
   return found;
 }
 
-/** What happens at a place: the verdict, and whether its mode is audit. */
+/** What happens at a place: the verdict, and whether its mode is audit (then out-of-state TCP passes, D4). */
 export type Outcome = { readonly verdict: Verdict; readonly audited: boolean };
 
 export function outcomeAt(policy: Policy, place: Place): Outcome {
@@ -42,6 +42,7 @@ export function outcomeAt(policy: Policy, place: Place): Outcome {
 }
 
 function outcome(action: 'allow' | 'deny', mode: 'audit' | 'enforce'): Outcome {
-  if (action === 'allow') return { verdict: 'allow', audited: false };
-  return mode === 'audit' ? { verdict: 'audit', audited: true } : { verdict: 'deny', audited: false };
+  const audited = mode === 'audit';
+  if (action === 'allow') return { verdict: 'allow', audited };
+  return { verdict: audited ? 'audit' : 'deny', audited };
 }

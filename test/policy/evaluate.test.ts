@@ -93,13 +93,13 @@ describe('a mode', () => {
     });
   });
 
-  test('changes nothing for an allow', () => {
+  test('leaves an allow an allow, and marks it', () => {
     const given = policy([group(['10.0.0.1'], [rule({ mode: 'audit' })])]);
     expect(decide(given, packet())).toEqual({
       rank: 0,
       place: { kind: 'rule', group: 0, rule: 0 },
       verdict: 'allow',
-      audited: false,
+      audited: true,
     });
   });
 

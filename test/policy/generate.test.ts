@@ -29,12 +29,15 @@ describe('the generator', () => {
     }
     expect([...seen].sort()).toEqual([
       'group_default allow',
+      'group_default allow audited',
       'group_default audit audited',
       'group_default deny',
       'policy_default allow',
+      'policy_default allow audited',
       'policy_default audit audited',
       'policy_default deny',
       'rule allow',
+      'rule allow audited',
       'rule audit audited',
       'rule deny',
       'rule redirect',

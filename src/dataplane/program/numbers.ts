@@ -20,6 +20,24 @@ export const DROP_REASON = {
   program_damaged: 12,
 } as const;
 
+/** What each drop reason means, and what to do about it; `docs/errors.md` is written from this table. */
+export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REASON, 'none'>, string>> = {
+  malformed: 'A header is wrong, or ends before the packet does.',
+  non_ipv4: 'Neither IPv4 nor ARP, and `dataplane.non_ipv4` is `drop`.',
+  vlan_tagged: 'The frame carries a VLAN tag where the hook sees it; police the VLAN interface instead.',
+  fragment: 'An IPv4 fragment. This version forwards none: let path MTU discovery work, or lower the MTU.',
+  spoofed_source:
+    'The source does not route back through the interface it came in by (`dataplane.reverse_path`), or no host can have it.',
+  no_policy: 'No policy was ever activated on this node.',
+  policy_deny: 'A rule, a default action or the default policy denied it.',
+  service_plane_absent: 'A TLS rule matched, and the service plane that would judge it is not running.',
+  out_of_state: 'TCP that opens no connection and belongs to none; see `dataplane.pickup`.',
+  flow_table_full: 'The flow table has no room for a new flow; raise `dataplane.flow_capacity`.',
+  guard:
+    'The guard found a forwarded packet that the datapath had not judged: a program was detached, or an interface is new.',
+  program_damaged: 'The compiled policy leads out of itself. This is a bug: please report it.',
+};
+
 export const COUNTER_INDEX = {
   allow: 1,
   audit: 2,
