@@ -22,11 +22,11 @@ export function manyRules(count: number, port: number): unknown {
       },
     };
   };
-  const groups = Array.from({ length: Math.ceil(count / 100) }, (_, group) => ({
+  const groups = Array.from({ length: Math.ceil((count - 1) / 100) }, (_, group) => ({
     id: `g${group}`,
     mode: 'enforce',
     sources: { cidrs: [`10.${100 + (group >> 8)}.${group & 255}.0/24`] },
-    rules: Array.from({ length: Math.min(100, count - group * 100) }, (_, index) => rule(index)),
+    rules: Array.from({ length: Math.min(100, count - 1 - group * 100) }, (_, index) => rule(index)),
   }));
   const client = {
     id: 'client',
