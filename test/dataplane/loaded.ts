@@ -82,6 +82,10 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
         state: view.getUint8(80),
       };
     },
+    judgedPackets(): number {
+      const counters = readCounters(loaded.object.mapFd('counters'));
+      return counters.reduce((sum, { packets }) => sum + Number(packets), 0);
+    },
     /** Counters that are not 0, by name. */
     counted(): Record<string, number> {
       const counters: Counter[] = readCounters(loaded.object.mapFd('counters'));

@@ -59,19 +59,39 @@ beforeEach(() => {
 });
 afterEach(() => kernel.close());
 
-/** Judges packets on another CPU until told to stop; answers how many. */
-function load(): { stop(): Promise<number> } {
+type Load = {
+  /** Resolves while packets are being judged. */
+  underWay(): Promise<void>;
+  isUnderWay(): boolean;
+  /** Answers how many were judged. */
+  stop(): Promise<number>;
+};
+
+/** Judges packets on another CPU until told to stop. */
+function load(): Load {
   const frame = new Uint8Array(MAX_FRAME);
   const length = writeFrame(frame, packet);
   const run = new TestRun(kernel.object.programFd('weir_ingress'), frame, new Uint8Array(192), undefined);
   const batch = 20_000;
   let stopped = false;
+  let before = kernel.judgedPackets();
   const ended = (async () => {
     let count = 0;
-    for (; !stopped; count += batch) await run.runBeside(length, batch);
+    for (; !stopped; count += batch) {
+      before = kernel.judgedPackets();
+      await run.runBeside(length, batch);
+    }
     return count;
   })();
+  const isUnderWay = (): boolean => {
+    const now = kernel.judgedPackets();
+    return now > before && now < before + batch;
+  };
   return {
+    isUnderWay,
+    underWay: async () => {
+      while (!isUnderWay()) await breathe();
+    },
     stop: () => {
       stopped = true;
       return ended;
@@ -85,14 +105,20 @@ async function breathe(): Promise<void> {
 
 test(`no packet is judged by a mix of two programs in ${SWAPS} swaps under load`, { timeout: 120_000 }, async () => {
   const running = load();
+  let inside = 0;
   for (let swap = 1; swap <= SWAPS; swap++) {
     kernel.slots.fill(image(swap), swap);
+    // The fill waited for the packets before it: the next ones must be under way when the word is stored.
+    await running.underWay();
     kernel.slots.flip();
-    await breathe();
+    if (image(swap) !== image(swap - 1)) inside += running.isUnderWay() ? 1 : 0;
   }
   const judged = await running.stop();
   const { allow = 0, audit = 0, ...rest } = kernel.counted();
-  console.log(`${SWAPS} swaps, ${judged} packets: ${allow} by the one program, ${audit} by the other`);
+  console.log(
+    `${SWAPS} swaps, ${judged} packets: ${allow} by the one program, ${audit} by the other; ${inside} changes in mid-run`,
+  );
+  expect(inside).toBeGreaterThan(SWAPS / 4);
   expect(rest).toEqual({});
   expect(allow + audit).toBe(judged);
   expect(Math.min(allow, audit)).toBeGreaterThan(judged / 100);

@@ -263,6 +263,29 @@ describe('on a node between client and server', () => {
     expect(datapath.look()).toEqual([]);
   });
 
+  test('a re-created interface is closed until it is attached to again', async () => {
+    start().attach();
+    datapath.stage(allowAll, 1);
+    datapath.flip();
+    expect(await reaches()).toBe(true);
+    const { node, client } = topology;
+    await node.must('ip', 'link', 'del', 'lan0');
+    await node.must('ip', 'link', 'add', 'lan0', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', client.name);
+    await node.must('ip', 'addr', 'add', `${ADDRESSES.nodeLan}/24`, 'dev', 'lan0');
+    await client.must('ip', 'addr', 'add', `${ADDRESSES.client}/24`, 'dev', 'eth0');
+    await node.must('ip', 'link', 'set', 'lan0', 'up');
+    await client.must('ip', 'link', 'set', 'eth0', 'up');
+    await client.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.nodeLan);
+    expect(await reaches()).toBe(false);
+    expect(datapath.stats().drops.guard?.packets).toBe(1n);
+    expect(datapath.look()).toEqual([
+      { type: 'interface_vanished', interface: 'lan0' },
+      { type: 'interface_appeared', interface: 'lan0' },
+    ]);
+    datapath.attach();
+    expect(await reaches()).toBe(true);
+  });
+
   test('has nothing missing on this machine', () => {
     start();
     expect(datapath.probe()).toEqual([]);

@@ -7,7 +7,9 @@
 #define SLICE 0x80000000U
 #define AUDITED 8
 #define MAX_SEGMENTS 7
-#define MAX_DEPTH 7
+#define MAX_DEPTH 5
+#define FIRST_HALF 6
+#define HALF_KEYS 4
 
 #define HEADER_SOURCES 5
 
@@ -29,6 +31,18 @@ static __always_inline struct line *line_at(__u32 base, __u32 index)
 	return bpf_map_lookup_elem(&program, &at);
 }
 
+/* A map of at most four intervals: half a line, four keys and then their values. */
+static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 above)
+{
+	const __u32 *half = line->words + (second & 1) * 2 * HALF_KEYS;
+	__u64 below = 0;
+
+#pragma unroll
+	for (int i = 0; i < HALF_KEYS; i++)
+		COUNT_KEY(below, half[i], above);
+	return half[HALF_KEYS + ((below - 1) & (HALF_KEYS - 1))];
+}
+
 /* The value that holds at x in the tree `ref` (line << 3 | depth); 0, which is no value, where the image is damaged. */
 __noinline __u32 search(__u32 base, __u32 ref, __u32 x)
 {
@@ -38,6 +52,10 @@ __noinline __u32 search(__u32 base, __u32 ref, __u32 x)
 	struct line *line;
 	__u64 below;
 
+	if (depth >= FIRST_HALF) {
+		line = line_at(base, index);
+		return line ? search_half(line, depth, above) : 0;
+	}
 	for (int level = 0; level < MAX_DEPTH && depth > 0; level++, depth--) {
 		line = line_at(base, index);
 		if (!line)

@@ -4,6 +4,7 @@ import { LINE_WORDS } from './numbers.js';
 export class Lines {
   #words = new Uint32Array(1024 * LINE_WORDS);
   #count = 0;
+  #openHalf: number | undefined;
 
   get count(): number {
     return this.#count;
@@ -20,6 +21,18 @@ export class Lines {
     }
     this.#words.fill(0xffff_ffff, first * LINE_WORDS, this.#count * LINE_WORDS);
     return first;
+  }
+
+  /** Half a line: 0 for its first eight words, 1 for the others. */
+  addHalf(): { readonly line: number; readonly half: 0 | 1 } {
+    const open = this.#openHalf;
+    if (open !== undefined) {
+      this.#openHalf = undefined;
+      return { line: open, half: 1 };
+    }
+    const line = this.add(1);
+    this.#openHalf = line;
+    return { line, half: 0 };
   }
 
   set(line: number, word: number, value: number): void {

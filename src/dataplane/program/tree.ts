@@ -4,13 +4,16 @@ import { LINE_WORDS } from './numbers.js';
 
 const BOTTOM_KEYS = LINE_WORDS / 2;
 const FAN_OUT = LINE_WORDS;
+const HALF_KEYS = LINE_WORDS / 4;
+/** In a ref, in the place of a depth. */
+const FIRST_HALF = 6;
 
 /**
  * Lays the intervals `from` … `to` out as a search tree and answers its ref, `line of the root << 3 | inner levels`.
  *
  * A bottom line is 8 starts and their 8 values; missing starts are 0xffffffff and missing values repeat the last.
  * An inner line is `first child << 4 | children - 1` and the first starts of its second to last child; children stand
- * in a row.
+ * in a row. At most four intervals are half a line, of 4 starts and 4 values; the ref then says which half.
  */
 export function addTree(
   lines: Lines,
@@ -19,6 +22,7 @@ export function addTree(
   to: number,
   value: (raw: number) => number,
 ): number {
+  if (to - from <= HALF_KEYS) return addHalf(lines, intervals, from, to, value);
   const bottoms = Math.ceil((to - from) / BOTTOM_KEYS);
   let first = lines.add(bottoms);
   let firstStarts = new Uint32Array(bottoms);
@@ -57,4 +61,19 @@ export function addTree(
     depth++;
   }
   return first * 8 + depth;
+}
+
+function addHalf(lines: Lines, intervals: Intervals, from: number, to: number, value: (raw: number) => number): number {
+  const { line, half } = lines.addHalf();
+  const first = half * 2 * HALF_KEYS;
+  let last = 0;
+  for (let key = 0; key < HALF_KEYS; key++) {
+    const at = from + key;
+    if (at < to) {
+      lines.set(line, first + key, intervals.starts[at] ?? 0);
+      last = value(intervals.values[at] ?? 0);
+    }
+    lines.set(line, first + HALF_KEYS + key, last);
+  }
+  return line * 8 + FIRST_HALF + half;
 }

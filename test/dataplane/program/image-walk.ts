@@ -13,6 +13,10 @@ export function walkImage({ words }: Image, packet: Packet, touched: Set<number>
   const count = (keys: Uint32Array, x: number): number => keys.filter((key) => key <= x).length;
   const search = (ref: number, x: number): number => {
     let index = ref >>> 3;
+    if ((ref & 7) >= 6) {
+      const half = line(index).subarray((ref & 1) * 8);
+      return half[4 + ((count(half.subarray(0, 4), x) - 1) & 3)] ?? 0;
+    }
     for (let depth = ref & 7; depth > 0; depth--) {
       const inner = line(index);
       const [first = 0] = inner;

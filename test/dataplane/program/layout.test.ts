@@ -46,7 +46,7 @@ describe('the image of a program', () => {
 
 describe('a tree', () => {
   test.each([
-    [1, 1, 0],
+    [5, 1, 0],
     [8, 1, 0],
     [9, 3, 1],
     [128, 17, 1],
@@ -57,5 +57,18 @@ describe('a tree', () => {
     const lines = new Lines();
     const ref = addTree(lines, { starts, values: starts }, 0, intervals, (raw) => raw);
     expect({ count: lines.count, depth: ref & 7 }).toEqual({ count, depth });
+  });
+
+  test('of at most four intervals shares a line with another', () => {
+    const starts = Uint32Array.of(0, 10, 20, 30);
+    const lines = new Lines();
+    const refs = [4, 1, 2].map((intervals) => addTree(lines, { starts, values: starts }, 0, intervals, (raw) => raw));
+    expect(refs).toEqual([6, 7, 8 + 6]);
+    expect(Array.from(lines.toWords().subarray(0, LINE_WORDS))).toEqual([
+      ...[0, 10, 20, 30],
+      ...[0, 10, 20, 30],
+      ...[0, 0xffff_ffff, 0xffff_ffff, 0xffff_ffff],
+      ...[0, 0, 0, 0],
+    ]);
   });
 });
