@@ -5,7 +5,7 @@ import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';
 
 /** A policy of many groups with a hundred rules each; the client may reach TCP port `port` of the server. */
-export function manyRules(count: number, port: number): unknown {
+function manyRules(count: number, port: number): unknown {
   const random = new Random(count);
   const address = (): string =>
     `${random.between(11, 200)}.${random.between(0, 255)}.${random.between(0, 255)}.${random.between(0, 255)}`;

@@ -1,6 +1,6 @@
 import type { Form } from '#policy/document.js';
 import type { Problem, Warning } from '#policy/problem.js';
-import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { StoredPolicy } from '#policy/record.js';
 
 /** What the API asks of the policy actor. Bodies travel as the bytes that were received. */
 export type PolicyTarget =
@@ -70,4 +70,3 @@ export type PolicyChecked = {
 };
 export type PolicyOutcome = PolicyWritten | PolicyDeleted | PolicyChecked | Refusal;
 
-export type { PolicyRecord, Problem, StoredPolicy, Warning };

@@ -25,7 +25,7 @@ export type NodeProcess = {
   remove(): Promise<void>;
 };
 
-export type Reply = {
+type Reply = {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;

@@ -15,9 +15,9 @@ export type Topology = {
   remove(): Promise<void>;
 };
 
-export type Outcome = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
+type Outcome = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
 
-export type Namespace = {
+type Namespace = {
   readonly name: string;
   run(command: string, ...args: string[]): Promise<Outcome>;
   /** Like `run`, but a failure throws. */
@@ -36,7 +36,7 @@ export const ADDRESSES = {
 
 const PREFIX = 'weir-';
 
-export function run(command: string, args: readonly string[], input?: string): Promise<Outcome> {
+function run(command: string, args: readonly string[], input?: string): Promise<Outcome> {
   return new Promise((resolve) => {
     const child = execFile(command, [...args], { maxBuffer: 64 << 20 }, (error, stdout, stderr) => {
       const code = error === null ? 0 : typeof error.code === 'number' ? error.code : null;
@@ -162,7 +162,7 @@ async function end(child: ChildProcess): Promise<void> {
 }
 
 /** Removes what a process left behind that died before it could clean up: its id is in the names. */
-export async function removeStale(): Promise<void> {
+async function removeStale(): Promise<void> {
   const owners = /^weir-(\d+)-/;
   const dead = async (name: string): Promise<boolean> => {
     const pid = owners.exec(name)?.[1];

@@ -40,7 +40,7 @@ export type DataplaneConfig = {
   readonly pinPath: string;
 };
 
-export type DnsConfig = {
+type DnsConfig = {
   readonly listen: readonly ListenAddress[];
   readonly upstreams: readonly ListenAddress[];
   readonly transparent: boolean;
@@ -49,14 +49,14 @@ export type DnsConfig = {
   readonly maxGrantMs: number;
 };
 
-export type ServicePlaneConfig = {
+type ServicePlaneConfig = {
   readonly listen: ListenAddress;
   /** `system` or a path. */
   readonly upstreamCa: string;
   readonly deniedHttp: '403' | 'reset';
 };
 
-export type ClusterConfig = {
+type ClusterConfig = {
   readonly etcd: { readonly endpoints: readonly string[]; readonly tls: MutualTlsFiles | null };
   readonly peer: { readonly listen: ListenAddress; readonly advertise: ListenAddress; readonly tls: MutualTlsFiles };
   readonly prefix: string;

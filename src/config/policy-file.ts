@@ -6,14 +6,14 @@ import { parseDocument } from 'yaml';
 export type PolicyFile = { readonly form: 'envelope' | 'singleton'; readonly json: string };
 
 /** The file cannot be read, or is no YAML. */
-export class PolicyFileError extends Error {
+class PolicyFileError extends Error {
   override readonly name = 'PolicyFileError';
   readonly code = 'policy_file_unreadable';
 }
 
 const MAX_ALIASES = 100;
 
-export async function readPolicyFile(path: string): Promise<PolicyFile> {
+async function readPolicyFile(path: string): Promise<PolicyFile> {
   let text: string;
   try {
     text = await readFile(path, 'utf8');

@@ -1,4 +1,4 @@
-export type ConfigProblemCode =
+type ConfigProblemCode =
   | 'unreadable' // the file itself
   | 'syntax' // not YAML
   | 'unknown_key'

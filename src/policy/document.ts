@@ -3,7 +3,7 @@
  * `schema.ts` parses into these types; `normalise.ts` turns them into the model that is judged.
  */
 export type ActionWord = string;
-export type Mode = 'audit' | 'enforce';
+type Mode = 'audit' | 'enforce';
 export type EnvelopeMode = 'disabled' | Mode;
 export type Form = 'envelope' | 'singleton';
 
@@ -103,7 +103,7 @@ export type HttpRequestMatchConfig = {
   readonly headers?: HeaderMatchConfig | undefined;
 };
 
-export type HttpResponseMatchConfig = { readonly headers?: HeaderMatchConfig | undefined };
+type HttpResponseMatchConfig = { readonly headers?: HeaderMatchConfig | undefined };
 
 export type HeaderMatchConfig = {
   readonly require_present?: readonly string[] | undefined;

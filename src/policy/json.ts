@@ -1,10 +1,10 @@
 import { pointerOf } from './pointer.js';
 import type { Problem } from './problem.js';
 
-export const MAX_DEPTH = 32;
+const MAX_DEPTH = 32;
 
 /** Where a member of the outermost object has its value: byte offsets, the end excluded. */
-export type Span = { readonly start: number; readonly end: number };
+type Span = { readonly start: number; readonly end: number };
 
 export type ParsedJson =
   | {

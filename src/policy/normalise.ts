@@ -16,7 +16,7 @@ export type NormaliseOptions = {
 };
 
 /** The types that stand for a rule of protocol icmp without types and codes (D14). */
-export const COMMON_ICMP_TYPES: readonly number[] = [0, 3, 8, 11, 12];
+const COMMON_ICMP_TYPES: readonly number[] = [0, 3, 8, 11, 12];
 
 /** The model of a valid document. A disabled policy is modelled as if it were enforced. */
 export function normalise(document: PolicyConfig, { form, mode, fallback }: NormaliseOptions): Policy {

@@ -3,7 +3,7 @@ import { RE2JS, RE2JSException, RE2JSSyntaxException } from 're2js';
 export const MAX_REGEX_BYTES = 1024;
 
 /** A compiled RE2 expression, searched unanchored (D13). */
-export type Regex = { test(text: string): boolean };
+type Regex = { test(text: string): boolean };
 
 export type CompiledRegex =
   | { readonly ok: true; readonly regex: Regex }

@@ -16,14 +16,14 @@ const strings = () => z.array(z.string());
 const listsByKey = () => z.record(z.string(), strings());
 const regexByKey = () => z.record(z.string(), regex());
 
-export const actionSchema = z.string().meta({
+const actionSchema = z.string().meta({
   id: 'Action',
   description: 'What is done with matching traffic, in any case.',
   pattern: '^([Aa][Ll][Ll][Oo][Ww]|[Dd][Ee][Nn][Yy])$',
   examples: ['allow', 'deny'],
 });
 
-export const modeSchema = z
+const modeSchema = z
   .enum(['audit', 'enforce'])
   .meta({ id: 'Mode', description: 'Under audit a deny passes and is recorded.', examples: ['enforce'] });
 
@@ -31,7 +31,7 @@ export const envelopeModeSchema = z
   .enum(['disabled', 'audit', 'enforce'])
   .meta({ id: 'EnvelopeMode', description: 'The mode of a stored policy.', examples: ['enforce'] });
 
-export const prioritySchema = z
+const prioritySchema = z
   .int()
   .min(0)
   .max(LIMITS.priority)
@@ -52,7 +52,7 @@ export const protoSchema = z
     examples: ['tcp', 47],
   });
 
-export const portSchema = z.union([z.int().min(0).max(MAX_PORT), z.string().meta({ pattern: PORT_PATTERN })]).meta({
+const portSchema = z.union([z.int().min(0).max(MAX_PORT), z.string().meta({ pattern: PORT_PATTERN })]).meta({
   id: 'PortSpec',
   description: 'A port, or a range "low-high" with both ends included.',
   examples: [443, '8000-8100'],
@@ -60,19 +60,19 @@ export const portSchema = z.union([z.int().min(0).max(MAX_PORT), z.string().meta
 
 const byte = () => z.int().min(0).max(255);
 
-export const nameMatchObjectSchema = z.strictObject({ exact: strings().optional(), regex: regex().optional() }).meta({
+const nameMatchObjectSchema = z.strictObject({ exact: strings().optional(), regex: regex().optional() }).meta({
   id: 'NameMatch',
   description: 'Exact names, an expression, or both.',
   examples: [{ exact: ['api.example.com'] }],
 });
 
-export const tlsNameMatchSchema = z.union([regex(), strings(), nameMatchObjectSchema]).meta({
+const tlsNameMatchSchema = z.union([regex(), strings(), nameMatchObjectSchema]).meta({
   id: 'TlsNameMatch',
   description: 'A single RE2 expression, a list of exact names, or an object of which all parts must hold.',
   examples: ['^api\\.example\\.com$', ['api.example.com'], { exact: ['api.example.com'], regex: '^api' }],
 });
 
-export const headerMatchSchema = z
+const headerMatchSchema = z
   .strictObject({
     require_present: strings().optional(),
     deny_present: strings().optional(),
@@ -85,7 +85,7 @@ export const headerMatchSchema = z
     examples: [{ require_present: ['x-request-id'], exact: { 'content-type': ['application/json'] } }],
   });
 
-export const httpRequestSchema = z
+const httpRequestSchema = z
   .strictObject({
     host: nameMatchObjectSchema.optional().meta({ description: 'Any of the kinds that are given must hold.' }),
     methods: strings().optional(),
@@ -109,13 +109,13 @@ export const httpRequestSchema = z
     examples: [{ methods: ['GET'], path: { prefix: ['/v1/'] } }],
   });
 
-export const httpResponseSchema = z.strictObject({ headers: headerMatchSchema.optional() }).meta({
+const httpResponseSchema = z.strictObject({ headers: headerMatchSchema.optional() }).meta({
   id: 'HttpResponsePolicyConfig',
   description: 'Matchers on the headers of a response.',
   examples: [{ headers: { deny_present: ['x-internal'] } }],
 });
 
-export const httpMatchSchema = z
+const httpMatchSchema = z
   .strictObject({ request: httpRequestSchema.optional(), response: httpResponseSchema.optional() })
   .meta({
     id: 'HttpMatchConfig',
@@ -123,7 +123,7 @@ export const httpMatchSchema = z
     examples: [{ request: { methods: ['GET'] } }],
   });
 
-export const tlsMatchSchema = z
+const tlsMatchSchema = z
   .strictObject({
     mode: z.enum(['metadata', 'intercept']).optional().meta({ description: 'Left out: metadata.' }),
     sni: tlsNameMatchSchema.optional(),
@@ -141,7 +141,7 @@ export const tlsMatchSchema = z
     examples: [{ sni: ['api.example.com'] }, { mode: 'intercept', http: { request: { methods: ['GET'] } } }],
   });
 
-export const ruleMatchSchema = z
+const ruleMatchSchema = z
   .strictObject({
     dst_cidrs: z.array(z.string().meta({ pattern: CIDR })).optional(),
     dst_ips: z.array(z.string().meta({ pattern: ADDRESS })).optional(),
@@ -168,7 +168,7 @@ export const ruleMatchSchema = z
 
 const idSchema = z.string().meta({ minLength: 1 });
 
-export const ruleSchema = z
+const ruleSchema = z
   .strictObject({
     id: idSchema,
     priority: prioritySchema.optional(),
@@ -184,7 +184,7 @@ export const ruleSchema = z
 
 const labels = () => z.record(z.string(), z.string());
 
-export const kubernetesSourceSchema = z
+const kubernetesSourceSchema = z
   .strictObject({
     integration: z.string(),
     pod_selector: z.strictObject({ namespace: z.string().optional(), match_labels: labels().optional() }).optional(),
@@ -196,7 +196,7 @@ export const kubernetesSourceSchema = z
     examples: [{ integration: 'prod', pod_selector: { namespace: 'shop', match_labels: { app: 'web' } } }],
   });
 
-export const sourcesSchema = z
+const sourcesSchema = z
   .strictObject({
     cidrs: z.array(z.string().meta({ pattern: CIDR })).optional(),
     ips: z.array(z.string().meta({ pattern: ADDRESS })).optional(),
@@ -216,13 +216,13 @@ const groupFields = {
 };
 const groupExample = { id: 'office', sources: { cidrs: ['10.0.0.0/8'] }, default_action: 'deny' };
 
-export const groupSchema = z.strictObject({ id: idSchema, mode: modeSchema, ...groupFields }).meta({
+const groupSchema = z.strictObject({ id: idSchema, mode: modeSchema, ...groupFields }).meta({
   id: 'SourceGroupConfig',
   description: 'A population of sources and its rules, in the singleton form: with a mode.',
   examples: [{ ...groupExample, mode: 'enforce' }],
 });
 
-export const envelopeGroupSchema = z.strictObject({ id: idSchema, ...groupFields }).meta({
+const envelopeGroupSchema = z.strictObject({ id: idSchema, ...groupFields }).meta({
   id: 'EnvelopeSourceGroupConfig',
   description: 'A population of sources and its rules, in the envelope form: the envelope has the mode.',
   examples: [groupExample],

@@ -20,7 +20,7 @@ export type KvStore = {
 };
 
 /** With `sync` the write has reached the disk when the promise resolves. */
-export type WriteOptions = { readonly sync: boolean };
+type WriteOptions = { readonly sync: boolean };
 export type KvOperation =
   | { readonly type: 'put'; readonly key: string; readonly value: Uint8Array }
   | { readonly type: 'delete'; readonly key: string };

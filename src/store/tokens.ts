@@ -29,22 +29,15 @@ export function createTokenStore(kv: KvStore): TokenStore {
 }
 
 /** Who speaks: the token's id, its subject and its role. */
-export type Identity = { readonly id: string; readonly subject: string; readonly role: Role };
+type Identity = { readonly id: string; readonly subject: string; readonly role: Role };
 
-export type TokenRefusal =
-  | 'missing'
-  | 'malformed'
-  | 'wrong_algorithm'
-  | 'bad_signature'
-  | 'expired'
-  | 'revoked'
-  | 'unknown'; // signed by this node, but it has no record of it
+type TokenRefusal = 'missing' | 'malformed' | 'wrong_algorithm' | 'bad_signature' | 'expired' | 'revoked' | 'unknown'; // signed by this node, but it has no record of it
 
-export type TokenVerdict =
+type TokenVerdict =
   | { readonly kind: 'accepted'; readonly identity: Identity }
   | { readonly kind: 'refused'; readonly reason: TokenRefusal };
 
-export type TokenRequest = {
+type TokenRequest = {
   readonly subject: string;
   readonly role: Role;
   /** Null: never expires. */

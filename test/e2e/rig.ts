@@ -14,7 +14,7 @@ export type Rig = {
   remove(): Promise<void>;
 };
 
-export type DataplaneStats = {
+type DataplaneStats = {
   readonly packets: Readonly<Record<'allow' | 'deny' | 'audit', number>>;
   readonly drops: Readonly<Record<string, number>>;
 };
