@@ -286,6 +286,16 @@ describe('on a node between client and server', () => {
     expect(await reaches()).toBe(true);
   });
 
+  test('names an interface that it cannot read, and judges the others', async () => {
+    start({ interfaces: ['lo', 'lan0', 'wan0'] });
+    expect(() => datapath.attach()).toThrow(
+      expect.objectContaining({ code: 'unsupported_interface', interfaceName: 'lo' }),
+    );
+    datapath.stage(allowAll, 1);
+    datapath.flip();
+    expect(await reaches()).toBe(true);
+  });
+
   test('has nothing missing on this machine', () => {
     start();
     expect(datapath.probe()).toEqual([]);
