@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { PolicyOutcome, PolicyTarget, PolicyWrite, Warning } from '#bus/requests.js';
+import type { PolicyOutcome, PolicyTarget, PolicyWrite } from '#bus/requests.js';
 import type { Form } from '#policy/document.js';
+import type { Warning } from '#policy/problem.js';
 import { etagOf } from '#policy/record.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';

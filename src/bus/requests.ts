@@ -69,4 +69,3 @@ export type PolicyChecked = {
   readonly programLines: number;
 };
 export type PolicyOutcome = PolicyWritten | PolicyDeleted | PolicyChecked | Refusal;
-
