@@ -37,6 +37,9 @@ const distFolder = here.includes('/dist/') ? here : join(here, '../../dist/src/c
 export const program = (name: 'relay' | 'traffic'): string => join(distFolder, `${name}.js`);
 const weir = join(distFolder, '../../../bin/weir.js');
 
+const REQUEST_TIMEOUT_MS = 60_000;
+const POLL_TIMEOUT_MS = 3_000;
+
 export type NodeOptions = {
   readonly port?: number;
   /** Members of the `dataplane` section besides the interfaces and the pin path. */
@@ -88,6 +91,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
           ...headers,
         },
         ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+        signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
       });
       const text = await response.text();
       const isJson = /json/.test(response.headers.get('content-type') ?? '');
@@ -101,7 +105,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
           throw new Error(`the node ended with ${child.exitCode}:\n${await readFile(logFile, 'utf8').catch(() => '')}`);
         }
         try {
-          const response = await fetch(`${url}/ready`);
+          const response = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(POLL_TIMEOUT_MS) });
           const report = (await response.json()) as {
             checks: { name: string; ok: boolean; state: string; detail: string }[];
           };

@@ -68,7 +68,8 @@ export async function createTopology(tag: string): Promise<Topology> {
       run: (command, ...args) => run('nsenter', [...enter, command, ...args]),
       must: (command, ...args) => must('nsenter', ...enter, command, ...args),
       start: (command, args, env) => {
-        const child = spawn('nsenter', [...enter, command, ...args], {
+        // Whatever becomes of this process, its children do not outlive it.
+        const child = spawn('nsenter', [...enter, 'setpriv', '--pdeathsig', 'KILL', command, ...args], {
           stdio: ['pipe', 'pipe', 'pipe'],
           env: env ?? process.env,
         });
