@@ -19,24 +19,26 @@ import { type Authority, createAuthority } from '#store/tokens.js';
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
 /**
- * Runs a node until SIGTERM or SIGINT: opens the store, takes the dataplane over, serves the API. Resolves with the exit
+ * Runs a node until SIGTERM, SIGINT or SIGHUP: opens the store, takes the dataplane over, serves the API. Resolves with the exit
  * code once it has drained; the datapath is left in place (D20). Throws what keeps it from starting.
  */
 export async function run(config: Config): Promise<number> {
   const log = createLog(config);
   const stopped = new Promise<NodeJS.Signals>((resolve) => {
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve(signal));
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.once(signal, () => resolve(signal));
   });
   const store = await openStore(config.node.dataDir, ({ code, message }) => log.error({ code }, message));
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir);
-    const { dataplane } = config;
+    const dataplane =
+      config.dataplane === null
+        ? null
+        : { datapath: openDatapath(datapathOptions(config.dataplane)), interfaces: config.dataplane.interfaces };
+    // An interface, a link or the guard that came or went is repaired; the operator must know that it happened.
+    dataplane?.datapath.watch((change) => log.warn(change, 'dataplane changed'));
     const system = createSystem({
       store,
-      dataplane:
-        dataplane === null
-          ? null
-          : { datapath: openDatapath(datapathOptions(dataplane)), interfaces: dataplane.interfaces },
+      dataplane,
       fallback: config.policy.fallback,
       activationTimeoutMs: config.policy.activationTimeoutMs,
       sections: {
@@ -61,7 +63,7 @@ export async function run(config: Config): Promise<number> {
   } finally {
     await store.close();
   }
-  log.info('stopped; what was in force goes on being enforced');
+  log.info(config.dataplane === null ? 'stopped' : 'stopped; the kernel goes on enforcing what was in force');
   return 0;
 }
 
@@ -126,7 +128,10 @@ function logFacts(system: System, log: Logger): void {
   system.bus.messages.subscribe((message) => {
     switch (message.type) {
       case 'policy.activated':
-        log.info({ generation: message.generation, policy: message.record?.id ?? null }, 'policy in force');
+        log.info(
+          { generation: message.generation, policy: message.record?.id ?? null },
+          message.record === null ? 'no policy is active: the fallback decides' : 'policy in force',
+        );
         break;
       case 'dataplane.enforcing':
         log.info({ generation: message.generation, epoch: message.epoch }, 'dataplane enforcing');
@@ -181,7 +186,8 @@ function follow(path: string, system: System, log: Logger): () => void {
       author: 'policy.file',
     });
     if (outcome.kind === 'refused') throw new PolicyFileRefused(path, outcome);
-    log.info({ path }, 'policy file written');
+    const warnings = outcome.kind === 'written' ? outcome.warnings : [];
+    log.info({ path, warnings }, 'policy file written');
   };
   return followPolicyFile(path, apply, (error) => {
     const problems = error instanceof PolicyFileRefused ? error.refusal.problems : undefined;

@@ -124,7 +124,11 @@ export function decidePut(write: PolicyWrite, located: Located, written: Written
     created: existing === null,
     stored,
     decides: activates ? 'this' : leavesNone ? 'none' : 'unchanged',
-    warnings: takes ? [activityTaken(active)] : leavesNone ? [NONE_ACTIVE] : [],
+    warnings: [
+      ...(takes ? [activityTaken(active)] : []),
+      ...(leavesNone ? [NONE_ACTIVE] : []),
+      ...(activates && written.form === 'singleton' && written.mode === 'audit' ? [AUDIT_KEPT] : []),
+    ],
   };
 }
 
@@ -138,6 +142,13 @@ export function decideDelete(stored: StoredPolicy, at: Circumstances): Decision 
     warnings: active ? [NONE_ACTIVE] : [],
   };
 }
+
+const AUDIT_KEPT: Warning = {
+  pointer: '/default_policy',
+  code: 'audit_kept',
+  message:
+    'The active record keeps its mode, audit: a deny of default_policy or policy.fallback is recorded and passes. Write the record with mode enforce to deny.',
+};
 
 const NONE_ACTIVE: Warning = {
   pointer: '',

@@ -1,11 +1,10 @@
 import type { ChildProcess } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import type { Server } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { relayFromLoopback } from './relay.js';
-import type { Topology } from './topology.js';
+import { type Topology, temporaryFolder } from './topology.js';
 
 /** A Weir node running in the node namespace of a topology, reachable over loopback of this namespace. */
 export type NodeProcess = {
@@ -49,7 +48,7 @@ export type NodeOptions = {
 };
 
 export async function startNode(topology: Topology, options: NodeOptions = {}): Promise<NodeProcess> {
-  const folder = await mkdtemp(join(tmpdir(), 'weir-'));
+  const folder = await temporaryFolder('node');
   const configFile = join(folder, 'weir.yaml');
   const logFile = join(folder, 'weir.log');
   const config = {

@@ -1,10 +1,10 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { loadConfig } from '#config/load.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
-import { ADDRESSES, createTopology, type Topology } from './topology.js';
+import { ADDRESSES, createTopology, type Topology, temporaryFolder } from './topology.js';
 
 const policy = (ports: readonly number[]) => ({
   default_policy: 'deny',
@@ -39,14 +39,14 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
   let topology: Topology | undefined;
   let node: NodeProcess | undefined;
   const interrupted = new Promise<'interrupted'>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve('interrupted'));
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve('interrupted'));
   });
   try {
     topology = await createTopology('quick');
     node = await startNode(topology, { port: 8080 });
     const done = await Promise.race([tour(topology, node), interrupted]);
     if (done !== 'interrupted' && stay) {
-      await whereToLook(topology, node);
+      whereToLook(topology, node);
       print('\nCtrl-C ends the quick start and removes everything that it made.');
       await interrupted;
     }
@@ -68,23 +68,39 @@ async function apiOnly(sentences: readonly string[]): Promise<number> {
   print(
     '\nThe API runs without a dataplane: policies are checked, stored and explained, and answered with `not_enforced`.',
   );
-  const folder = await mkdtemp(join(tmpdir(), 'weir-'));
+  const folder = await temporaryFolder('api');
   try {
     const file = join(folder, 'weir.yaml');
+    const listen = `127.0.0.1:${await freePort(8080)}`;
     const config = {
       version: 1,
       node: { id: 'node-a', data_dir: join(folder, 'data') },
-      api: { listen: '127.0.0.1:8080' },
+      log: { format: 'pretty' },
+      api: { listen },
     };
     await writeFile(file, JSON.stringify(config));
-    print(
-      `   curl -H "Authorization: Bearer $(cat ${join(folder, 'data', 'admin.token')})" http://127.0.0.1:8080/api/v1/policy`,
-    );
+    print(`   curl -H "Authorization: Bearer $(cat ${folder}/data/admin.token)" http://${listen}/api/v1/policy`);
+    print('Ctrl-C ends it.\n');
     const { run } = await import('#main.js');
     return await run(loadConfig(file));
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** `wanted`, or any other port of loopback when somebody listens there. */
+function freePort(wanted: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EADDRINUSE' && wanted !== 0) resolve(freePort(0));
+      else reject(error);
+    });
+    server.listen(wanted, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => resolve(port));
+    });
+  });
 }
 
 async function tour(topology: Topology, node: NodeProcess): Promise<void> {
@@ -172,11 +188,13 @@ function lineReader(child: ReturnType<Topology['client']['start']>) {
   };
 }
 
-async function whereToLook(topology: Topology, node: NodeProcess): Promise<void> {
+function whereToLook(topology: Topology, node: NodeProcess): void {
   print('\nWhere to look on, from another terminal:');
-  print(`   export WEIR_SERVER=${node.url} WEIR_TOKEN=${await node.token()}`);
+  print(`   export WEIR_SERVER=${node.url} WEIR_TOKEN=$(cat ${node.folder}/data/admin.token)`);
   print('   curl -H "Authorization: Bearer $WEIR_TOKEN" $WEIR_SERVER/api/v1/policy');
-  print('   curl $WEIR_SERVER/ready');
+  print('   curl $WEIR_SERVER/ready; curl $WEIR_SERVER/openapi/service-v1.json');
+  print('   npx weir token list');
+  print(`   nsenter --net=/run/netns/${topology.client.name} ping -c1 ${ADDRESSES.server}   # allowed by the policy`);
   print(`   nsenter --net=/run/netns/${topology.client.name} bash      # a shell on the client`);
   print(`   ${node.folder}/weir.yaml                        # the node's configuration`);
 }

@@ -1,5 +1,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 
 /**
  * Three network namespaces on this machine: client – node – server, joined by veth pairs. The node forwards.
@@ -162,6 +164,11 @@ async function end(child: ChildProcess): Promise<void> {
   await gone;
 }
 
+/** A new folder of this process; one that it leaves behind is removed by the next. */
+export function temporaryFolder(tag: string): Promise<string> {
+  return mkdtemp(join(tmpdir(), `${PREFIX}${process.pid}-${tag}-`));
+}
+
 /** Removes what a process left behind that died before it could clean up: its id is in the names. */
 async function removeStale(): Promise<void> {
   const owners = /^weir-(\d+)-/;
@@ -176,8 +183,10 @@ async function removeStale(): Promise<void> {
       await run('ip', ['netns', 'del', name]);
     }
   }
-  for (const name of await entries('/sys/fs/bpf')) {
-    if (await dead(name)) await rm(`/sys/fs/bpf/${name}`, { recursive: true, force: true });
+  for (const folder of ['/sys/fs/bpf', tmpdir()]) {
+    for (const name of await entries(folder)) {
+      if (await dead(name)) await rm(join(folder, name), { recursive: true, force: true });
+    }
   }
 }
 

@@ -68,5 +68,6 @@ export const WARNING_CODES = {
   no_effect: 'A field has no effect in this place.',
   not_enforced: 'The policy is stored, and nothing on this node enforces it.',
   activity_taken: 'Another record was active and is no longer.',
+  audit_kept: 'The record keeps its mode, audit: what no rule decides is only recorded, not denied.',
   none_active: 'No policy is active: the fallback decides for every packet.',
 } as const;

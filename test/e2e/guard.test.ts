@@ -13,7 +13,7 @@ afterAll(() => rig?.remove());
 
 async function pinnedLinks(): Promise<string[]> {
   const entries = await readdir(rig.topology.pinPath, { recursive: true });
-  return entries.filter((entry) => entry.startsWith('links/')).map((entry) => join(rig.topology.pinPath, entry));
+  return entries.filter((entry) => /^links-\d+\//.test(entry)).map((entry) => join(rig.topology.pinPath, entry));
 }
 
 describe('with the process stopped', () => {

@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import { networkNamespace } from '#dataplane/kernel/ownership.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll, auditAll, denyAll } from './policies.js';
 
@@ -145,7 +146,7 @@ describe('on a node between client and server', () => {
     datapath.stage(allowAll, 1);
     datapath.flip();
     expect(await reaches()).toBe(true);
-    rmSync(`${topology.pinPath}/links`, { recursive: true });
+    rmSync(`${topology.pinPath}/links-${networkNamespace()}`, { recursive: true });
     // The kernel lets go of a link a little after its last pin is gone.
     await expect.poll(() => reaches(), { timeout: 10_000 }).toBe(false);
     const { packets = 0n } = datapath.stats().drops.guard ?? {};
@@ -169,6 +170,19 @@ describe('on a node between client and server', () => {
     second.attach();
     expect(await reaches()).toBe(true);
     expect(second.stats().verdicts.allow.packets).toBe(6n);
+    second.close();
+  });
+
+  test('belongs to one process: a second one is refused, and so is detaching under it', async () => {
+    start().attach();
+    const second = new LocalDatapath(options());
+    const elsewhere = new LocalDatapath(options({ pinPath: `${topology.pinPath}-other` }));
+    for (const refused of [() => second.open(), () => second.detach(), () => elsewhere.open()]) {
+      expect(refused).toThrow('another process polices this network namespace: end it first');
+    }
+    rmSync(`${topology.pinPath}-other`, { recursive: true, force: true });
+    datapath.close();
+    second.open();
     second.close();
   });
 
@@ -243,7 +257,7 @@ describe('on a node between client and server', () => {
   test('tells of interfaces, links and guards that come and go', async () => {
     start().attach();
     expect(datapath.look()).toEqual([]);
-    rmSync(`${topology.pinPath}/links`, { recursive: true });
+    rmSync(`${topology.pinPath}/links-${networkNamespace()}`, { recursive: true });
     nft('delete', 'table', 'inet', 'weir');
     await topology.node.must('ip', 'link', 'add', 'wan7', 'type', 'veth', 'peer', 'name', 'other7');
     const seen = datapath.look();

@@ -10,6 +10,7 @@ type Libc = {
   mmap(address: null, length: number, protection: number, flags: number, fd: number, offset: number): Pointer;
   munmap(address: Pointer, length: number): number;
   close(fd: number): number;
+  flock(fd: number, operation: number): number;
   mount(source: string, target: string, type: string, flags: number, data: null): number;
   statfs(path: string, into: Uint8Array): number;
   socket(domain: number, type: number, protocol: number): number;
@@ -58,6 +59,7 @@ const LIBC: Record<keyof Libc, string> = {
   mmap: 'void *mmap(void *address, size_t length, int protection, int flags, int fd, int64_t offset)',
   munmap: 'int munmap(void *address, size_t length)',
   close: 'int close(int fd)',
+  flock: 'int flock(int fd, int operation)',
   mount: 'int mount(const char *source, const char *target, const char *type, ulong flags, const void *data)',
   statfs: 'int statfs(const char *path, _Out_ void *into)',
   socket: 'int socket(int domain, int type, int protocol)',

@@ -17,6 +17,7 @@ import { Guard } from './guard.js';
 import { Hooks } from './hooks.js';
 import { type LoadedObject, loadObject } from './loaded-object.js';
 import { type DatapathOptions, DEFAULT_SLOT_LINES } from './options.js';
+import { Ownership } from './ownership.js';
 import { Pins } from './pins.js';
 import { probe } from './probe.js';
 import { Watcher } from './watcher.js';
@@ -27,6 +28,7 @@ export class LocalDatapath {
   readonly #slotLines: number;
   readonly #objectPath: string;
   readonly #pins: Pins;
+  readonly #ownership: Ownership;
   readonly #hooks: Hooks;
   readonly #guard: Guard;
   readonly #watcher = new Watcher();
@@ -39,6 +41,7 @@ export class LocalDatapath {
     this.#slotLines = options.slotLines ?? DEFAULT_SLOT_LINES;
     this.#objectPath = options.objectPath ?? builtObject;
     this.#pins = new Pins(options.pinPath);
+    this.#ownership = new Ownership(options.pinPath);
     this.#hooks = new Hooks(options, this.#pins);
     this.#guard = new Guard(options.interfaces, options.markMask);
   }
@@ -50,6 +53,8 @@ export class LocalDatapath {
   open(): Adoption {
     this.close();
     this.#pins.prepare();
+    this.#ownership.take();
+    this.#pins.refuseOthers();
     this.#loaded = loadObject(
       {
         objectPath: this.#objectPath,
@@ -171,8 +176,11 @@ export class LocalDatapath {
     });
   }
 
-  /** Works without `open`, for the command that leaves the node unpoliced. */
+  /** Works without `open`, for the command that leaves the node unpoliced. Refused while another process polices. */
   detach(): void {
+    this.#pins.prepare();
+    this.#ownership.take();
+    this.#pins.refuseOthers();
     this.#watcher.attached([]);
     this.#hooks.detachAll();
     this.#guard.remove();
@@ -183,6 +191,7 @@ export class LocalDatapath {
   close(): void {
     this.#loaded?.close();
     this.#loaded = undefined;
+    this.#ownership.release();
   }
 
   #opened(): LoadedObject {

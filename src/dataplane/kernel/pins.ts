@@ -2,21 +2,23 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
+import { closeFd, linkInfo, openPinned } from './bpf-fd.js';
 import { MAPS, type MapName, type MapShape } from './bpf-object.js';
 import { check, libc } from './libc.js';
+import { networkNamespace, OwnedElsewhere } from './ownership.js';
 
 const BPF_FS_MAGIC = 0xcafe4a11;
 const STANDARD_MOUNT = '/sys/fs/bpf';
 
 /**
  * What holds the datapath in the kernel without a process, under the pin path:
- * `maps-<layout>/<map>`, one folder a layout, and `links/<ifindex>`.
+ * `maps-<layout>/<map>`, one folder a layout, and `links-<network namespace>/<ifindex>`.
  */
 export class Pins {
   readonly links: string;
 
   constructor(readonly path: string) {
-    this.links = join(path, 'links');
+    this.links = join(path, `links-${networkNamespace()}`);
   }
 
   /** Mounts the BPF file system at its standard place when nobody has, and makes the folders. */
@@ -50,8 +52,35 @@ export class Pins {
     return existsSync(this.links) ? readdirSync(this.links).map(Number) : [];
   }
 
+  /** Forgets links whose interface is gone with its network namespace; one that still polices another is refused. */
+  refuseOthers(): void {
+    if (!existsSync(this.path)) return;
+    for (const name of readdirSync(this.path)) {
+      const folder = join(this.path, name);
+      if (!name.startsWith('links-') || folder === this.links) continue;
+      for (const link of readdirSync(folder)) {
+        if (polices(join(folder, link))) {
+          const namespace = name.slice('links-'.length);
+          throw new OwnedElsewhere(
+            `the pins in ${this.path} police network namespace ${namespace} and this is ${networkNamespace()}: run this there, or use another pin_path`,
+          );
+        }
+      }
+      this.remove(folder);
+    }
+  }
+
   remove(path: string): void {
     rmSync(path, { recursive: true, force: true });
+  }
+}
+
+function polices(link: string): boolean {
+  const fd = openPinned(link);
+  try {
+    return linkInfo(fd).ifindex !== 0;
+  } finally {
+    closeFd(fd);
   }
 }
 
