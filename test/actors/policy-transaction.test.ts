@@ -263,6 +263,14 @@ describe('which record is active', () => {
     expect((await store.policies.active())?.record).toEqual(written(second).stored.record);
   });
 
+  test('keeps its mode when its policy is replaced, and the answer says when that is audit', async () => {
+    const running = await startSystem();
+    await running.until('policy_ready', 'never_activated');
+    written(await running.system.policies.write(write(envelope('first', { mode: 'audit' }))));
+    expect(codes(await running.system.policies.write(singleton('lan')))).toEqual(['audit_kept']);
+    expect((await running.store.policies.active())?.record.mode).toBe('audit');
+  });
+
   test('none after the active one is written as disabled, and then the fallback decides', async () => {
     const { system, first, datapath, stateOf } = await withPolicy();
     const { id } = first.stored.record;
