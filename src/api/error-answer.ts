@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import type { Refusal } from '#bus/requests.js';
-import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
+import { ApiError, type ErrorCode, PROBLEM_TYPE, type ProblemLine, problemDocument } from './errors.js';
 
 /** What Fastify and the store throw, in our words. What is not listed is a defect of ours. */
 const KNOWN_CODES: Readonly<Record<string, ErrorCode>> = {
@@ -37,12 +37,18 @@ function toApiError(error: unknown): ApiError {
 function invalidParts(error: FastifyError): ApiError {
   const inPath = error.validationContext === 'params';
   const problems = (error.validation ?? []).flatMap(({ instancePath, message, params }) => {
-    const unknown = Array.isArray(params?.keys) ? params.keys.map(String) : [instancePath.slice(1)];
-    return unknown.map((name) => ({
-      pointer: inPath ? `/${name}` : `?${name}`,
-      code: Array.isArray(params?.keys) ? 'unknown_parameter' : 'invalid_parameter',
-      message: message ?? 'is not valid',
-    }));
+    const at = (name: string) => (inPath ? `/${name}` : `?${name}`);
+    if (Array.isArray(params?.keys)) {
+      return params.keys.map(String).map(
+        (name): ProblemLine => ({
+          pointer: at(name),
+          code: 'unknown_parameter',
+          message: `There is no parameter "${name}" here.`,
+        }),
+      );
+    }
+    const code = 'invalid_parameter' as const;
+    return [{ pointer: at(instancePath.slice(1)), code, message: message ?? 'Is not valid.' } satisfies ProblemLine];
   });
   return new ApiError(inPath ? 'invalid_url' : 'invalid_query', undefined, problems);
 }

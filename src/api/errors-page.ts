@@ -1,5 +1,5 @@
 import { PROBLEM_CODES, WARNING_CODES } from '#policy/problem.js';
-import { ERRORS, typeOf } from './errors.js';
+import { ERRORS, REQUEST_PROBLEM_CODES, typeOf } from './errors.js';
 
 const INTRODUCTION = `# Errors
 
@@ -28,10 +28,15 @@ export function errorsPage(dropReasons: Readonly<Record<string, string>>): strin
   return [
     INTRODUCTION,
     section('Error codes', '', ['code', 'status', 'title', 'when', 'what to do'], errors),
-    section('Problem codes', 'What can be wrong with a body, in `problems`.', ['code', 'means'], lines(PROBLEM_CODES)),
+    section(
+      'Problem codes',
+      'What can be wrong with a request, in `problems`.',
+      ['code', 'means'],
+      lines({ ...PROBLEM_CODES, ...REQUEST_PROBLEM_CODES }),
+    ),
     section(
       'Warning codes',
-      'What is valid and probably not meant, in `warnings`. A warning never blocks a write.',
+      'What is valid and probably not meant, in `warnings`. A warning never blocks a write. Answers without a place for them (`PUT /api/v1/policy`, 204) list the codes in the header `Weir-Warnings`.',
       ['code', 'means'],
       lines(WARNING_CODES),
     ),

@@ -1,4 +1,5 @@
 import type { RefusalCode } from '#bus/requests.js';
+import type { ProblemCode } from '#policy/problem.js';
 
 /** One error of the management API: its status and title, when it is answered, and what to do about it. */
 export type ErrorEntry = {
@@ -218,7 +219,17 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 /** A problem with one place of a request. `pointer` is an RFC 6901 JSON pointer; `?name` for a query parameter. */
-export type ProblemLine = { readonly pointer: string; readonly code: string; readonly message: string };
+/** What can be wrong with a request besides its body. */
+export const REQUEST_PROBLEM_CODES = {
+  unknown_parameter: 'There is no query parameter, or path parameter, of this name.',
+  invalid_parameter: 'A query parameter, or path parameter, has a value that it cannot have.',
+} as const;
+
+export type ProblemLine = {
+  readonly pointer: string;
+  readonly code: ProblemCode | keyof typeof REQUEST_PROBLEM_CODES;
+  readonly message: string;
+};
 
 /** RFC 9457 problem details, as D28 has them. */
 export type ProblemDocument = {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { ExplainQuery } from '#policy/explain.js';
 import { parseAddress } from '#policy/ipv4.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
 import { parseProtocol } from '#policy/protocol.js';
 import { policySchema, protoSchema } from '#policy/schema.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
@@ -132,6 +133,12 @@ function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQ
   if (protocol === undefined || protocol === 'any') {
     throw new ApiError('invalid_request', undefined, [
       { pointer: '/proto', code: 'invalid_protocol', message: 'Must be tcp, udp, icmp, or a number.' },
+    ]);
+  }
+  const needed = protocol === IPPROTO.icmp ? 'icmp_type' : PORT_PROTOCOLS.includes(protocol) ? 'dst_port' : undefined;
+  if (needed !== undefined && asked[needed] === undefined) {
+    throw new ApiError('invalid_request', undefined, [
+      { pointer: `/${needed}`, code: 'required', message: `Is needed with this protocol: rules can depend on it.` },
     ]);
   }
   return {

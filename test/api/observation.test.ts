@@ -182,6 +182,21 @@ describe('explain', () => {
     });
   });
 
+  test.each([
+    ['tcp', '/dst_port'],
+    ['udp', '/dst_port'],
+    [132, '/dst_port'],
+    ['icmp', '/icmp_type'],
+  ])('invents nothing that a rule for %s depends on', async (proto, pointer) => {
+    const { status, body, questions } = await asking({ src: '10.0.0.7', dst: '192.0.2.10', proto });
+    const problems = (body as { problems: { pointer: string; code: string }[] }).problems;
+    expect({ status, questions, problems: problems.map(({ pointer, code }) => ({ pointer, code })) }).toEqual({
+      status: 400,
+      questions: [],
+      problems: [{ pointer, code: 'required' }],
+    });
+  });
+
   test('takes a lookup, and a draft', async () => {
     const policy = { default_policy: 'allow' };
     expect(await asking({ policy, src: '10.0.0.7', query: 'API.test.' })).toEqual({

@@ -28,7 +28,7 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   fragment: 'An IPv4 fragment. This version forwards none: let path MTU discovery work, or lower the MTU.',
   spoofed_source:
     'The source does not route back through the interface it came in by (`dataplane.reverse_path`), or no host can have it.',
-  no_policy: 'No policy was ever activated on this node.',
+  no_policy: 'Nothing was ever put in force on this node, not even its fallback: it is starting for the first time.',
   policy_deny: 'A rule, a default action or the default policy denied it.',
   service_plane_absent: 'A TLS rule matched, and the service plane that would judge it is not running.',
   out_of_state: 'TCP that opens no connection and belongs to none; see `dataplane.pickup`.',
