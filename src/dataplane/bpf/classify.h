@@ -12,6 +12,10 @@
 #define HALF_KEYS 4
 
 #define HEADER_SOURCES 5
+#define HEADER_BEHIND_LISTS 6
+#define MAX_BEHIND_LIST 8
+#define LIST_LEAVES 14
+#define LINES_OF_LEAVES 4
 
 /* 1 where the key is not above x, else 0; `above` is x + 1. The barrier keeps clang from making a jump of it. */
 #define COUNT_KEY(total, key, above)                     \
@@ -31,6 +35,17 @@ static __always_inline struct line *line_at(__u32 base, __u32 index)
 	return bpf_map_lookup_elem(&program, &at);
 }
 
+/* Brings lines that will be needed into the cache while an earlier one is still on its way. What is not there, or not
+ * what it was taken for, costs a load and decides nothing.
+ */
+static __always_inline void touch(__u32 base, __u32 index)
+{
+	struct line *line = line_at(base, index);
+
+	if (line)
+		(void)*(volatile __u32 *)line->words;
+}
+
 /* A map of at most four intervals: half a line, four keys and then their values. */
 static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 above)
 {
@@ -43,8 +58,10 @@ static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 
 	return half[HALF_KEYS + ((below - 1) & (HALF_KEYS - 1))];
 }
 
-/* The value that holds at x in the tree `ref` (line << 3 | depth); 0, which is no value, where the image is damaged. */
-__noinline __u32 search(__u32 base, __u32 ref, __u32 x)
+/* The value that holds at x in the tree `ref` (line << 3 | depth); 0, which is no value, where the image is damaged.
+ * `leaves` + 4 * n is the first of the lines that bottom line n leads to; NONE where nobody knows.
+ */
+static __always_inline __u32 search_tree(__u32 base, __u32 ref, __u32 x, __u32 leaves)
 {
 	__u64 above = (__u64)x + 1;
 	__u32 index = ref >> 3;
@@ -70,6 +87,11 @@ __noinline __u32 search(__u32 base, __u32 ref, __u32 x)
 			below = last;
 		index = (line->words[0] >> 4) + below;
 	}
+	if (leaves != NONE) {
+#pragma unroll
+		for (int i = 0; i < LINES_OF_LEAVES; i++)
+			touch(base, leaves + LINES_OF_LEAVES * index + i);
+	}
 	line = line_at(base, index);
 	if (!line)
 		return 0;
@@ -78,6 +100,16 @@ __noinline __u32 search(__u32 base, __u32 ref, __u32 x)
 	for (int i = 0; i < LINE_WORDS / 2; i++)
 		COUNT_KEY(below, line->words[i], above);
 	return line->words[LINE_WORDS / 2 + ((below - 1) & 7)];
+}
+
+__noinline __u32 search(__u32 base, __u32 ref, __u32 x)
+{
+	return search_tree(base, ref, x, NONE);
+}
+
+__noinline __u32 search_ahead(__u32 base, __u32 ref, __u32 x, __u32 leaves)
+{
+	return search_tree(base, ref, x, leaves);
 }
 
 __noinline __u32 search_leaf(__u32 base, __u32 leaf, __u32 leaf_key, __u32 source_port)
@@ -97,14 +129,21 @@ __noinline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 lea
 {
 	struct line *header = bpf_map_lookup_elem(&program, &base);
 	struct line *list;
-	__u32 segments;
+	__u32 segments, leaves, index;
 
 	if (!header || header->words[0] != IMAGE_MAGIC)
 		return 0;
-	list = line_at(base, search(base, header->words[HEADER_SOURCES], source));
+	index = search(base, header->words[HEADER_SOURCES], source);
+	for (int i = 1; i <= MAX_BEHIND_LIST; i++) {
+		if (i > header->words[HEADER_BEHIND_LISTS])
+			break;
+		touch(base, index + i);
+	}
+	list = line_at(base, index);
 	if (!list)
 		return 0;
 	segments = list->words[0];
+	leaves = segments < MAX_SEGMENTS ? list->words[LIST_LEAVES] : NONE;
 	for (int i = 0; i < MAX_SEGMENTS; i++) {
 		__u32 destinations, wildcard, word = NO_MATCH;
 
@@ -112,8 +151,12 @@ __noinline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 lea
 			break;
 		destinations = list->words[2 + 2 * i];
 		wildcard = list->words[3 + 2 * i];
-		if (destinations != NONE)
-			word = search_leaf(base, search(base, destinations, destination), leaf_key, source_port);
+		if (destinations != NONE) {
+			__u32 leaf = i == 0 && leaves != NONE ? search_ahead(base, destinations, destination, leaves)
+							      : search(base, destinations, destination);
+
+			word = search_leaf(base, leaf, leaf_key, source_port);
+		}
 		if (wildcard != NONE) {
 			__u32 other = search_leaf(base, wildcard, leaf_key, source_port);
 

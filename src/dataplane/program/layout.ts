@@ -1,6 +1,6 @@
 import { type IntervalPool, MAX_SEGMENTS, NONE, type Program, SLICE } from '#policy/program.js';
 import { Lines } from './lines.js';
-import { IMAGE_MAGIC, LAYOUT_VERSION } from './numbers.js';
+import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from './numbers.js';
 import { addTree } from './tree.js';
 
 /**
@@ -17,7 +17,16 @@ export const HEADER = {
   generationLow: 3,
   generationHigh: 4,
   sources: 5,
+  behindLists: 6,
 } as const;
+
+/** Of a list line with fewer than `MAX_SEGMENTS` segments: where the leaves of its first destination tree stand. */
+const LIST_LEAVES = 14;
+const LINES_OF_LEAVES = 4;
+const BOTTOM_KEYS = LINE_WORDS / 2;
+/** What is smaller than this stays in the caches by itself; bringing it there again would only cost. */
+const CACHED_LINES = 8_192;
+const BEHIND_LISTS = 6;
 
 /**
  * What one lookup reads stands together: behind a list its trees, leaves and slices, so that a cold lookup misses few
@@ -30,6 +39,7 @@ export function layout(program: Program): Image {
   const leaves = lazily(lines, program.leaves, (raw) => (raw >= SLICE ? (SLICE | slices(raw - SLICE)) >>> 0 : raw));
   const destinations = lazily(lines, program.destinations, leaves);
   const lists = addLists(lines, program, leaves, destinations);
+  const averageLines = lines.count / Math.max(1, lists.length);
   const { sources } = program;
   const root = addTree(lines, sources, 0, sources.starts.length, (list) => at(lists, list));
 
@@ -39,6 +49,7 @@ export function layout(program: Program): Image {
   lines.set(0, HEADER.generationLow, 0);
   lines.set(0, HEADER.generationHigh, 0);
   lines.set(0, HEADER.sources, root);
+  lines.set(0, HEADER.behindLists, lines.count < CACHED_LINES || averageLines > 4 * BEHIND_LISTS ? 0 : BEHIND_LISTS);
   return { words: lines.toWords(), lines: lines.count };
 }
 
@@ -71,7 +82,15 @@ function addLists(lines: Lines, program: Program, leaf: RefOf, destination: RefO
     lines.set(line, 1, defaultWord);
     for (let place = 0; place < count; place++) {
       const segment = at(lists.segments, from + place);
-      lines.set(line, 2 + 2 * place, destination(at(segments.destinations, segment)));
+      const tree = at(segments.destinations, segment);
+      const bottoms = lines.count;
+      lines.set(line, 2 + 2 * place, destination(tree));
+      if (place === 0 && count < MAX_SEGMENTS && lines.count - bottoms > CACHED_LINES) {
+        // A bottom line's eight leaves are half a line each, and stand in order behind all bottom lines.
+        const size = at(program.destinations.offsets, tree + 1) - at(program.destinations.offsets, tree);
+        const leaves = bottoms + Math.ceil(size / BOTTOM_KEYS);
+        lines.set(line, LIST_LEAVES, (leaves - LINES_OF_LEAVES * bottoms) >>> 0);
+      }
       lines.set(line, 3 + 2 * place, leaf(at(segments.wildcards, segment)));
     }
   }

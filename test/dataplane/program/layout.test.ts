@@ -1,11 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { HEADER, layout } from '#dataplane/program/layout.js';
+import { HEADER, type Image, layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#dataplane/program/numbers.js';
 import { addTree } from '#dataplane/program/tree.js';
 import { classify } from '#policy/classify.js';
 import { compile } from '#policy/compile.js';
+import { IPPROTO } from '#policy/model.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { walkImage } from './image-walk.js';
 
@@ -14,12 +16,12 @@ describe('the image of a program', () => {
     const seed = seedOf(7_411);
     for (let number = 0; number < 120; number++) {
       const random = new Random(seed + number * 7919);
-      const policy = generatePolicy(random, number % 3 === 0 ? { groups: 20, rules: 10 } : {});
-      const program = compile(policy);
+      const generated = generatePolicy(random, number % 3 === 0 ? { groups: 20, rules: 10 } : {});
+      const program = compile(generated);
       const image = layout(program);
-      const packet = packetGenerator(random, policy);
+      const next = packetGenerator(random, generated);
       for (let count = 0; count < 200; count++) {
-        const tried = packet();
+        const tried = next();
         if (walkImage(image, tried) === classify(program, tried)) continue;
         expect.fail(`seed ${seed + number * 7919}: ${JSON.stringify(tried)}`);
       }
@@ -39,10 +41,41 @@ describe('the image of a program', () => {
       generationLow: 0,
       generationHigh: 0,
       sources: header.sources,
+      behindLists: 0,
     });
     expect(image.words.length).toBe(image.lines * LINE_WORDS);
   });
+
+  test('says of a large table where the leaves of each bottom line stand', () => {
+    const network = (index: number): string => `20.${index >> 8}.${index & 255}.0`;
+    const rules = Array.from({ length: 40_000 }, (_, index) =>
+      rule({
+        id: `r${index}`,
+        to: [`${network(index)}/24`],
+        protocol: IPPROTO.tcp,
+        destinationPorts: [{ low: index, high: index }],
+      }),
+    );
+    const image = layout(compile(policy([group(['0.0.0.0/0'], rules)])));
+    for (const index of [0, 17, 20_000, 39_999]) {
+      const tried = packet({ destination: network(index), destinationPort: index });
+      const touched = new Set<number>();
+      walkImage(image, tried, touched);
+      const [list = 0, ...tree] = [...touched].slice(1 + sourceLines(image));
+      const bottom = tree.at(-2) ?? 0;
+      const said = ((image.words[list * LINE_WORDS + 14] ?? 0) + 4 * bottom) >>> 0;
+      const leaf = tree.at(-1) ?? 0;
+      // Intervals without a leaf shift the rest: one line off is still next to the mark.
+      expect({ index, ahead: leaf - said }).toEqual({ index, ahead: Math.min(3, Math.max(-1, leaf - said)) });
+    }
+  });
 });
+
+/** Lines of the tree of sources that a search reads. */
+function sourceLines(image: Image): number {
+  const ref = image.words[HEADER.sources] ?? 0;
+  return (ref & 7) >= 6 ? 1 : (ref & 7) + 1;
+}
 
 describe('a tree', () => {
   test.each([
