@@ -41,17 +41,22 @@ const FindingsSchema = z
   })
   .meta({ id: 'Findings' });
 
+const INSTANT = { error: 'Must be a time in UTC such as 2026-01-31T12:00:00Z.' };
+const LIMIT = { error: 'Must be a whole number from 1 to 1000.' };
+
 const findingsQuery = z.strictObject({
-  finding_type: z.union([findingType, z.array(findingType)]).optional(),
+  finding_type: z
+    .union([findingType, z.array(findingType)], { error: `Must be one of ${findingType.options.join(', ')}.` })
+    .optional(),
   source_group: oneOrMore.optional(),
   rule: oneOrMore.optional(),
   policy_id: oneOrMore.optional(),
   src: oneOrMore.optional(),
   dst: oneOrMore.optional(),
-  since: z.iso.datetime().optional(),
-  until: z.iso.datetime().optional(),
-  limit: z.coerce.number().int().min(1).max(1_000).optional(),
-  cursor: z.string().optional(),
+  since: z.iso.datetime(INSTANT).optional(),
+  until: z.iso.datetime(INSTANT).optional(),
+  limit: z.coerce.number(LIMIT).int(LIMIT).min(1, LIMIT).max(1_000, LIMIT).optional(),
+  cursor: z.string('Must be a cursor that an answer gave.').optional(),
 });
 
 export const auditResource: Resource = (api, management) => {

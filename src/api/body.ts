@@ -1,9 +1,10 @@
-import { validatorCompiler } from 'fastify-type-provider-zod';
+import type { validatorCompiler } from 'fastify-type-provider-zod';
 import type { z } from 'zod';
 import { parseStrictJson } from '#policy/json.js';
 import { pointerOf } from '#policy/pointer.js';
 import { shapeProblems } from '#policy/shape.js';
-import { ApiError, type ProblemLine } from './errors.js';
+import { ApiError, detailOf, type ProblemLine } from './errors.js';
+import { readParameters } from './parameters.js';
 
 type Part = Parameters<typeof validatorCompiler>[0];
 type RoutePart = Pick<Part, 'method' | 'url'> & { readonly schema: unknown; readonly httpPart?: string | undefined };
@@ -12,18 +13,22 @@ type Reader = ReturnType<typeof validatorCompiler>;
 /** Bodies arrive as bytes; everything that is not a policy is read here: strict JSON (D1), then its schema. */
 export function readBody(route: RoutePart): Reader {
   const schema = route.schema as z.ZodType;
-  return route.httpPart === 'body' ? reader(() => schema) : validatorCompiler(route as Part);
+  return route.httpPart === 'body' ? reader(() => schema) : parameterReader(route);
 }
 
 /** For a body that can be one of several: its problems are told by the schema that was meant. */
 export function readBodyAs(meant: (body: unknown) => z.ZodType): (route: RoutePart) => Reader {
-  return (route) => (route.httpPart === 'body' ? reader(meant) : validatorCompiler(route as Part));
+  return (route) => (route.httpPart === 'body' ? reader(meant) : parameterReader(route));
 }
 
 /** A policy stays as it was received: the worker that compiles it parses it. */
 export function keepBody(route: RoutePart): Reader {
-  if (route.httpPart !== 'body') return validatorCompiler(route as Part);
+  if (route.httpPart !== 'body') return parameterReader(route);
   return (bytes: unknown) => (isEmpty(bytes as Uint8Array | null) ? { error: emptyBody() } : { value: bytes });
+}
+
+function parameterReader({ schema, httpPart }: RoutePart): Reader {
+  return (values: unknown) => readParameters(schema as z.ZodType, values, httpPart === 'params' ? 'path' : 'query');
 }
 
 function reader(meant: (body: unknown) => z.ZodType): Reader {
@@ -40,23 +45,24 @@ function reader(meant: (body: unknown) => z.ZodType): Reader {
 function parseBody(bytes: Uint8Array | null, meant: (body: unknown) => z.ZodType): unknown {
   if (isEmpty(bytes)) throw emptyBody();
   const parsed = parseStrictJson(bytes);
-  if (!parsed.ok) throw new ApiError('invalid_body', undefined, parsed.problems);
+  if (!parsed.ok) throw new ApiError('invalid_body', detailOf(parsed.problems), parsed.problems);
   const forbidden = prototypeKeys(parsed.value, []);
-  if (forbidden.length > 0) throw new ApiError('invalid_body', undefined, forbidden);
+  if (forbidden.length > 0) throw new ApiError('invalid_body', detailOf(forbidden), forbidden);
   const schema = meant(parsed.value);
   const read = schema.safeParse(parsed.value);
   if (read.success) return read.data;
-  const problems = shapeProblems(schema, parsed.value);
-  throw new ApiError(
-    'invalid_request',
-    undefined,
-    problems.map(({ path, ...told }) => ({ pointer: pointerOf(path), ...told })),
-  );
+  const problems = shapeProblems(schema, parsed.value).map(({ path, ...told }) => ({
+    pointer: pointerOf(path),
+    ...told,
+  }));
+  throw new ApiError('invalid_request', detailOf(problems), problems);
 }
 
 const isEmpty = (bytes: Uint8Array | null): bytes is null => bytes === null || bytes.length === 0;
 const emptyBody = () =>
-  new ApiError('invalid_body', undefined, [{ pointer: '', code: 'required', message: 'A JSON body is needed.' }]);
+  new ApiError('invalid_body', 'The body is empty; JSON is needed.', [
+    { pointer: '', code: 'required', message: 'The body is empty; JSON is needed.' },
+  ]);
 
 /** zod passes this key over instead of refusing it. */
 function prototypeKeys(value: unknown, path: readonly (string | number)[]): ProblemLine[] {

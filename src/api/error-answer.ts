@@ -1,7 +1,7 @@
-import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
-import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Refusal } from '#bus/requests.js';
-import { ApiError, type ErrorCode, PROBLEM_TYPE, type ProblemLine, problemDocument } from './errors.js';
+import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
+import { withRemedy } from './preconditions.js';
 
 /** What Fastify and the store throw, in our words. What is not listed is a defect of ours. */
 const KNOWN_CODES: Readonly<Record<string, ErrorCode>> = {
@@ -27,33 +27,15 @@ const KNOWN_CODES: Readonly<Record<string, ErrorCode>> = {
 
 function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  if (hasZodFastifySchemaValidationErrors(error)) return invalidParts(error);
   const { code } = (error ?? {}) as { readonly code?: unknown };
   const known = typeof code === 'string' && Object.hasOwn(KNOWN_CODES, code) ? KNOWN_CODES[code] : undefined;
   return new ApiError(known ?? 'internal');
 }
 
-/** A zod error of a path or query parameter; bodies have their own reader. */
-function invalidParts(error: FastifyError): ApiError {
-  const inPath = error.validationContext === 'params';
-  const problems = (error.validation ?? []).flatMap(({ instancePath, message, params }) => {
-    const at = (name: string) => (inPath ? `/${name}` : `?${name}`);
-    if (Array.isArray(params?.keys)) {
-      return params.keys.map(String).map(
-        (name): ProblemLine => ({
-          pointer: at(name),
-          code: 'unknown_parameter',
-          message: `There is no parameter "${name}" here.`,
-        }),
-      );
-    }
-    const code = 'invalid_parameter' as const;
-    return [{ pointer: at(instancePath.slice(1)), code, message: message ?? 'Is not valid.' } satisfies ProblemLine];
-  });
-  return new ApiError(inPath ? 'invalid_url' : 'invalid_query', undefined, problems);
+export function refused({ code, detail, problems }: Refusal): ApiError {
+  const said = code === 'precondition_failed' ? withRemedy(detail) : detail.replace(/^: /, 'the body: ');
+  return new ApiError(code, said, problems ?? []);
 }
-
-export const refused = ({ code, detail, problems }: Refusal): ApiError => new ApiError(code, detail, problems ?? []);
 
 export function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const answer = toApiError(error);

@@ -1,5 +1,5 @@
 import { PROBLEM_CODES, WARNING_CODES } from '#policy/problem.js';
-import { ERRORS, REQUEST_PROBLEM_CODES, typeOf } from './errors.js';
+import { ERRORS, PARAMETER_CODES, typeOf } from './errors.js';
 
 const INTRODUCTION = `# Errors
 
@@ -28,15 +28,22 @@ export function errorsPage(dropReasons: Readonly<Record<string, string>>): strin
   return [
     INTRODUCTION,
     section('Error codes', '', ['code', 'status', 'title', 'when', 'what to do'], errors),
+    section('Problem codes', 'What can be wrong with a body, in `problems`.', ['code', 'means'], lines(PROBLEM_CODES)),
     section(
-      'Problem codes',
-      'What can be wrong with a request, in `problems`.',
+      'Problem codes of parameters',
+      'What can be wrong with a query parameter, or with a part of the path, in `problems`.',
       ['code', 'means'],
-      lines({ ...PROBLEM_CODES, ...REQUEST_PROBLEM_CODES }),
+      lines(PARAMETER_CODES),
     ),
     section(
       'Warning codes',
-      'What is valid and probably not meant, in `warnings`. A warning never blocks a write. Answers without a place for them (`PUT /api/v1/policy`, 204) list the codes in the header `Weir-Warnings`.',
+      [
+        'What is valid and probably not meant, in `warnings`. A warning never blocks a write.',
+        '',
+        'Answers without a place for `warnings` carry the header `Weir-Warnings`: the codes of this table, each once,',
+        'with commas between them. It stands on `PUT /api/v1/policy` and `DELETE /api/v1/policies/:id`, and is absent',
+        'where there is nothing to warn of; a write with `?dry_run=true` answers the same warnings with their sentences.',
+      ].join('\n'),
       ['code', 'means'],
       lines(WARNING_CODES),
     ),

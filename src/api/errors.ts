@@ -1,5 +1,5 @@
 import type { RefusalCode } from '#bus/requests.js';
-import type { ProblemCode } from '#policy/problem.js';
+import type { PROBLEM_CODES } from '#policy/problem.js';
 
 /** One error of the management API: its status and title, when it is answered, and what to do about it. */
 export type ErrorEntry = {
@@ -150,7 +150,7 @@ export const ERRORS = {
   unsupported_media_type: entry(
     415,
     'Unsupported media type',
-    'The body is not announced as `application/json` in UTF-8 without content encoding.',
+    'The body was not sent with `Content-Type: application/json`, in UTF-8 and without content encoding.',
     'Send `Content-Type: application/json`.',
   ),
   rate_limited: entry(
@@ -219,17 +219,25 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 /** A problem with one place of a request. `pointer` is an RFC 6901 JSON pointer; `?name` for a query parameter. */
-/** What can be wrong with a request besides its body. */
-export const REQUEST_PROBLEM_CODES = {
-  unknown_parameter: 'There is no query parameter, or path parameter, of this name.',
-  invalid_parameter: 'A query parameter, or path parameter, has a value that it cannot have.',
-} as const;
-
 export type ProblemLine = {
   readonly pointer: string;
-  readonly code: ProblemCode | keyof typeof REQUEST_PROBLEM_CODES;
+  readonly code: keyof typeof PROBLEM_CODES | keyof typeof PARAMETER_CODES;
   readonly message: string;
 };
+
+/** Problem codes of path and query parameters; those of bodies are the policy's. */
+export const PARAMETER_CODES = {
+  unknown_parameter: 'The endpoint has no parameter of this name.',
+  invalid_parameter: 'The parameter cannot have this value, or was given more than once.',
+} as const;
+
+/** The `detail` of an answer with problems: the first of them. */
+export function detailOf(problems: readonly ProblemLine[]): string {
+  const [first, ...others] = problems;
+  if (first === undefined) return 'the request is not valid';
+  const place = first.pointer === '' ? (/^The body /.test(first.message) ? '' : 'the body: ') : `${first.pointer}: `;
+  return `${place}${first.message}${others.length === 0 ? '' : ` (and ${others.length} more)`}`;
+}
 
 /** RFC 9457 problem details, as D28 has them. */
 export type ProblemDocument = {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { addressFault } from '#policy/address-validation.js';
 import type { ExplainQuery } from '#policy/explain.js';
 import { parseAddress } from '#policy/ipv4.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
@@ -8,13 +9,13 @@ import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { readBodyAs } from './body.js';
 import { refused } from './error-answer.js';
-import { ApiError } from './errors.js';
+import { ApiError, detailOf } from './errors.js';
 import type { ExplainQuestion } from './management.js';
 import { noQuery } from './query.js';
 
 const address = z
   .string()
-  .refine((text) => parseAddress(text) !== undefined, { error: 'Must be an IPv4 address in dotted decimal.' })
+  .refine((text) => parseAddress(text) !== undefined, { error: ({ input }) => addressFault(String(input)) })
   .meta({ format: 'ipv4' });
 const port = z.int().min(0).max(65_535);
 const byte = z.int().min(0).max(255);
@@ -27,10 +28,10 @@ const PacketSchema = z
     src: address,
     dst: address,
     proto: protoSchema.describe('A name or a number; a packet has one, so not `any`.'),
-    src_port: port.optional(),
-    dst_port: port.optional(),
-    icmp_type: byte.optional(),
-    icmp_code: byte.optional(),
+    src_port: port.optional().describe('Left out: 0, and `reason` says so if a rule looked at it.'),
+    dst_port: port.optional().describe('Required for TCP, UDP, UDP-Lite, SCTP and DCCP.'),
+    icmp_type: byte.optional().describe('Required for ICMP.'),
+    icmp_code: byte.optional().describe('Left out: 0.'),
     hostname: hostname.optional().describe('The name that the destination was looked up under.'),
     sni: z.string().optional().describe('Has no say before the service plane runs: a TLS rule answers `redirect`.'),
     tls: z
@@ -131,16 +132,12 @@ function lookupOf({ src, query }: z.infer<typeof LookupSchema>): ExplainQuery {
 function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQuery {
   const protocol = parseProtocol(asked.proto);
   if (protocol === undefined || protocol === 'any') {
-    throw new ApiError('invalid_request', undefined, [
+    throw new ApiError('invalid_request', '/proto: Must be tcp, udp, icmp, or a number.', [
       { pointer: '/proto', code: 'invalid_protocol', message: 'Must be tcp, udp, icmp, or a number.' },
     ]);
   }
-  const needed = protocol === IPPROTO.icmp ? 'icmp_type' : PORT_PROTOCOLS.includes(protocol) ? 'dst_port' : undefined;
-  if (needed !== undefined && asked[needed] === undefined) {
-    throw new ApiError('invalid_request', undefined, [
-      { pointer: `/${needed}`, code: 'required', message: `Is needed with this protocol: rules can depend on it.` },
-    ]);
-  }
+  if (PORT_PROTOCOLS.includes(protocol) && asked.dst_port === undefined) throw missing('/dst_port');
+  if (protocol === IPPROTO.icmp && asked.icmp_type === undefined) throw missing('/icmp_type');
   return {
     packet: {
       source: addressOf(asked.src),
@@ -151,8 +148,16 @@ function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQ
       icmpType: asked.icmp_type ?? 0,
       icmpCode: asked.icmp_code ?? 0,
     },
+    ...(asked.src_port === undefined ? { sourcePortAssumed: true } : {}),
     hostname: asked.hostname === undefined ? undefined : nameOf(asked.hostname),
   };
+}
+
+function missing(pointer: string): ApiError {
+  const problems = [
+    { pointer, code: 'required', message: 'A packet of this protocol has one: it is required.' },
+  ] as const;
+  return new ApiError('invalid_request', detailOf(problems), problems);
 }
 
 function addressOf(text: string): number {

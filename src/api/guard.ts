@@ -35,10 +35,11 @@ export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void
  */
 export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): void {
   const host = hostnameOf(request.headers.host ?? '');
-  if (host === null) throw new ApiError('host_refused');
+  if (host === null) throw new ApiError('host_refused', 'the Host header does not hold a host name or an address');
   if (hosts.has(host) || LOOPBACK.includes(host)) return;
   if (isIP(host) !== 0 && host === request.socket.localAddress?.replace(/^::ffff:/, '')) return;
-  throw new ApiError('host_refused');
+  const remedy = 'use the address that the node listens on, or add the name to api.allowed_hosts';
+  throw new ApiError('host_refused', `this node does not go by the name ${host}: ${remedy}`);
 }
 
 /** Against writes that another origin's page makes in a browser. Programs send neither header. */

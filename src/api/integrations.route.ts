@@ -66,7 +66,7 @@ const UNRESOLVED = {
 };
 
 const PATH = '/api/v1/integrations';
-const byName = z.object({ name: z.string().min(1) });
+const byName = z.object({ name: z.string().min(1, 'Must not be empty.') });
 const etagOf = ({ name, revision }: IntegrationView) => `"${name}.${revision}"`;
 
 export const integrationsResource: Resource = (api, { integrations }) => {

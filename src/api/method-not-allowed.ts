@@ -12,8 +12,17 @@ export function createNotFound(api: Api): (request: FastifyRequest, reply: Fasti
   });
   return ({ url, method }) => {
     const path = url.split('?', 1)[0] ?? '';
-    const allowed = new Set([...methods].flatMap(([pattern, known]) => (isLike(path, pattern) ? [...known] : [])));
-    if (allowed.size === 0) throw new ApiError('no_such_path', `${shown(path)} is not a path of this API`);
+    const allowedAt = (wanted: string) =>
+      new Set([...methods].flatMap(([pattern, known]) => (isLike(wanted, pattern) ? [...known] : [])));
+    const allowed = allowedAt(path);
+    if (allowed.size === 0) {
+      const shorter = path.replace(/\/+$/, '');
+      const hint =
+        shorter !== path && allowedAt(shorter).size > 0
+          ? `write it without the slash at its end: ${shown(shorter)}`
+          : 'the paths are in /openapi/service-v1.json, and /ready says how the node is';
+      throw new ApiError('no_such_path', `${shown(path)} is not a path of this API; ${hint}`);
+    }
     const allow = [...allowed].sort().join(', ');
     throw new ApiError('method_not_allowed', `${method} is not allowed here; ${allow} is`, [], { allow });
   };

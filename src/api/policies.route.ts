@@ -20,8 +20,10 @@ import { withPolicy } from './policy-json.js';
 import { isUnchanged } from './preconditions.js';
 import { noQuery } from './query.js';
 
-const byId = z.object({ id: z.string().min(1).describe('Identifier of the record.') });
-const byName = z.object({ name: z.string().min(1).describe('Name of the record, compared case-insensitively.') });
+const byId = z.object({ id: z.string().min(1, 'Must not be empty.').describe('Identifier of the record.') });
+const byName = z.object({
+  name: z.string().min(1, 'Must not be empty.').describe('Name of the record, compared case-insensitively.'),
+});
 const written = z.union([WrittenPolicySchema, DryRunSchema]);
 const write = {
   config: { policyBody: true },

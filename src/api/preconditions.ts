@@ -21,12 +21,16 @@ export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
 /** `etag` is the one that is stored now; null where there is none. */
 export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag: string | null): void {
   if (ifMatch !== undefined && !matches(ifMatch, etag, 'strong')) {
-    throw new ApiError('precondition_failed', etag === null ? 'there is none to match' : `the stored ETag is ${etag}`);
+    const found = etag === null ? 'there is none to match' : `the stored ETag is ${etag}`;
+    throw new ApiError('precondition_failed', withRemedy(found));
   }
   if (ifNoneMatch !== undefined && etag !== null) {
-    throw new ApiError('precondition_failed', `there is one already, its ETag is ${etag}`);
+    throw new ApiError('precondition_failed', withRemedy(`there is one already, its ETag is ${etag}`));
   }
 }
+
+/** What a caller does whose precondition failed. */
+export const withRemedy = (found: string): string => `${found}; read it again, and write with the new ETag in If-Match`;
 
 /** Sets the ETag of a read. Whether the caller has this revision already: then 304 is the answer. */
 export function isUnchanged(request: FastifyRequest, reply: FastifyReply, etag: string): boolean {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 /** A query parameter that is on or off; there without a value it is on. */
 export const flag = z
-  .enum(['', 'true', 'false'])
+  .enum(['', 'true', 'false'], { error: 'Must be true or false.' })
   .transform((word) => word !== 'false')
   .meta({ examples: ['true'] });
 

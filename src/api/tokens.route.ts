@@ -48,11 +48,17 @@ export const tokensResource: Resource = (api, { tokens }) => {
         operationId: 'listTokens',
         tags: ['tokens'],
         summary: 'Every token that was issued',
+        description: 'With the role `readonly`: the token that asks, alone.',
         querystring: noQuery,
         response: { 200: TokenListSchema, ...errorAnswers(...errorsOf.read) },
       },
     },
-    async () => ({ items: tokens.list().map(shown) }),
+    async ({ caller }) => ({
+      items: tokens
+        .list()
+        .filter(({ id }) => caller?.role === 'admin' || id === caller?.id)
+        .map(shown),
+    }),
   );
 
   api.post(
@@ -82,14 +88,14 @@ export const tokensResource: Resource = (api, { tokens }) => {
         operationId: 'revokeToken',
         tags: ['tokens'],
         summary: 'Revoke a token, at once',
-        params: z.object({ id: z.string().min(1) }),
+        params: z.object({ id: z.string().min(1, 'Must not be empty.') }),
         querystring: noQuery,
         response: { 204: empty, ...errorAnswers(...errorsOf.write, 'invalid_url', 'not_found') },
       },
     },
     async (request, reply) => {
       const known = await tokens.revoke(request.params.id);
-      if (!known) throw new ApiError('not_found', 'there is no such token');
+      if (!known) throw new ApiError('not_found', `there is no token with the id ${request.params.id}`);
       return reply.code(204).send();
     },
   );

@@ -1,4 +1,6 @@
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
 import { CliError } from './error.js';
 import type { Terminal } from './terminal.js';
@@ -7,17 +9,21 @@ const DEFAULT_SERVER = 'http://127.0.0.1:8080';
 const DEFAULT_TOKEN_FILE = '/var/lib/weir/admin.token';
 const TIMEOUT_MS = 30_000;
 
-export type ServerOptions = { readonly server?: string; readonly tokenFile?: string };
+export type ServerOptions = { readonly server?: string; readonly tokenFile?: string; readonly config?: string };
 
 /** Speaks to the management API. Throws `CliError` with what the server said. */
 export type Client = {
   request(method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown): Promise<unknown>;
 };
 
-/** The server and token of the flags, else of `WEIR_SERVER` and `WEIR_TOKEN`, else of a node on this machine. */
+/**
+ * The server and token of the flags, else of the node that `config` configures, else of `WEIR_SERVER` and `WEIR_TOKEN`,
+ * else of a node on this machine.
+ */
 export function createClient(options: ServerOptions, { environment }: Terminal): Client {
-  const server = serverUrl(options.server ?? environment.WEIR_SERVER ?? DEFAULT_SERVER);
-  const token = tokenOf(options, environment);
+  const node = options.config === undefined ? undefined : nodeOf(options.config, environment);
+  const server = serverUrl(options.server ?? node?.server ?? (environment.WEIR_SERVER || DEFAULT_SERVER));
+  const token = tokenOf(options.tokenFile ?? node?.tokenFile, environment);
   return {
     async request(method, path, body) {
       const url = new URL(path, server);
@@ -59,20 +65,45 @@ function serverUrl(text: string): URL {
   return url;
 }
 
-function tokenOf({ tokenFile }: ServerOptions, environment: Terminal['environment']): string {
-  const given = environment.WEIR_TOKEN;
-  const token = tokenFile === undefined && given !== undefined && given !== '' ? given : readToken(tokenFile);
+/** Where the node of a configuration file is reached from this machine, and the token that it wrote. */
+function nodeOf(file: string, environment: Terminal['environment']): { server: string; tokenFile: string } {
+  const { api, node } = loadConfig(file, environment);
+  const { host, port } = api.listen;
+  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  const authority = `${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
+  return {
+    server: `${api.tls === null ? 'http' : 'https'}://${authority}`,
+    tokenFile: join(node.dataDir, 'admin.token'),
+  };
+}
+
+function tokenOf(file: string | undefined, environment: Terminal['environment']): string {
+  const given = file === undefined ? environment.WEIR_TOKEN || undefined : undefined;
+  const token = given ?? readToken(file ?? DEFAULT_TOKEN_FILE);
   if (!/^[\x21-\x7e]+$/.test(token)) {
-    throw new CliError(`${tokenFile ?? (given === undefined ? DEFAULT_TOKEN_FILE : 'WEIR_TOKEN')} holds no token`);
+    throw new CliError(`${given === undefined ? (file ?? DEFAULT_TOKEN_FILE) : 'WEIR_TOKEN'} holds no token`);
   }
   return token;
 }
 
-function readToken(file: string = DEFAULT_TOKEN_FILE): string {
+function readToken(file: string): string {
   try {
     return readFileSync(file, 'utf8').trim();
   } catch (cause) {
-    throw new CliError(`no token: ${reasonOf(cause)}; give one with --token-file or WEIR_TOKEN`, { cause });
+    const ways = 'give a token with --token-file or WEIR_TOKEN, or make that admin.token of the node readable';
+    throw new CliError(`there is no token: ${file} ${unread(cause)}; ${ways}`, { cause });
+  }
+}
+
+function unread(cause: unknown): string {
+  switch ((cause as { readonly code?: unknown }).code) {
+    case 'ENOENT':
+    case 'ENOTDIR':
+      return 'does not exist';
+    case 'EACCES':
+      return 'may not be read by this user';
+    default:
+      return 'cannot be read';
   }
 }
 

@@ -67,6 +67,7 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
 /** The flags of every command that speaks to a node. */
 function remote(command: Command): Command {
   return command
+    .option('--config <file>', 'the configuration file of a node on this machine: its address and its admin.token')
     .option('--server <url>', 'the node (default: WEIR_SERVER, else http://127.0.0.1:8080)')
     .option('--token-file <file>', 'a file with a token (default: WEIR_TOKEN, else /var/lib/weir/admin.token)')
     .addOption(new Option('--output <form>', 'how to print').choices(['table', 'json']).default('table'));

@@ -1,15 +1,20 @@
+import { createRequire } from 'node:module';
 import { Command, CommanderError } from 'commander';
+import type { Config } from '#config/config.js';
 import { loadConfig } from '#config/load.js';
 import { ConfigError } from '#config/problem.js';
 import { CliError } from './error.js';
 import { processTerminal, type Terminal } from './terminal.js';
 import { addTokenCommands } from './token.command.js';
 
+const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
+
 /** The `weir` command. Resolves with its exit code: 0 done, 1 not done, 2 wrongly called. */
 export async function weir(words: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
   let code = 0;
   const program = new Command('weir')
     .description('network policy, enforced by the kernel and managed over HTTP')
+    .version(version, '-V, --version', 'print the version')
     .exitOverride()
     .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: (text) => terminal.err(text) })
     .showHelpAfterError('(weir --help says more)');
@@ -21,7 +26,9 @@ export async function weir(words: readonly string[], terminal: Terminal = proces
     .action(async ({ config }: { config: string }) => {
       const loaded = loadConfig(config, terminal.environment);
       const { run } = await import('#main.js');
-      code = await run(loaded);
+      code = await run(loaded).catch((failure: unknown) => {
+        throw startFailure(failure, loaded);
+      });
     });
 
   program
@@ -67,6 +74,22 @@ export async function weir(words: readonly string[], terminal: Terminal = proces
     else if (error instanceof CliError || isNamed(error)) terminal.err(`weir: ${error.message}\n`);
     else throw error;
     return 1;
+  }
+}
+
+/** What keeps a node from starting, in the words of its configuration. */
+function startFailure(failure: unknown, { node, api }: Config): unknown {
+  if (!isNamed(failure)) return failure;
+  switch (failure.code) {
+    case 'store_locked':
+      return new CliError(`another weir process uses the data folder ${node.dataDir}`, { cause: failure });
+    case 'EADDRINUSE': {
+      const address = `${api.listen.host.includes(':') ? `[${api.listen.host}]` : api.listen.host}:${api.listen.port}`;
+      const message = `the address ${address} is in use: end what uses it, or change api.listen`;
+      return new CliError(message, { cause: failure });
+    }
+    default:
+      return failure;
   }
 }
 

@@ -1,4 +1,4 @@
-import { accessSync, constants, readFileSync } from 'node:fs';
+import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
 import type { z } from 'zod';
 import { type Config, configOf } from './config.js';
 import { ConfigError, type ConfigProblem } from './problem.js';
@@ -31,7 +31,7 @@ export function parseConfig(yaml: string, name: string, environment: Environment
     throw new ConfigError(problems);
   }
   const config = configOf(parsed.data);
-  problems.push(...contradictions(config, source), ...missingFiles(config, source));
+  problems.push(...contradictions(config, source), ...missingFiles(config, source), ...notPinnable(config, source));
   if (problems.length > 0) throw new ConfigError(problems);
   return config;
 }
@@ -75,6 +75,20 @@ function contradictions({ api, dataplane, dns }: Config, source: Source): Config
     problems.push(problem('invalid_value', ['dns', 'min_grant'], 'must not be longer than dns.max_grant', source));
   }
   return problems;
+}
+
+const BPF_FILE_SYSTEM = 0xcafe_4a11;
+
+/** A folder that is not there yet is left to the start of the node: its file system may be mounted by then. */
+function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
+  if (dataplane === null) return [];
+  try {
+    if (statfsSync(dataplane.pinPath).type === BPF_FILE_SYSTEM) return [];
+  } catch {
+    return [];
+  }
+  const message = `${dataplane.pinPath} is not in a BPF file system, such as /sys/fs/bpf`;
+  return [problem('invalid_value', ['dataplane', 'pin_path'], message, source)];
 }
 
 function missingFiles({ api, servicePlane, cluster }: Config, source: Source): ConfigProblem[] {

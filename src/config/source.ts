@@ -29,7 +29,10 @@ export function readSource(yaml: string, name: string, environment: Environment)
     const { line } = lines.linePos(pos[0]);
     if (reportedLines.has(line)) continue;
     reportedLines.add(line);
-    problems.push({ code: 'syntax', key: '', where: at(pos[0]), message });
+    // Inside { } and [ ] a brace begins a map.
+    const variable = /^\$(\{[^}\n]*\})/.exec(yaml.slice(pos[0] - 1))?.[0];
+    const hint = variable === undefined ? message : `inside { } and [ ] a variable needs quotes: "${variable}"`;
+    problems.push({ code: 'syntax', key: '', where: at(pos[0]), message: hint });
   }
   visit(document, {
     Scalar(key, scalar) {

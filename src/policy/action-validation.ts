@@ -3,5 +3,5 @@ import type { Validation } from './validation.js';
 
 export function validateAction(word: string | undefined, at: string, { problems }: Validation): void {
   if (word === undefined || parseAction(word) !== undefined) return;
-  problems.add(at, 'invalid_action', 'An action is "allow" or "deny".');
+  problems.add(at, 'invalid_action', `${at.slice(at.lastIndexOf('/') + 1)} must be "allow" or "deny".`);
 }

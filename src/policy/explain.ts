@@ -10,7 +10,12 @@ import type { Place } from './rank.js';
 
 /** A packet, and the name for which its destination was granted, if any; or a lookup of a name. */
 export type ExplainQuery =
-  | { readonly packet: Packet; readonly hostname?: string | undefined }
+  | {
+      readonly packet: Packet;
+      readonly hostname?: string | undefined;
+      /** Nobody said the packet's source port: what depends on it is said. */
+      readonly sourcePortAssumed?: boolean;
+    }
   | { readonly source: number; readonly query: string };
 
 export type Explanation = {
@@ -50,15 +55,31 @@ export function explain(
         hostname !== undefined && address === packet.destination && matchesHostname(pattern, hostname),
     };
     const { place, verdict } = evaluate(policy, packet, grants);
-    return explanation(policy, place, verdict, packet.source, limits.steps, (rule) => {
+    const told = explanation(policy, place, verdict, packet.source, limits.steps, (rule) => {
       const found = mismatch(rule, packet, grants);
       return found === undefined ? 'all its matchers match' : packetSentence(found, rule, packet, hostname);
     });
+    const assumed = query.sourcePortAssumed === true && looksAtSourcePort(policy, place, packet, grants);
+    return assumed ? { ...told, reason: `${told.reason}; source port ${packet.sourcePort} was assumed` } : told;
   }
   const { place, verdict } = evaluateLookup(policy, query.source, query.query);
   return explanation(policy, place, verdict, query.source, limits.steps, (rule) => {
     const found = lookupMismatch(rule, query.query);
     return found === undefined ? 'it decides lookups of this name' : lookupSentence(found, rule, query.query);
+  });
+}
+
+/** Whether a rule up to the one that decided came as far as the packet's source port. */
+function looksAtSourcePort(policy: Policy, place: Place, packet: Packet, grants: Grants): boolean {
+  const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;
+  return policy.groups.slice(0, last + 1).some((group, index) => {
+    if (!group.sources.some((prefix) => covers(prefix, packet.source))) return false;
+    const rules = index === last && place.kind === 'rule' ? group.rules.slice(0, place.rule + 1) : group.rules;
+    return rules.some((rule) => {
+      if (rule.sourcePorts.length === 0) return false;
+      const found = mismatch(rule, packet, grants);
+      return found === undefined || found === 'source_port' || found === 'destination_port';
+    });
   });
 }
 

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { knownFields, nearest } from './known-fields.js';
 import type { Path } from './pointer.js';
 import type { ProblemCode } from './problem.js';
 
@@ -10,7 +11,24 @@ type Issue = z.core.$ZodIssue;
 /** What is wrong with the shape of a value, in plain sentences; empty if it fits the schema. */
 export function shapeProblems(schema: z.ZodType, value: unknown): ShapeProblem[] {
   const parsed = schema.safeParse(value);
-  return parsed.success ? [] : parsed.error.issues.flatMap((issue) => describe(issue, value, []));
+  if (parsed.success) return [];
+  const hint = hints(schema);
+  return parsed.error.issues.flatMap((issue) => describe(issue, value, [], hint));
+}
+
+const REQUIRED = { code: 'required', message: 'This field is required.' } as const;
+
+/** Looking for what was meant costs time; a document that is wrong throughout gets only so many hints. */
+const MAX_HINTS = 100;
+type Hint = (path: Path, key: string) => string;
+
+function hints(schema: z.ZodType): Hint {
+  let left = MAX_HINTS;
+  return (path, key) => {
+    if (left-- <= 0) return '';
+    const meant = nearest(key, knownFields(schema, path));
+    return meant === undefined ? '' : ` (did you mean ${JSON.stringify(meant)}?)`;
+  };
 }
 
 /** The value at a path, read from own fields only. */
@@ -23,21 +41,21 @@ export function valueAt(root: unknown, path: Path): unknown {
   return value;
 }
 
-function describe(issue: Issue, root: unknown, base: Path): ShapeProblem[] {
+function describe(issue: Issue, root: unknown, base: Path, hint: Hint): ShapeProblem[] {
   const path: Path = [...base, ...(issue.path as (string | number)[])];
   const value = valueAt(root, path);
   switch (issue.code) {
     case 'invalid_type':
-      if (value === undefined) return [{ path, code: 'required', message: 'This field is required.' }];
+      if (value === undefined) return [{ path, ...REQUIRED }];
       return [{ path, code: 'invalid_type', message: `Must be ${wanted(issue.expected)}, not ${jsonType(value)}.` }];
     case 'unrecognized_keys':
       return issue.keys.map((key) => ({
         path: [...path, key],
         code: 'unknown_field',
-        message: `There is no field ${JSON.stringify(key)} here.`,
+        message: `There is no field ${JSON.stringify(key)} here${hint(path, key)}.`,
       }));
     case 'invalid_value': {
-      if (value === undefined) return [{ path, code: 'required', message: 'This field is required.' }];
+      if (value === undefined) return [{ path, ...REQUIRED }];
       const words = issue.values.map((word) => JSON.stringify(word)).join(' or ');
       return [{ path, code: 'invalid_value', message: `Must be ${words}.` }];
     }
@@ -46,7 +64,8 @@ function describe(issue: Issue, root: unknown, base: Path): ShapeProblem[] {
     case 'too_big':
       return [{ path, code: 'out_of_range', message: `Must be at most ${issue.maximum}.` }];
     case 'invalid_union':
-      return union(issue, value, root, path);
+      if (value === undefined) return [{ path, ...REQUIRED }];
+      return union(issue, value, root, path, hint);
     default:
       return [{ path, code: 'invalid_value', message: issue.message }];
   }
@@ -56,14 +75,20 @@ function describe(issue: Issue, root: unknown, base: Path): ShapeProblem[] {
  * A union without a tag is told apart by the JSON type of the value: the branch for that type is the one that was
  * meant, and its problems are the ones to tell. With no such branch, all types that are possible are named.
  */
-function union(issue: z.core.$ZodIssueInvalidUnion, value: unknown, root: unknown, path: Path): ShapeProblem[] {
+function union(
+  issue: z.core.$ZodIssueInvalidUnion,
+  value: unknown,
+  root: unknown,
+  path: Path,
+  hint: Hint,
+): ShapeProblem[] {
   const expected: string[] = [];
   for (const branch of issue.errors) {
     const mismatch = branch.find((inner) => inner.code === 'invalid_type' && inner.path.length === 0);
     if (mismatch === undefined || mismatch.code !== 'invalid_type') {
-      return branch.flatMap((inner) => describe(inner, root, path));
+      return branch.flatMap((inner) => describe(inner, root, path, hint));
     }
-    if (mismatch.expected === 'int' && typeof value === 'number') return describe(mismatch, root, path);
+    if (mismatch.expected === 'int' && typeof value === 'number') return describe(mismatch, root, path, hint);
     expected.push(mismatch.expected);
   }
   const types = [...new Set(expected.map(wanted))];

@@ -47,11 +47,37 @@ function isValidName(name: string): boolean {
 function begin(schema: z.ZodType, document: unknown, context: ValidationContext, policyPath: Path): Validation {
   const problems = new ProblemList();
   const shape = shapeProblems(schema, document);
-  for (const problem of shape) {
+  for (const problem of aboutRecord(shape, schema)) {
     const { path, code, message } = aboutMode(problem, policyPath.length);
     problems.addAt(path, code, message);
   }
   return { problems, context, damaged: keepIntact(document, shape) };
+}
+
+/** What a read answers beside what a write takes. */
+const RECORD_MEMBERS = new Set([
+  'id',
+  'form',
+  'revision',
+  'created_at',
+  'updated_at',
+  'updated_by',
+  'active',
+  'warnings',
+  'dry_run',
+  'program_lines',
+]);
+
+/** A record that was read and is sent back whole has one fault, not eight. */
+function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonly ShapeProblem[] {
+  if (schema !== envelopeSchema) return shape;
+  const isOfRecord = ({ path, code }: ShapeProblem) =>
+    code === 'unknown_field' && path.length === 1 && RECORD_MEMBERS.has(String(path[0]));
+  const [first, ...others] = shape.filter(isOfRecord);
+  if (first === undefined) return shape;
+  const names = [first, ...others].map(({ path }) => String(path[0])).join(', ');
+  const message = `Only answers have ${names}: send only mode, name and policy.`;
+  return [{ ...first, message }, ...shape.filter((problem) => !isOfRecord(problem))];
 }
 
 /** The two forms differ in one field only, and deserve to be told so. */

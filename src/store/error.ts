@@ -1,4 +1,4 @@
-/** Why the store said no. `docs/errors.md` has a line for each. */
+/** Why the store said no. The API answers with its own codes: `store_unavailable`, `precondition_failed`. */
 export type StoreErrorCode =
   | 'store_locked' // another instance has this data folder open
   | 'store_damaged' // what was read is not what was written

@@ -23,7 +23,10 @@ describe('performance mode', () => {
       { call: 'performanceMode.write', with: { enabled: false, author: 'alice', expectedRevision: 0 } },
     ]);
     const late = await ask('PUT', PATH, { body: { enabled: true }, headers: { 'if-match': '"performance-mode.0"' } });
-    expect([late.statusCode, late.json().detail]).toEqual([412, 'the stored ETag is "performance-mode.1"']);
+    expect([late.statusCode, late.json().detail]).toEqual([
+      412,
+      'the stored ETag is "performance-mode.1"; read it again, and write with the new ETag in If-Match',
+    ]);
     expect(node.changes).toHaveLength(1);
   });
 

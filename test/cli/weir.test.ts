@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { weir } from '#cli/weir.js';
+import { openStore } from '#store/store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 type Answer = { readonly status: number; readonly body: unknown };
@@ -134,6 +135,27 @@ admin-file-1  admin    admin     2026-01-01T00:00:00.000Z  never                
     });
   });
 
+  it('takes server and token of the node that a configuration file configures', async () => {
+    const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
+    const folder = temporaryFolder();
+    const file = join(folder, 'weir.yaml');
+    writeFileSync(join(folder, 'admin.token'), 'of-the-node\n');
+    writeFileSync(file, `version: 1\nnode: { data_dir: ${folder} }\napi: { listen: "${new URL(url).host}" }\n`);
+    expect(
+      (await run(['token', 'list', '--config', file], { WEIR_TOKEN: 'other', WEIR_SERVER: 'http://[::1]:1' })).code,
+    ).toBe(0);
+    expect(asked.map(({ authorization }) => authorization)).toEqual(['Bearer of-the-node']);
+  });
+
+  it('takes an empty variable for one that is not set', async () => {
+    const { err } = await run(['token', 'list'], { WEIR_TOKEN: '', WEIR_SERVER: '' });
+    expect(err).not.toContain('is not the URL');
+    const { url } = await serverThatAnswers({ status: 200, body: { items: [] } });
+    expect((await run(['token', 'list', '--server', url], { WEIR_TOKEN: '', WEIR_SERVER: '' })).err).not.toContain(
+      'WEIR_TOKEN holds no token',
+    );
+  });
+
   it('follows no redirect with the token', async () => {
     const { url, asked } = await serverThatAnswers({ status: 302, body: undefined });
     const { code, err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
@@ -160,7 +182,10 @@ admin-file-1  admin    admin     2026-01-01T00:00:00.000Z  never                
     ];
     expect(told.map(({ code, err }) => [code, err])).toEqual([
       [1, expect.stringMatching(/^weir: http:\/\/127\.0\.0\.1:1 cannot be reached: .+\n$/)],
-      [1, expect.stringMatching(/^weir: no token: ENOENT.+; give one with --token-file or WEIR_TOKEN\n$/)],
+      [
+        1,
+        'weir: there is no token: /no/such/file does not exist; give a token with --token-file or WEIR_TOKEN, or make that admin.token of the node readable\n',
+      ],
       [1, 'weir: WEIR_TOKEN holds no token\n'],
       [1, 'weir: example is not the URL of a server, such as http://127.0.0.1:8080\n'],
     ]);
@@ -204,6 +229,32 @@ describe('weir', () => {
     const { code, out, err } = await run(words);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).not.toBe('');
+  });
+
+  it('says its version', async () => {
+    expect(await run(['--version'])).toEqual({ code: 0, out: '0.1.0\n', err: '' });
+  });
+
+  it('says what keeps a node from starting: another with its folder, or its address', async () => {
+    const { url } = await serverThatAnswers({ status: 200, body: {} });
+    const [folder, address] = [temporaryFolder(), new URL(url).host];
+    const file = join(folder, 'weir.yaml');
+    writeFileSync(
+      file,
+      `version: 1\nnode: { data_dir: ${folder} }\napi: { listen: "${address}" }\nlog: { level: silent }\n`,
+    );
+    expect(await run(['run', '--config', file])).toEqual({
+      code: 1,
+      out: '',
+      err: `weir: the address ${address} is in use: end what uses it, or change api.listen\n`,
+    });
+    const store = await openStore(folder, () => {});
+    onTestFinished(() => store.close());
+    expect(await run(['run', '--config', file])).toEqual({
+      code: 1,
+      out: '',
+      err: `weir: another weir process uses the data folder ${folder}\n`,
+    });
   });
 
   it('explains itself', async () => {

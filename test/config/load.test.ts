@@ -313,4 +313,23 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     });
     expect(readFileSync(example, 'utf8')).toContain('docs/configuration.md');
   });
+
+  it('names the quotes that a variable needs inside braces and brackets', () => {
+    for (const [yaml, where] of [
+      ['version: 1\nnode: { id: $' + '{X} }', '2:14'],
+      ['version: 1\ndataplane:\n  interfaces: [$' + '{X}, b]', '3:17'],
+    ] as const) {
+      expect(problemsOf(yaml)).toEqual([
+        `syntax weir.yaml:${where}: inside { } and [ ] a variable needs quotes: "${X}"`,
+      ]);
+    }
+  });
+
+  it('refuses a pin path that is there and not in a BPF file system', () => {
+    const at = (path: string) => problemsOf(`version: 1\ndataplane: { interfaces: [a], pin_path: ${path} }`);
+    expect(at('/tmp')).toEqual([
+      'invalid_value weir.yaml:2:41: dataplane.pin_path: /tmp is not in a BPF file system, such as /sys/fs/bpf',
+    ]);
+    expect(at('/no/such/folder')).toEqual([]);
+  });
 });

@@ -62,6 +62,26 @@ describe('a match is refused for', () => {
       ['invalid_address ~/dst_ips/0: Write an IPv4 address such as "192.0.2.7": a network goes into cidrs.'],
     ],
     [
+      'IPv6',
+      { dst_cidrs: ['2001:db8::/32'], dst_ips: ['::1'] },
+      {},
+      [
+        'invalid_cidr ~/dst_cidrs/0: IPv6 is not supported; write an IPv4 network such as "192.0.2.0/24".',
+        'invalid_address ~/dst_ips/0: IPv6 is not supported; write an IPv4 address such as "192.0.2.7".',
+      ],
+    ],
+    [
+      'a field that is nearly one, or begins like one',
+      { fingerprint: 0, dstIps: 0, tls: { mode: 'intercept', http: { request: { query: { keys: 0, header: 0 } } } } },
+      { tls: { mode: 'intercept', http: { request: { query: { keys_present: ['a'] } } } } },
+      [
+        'unknown_field ~/tls/http/request/query/keys: There is no field "keys" here (did you mean "keys_present"?).',
+        'unknown_field ~/tls/http/request/query/header: There is no field "header" here.',
+        'unknown_field ~/fingerprint: There is no field "fingerprint" here.',
+        'unknown_field ~/dstIps: There is no field "dstIps" here (did you mean "dst_ips"?).',
+      ],
+    ],
+    [
       'a star inside a hostname',
       { dns_hostname: 'a.*.com' },
       { dns_hostname: '*.a.com' },
@@ -208,7 +228,12 @@ describe('a match is refused for', () => {
       { proto: 6, tls: {} },
       ['tls_needs_tcp ~/tls: A rule with tls needs the protocol tcp or any.'],
     ],
-    ['an unknown field', { dst_port: [443] }, {}, ['unknown_field ~/dst_port: There is no field "dst_port" here.']],
+    [
+      'an unknown field',
+      { dst_port: [443] },
+      {},
+      ['unknown_field ~/dst_port: There is no field "dst_port" here (did you mean "dst_ports"?).'],
+    ],
     [
       'an unknown TLS mode',
       { tls: { mode: 'peek' } },
@@ -352,7 +377,7 @@ describe('a match is refused for', () => {
       'a wrong word for tls13_uninspectable',
       { tls: { tls13_uninspectable: 'drop' } },
       { tls: { tls13_uninspectable: 'DENY' } },
-      ['invalid_action ~/tls/tls13_uninspectable: An action is "allow" or "deny".'],
+      ['invalid_action ~/tls/tls13_uninspectable: tls13_uninspectable must be "allow" or "deny".'],
     ],
     [
       'an empty request',
@@ -470,7 +495,7 @@ describe('a document is refused for', () => {
       'an unknown word of default_policy',
       { default_policy: 'drop' },
       { default_policy: 'DENY' },
-      ['invalid_action /default_policy: An action is "allow" or "deny".'],
+      ['invalid_action /default_policy: default_policy must be "allow" or "deny".'],
     ],
     [
       'null in place of an optional field',
@@ -488,7 +513,7 @@ describe('a document is refused for', () => {
       'an unknown field',
       { default_polcy: 'deny' },
       {},
-      ['unknown_field /default_polcy: There is no field "default_polcy" here.'],
+      ['unknown_field /default_polcy: There is no field "default_polcy" here (did you mean "default_policy"?).'],
     ],
     [
       'a field __proto__',
@@ -595,7 +620,7 @@ describe('a document is refused for', () => {
       'a wrong action',
       rule({ action: 'reject' }),
       rule({ action: 'Deny' }),
-      [`invalid_action ${RULE}/action: An action is "allow" or "deny".`],
+      [`invalid_action ${RULE}/action: action must be "allow" or "deny".`],
     ],
     [
       'a rule mode that is none',
@@ -765,6 +790,14 @@ describe('an envelope', () => {
 
   it('is refused without mode and policy', () => {
     expect(check({})).toEqual(['required /mode: This field is required.', 'required /policy: This field is required.']);
+  });
+
+  it('is told once what to send when a record comes back as it was read', () => {
+    const record = { id: 'x', form: 'envelope', revision: 3, created_at: '', updated_at: '', updated_by: '' };
+    expect(check({ ...record, active: true, warnings: [], mode: 'audit', name: 'a', policy: {}, extra: 1 })).toEqual([
+      'unknown_field /id: Only answers have id, form, revision, created_at, updated_at, updated_by, active, warnings: send only mode, name and policy.',
+      'unknown_field /extra: There is no field "extra" here.',
+    ]);
   });
 
   it('is refused with a mode that is none', () => {

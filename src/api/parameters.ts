@@ -1,0 +1,30 @@
+import type { z } from 'zod';
+import { knownFields, nearest } from '#policy/known-fields.js';
+import { ApiError, detailOf, type ProblemLine } from './errors.js';
+
+/** Path and query parameters. Their schemas say in plain words what they take. */
+export function readParameters(
+  schema: z.ZodType,
+  values: unknown,
+  part: 'path' | 'query',
+): { value: unknown } | { error: Error } {
+  const read = schema.safeParse(values);
+  if (read.success) return { value: read.data };
+  const problems = read.error.issues.flatMap((issue) => problemsOf(issue, schema, values, part === 'path' ? '/' : '?'));
+  return { error: new ApiError(part === 'path' ? 'invalid_url' : 'invalid_query', detailOf(problems), problems) };
+}
+
+function problemsOf(issue: z.core.$ZodIssue, schema: z.ZodType, values: unknown, mark: string): ProblemLine[] {
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => {
+      const meant = nearest(key, knownFields(schema, []));
+      const hint = meant === undefined ? '' : ` (did you mean ${JSON.stringify(meant)}?)`;
+      const message = `There is no parameter ${JSON.stringify(key)} here${hint}.`;
+      return { pointer: `${mark}${key}`, code: 'unknown_parameter', message };
+    });
+  }
+  const name = String(issue.path[0]);
+  const repeated = Array.isArray((values as Record<string, unknown>)[name]) && issue.code !== 'invalid_union';
+  const message = repeated ? 'This parameter is given once.' : issue.message;
+  return [{ pointer: `${mark}${name}`, code: 'invalid_parameter', message }];
+}

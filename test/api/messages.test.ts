@@ -1,0 +1,167 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { errorsPage } from '#api/errors-page.js';
+import { fakeManagement, RECORD, SINCE, TOKENS } from './fake-management.js';
+import { type Asked, rig } from './rig.js';
+
+type Told = {
+  readonly detail: string;
+  readonly problems?: readonly { pointer: string; code: string; message: string }[];
+};
+const told = async (method: string, path: string, asked: Asked = {}) => {
+  const { ask } = await rig();
+  const { detail, problems = [] } = (await ask(method, path, asked)).json<Told>();
+  return { detail, problems: problems.map(({ pointer, code, message }) => `${code} ${pointer}: ${message}`) };
+};
+
+test('docs/errors.md has a line for every problem code in the sources', () => {
+  const page = errorsPage({});
+  const codes = ['api', 'policy', 'actors'].flatMap((folder) => {
+    const url = new URL(`../../src/${folder}/`, import.meta.url);
+    return readdirSync(url).flatMap((file) => {
+      const text = readFileSync(new URL(file, url), 'utf8');
+      const literals =
+        /(?:code: |\.(?:add|addAt)\([^;]*?, |new ApiError\()'([a-z0-9_]+)'|code: [^,;}]*\? '([a-z0-9_]+)' : '([a-z0-9_]+)'/g;
+      return [...text.matchAll(literals)].flatMap(([, ...found]) => found.filter((code) => code !== undefined));
+    });
+  });
+  expect(new Set(codes).size).toBeGreaterThan(50);
+  expect([...new Set(codes)].filter((code) => !page.includes(`| \`${code}\` |`))).toEqual([]);
+});
+
+test('docs/errors.md says what the header Weir-Warnings is', () => {
+  expect(errorsPage({})).toContain('carry the header `Weir-Warnings`: the codes of this table');
+});
+
+describe('explain', () => {
+  const packet = { src: '10.0.0.7', dst: '192.0.2.10' };
+  const asking = async (body: object) => (await told('POST', '/api/v1/policy/explain', { body })).problems;
+  const NEEDED = 'A packet of this protocol has one: it is required.';
+
+  test.each(['tcp', 'UDP', 33, 132, 136])('needs the destination port for %s', async (proto) => {
+    expect(await asking({ ...packet, proto })).toEqual([`required /dst_port: ${NEEDED}`]);
+    expect(await asking({ ...packet, proto, dst_port: 0 })).toEqual([]);
+  });
+  test('needs the type for ICMP, and neither for another protocol', async () => {
+    expect(await asking({ ...packet, proto: 'icmp' })).toEqual([`required /icmp_type: ${NEEDED}`]);
+    expect(await asking({ ...packet, proto: 'icmp', icmp_type: 0 })).toEqual([]);
+    expect(await asking({ ...packet, proto: 47 })).toEqual([]);
+  });
+  test('says that a source port was assumed', async () => {
+    const { ask, node } = await rig({}, asked());
+    await ask('POST', '/api/v1/policy/explain', { body: { ...packet, proto: 'tcp', dst_port: 1 } });
+    expect(node.changes).toMatchObject([{ with: { query: { sourcePortAssumed: true } } }]);
+  });
+  test('misses proto as it misses dst, and wants IPv4', async () => {
+    expect(await asking({ src: 'fe80::1' })).toEqual([
+      'invalid_value /src: IPv6 is not supported; write an IPv4 address such as "192.0.2.7".',
+      'required /dst: This field is required.',
+      'required /proto: This field is required.',
+    ]);
+  });
+  test('hints at the field that was meant', async () => {
+    expect(await asking({ ...packet, proto: 47, dest_port: 1 })).toEqual([
+      'unknown_field /dest_port: There is no field "dest_port" here (did you mean "dst_port"?).',
+    ]);
+  });
+  function asked() {
+    const node = fakeManagement();
+    return Object.assign(node, {
+      explain: async (question: unknown) => {
+        node.changes.push({ call: 'explain', with: question });
+        return { kind: 'refused', code: 'feature_unavailable', detail: 'down' } as const;
+      },
+    });
+  }
+});
+
+describe('a detail', () => {
+  test.each([
+    ['PUT', '/api/v1/settings/performance-mode'],
+    ['PUT', '/api/v1/policy'],
+  ])('of %s %s without a body says that it is empty, and no more', async (method, path) => {
+    const { detail } = await told(method, path, { headers: { 'content-type': 'application/json' } });
+    expect(detail).toBe('The body is empty; JSON is needed.');
+  });
+  test('names the body where the pointer is empty', async () => {
+    expect((await told('PUT', '/api/v1/settings/performance-mode', { body: '[]' })).detail).toBe(
+      'the body: Must be an object, not an array.',
+    );
+    const { ask, node } = await rig();
+    node.answer.policyWrite = () => ({ kind: 'refused', code: 'invalid_policy', detail: ': Must be an object.' });
+    expect((await ask('PUT', '/api/v1/policy', { body: '[]' })).json<Told>().detail).toBe(
+      'the body: Must be an object.',
+    );
+  });
+  test('of a 412 says what to do', async () => {
+    const { ask, node } = await rig();
+    node.answer.policyWrite = () => ({ kind: 'refused', code: 'precondition_failed', detail: 'the ETag is "x"' });
+    expect((await ask('PUT', '/api/v1/policy', { body: '{}' })).json<Told>().detail).toBe(
+      'the ETag is "x"; read it again, and write with the new ETag in If-Match',
+    );
+  });
+  test('of a refused host names it and where to allow it', async () => {
+    expect((await told('GET', '/health', { headers: { host: 'gw.example:8080' } })).detail).toBe(
+      'this node does not go by the name gw.example: use the address that the node listens on, or add the name to api.allowed_hosts',
+    );
+  });
+  test('of a 415 names the content type', async () => {
+    const { detail } = await told('PUT', '/api/v1/policy', { body: '{}', headers: { 'content-type': 'text/plain' } });
+    expect(detail).toContain('`Content-Type: application/json`');
+  });
+  test.each([
+    ['/', '/ is not a path of this API; the paths are in /openapi/service-v1.json, and /ready says how the node is'],
+    [
+      '/api/v1/policy/',
+      '/api/v1/policy/ is not a path of this API; write it without the slash at its end: /api/v1/policy',
+    ],
+    ['/ready/', '/ready/ is not a path of this API; write it without the slash at its end: /ready'],
+    [
+      '/api/v1/policies/',
+      '/api/v1/policies/ is not a path of this API; write it without the slash at its end: /api/v1/policies',
+    ],
+    [`/api/v1/policies/${RECORD.id}/`, expect.stringContaining('write it without the slash at its end')],
+  ])('of GET %s leads on', async (path, detail) => {
+    const { ask } = await rig();
+    const answer = await ask('GET', path);
+    expect([answer.statusCode, answer.json<Told>().detail]).toEqual([404, detail]);
+  });
+});
+
+test.each([
+  ['POST', '/api/v1/policies?dry_run=1', 'invalid_parameter ?dry_run: Must be true or false.'],
+  ['POST', '/api/v1/policies?dry_run=true&dry_run=true', 'invalid_parameter ?dry_run: This parameter is given once.'],
+  [
+    'POST',
+    '/api/v1/policies?dryrun',
+    'unknown_parameter ?dryrun: There is no parameter "dryrun" here (did you mean "dry_run"?).',
+  ],
+  ['GET', '/api/v1/policies?limit=1', 'unknown_parameter ?limit: There is no parameter "limit" here.'],
+  ['GET', '/api/v1/audit/findings?limit=many', 'invalid_parameter ?limit: Must be a whole number from 1 to 1000.'],
+  [
+    'GET',
+    '/api/v1/audit/findings?since=today',
+    'invalid_parameter ?since: Must be a time in UTC such as 2026-01-31T12:00:00Z.',
+  ],
+  [
+    'GET',
+    '/api/v1/audit/findings?finding_type=x',
+    'invalid_parameter ?finding_type: Must be one of l4_deny, icmp_deny, dns_deny, tls_deny, http_deny, auth_denied.',
+  ],
+])('%s %s is refused in plain words', async (method, path, problem) => {
+  const { problems } = await told(method, path, method === 'POST' ? { body: '{}' } : {});
+  expect(problems).toEqual([problem]);
+});
+
+test('with the role readonly the list of tokens holds the own one alone', async () => {
+  const record = { subject: 's', role: 'readonly' as const, created_at: SINCE, expires_at: null, revoked_at: null };
+  const node = fakeManagement();
+  const tokens = [
+    { ...record, id: 'r' },
+    { ...record, id: 't-1' },
+  ];
+  const { ask } = await rig({}, { ...node, tokens: { ...node.tokens, list: () => tokens } });
+  const ids = async (token: string) =>
+    (await ask('GET', '/api/v1/tokens', { token })).json<{ items: { id: string }[] }>().items.map(({ id }) => id);
+  expect([await ids(TOKENS.readonly), await ids(TOKENS.admin)]).toEqual([['r'], ['r', 't-1']]);
+});
