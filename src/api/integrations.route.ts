@@ -7,7 +7,7 @@ import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
 import type { IntegrationView } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
-import { noQuery } from './query.js';
+import { NOT_EMPTY, noQuery } from './query.js';
 
 const NAME = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const PEM_BLOCK = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
@@ -66,7 +66,7 @@ const UNRESOLVED = {
 };
 
 const PATH = '/api/v1/integrations';
-const byName = z.object({ name: z.string().min(1, 'Must not be empty.') });
+const byName = z.object({ name: z.string().min(1, NOT_EMPTY) });
 const etagOf = ({ name, revision }: IntegrationView) => `"${name}.${revision}"`;
 
 export const integrationsResource: Resource = (api, { integrations }) => {

@@ -18,11 +18,11 @@ import {
 import { answerPolicy, policyWrite, sendJson } from './policy-answer.js';
 import { withPolicy } from './policy-json.js';
 import { isUnchanged } from './preconditions.js';
-import { noQuery } from './query.js';
+import { NOT_EMPTY, noQuery } from './query.js';
 
-const byId = z.object({ id: z.string().min(1, 'Must not be empty.').describe('Identifier of the record.') });
+const byId = z.object({ id: z.string().min(1, NOT_EMPTY).describe('Identifier of the record.') });
 const byName = z.object({
-  name: z.string().min(1, 'Must not be empty.').describe('Name of the record, compared case-insensitively.'),
+  name: z.string().min(1, NOT_EMPTY).describe('Name of the record, compared case-insensitively.'),
 });
 const written = z.union([WrittenPolicySchema, DryRunSchema]);
 const write = {

@@ -12,3 +12,6 @@ export const oneOrMore = z
 
 /** Parameters are refused where none are known: a misspelt `dry_run` must not write. */
 export const noQuery = z.strictObject({});
+
+/** Of a part of the path. */
+export const NOT_EMPTY = 'Must not be empty; a path of a collection has no slash at its end.';

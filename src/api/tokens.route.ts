@@ -3,7 +3,7 @@ import { empty, errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { ApiError } from './errors.js';
 import type { TokenRecord } from './management.js';
-import { noQuery } from './query.js';
+import { NOT_EMPTY, noQuery } from './query.js';
 
 const YEAR_SECONDS = 366 * 24 * 60 * 60;
 
@@ -88,7 +88,7 @@ export const tokensResource: Resource = (api, { tokens }) => {
         operationId: 'revokeToken',
         tags: ['tokens'],
         summary: 'Revoke a token, at once',
-        params: z.object({ id: z.string().min(1, 'Must not be empty.') }),
+        params: z.object({ id: z.string().min(1, NOT_EMPTY) }),
         querystring: noQuery,
         response: { 204: empty, ...errorAnswers(...errorsOf.write, 'invalid_url', 'not_found') },
       },

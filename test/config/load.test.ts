@@ -316,11 +316,11 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
 
   it('names the quotes that a variable needs inside braces and brackets', () => {
     for (const [yaml, where] of [
-      ['version: 1\nnode: { id: $' + '{X} }', '2:14'],
-      ['version: 1\ndataplane:\n  interfaces: [$' + '{X}, b]', '3:17'],
+      [`version: 1\nnode: { id: \${X} }`, '2:14'],
+      [`version: 1\ndataplane:\n  interfaces: [\${X}, b]`, '3:17'],
     ] as const) {
       expect(problemsOf(yaml)).toEqual([
-        `syntax weir.yaml:${where}: inside { } and [ ] a variable needs quotes: "${X}"`,
+        `syntax weir.yaml:${where}: inside { } and [ ] a variable needs quotes: "\${X}"`,
       ]);
     }
   });

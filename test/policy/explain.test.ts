@@ -12,6 +12,19 @@ const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'],
 const OTHER: HostnamePattern = { kind: 'exact', labels: ['other', 'example'], text: 'other.example' };
 
 describe('explain', () => {
+  test('says that the source port was assumed where a rule came as far as it', () => {
+    const reasonOf = (...rules: ReturnType<typeof rule>[]) =>
+      explain(policy([group(['10.0.0.0/8'], rules)]), { packet: packet({ sourcePort: 0 }), sourcePortAssumed: true })
+        .reason;
+    const [low, high] = [rule({ id: 'low', from: ['0-1023'] }), rule({ id: 'high', from: ['1024-65535'] })];
+    expect(reasonOf(low)).toMatch(/^rule low .*; source port 0 was assumed$/);
+    expect(reasonOf(high, rule({ id: 'rest' }))).toMatch(/^rule rest .*; source port 0 was assumed$/);
+    expect(reasonOf(rule({ id: 'rest' }), low)).not.toContain('assumed');
+    expect(reasonOf(rule({ id: 'udp', protocol: 17, from: ['0-1023'] }), rule({ id: 'rest' }))).not.toContain(
+      'assumed',
+    );
+  });
+
   test('tells of each group and rule why it did or did not match', () => {
     const given = policy([
       group(['172.16.0.0/12'], [rule()], { id: 'elsewhere' }),
