@@ -185,6 +185,7 @@ function refusalOfText(text: Unreadable | TooLarge): Refusal {
   if (text.kind === 'too_large') return refusal('capacity_exceeded', text.detail);
   const [first] = text.problems;
   const more = text.problems.length > 1 ? ` (and ${text.problems.length - 1} more)` : '';
-  const detail = first === undefined ? 'the policy is not valid' : `${first.pointer}: ${first.message}${more}`;
+  const place = first === undefined || first.pointer === '' ? '' : `${first.pointer}: `;
+  const detail = first === undefined ? 'the policy is not valid' : `${place}${first.message}${more}`;
   return { ...refusal(text.code, detail), problems: text.problems };
 }
