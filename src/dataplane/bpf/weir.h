@@ -5,7 +5,7 @@
 #ifndef WEIR_H
 #define WEIR_H
 
-#define LAYOUT_VERSION 1
+#define LAYOUT_VERSION 2
 
 /* An image is made of lines of one cache line each; see src/dataplane/program/layout.ts. */
 #define LINE_WORDS 16
@@ -24,7 +24,7 @@ enum drop_reason {
 	DROP_MALFORMED = 1,            /* a header is wrong, or ends before the packet does */
 	DROP_NON_IPV4 = 2,
 	DROP_VLAN_TAGGED = 3,
-	DROP_FRAGMENT = 4,
+	DROP_FRAGMENT = 4,             /* its first fragment was not seen, or not let through */
 	DROP_SPOOFED_SOURCE = 5,
 	DROP_NO_POLICY = 6,            /* no program was ever activated */
 	DROP_POLICY_DENY = 7,
@@ -33,20 +33,34 @@ enum drop_reason {
 	DROP_FLOW_TABLE_FULL = 10,
 	DROP_GUARD = 11,               /* counted by netfilter, not by the program */
 	DROP_PROGRAM_DAMAGED = 12,     /* the image leads out of itself */
-	DROP_REASONS = 13,
+	DROP_TCP_FLAGS = 13,           /* no TCP sends this combination */
+	DROP_FRAGMENT_OVERLAP = 14,
+	DROP_FRAGMENT_TINY = 15,       /* a first fragment that ends before its ports or flags */
+	DROP_ICMP_REDIRECT = 16,
+	DROP_SOURCE_ROUTE = 17,        /* an IP option that says where to go */
+	DROP_REASONS = 18,
 };
 
-/* Every packet is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, or a drop. */
+/* Every packet that comes in is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, foreign, or a drop; one
+ * that goes out and was not judged when it came in at one of: allow, audit, from_node, arp, non_ipv4, foreign, or a drop.
+ */
 enum counter_index {
 	COUNT_ALLOW = 1,
 	COUNT_AUDIT = 2,
 	COUNT_TO_NODE = 3,
 	COUNT_ARP = 4,
 	COUNT_NON_IPV4 = 5,
-	COUNT_FLOWS_OPENED = 8,
-	COUNT_FLOWS_CLOSED = 9,
+	COUNT_FOREIGN = 6,
+	COUNT_FROM_NODE = 7,
+	COUNT_FLOWS_OPENED = 8,  /* entries made in `flows` */
+	COUNT_FLOWS_CLOSED = 9,  /* and removed from it */
 	COUNT_FLOWS_REJUDGED = 10,
-	COUNT_DROPS = 32, /* + drop_reason */
+	COUNT_HALF_OPENED = 11,  /* entries made in `half_open` */
+	COUNT_ICMP_RELATED = 12, /* ICMP errors that quote a flow; also counted as allow or audit */
+	COUNT_EVENTS = 16,
+	COUNT_EVENTS_LOST = 17,       /* the ring was full */
+	COUNT_EVENTS_SUPPRESSED = 18, /* the source sent more than its share */
+	COUNT_DROPS = 32,             /* + drop_reason */
 	COUNTERS = 96,
 };
 
@@ -61,16 +75,38 @@ enum reverse_path {
 	REVERSE_PATH_STRICT = 2,
 };
 
+enum flow_state {
+	FLOW_TCP_SYN_SENT = 1,
+	FLOW_TCP_SYN_RECEIVED = 2,
+	FLOW_TCP_ESTABLISHED = 3,
+	FLOW_TCP_HALF_CLOSED = 4,
+	FLOW_TCP_CLOSING = 5,
+	FLOW_TCP_RESET = 6,
+	FLOW_UDP_OPENED = 7,
+	FLOW_UDP_REPLIED = 8,
+	FLOW_ICMP_OPENED = 9,
+	FLOW_ICMP_REPLIED = 10,
+	FLOW_OTHER_OPENED = 11,
+	FLOW_OTHER_REPLIED = 12,
+	FLOW_STATES = 16,
+};
+
 /* Read-only data of the program, written before it is loaded. */
 struct settings {
 	__u32 slot_lines;
 	__u32 mark_mask;
 	__u32 guard_bit;
+	__u32 exempt_bit; /* carried by the node's own sockets that are not judged */
 	enum reverse_path reverse_path;
+	__u32 rank_capacity; /* entries of `rank_hits` in each slot */
+	__u32 hit_capacity;
+	__u32 deny_events;  /* events that one source may cause each second on one CPU: of denied and dropped packets, */
+	__u32 flow_events;  /* and of flows */
+	__u32 timeouts[FLOW_STATES]; /* by state, in ticks */
 	__u8 pass_non_ipv4;
+	__u8 police_local;
 	__u8 judge_all;  /* tests: every packet counts as forwarded, from where it says */
 	__u8 trace_word; /* tests: the word that decided is left in cb[0] */
-	__u8 reserved;
 };
 
 /* `word` is epoch << 1 | slot; 0 is: never activated. It is changed by one store and read once a packet. */
@@ -78,6 +114,8 @@ struct active {
 	__u32 word;
 	__u32 layout_version;
 	__u64 pickup_until_ns;
+	__u32 events_wanted; /* 0: no events are sent (D34) */
+	__u32 reserved[3];
 };
 
 struct line {
@@ -95,27 +133,112 @@ struct flow_key {
 	__u16 reserved;
 };
 
-enum flow_state {
-	FLOW_UNREPLIED = 1,
-	FLOW_REPLIED = 2,
-	FLOW_CLOSING = 3,
-};
+/* Times of flows are ticks of 2^20 ns of the monotonic clock; they wrap after 52 days and are compared by difference. */
+#define TICK_SHIFT 20
 
-/* The key stands first, and again, because the kernel reuses the memory of a deleted entry at once: who holds a
+#define FLOW_OPENED_BY_HIGH 1
+#define FLOW_FOREIGN 2      /* came in by an interface that is not policed: only its replies are let in */
+#define FLOW_RESET_BY_REPLY 4 /* which side sent the RST */
+#define FLOW_FIN 16         /* << direction */
+
+/* What every packet touches is the first cache line; an element of the hash has its key in the line before it.
+ * The key stands again in the value because the kernel reuses the memory of a deleted entry at once: who holds a
  * pointer reads `judgement` and then compares the key, which the next owner writes before it.
  */
 struct flow {
 	struct flow_key key;
-	__u64 judgement; /* epoch << 32 | word: one store, so that nobody sees half of it */
-	__u64 last_seen_ns;
-	__u64 opened_ns;
-	__u64 packets[2]; /* 0: from the side that opened the flow */
-	__u64 bytes[2];
-	__u32 ifindex[2]; /* where packets of that direction come in, once their source was checked */
+	__u64 judgement;    /* epoch << 32 | word: one store, so that nobody sees half of it */
+	__u32 last_seen;    /* ticks */
 	__u8 state;
-	__u8 opened_by_high;
-	__u8 fins; /* one bit a direction */
+	__u8 flags;
+	__u16 reserved;
+	__u32 ifindex[2];   /* where packets of that direction come in, once their source was checked; 0: not known */
+	__u32 packets[2];   /* 0: from the side that opened the flow. They wrap; the sweep carries them over */
+	__u64 bytes[2];
+
+	__u64 opened_ns;
+	__u64 folded_total[2];   /* packets that `packets` has counted until they were folded */
+	__u64 folded_bytes[2];   /* of `bytes`: already in the hits of a rule */
+	__u32 folded_packets[2]; /* of `packets` */
+	__u32 hit;               /* entry of `hits` that it counts for; 0: none */
+	__u32 hit_check;         /* low word of that entry's identity */
+};
+
+/* Packets, bytes and last hit of one rule, group default or policy default. User space gives each identity an entry
+ * and keeps it across policies; entry 0 is nobody's.
+ */
+struct hit {
+	__u64 packets;
+	__u64 bytes;
+	__u64 last_ns; /* monotonic clock */
+	__u64 identity;
+};
+
+/* What the last sweep saw. */
+struct vitals {
+	__u64 swept_ns;
+	__u64 sweep_took_ns;
+	__u32 flows;
+	__u32 half_open;
+	__u32 reserved[2];
+};
+
+/* The first fragment's ports for those that follow, and which eighths of the datagram were seen. */
+struct fragment_key {
+	__u32 source;
+	__u32 destination;
+	__u16 id;
+	__u8 protocol;
 	__u8 reserved[5];
+};
+
+#define FRAGMENT_UNITS 8192
+struct fragments {
+	__u64 opened_ns;
+	__u32 packet_ports; /* source << 16 | destination; ICMP: type << 24 | code << 16 | id */
+	__u32 units;        /* seen so far */
+	__u32 last_unit;    /* where the datagram ends; 0: not known */
+	__u32 reserved;
+	__u64 seen[FRAGMENT_UNITS / 64];
+};
+
+enum event_type {
+	EVENT_FLOW_OPENED = 1,
+	EVENT_FLOW_ENDED = 2,
+	EVENT_DENIED = 3,  /* by a word of the policy */
+	EVENT_DROPPED = 4, /* without one */
+	EVENT_PASSED = 5,  /* allowed or audited, of no flow */
+};
+
+#define EVENT_AUDITED 1  /* flags */
+#define EVENT_FOREIGN 2
+#define EVENT_OUTGOING 4 /* seen where the node sends */
+
+/* Addresses and ports are those of the packet; of a flow: of the packet that opened it. Host byte order. */
+struct event {
+	__u64 time_ns; /* monotonic clock */
+	__u8 type;
+	__u8 verdict;
+	__u8 drop_reason;
+	__u8 protocol;
+	__u32 ifindex;
+	__u32 source;
+	__u32 destination;
+	__u16 source_port;
+	__u16 destination_port;
+	__u8 icmp_type;
+	__u8 icmp_code;
+	__u8 tcp_flags; /* of a flow: its state */
+	__u8 flags;
+	__u32 epoch;
+	__u32 word;
+	__u32 hit;
+	__u32 hit_check;
+	__u32 suppressed; /* events of about this source that were not sent since the last one on this CPU */
+	__u32 length;
+	__u64 opened_ns;  /* of flows */
+	__u64 packets[2]; /* of a flow that ended */
+	__u64 bytes[2];
 };
 
 struct bench_request {
@@ -135,8 +258,13 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct active) == 16, "active is mapped by user space");
+_Static_assert(sizeof(struct settings) == 104, "no padding in settings");
+_Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct flow_key) == 16, "no padding in a hash key");
-_Static_assert(sizeof(struct flow) == 88, "no padding in a flow");
+_Static_assert(sizeof(struct flow) == 128, "two cache lines");
+_Static_assert(sizeof(struct hit) == 32, "no padding in a hit");
+_Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");
+_Static_assert(sizeof(struct fragment_key) == 16, "no padding in a hash key");
+_Static_assert(sizeof(struct event) == 104, "no padding in an event");
 
 #endif
