@@ -2,40 +2,48 @@
 #ifndef WEIR_COUNT_H
 #define WEIR_COUNT_H
 
-static __always_inline void count(__u32 index, __u64 bytes)
+#define SECOND_NS 1000000000ULL
+
+/* Merged segments count as what was on the wire. */
+static __always_inline __u32 packets_of(const struct __sk_buff *skb)
+{
+	__u32 segments = skb->gso_segs;
+
+	return segments ? segments : 1;
+}
+
+static __always_inline void count_many(__u32 index, __u64 packets, __u64 bytes)
 {
 	struct counter *counter = bpf_map_lookup_elem(&counters, &index);
 
 	if (counter) {
-		counter->packets += 1;
+		counter->packets += packets;
 		counter->bytes += bytes;
 	}
 }
 
-/* Neither verdict ends the chain of programs: others behind this one still see what passes. */
-static __noinline int drop(struct __sk_buff *skb, enum drop_reason reason)
+static __always_inline void count(__u32 index)
 {
-	count(COUNT_DROPS + reason, skb->len);
-	return TC_ACT_SHOT;
+	count_many(index, 1, 0);
 }
 
-/* Passes without the guard's mark: the stack may keep the packet, but not forward it. */
-static __noinline int leave(struct __sk_buff *skb, enum counter_index index)
+static __always_inline void count_packet(__u32 index, const struct __sk_buff *skb)
 {
-	count(index, skb->len);
+	count_many(index, packets_of(skb), skb->len);
+}
+
+/* No verdict but a drop ends the chain of programs: others behind this one still see what passes. Passes without the
+ * guard's mark: the stack may keep the packet, but not forward it.
+ */
+static __always_inline int leave(struct __sk_buff *skb, enum counter_index index)
+{
+	count_packet(index, skb);
 	return TC_ACT_UNSPEC;
 }
 
-static __noinline int pass(struct __sk_buff *skb, enum verdict verdict)
+static __always_inline int pass(struct __sk_buff *skb, enum counter_index index)
 {
-	count(verdict == VERDICT_ALLOW ? COUNT_ALLOW : COUNT_AUDIT, skb->len);
-	skb->mark |= settings.guard_bit;
-	return TC_ACT_UNSPEC;
-}
-
-static __always_inline int pass_unjudged(struct __sk_buff *skb)
-{
-	count(COUNT_NON_IPV4, skb->len);
+	count_packet(index, skb);
 	skb->mark |= settings.guard_bit;
 	return TC_ACT_UNSPEC;
 }

@@ -2,9 +2,8 @@
 #ifndef WEIR_FLOW_H
 #define WEIR_FLOW_H
 
-#define SECOND_NS 1000000000ULL
-#define ICMP_ECHO_REPLY 0
-#define ICMP_ECHO_REQUEST 8
+#define EEXIST 17
+#define AS_REPLY 0x80
 
 /* Where a packet stands in its flow. `stateful` is false for what neither opens a flow nor belongs to one. */
 struct place {
@@ -14,19 +13,15 @@ struct place {
 	bool icmp_reply;
 };
 
-static __always_inline __u64 timeout_ns(__u8 protocol, __u8 state)
+static __always_inline __u32 ticks_of(__u64 ns)
 {
-	if (protocol == IPPROTO_TCP)
-		return (state == FLOW_REPLIED ? 7200 : state == FLOW_CLOSING ? 10 : 30) * SECOND_NS;
-	if (protocol == IPPROTO_UDP || protocol == IPPROTO_UDPLITE)
-		return (state == FLOW_REPLIED ? 180 : 30) * SECOND_NS;
-	return (protocol == IPPROTO_ICMP ? 30 : 600) * SECOND_NS;
+	return ns >> TICK_SHIFT;
 }
 
 /* Signed, since another CPU may have stored a later time than the caller read. */
-static __always_inline bool is_expired(const struct flow *flow, __u64 now)
+static __always_inline bool is_expired(const struct flow *flow, __u32 now)
 {
-	return (__s64)(now - flow->last_seen_ns) > (__s64)timeout_ns(flow->key.protocol, flow->state);
+	return (__s32)(now - flow->last_seen) > (__s32)settings.timeouts[flow->state & (FLOW_STATES - 1)];
 }
 
 /* Class of an ICMP query or its reply (RFC 792, RFC 950), 0 for everything else. */
@@ -75,55 +70,223 @@ static __always_inline bool same_key(const struct flow_key *a, const struct flow
 	return left[0] == right[0] && left[1] == right[1];
 }
 
-static __always_inline void close_flow(const struct flow_key *key)
+/* 0 for packets from the side that opened the flow, 1 for replies. */
+static __always_inline __u32 direction_of(const struct flow *flow, const struct place *place)
 {
-	if (bpf_map_delete_elem(&flows, key) == 0)
-		count(COUNT_FLOWS_CLOSED, 0);
+	return place->from_high != ((flow->flags & FLOW_OPENED_BY_HIGH) != 0);
 }
 
-/* Accounts for a packet of the flow. `direction` is 0 from the side that opened it. */
-static __always_inline void touch_flow(struct flow *flow, const struct packet *packet, __u32 direction, __u32 bytes,
-				       __u64 now)
+/* Adds what the flow carried since the last time to its rule. The exchanges make every packet count once, whoever
+ * folds at the same time.
+ */
+static __noinline void fold_flow(struct flow *flow, __u64 now_ns)
+{
+	__u64 packets = 0, bytes = 0;
+	__u32 idle;
+
+	if (!flow)
+		return;
+#pragma unroll
+	for (int side = 0; side < 2; side++) {
+		__u32 seen = READ_ONCE(flow->packets[side]);
+		__u64 carried = READ_ONCE(flow->bytes[side]);
+		__u32 more = seen - __sync_lock_test_and_set(&flow->folded_packets[side], seen);
+
+		__sync_fetch_and_add(&flow->folded_total[side], more);
+		packets += more;
+		bytes += carried - __sync_lock_test_and_set(&flow->folded_bytes[side], carried);
+	}
+	if (!packets)
+		return;
+	idle = ticks_of(now_ns) - flow->last_seen;
+	add_hit(flow->hit, flow->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
+}
+
+static __noinline void end_flow(struct flow *flow, bool half, __u64 now_ns)
+{
+	struct flow ended;
+
+	if (!flow)
+		return;
+	fold_flow(flow, now_ns);
+	ended = *flow;
+	if (half) {
+		if (bpf_map_delete_elem(&half_open, &ended.key) == 0)
+			tell_flow(&ended, EVENT_FLOW_ENDED, now_ns);
+	} else if (bpf_map_delete_elem(&flows, &ended.key) == 0) {
+		count(COUNT_FLOWS_CLOSED);
+		tell_flow(&ended, EVENT_FLOW_ENDED, now_ns);
+	}
+}
+
+/* Makes a half-open flow an established one. False where the table is full. */
+static __noinline bool confirm_flow(struct flow *flow)
+{
+	struct flow_key key;
+	long failed;
+
+	if (!flow)
+		return false;
+	key = flow->key;
+	failed = bpf_map_update_elem(&flows, &key, flow, BPF_NOEXIST);
+	if (failed == 0)
+		count(COUNT_FLOWS_OPENED);
+	else if (failed != -EEXIST)
+		return false;
+	bpf_map_delete_elem(&half_open, &key);
+	return true;
+}
+
+/* Follows TCP (RFC 9293, fig. 5). `half`: the handshake is not over. Answers whether it is now. */
+static __always_inline bool follow_tcp(struct flow *flow, __u8 tcp_flags, __u32 side, bool half)
+{
+	__u8 state = flow->state, flags = flow->flags;
+	bool confirmed = false;
+
+	if (!half && state == FLOW_TCP_ESTABLISHED && !(tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
+		return false;
+	if (tcp_flags & TCP_RST) {
+		if (state == FLOW_TCP_CLOSING)
+			return false;
+		flow->flags = side ? flags | FLOW_RESET_BY_REPLY : flags & ~FLOW_RESET_BY_REPLY;
+		flow->state = FLOW_TCP_RESET;
+		return false;
+	}
+	if (half) {
+		/* The answer is a SYN, with an ACK or crossing ours; what the opener then acknowledges is established. */
+		if (side && tcp_flags & TCP_SYN && state == FLOW_TCP_SYN_SENT)
+			flow->state = FLOW_TCP_SYN_RECEIVED;
+		else if (!side && tcp_flags & TCP_ACK && state == FLOW_TCP_SYN_RECEIVED)
+			confirmed = true;
+	} else if (state == FLOW_TCP_RESET && tcp_flags & TCP_ACK && !(tcp_flags & TCP_SYN) &&
+		   side == ((flags & FLOW_RESET_BY_REPLY) != 0)) {
+		/* Who goes on has not reset: somebody else forged that. */
+		flow->state = flags & (FLOW_FIN | FLOW_FIN << 1) ? FLOW_TCP_HALF_CLOSED : FLOW_TCP_ESTABLISHED;
+	}
+	if (tcp_flags & TCP_FIN)
+		flags = flow->flags |= FLOW_FIN << side;
+	if (!half || confirmed) {
+		bool both = (flags & (FLOW_FIN | FLOW_FIN << 1)) == (FLOW_FIN | FLOW_FIN << 1);
+
+		if (both)
+			flow->state = FLOW_TCP_CLOSING;
+		else if (flags & (FLOW_FIN | FLOW_FIN << 1))
+			flow->state = FLOW_TCP_HALF_CLOSED;
+		else if (confirmed)
+			flow->state = FLOW_TCP_ESTABLISHED;
+	}
+	return confirmed;
+}
+
+/* Other protocols are confirmed by the first reply. */
+static __always_inline bool follow_other(struct flow *flow, __u32 side, bool half)
+{
+	if (!half || !side)
+		return false;
+	flow->state = flow->state == FLOW_UDP_OPENED    ? FLOW_UDP_REPLIED
+		      : flow->state == FLOW_ICMP_OPENED ? FLOW_ICMP_REPLIED
+							: FLOW_OTHER_REPLIED;
+	return true;
+}
+
+/* Accounts for a packet of the flow. False where it would establish the flow, and the table is full. */
+static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow, const struct packet *packet,
+					__u32 direction, bool half, __u32 now)
 {
 	__u32 side = direction & 1;
+	bool confirmed;
 
-	flow->last_seen_ns = now;
-	flow->packets[side] += 1;
-	flow->bytes[side] += bytes;
-	if (side && flow->state == FLOW_UNREPLIED)
-		flow->state = FLOW_REPLIED;
-	if (packet->protocol != IPPROTO_TCP)
-		return;
-	if (packet->tcp_flags & TCP_FIN)
-		flow->fins |= 1 << side;
-	if (packet->tcp_flags & TCP_RST || flow->fins == 3)
-		flow->state = FLOW_CLOSING;
+	confirmed = packet->protocol == IPPROTO_TCP ? follow_tcp(flow, packet->tcp_flags, side, half)
+						    : follow_other(flow, side, half);
+	flow->last_seen = now;
+	flow->packets[side] += packets_of(skb);
+	flow->bytes[side] += skb->len;
+	if (!confirmed || confirm_flow(flow))
+		return true;
+	flow->packets[side] -= packets_of(skb);
+	flow->bytes[side] -= skb->len;
+	flow->state = packet->protocol == IPPROTO_TCP    ? FLOW_TCP_SYN_RECEIVED
+		      : packet->protocol == IPPROTO_UDP  ? FLOW_UDP_OPENED
+		      : packet->protocol == IPPROTO_ICMP ? FLOW_ICMP_OPENED
+							 : FLOW_OTHER_OPENED;
+	return false;
 }
 
-/* 0, or why the packet must not pass. Two packets that open one flow on two CPUs both pass. */
-static __noinline enum drop_reason open_flow(struct __sk_buff *skb, const struct place *place,
-					     const struct packet *packet, __u64 judgement)
+static __always_inline __u8 opening_state(const struct packet *packet)
 {
+	switch (packet->protocol) {
+	case IPPROTO_TCP:
+		/* Picked up in the middle of its life: nobody knows whether it was answered, so it gets the long time. */
+		return packet->tcp_flags & TCP_RST   ? FLOW_TCP_RESET
+		       : packet->tcp_flags & TCP_FIN ? FLOW_TCP_HALF_CLOSED
+		       : (packet->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN ? FLOW_TCP_SYN_SENT
+									      : FLOW_TCP_ESTABLISHED;
+	case IPPROTO_UDP:
+	case IPPROTO_UDPLITE:
+		return FLOW_UDP_OPENED;
+	case IPPROTO_ICMP:
+		return FLOW_ICMP_OPENED;
+	default:
+		return FLOW_OTHER_OPENED;
+	}
+}
+
+/* DROP_NONE, or why the packet must not pass. `judged` is as in tell_packet; `how`: FLOW_FOREIGN, or AS_REPLY where
+ * the packet is taken for one of the side that was asked. Two packets that open one flow on two CPUs both pass.
+ */
+static __noinline enum drop_reason open_flow(struct __sk_buff *skb, const struct place *place,
+					     const struct packet *packet, __u64 judged, __u8 how)
+{
+	bool as_reply = how & AS_REPLY;
+	__u32 active_word = judged >> 32, bytes = skb->len, packets = packets_of(skb);
 	struct flow flow = {};
+	struct hit_ref ref = {};
 	long failed;
 
 	if (!place || !packet)
 		return DROP_MALFORMED;
 	flow.key = place->key;
-	flow.judgement = judgement;
-	flow.last_seen_ns = flow.opened_ns = bpf_ktime_get_coarse_ns();
-	flow.packets[0] = 1;
-	flow.bytes[0] = skb->len;
-	flow.ifindex[0] = skb->ifindex;
-	flow.opened_by_high = place->from_high;
-	/* Picked up in the middle of its life: nobody knows whether it was answered, so it gets the long time. */
-	flow.state = packet->protocol == IPPROTO_TCP && !(packet->tcp_flags & TCP_SYN) ? FLOW_REPLIED : FLOW_UNREPLIED;
-	if (packet->protocol == IPPROTO_TCP && packet->tcp_flags & TCP_RST)
-		flow.state = FLOW_CLOSING;
-	failed = bpf_map_update_elem(&flows, &flow.key, &flow, BPF_NOEXIST);
+	flow.opened_ns = bpf_ktime_get_coarse_ns();
+	flow.last_seen = ticks_of(flow.opened_ns);
+	flow.flags = (how & FLOW_FOREIGN) | (place->from_high != as_reply ? FLOW_OPENED_BY_HIGH : 0);
+	flow.state = opening_state(packet);
+	if (flow.state == FLOW_TCP_HALF_CLOSED)
+		flow.flags |= as_reply ? FLOW_FIN << 1 : FLOW_FIN;
+	if (flow.state == FLOW_TCP_RESET && as_reply)
+		flow.flags |= FLOW_RESET_BY_REPLY;
+	/* Not indexed by the side: the verifier lets no such pointer into the stack. */
+	if (as_reply) {
+		flow.ifindex[1] = packet->outgoing ? 0 : skb->ifindex;
+		flow.packets[1] = flow.folded_packets[1] = packets;
+		flow.bytes[1] = flow.folded_bytes[1] = bytes;
+		flow.folded_total[1] = packets;
+	} else {
+		flow.ifindex[0] = packet->outgoing ? 0 : skb->ifindex;
+		flow.packets[0] = flow.folded_packets[0] = packets;
+		flow.bytes[0] = flow.folded_bytes[0] = bytes;
+		flow.folded_total[0] = packets;
+	}
+	if (!(how & FLOW_FOREIGN)) {
+		ref = hit_of(active_word, judged);
+		flow.judgement = (__u64)(active_word >> 1) << 32 | (__u32)judged;
+	}
+	flow.hit = ref.hit;
+	flow.hit_check = ref.check;
+	if (packet->protocol == IPPROTO_TCP && flow.state != FLOW_TCP_SYN_SENT) {
+		failed = bpf_map_update_elem(&flows, &flow.key, &flow, BPF_NOEXIST);
+		if (failed == 0)
+			count(COUNT_FLOWS_OPENED);
+	} else {
+		failed = bpf_map_update_elem(&half_open, &flow.key, &flow, BPF_NOEXIST);
+		if (failed == 0)
+			count(COUNT_HALF_OPENED);
+	}
+	if (failed && failed != -EEXIST)
+		return DROP_FLOW_TABLE_FULL;
+	add_hit(ref.hit, ref.check, packets, bytes, flow.opened_ns);
 	if (failed == 0)
-		count(COUNT_FLOWS_OPENED, 0);
-	return failed == 0 || failed == -17 /* EEXIST */ ? DROP_NONE : DROP_FLOW_TABLE_FULL;
+		tell_flow(&flow, EVENT_FLOW_OPENED, flow.opened_ns);
+	return DROP_NONE;
 }
 
 #endif

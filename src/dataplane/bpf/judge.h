@@ -35,15 +35,39 @@ static __always_inline enum drop_reason refusal_of(__u32 word)
 	}
 }
 
-static __always_inline int pass_word(struct __sk_buff *skb, __u32 word)
-{
-	return pass(skb, word & 7);
-}
-
 static __always_inline void trace(struct __sk_buff *skb, __u32 word)
 {
 	if (settings.trace_word)
 		skb->cb[0] = word;
+}
+
+static __always_inline int pass_word(struct __sk_buff *skb, __u32 word)
+{
+	trace(skb, word);
+	return pass(skb, (word & 7) == VERDICT_ALLOW ? COUNT_ALLOW : COUNT_AUDIT);
+}
+
+static __noinline int drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
+{
+	count_packet(COUNT_DROPS + reason, skb);
+	tell_packet(skb, packet, 0, reason);
+	return TC_ACT_SHOT;
+}
+
+/* Drops by a word that was found with this active word. */
+static __noinline int refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judged, enum drop_reason reason)
+{
+	trace(skb, judged);
+	count_packet(COUNT_DROPS + reason, skb);
+	tell_packet(skb, packet, judged, reason);
+	return TC_ACT_SHOT;
+}
+
+/* Passes a packet that opens nothing. */
+static __noinline int pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
+{
+	tell_packet(skb, packet, judged, DROP_NONE);
+	return pass_word(skb, judged);
 }
 
 #endif

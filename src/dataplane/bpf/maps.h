@@ -41,6 +41,14 @@ struct {
 	__type(value, struct fragments);
 } fragments SEC(".maps");
 
+/* One that has no part yet, to make others of: it is too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fragments);
+} no_fragments SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -4,16 +4,38 @@
 
 #define IP_MORE_FRAGMENTS 0x2000
 #define IP_FRAGMENT_OFFSET 0x1fff
+#define IP_BYTES_MAX 65535
 
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 
-/* Ethernet, the longest IPv4 header, and a TCP header without options. */
+#define ICMP_ECHO_REPLY 0
+#define ICMP_UNREACHABLE 3
+#define ICMP_SOURCE_QUENCH 4
+#define ICMP_REDIRECT 5
+#define ICMP_ECHO_REQUEST 8
+#define ICMP_TIME_EXCEEDED 11
+#define ICMP_PARAMETER_PROBLEM 12
+
+#define OPTION_END 0
+#define OPTION_NOP 1
+#define OPTION_LOOSE_SOURCE_ROUTE 131
+#define OPTION_STRICT_SOURCE_ROUTE 137
+#define OPTIONS_MAX 40
+
+/* Ethernet, and IPv4 and TCP headers without options; with the longest IPv4 header. */
+#define HEADERS_USUAL (ETH_HLEN + 20 + 20)
 #define HEADERS_MAX (ETH_HLEN + 60 + 20)
 
-/* Host byte order. Ports are 0 where the protocol has none; `low16` is what a leaf is searched by. */
+enum fragment_place {
+	FRAGMENT_NONE = 0,
+	FRAGMENT_FIRST = 1,
+	FRAGMENT_LATER = 2,
+};
+
+/* Host byte order. Ports are 0 where the protocol has none. */
 struct packet {
 	__u32 source;
 	__u32 destination;
@@ -26,6 +48,11 @@ struct packet {
 	__u8 icmp_code;
 	__u8 tos;
 	__u8 fragment;
+	__u16 id;
+	__u16 fragment_field;
+	__u16 header;  /* bytes of the IPv4 header */
+	__u16 payload; /* and behind it */
+	bool outgoing;
 };
 
 /* The least that a header of this protocol has. */
@@ -46,25 +73,88 @@ static __always_inline __u32 header_bytes(__u8 protocol)
 	}
 }
 
+/* SYN, SYN ACK, RST, RST ACK, FIN ACK and ACK, whatever PSH, URG, ECE and CWR say. */
+static __always_inline bool is_tcp_combination(__u8 flags)
+{
+	__u32 index = (flags & (TCP_FIN | TCP_SYN | TCP_RST)) | (flags & TCP_ACK) >> 1;
+
+	return 0x1714 >> index & 1;
+}
+
+struct options {
+	__u32 at;
+	__u32 count;
+	enum drop_reason wrong;
+	__u8 bytes[OPTIONS_MAX + 8];
+};
+
+static long check_option(__u32 index, struct options *options)
+{
+	__u32 at = options->at, kind, length;
+
+	if (at >= options->count || at >= OPTIONS_MAX)
+		return 1;
+	kind = options->bytes[at];
+	if (kind == OPTION_END)
+		return 1;
+	length = kind == OPTION_NOP ? 1 : options->bytes[at + 1];
+	options->wrong = kind == OPTION_LOOSE_SOURCE_ROUTE || kind == OPTION_STRICT_SOURCE_ROUTE ? DROP_SOURCE_ROUTE
+			 : (kind != OPTION_NOP && length < 2) || at + length > options->count    ? DROP_MALFORMED
+												 : DROP_NONE;
+	options->at = at + length;
+	return options->wrong != DROP_NONE;
+}
+
+/* What the options of the IPv4 header forbid (RFC 791): a route of the sender's choice, or lengths that lead nowhere. */
+static __noinline enum drop_reason check_options(struct __sk_buff *skb, __u32 bytes)
+{
+	struct options options = { .count = bytes };
+
+	if (bytes < 4 || bytes > OPTIONS_MAX)
+		return DROP_MALFORMED;
+	if (bpf_skb_load_bytes(skb, ETH_HLEN + sizeof(struct iphdr), options.bytes, bytes))
+		return DROP_MALFORMED;
+	bpf_loop(OPTIONS_MAX, check_option, &options, 0);
+	return options.wrong;
+}
+
+/* A fragment's place in its datagram; DROP_MALFORMED where no datagram has such a part. */
+static __always_inline enum drop_reason place_fragment(struct packet *packet)
+{
+	__u32 from = (packet->fragment_field & IP_FRAGMENT_OFFSET) * 8;
+
+	if (from + packet->payload + packet->header > IP_BYTES_MAX || packet->payload == 0)
+		return DROP_MALFORMED;
+	if (packet->fragment_field & IP_MORE_FRAGMENTS && packet->payload & 7)
+		return DROP_MALFORMED;
+	packet->fragment = from == 0 ? FRAGMENT_FIRST : FRAGMENT_LATER;
+	return DROP_NONE;
+}
+
 static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct packet *packet)
 {
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
-	__u32 linear = data_end - data, header, total, need;
-	struct iphdr *ip;
+	__u32 header, total, need;
+	struct iphdr *ip = data + ETH_HLEN;
+	enum drop_reason too_short;
 	__u8 *l4;
 
-	if (linear < HEADERS_MAX && linear < skb->len) {
-		if (bpf_skb_pull_data(skb, skb->len < HEADERS_MAX ? skb->len : HEADERS_MAX))
+	if (data + HEADERS_USUAL > data_end || ip->ihl != 5) {
+		if (data_end - data < HEADERS_MAX && data_end - data < skb->len &&
+		    bpf_skb_pull_data(skb, skb->len < HEADERS_MAX ? skb->len : HEADERS_MAX))
 			return DROP_MALFORMED;
 		data = (void *)(long)skb->data;
 		data_end = (void *)(long)skb->data_end;
+		ip = data + ETH_HLEN;
+		if ((void *)(ip + 1) > data_end)
+			return DROP_MALFORMED;
 	}
-	ip = data + ETH_HLEN;
-	if ((void *)(ip + 1) > data_end)
-		return DROP_MALFORMED;
 	header = ip->ihl * 4;
 	total = bpf_ntohs(ip->tot_len);
+	/* More than 64 KiB of merged segments have no length of their own. */
+	if (total == 0 && skb->gso_size && skb->len > IP_BYTES_MAX)
+		total = IP_BYTES_MAX;
 	if (ip->version != 4 || header < sizeof(*ip) || total < header || total + ETH_HLEN > skb->len)
 		return DROP_MALFORMED;
 	if (data + ETH_HLEN + header > data_end)
@@ -74,36 +164,52 @@ static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct pack
 	packet->destination = bpf_ntohl(ip->daddr);
 	packet->protocol = ip->protocol;
 	packet->tos = ip->tos;
-	if (ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET)) {
-		packet->fragment = 1;
-		return DROP_NONE;
+	packet->id = bpf_ntohs(ip->id);
+	packet->header = header;
+	packet->payload = total - header;
+	packet->fragment_field = bpf_ntohs(ip->frag_off) & (IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET);
+	too_short = DROP_MALFORMED;
+	if (packet->fragment_field) {
+		if (place_fragment(packet))
+			return DROP_MALFORMED;
+		too_short = DROP_FRAGMENT_TINY;
 	}
-
-	need = header_bytes(packet->protocol);
-	if (need == 0)
-		return DROP_NONE;
 	l4 = data + ETH_HLEN + header;
-	if (header + need > total || (void *)(l4 + 8) > data_end)
-		return DROP_MALFORMED;
-	if (packet->protocol == IPPROTO_ICMP) {
-		packet->icmp_type = l4[0];
-		packet->icmp_code = l4[1];
-		packet->icmp_id = l4[4] << 8 | l4[5];
-		return DROP_NONE;
-	}
-	packet->source_port = l4[0] << 8 | l4[1];
-	packet->destination_port = l4[2] << 8 | l4[3];
-	if (packet->protocol == IPPROTO_TCP) {
-		__u32 offset;
+	need = packet->fragment == FRAGMENT_LATER ? 0 : header_bytes(packet->protocol);
+	if (need) {
+		if (header + need > total)
+			return too_short;
+		if ((void *)(l4 + 8) > data_end)
+			return DROP_MALFORMED;
+		if (packet->protocol == IPPROTO_ICMP) {
+			packet->icmp_type = l4[0];
+			packet->icmp_code = l4[1];
+			packet->icmp_id = l4[4] << 8 | l4[5];
+		} else {
+			packet->source_port = l4[0] << 8 | l4[1];
+			packet->destination_port = l4[2] << 8 | l4[3];
+		}
+		if (packet->protocol == IPPROTO_TCP) {
+			__u32 offset;
 
-		if ((void *)(l4 + 20) > data_end)
-			return DROP_MALFORMED;
-		offset = (l4[12] >> 4) * 4;
-		if (offset < 20 || header + offset > total)
-			return DROP_MALFORMED;
-		packet->tcp_flags = l4[13];
+			if ((void *)(l4 + 20) > data_end)
+				return DROP_MALFORMED;
+			offset = (l4[12] >> 4) * 4;
+			if (offset < 20)
+				return DROP_MALFORMED;
+			if (header + offset > total)
+				return too_short;
+			packet->tcp_flags = l4[13];
+			if (!is_tcp_combination(packet->tcp_flags))
+				return DROP_TCP_FLAGS;
+		} else if (packet->protocol == IPPROTO_UDP && !packet->fragment && !skb->gso_size) {
+			__u32 length = l4[4] << 8 | l4[5];
+
+			if (length < 8 || header + length > total)
+				return DROP_MALFORMED;
+		}
 	}
-	return DROP_NONE;
+	return header == sizeof(*ip) ? DROP_NONE : check_options(skb, header - sizeof(*ip));
 }
 
 static __always_inline __u32 leaf_key(const struct packet *packet)

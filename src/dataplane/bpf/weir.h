@@ -162,6 +162,7 @@ struct flow {
 	__u32 folded_packets[2]; /* of `packets` */
 	__u32 hit;               /* entry of `hits` that it counts for; 0: none */
 	__u32 hit_check;         /* low word of that entry's identity */
+	__u64 unused;
 };
 
 /* Packets, bytes and last hit of one rule, group default or policy default. User space gives each identity an entry
@@ -265,6 +266,6 @@ _Static_assert(sizeof(struct flow) == 128, "two cache lines");
 _Static_assert(sizeof(struct hit) == 32, "no padding in a hit");
 _Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");
 _Static_assert(sizeof(struct fragment_key) == 16, "no padding in a hash key");
-_Static_assert(sizeof(struct event) == 104, "no padding in an event");
+_Static_assert(sizeof(struct event) == 96, "no padding in an event");
 
 #endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_EVENTS_H
+#define WEIR_EVENTS_H
+
+#define BUDGET_SHIFT 20 /* 32 - log2(BUDGETS) */
+#define WINDOW_SHIFT 30 /* of the monotonic clock: 1.07 s */
+
+static __always_inline bool are_events_wanted(void)
+{
+	__u32 first = 0;
+	struct active *in_force = bpf_map_lookup_elem(&active, &first);
+
+	return in_force && in_force->events_wanted;
+}
+
+/* Takes one event out of the source's share. `suppressed` is how many were not sent since the last that was. */
+static __always_inline bool spend(__u32 source, bool of_flow, __u64 now_ns, __u32 *suppressed)
+{
+	__u32 bucket = (source * 0x9e3779b1U) >> BUDGET_SHIFT;
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &bucket);
+	__u32 window = now_ns >> WINDOW_SHIFT;
+	__u32 spent;
+
+	if (!budget)
+		return false;
+	if (budget->window != window) {
+		budget->window = window;
+		budget->denied = budget->opened = 0;
+	}
+	spent = of_flow ? budget->opened : budget->denied;
+	if (spent >= (of_flow ? settings.flow_events : settings.deny_events)) {
+		budget->suppressed += 1;
+		count(COUNT_EVENTS_SUPPRESSED);
+		return false;
+	}
+	if (of_flow)
+		budget->opened = spent + 1;
+	else
+		budget->denied = spent + 1;
+	*suppressed = budget->suppressed;
+	budget->suppressed = 0;
+	return true;
+}
+
+/* An event to be filled and submitted; 0 where none is wanted, or none can be had. */
+static __noinline struct event *reserve_event(__u32 source, bool of_flow, __u64 now_ns)
+{
+	__u32 suppressed = 0;
+	struct event *event;
+
+	if (!are_events_wanted() || !spend(source, of_flow, now_ns, &suppressed))
+		return 0;
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		count(COUNT_EVENTS_LOST);
+		return 0;
+	}
+	event->suppressed = suppressed;
+	return event;
+}
+
+/* What became of one packet that belongs to no flow. `judged` is what decided, with the active word that it was found
+ * by in the upper half; 0 where nothing was judged.
+ */
+static __noinline void tell_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judged,
+				   enum drop_reason reason)
+{
+	__u32 word = judged, active_word = judged >> 32;
+	__u64 now_ns = bpf_ktime_get_coarse_ns();
+	struct hit_ref ref = {};
+	struct event *event;
+
+	if (!packet)
+		return;
+	if (word) {
+		ref = hit_of(active_word, word);
+		add_hit(ref.hit, ref.check, packets_of(skb), skb->len, now_ns);
+	}
+	event = reserve_event(packet->source, false, now_ns);
+	if (!event)
+		return;
+	event->time_ns = now_ns;
+	event->type = !reason ? EVENT_PASSED : word ? EVENT_DENIED : EVENT_DROPPED;
+	event->verdict = word & 7;
+	event->drop_reason = reason;
+	event->protocol = packet->protocol;
+	event->ifindex = skb->ifindex;
+	event->source = packet->source;
+	event->destination = packet->destination;
+	event->source_port = packet->source_port;
+	event->destination_port = packet->destination_port;
+	event->icmp_type = packet->icmp_type;
+	event->icmp_code = packet->icmp_code;
+	event->tcp_flags = packet->tcp_flags;
+	event->flags = (word & AUDITED ? EVENT_AUDITED : 0) | (packet->outgoing ? EVENT_OUTGOING : 0);
+	event->epoch = active_word >> 1;
+	event->word = word;
+	event->hit = ref.hit;
+	event->hit_check = ref.check;
+	event->length = skb->len;
+	event->opened_ns = 0;
+	event->packets[0] = packets_of(skb);
+	event->packets[1] = 0;
+	event->bytes[0] = skb->len;
+	event->bytes[1] = 0;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline __u64 total_packets(const struct flow *flow, __u32 side)
+{
+	return flow->folded_total[side] + (__u32)(flow->packets[side] - flow->folded_packets[side]);
+}
+
+static __noinline void tell_flow(const struct flow *flow, enum event_type type, __u64 now_ns)
+{
+	bool by_high;
+	struct event *event;
+
+	if (!flow)
+		return;
+	by_high = flow->flags & FLOW_OPENED_BY_HIGH;
+	event = reserve_event(by_high ? flow->key.high_address : flow->key.low_address, true, now_ns);
+	if (!event)
+		return;
+	event->time_ns = now_ns;
+	event->type = type;
+	event->verdict = flow->judgement & 7;
+	event->drop_reason = DROP_NONE;
+	event->protocol = flow->key.protocol;
+	event->ifindex = flow->ifindex[0];
+	event->source = by_high ? flow->key.high_address : flow->key.low_address;
+	event->destination = by_high ? flow->key.low_address : flow->key.high_address;
+	event->source_port = by_high ? flow->key.high_port : flow->key.low_port;
+	event->destination_port = by_high ? flow->key.low_port : flow->key.high_port;
+	event->icmp_type = 0;
+	event->icmp_code = 0;
+	event->tcp_flags = flow->state;
+	event->flags = (flow->judgement & AUDITED ? EVENT_AUDITED : 0) | (flow->flags & FLOW_FOREIGN ? EVENT_FOREIGN : 0);
+	event->epoch = flow->judgement >> 32;
+	event->word = flow->judgement;
+	event->hit = flow->hit;
+	event->hit_check = flow->hit_check;
+	event->length = 0;
+	event->opened_ns = flow->opened_ns;
+	event->packets[0] = total_packets(flow, 0);
+	event->packets[1] = total_packets(flow, 1);
+	event->bytes[0] = flow->bytes[0];
+	event->bytes[1] = flow->bytes[1];
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+#endif

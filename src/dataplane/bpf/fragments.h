@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_FRAGMENTS_H
+#define WEIR_FRAGMENTS_H
+
+/* As long as the receiver waits for the rest (RFC 791, net.ipv4.ipfrag_time). */
+#define FRAGMENTS_NS (30 * SECOND_NS)
+#define SEEN_WORDS (FRAGMENT_UNITS / 64)
+
+static __always_inline void fragment_key(struct fragment_key *key, const struct packet *packet)
+{
+	key->source = packet->source;
+	key->destination = packet->destination;
+	key->id = packet->id;
+	key->protocol = packet->protocol;
+}
+
+struct units {
+	struct fragments *datagram;
+	__u32 from;
+	__u32 end; /* not included */
+	bool overlap;
+};
+
+static long mark_word(__u32 index, struct units *units)
+{
+	__u32 word = units->from / 64 + index, base = word * 64, low, high;
+	__u64 mask, *seen;
+
+	if (base >= units->end || word >= SEEN_WORDS)
+		return 1;
+	low = units->from > base ? units->from - base : 0;
+	high = units->end - base;
+	mask = ~0ULL << (low & 63);
+	if (high < 64)
+		mask &= (1ULL << (high & 63)) - 1;
+	seen = &units->datagram->seen[word & (SEEN_WORDS - 1)];
+	if (*seen & mask)
+		units->overlap = true;
+	*seen |= mask;
+	return 0;
+}
+
+/* Adds a fragment to its datagram. True where it overlaps another (RFC 5722 for IPv6), or the datagram has two ends. */
+static __always_inline bool add_fragment(struct fragments *datagram, const struct packet *packet)
+{
+	__u32 from = packet->fragment_field & IP_FRAGMENT_OFFSET;
+	__u32 end = from + (packet->payload + 7) / 8;
+	struct units units = { .datagram = datagram, .from = from, .end = end };
+
+	bpf_loop(SEEN_WORDS, mark_word, &units, 0);
+	if (units.overlap)
+		return true;
+	datagram->units += end - from;
+	if (packet->fragment_field & IP_MORE_FRAGMENTS)
+		return datagram->last_unit && end > datagram->last_unit;
+	if (datagram->last_unit && datagram->last_unit != end)
+		return true;
+	datagram->last_unit = end;
+	return false;
+}
+
+/* Lets the fragments that follow this first one be judged as it was. */
+static __noinline void remember_fragment(const struct packet *packet)
+{
+	struct fragment_key key = {};
+	struct fragments *datagram;
+	__u32 first = 0;
+
+	if (!packet)
+		return;
+	fragment_key(&key, packet);
+	datagram = bpf_map_lookup_elem(&no_fragments, &first);
+	if (!datagram || bpf_map_update_elem(&fragments, &key, datagram, BPF_ANY))
+		return;
+	datagram = bpf_map_lookup_elem(&fragments, &key);
+	if (!datagram)
+		return;
+	datagram->opened_ns = bpf_ktime_get_coarse_ns();
+	datagram->packet_ports = packet->protocol == IPPROTO_ICMP
+					 ? (__u32)packet->icmp_type << 24 | (__u32)packet->icmp_code << 16 | packet->icmp_id
+					 : (__u32)packet->source_port << 16 | packet->destination_port;
+	add_fragment(datagram, packet);
+}
+
+static __noinline void forget_fragment(const struct packet *packet)
+{
+	struct fragment_key key = {};
+
+	if (!packet)
+		return;
+	fragment_key(&key, packet);
+	bpf_map_delete_elem(&fragments, &key);
+}
+
+/* Gives a later fragment the ports of its first, so that it is judged like it. */
+static __noinline enum drop_reason recall_fragment(struct packet *packet)
+{
+	struct fragment_key key = {};
+	struct fragments *datagram;
+	bool overlaps;
+	__u32 ports;
+
+	if (!packet)
+		return DROP_FRAGMENT;
+	fragment_key(&key, packet);
+	datagram = bpf_map_lookup_elem(&fragments, &key);
+	if (!datagram || bpf_ktime_get_coarse_ns() - datagram->opened_ns > FRAGMENTS_NS)
+		return DROP_FRAGMENT;
+	ports = datagram->packet_ports;
+	overlaps = add_fragment(datagram, packet);
+	if (overlaps || datagram->units == datagram->last_unit)
+		bpf_map_delete_elem(&fragments, &key);
+	if (overlaps)
+		return DROP_FRAGMENT_OVERLAP;
+	if (packet->protocol == IPPROTO_ICMP) {
+		packet->icmp_type = ports >> 24;
+		packet->icmp_code = ports >> 16;
+		packet->icmp_id = ports;
+	} else {
+		packet->source_port = ports >> 16;
+		packet->destination_port = ports;
+	}
+	return DROP_NONE;
+}
+
+#endif

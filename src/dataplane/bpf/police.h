@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_POLICE_H
+#define WEIR_POLICE_H
+
+static __always_inline bool opens_tcp(const struct packet *packet)
+{
+	return (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
+}
+
+/* A SYN where a connection has ended opens another. */
+static __always_inline bool is_reopened(const struct flow *flow, const struct packet *packet)
+{
+	return packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_CLOSING && opens_tcp(packet);
+}
+
+/* A packet of a flow. An epoch that the flow was not judged by judges it again. */
+static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flow, const struct place *place,
+					 const struct packet *packet, __u32 active_word, __u64 judgement, bool half,
+					 __u64 now)
+{
+	__u32 direction = direction_of(flow, place), word = judgement;
+	bool foreign = flow->flags & FLOW_FOREIGN;
+
+	if (!packet->outgoing && flow->ifindex[direction & 1] != skb->ifindex) {
+		if (is_spoofed(skb, packet))
+			return drop(skb, packet, DROP_SPOOFED_SOURCE);
+		flow->ifindex[direction & 1] = skb->ifindex;
+	}
+	if (!foreign && judgement >> 32 != active_word >> 1) {
+		enum drop_reason refused;
+		struct hit_ref ref;
+
+		word = judge(packet, active_word, direction);
+		refused = refusal_of(word);
+		if (refused) {
+			end_flow(flow, half, now);
+			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
+		}
+		fold_flow(flow, now);
+		ref = hit_of(active_word, word);
+		flow->hit = ref.hit;
+		flow->hit_check = ref.check;
+		count(COUNT_FLOWS_REJUDGED);
+		WRITE_ONCE(flow->judgement, (__u64)(active_word >> 1) << 32 | word);
+	}
+	if (!follow_flow(skb, flow, packet, direction, half, ticks_of(now)))
+		return drop(skb, packet, DROP_FLOW_TABLE_FULL);
+	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
+}
+
+/* TCP that opens nothing and has no flow. D4, D18: it passes where the verdict is audited, and then leaves no flow
+ * behind; while flows are picked up it opens the flow that it is of, which may be the one that it answers.
+ */
+static __noinline int police_stray(struct __sk_buff *skb, const struct place *place, const struct packet *packet,
+				   __u32 active_word, bool picked_up)
+{
+	__u64 judged;
+	bool as_reply = false;
+	enum drop_reason refused;
+
+	if (!place || !packet)
+		return TC_ACT_SHOT;
+	judged = (__u64)active_word << 32 | judge(packet, active_word, false);
+	if (!picked_up || packet->fragment == FRAGMENT_LATER)
+		return (__u32)judged & AUDITED ? pass_alone(skb, packet, judged)
+					       : refuse(skb, packet, judged, DROP_OUT_OF_STATE);
+	refused = refusal_of(judged);
+	if (refused) {
+		__u32 reply = judge(packet, active_word, true);
+
+		as_reply = refusal_of(reply) == DROP_NONE;
+		if (!as_reply)
+			return refuse(skb, packet, judged, refused);
+		judged = (__u64)active_word << 32 | reply;
+	}
+	refused = open_flow(skb, place, packet, judged, as_reply ? AS_REPLY : 0);
+	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
+}
+
+/* A packet without a flow. */
+static __always_inline int begin_flow(struct __sk_buff *skb, const struct place *place, const struct packet *packet,
+				      const struct active *in_force, __u32 active_word, __u64 now)
+{
+	enum drop_reason refused;
+	__u64 judged;
+
+	if (!active_word)
+		return drop(skb, packet, DROP_NO_POLICY);
+	if (packet->protocol == IPPROTO_TCP && !opens_tcp(packet))
+		return police_stray(skb, place, packet, active_word, now < READ_ONCE(in_force->pickup_until_ns));
+	judged = (__u64)active_word << 32 | judge(packet, active_word, false);
+	refused = refusal_of(judged);
+	if (refused)
+		return refuse(skb, packet, judged, refused);
+	/* A reply that nobody asked for is judged as a packet of its own. */
+	if (!place->stateful || place->icmp_reply || packet->fragment == FRAGMENT_LATER)
+		return pass_alone(skb, packet, judged);
+	refused = open_flow(skb, place, packet, judged, 0);
+	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
+}
+
+/* The flow that a packet is of; 0 where it has none, or one that has ended. */
+static __always_inline struct flow *find_flow(const struct place *place, const struct packet *packet, __u64 *judgement,
+					      bool *half, __u64 now)
+{
+	struct flow *flow;
+
+	if (!place->stateful)
+		return 0;
+	flow = bpf_map_lookup_elem(&flows, &place->key);
+	*half = !flow;
+	if (!flow)
+		flow = bpf_map_lookup_elem(&half_open, &place->key);
+	if (!flow)
+		return 0;
+	*judgement = READ_ONCE(flow->judgement);
+	asm volatile("" ::: "memory");
+	if (!same_key(&flow->key, &place->key))
+		return 0;
+	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
+		return flow;
+	end_flow(flow, *half, now);
+	return 0;
+}
+
+static __noinline int judge_packet(struct __sk_buff *skb, const struct packet *packet, const struct active *in_force)
+{
+	__u32 active_word;
+	struct place place = {};
+	struct flow *flow;
+	__u64 now = bpf_ktime_get_coarse_ns(), judgement = 0;
+	bool half = false;
+
+	if (!packet || !in_force)
+		return TC_ACT_SHOT;
+	active_word = READ_ONCE(in_force->word);
+	find_place(&place, packet);
+	flow = find_flow(&place, packet, &judgement, &half, now);
+	/* Only replies come back to a side that nobody judges. */
+	if (flow && flow->flags & FLOW_FOREIGN && (packet->outgoing || !direction_of(flow, &place))) {
+		place.stateful = false;
+		flow = 0;
+	}
+	if (flow)
+		return continue_flow(skb, flow, &place, packet, active_word, judgement, half, now);
+	if (!packet->outgoing) {
+		if (!settings.police_local && is_to_node(skb, packet))
+			return leave(skb, COUNT_TO_NODE);
+		if (packet->protocol == IPPROTO_ICMP && packet->icmp_type == ICMP_REDIRECT)
+			return drop(skb, packet, DROP_ICMP_REDIRECT);
+	}
+	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
+		int related = police_error(skb, packet, active_word, ticks_of(now));
+
+		if (related != NOT_RELATED)
+			return related;
+	}
+	if (!packet->outgoing && is_spoofed(skb, packet))
+		return drop(skb, packet, DROP_SPOOFED_SOURCE);
+	return begin_flow(skb, &place, packet, in_force, active_word, now);
+}
+
+static __always_inline int police(struct __sk_buff *skb, bool outgoing)
+{
+	struct packet packet = { .outgoing = outgoing };
+	enum drop_reason wrong = parse(skb, &packet);
+	struct active *in_force;
+	__u32 first = 0;
+	int verdict;
+
+	if (wrong)
+		return drop(skb, &packet, wrong);
+	in_force = bpf_map_lookup_elem(&active, &first);
+	if (!in_force)
+		return drop(skb, &packet, DROP_NO_POLICY);
+	if (packet.fragment == FRAGMENT_NONE)
+		return judge_packet(skb, &packet, in_force);
+	if (packet.fragment == FRAGMENT_LATER) {
+		wrong = recall_fragment(&packet);
+		if (!wrong)
+			return judge_packet(skb, &packet, in_force);
+		if (!outgoing && !settings.police_local && is_to_node(skb, &packet))
+			return leave(skb, COUNT_TO_NODE);
+		return drop(skb, &packet, wrong);
+	}
+	verdict = judge_packet(skb, &packet, in_force);
+	if (verdict == TC_ACT_SHOT)
+		forget_fragment(&packet);
+	else
+		remember_fragment(&packet);
+	return verdict;
+}
+
+/* Nobody judges this packet, but what answers it must pass. */
+static __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
+{
+	struct packet packet = { .outgoing = true };
+	struct place place = {};
+	__u64 now = bpf_ktime_get_coarse_ns(), judgement = 0;
+	struct flow *flow;
+	bool half = false;
+
+	if (parse(skb, &packet) || packet.fragment == FRAGMENT_LATER)
+		return leave(skb, index);
+	find_place(&place, &packet);
+	flow = find_flow(&place, &packet, &judgement, &half, now);
+	if (flow && flow->flags & FLOW_FOREIGN)
+		follow_flow(skb, flow, &packet, direction_of(flow, &place), half, ticks_of(now));
+	else if (!flow && place.stateful && !place.icmp_reply)
+		open_flow(skb, &place, &packet, 0, FLOW_FOREIGN);
+	return leave(skb, index);
+}
+
+#endif
