@@ -1,5 +1,6 @@
 import { builtObject } from '#dataplane/kernel/built.js';
 import { loadObject } from '#dataplane/kernel/loaded-object.js';
+import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
 import { layout } from '#dataplane/program/layout.js';
 import { compile } from '#policy/compile.js';
@@ -82,6 +83,13 @@ function measure(policy: Policy): Figures {
       objectPath: builtObject,
       slotLines: SLOT_LINES,
       flowCapacity: 1,
+      halfOpenCapacity: 1,
+      rankCapacity: 1 << 20,
+      hitCapacity: 1,
+      denyEvents: 0,
+      flowEvents: 0,
+      timeoutsMs: DEFAULT_TIMEOUTS_MS,
+      policeLocal: false,
       markMask: 0x00f0_0000,
       reversePath: 'off',
       passNonIpv4: false,

@@ -10,7 +10,7 @@ import type { Refusal } from '#bus/requests.js';
 import type { Config, DataplaneConfig } from '#config/config.js';
 import { followPolicyFile, type PolicyFile } from '#config/policy-file.js';
 import type { Missing } from '#dataplane/datapath.js';
-import { type DatapathOptions, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats } from '#observe/stats.js';
 import { openStore } from '#store/store.js';
@@ -33,7 +33,7 @@ export async function run(config: Config): Promise<number> {
     const dataplane =
       config.dataplane === null
         ? null
-        : { datapath: openDatapath(datapathOptions(config.dataplane)), interfaces: config.dataplane.interfaces };
+        : { datapath: openDatapath(config.dataplane), interfaces: config.dataplane.interfaces };
     // An interface, a link or the guard that came or went is repaired; the operator must know that it happened.
     dataplane?.datapath.watch((change) => log.warn(change, 'dataplane changed'));
     const system = createSystem({
@@ -80,7 +80,7 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
 /** Removes programs, pins and guard: the node is unpoliced afterwards (D20). */
 export async function detachDataplane(config: Config): Promise<void> {
   if (config.dataplane === null) throw new NoDataplane('the configuration has no dataplane section');
-  await openDatapath(datapathOptions(config.dataplane)).detach();
+  await openDatapath(config.dataplane).detach();
 }
 
 class NoDataplane extends Error {
@@ -93,14 +93,12 @@ const PROBE_OPTIONS: DatapathOptions = {
   reversePath: 'strict',
   pickupMs: 0,
   flowCapacity: 1,
+  halfOpenCapacity: 1,
+  timeoutsMs: DEFAULT_TIMEOUTS_MS,
+  policeLocal: false,
   markMask: 0x00f0_0000,
   pinPath: '/sys/fs/bpf/weir',
 };
-
-function datapathOptions(config: DataplaneConfig): DatapathOptions {
-  const { interfaces, nonIpv4, reversePath, pickupMs, flowCapacity, markMask, pinPath } = config;
-  return { interfaces, nonIpv4, reversePath, pickupMs, flowCapacity, markMask, pinPath };
-}
 
 function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1] {
   const { listen, tls, allowedHosts, requestsPerSecond, failedLoginsPerMinute, requestTimeoutMs, maxConnections } =

@@ -28,6 +28,15 @@ export type Config = {
   readonly cluster: ClusterConfig | null;
 };
 
+/** How long a flow is kept without a packet, in milliseconds, by its state. */
+type FlowTimeouts = Readonly<
+  Record<
+    | `tcp_${'syn_sent' | 'syn_received' | 'established' | 'half_closed' | 'closing' | 'reset'}`
+    | `${'udp' | 'icmp' | 'other'}_${'opened' | 'replied'}`,
+    number
+  >
+>;
+
 export type DataplaneConfig = {
   /** Names; one may end in `*`. */
   readonly interfaces: readonly string[];
@@ -36,6 +45,9 @@ export type DataplaneConfig = {
   readonly policeLocal: boolean;
   readonly pickupMs: number;
   readonly flowCapacity: number;
+  readonly halfOpenCapacity: number;
+  /** Of flows, by state. */
+  readonly timeoutsMs: FlowTimeouts;
   readonly markMask: number;
   readonly pinPath: string;
 };
@@ -86,6 +98,8 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
             policeLocal: dataplane.police_local,
             pickupMs: dataplane.pickup,
             flowCapacity: dataplane.flow_capacity,
+            halfOpenCapacity: dataplane.half_open_capacity,
+            timeoutsMs: timeoutsOf(dataplane.timeouts),
             markMask: dataplane.mark_mask,
             pinPath: dataplane.pin_path,
           },
@@ -114,6 +128,23 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
         ? null
         : { etcd: cluster.etcd, peer: cluster.peer, prefix: cluster.prefix, sealKeyFile: cluster.seal_key_file },
   });
+}
+
+function timeoutsOf(idle: NonNullable<ParsedConfig['dataplane']>['timeouts']): FlowTimeouts {
+  return {
+    tcp_syn_sent: idle.tcp_opening,
+    tcp_syn_received: idle.tcp_opening,
+    tcp_established: idle.tcp_established,
+    tcp_half_closed: idle.tcp_half_closed,
+    tcp_closing: idle.tcp_closing,
+    tcp_reset: idle.tcp_closing,
+    udp_opened: idle.udp,
+    udp_replied: idle.udp_replied,
+    icmp_opened: idle.icmp,
+    icmp_replied: idle.icmp,
+    other_opened: idle.other,
+    other_replied: idle.other,
+  };
 }
 
 function frozen<T extends object>(value: T): T {

@@ -61,15 +61,11 @@ function problem(
   return { code, key: path.join('.'), where: source.where(path, code === 'unknown_key' ? 'key' : 'value'), message };
 }
 
-function contradictions({ api, dataplane, dns }: Config, source: Source): ConfigProblem[] {
+function contradictions({ api, dns }: Config, source: Source): ConfigProblem[] {
   const problems: ConfigProblem[] = [];
   if (api.tls === null && !isLoopback(api.listen.host)) {
     const message = `${api.listen.host} can be reached from elsewhere, and there is no api.tls: tokens would travel in the clear`;
     problems.push(problem('insecure_bind', ['api', 'listen'], message, source));
-  }
-  if (dataplane?.policeLocal === true) {
-    const message = 'this build does not judge packets to and from the node itself; set it to false';
-    problems.push(problem('unsupported', ['dataplane', 'police_local'], message, source));
   }
   if (dns !== null && dns.minGrantMs > dns.maxGrantMs) {
     problems.push(problem('invalid_value', ['dns', 'min_grant'], 'must not be longer than dns.max_grant', source));

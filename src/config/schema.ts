@@ -79,6 +79,22 @@ const api = z
   .prefault({})
   .meta({ description: 'The management API.' });
 
+const idle = (about: string, prefault: string) => duration('1s', '168h', about).prefault(prefault);
+
+const timeouts = z
+  .strictObject({
+    tcp_opening: idle('TCP whose handshake is not over.', '60s'),
+    tcp_established: idle('Longer than the two hours after which hosts send their first keep-alive.', '3h'),
+    tcp_half_closed: idle('One side has closed.', '10m'),
+    tcp_closing: idle('Both sides have closed, or one has reset the connection.', '10s'),
+    udp: idle('UDP without an answer.', '30s'),
+    udp_replied: idle('UDP with one.', '180s'),
+    icmp: idle('ICMP queries.', '30s'),
+    other: idle('Other protocols.', '10m'),
+  })
+  .prefault({})
+  .meta({ description: 'How long a flow is kept without a packet.' });
+
 const dataplane = z
   .strictObject({
     interfaces: z
@@ -96,7 +112,7 @@ const dataplane = z
       'Whether a packet’s source must route back through its interface (`strict`), through any (`loose`), or need not.',
     ).prefault('strict'),
     police_local: flag(
-      'Whether packets to and from the node itself are judged too. This build refuses `true`: it does not judge them yet.',
+      'Whether packets to and from the node itself are judged too, where they come in or go out by one of `interfaces`.',
     ).prefault(false),
     pickup: duration(
       '0s',
@@ -106,6 +122,12 @@ const dataplane = z
     flow_capacity: whole(1024, 16_777_216, 'Flows that the flow table holds. A full table refuses new flows.').prefault(
       131_072,
     ),
+    half_open_capacity: whole(
+      1024,
+      16_777_216,
+      'Flows that nobody has answered yet. Where there are more, the oldest are forgotten; established flows are not touched.',
+    ).prefault(65_536),
+    timeouts,
     mark_mask: mask(2, 'Bits of the packet mark that belong to Weir. Others are kept.').prefault(0x00f0_0000).meta({
       description: 'Bits of the packet mark that belong to Weir. Others are kept.',
       form: '32-bit mask with 2 bits or more',

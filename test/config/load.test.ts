@@ -43,6 +43,21 @@ const dataplane = {
   policeLocal: false,
   pickupMs: 120_000,
   flowCapacity: 131_072,
+  halfOpenCapacity: 65_536,
+  timeoutsMs: {
+    tcp_syn_sent: 60_000,
+    tcp_syn_received: 60_000,
+    tcp_established: 10_800_000,
+    tcp_half_closed: 600_000,
+    tcp_closing: 10_000,
+    tcp_reset: 10_000,
+    udp_opened: 30_000,
+    udp_replied: 180_000,
+    icmp_opened: 30_000,
+    icmp_replied: 30_000,
+    other_opened: 600_000,
+    other_replied: 600_000,
+  },
   markMask: 0x00f0_0000,
   pinPath: '/sys/fs/bpf/weir',
 };
@@ -74,7 +89,9 @@ dataplane:
   interfaces: [lan0, wan*]
   non_ipv4: pass
   reverse_path: off
-  police_local: false
+  police_local: true
+  half_open_capacity: 2048
+  timeouts: { udp: 5s, tcp_established: 168h }
   pickup: 0s
   flow_capacity: 1024
   mark_mask: 0x3
@@ -110,9 +127,11 @@ cluster:
         interfaces: ['lan0', 'wan*'],
         nonIpv4: 'pass',
         reversePath: 'off',
-        policeLocal: false,
+        policeLocal: true,
         pickupMs: 0,
         flowCapacity: 1024,
+        halfOpenCapacity: 2048,
+        timeoutsMs: { ...dataplane.timeoutsMs, udp_opened: 5_000, tcp_established: 604_800_000 },
         markMask: 3,
         pinPath: '/bpf',
       },
@@ -279,11 +298,10 @@ dataplane:
     expect(
       problemsOf(`version: 1
 api: { tls: { cert: /no/cert.pem, key: /no/key.pem } }
-dataplane: { interfaces: [lan0], police_local: true }
+dataplane: { interfaces: [lan0] }
 dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max_grant: 1h }
 `),
     ).toEqual([
-      'unsupported weir.yaml:3:48: dataplane.police_local: this build does not judge packets to and from the node itself; set it to false',
       'invalid_value weir.yaml:4:74: dns.min_grant: must not be longer than dns.max_grant',
       "file_missing weir.yaml:2:21: api.tls.cert: ENOENT: no such file or directory, access '/no/cert.pem'",
       "file_missing weir.yaml:2:40: api.tls.key: ENOENT: no such file or directory, access '/no/key.pem'",

@@ -2,7 +2,16 @@ import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
-import { COUNTER_INDEX, COUNTERS, DROP_REASON, LINE_BYTES, REVERSE_PATH } from '#dataplane/program/numbers.js';
+import { FLOW_BYTES, FLOW_KEY_BYTES, FLOW_KEY_OFFSETS, FLOW_OFFSETS } from '#dataplane/program/flow.js';
+import {
+  COUNTER_INDEX,
+  COUNTERS,
+  DROP_REASON,
+  FLOW_STATE,
+  FLOW_STATES,
+  LINE_BYTES,
+  REVERSE_PATH,
+} from '#dataplane/program/numbers.js';
 import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/program/settings.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 
@@ -20,7 +29,7 @@ const { types } = JSON.parse(dump) as { types: BtfType[] };
 function struct(name: string): { size: number | undefined; offsets: Record<string, number> } {
   const found = types.find((type) => type.kind === 'STRUCT' && type.name === name);
   const members = found?.members ?? [];
-  const named = members.filter((member) => member.name !== 'reserved');
+  const named = members.filter((member) => !['reserved', 'unused'].includes(member.name));
   return {
     size: found?.size,
     offsets: Object.fromEntries(named.map((member) => [member.name, member.bits_offset / 8])),
@@ -39,13 +48,21 @@ test('the settings are encoded as the program reads them', () => {
 
 test('the word in force and the pickup deadline are where the program reads them', () => {
   expect(struct('active')).toEqual({
-    size: 16,
+    size: ACTIVE.bytes,
     offsets: {
       word: ACTIVE.word * 4,
       layout_version: ACTIVE.layoutVersion * 4,
       pickup_until_ns: ACTIVE.pickupUntilNs * 4,
+      events_wanted: ACTIVE.eventsWanted * 4,
     },
   });
+});
+
+test('flows are read as the program writes them', () => {
+  expect([struct('flow'), struct('flow_key')]).toEqual([
+    { size: FLOW_BYTES, offsets: FLOW_OFFSETS },
+    { size: FLOW_KEY_BYTES, offsets: FLOW_KEY_OFFSETS },
+  ]);
 });
 
 test('lines and counters have the sizes that are read and written', () => {
@@ -62,5 +79,6 @@ test('verdicts, drop reasons, counters and modes have the same numbers on both s
     ...DROP_REASON,
     reasons: Math.max(...Object.values(DROP_REASON)) + 1,
   });
+  expect(enumeration('flow_state', 'FLOW_')).toEqual({ ...FLOW_STATE, states: FLOW_STATES });
   expect(enumeration('counter_index', 'COUNT_')).toEqual({ ...COUNTER_INDEX, counters: COUNTERS });
 });

@@ -59,20 +59,29 @@ const judge = (packet: Packet, tcpFlags = 0, icmpId = 1): number => kernel.judge
 
 describe('replies pass because their flow was opened', () => {
   test.each([
-    ['UDP', opening, 0, 0],
-    ['TCP', tcp, TCP.syn, TCP.syn | TCP.ack],
-    ['ICMP echo', echo, 0, 0],
-    ['a protocol without ports', { ...opening, protocol: 47, sourcePort: 0, destinationPort: 0 }, 0, 0],
-  ] as const)('%s', (_, packet, flags, replyFlags) => {
+    ['UDP', 'udp_replied', opening, 0, 0],
+    ['TCP', 'tcp_established', tcp, TCP.syn, TCP.syn | TCP.ack],
+    ['ICMP echo', 'icmp_replied', echo, 0, 0],
+    [
+      'a protocol without ports',
+      'other_replied',
+      { ...opening, protocol: 47, sourcePort: 0, destinationPort: 0 },
+      0,
+      0,
+    ],
+  ] as const)('%s', (_, state, packet, flags, replyFlags) => {
     expect(judge(back(packet), replyFlags)).toBe(DROPPED);
     expect(judge(packet, flags)).toBe(PASSED);
     expect(judge(back(packet), replyFlags)).toBe(PASSED);
     expect(judge(packet, TCP.ack)).toBe(PASSED);
-    expect(kernel.onlyFlow()).toEqual({
+    expect(kernel.flowIn('half_open')).toBeUndefined();
+    expect(kernel.flowIn('flows')).toMatchObject({
       epoch: 1,
       word: VERDICT_NUMBER.allow,
       packets: [2n, 1n],
-      state: 2,
+      state,
+      source: CLIENT,
+      foreign: false,
     });
   });
 });
@@ -102,8 +111,8 @@ describe('after a policy change', () => {
     expect([judge(opening), judge(back(opening))]).toEqual([PASSED, PASSED]);
     kernel.activate(compile({ ...clientOnly, default: { ...clientOnly.default, mode: 'audit' } }));
     expect(judge(back(opening))).toBe(PASSED);
-    expect(kernel.counted()).toEqual({ allow: 3, flows_opened: 1, flows_rejudged: 1 });
-    expect(kernel.onlyFlow().epoch).toBe(2);
+    expect(kernel.counted()).toEqual({ allow: 3, half_opened: 1, flows_opened: 1, flows_rejudged: 1 });
+    expect(kernel.flowIn('flows')?.epoch).toBe(2);
   });
 
   test.each([
@@ -114,7 +123,7 @@ describe('after a policy change', () => {
     expect(judge(packet, flags)).toBe(PASSED);
     kernel.activate(denyAll);
     expect(judge(back(packet), TCP.ack)).toBe(DROPPED);
-    expect(kernel.counted()).toEqual({ allow: 1, flows_opened: 1, flows_closed: 1, drop_policy_deny: 1 });
+    expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_policy_deny: 1 });
     kernel.activate(allowAll);
     if (packet.protocol === IPPROTO.tcp) expect(judge(packet, TCP.ack)).toBe(DROPPED);
   });
@@ -123,48 +132,50 @@ describe('after a policy change', () => {
     expect(judge(opening)).toBe(PASSED);
     kernel.activate(auditAll);
     expect(judge(opening)).toBe(PASSED);
-    expect(kernel.counted()).toEqual({ allow: 1, audit: 1, flows_opened: 1, flows_rejudged: 1 });
+    expect(kernel.counted()).toEqual({ allow: 1, audit: 1, half_opened: 1, flows_rejudged: 1 });
   });
 });
 
 describe('a TCP flow', () => {
+  const handshake = (): void => {
+    const answers = [judge(tcp, TCP.syn), judge(back(tcp), TCP.syn | TCP.ack), judge(tcp, TCP.ack)];
+    expect(answers).toEqual([PASSED, PASSED, PASSED]);
+  };
+
   test.each([
-    ['both sides have sent FIN', [TCP.fin | TCP.ack, TCP.fin | TCP.ack]],
-    ['one side has sent RST', [TCP.rst]],
-  ])('closes when %s, and a SYN opens it anew', (_, flags) => {
-    expect([judge(tcp, TCP.syn), judge(back(tcp), TCP.syn | TCP.ack)]).toEqual([PASSED, PASSED]);
+    ['both sides have sent FIN', 'tcp_closing', [TCP.fin | TCP.ack, TCP.fin | TCP.ack]],
+    ['one side has sent RST', 'tcp_reset', [TCP.rst]],
+  ] as const)('closes when %s, and a SYN opens it anew', (_, state, flags) => {
+    handshake();
     for (const [index, flag] of flags.entries()) judge(index === 0 ? tcp : back(tcp), flag);
-    expect(kernel.onlyFlow().state).toBe(3);
+    expect(kernel.flowIn('flows')?.state).toBe(state);
     expect(judge(back(tcp), TCP.ack)).toBe(PASSED);
     expect(judge(back(tcp), TCP.syn)).toBe(DROPPED);
     expect(judge(tcp, TCP.syn)).toBe(PASSED);
-    expect(kernel.onlyFlow()).toEqual({ epoch: 1, word: VERDICT_NUMBER.allow, packets: [1n, 0n], state: 1 });
+    expect(kernel.flowIn('flows')).toBeUndefined();
+    expect(kernel.flowIn('half_open')).toMatchObject({ epoch: 1, packets: [1n, 0n], state: 'tcp_syn_sent' });
   });
 
   test('stays open when one side has sent FIN', () => {
-    expect([judge(tcp, TCP.syn), judge(back(tcp), TCP.syn | TCP.ack)]).toEqual([PASSED, PASSED]);
+    handshake();
     expect([judge(tcp, TCP.fin | TCP.ack), judge(back(tcp), TCP.ack)]).toEqual([PASSED, PASSED]);
-    expect(kernel.onlyFlow().state).toBe(2);
+    expect(kernel.flowIn('flows')?.state).toBe('tcp_half_closed');
   });
 });
 
-test('a full table refuses new flows, counts them, and keeps the ones it has', () => {
-  const ports = [1, 2, 3, 4, 5, 6];
-  const opened = ports.map((sourcePort) => judge({ ...opening, sourcePort }));
+test('a full table refuses to establish new flows, counts them, and keeps the ones it has', () => {
+  const opened = [1, 2, 3, 4, 5, 6].map((sourcePort) => {
+    expect(judge({ ...opening, sourcePort })).toBe(PASSED);
+    return judge(back({ ...opening, sourcePort }));
+  });
   expect(opened).toEqual([PASSED, PASSED, PASSED, PASSED, DROPPED, DROPPED]);
-  expect(judge({ ...opening, sourcePort: 1 })).toBe(PASSED);
-  expect(kernel.counted()).toEqual({ allow: 5, flows_opened: 4, drop_flow_table_full: 2 });
+  expect(judge(back({ ...opening, sourcePort: 1 }))).toBe(PASSED);
+  expect(kernel.counted()).toEqual({ allow: 11, half_opened: 6, flows_opened: 4, drop_flow_table_full: 2 });
 });
 
 test('a flow in its closing time is swept by the kernel', { timeout: 30_000 }, async () => {
   judge(tcp, TCP.syn);
   judge(tcp, TCP.rst);
-  await expect
-    .poll(() => kernel.counted(), { timeout: 20_000, interval: 500 })
-    .toEqual({
-      allow: 2,
-      flows_opened: 1,
-      flows_closed: 1,
-    });
-  expect(kernel.flushFlows()).toBe(0);
+  await expect.poll(() => kernel.flowIn('half_open'), { timeout: 20_000, interval: 500 }).toBeUndefined();
+  expect(kernel.counted()).toEqual({ allow: 2, half_opened: 1 });
 });

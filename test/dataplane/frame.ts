@@ -46,6 +46,7 @@ export function writeFrame(bytes: Uint8Array, packet: Packet, options: FrameOpti
     view.setUint16(l4, packet.sourcePort);
     view.setUint16(l4 + 2, packet.destinationPort);
   }
+  if (packet.protocol === IPPROTO.udp) view.setUint16(l4 + 4, total - headerBytes);
   if (packet.protocol === IPPROTO.tcp) {
     view.setUint8(l4 + 12, 5 << 4);
     view.setUint8(l4 + 13, options.tcpFlags ?? TCP.syn);

@@ -3,7 +3,9 @@ import { builtObject } from '#dataplane/kernel/built.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
 import { check, libbpf } from '#dataplane/kernel/libc.js';
 import { loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
+import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
+import { FLOW_BYTES, FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/program/flow.js';
 import { layout } from '#dataplane/program/layout.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Packet } from '#policy/model.js';
@@ -27,6 +29,13 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       objectPath: builtObject,
       slotLines: 32_768,
       flowCapacity: 4_096,
+      halfOpenCapacity: 4_096,
+      rankCapacity: 65_536,
+      hitCapacity: 1_024,
+      denyEvents: 100,
+      flowEvents: 1_000,
+      timeoutsMs: DEFAULT_TIMEOUTS_MS,
+      policeLocal: false,
       markMask: MARK_MASK,
       reversePath: 'off',
       passNonIpv4: false,
@@ -42,9 +51,9 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
   const out = new Uint8Array(SKB.size);
   const outView = new DataView(out.buffer);
   const ingress = new TestRun(loaded.object.programFd('weir_ingress'), frame, context, out);
-  const flows = loaded.object.mapFd('flows');
-  const key = new Uint8Array(16);
-  const value = new Uint8Array(88);
+  const tables = { flows: loaded.object.mapFd('flows'), half_open: loaded.object.mapFd('half_open') };
+  const key = new Uint8Array(FLOW_KEY_BYTES);
+  const value = new Uint8Array(FLOW_BYTES);
 
   const runFrame = (length: number, mark = 0): Judged => {
     contextView.setUint32(SKB.mark, mark, true);
@@ -65,22 +74,20 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
     },
     /** Removes every flow and answers how many there were. */
     flushFlows(): number {
-      for (let count = 0; ; count++) {
-        if (libbpf().bpf_map_get_next_key(flows, null, key) < 0) return count;
-        check('delete flow', libbpf().bpf_map_delete_elem(flows, key));
+      let count = 0;
+      for (const table of Object.values(tables)) {
+        while (libbpf().bpf_map_get_next_key(table, null, key) >= 0) {
+          check('delete flow', libbpf().bpf_map_delete_elem(table, key));
+          count++;
+        }
       }
+      return count;
     },
-    /** The one flow that there is. */
-    onlyFlow() {
-      check('first flow', libbpf().bpf_map_get_next_key(flows, null, key));
-      check('read flow', libbpf().bpf_map_lookup_elem(flows, key, value));
-      const view = new DataView(value.buffer);
-      return {
-        epoch: view.getUint32(20, true),
-        word: view.getUint32(16, true),
-        packets: [view.getBigUint64(40, true), view.getBigUint64(48, true)],
-        state: view.getUint8(80),
-      };
+    /** The first flow of a table; undefined where it has none. */
+    flowIn(table: keyof typeof tables): Flow | undefined {
+      if (libbpf().bpf_map_get_next_key(tables[table], null, key) < 0) return undefined;
+      check('read flow', libbpf().bpf_map_lookup_elem(tables[table], key, value));
+      return readFlow(new DataView(value.buffer));
     },
     judgedPackets(): number {
       const counters = readCounters(loaded.object.mapFd('counters'));

@@ -3,7 +3,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
-import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { networkNamespace } from '#dataplane/kernel/ownership.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll, auditAll, denyAll } from './policies.js';
@@ -26,6 +26,9 @@ const options = (more: Partial<DatapathOptions> = {}): DatapathOptions => ({
   reversePath: 'strict',
   pickupMs: 0,
   flowCapacity: 1_024,
+  halfOpenCapacity: 1_024,
+  timeoutsMs: DEFAULT_TIMEOUTS_MS,
+  policeLocal: false,
   markMask: 0x00f0_0000,
   pinPath: topology.pinPath,
   slotLines: 1_024,

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { CapacityExceeded, type Datapath, type DatapathChange } from '#dataplane/datapath.js';
-import { type DatapathOptions, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll, denyAll } from './policies.js';
 
@@ -27,6 +27,9 @@ const options = (): DatapathOptions => ({
   reversePath: 'strict',
   pickupMs: 0,
   flowCapacity: 1_024,
+  halfOpenCapacity: 1_024,
+  timeoutsMs: DEFAULT_TIMEOUTS_MS,
+  policeLocal: false,
   markMask: 0x00f0_0000,
   pinPath: topology.pinPath,
   slotLines: 1_024,

@@ -212,8 +212,10 @@ static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow
 	return false;
 }
 
-static __always_inline __u8 opening_state(const struct packet *packet)
+static __noinline enum flow_state opening_state(const struct packet *packet)
 {
+	if (!packet)
+		return FLOW_OTHER_OPENED;
 	switch (packet->protocol) {
 	case IPPROTO_TCP:
 		/* Picked up in the middle of its life: nobody knows whether it was answered, so it gets the long time. */

@@ -19,20 +19,26 @@ static __noinline __u32 judge(const struct packet *packet, __u32 active_word, bo
 	return classify(base, packet->destination, packet->source, leaf_key(&opening), packet->destination_port);
 }
 
-/* DROP_NONE where the word lets a packet pass. An audited redirect passes uninspected (D4). */
-static __always_inline enum drop_reason refusal_of(__u32 word)
+/* An audited redirect passes uninspected (D4). */
+static __noinline enum drop_reason refusal_by(enum verdict verdict, bool audited)
 {
-	switch (word & 7) {
+	switch (verdict) {
 	case VERDICT_ALLOW:
 	case VERDICT_AUDIT:
 		return DROP_NONE;
 	case VERDICT_DENY:
 		return DROP_POLICY_DENY;
 	case VERDICT_REDIRECT:
-		return word & AUDITED ? DROP_NONE : DROP_SERVICE_PLANE_ABSENT;
+		return audited ? DROP_NONE : DROP_SERVICE_PLANE_ABSENT;
 	default:
 		return DROP_PROGRAM_DAMAGED;
 	}
+}
+
+/* DROP_NONE where the word lets a packet pass. */
+static __always_inline enum drop_reason refusal_of(__u32 word)
+{
+	return refusal_by(word & 7, word & AUDITED);
 }
 
 static __always_inline void trace(struct __sk_buff *skb, __u32 word)

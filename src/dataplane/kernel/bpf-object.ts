@@ -2,9 +2,29 @@ import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/progra
 import { KernelFailure } from './failure.js';
 import { addressOf, check, libbpf, memoryAt } from './libc.js';
 
-export const MAPS = ['program', 'active', 'flows', 'counters', 'sweep'] as const;
+export const MAPS = [
+  'program',
+  'active',
+  'flows',
+  'half_open',
+  'fragments',
+  'no_fragments',
+  'hits',
+  'rank_hits',
+  'vitals',
+  'events',
+  'budgets',
+  'counters',
+  'sweep',
+] as const;
 export type MapName = (typeof MAPS)[number];
-export type ProgramName = 'weir_ingress' | 'weir_start_sweep' | 'weir_bench';
+export type ProgramName =
+  | 'weir_ingress'
+  | 'weir_egress'
+  | 'weir_start_sweep'
+  | 'weir_sweep'
+  | 'weir_cut'
+  | 'weir_bench';
 
 export type MapShape = {
   readonly type: number;

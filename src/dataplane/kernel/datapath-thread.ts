@@ -4,7 +4,7 @@ import { builtWorker } from './built.js';
 import { DatapathFailure, type Method, type Reply, type Request, receive } from './messages.js';
 import type { DatapathOptions } from './options.js';
 
-export type { DatapathOptions } from './options.js';
+export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from './options.js';
 
 /**
  * The datapath, in a thread of its own: its calls block, and the event loop must not. The thread begins with the

@@ -21,7 +21,11 @@ export class Guard {
 
   constructor(interfaces: readonly string[], markMask: number) {
     const bit = `0x${guardBit(markMask).toString(16)}`;
-    const texts = interfaces.map((name) => `iifname "${name}" meta mark & ${bit} == 0 counter name "dropped" drop`);
+    // The mark first, and once: it is all that a judged packet costs here.
+    const texts = [
+      `meta mark & ${bit} != 0 accept`,
+      ...interfaces.map((name) => `iifname "${name}" counter name "dropped" drop`),
+    ];
     const comment = `weir-${createHash('sha256').update(texts.join()).digest('hex').slice(0, 12)}`;
     this.#rules = texts.map((text) => `${text} comment "${comment}"`);
   }

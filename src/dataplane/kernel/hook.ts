@@ -3,13 +3,15 @@ import { closeFd, linkInfo, openPinned, pin } from './bpf-fd.js';
 import { KernelFailure } from './failure.js';
 import { check, libbpf } from './libc.js';
 
-const BPF_TCX_INGRESS = 46;
-const INGRESS = 1;
+export const DIRECTIONS = ['ingress', 'egress'] as const;
+export type Direction = (typeof DIRECTIONS)[number];
+const TCX = { ingress: 46, egress: 47 } as const;
+const CLSACT_POINT = { ingress: 1, egress: 2 } as const;
 const REPLACE = 1;
 const CLSACT = { handle: 0x57e1, priority: 1 };
 
-/** Puts the program on an interface's TCX ingress hook, or in the place of the program that is there. */
-export function attachTcx(programFd: number, ifindex: number, pinPath: string): void {
+/** Puts the program on a TCX hook of an interface, or in the place of the program that is there. */
+export function attachTcx(programFd: number, ifindex: number, direction: Direction, pinPath: string): void {
   const held = tcxProgram(ifindex, pinPath);
   if (held !== undefined) {
     const fd = openPinned(pinPath);
@@ -22,8 +24,8 @@ export function attachTcx(programFd: number, ifindex: number, pinPath: string): 
   }
   rmSync(pinPath, { force: true });
   const fd = check(
-    `attach to ingress of interface ${ifindex}`,
-    libbpf().bpf_link_create(programFd, ifindex, BPF_TCX_INGRESS, null),
+    `attach to ${direction} of interface ${ifindex}`,
+    libbpf().bpf_link_create(programFd, ifindex, TCX[direction], null),
   );
   try {
     pin(fd, pinPath);
@@ -49,12 +51,12 @@ export function isTcxUnsupported(error: unknown): boolean {
   return error instanceof KernelFailure && (error.code === 'EINVAL' || error.code === 'EOPNOTSUPP');
 }
 
-function clsactHook(ifindex: number): Uint8Array {
+function clsactHook(ifindex: number, direction: Direction): Uint8Array {
   const bytes = new Uint8Array(24);
   const view = new DataView(bytes.buffer);
   view.setBigUint64(0, 24n, true);
   view.setInt32(8, ifindex, true);
-  view.setUint32(12, INGRESS, true);
+  view.setUint32(12, CLSACT_POINT[direction], true);
   return bytes;
 }
 
@@ -69,21 +71,27 @@ function clsactOptions(programFd: number, flags: number): Uint8Array {
   return bytes;
 }
 
-export function attachClsact(programFd: number, ifindex: number): void {
-  const hook = clsactHook(ifindex);
+export function attachClsact(programFd: number, ifindex: number, direction: Direction): void {
+  const hook = clsactHook(ifindex, direction);
   const created = libbpf().bpf_tc_hook_create(hook);
   if (created < 0 && created !== -17) check(`make clsact on interface ${ifindex}`, created);
-  check(`attach filter to interface ${ifindex}`, libbpf().bpf_tc_attach(hook, clsactOptions(programFd, REPLACE)));
+  check(
+    `attach filter to ${direction} of interface ${ifindex}`,
+    libbpf().bpf_tc_attach(hook, clsactOptions(programFd, REPLACE)),
+  );
 }
 
 /** The id of our filter's program; undefined where there is none. */
-export function clsactProgram(ifindex: number): number | undefined {
+export function clsactProgram(ifindex: number, direction: Direction): number | undefined {
   const options = clsactOptions(0, 0);
-  if (libbpf().bpf_tc_query(clsactHook(ifindex), options) < 0) return undefined;
+  if (libbpf().bpf_tc_query(clsactHook(ifindex, direction), options) < 0) return undefined;
   return new DataView(options.buffer).getUint32(16, true);
 }
 
-export function detachClsact(ifindex: number): void {
-  if (clsactProgram(ifindex) === undefined) return;
-  check(`detach filter of interface ${ifindex}`, libbpf().bpf_tc_detach(clsactHook(ifindex), clsactOptions(0, 0)));
+export function detachClsact(ifindex: number, direction: Direction): void {
+  if (clsactProgram(ifindex, direction) === undefined) return;
+  check(
+    `detach filter of ${direction} of interface ${ifindex}`,
+    libbpf().bpf_tc_detach(clsactHook(ifindex, direction), clsactOptions(0, 0)),
+  );
 }

@@ -1,5 +1,14 @@
 import type { Attachment } from '#dataplane/datapath.js';
-import { attachClsact, attachTcx, clsactProgram, detachClsact, isTcxUnsupported, tcxProgram } from './hook.js';
+import {
+  attachClsact,
+  attachTcx,
+  clsactProgram,
+  DIRECTIONS,
+  type Direction,
+  detachClsact,
+  isTcxUnsupported,
+  tcxProgram,
+} from './hook.js';
 import { type Interface, isEthernet, listInterfaces } from './interfaces.js';
 import type { DatapathOptions } from './options.js';
 import { matchesInterface } from './options.js';
@@ -13,60 +22,97 @@ class UnsupportedInterface extends Error {
   }
 }
 
-/** The ingress hooks of the policed interfaces. What they hold is in the kernel, and is asked for there. */
+/** The programs of the two hooks, by file descriptor. */
+export type HookPrograms = Readonly<Record<Direction, number>>;
+
+/** The hooks of the policed interfaces. What they hold is in the kernel, and is asked for there. */
 export class Hooks {
   #tcxSupported: boolean;
 
   constructor(
-    readonly options: Pick<DatapathOptions, 'interfaces' | 'forceClsact'>,
+    readonly options: Pick<DatapathOptions, 'interfaces' | 'forceClsact' | 'policeLocal'>,
     readonly pins: Pins,
   ) {
     this.#tcxSupported = options.forceClsact !== true;
   }
 
   policed(): Interface[] {
-    return listInterfaces().filter(({ name }) => matchesInterface(this.options.interfaces, name));
+    return listInterfaces().filter(({ name }) => this.#isPoliced(name));
   }
 
-  /** The program that judges what comes in there, and what holds it. */
-  held({ ifindex }: Interface): { readonly programId: number; readonly by: Attachment['by'] } | undefined {
-    const tcx = tcxProgram(ifindex, this.pins.link(ifindex));
+  /**
+   * What goes out is looked at only where something could that was not judged when it came in: from the node, or from an
+   * interface that is not policed.
+   */
+  directions(): readonly Direction[] {
+    const foreign = listInterfaces().some(({ name }) => name !== 'lo' && !this.#isPoliced(name));
+    return this.options.policeLocal || foreign ? ['ingress', 'egress'] : ['ingress'];
+  }
+
+  /** The program that is on a hook, and what holds it. */
+  held(
+    { ifindex }: Interface,
+    direction: Direction,
+  ): { readonly programId: number; readonly by: Attachment['by'] } | undefined {
+    const tcx = tcxProgram(ifindex, this.pins.link(ifindex, direction));
     if (tcx !== undefined) return { programId: tcx, by: 'tcx' };
-    const clsact = clsactProgram(ifindex);
+    const clsact = clsactProgram(ifindex, direction);
     return clsact === undefined ? undefined : { programId: clsact, by: 'clsact' };
   }
 
-  attach(policed: Interface, programFd: number): Attachment {
+  attach(policed: Interface, programs: HookPrograms): Attachment {
     const { name, ifindex } = policed;
     if (!isEthernet(name)) throw new UnsupportedInterface(name);
-    if (this.#tcxSupported) {
-      try {
-        attachTcx(programFd, ifindex, this.pins.link(ifindex));
-        detachClsact(ifindex);
-        return { interface: name, ifindex, by: 'tcx' };
-      } catch (error) {
-        if (!isTcxUnsupported(error)) throw error;
-        this.#tcxSupported = false;
-      }
-    }
-    attachClsact(programFd, ifindex);
-    this.pins.remove(this.pins.link(ifindex));
-    return { interface: name, ifindex, by: 'clsact' };
+    const wanted = this.directions();
+    // Who comes in is judged only once its replies can be.
+    const by = this.#attach(ifindex, 'egress', wanted.includes('egress') ? programs.egress : undefined);
+    return { interface: name, ifindex, by: this.#attach(ifindex, 'ingress', programs.ingress) ?? by ?? 'tcx' };
   }
 
   /** Lets go of interfaces that are gone, or that the configuration names no more. */
   prune(): void {
     const policed = new Set(this.policed().map(({ ifindex }) => ifindex));
     for (const ifindex of this.pins.linkedInterfaces()) {
-      if (!policed.has(ifindex)) this.pins.remove(this.pins.link(ifindex));
+      if (policed.has(ifindex)) continue;
+      for (const direction of DIRECTIONS) this.pins.remove(this.pins.link(ifindex, direction));
     }
     for (const { ifindex } of listInterfaces()) {
-      if (!policed.has(ifindex)) detachClsact(ifindex);
+      if (policed.has(ifindex)) continue;
+      for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
     }
   }
 
   detachAll(): void {
     this.pins.remove(this.pins.links);
-    for (const { ifindex } of listInterfaces()) detachClsact(ifindex);
+    for (const { ifindex } of listInterfaces()) {
+      for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
+    }
+  }
+
+  #isPoliced(name: string): boolean {
+    return matchesInterface(this.options.interfaces, name);
+  }
+
+  /** Puts a program on a hook, or none. */
+  #attach(ifindex: number, direction: Direction, programFd: number | undefined): Attachment['by'] | undefined {
+    const pinPath = this.pins.link(ifindex, direction);
+    if (programFd === undefined) {
+      this.pins.remove(pinPath);
+      detachClsact(ifindex, direction);
+      return undefined;
+    }
+    if (this.#tcxSupported) {
+      try {
+        attachTcx(programFd, ifindex, direction, pinPath);
+        detachClsact(ifindex, direction);
+        return 'tcx';
+      } catch (error) {
+        if (!isTcxUnsupported(error)) throw error;
+        this.#tcxSupported = false;
+      }
+    }
+    attachClsact(programFd, ifindex, direction);
+    this.pins.remove(pinPath);
+    return 'clsact';
   }
 }

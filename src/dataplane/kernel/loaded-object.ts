@@ -8,7 +8,11 @@ import type { Pins } from './pins.js';
 import { Slots } from './slots.js';
 import { TestRun } from './test-run.js';
 
-export type ObjectOptions = Settings & { readonly objectPath: string; readonly flowCapacity: number };
+export type ObjectOptions = Settings & {
+  readonly objectPath: string;
+  readonly flowCapacity: number;
+  readonly halfOpenCapacity: number;
+};
 
 /** The datapath in the kernel: programs and maps, attached to nothing yet. */
 export type LoadedObject = {
@@ -27,6 +31,9 @@ export function loadObject(options: ObjectOptions, pins: Pins | undefined): Load
   try {
     object.resize('program', 2 * options.slotLines);
     object.resize('flows', options.flowCapacity);
+    object.resize('half_open', options.halfOpenCapacity);
+    object.resize('hits', options.hitCapacity);
+    object.resize('rank_hits', 2 * options.rankCapacity);
     object.configure(options);
     const shapes = Object.fromEntries(MAPS.map((name) => [name, object.shape(name)])) as Record<MapName, MapShape>;
     const folder = pins?.folder(shapes);

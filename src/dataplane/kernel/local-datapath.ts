@@ -16,7 +16,14 @@ import { readCounters } from './counters.js';
 import { Guard } from './guard.js';
 import { Hooks } from './hooks.js';
 import { type LoadedObject, loadObject } from './loaded-object.js';
-import { type DatapathOptions, DEFAULT_SLOT_LINES } from './options.js';
+import {
+  type DatapathOptions,
+  DEFAULT_DENY_EVENTS,
+  DEFAULT_FLOW_EVENTS,
+  DEFAULT_HITS,
+  DEFAULT_RANKS,
+  DEFAULT_SLOT_LINES,
+} from './options.js';
 import { Ownership } from './ownership.js';
 import { Pins } from './pins.js';
 import { probe } from './probe.js';
@@ -59,7 +66,14 @@ export class LocalDatapath {
       {
         objectPath: this.#objectPath,
         flowCapacity: this.#options.flowCapacity,
+        halfOpenCapacity: this.#options.halfOpenCapacity,
         slotLines: this.#slotLines,
+        rankCapacity: DEFAULT_RANKS,
+        hitCapacity: DEFAULT_HITS,
+        denyEvents: DEFAULT_DENY_EVENTS,
+        flowEvents: DEFAULT_FLOW_EVENTS,
+        timeoutsMs: this.#options.timeoutsMs,
+        policeLocal: this.#options.policeLocal,
         markMask: this.#options.markMask,
         reversePath: this.#options.reversePath,
         passNonIpv4: this.#options.nonIpv4 === 'pass',
@@ -78,7 +92,7 @@ export class LocalDatapath {
 
   attach(): Attachment[] {
     const { object, slots } = this.#opened();
-    const programFd = object.programFd('weir_ingress');
+    const programs = { ingress: object.programFd('weir_ingress'), egress: object.programFd('weir_egress') };
     // Somebody may have removed the folder of the links, and with it the links.
     this.#pins.prepare();
     // The guard first: a program that is not there yet must be closed, not open.
@@ -89,12 +103,12 @@ export class LocalDatapath {
     this.#handoverDue = false;
     for (const found of policed) {
       try {
-        const held = this.#hooks.held(found);
-        if (held !== undefined && held.programId !== programId(programFd) && slots.epoch === 0) {
+        const held = this.#hooks.held(found, 'ingress');
+        if (held !== undefined && held.programId !== programId(programs.ingress) && slots.epoch === 0) {
           this.#handoverDue = true;
           attachments.push({ interface: found.name, ifindex: found.ifindex, by: held.by });
         } else {
-          attachments.push(this.#hooks.attach(found, programFd));
+          attachments.push(this.#hooks.attach(found, programs));
         }
       } catch (error) {
         // The others are judged all the same; what came in by this one, the guard stops.
@@ -165,13 +179,18 @@ export class LocalDatapath {
   look(): DatapathChange[] {
     if (this.#loaded === undefined) return [];
     const { object, slots } = this.#loaded;
-    const own = programId(object.programFd('weir_ingress'));
+    const own = {
+      ingress: programId(object.programFd('weir_ingress')),
+      egress: programId(object.programFd('weir_egress')),
+    };
+    const directions = this.#hooks.directions();
     return this.#watcher.look({
       policed: this.#hooks.policed(),
-      isHeld: (policed) => {
-        const held = this.#hooks.held(policed);
-        return held?.programId === own || (held !== undefined && slots.epoch === 0);
-      },
+      isHeld: (policed) =>
+        directions.every((direction) => {
+          const held = this.#hooks.held(policed, direction);
+          return held?.programId === own[direction] || (held !== undefined && slots.epoch === 0);
+        }),
       guardStands: () => this.#guard.stands(),
     });
   }

@@ -1,4 +1,5 @@
 import type { ReversePath } from '#dataplane/program/numbers.js';
+import type { FlowTimeouts } from '#dataplane/program/settings.js';
 
 export type DatapathOptions = {
   /** Names of policed interfaces; one may end in `*`. */
@@ -8,6 +9,11 @@ export type DatapathOptions = {
   /** How long TCP in the middle of its life is picked up after the first activation on a new flow table (D18). */
   readonly pickupMs: number;
   readonly flowCapacity: number;
+  /** Flows that nobody has answered yet; a flood of them evicts its own. */
+  readonly halfOpenCapacity: number;
+  readonly timeoutsMs: FlowTimeouts;
+  /** Whether packets to and from the node itself are judged too (D17). */
+  readonly policeLocal: boolean;
   /** Its lowest bit is the guard's. */
   readonly markMask: number;
   /** A folder of a BPF file system. */
@@ -22,7 +28,26 @@ export type DatapathOptions = {
   readonly objectPath?: string;
 };
 
+export const DEFAULT_TIMEOUTS_MS: FlowTimeouts = {
+  tcp_syn_sent: 60_000,
+  tcp_syn_received: 60_000,
+  tcp_established: 10_800_000,
+  tcp_half_closed: 600_000,
+  tcp_closing: 10_000,
+  tcp_reset: 10_000,
+  udp_opened: 30_000,
+  udp_replied: 180_000,
+  icmp_opened: 30_000,
+  icmp_replied: 30_000,
+  other_opened: 600_000,
+  other_replied: 600_000,
+};
 export const DEFAULT_SLOT_LINES = 512 * 1024;
+export const DEFAULT_RANKS = 256 * 1024;
+/** Rules of earlier policies keep theirs for as long as there is room. */
+export const DEFAULT_HITS = 512 * 1024;
+export const DEFAULT_DENY_EVENTS = 100;
+export const DEFAULT_FLOW_EVENTS = 1000;
 
 export function matchesInterface(patterns: readonly string[], name: string): boolean {
   return patterns.some((pattern) => (pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern));

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
 import { closeFd, linkInfo, openPinned } from './bpf-fd.js';
 import { MAPS, type MapName, type MapShape } from './bpf-object.js';
+import type { Direction } from './hook.js';
 import { check, libc } from './libc.js';
 import { networkNamespace, OwnedElsewhere } from './ownership.js';
 
@@ -12,7 +13,7 @@ const STANDARD_MOUNT = '/sys/fs/bpf';
 
 /**
  * What holds the datapath in the kernel without a process, under the pin path:
- * `maps-<layout>/<map>`, one folder a layout, and `links-<network namespace>/<ifindex>`.
+ * `maps-<layout>/<map>`, one folder a layout, and `links-<network namespace>/<ifindex>-<direction>`.
  */
 export class Pins {
   readonly links: string;
@@ -44,12 +45,12 @@ export class Pins {
       .map((name) => join(this.path, name));
   }
 
-  link(ifindex: number): string {
-    return join(this.links, String(ifindex));
+  link(ifindex: number, direction: Direction): string {
+    return join(this.links, `${ifindex}-${direction}`);
   }
 
   linkedInterfaces(): number[] {
-    return existsSync(this.links) ? readdirSync(this.links).map(Number) : [];
+    return existsSync(this.links) ? readdirSync(this.links).map((name) => Number.parseInt(name, 10)) : [];
   }
 
   /** Forgets links whose interface is gone with its network namespace; one that still polices another is refused. */

@@ -8,7 +8,7 @@ import { MappedMemory } from './mapped-memory.js';
 const MEMBARRIER_CMD_GLOBAL = 1;
 const MAX_EPOCH = 0x7fff_ffff;
 /** Of `struct active`, in words. */
-export const ACTIVE = { word: 0, layoutVersion: 1, pickupUntilNs: 2 } as const;
+export const ACTIVE = { word: 0, layoutVersion: 1, pickupUntilNs: 2, eventsWanted: 4, bytes: 32 } as const;
 
 /** The two slots of the program map, and the word that says which one is in force. */
 export class Slots {
@@ -23,7 +23,7 @@ export class Slots {
     readonly slotLines: number,
   ) {
     this.#program = new MappedMemory('program', fds.program, 2 * slotLines * LINE_BYTES);
-    this.#active = new MappedMemory('active', fds.active, 16);
+    this.#active = new MappedMemory('active', fds.active, ACTIVE.bytes);
     if (this.epoch === 0) this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
   }
 

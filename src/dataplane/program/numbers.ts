@@ -1,5 +1,5 @@
 /** Numbers of `bpf/weir.h`; a test holds the two together through the object's BTF. */
-export const LAYOUT_VERSION = 1;
+export const LAYOUT_VERSION = 2;
 export const LINE_WORDS = 16;
 export const LINE_BYTES = LINE_WORDS * 4;
 export const IMAGE_MAGIC = 0x52494557;
@@ -18,6 +18,11 @@ export const DROP_REASON = {
   flow_table_full: 10,
   guard: 11,
   program_damaged: 12,
+  tcp_flags: 13,
+  fragment_overlap: 14,
+  fragment_tiny: 15,
+  icmp_redirect: 16,
+  source_route: 17,
 } as const;
 
 /** What each drop reason means, and what to do about it; `docs/errors.md` is written from this table. */
@@ -25,7 +30,7 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   malformed: 'A header is wrong, or ends before the packet does.',
   non_ipv4: 'Neither IPv4 nor ARP, and `dataplane.non_ipv4` is `drop`.',
   vlan_tagged: 'The frame carries a VLAN tag where the hook sees it; police the VLAN interface instead.',
-  fragment: 'An IPv4 fragment. This version forwards none: let path MTU discovery work, or lower the MTU.',
+  fragment: 'A later fragment of a datagram whose first one was not seen, not let through, or is older than 30 s.',
   spoofed_source:
     'The source does not route back through the interface it came in by (`dataplane.reverse_path`), or no host can have it.',
   no_policy: 'Nothing was ever put in force on this node, not even its fallback: it is starting for the first time.',
@@ -36,6 +41,11 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   guard:
     'The guard found a forwarded packet that the datapath had not judged: a program was detached, or an interface is new.',
   program_damaged: 'The compiled policy leads out of itself. This is a bug: please report it.',
+  tcp_flags: 'A combination of TCP flags that no TCP sends, such as SYN and FIN, or none at all.',
+  fragment_overlap: 'A fragment covers what another of its datagram covers already, or the datagram has two ends.',
+  fragment_tiny: 'A first fragment that ends before the ports or flags of its datagram.',
+  icmp_redirect: 'An ICMP redirect that was to be forwarded; routers send them to neighbours only.',
+  source_route: 'An IP option that says which way the packet shall take.',
 };
 
 export const COUNTER_INDEX = {
@@ -44,12 +54,38 @@ export const COUNTER_INDEX = {
   to_node: 3,
   arp: 4,
   non_ipv4: 5,
+  foreign: 6,
+  from_node: 7,
   flows_opened: 8,
   flows_closed: 9,
   flows_rejudged: 10,
+  half_opened: 11,
+  icmp_related: 12,
+  events: 16,
+  events_lost: 17,
+  events_suppressed: 18,
   drops: 32,
 } as const;
 export const COUNTERS = 96;
 
 export const REVERSE_PATH = { off: 0, loose: 1, strict: 2 } as const;
 export type ReversePath = keyof typeof REVERSE_PATH;
+
+export const FLOW_STATE = {
+  tcp_syn_sent: 1,
+  tcp_syn_received: 2,
+  tcp_established: 3,
+  tcp_half_closed: 4,
+  tcp_closing: 5,
+  tcp_reset: 6,
+  udp_opened: 7,
+  udp_replied: 8,
+  icmp_opened: 9,
+  icmp_replied: 10,
+  other_opened: 11,
+  other_replied: 12,
+} as const;
+export type FlowState = keyof typeof FLOW_STATE;
+export const FLOW_STATES = 16;
+/** A tick of flow times is 2^20 ns. */
+export const TICK_NS = 1 << 20;

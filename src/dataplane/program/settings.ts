@@ -1,11 +1,22 @@
-import { REVERSE_PATH, type ReversePath } from './numbers.js';
+import { FLOW_STATE, FLOW_STATES, type FlowState, REVERSE_PATH, type ReversePath, TICK_NS } from './numbers.js';
+
+/** How long a flow stays in a state without a packet, in milliseconds. */
+export type FlowTimeouts = Readonly<Record<FlowState, number>>;
 
 /** `struct settings` of `bpf/weir.h`: what a loaded program cannot change any more. */
 export type Settings = {
   readonly slotLines: number;
   readonly markMask: number;
   readonly reversePath: ReversePath;
+  /** Ranks that each slot can resolve to hits. */
+  readonly rankCapacity: number;
+  readonly hitCapacity: number;
+  /** Events that one source may cause each second on one CPU. */
+  readonly denyEvents: number;
+  readonly flowEvents: number;
+  readonly timeoutsMs: FlowTimeouts;
   readonly passNonIpv4: boolean;
+  readonly policeLocal: boolean;
   readonly judgeAll: boolean;
   readonly traceWord: boolean;
 };
@@ -14,27 +25,53 @@ export const SETTINGS_OFFSETS = {
   slot_lines: 0,
   mark_mask: 4,
   guard_bit: 8,
-  reverse_path: 12,
-  pass_non_ipv4: 16,
-  judge_all: 17,
-  trace_word: 18,
+  exempt_bit: 12,
+  reverse_path: 16,
+  rank_capacity: 20,
+  hit_capacity: 24,
+  deny_events: 28,
+  flow_events: 32,
+  timeouts: 36,
+  pass_non_ipv4: 100,
+  police_local: 101,
+  judge_all: 102,
+  trace_word: 103,
 } as const;
-export const SETTINGS_BYTES = 20;
+export const SETTINGS_BYTES = 104;
 
-/** The lowest bit of the mask is the guard's; the next is kept for redirects. */
+/** The lowest bit of the mask is the guard's, the next the redirects'. */
 export function guardBit(markMask: number): number {
   return (markMask & -markMask) >>> 0;
+}
+
+/** The third is that of the node's own sockets that are not judged; 0 where the mask has no third. */
+export function exemptBit(markMask: number): number {
+  const above = (mask: number): number => (mask & ~guardBit(mask)) >>> 0;
+  return guardBit(above(above(markMask)));
 }
 
 export function encodeSettings(settings: Settings): Uint8Array {
   const bytes = new Uint8Array(SETTINGS_BYTES);
   const view = new DataView(bytes.buffer);
-  view.setUint32(SETTINGS_OFFSETS.slot_lines, settings.slotLines, true);
-  view.setUint32(SETTINGS_OFFSETS.mark_mask, settings.markMask, true);
-  view.setUint32(SETTINGS_OFFSETS.guard_bit, guardBit(settings.markMask), true);
-  view.setUint32(SETTINGS_OFFSETS.reverse_path, REVERSE_PATH[settings.reversePath], true);
-  view.setUint8(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4 ? 1 : 0);
-  view.setUint8(SETTINGS_OFFSETS.judge_all, settings.judgeAll ? 1 : 0);
-  view.setUint8(SETTINGS_OFFSETS.trace_word, settings.traceWord ? 1 : 0);
+  const set = (offset: number, value: number): void => view.setUint32(offset, value, true);
+  const flag = (offset: number, value: boolean): void => view.setUint8(offset, value ? 1 : 0);
+  set(SETTINGS_OFFSETS.slot_lines, settings.slotLines);
+  set(SETTINGS_OFFSETS.mark_mask, settings.markMask);
+  set(SETTINGS_OFFSETS.guard_bit, guardBit(settings.markMask));
+  set(SETTINGS_OFFSETS.exempt_bit, exemptBit(settings.markMask));
+  set(SETTINGS_OFFSETS.reverse_path, REVERSE_PATH[settings.reversePath]);
+  set(SETTINGS_OFFSETS.rank_capacity, settings.rankCapacity);
+  set(SETTINGS_OFFSETS.hit_capacity, settings.hitCapacity);
+  set(SETTINGS_OFFSETS.deny_events, settings.denyEvents);
+  set(SETTINGS_OFFSETS.flow_events, settings.flowEvents);
+  for (const [name, ms] of Object.entries(settings.timeoutsMs)) {
+    const state = FLOW_STATE[name as FlowState];
+    if (state >= FLOW_STATES) throw new RangeError(`there is no state ${state}`);
+    set(SETTINGS_OFFSETS.timeouts + 4 * state, Math.ceil((ms * 1e6) / TICK_NS));
+  }
+  flag(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4);
+  flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);
+  flag(SETTINGS_OFFSETS.judge_all, settings.judgeAll);
+  flag(SETTINGS_OFFSETS.trace_word, settings.traceWord);
   return bytes;
 }
