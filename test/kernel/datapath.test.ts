@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, rmSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { MAPS } from '#dataplane/kernel/bpf-object.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { networkNamespace } from '#dataplane/kernel/ownership.js';
@@ -71,7 +72,7 @@ function start(more: Partial<DatapathOptions> = {}): LocalDatapath {
 describe('on a node between client and server', () => {
   afterEach(async () => {
     const { maps, programs } = inKernel();
-    expect(maps.length % 5).toBe(0);
+    expect(maps.length % MAPS.length).toBe(0);
     datapath.detach();
     const left = () => ({
       maps: bpftool<BpfMap>('map', 'list').filter(({ id }) => maps.includes(id)),
