@@ -7,7 +7,7 @@ import { createSystem, type System } from '#actors/system.js';
 import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
 import type { Refusal } from '#bus/requests.js';
-import type { Config, DataplaneConfig } from '#config/config.js';
+import type { Config } from '#config/config.js';
 import { followPolicyFile, type PolicyFile } from '#config/policy-file.js';
 import type { Missing } from '#dataplane/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';

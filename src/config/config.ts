@@ -37,7 +37,7 @@ type FlowTimeouts = Readonly<
   >
 >;
 
-export type DataplaneConfig = {
+type DataplaneConfig = {
   /** Names; one may end in `*`. */
   readonly interfaces: readonly string[];
   readonly nonIpv4: 'drop' | 'pass';

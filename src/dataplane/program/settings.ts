@@ -45,7 +45,7 @@ export function guardBit(markMask: number): number {
 }
 
 /** The third is that of the node's own sockets that are not judged; 0 where the mask has no third. */
-export function exemptBit(markMask: number): number {
+function exemptBit(markMask: number): number {
   const above = (mask: number): number => (mask & ~guardBit(mask)) >>> 0;
   return guardBit(above(above(markMask)));
 }
