@@ -84,6 +84,7 @@ function measure(policy: Policy): Figures {
       slotLines: SLOT_LINES,
       flowCapacity: 1,
       halfOpenCapacity: 1,
+      cacheLines: 2,
       rankCapacity: 1 << 20,
       hitCapacity: 1,
       denyEvents: 0,

@@ -30,6 +30,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       slotLines: 32_768,
       flowCapacity: 4_096,
       halfOpenCapacity: 4_096,
+      cacheLines: 4_096,
       rankCapacity: 65_536,
       hitCapacity: 1_024,
       denyEvents: 100,
@@ -50,6 +51,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
   const contextView = new DataView(context.buffer);
   const out = new Uint8Array(SKB.size);
   const outView = new DataView(out.buffer);
+  const sweep = new TestRun(loaded.object.programFd('weir_sweep'), undefined, undefined, undefined);
   const ingress = new TestRun(loaded.object.programFd('weir_ingress'), frame, context, out);
   const tables = { flows: loaded.object.mapFd('flows'), half_open: loaded.object.mapFd('half_open') };
   const key = new Uint8Array(FLOW_KEY_BYTES);
@@ -83,8 +85,9 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       }
       return count;
     },
-    /** The first flow of a table; undefined where it has none. */
+    /** The first flow of a table, with what was counted until now; undefined where it has none. */
     flowIn(table: keyof typeof tables): Flow | undefined {
+      sweep.run();
       if (libbpf().bpf_map_get_next_key(tables[table], null, key) < 0) return undefined;
       check('read flow', libbpf().bpf_map_lookup_elem(tables[table], key, value));
       return readFlow(new DataView(value.buffer));

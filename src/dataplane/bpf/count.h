@@ -4,6 +4,11 @@
 
 #define SECOND_NS 1000000000ULL
 
+static __always_inline __u32 ticks_of(__u64 ns)
+{
+	return ns >> TICK_SHIFT;
+}
+
 /* Merged segments count as what was on the wire. */
 static __always_inline __u32 packets_of(const struct __sk_buff *skb)
 {
@@ -46,6 +51,18 @@ static __always_inline int pass(struct __sk_buff *skb, enum counter_index index)
 	count_packet(index, skb);
 	skb->mark |= settings.guard_bit;
 	return TC_ACT_UNSPEC;
+}
+
+static __always_inline void trace(struct __sk_buff *skb, __u32 word)
+{
+	if (settings.trace_word)
+		skb->cb[0] = word;
+}
+
+static __always_inline int pass_word(struct __sk_buff *skb, __u32 word)
+{
+	trace(skb, word);
+	return pass(skb, (word & 7) == VERDICT_ALLOW ? COUNT_ALLOW : COUNT_AUDIT);
 }
 
 #endif

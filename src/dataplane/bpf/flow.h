@@ -13,11 +13,6 @@ struct place {
 	bool icmp_reply;
 };
 
-static __always_inline __u32 ticks_of(__u64 ns)
-{
-	return ns >> TICK_SHIFT;
-}
-
 /* Signed, since another CPU may have stored a later time than the caller read. */
 static __always_inline bool is_expired(const struct flow *flow, __u32 now)
 {
@@ -63,13 +58,6 @@ static __always_inline void find_place(struct place *place, const struct packet 
 		place->key.kind = query << 1 | (place->from_high != place->icmp_reply);
 }
 
-static __always_inline bool same_key(const struct flow_key *a, const struct flow_key *b)
-{
-	const __u64 *left = (const __u64 *)a, *right = (const __u64 *)b;
-
-	return left[0] == right[0] && left[1] == right[1];
-}
-
 /* 0 for packets from the side that opened the flow, 1 for replies. */
 static __always_inline __u32 direction_of(const struct flow *flow, const struct place *place)
 {
@@ -108,6 +96,8 @@ static __noinline void end_flow(struct flow *flow, bool half, __u64 now_ns)
 
 	if (!flow)
 		return;
+	if (!half)
+		drop_cached(flow);
 	fold_flow(flow, now_ns);
 	ended = *flow;
 	if (half) {
@@ -199,12 +189,12 @@ static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow
 	confirmed = packet->protocol == IPPROTO_TCP ? follow_tcp(flow, packet->tcp_flags, side, half)
 						    : follow_other(flow, side, half);
 	flow->last_seen = now;
-	flow->packets[side] += packets_of(skb);
-	flow->bytes[side] += skb->len;
+	__sync_fetch_and_add(&flow->packets[side], packets_of(skb));
+	__sync_fetch_and_add(&flow->bytes[side], skb->len);
 	if (!confirmed || confirm_flow(flow))
 		return true;
-	flow->packets[side] -= packets_of(skb);
-	flow->bytes[side] -= skb->len;
+	__sync_fetch_and_add(&flow->packets[side], -packets_of(skb));
+	__sync_fetch_and_add(&flow->bytes[side], -(__u64)skb->len);
 	flow->state = packet->protocol == IPPROTO_TCP    ? FLOW_TCP_SYN_RECEIVED
 		      : packet->protocol == IPPROTO_UDP  ? FLOW_UDP_OPENED
 		      : packet->protocol == IPPROTO_ICMP ? FLOW_ICMP_OPENED

@@ -41,18 +41,6 @@ static __always_inline enum drop_reason refusal_of(__u32 word)
 	return refusal_by(word & 7, word & AUDITED);
 }
 
-static __always_inline void trace(struct __sk_buff *skb, __u32 word)
-{
-	if (settings.trace_word)
-		skb->cb[0] = word;
-}
-
-static __always_inline int pass_word(struct __sk_buff *skb, __u32 word)
-{
-	trace(skb, word);
-	return pass(skb, (word & 7) == VERDICT_ALLOW ? COUNT_ALLOW : COUNT_AUDIT);
-}
-
 static __noinline int drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
 {
 	count_packet(COUNT_DROPS + reason, skb);

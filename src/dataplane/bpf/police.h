@@ -45,6 +45,10 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 	}
 	if (!follow_flow(skb, flow, packet, direction, half, ticks_of(now)))
 		return drop(skb, packet, DROP_FLOW_TABLE_FULL);
+	if (!half && !foreign && packet->tcp_flags & (TCP_FIN | TCP_RST))
+		drop_cached(flow);
+	else if (!half && !foreign && !packet->outgoing)
+		cache_flow(flow, &place->key, (__u64)(active_word >> 1) << 32 | word, ticks_of(now));
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
 }
 
@@ -113,6 +117,8 @@ static __always_inline struct flow *find_flow(const struct place *place, const s
 		flow = bpf_map_lookup_elem(&half_open, &place->key);
 	if (!flow)
 		return 0;
+	if (!*half)
+		sync_cached(flow);
 	*judgement = READ_ONCE(flow->judgement);
 	asm volatile("" ::: "memory");
 	if (!same_key(&flow->key, &place->key))

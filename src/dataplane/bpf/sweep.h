@@ -16,6 +16,8 @@ struct sweep_state {
 
 static long sweep_flow(void *map, struct flow_key *key, struct flow *flow, struct sweep_state *state)
 {
+	if (!state->half)
+		sync_cached(flow);
 	if (is_expired(flow, ticks_of(state->now))) {
 		end_flow(flow, state->half, state->now);
 		return 0;

@@ -18,6 +18,7 @@
 #include "route.h"
 #include "hits.h"
 #include "events.h"
+#include "cache.h"
 #include "flow.h"
 #include "fragments.h"
 #include "judge.h"
@@ -34,7 +35,7 @@ int weir_ingress(struct __sk_buff *skb)
 		return drop(skb, 0, DROP_VLAN_TAGGED);
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
-		return police(skb, false);
+		return pass_cached(skb) ? TC_ACT_UNSPEC : police(skb, false);
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_8021Q):

@@ -100,6 +100,7 @@ struct settings {
 	enum reverse_path reverse_path;
 	__u32 rank_capacity; /* entries of `rank_hits` in each slot */
 	__u32 hit_capacity;
+	__u32 cache_mask;  /* lines of the cache, less one */
 	__u32 deny_events;  /* events that one source may cause each second on one CPU: of denied and dropped packets, */
 	__u32 flow_events;  /* and of flows */
 	__u32 timeouts[FLOW_STATES]; /* by state, in ticks */
@@ -163,6 +164,24 @@ struct flow {
 	__u32 hit;               /* entry of `hits` that it counts for; 0: none */
 	__u32 hit_check;         /* low word of that entry's identity */
 	__u64 unused;
+};
+
+/* A busy flow, in the cache of `cache.h`. Its counters go on when another flow gets the line. */
+struct cached {
+	__u64 addresses; /* the flow's key */
+	__u64 rest;
+	__u64 judgement; /* 0: empty, 1: somebody is writing here */
+	__u32 ifindex[2]; /* of the low side, and of the high one */
+	__u32 last_seen;
+	__u32 until;      /* ticks: after that it is looked up in `flows` again */
+	__u32 packets[2];
+	__u64 bytes[2];
+};
+
+/* What of the line's counters the flow in `flows` has already. */
+struct cached_base {
+	__u32 packets[2];
+	__u64 bytes[2];
 };
 
 /* Packets, bytes and last hit of one rule, group default or policy default. User space gives each identity an entry
@@ -259,10 +278,11 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 104, "no padding in settings");
+_Static_assert(sizeof(struct settings) == 108, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct flow_key) == 16, "no padding in a hash key");
 _Static_assert(sizeof(struct flow) == 128, "two cache lines");
+_Static_assert(sizeof(struct cached) == 64, "a cache line");
 _Static_assert(sizeof(struct hit) == 32, "no padding in a hit");
 _Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");
 _Static_assert(sizeof(struct fragment_key) == 16, "no padding in a hash key");

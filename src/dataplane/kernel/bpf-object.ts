@@ -7,6 +7,8 @@ export const MAPS = [
   'active',
   'flows',
   'half_open',
+  'cache',
+  'cache_bases',
   'fragments',
   'no_fragments',
   'hits',

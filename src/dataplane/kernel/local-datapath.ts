@@ -17,6 +17,7 @@ import { Guard } from './guard.js';
 import { Hooks } from './hooks.js';
 import { type LoadedObject, loadObject } from './loaded-object.js';
 import {
+  cacheLinesFor,
   type DatapathOptions,
   DEFAULT_DENY_EVENTS,
   DEFAULT_FLOW_EVENTS,
@@ -67,6 +68,7 @@ export class LocalDatapath {
         objectPath: this.#objectPath,
         flowCapacity: this.#options.flowCapacity,
         halfOpenCapacity: this.#options.halfOpenCapacity,
+        cacheLines: cacheLinesFor(this.#options.flowCapacity),
         slotLines: this.#slotLines,
         rankCapacity: DEFAULT_RANKS,
         hitCapacity: DEFAULT_HITS,

@@ -11,6 +11,8 @@ export type Settings = {
   /** Ranks that each slot can resolve to hits. */
   readonly rankCapacity: number;
   readonly hitCapacity: number;
+  /** Lines of the cache of busy flows; a power of two. */
+  readonly cacheLines: number;
   /** Events that one source may cause each second on one CPU. */
   readonly denyEvents: number;
   readonly flowEvents: number;
@@ -29,15 +31,16 @@ export const SETTINGS_OFFSETS = {
   reverse_path: 16,
   rank_capacity: 20,
   hit_capacity: 24,
-  deny_events: 28,
-  flow_events: 32,
-  timeouts: 36,
-  pass_non_ipv4: 100,
-  police_local: 101,
-  judge_all: 102,
-  trace_word: 103,
+  cache_mask: 28,
+  deny_events: 32,
+  flow_events: 36,
+  timeouts: 40,
+  pass_non_ipv4: 104,
+  police_local: 105,
+  judge_all: 106,
+  trace_word: 107,
 } as const;
-export const SETTINGS_BYTES = 104;
+export const SETTINGS_BYTES = 108;
 
 /** The lowest bit of the mask is the guard's, the next the redirects'. */
 export function guardBit(markMask: number): number {
@@ -62,6 +65,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   set(SETTINGS_OFFSETS.reverse_path, REVERSE_PATH[settings.reversePath]);
   set(SETTINGS_OFFSETS.rank_capacity, settings.rankCapacity);
   set(SETTINGS_OFFSETS.hit_capacity, settings.hitCapacity);
+  set(SETTINGS_OFFSETS.cache_mask, settings.cacheLines - 1);
   set(SETTINGS_OFFSETS.deny_events, settings.denyEvents);
   set(SETTINGS_OFFSETS.flow_events, settings.flowEvents);
   for (const [name, ms] of Object.entries(settings.timeoutsMs)) {
