@@ -91,6 +91,8 @@ function measure(policy: Policy): Figures {
       flowEvents: 0,
       timeoutsMs: DEFAULT_TIMEOUTS_MS,
       policeLocal: false,
+      direct: false,
+      fibFlags: 0,
       markMask: 0x00f0_0000,
       reversePath: 'off',
       passNonIpv4: false,

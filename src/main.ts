@@ -96,6 +96,7 @@ const PROBE_OPTIONS: DatapathOptions = {
   halfOpenCapacity: 1,
   timeoutsMs: DEFAULT_TIMEOUTS_MS,
   policeLocal: false,
+  forwarding: 'stack',
   markMask: 0x00f0_0000,
   pinPath: '/sys/fs/bpf/weir',
 };

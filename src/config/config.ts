@@ -43,6 +43,7 @@ type DataplaneConfig = {
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: 'strict' | 'loose' | 'off';
   readonly policeLocal: boolean;
+  readonly forwarding: 'stack' | 'direct';
   readonly pickupMs: number;
   readonly flowCapacity: number;
   readonly halfOpenCapacity: number;
@@ -96,6 +97,7 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
             nonIpv4: dataplane.non_ipv4,
             reversePath: dataplane.reverse_path,
             policeLocal: dataplane.police_local,
+            forwarding: dataplane.forwarding,
             pickupMs: dataplane.pickup,
             flowCapacity: dataplane.flow_capacity,
             halfOpenCapacity: dataplane.half_open_capacity,

@@ -114,6 +114,10 @@ const dataplane = z
     police_local: flag(
       'Whether packets to and from the node itself are judged too, where they come in or go out by one of `interfaces`.',
     ).prefault(false),
+    forwarding: oneOf(
+      ['stack', 'direct'],
+      'How what passes goes on: by the network stack, or `direct` to the interface that the routes name. Direct is faster than a node without a filter, and skips netfilter: use it where this node does no NAT and has no other packet filter.',
+    ).prefault('stack'),
     pickup: duration(
       '0s',
       '1h',

@@ -41,6 +41,7 @@ const dataplane = {
   nonIpv4: 'drop',
   reversePath: 'strict',
   policeLocal: false,
+  forwarding: 'stack',
   pickupMs: 120_000,
   flowCapacity: 131_072,
   halfOpenCapacity: 65_536,
@@ -90,6 +91,7 @@ dataplane:
   non_ipv4: pass
   reverse_path: off
   police_local: true
+  forwarding: direct
   half_open_capacity: 2048
   timeouts: { udp: 5s, tcp_established: 168h }
   pickup: 0s
@@ -128,6 +130,7 @@ cluster:
         nonIpv4: 'pass',
         reversePath: 'off',
         policeLocal: true,
+        forwarding: 'direct',
         pickupMs: 0,
         flowCapacity: 1024,
         halfOpenCapacity: 2048,

@@ -37,6 +37,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       flowEvents: 1_000,
       timeoutsMs: DEFAULT_TIMEOUTS_MS,
       policeLocal: false,
+      direct: false,
+      fibFlags: 0,
       markMask: MARK_MASK,
       reversePath: 'off',
       passNonIpv4: false,

@@ -30,6 +30,7 @@ const options = (more: Partial<DatapathOptions> = {}): DatapathOptions => ({
   halfOpenCapacity: 1_024,
   timeoutsMs: DEFAULT_TIMEOUTS_MS,
   policeLocal: false,
+  forwarding: 'stack',
   markMask: 0x00f0_0000,
   pinPath: topology.pinPath,
   slotLines: 1_024,

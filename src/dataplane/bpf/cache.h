@@ -9,6 +9,7 @@
  * judgement. Who reads the judgement before and after the key, and finds the same, has seen a key that goes with it.
  */
 #define CLAIMED 1
+#define NOT_CACHED (-2)
 #define CACHE_WAYS 2
 #define CACHED_TICKS 1000 /* 1.05 s, so that a flow that ended while another CPU wrote its line is missed no longer */
 
@@ -50,20 +51,17 @@ static __always_inline bool is_over(const struct cached *line, __u32 now)
 }
 
 /* Moves what was counted in the line to its flow. */
-static __always_inline void take_counts(struct flow *flow, struct cached *line, __u32 index)
+static __always_inline void take_counts(struct flow *flow, struct cached *line)
 {
-	struct cached_base *base = bpf_map_lookup_elem(&cache_bases, &index);
 	__u32 by_high = flow->flags & FLOW_OPENED_BY_HIGH;
 
-	if (!base)
-		return;
 #pragma unroll
 	for (int high = 0; high < 2; high++) {
 		__u32 packets = READ_ONCE(line->packets[high]), side = (high ^ by_high) & 1;
 		__u64 bytes = READ_ONCE(line->bytes[high]);
 
-		packets -= __sync_lock_test_and_set(&base->packets[high], packets);
-		bytes -= __sync_lock_test_and_set(&base->bytes[high], bytes);
+		packets -= __sync_lock_test_and_set(&line->taken_packets[high], packets);
+		bytes -= __sync_lock_test_and_set(&line->taken_bytes[high], bytes);
 		__sync_fetch_and_add(&flow->packets[side], packets);
 		__sync_fetch_and_add(&flow->bytes[side], bytes);
 	}
@@ -81,7 +79,7 @@ static __noinline void sync_cached(struct flow *flow)
 		return;
 	line = find_cached(key[0], key[1], &index);
 	if (line && READ_ONCE(line->judgement) > CLAIMED)
-		take_counts(flow, line, index);
+		take_counts(flow, line);
 }
 
 static __always_inline bool exchange(struct cached *line, __u64 from, __u64 to)
@@ -104,21 +102,22 @@ static __noinline void drop_cached(struct flow *flow)
 		return;
 	judgement = READ_ONCE(line->judgement);
 	if (judgement && exchange(line, judgement, 0))
-		take_counts(flow, line, index);
+		take_counts(flow, line);
 }
 
 /* Gives an established flow a line, unless others that are busy have both. The key and its judgement are the caller's,
  * since another flow may get the memory of this one meanwhile.
  */
-static __noinline void cache_flow(struct flow *flow, const struct flow_key *flow_key, __u64 judged, __u32 now)
+static __noinline void cache_flow(struct flow *flow, const struct place *place, __u64 judged, const struct way *way,
+				  __u32 now)
 {
+	const struct flow_key *flow_key = &place->key;
 	const __u64 *key = (const __u64 *)flow_key;
-	struct cached_base *base;
 	struct cached *line;
 	__u32 index, by_high;
 	__u64 judgement;
 
-	if (!flow || !flow_key || (flow->state != FLOW_TCP_ESTABLISHED && flow->state != FLOW_UDP_REPLIED))
+	if (!flow || !place || !way || (flow->state != FLOW_TCP_ESTABLISHED && flow->state != FLOW_UDP_REPLIED))
 		return;
 	line = find_cached(key[0], key[1], &index);
 	if (!line) {
@@ -130,8 +129,7 @@ static __noinline void cache_flow(struct flow *flow, const struct flow_key *flow
 				return;
 		}
 	}
-	base = bpf_map_lookup_elem(&cache_bases, &index);
-	if (!line || !base)
+	if (!line)
 		return;
 	judgement = READ_ONCE(line->judgement);
 	if (!exchange(line, judgement, CLAIMED))
@@ -143,25 +141,30 @@ static __noinline void cache_flow(struct flow *flow, const struct flow_key *flow
 		__builtin_memcpy(&evicted, &line->addresses, sizeof(evicted));
 		owner = judgement ? bpf_map_lookup_elem(&flows, &evicted) : 0;
 		if (owner)
-			take_counts(owner, line, index);
-		base->packets[0] = line->packets[0];
-		base->packets[1] = line->packets[1];
-		base->bytes[0] = line->bytes[0];
-		base->bytes[1] = line->bytes[1];
+			take_counts(owner, line);
+		line->taken_packets[0] = line->packets[0];
+		line->taken_packets[1] = line->packets[1];
+		line->taken_bytes[0] = line->bytes[0];
+		line->taken_bytes[1] = line->bytes[1];
+		line->ways[0].ifindex = line->ways[1].ifindex = 0;
 		line->addresses = key[0];
 		line->rest = key[1];
 	}
 	by_high = flow->flags & FLOW_OPENED_BY_HIGH;
 	line->ifindex[0] = by_high ? flow->ifindex[1] : flow->ifindex[0];
 	line->ifindex[1] = by_high ? flow->ifindex[0] : flow->ifindex[1];
+	if (place->from_high)
+		line->ways[1] = *way;
+	else
+		line->ways[0] = *way;
 	line->last_seen = now;
 	line->until = now + CACHED_TICKS;
 	asm volatile("" ::: "memory");
 	WRITE_ONCE(line->judgement, same_key(&flow->key, flow_key) ? judged : 0);
 }
 
-/* Passes a packet in the middle of a busy flow. False where it is to be looked at in full. */
-static __always_inline bool pass_cached(struct __sk_buff *skb)
+/* Passes a packet in the middle of a busy flow. NOT_CACHED where it is to be looked at in full. */
+static __always_inline int pass_cached(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
@@ -174,22 +177,24 @@ static __always_inline bool pass_cached(struct __sk_buff *skb)
 	__u8 *l4 = (__u8 *)(ip + 1);
 
 	if ((void *)(l4 + 8) > data_end || *(__u8 *)ip != 0x45)
-		return false;
+		return NOT_CACHED;
 	total = bpf_ntohs(ip->tot_len);
 	if (ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET) || total + ETH_HLEN > skb->len)
-		return false;
+		return NOT_CACHED;
 	if (ip->protocol == IPPROTO_TCP) {
 		if ((void *)(l4 + 20) > data_end || (l4[13] & TCP_SPECIAL) != TCP_ACK)
-			return false;
+			return NOT_CACHED;
 		length = (l4[12] >> 4) * 4;
 		if (length < 20 || sizeof(*ip) + length > total)
-			return false;
+			return NOT_CACHED;
+		length += sizeof(*ip);
 	} else if (ip->protocol == IPPROTO_UDP) {
 		length = l4[4] << 8 | l4[5];
 		if (length < 8 || sizeof(*ip) + length > total)
-			return false;
+			return NOT_CACHED;
+		length = sizeof(*ip) + 8;
 	} else {
-		return false;
+		return NOT_CACHED;
 	}
 	source = bpf_ntohl(ip->saddr);
 	destination = bpf_ntohl(ip->daddr);
@@ -200,24 +205,29 @@ static __always_inline bool pass_cached(struct __sk_buff *skb)
 	rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)ip->protocol << 32;
 	line = find_cached(addresses, rest, &index);
 	if (!line)
-		return false;
+		return NOT_CACHED;
 	judgement = READ_ONCE(line->judgement);
 	asm volatile("" ::: "memory");
 	in_force = bpf_map_lookup_elem(&active, &first);
 	if (!in_force || judgement >> 32 != READ_ONCE(in_force->word) >> 1 || judgement <= CLAIMED)
-		return false;
+		return NOT_CACHED;
 	now = ticks_of(bpf_ktime_get_coarse_ns());
 	side = from_high;
 	if (is_over(line, now) || line->ifindex[side & 1] != skb->ifindex || line->addresses != addresses || line->rest != rest)
-		return false;
+		return NOT_CACHED;
 	asm volatile("" ::: "memory");
 	if (READ_ONCE(line->judgement) != judgement)
-		return false;
+		return NOT_CACHED;
 	line->last_seen = now;
 	line->packets[side & 1] += packets_of(skb);
 	line->bytes[side & 1] += skb->len;
-	pass_word(skb, judgement);
-	return true;
+	if (settings.direct) {
+		__u32 segment = skb->gso_size ? skb->gso_size + length : skb->len - ETH_HLEN;
+
+		pass_word(skb, judgement);
+		return send(skb, &line->ways[side & 1], segment);
+	}
+	return pass_word(skb, judgement);
 }
 
 #endif

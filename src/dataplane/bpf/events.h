@@ -43,7 +43,7 @@ static __always_inline bool spend(__u32 source, bool of_flow, __u64 now_ns, __u3
 }
 
 /* An event to be filled and submitted; 0 where none is wanted, or none can be had. */
-static __noinline struct event *reserve_event(__u32 source, bool of_flow, __u64 now_ns)
+static __always_inline struct event *reserve_event(__u32 source, bool of_flow, __u64 now_ns)
 {
 	__u32 suppressed = 0;
 	struct event *event;

@@ -4,14 +4,8 @@
 
 #define EEXIST 17
 #define AS_REPLY 0x80
-
-/* Where a packet stands in its flow. `stateful` is false for what neither opens a flow nor belongs to one. */
-struct place {
-	struct flow_key key;
-	bool stateful;
-	bool from_high;
-	bool icmp_reply;
-};
+#define END_HALF 1
+#define END_IN_PROCESS 2 /* where packets may come in between */
 
 /* Signed, since another CPU may have stored a later time than the caller read. */
 static __always_inline bool is_expired(const struct flow *flow, __u32 now)
@@ -90,22 +84,25 @@ static __noinline void fold_flow(struct flow *flow, __u64 now_ns)
 	add_hit(flow->hit, flow->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
 }
 
-static __noinline void end_flow(struct flow *flow, bool half, __u64 now_ns)
+static __noinline void end_flow(struct flow *flow, __u32 how, __u64 now_ns)
 {
-	struct flow ended;
+	__u32 place = how & END_IN_PROCESS ? 1 : 0;
+	struct flow *ended = bpf_map_lookup_elem(&scratch, &place);
+	bool half = how & END_HALF;
 
-	if (!flow)
+	if (!flow || !ended)
 		return;
 	if (!half)
 		drop_cached(flow);
 	fold_flow(flow, now_ns);
-	ended = *flow;
+	/* Another flow may get its memory as soon as it is deleted. */
+	*ended = *flow;
 	if (half) {
-		if (bpf_map_delete_elem(&half_open, &ended.key) == 0)
-			tell_flow(&ended, EVENT_FLOW_ENDED, now_ns);
-	} else if (bpf_map_delete_elem(&flows, &ended.key) == 0) {
+		if (bpf_map_delete_elem(&half_open, &ended->key) == 0)
+			tell_flow(ended, EVENT_FLOW_ENDED, now_ns);
+	} else if (bpf_map_delete_elem(&flows, &ended->key) == 0) {
 		count(COUNT_FLOWS_CLOSED);
-		tell_flow(&ended, EVENT_FLOW_ENDED, now_ns);
+		tell_flow(ended, EVENT_FLOW_ENDED, now_ns);
 	}
 }
 
@@ -231,53 +228,55 @@ static __noinline enum drop_reason open_flow(struct __sk_buff *skb, const struct
 {
 	bool as_reply = how & AS_REPLY;
 	__u32 active_word = judged >> 32, bytes = skb->len, packets = packets_of(skb);
-	struct flow flow = {};
 	struct hit_ref ref = {};
+	struct flow *flow;
+	__u32 first = 0;
 	long failed;
 
-	if (!place || !packet)
+	flow = bpf_map_lookup_elem(&scratch, &first);
+	if (!place || !packet || !flow)
 		return DROP_MALFORMED;
-	flow.key = place->key;
-	flow.opened_ns = bpf_ktime_get_coarse_ns();
-	flow.last_seen = ticks_of(flow.opened_ns);
-	flow.flags = (how & FLOW_FOREIGN) | (place->from_high != as_reply ? FLOW_OPENED_BY_HIGH : 0);
-	flow.state = opening_state(packet);
-	if (flow.state == FLOW_TCP_HALF_CLOSED)
-		flow.flags |= as_reply ? FLOW_FIN << 1 : FLOW_FIN;
-	if (flow.state == FLOW_TCP_RESET && as_reply)
-		flow.flags |= FLOW_RESET_BY_REPLY;
-	/* Not indexed by the side: the verifier lets no such pointer into the stack. */
+	__builtin_memset(flow, 0, sizeof(*flow));
+	flow->key = place->key;
+	flow->opened_ns = bpf_ktime_get_coarse_ns();
+	flow->last_seen = ticks_of(flow->opened_ns);
+	flow->flags = (how & FLOW_FOREIGN) | (place->from_high != as_reply ? FLOW_OPENED_BY_HIGH : 0);
+	flow->state = opening_state(packet);
+	if (flow->state == FLOW_TCP_HALF_CLOSED)
+		flow->flags |= as_reply ? FLOW_FIN << 1 : FLOW_FIN;
+	if (flow->state == FLOW_TCP_RESET && as_reply)
+		flow->flags |= FLOW_RESET_BY_REPLY;
 	if (as_reply) {
-		flow.ifindex[1] = packet->outgoing ? 0 : skb->ifindex;
-		flow.packets[1] = flow.folded_packets[1] = packets;
-		flow.bytes[1] = flow.folded_bytes[1] = bytes;
-		flow.folded_total[1] = packets;
+		flow->ifindex[1] = packet->outgoing ? 0 : skb->ifindex;
+		flow->packets[1] = flow->folded_packets[1] = packets;
+		flow->bytes[1] = flow->folded_bytes[1] = bytes;
+		flow->folded_total[1] = packets;
 	} else {
-		flow.ifindex[0] = packet->outgoing ? 0 : skb->ifindex;
-		flow.packets[0] = flow.folded_packets[0] = packets;
-		flow.bytes[0] = flow.folded_bytes[0] = bytes;
-		flow.folded_total[0] = packets;
+		flow->ifindex[0] = packet->outgoing ? 0 : skb->ifindex;
+		flow->packets[0] = flow->folded_packets[0] = packets;
+		flow->bytes[0] = flow->folded_bytes[0] = bytes;
+		flow->folded_total[0] = packets;
 	}
 	if (!(how & FLOW_FOREIGN)) {
 		ref = hit_of(active_word, judged);
-		flow.judgement = (__u64)(active_word >> 1) << 32 | (__u32)judged;
+		flow->judgement = (__u64)(active_word >> 1) << 32 | (__u32)judged;
 	}
-	flow.hit = ref.hit;
-	flow.hit_check = ref.check;
-	if (packet->protocol == IPPROTO_TCP && flow.state != FLOW_TCP_SYN_SENT) {
-		failed = bpf_map_update_elem(&flows, &flow.key, &flow, BPF_NOEXIST);
+	flow->hit = ref.hit;
+	flow->hit_check = ref.check;
+	if (packet->protocol == IPPROTO_TCP && flow->state != FLOW_TCP_SYN_SENT) {
+		failed = bpf_map_update_elem(&flows, &place->key, flow, BPF_NOEXIST);
 		if (failed == 0)
 			count(COUNT_FLOWS_OPENED);
 	} else {
-		failed = bpf_map_update_elem(&half_open, &flow.key, &flow, BPF_NOEXIST);
+		failed = bpf_map_update_elem(&half_open, &place->key, flow, BPF_NOEXIST);
 		if (failed == 0)
 			count(COUNT_HALF_OPENED);
 	}
 	if (failed && failed != -EEXIST)
 		return DROP_FLOW_TABLE_FULL;
-	add_hit(ref.hit, ref.check, packets, bytes, flow.opened_ns);
+	add_hit(ref.hit, ref.check, packets, bytes, flow->opened_ns);
 	if (failed == 0)
-		tell_flow(&flow, EVENT_FLOW_OPENED, flow.opened_ns);
+		tell_flow(flow, EVENT_FLOW_OPENED, flow->opened_ns);
 	return DROP_NONE;
 }
 

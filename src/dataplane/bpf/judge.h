@@ -5,18 +5,17 @@
 /* The word for the flow of this packet: always judged the way it was opened, also by the packet of a reply. */
 static __noinline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)
 {
-	__u32 base = active_word & 1 ? settings.slot_lines : 0;
-	struct packet opening = {};
+	__u32 base = active_word & 1 ? settings.slot_lines : 0, low16;
 
 	if (!packet)
 		return 0;
 	if (!reply)
 		return classify(base, packet->source, packet->destination, leaf_key(packet), packet->source_port);
-	opening.protocol = packet->protocol;
-	opening.destination_port = packet->source_port;
+	low16 = packet->source_port;
 	if (packet->protocol == IPPROTO_ICMP)
-		opening.icmp_type = packet->icmp_type == ICMP_ECHO_REPLY ? ICMP_ECHO_REQUEST : packet->icmp_type - 1;
-	return classify(base, packet->destination, packet->source, leaf_key(&opening), packet->destination_port);
+		low16 = (packet->icmp_type == ICMP_ECHO_REPLY ? ICMP_ECHO_REQUEST : packet->icmp_type - 1) << 8;
+	return classify(base, packet->destination, packet->source, (__u32)packet->protocol << 16 | low16,
+			packet->destination_port);
 }
 
 /* An audited redirect passes uninspected (D4). */

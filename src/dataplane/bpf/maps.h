@@ -26,6 +26,14 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
+/* Where a flow is made, or outlives its entry: it is too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct flow);
+} scratch SEC(".maps");
+
 /* What a first packet opened and nobody has confirmed yet. A flood evicts its own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -40,13 +48,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct cached);
 } cache SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct cached_base);
-} cache_bases SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -126,6 +127,7 @@ struct {
 	__type(value, struct sweep_timer);
 } sweep SEC(".maps");
 
-const volatile struct settings settings = {};
+/* A section of its own: the compiler puts tables of its own into .rodata. */
+const volatile struct settings settings SEC(".rodata.settings") = {};
 
 #endif

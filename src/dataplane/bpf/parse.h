@@ -53,6 +53,15 @@ struct packet {
 	__u16 header;  /* bytes of the IPv4 header */
 	__u16 payload; /* and behind it */
 	bool outgoing;
+	struct way way;
+};
+
+/* Where a packet stands in its flow. `stateful` is false for what neither opens a flow nor belongs to one. */
+struct place {
+	struct flow_key key;
+	bool stateful;
+	bool from_high;
+	bool icmp_reply;
 };
 
 /* The least that a header of this protocol has. */

@@ -15,7 +15,7 @@ static __always_inline bool is_reopened(const struct flow *flow, const struct pa
 
 /* A packet of a flow. An epoch that the flow was not judged by judges it again. */
 static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flow, const struct place *place,
-					 const struct packet *packet, __u32 active_word, __u64 judgement, bool half,
+					 struct packet *packet, __u32 active_word, __u64 judgement, bool half,
 					 __u64 now)
 {
 	__u32 direction = direction_of(flow, place), word = judgement;
@@ -33,7 +33,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		word = judge(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
-			end_flow(flow, half, now);
+			end_flow(flow, half ? END_HALF : 0, now);
 			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
 		}
 		fold_flow(flow, now);
@@ -45,10 +45,12 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 	}
 	if (!follow_flow(skb, flow, packet, direction, half, ticks_of(now)))
 		return drop(skb, packet, DROP_FLOW_TABLE_FULL);
+	if (settings.direct && !packet->outgoing)
+		is_to_node(skb, packet);
 	if (!half && !foreign && packet->tcp_flags & (TCP_FIN | TCP_RST))
 		drop_cached(flow);
 	else if (!half && !foreign && !packet->outgoing)
-		cache_flow(flow, &place->key, (__u64)(active_word >> 1) << 32 | word, ticks_of(now));
+		cache_flow(flow, place, (__u64)(active_word >> 1) << 32 | word, &packet->way, ticks_of(now));
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
 }
 
@@ -125,11 +127,20 @@ static __always_inline struct flow *find_flow(const struct place *place, const s
 		return 0;
 	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
 		return flow;
-	end_flow(flow, *half, now);
+	end_flow(flow, *half ? END_HALF : 0, now);
 	return 0;
 }
 
-static __noinline int judge_packet(struct __sk_buff *skb, const struct packet *packet, const struct active *in_force)
+static __noinline int finish_error(struct __sk_buff *skb, const struct packet *error, __u64 judged,
+				   enum drop_reason refused)
+{
+	if (refused)
+		return refuse(skb, error, judged, refused);
+	count(COUNT_ICMP_RELATED);
+	return judged ? pass_word(skb, judged) : pass(skb, COUNT_FOREIGN);
+}
+
+static __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet, const struct active *in_force)
 {
 	__u32 active_word;
 	struct place place = {};
@@ -156,14 +167,27 @@ static __noinline int judge_packet(struct __sk_buff *skb, const struct packet *p
 			return drop(skb, packet, DROP_ICMP_REDIRECT);
 	}
 	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
-		int related = police_error(skb, packet, active_word, ticks_of(now));
+		int refused = judge_error(skb, packet, &place, active_word, &judgement);
 
-		if (related != NOT_RELATED)
-			return related;
+		if (refused != NOT_RELATED)
+			return finish_error(skb, packet, judgement, refused);
+		/* An error has no flow of its own. */
+		place.stateful = false;
 	}
 	if (!packet->outgoing && is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);
 	return begin_flow(skb, &place, packet, in_force, active_word, now);
+}
+
+/* Judges, and sends at once what passes. */
+static __always_inline int deliver(struct __sk_buff *skb, struct packet *packet, const struct active *in_force)
+{
+	int verdict = judge_packet(skb, packet, in_force);
+
+	if (!settings.direct || packet->outgoing || verdict == TC_ACT_SHOT || !(skb->mark & settings.guard_bit) ||
+	    skb->gso_size)
+		return verdict;
+	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }
 
 static __always_inline int police(struct __sk_buff *skb, bool outgoing)
@@ -180,16 +204,16 @@ static __always_inline int police(struct __sk_buff *skb, bool outgoing)
 	if (!in_force)
 		return drop(skb, &packet, DROP_NO_POLICY);
 	if (packet.fragment == FRAGMENT_NONE)
-		return judge_packet(skb, &packet, in_force);
+		return deliver(skb, &packet, in_force);
 	if (packet.fragment == FRAGMENT_LATER) {
 		wrong = recall_fragment(&packet);
 		if (!wrong)
-			return judge_packet(skb, &packet, in_force);
+			return deliver(skb, &packet, in_force);
 		if (!outgoing && !settings.police_local && is_to_node(skb, &packet))
 			return leave(skb, COUNT_TO_NODE);
 		return drop(skb, &packet, wrong);
 	}
-	verdict = judge_packet(skb, &packet, in_force);
+	verdict = deliver(skb, &packet, in_force);
 	if (verdict == TC_ACT_SHOT)
 		forget_fragment(&packet);
 	else

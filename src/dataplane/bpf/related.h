@@ -43,50 +43,45 @@ static __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *e
 }
 
 /* An ICMP error follows the flow that it quotes (D18), where it goes to the one who sent what is quoted, and comes from
- * where that went. Answers NOT_RELATED where it is to be judged by itself.
+ * where that went. Answers why it is dropped, DROP_NONE where it passes, or NOT_RELATED where it is to be judged by
+ * itself. `judged` is then what decided, as in tell_packet; 0 for a foreign flow. `place` becomes that of what is quoted.
  */
-static __noinline int police_error(struct __sk_buff *skb, const struct packet *error, __u32 active_word, __u32 now)
+static __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, struct place *place,
+				  __u32 active_word, __u64 *judged)
 {
 	struct packet quoted = {};
-	struct place place = {};
-	enum drop_reason refused;
 	__u32 word, direction, expected;
 	__u64 judgement;
 	struct flow *flow;
 
-	if (!error || !read_quoted(skb, error, &quoted) || quoted.source != error->destination)
+	if (!error || !place || !judged || !read_quoted(skb, error, &quoted) || quoted.source != error->destination)
 		return NOT_RELATED;
-	find_place(&place, &quoted);
-	if (!place.stateful)
+	__builtin_memset(place, 0, sizeof(*place));
+	find_place(place, &quoted);
+	if (!place->stateful)
 		return NOT_RELATED;
-	flow = bpf_map_lookup_elem(&flows, &place.key);
+	flow = bpf_map_lookup_elem(&flows, &place->key);
 	if (!flow)
-		flow = bpf_map_lookup_elem(&half_open, &place.key);
+		flow = bpf_map_lookup_elem(&half_open, &place->key);
 	if (!flow)
 		return NOT_RELATED;
 	judgement = READ_ONCE(flow->judgement);
 	asm volatile("" ::: "memory");
-	if (!same_key(&flow->key, &place.key) || is_expired(flow, now))
+	if (!same_key(&flow->key, &place->key) || is_expired(flow, ticks_of(bpf_ktime_get_coarse_ns())))
 		return NOT_RELATED;
-	direction = direction_of(flow, &place);
+	direction = direction_of(flow, place);
 	expected = flow->ifindex[(direction ^ 1) & 1];
-	if (!error->outgoing) {
-		if (expected && expected != skb->ifindex)
-			return NOT_RELATED;
-		if (is_spoofed(skb, error))
-			return drop(skb, error, DROP_SPOOFED_SOURCE);
-	}
-	count(COUNT_ICMP_RELATED);
+	if (!error->outgoing && expected && expected != skb->ifindex)
+		return NOT_RELATED;
+	if (!error->outgoing && is_spoofed(skb, error))
+		return DROP_SPOOFED_SOURCE;
 	if (flow->flags & FLOW_FOREIGN)
-		return pass(skb, COUNT_FOREIGN);
+		return DROP_NONE;
 	word = judgement;
-	if (judgement >> 32 != active_word >> 1) {
+	if (judgement >> 32 != active_word >> 1)
 		word = judge(&quoted, active_word, direction);
-		refused = refusal_of(word);
-		if (refused)
-			return refuse(skb, error, (__u64)active_word << 32 | word, refused);
-	}
-	return pass_word(skb, word);
+	*judged = (__u64)active_word << 32 | word;
+	return refusal_of(word);
 }
 
 #endif

@@ -9,10 +9,10 @@ static __always_inline bool is_multicast_or_broadcast(__u32 address)
 	return address >= 0xe0000000 && (address < 0xf0000000 || address == 0xffffffff);
 }
 
-/* Not for forwarding: the node's own, a broadcast of its networks, or without a route. The guard closes the door
- * behind a packet that is forwarded all the same.
+/* Where the packet would go; true where nowhere: to the node itself, a broadcast of its networks, or without a route.
+ * The guard closes the door behind a packet that is forwarded all the same.
  */
-static __noinline bool is_to_node(struct __sk_buff *skb, const struct packet *packet)
+static __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};
 	long found;
@@ -29,7 +29,14 @@ static __noinline bool is_to_node(struct __sk_buff *skb, const struct packet *pa
 	fib.ipv4_src = bpf_htonl(packet->source);
 	fib.ipv4_dst = bpf_htonl(packet->destination);
 	fib.ifindex = skb->ifindex;
-	found = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+	if (settings.direct)
+		fib.tot_len = sizeof(struct iphdr); /* asks for the MTU */
+	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
+	if (settings.direct && (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
+		packet->way.ifindex = fib.ifindex;
+		packet->way.gateway = fib.ipv4_dst;
+		packet->way.mtu = fib.mtu_result;
+	}
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
@@ -53,11 +60,32 @@ static __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *pa
 	fib.ipv4_src = bpf_htonl(packet->destination);
 	fib.ipv4_dst = bpf_htonl(packet->source);
 	fib.ifindex = skb->ifindex;
-	found = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
 	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH &&
 	    found != BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return true;
 	return settings.reverse_path == REVERSE_PATH_STRICT && fib.ifindex != skb->ifindex;
+}
+
+/* Sends what passes at once. What the stack must answer, or cut into pieces, goes by the stack. `bytes`: of its longest
+ * segment, from the IPv4 header.
+ */
+static __always_inline int send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
+{
+	struct bpf_redir_neigh next = { .nh_family = FAMILY_INET };
+	void *data = (void *)(long)skb->data;
+	void *data_end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+	__u32 check;
+
+	if ((void *)(ip + 1) > data_end || way->ifindex == 0 || bytes > way->mtu || ip->ttl <= 1)
+		return TC_ACT_UNSPEC;
+	/* RFC 1141. */
+	check = ip->check + bpf_htons(0x0100);
+	ip->check = check + (check >= 0xffff);
+	ip->ttl -= 1;
+	next.ipv4_nh = way->gateway;
+	return bpf_redirect_neigh(way->ifindex, &next, sizeof(next), 0);
 }
 
 #endif

@@ -11,15 +11,15 @@
 struct sweep_state {
 	__u64 now;
 	__u32 flows;
-	bool half;
+	__u32 how; /* of end_flow */
 };
 
 static long sweep_flow(void *map, struct flow_key *key, struct flow *flow, struct sweep_state *state)
 {
-	if (!state->half)
+	if (!(state->how & END_HALF))
 		sync_cached(flow);
 	if (is_expired(flow, ticks_of(state->now))) {
-		end_flow(flow, state->half, state->now);
+		end_flow(flow, state->how, state->now);
 		return 0;
 	}
 	state->flows += 1;
@@ -29,9 +29,9 @@ static long sweep_flow(void *map, struct flow_key *key, struct flow *flow, struc
 }
 
 /* Ends what is past its time-out, and folds what the others carried into the hits of their rules. */
-static __noinline __u64 sweep_tables(void)
+static __noinline __u64 sweep_tables(__u32 how)
 {
-	struct sweep_state state = { .now = bpf_ktime_get_ns() };
+	struct sweep_state state = { .now = bpf_ktime_get_ns(), .how = how };
 	__u32 first = 0;
 	struct vitals *seen = bpf_map_lookup_elem(&vitals, &first);
 
@@ -40,7 +40,7 @@ static __noinline __u64 sweep_tables(void)
 	bpf_for_each_map_elem(&flows, sweep_flow, &state, 0);
 	seen->flows = state.flows;
 	state.flows = 0;
-	state.half = true;
+	state.how |= END_HALF;
 	bpf_for_each_map_elem(&half_open, sweep_flow, &state, 0);
 	seen->half_open = state.flows;
 	seen->swept_ns = state.now;
@@ -49,7 +49,7 @@ static __noinline __u64 sweep_tables(void)
 
 static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer)
 {
-	__u64 pause = sweep_tables() * SWEEP_SHARE;
+	__u64 pause = sweep_tables(0) * SWEEP_SHARE;
 
 	bpf_timer_start(&sweep_timer->timer, pause > SECOND_NS ? pause : SECOND_NS, 0);
 	return 0;
@@ -77,7 +77,7 @@ int weir_start_sweep(void *ctx)
 SEC("syscall")
 int weir_sweep(void *ctx)
 {
-	sweep_tables();
+	sweep_tables(END_IN_PROCESS);
 	return 0;
 }
 
@@ -99,7 +99,7 @@ int weir_cut(struct cut_request *request)
 		flow = bpf_map_lookup_elem(&half_open, &key);
 	request->found = flow != 0;
 	if (flow)
-		end_flow(flow, half, bpf_ktime_get_ns());
+		end_flow(flow, END_IN_PROCESS | (half ? END_HALF : 0), bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -30,12 +30,15 @@
 SEC("tc")
 int weir_ingress(struct __sk_buff *skb)
 {
+	int verdict;
+
 	skb->mark &= ~settings.mark_mask;
 	if (skb->vlan_present)
 		return drop(skb, 0, DROP_VLAN_TAGGED);
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
-		return pass_cached(skb) ? TC_ACT_UNSPEC : police(skb, false);
+		verdict = pass_cached(skb);
+		return verdict == NOT_CACHED ? police(skb, false) : verdict;
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_8021Q):

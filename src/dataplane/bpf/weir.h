@@ -108,6 +108,9 @@ struct settings {
 	__u8 police_local;
 	__u8 judge_all;  /* tests: every packet counts as forwarded, from where it says */
 	__u8 trace_word; /* tests: the word that decided is left in cb[0] */
+	__u8 direct;     /* what passes is sent at once, without the stack */
+	__u8 fib_flags;  /* of bpf_fib_lookup; what this kernel knows */
+	__u8 reserved[2];
 };
 
 /* `word` is epoch << 1 | slot; 0 is: never activated. It is changed by one store and read once a packet. */
@@ -166,6 +169,13 @@ struct flow {
 	__u64 unused;
 };
 
+/* Where the routes of the node send a packet. */
+struct way {
+	__u32 ifindex; /* 0: not known, or not forwarded */
+	__u32 gateway; /* network byte order */
+	__u32 mtu;
+};
+
 /* A busy flow, in the cache of `cache.h`. Its counters go on when another flow gets the line. */
 struct cached {
 	__u64 addresses; /* the flow's key */
@@ -176,12 +186,11 @@ struct cached {
 	__u32 until;      /* ticks: after that it is looked up in `flows` again */
 	__u32 packets[2];
 	__u64 bytes[2];
-};
 
-/* What of the line's counters the flow in `flows` has already. */
-struct cached_base {
-	__u32 packets[2];
-	__u64 bytes[2];
+	__u64 taken_bytes[2]; /* of `bytes`: the flow in `flows` has them already */
+	__u32 taken_packets[2];
+	struct way ways[2];   /* where packets of the low side go, and of the high one */
+	__u64 unused[2];
 };
 
 /* Packets, bytes and last hit of one rule, group default or policy default. User space gives each identity an entry
@@ -278,11 +287,11 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 108, "no padding in settings");
+_Static_assert(sizeof(struct settings) == 112, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct flow_key) == 16, "no padding in a hash key");
 _Static_assert(sizeof(struct flow) == 128, "two cache lines");
-_Static_assert(sizeof(struct cached) == 64, "a cache line");
+_Static_assert(sizeof(struct cached) == 128, "two cache lines");
 _Static_assert(sizeof(struct hit) == 32, "no padding in a hit");
 _Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");
 _Static_assert(sizeof(struct fragment_key) == 16, "no padding in a hash key");

@@ -6,9 +6,9 @@ export const MAPS = [
   'program',
   'active',
   'flows',
+  'scratch',
   'half_open',
   'cache',
-  'cache_bases',
   'fragments',
   'no_fragments',
   'hits',
@@ -76,7 +76,7 @@ export class BpfObject {
 
   configure(settings: Settings): void {
     const size = new BigUint64Array(1);
-    const value = libbpf().bpf_map__initial_value(this.#map('.rodata'), size);
+    const value = libbpf().bpf_map__initial_value(this.#map('.rodata.settings'), size);
     if (value === null || size[0] !== BigInt(SETTINGS_BYTES)) {
       throw new Error(`${this.path} was not built from these sources: its settings have ${size[0]} bytes`);
     }
@@ -101,7 +101,7 @@ export class BpfObject {
     libbpf().bpf_object__close(this.#pointer);
   }
 
-  #map(name: MapName | '.rodata'): bigint {
+  #map(name: MapName | '.rodata.settings'): bigint {
     const map = libbpf().bpf_object__find_map_by_name(this.#pointer, name);
     if (map === null) throw new KernelFailure(`find map ${name} in ${this.path}`, 2);
     return map;

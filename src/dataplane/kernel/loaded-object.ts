@@ -33,7 +33,6 @@ export function loadObject(options: ObjectOptions, pins: Pins | undefined): Load
     object.resize('flows', options.flowCapacity);
     object.resize('half_open', options.halfOpenCapacity);
     object.resize('cache', options.cacheLines);
-    object.resize('cache_bases', options.cacheLines);
     object.resize('hits', options.hitCapacity);
     object.resize('rank_hits', 2 * options.rankCapacity);
     object.configure(options);

@@ -14,6 +14,7 @@ import { programId } from './bpf-fd.js';
 import { builtObject } from './built.js';
 import { readCounters } from './counters.js';
 import { Guard } from './guard.js';
+import { fibFlags } from './fib-flags.js';
 import { Hooks } from './hooks.js';
 import { type LoadedObject, loadObject } from './loaded-object.js';
 import {
@@ -76,6 +77,8 @@ export class LocalDatapath {
         flowEvents: DEFAULT_FLOW_EVENTS,
         timeoutsMs: this.#options.timeoutsMs,
         policeLocal: this.#options.policeLocal,
+        direct: this.#options.forwarding === 'direct',
+        fibFlags: fibFlags(),
         markMask: this.#options.markMask,
         reversePath: this.#options.reversePath,
         passNonIpv4: this.#options.nonIpv4 === 'pass',

@@ -21,6 +21,10 @@ export type Settings = {
   readonly policeLocal: boolean;
   readonly judgeAll: boolean;
   readonly traceWord: boolean;
+  /** What passes is sent at once, without the stack. */
+  readonly direct: boolean;
+  /** Flags of `bpf_fib_lookup`. */
+  readonly fibFlags: number;
 };
 
 export const SETTINGS_OFFSETS = {
@@ -39,8 +43,10 @@ export const SETTINGS_OFFSETS = {
   police_local: 105,
   judge_all: 106,
   trace_word: 107,
+  direct: 108,
+  fib_flags: 109,
 } as const;
-export const SETTINGS_BYTES = 108;
+export const SETTINGS_BYTES = 112;
 
 /** The lowest bit of the mask is the guard's, the next the redirects'. */
 export function guardBit(markMask: number): number {
@@ -77,5 +83,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);
   flag(SETTINGS_OFFSETS.judge_all, settings.judgeAll);
   flag(SETTINGS_OFFSETS.trace_word, settings.traceWord);
+  flag(SETTINGS_OFFSETS.direct, settings.direct);
+  view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);
   return bytes;
 }
