@@ -140,16 +140,20 @@ static __noinline int finish_error(struct __sk_buff *skb, const struct packet *e
 	return judged ? pass_word(skb, judged) : pass(skb, COUNT_FOREIGN);
 }
 
-static __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet, const struct active *in_force)
+/* Not static, so that the verifier walks through it once and not for each way that leads here. */
+__noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 {
-	__u32 active_word;
+	__u32 active_word, first = 0;
+	struct active *in_force = bpf_map_lookup_elem(&active, &first);
 	struct place place = {};
 	struct flow *flow;
 	__u64 now = bpf_ktime_get_coarse_ns(), judgement = 0;
 	bool half = false;
 
-	if (!packet || !in_force)
+	if (!packet)
 		return TC_ACT_SHOT;
+	if (!in_force)
+		return drop(skb, packet, DROP_NO_POLICY);
 	active_word = READ_ONCE(in_force->word);
 	find_place(&place, packet);
 	flow = find_flow(&place, packet, &judgement, &half, now);
@@ -180,9 +184,9 @@ static __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet,
 }
 
 /* Judges, and sends at once what passes. */
-static __always_inline int deliver(struct __sk_buff *skb, struct packet *packet, const struct active *in_force)
+static __always_inline int deliver(struct __sk_buff *skb, struct packet *packet)
 {
-	int verdict = judge_packet(skb, packet, in_force);
+	int verdict = judge_packet(skb, packet);
 
 	if (!settings.direct || packet->outgoing || verdict == TC_ACT_SHOT || !(skb->mark & settings.guard_bit) ||
 	    skb->gso_size)
@@ -194,26 +198,21 @@ static __always_inline int police(struct __sk_buff *skb, bool outgoing)
 {
 	struct packet packet = { .outgoing = outgoing };
 	enum drop_reason wrong = parse(skb, &packet);
-	struct active *in_force;
-	__u32 first = 0;
 	int verdict;
 
 	if (wrong)
 		return drop(skb, &packet, wrong);
-	in_force = bpf_map_lookup_elem(&active, &first);
-	if (!in_force)
-		return drop(skb, &packet, DROP_NO_POLICY);
 	if (packet.fragment == FRAGMENT_NONE)
-		return deliver(skb, &packet, in_force);
+		return deliver(skb, &packet);
 	if (packet.fragment == FRAGMENT_LATER) {
 		wrong = recall_fragment(&packet);
 		if (!wrong)
-			return deliver(skb, &packet, in_force);
+			return deliver(skb, &packet);
 		if (!outgoing && !settings.police_local && is_to_node(skb, &packet))
 			return leave(skb, COUNT_TO_NODE);
 		return drop(skb, &packet, wrong);
 	}
-	verdict = deliver(skb, &packet, in_force);
+	verdict = deliver(skb, &packet);
 	if (verdict == TC_ACT_SHOT)
 		forget_fragment(&packet);
 	else
