@@ -82,6 +82,7 @@ function measure(policy: Policy): Figures {
       objectPath: builtObject,
       slotLines: SLOT_LINES,
       flowCapacity: 1,
+      grantCapacity: 1,
       markMask: 0x00f0_0000,
       reversePath: 'off',
       passNonIpv4: false,

@@ -93,13 +93,14 @@ const PROBE_OPTIONS: DatapathOptions = {
   reversePath: 'strict',
   pickupMs: 0,
   flowCapacity: 1,
+  grantCapacity: 1,
   markMask: 0x00f0_0000,
   pinPath: '/sys/fs/bpf/weir',
 };
 
 function datapathOptions(config: DataplaneConfig): DatapathOptions {
-  const { interfaces, nonIpv4, reversePath, pickupMs, flowCapacity, markMask, pinPath } = config;
-  return { interfaces, nonIpv4, reversePath, pickupMs, flowCapacity, markMask, pinPath };
+  const { interfaces, nonIpv4, reversePath, pickupMs, flowCapacity, grantCapacity, markMask, pinPath } = config;
+  return { interfaces, nonIpv4, reversePath, pickupMs, flowCapacity, grantCapacity, markMask, pinPath };
 }
 
 function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1] {

@@ -36,6 +36,7 @@ export type DataplaneConfig = {
   readonly policeLocal: boolean;
   readonly pickupMs: number;
   readonly flowCapacity: number;
+  readonly grantCapacity: number;
   readonly markMask: number;
   readonly pinPath: string;
 };
@@ -86,6 +87,7 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
             policeLocal: dataplane.police_local,
             pickupMs: dataplane.pickup,
             flowCapacity: dataplane.flow_capacity,
+            grantCapacity: dataplane.grant_capacity,
             markMask: dataplane.mark_mask,
             pinPath: dataplane.pin_path,
           },

@@ -106,6 +106,11 @@ const dataplane = z
     flow_capacity: whole(1024, 16_777_216, 'Flows that the flow table holds. A full table refuses new flows.').prefault(
       131_072,
     ),
+    grant_capacity: whole(
+      1024,
+      4_194_304,
+      'Addresses that are learned for hostname rules at once. What is more is not learned, and stays denied.',
+    ).prefault(262_144),
     mark_mask: mask(2, 'Bits of the packet mark that belong to Weir. Others are kept.').prefault(0x00f0_0000).meta({
       description: 'Bits of the packet mark that belong to Weir. Others are kept.',
       form: '32-bit mask with 2 bits or more',

@@ -3,8 +3,8 @@ import { builtObject } from '#dataplane/kernel/built.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
 import { check, libbpf } from '#dataplane/kernel/libc.js';
 import { loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
+import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
-import { layout } from '#dataplane/program/layout.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Packet } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
@@ -27,6 +27,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       objectPath: builtObject,
       slotLines: 32_768,
       flowCapacity: 4_096,
+      grantCapacity: 4_096,
       markMask: MARK_MASK,
       reversePath: 'off',
       passNonIpv4: false,
@@ -60,8 +61,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       return runFrame(writeFrame(frame, packet, frameOptions), mark);
     },
     activate(program: Program, generation = 1): number {
-      loaded.slots.fill(layout(program), generation);
-      return loaded.slots.flip();
+      stageProgram(loaded, program, generation);
+      return flipProgram(loaded);
     },
     /** Removes every flow and answers how many there were. */
     flushFlows(): number {

@@ -26,6 +26,7 @@ const options = (more: Partial<DatapathOptions> = {}): DatapathOptions => ({
   reversePath: 'strict',
   pickupMs: 0,
   flowCapacity: 1_024,
+  grantCapacity: 1_024,
   markMask: 0x00f0_0000,
   pinPath: topology.pinPath,
   slotLines: 1_024,

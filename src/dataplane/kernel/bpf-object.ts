@@ -2,7 +2,7 @@ import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/progra
 import { KernelFailure } from './failure.js';
 import { addressOf, check, libbpf, memoryAt } from './libc.js';
 
-export const MAPS = ['program', 'active', 'flows', 'counters', 'sweep'] as const;
+export const MAPS = ['program', 'active', 'flows', 'counters', 'sweep', 'grants', 'patterns'] as const;
 export type MapName = (typeof MAPS)[number];
 export type ProgramName = 'weir_ingress' | 'weir_start_sweep' | 'weir_bench';
 

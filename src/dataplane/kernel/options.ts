@@ -8,6 +8,8 @@ export type DatapathOptions = {
   /** How long TCP in the middle of its life is picked up after the first activation on a new flow table (D18). */
   readonly pickupMs: number;
   readonly flowCapacity: number;
+  /** Addresses that are learned at once. */
+  readonly grantCapacity: number;
   /** Its lowest bit is the guard's. */
   readonly markMask: number;
   /** A folder of a BPF file system. */
