@@ -57,6 +57,8 @@ export class SegmentCompiler implements NestingVisitor {
       for (const prefix of prefixesOf(rule)) this.prefixes.push(prefixNumber(this.order, prefix));
       this.firstPrefixes[number + 1] = this.prefixes.length;
     }
+    // Also those that no source reaches: what is granted to them stays while the policy has them (D12).
+    for (const { hostname } of this.rules) if (hostname !== undefined) this.names.number(hostname);
     this.leaves = new Sequences(budget, 'leaves', 2);
     this.stack = new LeafStack(ruleLeaves, slices, budget);
     this.offsets.push(0);

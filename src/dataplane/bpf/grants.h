@@ -129,10 +129,13 @@ __noinline __u64 find_grant(__u32 address)
 	return 0;
 }
 
-/* The word that one grant brings to the segment whose names are asked for. */
+/* The word that one grant brings to the segment whose names are asked for: its name's leaf or map of destinations, then
+ * the leaf, then a slice. All in one function, since the verifier lets calls nest eight deep.
+ */
 __noinline __u32 grant_word(const struct name_query *query, __u64 grant)
 {
-	__u32 number = grant, name, found;
+	__u32 number = grant, ref, key, found;
+	enum { NAMES, DESTINATIONS, LEAF } looks_in = NAMES;
 	struct pattern *pattern;
 
 	if (!query || (__u32)(grant >> 32) <= query->now)
@@ -140,30 +143,28 @@ __noinline __u32 grant_word(const struct name_query *query, __u64 grant)
 	pattern = bpf_map_lookup_elem(&patterns, &number);
 	if (!pattern)
 		return NO_MATCH;
-	name = query->base ? pattern->names[1] : pattern->names[0];
-	if (!name)
+	ref = query->names;
+	key = query->base ? pattern->names[1] : pattern->names[0];
+	if (!key)
 		return NO_MATCH;
-	found = search(query->base, query->names, name);
-	if (found != NONE && found & DESTINATION_MAP)
-		found = search(query->base, found & ~DESTINATION_MAP, query->destination);
-	return search_leaf(query->base, found, query->leaf_key, query->source_port);
-}
-
-__noinline __u32 set_word(const struct name_query *query, __u32 index)
-{
-	struct grant_set *set = grants_at(index);
-	__u32 word = NO_MATCH;
-
-	if (!set || !query)
-		return word;
-	for (int i = 0; i < SET_PLACES; i++) {
-		__u64 grant = *(volatile __u64 *)&set->grants[i];
-		__u32 other = grant ? grant_word(query, grant) : NO_MATCH;
-
-		if (other < word)
-			word = other;
+	for (int step = 0; step < 4; step++) {
+		found = search_tree(query->base, ref, key, NONE);
+		if (looks_in == LEAF) {
+			if (!(found & SLICE))
+				return found;
+			key = query->source_port;
+		} else if (found == NONE) {
+			return NO_MATCH;
+		} else if (looks_in == NAMES && found & DESTINATION_MAP) {
+			looks_in = DESTINATIONS;
+			key = query->destination;
+		} else {
+			looks_in = LEAF;
+			key = query->leaf_key;
+		}
+		ref = found & ~DESTINATION_MAP;
 	}
-	return word;
+	return 0;
 }
 
 /* The lowest word that the grants of a destination bring to a segment. */
@@ -182,19 +183,25 @@ __noinline __u32 granted_word(__u32 base, __u32 names, __u32 destination, __u32 
 	if (!grant)
 		return word;
 	if (!(base & EXPIRED_TOO))
-		query.now = bpf_ktime_get_coarse_ns() >> EXPIRY_SHIFT;
+		query.now = bpf_ktime_get_ns() >> EXPIRY_SHIFT;
 	if (!(index & GRANT_SET))
 		return grant_word(&query, grant);
 	if ((__u32)(grant >> 32) <= query.now)
 		return word;
 	index &= ~GRANT_SET;
 	for (int line = 0; line < MAX_SET_LINES && index; line++) {
-		__u32 other = set_word(&query, index);
 		struct grant_set *set = grants_at(index);
 
-		if (other < word)
-			word = other;
-		index = set ? set->next : 0;
+		if (!set)
+			break;
+		for (int i = 0; i < SET_PLACES; i++) {
+			__u64 one = *(volatile __u64 *)&set->grants[i];
+			__u32 other = one ? grant_word(&query, one) : NO_MATCH;
+
+			if (other < word)
+				word = other;
+		}
+		index = set->next;
 	}
 	return word;
 }

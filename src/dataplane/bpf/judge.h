@@ -3,9 +3,9 @@
 #define WEIR_JUDGE_H
 
 /* The word for the flow of this packet: always judged the way it was opened, also by the packet of a reply. */
-static __noinline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)
+static __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
-	__u32 base = active_word & 1 ? settings.slot_lines : 0;
+	__u32 base = (active_word & 1 ? settings.slot_lines : 0) | flags;
 	struct packet opening = {};
 
 	if (!packet)
@@ -17,6 +17,11 @@ static __noinline __u32 judge(const struct packet *packet, __u32 active_word, bo
 	if (packet->protocol == IPPROTO_ICMP)
 		opening.icmp_type = packet->icmp_type == ICMP_ECHO_REPLY ? ICMP_ECHO_REQUEST : packet->icmp_type - 1;
 	return classify(base, packet->destination, packet->source, leaf_key(&opening), packet->destination_port);
+}
+
+static __always_inline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)
+{
+	return judge_with(packet, active_word, reply, 0);
 }
 
 /* DROP_NONE where the word lets a packet pass. An audited redirect passes uninspected (D4). */
@@ -33,6 +38,17 @@ static __always_inline enum drop_reason refusal_of(__u32 word)
 	default:
 		return DROP_PROGRAM_DAMAGED;
 	}
+}
+
+/* As `judge`, for a flow that exists: it keeps its verdict when the grant that let it pass has expired (D12). */
+static __always_inline __u32 judge_again(const struct packet *packet, __u32 active_word, bool reply)
+{
+	__u32 word = judge(packet, active_word, reply), kept;
+
+	if (!refusal_of(word))
+		return word;
+	kept = judge_with(packet, active_word, reply, EXPIRED_TOO);
+	return refusal_of(kept) ? word : kept;
 }
 
 static __always_inline int pass_word(struct __sk_buff *skb, __u32 word)

@@ -42,7 +42,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 	if (judgement >> 32 != active_word >> 1) {
 		enum drop_reason refused;
 
-		word = judge(packet, active_word, direction);
+		word = judge_again(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
 			close_flow(&place->key);
