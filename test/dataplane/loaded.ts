@@ -60,6 +60,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
     judge(packet: Packet, frameOptions: FrameOptions = {}, mark = 0): Judged {
       return runFrame(writeFrame(frame, packet, frameOptions), mark);
     },
+    stage: (program: Program) => stageProgram(loaded, program, 1),
+    flip: () => flipProgram(loaded),
     activate(program: Program, generation = 1): number {
       stageProgram(loaded, program, generation);
       return flipProgram(loaded);

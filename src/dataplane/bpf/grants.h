@@ -45,6 +45,12 @@ struct grant_set {
 	__u32 reserved;
 };
 
+union grants_entry {
+	struct grant_header header;
+	struct grant_line line;
+	struct grant_set set;
+};
+
 /* A pattern that is in use: its place here is its number, which it keeps for life. */
 struct pattern {
 	__u32 names[2]; /* for each slot, its name in the program + 1; 0: it is not in that program */
@@ -62,7 +68,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct grant_line);
+	__type(value, union grants_entry);
 } grants SEC(".maps");
 
 struct {
