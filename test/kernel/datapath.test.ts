@@ -69,7 +69,7 @@ function start(more: Partial<DatapathOptions> = {}): LocalDatapath {
 describe('on a node between client and server', () => {
   afterEach(async () => {
     const { maps, programs } = inKernel();
-    expect(maps.length % 5).toBe(0);
+    expect(maps.length % 7).toBe(0);
     datapath.detach();
     const left = () => ({
       maps: bpftool<BpfMap>('map', 'list').filter(({ id }) => maps.includes(id)),
@@ -250,7 +250,12 @@ describe('on a node between client and server', () => {
     expect(datapath.stats()).toEqual(
       expect.objectContaining({
         generation: 1,
-        maps: { program: { entries: 3, capacity: 3 }, flows: { entries: 0, capacity: 1_024 } },
+        maps: {
+          program: { entries: 3, capacity: 3 },
+          flows: { entries: 0, capacity: 1_024 },
+          grants: { entries: 0, capacity: 1_024 },
+          patterns: { entries: 0, capacity: 262_144 },
+        },
       }),
     );
   });
