@@ -11,7 +11,7 @@
 #define GRANT_PLACES 5
 #define GRANT_PROBES 8
 #define SET_PLACES 7
-#define MAX_SET_LINES 64
+#define MAX_SET_LINES 32
 #define EXPIRY_SHIFT 27
 
 /* In the lower half of a grant: what follows is the line of a set, not a pattern. */

@@ -3,7 +3,7 @@ export const LINE = { words: 16, longs: 8 } as const;
 export const PLACES = 5;
 export const PROBES = 8;
 export const SET_PLACES = 7;
-export const MAX_SET_LINES = 64;
+export const MAX_SET_LINES = 32;
 /** An address is granted to at most so many patterns. */
 export const MAX_PATTERNS_OF_ADDRESS = SET_PLACES * MAX_SET_LINES;
 export const SET = 0x8000_0000;

@@ -94,14 +94,14 @@ function mapGrants(
   object: BpfObject,
   capacity: number,
   inForce: 0 | 1 | undefined,
-): { readonly grants: Grants; unmapGrants(): void } {
+): { readonly grants: Grants; readonly unmapGrants: () => void } {
   const table = new MappedMemory('grants', object.mapFd('grants'), linesFor(capacity) * LINE.words * 4);
   const patterns = new MappedMemory('patterns', object.mapFd('patterns'), PATTERNS * PATTERN.words * 4);
   const random = new Uint32Array(4);
   randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
   return {
     grants: new Grants({ grants: table.words, patterns: patterns.words }, { capacity, inForce, random }),
-    unmapGrants() {
+    unmapGrants: () => {
       table.unmap();
       patterns.unmap();
     },
