@@ -43,6 +43,7 @@ const dataplane = {
   policeLocal: false,
   pickupMs: 120_000,
   flowCapacity: 131_072,
+  grantCapacity: 262_144,
   markMask: 0x00f0_0000,
   pinPath: '/sys/fs/bpf/weir',
 };
@@ -77,6 +78,7 @@ dataplane:
   police_local: false
   pickup: 0s
   flow_capacity: 1024
+  grant_capacity: 2048
   mark_mask: 0x3
   pin_path: /bpf
 policy: { fallback: allow, activation_timeout: 500ms, file: ${pem} }
@@ -113,6 +115,7 @@ cluster:
         policeLocal: false,
         pickupMs: 0,
         flowCapacity: 1024,
+        grantCapacity: 2048,
         markMask: 3,
         pinPath: '/bpf',
       },
