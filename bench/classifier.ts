@@ -1,22 +1,12 @@
-import { builtObject } from '#dataplane/kernel/built.js';
-import { loadObject } from '#dataplane/kernel/loaded-object.js';
-import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
-import { TestRun } from '#dataplane/kernel/test-run.js';
 import { layout } from '#dataplane/program/layout.js';
 import { compile } from '#policy/compile.js';
 import { IPPROTO, type Policy, type Prefix, type Rule } from '#policy/model.js';
-import { leafKey } from '#policy/program.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';
+import { loadForBench, timeLookups } from './lookups.js';
 
 const SOURCES = { base: 0x0a00_0000, mask: 0x00ff_ffff };
 const DESTINATIONS = { base: 0x1400_0000, mask: 0x00ff_ffff };
-const LOOKUPS = 2_000_000;
-const SLOT_LINES = 1 << 20;
-
-// struct bench_request
-const REQUEST = { size: 56, checksum: 40, elapsedNs: 48 } as const;
-
 function tile(space: { base: number; mask: number }, index: number, count: number): Prefix {
   const bits = Math.min(24, Math.ceil(Math.log2(Math.max(1, count))));
   return { address: (space.base + index * 2 ** (24 - bits)) >>> 0, length: 8 + bits };
@@ -78,29 +68,7 @@ type Figures = {
 };
 
 function measure(policy: Policy): Figures {
-  const loaded = loadObject(
-    {
-      objectPath: builtObject,
-      slotLines: SLOT_LINES,
-      flowCapacity: 1,
-      halfOpenCapacity: 1,
-      cacheLines: 2,
-      rankCapacity: 1 << 20,
-      hitCapacity: 1,
-      denyEvents: 0,
-      flowEvents: 0,
-      timeoutsMs: DEFAULT_TIMEOUTS_MS,
-      policeLocal: false,
-      direct: false,
-      fibFlags: 0,
-      markMask: 0x00f0_0000,
-      reversePath: 'off',
-      passNonIpv4: false,
-      judgeAll: true,
-      traceWord: false,
-    },
-    undefined,
-  );
+  const loaded = loadForBench(1);
   try {
     const program = compile(policy);
     loaded.slots.fill(layout(compile({ ...policy, groups: [] })), 1);
@@ -112,28 +80,8 @@ function measure(policy: Policy): Figures {
     loaded.slots.flip();
     const flipMs = performance.now() - filled;
 
-    const request = new Uint8Array(REQUEST.size);
-    const view = new DataView(request.buffer);
-    const run = new TestRun(loaded.object.programFd('weir_bench'), undefined, request, undefined);
-    const nanoseconds = (keysOnly: boolean): number => {
-      const words = [
-        0, // the second activation is in slot 0
-        LOOKUPS,
-        1,
-        keysOnly ? 1 : 0,
-        SOURCES.base,
-        SOURCES.mask,
-        DESTINATIONS.base,
-        DESTINATIONS.mask,
-        leafKey(IPPROTO.tcp, 0),
-        0xffff,
-      ];
-      for (const [at, word] of words.entries()) view.setUint32(at * 4, word, true);
-      run.run();
-      return Number(view.getBigUint64(REQUEST.elapsedNs, true)) / LOOKUPS;
-    };
-    const best = (keysOnly: boolean): number => Math.min(...Array.from({ length: 6 }, () => nanoseconds(keysOnly)));
-    return { nanoseconds: best(false) - best(true), lines: image.lines, fillMs: filled - started, flipMs };
+    const nanoseconds = timeLookups(loaded, { sources: SOURCES, destinations: DESTINATIONS });
+    return { nanoseconds, lines: image.lines, fillMs: filled - started, flipMs };
   } finally {
     loaded.close();
   }

@@ -97,6 +97,7 @@ const PROBE_OPTIONS: DatapathOptions = {
   timeoutsMs: DEFAULT_TIMEOUTS_MS,
   policeLocal: false,
   forwarding: 'stack',
+  grantCapacity: 1,
   markMask: 0x00f0_0000,
   pinPath: '/sys/fs/bpf/weir',
 };

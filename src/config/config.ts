@@ -49,6 +49,7 @@ type DataplaneConfig = {
   readonly halfOpenCapacity: number;
   /** Of flows, by state. */
   readonly timeoutsMs: FlowTimeouts;
+  readonly grantCapacity: number;
   readonly markMask: number;
   readonly pinPath: string;
 };
@@ -102,6 +103,7 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
             flowCapacity: dataplane.flow_capacity,
             halfOpenCapacity: dataplane.half_open_capacity,
             timeoutsMs: timeoutsOf(dataplane.timeouts),
+            grantCapacity: dataplane.grant_capacity,
             markMask: dataplane.mark_mask,
             pinPath: dataplane.pin_path,
           },

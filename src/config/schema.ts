@@ -132,6 +132,11 @@ const dataplane = z
       'Flows that nobody has answered yet. Where there are more, the oldest are forgotten; established flows are not touched.',
     ).prefault(65_536),
     timeouts,
+    grant_capacity: whole(
+      1024,
+      4_194_304,
+      'Addresses that are learned for hostname rules at once. What is more is not learned, and stays denied.',
+    ).prefault(262_144),
     mark_mask: mask(2, 'Bits of the packet mark that belong to Weir. Others are kept.').prefault(0x00f0_0000).meta({
       description: 'Bits of the packet mark that belong to Weir. Others are kept.',
       form: '32-bit mask with 2 bits or more',

@@ -14,6 +14,14 @@ export type Datapath = {
   flip(): Promise<{ readonly epoch: number }>;
   /** Throws away what is staged. */
   unstage(): Promise<void>;
+  /**
+   * Learns addresses for patterns (D12): in force when this resolves, also in a program that is staged. Answers how many
+   * were not learned because the table was full. A pattern that no program has is left out.
+   */
+  grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
+  revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
+  /** What is granted now. After a restart only patterns of programs that were staged since have their text. */
+  learned(): Promise<readonly Learned[]>;
   stats(): Promise<DatapathStats>;
   /** Calls back on every change seen: an interface that appeared or vanished, a link or the guard that was lost. */
   watch(listener: (change: DatapathChange) => void): () => void;
@@ -38,6 +46,21 @@ export type Attachment = {
 };
 export type Staged = { readonly imageSha256: string; readonly lines: number; readonly capacityLines: number };
 
+/** The address of one grant lives on where it was granted for longer before. */
+export type Grant = {
+  /** The text of a `HostnamePattern`. */
+  readonly pattern: string;
+  readonly addresses: readonly number[];
+  /** On the monotonic clock, as `process.hrtime.bigint()` tells it; kept to an eighth of a second, rounded down. */
+  readonly expiresAtNs: bigint;
+};
+export type Learned = {
+  readonly pattern: string;
+  readonly addresses: Uint32Array;
+  /** Of each address. */
+  readonly expiresAtNs: BigUint64Array;
+};
+
 export type DatapathChange =
   | { readonly type: 'interface_appeared' | 'interface_vanished' | 'link_lost'; readonly interface: string }
   | { readonly type: 'guard_lost' }
@@ -52,6 +75,8 @@ export type DatapathStats = {
   readonly drops: Readonly<Record<string, Counter>>;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
+  /** Addresses that were not learned because there was no room, since this process began. */
+  readonly grantsRefused: number;
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 

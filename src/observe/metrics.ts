@@ -75,13 +75,17 @@ function nodeMetrics(registers: Registry[]) {
   const flows = gauge('weir_dataplane_flows', 'Flows in the flow table.');
   const opened = counter('weir_dataplane_flows_opened_total', 'Flows opened.');
   const closed = counter('weir_dataplane_flows_closed_total', 'Flows closed.');
+  const refused = counter(
+    'weir_dataplane_grants_refused_total',
+    'Addresses that were not learned for want of room, and stay denied.',
+  );
   const packets = counter('weir_dataplane_packets_total', 'Packets judged, by verdict.', 'verdict');
   const bytes = counter('weir_dataplane_bytes_total', 'Bytes judged, by verdict.', 'verdict');
   const drops = counter('weir_dataplane_drops_total', 'Packets dropped, by drop reason.', 'reason');
   const dropBytes = counter('weir_dataplane_drop_bytes_total', 'Bytes dropped, by drop reason.', 'reason');
   const entries = gauge('weir_dataplane_map_entries', 'Entries in a map of the dataplane.', 'map');
   const capacity = gauge('weir_dataplane_map_capacity', 'Entries that a map of the dataplane can hold.', 'map');
-  const ofDataplane = [flows, opened, closed, packets, bytes, drops, dropBytes, entries, capacity];
+  const ofDataplane = [flows, opened, closed, refused, packets, bytes, drops, dropBytes, entries, capacity];
 
   return {
     readiness(report: ReadinessReport) {
@@ -99,6 +103,7 @@ function nodeMetrics(registers: Registry[]) {
       flows.set(dataplane.activeFlows);
       opened.inc(Number(dataplane.flowsOpened));
       closed.inc(Number(dataplane.flowsClosed));
+      refused.inc(dataplane.grantsRefused);
       for (const [verdict, counted] of Object.entries(dataplane.verdicts)) {
         packets.inc({ verdict }, Number(counted.packets));
         bytes.inc({ verdict }, Number(counted.bytes));

@@ -8,6 +8,8 @@ type DataplaneStats = {
   readonly drops: Readonly<Record<string, Counter>>;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
+  /** Addresses that were not learned because there was no room. */
+  readonly grantsRefused: number;
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 

@@ -1,6 +1,5 @@
-import { covers } from './covers.js';
 import { type Grants, IPPROTO, type Packet } from './model.js';
-import { type IntervalPool, type Intervals, leafKey, NO_MATCH, NONE, type Program, SLICE } from './program.js';
+import { type IntervalPool, type Intervals, leafKey, MAP, NO_MATCH, NONE, type Program, SLICE } from './program.js';
 
 const noNames: ReadonlySet<number> = new Set();
 
@@ -21,8 +20,11 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
       wordOf(program, own, key, packet.sourcePort),
       wordOf(program, cell(segments.wildcards, segment), key, packet.sourcePort),
     );
-    for (const leaf of nameLeaves(program, segment, names)) {
-      best = Math.min(best, wordOf(program, leaf, key, packet.sourcePort));
+    if (wordOf(program, cell(segments.named, segment), key, packet.sourcePort) < best) {
+      for (const found of nameLeaves(program, segment, names)) {
+        const leaf = found < MAP ? found : searchMap(destinations, found - MAP, packet.destination);
+        best = Math.min(best, wordOf(program, leaf, key, packet.sourcePort));
+      }
     }
     if (best !== NO_MATCH) return best;
   }
@@ -32,14 +34,13 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
 /** The names of a program for which an address is granted. */
 export function grantedNames(program: Program, address: number, grants: Grants): ReadonlySet<number> {
   const granted = new Set<number>();
-  for (const [index, { pattern, destinations }] of program.names.entries()) {
-    const within = destinations.length === 0 || destinations.some((prefix) => covers(prefix, address));
-    if (within && grants.has(pattern, address)) granted.add(index);
+  for (const [index, pattern] of program.names.entries()) {
+    if (grants.has(pattern, address)) granted.add(index);
   }
   return granted;
 }
 
-/** The leaves that names add to a segment: those of a segment stand together, and the segments ascend. */
+/** What names add to a segment, a leaf or a map: those of a segment stand together, and the segments ascend. */
 function* nameLeaves({ nameLeaves }: Program, segment: number, names: ReadonlySet<number>): Generator<number> {
   if (names.size === 0) return;
   const { segments } = nameLeaves;

@@ -1,10 +1,11 @@
-import { formatAddress, formatPrefix } from './ipv4.js';
+import { formatAddress } from './ipv4.js';
 import { IPPROTO } from './model.js';
 import {
   AUDITED,
   type IntervalPool,
   type Intervals,
   leafKey,
+  MAP,
   NO_MATCH,
   NONE,
   type Program,
@@ -64,10 +65,11 @@ function segmentLines({ segments, nameLeaves }: Program): readonly string[] {
     const wildcard = segments.wildcards[segment] ?? NONE;
     const named = Array.from(nameLeaves.segments.keys())
       .filter((at) => nameLeaves.segments[at] === segment)
-      .map((at) => `name ${nameLeaves.names[at]} leaf ${nameLeaves.leaves[at]}`);
+      .map((at) => `name ${nameLeaves.names[at]} ${leafText(nameLeaves.leaves[at] ?? NONE)}`);
     const parts = [
       ...(map === NONE ? [] : [`map ${map}`]),
       ...(wildcard === NONE ? [] : [`any destination leaf ${wildcard}`]),
+      ...(named.length === 0 ? [] : [`any name leaf ${segments.named[segment]}`]),
       ...named,
     ];
     return `segment ${segment}: ${parts.join(', ')}`;
@@ -75,10 +77,11 @@ function segmentLines({ segments, nameLeaves }: Program): readonly string[] {
 }
 
 function nameLines({ names }: Program): readonly string[] {
-  return names.map(({ pattern, destinations }, name) => {
-    const within = destinations.length === 0 ? '' : ` within ${destinations.map(formatPrefix).join(' ')}`;
-    return `name ${name}: ${pattern.kind} ${pattern.text}${within}`;
-  });
+  return names.map(({ kind, text }, name) => `name ${name}: ${kind} ${text}`);
+}
+
+function leafText(leaf: number): string {
+  return leaf < MAP ? `leaf ${leaf}` : `map ${leaf - MAP}`;
 }
 
 type RangeText = (low: number, end: number | undefined) => string;

@@ -1,4 +1,4 @@
-import type { HostnamePattern, Prefix, Verdict } from './model.js';
+import type { HostnamePattern, Verdict } from './model.js';
 
 /**
  * A program is a compiled policy: a deterministic function of the policy, independent of any kernel. All searches
@@ -22,23 +22,31 @@ export type Program = {
     readonly segments: Uint32Array;
     readonly defaults: Uint32Array;
   };
-  /** Per segment: its map in `destinations`, and its leaf of rules with any destination; `NONE` where absent. */
-  readonly segments: { readonly destinations: Uint32Array; readonly wildcards: Uint32Array };
+  /**
+   * Per segment: its map in `destinations`, its leaf of rules with any destination, and the leaf of all its hostname
+   * rules together, which says what a granted name could bring at best; `NONE` where absent.
+   */
+  readonly segments: {
+    readonly destinations: Uint32Array;
+    readonly wildcards: Uint32Array;
+    readonly named: Uint32Array;
+  };
   /** Destination address → leaf, or `NONE`. */
   readonly destinations: IntervalPool;
   /** `leafKey` → word, `NO_MATCH`, or `SLICE | map of slices`. Equal leaves are one. */
   readonly leaves: IntervalPool;
   /** Source port → word or `NO_MATCH`. */
   readonly slices: IntervalPool;
-  /** Hostname rules: what must be granted, and the leaf that then counts besides those of the segment. */
-  readonly names: readonly Name[];
+  /** The patterns of all hostname rules, each once. */
+  readonly names: readonly HostnamePattern[];
+  /**
+   * What counts besides the leaves of a segment where a name is granted: a leaf, or `MAP | map of destinations` where
+   * rules of the name have destinations too (D10). Segments ascend, and the names of a segment.
+   */
   readonly nameLeaves: { readonly segments: Uint32Array; readonly names: Uint32Array; readonly leaves: Uint32Array };
   /** Number of ranks in the policy. */
   readonly ranks: number;
 };
-
-/** A hostname pattern together with the static destinations of its rules (D10); equal ones are one. */
-export type Name = { readonly pattern: HostnamePattern; readonly destinations: readonly Prefix[] };
 
 export const MAX_SEGMENTS = 7;
 export const NONE = 0xffff_ffff;
@@ -49,6 +57,7 @@ export const NONE = 0xffff_ffff;
  */
 export const NO_MATCH = 0x7fff_ffff;
 export const SLICE = 0x8000_0000;
+export const MAP = 0x8000_0000;
 export const MAX_RANKS = 1 << 26;
 
 export const VERDICT_NUMBER = { allow: 1, deny: 2, audit: 3, redirect: 4 } as const satisfies Record<Verdict, number>;

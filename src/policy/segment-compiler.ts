@@ -1,7 +1,7 @@
 import type { Budget } from './budget.js';
 import { Cells } from './cells.js';
 import { LeafStack, type RuleLeaves } from './leaf-stack.js';
-import type { Policy, Rule } from './model.js';
+import type { Policy, Prefix, Rule } from './model.js';
 import { type NameLeaf, NameTable } from './name-table.js';
 import {
   membership,
@@ -11,7 +11,7 @@ import {
   prefixOrder,
   walkNesting,
 } from './nesting.js';
-import { type IntervalPool, NONE, type Program, SLICE } from './program.js';
+import { type IntervalPool, MAP, NONE, type Program, SLICE } from './program.js';
 import { Sequences } from './sequences.js';
 import type { Slices } from './slices.js';
 
@@ -26,7 +26,7 @@ export class SegmentCompiler implements NestingVisitor {
   /** Group → number of its first rule. */
   private readonly firstRules: Uint32Array;
   private readonly order: PrefixOrder;
-  /** Rule → its static destinations, as numbers of `order`. */
+  /** Rule → its destinations, as numbers of `order`; none where any destination will do. */
   private readonly prefixes = new Cells();
   private readonly firstPrefixes: Uint32Array;
   private readonly leaves: Sequences;
@@ -34,6 +34,7 @@ export class SegmentCompiler implements NestingVisitor {
   private readonly names = new NameTable();
   private readonly maps = new Cells();
   private readonly wildcards = new Cells();
+  private readonly named = new Cells();
   private readonly offsets = new Cells();
   private readonly starts = new Cells();
   private readonly values = new Cells();
@@ -50,12 +51,14 @@ export class SegmentCompiler implements NestingVisitor {
     for (const [group, { rules }] of policy.groups.entries()) {
       this.firstRules[group + 1] = (this.firstRules[group] as number) + rules.length;
     }
-    this.order = prefixOrder(this.rules.flatMap((rule) => (isStatic(rule) ? rule.destinations : [])));
+    this.order = prefixOrder(this.rules.flatMap(prefixesOf));
     this.firstPrefixes = new Uint32Array(this.rules.length + 1);
     for (const [number, rule] of this.rules.entries()) {
-      if (isStatic(rule)) for (const prefix of rule.destinations) this.prefixes.push(prefixNumber(this.order, prefix));
+      for (const prefix of prefixesOf(rule)) this.prefixes.push(prefixNumber(this.order, prefix));
       this.firstPrefixes[number + 1] = this.prefixes.length;
     }
+    // Also those that no source reaches: what is granted to them stays while the policy has them (D12).
+    for (const { hostname } of this.rules) if (hostname !== undefined) this.names.number(hostname);
     this.leaves = new Sequences(budget, 'leaves', 2);
     this.stack = new LeafStack(ruleLeaves, slices, budget);
     this.offsets.push(0);
@@ -70,11 +73,9 @@ export class SegmentCompiler implements NestingVisitor {
       const group = groups[at] as number;
       const end = this.firstRules[group + 1] as number;
       for (let rule = this.firstRules[group] as number; rule < end; rule++) {
-        const firstPrefix = this.firstPrefixes[rule] as number;
-        const lastPrefix = this.firstPrefixes[rule + 1] as number;
-        if (firstPrefix < lastPrefix) count = this.addMemberships(rule, firstPrefix, lastPrefix, count);
-        else if (this.rules[rule]?.hostname === undefined) anywhere.push(rule);
-        else named.push(rule);
+        if (this.rules[rule]?.hostname !== undefined) named.push(rule);
+        else if (this.firstPrefixes[rule] === this.firstPrefixes[rule + 1]) anywhere.push(rule);
+        else count = this.addMemberships(rule, count);
       }
     }
     this.budget.steps((count + anywhere.length + named.length) * STEPS_OF_A_MEMBER);
@@ -87,6 +88,7 @@ export class SegmentCompiler implements NestingVisitor {
     this.budget.entries('names', names.length);
     this.maps.push(map);
     this.wildcards.push(wildcard);
+    this.named.push(names.length === 0 ? NONE : this.leafOf(named));
     this.names.add(segment, names);
     return segment;
   }
@@ -112,7 +114,11 @@ export class SegmentCompiler implements NestingVisitor {
   tables(): Tables {
     const { leaves, slices } = compact(this.leaves, this.slices.maps);
     return {
-      segments: { destinations: this.maps.trimmed(), wildcards: this.wildcards.trimmed() },
+      segments: {
+        destinations: this.maps.trimmed(),
+        wildcards: this.wildcards.trimmed(),
+        named: this.named.trimmed(),
+      },
       destinations: {
         starts: this.starts.trimmed(),
         values: this.values.trimmed(),
@@ -124,7 +130,9 @@ export class SegmentCompiler implements NestingVisitor {
     };
   }
 
-  private addMemberships(rule: number, firstPrefix: number, lastPrefix: number, count: number): number {
+  private addMemberships(rule: number, count: number): number {
+    const firstPrefix = this.firstPrefixes[rule] as number;
+    const lastPrefix = this.firstPrefixes[rule + 1] as number;
     const need = count + lastPrefix - firstPrefix;
     if (need > this.memberships.length) {
       const grown = new Float64Array(need * 2);
@@ -163,23 +171,40 @@ export class SegmentCompiler implements NestingVisitor {
     if (named.length === 0) return [];
     const members = new Map<number, number[]>();
     for (const number of named) {
-      const { hostname, destinations } = this.rules[number] as Rule;
+      const { hostname } = this.rules[number] as Rule;
       if (hostname === undefined) continue;
-      const name = this.names.number(hostname, destinations);
+      const name = this.names.number(hostname);
       const others = members.get(name);
       if (others === undefined) members.set(name, [number]);
       else others.push(number);
     }
     return [...members]
-      .map(([name, rules]) => ({ name, leaf: this.leafOf(rules) }))
+      .map(([name, rules]) => ({ name, leaf: this.nameLeaf(rules) }))
       .filter(({ leaf }) => leaf !== NONE)
       .sort((left, right) => left.name - right.name);
   }
+
+  /** What a granted name brings: a leaf, or a map of destinations where its rules have any (D10). */
+  private nameLeaf(rules: readonly number[]): number {
+    if (rules.every((rule) => !hasDestination(this.rules[rule] as Rule))) return this.leafOf(rules);
+    let count = 0;
+    for (const rule of rules) count = this.addMemberships(rule, count);
+    this.budget.steps(count * STEPS_OF_A_MEMBER);
+    const map = this.destinationMap(count);
+    return map === NONE ? NONE : MAP + map;
+  }
 }
 
-/** Whether a rule's destinations are known when it is compiled, and are not all there are. */
-function isStatic({ hostname, destinations }: Rule): boolean {
-  return hostname === undefined && destinations.length > 0 && destinations.every(({ length }) => length > 0);
+/** The prefixes that a rule is filed under: none where it stands in a wildcard leaf, all addresses under a name. */
+function prefixesOf(rule: Rule): readonly Prefix[] {
+  if (hasDestination(rule)) return rule.destinations;
+  return rule.hostname === undefined ? [] : [EVERYWHERE];
+}
+
+const EVERYWHERE: Prefix = { address: 0, length: 0 };
+
+function hasDestination({ destinations }: Rule): boolean {
+  return destinations.length > 0 && destinations.every(({ length }) => length > 0);
 }
 
 /** Leaves and slices as pools; the slices that only stood in between are left out. */

@@ -58,6 +58,9 @@ export function fakeDatapath(): FakeDatapath {
       await fake.on.unstage?.();
       staged = null;
     },
+    grant: async () => ({ refused: 0 }),
+    revoke: async () => {},
+    learned: async () => [],
     stats: async (): Promise<DatapathStats> => {
       throw new Error('no counters here');
     },

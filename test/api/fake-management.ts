@@ -41,6 +41,7 @@ export const STATS: NodeStats = {
     drops: { policy: { packets: 3n, bytes: 180n } },
     flowsOpened: 5n,
     flowsClosed: 3n,
+    grantsRefused: 2,
     maps: { flows: { entries: 2, capacity: 131_072 } },
   },
   dns: null,

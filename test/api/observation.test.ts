@@ -246,6 +246,7 @@ describe('metrics', () => {
         'weir_dataplane_flows 2',
         'weir_dataplane_flows_opened_total 5',
         'weir_dataplane_flows_closed_total 3',
+        'weir_dataplane_grants_refused_total 2',
         'weir_dataplane_packets_total{verdict="allow"} 10',
         'weir_dataplane_packets_total{verdict="deny"} 3',
         'weir_dataplane_packets_total{verdict="audit"} 1',

@@ -59,6 +59,7 @@ const dataplane = {
     other_opened: 600_000,
     other_replied: 600_000,
   },
+  grantCapacity: 262_144,
   markMask: 0x00f0_0000,
   pinPath: '/sys/fs/bpf/weir',
 };
@@ -96,6 +97,7 @@ dataplane:
   timeouts: { udp: 5s, tcp_established: 168h }
   pickup: 0s
   flow_capacity: 1024
+  grant_capacity: 2048
   mark_mask: 0x3
   pin_path: /bpf
 policy: { fallback: allow, activation_timeout: 500ms, file: ${pem} }
@@ -135,6 +137,7 @@ cluster:
         flowCapacity: 1024,
         halfOpenCapacity: 2048,
         timeoutsMs: { ...dataplane.timeoutsMs, udp_opened: 5_000, tcp_established: 604_800_000 },
+        grantCapacity: 2048,
         markMask: 3,
         pinPath: '/bpf',
       },

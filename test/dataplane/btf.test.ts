@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
+import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/layout.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { FLOW_BYTES, FLOW_KEY_BYTES, FLOW_KEY_OFFSETS, FLOW_OFFSETS } from '#dataplane/program/flow.js';
@@ -16,10 +17,12 @@ import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/program/settings.js
 import { VERDICT_NUMBER } from '#policy/program.js';
 
 type BtfType = {
+  readonly id: number;
+  readonly nr_elems?: number;
   readonly kind: string;
   readonly name: string;
   readonly size?: number;
-  readonly members?: readonly { readonly name: string; readonly bits_offset: number }[];
+  readonly members?: readonly { readonly name: string; readonly type_id: number; readonly bits_offset: number }[];
   readonly values?: readonly { readonly name: string; readonly val: number }[];
 };
 
@@ -34,6 +37,12 @@ function struct(name: string): { size: number | undefined; offsets: Record<strin
     size: found?.size,
     offsets: Object.fromEntries(named.map((member) => [member.name, member.bits_offset / 8])),
   };
+}
+
+function arrayLength(name: string, member: string): number | undefined {
+  const found = types.find((type) => type.kind === 'STRUCT' && type.name === name);
+  const id = found?.members?.find((candidate) => candidate.name === member)?.type_id;
+  return types.find((type) => type.id === id)?.nr_elems;
 }
 
 /** The values of an enum, without its prefix and in lower case. */
@@ -70,6 +79,24 @@ test('lines and counters have the sizes that are read and written', () => {
     LINE_BYTES,
     { size: 16, offsets: { packets: 0, bytes: 8 } },
   ]);
+});
+
+test('learned addresses are written as the program reads them', () => {
+  const size = LINE.words * 4;
+  expect([struct('grant_header'), struct('grant_line'), struct('grant_set'), struct('pattern')]).toEqual([
+    { size, offsets: { multiplier: HEADER.multiplier * 4, addend: HEADER.addend * 4, homes: HEADER.homes * 4 } },
+    {
+      size,
+      offsets: {
+        spilled: TABLE_LINE.spilled * 4,
+        addresses: TABLE_LINE.addresses * 4,
+        grants: TABLE_LINE.grants * 8,
+      },
+    },
+    { size, offsets: { grants: SET_LINE.grants * 8, next: SET_LINE.next * 4 } },
+    { size: PATTERN.words * 4, offsets: { names: PATTERN.names * 4, digest: PATTERN.digest * 4 } },
+  ]);
+  expect([PLACES, SET_PLACES]).toEqual([arrayLength('grant_line', 'addresses'), arrayLength('grant_set', 'grants')]);
 });
 
 test('verdicts, drop reasons, counters and modes have the same numbers on both sides', () => {

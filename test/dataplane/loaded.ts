@@ -4,6 +4,7 @@ import { readCounters } from '#dataplane/kernel/counters.js';
 import { check, libbpf } from '#dataplane/kernel/libc.js';
 import { loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
 import { FLOW_BYTES, FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/program/flow.js';
 import { layout } from '#dataplane/program/layout.js';
@@ -39,6 +40,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       policeLocal: false,
       direct: false,
       fibFlags: 0,
+      grantCapacity: 4_096,
       markMask: MARK_MASK,
       reversePath: 'off',
       passNonIpv4: false,
@@ -72,9 +74,11 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
     judge(packet: Packet, frameOptions: FrameOptions = {}, mark = 0): Judged {
       return runFrame(writeFrame(frame, packet, frameOptions), mark);
     },
+    stage: (program: Program) => stageProgram(loaded, program, 1),
+    flip: () => flipProgram(loaded),
     activate(program: Program, generation = 1): number {
-      loaded.slots.fill(layout(program), generation);
-      return loaded.slots.flip();
+      stageProgram(loaded, program, generation);
+      return flipProgram(loaded);
     },
     /** Removes every flow and answers how many there were. */
     flushFlows(): number {

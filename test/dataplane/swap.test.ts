@@ -32,7 +32,11 @@ function sided(side: 0 | 1): Image {
   const program: Program = {
     sources: { starts: first, values: Uint32Array.of(side) },
     lists: { offsets: Uint32Array.of(0, 1, 2), segments: own(side, 1 - side), defaults: Uint32Array.of(mixed, mixed) },
-    segments: { destinations: Uint32Array.of(0, 1), wildcards: Uint32Array.of(NONE, NONE) },
+    segments: {
+      destinations: Uint32Array.of(0, 1),
+      wildcards: Uint32Array.of(NONE, NONE),
+      named: Uint32Array.of(NONE, NONE),
+    },
     destinations: {
       offsets: Uint32Array.of(0, 1, 2),
       starts: Uint32Array.of(0, 0),

@@ -31,6 +31,7 @@ const options = (more: Partial<DatapathOptions> = {}): DatapathOptions => ({
   timeoutsMs: DEFAULT_TIMEOUTS_MS,
   policeLocal: false,
   forwarding: 'stack',
+  grantCapacity: 1_024,
   markMask: 0x00f0_0000,
   pinPath: topology.pinPath,
   slotLines: 1_024,
@@ -74,6 +75,7 @@ describe('on a node between client and server', () => {
   afterEach(async () => {
     const { maps, programs } = inKernel();
     expect(maps.length % MAPS.length).toBe(0);
+    expect(maps.length % 7).toBe(0);
     datapath.detach();
     const left = () => ({
       maps: bpftool<BpfMap>('map', 'list').filter(({ id }) => maps.includes(id)),
@@ -254,7 +256,12 @@ describe('on a node between client and server', () => {
     expect(datapath.stats()).toEqual(
       expect.objectContaining({
         generation: 1,
-        maps: { program: { entries: 3, capacity: 3 }, flows: { entries: 0, capacity: 1_024 } },
+        maps: {
+          program: { entries: 3, capacity: 3 },
+          flows: { entries: 0, capacity: 1_024 },
+          grants: { entries: 0, capacity: 1_024 },
+          patterns: { entries: 0, capacity: 262_144 },
+        },
       }),
     );
   });

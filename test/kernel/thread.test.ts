@@ -31,6 +31,7 @@ const options = (): DatapathOptions => ({
   timeoutsMs: DEFAULT_TIMEOUTS_MS,
   policeLocal: false,
   forwarding: 'stack',
+  grantCapacity: 1_024,
   markMask: 0x00f0_0000,
   pinPath: topology.pinPath,
   slotLines: 1_024,

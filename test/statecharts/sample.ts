@@ -8,7 +8,7 @@ const zero = new Uint32Array(1);
 export const PROGRAM: Program = {
   sources: { starts: zero, values: zero },
   lists: { offsets: zero, segments: none, defaults: none },
-  segments: { destinations: none, wildcards: none },
+  segments: { destinations: none, wildcards: none, named: none },
   destinations: { starts: none, values: none, offsets: zero },
   leaves: { starts: none, values: none, offsets: zero },
   slices: { starts: none, values: none, offsets: zero },

@@ -3,9 +3,9 @@
 #define WEIR_JUDGE_H
 
 /* The word for the flow of this packet: always judged the way it was opened, also by the packet of a reply. */
-static __noinline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)
+static __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
-	__u32 base = active_word & 1 ? settings.slot_lines : 0, low16;
+	__u32 base = (active_word & 1 ? settings.slot_lines : 0) | flags, low16;
 
 	if (!packet)
 		return 0;
@@ -16,6 +16,11 @@ static __noinline __u32 judge(const struct packet *packet, __u32 active_word, bo
 		low16 = (packet->icmp_type == ICMP_ECHO_REPLY ? ICMP_ECHO_REQUEST : packet->icmp_type - 1) << 8;
 	return classify(base, packet->destination, packet->source, (__u32)packet->protocol << 16 | low16,
 			packet->destination_port);
+}
+
+static __always_inline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)
+{
+	return judge_with(packet, active_word, reply, 0);
 }
 
 /* An audited redirect passes uninspected (D4). */
@@ -38,6 +43,17 @@ static __noinline enum drop_reason refusal_by(enum verdict verdict, bool audited
 static __always_inline enum drop_reason refusal_of(__u32 word)
 {
 	return refusal_by(word & 7, word & AUDITED);
+}
+
+/* As `judge`, for a flow that exists: it keeps its verdict when the grant that let it pass has expired (D12). */
+static __always_inline __u32 judge_again(const struct packet *packet, __u32 active_word, bool reply)
+{
+	__u32 word = judge(packet, active_word, reply), kept;
+
+	if (!refusal_of(word))
+		return word;
+	kept = judge_with(packet, active_word, reply, EXPIRED_TOO);
+	return refusal_of(kept) ? word : kept;
 }
 
 static __noinline int drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)

@@ -34,6 +34,35 @@ struct {
 	__type(value, struct flow);
 } scratch SEC(".maps");
 
+/* Host byte order. Ports are 0 where the protocol has none. */
+struct packet {
+	__u32 source;
+	__u32 destination;
+	__u16 source_port;
+	__u16 destination_port;
+	__u16 icmp_id;
+	__u8 protocol;
+	__u8 tcp_flags;
+	__u8 icmp_type;
+	__u8 icmp_code;
+	__u8 tos;
+	__u8 fragment;
+	__u16 id;
+	__u16 fragment_field;
+	__u16 header;  /* bytes of the IPv4 header */
+	__u16 payload; /* and behind it */
+	bool outgoing;
+	struct way way;
+};
+
+/* Not on the stack, which holds 512 bytes for all that is called. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct packet);
+} packets SEC(".maps");
+
 /* What a first packet opened and nobody has confirmed yet. A flood evicts its own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -35,27 +35,6 @@ enum fragment_place {
 	FRAGMENT_LATER = 2,
 };
 
-/* Host byte order. Ports are 0 where the protocol has none. */
-struct packet {
-	__u32 source;
-	__u32 destination;
-	__u16 source_port;
-	__u16 destination_port;
-	__u16 icmp_id;
-	__u8 protocol;
-	__u8 tcp_flags;
-	__u8 icmp_type;
-	__u8 icmp_code;
-	__u8 tos;
-	__u8 fragment;
-	__u16 id;
-	__u16 fragment_field;
-	__u16 header;  /* bytes of the IPv4 header */
-	__u16 payload; /* and behind it */
-	bool outgoing;
-	struct way way;
-};
-
 /* Where a packet stands in its flow. `stateful` is false for what neither opens a flow nor belongs to one. */
 struct place {
 	struct flow_key key;
@@ -63,6 +42,16 @@ struct place {
 	bool from_high;
 	bool icmp_reply;
 };
+
+/* Two are had at a time: a packet, and one that it quotes. */
+static __always_inline struct packet *new_packet(__u32 which)
+{
+	struct packet *packet = bpf_map_lookup_elem(&packets, &which);
+
+	if (packet)
+		__builtin_memset(packet, 0, sizeof(*packet));
+	return packet;
+}
 
 /* The least that a header of this protocol has. */
 static __always_inline __u32 header_bytes(__u8 protocol)

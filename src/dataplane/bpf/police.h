@@ -30,7 +30,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		enum drop_reason refused;
 		struct hit_ref ref;
 
-		word = judge(packet, active_word, direction);
+		word = judge_again(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
 			end_flow(flow, half ? END_HALF : 0, now);
@@ -196,47 +196,54 @@ static __always_inline int deliver(struct __sk_buff *skb, struct packet *packet)
 
 static __always_inline int police(struct __sk_buff *skb, bool outgoing)
 {
-	struct packet packet = { .outgoing = outgoing };
-	enum drop_reason wrong = parse(skb, &packet);
+	struct packet *packet = new_packet(0);
+	enum drop_reason wrong;
 	int verdict;
 
+	if (!packet)
+		return TC_ACT_SHOT;
+	packet->outgoing = outgoing;
+	wrong = parse(skb, packet);
 	if (wrong)
-		return drop(skb, &packet, wrong);
-	if (packet.fragment == FRAGMENT_NONE)
-		return deliver(skb, &packet);
-	if (packet.fragment == FRAGMENT_LATER) {
-		wrong = recall_fragment(&packet);
+		return drop(skb, packet, wrong);
+	if (packet->fragment == FRAGMENT_NONE)
+		return deliver(skb, packet);
+	if (packet->fragment == FRAGMENT_LATER) {
+		wrong = recall_fragment(packet);
 		if (!wrong)
-			return deliver(skb, &packet);
-		if (!outgoing && !settings.police_local && is_to_node(skb, &packet))
+			return deliver(skb, packet);
+		if (!outgoing && !settings.police_local && is_to_node(skb, packet))
 			return leave(skb, COUNT_TO_NODE);
-		return drop(skb, &packet, wrong);
+		return drop(skb, packet, wrong);
 	}
-	verdict = deliver(skb, &packet);
+	verdict = deliver(skb, packet);
 	if (verdict == TC_ACT_SHOT)
-		forget_fragment(&packet);
+		forget_fragment(packet);
 	else
-		remember_fragment(&packet);
+		remember_fragment(packet);
 	return verdict;
 }
 
 /* Nobody judges this packet, but what answers it must pass. */
 static __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {
-	struct packet packet = { .outgoing = true };
+	struct packet *packet = new_packet(0);
 	struct place place = {};
 	__u64 now = bpf_ktime_get_coarse_ns(), judgement = 0;
 	struct flow *flow;
 	bool half = false;
 
-	if (parse(skb, &packet) || packet.fragment == FRAGMENT_LATER)
+	if (!packet)
+		return TC_ACT_SHOT;
+	packet->outgoing = true;
+	if (parse(skb, packet) || packet->fragment == FRAGMENT_LATER)
 		return leave(skb, index);
-	find_place(&place, &packet);
-	flow = find_flow(&place, &packet, &judgement, &half, now);
+	find_place(&place, packet);
+	flow = find_flow(&place, packet, &judgement, &half, now);
 	if (flow && flow->flags & FLOW_FOREIGN)
-		follow_flow(skb, flow, &packet, direction_of(flow, &place), half, ticks_of(now));
+		follow_flow(skb, flow, packet, direction_of(flow, &place), half, ticks_of(now));
 	else if (!flow && place.stateful && !place.icmp_reply)
-		open_flow(skb, &place, &packet, 0, FLOW_FOREIGN);
+		open_flow(skb, &place, packet, 0, FLOW_FOREIGN);
 	return leave(skb, index);
 }
 

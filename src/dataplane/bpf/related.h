@@ -49,15 +49,15 @@ static __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *e
 static __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, struct place *place,
 				  __u32 active_word, __u64 *judged)
 {
-	struct packet quoted = {};
+	struct packet *quoted = new_packet(1);
 	__u32 word, direction, expected;
 	__u64 judgement;
 	struct flow *flow;
 
-	if (!error || !place || !judged || !read_quoted(skb, error, &quoted) || quoted.source != error->destination)
+	if (!error || !place || !judged || !quoted || !read_quoted(skb, error, quoted) || quoted->source != error->destination)
 		return NOT_RELATED;
 	__builtin_memset(place, 0, sizeof(*place));
-	find_place(place, &quoted);
+	find_place(place, quoted);
 	if (!place->stateful)
 		return NOT_RELATED;
 	flow = bpf_map_lookup_elem(&flows, &place->key);
@@ -79,7 +79,7 @@ static __noinline int judge_error(struct __sk_buff *skb, const struct packet *er
 		return DROP_NONE;
 	word = judgement;
 	if (judgement >> 32 != active_word >> 1)
-		word = judge(&quoted, active_word, direction);
+		word = judge_again(quoted, active_word, direction);
 	*judged = (__u64)active_word << 32 | word;
 	return refusal_of(word);
 }

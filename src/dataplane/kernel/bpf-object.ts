@@ -7,6 +7,7 @@ export const MAPS = [
   'active',
   'flows',
   'scratch',
+  'packets',
   'half_open',
   'cache',
   'fragments',
@@ -18,6 +19,8 @@ export const MAPS = [
   'budgets',
   'counters',
   'sweep',
+  'grants',
+  'patterns',
 ] as const;
 export type MapName = (typeof MAPS)[number];
 export type ProgramName =

@@ -34,6 +34,9 @@ class DatapathThread implements Datapath {
   flip = (): ReturnType<Datapath['flip']> => this.#ask('flip');
   unstage = (): ReturnType<Datapath['unstage']> => this.#ask('unstage');
   stats = (): ReturnType<Datapath['stats']> => this.#ask('stats');
+  learned = (): ReturnType<Datapath['learned']> => this.#ask('learned');
+  grant: Datapath['grant'] = (grants) => this.#ask('grant', grants);
+  revoke: Datapath['revoke'] = (grants) => this.#ask('revoke', grants);
   stage: Datapath['stage'] = (program, generation) => this.#ask('stage', program, generation);
 
   watch(listener: (change: DatapathChange) => void): () => void {

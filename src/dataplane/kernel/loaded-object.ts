@@ -1,9 +1,14 @@
+import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { Grants } from '#dataplane/grants/grants.js';
+import { LINE, linesFor, PATTERN, PATTERNS } from '#dataplane/grants/layout.js';
 import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
 import type { Settings } from '#dataplane/program/settings.js';
 import { closeFd, mapShape, openPinned, pin } from './bpf-fd.js';
 import { BpfObject, MAPS, type MapName, type MapShape } from './bpf-object.js';
+import { awaitGracePeriod } from './grace-period.js';
+import { MappedMemory } from './mapped-memory.js';
 import type { Pins } from './pins.js';
 import { Slots } from './slots.js';
 import { TestRun } from './test-run.js';
@@ -12,12 +17,14 @@ export type ObjectOptions = Settings & {
   readonly objectPath: string;
   readonly flowCapacity: number;
   readonly halfOpenCapacity: number;
+  readonly grantCapacity: number;
 };
 
 /** The datapath in the kernel: programs and maps, attached to nothing yet. */
 export type LoadedObject = {
   readonly object: BpfObject;
   readonly slots: Slots;
+  readonly grants: Grants;
   /** True where the maps are those that an earlier process pinned. */
   readonly adopted: boolean;
   /** The folder of its pinned maps. */
@@ -35,6 +42,8 @@ export function loadObject(options: ObjectOptions, pins: Pins | undefined): Load
     object.resize('cache', options.cacheLines);
     object.resize('hits', options.hitCapacity);
     object.resize('rank_hits', 2 * options.rankCapacity);
+    object.resize('grants', linesFor(options.grantCapacity));
+    object.resize('patterns', PATTERNS);
     object.configure(options);
     const shapes = Object.fromEntries(MAPS.map((name) => [name, object.shape(name)])) as Record<MapName, MapShape>;
     const folder = pins?.folder(shapes);
@@ -48,13 +57,18 @@ export function loadObject(options: ObjectOptions, pins: Pins | undefined): Load
     const slots = new Slots({ program: object.mapFd('program'), active: object.mapFd('active') }, options.slotLines);
     if (slots.layoutVersion !== LAYOUT_VERSION) throw new Error(`the pinned maps in ${folder} are of another layout`);
     startSweep(object);
+    // What the process before this one removed may be read until then.
+    if (adopted) awaitGracePeriod();
+    const { grants, unmapGrants } = mapGrants(object, options.grantCapacity, slots.slotInForce);
     return {
       object,
       slots,
+      grants,
       adopted,
       folder,
       close: () => {
         slots.unmap();
+        unmapGrants();
         object.close();
       },
     };
@@ -79,6 +93,24 @@ function adoptMaps(object: BpfObject, shapes: Record<MapName, MapShape>, folder:
     }
   }
   return true;
+}
+
+function mapGrants(
+  object: BpfObject,
+  capacity: number,
+  inForce: 0 | 1 | undefined,
+): { readonly grants: Grants; readonly unmapGrants: () => void } {
+  const table = new MappedMemory('grants', object.mapFd('grants'), linesFor(capacity) * LINE.words * 4);
+  const patterns = new MappedMemory('patterns', object.mapFd('patterns'), PATTERNS * PATTERN.words * 4);
+  const random = new Uint32Array(4);
+  randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
+  return {
+    grants: new Grants({ grants: table.words, patterns: patterns.words }, { capacity, inForce, random }),
+    unmapGrants: () => {
+      table.unmap();
+      patterns.unmap();
+    },
+  };
 }
 
 function startSweep(object: BpfObject): void {

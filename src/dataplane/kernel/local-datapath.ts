@@ -4,17 +4,19 @@ import type {
   Counter,
   DatapathChange,
   DatapathStats,
+  Grant,
+  Learned,
   Missing,
   Staged,
 } from '#dataplane/datapath.js';
-import { layout } from '#dataplane/program/layout.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Program } from '#policy/program.js';
 import { programId } from './bpf-fd.js';
 import { builtObject } from './built.js';
 import { readCounters } from './counters.js';
-import { Guard } from './guard.js';
 import { fibFlags } from './fib-flags.js';
+import { awaitGracePeriod } from './grace-period.js';
+import { Guard } from './guard.js';
 import { Hooks } from './hooks.js';
 import { type LoadedObject, loadObject } from './loaded-object.js';
 import {
@@ -29,6 +31,7 @@ import {
 import { Ownership } from './ownership.js';
 import { Pins } from './pins.js';
 import { probe } from './probe.js';
+import { flipProgram, stageProgram } from './staging.js';
 import { Watcher } from './watcher.js';
 
 /** The datapath port, done in the calling thread: every call may block. The worker runs one. */
@@ -70,6 +73,7 @@ export class LocalDatapath {
         flowCapacity: this.#options.flowCapacity,
         halfOpenCapacity: this.#options.halfOpenCapacity,
         cacheLines: cacheLinesFor(this.#options.flowCapacity),
+        grantCapacity: this.#options.grantCapacity,
         slotLines: this.#slotLines,
         rankCapacity: DEFAULT_RANKS,
         hitCapacity: DEFAULT_HITS,
@@ -128,18 +132,17 @@ export class LocalDatapath {
   }
 
   stage(program: Program, generation: number): Staged {
-    const { slots } = this.#opened();
-    const image = layout(program);
-    const imageSha256 = slots.fill(image, generation);
+    const { image, imageSha256 } = stageProgram(this.#opened(), program, generation);
     return { imageSha256, lines: image.lines, capacityLines: this.#slotLines };
   }
 
   flip(): { readonly epoch: number } {
-    const { slots } = this.#opened();
+    const loaded = this.#opened();
+    const { slots } = loaded;
     if (slots.epoch === 0) {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
     }
-    const epoch = slots.flip();
+    const epoch = flipProgram(loaded);
     if (this.#handoverDue) this.#handOver();
     return { epoch };
   }
@@ -148,8 +151,29 @@ export class LocalDatapath {
     this.#opened().slots.unstage();
   }
 
+  grant(grants: readonly Grant[]): { readonly refused: number } {
+    return { refused: this.#opened().grants.add(grants, process.hrtime.bigint()) };
+  }
+
+  revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): void {
+    this.#opened().grants.remove(grants);
+  }
+
+  learned(): readonly Learned[] {
+    return this.#opened().grants.learned(process.hrtime.bigint());
+  }
+
+  /** Makes room among the learned addresses. Expiry itself is the kernel's. */
+  sweepGrants(): void {
+    const grants = this.#loaded?.grants;
+    grants?.sweep(process.hrtime.bigint());
+    if (grants?.isGraceDue !== true) return;
+    awaitGracePeriod();
+    grants.afterGrace();
+  }
+
   stats(): DatapathStats {
-    const { object, slots } = this.#opened();
+    const { object, slots, grants } = this.#opened();
     const counters = readCounters(object.mapFd('counters'));
     const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
     const drops = Object.fromEntries(
@@ -173,9 +197,12 @@ export class LocalDatapath {
       drops,
       flowsOpened,
       flowsClosed,
+      grantsRefused: grants.refused,
       maps: {
         program: { entries: lines, capacity: this.#slotLines },
         flows: { entries: activeFlows, capacity: this.#options.flowCapacity },
+        grants: grants.addresses,
+        patterns: grants.patterns,
       },
     };
   }

@@ -16,6 +16,8 @@ export type DatapathOptions = {
   readonly forwarding: 'stack' | 'direct';
   /** Whether packets to and from the node itself are judged too (D17). */
   readonly policeLocal: boolean;
+  /** Addresses that are learned at once. */
+  readonly grantCapacity: number;
   /** Its lowest bit is the guard's. */
   readonly markMask: number;
   /** A folder of a BPF file system. */

@@ -2,10 +2,9 @@ import { createHash } from 'node:crypto';
 import { CapacityExceeded } from '#dataplane/datapath.js';
 import { HEADER, type Image } from '#dataplane/program/layout.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_BYTES, LINE_WORDS } from '#dataplane/program/numbers.js';
-import { check, membarrier } from './libc.js';
+import { awaitGracePeriod } from './grace-period.js';
 import { MappedMemory } from './mapped-memory.js';
 
-const MEMBARRIER_CMD_GLOBAL = 1;
 const MAX_EPOCH = 0x7fff_ffff;
 /** Of `struct active`, in words. */
 export const ACTIVE = { word: 0, layoutVersion: 1, pickupUntilNs: 2, eventsWanted: 4, bytes: 32 } as const;
@@ -30,6 +29,15 @@ export class Slots {
   /** 0: nothing was ever activated. */
   get epoch(): number {
     return this.#word() >>> 1;
+  }
+
+  /** Undefined before anything was activated. */
+  get slotInForce(): 0 | 1 | undefined {
+    return this.epoch === 0 ? undefined : this.#idleSlot() === 0 ? 1 : 0;
+  }
+
+  get idleSlot(): 0 | 1 {
+    return this.#idleSlot() === 0 ? 0 : 1;
   }
 
   get layoutVersion(): number {
@@ -118,10 +126,9 @@ export class Slots {
     return { base, lines, generation: high * 0x1_0000_0000 + low };
   }
 
-  /** An RCU grace period: on return every packet that began before has been judged. */
   #awaitGracePeriod(): void {
     if (!this.#graceDue) return;
-    check('membarrier', membarrier(MEMBARRIER_CMD_GLOBAL));
+    awaitGracePeriod();
     this.#graceDue = false;
   }
 }

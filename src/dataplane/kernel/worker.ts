@@ -1,11 +1,12 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import type { DatapathChange } from '#dataplane/datapath.js';
+import type { DatapathChange, Grant } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
 import { LocalDatapath } from './local-datapath.js';
 import { type Reply, type Request, send } from './messages.js';
 import type { DatapathOptions } from './options.js';
 
 const WATCH_INTERVAL_MS = 1_000;
+const SWEEP_INTERVAL_MS = 1_000;
 
 const port = parentPort;
 if (port === null) throw new Error('the datapath runs in a worker thread');
@@ -13,9 +14,19 @@ const options = workerData as DatapathOptions;
 const datapath = new LocalDatapath(options);
 
 function handle({ method, args }: Request): unknown {
-  if (method !== 'stage') return datapath[method]();
-  const [program, generation] = args as [Program, number];
-  return datapath.stage(program, generation);
+  switch (method) {
+    case 'stage': {
+      const [program, generation] = args as [Program, number];
+      return datapath.stage(program, generation);
+    }
+    case 'grant':
+    case 'revoke': {
+      const [grants] = args as [readonly Grant[]];
+      return datapath[method](grants);
+    }
+    default:
+      return datapath[method]();
+  }
 }
 
 port.on('message', (request: Request) => {
@@ -31,6 +42,8 @@ port.on('message', (request: Request) => {
 setInterval(() => {
   for (const change of datapath.look()) tell(change);
 }, options.watchIntervalMs ?? WATCH_INTERVAL_MS);
+
+setInterval(() => datapath.sweepGrants(), SWEEP_INTERVAL_MS);
 
 function tell(change: DatapathChange): void {
   port?.postMessage({ kind: 'change', change } satisfies Reply);

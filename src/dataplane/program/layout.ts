@@ -1,5 +1,6 @@
-import { type IntervalPool, MAX_SEGMENTS, NONE, type Program, SLICE } from '#policy/program.js';
+import { type IntervalPool, MAP, MAX_SEGMENTS, NONE, type Program, SLICE } from '#policy/program.js';
 import { Lines } from './lines.js';
+import { nameTrees } from './name-trees.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from './numbers.js';
 import { addTree } from './tree.js';
 
@@ -18,6 +19,7 @@ export const HEADER = {
   generationHigh: 4,
   sources: 5,
   behindLists: 6,
+  hasNames: 7,
 } as const;
 
 /** Of a list line with fewer than `MAX_SEGMENTS` segments: where the leaves of its first destination tree stand. */
@@ -27,6 +29,7 @@ const BOTTOM_KEYS = LINE_WORDS / 2;
 /** What is smaller than this stays in the caches by itself; bringing it there again would only cost. */
 const CACHED_LINES = 8_192;
 const BEHIND_LISTS = 6;
+const NAMED = 0x100;
 
 /**
  * What one lookup reads stands together: behind a list its trees, leaves and slices, so that a cold lookup misses few
@@ -38,7 +41,10 @@ export function layout(program: Program): Image {
   const slices = lazily(lines, program.slices, (raw) => raw);
   const leaves = lazily(lines, program.leaves, (raw) => (raw >= SLICE ? (SLICE | slices(raw - SLICE)) >>> 0 : raw));
   const destinations = lazily(lines, program.destinations, leaves);
-  const lists = addLists(lines, program, leaves, destinations);
+  const names = nameTrees(lines, program, (found) =>
+    found < MAP ? leaves(found) : (MAP | destinations(found - MAP)) >>> 0,
+  );
+  const lists = addLists(lines, program, { leaf: leaves, destination: destinations, names });
   const averageLines = lines.count / Math.max(1, lists.length);
   const { sources } = program;
   const root = addTree(lines, sources, 0, sources.starts.length, (list) => at(lists, list));
@@ -50,6 +56,7 @@ export function layout(program: Program): Image {
   lines.set(0, HEADER.generationHigh, 0);
   lines.set(0, HEADER.sources, root);
   lines.set(0, HEADER.behindLists, lines.count < CACHED_LINES || averageLines > 4 * BEHIND_LISTS ? 0 : BEHIND_LISTS);
+  lines.set(0, HEADER.hasNames, program.names.length > 0 ? 1 : 0);
   return { words: lines.toWords(), lines: lines.count };
 }
 
@@ -68,15 +75,24 @@ function lazily(lines: Lines, pool: IntervalPool, value: RefOf): RefOf {
   };
 }
 
-/** A list line: number of segments, default word, then destination tree and wildcard leaf of each segment. */
-function addLists(lines: Lines, program: Program, leaf: RefOf, destination: RefOf): Uint32Array {
+/**
+ * A list line: number of segments with a bit from `NAMED` on for each that has names, default word, then destination tree
+ * and wildcard leaf of each segment. Where a segment has names a second line follows: the tree of its names, and the leaf
+ * of what they could bring at best.
+ */
+function addLists(
+  lines: Lines,
+  program: Program,
+  { leaf, destination, names }: { readonly leaf: RefOf; readonly destination: RefOf; readonly names: RefOf },
+): Uint32Array {
   const { lists, segments } = program;
   const found = new Uint32Array(lists.defaults.length);
   for (const [list, defaultWord] of lists.defaults.entries()) {
-    const line = lines.add(1);
-    found[list] = line;
     const from = at(lists.offsets, list);
     const count = at(lists.offsets, list + 1) - from;
+    const named = lists.segments.subarray(from, from + count).some((segment) => at(segments.named, segment) !== NONE);
+    const line = lines.add(named ? 2 : 1);
+    found[list] = line;
     if (count > MAX_SEGMENTS) throw new RangeError(`list ${list} has ${count} segments`);
     lines.set(line, 0, count);
     lines.set(line, 1, defaultWord);
@@ -92,6 +108,11 @@ function addLists(lines: Lines, program: Program, leaf: RefOf, destination: RefO
         lines.set(line, LIST_LEAVES, (leaves - LINES_OF_LEAVES * bottoms) >>> 0);
       }
       lines.set(line, 3 + 2 * place, leaf(at(segments.wildcards, segment)));
+      const best = at(segments.named, segment);
+      if (best === NONE) continue;
+      lines.set(line, 0, lines.get(line, 0) + NAMED * 2 ** place);
+      lines.set(line + 1, 2 * place, names(segment));
+      lines.set(line + 1, 2 * place + 1, leaf(best));
     }
   }
   return found;

@@ -2,10 +2,18 @@ import { HEADER, type Image } from '#dataplane/program/layout.js';
 import { LINE_WORDS } from '#dataplane/program/numbers.js';
 import type { Packet } from '#policy/model.js';
 import { IPPROTO } from '#policy/model.js';
-import { leafKey, NO_MATCH, NONE, SLICE } from '#policy/program.js';
+import { leafKey, MAP, NO_MATCH, NONE, SLICE } from '#policy/program.js';
 
-/** Reads an image as `bpf/classify.h` does. `touched` collects the lines that were read. */
-export function walkImage({ words }: Image, packet: Packet, touched: Set<number> = new Set()): number {
+/**
+ * Reads an image as `bpf/classify.h` does. `touched` collects the lines that were read; `names` are those that the
+ * destination is granted for.
+ */
+export function walkImage(
+  { words }: Image,
+  packet: Packet,
+  touched: Set<number> = new Set(),
+  names: ReadonlySet<number> = new Set(),
+): number {
   const line = (index: number): Uint32Array => {
     touched.add(index);
     return words.subarray(index * LINE_WORDS, (index + 1) * LINE_WORDS);
@@ -33,11 +41,20 @@ export function walkImage({ words }: Image, packet: Packet, touched: Set<number>
     return found >= SLICE ? search(found - SLICE, packet.sourcePort) : found;
   };
   const list = line(search(line(0)[HEADER.sources] ?? 0, packet.source));
-  const [segments = 0, defaultWord = 0] = list;
-  for (let segment = 0; segment < segments; segment++) {
+  const [counted = 0, defaultWord = 0] = list;
+  const second = counted < 0x100 ? undefined : words.subarray(list.byteOffset / 4 + LINE_WORDS);
+  const nameWord = (tree: number, name: number): number => {
+    const found = search(tree, name + 1);
+    return leaf(found !== NONE && found >= MAP ? search(found - MAP, packet.destination) : found);
+  };
+  for (let segment = 0; segment < (counted & 0xff); segment++) {
     const tree = list[2 + 2 * segment] ?? NONE;
     const own = tree === NONE ? NO_MATCH : leaf(search(tree, packet.destination));
-    const best = Math.min(own, leaf(list[3 + 2 * segment] ?? NONE));
+    let best = Math.min(own, leaf(list[3 + 2 * segment] ?? NONE));
+    const hasNames = ((counted >>> 8) & (1 << segment)) !== 0;
+    if (hasNames && leaf(second?.[2 * segment + 1] ?? NONE) < best) {
+      for (const name of names) best = Math.min(best, nameWord(second?.[2 * segment] ?? NONE, name));
+    }
     if (best !== NO_MATCH) return best;
   }
   return defaultWord;

@@ -3,10 +3,10 @@ import { HEADER, type Image, layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#dataplane/program/numbers.js';
 import { addTree } from '#dataplane/program/tree.js';
-import { classify } from '#policy/classify.js';
+import { classify, grantedNames } from '#policy/classify.js';
 import { compile } from '#policy/compile.js';
 import { IPPROTO } from '#policy/model.js';
-import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { generateGrants, generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { walkImage } from './image-walk.js';
@@ -19,10 +19,12 @@ describe('the image of a program', () => {
       const generated = generatePolicy(random, number % 3 === 0 ? { groups: 20, rules: 10 } : {});
       const program = compile(generated);
       const image = layout(program);
+      const grants = generateGrants(number);
       const next = packetGenerator(random, generated);
       for (let count = 0; count < 200; count++) {
         const tried = next();
-        if (walkImage(image, tried) === classify(program, tried)) continue;
+        const names = grantedNames(program, tried.destination, grants);
+        if (walkImage(image, tried, new Set(), names) === classify(program, tried, names)) continue;
         expect.fail(`seed ${seed + number * 7919}: ${JSON.stringify(tried)}`);
       }
     }
@@ -42,6 +44,7 @@ describe('the image of a program', () => {
       generationHigh: 0,
       sources: header.sources,
       behindLists: 0,
+      hasNames: 0,
     });
     expect(image.words.length).toBe(image.lines * LINE_WORDS);
   });

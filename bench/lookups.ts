@@ -1,0 +1,71 @@
+import { builtObject } from '#dataplane/kernel/built.js';
+import { type LoadedObject, loadObject } from '#dataplane/kernel/loaded-object.js';
+import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { TestRun } from '#dataplane/kernel/test-run.js';
+import { IPPROTO } from '#policy/model.js';
+import { leafKey } from '#policy/program.js';
+
+const LOOKUPS = 2_000_000;
+const SLOT_LINES = 1 << 20;
+
+// struct bench_request
+const REQUEST = { size: 56, elapsedNs: 48 } as const;
+
+/** Addresses from `base` on; the mask's bits are random. */
+export type Space = { readonly base: number; readonly mask: number };
+
+export function loadForBench(grantCapacity: number): LoadedObject {
+  return loadObject(
+    {
+      objectPath: builtObject,
+      slotLines: SLOT_LINES,
+      flowCapacity: 1,
+      halfOpenCapacity: 1,
+      cacheLines: 2,
+      rankCapacity: 1 << 20,
+      hitCapacity: 1,
+      denyEvents: 0,
+      flowEvents: 0,
+      timeoutsMs: DEFAULT_TIMEOUTS_MS,
+      policeLocal: false,
+      direct: false,
+      fibFlags: 0,
+      grantCapacity,
+      markMask: 0x00f0_0000,
+      reversePath: 'off',
+      passNonIpv4: false,
+      judgeAll: true,
+      traceWord: false,
+    },
+    undefined,
+  );
+}
+
+/** Nanoseconds a lookup of TCP packets over uniformly random keys, without making the keys. The best of six runs. */
+export function timeLookups(
+  { object, slots }: LoadedObject,
+  { sources, destinations }: { readonly sources: Space; readonly destinations: Space },
+): number {
+  const request = new Uint8Array(REQUEST.size);
+  const view = new DataView(request.buffer);
+  const run = new TestRun(object.programFd('weir_bench'), undefined, request, undefined);
+  const nanoseconds = (keysOnly: boolean): number => {
+    const words = [
+      slots.slotInForce ?? 0,
+      LOOKUPS,
+      1,
+      keysOnly ? 1 : 0,
+      sources.base,
+      sources.mask,
+      destinations.base,
+      destinations.mask,
+      leafKey(IPPROTO.tcp, 0),
+      0xffff,
+    ];
+    for (const [at, word] of words.entries()) view.setUint32(at * 4, word, true);
+    run.run();
+    return Number(view.getBigUint64(REQUEST.elapsedNs, true)) / LOOKUPS;
+  };
+  const best = (keysOnly: boolean): number => Math.min(...Array.from({ length: 6 }, () => nanoseconds(keysOnly)));
+  return best(false) - best(true);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_SEARCH_H
+#define WEIR_SEARCH_H
+
+#define NONE 0xffffffffU
+#define NO_MATCH 0x7fffffffU
+#define SLICE 0x80000000U
+#define MAX_DEPTH 5
+#define FIRST_HALF 6
+#define HALF_KEYS 4
+#define LINES_OF_LEAVES 4
+
+/* 1 where the key is not above x, else 0; `above` is x + 1. The barrier keeps clang from making a jump of it. */
+#define COUNT_KEY(total, key, above)                     \
+	do {                                             \
+		__u64 difference = (__u64)(key) - (above); \
+		asm volatile("" : "+r"(difference));     \
+		(total) += difference >> 63;             \
+	} while (0)
+
+/* Line 0 is the header, which no search may lead to. */
+static __always_inline struct line *line_at(__u32 base, __u32 index)
+{
+	__u32 at = base + index;
+
+	if (index == 0 || index >= settings.slot_lines)
+		return 0;
+	return bpf_map_lookup_elem(&program, &at);
+}
+
+/* Brings lines that will be needed into the cache while an earlier one is still on its way. What is not there, or not
+ * what it was taken for, costs a load and decides nothing.
+ */
+static __always_inline void touch(__u32 base, __u32 index)
+{
+	struct line *line = line_at(base, index);
+
+	if (line)
+		(void)*(volatile __u32 *)line->words;
+}
+
+/* A map of at most four intervals: half a line, four keys and then their values. */
+static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 above)
+{
+	const __u32 *half = line->words + (second & 1) * 2 * HALF_KEYS;
+	__u64 below = 0;
+
+#pragma unroll
+	for (int i = 0; i < HALF_KEYS; i++)
+		COUNT_KEY(below, half[i], above);
+	return half[HALF_KEYS + ((below - 1) & (HALF_KEYS - 1))];
+}
+
+/* The value that holds at x in the tree `ref` (line << 3 | depth); 0, which is no value, where the image is damaged.
+ * `leaves` + 4 * n is the first of the lines that bottom line n leads to; NONE where nobody knows.
+ */
+static __always_inline __u32 search_tree(__u32 base, __u32 ref, __u32 x, __u32 leaves)
+{
+	__u64 above = (__u64)x + 1;
+	__u32 index = ref >> 3;
+	__u32 depth = ref & 7;
+	struct line *line;
+	__u64 below;
+
+	if (depth >= FIRST_HALF) {
+		line = line_at(base, index);
+		return line ? search_half(line, depth, above) : 0;
+	}
+	for (int level = 0; level < MAX_DEPTH && depth > 0; level++, depth--) {
+		line = line_at(base, index);
+		if (!line)
+			return 0;
+		below = 0;
+#pragma unroll
+		for (int i = 1; i < LINE_WORDS; i++)
+			COUNT_KEY(below, line->words[i], above);
+		__u32 last = line->words[0] & 15;
+
+		if (below > last)
+			below = last;
+		index = (line->words[0] >> 4) + below;
+	}
+	if (leaves != NONE) {
+#pragma unroll
+		for (int i = 0; i < LINES_OF_LEAVES; i++)
+			touch(base, leaves + LINES_OF_LEAVES * index + i);
+	}
+	line = line_at(base, index);
+	if (!line)
+		return 0;
+	below = 0;
+#pragma unroll
+	for (int i = 0; i < LINE_WORDS / 2; i++)
+		COUNT_KEY(below, line->words[i], above);
+	return line->words[LINE_WORDS / 2 + ((below - 1) & 7)];
+}
+
+__noinline __u32 search(__u32 base, __u32 ref, __u32 x)
+{
+	return search_tree(base, ref, x, NONE);
+}
+
+__noinline __u32 search_ahead(__u32 base, __u32 ref, __u32 x, __u32 leaves)
+{
+	return search_tree(base, ref, x, leaves);
+}
+
+__noinline __u32 search_leaf(__u32 base, __u32 leaf, __u32 leaf_key, __u32 source_port)
+{
+	__u32 found;
+
+	if (leaf == NONE)
+		return NO_MATCH;
+	found = search(base, leaf, leaf_key);
+	if (found & SLICE)
+		found = search(base, found & ~SLICE, source_port);
+	return found;
+}
+
+#endif

@@ -1,0 +1,120 @@
+import { LINE, MAX_SET_LINES, SET_LINE, SET_PLACES } from './layout.js';
+import type { SharedMemory } from './memory.js';
+
+/** Answers whether a grant counts for nothing any more. */
+export type IsDead = (pattern: number, expiry: number) => boolean;
+
+/** Lines of grants to addresses with more than one. */
+export class GrantSets {
+  readonly #free: Uint32Array;
+  #freeCount = 0;
+  readonly #resting: number[] = [];
+
+  constructor(
+    private readonly memory: SharedMemory,
+    first: number,
+    end: number,
+  ) {
+    this.#free = new Uint32Array(end - first);
+  }
+
+  get resting(): number {
+    return this.#resting.length;
+  }
+
+  /** Says of a line that nobody uses it, nor reads it. */
+  release(line: number): void {
+    this.#free[this.#freeCount++] = line;
+  }
+
+  /** After a grace period: lines that were dropped before it may be used again. */
+  afterGrace(): void {
+    for (const line of this.#resting) this.release(line);
+    this.#resting.length = 0;
+  }
+
+  /** A new set of two grants; 0 where there is no room. */
+  make(first: readonly [number, number], second: readonly [number, number]): number {
+    const line = this.#take();
+    if (line === 0) return 0;
+    this.memory.storeLong(this.#long(line, 0), ...first);
+    this.memory.storeLong(this.#long(line, 1), ...second);
+    return line;
+  }
+
+  /** Adds a grant, or prolongs it. False where there is no room. */
+  add(set: number, pattern: number, expiry: number, isDead: IsDead): boolean {
+    let room = -1;
+    let last = set;
+    let lines = 0;
+    for (const line of this.lines(set)) {
+      last = line;
+      lines++;
+      for (let place = 0; place < SET_PLACES; place++) {
+        const long = this.#long(line, place);
+        const empty = this.memory.isZero(long);
+        if (!empty && this.memory.low(long) === pattern) {
+          if (this.memory.high(long) < expiry) this.memory.storeLong(long, pattern, expiry);
+          return true;
+        }
+        if (room < 0 && (empty || isDead(this.memory.low(long), this.memory.high(long)))) room = long;
+      }
+    }
+    if (room >= 0) {
+      this.memory.storeLong(room, pattern, expiry);
+      return true;
+    }
+    if (lines === MAX_SET_LINES) return false;
+    const added = this.#take();
+    if (added === 0) return false;
+    this.memory.storeLong(this.#long(added, 0), pattern, expiry);
+    this.memory.storeWord(last * LINE.words + SET_LINE.next, added);
+    return true;
+  }
+
+  /** Removes the grants that `isDead` answers true for. True where none is left. */
+  prune(set: number, isDead: IsDead): boolean {
+    let left = 0;
+    for (const line of this.lines(set)) {
+      for (let place = 0; place < SET_PLACES; place++) {
+        const long = this.#long(line, place);
+        if (this.memory.isZero(long)) continue;
+        if (isDead(this.memory.low(long), this.memory.high(long))) this.memory.storeLong(long, 0, 0);
+        else left++;
+      }
+    }
+    return left === 0;
+  }
+
+  /** What nobody can find any more; a reader may still be in it. */
+  drop(set: number): void {
+    for (const line of this.lines(set)) this.#resting.push(line);
+  }
+
+  *lines(set: number): Generator<number> {
+    for (let line = set, count = 0; line !== 0 && count < MAX_SET_LINES; count++) {
+      yield line;
+      line = this.memory.word(line * LINE.words + SET_LINE.next);
+    }
+  }
+
+  *grants(set: number): Generator<readonly [pattern: number, expiry: number]> {
+    for (const line of this.lines(set)) {
+      for (let place = 0; place < SET_PLACES; place++) {
+        const long = this.#long(line, place);
+        if (!this.memory.isZero(long)) yield [this.memory.low(long), this.memory.high(long)];
+      }
+    }
+  }
+
+  #take(): number {
+    if (this.#freeCount === 0) return 0;
+    const line = this.#free[--this.#freeCount] ?? 0;
+    this.memory.words.fill(0, line * LINE.words, (line + 1) * LINE.words);
+    return line;
+  }
+
+  #long(line: number, place: number): number {
+    return line * LINE.longs + SET_LINE.grants + place;
+  }
+}

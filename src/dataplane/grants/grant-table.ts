@@ -1,0 +1,201 @@
+import { homeOf, writeHeader } from './address-hash.js';
+import { GrantSets, type IsDead } from './grant-sets.js';
+import { HEADER, LINE, PLACES, PROBES, regionsFor, SET, TABLE_LINE } from './layout.js';
+import { SharedMemory } from './memory.js';
+
+/**
+ * What is granted to which address, in memory that the kernel reads meanwhile (`bpf/grants.h`). What is removed rests
+ * until `afterGrace` and is used again only then.
+ */
+export class GrantTable {
+  readonly #memory: SharedMemory;
+  readonly #header: Uint32Array;
+  readonly #sets: GrantSets;
+  /** Longs of places whose address was removed. */
+  readonly #resting: number[] = [];
+  readonly #endOfTable: number;
+  #count = 0;
+  #cursor = 1;
+
+  /**
+   * `random` makes the header of a table that is new. One that was used before must not be read by anybody who began
+   * before this, and loses the grants that `isDead` answers true for.
+   */
+  constructor(
+    words: Uint32Array,
+    readonly capacity: number,
+    random: Uint32Array,
+    isDead: IsDead,
+  ) {
+    const { homes, sets, end } = regionsFor(capacity);
+    this.#memory = new SharedMemory(words);
+    this.#header = words.subarray(0, LINE.words);
+    this.#endOfTable = sets;
+    this.#sets = new GrantSets(this.#memory, sets, end);
+    if (this.#header[HEADER.homes] === 0) writeHeader(this.#header, homes, random);
+    this.#recover(sets, end, isDead);
+  }
+
+  /** Addresses. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** What waits for a grace period before it can be used again. */
+  get resting(): number {
+    return this.#resting.length + this.#sets.resting;
+  }
+
+  /** Adds a grant, or prolongs it. False where there is no room: nothing changed then. */
+  add(address: number, pattern: number, expiry: number, isDead: IsDead): boolean {
+    if (address === 0) return false;
+    const found = this.#find(address);
+    if (found < 0) return this.#claim(address, pattern, expiry);
+    const low = this.#memory.low(found);
+    const high = this.#memory.high(found);
+    const latest = Math.max(high, expiry);
+    if (low === pattern || (low < SET && isDead(low, high))) {
+      if (low !== pattern || high < expiry) this.#memory.storeLong(found, pattern, expiry);
+      return true;
+    }
+    if (low < SET) {
+      const made = this.#sets.make([low, high], [pattern, expiry]);
+      if (made !== 0) this.#memory.storeLong(found, SET + made, latest);
+      return made !== 0;
+    }
+    if (!this.#sets.add(low - SET, pattern, expiry, isDead)) return false;
+    if (latest > high) this.#memory.storeLong(found, low, latest);
+    return true;
+  }
+
+  /** Removes the grants to one address that `isDead` answers true for. */
+  prune(address: number, isDead: IsDead): void {
+    const found = this.#find(address);
+    if (found >= 0) this.#pruneAt(found, isDead);
+  }
+
+  /** Does so for the addresses in the next `lines` lines, round and round. */
+  sweep(lines: number, isDead: IsDead): void {
+    for (let count = 0; count < Math.min(lines, this.#endOfTable - 1); count++) {
+      for (let place = 0; place < PLACES; place++) {
+        if (this.#addressAt(this.#cursor, place) !== 0) this.#pruneAt(longOf(this.#cursor, place), isDead);
+      }
+      this.#cursor = this.#cursor + 1 < this.#endOfTable ? this.#cursor + 1 : 1;
+    }
+  }
+
+  sweepAll(isDead: IsDead): void {
+    this.sweep(this.#endOfTable, isDead);
+  }
+
+  /** What was removed before a grace period that is over now may be used again. */
+  afterGrace(): void {
+    for (const long of this.#resting) this.#memory.storeLong(long, 0, 0);
+    this.#resting.length = 0;
+    this.#sets.afterGrace();
+  }
+
+  *entries(): Generator<{ readonly address: number; readonly pattern: number; readonly expiry: number }> {
+    for (let line = 1; line < this.#endOfTable; line++) {
+      for (let place = 0; place < PLACES; place++) {
+        const address = this.#addressAt(line, place);
+        if (address === 0) continue;
+        const low = this.#memory.low(longOf(line, place));
+        if (low < SET) yield { address, pattern: low, expiry: this.#memory.high(longOf(line, place)) };
+        else for (const [pattern, expiry] of this.#sets.grants(low - SET)) yield { address, pattern, expiry };
+      }
+    }
+  }
+
+  /** The long of an address's place; -1 where it has none. */
+  #find(address: number): number {
+    const home = homeOf(this.#header, address);
+    for (let line = home; line < home + PROBES; line++) {
+      for (let place = 0; place < PLACES; place++) {
+        if (this.#addressAt(line, place) === address) return longOf(line, place);
+      }
+      if (this.#memory.word(line * LINE.words + TABLE_LINE.spilled) === 0) return -1;
+    }
+    return -1;
+  }
+
+  #claim(address: number, pattern: number, expiry: number): boolean {
+    if (this.#count >= this.capacity) return false;
+    const home = homeOf(this.#header, address);
+    for (let line = home; line < home + PROBES; line++) {
+      for (let place = 0; place < PLACES; place++) {
+        const long = longOf(line, place);
+        if (this.#addressAt(line, place) !== 0 || !this.#memory.isZero(long)) continue;
+        // The way first, then what is found there, then the address: a reader never finds another's.
+        this.#spill(home, line, 1);
+        this.#memory.storeLong(long, pattern, expiry);
+        this.#memory.storeWord(wordOf(line, place), address);
+        this.#count++;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  #pruneAt(long: number, isDead: IsDead): void {
+    const low = this.#memory.low(long);
+    const empty = low < SET ? isDead(low, this.#memory.high(long)) : this.#sets.prune(low - SET, isDead);
+    if (!empty) return;
+    const line = Math.floor(long / LINE.longs);
+    const at = wordOf(line, (long % LINE.longs) - TABLE_LINE.grants);
+    const address = this.#memory.word(at);
+    this.#memory.storeWord(at, 0);
+    this.#spill(homeOf(this.#header, address), line, -1);
+    if (low >= SET) this.#sets.drop(low - SET);
+    this.#resting.push(long);
+    this.#count--;
+  }
+
+  /** Lines that an address passed on its way to `line`. */
+  #spill(home: number, line: number, by: 1 | -1): void {
+    for (let passed = home; passed < line; passed++) {
+      const at = passed * LINE.words + TABLE_LINE.spilled;
+      this.#memory.storeWord(at, this.#memory.word(at) + by);
+    }
+  }
+
+  /** Brings to order what a process that was killed left in the middle of a change. */
+  #recover(sets: number, end: number, isDead: IsDead): void {
+    const used = new Uint8Array(end - sets);
+    const spilled = new Uint32Array(this.#endOfTable);
+    for (let line = 1; line < this.#endOfTable; line++) {
+      for (let place = 0; place < PLACES; place++) {
+        const long = longOf(line, place);
+        const address = this.#addressAt(line, place);
+        if (address === 0) {
+          if (!this.#memory.isZero(long)) this.#memory.storeLong(long, 0, 0);
+          continue;
+        }
+        this.#count++;
+        for (let passed = homeOf(this.#header, address); passed < line; passed++) {
+          spilled[passed] = (spilled[passed] ?? 0) + 1;
+        }
+        const low = this.#memory.low(long);
+        if (low >= SET) for (const set of this.#sets.lines(low - SET)) used[set - sets] = 1;
+      }
+    }
+    for (const [line, count] of spilled.entries()) {
+      const at = line * LINE.words + TABLE_LINE.spilled;
+      if (line > 0 && this.#memory.word(at) !== count) this.#memory.storeWord(at, count);
+    }
+    for (let line = end - 1; line >= sets; line--) if (used[line - sets] === 0) this.#sets.release(line);
+    this.sweepAll(isDead);
+  }
+
+  #addressAt(line: number, place: number): number {
+    return this.#memory.word(wordOf(line, place));
+  }
+}
+
+function longOf(line: number, place: number): number {
+  return line * LINE.longs + TABLE_LINE.grants + place;
+}
+
+function wordOf(line: number, place: number): number {
+  return line * LINE.words + TABLE_LINE.addresses + place;
+}

@@ -1,0 +1,132 @@
+import { CapacityExceeded, type Grant, type Learned } from '#dataplane/datapath.js';
+import { GrantTable } from './grant-table.js';
+import { expiryOf, timeOf } from './layout.js';
+import { PatternTable, type Slot } from './pattern-table.js';
+
+/** Lines of the table that one sweep looks at while there is room. */
+const LINES_OF_A_SWEEP = 8_192;
+/** A grace period is waited for when so great a part of the capacity rests. */
+const RESTING_PART = 16;
+/** How long an expired grant is kept for flows that it admitted, where there is room: as long as D12 lets one live. */
+const KEPT_NS = 86_400_000_000_000n;
+
+/** Learned addresses (D12), shared with the kernel. Times are of the monotonic clock. */
+export class Grants {
+  readonly #patterns: PatternTable;
+  readonly #table: GrantTable;
+  #refused = 0;
+
+  /** `inForce` is the slot of a program that was found in force. Nobody may read what was removed before this. */
+  constructor(
+    memory: { readonly grants: Uint32Array; readonly patterns: Uint32Array },
+    options: { readonly capacity: number; readonly inForce: Slot | undefined; readonly random: Uint32Array },
+  ) {
+    this.#patterns = new PatternTable(memory.patterns, options.inForce);
+    this.#table = new GrantTable(memory.grants, options.capacity, options.random, this.#isDeadAt(0));
+  }
+
+  get addresses(): { readonly entries: number; readonly capacity: number } {
+    return { entries: this.#table.count, capacity: this.#table.capacity };
+  }
+
+  get patterns(): { readonly entries: number; readonly capacity: number } {
+    return { entries: this.#patterns.count, capacity: this.#patterns.capacity };
+  }
+
+  /** Addresses of patterns that were not learned because there was no room. */
+  get refused(): number {
+    return this.#refused;
+  }
+
+  /** Whether much was removed that could be used again after a grace period. */
+  get isGraceDue(): boolean {
+    return this.#table.resting * RESTING_PART > this.#table.capacity;
+  }
+
+  /** Answers how many addresses were not learned. A pattern that no program has is left out: it was removed meanwhile. */
+  add(grants: readonly Grant[], nowNs: bigint): number {
+    const isDead = this.#isDeadAt(expiryOf(nowNs));
+    const refused = this.#refused;
+    for (const { pattern, addresses, expiresAtNs } of grants) {
+      const number = this.#patterns.numberOf(pattern);
+      if (number === undefined) continue;
+      const expiry = expiryOf(expiresAtNs);
+      for (const address of addresses) if (!this.#table.add(address, number, expiry, isDead)) this.#refused++;
+    }
+    return this.#refused - refused;
+  }
+
+  remove(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): void {
+    for (const { pattern, addresses } of grants) {
+      const number = this.#patterns.numberOf(pattern);
+      if (number === undefined) continue;
+      for (const address of addresses) this.#table.prune(address, (found) => found === number);
+    }
+  }
+
+  /** What is granted now, by pattern; not that of a pattern found in force before a program said its text. */
+  learned(nowNs: bigint): readonly Learned[] {
+    const now = expiryOf(nowNs);
+    const found = new Map<number, { addresses: number[]; expiries: bigint[] }>();
+    for (const { address, pattern, expiry } of this.#table.entries()) {
+      if (expiry <= now || !this.#patterns.isLive(pattern)) continue;
+      const columns = found.get(pattern) ?? { addresses: [], expiries: [] };
+      found.set(pattern, columns);
+      columns.addresses.push(address);
+      columns.expiries.push(timeOf(expiry));
+    }
+    return [...found].flatMap(([number, { addresses, expiries }]) => {
+      const pattern = this.#patterns.textOf(number);
+      if (pattern === undefined) return [];
+      return [{ pattern, addresses: Uint32Array.from(addresses), expiresAtNs: BigUint64Array.from(expiries) }];
+    });
+  }
+
+  /** Makes room for the patterns of a program; `awaitGracePeriod` is called where that needs one. Throws before `fill`. */
+  makeRoom(patterns: readonly string[], awaitGracePeriod: () => void): void {
+    if (this.#patterns.shortage(patterns) > 0) {
+      this.#clear();
+      awaitGracePeriod();
+      this.afterGrace();
+    }
+    const shortage = this.#patterns.shortage(patterns);
+    const { capacity } = this.#patterns;
+    if (shortage > 0) throw new CapacityExceeded('patterns', capacity + shortage, capacity);
+  }
+
+  /** Writes the names of a program into a slot that nobody reads, after `makeRoom` for them. */
+  fill(slot: Slot, patterns: readonly string[]): void {
+    this.#patterns.fill(slot, patterns);
+  }
+
+  /** The program in this slot is in force now. */
+  activated(slot: Slot): void {
+    this.#patterns.activated(slot);
+  }
+
+  /** Removes what is dead: some of it each time, round and round, and all of it where room is short. */
+  sweep(nowNs: bigint): void {
+    this.#clear();
+    const { entries, capacity } = this.addresses;
+    const kept = entries * 2 < capacity ? KEPT_NS : 0n;
+    const isDead = this.#isDeadAt(nowNs > kept ? expiryOf(nowNs - kept) : 0);
+    if (entries * 4 > capacity * 3) this.#table.sweepAll(isDead);
+    else this.#table.sweep(LINES_OF_A_SWEEP, isDead);
+  }
+
+  afterGrace(): void {
+    this.#table.afterGrace();
+    this.#patterns.afterGrace();
+  }
+
+  /** Removes the grants of retired patterns. */
+  #clear(): void {
+    if (!this.#patterns.hasRetired) return;
+    this.#table.sweepAll(this.#isDeadAt(0));
+    this.#patterns.cleared();
+  }
+
+  #isDeadAt(expiry: number): (pattern: number, until: number) => boolean {
+    return (pattern, until) => until <= expiry || !this.#patterns.isLive(pattern);
+  }
+}

@@ -1,0 +1,33 @@
+/** Memory that the kernel reads, as words and as longs. Every store is seen by the kernel in the order of the stores. */
+export class SharedMemory {
+  readonly #longs: BigUint64Array;
+
+  constructor(readonly words: Uint32Array) {
+    this.#longs = new BigUint64Array(words.buffer, words.byteOffset, words.length >>> 1);
+  }
+
+  word(at: number): number {
+    return this.words[at] ?? 0;
+  }
+
+  storeWord(at: number, value: number): void {
+    Atomics.store(this.words, at, value);
+  }
+
+  low(long: number): number {
+    return this.words[2 * long] ?? 0;
+  }
+
+  high(long: number): number {
+    return this.words[2 * long + 1] ?? 0;
+  }
+
+  isZero(long: number): boolean {
+    return this.low(long) === 0 && this.high(long) === 0;
+  }
+
+  /** One store: nobody sees half of it. */
+  storeLong(long: number, low: number, high: number): void {
+    Atomics.store(this.#longs, long, (BigInt(high) << 32n) | BigInt(low));
+  }
+}

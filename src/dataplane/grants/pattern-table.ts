@@ -1,0 +1,142 @@
+import { createHash } from 'node:crypto';
+import { PATTERN } from './layout.js';
+
+export type Slot = 0 | 1;
+
+/**
+ * Numbers of the patterns in use, and their names in the programs of both slots, in memory that the kernel reads
+ * (`bpf/grants.h`). A pattern keeps its number for as long as a program has it. One that no program has any more is
+ * retired at once; its number goes to another only when no grant has it (`cleared`) and nobody reads it (`afterGrace`).
+ */
+export class PatternTable {
+  readonly capacity: number;
+  readonly #words: Uint32Array;
+  readonly #live: Uint8Array;
+  readonly #numbers = new Map<string, number>();
+  readonly #texts = new Map<number, string>();
+  /** Patterns of the program that was found in force, by digest, until a program says their texts. */
+  readonly #adopted = new Map<string, number>();
+  readonly #inSlots: [Set<number>, Set<number>] = [new Set(), new Set()];
+  #retired: number[] = [];
+  #resting: number[] = [];
+  readonly #free: number[] = [];
+
+  /** `inForce` is the slot of a program that was found in force: its patterns stay. Nobody may read the other slot. */
+  constructor(words: Uint32Array, inForce: Slot | undefined) {
+    this.#words = words;
+    this.capacity = words.length / PATTERN.words;
+    this.#live = new Uint8Array(this.capacity);
+    for (let number = this.capacity - 1; number >= 0; number--) {
+      if (inForce !== undefined && words[number * PATTERN.words + PATTERN.names + inForce] !== 0) {
+        words[number * PATTERN.words + PATTERN.names + other(inForce)] = 0;
+        this.#live[number] = 1;
+        this.#adopted.set(this.#digestAt(number), number);
+        this.#inSlots[inForce].add(number);
+      } else this.#free.push(number);
+    }
+    for (const number of this.#free) words.fill(0, number * PATTERN.words, (number + 1) * PATTERN.words);
+  }
+
+  /** Patterns that may be granted. */
+  get count(): number {
+    return this.#numbers.size + this.#adopted.size;
+  }
+
+  get hasRetired(): boolean {
+    return this.#retired.length > 0;
+  }
+
+  /** False for a number that a pattern had and has no longer. */
+  isLive(number: number): boolean {
+    return this.#live[number] === 1;
+  }
+
+  /** The number of a pattern that a program has. */
+  numberOf(text: string): number | undefined {
+    return this.#numbers.get(text) ?? (this.#adopted.size > 0 ? this.#adopted.get(digestOf(text)) : undefined);
+  }
+
+  textOf(number: number): string | undefined {
+    return this.#texts.get(number);
+  }
+
+  /** How many numbers are missing for these patterns. */
+  shortage(texts: readonly string[]): number {
+    const unknown = texts.filter((text) => this.numberOf(text) === undefined).length;
+    return Math.max(0, unknown - this.#free.length);
+  }
+
+  /** Writes the names of a program into a slot that nobody reads. There must be no shortage. */
+  fill(slot: Slot, texts: readonly string[]): void {
+    const before = this.#inSlots[slot];
+    for (const number of before) this.#words[number * PATTERN.words + PATTERN.names + slot] = 0;
+    const now = new Set<number>();
+    for (const [name, text] of texts.entries()) {
+      const number = this.#numberFor(text);
+      now.add(number);
+      this.#words[number * PATTERN.words + PATTERN.names + slot] = name + 1;
+    }
+    this.#inSlots[slot] = now;
+    this.#retire(before, [now, this.#inSlots[other(slot)]]);
+  }
+
+  /** From now on the program in this slot is in force. */
+  activated(slot: Slot): void {
+    this.#retire(this.#inSlots[other(slot)], [this.#inSlots[slot]]);
+  }
+
+  /** No grant has the number of a retired pattern any more. */
+  cleared(): void {
+    this.#resting = this.#resting.concat(this.#retired);
+    this.#retired = [];
+  }
+
+  /** After a grace period: numbers that were cleared before it are free. */
+  afterGrace(): void {
+    for (const number of this.#resting) this.#free.push(number);
+    this.#resting = [];
+  }
+
+  #numberFor(text: string): number {
+    const known = this.#numbers.get(text);
+    if (known !== undefined) return known;
+    const digest = digestOf(text);
+    const number = this.#adopted.get(digest) ?? this.#free.pop();
+    if (number === undefined) throw new RangeError('no number is free for a pattern');
+    this.#adopted.delete(digest);
+    this.#numbers.set(text, number);
+    this.#texts.set(number, text);
+    this.#live[number] = 1;
+    this.#digestBytes(number).set(Buffer.from(digest, 'hex'));
+    return number;
+  }
+
+  #retire(numbers: ReadonlySet<number>, kept: readonly ReadonlySet<number>[]): void {
+    for (const number of numbers) {
+      if (!this.isLive(number) || kept.some((set) => set.has(number))) continue;
+      const text = this.#texts.get(number);
+      if (text === undefined) this.#adopted.delete(this.#digestAt(number));
+      else this.#numbers.delete(text);
+      this.#texts.delete(number);
+      this.#live[number] = 0;
+      this.#retired.push(number);
+    }
+  }
+
+  #digestAt(number: number): string {
+    return Buffer.from(this.#digestBytes(number)).toString('hex');
+  }
+
+  #digestBytes(number: number): Uint8Array {
+    const at = this.#words.byteOffset + (number * PATTERN.words + PATTERN.digest) * 4;
+    return new Uint8Array(this.#words.buffer, at, PATTERN.digestBytes);
+  }
+}
+
+function other(slot: Slot): Slot {
+  return slot === 0 ? 1 : 0;
+}
+
+function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest().subarray(0, PATTERN.digestBytes).toString('hex');
+}

@@ -1,0 +1,138 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MAX_PATTERNS_OF_ADDRESS } from '#dataplane/grants/layout.js';
+import { compile } from '#policy/compile.js';
+import { IPPROTO, type Packet, type Policy, type Rule } from '#policy/model.js';
+import { group, packet, policy, rule } from '#test/policy/sample.js';
+import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const SECOND_NS = 1_000_000_000n;
+const UDP = { protocol: IPPROTO.udp } as const;
+const opening = packet(UDP);
+
+let kernel: Loaded;
+beforeEach(() => {
+  kernel = loadForTest();
+});
+afterEach(() => kernel.close());
+
+function named(text: string, given: Partial<Rule> & { to?: readonly string[]; ports?: readonly string[] } = {}): Rule {
+  return rule({ id: text, hostname: { kind: 'exact', labels: text.split('.'), text }, ...given });
+}
+
+function ofNames(...rules: readonly Rule[]): Policy {
+  return policy([group(['10.0.0.0/8'], rules)]);
+}
+
+function grant(pattern: string, addresses: readonly number[] = [opening.destination], forNs = 3_600n * SECOND_NS) {
+  const now = process.hrtime.bigint();
+  return kernel.grants.add([{ pattern, addresses, expiresAtNs: now + forNs }], now);
+}
+
+const judge = (tried: Packet = opening): number => kernel.judge(tried).returned;
+
+describe('a hostname rule', () => {
+  test('matches what was granted for its pattern, from then on', () => {
+    kernel.activate(compile(ofNames(named('a.test'), named('b.test', { action: 'deny' }))));
+    expect(judge()).toBe(DROPPED);
+    grant('a.test');
+    expect(judge()).toBe(PASSED);
+    expect(judge(packet({ ...UDP, destination: '192.0.2.2' }))).toBe(DROPPED);
+    expect(judge(packet({ ...UDP, source: '172.16.0.1' }))).toBe(DROPPED);
+  });
+
+  test('asks for its ports and its destinations too', () => {
+    const rules = [named('a.test', { to: ['192.0.2.0/30'], protocol: IPPROTO.udp, ports: ['443'] })];
+    kernel.activate(compile(ofNames(...rules)));
+    const outside = packet({ ...UDP, destination: '192.0.2.4' });
+    grant('a.test', [opening.destination, outside.destination]);
+    expect([judge(), judge(outside), judge(packet({ ...UDP, destinationPort: 80 }))]).toEqual([
+      PASSED,
+      DROPPED,
+      DROPPED,
+    ]);
+  });
+
+  test('that stands behind another rule is not asked where that one matches', () => {
+    const before = rule({ action: 'deny', protocol: IPPROTO.udp, ports: ['443'] });
+    kernel.activate(compile(ofNames(before, named('a.test'))));
+    grant('a.test');
+    expect([judge(), judge(packet({ ...UDP, destinationPort: 80 }))]).toEqual([DROPPED, PASSED]);
+  });
+
+  test('has its say at an address of more than a hundred names', () => {
+    const texts = Array.from({ length: MAX_PATTERNS_OF_ADDRESS + 1 }, (_, index) => `h${index}.test`);
+    const rules = texts.map((text, index) => named(text, { protocol: IPPROTO.udp, ports: [`${1_000 + index}`] }));
+    kernel.activate(compile(ofNames(...rules)));
+    const refused = texts.map((text) => grant(text));
+    expect(refused).toEqual([...Array<number>(MAX_PATTERNS_OF_ADDRESS).fill(0), 1]);
+    const judged = texts.map((_, index) => judge(packet({ ...UDP, destinationPort: 1_000 + index })));
+    expect(judged).toEqual([...Array<number>(MAX_PATTERNS_OF_ADDRESS).fill(PASSED), DROPPED]);
+  });
+});
+
+describe('an expired grant', () => {
+  test('admits no new flow, and ends none, also when the policy changes', { timeout: 20_000 }, async () => {
+    const given = ofNames(named('a.test'));
+    kernel.activate(compile(given));
+    grant('a.test', undefined, SECOND_NS);
+    expect(judge()).toBe(PASSED);
+    let sourcePort = 1;
+    await expect
+      .poll(() => judge(packet({ ...UDP, sourcePort: sourcePort++ })), { timeout: 10_000, interval: 100 })
+      .toBe(DROPPED);
+    expect(judge()).toBe(PASSED);
+    kernel.activate(compile(ofNames(...(given.groups[0]?.rules ?? []), named('b.test'))));
+    expect([judge(), judge(packet({ ...UDP, sourcePort }))]).toEqual([PASSED, DROPPED]);
+    kernel.activate(compile(ofNames(named('b.test'))));
+    expect(judge()).toBe(DROPPED);
+  });
+
+  test('is prolonged by a later one, never cut short', () => {
+    kernel.activate(compile(ofNames(named('a.test'))));
+    grant('a.test', undefined, -SECOND_NS);
+    expect(judge()).toBe(DROPPED);
+    grant('a.test');
+    grant('a.test', undefined, SECOND_NS / 100n);
+    expect(judge()).toBe(PASSED);
+  });
+});
+
+describe('when the policy changes', () => {
+  test('what is granted stays while its pattern does, wherever the pattern stands', () => {
+    kernel.activate(compile(ofNames(named('a.test'))));
+    grant('a.test');
+    kernel.activate(compile(ofNames(named('c.test'), named('b.test'), named('a.test'))));
+    expect(judge()).toBe(PASSED);
+    kernel.activate(compile(policy([group([], [named('a.test')])])));
+    kernel.activate(compile(ofNames(named('a.test'))));
+    expect(judge(packet({ ...UDP, sourcePort: 2 }))).toBe(PASSED);
+  });
+
+  test('what is granted goes with its pattern, and does not come back with it', () => {
+    kernel.activate(compile(ofNames(named('a.test'))));
+    grant('a.test');
+    kernel.activate(compile(ofNames(named('b.test'))));
+    kernel.activate(compile(ofNames(named('a.test'))));
+    expect(judge()).toBe(DROPPED);
+  });
+
+  test('what is learned for a pattern of the staged program counts once it is in force', () => {
+    kernel.activate(compile(ofNames(named('a.test'))));
+    kernel.stage(compile(ofNames(named('b.test'))));
+    grant('b.test');
+    expect(judge()).toBe(DROPPED);
+    kernel.flip();
+    expect(judge()).toBe(PASSED);
+  });
+});
+
+test('addresses beyond the capacity stay denied, and are counted', () => {
+  kernel.close();
+  kernel = loadForTest({ grantCapacity: 16 });
+  kernel.activate(compile(ofNames(named('a.test'))));
+  const addresses = Array.from({ length: 20 }, (_, index) => opening.destination + index);
+  expect(grant('a.test', addresses)).toBe(4);
+  const passed = addresses.filter((destination) => judge({ ...opening, destination }) === PASSED);
+  expect(passed).toEqual(addresses.slice(0, 16));
+  expect(kernel.grants.refused).toBe(4);
+});

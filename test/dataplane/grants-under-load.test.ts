@@ -1,0 +1,117 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { awaitGracePeriod } from '#dataplane/kernel/grace-period.js';
+import { TestRun } from '#dataplane/kernel/test-run.js';
+import { compile } from '#policy/compile.js';
+import { IPPROTO, type Packet, type Rule } from '#policy/model.js';
+import type { Program } from '#policy/program.js';
+import { group, icmp, policy, rule } from '#test/policy/sample.js';
+import { Random } from '#test/seed.js';
+import { MAX_FRAME, writeFrame } from './frame.js';
+import { type Loaded, loadForTest } from './loaded.js';
+
+const ROUNDS = 150;
+const CAPACITY = 128;
+const NEIGHBOURS = 96;
+const HOUR_NS = 3_600_000_000_000n;
+
+/** An ICMP error has no flow, so that every one is classified. */
+const packet: Packet = icmp(3);
+/** Others share the table's few lines with it. */
+const neighbours = Array.from({ length: NEIGHBOURS }, (_, index) => packet.destination + 1 + index);
+
+function named(text: string, action: Rule['action'] = 'allow'): Rule {
+  return rule({ id: text, action, protocol: IPPROTO.icmp, hostname: { kind: 'exact', labels: text.split('.'), text } });
+}
+
+function ofNames(...rules: readonly Rule[]): Program {
+  return compile(policy([group(['10.0.0.0/8'], rules)]));
+}
+
+let kernel: Loaded;
+beforeEach(() => {
+  kernel = loadForTest({ slotLines: 64, grantCapacity: CAPACITY });
+});
+afterEach(() => kernel.close());
+
+function grant(pattern: string, addresses: readonly number[]): void {
+  const now = process.hrtime.bigint();
+  kernel.grants.add([{ pattern, addresses, expiresAtNs: now + HOUR_NS }], now);
+}
+
+/** Judges packets on another CPU until told to stop; answers how many. */
+function load(): { stop(): Promise<number> } {
+  const frame = new Uint8Array(MAX_FRAME);
+  const length = writeFrame(frame, packet);
+  const run = new TestRun(kernel.object.programFd('weir_ingress'), frame, new Uint8Array(192), undefined);
+  const batch = 20_000;
+  let stopped = false;
+  const ended = (async () => {
+    let count = 0;
+    for (; !stopped; count += batch) await run.runBeside(length, batch);
+    return count;
+  })();
+  return {
+    stop: () => {
+      stopped = true;
+      return ended;
+    },
+  };
+}
+
+/** Learns and forgets the neighbours, so that their places and sets go from one to the other. */
+async function churn(patterns: readonly string[], between: (round: number) => void, grace = awaitGracePeriod) {
+  const random = new Random(5);
+  for (let round = 0; round < ROUNDS; round++) {
+    for (let count = 0; count < 60; count++) {
+      const addresses = [random.pick(neighbours), random.pick(neighbours)];
+      const pattern = random.pick(patterns);
+      if (random.chance(0.6)) grant(pattern, addresses);
+      else kernel.grants.remove([{ pattern, addresses }]);
+    }
+    between(round);
+    grace();
+    kernel.grants.afterGrace();
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+}
+
+test('a granted address passes every packet while programs are swapped and others are learned', {
+  timeout: 120_000,
+}, async () => {
+  const programs = [
+    ofNames(named('held.test'), named('a.test', 'deny')),
+    ofNames(named('b.test', 'deny'), named('c.test'), named('a.test', 'deny'), named('held.test')),
+  ] as const;
+  kernel.activate(programs[0]);
+  grant('held.test', [packet.destination]);
+  const running = load();
+  await churn(['a.test', 'b.test', 'held.test'], (round) => {
+    grant('c.test', [packet.destination]);
+    kernel.activate(programs[round % 2 === 0 ? 1 : 0]);
+    kernel.grants.sweep(process.hrtime.bigint());
+  });
+  const judged = await running.stop();
+  expect(kernel.counted()).toEqual({ allow: judged });
+  console.log(`${ROUNDS} swaps, ${judged} packets, all passed`);
+});
+
+test('an address passes no packet on what is granted to others, or to patterns that do not allow it', {
+  timeout: 120_000,
+}, async () => {
+  const programs = [
+    ofNames(named('a.test'), named('b.test'), named('never.test', 'deny')),
+    ofNames(named('never.test', 'deny'), named('b.test'), named('a.test'), named('d.test')),
+  ] as const;
+  kernel.activate(programs[0]);
+  const running = load();
+  await churn(['a.test', 'b.test', 'd.test'], (round) => {
+    // It comes and goes, so that it takes places that were another's.
+    if (round % 3 === 0) kernel.grants.remove([{ pattern: 'never.test', addresses: [packet.destination] }]);
+    else grant('never.test', [packet.destination]);
+    if (round % 2 === 0) kernel.activate(programs[(round >> 1) % 2 === 0 ? 1 : 0]);
+    kernel.grants.sweep(process.hrtime.bigint());
+  });
+  const judged = await running.stop();
+  expect(kernel.counted()).toEqual({ drop_policy_deny: judged });
+  console.log(`${ROUNDS} rounds, ${judged} packets, none passed`);
+});

@@ -1,0 +1,112 @@
+import { describe, expect, test } from 'vitest';
+import { GrantTable } from '#dataplane/grants/grant-table.js';
+import { LINE, linesFor, MAX_PATTERNS_OF_ADDRESS, PROBES } from '#dataplane/grants/layout.js';
+import { Random, seedOf } from '#test/seed.js';
+
+const CAPACITY = 200;
+const never = (): boolean => false;
+
+function memory(capacity = CAPACITY): Uint32Array {
+  return new Uint32Array(linesFor(capacity) * LINE.words);
+}
+
+function table(words: Uint32Array, isDead: (pattern: number, expiry: number) => boolean = never): GrantTable {
+  return new GrantTable(words, CAPACITY, Uint32Array.of(0x9e3779b1, 0x85ebca77, 0xc2b2ae3d, 0x27d4eb2f), isDead);
+}
+
+function entriesOf(tried: GrantTable): string[] {
+  return [...tried.entries()].map(({ address, pattern, expiry }) => `${address} ${pattern} ${expiry}`).sort();
+}
+
+describe('the table of learned addresses', () => {
+  test('holds what a map of addresses to patterns holds, over restarts in between', () => {
+    const seed = seedOf(90_210);
+    let adds = 0;
+    let refusals = 0;
+    for (let number = 0; number < 20; number++) {
+      const random = new Random(seed + number);
+      const words = memory();
+      const model = new Map<string, number>();
+      let tried = table(words);
+      for (let step = 0; step < 3_000; step++) {
+        const address = random.between(1, 150);
+        const pattern = random.below(14);
+        if (random.chance(0.7)) {
+          const expiry = random.between(1, 1_000);
+          const key = `${address} ${pattern}`;
+          adds++;
+          if (!tried.add(address, pattern, expiry, never)) {
+            refusals++;
+            continue;
+          }
+          model.set(key, Math.max(expiry, model.get(key) ?? 0));
+        } else if (random.chance(0.9)) {
+          tried.prune(address, (found) => found === pattern);
+          model.delete(`${address} ${pattern}`);
+        } else {
+          const limit = random.below(300);
+          tried.sweepAll((_, expiry) => expiry <= limit);
+          for (const [key, expiry] of model) if (expiry <= limit) model.delete(key);
+        }
+        if (random.chance(0.05)) tried.afterGrace();
+        if (random.chance(0.01)) tried = table(words);
+      }
+      expect(entriesOf(tried)).toEqual([...model].map(([key, expiry]) => `${key} ${expiry}`).sort());
+      expect(tried.count).toBe(new Set([...model.keys()].map((key) => key.split(' ')[0])).size);
+    }
+    // What was removed rests, so that a set is not always to be had.
+    expect(refusals).toBeLessThan(adds / 10);
+    console.log(`table: ${adds} grants, ${refusals} refused, seed ${seed}`);
+  });
+
+  test('refuses what is more than it holds, and has room again for what was removed', () => {
+    const tried = table(memory());
+    const addresses = Array.from({ length: CAPACITY + 1 }, (_, index) => index + 1);
+    const added = addresses.filter((address) => tried.add(address, 1, 9, never));
+    expect(added).toEqual(addresses.slice(0, CAPACITY));
+    tried.prune(1, () => true);
+    expect(tried.add(CAPACITY + 1, 1, 9, never)).toBe(true);
+    expect([tried.count, tried.add(1, 1, 9, never)]).toEqual([CAPACITY, false]);
+  });
+
+  test('grants an address to many patterns, to so many and no more', () => {
+    const tried = table(memory());
+    for (let pattern = 0; pattern < MAX_PATTERNS_OF_ADDRESS; pattern++) {
+      expect(tried.add(5, pattern, 9, never)).toBe(true);
+    }
+    expect(tried.add(5, MAX_PATTERNS_OF_ADDRESS, 9, never)).toBe(false);
+    expect(tried.add(5, 3, 12, never)).toBe(true);
+    expect(entriesOf(tried)).toHaveLength(MAX_PATTERNS_OF_ADDRESS);
+    expect(entriesOf(tried)).toContain('5 3 12');
+  });
+
+  test('uses the place of a dead grant for a live one', () => {
+    const tried = table(memory());
+    tried.add(5, 1, 3, never);
+    tried.add(5, 2, 9, (_, expiry) => expiry <= 4);
+    expect(entriesOf(tried)).toEqual(['5 2 9']);
+  });
+
+  test('lets what was removed rest until the grace period is over', () => {
+    const tried = table(memory());
+    for (let address = 1; address <= CAPACITY; address++) tried.add(address, 1, 9, never);
+    tried.sweepAll(() => true);
+    expect([tried.count, tried.resting]).toEqual([0, CAPACITY]);
+    tried.afterGrace();
+    expect([tried.count, tried.resting]).toEqual([0, 0]);
+  });
+
+  test('loses nothing and finds nothing else after a change that was cut short', () => {
+    const words = memory();
+    const tried = table(words);
+    for (let address = 1; address <= CAPACITY; address++) tried.add(address, address % 7, 9, never);
+    const before = entriesOf(tried);
+    const spilled = LINE.words;
+    words[spilled] = (words[spilled] ?? 0) + 3;
+    expect(entriesOf(table(words))).toEqual(before);
+    expect(words[spilled]).toBeLessThan(PROBES * 5);
+    expect(entriesOf(table(words, (pattern) => pattern !== 2))).toEqual(
+      before.filter((entry) => entry.endsWith(' 2 9')),
+    );
+  });
+});

@@ -1,0 +1,75 @@
+import { expect, test } from 'vitest';
+import { CapacityExceeded } from '#dataplane/datapath.js';
+import { Grants } from '#dataplane/grants/grants.js';
+import { LINE, linesFor, PATTERN } from '#dataplane/grants/layout.js';
+
+const SECOND = 1_000_000_000n;
+const NOW = 1_000n * SECOND;
+
+function make(capacity: number, patterns: number): Grants {
+  const words = { grants: linesFor(capacity) * LINE.words, patterns: patterns * PATTERN.words };
+  return new Grants(
+    { grants: new Uint32Array(words.grants), patterns: new Uint32Array(words.patterns) },
+    { capacity, inForce: undefined, random: Uint32Array.of(0x9e3779b1, 0x85ebca77, 0xc2b2ae3d, 0x27d4eb2f) },
+  );
+}
+
+function stage(grants: Grants, slot: 0 | 1, patterns: readonly string[]): void {
+  grants.makeRoom(patterns, () => {});
+  grants.fill(slot, patterns);
+}
+
+test('a program of as many patterns as there is room for is staged, one of more changes nothing', () => {
+  const grants = make(8, 3);
+  stage(grants, 1, ['a', 'b', 'c']);
+  grants.activated(1);
+  const refused = () => grants.makeRoom(['d'], () => {});
+  expect(refused).toThrow(new CapacityExceeded('patterns', 4, 3));
+  expect(grants.patterns).toEqual({ entries: 3, capacity: 3 });
+  stage(grants, 0, ['a']);
+  grants.activated(0);
+  let waited = 0;
+  grants.makeRoom(['a', 'd', 'e'], () => waited++);
+  grants.fill(1, ['a', 'd', 'e']);
+  expect([waited, grants.patterns.entries]).toEqual([1, 3]);
+});
+
+test('what is granted is told by pattern, without what is over or has lost its pattern', () => {
+  const grants = make(8, 8);
+  stage(grants, 1, ['a', 'b']);
+  grants.activated(1);
+  grants.add(
+    [
+      { pattern: 'a', addresses: [1, 2], expiresAtNs: NOW + 60n * SECOND },
+      { pattern: 'b', addresses: [2], expiresAtNs: NOW + 90n * SECOND },
+      { pattern: 'b', addresses: [3], expiresAtNs: NOW + 2n * SECOND },
+      { pattern: 'gone', addresses: [4], expiresAtNs: NOW + 90n * SECOND },
+    ],
+    NOW,
+  );
+  const told = grants.learned(NOW + 3n * SECOND).map(({ pattern, addresses }) => [pattern, ...addresses].join());
+  expect(told.sort()).toEqual([expect.stringMatching(/^a,(1,2|2,1)$/), 'b,2']);
+  const [expiry = 0n] = grants.learned(NOW).find(({ pattern }) => pattern === 'a')?.expiresAtNs ?? [];
+  expect(expiry).toBeLessThanOrEqual(NOW + 60n * SECOND);
+  expect(expiry).toBeGreaterThan(NOW + 59n * SECOND);
+  stage(grants, 0, ['b']);
+  grants.activated(0);
+  expect(grants.learned(NOW).map(({ pattern }) => pattern)).toEqual(['b']);
+});
+
+test('a sweep removes what is over where room is short, and keeps it for a day where it is not', () => {
+  const grants = make(8, 8);
+  stage(grants, 1, ['a']);
+  grants.activated(1);
+  const grant = (addresses: readonly number[]): number =>
+    grants.add([{ pattern: 'a', addresses, expiresAtNs: NOW + SECOND }], NOW);
+  grant([1, 2, 3]);
+  grants.sweep(NOW + 60n * SECOND);
+  expect(grants.addresses.entries).toBe(3);
+  grants.sweep(NOW + 86_500n * SECOND);
+  expect(grants.addresses.entries).toBe(0);
+  expect(grant([1, 2, 3, 4, 5, 6, 7, 8, 9])).toBe(1);
+  expect(grants.refused).toBe(1);
+  grants.sweep(NOW + 60n * SECOND);
+  expect([grants.addresses.entries, grants.isGraceDue]).toEqual([0, true]);
+});

@@ -1,0 +1,95 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { Datapath } from '#dataplane/datapath.js';
+import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { compile } from '#policy/compile.js';
+import type { Program } from '#policy/program.js';
+import { address, group, policy, rule } from '#test/policy/sample.js';
+import { enterNamespace } from './namespace.js';
+
+const SECOND_NS = 1_000_000_000n;
+const SERVER = address(ADDRESSES.server);
+
+let topology: Topology;
+let leave: () => void;
+beforeAll(async () => {
+  topology = await createTopology('learned');
+  leave = enterNamespace(topology.node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+
+function open(): Datapath {
+  return openDatapath({
+    interfaces: ['lan0', 'wan0'],
+    nonIpv4: 'drop',
+    reversePath: 'strict',
+    pickupMs: 0,
+    flowCapacity: 1_024,
+    halfOpenCapacity: 1_024,
+    timeoutsMs: DEFAULT_TIMEOUTS_MS,
+    policeLocal: false,
+    forwarding: 'stack',
+    grantCapacity: 1_024,
+    markMask: 0x00f0_0000,
+    pinPath: topology.pinPath,
+    slotLines: 1_024,
+  });
+}
+
+function ofNames(...names: readonly string[]): Program {
+  const rules = names.map((text) => rule({ hostname: { kind: 'exact', labels: text.split('.'), text } }));
+  return compile(policy([group(['0.0.0.0/0'], rules)]));
+}
+
+/** True where the server answers the client's echo request; each is a flow of its own. */
+async function reaches(): Promise<boolean> {
+  const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.server);
+  return code === 0;
+}
+
+test('a learned address is reached over restarts, until it is revoked or expires', { timeout: 60_000 }, async () => {
+  let datapath = open();
+  try {
+    await datapath.open();
+    await datapath.attach();
+    await datapath.stage(ofNames('a.test', 'b.test'), 1);
+    await datapath.flip();
+    expect(await reaches()).toBe(false);
+    const expiresAtNs = process.hrtime.bigint() + 600n * SECOND_NS;
+    const grant = { pattern: 'b.test', addresses: [SERVER], expiresAtNs };
+    expect(await datapath.grant([grant])).toEqual({ refused: 0 });
+    expect(await reaches()).toBe(true);
+
+    await datapath.close();
+    expect(await reaches()).toBe(true);
+    datapath = open();
+    expect(await datapath.open()).toMatchObject({ adopted: true });
+    expect(await datapath.learned()).toEqual([]);
+    await datapath.stage(ofNames('c.test', 'b.test'), 2);
+    await datapath.flip();
+    expect(await reaches()).toBe(true);
+    const [learned] = await datapath.learned();
+    expect(learned).toEqual({
+      pattern: 'b.test',
+      addresses: Uint32Array.of(SERVER),
+      expiresAtNs: BigUint64Array.of((expiresAtNs >> 27n) << 27n),
+    });
+    expect((await datapath.stats()).maps).toMatchObject({
+      grants: { entries: 1, capacity: 1_024 },
+      patterns: { entries: 2, capacity: 262_144 },
+    });
+
+    await datapath.revoke([grant]);
+    expect(await reaches()).toBe(false);
+    await datapath.grant([{ ...grant, expiresAtNs: process.hrtime.bigint() + SECOND_NS }]);
+    expect(await reaches()).toBe(true);
+    // Nobody removes it: the kernel looks at the clock.
+    await datapath.close();
+    await expect.poll(reaches, { timeout: 20_000 }).toBe(false);
+  } finally {
+    await datapath.detach();
+  }
+});
