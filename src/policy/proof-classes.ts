@@ -1,0 +1,88 @@
+import { covers } from './covers.js';
+import { lastAddress } from './ipv4.js';
+import type { Policy, Rule } from './model.js';
+import { addressAxis, type Axis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
+import type { ProofPackets } from './proof-packets.js';
+
+/** So many rules are looked at to learn how many classes there are; then there are too many. */
+const MAX_LOOKS = 1 << 21;
+
+/** Classes with the same sources and destinations. */
+type Region = {
+  readonly sourceFirst: number;
+  readonly sourceLast: number;
+  readonly destinationFirst: number;
+  readonly destinationLast: number;
+  readonly keys: readonly KeyAxes[];
+};
+
+/** The equivalence classes of a policy, and how many they are. */
+export type Classes = { readonly regions: readonly Region[]; readonly count: number };
+
+/**
+ * The classes of packets that a policy tells apart: intervals of sources, within each of destinations, within each of
+ * protocol, ports, types and codes, cut wherever a rule that counts there begins or ends. Null above `limit`.
+ */
+export function classesOf({ groups }: Policy, limit: number): Classes | null {
+  const sources = addressAxis(groups.flatMap((group) => group.sources));
+  const regions: Region[] = [];
+  let count = 0;
+  let looks = 0;
+  for (const [at, sourceFirst] of sources.entries()) {
+    const concerned = groups.filter((group) => group.sources.some((prefix) => covers(prefix, sourceFirst)));
+    const rules = concerned.flatMap((group) => group.rules);
+    const destinations = addressAxis(rules.flatMap((rule) => rule.destinations));
+    const everywhere = rules.filter((rule) => rule.destinations.length === 0);
+    const somewhere = rulesByInterval(rules, destinations, MAX_LOOKS - looks);
+    looks += groups.length + rules.length + destinations.length * (1 + everywhere.length);
+    if (somewhere === null || looks > MAX_LOOKS) return null;
+    for (const [place, destinationFirst] of destinations.entries()) {
+      const keys = keyAxes([...everywhere, ...(somewhere[place] ?? [])]);
+      for (const { major, minor } of keys) count += major.length * minor.length;
+      if (count > limit) return null;
+      const destinationLast = endOf(destinations, place, LAST_ADDRESS);
+      regions.push({
+        sourceFirst,
+        sourceLast: endOf(sources, at, LAST_ADDRESS),
+        destinationFirst,
+        destinationLast,
+        keys,
+      });
+    }
+  }
+  return { regions, count };
+}
+
+/** Adds two packets of each class: the first of every field, and the last of every field. */
+export function addClasses(packets: ProofPackets, { regions }: Classes): void {
+  for (const { sourceFirst, sourceLast, destinationFirst, destinationLast, keys } of regions) {
+    if (packets.exhausted) return;
+    for (const { low, high, major, minor } of keys) {
+      const lastField = lastOfFields(high);
+      for (const [at, firstMajor] of major.entries()) {
+        const lastMajor = endOf(major, at, lastField);
+        for (const [place, firstMinor] of minor.entries()) {
+          packets.add(sourceFirst, destinationFirst, low, firstMajor, firstMinor);
+          packets.add(sourceLast, destinationLast, high, lastMajor, endOf(minor, place, lastField));
+        }
+      }
+    }
+  }
+}
+
+/** Per interval of destinations, the rules with destinations that hold it; null after so many looks. */
+function rulesByInterval(rules: readonly Rule[], axis: Axis, looks: number): readonly (readonly Rule[])[] | null {
+  const found: Rule[][] = axis.map(() => []);
+  const places = new Map(axis.map((start, at) => [start, at]));
+  let left = looks;
+  for (const rule of rules) {
+    for (const prefix of rule.destinations) {
+      const last = lastAddress(prefix);
+      for (let at = places.get(prefix.address) ?? axis.length; at < axis.length && (axis[at] ?? 0) <= last; at++) {
+        if (left-- === 0) return null;
+        found[at]?.push(rule);
+      }
+    }
+  }
+  return found;
+}

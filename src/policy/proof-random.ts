@@ -1,0 +1,32 @@
+/** Numbers that look random, and are the same for the same seed (mulberry32). */
+export class ProofRandom {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = seed >>> 0;
+  }
+
+  /** 0 … 2³² − 1. */
+  word(): number {
+    this.#state = (this.#state + 0x6d2b79f5) | 0;
+    let mixed = this.#state;
+    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return (mixed ^ (mixed >>> 14)) >>> 0;
+  }
+
+  /** 0 … `bound` − 1. */
+  below(bound: number): number {
+    return Math.floor((this.word() / 2 ** 32) * bound);
+  }
+
+  flip(): boolean {
+    return this.word() >= 2 ** 31;
+  }
+
+  pick<T>(values: readonly T[]): T {
+    const value = values.length === 1 ? values[0] : values[this.below(values.length)];
+    if (value === undefined) throw new RangeError('nothing to pick from');
+    return value;
+  }
+}
