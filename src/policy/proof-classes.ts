@@ -3,6 +3,7 @@ import { lastAddress } from './ipv4.js';
 import type { Policy, Rule } from './model.js';
 import { addressAxis, type Axis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
 import type { ProofPackets } from './proof-packets.js';
+import type { ProofRandom } from './proof-random.js';
 
 /** So many rules are looked at to learn how many classes there are; then there are too many. */
 const MAX_LOOKS = 1 << 21;
@@ -53,8 +54,11 @@ export function classesOf({ groups }: Policy, limit: number): Classes | null {
   return { regions, count };
 }
 
-/** Adds two packets of each class: the first of every field, and the last of every field. */
-export function addClasses(packets: ProofPackets, { regions }: Classes): void {
+/**
+ * Adds two packets of each class, the first of every field and the last of every field; and two just past its ends, one
+ * in the source and one in the destination, where an interval that is too long would decide them.
+ */
+export function addClasses(packets: ProofPackets, { regions }: Classes, random: ProofRandom): void {
   for (const { sourceFirst, sourceLast, destinationFirst, destinationLast, keys } of regions) {
     if (packets.exhausted) return;
     for (const { low, high, major, minor } of keys) {
@@ -62,8 +66,17 @@ export function addClasses(packets: ProofPackets, { regions }: Classes): void {
       for (const [at, firstMajor] of major.entries()) {
         const lastMajor = endOf(major, at, lastField);
         for (const [place, firstMinor] of minor.entries()) {
+          const lastMinor = endOf(minor, place, lastField);
           packets.add(sourceFirst, destinationFirst, low, firstMajor, firstMinor);
-          packets.add(sourceLast, destinationLast, high, lastMajor, endOf(minor, place, lastField));
+          packets.add(sourceLast, destinationLast, high, lastMajor, lastMinor);
+          const protocol = random.flip() ? low : high;
+          const outerSource = random.nextTo(sourceFirst, sourceLast, LAST_ADDRESS);
+          const destination = random.flip() ? destinationFirst : destinationLast;
+          const outerDestination = random.nextTo(destinationFirst, destinationLast, LAST_ADDRESS);
+          const source = random.flip() ? sourceFirst : sourceLast;
+          const between = random.within(firstMajor, lastMajor);
+          packets.add(outerSource, destination, protocol, between, firstMinor);
+          packets.add(source, outerDestination, protocol, between, lastMinor);
         }
       }
     }

@@ -1,8 +1,8 @@
 import { lastAddress } from './ipv4.js';
-import { IPPROTO, PORT_PROTOCOLS, type Policy, type Prefix, type Range, type Rule } from './model.js';
+import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from './model.js';
 import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
 import type { ProofPackets } from './proof-packets.js';
-import { ProofRandom } from './proof-random.js';
+import type { ProofRandom } from './proof-random.js';
 
 /** Neighbours are taken together, since they lie together in memory; and every so many of these runs in one round. */
 const RUN = 64;
@@ -27,9 +27,12 @@ export class ProofCorners {
   #major = 0;
   #minor = 0;
 
-  constructor(readonly packets: ProofPackets) {
+  constructor(
+    readonly packets: ProofPackets,
+    random: ProofRandom,
+  ) {
     const { groups } = packets.policy;
-    this.#random = new ProofRandom(seedOf(packets.policy));
+    this.#random = random;
     const reached = groups.map(({ sources, rules }) => (sources.length > 0 ? rules : []));
     this.#rules = reached.flat();
     this.#groups = new Uint32Array(this.#rules.length);
@@ -108,13 +111,13 @@ export class ProofCorners {
       if (turn === 0 && rule.destinations.length > 0) {
         this.#destination = this.#beside(rule.destinations);
       } else if (turn === 1 && majors > 0) {
-        this.#major = isIcmp ? this.#nextTo(this.#major, this.#major, last) : this.#past(rule.destinationPorts, last);
+        this.#major = isIcmp ? this.#random.nextTo(this.#major, this.#major, last) : this.#past(rule.destinationPorts, last);
       } else if (turn === 2 && minors > 0) {
-        this.#minor = isIcmp ? this.#nextTo(this.#minor, this.#minor, last) : this.#past(rule.sourcePorts, last);
+        this.#minor = isIcmp ? this.#random.nextTo(this.#minor, this.#minor, last) : this.#past(rule.sourcePorts, last);
       } else if (turn === 3 && namedProtocols(rule).length > 0) {
         this.#protocol = random.flip()
           ? random.pick(USUAL_PROTOCOLS)
-          : this.#nextTo(this.#protocol, this.#protocol, 255);
+          : random.nextTo(this.#protocol, this.#protocol, 255);
       } else {
         continue;
       }
@@ -131,47 +134,22 @@ export class ProofCorners {
   /** The address before or behind one of the prefixes. */
   #beside(prefixes: readonly Prefix[]): number {
     const prefix = this.#random.pick(prefixes);
-    return this.#nextTo(prefix.address, lastAddress(prefix), LAST_ADDRESS);
+    return this.#random.nextTo(prefix.address, lastAddress(prefix), LAST_ADDRESS);
   }
 
   #port(ranges: readonly Range[], last: number): number {
-    if (ranges.length === 0) return this.#anywhere(last);
+    if (ranges.length === 0) return this.#random.within(0, last);
     const { low, high } = this.#random.pick(ranges);
     return this.#random.flip() ? low : high;
   }
 
   #past(ranges: readonly Range[], last: number): number {
     const { low, high } = this.#random.pick(ranges);
-    return this.#nextTo(low, high, last);
+    return this.#random.nextTo(low, high, last);
   }
 
   #number(numbers: readonly number[], last: number): number {
-    return numbers.length === 0 ? this.#anywhere(last) : this.#random.pick(numbers);
+    return numbers.length === 0 ? this.#random.within(0, last) : this.#random.pick(numbers);
   }
 
-  #anywhere(last: number): number {
-    const random = this.#random;
-    return random.flip() ? random.below(last + 1) : random.flip() ? 0 : last;
-  }
-
-  /** The number before `low` or behind `high`; at an end of the field, the field's other end. */
-  #nextTo(low: number, high: number, last: number): number {
-    if (this.#random.flip()) return high >= last ? 0 : high + 1;
-    return low === 0 ? last : low - 1;
-  }
-}
-
-/** A number that differs where policies differ, mostly. */
-function seedOf({ groups }: Policy): number {
-  let mixed = groups.length;
-  const mix = (number: number): void => {
-    mixed = Math.imul(mixed ^ number, 0x01000193);
-    mixed ^= mixed >>> 15;
-  };
-  for (const { sources, rules } of groups) {
-    mix(rules.length);
-    for (const { address, length } of sources) mix(address + length);
-    for (const { address, length } of rules[0]?.destinations ?? []) mix(address + length);
-  }
-  return mixed;
 }

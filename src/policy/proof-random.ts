@@ -24,6 +24,18 @@ export class ProofRandom {
     return this.word() >= 2 ** 31;
   }
 
+  /** One of the ends, or a number between them. */
+  within(low: number, high: number): number {
+    const which = this.below(3);
+    return which === 0 ? low : which === 1 ? high : low + this.below(high - low + 1);
+  }
+
+  /** The number before `low` or behind `high`, of 0 … `last`; at an end of these, the other end. */
+  nextTo(low: number, high: number, last: number): number {
+    if (this.flip()) return high >= last ? 0 : high + 1;
+    return low === 0 ? last : low - 1;
+  }
+
   pick<T>(values: readonly T[]): T {
     const value = values.length === 1 ? values[0] : values[this.below(values.length)];
     if (value === undefined) throw new RangeError('nothing to pick from');

@@ -17,6 +17,7 @@
 #include "judge.h"
 #include "sweep.h"
 #include "bench.h"
+#include "prove.h"
 
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))

@@ -4,7 +4,7 @@ import { addressOf, check, libbpf, memoryAt } from './libc.js';
 
 export const MAPS = ['program', 'active', 'flows', 'counters', 'sweep'] as const;
 export type MapName = (typeof MAPS)[number];
-export type ProgramName = 'weir_ingress' | 'weir_start_sweep' | 'weir_bench';
+export type ProgramName = 'weir_ingress' | 'weir_start_sweep' | 'weir_bench' | 'weir_prove';
 
 export type MapShape = {
   readonly type: number;
@@ -65,7 +65,7 @@ export class BpfObject {
     check(`load ${this.path}`, libbpf().bpf_object__load(this.#pointer), () => this.#verifierLog());
   }
 
-  mapFd(name: MapName): number {
+  mapFd(name: MapName | 'proof'): number {
     return check(`find map ${name}`, libbpf().bpf_map__fd(this.#map(name)));
   }
 
@@ -79,7 +79,7 @@ export class BpfObject {
     libbpf().bpf_object__close(this.#pointer);
   }
 
-  #map(name: MapName | '.rodata'): bigint {
+  #map(name: MapName | 'proof' | '.rodata'): bigint {
     const map = libbpf().bpf_object__find_map_by_name(this.#pointer, name);
     if (map === null) throw new KernelFailure(`find map ${name} in ${this.path}`, 2);
     return map;

@@ -34,6 +34,7 @@ class DatapathThread implements Datapath {
   flip = (): ReturnType<Datapath['flip']> => this.#ask('flip');
   unstage = (): ReturnType<Datapath['unstage']> => this.#ask('unstage');
   stats = (): ReturnType<Datapath['stats']> => this.#ask('stats');
+  prove: Datapath['prove'] = (sample) => this.#ask('prove', sample);
   stage: Datapath['stage'] = (program, generation) => this.#ask('stage', program, generation);
 
   watch(listener: (change: DatapathChange) => void): () => void {

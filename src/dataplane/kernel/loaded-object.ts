@@ -5,6 +5,7 @@ import type { Settings } from '#dataplane/program/settings.js';
 import { closeFd, mapShape, openPinned, pin } from './bpf-fd.js';
 import { BpfObject, MAPS, type MapName, type MapShape } from './bpf-object.js';
 import type { Pins } from './pins.js';
+import { Prover } from './prover.js';
 import { Slots } from './slots.js';
 import { TestRun } from './test-run.js';
 
@@ -14,6 +15,7 @@ export type ObjectOptions = Settings & { readonly objectPath: string; readonly f
 export type LoadedObject = {
   readonly object: BpfObject;
   readonly slots: Slots;
+  readonly prover: Prover;
   /** True where the maps are those that an earlier process pinned. */
   readonly adopted: boolean;
   /** The folder of its pinned maps. */
@@ -39,14 +41,17 @@ export function loadObject(options: ObjectOptions, pins: Pins | undefined): Load
     }
     const slots = new Slots({ program: object.mapFd('program'), active: object.mapFd('active') }, options.slotLines);
     if (slots.layoutVersion !== LAYOUT_VERSION) throw new Error(`the pinned maps in ${folder} are of another layout`);
+    const prover = new Prover(object);
     startSweep(object);
     return {
       object,
       slots,
+      prover,
       adopted,
       folder,
       close: () => {
         slots.unmap();
+        prover.unmap();
         object.close();
       },
     };

@@ -1,6 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type { DatapathChange } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
+import type { ProofSample } from '#policy/proof.js';
 import { LocalDatapath } from './local-datapath.js';
 import { type Reply, type Request, send } from './messages.js';
 import type { DatapathOptions } from './options.js';
@@ -13,9 +14,14 @@ const options = workerData as DatapathOptions;
 const datapath = new LocalDatapath(options);
 
 function handle({ method, args }: Request): unknown {
-  if (method !== 'stage') return datapath[method]();
-  const [program, generation] = args as [Program, number];
-  return datapath.stage(program, generation);
+  switch (method) {
+    case 'stage':
+      return datapath.stage(...(args as [Program, number]));
+    case 'prove':
+      return datapath.prove(...(args as [ProofSample]));
+    default:
+      return datapath[method]();
+  }
 }
 
 port.on('message', (request: Request) => {
