@@ -147,7 +147,10 @@ const LOST: Refusal = refusal('dataplane_unavailable', 'the dataplane was lost w
 const CLOSED: Refusal = refusal('dataplane_unavailable', 'the dataplane is closed');
 
 type Published = { message: Message | null };
-const stageAnswered = (id: string | null, outcome: { kind: 'staged'; lines: number; proof: Proof } | Refusal): Published => ({
+const stageAnswered = (
+  id: string | null,
+  outcome: { kind: 'staged'; lines: number; proof: Proof } | Refusal,
+): Published => ({
   message: id === null ? null : { type: 'program.stage_answered', id, outcome },
 });
 const proved = (judged: Desired | null, proof: Proof): Published => ({

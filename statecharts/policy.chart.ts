@@ -106,10 +106,9 @@ const policy = setup({
     /** Reads, validates and compiles a write and decides about it; stores and stages nothing. */
     judge: fromPromise<Judged | Refusal, { write: PolicyWrite }>(notProvided('judge')),
     /** Fills the idle slot, and proves it. */
-    stage: fromPromise<
-      { lines: number; proof: Proof },
-      { program: Program; sample: ProofSample; generation: number }
-    >(notProvided('stage')),
+    stage: fromPromise<{ lines: number; proof: Proof }, { program: Program; sample: ProofSample; generation: number }>(
+      notProvided('stage'),
+    ),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),
     commit: fromPromise<void, { change: PolicyChange }>(notProvided('commit')),
     flip: fromPromise<{ epoch: number }, { generation: number }>(notProvided('flip')),

@@ -126,7 +126,8 @@ function activationOf(
     case 'none':
       return { ...compiledFallback(fallback), inForce: noneInForce(generation) };
     case 'this': {
-      if (prepared?.program == null || prepared.sample === null) throw new Error('a policy that is activated was not compiled');
+      if (prepared?.program == null || prepared.sample === null)
+        throw new Error('a policy that is activated was not compiled');
       const { program, sample, needs, integrations } = prepared;
       return { program, sample, inForce: { record: stored.record, generation, needs, integrations } };
     }

@@ -1,5 +1,5 @@
-import type { Proof, ProofMismatch, ProofSample } from '#policy/proof.js';
 import type { Program } from '#policy/program.js';
+import type { Proof, ProofMismatch, ProofSample } from '#policy/proof.js';
 
 /** What the dataplane part asks of the kernel. `kernel/` implements it in a worker thread; nothing else does. */
 export type Datapath = {

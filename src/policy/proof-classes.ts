@@ -1,12 +1,14 @@
 import { covers } from './covers.js';
 import { lastAddress } from './ipv4.js';
-import type { Policy, Rule } from './model.js';
-import { addressAxis, type Axis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
+import { IPPROTO, type Policy, type Rule } from './model.js';
+import { type Axis, addressAxis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
 import type { ProofPackets } from './proof-packets.js';
 import type { ProofRandom } from './proof-random.js';
 
 /** So many rules are looked at to learn how many classes there are; then there are too many. */
 const MAX_LOOKS = 1 << 21;
+/** With so many packets, those that are not needed for a class are left out. */
+const ENOUGH = 1 << 16;
 
 /** Classes with the same sources and destinations. */
 type Region = {
@@ -55,8 +57,8 @@ export function classesOf({ groups }: Policy, limit: number): Classes | null {
 }
 
 /**
- * Adds two packets of each class, the first of every field and the last of every field; and two just past its ends, one
- * in the source and one in the destination, where an interval that is too long would decide them.
+ * Adds two packets of each class, the first of every field and the last of every field; and four just past its ends in
+ * source and destination, where an interval that is too long would decide them.
  */
 export function addClasses(packets: ProofPackets, { regions }: Classes, random: ProofRandom): void {
   for (const { sourceFirst, sourceLast, destinationFirst, destinationLast, keys } of regions) {
@@ -70,18 +72,28 @@ export function addClasses(packets: ProofPackets, { regions }: Classes, random: 
           packets.add(sourceFirst, destinationFirst, low, firstMajor, firstMinor);
           packets.add(sourceLast, destinationLast, high, lastMajor, lastMinor);
           const protocol = random.flip() ? low : high;
-          const outerSource = random.nextTo(sourceFirst, sourceLast, LAST_ADDRESS);
-          const destination = random.flip() ? destinationFirst : destinationLast;
-          const outerDestination = random.nextTo(destinationFirst, destinationLast, LAST_ADDRESS);
-          const source = random.flip() ? sourceFirst : sourceLast;
           const between = random.within(firstMajor, lastMajor);
-          packets.add(outerSource, destination, protocol, between, firstMinor);
-          packets.add(source, outerDestination, protocol, between, lastMinor);
+          const source = random.flip() ? sourceFirst : sourceLast;
+          const destination = random.flip() ? destinationFirst : destinationLast;
+          packets.add(before(sourceFirst), destination, protocol, between, firstMinor);
+          packets.add(behind(sourceLast), destination, protocol, between, lastMinor);
+          packets.add(source, before(destinationFirst), protocol, between, firstMinor);
+          packets.add(source, behind(destinationLast), protocol, between, lastMinor);
+          if (low !== IPPROTO.icmp || minor.length === 1 || packets.count > ENOUGH) continue;
+          // What is compiled has each type's codes apart.
+          for (let type = firstMajor + 1; type < lastMajor; type++) {
+            packets.add(source, destination, low, type, firstMinor);
+            packets.add(source, destination, low, type, lastMinor);
+          }
         }
       }
     }
   }
 }
+
+/** At an end of all addresses, the other end. */
+const before = (address: number): number => (address === 0 ? LAST_ADDRESS : address - 1);
+const behind = (address: number): number => (address === LAST_ADDRESS ? 0 : address + 1);
 
 /** Per interval of destinations, the rules with destinations that hold it; null after so many looks. */
 function rulesByInterval(rules: readonly Rule[], axis: Axis, looks: number): readonly (readonly Rule[])[] | null {

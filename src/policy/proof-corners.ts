@@ -5,9 +5,8 @@ import type { ProofPackets } from './proof-packets.js';
 import type { ProofRandom } from './proof-random.js';
 
 /** Neighbours are taken together, since they lie together in memory; and every so many of these runs in one round. */
-const RUN = 64;
-const ROUNDS = 16;
-const SHORT_RUN = 8;
+const RUN = 8;
+const ROUNDS = 64;
 
 const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
 
@@ -37,7 +36,10 @@ export class ProofCorners {
     this.#rules = reached.flat();
     this.#groups = new Uint32Array(this.#rules.length);
     let at = 0;
-    for (const [group, { length }] of reached.entries()) this.#groups.fill(group, at, (at += length));
+    for (const [group, { length }] of reached.entries()) {
+      this.#groups.fill(group, at, at + length);
+      at += length;
+    }
   }
 
   /** One inside of each rule; where that takes too long, of rules from everywhere. */
@@ -59,7 +61,7 @@ export class ProofCorners {
     const { length } = this.#rules;
     let at = 0;
     for (let done = 0; done < count && length > 0 && !this.packets.exhausted; done++) {
-      at = done % SHORT_RUN === 0 ? this.#random.below(length) : (at + 1) % length;
+      at = done % RUN === 0 ? this.#random.below(length) : (at + 1) % length;
       const rule = this.#rules[at] as Rule;
       this.#makeCorner(rule);
       switch (this.#random.below(4)) {
@@ -67,11 +69,19 @@ export class ProofCorners {
           this.#add(this.#beside(this.#sources(at)));
           break;
         case 1:
-          this.#add(this.#end(this.#sources(this.#random.below(length))));
-          break;
-        default:
           this.#stepOut(rule);
           this.#add(this.#end(this.#sources(at)));
+          break;
+        case 2:
+          this.#add(this.#end(this.#sources(this.#random.below(length))));
+          break;
+        default: {
+          const { destinations } = this.#rules[this.#random.below(length)] as Rule;
+          if (destinations.length > 0)
+            this.#destination = this.#random.flip() ? this.#end(destinations) : this.#beside(destinations);
+          this.#stepOut(rule);
+          this.#add(this.#end(this.#sources(this.#random.below(length))));
+        }
       }
     }
   }
@@ -111,7 +121,9 @@ export class ProofCorners {
       if (turn === 0 && rule.destinations.length > 0) {
         this.#destination = this.#beside(rule.destinations);
       } else if (turn === 1 && majors > 0) {
-        this.#major = isIcmp ? this.#random.nextTo(this.#major, this.#major, last) : this.#past(rule.destinationPorts, last);
+        this.#major = isIcmp
+          ? this.#random.nextTo(this.#major, this.#major, last)
+          : this.#past(rule.destinationPorts, last);
       } else if (turn === 2 && minors > 0) {
         this.#minor = isIcmp ? this.#random.nextTo(this.#minor, this.#minor, last) : this.#past(rule.sourcePorts, last);
       } else if (turn === 3 && namedProtocols(rule).length > 0) {
@@ -151,5 +163,4 @@ export class ProofCorners {
   #number(numbers: readonly number[], last: number): number {
     return numbers.length === 0 ? this.#random.within(0, last) : this.#random.pick(numbers);
   }
-
 }

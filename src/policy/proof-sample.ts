@@ -5,8 +5,8 @@ import { ProofCorners } from './proof-corners.js';
 import { ProofPackets } from './proof-packets.js';
 import { ProofRandom } from './proof-random.js';
 
-/** Up to so many classes all are checked, by four packets each. */
-const MAX_CLASSES = 1 << 14;
+/** Up to so many classes all are checked, by six packets each. */
+const MAX_CLASSES = 1 << 13;
 /** With more rules nobody counts classes: there are more than that. */
 const MAX_RULES_TO_COUNT = 1 << 12;
 /** Packets beside the rules: so many, and fewer for each rule where every class is checked. */

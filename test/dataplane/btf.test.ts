@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { COUNTER_INDEX, COUNTERS, DROP_REASON, LINE_BYTES, REVERSE_PATH } from '#dataplane/program/numbers.js';
+import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/program/proof-packet.js';
 import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/program/settings.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 
@@ -53,6 +54,12 @@ test('lines and counters have the sizes that are read and written', () => {
     LINE_BYTES,
     { size: 16, offsets: { packets: 0, bytes: 8 } },
   ]);
+});
+
+test('a packet to prove with is written as the program reads it', () => {
+  const { size, offsets } = struct('proof_packet');
+  const { reserved2, ...named } = offsets;
+  expect([size, named, reserved2]).toEqual([PROOF_PACKET_BYTES, PROOF_PACKET, 20]);
 });
 
 test('verdicts, drop reasons, counters and modes have the same numbers on both sides', () => {
