@@ -139,6 +139,12 @@ function logFacts(system: System, log: Logger): void {
       case 'dataplane.lost':
         log.error({ reason: message.reason }, 'dataplane lost');
         break;
+      case 'program.proved':
+        log.info({ generation: message.generation, ...message.proof }, 'program proved');
+        break;
+      case 'program.disproved':
+        log.error({ generation: message.generation, reason: message.detail }, 'program disproved');
+        break;
       case 'program.rejected':
         log.error({ generation: message.generation, reason: message.refusal.detail }, 'program rejected');
         break;
@@ -158,6 +164,11 @@ function managementOf(system: System, authority: Authority): Management {
   });
   const readiness = () => system.readiness();
   const { policies, performanceMode, integrations } = system;
+  const metrics = createMetrics({ version, stats, readiness });
+  system.bus.messages.subscribe((message) => {
+    if (message.type === 'program.proved') metrics.proved(message.proof);
+    else if (message.type === 'program.disproved') metrics.disproved();
+  });
   return {
     policies,
     explain: (question) => system.explain(question),
@@ -166,7 +177,7 @@ function managementOf(system: System, authority: Authority): Management {
     tokens: authority,
     readiness,
     stats,
-    metrics: createMetrics({ version, stats, readiness }),
+    metrics,
   };
 }
 

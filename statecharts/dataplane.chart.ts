@@ -3,11 +3,12 @@ import type { Fact, Message, RequestMessage } from '#bus/messages.js';
 import type { Refusal } from '#bus/requests.js';
 import type { DatapathChange, Missing } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
+import type { Proof, ProofSample } from '#policy/proof.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';
 
-export type Desired = { readonly program: Program; readonly generation: number };
+export type Desired = { readonly program: Program; readonly sample: ProofSample; readonly generation: number };
 
 export type DataplaneInput = {
   /** Whether the configuration has a `dataplane` section. */
@@ -21,6 +22,8 @@ export type DataplaneContext = DataplaneInput & {
   readonly desired: Desired | null;
   /** What fills the idle slot on request. */
   readonly candidate: Desired | null;
+  /** Size of what was staged last. */
+  readonly lines: number;
   readonly inForce: { readonly generation: number; readonly epoch: number } | null;
   /** Ids of the requests that are waiting for their answer. */
   readonly stageRequest: string | null;
@@ -55,6 +58,8 @@ const dataplane = setup({
     attach: fromPromise<readonly string[]>(notProvided('attach')),
     watch: fromCallback<EventObject>(notProvided('watch')),
     stage: fromPromise<{ lines: number }, Desired>(notProvided('stage')),
+    /** Holds what is staged against the policy; rejects with `code` `proof_failed` where it does not hold. */
+    prove: fromPromise<Proof, Desired>(notProvided('prove')),
     flip: fromPromise<{ epoch: number }>(notProvided('flip')),
     unstage: fromPromise<void>(notProvided('unstage')),
     close: fromPromise<void>(notProvided('close')),
@@ -62,12 +67,13 @@ const dataplane = setup({
   actions: {
     publish: (_, _params: { message: Message | null }) => {},
     rememberDesired: assign((_, params: Desired) => ({
-      desired: { program: params.program, generation: params.generation },
+      desired: { program: params.program, sample: params.sample, generation: params.generation },
     })),
     rememberCandidate: assign((_, params: Desired & { id: string }) => ({
-      candidate: { program: params.program, generation: params.generation },
+      candidate: { program: params.program, sample: params.sample, generation: params.generation },
       stageRequest: params.id,
     })),
+    rememberLines: assign((_, params: { lines: number }) => ({ lines: params.lines })),
     forgetStageRequest: assign({ stageRequest: null }),
     desireCandidate: assign(({ context }, params: { id: string }) => ({
       desired: context.candidate,
@@ -114,8 +120,8 @@ const dataplane = setup({
     desiredIsNotInForce: ({ context }) =>
       context.desired !== null && context.desired.generation !== context.inForce?.generation,
     isEnforcing: ({ context }) => context.inForce !== null,
-    exceedsCapacity: (_, params: { failure: unknown }) =>
-      params.failure instanceof Error && 'code' in params.failure && params.failure.code === 'capacity_exceeded',
+    exceedsCapacity: (_, params: { failure: unknown }) => codeOf(params.failure) === 'capacity_exceeded',
+    isDisproved: (_, params: { failure: unknown }) => codeOf(params.failure) === 'proof_failed',
   },
   delays: {
     reopenBackoff: ({ context }) => backoffMs(context.attempts - 1, 200, 30_000),
@@ -131,14 +137,37 @@ function without(trouble: Troubles, part: keyof Troubles): Troubles {
   return { ...trouble, [part]: undefined };
 }
 
+function codeOf(failure: unknown): unknown {
+  return failure instanceof Error && 'code' in failure ? failure.code : undefined;
+}
+
 const UNUSABLE: Refusal = refusal('dataplane_unavailable', 'the dataplane does not enforce at the moment; see /ready');
 const BUSY: Refusal = refusal('dataplane_unavailable', 'the dataplane is putting another program in force');
 const LOST: Refusal = refusal('dataplane_unavailable', 'the dataplane was lost while it was asked');
 const CLOSED: Refusal = refusal('dataplane_unavailable', 'the dataplane is closed');
 
 type Published = { message: Message | null };
-const stageAnswered = (id: string | null, outcome: { kind: 'staged'; lines: number } | Refusal): Published => ({
+const stageAnswered = (
+  id: string | null,
+  outcome: { kind: 'staged'; lines: number; proof: Proof } | Refusal,
+): Published => ({
   message: id === null ? null : { type: 'program.stage_answered', id, outcome },
+});
+const proved = (judged: Desired | null, proof: Proof): Published => ({
+  message: judged === null ? null : { type: 'program.proved', generation: judged.generation, proof },
+});
+const disproved = (judged: Desired | null, failure: unknown): Published => ({
+  message:
+    judged === null || codeOf(failure) !== 'proof_failed'
+      ? null
+      : { type: 'program.disproved', generation: judged.generation, detail: sentenceOf(failure) },
+});
+const rejected = (judged: Desired | null, failure: unknown): Published => ({
+  message: {
+    type: 'program.rejected',
+    generation: judged?.generation ?? 0,
+    refusal: refusalOf(failure, 'dataplane_unavailable'),
+  },
 });
 const flipAnswered = (id: string | null, outcome: { kind: 'flipped'; epoch: number } | Refusal): Published => ({
   message: id === null ? null : { type: 'program.flip_answered', id, outcome },
@@ -157,7 +186,7 @@ const lost = (failure: unknown): Published => ({
   message: { type: 'dataplane.lost', reason: sentenceOf(failure) },
 });
 
-/** The four steps of a swap on request; `home` is where a swap that was given up ends. */
+/** The steps of a swap on request; `home` is where a swap that was given up ends. */
 const replacingAt = (home: string) =>
   dataplane.createStateConfig({
     initial: 'staging',
@@ -168,12 +197,41 @@ const replacingAt = (home: string) =>
           src: 'stage',
           input: ({ context }) => present(context.candidate),
           onDone: {
-            target: 'staged',
+            target: 'proving',
+            actions: { type: 'rememberLines', params: ({ event }) => ({ lines: event.output.lines }) },
+          },
+          onError: {
+            target: home,
             actions: [
               {
                 type: 'publish',
                 params: ({ context, event }) =>
-                  stageAnswered(context.stageRequest, { kind: 'staged', lines: event.output.lines }),
+                  stageAnswered(context.stageRequest, refusalOf(event.error, 'dataplane_unavailable')),
+              },
+              'dropCandidate',
+            ],
+          },
+        },
+        on: {
+          'program.unstage_requested': {
+            target: 'unstaging',
+            actions: { type: 'rememberUnstage', params: ({ event }) => ({ id: event.id }) },
+          },
+        },
+      },
+      proving: {
+        invoke: {
+          id: 'prove',
+          src: 'prove',
+          input: ({ context }) => present(context.candidate),
+          onDone: {
+            target: 'staged',
+            actions: [
+              { type: 'publish', params: ({ context, event }) => proved(context.candidate, event.output) },
+              {
+                type: 'publish',
+                params: ({ context, event }) =>
+                  stageAnswered(context.stageRequest, { kind: 'staged', lines: context.lines, proof: event.output }),
               },
               'forgetStageRequest',
             ],
@@ -181,6 +239,7 @@ const replacingAt = (home: string) =>
           onError: {
             target: home,
             actions: [
+              { type: 'publish', params: ({ context, event }) => disproved(context.candidate, event.error) },
               {
                 type: 'publish',
                 params: ({ context, event }) =>
@@ -270,6 +329,7 @@ export const dataplaneChart = dataplane.createMachine({
     ...input,
     desired: null,
     candidate: null,
+    lines: 0,
     inForce: null,
     stageRequest: null,
     flipRequest: null,
@@ -453,22 +513,42 @@ export const dataplaneChart = dataplane.createMachine({
                     id: 'stageDesired',
                     src: 'stage',
                     input: ({ context }) => present(context.desired),
-                    onDone: 'flipping',
+                    onDone: 'proving',
                     onError: [
                       {
                         guard: { type: 'exceedsCapacity', params: ({ event }) => ({ failure: event.error }) },
                         target: '#dataplane.running.engaged.rejecting',
                         actions: [
-                          {
-                            type: 'publish',
-                            params: ({ context, event }) => ({
-                              message: {
-                                type: 'program.rejected',
-                                generation: context.desired?.generation ?? 0,
-                                refusal: refusalOf(event.error, 'capacity_exceeded'),
-                              },
-                            }),
-                          },
+                          { type: 'publish', params: ({ context, event }) => rejected(context.desired, event.error) },
+                          'giveUpDesired',
+                        ],
+                      },
+                      {
+                        target: '#dataplane.running.backing_off',
+                        actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+                      },
+                    ],
+                  },
+                },
+                proving: {
+                  invoke: {
+                    id: 'proveDesired',
+                    src: 'prove',
+                    input: ({ context }) => present(context.desired),
+                    onDone: {
+                      target: 'flipping',
+                      actions: {
+                        type: 'publish',
+                        params: ({ context, event }) => proved(context.desired, event.output),
+                      },
+                    },
+                    onError: [
+                      {
+                        guard: { type: 'isDisproved', params: ({ event }) => ({ failure: event.error }) },
+                        target: '#dataplane.running.engaged.rejecting',
+                        actions: [
+                          { type: 'publish', params: ({ context, event }) => disproved(context.desired, event.error) },
+                          { type: 'publish', params: ({ context, event }) => rejected(context.desired, event.error) },
                           'giveUpDesired',
                         ],
                       },

@@ -10,6 +10,7 @@ import type {
 } from '#bus/requests.js';
 import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
+import type { Proof, ProofSample } from '#policy/proof.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
@@ -29,6 +30,7 @@ export type PolicyInForce = {
 export type Replay = {
   readonly inForce: PolicyInForce;
   readonly program: Program;
+  readonly sample: ProofSample;
   readonly everActivated: boolean;
 };
 
@@ -45,7 +47,11 @@ export type Judged = {
   readonly kind: 'judged';
   readonly change: PolicyChange;
   /** Null where the write does not touch what is in force. */
-  readonly activation: { readonly program: Program; readonly inForce: PolicyInForce } | null;
+  readonly activation: {
+    readonly program: Program;
+    readonly sample: ProofSample;
+    readonly inForce: PolicyInForce;
+  } | null;
   readonly outcome: PolicyWritten | PolicyDeleted | PolicyChecked;
 };
 
@@ -67,6 +73,7 @@ export type PolicyContext = PolicyInput & {
   readonly current: Waiting | null;
   readonly judged: Judged | null;
   readonly lines: number;
+  readonly proof: Proof | null;
   readonly draining: boolean;
   /** Why the dataplane does not enforce at the moment; null where it does or may soon. */
   readonly dataplaneLost: string | null;
@@ -98,7 +105,10 @@ const policy = setup({
     replay: fromPromise<Replay>(notProvided('replay')),
     /** Reads, validates and compiles a write and decides about it; stores and stages nothing. */
     judge: fromPromise<Judged | Refusal, { write: PolicyWrite }>(notProvided('judge')),
-    stage: fromPromise<{ lines: number }, { program: Program; generation: number }>(notProvided('stage')),
+    /** Fills the idle slot, and proves it. */
+    stage: fromPromise<{ lines: number; proof: Proof }, { program: Program; sample: ProofSample; generation: number }>(
+      notProvided('stage'),
+    ),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),
     commit: fromPromise<void, { change: PolicyChange }>(notProvided('commit')),
     flip: fromPromise<{ epoch: number }, { generation: number }>(notProvided('flip')),
@@ -131,6 +141,7 @@ const policy = setup({
       queue: context.queue.slice(1),
       judged: null,
       lines: 0,
+      proof: null,
     })),
     dropFirst: assign(({ context }) => ({ queue: context.queue.slice(1) })),
     dropQueued: assign(({ context }, params: { id: string }) => ({
@@ -139,7 +150,10 @@ const policy = setup({
     rememberJudged: assign((_, params: { judged: Judged | Refusal }) => ({
       judged: params.judged.kind === 'judged' ? params.judged : null,
     })),
-    rememberLines: assign((_, params: { lines: number }) => ({ lines: params.lines })),
+    rememberStaged: assign((_, params: { lines: number; proof: Proof }) => ({
+      lines: params.lines,
+      proof: params.proof,
+    })),
     adoptWrite: assign(({ context }, params: { epoch: number | null }) => ({
       inForce: context.judged?.activation?.inForce ?? context.inForce,
       epoch: params.epoch,
@@ -204,11 +218,16 @@ const expired = (context: PolicyContext): Refusal =>
 const done = (context: PolicyContext, more: readonly Warning[] = []): { message: Message | null } => {
   const outcome = context.judged?.outcome;
   if (outcome === undefined) return { message: null };
+  const { current, lines: programLines, proof } = context;
   const warnings = [...outcome.warnings, ...more];
-  return answered(
-    context.current,
-    outcome.kind === 'checked' ? { ...outcome, warnings, programLines: context.lines } : { ...outcome, warnings },
-  );
+  switch (outcome.kind) {
+    case 'checked':
+      return answered(current, { ...outcome, warnings, programLines, proof });
+    case 'written':
+      return answered(current, { ...outcome, warnings, proof });
+    case 'deleted':
+      return answered(current, { ...outcome, warnings });
+  }
 };
 const NOT_YET: Warning = {
   pointer: '',
@@ -246,6 +265,7 @@ export const policyChart = policy.createMachine({
     current: null,
     judged: null,
     lines: 0,
+    proof: null,
     draining: false,
     dataplaneLost: null,
     attempts: 0,
@@ -302,6 +322,7 @@ export const policyChart = policy.createMachine({
                       : {
                           type: 'program.desired',
                           program: context.replay.program,
+                          sample: context.replay.sample,
                           generation: context.replay.inForce.generation,
                         },
                 }),
@@ -468,6 +489,7 @@ export const policyChart = policy.createMachine({
             src: 'stage',
             input: ({ context }) => ({
               program: present(context.judged?.activation).program,
+              sample: present(context.judged?.activation).sample,
               generation: present(context.judged).change.generation,
             }),
             onDone: [
@@ -475,11 +497,11 @@ export const policyChart = policy.createMachine({
                 guard: 'isDryRun',
                 target: 'unstaging',
                 actions: [
-                  { type: 'rememberLines', params: ({ event }) => event.output },
+                  { type: 'rememberStaged', params: ({ event }) => event.output },
                   { type: 'publish', params: ({ context }) => done(context) },
                 ],
               },
-              { target: 'committing', actions: { type: 'rememberLines', params: ({ event }) => event.output } },
+              { target: 'committing', actions: { type: 'rememberStaged', params: ({ event }) => event.output } },
             ],
             onError: {
               target: 'unstaging',

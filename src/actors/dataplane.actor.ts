@@ -1,7 +1,8 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/messages.js';
-import { type Attachment, CapacityExceeded, type Datapath } from '#dataplane/datapath.js';
+import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#dataplane/datapath.js';
+import { mismatchSentence, type Proof, type ProofSample } from '#policy/proof.js';
 import { type Desired, dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { Refused } from './refused.js';
@@ -43,6 +44,13 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
             throw capacityRefused(failure);
           }),
       ),
+      prove: fromPromise<Proof, Desired>(({ input }) =>
+        datapath()
+          .prove(input.sample)
+          .catch((failure: unknown) => {
+            throw proofRefused(failure, input.sample);
+          }),
+      ),
       flip: fromPromise(() => datapath().flip()),
       unstage: fromPromise(() => datapath().unstage()),
       close: fromPromise(() => datapath().close()),
@@ -66,4 +74,13 @@ class CapacityRefused extends Refused {
 function capacityRefused(failure: unknown): unknown {
   if (!(failure instanceof CapacityExceeded)) return failure;
   return new CapacityRefused(refusal('capacity_exceeded', failure.message));
+}
+
+class ProofRefused extends Refused {
+  readonly code = 'proof_failed';
+}
+
+function proofRefused(failure: unknown, { names }: ProofSample): unknown {
+  if (!(failure instanceof ProofFailed)) return failure;
+  return new ProofRefused(refusal('proof_failed', mismatchSentence(failure.mismatch, names)));
 }

@@ -1,8 +1,10 @@
 import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten, Refusal } from '#bus/requests.js';
 import { compile } from '#policy/compile.js';
-import type { Action } from '#policy/model.js';
+import type { Action, Policy } from '#policy/model.js';
 import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
+import type { ProofSample } from '#policy/proof.js';
+import { sampleOf } from '#policy/proof-sample.js';
 import type { Judged, PolicyInForce, Replay } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { IntegrationStore, PolicyStore } from '#store/port.js';
@@ -105,10 +107,10 @@ function judged(
   const unenforced = !enforced && write.operation === 'put' ? [NOT_ENFORCED] : [];
   const warnings = [...found, ...decision.warnings, ...unenforced];
   const outcome: PolicyWritten | PolicyDeleted | PolicyChecked = write.dryRun
-    ? { kind: 'checked', stored, warnings, programLines: 0 }
+    ? { kind: 'checked', stored, warnings, programLines: 0, proof: null }
     : write.operation === 'delete'
       ? { kind: 'deleted', generation, warnings }
-      : { kind: 'written', created, stored, generation, warnings };
+      : { kind: 'written', created, stored, generation, warnings, proof: null };
   return { kind: 'judged', change, activation, outcome };
 }
 
@@ -122,11 +124,12 @@ function activationOf(
     case 'unchanged':
       return null;
     case 'none':
-      return { program: fallbackProgram(fallback), inForce: noneInForce(generation) };
+      return { ...compiledFallback(fallback), inForce: noneInForce(generation) };
     case 'this': {
-      if (prepared?.program == null) throw new Error('a policy that is activated was not compiled');
-      const { program, needs, integrations } = prepared;
-      return { program, inForce: { record: stored.record, generation, needs, integrations } };
+      if (prepared?.program == null || prepared.sample === null)
+        throw new Error('a policy that is activated was not compiled');
+      const { program, sample, needs, integrations } = prepared;
+      return { program, sample, inForce: { record: stored.record, generation, needs, integrations } };
     }
   }
 }
@@ -140,16 +143,16 @@ export async function replay(ports: JudgementPorts, signal: AbortSignal): Promis
     policies.everActivated(),
   ]);
   if (stored === null) {
-    return { inForce: noneInForce(generation), program: fallbackProgram(surroundings.fallback), everActivated };
+    return { inForce: noneInForce(generation), ...compiledFallback(surroundings.fallback), everActivated };
   }
   const prepared = await thread.perform(
     { kind: 'prepare', text: storedText(stored), surroundings, integrations: null, compile: true },
     { signal },
   );
   if (prepared.kind !== 'prepared') throw new Error(`read the stored policy: ${refusalOfText(prepared).detail}`);
-  const { program, needs, integrations } = prepared;
-  if (program === null) throw new Error('read the stored policy: it is active and disabled at once');
-  return { inForce: { record: stored.record, generation, needs, integrations }, program, everActivated };
+  const { program, sample, needs, integrations } = prepared;
+  if (program === null || sample === null) throw new Error('read the stored policy: it is active and disabled at once');
+  return { inForce: { record: stored.record, generation, needs, integrations }, program, sample, everActivated };
 }
 
 async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<Located> {
@@ -168,8 +171,9 @@ async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<L
 }
 
 /** No groups: the fallback decides about every packet. */
-function fallbackProgram(fallback: Action): Program {
-  return compile({ groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } });
+function compiledFallback(fallback: Action): { readonly program: Program; readonly sample: ProofSample } {
+  const policy: Policy = { groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } };
+  return { program: compile(policy), sample: sampleOf(policy) };
 }
 
 function noneInForce(generation: number): PolicyInForce {

@@ -4,6 +4,7 @@ import type { ExplainQuery, Explanation } from '#policy/explain.js';
 import type { Action } from '#policy/model.js';
 import type { Problem, Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
+import type { ProofSample } from '#policy/proof.js';
 
 /** What a policy is read against. */
 export type PolicySurroundings = {
@@ -40,6 +41,8 @@ export type PreparedPolicy = {
   readonly needs: Needs;
   readonly integrations: readonly string[];
   readonly program: Program | null;
+  /** What the program is proved with; null where there is none. */
+  readonly sample: ProofSample | null;
 };
 export type Unreadable = {
   readonly kind: 'unreadable';

@@ -4,6 +4,7 @@ import { compile } from '#policy/compile.js';
 import type { PolicyConfig } from '#policy/document.js';
 import { explain } from '#policy/explain.js';
 import type { Policy } from '#policy/model.js';
+import { sampleOf } from '#policy/proof-sample.js';
 import { type ReadPolicy, readPolicy } from '#policy/read.js';
 import type {
   ExplainPolicy,
@@ -27,6 +28,7 @@ function prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
   const read = readText(work.text, work.surroundings, work.integrations);
   if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
   const { policyJson, mode, name, warnings, policy } = read;
+  const compiled = work.compile && mode !== 'disabled';
   try {
     return {
       kind: 'prepared',
@@ -40,7 +42,8 @@ function prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
         servicePlane: policy.groups.some(({ rules }) => rules.some(({ tls }) => tls !== undefined)),
       },
       integrations: integrationsOf(read.config),
-      program: work.compile && mode !== 'disabled' ? compile(policy) : null,
+      program: compiled ? compile(policy) : null,
+      sample: compiled ? sampleOf(policy) : null,
     };
   } catch (error) {
     if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };

@@ -15,6 +15,8 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'program.unstage_requested': ['dataplane'],
   'program.desired': ['dataplane'],
   'program.rejected': ['policy'],
+  'program.proved': [],
+  'program.disproved': [],
   'dataplane.attached': ['policy'],
   'dataplane.enforcing': ['policy'],
   'dataplane.lost': ['policy'],

@@ -38,6 +38,22 @@ export const WarningSchema = z
   .object({ pointer: z.string(), code: z.string(), message: z.string() })
   .meta({ id: 'Warning', description: 'Something valid that is probably not meant. Never blocks a write.' });
 
+export const ProofSchema = z
+  .object({
+    classes: z
+      .int()
+      .min(1)
+      .nullable()
+      .describe('Classes of packets that the policy tells apart; null where there are too many to count.'),
+    checked: z.int().min(0).describe('Packets that the datapath judged by the new tables, each as the policy says.'),
+    complete: z.boolean().describe('Whether a packet of every class was among them.'),
+  })
+  .nullable()
+  .meta({
+    id: 'Proof',
+    description: 'How the compiled policy was checked before it came into force; null where nothing did.',
+  });
+
 /** ISO 8601 in UTC. */
 export const instant = z.string().meta({ format: 'date-time' });
 export const empty = z.undefined().describe('No body.');

@@ -177,6 +177,12 @@ export const ERRORS = {
     'A defect of the service; its log has the cause.',
     'Report it with the log of that moment.',
   ),
+  proof_failed: entry(
+    500,
+    'Proof failed',
+    'The datapath does not judge a packet by the compiled policy as the policy says; nothing was changed, and what was in force stays.',
+    'This is a defect of the service: report it with the policy and the packet that `detail` names.',
+  ),
   activation_timeout: entry(
     503,
     'Activation timeout',

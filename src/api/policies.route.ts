@@ -154,6 +154,7 @@ export const policiesResource: Resource = (api, { policies }) => {
             'invalid_header',
             'not_found',
             'precondition_failed',
+            'proof_failed',
             'activation_timeout',
             'dataplane_unavailable',
           ),

@@ -43,21 +43,21 @@ export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyR
     case 'refused':
       throw refused(outcome);
     case 'checked': {
-      const { stored, warnings, programLines } = outcome;
-      return sendJson(reply, withPolicy(stored, { dry_run: true, warnings, program_lines: programLines }));
+      const { stored, warnings, programLines, proof } = outcome;
+      return sendJson(reply, withPolicy(stored, { dry_run: true, warnings, program_lines: programLines, proof }));
     }
     case 'deleted':
       warningHeader(reply, outcome.warnings);
       return reply.header('weir-generation', outcome.generation).code(204).send();
     case 'written': {
-      const { stored, warnings, generation, created } = outcome;
+      const { stored, warnings, generation, created, proof } = outcome;
       reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
       if (form === 'singleton') {
         warningHeader(reply, warnings);
         return sendJson(reply, stored.body);
       }
       if (created) reply.code(201).header('location', `/api/v1/policies/${stored.record.id}`);
-      return sendJson(reply, withPolicy(stored, { warnings }));
+      return sendJson(reply, withPolicy(stored, { warnings, proof }));
     }
   }
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { envelopeModeSchema, storedPolicySchema } from '#policy/schema.js';
-import { errorsOf, instant, WarningSchema } from './answer.schema.js';
+import { errorsOf, instant, ProofSchema, WarningSchema } from './answer.schema.js';
 import type { ErrorCode } from './errors.js';
 import { flag } from './query.js';
 
@@ -40,12 +40,19 @@ export const StoredPolicySchema = z.object({ ...recordMembers, policy: storedPol
   examples: [{ ...recordExample, policy: policyExample }],
 });
 export const WrittenPolicySchema = z
-  .object({ ...recordMembers, warnings: z.array(WarningSchema), policy: storedPolicySchema })
+  .object({ ...recordMembers, warnings: z.array(WarningSchema), proof: ProofSchema, policy: storedPolicySchema })
   .meta({
     id: 'WrittenPolicy',
     description:
       'The record as it was written. When this is answered, the next packet is judged by it if it is active.',
-    examples: [{ ...recordExample, warnings: [], policy: policyExample }],
+    examples: [
+      {
+        ...recordExample,
+        warnings: [],
+        proof: { classes: 1, checked: 4, complete: true },
+        policy: policyExample,
+      },
+    ],
   });
 export const DryRunSchema = z
   .object({
@@ -53,6 +60,7 @@ export const DryRunSchema = z
     dry_run: z.literal(true),
     warnings: z.array(WarningSchema),
     program_lines: z.int().min(0).describe('Size of the compiled program.'),
+    proof: ProofSchema,
     policy: storedPolicySchema,
   })
   .meta({ id: 'PolicyDryRun', description: 'What the write would have stored; nothing was changed.' });
@@ -73,6 +81,7 @@ export const WRITE_ERRORS: readonly ErrorCode[] = [
   'already_exists',
   'capacity_exceeded',
   'precondition_failed',
+  'proof_failed',
   'body_too_large',
   'unsupported_media_type',
   'activation_timeout',

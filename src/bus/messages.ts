@@ -1,4 +1,5 @@
 import type { Program } from '#policy/program.js';
+import type { Proof, ProofSample } from '#policy/proof.js';
 import type { PolicyRecord } from '#policy/record.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from './requests.js';
 
@@ -25,10 +26,10 @@ export type Exchanges = {
     readonly asks: { readonly write: PerformanceModeWrite };
     readonly outcome: { readonly kind: 'changed'; readonly mode: PerformanceMode };
   };
-  /** Fills the idle slot of the datapath. */
+  /** Fills the idle slot of the datapath, and proves it by the sample (B5). */
   'program.stage': {
-    readonly asks: { readonly program: Program; readonly generation: number };
-    readonly outcome: { readonly kind: 'staged'; readonly lines: number };
+    readonly asks: { readonly program: Program; readonly sample: ProofSample; readonly generation: number };
+    readonly outcome: { readonly kind: 'staged'; readonly lines: number; readonly proof: Proof };
   };
   /** Puts what is staged in force. Answered once it is, also when the datapath had to be opened anew for it. */
   'program.flip': {
@@ -65,7 +66,15 @@ export type Fact =
       readonly needs: Needs;
     }
   /** What the dataplane is to enforce from now on, whatever it is doing at the moment. */
-  | { readonly type: 'program.desired'; readonly program: Program; readonly generation: number }
+  | {
+      readonly type: 'program.desired';
+      readonly program: Program;
+      readonly sample: ProofSample;
+      readonly generation: number;
+    }
+  /** What is staged judges every packet of its sample as the policy says, or not (B5). */
+  | { readonly type: 'program.proved'; readonly generation: number; readonly proof: Proof }
+  | { readonly type: 'program.disproved'; readonly generation: number; readonly detail: string }
   | { readonly type: 'program.rejected'; readonly generation: number; readonly refusal: Refusal }
   /** Attached without knowing a program: whoever has one is to say so. */
   | { readonly type: 'dataplane.attached' }

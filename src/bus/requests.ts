@@ -1,5 +1,6 @@
 import type { Form } from '#policy/document.js';
 import type { Problem, Warning } from '#policy/problem.js';
+import type { Proof } from '#policy/proof.js';
 import type { StoredPolicy } from '#policy/record.js';
 
 /** What the API asks of the policy actor. Bodies travel as the bytes that were received. */
@@ -42,6 +43,7 @@ export type RefusalCode =
   | 'already_exists' // 409
   | 'capacity_exceeded' // 409, names limit, need and table (D7)
   | 'precondition_failed' // 412
+  | 'proof_failed' // 500, names the packet (B5)
   | 'activation_timeout' // 503
   | 'dataplane_unavailable' // 503
   | 'store_unavailable' // 503
@@ -54,6 +56,8 @@ export type PolicyWritten = {
   readonly stored: StoredPolicy;
   readonly generation: number;
   readonly warnings: readonly Warning[];
+  /** Null where nothing came into force, or nothing enforces. */
+  readonly proof: Proof | null;
 };
 export type PolicyDeleted = {
   readonly kind: 'deleted';
@@ -67,5 +71,6 @@ export type PolicyChecked = {
   readonly warnings: readonly Warning[];
   /** Size of the compiled program, in the lines of its image. */
   readonly programLines: number;
+  readonly proof: Proof | null;
 };
 export type PolicyOutcome = PolicyWritten | PolicyDeleted | PolicyChecked | Refusal;

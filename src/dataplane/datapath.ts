@@ -1,4 +1,5 @@
 import type { Program } from '#policy/program.js';
+import type { Proof, ProofMismatch, ProofSample } from '#policy/proof.js';
 
 /** What the dataplane part asks of the kernel. `kernel/` implements it in a worker thread; nothing else does. */
 export type Datapath = {
@@ -10,6 +11,11 @@ export type Datapath = {
   attach(): Promise<readonly Attachment[]>;
   /** Fills the idle slot. Throws `CapacityExceeded` before anything changed. */
   stage(program: Program, generation: number): Promise<Staged>;
+  /**
+   * Judges the packets of a sample by the staged slot. Throws `ProofFailed` where one is not judged as expected; then
+   * nothing is staged any more.
+   */
+  prove(sample: ProofSample): Promise<Proof>;
   /** Makes the staged slot the one in force: one store. Resolves once done; the grace period goes on behind it. */
   flip(): Promise<{ readonly epoch: number }>;
   /** Throws away what is staged. */
@@ -89,5 +95,13 @@ export class CapacityExceeded extends Error {
     readonly limit: number,
   ) {
     super(`the policy needs ${need} lines of ${table}, and the limit is ${limit}`);
+  }
+}
+
+/** What is staged does not judge a packet as the policy says (B5). */
+export class ProofFailed extends Error {
+  readonly code = 'proof_failed';
+  constructor(readonly mismatch: ProofMismatch) {
+    super('the compiled tables do not judge a packet as the policy says');
   }
 }

@@ -18,6 +18,9 @@ type ServedRequest = {
 export type Metrics = {
   readonly contentType: string;
   served(request: ServedRequest): void;
+  /** A compiled policy was proved before its activation (B5), or did not hold. */
+  proved(proof: { readonly checked: number; readonly complete: boolean }): void;
+  disproved(): void;
   /** The Prometheus text. What the kernel counts is read now; unreadable, it is left out and `weir_stats_up` is 0. */
   scrape(): Promise<string>;
 };
@@ -45,6 +48,23 @@ export function createMetrics(sources: MetricSources): Metrics {
     buckets: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10],
     registers,
   });
+  const proofs = new Counter({
+    name: 'weir_policy_proofs_total',
+    help: 'Compiled policies that were checked before they came into force, by outcome.',
+    labelNames: ['outcome'],
+    registers,
+  });
+  for (const outcome of ['passed', 'failed']) proofs.inc({ outcome }, 0);
+  const proofPackets = new Counter({
+    name: 'weir_policy_proof_packets_total',
+    help: 'Packets that were judged by compiled policies as those say, in proofs that passed.',
+    registers,
+  });
+  const proofComplete = new Gauge({
+    name: 'weir_policy_proof_complete',
+    help: '1 when the last proof that passed had a packet of every class of its policy.',
+    registers,
+  });
   const node = nodeMetrics(registers);
 
   return {
@@ -53,6 +73,14 @@ export function createMetrics(sources: MetricSources): Metrics {
       const { route, method } = request;
       requests.inc({ route, method, status: `${Math.floor(request.status / 100)}xx` });
       seconds.observe({ route, method }, request.seconds);
+    },
+    proved({ checked, complete }) {
+      proofs.inc({ outcome: 'passed' });
+      proofPackets.inc(checked);
+      proofComplete.set(complete ? 1 : 0);
+    },
+    disproved() {
+      proofs.inc({ outcome: 'failed' });
     },
     async scrape() {
       node.readiness(sources.readiness());

@@ -1,5 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { withoutInterface } from '#actors/dataplane.actor.js';
+import { ProofFailed } from '#dataplane/datapath.js';
+import { word } from '#policy/program.js';
 import { fakeDatapath } from './fake-datapath.js';
 import { singleton, startSystem, stopSystems } from './running-system.js';
 
@@ -11,7 +13,7 @@ describe('the dataplane', () => {
   test('enforces the fallback before any policy was written', async () => {
     const { datapath, until, system } = await startSystem();
     await until('policy_ready', 'never_activated');
-    expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'flip 0']);
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'prove 0', 'flip 0']);
     expect(system.readiness().checks.filter(({ ok }) => !ok)).toEqual([
       {
         name: 'policy_ready',
@@ -40,8 +42,33 @@ describe('the dataplane', () => {
     expect(stateOf('policy_ready')).toBe('active');
     expect(await system.policies.write(singleton('wan'))).toEqual(refusedAs('dataplane_unavailable'));
     await until('dataplane_running', 'enforcing');
-    expect(datapath.log).toEqual(['open', 'attach', 'stage 1', 'flip 1']);
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 1', 'prove 1', 'flip 1']);
     expect((await system.policies.write(singleton('wan'))).kind).toBe('written');
+  });
+
+  test('does not put a stored policy in force that the datapath judges otherwise', async () => {
+    const datapath = fakeDatapath();
+    const packet = {
+      source: 1,
+      destination: 2,
+      protocol: 1,
+      sourcePort: 0,
+      destinationPort: 0,
+      icmpType: 8,
+      icmpCode: 0,
+    };
+    datapath.on.prove = () => {
+      throw new ProofFailed({ packet, expected: word(0, 'deny', false), found: 0 });
+    };
+    const { until, system } = await startSystem({ datapath });
+    await until('policy_ready', 'backing_off');
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'prove 0']);
+    expect(system.readiness().checks[2]?.detail).toBe(
+      'the stored policy could not be put in force; tried again soon: ICMP type 8 code 0 from 0.0.0.1 to 0.0.0.2: the policy says deny by the default policy, and the compiled tables say nothing that is a verdict',
+    );
+    delete datapath.on.prove;
+    await until('policy_ready', 'never_activated');
+    expect(datapath.inForce).toBe(0);
   });
 
   test('tries again when the datapath does not open', async () => {

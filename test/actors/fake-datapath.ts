@@ -8,7 +8,7 @@ export type FakeDatapath = Datapath & {
   missing: readonly Missing[];
   interfaces: string[];
   /** Called instead of a step's success; may throw, or wait. */
-  readonly on: { open?: Hook; attach?: Hook; stage?: Hook; flip?: Hook; unstage?: Hook };
+  readonly on: { open?: Hook; attach?: Hook; stage?: Hook; prove?: Hook; flip?: Hook; unstage?: Hook };
   tell(change: DatapathChange): void;
 };
 type Hook = (() => Promise<void> | void) | undefined;
@@ -45,6 +45,11 @@ export function fakeDatapath(): FakeDatapath {
       await fake.on.stage?.();
       staged = generation;
       return { imageSha256: '', lines: program.ranks, capacityLines: 1_000 };
+    },
+    prove: async ({ classes, complete, expected }) => {
+      fake.log.push(`prove ${staged}`);
+      await fake.on.prove?.();
+      return { classes, checked: expected.length, complete };
     },
     flip: async () => {
       fake.log.push(`flip ${staged}`);

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import type { PolicyOutcome, PolicyWritten } from '#bus/requests.js';
-import { CapacityExceeded } from '#dataplane/datapath.js';
+import { CapacityExceeded, ProofFailed } from '#dataplane/datapath.js';
+import { word } from '#policy/program.js';
 import { StoreError } from '#store/error.js';
 import { openMemoryStore, type Store } from '#store/store.js';
 import {
@@ -48,7 +49,7 @@ describe('a write that succeeds', () => {
     const { system, datapath, store, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     const outcome = written(await system.policies.write(singleton('lan')));
-    expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'flip 0', 'stage 1', 'flip 1']);
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'prove 0', 'flip 0', 'stage 1', 'prove 1', 'flip 1']);
     const { id } = outcome.stored.record;
     const record = {
       id,
@@ -67,6 +68,7 @@ describe('a write that succeeds', () => {
       stored: record,
       generation: 1,
       warnings: [],
+      proof: { classes: 7, checked: 58, complete: true },
     });
     const stored = await store.policies.active();
     expect(stored?.record).toEqual(record);
@@ -87,7 +89,17 @@ describe('a write that succeeds', () => {
     const { system, datapath } = await withPolicy();
     const outcomes = await Promise.all(['a', 'b', 'c'].map((id) => system.policies.write(singleton(id))));
     expect(outcomes.map((outcome) => written(outcome).generation)).toEqual([2, 3, 4]);
-    expect(datapath.log).toEqual(['stage 2', 'flip 2', 'stage 3', 'flip 3', 'stage 4', 'flip 4']);
+    expect(datapath.log).toEqual([
+      'stage 2',
+      'prove 2',
+      'flip 2',
+      'stage 3',
+      'prove 3',
+      'flip 3',
+      'stage 4',
+      'prove 4',
+      'flip 4',
+    ]);
   });
 
   test('is in force again after a restart, under its generation', async () => {
@@ -95,7 +107,7 @@ describe('a write that succeeds', () => {
     await system.shutdown();
     const again = await startSystem({ store });
     await again.until('policy_ready', 'active');
-    expect(again.datapath.log).toEqual(['open', 'attach', 'stage 1', 'flip 1']);
+    expect(again.datapath.log).toEqual(['open', 'attach', 'stage 1', 'prove 1', 'flip 1']);
     expect(again.system.policies.generation()).toBe(1);
   });
 });
@@ -160,6 +172,51 @@ describe('a write that fails leaves everything as it was', () => {
     await expectUntouched(running);
   });
 
+  test('when the datapath does not judge as the policy says, and names packet and rules', async () => {
+    const running = await withPolicy();
+    const packet = {
+      source: 0x0a00_0001,
+      destination: 0xc000_0201,
+      protocol: 6,
+      sourcePort: 40_000,
+      destinationPort: 443,
+      icmpType: 0,
+      icmpCode: 0,
+    };
+    const facts: unknown[] = [];
+    running.system.bus.messages.subscribe((message) => {
+      if (message.type === 'program.disproved') facts.push(message);
+    });
+    running.datapath.on.prove = () => {
+      throw new ProofFailed({ packet, expected: word(0, 'allow', false), found: word(1, 'deny', false) });
+    };
+    const detail =
+      'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy says allow by rule web of group lan, and the compiled tables say deny by the default policy';
+    expect(await running.system.policies.write(singleton('lan'))).toEqual({
+      kind: 'refused',
+      code: 'proof_failed',
+      detail,
+    });
+    expect(facts).toEqual([{ type: 'program.disproved', generation: 2, detail }]);
+    expect(running.datapath.log).toEqual(['stage 2', 'prove 2']);
+    await expectUntouched(running);
+    delete running.datapath.on.prove;
+    expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
+  });
+
+  test('when the datapath cannot be asked', async () => {
+    const running = await withPolicy();
+    running.datapath.on.prove = () => {
+      throw new Error('run program: ENOMEM');
+    };
+    expect(await running.system.policies.write(singleton('lan', { dryRun: true }))).toEqual({
+      kind: 'refused',
+      code: 'dataplane_unavailable',
+      detail: 'run program: ENOMEM',
+    });
+    await expectUntouched(running);
+  });
+
   test('when the store cannot commit', async () => {
     let full = false;
     const memory = await openMemoryStore();
@@ -180,7 +237,7 @@ describe('a write that fails leaves everything as it was', () => {
     });
     full = false;
     await running.system.policies.write(singleton('lan', { dryRun: true }));
-    expect(running.datapath.log).toEqual(['stage 2', 'unstage', 'stage 2', 'unstage']);
+    expect(running.datapath.log).toEqual(['stage 2', 'prove 2', 'unstage', 'stage 2', 'prove 2', 'unstage']);
     await expectUntouched(running);
   });
 
@@ -211,9 +268,9 @@ describe('a write that fails leaves everything as it was', () => {
   test('when it is a dry run, which tells the size of the program', async () => {
     const running = await withPolicy();
     const outcome = await running.system.policies.write(singleton('lan', { dryRun: true }));
-    expect(outcome).toMatchObject({ kind: 'checked', programLines: 2, warnings: [] });
+    expect(outcome).toMatchObject({ kind: 'checked', programLines: 2, warnings: [], proof: { complete: true } });
     await running.system.policies.write(singleton('', { dryRun: true }));
-    expect(running.datapath.log).toEqual(['stage 2', 'unstage']);
+    expect(running.datapath.log).toEqual(['stage 2', 'prove 2', 'unstage']);
     await expectUntouched(running);
   });
 });
@@ -245,7 +302,16 @@ describe('after the commit nothing fails', () => {
     };
     const outcome = written(await running.system.policies.write(singleton('lan')));
     expect(outcome.generation).toBe(2);
-    expect(running.datapath.log).toEqual(['stage 2', 'flip 2', 'open', 'attach', 'stage 2', 'flip 2']);
+    expect(running.datapath.log).toEqual([
+      'stage 2',
+      'prove 2',
+      'flip 2',
+      'open',
+      'attach',
+      'stage 2',
+      'prove 2',
+      'flip 2',
+    ]);
     expect(running.datapath.inForce).toBe(2);
     expect(running.stateOf('policy_ready')).toBe('active');
   });
@@ -285,7 +351,7 @@ describe('which record is active', () => {
       revision: 2,
       active: false,
     });
-    expect(datapath.log).toEqual(['stage 2', 'flip 2']);
+    expect(datapath.log).toEqual(['stage 2', 'prove 2', 'flip 2']);
     expect(stateOf('policy_ready')).toBe('none_active');
     expect(system.readiness().ready).toBe(true);
   });

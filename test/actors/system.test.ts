@@ -88,7 +88,7 @@ describe('a stored policy that cannot be read', () => {
     expect(system.readiness().checks[2]?.detail).toContain('read the stored policy: /policy/source_groups/0');
     expect(datapath.log).toEqual(['open', 'attach']);
     expect((await system.policies.write(singleton('lan'))).kind).toBe('written');
-    expect(datapath.log).toEqual(['open', 'attach', 'stage 8', 'flip 8']);
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 8', 'prove 8', 'flip 8']);
     expect(system.readiness().ready).toBe(true);
   });
 });
@@ -116,7 +116,7 @@ describe('shutdown', () => {
     expect((await underWay).kind).toBe('written');
     expect(await next).toMatchObject({ kind: 'refused', code: 'draining' });
     await stopped;
-    expect(datapath.log.slice(-3)).toEqual(['stage 1', 'flip 1', 'close']);
+    expect(datapath.log.slice(-4)).toEqual(['stage 1', 'prove 1', 'flip 1', 'close']);
     expect(datapath.log).not.toContain('detach');
     expect(datapath.inForce).toBe(1);
   });

@@ -29,6 +29,7 @@ export const READY: ReadinessReport = {
     { name: 'policy_ready', ok: true, state: 'active', detail: 'generation 7', since: SINCE },
   ],
 };
+export const PROOF = { classes: 6, checked: 24, complete: true } as const;
 export const STATS: NodeStats = {
   generation: 7,
   dataplane: {
@@ -75,6 +76,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
             stored: { record: { ...RECORD, form: write.form }, body: STORED.body },
             generation: 8,
             warnings: [],
+            proof: PROOF,
           },
   };
   const changed = (call: string, argument: unknown) => {

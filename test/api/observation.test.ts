@@ -267,7 +267,7 @@ describe('metrics', () => {
     const lines = (await scraped()).filter((line) => line !== '' && !line.startsWith('#'));
     expect(lines.filter((line) => !line.startsWith('weir_'))).toEqual([]);
     const labels = new Set(lines.flatMap((line) => [...line.matchAll(/[{,](\w+)="/g)].map(([, label]) => label)));
-    const own = ['check', 'map', 'method', 'reason', 'route', 'status', 'verdict', 'version'];
+    const own = ['check', 'map', 'method', 'outcome', 'reason', 'route', 'status', 'verdict', 'version'];
     const ofProcess = ['kind', 'le', 'major', 'minor', 'patch', 'quantile', 'space', 'type'];
     expect([...labels].filter((label) => ![...own, ...ofProcess].includes(label ?? ''))).toEqual([]);
   });
@@ -281,6 +281,20 @@ describe('metrics', () => {
     const lines = (await metrics.scrape()).split('\n');
     expect(lines).toEqual(expect.arrayContaining(['weir_stats_up 0', 'weir_ready 1']));
     expect(lines.filter((line) => /^weir_dataplane_packets_total\{/.test(line))).toEqual([]);
+  });
+
+  test('count proofs by their outcome, and the packets of those that passed', async () => {
+    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    metrics.proved({ checked: 24, complete: true });
+    metrics.proved({ checked: 100, complete: false });
+    metrics.disproved();
+    const lines = (await metrics.scrape()).split('\n').filter((line) => line.startsWith('weir_policy_proof'));
+    expect(lines).toEqual([
+      'weir_policy_proofs_total{outcome="passed"} 2',
+      'weir_policy_proofs_total{outcome="failed"} 1',
+      'weir_policy_proof_packets_total 124',
+      'weir_policy_proof_complete 0',
+    ]);
   });
 
   test('a scrape does not count twice', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { singletonView } from '#api/policy-json.js';
 import type { PolicyOutcome } from '#bus/requests.js';
-import { BODY, ETAG, fakeManagement, RECORD, STORED } from './fake-management.js';
+import { BODY, ETAG, fakeManagement, PROOF, RECORD, STORED } from './fake-management.js';
 import { rig } from './rig.js';
 
 const ENVELOPE = '{"mode":"enforce","name":"office","policy":{}}';
@@ -135,6 +135,7 @@ describe('writing', () => {
       stored: STORED,
       generation: 8,
       warnings: [WARNING],
+      proof: PROOF,
     });
     const answer = await ask('POST', '/api/v1/policies', { body: ENVELOPE });
     expect([
@@ -144,14 +145,21 @@ describe('writing', () => {
       answer.headers['weir-generation'],
       answer.headers['weir-warnings'],
     ]).toEqual([201, `/api/v1/policies/${RECORD.id}`, ETAG, '8', undefined]);
-    expect(answer.json()).toEqual({ ...RECORD, warnings: [WARNING], policy: JSON.parse(BODY) });
+    expect(answer.json()).toEqual({ ...RECORD, warnings: [WARNING], proof: PROOF, policy: JSON.parse(BODY) });
   });
 
   test.each([
     [true, 201, `/api/v1/policies/${RECORD.id}`],
     [false, 200, undefined],
   ])('by name, created: %s answers %i', async (created, status, location) => {
-    const { ask } = await answering({ kind: 'written', created, stored: STORED, generation: 8, warnings: [] });
+    const { ask } = await answering({
+      kind: 'written',
+      created,
+      stored: STORED,
+      generation: 8,
+      warnings: [],
+      proof: PROOF,
+    });
     const answer = await ask('PUT', '/api/v1/policies/by-name/office', { body: ENVELOPE });
     expect([answer.statusCode, answer.headers.location]).toEqual([status, location]);
   });
@@ -163,6 +171,7 @@ describe('writing', () => {
       stored: STORED,
       generation: 8,
       warnings: [WARNING, WARNING, { ...WARNING, code: 'not_enforced' }],
+      proof: null,
     });
     const answer = await ask('PUT', '/api/v1/policy', { body: '{}' });
     expect([answer.statusCode, answer.body, answer.headers.etag, answer.headers['weir-generation']]).toEqual([
@@ -179,7 +188,13 @@ describe('writing', () => {
     ['POST', '/api/v1/policies', ENVELOPE],
     ['DELETE', `/api/v1/policies/${RECORD.id}`, undefined],
   ])('a dry run of %s %s answers what would be stored', async (method, path, body) => {
-    const { ask } = await answering({ kind: 'checked', stored: STORED, warnings: [WARNING], programLines: 12 });
+    const { ask } = await answering({
+      kind: 'checked',
+      stored: STORED,
+      warnings: [WARNING],
+      programLines: 12,
+      proof: PROOF,
+    });
     const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? {} : { body });
     expect(answer.statusCode).toBe(200);
     expect(answer.headers.etag).toBeUndefined();
@@ -188,6 +203,7 @@ describe('writing', () => {
       dry_run: true,
       warnings: [WARNING],
       program_lines: 12,
+      proof: PROOF,
       policy: JSON.parse(BODY),
     });
   });
@@ -292,10 +308,10 @@ test('large bodies on their way at once are bounded together', async () => {
   await expect.poll(() => node.changes.length).toBe(1);
   const second = await ask('PUT', '/api/v1/policy', { body: '{}' });
   expect([second.statusCode, second.json().type]).toEqual([503, 'urn:weir:error:overloaded']);
-  release({ kind: 'written', created: false, stored: STORED, generation: 8, warnings: [] });
+  release({ kind: 'written', created: false, stored: STORED, generation: 8, warnings: [], proof: PROOF });
   expect((await first).statusCode).toBe(200);
   const third = ask('PUT', '/api/v1/policy', { body: '{}' });
   await expect.poll(() => node.changes.length).toBe(2);
-  release({ kind: 'written', created: false, stored: STORED, generation: 9, warnings: [] });
+  release({ kind: 'written', created: false, stored: STORED, generation: 9, warnings: [], proof: PROOF });
   expect((await third).statusCode).toBe(200);
 });

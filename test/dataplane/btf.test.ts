@@ -13,6 +13,7 @@ import {
   LINE_BYTES,
   REVERSE_PATH,
 } from '#dataplane/program/numbers.js';
+import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/program/proof-packet.js';
 import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/program/settings.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 
@@ -97,6 +98,12 @@ test('learned addresses are written as the program reads them', () => {
     { size: PATTERN.words * 4, offsets: { names: PATTERN.names * 4, digest: PATTERN.digest * 4 } },
   ]);
   expect([PLACES, SET_PLACES]).toEqual([arrayLength('grant_line', 'addresses'), arrayLength('grant_set', 'grants')]);
+});
+
+test('a packet to prove with is written as the program reads it', () => {
+  const { size, offsets } = struct('proof_packet');
+  const { reserved2, ...named } = offsets;
+  expect([size, named, reserved2]).toEqual([PROOF_PACKET_BYTES, PROOF_PACKET, 20]);
 });
 
 test('verdicts, drop reasons, counters and modes have the same numbers on both sides', () => {

@@ -6,8 +6,9 @@ import { MAPS } from '#dataplane/kernel/bpf-object.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { networkNamespace } from '#dataplane/kernel/ownership.js';
+import { sampleOf } from '#policy/proof-sample.js';
 import { enterNamespace } from './namespace.js';
-import { allowAll, auditAll, denyAll } from './policies.js';
+import { allowAll, auditAll, defaultOnly, denyAll } from './policies.js';
 
 let topology: Topology;
 let leave: () => void;
@@ -242,6 +243,20 @@ describe('on a node between client and server', () => {
     expect(await reaches()).toBe(true);
     const filters = execFileSync('tc', ['filter', 'show', 'dev', 'lan0', 'ingress'], { encoding: 'utf8' });
     expect(filters.match(/handle 0x57e1/g)?.length).toBe(1);
+  });
+
+  test('refuses a program that does not judge as the policy says, and keeps what is in force', async () => {
+    start().attach();
+    const allow = sampleOf(defaultOnly('allow'));
+    expect(() => datapath.prove(allow)).toThrow('nothing is staged');
+    datapath.stage(allowAll, 1);
+    expect(datapath.prove(allow)).toEqual({ classes: 1, checked: 6, complete: true });
+    datapath.flip();
+    datapath.stage(denyAll, 2);
+    expect(() => datapath.prove(allow)).toThrow(expect.objectContaining({ code: 'proof_failed' }));
+    expect(() => datapath.flip()).toThrow('nothing is staged');
+    expect(await reaches()).toBe(true);
+    expect(datapath.stats().generation).toBe(1);
   });
 
   test('refuses a program that the slot cannot hold, and keeps what is in force', () => {

@@ -3,10 +3,12 @@ import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import { CapacityExceeded, type Datapath, type DatapathChange } from '#dataplane/datapath.js';
+import { CapacityExceeded, type Datapath, type DatapathChange, ProofFailed } from '#dataplane/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { word } from '#policy/program.js';
+import { sampleOf } from '#policy/proof-sample.js';
 import { enterNamespace } from './namespace.js';
-import { allowAll, denyAll } from './policies.js';
+import { allowAll, defaultOnly, denyAll } from './policies.js';
 
 const dist = fileURLToPath(new URL('../../dist/', import.meta.url));
 
@@ -55,8 +57,20 @@ describe('the datapath’s thread', () => {
     expect((await datapath.attach()).map((attachment) => attachment.interface).sort()).toEqual(['lan0', 'wan0']);
     const staged = await datapath.stage(allowAll, 5);
     expect(staged).toEqual({ imageSha256: staged.imageSha256, lines: 3, capacityLines: 1_024 });
+    const sample = sampleOf(defaultOnly('allow'));
+    expect(await datapath.prove(sample)).toEqual({ classes: 1, checked: 6, complete: true });
     expect(await datapath.flip()).toEqual({ epoch: 1 });
     expect(await reaches()).toBe(true);
+    await datapath.stage(denyAll, 6);
+    const refused = await datapath.prove(sample).catch((failure: unknown) => failure);
+    expect(refused).toEqual(
+      new ProofFailed({
+        packet: { source: 0, destination: 0, protocol: 0, sourcePort: 0, destinationPort: 0, icmpType: 0, icmpCode: 0 },
+        expected: word(0, 'allow', false),
+        found: word(0, 'deny', false),
+      }),
+    );
+    await expect(datapath.flip()).rejects.toThrow('nothing is staged');
     await datapath.stage(denyAll, 6);
     await datapath.unstage();
     await expect(datapath.flip()).rejects.toThrow('nothing is staged');

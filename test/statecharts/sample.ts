@@ -1,6 +1,7 @@
 import type { Needs } from '#bus/messages.js';
 import type { PolicyWrite } from '#bus/requests.js';
 import type { Program } from '#policy/program.js';
+import type { ProofSample } from '#policy/proof.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 
 const none = new Uint32Array(0);
@@ -16,6 +17,8 @@ export const PROGRAM: Program = {
   nameLeaves: { segments: none, names: none, leaves: none },
   ranks: 1,
 };
+
+export const SAMPLE: ProofSample = { packets: none, expected: none, classes: 1, complete: true, names: '[]' };
 
 export const RECORD: PolicyRecord = {
   id: '11111111-1111-4111-8111-111111111111',

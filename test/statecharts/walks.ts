@@ -8,7 +8,7 @@ import type { PolicyContext, PolicyInForce } from '#statecharts/policy.chart.js'
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import type { Walk } from './chart-walk.js';
-import { NEEDS, PROGRAM, RECORD, STORED, WRITE } from './sample.js';
+import { NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } from './sample.js';
 
 const activated = (dns: boolean) => ({
   type: 'policy.activated',
@@ -22,6 +22,7 @@ const stage = (generation: number) => ({
   type: 'program.stage_requested',
   id: `s${generation}`,
   program: PROGRAM,
+  sample: SAMPLE,
   generation,
 });
 const flip = (generation: number) => ({ type: 'program.flip_requested', id: `f${generation}`, generation });
@@ -31,7 +32,7 @@ const changed = (type: string) => ({
 });
 
 const dataplaneEvents = [
-  { type: 'program.desired', program: PROGRAM, generation: 1 },
+  { type: 'program.desired', program: PROGRAM, sample: SAMPLE, generation: 1 },
   stage(2),
   flip(2),
   { type: 'program.unstage_requested', id: 'u', generation: 2 },
@@ -51,12 +52,13 @@ const inForce = (record: typeof RECORD | null, generation: number): PolicyInForc
 const judged = (activates: boolean) => ({
   kind: 'judged',
   change: { put: STORED, generation: 2 },
-  activation: activates ? { program: PROGRAM, inForce: inForce(RECORD, 2) } : null,
-  outcome: { kind: 'written', created: true, stored: STORED, generation: 2, warnings: [] },
+  activation: activates ? { program: PROGRAM, sample: SAMPLE, inForce: inForce(RECORD, 2) } : null,
+  outcome: { kind: 'written', created: true, stored: STORED, generation: 2, warnings: [], proof: null },
 });
 const replay = (record: typeof RECORD | null, everActivated: boolean) => ({
   inForce: inForce(record, 1),
   program: PROGRAM,
+  sample: SAMPLE,
   everActivated,
 });
 const policyEvents = [
@@ -76,7 +78,7 @@ const policyEvents = [
 const policyOutputs = {
   replay: [replay(RECORD, true), replay(null, true), replay(null, false)],
   judge: [judged(true), judged(false), { kind: 'refused', code: 'not_found', detail: 'no such policy' }],
-  stage: [{ lines: 3 }],
+  stage: [{ lines: 3, proof: { classes: 1, checked: 2, complete: true } }],
   flip: [{ epoch: 2 }],
 };
 const policyKey = ({ context }: { context: PolicyContext }) => [
@@ -136,11 +138,15 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       reattach: [[], ['wan0']],
       stage: [{ lines: 3 }],
       stageDesired: [{ lines: 3 }],
+      prove: [{ classes: 1, checked: 2, complete: true }],
+      proveDesired: [{ classes: 1, checked: 2, complete: true }],
       flip: [{ epoch: 2 }],
       flipDesired: [{ epoch: 1 }],
     },
     errors: {
       stageDesired: [new Error('EBUSY'), Object.assign(new Error('too large'), { code: 'capacity_exceeded' })],
+      prove: [new Error('EBUSY'), Object.assign(new Error('a packet'), { code: 'proof_failed' })],
+      proveDesired: [new Error('EBUSY'), Object.assign(new Error('a packet'), { code: 'proof_failed' })],
     },
     key: (({ context }: { context: DataplaneContext }) => [
       context.desired?.generation,

@@ -26,6 +26,7 @@
 #include "police.h"
 #include "sweep.h"
 #include "bench.h"
+#include "prove.h"
 
 SEC("tc")
 int weir_ingress(struct __sk_buff *skb)

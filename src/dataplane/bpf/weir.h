@@ -270,6 +270,28 @@ struct event {
 	__u64 bytes[2];
 };
 
+/* Packets that one run of weir_prove takes. */
+#define PROOF_BATCH 8192
+
+/* What is judged, and the word that judged it. */
+struct proof_packet {
+	__u32 source;
+	__u32 destination;
+	__u16 source_port;
+	__u16 destination_port;
+	__u8 protocol;
+	__u8 icmp_type;
+	__u8 icmp_code;
+	__u8 reserved;
+	__u32 word;
+	__u32 reserved2;
+};
+
+struct proof_request {
+	__u32 slot;
+	__u32 count;
+};
+
 struct bench_request {
 	__u32 slot;
 	__u32 count;
@@ -289,6 +311,7 @@ struct bench_request {
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct settings) == 112, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
+_Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multiple of 8 bytes apart");
 _Static_assert(sizeof(struct flow_key) == 16, "no padding in a hash key");
 _Static_assert(sizeof(struct flow) == 128, "two cache lines");
 _Static_assert(sizeof(struct cached) == 128, "two cache lines");

@@ -29,7 +29,8 @@ export type ProgramName =
   | 'weir_start_sweep'
   | 'weir_sweep'
   | 'weir_cut'
-  | 'weir_bench';
+  | 'weir_bench'
+  | 'weir_prove';
 
 export type MapShape = {
   readonly type: number;
@@ -90,7 +91,7 @@ export class BpfObject {
     check(`load ${this.path}`, libbpf().bpf_object__load(this.#pointer), () => this.#verifierLog());
   }
 
-  mapFd(name: MapName): number {
+  mapFd(name: MapName | 'proof'): number {
     return check(`find map ${name}`, libbpf().bpf_map__fd(this.#map(name)));
   }
 
@@ -104,7 +105,7 @@ export class BpfObject {
     libbpf().bpf_object__close(this.#pointer);
   }
 
-  #map(name: MapName | '.rodata.settings'): bigint {
+  #map(name: MapName | 'proof' | '.rodata.settings'): bigint {
     const map = libbpf().bpf_object__find_map_by_name(this.#pointer, name);
     if (map === null) throw new KernelFailure(`find map ${name} in ${this.path}`, 2);
     return map;

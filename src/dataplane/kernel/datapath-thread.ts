@@ -37,6 +37,7 @@ class DatapathThread implements Datapath {
   learned = (): ReturnType<Datapath['learned']> => this.#ask('learned');
   grant: Datapath['grant'] = (grants) => this.#ask('grant', grants);
   revoke: Datapath['revoke'] = (grants) => this.#ask('revoke', grants);
+  prove: Datapath['prove'] = (sample) => this.#ask('prove', sample);
   stage: Datapath['stage'] = (program, generation) => this.#ask('stage', program, generation);
 
   watch(listener: (change: DatapathChange) => void): () => void {

@@ -10,6 +10,7 @@ import { BpfObject, MAPS, type MapName, type MapShape } from './bpf-object.js';
 import { awaitGracePeriod } from './grace-period.js';
 import { MappedMemory } from './mapped-memory.js';
 import type { Pins } from './pins.js';
+import { Prover } from './prover.js';
 import { Slots } from './slots.js';
 import { TestRun } from './test-run.js';
 
@@ -25,6 +26,7 @@ export type LoadedObject = {
   readonly object: BpfObject;
   readonly slots: Slots;
   readonly grants: Grants;
+  readonly prover: Prover;
   /** True where the maps are those that an earlier process pinned. */
   readonly adopted: boolean;
   /** The folder of its pinned maps. */
@@ -56,6 +58,7 @@ export function loadObject(options: ObjectOptions, pins: Pins | undefined): Load
     }
     const slots = new Slots({ program: object.mapFd('program'), active: object.mapFd('active') }, options.slotLines);
     if (slots.layoutVersion !== LAYOUT_VERSION) throw new Error(`the pinned maps in ${folder} are of another layout`);
+    const prover = new Prover(object);
     startSweep(object);
     // What the process before this one removed may be read until then.
     if (adopted) awaitGracePeriod();
@@ -64,11 +67,13 @@ export function loadObject(options: ObjectOptions, pins: Pins | undefined): Load
       object,
       slots,
       grants,
+      prover,
       adopted,
       folder,
       close: () => {
         slots.unmap();
         unmapGrants();
+        prover.unmap();
         object.close();
       },
     };

@@ -1,16 +1,18 @@
-import type {
-  Adoption,
-  Attachment,
-  Counter,
-  DatapathChange,
-  DatapathStats,
-  Grant,
-  Learned,
-  Missing,
-  Staged,
+import {
+  type Adoption,
+  type Attachment,
+  type Counter,
+  type DatapathChange,
+  type DatapathStats,
+  type Grant,
+  type Learned,
+  type Missing,
+  ProofFailed,
+  type Staged,
 } from '#dataplane/datapath.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Program } from '#policy/program.js';
+import type { Proof, ProofSample } from '#policy/proof.js';
 import { programId } from './bpf-fd.js';
 import { builtObject } from './built.js';
 import { readCounters } from './counters.js';
@@ -134,6 +136,18 @@ export class LocalDatapath {
   stage(program: Program, generation: number): Staged {
     const { image, imageSha256 } = stageProgram(this.#opened(), program, generation);
     return { imageSha256, lines: image.lines, capacityLines: this.#slotLines };
+  }
+
+  prove(sample: ProofSample): Proof {
+    const { slots, prover } = this.#opened();
+    if (!slots.staged) throw new Error('nothing is staged');
+    const mismatch = prover.mismatch(sample, slots.idleSlot);
+    if (mismatch !== null) {
+      slots.unstage();
+      throw new ProofFailed(mismatch);
+    }
+    const { classes, complete, expected } = sample;
+    return { classes, checked: expected.length, complete };
   }
 
   flip(): { readonly epoch: number } {

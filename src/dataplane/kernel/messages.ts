@@ -1,4 +1,5 @@
-import { CapacityExceeded, type Datapath, type DatapathChange } from '#dataplane/datapath.js';
+import { CapacityExceeded, type Datapath, type DatapathChange, ProofFailed } from '#dataplane/datapath.js';
+import type { ProofMismatch } from '#policy/proof.js';
 
 /** What the thread may be asked: the port's own calls. */
 export type Method = Exclude<keyof Datapath, 'watch'>;
@@ -11,6 +12,7 @@ export type SentError = {
   readonly stack: string | undefined;
   readonly code: string | undefined;
   readonly capacity: { readonly table: string; readonly need: number; readonly limit: number } | undefined;
+  readonly mismatch: ProofMismatch | undefined;
 };
 export type Reply =
   | { readonly kind: 'result'; readonly id: number; readonly value: unknown }
@@ -31,15 +33,24 @@ export class DatapathFailure extends Error {
 
 export function send(error: unknown): SentError {
   if (!(error instanceof Error)) {
-    return { name: 'Error', message: String(error), stack: undefined, code: undefined, capacity: undefined };
+    return {
+      name: 'Error',
+      message: String(error),
+      stack: undefined,
+      code: undefined,
+      capacity: undefined,
+      mismatch: undefined,
+    };
   }
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
   const capacity =
     error instanceof CapacityExceeded ? { table: error.table, need: error.need, limit: error.limit } : undefined;
-  return { name: error.name, message: error.message, stack: error.stack, code, capacity };
+  const mismatch = error instanceof ProofFailed ? error.mismatch : undefined;
+  return { name: error.name, message: error.message, stack: error.stack, code, capacity, mismatch };
 }
 
-export function receive({ name, message, stack, code, capacity }: SentError): Error {
+export function receive({ name, message, stack, code, capacity, mismatch }: SentError): Error {
   if (capacity !== undefined) return new CapacityExceeded(capacity.table, capacity.need, capacity.limit);
+  if (mismatch !== undefined) return new ProofFailed(mismatch);
   return new DatapathFailure(name, message, code ?? 'datapath_failed', stack);
 }

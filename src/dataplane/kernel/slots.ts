@@ -33,11 +33,7 @@ export class Slots {
 
   /** Undefined before anything was activated. */
   get slotInForce(): 0 | 1 | undefined {
-    return this.epoch === 0 ? undefined : this.#idleSlot() === 0 ? 1 : 0;
-  }
-
-  get idleSlot(): 0 | 1 {
-    return this.#idleSlot() === 0 ? 0 : 1;
+    return this.epoch === 0 ? undefined : this.idleSlot === 0 ? 1 : 0;
   }
 
   get layoutVersion(): number {
@@ -46,6 +42,11 @@ export class Slots {
 
   get staged(): boolean {
     return this.#staged;
+  }
+
+  /** The one that the next fill writes to. */
+  get idleSlot(): 0 | 1 {
+    return (this.#word() & 1) === 0 ? 1 : 0;
   }
 
   /** Generation, size and digest of the image in force. */
@@ -70,7 +71,7 @@ export class Slots {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
     this.#awaitGracePeriod();
-    const base = this.#idleSlot() * this.slotLines * LINE_WORDS;
+    const base = this.idleSlot * this.slotLines * LINE_WORDS;
     const words = this.#program.words;
     words.set(image.words, base);
     words[base + HEADER.generationLow] = generation % 0x1_0000_0000;
@@ -87,7 +88,7 @@ export class Slots {
   flip(): number {
     if (!this.#staged) throw new Error('nothing is staged');
     const epoch = this.epoch === MAX_EPOCH ? 1 : this.epoch + 1;
-    Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.#idleSlot());
+    Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.idleSlot);
     this.#staged = false;
     this.#graceDue = true;
     return epoch;
@@ -111,10 +112,6 @@ export class Slots {
 
   #word(): number {
     return Atomics.load(this.#active.words, ACTIVE.word);
-  }
-
-  #idleSlot(): number {
-    return (this.#word() & 1) ^ 1;
   }
 
   #headerInForce(): { base: number; lines: number; generation: number } | null {

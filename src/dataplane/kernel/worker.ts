@@ -1,6 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type { DatapathChange, Grant } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
+import type { ProofSample } from '#policy/proof.js';
 import { LocalDatapath } from './local-datapath.js';
 import { type Reply, type Request, send } from './messages.js';
 import type { DatapathOptions } from './options.js';
@@ -23,6 +24,10 @@ function handle({ method, args }: Request): unknown {
     case 'revoke': {
       const [grants] = args as [readonly Grant[]];
       return datapath[method](grants);
+    }
+    case 'prove': {
+      const [sample] = args as [ProofSample];
+      return datapath.prove(sample);
     }
     default:
       return datapath[method]();

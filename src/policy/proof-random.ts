@@ -1,0 +1,44 @@
+/** Numbers that look random, and are the same for the same seed (mulberry32). */
+export class ProofRandom {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = seed >>> 0;
+  }
+
+  /** 0 … 2³² − 1. */
+  word(): number {
+    this.#state = (this.#state + 0x6d2b79f5) | 0;
+    let mixed = this.#state;
+    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return (mixed ^ (mixed >>> 14)) >>> 0;
+  }
+
+  /** 0 … `bound` − 1. */
+  below(bound: number): number {
+    return Math.floor((this.word() / 2 ** 32) * bound);
+  }
+
+  flip(): boolean {
+    return this.word() >= 2 ** 31;
+  }
+
+  /** One of the ends, or a number between them. */
+  within(low: number, high: number): number {
+    const which = this.below(3);
+    return which === 0 ? low : which === 1 ? high : low + this.below(high - low + 1);
+  }
+
+  /** The number before `low` or behind `high`, of 0 … `last`; at an end of these, the other end. */
+  nextTo(low: number, high: number, last: number): number {
+    if (this.flip()) return high >= last ? 0 : high + 1;
+    return low === 0 ? last : low - 1;
+  }
+
+  pick<T>(values: readonly T[]): T {
+    const value = values.length === 1 ? values[0] : values[this.below(values.length)];
+    if (value === undefined) throw new RangeError('nothing to pick from');
+    return value;
+  }
+}

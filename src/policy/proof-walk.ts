@@ -1,0 +1,196 @@
+import { mask } from './ipv4.js';
+import { mismatch } from './mismatch.js';
+import { type Group, IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from './model.js';
+import { word } from './program.js';
+import { outcomeAt, type Place } from './rank.js';
+
+const ANY_PROTOCOL = 256;
+/** Up to so many rows are looked at one after the other. */
+const SHORT = 128;
+const KEPT_SOURCES = 4096;
+const STEPS_OF_A_GROUP = 4;
+const STEPS_OF_A_RULE = 16;
+
+/**
+ * The reference evaluator for many packets and no grants. Groups are found by source, and rules that cannot match are
+ * passed over by a look at destination, protocol and port; what is left is judged by `mismatch` itself. Nothing of the
+ * compiler is used: this is what its work is held against.
+ */
+export class ReferenceWalk {
+  /** What was taken so far, in rows looked at: some nanoseconds each. */
+  steps = 0;
+  readonly #bySource = new Map<number, number[]>();
+  readonly #lengths: readonly number[];
+  readonly #kept = new Map<number, readonly number[]>();
+  readonly #files: (RuleFile | undefined)[];
+  /** The rank of each group's first rule; of the policy's default last. */
+  readonly #firstRanks: Uint32Array;
+
+  constructor(readonly policy: Policy) {
+    const { groups } = policy;
+    const lengths = new Set<number>();
+    this.#files = groups.map(() => undefined);
+    this.#firstRanks = new Uint32Array(groups.length + 1);
+    for (const [index, { sources, rules, defaultAction }] of groups.entries()) {
+      const next = (this.#firstRanks[index] ?? 0) + rules.length + (defaultAction === undefined ? 0 : 1);
+      this.#firstRanks[index + 1] = next;
+      for (const { address, length } of sources) {
+        lengths.add(length);
+        const key = sourceKey(address, length);
+        const known = this.#bySource.get(key);
+        if (known === undefined) this.#bySource.set(key, [index]);
+        else if (known.at(-1) !== index) known.push(index);
+      }
+    }
+    this.#lengths = [...lengths];
+  }
+
+  /** The word that decides. */
+  wordOf(packet: Packet): number {
+    for (const group of this.groupsOf(packet.source)) {
+      const file = this.#fileOf(group);
+      const rule = file.find(packet);
+      this.steps += file.steps + STEPS_OF_A_GROUP;
+      if (rule >= 0) return this.#word({ kind: 'rule', group, rule }, (this.#firstRanks[group] ?? 0) + rule);
+      const { defaultAction, rules } = this.policy.groups[group] as Group;
+      if (defaultAction !== undefined) {
+        return this.#word({ kind: 'group_default', group }, (this.#firstRanks[group] ?? 0) + rules.length);
+      }
+    }
+    return this.#word({ kind: 'policy_default' }, this.#firstRanks[this.#firstRanks.length - 1] ?? 0);
+  }
+
+  /** Indexes of the groups that hold a source, in the order of their walk. */
+  groupsOf(source: number): readonly number[] {
+    const kept = this.#kept.get(source | 0);
+    if (kept !== undefined) return kept;
+    const found = new Set<number>();
+    for (const length of this.#lengths) {
+      for (const group of this.#bySource.get(sourceKey(mask(source, length), length)) ?? []) found.add(group);
+    }
+    const groups = [...found].sort((left, right) => left - right);
+    this.steps += groups.length;
+    if (this.#kept.size >= KEPT_SOURCES) this.#kept.clear();
+    this.#kept.set(source | 0, groups);
+    return groups;
+  }
+
+  #fileOf(group: number): RuleFile {
+    const known = this.#files[group];
+    if (known !== undefined) return known;
+    const file = new RuleFile(this.policy.groups[group] as Group);
+    this.#files[group] = file;
+    return file;
+  }
+
+  #word(place: Place, rank: number): number {
+    const { verdict, audited } = outcomeAt(this.policy, place);
+    return word(rank, verdict, audited);
+  }
+}
+
+function sourceKey(address: number, length: number): number {
+  return address * 64 + length;
+}
+
+/** The rules of a group in the order of the walk: a row for each destination, without those that need a grant. */
+class RuleFile {
+  /** What the last `find` took, in rows looked at. */
+  steps = 0;
+  readonly #rules: readonly Rule[];
+  readonly #rows: Int32Array;
+  /** Mask → address → where rows begin; undefined where the rows are few. */
+  readonly #index: Map<number, Map<number, number[]>> | undefined;
+
+  constructor({ rules }: Group) {
+    let count = 0;
+    for (const rule of rules) count += rowsOf(rule);
+    this.#rules = rules;
+    this.#rows = new Int32Array(count * ROW.cells);
+    this.#index = count > SHORT ? new Map() : undefined;
+    let row = 0;
+    for (const [number, rule] of rules.entries()) {
+      const protocol = rule.tls !== undefined ? IPPROTO.tcp : rule.protocol === 'any' ? ANY_PROTOCOL : rule.protocol;
+      let lowPort = rule.destinationPorts.length === 0 ? 0 : 0xffff;
+      let highPort = rule.destinationPorts.length === 0 ? 0xffff : 0;
+      for (const { low, high } of rule.destinationPorts) {
+        lowPort = Math.min(lowPort, low);
+        highPort = Math.max(highPort, high);
+      }
+      const rows = rowsOf(rule);
+      for (let at = 0; at < rows; at++, row += ROW.cells) {
+        const { address, length } = rule.destinations[at] ?? ANYWHERE;
+        const bits = mask(0xffff_ffff, length);
+        this.#rows[row + ROW.mask] = bits;
+        this.#rows[row + ROW.address] = address;
+        this.#rows[row + ROW.protocol] = protocol;
+        this.#rows[row + ROW.lowPort] = lowPort;
+        this.#rows[row + ROW.highPort] = highPort;
+        this.#rows[row + ROW.rule] = number;
+        if (this.#index !== undefined) enter(this.#index, bits | 0, address | 0, row);
+      }
+    }
+  }
+
+  /** The first rule that matches; -1 where none does. */
+  find(packet: Packet): number {
+    this.steps = 0;
+    return this.#index === undefined ? this.#findInOrder(packet) : this.#findByDestination(this.#index, packet);
+  }
+
+  #findInOrder(packet: Packet): number {
+    const { length } = this.#rows;
+    for (let row = 0; row < length; row += ROW.cells) {
+      if (!this.#matches(row, packet)) continue;
+      this.steps += row / ROW.cells + 1;
+      return this.#rows[row + ROW.rule] as number;
+    }
+    this.steps += length / ROW.cells;
+    return -1;
+  }
+
+  #findByDestination(index: Map<number, Map<number, number[]>>, packet: Packet): number {
+    let best = this.#rows.length;
+    this.steps += index.size;
+    for (const [bits, byAddress] of index) {
+      for (const row of byAddress.get(packet.destination & bits) ?? NO_ROWS) {
+        if (row >= best) break;
+        this.steps += 1;
+        if (this.#matches(row, packet)) best = row;
+      }
+    }
+    return this.#rows[best + ROW.rule] ?? -1;
+  }
+
+  #matches(row: number, packet: Packet): boolean {
+    const rows = this.#rows;
+    if ((packet.destination & (rows[row + ROW.mask] as number)) !== rows[row + ROW.address]) return false;
+    const protocol = rows[row + ROW.protocol] as number;
+    if (protocol !== ANY_PROTOCOL && protocol !== packet.protocol) return false;
+    const port = packet.destinationPort;
+    if (port < (rows[row + ROW.lowPort] as number) || port > (rows[row + ROW.highPort] as number)) return false;
+    this.steps += STEPS_OF_A_RULE;
+    return mismatch(this.#rules[rows[row + ROW.rule] as number] as Rule, packet, noGrants) === undefined;
+  }
+}
+
+/** Cells of a row. */
+const ROW = { mask: 0, address: 1, protocol: 2, lowPort: 3, highPort: 4, rule: 5, cells: 6 } as const;
+const ANYWHERE: Prefix = { address: 0, length: 0 };
+const NO_ROWS: readonly number[] = [];
+
+/** Without grants a rule with a hostname matches nothing. */
+function rowsOf({ hostname, destinations }: Rule): number {
+  return hostname === undefined ? Math.max(1, destinations.length) : 0;
+}
+
+function enter(index: Map<number, Map<number, number[]>>, bits: number, address: number, row: number): void {
+  let byAddress = index.get(bits);
+  if (byAddress === undefined) {
+    byAddress = new Map();
+    index.set(bits, byAddress);
+  }
+  const rows = byAddress.get(address);
+  if (rows === undefined) byAddress.set(address, [row]);
+  else rows.push(row);
+}

@@ -1,0 +1,210 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Image, layout } from '#dataplane/program/layout.js';
+import { LINE_WORDS } from '#dataplane/program/numbers.js';
+import { compile } from '#policy/compile.js';
+import { evaluate } from '#policy/evaluate.js';
+import { containsPrefix } from '#policy/ipv4.js';
+import { IPPROTO, type Packet, type Policy, type Rule } from '#policy/model.js';
+import { word } from '#policy/program.js';
+import { PACKET_CELLS, type ProofMismatch, type ProofSample } from '#policy/proof.js';
+import { sampleOf } from '#policy/proof-sample.js';
+import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { group, policy, rule } from '#test/policy/sample.js';
+import { Random, seedOf } from '#test/seed.js';
+import { type Loaded, loadForTest } from './loaded.js';
+
+const seed = seedOf(4_711);
+const EDGE_PACKETS = 20_000;
+
+let kernel: Loaded;
+beforeAll(() => {
+  kernel = loadForTest({ slotLines: 65_536 });
+});
+afterAll(() => kernel.close());
+
+function staged(image: Image, sample: ProofSample): ProofMismatch | null {
+  kernel.slots.fill(image, 1);
+  return kernel.prover.mismatch(sample, kernel.slots.idleSlot);
+}
+
+/** Packets at edges of the policy, and at these numbers in every field: what a change of an image may concern. */
+function edgesOf(judged: Policy, random: Random, numbers: readonly number[], count: number): ProofSample {
+  const next = packetGenerator(random, judged);
+  const near = numbers.flatMap((number) => [number - 1, number, number + 1]).filter((number) => number >= 0);
+  const packets = new Uint32Array(count * PACKET_CELLS);
+  const expected = new Uint32Array(count);
+  for (let index = 0; index < count; index++) {
+    const tried: { -readonly [K in keyof Packet]: Packet[K] } = next();
+    if (near.length > 0) {
+      const number = random.pick(near);
+      const place = random.below(5);
+      const isIcmp = tried.protocol === IPPROTO.icmp;
+      if (place === 0) tried.source = number >>> 0;
+      else if (place === 1) tried.destination = number >>> 0;
+      else if (place === 2 && tried.sourcePort > 0) tried.sourcePort = number & 0xffff;
+      else if (place === 3 && tried.destinationPort > 0) tried.destinationPort = number & 0xffff;
+      else if (isIcmp) [tried.icmpType, tried.icmpCode] = [(number >>> 8) & 255, number & 255];
+    }
+    const { rank, verdict, audited } = evaluate(judged, tried);
+    expected[index] = word(rank, verdict, audited);
+    packets.set(
+      [
+        tried.source,
+        tried.destination,
+        tried.sourcePort * 0x1_0000 + tried.destinationPort,
+        tried.protocol * 0x1_0000 + tried.icmpType * 256 + tried.icmpCode,
+      ],
+      index * PACKET_CELLS,
+    );
+  }
+  return { packets, expected, classes: null, complete: false, names: '[]' };
+}
+
+describe('what is staged', () => {
+  test('holds where it was compiled from the policy', () => {
+    let packets = 0;
+    for (let number = 0; number < 50; number++) {
+      const judged = generatePolicy(new Random(seed + number), number % 5 === 0 ? { groups: 20, rules: 8 } : {});
+      const sample = sampleOf(judged);
+      expect(staged(layout(compile(judged)), sample)).toBeNull();
+      packets += sample.expected.length;
+    }
+    console.log(`proof: ${packets} packets of 50 policies hold, seed ${seed}`);
+  });
+
+  test('is judged by, not what is in force', () => {
+    const [first, second] = (['allow', 'deny'] as const).map((action) => policy([], { action }));
+    if (first === undefined || second === undefined) throw new Error('no policies');
+    kernel.activate(compile(first));
+    expect(staged(layout(compile(second)), sampleOf(second))).toBeNull();
+    expect(staged(layout(compile(second)), sampleOf(first))).toEqual({
+      packet: expect.objectContaining({ source: 0, destination: 0 }),
+      expected: word(0, 'allow', false),
+      found: word(0, 'deny', false),
+    });
+  });
+
+  test('is refused for nearly every damaged word that changes a verdict', { timeout: 300_000 }, () => {
+    const counts = { damaged: 0, changing: 0, refused: 0 };
+    const complete = { changing: 0, refused: 0 };
+    for (let number = 0; number < 24; number++) {
+      const random = new Random(seed + number * 101);
+      const judged = generatePolicy(random, number % 4 === 0 ? { groups: 20, rules: 8 } : { hostnames: false });
+      const image = layout(compile(judged));
+      const sample = sampleOf(judged);
+      const edges = edgesOf(judged, random, [], EDGE_PACKETS);
+      expect(staged(image, edges)).toBeNull();
+      for (let tries = 0; tries < 40; tries++, counts.damaged++) {
+        const at = random.between(LINE_WORDS, image.words.length - 1);
+        const old = image.words[at] ?? 0;
+        const now = random.pick([
+          old ^ (1 << random.below(32)),
+          old + 1,
+          old - 1,
+          image.words[random.below(image.words.length)] ?? 0,
+          random.word(),
+        ]);
+        const damaged = { ...image, words: image.words.with(at, now >>> 0) };
+        const refused = staged(damaged, sample) !== null;
+        const changes =
+          refused ||
+          staged(damaged, edges) !== null ||
+          staged(damaged, edgesOf(judged, random, [old, now >>> 0], 2_000)) !== null;
+        for (const counted of sample.complete ? [counts, complete] : [counts]) {
+          counted.changing += changes ? 1 : 0;
+          counted.refused += refused ? 1 : 0;
+        }
+      }
+    }
+    console.log('proof: damaged words', counts, 'where the sample is complete', complete);
+    expect(complete.changing).toBeGreaterThan(200);
+    expect(counts.refused / counts.changing).toBeGreaterThan(0.9);
+    expect(complete.refused / complete.changing).toBeGreaterThan(0.98);
+  });
+
+  test.each(Object.entries(mutations()))('is refused where %s', (_, mutate) => {
+    let changing = 0;
+    for (let number = 0; number < 40; number++) {
+      const random = new Random(seed + number * 7);
+      const judged = generatePolicy(random, { groups: 4, rules: 8, hostnames: false });
+      const groupIndex = judged.groups.findIndex(({ rules, sources }) => rules.length > 1 && sources.length > 0);
+      const changed = judged.groups[groupIndex];
+      if (changed === undefined) continue;
+      const mutant = {
+        ...judged,
+        groups: judged.groups.with(groupIndex, mutate(changed, random)),
+      };
+      const image = layout(compile(mutant));
+      if (staged(image, edgesOf(judged, random, [], EDGE_PACKETS)) === null) continue;
+      changing++;
+      if (staged(image, sampleOf(judged)) === null) expect.fail(JSON.stringify({ seed, number, judged, mutant }));
+    }
+    expect(changing).toBeGreaterThan(5);
+  });
+
+  test('is refused for a rule of very many that is compiled to another action', () => {
+    const rules = Array.from({ length: 20_000 }, (_, index) =>
+      rule({ protocol: IPPROTO.udp, to: [`10.${index >> 8}.${index & 255}.0/28`], ports: [String(index)] }),
+    );
+    const judged = policy([group(['192.168.0.0/16'], rules)]);
+    const sample = sampleOf(judged);
+    expect(staged(layout(compile(judged)), sample)).toBeNull();
+    for (const index of [0, 9_999, 19_999]) {
+      const wrong = { ...(rules[index] as Rule), action: 'deny' as const };
+      const mutant = policy([group(['192.168.0.0/16'], rules.with(index, wrong))]);
+      expect(staged(layout(compile(mutant)), sample)).toMatchObject({
+        packet: { destinationPort: index },
+        expected: word(index, 'allow', false),
+        found: word(index, 'deny', false),
+      });
+    }
+  });
+});
+
+type Mutation = (changed: Policy['groups'][number], random: Random) => Policy['groups'][number];
+
+/** What a compiler could get wrong. */
+function mutations(): Record<string, Mutation> {
+  const ofRule =
+    (change: (rule: Rule) => Rule): Mutation =>
+    (changed, random) => {
+      const wrong = changed.rules.map(change);
+      const different = [...wrong.keys()].filter(
+        (index) => JSON.stringify(wrong[index]) !== JSON.stringify(changed.rules[index]),
+      );
+      if (different.length === 0) return changed;
+      const index = random.pick(different);
+      return { ...changed, rules: changed.rules.with(index, wrong[index] as Rule) };
+    };
+  return {
+    'a rule has the other action': ofRule((one) => ({ ...one, action: one.action === 'allow' ? 'deny' : 'allow' })),
+    'a rule has the other mode': ofRule((one) => ({ ...one, mode: one.mode === 'audit' ? 'enforce' : 'audit' })),
+    'a rule ends a port late': ofRule((one) => ({
+      ...one,
+      destinationPorts: one.destinationPorts.map(({ low, high }) => ({ low, high: Math.min(0xffff, high + 1) })),
+    })),
+    'a rule begins a source port early': ofRule((one) => ({
+      ...one,
+      sourcePorts: one.sourcePorts.map(({ low, high }) => ({ low: Math.max(0, low - 1), high })),
+    })),
+    'a rule reaches twice as many destinations': ofRule((one) => ({
+      ...one,
+      destinations: one.destinations.map(wider),
+    })),
+    'a group has twice as many sources': (changed) => ({ ...changed, sources: changed.sources.map(wider) }),
+    'two rules are in the wrong order': (changed) => {
+      const [first, second, ...others] = changed.rules;
+      return { ...changed, rules: [second as Rule, first as Rule, ...others] };
+    },
+  };
+}
+
+function wider({ address, length }: Rule['destinations'][number]): Rule['destinations'][number] {
+  if (length === 0) return { address, length };
+  const found = { address: (address & (-1 << (33 - length))) >>> 0, length: length - 1 };
+  return length === 1
+    ? { address: 0, length: 0 }
+    : containsPrefix(found, { address, length })
+      ? found
+      : { address, length };
+}

@@ -1,0 +1,131 @@
+import { describe, expect, test } from 'vitest';
+import { covers } from '#policy/covers.js';
+import { evaluate } from '#policy/evaluate.js';
+import { mismatch } from '#policy/mismatch.js';
+import { IPPROTO, noGrants, type Packet, type Policy } from '#policy/model.js';
+import { word } from '#policy/program.js';
+import { mismatchSentence, namesOf, type ProofSample, packetAt } from '#policy/proof.js';
+import { sampleOf } from '#policy/proof-sample.js';
+import { Random, seedOf } from '#test/seed.js';
+import { generatePolicy, packetGenerator } from './generate.js';
+import { group, packet, policy, rule } from './sample.js';
+
+const seed = seedOf(60_601);
+
+function packetsOf(sample: ProofSample): Packet[] {
+  return Array.from(sample.expected, (_, index) => packetAt(sample, index));
+}
+
+/** Everything that a policy can tell of a packet: which groups hold its source, and which of their rules match it. */
+function characteristics({ groups }: Policy, tried: Packet): string {
+  return groups
+    .flatMap(({ sources, rules }) => {
+      const concerned = sources.some((prefix) => covers(prefix, tried.source));
+      return [concerned, ...rules.map((one) => concerned && mismatch(one, tried, noGrants) === undefined)];
+    })
+    .map(Number)
+    .join('');
+}
+
+describe('the packets that a compiled policy is proved with', () => {
+  test('are expected to be judged as the reference evaluator judges them', () => {
+    let packets = 0;
+    for (let number = 0; number < 60; number++) {
+      const size = number % 10 === 0 ? { groups: 3, rules: 200 } : {};
+      const judged = generatePolicy(new Random(seed + number), size);
+      const sample = sampleOf(judged);
+      const some = Math.ceil(sample.expected.length / 5_000);
+      for (let index = number % some; index < sample.expected.length; index += some, packets++) {
+        const { rank, verdict, audited } = evaluate(judged, packetAt(sample, index));
+        if (word(rank, verdict, audited) === sample.expected[index]) continue;
+        expect.fail(JSON.stringify({ seed, number, packet: packetAt(sample, index) }));
+      }
+    }
+    expect(packets).toBeGreaterThan(50_000);
+  });
+
+  test('are of every class that random packets at all edges are of, where the sample is complete', () => {
+    let complete = 0;
+    for (let number = 0; number < 60; number++) {
+      const random = new Random(seed + number * 31);
+      const judged = generatePolicy(random, { groups: 3, rules: 3 });
+      const sample = sampleOf(judged);
+      if (!sample.complete) continue;
+      complete++;
+      const covered = new Set(packetsOf(sample).map((tried) => characteristics(judged, tried)));
+      const next = packetGenerator(random, judged);
+      for (let count = 0; count < 3_000; count++) {
+        const tried = next();
+        if (covered.has(characteristics(judged, tried))) continue;
+        expect.fail(JSON.stringify({ seed, number, tried, judged }));
+      }
+    }
+    expect(complete).toBeGreaterThan(50);
+  });
+
+  test('are six of each class and some beside each rule', () => {
+    const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443'] });
+    const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
+    // Two of other sources; of these two of other destinations; and of those protocols below, above, and TCP in three.
+    expect(sample).toMatchObject({ classes: 2 + 2 + 2 + 3, complete: true });
+    expect(sample.expected.length).toBe(9 * 6 + 16);
+  });
+
+  test('stand at both ends of what a rule names, and just past them', () => {
+    const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443-500'] });
+    const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
+    const packets = packetsOf(sample);
+    const values = (field: keyof Packet) => new Set(packets.map((tried) => tried[field]));
+    const { source, destination } = packet({ source: '10.0.0.0', destination: '192.0.2.0' });
+    expect([...values('source')]).toEqual(
+      expect.arrayContaining([source - 1, source, source + 0xff_ffff, source + 0x100_0000]),
+    );
+    expect([...values('destination')]).toEqual(
+      expect.arrayContaining([destination - 1, destination, destination + 255, destination + 256]),
+    );
+    expect([...values('destinationPort')]).toEqual(expect.arrayContaining([442, 443, 500, 501]));
+  });
+
+  test('are the same for the same policy', () => {
+    const [one, other] = [0, 0].map(() => sampleOf(generatePolicy(new Random(seed), { groups: 20, rules: 8 })));
+    expect(other).toEqual(one);
+  });
+
+  test('are one inside of every rule where there are too many classes, and the sample says that it is not complete', () => {
+    const rules = Array.from({ length: 5_000 }, (_, index) =>
+      rule({ protocol: IPPROTO.udp, to: [`10.${index >> 8}.${index & 255}.0/24`], ports: [String(index)] }),
+    );
+    const large = policy([group(['192.168.0.0/16'], rules.slice(0, 2_000)), group(['172.16.0.1'], rules.slice(2_000))]);
+    const sample = sampleOf(large);
+    expect(sample).toMatchObject({ classes: null, complete: false });
+    const deciding = new Set(Array.from(sample.expected, (decided) => decided >>> 4));
+    expect(deciding.size).toBe(5_001);
+  });
+
+  test('are fewer where each takes long to judge', () => {
+    const rules = Array.from({ length: 10_000 }, (_, index) =>
+      rule({ protocol: IPPROTO.udp, from: [String(index)], ports: ['53'] }),
+    );
+    const sample = sampleOf(policy([group(['0.0.0.0/0'], rules)]));
+    expect(sample).toMatchObject({ classes: null, complete: false });
+    expect(sample.expected.length).toBeLessThan(10_000);
+    expect(Math.max(...Array.from(sample.expected, (decided) => decided >>> 4))).toBeGreaterThan(9_000);
+  });
+});
+
+test('a mismatch is told with the packet, the verdicts and what they are by', () => {
+  const rules = [rule({ id: 'web' }), rule({ id: 'ssh' })];
+  const names = namesOf(policy([group([], rules, { id: 'lan', defaultAction: 'deny' }), group([], [], { id: 'wan' })]));
+  const told = (expected: number, found: number) => mismatchSentence({ packet: packet(), expected, found }, names);
+  const start = 'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy says';
+  expect(told(word(1, 'redirect', true), word(2, 'deny', false))).toBe(
+    `${start} redirect by rule ssh of group lan, and the compiled tables say deny by the default action of group lan`,
+  );
+  expect(told(word(3, 'audit', true), word(9, 'allow', false))).toBe(
+    `${start} audit by the default policy, and the compiled tables say allow by a rank that the policy does not have (9)`,
+  );
+  const silent = { ...packet({ protocol: 47 }), sourcePort: 0, destinationPort: 0 };
+  expect(mismatchSentence({ packet: silent, expected: word(0, 'allow', false), found: 0 }, names)).toBe(
+    'protocol 47 from 10.0.0.1 to 192.0.2.1: the policy says allow by rule web of group lan, and the compiled tables say nothing that is a verdict',
+  );
+});
