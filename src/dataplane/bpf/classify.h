@@ -14,14 +14,13 @@
 #define MAX_BEHIND_LIST 8
 #define LIST_LEAVES 14
 #define NAMED_SHIFT 8
+#define SEGMENT_NAMED 0x80000000U
 
-/* The word that decides, from the slot whose first line is `base`; 0 where the image is damaged. With EXPIRED_TOO in
- * `base`, grants count for as long as they are known.
- */
-__noinline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 leaf_key, __u32 source_port)
+/* The line of the list that judges a source; 0 where the image is damaged. */
+__noinline __u32 find_list(__u32 slot, __u32 source, __u32 destination)
 {
-	__u32 slot = base & ~EXPIRED_TOO, leaves, index;
-	struct line *header = bpf_map_lookup_elem(&program, &slot), *list;
+	struct line *header = bpf_map_lookup_elem(&program, &slot);
+	__u32 index;
 
 	if (!header || header->words[0] != IMAGE_MAGIC)
 		return 0;
@@ -33,36 +32,55 @@ __noinline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 lea
 			break;
 		touch(slot, index + i);
 	}
-	list = line_at(slot, index);
+	return index;
+}
+
+/* The lowest word of a segment without its names, and SEGMENT_NAMED where it has some; behind the last segment the default
+ * word. `place` is line of the list << 3 | segment, `keys` source port << 32 | leaf key.
+ */
+__noinline __u32 segment_word(__u32 base, __u32 place, __u32 destination, __u64 keys)
+{
+	__u32 slot = base & ~EXPIRED_TOO, segment = place & 7, count, tree, wildcard, leaves, other, word = NO_MATCH;
+	struct line *list = line_at(slot, place >> 3);
+
 	if (!list)
 		return 0;
-	leaves = (list->words[0] & 0xff) < MAX_SEGMENTS ? list->words[LIST_LEAVES] : NONE;
-	for (int i = 0; i < MAX_SEGMENTS; i++) {
-		__u32 destinations, wildcard, word = NO_MATCH;
+	count = list->words[0] & 0xff;
+	if (segment >= MAX_SEGMENTS || segment >= count)
+		return list->words[1];
+	tree = list->words[2 + 2 * segment];
+	wildcard = list->words[3 + 2 * segment];
+	if (tree != NONE) {
+		leaves = segment == 0 && count < MAX_SEGMENTS ? list->words[LIST_LEAVES] : NONE;
+		tree = leaves != NONE ? search_ahead(slot, tree, destination, leaves) : search(slot, tree, destination);
+		word = search_leaf(slot, tree, keys, keys >> 32);
+	}
+	if (wildcard != NONE) {
+		other = search_leaf(slot, wildcard, keys, keys >> 32);
+		if (other < word)
+			word = other;
+	}
+	return list->words[0] >> (NAMED_SHIFT + segment) & 1 ? word | SEGMENT_NAMED : word;
+}
 
-		if (i >= (list->words[0] & 0xff))
-			break;
-		destinations = list->words[2 + 2 * i];
-		if (destinations != NONE) {
-			__u32 leaf = i == 0 && leaves != NONE
-					     ? search_ahead(base & ~EXPIRED_TOO, destinations, destination, leaves)
-					     : search(base & ~EXPIRED_TOO, destinations, destination);
+/* The word that decides, from the slot whose first line is `base`; 0 where the image is damaged. With EXPIRED_TOO in
+ * `base`, grants count for as long as they are known.
+ */
+__noinline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 leaf_key, __u32 source_port)
+{
+	__u64 keys = (__u64)source_port << 32 | leaf_key;
+	__u32 list = find_list(base & ~EXPIRED_TOO, source, destination) << 3;
 
-			word = search_leaf(base & ~EXPIRED_TOO, leaf, leaf_key, source_port);
-		}
-		wildcard = list->words[3 + 2 * i];
-		if (wildcard != NONE) {
-			__u32 other = search_leaf(base & ~EXPIRED_TOO, wildcard, leaf_key, source_port);
+#pragma nounroll
+	for (__u32 segment = 0; segment <= MAX_SEGMENTS; segment++) {
+		__u32 word = segment_word(base, list | segment, destination, keys);
 
-			if (other < word)
-				word = other;
-		}
-		if (list->words[0] >> (NAMED_SHIFT + i) & 1)
-			word = named_word(base, (index + 1) << 3 | i, destination, (__u64)source_port << 32 | leaf_key, word);
+		if (word & SEGMENT_NAMED)
+			word = named_word(base, list | segment, destination, keys, word & ~SEGMENT_NAMED);
 		if (word != NO_MATCH)
 			return word;
 	}
-	return list->words[1];
+	return 0;
 }
 
 #endif

@@ -155,12 +155,12 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 }
 
 /* The lowest word that the grants of a destination bring to a segment of a list, where that could be less than `word`.
- * `place` is line << 3 | segment: the second line of a list has, for each segment, its names and the leaf of the best that
- * any of them could bring. `keys` is source port << 32 | leaf key.
+ * `place` is line of the list << 3 | segment: the line behind it has, for each segment, its names and the leaf of the best
+ * that any of them could bring. `keys` is source port << 32 | leaf key.
  */
 __noinline __u32 named_word(__u32 base, __u32 place, __u32 destination, __u64 keys, __u32 word)
 {
-	struct line *line = line_at(base & ~EXPIRED_TOO, place >> 3);
+	struct line *line = line_at(base & ~EXPIRED_TOO, (place >> 3) + 1);
 	__u64 where = (__u64)(base & ~EXPIRED_TOO) << 32, target = destination, grant;
 	__u32 index;
 
