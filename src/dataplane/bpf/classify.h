@@ -13,62 +13,74 @@
 #define HEADER_HAS_NAMES 7
 #define MAX_BEHIND_LIST 8
 #define LIST_LEAVES 14
+#define NAMED_SHIFT 8
+#define SEGMENT_NAMED 0x80000000U
+
+/* The line of the list that judges a source; 0 where the image is damaged. */
+__noinline __u32 find_list(__u32 slot, __u32 source, __u32 destination)
+{
+	struct line *header = bpf_map_lookup_elem(&program, &slot);
+	__u32 index;
+
+	if (!header || header->words[0] != IMAGE_MAGIC)
+		return 0;
+	if (header->words[HEADER_HAS_NAMES])
+		touch_grants(destination);
+	index = search(slot, header->words[HEADER_SOURCES], source);
+	for (int i = 1; i <= MAX_BEHIND_LIST; i++) {
+		if (i > header->words[HEADER_BEHIND_LISTS])
+			break;
+		touch(slot, index + i);
+	}
+	return index;
+}
+
+/* The lowest word of a segment without its names, and SEGMENT_NAMED where it has some; behind the last segment the default
+ * word. `place` is line of the list << 3 | segment, `keys` source port << 32 | leaf key.
+ */
+__noinline __u32 segment_word(__u32 base, __u32 place, __u32 destination, __u64 keys)
+{
+	__u32 slot = base & ~EXPIRED_TOO, segment = place & 7, count, tree, wildcard, leaves, other, word = NO_MATCH;
+	struct line *list = line_at(slot, place >> 3);
+
+	if (!list)
+		return 0;
+	count = list->words[0] & 0xff;
+	if (segment >= MAX_SEGMENTS || segment >= count)
+		return list->words[1];
+	tree = list->words[2 + 2 * segment];
+	wildcard = list->words[3 + 2 * segment];
+	if (tree != NONE) {
+		leaves = segment == 0 && count < MAX_SEGMENTS ? list->words[LIST_LEAVES] : NONE;
+		tree = leaves != NONE ? search_ahead(slot, tree, destination, leaves) : search(slot, tree, destination);
+		word = search_leaf(slot, tree, keys, keys >> 32);
+	}
+	if (wildcard != NONE) {
+		other = search_leaf(slot, wildcard, keys, keys >> 32);
+		if (other < word)
+			word = other;
+	}
+	return list->words[0] >> (NAMED_SHIFT + segment) & 1 ? word | SEGMENT_NAMED : word;
+}
 
 /* The word that decides, from the slot whose first line is `base`; 0 where the image is damaged. With EXPIRED_TOO in
  * `base`, grants count for as long as they are known.
  */
 __noinline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 leaf_key, __u32 source_port)
 {
-	__u32 with_flags = base, segments, named, leaves, index;
-	struct line *header, *list;
+	__u64 keys = (__u64)source_port << 32 | leaf_key;
+	__u32 list = find_list(base & ~EXPIRED_TOO, source, destination) << 3;
 
-	base &= ~EXPIRED_TOO;
-	header = bpf_map_lookup_elem(&program, &base);
-	if (!header || header->words[0] != IMAGE_MAGIC)
-		return 0;
-	if (header->words[HEADER_HAS_NAMES])
-		touch_grants(destination);
-	index = search(base, header->words[HEADER_SOURCES], source);
-	for (int i = 1; i <= MAX_BEHIND_LIST; i++) {
-		if (i > header->words[HEADER_BEHIND_LISTS])
-			break;
-		touch(base, index + i);
-	}
-	list = line_at(base, index);
-	if (!list)
-		return 0;
-	segments = list->words[0] & 0xff;
-	named = list->words[0] >> 8;
-	leaves = segments < MAX_SEGMENTS ? list->words[LIST_LEAVES] : NONE;
-	for (int i = 0; i < MAX_SEGMENTS; i++) {
-		__u32 destinations, wildcard, word = NO_MATCH;
+#pragma nounroll
+	for (__u32 segment = 0; segment <= MAX_SEGMENTS; segment++) {
+		__u32 word = segment_word(base, list | segment, destination, keys);
 
-		if (i >= segments)
-			break;
-		destinations = list->words[2 + 2 * i];
-		wildcard = list->words[3 + 2 * i];
-		if (destinations != NONE) {
-			__u32 leaf = i == 0 && leaves != NONE ? search_ahead(base, destinations, destination, leaves)
-							      : search(base, destinations, destination);
-
-			word = search_leaf(base, leaf, leaf_key, source_port);
-		}
-		if (wildcard != NONE) {
-			__u32 other = search_leaf(base, wildcard, leaf_key, source_port);
-
-			if (other < word)
-				word = other;
-		}
-		if (named >> i & 1) {
-			__u32 other = named_word(with_flags, index + 1, i, destination, leaf_key, source_port, word);
-
-			if (other < word)
-				word = other;
-		}
+		if (word & SEGMENT_NAMED)
+			word = named_word(base, list | segment, destination, keys, word & ~SEGMENT_NAMED);
 		if (word != NO_MATCH)
 			return word;
 	}
-	return list->words[1];
+	return 0;
 }
 
 #endif

@@ -79,15 +79,6 @@ struct {
 	__type(value, struct pattern);
 } patterns SEC(".maps");
 
-struct name_query {
-	__u32 base;
-	__u32 names;
-	__u32 destination;
-	__u32 leaf_key;
-	__u32 source_port;
-	__u32 now;
-};
-
 static __always_inline void *grants_at(__u32 index)
 {
 	return bpf_map_lookup_elem(&grants, &index);
@@ -135,74 +126,71 @@ __noinline __u64 find_grant(__u32 address)
 	return 0;
 }
 
-/* The word that one grant brings to the segment whose names are asked for: its name's leaf or map of destinations, then
- * the leaf, then a slice. All in one function, since the verifier lets calls nest eight deep.
+/* The word that one grant brings to the segment whose names are asked for. `where` is base << 32 | tree of names, `keys`
+ * source port << 32 | leaf key, `target` now << 32 | destination. Packed, and without calls of its own but searches: the
+ * verifier allows 512 bytes of stack and eight calls deep, and this is the deepest.
  */
-__noinline __u32 grant_word(const struct name_query *query, __u64 grant)
+__noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 {
-	__u32 number = grant, ref, key, found;
-	enum { NAMES, DESTINATIONS, LEAF } looks_in = NAMES;
+	__u32 number = grant, name, found;
 	struct pattern *pattern;
 
-	if (!query || (__u32)(grant >> 32) <= query->now)
+	if (grant >> 32 <= target >> 32)
 		return NO_MATCH;
 	pattern = bpf_map_lookup_elem(&patterns, &number);
 	if (!pattern)
 		return NO_MATCH;
-	ref = query->names;
-	key = query->base ? pattern->names[1] : pattern->names[0];
-	if (!key)
+	name = where >> 32 ? pattern->names[1] : pattern->names[0];
+	if (!name)
 		return NO_MATCH;
-	for (int step = 0; step < 4; step++) {
-		found = search_tree(query->base, ref, key, NONE);
-		if (looks_in == LEAF) {
-			if (!(found & SLICE))
-				return found;
-			key = query->source_port;
-		} else if (found == NONE) {
-			return NO_MATCH;
-		} else if (looks_in == NAMES && found & DESTINATION_MAP) {
-			looks_in = DESTINATIONS;
-			key = query->destination;
-		} else {
-			looks_in = LEAF;
-			key = query->leaf_key;
-		}
-		ref = found & ~DESTINATION_MAP;
-	}
-	return 0;
+	found = search(where >> 32, where, name);
+	if (found != NONE && found & DESTINATION_MAP)
+		found = search(where >> 32, found & ~DESTINATION_MAP, target);
+	if (found == NONE)
+		return NO_MATCH;
+	found = search(where >> 32, found, keys);
+	if (found & SLICE)
+		found = search(where >> 32, found & ~SLICE, keys >> 32);
+	return found;
 }
 
-/* The lowest word that the grants of a destination bring to a segment. */
-__noinline __u32 granted_word(__u32 base, __u32 names, __u32 destination, __u32 leaf_key, __u32 source_port)
+/* The lowest word that the grants of a destination bring to a segment of a list, where that could be less than `word`.
+ * `place` is line of the list << 3 | segment: the line behind it has, for each segment, its names and the leaf of the best
+ * that any of them could bring. `keys` is source port << 32 | leaf key.
+ */
+__noinline __u32 named_word(__u32 base, __u32 place, __u32 destination, __u64 keys, __u32 word)
 {
-	struct name_query query = {
-		.base = base & ~EXPIRED_TOO,
-		.names = names,
-		.destination = destination,
-		.leaf_key = leaf_key,
-		.source_port = source_port,
-	};
-	__u64 grant = find_grant(destination);
-	__u32 index = grant, word = NO_MATCH;
+	struct line *line = line_at(base & ~EXPIRED_TOO, (place >> 3) + 1);
+	__u64 where = (__u64)(base & ~EXPIRED_TOO) << 32, target = destination, grant;
+	__u32 index;
 
+	if (!line)
+		return 0;
+	if (search_leaf(base & ~EXPIRED_TOO, line->words[2 * (place & 7) + 1], keys, keys >> 32) >= word)
+		return word;
+	where |= line->words[2 * (place & 7)];
+	grant = find_grant(destination);
 	if (!grant)
 		return word;
 	if (!(base & EXPIRED_TOO))
-		query.now = bpf_ktime_get_ns() >> EXPIRY_SHIFT;
-	if (!(index & GRANT_SET))
-		return grant_word(&query, grant);
-	if ((__u32)(grant >> 32) <= query.now)
+		target |= bpf_ktime_get_ns() >> EXPIRY_SHIFT << 32;
+	index = grant;
+	if (!(index & GRANT_SET)) {
+		__u32 other = grant_word(where, keys, target, grant);
+
+		return other < word ? other : word;
+	}
+	if (grant >> 32 <= target >> 32)
 		return word;
 	index &= ~GRANT_SET;
-	for (int line = 0; line < MAX_SET_LINES && index; line++) {
+	for (int count = 0; count < MAX_SET_LINES && index; count++) {
 		struct grant_set *set = grants_at(index);
 
 		if (!set)
 			break;
 		for (int i = 0; i < SET_PLACES; i++) {
 			__u64 one = *(volatile __u64 *)&set->grants[i];
-			__u32 other = one ? grant_word(&query, one) : NO_MATCH;
+			__u32 other = one ? grant_word(where, keys, target, one) : NO_MATCH;
 
 			if (other < word)
 				word = other;
@@ -210,21 +198,6 @@ __noinline __u32 granted_word(__u32 base, __u32 names, __u32 destination, __u32 
 		index = set->next;
 	}
 	return word;
-}
-
-/* What names bring to segment `segment` of a list, where that could be less than `word`. `line` is the second line of
- * the list: for each segment its names and the leaf of the best that any of them could bring.
- */
-static __always_inline __u32 named_word(__u32 base, __u32 line, __u32 segment, __u32 destination, __u32 leaf_key,
-					__u32 source_port, __u32 word)
-{
-	struct line *names = line_at(base & ~EXPIRED_TOO, line);
-
-	if (!names)
-		return 0;
-	if (search_leaf(base & ~EXPIRED_TOO, names->words[2 * segment + 1], leaf_key, source_port) >= word)
-		return word;
-	return granted_word(base, names->words[2 * segment], destination, leaf_key, source_port);
 }
 
 #endif
