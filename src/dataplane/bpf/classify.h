@@ -40,7 +40,7 @@ __noinline __u32 find_list(__u32 slot, __u32 source, __u32 destination)
  */
 __noinline __u32 segment_word(__u32 base, __u32 place, __u32 destination, __u64 keys)
 {
-	__u32 slot = base & ~EXPIRED_TOO, segment = place & 7, count, tree, wildcard, leaves, other, word = NO_MATCH;
+	__u32 slot = base & ~LOOKUP_FLAGS, segment = place & 7, count, tree, wildcard, leaves, other, word = NO_MATCH;
 	struct line *list = line_at(slot, place >> 3);
 
 	if (!list)
@@ -69,14 +69,16 @@ __noinline __u32 segment_word(__u32 base, __u32 place, __u32 destination, __u64 
 __noinline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 leaf_key, __u32 source_port)
 {
 	__u64 keys = (__u64)source_port << 32 | leaf_key;
-	__u32 list = find_list(base & ~EXPIRED_TOO, source, destination) << 3;
+	__u32 list = find_list(base & ~LOOKUP_FLAGS, source, destination) << 3;
 
 #pragma nounroll
 	for (__u32 segment = 0; segment <= MAX_SEGMENTS; segment++) {
 		__u32 word = segment_word(base, list | segment, destination, keys);
 
 		if (word & SEGMENT_NAMED)
-			word = named_word(base, list | segment, destination, keys, word & ~SEGMENT_NAMED);
+			word = base & WITHOUT_GRANTS ? word & ~SEGMENT_NAMED
+						     : named_word(base, list | segment, destination, keys,
+								  word & ~SEGMENT_NAMED);
 		if (word != NO_MATCH)
 			return word;
 	}

@@ -20,6 +20,8 @@
 #define DESTINATION_MAP 0x80000000U
 /* In the base of a lookup: expired grants count too, for flows that exist. */
 #define EXPIRED_TOO 0x80000000U
+#define WITHOUT_GRANTS 0x40000000U /* none counts, for proofs */
+#define LOOKUP_FLAGS (EXPIRED_TOO | WITHOUT_GRANTS)
 
 /* Line 0. An address's home is `((address * multiplier + addend) >> 32) * homes >> 32`, from line 1 on. */
 struct grant_header {
@@ -160,13 +162,13 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
  */
 __noinline __u32 named_word(__u32 base, __u32 place, __u32 destination, __u64 keys, __u32 word)
 {
-	struct line *line = line_at(base & ~EXPIRED_TOO, (place >> 3) + 1);
-	__u64 where = (__u64)(base & ~EXPIRED_TOO) << 32, target = destination, grant;
+	struct line *line = line_at(base & ~LOOKUP_FLAGS, (place >> 3) + 1);
+	__u64 where = (__u64)(base & ~LOOKUP_FLAGS) << 32, target = destination, grant;
 	__u32 index;
 
 	if (!line)
 		return 0;
-	if (search_leaf(base & ~EXPIRED_TOO, line->words[2 * (place & 7) + 1], keys, keys >> 32) >= word)
+	if (search_leaf(base & ~LOOKUP_FLAGS, line->words[2 * (place & 7) + 1], keys, keys >> 32) >= word)
 		return word;
 	where |= line->words[2 * (place & 7)];
 	grant = find_grant(destination);
