@@ -1,43 +1,55 @@
 import type { Packet } from '#policy/model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
 
-export const TCP = { fin: 0x01, syn: 0x02, rst: 0x04, psh: 0x08, ack: 0x10 } as const;
+export const TCP = { fin: 0x01, syn: 0x02, rst: 0x04, psh: 0x08, ack: 0x10, urg: 0x20 } as const;
+export const MORE_FRAGMENTS = 0x2000;
 
 export type FrameOptions = {
   readonly tcpFlags?: number;
   readonly icmpId?: number;
   readonly etherType?: number;
+  readonly id?: number;
   /** Flags and offset of the IPv4 header, as one 16-bit number. */
   readonly fragment?: number;
-  /** Bytes of IPv4 options, a multiple of 4. */
+  /** Bytes of IPv4 options, a multiple of 4; NOPs unless `optionText` says what they are. */
   readonly optionBytes?: number;
+  readonly optionText?: readonly number[];
   readonly version?: number;
   readonly headerWords?: number;
   readonly totalLength?: number;
   readonly payloadBytes?: number;
+  /** What stands behind the IPv4 header, in the place of a transport header and `payloadBytes`. */
+  readonly content?: Uint8Array;
 };
 
-const ETHERNET = 14;
-export const MAX_FRAME = 256;
+export const ETHERNET = 14;
+export const MAX_FRAME = 2048;
 
 /** Writes an Ethernet frame that carries the packet into `bytes`, and answers its length. */
 export function writeFrame(bytes: Uint8Array, packet: Packet, options: FrameOptions = {}): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  bytes.fill(0);
+  const headerBytes = 20 + (options.optionBytes ?? 0);
+  const behind = options.content?.length ?? transportBytes(packet.protocol) + (options.payloadBytes ?? 4);
+  const total = headerBytes + behind;
+  bytes.fill(0, 0, ETHERNET + total);
   bytes.set([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
   view.setUint16(12, options.etherType ?? 0x0800);
-  const headerBytes = 20 + (options.optionBytes ?? 0);
-  const l4Bytes = transportBytes(packet.protocol);
-  const total = headerBytes + l4Bytes + (options.payloadBytes ?? 4);
   view.setUint8(14, (options.version ?? 4) * 16 + (options.headerWords ?? headerBytes / 4));
   view.setUint16(16, options.totalLength ?? total);
+  view.setUint16(18, options.id ?? 0);
   view.setUint16(20, options.fragment ?? 0x4000);
   view.setUint8(22, 64);
   view.setUint8(23, packet.protocol);
   view.setUint32(26, packet.source);
   view.setUint32(30, packet.destination);
-  for (let at = 34; at < ETHERNET + headerBytes; at++) view.setUint8(at, 1);
+  for (let at = 34; at < ETHERNET + headerBytes; at++) view.setUint8(at, options.optionText?.[at - 34] ?? 1);
   const l4 = ETHERNET + headerBytes;
+  if (options.content !== undefined) bytes.set(options.content, l4);
+  else writeTransport(view, l4, behind, packet, options);
+  return ETHERNET + total;
+}
+
+function writeTransport(view: DataView, l4: number, length: number, packet: Packet, options: FrameOptions): void {
   if (packet.protocol === IPPROTO.icmp) {
     view.setUint8(l4, packet.icmpType);
     view.setUint8(l4 + 1, packet.icmpCode);
@@ -46,16 +58,34 @@ export function writeFrame(bytes: Uint8Array, packet: Packet, options: FrameOpti
     view.setUint16(l4, packet.sourcePort);
     view.setUint16(l4 + 2, packet.destinationPort);
   }
-  if (packet.protocol === IPPROTO.udp) view.setUint16(l4 + 4, total - headerBytes);
+  if (packet.protocol === IPPROTO.udp) view.setUint16(l4 + 4, length);
   if (packet.protocol === IPPROTO.tcp) {
     view.setUint8(l4 + 12, 5 << 4);
     view.setUint8(l4 + 13, options.tcpFlags ?? TCP.syn);
   }
-  return ETHERNET + total;
 }
 
 function transportBytes(protocol: number): number {
   if (protocol === IPPROTO.tcp) return 20;
   if (protocol === IPPROTO.sctp || protocol === IPPROTO.dccp) return 12;
   return 8;
+}
+
+const scratch = new Uint8Array(MAX_FRAME);
+
+/** What an ICMP error carries that quotes this packet: its unused word, the packet's IPv4 header and `bytes` behind it. */
+export function quoteOf(packet: Packet, options: FrameOptions = {}, bytes = 8): Uint8Array {
+  const length = writeFrame(scratch, packet, options);
+  const header = 20 + (options.optionBytes ?? 0);
+  const content = new Uint8Array(8 + header + bytes);
+  content.set(scratch.subarray(ETHERNET, Math.min(length, ETHERNET + header + bytes)), 8);
+  return content;
+}
+
+/** The content of an ICMP message: type, code, and what stands behind the first four bytes is `rest`. */
+export function icmpContent(type: number, code: number, rest: Uint8Array): Uint8Array {
+  const content = Uint8Array.from(rest);
+  content[0] = type;
+  content[1] = code;
+  return content;
 }

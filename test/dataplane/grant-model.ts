@@ -11,6 +11,9 @@ export class GrantModel implements Grants {
     return (this.#expiries.get(text)?.get(address) ?? 0n) > process.hrtime.bigint();
   }
 
+  /** Also those that have expired: they last as long as the flows that they admitted. */
+  readonly ever: Grants = { has: ({ text }, address) => this.#expiries.get(text)?.has(address) ?? false };
+
   patternsOf(address: number): readonly string[] {
     return [...this.#expiries].flatMap(([text, addresses]) => (addresses.has(address) ? [text] : []));
   }
@@ -29,6 +32,12 @@ export class GrantModel implements Grants {
     const before = addresses.get(address) ?? 0n;
     addresses.set(address, before > expiresAtNs ? before : expiresAtNs);
     this.#expiries.set(text, addresses);
+  }
+
+  revokeAll(): void {
+    for (const [text, addresses] of this.#expiries) {
+      for (const address of addresses.keys()) this.revoke(text, address);
+    }
   }
 
   revoke(text: string, address: number): void {

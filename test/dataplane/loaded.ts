@@ -3,25 +3,36 @@ import { builtObject } from '#dataplane/kernel/built.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
 import { check, libbpf } from '#dataplane/kernel/libc.js';
 import { loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
+import { MappedMemory } from '#dataplane/kernel/mapped-memory.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
 import { FLOW_BYTES, FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/program/flow.js';
-import { layout } from '#dataplane/program/layout.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Packet } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
+import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 import { type FrameOptions, MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 
-const MARK_MASK = 0x00f0_0000;
-export const GUARD_BIT = 0x0010_0000;
 export const PASSED = -1;
 export const DROPPED = 2;
 
 // struct __sk_buff
-const SKB = { size: 192, mark: 8, vlanPresent: 24, cb: 48 } as const;
+export const SKB = {
+  size: 192,
+  mark: 8,
+  ingressIfindex: 36,
+  ifindex: 40,
+  cb: 48,
+  gsoSegments: 164,
+  gsoSize: 176,
+} as const;
 
 export type Judged = { readonly returned: number; readonly word: number; readonly mark: number };
+
+/** Where a frame is seen: coming in, or going out after it came from the node, from one of its exempt sockets, or elsewhere. */
+export type Entry = 'in' | 'out_of_node' | 'out_exempt' | 'out_foreign';
 
 /** The datapath loaded on its own, attached to nothing, run over crafted frames. Every packet counts as forwarded. */
 export function loadForTest(options: Partial<ObjectOptions> = {}) {
@@ -57,22 +68,51 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
   const outView = new DataView(out.buffer);
   const sweep = new TestRun(loaded.object.programFd('weir_sweep'), undefined, undefined, undefined);
   const ingress = new TestRun(loaded.object.programFd('weir_ingress'), frame, context, out);
+  const egress = new TestRun(loaded.object.programFd('weir_egress'), frame, context, out);
+  const active = new MappedMemory('active', loaded.object.mapFd('active'), ACTIVE.bytes);
   const tables = { flows: loaded.object.mapFd('flows'), half_open: loaded.object.mapFd('half_open') };
   const key = new Uint8Array(FLOW_KEY_BYTES);
   const value = new Uint8Array(FLOW_BYTES);
 
-  const runFrame = (length: number, mark = 0): Judged => {
-    contextView.setUint32(SKB.mark, mark, true);
-    const returned = ingress.run(length);
+  const runFrame = (length: number, mark = 0, entry: Entry = 'in'): Judged => {
+    contextView.setUint32(SKB.mark, entry === 'out_exempt' ? mark | EXEMPT_BIT : mark, true);
+    contextView.setUint32(SKB.ingressIfindex, entry === 'out_foreign' ? 1 : 0, true);
+    const returned = (entry === 'in' ? ingress : egress).run(length);
     return { returned, word: outView.getUint32(SKB.cb, true), mark: outView.getUint32(SKB.mark, true) };
   };
+  const flush = (table: number, keyBytes: number): number => {
+    let count = 0;
+    for (; libbpf().bpf_map_get_next_key(table, null, key) >= 0; count++) {
+      check('delete entry', libbpf().bpf_map_delete_elem(table, key.subarray(0, keyBytes)));
+    }
+    return count;
+  };
+  const readTable = (table: number): Flow[] => {
+    const found: Flow[] = [];
+    let from: Uint8Array | null = null;
+    while (libbpf().bpf_map_get_next_key(table, from, key) >= 0) {
+      check('read flow', libbpf().bpf_map_lookup_elem(table, key, value));
+      found.push(readFlow(new DataView(value.buffer)));
+      from = key;
+    }
+    return found;
+  };
+  const countedSinceLoad = (): Record<string, number> => {
+    const counters: Counter[] = readCounters(loaded.object.mapFd('counters'));
+    const named = [
+      ...Object.entries(COUNTER_INDEX).filter(([name]) => name !== 'drops'),
+      ...Object.entries(DROP_REASON).map(([name, number]) => [`drop_${name}`, COUNTER_INDEX.drops + number] as const),
+    ];
+    return Object.fromEntries(named.map(([name, index]) => [name, Number(counters[index]?.packets ?? 0n)]));
+  };
+  let before = countedSinceLoad();
   return {
     ...loaded,
     frame,
     context: contextView,
     runFrame,
-    judge(packet: Packet, frameOptions: FrameOptions = {}, mark = 0): Judged {
-      return runFrame(writeFrame(frame, packet, frameOptions), mark);
+    judge(packet: Packet, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): Judged {
+      return runFrame(writeFrame(frame, packet, frameOptions), mark, entry);
     },
     stage: (program: Program) => stageProgram(loaded, program, 1),
     flip: () => flipProgram(loaded),
@@ -80,23 +120,44 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       stageProgram(loaded, program, generation);
       return flipProgram(loaded);
     },
+    /** Puts the other slot in force, without filling it. Every epoch is a new one. */
+    switchSlot(): void {
+      active.words[ACTIVE.word] = (active.words[ACTIVE.word] ?? 0) ^ 1;
+      this.newEpoch();
+    },
+    newEpoch(): void {
+      active.words[ACTIVE.word] = (active.words[ACTIVE.word] ?? 0) + 2;
+    },
+    wantEvents(wanted: boolean): void {
+      active.words[ACTIVE.eventsWanted] = wanted ? 1 : 0;
+    },
     /** Removes every flow and answers how many there were. */
     flushFlows(): number {
-      let count = 0;
-      for (const table of Object.values(tables)) {
-        while (libbpf().bpf_map_get_next_key(table, null, key) >= 0) {
-          check('delete flow', libbpf().bpf_map_delete_elem(table, key));
-          count++;
-        }
-      }
-      return count;
+      return flush(tables.flows, FLOW_KEY_BYTES) + flush(tables.half_open, FLOW_KEY_BYTES);
     },
-    /** The first flow of a table, with what was counted until now; undefined where it has none. */
-    flowIn(table: keyof typeof tables): Flow | undefined {
+    epoch: () => loaded.slots.epoch,
+    /** No flows, no fragments, and nothing is picked up. */
+    forgetFlows(): void {
+      this.newEpoch();
+      this.flushFlows();
+      flush(loaded.object.mapFd('fragments'), FLOW_KEY_BYTES);
+      loaded.slots.setPickupUntil(0n);
+    },
+    /** As if nothing had passed yet. */
+    forget(): void {
+      this.forgetFlows();
+      context.fill(0);
+      before = countedSinceLoad();
+    },
+    sweep: () => sweep.run(),
+    /** The flows of a table, with what was counted until now. */
+    flowsIn(table: keyof typeof tables): Flow[] {
       sweep.run();
-      if (libbpf().bpf_map_get_next_key(tables[table], null, key) < 0) return undefined;
-      check('read flow', libbpf().bpf_map_lookup_elem(tables[table], key, value));
-      return readFlow(new DataView(value.buffer));
+      return readTable(tables[table]);
+    },
+    /** The first flow of a table; undefined where it has none. */
+    flowIn(table: keyof typeof tables): Flow | undefined {
+      return this.flowsIn(table)[0];
     },
     judgedPackets(): number {
       const counters = readCounters(loaded.object.mapFd('counters'));
@@ -104,17 +165,15 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
     },
     /** Counters that are not 0, by name. */
     counted(): Record<string, number> {
-      const counters: Counter[] = readCounters(loaded.object.mapFd('counters'));
-      const named = [
-        ...Object.entries(COUNTER_INDEX).filter(([name]) => name !== 'drops'),
-        ...Object.entries(DROP_REASON).map(([name, number]) => [`drop_${name}`, COUNTER_INDEX.drops + number] as const),
-      ];
-      return Object.fromEntries(
-        named.flatMap(([name, index]) => {
-          const packets = Number(counters[index]?.packets ?? 0n);
-          return packets === 0 ? [] : [[name, packets]];
-        }),
-      );
+      const differences = Object.entries(countedSinceLoad()).map(([name, count]) => [
+        name,
+        count - (before[name] ?? 0),
+      ]);
+      return Object.fromEntries(differences.filter(([, count]) => count !== 0)) as Record<string, number>;
+    },
+    close(): void {
+      active.unmap();
+      loaded.close();
     },
   };
 }

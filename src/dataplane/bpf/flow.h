@@ -72,7 +72,8 @@ static __noinline void fold_flow(struct flow *flow, __u64 now_ns)
 	for (int side = 0; side < 2; side++) {
 		__u32 seen = READ_ONCE(flow->packets[side]);
 		__u64 carried = READ_ONCE(flow->bytes[side]);
-		__u32 more = seen - __sync_lock_test_and_set(&flow->folded_packets[side], seen);
+		/* Less than nothing where somebody else folded what came after `seen`. */
+		__s64 more = (__s32)(seen - __sync_lock_test_and_set(&flow->folded_packets[side], seen));
 
 		__sync_fetch_and_add(&flow->folded_total[side], more);
 		packets += more;
@@ -84,13 +85,13 @@ static __noinline void fold_flow(struct flow *flow, __u64 now_ns)
 	add_hit(flow->hit, flow->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
 }
 
-static __noinline void end_flow(struct flow *flow, __u32 how, __u64 now_ns)
+static __noinline void end_flow(struct flow *flow, const struct flow_key *key, __u32 how, __u64 now_ns)
 {
 	__u32 place = how & END_IN_PROCESS ? 1 : 0;
 	struct flow *ended = bpf_map_lookup_elem(&scratch, &place);
 	bool half = how & END_HALF;
 
-	if (!flow || !ended)
+	if (!flow || !key || !ended)
 		return;
 	if (!half)
 		drop_cached(flow);
@@ -98,29 +99,34 @@ static __noinline void end_flow(struct flow *flow, __u32 how, __u64 now_ns)
 	/* Another flow may get its memory as soon as it is deleted. */
 	*ended = *flow;
 	if (half) {
-		if (bpf_map_delete_elem(&half_open, &ended->key) == 0)
+		if (bpf_map_delete_elem(&half_open, key) == 0)
 			tell_flow(ended, EVENT_FLOW_ENDED, now_ns);
-	} else if (bpf_map_delete_elem(&flows, &ended->key) == 0) {
+	} else if (bpf_map_delete_elem(&flows, key) == 0) {
 		count(COUNT_FLOWS_CLOSED);
 		tell_flow(ended, EVENT_FLOW_ENDED, now_ns);
 	}
 }
 
 /* Makes a half-open flow an established one. False where the table is full. */
-static __noinline bool confirm_flow(struct flow *flow)
+static __noinline bool confirm_flow(struct flow *flow, const struct flow_key *key)
 {
-	struct flow_key key;
+	__u32 first = 0;
+	struct flow *confirmed = bpf_map_lookup_elem(&scratch, &first);
 	long failed;
 
-	if (!flow)
+	if (!flow || !key || !confirmed)
 		return false;
-	key = flow->key;
-	failed = bpf_map_update_elem(&flows, &key, flow, BPF_NOEXIST);
+	*confirmed = *flow;
+	asm volatile("" ::: "memory");
+	/* Evicted meanwhile, and its memory used again: what was copied may be half of each. */
+	if (!same_key(&flow->key, key))
+		return true;
+	failed = bpf_map_update_elem(&flows, key, confirmed, BPF_NOEXIST);
 	if (failed == 0)
 		count(COUNT_FLOWS_OPENED);
 	else if (failed != -EEXIST)
 		return false;
-	bpf_map_delete_elem(&half_open, &key);
+	bpf_map_delete_elem(&half_open, key);
 	return true;
 }
 
@@ -140,11 +146,15 @@ static __always_inline bool follow_tcp(struct flow *flow, __u8 tcp_flags, __u32 
 		return false;
 	}
 	if (half) {
-		/* The answer is a SYN, with an ACK or crossing ours; what the opener then acknowledges is established. */
-		if (side && tcp_flags & TCP_SYN && state == FLOW_TCP_SYN_SENT)
+		/* The answer is a SYN, with an ACK or crossing ours, whatever somebody has reset in between; what the opener then
+		 * acknowledges is established. What was found in the middle of its life is, once both sides were seen.
+		 */
+		if (side && tcp_flags & TCP_SYN && (state == FLOW_TCP_SYN_SENT || state == FLOW_TCP_RESET))
 			flow->state = FLOW_TCP_SYN_RECEIVED;
 		else if (!side && tcp_flags & TCP_ACK && state == FLOW_TCP_SYN_RECEIVED)
 			confirmed = true;
+		else if (state == FLOW_TCP_ESTABLISHED || state == FLOW_TCP_HALF_CLOSED)
+			confirmed = flow->packets[side & 1] == 0;
 	} else if (state == FLOW_TCP_RESET && tcp_flags & TCP_ACK && !(tcp_flags & TCP_SYN) &&
 		   side == ((flags & FLOW_RESET_BY_REPLY) != 0)) {
 		/* Who goes on has not reset: somebody else forged that. */
@@ -152,7 +162,7 @@ static __always_inline bool follow_tcp(struct flow *flow, __u8 tcp_flags, __u32 
 	}
 	if (tcp_flags & TCP_FIN)
 		flags = flow->flags |= FLOW_FIN << side;
-	if (!half || confirmed) {
+	if ((!half || confirmed) && flow->state != FLOW_TCP_RESET) {
 		bool both = (flags & (FLOW_FIN | FLOW_FIN << 1)) == (FLOW_FIN | FLOW_FIN << 1);
 
 		if (both)
@@ -177,10 +187,11 @@ static __always_inline bool follow_other(struct flow *flow, __u32 side, bool hal
 }
 
 /* Accounts for a packet of the flow. False where it would establish the flow, and the table is full. */
-static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow, const struct packet *packet,
-					__u32 direction, bool half, __u32 now)
+static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow, const struct flow_key *key,
+					const struct packet *packet, __u32 direction, bool half, __u32 now)
 {
 	__u32 side = direction & 1;
+	__u8 state = flow->state;
 	bool confirmed;
 
 	confirmed = packet->protocol == IPPROTO_TCP ? follow_tcp(flow, packet->tcp_flags, side, half)
@@ -188,14 +199,11 @@ static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow
 	flow->last_seen = now;
 	__sync_fetch_and_add(&flow->packets[side], packets_of(skb));
 	__sync_fetch_and_add(&flow->bytes[side], skb->len);
-	if (!confirmed || confirm_flow(flow))
+	if (!confirmed || confirm_flow(flow, key))
 		return true;
 	__sync_fetch_and_add(&flow->packets[side], -packets_of(skb));
 	__sync_fetch_and_add(&flow->bytes[side], -(__u64)skb->len);
-	flow->state = packet->protocol == IPPROTO_TCP    ? FLOW_TCP_SYN_RECEIVED
-		      : packet->protocol == IPPROTO_UDP  ? FLOW_UDP_OPENED
-		      : packet->protocol == IPPROTO_ICMP ? FLOW_ICMP_OPENED
-							 : FLOW_OTHER_OPENED;
+	flow->state = state;
 	return false;
 }
 
@@ -263,16 +271,10 @@ static __noinline enum drop_reason open_flow(struct __sk_buff *skb, const struct
 	}
 	flow->hit = ref.hit;
 	flow->hit_check = ref.check;
-	if (packet->protocol == IPPROTO_TCP && flow->state != FLOW_TCP_SYN_SENT) {
-		failed = bpf_map_update_elem(&flows, &place->key, flow, BPF_NOEXIST);
-		if (failed == 0)
-			count(COUNT_FLOWS_OPENED);
-	} else {
-		failed = bpf_map_update_elem(&half_open, &place->key, flow, BPF_NOEXIST);
-		if (failed == 0)
-			count(COUNT_HALF_OPENED);
-	}
-	if (failed && failed != -EEXIST)
+	failed = bpf_map_update_elem(&half_open, &place->key, flow, BPF_NOEXIST);
+	if (failed == 0)
+		count(COUNT_HALF_OPENED);
+	else if (failed != -EEXIST)
 		return DROP_FLOW_TABLE_FULL;
 	add_hit(ref.hit, ref.check, packets, bytes, flow->opened_ns);
 	if (failed == 0)

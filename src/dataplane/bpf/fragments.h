@@ -40,7 +40,9 @@ static long mark_word(__u32 index, struct units *units)
 	return 0;
 }
 
-/* Adds a fragment to its datagram. True where it overlaps another (RFC 5722 for IPv6), or the datagram has two ends. */
+/* Adds a fragment to its datagram. True where it overlaps another (RFC 5722 for IPv6), or there are two ends
+ * or parts behind the end.
+ */
 static __always_inline bool add_fragment(struct fragments *datagram, const struct packet *packet)
 {
 	__u32 from = packet->fragment_field & IP_FRAGMENT_OFFSET;
@@ -51,12 +53,14 @@ static __always_inline bool add_fragment(struct fragments *datagram, const struc
 	if (units.overlap)
 		return true;
 	datagram->units += end - from;
-	if (packet->fragment_field & IP_MORE_FRAGMENTS)
-		return datagram->last_unit && end > datagram->last_unit;
-	if (datagram->last_unit && datagram->last_unit != end)
-		return true;
-	datagram->last_unit = end;
-	return false;
+	if (end > datagram->furthest)
+		datagram->furthest = end;
+	if (!(packet->fragment_field & IP_MORE_FRAGMENTS)) {
+		if (datagram->last_unit)
+			return true;
+		datagram->last_unit = end;
+	}
+	return datagram->last_unit && datagram->furthest > datagram->last_unit;
 }
 
 /* Lets the fragments that follow this first one be judged as it was. */

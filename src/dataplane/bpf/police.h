@@ -13,13 +13,26 @@ static __always_inline bool is_reopened(const struct flow *flow, const struct pa
 	return packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_CLOSING && opens_tcp(packet);
 }
 
+/* Has the ports of a flow and no part in it: only replies come back to a side that nobody judges, and a SYN is no reply
+ * once the connection stands.
+ */
+static __always_inline bool is_stranger(const struct flow *flow, const struct place *place, const struct packet *packet,
+					__u64 judgement)
+{
+	bool reply = direction_of(flow, place);
+
+	if (!judgement && (packet->outgoing || !reply))
+		return true;
+	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
+}
+
 /* A packet of a flow. An epoch that the flow was not judged by judges it again. */
 static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flow, const struct place *place,
 					 struct packet *packet, __u32 active_word, __u64 judgement, bool half,
 					 __u64 now)
 {
 	__u32 direction = direction_of(flow, place), word = judgement;
-	bool foreign = flow->flags & FLOW_FOREIGN;
+	bool foreign = judgement == 0;
 
 	if (!packet->outgoing && flow->ifindex[direction & 1] != skb->ifindex) {
 		if (is_spoofed(skb, packet))
@@ -33,7 +46,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		word = judge_again(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
-			end_flow(flow, half ? END_HALF : 0, now);
+			end_flow(flow, &place->key, half ? END_HALF : 0, now);
 			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
 		}
 		fold_flow(flow, now);
@@ -43,7 +56,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		count(COUNT_FLOWS_REJUDGED);
 		WRITE_ONCE(flow->judgement, (__u64)(active_word >> 1) << 32 | word);
 	}
-	if (!follow_flow(skb, flow, packet, direction, half, ticks_of(now)))
+	if (!follow_flow(skb, flow, &place->key, packet, direction, half, ticks_of(now)))
 		return drop(skb, packet, DROP_FLOW_TABLE_FULL);
 	if (settings.direct && !packet->outgoing)
 		is_to_node(skb, packet);
@@ -67,9 +80,13 @@ static __noinline int police_stray(struct __sk_buff *skb, const struct place *pl
 	if (!place || !packet)
 		return TC_ACT_SHOT;
 	judged = (__u64)active_word << 32 | judge(packet, active_word, false);
-	if (!picked_up || packet->fragment == FRAGMENT_LATER)
-		return (__u32)judged & AUDITED ? pass_alone(skb, packet, judged)
-					       : refuse(skb, packet, judged, DROP_OUT_OF_STATE);
+	if (!picked_up || packet->fragment == FRAGMENT_LATER) {
+		if ((__u32)judged & AUDITED)
+			return pass_alone(skb, packet, judged);
+		/* Not the word's doing, so that it is no hit of its rule. */
+		trace(skb, judged);
+		return drop(skb, packet, DROP_OUT_OF_STATE);
+	}
 	refused = refusal_of(judged);
 	if (refused) {
 		__u32 reply = judge(packet, active_word, true);
@@ -79,6 +96,8 @@ static __noinline int police_stray(struct __sk_buff *skb, const struct place *pl
 			return refuse(skb, packet, judged, refused);
 		judged = (__u64)active_word << 32 | reply;
 	}
+	if (!place->stateful)
+		return pass_alone(skb, packet, judged);
 	refused = open_flow(skb, place, packet, judged, as_reply ? AS_REPLY : 0);
 	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
 }
@@ -127,7 +146,7 @@ static __always_inline struct flow *find_flow(const struct place *place, const s
 		return 0;
 	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
 		return flow;
-	end_flow(flow, *half ? END_HALF : 0, now);
+	end_flow(flow, &place->key, *half ? END_HALF : 0, now);
 	return 0;
 }
 
@@ -157,8 +176,7 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 	active_word = READ_ONCE(in_force->word);
 	find_place(&place, packet);
 	flow = find_flow(&place, packet, &judgement, &half, now);
-	/* Only replies come back to a side that nobody judges. */
-	if (flow && flow->flags & FLOW_FOREIGN && (packet->outgoing || !direction_of(flow, &place))) {
+	if (flow && is_stranger(flow, &place, packet, judgement)) {
 		place.stateful = false;
 		flow = 0;
 	}
@@ -219,12 +237,12 @@ static __always_inline int police(struct __sk_buff *skb, bool outgoing)
 	verdict = deliver(skb, packet);
 	if (verdict == TC_ACT_SHOT)
 		forget_fragment(packet);
-	else
+	else if (skb->mark & settings.guard_bit) /* else it is for the node, and so are the rest */
 		remember_fragment(packet);
 	return verdict;
 }
 
-/* Nobody judges this packet, but what answers it must pass. */
+/* Nobody judges this packet, but what answers it must pass, and so must what goes on after it has answered. */
 static __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {
 	struct packet *packet = new_packet(0);
@@ -240,9 +258,11 @@ static __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index i
 		return leave(skb, index);
 	find_place(&place, packet);
 	flow = find_flow(&place, packet, &judgement, &half, now);
-	if (flow && flow->flags & FLOW_FOREIGN)
-		follow_flow(skb, flow, packet, direction_of(flow, &place), half, ticks_of(now));
-	else if (!flow && place.stateful && !place.icmp_reply)
+	if (flow && (!judgement || direction_of(flow, &place))) {
+		follow_flow(skb, flow, &place.key, packet, direction_of(flow, &place), half, ticks_of(now));
+		if (!half && judgement && packet->tcp_flags & (TCP_FIN | TCP_RST))
+			drop_cached(flow);
+	} else if (!flow && place.stateful && !place.icmp_reply)
 		open_flow(skb, &place, packet, 0, FLOW_FOREIGN);
 	return leave(skb, index);
 }

@@ -11,14 +11,16 @@ static __always_inline bool is_icmp_error(__u8 type)
 	       type == ICMP_PARAMETER_PROBLEM;
 }
 
-/* The packet that an ICMP error quotes. False where it quotes too little of one to say which flow it was of. */
+/* The packet that an ICMP error quotes. False where it quotes too little of one to say which flow it was of. Behind a
+ * fragment's header stands anything but a quote, and no host sends an error in fragments (RFC 1812, 4.3.2.3).
+ */
 static __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, struct packet *quoted)
 {
 	struct iphdr ip;
 	__u8 l4[8];
 	__u32 at, header;
 
-	if (!error || !quoted)
+	if (!error || !quoted || error->fragment)
 		return false;
 	at = ETH_HLEN + error->header + ICMP_HEADER;
 	if (error->payload < ICMP_HEADER + sizeof(ip) + sizeof(l4) || bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
@@ -40,6 +42,28 @@ static __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *e
 		quoted->destination_port = l4[2] << 8 | l4[3];
 	}
 	return true;
+}
+
+static __always_inline void turn_round(struct packet *packet)
+{
+	__u32 source = packet->source;
+	__u16 source_port = packet->source_port;
+
+	packet->source = packet->destination;
+	packet->destination = source;
+	packet->source_port = packet->destination_port;
+	packet->destination_port = source_port;
+}
+
+/* Whether what went to the quoted destination went out by the interface that the error comes in by. */
+static __always_inline bool is_from_there(struct __sk_buff *skb, struct packet *quoted)
+{
+	bool elsewhere;
+
+	turn_round(quoted);
+	elsewhere = is_spoofed(skb, quoted);
+	turn_round(quoted);
+	return !elsewhere;
 }
 
 /* An ICMP error follows the flow that it quotes (D18), where it goes to the one who sent what is quoted, and comes from
@@ -71,11 +95,11 @@ static __noinline int judge_error(struct __sk_buff *skb, const struct packet *er
 		return NOT_RELATED;
 	direction = direction_of(flow, place);
 	expected = flow->ifindex[(direction ^ 1) & 1];
-	if (!error->outgoing && expected && expected != skb->ifindex)
+	if (!error->outgoing && (expected ? expected != skb->ifindex : !is_from_there(skb, quoted)))
 		return NOT_RELATED;
 	if (!error->outgoing && is_spoofed(skb, error))
 		return DROP_SPOOFED_SOURCE;
-	if (flow->flags & FLOW_FOREIGN)
+	if (!judgement)
 		return DROP_NONE;
 	word = judgement;
 	if (judgement >> 32 != active_word >> 1)

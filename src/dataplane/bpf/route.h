@@ -40,7 +40,9 @@ static __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/* D17a. A lookup for the source answers "not forwarded" where it is the node's own, a broadcast, or has no route. */
+/* D17a. A lookup for the source answers "not forwarded" where it is the node's own, a broadcast, or has no route. An
+ * interface that does not forward has no lookup: what comes in there gets no further than the node, whose stack checks it.
+ */
 static __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};
@@ -61,6 +63,8 @@ static __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *pa
 	fib.ipv4_dst = bpf_htonl(packet->source);
 	fib.ifindex = skb->ifindex;
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
+	if (found == BPF_FIB_LKUP_RET_FWD_DISABLED)
+		return false;
 	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH &&
 	    found != BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return true;

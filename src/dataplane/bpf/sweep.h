@@ -19,7 +19,7 @@ static long sweep_flow(void *map, struct flow_key *key, struct flow *flow, struc
 	if (!(state->how & END_HALF))
 		sync_cached(flow);
 	if (is_expired(flow, ticks_of(state->now))) {
-		end_flow(flow, state->how, state->now);
+		end_flow(flow, key, state->how, state->now);
 		return 0;
 	}
 	state->flows += 1;
@@ -99,7 +99,7 @@ int weir_cut(struct cut_request *request)
 		flow = bpf_map_lookup_elem(&half_open, &key);
 	request->found = flow != 0;
 	if (flow)
-		end_flow(flow, END_IN_PROCESS | (half ? END_HALF : 0), bpf_ktime_get_ns());
+		end_flow(flow, &key, END_IN_PROCESS | (half ? END_HALF : 0), bpf_ktime_get_ns());
 	return 0;
 }
 

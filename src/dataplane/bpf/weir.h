@@ -227,7 +227,7 @@ struct fragments {
 	__u32 packet_ports; /* source << 16 | destination; ICMP: type << 24 | code << 16 | id */
 	__u32 units;        /* seen so far */
 	__u32 last_unit;    /* where the datagram ends; 0: not known */
-	__u32 reserved;
+	__u32 furthest;     /* where those that were seen end */
 	__u64 seen[FRAGMENT_UNITS / 64];
 };
 

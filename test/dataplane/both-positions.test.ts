@@ -1,0 +1,147 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { Packet } from '#policy/model.js';
+import { VERDICT_NUMBER } from '#policy/program.js';
+import { denyAll } from '#test/kernel/policies.js';
+import { back, CLIENT, echo, gre, onlyClient, tcp, udp } from './conversation.js';
+import { type FrameOptions, TCP } from './frame.js';
+import { DROPPED, type Entry, type Judged, type Loaded, loadForTest, PASSED } from './loaded.js';
+import { GUARD_BIT } from './marks.js';
+
+let kernel: Loaded;
+beforeAll(() => {
+  kernel = loadForTest({ policeLocal: true });
+});
+afterAll(() => kernel.close());
+
+const see = (entry: Entry, packet: Packet, options: FrameOptions = {}): number =>
+  kernel.judge(packet, options, 0, entry).returned;
+
+const ANSWERS = [
+  ['UDP', udp, 0, 0],
+  ['TCP', tcp, TCP.syn, TCP.syn | TCP.ack],
+  ['ICMP echo', echo, 0, 0],
+  ['a protocol without ports', gre, 0, 0],
+] as const;
+
+describe('what came in by an interface that is not named and goes out by one that is', () => {
+  beforeEach(() => {
+    kernel.forget();
+    kernel.activate(denyAll);
+  });
+
+  test.each(ANSWERS)('gets its replies, whatever the policy says: %s', (_, opening, tcpFlags, replyFlags) => {
+    expect(see('in', back(opening), { tcpFlags: replyFlags })).toBe(DROPPED);
+    expect(see('out_foreign', opening, { tcpFlags })).toBe(PASSED);
+    expect(see('in', back(opening), { tcpFlags: replyFlags })).toBe(PASSED);
+    expect(see('out_foreign', opening, { tcpFlags: TCP.ack })).toBe(PASSED);
+    expect(kernel.flowsIn('half_open')).toEqual([]);
+    expect(kernel.flowsIn('flows')).toMatchObject([{ source: CLIENT, foreign: true, packets: [2n, 1n] }]);
+  });
+
+  test.each(ANSWERS)('carries nothing that the policed side begins on the same ports: %s', (_, opening, tcpFlags) => {
+    see('out_foreign', opening, { tcpFlags });
+    expect(see('in', opening, { tcpFlags })).toBe(DROPPED);
+    expect(see('in', back(opening), { tcpFlags: TCP.syn })).toBe(PASSED);
+  });
+
+  test('does not let the policed side open a connection of its own once theirs stands', () => {
+    see('out_foreign', tcp, { tcpFlags: TCP.syn });
+    see('in', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
+    see('out_foreign', tcp, { tcpFlags: TCP.ack });
+    expect(see('in', back(tcp), { tcpFlags: TCP.ack })).toBe(PASSED);
+    expect(see('in', back(tcp), { tcpFlags: TCP.syn })).toBe(DROPPED);
+    expect(see('in', back(tcp), { tcpFlags: TCP.ack })).toBe(PASSED);
+  });
+
+  test('of a connection that nobody knows waits for its reply where floods are', () => {
+    for (let sourcePort = 1; sourcePort <= 100; sourcePort++) {
+      see('out_foreign', { ...tcp, sourcePort }, { tcpFlags: TCP.ack });
+    }
+    expect(kernel.flowsIn('flows')).toEqual([]);
+    expect(see('in', back({ ...tcp, sourcePort: 7 }), { tcpFlags: TCP.ack })).toBe(PASSED);
+    expect(kernel.flowsIn('flows')).toMatchObject([{ sourcePort: 7, state: 'tcp_established', foreign: true }]);
+  });
+});
+
+describe('replies that come back by an interface that is not named', () => {
+  beforeEach(() => {
+    kernel.forget();
+    kernel.activate(onlyClient);
+  });
+
+  test.each(ANSWERS)('establish the flow that was judged: %s', (_, opening, tcpFlags, replyFlags) => {
+    expect(see('in', opening, { tcpFlags })).toBe(PASSED);
+    expect(see('out_foreign', back(opening), { tcpFlags: replyFlags })).toBe(PASSED);
+    expect(see('in', opening, { tcpFlags: TCP.ack })).toBe(PASSED);
+    expect(kernel.flowsIn('half_open')).toEqual([]);
+    expect(kernel.flowsIn('flows')).toMatchObject([
+      { source: CLIENT, foreign: false, epoch: expect.any(Number), word: VERDICT_NUMBER.allow, packets: [2n, 1n] },
+    ]);
+  });
+
+  test('close it too', () => {
+    see('in', tcp, { tcpFlags: TCP.syn });
+    see('out_foreign', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
+    see('in', tcp, { tcpFlags: TCP.ack });
+    see('out_foreign', back(tcp), { tcpFlags: TCP.fin | TCP.ack });
+    see('in', tcp, { tcpFlags: TCP.fin | TCP.ack });
+    expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing' }]);
+  });
+
+  test('do not stand for packets that pretend to be the client’s', () => {
+    see('in', udp);
+    see('out_foreign', udp);
+    expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [1n, 0n] }]);
+  });
+});
+
+describe('with police_local', () => {
+  beforeEach(() => {
+    kernel.forget();
+    kernel.activate(onlyClient);
+  });
+  const passed: Judged = { returned: PASSED, word: VERDICT_NUMBER.allow, mark: GUARD_BIT };
+
+  test('what the node sends is judged where it goes out, and its replies pass', () => {
+    expect(kernel.judge(udp, {}, 0, 'out_of_node')).toEqual(passed);
+    expect(kernel.judge(back(udp))).toEqual(passed);
+    expect(kernel.judge(back({ ...udp, sourcePort: 9 }), {}, 0, 'out_of_node').returned).toBe(DROPPED);
+    expect(kernel.counted()).toEqual({ allow: 2, half_opened: 1, flows_opened: 1, drop_policy_deny: 1 });
+  });
+
+  test('what answers a packet to the node passes on its way out', () => {
+    expect(kernel.judge(udp)).toEqual(passed);
+    expect(kernel.judge(back(udp), {}, 0, 'out_of_node')).toEqual(passed);
+  });
+
+  test('exempt sockets are not judged, get their replies, and lend nothing to others', () => {
+    kernel.activate(denyAll);
+    expect(see('out_exempt', udp)).toBe(PASSED);
+    expect(see('out_of_node', udp)).toBe(DROPPED);
+    expect(see('in', back(udp))).toBe(PASSED);
+    expect(see('in', udp)).toBe(DROPPED);
+    expect(see('in', back({ ...udp, sourcePort: 9 }))).toBe(DROPPED);
+  });
+
+  test('IPv6 of the node is dropped, and ARP passes', () => {
+    expect(see('out_of_node', udp, { etherType: 0x86dd, payloadBytes: 40 })).toBe(DROPPED);
+    expect(see('out_of_node', udp, { etherType: 0x0806 })).toBe(PASSED);
+    expect(kernel.counted()).toEqual({ drop_non_ipv4: 1, arp: 1 });
+  });
+});
+
+test('without police_local, what the node sends is counted and not looked at', () => {
+  const lenient = loadForTest();
+  lenient.activate(denyAll);
+  expect(lenient.judge(udp, {}, 0, 'out_of_node').returned).toBe(PASSED);
+  expect(lenient.judge(back(udp)).returned).toBe(DROPPED);
+  expect(lenient.counted()).toEqual({ from_node: 1, drop_policy_deny: 1 });
+  lenient.close();
+});
+
+test('a packet that was judged when it came in is not looked at again', () => {
+  kernel.forget();
+  kernel.activate(denyAll);
+  expect(kernel.judge(udp, {}, GUARD_BIT, 'out_foreign')).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT });
+  expect(kernel.counted()).toEqual({});
+});

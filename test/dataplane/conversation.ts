@@ -1,0 +1,62 @@
+import { compile } from '#policy/compile.js';
+import { parseAddress } from '#policy/ipv4.js';
+import { IPPROTO, type Packet, type Policy } from '#policy/model.js';
+import { defaultOnly } from '#test/kernel/policies.js';
+
+const at = (text: string): number => {
+  const address = parseAddress(text);
+  if (address === undefined) throw new Error(`not an address: ${text}`);
+  return address;
+};
+export const CLIENT = at('10.0.0.1');
+export const SERVER = at('10.0.1.2');
+export const STRANGER = at('10.0.0.9');
+
+/** What the client asks, by protocol. */
+export const udp: Packet = {
+  source: CLIENT,
+  destination: SERVER,
+  protocol: IPPROTO.udp,
+  sourcePort: 40_000,
+  destinationPort: 53,
+  icmpType: 0,
+  icmpCode: 0,
+};
+export const tcp: Packet = { ...udp, protocol: IPPROTO.tcp, destinationPort: 443 };
+export const echo: Packet = { ...udp, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 8 };
+export const gre: Packet = { ...udp, protocol: 47, sourcePort: 0, destinationPort: 0 };
+
+/** The same, asked by the other side, or answered by it. */
+export function back(packet: Packet): Packet {
+  return {
+    ...packet,
+    source: packet.destination,
+    destination: packet.source,
+    sourcePort: packet.destinationPort,
+    destinationPort: packet.sourcePort,
+    icmpType: packet.icmpType === 8 ? 0 : packet.icmpType,
+  };
+}
+
+export function icmp(source: number, destination: number, icmpType: number, icmpCode = 0): Packet {
+  return { ...echo, source, destination, icmpType, icmpCode };
+}
+
+/** Everything from these sources is allowed, nothing from anybody else. */
+export function onlyFrom(...sources: number[]): Policy {
+  return {
+    ...defaultOnly('deny'),
+    groups: [
+      {
+        id: 'open',
+        pointer: '',
+        mode: 'enforce',
+        sources: sources.map((address) => ({ address, length: 32 })),
+        dynamic: false,
+        rules: [],
+        defaultAction: 'allow',
+      },
+    ],
+  };
+}
+export const onlyClient = compile(onlyFrom(CLIENT));

@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { back, echo, gre, onlyClient, STRANGER, tcp, udp } from './conversation.js';
+import { TCP } from './frame.js';
+import { type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const FLOWS = 512;
+const SLOTS = 1_024;
+let kernel: Loaded;
+beforeAll(() => {
+  kernel = loadForTest({ flowCapacity: FLOWS, halfOpenCapacity: SLOTS });
+});
+afterAll(() => kernel.close());
+beforeEach(() => {
+  kernel.forget();
+  kernel.activate(onlyClient);
+});
+
+const see = (packet: typeof tcp, tcpFlags = 0): boolean => kernel.judge(packet, { tcpFlags }).returned === PASSED;
+const establish = (port: number): boolean[] => {
+  const packet = { ...tcp, sourcePort: port };
+  return [see(packet, TCP.syn), see(back(packet), TCP.syn | TCP.ack), see(packet, TCP.ack)];
+};
+const ports = (count: number): number[] => Array.from({ length: count }, (_, index) => index + 1);
+
+describe('a flood of half-open flows', () => {
+  test.each([
+    ['SYNs', tcp, TCP.syn],
+    ['UDP', udp, 0],
+    ['GRE and what else has no ports', gre, 0],
+  ])('forgets its own, and no established flow: %s', (_, packet, flags) => {
+    for (const port of ports(200)) establish(port);
+    for (let number = 0; number < 40_000; number++) {
+      see({ ...packet, sourcePort: number & 0xffff, destination: packet.destination + (number >> 8) }, flags);
+    }
+    expect(kernel.flowsIn('half_open').length).toBeLessThanOrEqual(SLOTS);
+    expect(ports(200).filter((port) => !see({ ...tcp, sourcePort: port }, TCP.ack))).toEqual([]);
+    expect(ports(200).filter((port) => !see(back({ ...tcp, sourcePort: port }), TCP.ack))).toEqual([]);
+    expect(kernel.counted()).toMatchObject({ flows_opened: 200 });
+    expect(establish(999)).toEqual([true, true, true]);
+  });
+
+  test('passes nothing that is denied', () => {
+    for (let number = 0; number < 5_000; number++) see({ ...tcp, sourcePort: number }, TCP.syn);
+    const denied = { ...tcp, source: STRANGER };
+    for (const flags of [TCP.syn, TCP.ack, TCP.syn | TCP.ack]) expect(see(denied, flags)).toBe(false);
+    // What was forgotten is out of state, and a SYN is judged again.
+    expect(see(back({ ...tcp, sourcePort: 1 }), TCP.syn | TCP.ack)).toBe(false);
+    expect(see({ ...tcp, sourcePort: 1 }, TCP.syn)).toBe(true);
+  });
+});
+
+describe('a full table', () => {
+  test('refuses new flows, counts them, and goes on with the ones it has', () => {
+    for (const port of ports(FLOWS)) expect(establish(port)).toEqual([true, true, true]);
+    for (const port of ports(50)) expect(establish(10_000 + port)).toEqual([true, true, false]);
+    expect(kernel.counted()).toMatchObject({ flows_opened: FLOWS, drop_flow_table_full: 50 });
+    expect(ports(FLOWS).filter((port) => !see({ ...tcp, sourcePort: port }, TCP.ack))).toEqual([]);
+    expect(kernel.flowsIn('flows')).toHaveLength(FLOWS);
+  });
+
+  test('takes the refused one as soon as there is room', () => {
+    for (const port of ports(FLOWS)) establish(port);
+    expect(establish(20_000)).toEqual([true, true, false]);
+    see({ ...tcp, sourcePort: 1 }, TCP.rst);
+    see({ ...tcp, sourcePort: 1 }, TCP.syn);
+    expect(see({ ...tcp, sourcePort: 20_000 }, TCP.ack)).toBe(true);
+  });
+});
+
+const SHORT_MS = 200;
+const other = { ...udp, protocol: 99 };
+const answered = (packet: typeof udp) => [see(packet), see(back(packet))];
+/** Together in one load are states that no other one is reached through. */
+const STAGES = [
+  {
+    tcp_syn_received: () => [see(tcp, TCP.syn), see(back(tcp), TCP.syn | TCP.ack)],
+    udp_opened: () => see(udp),
+    icmp_opened: () => see(echo),
+    other_opened: () => see(other),
+  },
+  {
+    tcp_closing: () => [
+      establish(1),
+      see({ ...tcp, sourcePort: 1 }, TCP.fin | TCP.ack),
+      see(back({ ...tcp, sourcePort: 1 }), TCP.fin | TCP.ack),
+    ],
+    tcp_reset: () => [establish(2), see({ ...tcp, sourcePort: 2 }, TCP.rst)],
+    udp_replied: () => answered(udp),
+    icmp_replied: () => answered(echo),
+    other_replied: () => answered(other),
+  },
+  {
+    tcp_established: () => establish(1),
+    tcp_half_closed: () => [establish(2), see({ ...tcp, sourcePort: 2 }, TCP.fin | TCP.ack)],
+  },
+  { tcp_syn_sent: () => see(tcp, TCP.syn) },
+] as const;
+
+describe('a flow without packets ends after the time-out of its state, in the kernel', () => {
+  test.each(STAGES.map((stages) => [Object.keys(stages).join(', '), stages] as const))('%s', async (_, stages) => {
+    const short = Object.fromEntries(Object.keys(stages).map((state) => [state, SHORT_MS]));
+    const lasting = kernel;
+    kernel = loadForTest({ timeoutsMs: { ...DEFAULT_TIMEOUTS_MS, ...short } });
+    try {
+      kernel.activate(onlyClient);
+      for (const reach of Object.values(stages)) reach();
+      expect(kernel.counted().half_opened).toBe(Object.keys(stages).length);
+      await expect.poll(states, { timeout: 5_000, interval: 20 }).toEqual([]);
+      expect([see(back(udp)), see(back(tcp), TCP.syn | TCP.ack), see(back(echo))]).toEqual([false, false, false]);
+      kernel.close();
+      kernel = lasting;
+      for (const reach of Object.values(stages)) reach();
+      expect(states().sort()).toEqual(Object.keys(stages).sort());
+    } finally {
+      if (kernel !== lasting) kernel.close();
+      kernel = lasting;
+    }
+  });
+});
+
+function states(): string[] {
+  return [...kernel.flowsIn('flows'), ...kernel.flowsIn('half_open')].map(({ state }) => state);
+}

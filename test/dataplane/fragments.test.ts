@@ -1,0 +1,186 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { compile } from '#policy/compile.js';
+import { IPPROTO, type Packet } from '#policy/model.js';
+import { defaultOnly, denyAll } from '#test/kernel/policies.js';
+import { back, CLIENT, echo, gre, onlyClient, SERVER, tcp, udp } from './conversation.js';
+import { ETHERNET, MAX_FRAME, MORE_FRAGMENTS, TCP, writeFrame } from './frame.js';
+import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+let kernel: Loaded;
+beforeAll(() => {
+  kernel = loadForTest();
+});
+afterAll(() => kernel.close());
+beforeEach(() => {
+  kernel.forget();
+  kernel.activate(onlyClient);
+});
+
+type Part = { readonly from: number; readonly bytes: number; readonly more?: boolean; readonly id?: number };
+
+/** Whether one part of the packet's datagram passes; `from` and `bytes` count from behind its IPv4 header. */
+function send(packet: Packet, { from, bytes, more = true, id = 7 }: Part, tcpFlags: number = TCP.syn): boolean {
+  const whole = new Uint8Array(MAX_FRAME);
+  const length = writeFrame(whole, packet, { payloadBytes: 200, tcpFlags });
+  const content = new Uint8Array(bytes);
+  if (from < 200) content.set(whole.subarray(ETHERNET + 20 + from, Math.min(length, ETHERNET + 20 + from + bytes)));
+  const fragment = (more ? MORE_FRAGMENTS : 0) | (from / 8);
+  return kernel.judge(packet, { id, fragment, content }).returned === PASSED;
+}
+const FIRST: Part = { from: 0, bytes: 48 };
+const MIDDLE: Part = { from: 48, bytes: 48 };
+const LAST: Part = { from: 96, bytes: 30, more: false };
+const parts = (packet: Packet, ...sent: Part[]): boolean[] => sent.map((part) => send(packet, part));
+
+const KINDS = [
+  ['UDP', udp],
+  ['TCP', tcp],
+  ['ICMP echo', echo],
+  ['GRE', gre],
+  ['SCTP', { ...udp, protocol: IPPROTO.sctp }],
+] as const;
+
+describe('the parts of a datagram follow its first', () => {
+  test.each(KINDS)('in order: %s', (_, packet) => {
+    expect(parts(packet, FIRST, MIDDLE, LAST)).toEqual([true, true, true]);
+    expect(kernel.counted()).toMatchObject({ allow: 3, half_opened: 1 });
+  });
+
+  test.each(KINDS)('in the replies too: %s', (_, packet) => {
+    send(packet, FIRST);
+    expect(send(back(packet), FIRST, TCP.syn | TCP.ack)).toBe(true);
+    expect(parts(back(packet), LAST, MIDDLE)).toEqual([true, true]);
+  });
+
+  test('the last before the middle', () => {
+    expect(parts(udp, FIRST, LAST, MIDDLE)).toEqual([true, true, true]);
+  });
+
+  test('not those that come before it', () => {
+    expect(parts(udp, LAST, MIDDLE, FIRST, LAST, MIDDLE)).toEqual([false, false, true, true, true]);
+    expect(kernel.counted()).toMatchObject({ drop_fragment: 2, allow: 3 });
+  });
+
+  test('not of another datagram, source, destination or protocol', () => {
+    send(udp, FIRST);
+    expect(send(udp, { ...MIDDLE, id: 8 })).toBe(false);
+    expect(send({ ...udp, source: CLIENT + 1 }, MIDDLE)).toBe(false);
+    expect(send({ ...udp, destination: SERVER + 1 }, MIDDLE)).toBe(false);
+    expect(send({ ...udp, protocol: IPPROTO.udplite }, MIDDLE)).toBe(false);
+    expect(send(udp, MIDDLE)).toBe(true);
+  });
+
+  test('not once it is complete, nor a second time', () => {
+    expect(parts(udp, FIRST, MIDDLE, LAST, LAST, MIDDLE)).toEqual([true, true, true, false, false]);
+    expect(parts(udp, FIRST, MIDDLE, MIDDLE, LAST)).toEqual([true, true, false, false]);
+    expect(kernel.counted()).toMatchObject({ drop_fragment: 3, drop_fragment_overlap: 1 });
+  });
+
+  test('not where the first was denied, whatever stood there before', () => {
+    send(udp, FIRST);
+    expect(send({ ...back(udp), sourcePort: 99 }, FIRST)).toBe(false);
+    const other = compile({ ...defaultOnly('deny') });
+    expect(send(udp, MIDDLE)).toBe(true);
+    kernel.activate(other);
+    expect(send(udp, FIRST)).toBe(false);
+    expect(send(udp, LAST)).toBe(false);
+    expect(kernel.counted()).toMatchObject({ drop_policy_deny: 2, drop_fragment: 1 });
+  });
+
+  test('not where the policy denies them now', () => {
+    send(udp, FIRST);
+    kernel.activate(denyAll);
+    expect(send(udp, MIDDLE)).toBe(false);
+    kernel.activate(onlyClient);
+    expect(send(udp, LAST)).toBe(true);
+  });
+});
+
+describe('later parts are never read for ports', () => {
+  test('one that looks like an allowed packet is judged like its first', () => {
+    const toPort = (port: number) => ({ ...udp, destinationPort: port });
+    const rule = {
+      ...defaultOnly('deny'),
+      groups: [
+        {
+          id: 'dns',
+          pointer: '',
+          mode: 'enforce' as const,
+          sources: [{ address: CLIENT, length: 32 }],
+          dynamic: false,
+          defaultAction: undefined,
+          rules: [
+            {
+              id: 'dns',
+              pointer: '',
+              action: 'allow' as const,
+              mode: 'enforce' as const,
+              destinations: [],
+              hostname: undefined,
+              protocol: IPPROTO.udp,
+              sourcePorts: [],
+              destinationPorts: [{ low: 53, high: 53 }],
+              icmpTypes: [],
+              icmpCodes: [],
+              tls: undefined,
+            },
+          ],
+        },
+      ],
+    };
+    kernel.activate(compile(rule));
+    expect(send(toPort(80), FIRST)).toBe(false);
+    const disguised = new Uint8Array(MAX_FRAME);
+    const length = writeFrame(disguised, toPort(53), { payloadBytes: 40 });
+    const content = disguised.slice(ETHERNET + 20, length);
+    expect(kernel.judge(udp, { id: 7, fragment: MORE_FRAGMENTS | 6, content }).returned).toBe(DROPPED);
+    expect(send(toPort(53), FIRST)).toBe(true);
+    expect(kernel.judge(udp, { id: 7, fragment: MORE_FRAGMENTS | 6, content }).returned).toBe(PASSED);
+  });
+});
+
+describe('what no datagram has is dropped', () => {
+  test.each<[string, Packet, Part, string]>([
+    ['8 bytes of TCP', tcp, { from: 0, bytes: 8 }, 'drop_fragment_tiny'],
+    ['16 bytes of TCP', tcp, { from: 0, bytes: 16 }, 'drop_fragment_tiny'],
+    ['8 bytes of SCTP', { ...udp, protocol: IPPROTO.sctp }, { from: 0, bytes: 8 }, 'drop_fragment_tiny'],
+    ['a part that is no multiple of 8', udp, { from: 0, bytes: 49 }, 'drop_malformed'],
+    ['a part without content', udp, { from: 48, bytes: 0, more: false }, 'drop_malformed'],
+    ['more than 65,535 bytes', udp, { from: 65_512, bytes: 8, more: false }, 'drop_malformed'],
+  ])('%s', (_, packet, part, counter) => {
+    send(packet, FIRST);
+    expect(send(packet, part)).toBe(false);
+    expect(kernel.counted()).toMatchObject({ [counter]: 1 });
+  });
+
+  test('but a datagram of 65,535 bytes passes, and 8 bytes of UDP', () => {
+    expect(parts(udp, { from: 0, bytes: 8 }, { from: 65_504, bytes: 11, more: false })).toEqual([true, true]);
+  });
+
+  test.each<[string, Part[]]>([
+    ['over the first', [FIRST, { from: 40, bytes: 16 }]],
+    ['over the ports and flags (RFC 1858)', [FIRST, { from: 8, bytes: 8 }]],
+    ['from before', [FIRST, { from: 96, bytes: 48 }, { from: 80, bytes: 32 }]],
+    ['from behind', [FIRST, { from: 96, bytes: 48 }, { from: 120, bytes: 48 }]],
+    ['around', [FIRST, { from: 96, bytes: 16 }, { from: 64, bytes: 96 }]],
+    ['inside', [FIRST, { from: 96, bytes: 96 }, { from: 112, bytes: 16 }]],
+    ['the same again', [FIRST, MIDDLE, MIDDLE]],
+    ['the last one again', [FIRST, LAST, LAST]],
+    ['two ends', [FIRST, LAST, { from: 200, bytes: 9, more: false }]],
+    ['two ends, the farther first', [FIRST, { from: 200, bytes: 9, more: false }, LAST]],
+    ['a part behind the end', [FIRST, LAST, { from: 200, bytes: 8 }]],
+    ['an end before a part', [FIRST, { from: 200, bytes: 8 }, LAST]],
+  ])('what overlaps, and the rest of its datagram: %s', (_, sent) => {
+    expect(parts(udp, ...sent)).toEqual([...sent.slice(1).map(() => true), false]);
+    expect(parts(udp, { from: 320, bytes: 8 })).toEqual([false]);
+    expect(kernel.counted()).toMatchObject({ drop_fragment_overlap: 1, drop_fragment: 1 });
+  });
+});
+
+test('a flood of datagrams that are never completed ends none of the flows, and opens nothing', () => {
+  send(udp, FIRST);
+  for (let id = 0; id < 20_000; id++) send({ ...udp, source: CLIENT }, { ...FIRST, id });
+  expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [20_001n, 0n] }]);
+  expect(send(udp, { ...MIDDLE, id: 19_999 })).toBe(true);
+  expect(send({ ...udp, source: SERVER }, MIDDLE)).toBe(false);
+});

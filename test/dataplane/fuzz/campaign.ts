@@ -1,0 +1,114 @@
+import type { Packet, Policy } from '#policy/model.js';
+import { generatePolicy, packetGenerator, shrink } from '#test/policy/generate.js';
+import { Random } from '#test/seed.js';
+import { patternsOf } from '../grant-model.js';
+import { Duel, type Learned, type Mismatch, type Scene } from './duel.js';
+import { makeSequence, type Step } from './sequence.js';
+
+const SEQUENCES = 100;
+const STEPS = 64;
+
+export type Failure = {
+  readonly seed: number;
+  readonly mismatch: Mismatch;
+  readonly scene: Scene;
+  readonly steps: readonly unknown[];
+};
+
+export type Result = {
+  readonly packets: number;
+  /** How often each counter of the datapath was reached. */
+  readonly counted: Readonly<Record<string, number>>;
+  readonly failure: Failure | undefined;
+};
+
+/** Duels until `packets` frames were judged alike, or one was not: then the smallest case that still shows it. */
+export function fuzz(packets: number, seed: number, tell: (packets: number) => void = () => undefined): Result {
+  const counted: Record<string, number> = {};
+  let failure: Failure | undefined;
+  const duel = new Duel(sceneOf(new Random(seed)).scene);
+  try {
+    for (let campaign = 0; duel.packets < packets && failure === undefined; campaign++) {
+      const own = (seed + campaign * 7919) >>> 0;
+      const found = play(duel, new Random(own));
+      if (found !== undefined) failure = { seed: own, ...found };
+      for (const [name, count] of duel.counted()) counted[name] = (counted[name] ?? 0) + count;
+      tell(duel.packets);
+    }
+    return { packets: duel.packets, counted, failure };
+  } finally {
+    duel.close();
+  }
+}
+
+function policyOf(random: Random): Policy {
+  return generatePolicy(random, random.chance(0.25) ? { groups: 20, rules: 8 } : { groups: 4, rules: 4 });
+}
+
+/** Some of the addresses that its packets go to are learned; some for a time that is over. */
+function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () => Packet } {
+  const policies = [policyOf(random), policyOf(random)] as const;
+  const packet = packetGenerator(random, random.pick(policies));
+  const patterns = [...new Set(policies.flatMap(patternsOf))];
+  const learned: Learned[] = patterns.flatMap((pattern) =>
+    random.some(0, 12, () => ({
+      pattern,
+      address: packet().destination,
+      forSeconds: random.chance(0.7) ? 3_600 : random.pick([-1, -3_600]),
+    })),
+  );
+  return { scene: { policies, learned }, packet };
+}
+
+function play(duel: Duel, random: Random): Omit<Failure, 'seed'> | undefined {
+  const { scene, packet } = sceneOf(random);
+  duel.load(scene);
+  const sequences = Array.from({ length: SEQUENCES }, () => makeSequence(random, packet, STEPS));
+  const wrong = sequences.find((steps) => duel.play(steps) !== undefined);
+  if (wrong !== undefined) return smallest(duel, scene, wrong, (steps) => duel.play(steps));
+  if (duel.compareCounters() === undefined) return undefined;
+  const counted = (steps: readonly Step[]): Mismatch | undefined => {
+    duel.load(scene);
+    return duel.play(steps) ?? duel.compareCounters();
+  };
+  const miscounted = sequences.find((steps) => counted(steps) !== undefined);
+  return miscounted === undefined
+    ? { mismatch: { step: -1, what: 'counters of many sequences', kernel: 0, model: 0 }, scene, steps: [] }
+    : smallest(duel, scene, miscounted, counted);
+}
+
+function smallest(
+  duel: Duel,
+  scene: Scene,
+  steps: readonly Step[],
+  fails: (steps: readonly Step[]) => Mismatch | undefined,
+): Omit<Failure, 'seed'> {
+  let found = steps;
+  for (let at = found.length - 1; at >= 0; at--) {
+    const less = found.toSpliced(at, 1);
+    if (fails(less) !== undefined) found = less;
+  }
+  let small = scene;
+  const withPolicy = (which: 0 | 1, policy: Policy): Scene => {
+    const [first, second] = small.policies;
+    return { ...small, policies: which === 0 ? [policy, second] : [first, policy] };
+  };
+  for (const which of [0, 1] as const) {
+    const { policy } = shrink(small.policies[which], NOTHING, (less) => {
+      duel.load(withPolicy(which, less));
+      return duel.play(found) !== undefined || duel.compareCounters() !== undefined;
+    });
+    small = withPolicy(which, policy);
+  }
+  duel.load(small);
+  const mismatch = duel.play(found) ?? duel.compareCounters();
+  if (mismatch === undefined) throw new Error('the smallest case does not fail');
+  return { mismatch, scene: small, steps: found.map(printable) };
+}
+
+/** `shrink` also makes packets smaller, and there is none. */
+const NOTHING = { source: 0, destination: 0, protocol: 0, sourcePort: 0, destinationPort: 0, icmpType: 0, icmpCode: 0 };
+
+function printable(step: Step): unknown {
+  return step.kind === 'frame' ? { ...step, bytes: Buffer.from(step.bytes).toString('hex') } : step.kind;
+}

@@ -1,0 +1,194 @@
+import type { Flow } from '#dataplane/program/flow.js';
+import { compile } from '#policy/compile.js';
+import type { Group, Policy } from '#policy/model.js';
+import { GrantModel, patternsOf } from '../grant-model.js';
+import { type Loaded, loadForTest, PASSED, SKB } from '../loaded.js';
+import { type Answer, Model } from '../model/datapath.js';
+import type { ModelFlow } from '../model/flows.js';
+import type { Step } from './sequence.js';
+
+export const FLOW_CAPACITY = 3;
+const SEGMENT_BYTES = 100;
+
+export type Policies = readonly [Policy, Policy];
+export type Learned = { readonly pattern: string; readonly address: number; readonly forSeconds: number };
+/** What is in force while sequences are played: two policies, one at a time, and addresses learned for their hostnames. */
+export type Scene = { readonly policies: Policies; readonly learned: readonly Learned[] };
+export type Mismatch = {
+  readonly step: number;
+  readonly what: string;
+  readonly kernel: unknown;
+  readonly model: unknown;
+};
+
+/** The datapath in the kernel and the model, side by side over the same frames. */
+export class Duel {
+  readonly #kernel: Loaded;
+  readonly #grants: GrantModel;
+  readonly #model: Model;
+  #policies: Policies;
+  #inForce: 0 | 1 = 1;
+  packets = 0;
+
+  constructor(scene: Scene) {
+    this.#kernel = loadForTest({
+      flowCapacity: FLOW_CAPACITY,
+      halfOpenCapacity: 1_024,
+      cacheLines: 4,
+      policeLocal: true,
+    });
+    this.#policies = scene.policies;
+    this.#grants = new GrantModel(this.#kernel);
+    this.#model = new Model(scene.policies[1], FLOW_CAPACITY, this.#grants, this.#grants.ever);
+    this.load(scene);
+  }
+
+  close(): void {
+    this.#kernel.close();
+  }
+
+  /** Fills both slots. */
+  load({ policies, learned }: Scene): void {
+    const patterns = [...policies.flatMap(patternsOf), ...learned.map(({ pattern }) => pattern)];
+    this.#policies = [naming(policies[0], patterns), naming(policies[1], patterns)];
+    for (const policy of this.#policies) {
+      // Nobody else runs the program.
+      this.#kernel.slots.assumeGrace();
+      this.#kernel.activate(compile(policy));
+      this.#grants.activated(policy);
+    }
+    this.#grants.revokeAll();
+    for (const { pattern, address, forSeconds } of learned) {
+      this.#grants.grant(pattern, address, process.hrtime.bigint() + BigInt(forSeconds) * 1_000_000_000n);
+    }
+    this.#inForce = 1;
+    this.#model.activate(this.#policies[1]);
+    this.#model.learned();
+    this.#kernel.forget();
+    this.#model.forget();
+    this.#model.counters.clear();
+  }
+
+  /** Plays a sequence from nothing. */
+  play(steps: readonly Step[]): Mismatch | undefined {
+    this.#kernel.forgetFlows();
+    this.#model.forget();
+    if (this.#inForce === 0) this.#switch();
+    for (const [index, step] of steps.entries()) {
+      const different = this.#take(step);
+      if (different !== undefined) return { step: index, ...different };
+    }
+    const flows = difference('flows', this.#kernelFlows(), [...this.#model.flows.values()].map(describeModel).sort());
+    return flows && { step: steps.length, ...flows };
+  }
+
+  /** What the model has counted since the policies were loaded. */
+  counted(): Iterable<readonly [string, number]> {
+    return this.#model.counters;
+  }
+
+  /** Compares all counters since the policies were loaded. */
+  compareCounters(): Mismatch | undefined {
+    const counted = Object.entries(this.#kernel.counted()).sort();
+    const modelled = [...this.#model.counters].sort();
+    const found = difference('counters', counted.map(String), modelled.map(String));
+    return found && { step: -1, ...found };
+  }
+
+  #switch(): void {
+    this.#inForce = this.#inForce === 0 ? 1 : 0;
+    this.#kernel.switchSlot();
+    this.#model.activate(this.#policies[this.#inForce]);
+  }
+
+  #take(step: Step): Omit<Mismatch, 'step'> | undefined {
+    if (step.kind === 'other_policy') this.#switch();
+    else if (step.kind === 'new_epoch') {
+      this.#kernel.newEpoch();
+      this.#model.activate(this.#policies[this.#inForce]);
+    } else if (step.kind !== 'frame') {
+      this.#model.pickup = step.kind === 'pickup_begins';
+      this.#kernel.slots.setPickupUntil(this.#model.pickup ? 1n << 62n : 0n);
+    } else {
+      const { bytes, mark, seen, segments } = step;
+      this.packets++;
+      this.#kernel.frame.set(bytes);
+      this.#kernel.context.setUint32(SKB.gsoSegments, segments, true);
+      this.#kernel.context.setUint32(SKB.gsoSize, segments === 0 ? 0 : SEGMENT_BYTES, true);
+      const { returned, word, mark: marked } = this.#kernel.runFrame(bytes.length, mark, seen);
+      const kernel: Answer = { passes: returned === PASSED, word, mark: marked };
+      const model = this.#model.see({
+        bytes: new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength),
+        length: bytes.length,
+        mark,
+        seen,
+        merged: segments > 0,
+        segments: Math.max(1, segments),
+      });
+      if (kernel.passes !== model.passes || word !== model.word || marked !== model.mark) {
+        return { what: 'answer', kernel, model };
+      }
+    }
+    return undefined;
+  }
+
+  #kernelFlows(): string[] {
+    const epochs = this.#kernel.epoch() - this.#model.epoch;
+    const halfOpen = this.#kernel.flowsIn('half_open').map((flow) => describe(flow, false, epochs));
+    return [...halfOpen, ...this.#kernel.flowsIn('flows').map((flow) => describe(flow, true, epochs))].sort();
+  }
+}
+
+/** A grant ends with its pattern: both policies name them all, in a group that is nobody's. */
+function naming(policy: Policy, patterns: readonly string[]): Policy {
+  const rules = [...new Set(patterns)].map((text) => ({
+    id: text,
+    pointer: '',
+    action: 'deny' as const,
+    mode: 'enforce' as const,
+    destinations: [],
+    hostname: { kind: 'regex' as const, text },
+    protocol: 'any' as const,
+    sourcePorts: [],
+    destinationPorts: [],
+    icmpTypes: [],
+    icmpCodes: [],
+    tls: undefined,
+  }));
+  const nobody: Group = {
+    id: 'nobody',
+    pointer: '',
+    mode: 'enforce',
+    sources: [],
+    dynamic: true,
+    rules,
+    defaultAction: undefined,
+  };
+  return rules.length === 0 ? policy : { ...policy, groups: [...policy.groups, nobody] };
+}
+
+function difference(
+  what: string,
+  kernel: readonly string[],
+  model: readonly string[],
+): Omit<Mismatch, 'step'> | undefined {
+  if (kernel.length === model.length && kernel.every((text, index) => text === model[index])) return undefined;
+  return {
+    what,
+    kernel: kernel.filter((text) => !model.includes(text)),
+    model: model.filter((text) => !kernel.includes(text)),
+  };
+}
+
+function describe(flow: Flow, confirmed: boolean, epochs: number): string {
+  const { source, sourcePort, destination, destinationPort, protocol, state, foreign, epoch, word, packets, bytes } =
+    flow;
+  const judged = foreign ? 'foreign' : `epoch ${epoch - epochs} word ${word}`;
+  return `${protocol} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${packets} bytes ${bytes}`;
+}
+
+function describeModel(flow: ModelFlow): string {
+  const { source, sourcePort, destination, destinationPort, protocol, state, confirmed, foreign, epoch, word } = flow;
+  const judged = foreign ? 'foreign' : `epoch ${epoch} word ${word}`;
+  return `${protocol} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${flow.packets} bytes ${flow.bytes}`;
+}

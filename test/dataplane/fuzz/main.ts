@@ -1,0 +1,63 @@
+import { fork } from 'node:child_process';
+import { parseArgs } from 'node:util';
+import { type Failure, fuzz } from './campaign.js';
+
+const { values } = parseArgs({
+  options: {
+    packets: { type: 'string', default: '10000000' },
+    seed: { type: 'string', default: String(Date.now() % 1_000_000) },
+    processes: { type: 'string', default: '2' },
+    share: { type: 'boolean', default: false },
+  },
+});
+const packets = Number(values.packets);
+const seed = Number(values.seed);
+const processes = Math.min(2, Math.max(1, Number(values.processes)));
+
+type Told = { readonly packets?: number; readonly failure?: Failure };
+
+/** One process's share: tells its parent. */
+function work(): void {
+  const { failure } = fuzz(packets, seed, (done) => process.send?.({ packets: done } satisfies Told));
+  process.send?.({ ...(failure === undefined ? {} : { failure }) } satisfies Told);
+  process.disconnect();
+}
+
+async function lead(): Promise<void> {
+  process.stdout.write(`fuzz: ${packets} packets, seed ${seed}, ${processes} processes\n`);
+  const started = performance.now();
+  const done = new Array<number>(processes).fill(0);
+  const rate = (): string => {
+    const sum = done.reduce((all, one) => all + one, 0);
+    return `${sum} packets, ${Math.round(sum / ((performance.now() - started) / 1_000))} packets/s`;
+  };
+  const failures: Failure[] = [];
+  let said = started;
+  await Promise.all(
+    done.map(async (_, index) => {
+      const share = [
+        '--share',
+        '--packets',
+        String(Math.ceil(packets / processes)),
+        '--seed',
+        String(seed + index * 1_000_003),
+      ];
+      const child = fork(process.argv[1] ?? '', share);
+      child.on('message', (told: Told) => {
+        if (told.packets !== undefined) done[index] = told.packets;
+        if (told.failure !== undefined) failures.push(told.failure);
+        if (performance.now() - said < 5_000) return;
+        said = performance.now();
+        process.stdout.write(`fuzz: ${rate()}\n`);
+      });
+      const code = await new Promise((resolve) => child.once('exit', resolve));
+      if (code !== 0) throw new Error(`process ${index} ended with ${code}`);
+    }),
+  );
+  for (const failure of failures) process.stdout.write(`${JSON.stringify(failure, undefined, 1)}\n`);
+  process.stdout.write(`fuzz: ${rate()}, ${failures.length === 0 ? 'no mismatch' : `${failures.length} mismatches`}\n`);
+  if (failures.length > 0) process.exitCode = 1;
+}
+
+if (values.share) work();
+else await lead();

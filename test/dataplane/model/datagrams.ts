@@ -1,0 +1,67 @@
+import { IPPROTO } from '#policy/model.js';
+import type { DropReason, Headers } from './headers.js';
+
+/** Datagrams whose first fragment passed: the others are judged like it, once each, and only where they fit (D18). */
+export class Datagrams {
+  readonly #open = new Map<string, Datagram>();
+
+  clear(): void {
+    this.#open.clear();
+  }
+
+  opened(first: Headers): void {
+    const datagram: Datagram = { first, covered: new Set(), end: 0, furthest: 0 };
+    place(datagram, first);
+    this.#open.set(keyOf(first), datagram);
+  }
+
+  refused(first: Headers): void {
+    this.#open.delete(keyOf(first));
+  }
+
+  /** Gives the fragment the ports of its datagram, or says why it has none. */
+  continued(later: Headers): DropReason | undefined {
+    const key = keyOf(later);
+    const datagram = this.#open.get(key);
+    if (datagram === undefined) return 'fragment';
+    const fits = place(datagram, later);
+    if (!fits || datagram.covered.size === datagram.end) this.#open.delete(key);
+    if (!fits) return 'fragment_overlap';
+    const { first } = datagram;
+    if (later.protocol === IPPROTO.icmp) {
+      later.icmpType = first.icmpType;
+      later.icmpCode = first.icmpCode;
+      later.icmpId = first.icmpId;
+    } else {
+      later.sourcePort = first.sourcePort;
+      later.destinationPort = first.destinationPort;
+    }
+    return undefined;
+  }
+}
+
+type Datagram = {
+  readonly first: Headers;
+  readonly covered: Set<number>;
+  /** The unit behind its last one; 0: not known. */
+  end: number;
+  furthest: number;
+};
+
+function place(datagram: Datagram, part: Headers): boolean {
+  const behind = part.unit + Math.ceil(part.contentBytes / 8);
+  for (let unit = part.unit; unit < behind; unit++) {
+    if (datagram.covered.has(unit)) return false;
+  }
+  for (let unit = part.unit; unit < behind; unit++) datagram.covered.add(unit);
+  datagram.furthest = Math.max(datagram.furthest, behind);
+  if (!part.more) {
+    if (datagram.end !== 0) return false;
+    datagram.end = behind;
+  }
+  return datagram.end === 0 || datagram.furthest <= datagram.end;
+}
+
+function keyOf({ source, destination, id, protocol }: Headers): string {
+  return `${source} ${destination} ${id} ${protocol}`;
+}

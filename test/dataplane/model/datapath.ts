@@ -1,0 +1,384 @@
+import { evaluate } from '#policy/evaluate.js';
+import { type Grants, IPPROTO, type Packet, type Policy } from '#policy/model.js';
+import { AUDITED, VERDICT_NUMBER, word } from '#policy/program.js';
+import { EXEMPT_BIT, GUARD_BIT, MARK_MASK } from '../marks.js';
+import { Datagrams } from './datagrams.js';
+import { follow, isOver, type ModelFlow, opensTcp, openingState, type Place, placeOf } from './flows.js';
+import { type DropReason, type Headers, readHeaders } from './headers.js';
+
+/** Where a frame is seen: coming in, going out from the node, or going out after it came in by an interface that is not named. */
+export type Seen = 'in' | 'out_of_node' | 'out_foreign';
+export type Frame = {
+  readonly bytes: DataView;
+  readonly length: number;
+  readonly mark: number;
+  readonly seen: Seen;
+  /** Packets of the wire in it, and whether there was more than one. */
+  readonly segments: number;
+  readonly merged: boolean;
+};
+/** `word` is what decided; 0 where nothing of the policy did. */
+export type Answer = { readonly passes: boolean; readonly word: number; readonly mark: number };
+
+const VLAN = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
+
+/**
+ * The datapath as the decisions describe it (D4, D17 to D19), in plain steps and without a clock: nothing expires. Every packet
+ * counts as forwarded, from where it says.
+ */
+export class Model {
+  readonly flows = new Map<string, ModelFlow>();
+  readonly counters = new Map<string, number>();
+  readonly #datagrams = new Datagrams();
+  readonly #words = new Map<string, number>();
+  #policy: Policy;
+  #epoch = 0;
+  pickup = false;
+
+  /** `grants` are those that have not expired; `ever` those too that have (D12). */
+  constructor(
+    policy: Policy,
+    readonly flowCapacity: number,
+    readonly grants: Grants,
+    readonly ever: Grants,
+  ) {
+    this.#policy = policy;
+  }
+
+  activate(policy: Policy): void {
+    if (policy !== this.#policy) this.#words.clear();
+    this.#policy = policy;
+    this.#epoch++;
+  }
+
+  /** Must be told when what is granted has changed. */
+  learned(): void {
+    this.#words.clear();
+  }
+
+  forget(): void {
+    this.flows.clear();
+    this.#datagrams.clear();
+    this.pickup = false;
+    this.#epoch++;
+  }
+
+  see(frame: Frame): Answer {
+    return new Sight(this, this.#datagrams, frame).answer();
+  }
+
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  /** The word for the flow that a packet is of: what lets it pass lasts as long as the flow does. */
+  judgeAgain(packet: Headers, asReply: boolean): number {
+    const decided = this.judge(packet, asReply);
+    if (refusal(decided) === undefined) return decided;
+    const kept = this.judge(packet, asReply, this.ever);
+    return refusal(kept) === undefined ? kept : decided;
+  }
+
+  /** The word for a packet, or for the flow that it answers. */
+  judge(packet: Headers, asReply: boolean, grants = this.grants): number {
+    const asked = asReply ? askedBy(packet) : packet;
+    const { source, destination, protocol, sourcePort, destinationPort, icmpType, icmpCode } = asked;
+    const ports = `${sourcePort} ${destinationPort} ${icmpType} ${icmpCode}`;
+    const key = `${source} ${destination} ${protocol} ${ports} ${grants === this.grants}`;
+    let found = this.#words.get(key);
+    if (found === undefined) {
+      const { rank, verdict, audited } = evaluate(this.#policy, asked, grants);
+      found = word(rank, verdict, audited);
+      this.#words.set(key, found);
+    }
+    return found;
+  }
+
+  count(name: string, packets: number): void {
+    this.counters.set(name, (this.counters.get(name) ?? 0) + packets);
+  }
+}
+
+const ASKS: Readonly<Record<number, number>> = { 0: 8, 14: 13, 16: 15, 18: 17 };
+
+function askedBy(answer: Headers): Packet {
+  return {
+    source: answer.destination,
+    destination: answer.source,
+    protocol: answer.protocol,
+    sourcePort: answer.destinationPort,
+    destinationPort: answer.sourcePort,
+    icmpType: answer.protocol === IPPROTO.icmp ? (ASKS[answer.icmpType] ?? 0) : 0,
+    icmpCode: 0,
+  };
+}
+
+function refusal(decided: number): DropReason | undefined {
+  const verdict = decided & 7;
+  if (verdict === VERDICT_NUMBER.deny) return 'policy_deny';
+  return verdict === VERDICT_NUMBER.redirect && (decided & AUDITED) === 0 ? 'service_plane_absent' : undefined;
+}
+
+const ICMP_ERRORS = [3, 4, 11, 12];
+
+/** One packet on its way. */
+class Sight {
+  #mark: number;
+  #word = 0;
+
+  constructor(
+    readonly model: Model,
+    readonly datagrams: Datagrams,
+    readonly frame: Frame,
+  ) {
+    this.#mark = frame.mark;
+  }
+
+  answer(): Answer {
+    const passes = this.#look();
+    return { passes, word: this.#word, mark: this.#mark >>> 0 };
+  }
+
+  #look(): boolean {
+    const { bytes, seen } = this.frame;
+    const etherType = bytes.getUint16(12);
+    if (seen === 'in') {
+      this.#mark &= ~MARK_MASK;
+      if (VLAN.includes(etherType)) return this.#drop('vlan_tagged');
+      if (etherType === 0x0800) return this.#police();
+      return etherType === 0x0806 ? this.#leave('arp') : this.#drop('non_ipv4');
+    }
+    // Judged when it came in.
+    if (this.#mark & GUARD_BIT) return true;
+    const exempt = (this.#mark & EXEMPT_BIT) !== 0;
+    if (etherType === 0x0800) {
+      if (seen === 'out_foreign') return this.#followForeign('foreign');
+      return exempt ? this.#followForeign('from_node') : this.#police();
+    }
+    if (etherType === 0x0806) return this.#leave('arp');
+    return seen === 'out_foreign' ? this.#leave('foreign') : this.#drop('non_ipv4');
+  }
+
+  #police(): boolean {
+    const packet = readHeaders(this.frame.bytes, this.frame.length, this.frame.merged);
+    if (typeof packet === 'string') return this.#drop(packet);
+    if (packet.part === 'whole') return this.#judge(packet);
+    if (packet.part === 'later') {
+      const wrong = this.datagrams.continued(packet);
+      return wrong === undefined ? this.#judge(packet) : this.#drop(wrong);
+    }
+    const passes = this.#judge(packet);
+    if (passes) this.datagrams.opened(packet);
+    else this.datagrams.refused(packet);
+    return passes;
+  }
+
+  #judge(packet: Headers): boolean {
+    const place = placeOf(packet);
+    const flow = place === undefined ? undefined : this.#find(place, packet);
+    if (place !== undefined && flow !== undefined) {
+      const side = sideOf(flow, place);
+      const begins = side === 1 && packet.protocol === IPPROTO.tcp && opensTcp(packet) && isStanding(flow);
+      const unasked = flow.foreign && (side === 0 || this.frame.seen !== 'in');
+      if (!begins && !unasked) return this.#continue(flow, packet, side);
+    }
+    const isIcmp = packet.protocol === IPPROTO.icmp;
+    if (isIcmp && packet.icmpType === 5 && this.frame.seen === 'in') return this.#drop('icmp_redirect');
+    if (isIcmp && ICMP_ERRORS.includes(packet.icmpType)) {
+      const related = this.#judgeError(packet);
+      if (related !== undefined) return related;
+    }
+    return this.#begin(packet, flow === undefined ? place : undefined);
+  }
+
+  #find(place: Place, packet: Headers): ModelFlow | undefined {
+    const flow = this.model.flows.get(place.key);
+    if (flow === undefined || !isOver(flow) || packet.protocol !== IPPROTO.tcp || !opensTcp(packet)) return flow;
+    this.#end(flow);
+    return undefined;
+  }
+
+  #end(flow: ModelFlow): void {
+    this.model.flows.delete(flow.key);
+    if (flow.confirmed) this.model.count('flows_closed', 1);
+  }
+
+  #continue(flow: ModelFlow, packet: Headers, side: 0 | 1): boolean {
+    if (!flow.foreign && flow.epoch !== this.model.epoch) {
+      const decided = this.model.judgeAgain(packet, side === 1);
+      const refused = refusal(decided);
+      if (refused !== undefined) {
+        this.#end(flow);
+        return this.#refuse(decided, refused);
+      }
+      this.model.count('flows_rejudged', 1);
+      flow.epoch = this.model.epoch;
+      flow.word = decided;
+    }
+    if (!this.#follow(flow, packet, side)) return this.#drop('flow_table_full');
+    return flow.foreign ? this.#pass('foreign') : this.#passBy(flow.word);
+  }
+
+  /** False where the packet confirms the flow and the table has no room. */
+  #follow(flow: ModelFlow, packet: Headers, side: 0 | 1): boolean {
+    const { state } = flow;
+    if (follow(flow, packet, side)) {
+      const standing = [...this.model.flows.values()].filter(({ confirmed }) => confirmed).length;
+      if (standing >= this.model.flowCapacity) {
+        flow.state = state;
+        return false;
+      }
+      flow.confirmed = true;
+      this.model.count('flows_opened', 1);
+    }
+    flow.packets[side] += this.frame.segments;
+    flow.bytes[side] += this.frame.length;
+    return true;
+  }
+
+  #begin(packet: Headers, place: Place | undefined): boolean {
+    const decided = this.model.judge(packet, false);
+    if (packet.protocol === IPPROTO.tcp && !opensTcp(packet)) return this.#stray(packet, place, decided);
+    const refused = refusal(decided);
+    if (refused !== undefined) return this.#refuse(decided, refused);
+    if (place !== undefined && !place.isAnswer && packet.part !== 'later') this.#open(packet, place, 0, decided);
+    return this.#passBy(decided);
+  }
+
+  #stray(packet: Headers, place: Place | undefined, decided: number): boolean {
+    if (!this.model.pickup || packet.part === 'later') {
+      return decided & AUDITED ? this.#passBy(decided) : this.#refuse(decided, 'out_of_state');
+    }
+    const refused = refusal(decided);
+    const reply = refused === undefined ? 0 : this.model.judge(packet, true);
+    if (refused !== undefined && refusal(reply) !== undefined) return this.#refuse(decided, refused);
+    const by = refused === undefined ? decided : reply;
+    if (place !== undefined) this.#open(packet, place, refused === undefined ? 0 : 1, by);
+    return this.#passBy(by);
+  }
+
+  /** `side` is whose packet this is; `by` is undefined where nobody judges. */
+  #open(packet: Headers, place: Place, side: 0 | 1, by: number | undefined): void {
+    const ends = [
+      { address: packet.source, port: packet.protocol === IPPROTO.icmp ? packet.icmpId : packet.sourcePort },
+      { address: packet.destination, port: packet.protocol === IPPROTO.icmp ? packet.icmpId : packet.destinationPort },
+    ];
+    const [opener, other] = side === 0 ? ends : ends.reverse();
+    if (opener === undefined || other === undefined) return;
+    const state = openingState(packet);
+    const mine = (value: number): [number, number] => (side === 0 ? [value, 0] : [0, value]);
+    this.model.flows.set(place.key, {
+      key: place.key,
+      source: opener.address,
+      sourcePort: opener.port,
+      destination: other.address,
+      destinationPort: other.port,
+      protocol: packet.protocol,
+      foreign: by === undefined,
+      confirmed: false,
+      state,
+      epoch: by === undefined ? 0 : this.model.epoch,
+      word: by ?? 0,
+      closed: [state === 'tcp_half_closed' && side === 0, state === 'tcp_half_closed' && side === 1],
+      resetBy: side,
+      packets: mine(this.frame.segments),
+      bytes: mine(this.frame.length),
+    });
+    this.model.count('half_opened', 1);
+  }
+
+  /** Undefined where the error quotes no flow, and is to be judged by itself. */
+  #judgeError(error: Headers): boolean | undefined {
+    const quoted = readQuoted(this.frame.bytes, error);
+    if (quoted === undefined || quoted.source !== error.destination) return undefined;
+    const place = placeOf(quoted);
+    const flow = place === undefined ? undefined : this.model.flows.get(place.key);
+    if (place === undefined || flow === undefined) return undefined;
+    const isJudged = flow.epoch === this.model.epoch;
+    const decided = isJudged || flow.foreign ? flow.word : this.model.judgeAgain(quoted, sideOf(flow, place) === 1);
+    const refused = flow.foreign ? undefined : refusal(decided);
+    if (refused !== undefined) return this.#refuse(decided, refused);
+    this.model.count('icmp_related', 1);
+    return flow.foreign ? this.#pass('foreign') : this.#passBy(decided);
+  }
+
+  #followForeign(counter: string): boolean {
+    const packet = readHeaders(this.frame.bytes, this.frame.length, this.frame.merged);
+    if (typeof packet === 'string' || packet.part === 'later') return this.#leave(counter);
+    const place = placeOf(packet);
+    if (place !== undefined) {
+      const flow = this.#find(place, packet);
+      if (flow === undefined) {
+        if (!place.isAnswer) this.#open(packet, place, 0, undefined);
+      } else if (flow.foreign || sideOf(flow, place) === 1) {
+        this.#follow(flow, packet, sideOf(flow, place));
+      }
+    }
+    return this.#leave(counter);
+  }
+
+  #count(name: string): void {
+    this.model.count(name, this.frame.segments);
+  }
+
+  #leave(counter: string): boolean {
+    this.#count(counter);
+    return true;
+  }
+
+  #pass(counter: string): boolean {
+    this.#mark |= GUARD_BIT;
+    return this.#leave(counter);
+  }
+
+  #passBy(decided: number): boolean {
+    this.#word = decided;
+    return this.#pass((decided & 7) === VERDICT_NUMBER.allow ? 'allow' : 'audit');
+  }
+
+  #drop(reason: DropReason): boolean {
+    this.#count(`drop_${reason}`);
+    return false;
+  }
+
+  #refuse(decided: number, reason: DropReason): boolean {
+    this.#word = decided;
+    return this.#drop(reason);
+  }
+}
+
+function isStanding(flow: ModelFlow): boolean {
+  return flow.state === 'tcp_established' || flow.state === 'tcp_half_closed';
+}
+
+function sideOf(flow: ModelFlow, place: Place): 0 | 1 {
+  return place.sender === `${flow.source}:${flow.sourcePort}` ? 0 : 1;
+}
+
+/** The quoted packet as far as flows need it; undefined where too little is quoted. */
+function readQuoted(frame: DataView, error: Headers): Headers | undefined {
+  const at = error.content + 8;
+  const quotedBytes = error.contentBytes - 8;
+  if (error.part !== 'whole' || quotedBytes < 20 + 8) return undefined;
+  const headerBytes = (frame.getUint8(at) & 15) * 4;
+  if (frame.getUint8(at) >> 4 !== 4 || headerBytes < 20 || quotedBytes < headerBytes + 8) return undefined;
+  if ((frame.getUint16(at + 6) & 0x1fff) !== 0) return undefined;
+  const protocol = frame.getUint8(at + 9);
+  const behind = at + headerBytes;
+  const isIcmp = protocol === IPPROTO.icmp;
+  const hasPorts = [IPPROTO.tcp, IPPROTO.udp, IPPROTO.udplite, IPPROTO.sctp, IPPROTO.dccp].some(
+    (one) => one === protocol,
+  );
+  return {
+    ...error,
+    source: frame.getUint32(at + 12),
+    destination: frame.getUint32(at + 16),
+    protocol,
+    sourcePort: hasPorts ? frame.getUint16(behind) : 0,
+    destinationPort: hasPorts ? frame.getUint16(behind + 2) : 0,
+    icmpType: isIcmp ? frame.getUint8(behind) : 0,
+    icmpCode: isIcmp ? frame.getUint8(behind + 1) : 0,
+    icmpId: isIcmp ? frame.getUint16(behind + 4) : 0,
+    tcpFlags: 0,
+  };
+}

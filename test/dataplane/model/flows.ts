@@ -1,0 +1,121 @@
+import type { FlowState } from '#dataplane/program/numbers.js';
+import { IPPROTO } from '#policy/model.js';
+import type { Headers } from './headers.js';
+
+const [FIN, SYN, RST, ACK] = [1, 2, 4, 16];
+type Side = 0 | 1;
+
+export type ModelFlow = {
+  readonly key: string;
+  readonly source: number;
+  readonly destination: number;
+  readonly sourcePort: number;
+  readonly destinationPort: number;
+  readonly protocol: number;
+  readonly foreign: boolean;
+  confirmed: boolean;
+  state: FlowState;
+  epoch: number;
+  word: number;
+  readonly closed: [boolean, boolean];
+  resetBy: Side;
+  readonly packets: [number, number];
+  readonly bytes: [number, number];
+};
+
+/** What a packet is to flows: where it goes, and who would have opened the flow that it is of. */
+export type Place = {
+  readonly key: string;
+  readonly isAnswer: boolean;
+  readonly sender: string;
+};
+
+const QUERIES: Readonly<Record<number, number>> = { 8: 0, 13: 14, 15: 16, 17: 18 };
+const ANSWERS: Readonly<Record<number, number>> = { 0: 8, 14: 13, 16: 15, 18: 17 };
+
+/** Undefined for what opens no flow and belongs to none: ICMP that is neither a query nor an answer, or has a code. */
+export function placeOf(packet: Headers): Place | undefined {
+  const { protocol, icmpType } = packet;
+  let class_ = '';
+  let isAnswer = false;
+  let ports = [packet.sourcePort, packet.destinationPort];
+  if (protocol === IPPROTO.icmp) {
+    if (packet.icmpCode !== 0) return undefined;
+    isAnswer = icmpType in ANSWERS;
+    if (!isAnswer && !(icmpType in QUERIES)) return undefined;
+    const asker = isAnswer ? packet.destination : packet.source;
+    // Who asks itself has no other side, so that its answers belong to nothing.
+    const toItself = packet.source === packet.destination && isAnswer;
+    class_ = `${ANSWERS[icmpType] ?? icmpType} by ${toItself ? 'nobody' : asker}`;
+    ports = [packet.icmpId, packet.icmpId];
+  }
+  const sender = `${packet.source}:${ports[0]}`;
+  const ends = [sender, `${packet.destination}:${ports[1]}`].sort();
+  return { key: `${protocol} ${ends.join(' ')} ${class_}`, isAnswer, sender };
+}
+
+export function opensTcp(packet: Headers): boolean {
+  return (packet.tcpFlags & (FIN | SYN | RST | ACK)) === SYN;
+}
+
+/** Whether a SYN opens another connection on these ports. */
+export function isOver(flow: ModelFlow): boolean {
+  return flow.state === 'tcp_closing' || flow.state === 'tcp_reset';
+}
+
+export function openingState(packet: Headers): FlowState {
+  if (packet.protocol === IPPROTO.tcp) {
+    if (packet.tcpFlags & RST) return 'tcp_reset';
+    if (packet.tcpFlags & FIN) return 'tcp_half_closed';
+    return opensTcp(packet) ? 'tcp_syn_sent' : 'tcp_established';
+  }
+  if (packet.protocol === IPPROTO.udp || packet.protocol === IPPROTO.udplite) return 'udp_opened';
+  return packet.protocol === IPPROTO.icmp ? 'icmp_opened' : 'other_opened';
+}
+
+const REPLIED: Readonly<Record<string, FlowState>> = {
+  udp_opened: 'udp_replied',
+  icmp_opened: 'icmp_replied',
+  other_opened: 'other_replied',
+};
+
+/** Follows one packet (D18). Answers whether it confirms the flow. */
+export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
+  if (packet.protocol !== IPPROTO.tcp) {
+    if (flow.confirmed || side === 0) return false;
+    flow.state = REPLIED[flow.state] ?? flow.state;
+    return true;
+  }
+  const flags = packet.tcpFlags;
+  if (flags & RST) {
+    if (flow.state === 'tcp_closing') return false;
+    flow.state = 'tcp_reset';
+    flow.resetBy = side;
+    return false;
+  }
+  if (flags & FIN) flow.closed[side] = true;
+  if (!flow.confirmed) return shakeHands(flow, flags, side);
+  // Who goes on has not reset.
+  const goesOn = flow.resetBy === side && (flags & (SYN | ACK)) === ACK;
+  if (flow.state !== 'tcp_reset' || goesOn) flow.state = standing(flow);
+  return false;
+}
+
+/** An answer is a SYN; what the opener acknowledges then stands. What was found in mid-life does once both sides were seen. */
+function shakeHands(flow: ModelFlow, flags: number, side: Side): boolean {
+  const { state } = flow;
+  const midLife = state === 'tcp_established' || state === 'tcp_half_closed';
+  const confirms = midLife
+    ? flow.packets[side] === 0
+    : state === 'tcp_syn_received' && side === 0 && (flags & ACK) !== 0;
+  if (confirms) flow.state = standing(flow);
+  else if (side === 1 && flags & SYN && (state === 'tcp_syn_sent' || state === 'tcp_reset')) {
+    flow.state = 'tcp_syn_received';
+  }
+  return confirms;
+}
+
+function standing({ closed: [byOpener, byOther] }: ModelFlow): FlowState {
+  if (byOpener && byOther) return 'tcp_closing';
+  return byOpener || byOther ? 'tcp_half_closed' : 'tcp_established';
+}

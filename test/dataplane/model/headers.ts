@@ -1,0 +1,128 @@
+import type { DROP_REASON } from '#dataplane/program/numbers.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
+
+export type DropReason = Exclude<keyof typeof DROP_REASON, 'none'>;
+
+/** What the headers of an IPv4 packet say. Ports are 0 where the protocol has none; fragments are counted in units of 8 bytes. */
+export type Headers = {
+  readonly source: number;
+  readonly destination: number;
+  readonly protocol: number;
+  sourcePort: number;
+  destinationPort: number;
+  icmpType: number;
+  icmpCode: number;
+  icmpId: number;
+  tcpFlags: number;
+  readonly id: number;
+  readonly part: 'whole' | 'first' | 'later';
+  readonly more: boolean;
+  readonly unit: number;
+  /** Where what stands behind the IPv4 header begins in the frame, and how long it is. */
+  readonly content: number;
+  readonly contentBytes: number;
+};
+
+const ETHERNET = 14;
+const LONGEST = 65_535;
+const LEAST_HEADER: Readonly<Record<number, number>> = {
+  [IPPROTO.tcp]: 20,
+  [IPPROTO.udp]: 8,
+  [IPPROTO.udplite]: 8,
+  [IPPROTO.icmp]: 8,
+  [IPPROTO.dccp]: 12,
+  [IPPROTO.sctp]: 12,
+};
+const [FIN, SYN, RST, ACK] = [1, 2, 4, 16];
+
+/**
+ * The headers of a frame of `length` bytes that says it carries IPv4, or why there are none that can be judged. In merged segments
+ * of UDP the length is that of one.
+ */
+export function readHeaders(frame: DataView, length: number, merged: boolean): Headers | DropReason {
+  if (length < ETHERNET + 20) return 'malformed';
+  const first = frame.getUint8(ETHERNET);
+  const headerBytes = (first & 15) * 4;
+  const total = frame.getUint16(ETHERNET + 2);
+  if (first >> 4 !== 4 || headerBytes < 20 || total < headerBytes || total + ETHERNET > length) return 'malformed';
+  const field = frame.getUint16(ETHERNET + 6);
+  const more = (field & 0x2000) !== 0;
+  const unit = field & 0x1fff;
+  const contentBytes = total - headerBytes;
+  if (more || unit > 0) {
+    if (contentBytes === 0 || unit * 8 + total > LONGEST) return 'malformed';
+    if (more && contentBytes % 8 !== 0) return 'malformed';
+  }
+  const headers: Headers = {
+    source: frame.getUint32(ETHERNET + 12),
+    destination: frame.getUint32(ETHERNET + 16),
+    protocol: frame.getUint8(ETHERNET + 9),
+    sourcePort: 0,
+    destinationPort: 0,
+    icmpType: 0,
+    icmpCode: 0,
+    icmpId: 0,
+    tcpFlags: 0,
+    id: frame.getUint16(ETHERNET + 4),
+    part: unit > 0 ? 'later' : more ? 'first' : 'whole',
+    more,
+    unit,
+    content: ETHERNET + headerBytes,
+    contentBytes,
+  };
+  const wrong = headers.part === 'later' ? undefined : readTransport(frame, headers, merged);
+  return wrong ?? wrongOption(frame, ETHERNET + 20, headerBytes - 20) ?? headers;
+}
+
+function readTransport(frame: DataView, headers: Headers, merged: boolean): DropReason | undefined {
+  const { protocol, content: at, contentBytes } = headers;
+  const least = LEAST_HEADER[protocol];
+  if (least === undefined) return undefined;
+  const tooShort = headers.part === 'first' ? 'fragment_tiny' : 'malformed';
+  if (contentBytes < least) return tooShort;
+  if (protocol === IPPROTO.icmp) {
+    headers.icmpType = frame.getUint8(at);
+    headers.icmpCode = frame.getUint8(at + 1);
+    headers.icmpId = frame.getUint16(at + 4);
+  } else if (PORT_PROTOCOLS.includes(protocol)) {
+    headers.sourcePort = frame.getUint16(at);
+    headers.destinationPort = frame.getUint16(at + 2);
+  }
+  if (protocol === IPPROTO.tcp) {
+    const bytes = (frame.getUint8(at + 12) >> 4) * 4;
+    if (bytes < 20) return 'malformed';
+    if (contentBytes < bytes) return tooShort;
+    headers.tcpFlags = frame.getUint8(at + 13);
+    return isSent(headers.tcpFlags) ? undefined : 'tcp_flags';
+  }
+  if (protocol === IPPROTO.udp && headers.part === 'whole' && !merged) {
+    const bytes = frame.getUint16(at + 4);
+    if (bytes < 8 || bytes > contentBytes) return 'malformed';
+  }
+  return undefined;
+}
+
+/** Whether a TCP sends this: SYN, SYN ACK, RST, RST ACK, FIN ACK or ACK, with whatever else (RFC 9293). */
+function isSent(flags: number): boolean {
+  const has = (flag: number): boolean => (flags & flag) !== 0;
+  if (has(SYN)) return !has(FIN) && !has(RST);
+  if (has(RST)) return !has(FIN);
+  return has(ACK);
+}
+
+/** RFC 791: source routes are dropped (K1), and so are options that run out of the header. */
+function wrongOption(frame: DataView, at: number, bytes: number): DropReason | undefined {
+  for (let offset = 0; offset < bytes; ) {
+    const kind = frame.getUint8(at + offset);
+    if (kind === 0) return undefined;
+    if (kind === 131 || kind === 137) return 'source_route';
+    if (kind === 1) {
+      offset += 1;
+      continue;
+    }
+    const length = offset + 1 < bytes ? frame.getUint8(at + offset + 1) : 0;
+    if (length < 2 || offset + length > bytes) return 'malformed';
+    offset += length;
+  }
+  return undefined;
+}

@@ -1,0 +1,242 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { compile } from '#policy/compile.js';
+import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
+import { back, CLIENT, onlyClient, onlyFrom, SERVER, tcp } from './conversation.js';
+import { TCP } from './frame.js';
+import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const { fin: FIN, syn: SYN, rst: RST, ack: ACK, psh: PSH } = TCP;
+
+let kernel: Loaded;
+beforeAll(() => {
+  kernel = loadForTest();
+});
+afterAll(() => kernel.close());
+beforeEach(() => {
+  kernel.forget();
+  kernel.activate(onlyClient);
+});
+
+type Step = readonly ['client' | 'server', number];
+const client = (flags: number): Step => ['client', flags];
+const server = (flags: number): Step => ['server', flags];
+const HANDSHAKE = [client(SYN), server(SYN | ACK), client(ACK)];
+const BY_BOTH = [...HANDSHAKE, client(FIN | ACK), server(FIN | ACK)];
+
+/** Whether each packet passed. */
+function play(...steps: readonly Step[]): boolean[] {
+  return steps.map(([side, tcpFlags]) => {
+    const packet = side === 'client' ? tcp : back(tcp);
+    return kernel.judge(packet, { tcpFlags, payloadBytes: 0 }).returned === PASSED;
+  });
+}
+const flow = () => [...kernel.flowsIn('flows'), ...kernel.flowsIn('half_open')];
+const passAll = (steps: readonly Step[]): void => expect(play(...steps)).toEqual(steps.map(() => true));
+
+describe('a connection is followed by its flags', () => {
+  test.each<[string, string, readonly Step[]]>([
+    ['opens', 'tcp_syn_sent', [client(SYN)]],
+    ['opens again when its SYN is repeated', 'tcp_syn_sent', [client(SYN), client(SYN)]],
+    ['is answered', 'tcp_syn_received', [client(SYN), server(SYN | ACK)]],
+    ['is answered twice', 'tcp_syn_received', [client(SYN), server(SYN | ACK), client(SYN), server(SYN | ACK)]],
+    ['stands after the handshake', 'tcp_established', HANDSHAKE],
+    ['stands after data in the SYN', 'tcp_established', [client(SYN | PSH), server(SYN | ACK), client(PSH | ACK)]],
+    [
+      'stands after both have opened it at once',
+      'tcp_established',
+      [client(SYN), server(SYN), client(SYN | ACK), server(SYN | ACK), client(ACK)],
+    ],
+    ['stands through keep-alives and window probes', 'tcp_established', [...HANDSHAKE, server(ACK), client(ACK)]],
+    ['stands when a SYN or its answer comes late', 'tcp_established', [...HANDSHAKE, client(SYN), server(SYN | ACK)]],
+    [
+      'is half closed by the client',
+      'tcp_half_closed',
+      [...HANDSHAKE, client(FIN | ACK), server(ACK), server(PSH | ACK)],
+    ],
+    [
+      'is half closed by the server',
+      'tcp_half_closed',
+      [...HANDSHAKE, server(FIN | ACK), client(ACK), client(PSH | ACK)],
+    ],
+    [
+      'is half closed by a FIN with the last ACK',
+      'tcp_half_closed',
+      [client(SYN), server(SYN | ACK), client(FIN | ACK)],
+    ],
+    ['closes after both', 'tcp_closing', BY_BOTH],
+    ['stays closed when a reset follows', 'tcp_closing', [...BY_BOTH, client(RST)]],
+    ['is reset by the client', 'tcp_reset', [...HANDSHAKE, client(RST)]],
+    ['is reset by the server', 'tcp_reset', [...HANDSHAKE, server(RST | ACK)]],
+    ['is refused', 'tcp_reset', [client(SYN), server(RST | ACK)]],
+    ['goes on where the server goes on after its reset', 'tcp_established', [...HANDSHAKE, server(RST), server(ACK)]],
+    ['goes on where the client does', 'tcp_established', [...HANDSHAKE, client(RST), client(ACK)]],
+    ['is reset where only the other goes on', 'tcp_reset', [...HANDSHAKE, server(RST), client(ACK)]],
+    [
+      'goes on half closed after a forged reset',
+      'tcp_half_closed',
+      [...HANDSHAKE, client(FIN | ACK), server(RST), server(ACK)],
+    ],
+    [
+      'stands though somebody forged a refusal',
+      'tcp_established',
+      [client(SYN), server(RST | ACK), server(SYN | ACK), client(ACK)],
+    ],
+    ['does not stand by the client’s word alone', 'tcp_syn_sent', [client(SYN), client(ACK), client(PSH | ACK)]],
+    ['does not stand before the client answers', 'tcp_syn_received', [client(SYN), server(SYN | ACK), server(ACK)]],
+  ])('%s: %s', (_, state, steps) => {
+    passAll(steps);
+    expect(flow()).toMatchObject([{ state, source: CLIENT, foreign: false }]);
+    const confirmed = kernel.flowsIn('flows').length === 1;
+    expect(confirmed).toBe(steps.length >= 3 && !['tcp_syn_sent', 'tcp_syn_received'].includes(state));
+  });
+
+  test.each([
+    ['closed', BY_BOTH],
+    ['was reset', [...HANDSHAKE, server(RST)]],
+    ['was refused', [client(SYN), server(RST | ACK)]],
+  ])('a SYN opens it anew after it %s', (_, steps) => {
+    passAll(steps);
+    expect(play(client(SYN))).toEqual([true]);
+    expect(flow()).toMatchObject([{ state: 'tcp_syn_sent', packets: [1n, 0n] }]);
+    passAll(HANDSHAKE.slice(1));
+    expect(flow()).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
+  });
+
+  test('the last acknowledgements pass after it closed', () => {
+    passAll([...BY_BOTH, client(ACK), server(ACK)]);
+  });
+});
+
+describe('the side that was asked', () => {
+  test.each([
+    ['stands', HANDSHAKE],
+    ['is half closed', [...HANDSHAKE, server(FIN | ACK)]],
+    ['closed', BY_BOTH],
+    ['was reset', [...HANDSHAKE, server(RST)]],
+  ])('does not open a connection of its own where one %s', (_, steps) => {
+    passAll(steps);
+    expect(play(server(SYN))).toEqual([false]);
+    expect(kernel.counted()).toMatchObject({ drop_policy_deny: 1 });
+  });
+
+  test('does where the policy allows that, and the standing one goes on', () => {
+    kernel.activate(compile(onlyFrom(CLIENT, SERVER)));
+    passAll([...HANDSHAKE, server(SYN), client(ACK), server(ACK)]);
+    expect(flow()).toMatchObject([{ state: 'tcp_established', source: CLIENT }]);
+  });
+});
+
+/** SYN, SYN ACK, RST, RST ACK, FIN ACK and ACK are what TCP sends (RFC 9293), with any of PSH and URG. */
+function isSent(flags: number): boolean {
+  const [f, s, r, a] = [FIN, SYN, RST, ACK].map((flag) => (flags & flag) !== 0);
+  if (s) return !f && !r;
+  if (r) return !f;
+  return a === true;
+}
+
+describe('every combination of flags', () => {
+  const combinations = Array.from({ length: 64 }, (_, flags) => flags);
+  const impossible = combinations.filter((flags) => !isSent(flags));
+  const after = (steps: readonly Step[], side: 'client' | 'server') =>
+    combinations.filter((flags) => {
+      kernel.forget();
+      play(...steps);
+      return !play([side, flags])[0];
+    });
+
+  test.each<[string, readonly Step[]]>([
+    ['half open', [client(SYN)]],
+    ['answered', [client(SYN), server(SYN | ACK)]],
+    ['established', HANDSHAKE],
+    ['half closed', [...HANDSHAKE, client(FIN | ACK)]],
+    ['closing', BY_BOTH],
+    ['reset', [...HANDSHAKE, server(RST)]],
+  ])('passes from the client if a TCP sends it: %s', (_, steps) => {
+    expect(after(steps, 'client')).toEqual(impossible);
+  });
+
+  test.each<[string, readonly Step[], boolean]>([
+    ['half open', [client(SYN)], true],
+    ['answered', [client(SYN), server(SYN | ACK)], true],
+    ['established', HANDSHAKE, false],
+    ['half closed', [...HANDSHAKE, client(FIN | ACK)], false],
+    ['closing', BY_BOTH, false],
+    ['reset', [...HANDSHAKE, server(RST)], false],
+  ])('passes from the server if a TCP sends it in reply: %s', (_, steps, synPasses) => {
+    const opens = (flags: number): boolean => isSent(flags) && (flags & (SYN | ACK)) === SYN;
+    expect(after(steps, 'server')).toEqual(
+      combinations.filter((flags) => !isSent(flags) || (opens(flags) && !synPasses)),
+    );
+  });
+
+  test('passes without a connection only if it is a SYN of the client', () => {
+    const onlySyn = combinations.filter((flags) => !isSent(flags) || (flags & (SYN | ACK)) !== SYN);
+    expect(after([], 'client')).toEqual(onlySyn);
+    expect(after([], 'server')).toEqual(combinations);
+  });
+
+  test('that no TCP sends is dropped also under audit, also while flows are picked up', () => {
+    kernel.activate(auditAll);
+    expect(after([], 'client')).toEqual(impossible);
+    kernel.forget();
+    kernel.slots.setPickupUntil(process.hrtime.bigint() + 60_000_000_000n);
+    for (const flags of impossible) play(client(flags));
+    expect(kernel.counted()).toEqual({ drop_tcp_flags: impossible.length });
+  });
+});
+
+describe('TCP that opens nothing and has no flow', () => {
+  const FLAGS = [ACK, SYN | ACK, FIN | ACK, RST, RST | ACK, PSH | ACK];
+  const pickUp = (): void => kernel.slots.setPickupUntil(process.hrtime.bigint() + 60_000_000_000n);
+
+  test('is out of state where policy allows it, and where it denies it', () => {
+    for (const flags of FLAGS) expect(play(client(flags))).toEqual([false]);
+    kernel.activate(denyAll);
+    for (const flags of FLAGS) expect(play(client(flags))).toEqual([false]);
+    expect(kernel.counted()).toEqual({ drop_out_of_state: 12 });
+  });
+
+  test('passes where it is audited, and opens no flow', () => {
+    kernel.activate(auditAll);
+    for (const flags of FLAGS) expect(play(client(flags))).toEqual([true]);
+    expect(kernel.counted()).toEqual({ audit: 6 });
+  });
+
+  test.each<[string, readonly Step[], string]>([
+    ['an ACK', [client(ACK), server(ACK)], 'tcp_established'],
+    ['a packet of the side that was asked', [server(ACK), client(ACK)], 'tcp_established'],
+    ['a FIN', [client(FIN | ACK), server(ACK)], 'tcp_half_closed'],
+    ['a FIN of the side that was asked', [server(FIN | ACK), client(ACK)], 'tcp_half_closed'],
+    ['an answer to a SYN', [server(SYN | ACK), client(ACK)], 'tcp_established'],
+  ])('is picked up until the deadline, and stands once both sides were seen: %s', (_, steps, state) => {
+    pickUp();
+    expect(play(...steps.slice(0, 1))).toEqual([true]);
+    expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1 });
+    kernel.slots.setPickupUntil(0n);
+    expect(play(...steps.slice(1))).toEqual([true]);
+    expect(kernel.flowsIn('half_open')).toEqual([]);
+    expect(kernel.flowsIn('flows')).toMatchObject([{ state, source: CLIENT, packets: [1n, 1n] }]);
+    kernel.forget();
+    expect(play(...steps.slice(0, 1))).toEqual([false]);
+  });
+
+  test('is not picked up where the policy denies both sides', () => {
+    kernel.activate(denyAll);
+    pickUp();
+    expect(play(client(ACK), server(ACK))).toEqual([false, false]);
+    expect(kernel.counted()).toEqual({ drop_policy_deny: 2 });
+  });
+
+  test('is picked up as the client’s where policy allows both sides', () => {
+    kernel.activate(allowAll);
+    pickUp();
+    play(server(ACK));
+    expect(kernel.flowIn('half_open')).toMatchObject({ source: SERVER });
+  });
+});
+
+test('a SYN is dropped where the policy denies it, whatever it carries', () => {
+  kernel.activate(denyAll);
+  expect(kernel.judge(tcp, { tcpFlags: SYN, payloadBytes: 900 }).returned).toBe(DROPPED);
+  expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
+});

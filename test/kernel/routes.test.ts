@@ -1,0 +1,176 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import { parseAddress } from '#policy/ipv4.js';
+import type { Packet } from '#policy/model.js';
+import { back, echo, icmp, tcp, udp } from '#test/dataplane/conversation.js';
+import { type FrameOptions, icmpContent, MORE_FRAGMENTS, quoteOf, TCP } from '#test/dataplane/frame.js';
+import { DROPPED, type Entry, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
+import { enterNamespace } from './namespace.js';
+import { allowAll, denyAll } from './policies.js';
+
+const at = (text: string): number => parseAddress(text) ?? Number.NaN;
+const CLIENT = at(ADDRESSES.client);
+const SERVER = at(ADDRESSES.server);
+const OUTSIDE = at('10.77.9.9');
+
+let topology: Topology;
+let leave: () => void;
+let kernel: Loaded;
+const interfaces: Record<string, number> = {};
+beforeAll(async () => {
+  topology = await createTopology('routes');
+  // An interface that nobody names, with a network behind it.
+  await topology.node.must('ip', 'link', 'add', 'ext0', 'type', 'veth', 'peer', 'name', 'ext1');
+  await topology.node.must('ip', 'addr', 'add', '10.77.9.1/24', 'dev', 'ext0');
+  for (const name of ['ext0', 'ext1']) await topology.node.must('ip', 'link', 'set', name, 'up');
+  leave = enterNamespace(topology.node.name);
+  for (const { name, ifindex } of listInterfaces()) interfaces[name] = ifindex;
+});
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+
+function load(more: Parameters<typeof loadForTest>[0] = {}): void {
+  kernel = loadForTest({ judgeAll: false, reversePath: 'strict', ...more });
+  kernel.activate(allowAll);
+}
+afterEach(() => kernel.close());
+
+/** Judges a packet that comes in by an interface; one that goes out does so by it. */
+function see(by: string, packet: Packet, options: FrameOptions = {}, entry: Entry = 'in'): number {
+  kernel.context.setUint32(SKB.ifindex, interfaces[by] ?? 0, true);
+  return kernel.judge(packet, options, 0, entry).returned;
+}
+const from = (source: string, destination = SERVER): Packet => ({ ...udp, source: at(source), destination });
+const asked: Packet = { ...udp, source: CLIENT, destination: SERVER };
+
+const NEVER = ['127.0.0.1', '0.0.0.0', '0.1.2.3', '224.0.0.1', '239.255.255.255', '255.255.255.255'];
+const OWN = [ADDRESSES.nodeLan, ADDRESSES.nodeWan, '10.77.1.255', '10.77.9.1'];
+const UNROUTED = ['192.0.2.1', '8.8.8.8', '240.0.0.1'];
+const ELSEWHERE = [ADDRESSES.server, '10.77.9.9'];
+const HERE = [ADDRESSES.client, ADDRESSES.clientOther, '10.77.1.77'];
+
+describe('a source that routes elsewhere, or that nobody can have, is forged', () => {
+  test.each([
+    ['strict', [...NEVER, ...OWN, ...UNROUTED, ...ELSEWHERE], HERE],
+    ['loose', [...NEVER, ...OWN, ...UNROUTED], [...ELSEWHERE, ...HERE]],
+    ['off', NEVER, [...OWN, ...UNROUTED, ...ELSEWHERE, ...HERE]],
+  ] as const)('by reverse_path: %s', (reversePath, dropped, passed) => {
+    load({ reversePath });
+    expect(dropped.filter((source) => see('lan0', from(source)) !== DROPPED)).toEqual([]);
+    expect(kernel.counted()).toEqual({ drop_spoofed_source: dropped.length });
+    expect(passed.filter((source) => see('lan0', from(source)) !== PASSED)).toEqual([]);
+  });
+
+  test('also on a flow that its owner opened by another interface', () => {
+    load();
+    see('lan0', asked);
+    expect(see('wan0', asked)).toBe(DROPPED);
+    expect(see('lan0', back(asked))).toBe(DROPPED);
+    expect(see('wan0', back(asked))).toBe(PASSED);
+    expect(kernel.counted()).toMatchObject({ drop_spoofed_source: 2, allow: 2 });
+  });
+
+  test('also before a policy denies it, or audits it', () => {
+    load();
+    kernel.activate(denyAll);
+    see('lan0', from('8.8.8.8'));
+    expect(kernel.counted()).toEqual({ drop_spoofed_source: 1 });
+  });
+});
+
+test('packets to the node are not judged, without the guard’s mark', () => {
+  load();
+  kernel.activate(denyAll);
+  const addressed = [ADDRESSES.nodeLan, ADDRESSES.nodeWan, '10.77.1.255', '224.0.0.5', '255.255.255.255', '192.0.2.7'];
+  kernel.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
+  for (const destination of addressed) {
+    expect(kernel.judge({ ...asked, destination: at(destination) })).toEqual({ returned: PASSED, word: 0, mark: 0 });
+  }
+  expect(kernel.counted()).toEqual({ to_node: addressed.length });
+});
+
+test('fragments to the node take no room from those that are judged', () => {
+  load();
+  const first = { fragment: MORE_FRAGMENTS, content: new Uint8Array(64) };
+  see('lan0', asked, { ...first, id: 1 });
+  for (let id = 2; id < 8_200; id++) see('lan0', { ...asked, destination: at(ADDRESSES.nodeLan) }, { ...first, id });
+  expect(see('lan0', asked, { fragment: 8, id: 1, content: new Uint8Array(16) })).toBe(PASSED);
+  expect(see('lan0', { ...asked, destination: at(ADDRESSES.nodeLan) }, { fragment: 8, id: 9 })).toBe(PASSED);
+});
+
+describe('with police_local on a host that forwards nothing', () => {
+  beforeEach(async () => {
+    load({ policeLocal: true });
+    await topology.node.must('sh', '-c', 'echo 0 > /proc/sys/net/ipv4/ip_forward');
+  });
+  afterEach(() => topology.node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward'));
+
+  test('packets to the node are judged by the policy', () => {
+    expect(see('lan0', { ...asked, destination: at(ADDRESSES.nodeLan) })).toBe(PASSED);
+    expect(see('lan0', from('127.0.0.1', at(ADDRESSES.nodeLan)))).toBe(DROPPED);
+    kernel.activate(denyAll);
+    expect(see('lan0', { ...from('10.77.1.9'), destination: at(ADDRESSES.nodeLan) })).toBe(DROPPED);
+    expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_spoofed_source: 1, drop_policy_deny: 1 });
+  });
+});
+
+describe('an ICMP error about a flow', () => {
+  const about = (packet: Packet, source = SERVER): Packet => icmp(source, packet.source, 3, 4);
+  const quoting = (packet: Packet): FrameOptions => ({ content: icmpContent(3, 4, quoteOf(packet)) });
+  const answered = (): void => {
+    see('lan0', asked);
+    see('wan0', back(asked));
+    kernel.activate(denyAll);
+    kernel.activate(allowAll);
+  };
+  beforeEach(() => load());
+
+  test.each([
+    ['half open', () => see('lan0', asked)],
+    ['answered', answered],
+  ])('passes from where the flow leads, and from nowhere else: %s', (_, open) => {
+    open();
+    expect(see('wan0', about(asked), quoting(asked))).toBe(PASSED);
+    expect(kernel.counted().icmp_related).toBe(1);
+    expect(see('lan0', about(asked, at('10.77.1.9')), quoting(asked))).toBe(PASSED);
+    expect(kernel.counted().icmp_related).toBe(1);
+  });
+
+  test('about the replies to a flow that nobody judges does not come from the side that replies', () => {
+    kernel.activate(denyAll);
+    const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
+    see('lan0', foreign, {}, 'out_foreign');
+    expect(see('lan0', back(foreign))).toBe(PASSED);
+    expect(see('lan0', about(back(foreign), at('10.77.1.9')), quoting(back(foreign)))).toBe(DROPPED);
+    expect(kernel.counted()).toMatchObject({ foreign: 2, drop_policy_deny: 1 });
+  });
+
+  test('about a flow of the other side reaches it, from the side that was asked', () => {
+    kernel.activate(denyAll);
+    const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
+    see('lan0', foreign, {}, 'out_foreign');
+    expect(see('lan0', icmp(CLIENT, OUTSIDE, 3, 3), { content: icmpContent(3, 3, quoteOf(foreign)) })).toBe(PASSED);
+    expect(see('lan0', icmp(CLIENT, SERVER, 3, 3), { content: icmpContent(3, 3, quoteOf(foreign)) })).toBe(DROPPED);
+    expect(see('wan0', icmp(SERVER, OUTSIDE, 3, 3), { content: icmpContent(3, 3, quoteOf(foreign)) })).toBe(DROPPED);
+    expect(kernel.counted()).toMatchObject({ icmp_related: 1, drop_policy_deny: 2 });
+  });
+
+  test('is forged where its own source is', () => {
+    answered();
+    expect(see('wan0', about(asked, at(ADDRESSES.client)), quoting(asked))).toBe(DROPPED);
+    expect(see('wan0', about(asked, at('127.0.0.1')), quoting(asked))).toBe(DROPPED);
+    expect(kernel.counted()).toMatchObject({ drop_spoofed_source: 2 });
+  });
+});
+
+test('a flow is not lent to the echo requests of the side that was asked', () => {
+  load();
+  const request: Packet = { ...echo, source: CLIENT, destination: SERVER };
+  see('lan0', request);
+  kernel.activate(denyAll);
+  expect(see('wan0', { ...back(request), icmpType: 8 })).toBe(DROPPED);
+  expect(see('wan0', { ...tcp, source: SERVER, destination: CLIENT }, { tcpFlags: TCP.syn })).toBe(DROPPED);
+});
