@@ -158,6 +158,8 @@ function managementOf(system: System, authority: Authority): Management {
   });
   const readiness = () => system.readiness();
   const { policies, performanceMode, integrations } = system;
+  const metrics = createMetrics({ version, stats, readiness });
+  system.observations.subscribe((batch) => metrics.observed(batch.tally()));
   return {
     policies,
     explain: (question) => system.explain(question),
@@ -166,7 +168,7 @@ function managementOf(system: System, authority: Authority): Management {
     tokens: authority,
     readiness,
     stats,
-    metrics: createMetrics({ version, stats, readiness }),
+    metrics,
   };
 }
 

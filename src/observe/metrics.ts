@@ -18,6 +18,8 @@ type ServedRequest = {
 export type Metrics = {
   readonly contentType: string;
   served(request: ServedRequest): void;
+  /** Events of the kernel that were read, by type. */
+  observed(events: Readonly<Record<string, number>>): void;
   /** The Prometheus text. What the kernel counts is read now; unreadable, it is left out and `weir_stats_up` is 0. */
   scrape(): Promise<string>;
 };
@@ -45,6 +47,12 @@ export function createMetrics(sources: MetricSources): Metrics {
     buckets: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10],
     registers,
   });
+  const events = new Counter({
+    name: 'weir_events_total',
+    help: 'Events of the dataplane that were read, by type.',
+    labelNames: ['type'],
+    registers,
+  });
   const node = nodeMetrics(registers);
 
   return {
@@ -53,6 +61,9 @@ export function createMetrics(sources: MetricSources): Metrics {
       const { route, method } = request;
       requests.inc({ route, method, status: `${Math.floor(request.status / 100)}xx` });
       seconds.observe({ route, method }, request.seconds);
+    },
+    observed(counts) {
+      for (const [type, count] of Object.entries(counts)) events.inc({ type }, count);
     },
     async scrape() {
       node.readiness(sources.readiness());
@@ -83,9 +94,14 @@ function nodeMetrics(registers: Registry[]) {
   const bytes = counter('weir_dataplane_bytes_total', 'Bytes judged, by verdict.', 'verdict');
   const drops = counter('weir_dataplane_drops_total', 'Packets dropped, by drop reason.', 'reason');
   const dropBytes = counter('weir_dataplane_drop_bytes_total', 'Bytes dropped, by drop reason.', 'reason');
+  const eventsLost = counter(
+    'weir_events_lost_total',
+    'Events of the dataplane that were not sent: `ring`, the reader was too slow; `source_share`, the source had had its share.',
+    'where',
+  );
   const entries = gauge('weir_dataplane_map_entries', 'Entries in a map of the dataplane.', 'map');
   const capacity = gauge('weir_dataplane_map_capacity', 'Entries that a map of the dataplane can hold.', 'map');
-  const ofDataplane = [flows, opened, closed, refused, packets, bytes, drops, dropBytes, entries, capacity];
+  const ofDataplane = [flows, opened, closed, refused, packets, bytes, drops, dropBytes, eventsLost, entries, capacity];
 
   return {
     readiness(report: ReadinessReport) {
@@ -112,6 +128,8 @@ function nodeMetrics(registers: Registry[]) {
         drops.inc({ reason }, Number(counted.packets));
         dropBytes.inc({ reason }, Number(counted.bytes));
       }
+      eventsLost.inc({ where: 'ring' }, Number(dataplane.events.lost));
+      eventsLost.inc({ where: 'source_share' }, Number(dataplane.events.suppressed));
       for (const [map, fill] of Object.entries(dataplane.maps)) {
         entries.set({ map }, fill.entries);
         capacity.set({ map }, fill.capacity);
