@@ -2,10 +2,11 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus, release, totalmem } from 'node:os';
 import { isKept, type Row, tableOf } from './bench.js';
 import { classifierBench } from './classifier.js';
+import { eventsBench } from './events.js';
 import { learnedBench } from './learned.js';
 import { policyWriteBench } from './policy-write.js';
 
-const benches = [classifierBench, learnedBench, policyWriteBench];
+const benches = [classifierBench, eventsBench, learnedBench, policyWriteBench];
 
 const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !benches.some((bench) => bench.name === name));

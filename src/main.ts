@@ -169,6 +169,7 @@ function managementOf(system: System, authority: Authority): Management {
     if (message.type === 'program.proved') metrics.proved(message.proof);
     else if (message.type === 'program.disproved') metrics.disproved();
   });
+  system.observations.subscribe((batch) => metrics.observed(batch.tally()));
   return {
     policies,
     explain: (question) => system.explain(question),

@@ -30,6 +30,8 @@ export type DataplaneContext = DataplaneInput & {
   readonly flipRequest: string | null;
   readonly unstageRequest: string | null;
   readonly missingInterfaces: readonly string[];
+  /** What a missing interface is called now, where it was renamed to what no pattern has. */
+  readonly renamed: Readonly<Record<string, string>>;
   readonly attempts: number;
   readonly trouble: Troubles;
 };
@@ -93,7 +95,14 @@ const dataplane = setup({
     forgetFlipRequest: assign({ flipRequest: null }),
     giveUpDesired: assign({ desired: null }),
     loseDatapath: assign({ inForce: null, candidate: null }),
-    noteMissingInterfaces: assign((_, params: { names: readonly string[] }) => ({ missingInterfaces: params.names })),
+    noteMissingInterfaces: assign(({ context }, params: { names: readonly string[] }) => ({
+      missingInterfaces: params.names,
+      renamed: Object.fromEntries(Object.entries(context.renamed).filter(([name]) => params.names.includes(name))),
+    })),
+    noteRenaming: assign(({ context }, { change }: { change: DatapathChange }) => ({
+      renamed:
+        change.type === 'interface_renamed' ? { ...context.renamed, [change.interface]: change.to } : context.renamed,
+    })),
     announceAttachment: raise({ type: 'interfaces.attached' }),
     countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
     resetAttempts: assign({ attempts: 0 }),
@@ -113,6 +122,7 @@ const dataplane = setup({
     somethingIsMissing: (_, params: { missing: readonly unknown[] }) => params.missing.length > 0,
     interfacesAreMissing: ({ context }) => context.missingInterfaces.length > 0,
     workerDied: ({ event }) => event.type === 'datapath.changed' && event.change.type === 'worker_died',
+    lostItsName: (_, { change }: { change: DatapathChange }) => change.type === 'interface_renamed' && !change.policed,
     interfacesChanged: ({ event }) => event.type === 'datapath.changed' && event.change.type !== 'worker_died',
     attemptsExhausted: ({ context }) => context.attempts >= MAX_ATTEMPTS,
     isInForce: ({ context }, params: { generation: number }) => context.inForce?.generation === params.generation,
@@ -132,6 +142,11 @@ const dataplane = setup({
     closeDeadline: 3_000,
   },
 });
+
+const missingNames = ({ missingInterfaces, renamed }: DataplaneContext): string =>
+  missingInterfaces
+    .map((name) => (renamed[name] === undefined ? name : `${name} (is called ${renamed[name]} now, and not policed)`))
+    .join(', ');
 
 function without(trouble: Troubles, part: keyof Troubles): Troubles {
   return { ...trouble, [part]: undefined };
@@ -335,6 +350,7 @@ export const dataplaneChart = dataplane.createMachine({
     flipRequest: null,
     unstageRequest: null,
     missingInterfaces: [],
+    renamed: {},
     attempts: 0,
     trouble: {},
   }),
@@ -454,16 +470,22 @@ export const dataplaneChart = dataplane.createMachine({
             },
           },
           on: {
-            'datapath.changed': {
-              guard: 'workerDied',
-              target: 'backing_off',
-              actions: {
-                type: 'noteTrouble',
-                params: ({ event }) => ({
-                  trouble: event.change.type === 'worker_died' ? event.change.reason : event.change.type,
-                }),
+            'datapath.changed': [
+              {
+                guard: 'workerDied',
+                target: 'backing_off',
+                actions: {
+                  type: 'noteTrouble',
+                  params: ({ event }) => ({
+                    trouble: event.change.type === 'worker_died' ? event.change.reason : event.change.type,
+                  }),
+                },
               },
-            },
+              {
+                guard: { type: 'lostItsName', params: ({ event }) => ({ change: event.change }) },
+                actions: { type: 'noteRenaming', params: ({ event }) => ({ change: event.change }) },
+              },
+            ],
             'program.desired': [
               {
                 guard: { type: 'isInForce', params: ({ event }) => ({ generation: event.generation }) },
@@ -677,7 +699,7 @@ export const dataplaneChart = dataplane.createMachine({
             target: '.interface_missing',
             actions: {
               type: 'noteConfigTrouble',
-              params: ({ context }) => ({ trouble: context.missingInterfaces.join(', ') }),
+              params: ({ context }) => ({ trouble: missingNames(context) }),
             },
           },
           { target: '.configured', actions: 'clearConfigTrouble' },

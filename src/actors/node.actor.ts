@@ -27,7 +27,7 @@ export function nodeActor(bus: Bus<Message>, { judgement, dataplane, settings, n
       dnsProxy: dnsProxyChart,
       servicePlane: servicePlaneChart,
       cluster: clusterChart,
-      performanceMode: performanceModeActor(bus, settings, now),
+      performanceMode: performanceModeActor(bus, { settings, datapath: dataplane?.datapath ?? null, now }),
     },
   });
 }

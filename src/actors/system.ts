@@ -1,9 +1,11 @@
+import { NEVER, Observable, share } from 'rxjs';
 import { type AnyActorRef, type AnyMachineSnapshot, createActor, waitFor } from 'xstate';
 import { ask } from '#bus/ask.js';
 import { type Bus, createBus } from '#bus/bus.js';
 import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/messages.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
 import type { Datapath, DatapathStats } from '#dataplane/datapath.js';
+import type { EventBatch } from '#dataplane/events/batch.js';
 import type { Explanation } from '#policy/explain.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
@@ -65,6 +67,8 @@ export type System = {
   readiness(): ReadinessReport;
   /** What the kernel counts; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
+  /** What the kernel tells while performance mode is enabled; see `Datapath.observe`. Never ends. */
+  readonly observations: Observable<EventBatch>;
   /** The snapshot of every actor that runs, by name. */
   snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
   /** Finishes the write under way and lets go of the datapath, which goes on enforcing. Idempotent. */
@@ -170,6 +174,12 @@ export function createSystem(ports: SystemPorts): System {
       const engaged = snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
       return dataplane !== null && engaged ? dataplane.datapath.stats() : null;
     },
+    observations:
+      dataplane === null
+        ? NEVER
+        : new Observable<EventBatch>((observer) => dataplane.datapath.observe((batch) => observer.next(batch))).pipe(
+            share(),
+          ),
     snapshots: () => {
       const { snapshots } = view();
       return Object.fromEntries(

@@ -1,5 +1,6 @@
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofMismatch, ProofSample } from '#policy/proof.js';
+import type { EventBatch } from './events/batch.js';
 
 /** What the dataplane part asks of the kernel. `kernel/` implements it in a worker thread; nothing else does. */
 export type Datapath = {
@@ -31,6 +32,16 @@ export type Datapath = {
   stats(): Promise<DatapathStats>;
   /** Calls back on every change seen: an interface that appeared or vanished, a link or the guard that was lost. */
   watch(listener: (change: DatapathChange) => void): () => void;
+  /**
+   * Calls back with what the kernel sent, batch by batch, oldest first. While the callbacks of a few batches are not done, no
+   * more are read: the ring fills up, and the kernel counts what it loses. Who keeps batches bounds that by itself.
+   */
+  observe(listener: (batch: EventBatch) => void): () => void;
+  /**
+   * Whether the kernel sends events at all (D34); not at first. Holds across a datapath that dies and is opened again.
+   * Resolves once the kernel knows, at once where none is open.
+   */
+  setEventsWanted(wanted: boolean): Promise<void>;
   /** Leaves the node unpoliced: removes links, pins and guard (D20). */
   detach(): Promise<void>;
   /** Lets go of everything; what is pinned goes on enforcing. */
@@ -69,6 +80,14 @@ export type Learned = {
 
 export type DatapathChange =
   | { readonly type: 'interface_appeared' | 'interface_vanished' | 'link_lost'; readonly interface: string }
+  /** Names count: by a name that no pattern has, it is not policed any more. */
+  | {
+      readonly type: 'interface_renamed';
+      readonly interface: string;
+      readonly to: string;
+      /** Whether the new name is configured. */
+      readonly policed: boolean;
+    }
   | { readonly type: 'guard_lost' }
   | { readonly type: 'worker_died'; readonly reason: string };
 
@@ -83,6 +102,8 @@ export type DatapathStats = {
   readonly flowsClosed: bigint;
   /** Addresses that were not learned because there was no room, since this process began. */
   readonly grantsRefused: number;
+  /** Events that were not sent: `lost`, the ring was full; `suppressed`, the source had had its share. */
+  readonly events: { readonly lost: bigint; readonly suppressed: bigint };
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 

@@ -21,6 +21,8 @@ export type Metrics = {
   /** A compiled policy was proved before its activation (B5), or did not hold. */
   proved(proof: { readonly checked: number; readonly complete: boolean }): void;
   disproved(): void;
+  /** Events of the kernel that were read, by type. */
+  observed(events: Readonly<Record<string, number>>): void;
   /** The Prometheus text. What the kernel counts is read now; unreadable, it is left out and `weir_stats_up` is 0. */
   scrape(): Promise<string>;
 };
@@ -65,6 +67,12 @@ export function createMetrics(sources: MetricSources): Metrics {
     help: '1 when the last proof that passed had a packet of every class of its policy.',
     registers,
   });
+  const events = new Counter({
+    name: 'weir_events_total',
+    help: 'Events of the dataplane that were read, by type.',
+    labelNames: ['type'],
+    registers,
+  });
   const node = nodeMetrics(registers);
 
   return {
@@ -81,6 +89,9 @@ export function createMetrics(sources: MetricSources): Metrics {
     },
     disproved() {
       proofs.inc({ outcome: 'failed' });
+    },
+    observed(counts) {
+      for (const [type, count] of Object.entries(counts)) events.inc({ type }, count);
     },
     async scrape() {
       node.readiness(sources.readiness());
@@ -111,9 +122,14 @@ function nodeMetrics(registers: Registry[]) {
   const bytes = counter('weir_dataplane_bytes_total', 'Bytes judged, by verdict.', 'verdict');
   const drops = counter('weir_dataplane_drops_total', 'Packets dropped, by drop reason.', 'reason');
   const dropBytes = counter('weir_dataplane_drop_bytes_total', 'Bytes dropped, by drop reason.', 'reason');
+  const eventsLost = counter(
+    'weir_events_lost_total',
+    'Events of the dataplane that were not sent: `ring`, the reader was too slow; `source_share`, the source had had its share.',
+    'where',
+  );
   const entries = gauge('weir_dataplane_map_entries', 'Entries in a map of the dataplane.', 'map');
   const capacity = gauge('weir_dataplane_map_capacity', 'Entries that a map of the dataplane can hold.', 'map');
-  const ofDataplane = [flows, opened, closed, refused, packets, bytes, drops, dropBytes, entries, capacity];
+  const ofDataplane = [flows, opened, closed, refused, packets, bytes, drops, dropBytes, eventsLost, entries, capacity];
 
   return {
     readiness(report: ReadinessReport) {
@@ -140,6 +156,8 @@ function nodeMetrics(registers: Registry[]) {
         drops.inc({ reason }, Number(counted.packets));
         dropBytes.inc({ reason }, Number(counted.bytes));
       }
+      eventsLost.inc({ where: 'ring' }, Number(dataplane.events.lost));
+      eventsLost.inc({ where: 'source_share' }, Number(dataplane.events.suppressed));
       for (const [map, fill] of Object.entries(dataplane.maps)) {
         entries.set({ map }, fill.entries);
         capacity.set({ map }, fill.capacity);

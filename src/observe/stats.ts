@@ -10,6 +10,8 @@ type DataplaneStats = {
   readonly flowsClosed: bigint;
   /** Addresses that were not learned because there was no room. */
   readonly grantsRefused: number;
+  /** Events that were not sent: the ring was full, or the source had had its share. */
+  readonly events: { readonly lost: bigint; readonly suppressed: bigint };
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 

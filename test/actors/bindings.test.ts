@@ -40,7 +40,9 @@ test('every actor provides every effect that its chart declares', async () => {
   expect(unprovided(nodeChart, node)).toEqual([]);
   expect(unprovided(policyChart, policyActor(bus, judgement))).toEqual([]);
   expect(unprovided(dataplaneChart, dataplaneActor(bus, null))).toEqual([]);
-  expect(unprovided(performanceModeChart, performanceModeActor(bus, store.settings, now))).toEqual([]);
+  expect(
+    unprovided(performanceModeChart, performanceModeActor(bus, { settings: store.settings, datapath: null, now })),
+  ).toEqual([]);
   expect(unprovided(performanceModeChart, performanceModeChart)).toEqual(['read', 'write', 'publish']);
 });
 

@@ -114,6 +114,25 @@ describe('the dataplane', () => {
     await until('dataplane_config', 'configured');
   });
 
+  test('says what a missing interface is called now, until it is there again', async () => {
+    const datapath = fakeDatapath();
+    const { until, system } = await startSystem({ datapath });
+    await until('dataplane_config', 'configured');
+    datapath.interfaces = ['wan0'];
+    datapath.tell({ type: 'interface_renamed', interface: 'lan0', to: 'old0', policed: false });
+    await until('dataplane_config', 'interface_missing');
+    expect(system.readiness().checks[1]?.detail).toBe(
+      'no interface has this name: lan0 (is called old0 now, and not policed)',
+    );
+    datapath.interfaces = ['lan0', 'wan0'];
+    datapath.tell({ type: 'interface_appeared', interface: 'lan0' });
+    await until('dataplane_config', 'configured');
+    datapath.interfaces = ['wan0'];
+    datapath.tell({ type: 'interface_vanished', interface: 'lan0' });
+    await until('dataplane_config', 'interface_missing');
+    expect(system.readiness().checks[1]?.detail).toBe('no interface has this name: lan0');
+  });
+
   test('attaches again when a link is lost, and says so while it cannot', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');

@@ -10,6 +10,8 @@ export type FakeDatapath = Datapath & {
   /** Called instead of a step's success; may throw, or wait. */
   readonly on: { open?: Hook; attach?: Hook; stage?: Hook; prove?: Hook; flip?: Hook; unstage?: Hook };
   tell(change: DatapathChange): void;
+  /** What `setEventsWanted` said last. */
+  readonly eventsWanted: boolean | null;
 };
 type Hook = (() => Promise<void> | void) | undefined;
 
@@ -18,10 +20,14 @@ export function fakeDatapath(): FakeDatapath {
   let staged: number | null = null;
   let inForce: number | null = null;
   let epoch = 0;
+  let eventsWanted: boolean | null = null;
   const fake: FakeDatapath = {
     log: [],
     get inForce() {
       return inForce;
+    },
+    get eventsWanted() {
+      return eventsWanted;
     },
     missing: [],
     interfaces: ['lan0', 'wan0'],
@@ -72,6 +78,10 @@ export function fakeDatapath(): FakeDatapath {
     watch: (listener) => {
       listeners.add(listener);
       return () => listeners.delete(listener);
+    },
+    observe: () => () => {},
+    setEventsWanted: async (wanted) => {
+      eventsWanted = wanted;
     },
     detach: async () => void fake.log.push('detach'),
     close: async () => void fake.log.push('close'),

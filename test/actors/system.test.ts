@@ -141,6 +141,20 @@ describe('performance mode', () => {
     expect(await again.system.performanceMode.read()).toEqual(written);
   });
 
+  test('switches what the kernel sends, and a restart begins as it was left', async () => {
+    const { system, store, datapath, until } = await startSystem();
+    await until('dataplane_running', 'enforcing');
+    expect(datapath.eventsWanted).toBe(true);
+    await system.performanceMode.write({ enabled: false, author: 'alice' });
+    expect(datapath.eventsWanted).toBe(false);
+    await system.shutdown();
+    const again = await startSystem({ store });
+    await again.system.performanceMode.read();
+    expect(again.datapath.eventsWanted).toBe(false);
+    await again.system.performanceMode.write({ enabled: true, author: 'alice' });
+    expect(again.datapath.eventsWanted).toBe(true);
+  });
+
   test('refuses a write that expects another revision, and answers writes in order', async () => {
     const { system } = await startSystem();
     const outcomes = await Promise.all([

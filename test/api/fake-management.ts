@@ -43,6 +43,7 @@ export const STATS: NodeStats = {
     flowsOpened: 5n,
     flowsClosed: 3n,
     grantsRefused: 2,
+    events: { lost: 5n, suppressed: 4n },
     maps: { flows: { entries: 2, capacity: 131_072 } },
   },
   dns: null,

@@ -253,6 +253,8 @@ describe('metrics', () => {
         'weir_dataplane_bytes_total{verdict="allow"} 1000',
         'weir_dataplane_drops_total{reason="policy"} 3',
         'weir_dataplane_drop_bytes_total{reason="policy"} 180',
+        'weir_events_lost_total{where="ring"} 5',
+        'weir_events_lost_total{where="source_share"} 4',
         'weir_dataplane_map_entries{map="flows"} 2',
         'weir_dataplane_map_capacity{map="flows"} 131072',
         'weir_http_requests_total{route="/api/v1/policies/:id",method="GET",status="2xx"} 2',
@@ -267,7 +269,7 @@ describe('metrics', () => {
     const lines = (await scraped()).filter((line) => line !== '' && !line.startsWith('#'));
     expect(lines.filter((line) => !line.startsWith('weir_'))).toEqual([]);
     const labels = new Set(lines.flatMap((line) => [...line.matchAll(/[{,](\w+)="/g)].map(([, label]) => label)));
-    const own = ['check', 'map', 'method', 'outcome', 'reason', 'route', 'status', 'verdict', 'version'];
+    const own = ['check', 'map', 'method', 'outcome', 'reason', 'route', 'status', 'verdict', 'version', 'where'];
     const ofProcess = ['kind', 'le', 'major', 'minor', 'patch', 'quantile', 'space', 'type'];
     expect([...labels].filter((label) => ![...own, ...ofProcess].includes(label ?? ''))).toEqual([]);
   });
@@ -295,6 +297,18 @@ describe('metrics', () => {
       'weir_policy_proof_packets_total 124',
       'weir_policy_proof_complete 0',
     ]);
+  });
+
+  test('count the events that were read, by type', async () => {
+    const metrics = createMetrics({
+      version: '0.1.0',
+      stats: () => Promise.reject(new Error('no kernel')),
+      readiness: () => READY,
+    });
+    metrics.observed({ denied: 2, flow_opened: 1 });
+    metrics.observed({ denied: 3 });
+    const lines = (await metrics.scrape()).split('\n').filter((line) => line.startsWith('weir_events_total'));
+    expect(lines).toEqual(['weir_events_total{type="denied"} 5', 'weir_events_total{type="flow_opened"} 1']);
   });
 
   test('a scrape does not count twice', async () => {

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
+import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/layout.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
@@ -73,6 +74,11 @@ test('flows are read as the program writes them', () => {
     { size: FLOW_BYTES, offsets: FLOW_OFFSETS },
     { size: FLOW_KEY_BYTES, offsets: FLOW_KEY_OFFSETS },
   ]);
+});
+
+test('events are read as the program writes them', () => {
+  expect(struct('event')).toEqual({ size: EVENT_BYTES, offsets: EVENT_OFFSETS });
+  expect(enumeration('event_type', 'EVENT_')).toEqual(EVENT_TYPE);
 });
 
 test('lines and counters have the sizes that are read and written', () => {

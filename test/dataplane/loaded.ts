@@ -12,8 +12,8 @@ import { FLOW_BYTES, FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/prog
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Packet } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
-import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 import { type FrameOptions, MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
+import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 
 export const PASSED = -1;
 export const DROPPED = 2;

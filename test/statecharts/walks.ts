@@ -28,7 +28,7 @@ const stage = (generation: number) => ({
 const flip = (generation: number) => ({ type: 'program.flip_requested', id: `f${generation}`, generation });
 const changed = (type: string) => ({
   type: 'datapath.changed',
-  change: { type, interface: 'lan0', reason: 'SIGSEGV' },
+  change: { type, interface: 'lan0', to: 'old0', policed: false, reason: 'SIGSEGV' },
 });
 
 const dataplaneEvents = [
@@ -38,6 +38,7 @@ const dataplaneEvents = [
   { type: 'program.unstage_requested', id: 'u', generation: 2 },
   { type: 'dataplane.release_requested' },
   changed('interface_appeared'),
+  changed('interface_renamed'),
   changed('worker_died'),
   activated(true),
   activated(false),

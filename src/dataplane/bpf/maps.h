@@ -159,4 +159,7 @@ struct {
 /* A section of its own: the compiler puts tables of its own into .rodata. */
 const volatile struct settings settings SEC(".rodata.settings") = {};
 
+/* Only for its type: nothing else brings that into the object's BTF, where a test reads it. */
+const struct event event_layout SEC(".layout") = {};
+
 #endif

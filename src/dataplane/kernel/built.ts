@@ -10,3 +10,4 @@ const root = here.endsWith(marker)
 export const builtObject = `${root.replace(/\/$/, '')}/dist/bpf/weir.bpf.o`;
 /** Worker threads run built code, also where the sources are loaded directly. */
 export const builtWorker = `${root.replace(/\/$/, '')}/dist/src/dataplane/kernel/worker.js`;
+export const builtEar = `${root.replace(/\/$/, '')}/dist/src/dataplane/kernel/ear-worker.js`;

@@ -4,14 +4,14 @@ import { check, libbpf } from './libc.js';
 
 const COUNTER_BYTES = 16;
 
-/** `counters`, added up over the CPUs; the index is `counter_index` of `bpf/weir.h`. */
-export function readCounters(fd: number): Counter[] {
+/** Reads one of `counters`, added up over the CPUs, by its index: `counter_index` of `bpf/weir.h`. */
+export function counterReader(fd: number): (index: number) => Counter {
   const cpus = check('count CPUs', libbpf().libbpf_num_possible_cpus());
   const key = new Uint32Array(1);
   const value = new BigUint64Array((cpus * COUNTER_BYTES) / 8);
   const keyBytes = new Uint8Array(key.buffer);
   const valueBytes = new Uint8Array(value.buffer);
-  return Array.from({ length: COUNTERS }, (_, index) => {
+  return (index) => {
     key[0] = index;
     check('read counters', libbpf().bpf_map_lookup_elem(fd, keyBytes, valueBytes));
     let packets = 0n;
@@ -21,5 +21,10 @@ export function readCounters(fd: number): Counter[] {
       bytes += value[cpu * 2 + 1] ?? 0n;
     }
     return { packets, bytes };
-  });
+  };
+}
+
+export function readCounters(fd: number): Counter[] {
+  const read = counterReader(fd);
+  return Array.from({ length: COUNTERS }, (_, index) => read(index));
 }

@@ -1,7 +1,9 @@
 import { Worker } from 'node:worker_threads';
 import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
+import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
 import { builtWorker } from './built.js';
-import { DatapathFailure, type Method, type Reply, type Request, receive } from './messages.js';
+import { type BatchSource, EAR } from './ear.js';
+import { DatapathFailure, type Method, type Reply, type Request, receive, type WorkerInput } from './messages.js';
 import type { DatapathOptions } from './options.js';
 
 export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from './options.js';
@@ -20,6 +22,8 @@ type Waiting = { resolve(value: unknown): void; reject(error: Error): void };
 class DatapathThread implements Datapath {
   readonly #options: DatapathOptions;
   readonly #listeners = new Set<(change: DatapathChange) => void>();
+  readonly #observers = new Set<(batch: EventBatch) => void>();
+  #eventsWanted = false;
   #worker: Worker | undefined;
   #waiting = new Map<number, Waiting>();
   #lastId = 0;
@@ -47,6 +51,19 @@ class DatapathThread implements Datapath {
     };
   }
 
+  observe(listener: (batch: EventBatch) => void): () => void {
+    this.#observers.add(listener);
+    return () => {
+      this.#observers.delete(listener);
+    };
+  }
+
+  async setEventsWanted(wanted: boolean): Promise<void> {
+    this.#eventsWanted = wanted;
+    // A thread that dies of it leaves the next one to begin with it.
+    if (this.#worker !== undefined) await this.#ask('setEventsWanted', wanted).catch(() => {});
+  }
+
   async detach(): Promise<void> {
     await this.#ask('detach');
     await this.#end();
@@ -70,7 +87,8 @@ class DatapathThread implements Datapath {
 
   #begin(): Worker {
     // Built code needs none of the conditions and loaders that the sources are run with.
-    const worker = new Worker(builtWorker, { workerData: this.#options, execArgv: [] });
+    const workerData: WorkerInput = { options: this.#options, eventsWanted: this.#eventsWanted };
+    const worker = new Worker(builtWorker, { workerData, execArgv: [] });
     worker.on('message', (reply: Reply) => this.#receive(reply));
     worker.on('error', (error) => this.#died(worker, error.message));
     worker.on('exit', (code) => this.#died(worker, `the datapath's thread ended with ${code}`));
@@ -80,6 +98,10 @@ class DatapathThread implements Datapath {
   #receive(reply: Reply): void {
     if (reply.kind === 'change') {
       this.#tell(reply.change);
+      return;
+    }
+    if (reply.kind === 'events') {
+      this.#hear(reply.source);
       return;
     }
     const waiting = this.#waiting.get(reply.id);
@@ -99,6 +121,17 @@ class DatapathThread implements Datapath {
 
   #tell(change: DatapathChange): void {
     for (const listener of this.#listeners) listener(change);
+  }
+
+  #hear({ port, shared }: BatchSource): void {
+    port.on('message', (packed: PackedEvents) => {
+      try {
+        const batch = new EventBatch(packed);
+        for (const observer of this.#observers) observer(batch);
+      } finally {
+        Atomics.add(shared, EAR.batchesTaken, 1);
+      }
+    });
   }
 
   async #end(): Promise<void> {

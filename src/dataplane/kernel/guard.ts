@@ -2,8 +2,10 @@ import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import type { Counter } from '#dataplane/datapath.js';
 import { guardBit } from '#dataplane/program/settings.js';
+import { ruleComments } from './nftables.js';
 
-const TABLE = 'inet weir';
+export const GUARD_TABLE = 'weir';
+const TABLE = `inet ${GUARD_TABLE}`;
 
 class GuardFailure extends Error {
   override readonly name = 'GuardFailure';
@@ -11,7 +13,6 @@ class GuardFailure extends Error {
 }
 
 type NftObject = {
-  readonly rule?: { readonly comment?: string };
   readonly counter?: { readonly name: string; readonly packets: number; readonly bytes: number };
 };
 
@@ -44,11 +45,8 @@ export class Guard {
 
   /** Whether exactly these rules are in force. */
   stands(): boolean {
-    const listed = spawnSync('nft', ['-j', 'list', 'chain', 'inet', 'weir', 'guard'], { encoding: 'utf8' });
-    if (listed.status !== 0) return false;
-    const comments = objects(listed.stdout).flatMap(({ rule }) => (rule === undefined ? [] : [rule.comment]));
     const expected = this.#rules.map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
-    return JSON.stringify(comments) === JSON.stringify(expected);
+    return JSON.stringify(ruleComments(GUARD_TABLE, 'guard')) === JSON.stringify(expected);
   }
 
   dropped(): Counter {

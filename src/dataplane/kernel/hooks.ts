@@ -36,8 +36,14 @@ export class Hooks {
     this.#tcxSupported = options.forceClsact !== true;
   }
 
-  policed(): Interface[] {
-    return listInterfaces().filter(({ name }) => this.#isPoliced(name));
+  interfaces(): { readonly all: readonly Interface[]; readonly policed: readonly Interface[] } {
+    const all = listInterfaces();
+    return { all, policed: all.filter(({ name }) => this.#isPoliced(name)) };
+  }
+
+  /** False once an interface was removed, renamed or moved away. */
+  isThere({ name, ifindex }: Interface): boolean {
+    return listInterfaces().some((found) => found.name === name && found.ifindex === ifindex);
   }
 
   /**
@@ -71,13 +77,14 @@ export class Hooks {
 
   /** Lets go of interfaces that are gone, or that the configuration names no more. */
   prune(): void {
-    const policed = new Set(this.policed().map(({ ifindex }) => ifindex));
+    const { all, policed } = this.interfaces();
+    const kept = new Set(policed.map(({ ifindex }) => ifindex));
     for (const ifindex of this.pins.linkedInterfaces()) {
-      if (policed.has(ifindex)) continue;
+      if (kept.has(ifindex)) continue;
       for (const direction of DIRECTIONS) this.pins.remove(this.pins.link(ifindex, direction));
     }
-    for (const { ifindex } of listInterfaces()) {
-      if (policed.has(ifindex)) continue;
+    for (const { ifindex } of all) {
+      if (kept.has(ifindex)) continue;
       for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
     }
   }

@@ -14,6 +14,13 @@ type Libc = {
   mount(source: string, target: string, type: string, flags: number, data: null): number;
   statfs(path: string, into: Uint8Array): number;
   socket(domain: number, type: number, protocol: number): number;
+  bind(fd: number, address: Uint8Array, length: number): number;
+  send(fd: number, bytes: Uint8Array, length: number, flags: number): number;
+  recv(fd: number, into: Uint8Array, length: number, flags: number): number;
+  poll(descriptors: Uint8Array, count: number, timeoutMs: number): number;
+  eventfd(count: number, flags: number): number;
+  write(fd: number, bytes: Uint8Array, length: number): number;
+  getpagesize(): number;
   ioctl(fd: number, request: number, argument: Uint8Array): number;
   if_nameindex(): Pointer;
   if_freenameindex(list: Pointer): void;
@@ -63,6 +70,13 @@ const LIBC: Record<keyof Libc, string> = {
   mount: 'int mount(const char *source, const char *target, const char *type, ulong flags, const void *data)',
   statfs: 'int statfs(const char *path, _Out_ void *into)',
   socket: 'int socket(int domain, int type, int protocol)',
+  bind: 'int bind(int fd, const void *address, uint32_t length)',
+  send: 'long send(int fd, const void *bytes, size_t length, int flags)',
+  recv: 'long recv(int fd, _Out_ void *into, size_t length, int flags)',
+  poll: 'int poll(_Inout_ void *descriptors, ulong count, int timeout)',
+  eventfd: 'int eventfd(uint32_t count, int flags)',
+  write: 'long write(int fd, const void *bytes, size_t length)',
+  getpagesize: 'int getpagesize()',
   ioctl: 'int ioctl(int fd, ulong request, _Inout_ void *argument)',
   if_nameindex: 'void *if_nameindex()',
   if_freenameindex: 'void if_freenameindex(void *list)',

@@ -16,11 +16,14 @@ import type { Proof, ProofSample } from '#policy/proof.js';
 import { programId } from './bpf-fd.js';
 import { builtObject } from './built.js';
 import { readCounters } from './counters.js';
+import type { EarMaps } from './ear.js';
 import { fibFlags } from './fib-flags.js';
 import { awaitGracePeriod } from './grace-period.js';
 import { Guard } from './guard.js';
 import { Hooks } from './hooks.js';
+import type { Interface } from './interfaces.js';
 import { type LoadedObject, loadObject } from './loaded-object.js';
+import type { News } from './news.js';
 import {
   cacheLinesFor,
   type DatapathOptions,
@@ -46,7 +49,10 @@ export class LocalDatapath {
   readonly #hooks: Hooks;
   readonly #guard: Guard;
   readonly #watcher = new Watcher();
+  /** Changes that `attach` found by itself. */
+  #untold: DatapathChange[] = [];
   #loaded: LoadedObject | undefined;
+  #eventsWanted = false;
   /** An older program of another layout goes on judging until this one has a policy. */
   #handoverDue = false;
 
@@ -94,6 +100,7 @@ export class LocalDatapath {
       this.#pins,
     );
     const { adopted, slots } = this.#loaded;
+    slots.setEventsWanted(this.#eventsWanted);
     const inForce = adopted ? slots.inForce() : null;
     return {
       adopted,
@@ -108,7 +115,8 @@ export class LocalDatapath {
     this.#pins.prepare();
     // The guard first: a program that is not there yet must be closed, not open.
     this.#guard.make();
-    const policed = this.#hooks.policed();
+    const interfaces = this.#hooks.interfaces();
+    const { policed } = interfaces;
     const attachments: Attachment[] = [];
     const failures: unknown[] = [];
     this.#handoverDue = false;
@@ -123,10 +131,11 @@ export class LocalDatapath {
         }
       } catch (error) {
         // The others are judged all the same; what came in by this one, the guard stops.
-        failures.push(error);
+        if (this.#hooks.isThere(found)) failures.push(error);
       }
     }
     this.#hooks.prune();
+    this.#untold.push(...this.#watcher.lookAtNames(interfaces));
     this.#watcher.attached(policed);
     if (failures.length > 0) throw failures[0];
     if (!this.#handoverDue) this.#removeOtherLayouts();
@@ -212,6 +221,10 @@ export class LocalDatapath {
       flowsOpened,
       flowsClosed,
       grantsRefused: grants.refused,
+      events: {
+        lost: counter(COUNTER_INDEX.events_lost).packets,
+        suppressed: counter(COUNTER_INDEX.events_suppressed).packets,
+      },
       maps: {
         program: { entries: lines, capacity: this.#slotLines },
         flows: { entries: activeFlows, capacity: this.#options.flowCapacity },
@@ -221,24 +234,32 @@ export class LocalDatapath {
     };
   }
 
-  /** What changed since the last look. */
-  look(): DatapathChange[] {
-    if (this.#loaded === undefined) return [];
-    const { object, slots } = this.#loaded;
-    const own = {
-      ingress: programId(object.programFd('weir_ingress')),
-      egress: programId(object.programFd('weir_egress')),
+  /** Holds from now on, also for what is opened later. */
+  setEventsWanted(wanted: boolean): void {
+    this.#eventsWanted = wanted;
+    this.#loaded?.slots.setEventsWanted(wanted);
+  }
+
+  earMaps(): EarMaps {
+    const { object } = this.#opened();
+    return {
+      events: object.mapFd('events'),
+      ringBytes: object.shape('events').maxEntries,
+      counters: object.mapFd('counters'),
+      active: object.mapFd('active'),
     };
-    const directions = this.#hooks.directions();
-    return this.#watcher.look({
-      policed: this.#hooks.policed(),
-      isHeld: (policed) =>
-        directions.every((direction) => {
-          const held = this.#hooks.held(policed, direction);
-          return held?.programId === own[direction] || (held !== undefined && slots.epoch === 0);
-        }),
-      guardStands: () => this.#guard.stands(),
-    });
+  }
+
+  /** What changed since the last look, as far as it may have. */
+  look(at: News = { links: true, guard: true }): DatapathChange[] {
+    if (this.#loaded === undefined) return [];
+    const untold = this.#untold;
+    this.#untold = [];
+    return [
+      ...untold,
+      ...(at.links ? this.#lookAtInterfaces(this.#loaded) : []),
+      ...(at.guard ? this.#watcher.lookAtGuard(this.#guard.stands()) : []),
+    ];
   }
 
   /** Works without `open`, for the command that leaves the node unpoliced. Refused while another process polices. */
@@ -262,6 +283,21 @@ export class LocalDatapath {
   #opened(): LoadedObject {
     if (this.#loaded === undefined) throw new Error('the datapath is not open');
     return this.#loaded;
+  }
+
+  #lookAtInterfaces({ object, slots }: LoadedObject): DatapathChange[] {
+    const own = {
+      ingress: programId(object.programFd('weir_ingress')),
+      egress: programId(object.programFd('weir_egress')),
+    };
+    const directions = this.#hooks.directions();
+    const interfaces = this.#hooks.interfaces();
+    const isHeld = (found: Interface): boolean =>
+      directions.every((direction) => {
+        const held = this.#hooks.held(found, direction);
+        return held?.programId === own[direction] || (held !== undefined && slots.epoch === 0);
+      });
+    return [...this.#watcher.lookAtNames(interfaces), ...this.#watcher.lookAtLinks(interfaces.policed, isHeld)];
   }
 
   /** The flip is done, and does not fail any more: a hook that was not switched over is told as a lost link. */

@@ -2,23 +2,33 @@ import koffi from 'koffi';
 import { KernelFailure } from './failure.js';
 import { libc, memoryAt } from './libc.js';
 
-const PROT_READ_WRITE = 3;
+const PROT_READ = 1;
+const PROT_WRITE = 2;
 const MAP_SHARED = 1;
 
-/** The memory of an mmapable map. */
+export const PAGE_BYTES = libc.getpagesize();
+
+export type MappingOptions = { readonly offset?: number; readonly readOnly?: boolean };
+
+/** Memory that is shared with the kernel: an mmapable map, or a part of a ring buffer. */
 export class MappedMemory {
   readonly #address: bigint;
   readonly #length: number;
+  /** Written to though it is read-only, it ends the process. */
+  readonly buffer: ArrayBuffer;
   readonly words: Uint32Array;
 
-  constructor(name: string, fd: number, bytes: number) {
-    this.#length = Math.ceil(bytes / 4096) * 4096;
-    this.#address = libc.mmap(null, this.#length, PROT_READ_WRITE, MAP_SHARED, fd, 0);
+  /** `offset` is a multiple of `PAGE_BYTES`. */
+  constructor(name: string, fd: number, bytes: number, { offset = 0, readOnly = false }: MappingOptions = {}) {
+    this.#length = Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES;
+    const protection = readOnly ? PROT_READ : PROT_READ | PROT_WRITE;
+    this.#address = libc.mmap(null, this.#length, protection, MAP_SHARED, fd, offset);
     if (this.#address === 0xffff_ffff_ffff_ffffn) throw new KernelFailure(`map ${name} into memory`, koffi.errno());
-    this.words = new Uint32Array(memoryAt(this.#address, bytes));
+    this.buffer = memoryAt(this.#address, bytes);
+    this.words = new Uint32Array(this.buffer);
   }
 
-  /** Nobody may touch `words` any more. */
+  /** Nobody may touch `buffer` or `words` any more. */
   unmap(): void {
     libc.munmap(this.#address, this.#length);
   }

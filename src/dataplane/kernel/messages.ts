@@ -1,8 +1,12 @@
 import { CapacityExceeded, type Datapath, type DatapathChange, ProofFailed } from '#dataplane/datapath.js';
 import type { ProofMismatch } from '#policy/proof.js';
+import type { BatchSource } from './ear.js';
+import type { DatapathOptions } from './options.js';
+
+export type WorkerInput = { readonly options: DatapathOptions; readonly eventsWanted: boolean };
 
 /** What the thread may be asked: the port's own calls. */
-export type Method = Exclude<keyof Datapath, 'watch'>;
+export type Method = Exclude<keyof Datapath, 'watch' | 'observe'>;
 export type Request = { readonly id: number; readonly method: Method; readonly args: readonly unknown[] };
 
 /** An error on its way between threads: its class does not travel, what it says does. */
@@ -17,7 +21,9 @@ export type SentError = {
 export type Reply =
   | { readonly kind: 'result'; readonly id: number; readonly value: unknown }
   | { readonly kind: 'error'; readonly id: number; readonly error: SentError }
-  | { readonly kind: 'change'; readonly change: DatapathChange };
+  | { readonly kind: 'change'; readonly change: DatapathChange }
+  /** A new ear is there: where its batches come from. */
+  | { readonly kind: 'events'; readonly source: BatchSource };
 
 /** What went wrong in the datapath's thread. `code` is the failure's: an errno's name, or Weir's own. */
 export class DatapathFailure extends Error {

@@ -100,6 +100,11 @@ export class Slots {
     this.#active.words[ACTIVE.pickupUntilNs + 1] = Number(monotonicNs >> 32n);
   }
 
+  /** Whether the kernel tells what it sees. */
+  setEventsWanted(wanted: boolean): void {
+    Atomics.store(this.#active.words, ACTIVE.eventsWanted, wanted ? 1 : 0);
+  }
+
   /** Says that nobody reads the idle slot any more, where the caller knows it otherwise. */
   assumeGrace(): void {
     this.#graceDue = false;

@@ -1,45 +1,58 @@
 import type { DatapathChange } from '#dataplane/datapath.js';
 import type { Interface } from './interfaces.js';
 
-/** What was attached, and what is found now. */
-export type Found = {
-  readonly policed: readonly Interface[];
-  isHeld(policed: Interface): boolean;
-  guardStands(): boolean;
-};
+/** The interfaces that there are now. */
+type FoundInterfaces = { readonly all: readonly Interface[]; readonly policed: readonly Interface[] };
 
 /** Compares what is found with what was attached; a loss is told once, until it was attached again. */
 export class Watcher {
-  #known = new Map<string, number>();
+  /** Undefined until something was attached. */
+  #known: Map<string, number> | undefined;
   readonly #told = new Set<string>();
+  #guardToldLost = false;
 
   attached(interfaces: readonly Interface[]): void {
     this.#known = new Map(interfaces.map(({ name, ifindex }) => [name, ifindex]));
     this.#told.clear();
+    this.#guardToldLost = false;
   }
 
-  look(found: Found): DatapathChange[] {
+  /** What came, went or was renamed. */
+  lookAtNames({ all, policed }: FoundInterfaces): DatapathChange[] {
+    const known = this.#known;
+    if (known === undefined) return [];
     const changes: DatapathChange[] = [];
-    const now = new Map(found.policed.map(({ name, ifindex }) => [name, ifindex]));
-    for (const [name, ifindex] of this.#known) {
+    const now = new Map(policed.map(({ name, ifindex }) => [name, ifindex]));
+    for (const [name, ifindex] of known) {
       if (now.get(name) === ifindex) continue;
-      changes.push({ type: 'interface_vanished', interface: name });
-      this.#known.delete(name);
+      const renamed = all.find((found) => found.ifindex === ifindex)?.name;
+      changes.push(
+        renamed === undefined || renamed === name
+          ? { type: 'interface_vanished', interface: name }
+          : { type: 'interface_renamed', interface: name, to: renamed, policed: now.has(renamed) },
+      );
+      known.delete(name);
     }
-    for (const policed of found.policed) {
-      if (!this.#known.has(policed.name)) {
-        this.#known.set(policed.name, policed.ifindex);
-        this.#told.add(policed.name);
-        changes.push({ type: 'interface_appeared', interface: policed.name });
-      } else if (!this.#told.has(policed.name) && !found.isHeld(policed)) {
-        this.#told.add(policed.name);
-        changes.push({ type: 'link_lost', interface: policed.name });
-      }
-    }
-    if (!this.#told.has('') && !found.guardStands()) {
-      this.#told.add('');
-      changes.push({ type: 'guard_lost' });
+    for (const { name, ifindex } of policed) {
+      if (known.has(name)) continue;
+      known.set(name, ifindex);
+      this.#told.add(name);
+      changes.push({ type: 'interface_appeared', interface: name });
     }
     return changes;
+  }
+
+  lookAtLinks(policed: readonly Interface[], isHeld: (policed: Interface) => boolean): DatapathChange[] {
+    const lost = policed.filter(
+      (found) => this.#known?.has(found.name) === true && !this.#told.has(found.name) && !isHeld(found),
+    );
+    for (const { name } of lost) this.#told.add(name);
+    return lost.map(({ name }) => ({ type: 'link_lost', interface: name }));
+  }
+
+  lookAtGuard(stands: boolean): DatapathChange[] {
+    if (stands || this.#guardToldLost || this.#known === undefined) return [];
+    this.#guardToldLost = true;
+    return [{ type: 'guard_lost' }];
   }
 }

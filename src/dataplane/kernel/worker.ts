@@ -1,21 +1,37 @@
-import { parentPort, workerData } from 'node:worker_threads';
-import type { DatapathChange, Grant } from '#dataplane/datapath.js';
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import type { Grant } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
+import { Ear } from './ear.js';
 import { LocalDatapath } from './local-datapath.js';
-import { type Reply, type Request, send } from './messages.js';
-import type { DatapathOptions } from './options.js';
+import { type Reply, type Request, send, type WorkerInput } from './messages.js';
+import type { News } from './news.js';
 
 const WATCH_INTERVAL_MS = 1_000;
 const SWEEP_INTERVAL_MS = 1_000;
 
 const port = parentPort;
 if (port === null) throw new Error('the datapath runs in a worker thread');
-const options = workerData as DatapathOptions;
+const { options, eventsWanted } = workerData as WorkerInput;
 const datapath = new LocalDatapath(options);
+datapath.setEventsWanted(eventsWanted);
+let ear: Ear | undefined;
 
 function handle({ method, args }: Request): unknown {
   switch (method) {
+    case 'open': {
+      endEar();
+      const adoption = datapath.open();
+      ear = new Ear(datapath.earMaps(), look);
+      tell({ kind: 'events', source: ear.source }, [ear.source.port]);
+      return adoption;
+    }
+    case 'attach':
+      try {
+        return datapath.attach();
+      } finally {
+        look({ links: true, guard: false });
+      }
     case 'stage': {
       const [program, generation] = args as [Program, number];
       return datapath.stage(program, generation);
@@ -29,9 +45,20 @@ function handle({ method, args }: Request): unknown {
       const [sample] = args as [ProofSample];
       return datapath.prove(sample);
     }
+    case 'setEventsWanted':
+      return datapath.setEventsWanted(args[0] as boolean);
+    case 'detach':
+    case 'close':
+      endEar();
+      return datapath[method]();
     default:
       return datapath[method]();
   }
+}
+
+function endEar(): void {
+  ear?.end();
+  ear = undefined;
 }
 
 port.on('message', (request: Request) => {
@@ -41,15 +68,17 @@ port.on('message', (request: Request) => {
   } catch (error) {
     reply = { kind: 'error', id: request.id, error: send(error) };
   }
-  port.postMessage(reply);
+  tell(reply);
 });
 
-setInterval(() => {
-  for (const change of datapath.look()) tell(change);
-}, options.watchIntervalMs ?? WATCH_INTERVAL_MS);
-
-setInterval(() => datapath.sweepGrants(), SWEEP_INTERVAL_MS);
-
-function tell(change: DatapathChange): void {
-  port?.postMessage({ kind: 'change', change } satisfies Reply);
+function look(news?: News): void {
+  for (const change of datapath.look(news)) tell({ kind: 'change', change });
 }
+
+function tell(reply: Reply, transferred: readonly MessagePort[] = []): void {
+  port?.postMessage(reply, transferred);
+}
+
+// A link that was detached by hand, or whose pin was removed, tells nobody.
+setInterval(look, options.watchIntervalMs ?? WATCH_INTERVAL_MS);
+setInterval(() => datapath.sweepGrants(), SWEEP_INTERVAL_MS);

@@ -3,7 +3,7 @@ import { type Grants, IPPROTO, type Packet, type Policy } from '#policy/model.js
 import { AUDITED, VERDICT_NUMBER, word } from '#policy/program.js';
 import { EXEMPT_BIT, GUARD_BIT, MARK_MASK } from '../marks.js';
 import { Datagrams } from './datagrams.js';
-import { follow, isOver, type ModelFlow, opensTcp, openingState, type Place, placeOf } from './flows.js';
+import { follow, isOver, type ModelFlow, openingState, opensTcp, type Place, placeOf } from './flows.js';
 import { type DropReason, type Headers, readHeaders } from './headers.js';
 
 /** Where a frame is seen: coming in, going out from the node, or going out after it came in by an interface that is not named. */

@@ -1,0 +1,84 @@
+import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
+import { EventReader } from '#dataplane/kernel/event-reader.js';
+import { TestRun } from '#dataplane/kernel/test-run.js';
+import { IPPROTO } from '#policy/model.js';
+import { MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
+import { loadForTest } from '#test/dataplane/loaded.js';
+import { denyAll } from '#test/kernel/policies.js';
+import type { Bench, Row } from './bench.js';
+
+/** A little less than the ring holds. */
+const PACKETS = 32_000;
+const ROUNDS = 40;
+
+async function run(): Promise<readonly Row[]> {
+  const kernel = loadForTest({ denyEvents: 0xffff_ffff, traceWord: false });
+  try {
+    kernel.activate(denyAll);
+    const frame = new Uint8Array(MAX_FRAME);
+    const length = writeFrame(frame, {
+      source: 0x0a00_0001,
+      destination: 0x0a00_0102,
+      protocol: IPPROTO.udp,
+      sourcePort: 40_000,
+      destinationPort: 53,
+      icmpType: 0,
+      icmpCode: 0,
+    });
+    const ingress = new TestRun(kernel.object.programFd('weir_ingress'), frame, undefined, undefined);
+    const batches: PackedEvents[] = [];
+    let taken = 0;
+    const port = {
+      postMessage: (batch: unknown) => {
+        batches.push(batch as PackedEvents);
+        taken++;
+      },
+    };
+    const maps = {
+      events: kernel.object.mapFd('events'),
+      ringBytes: kernel.object.shape('events').maxEntries,
+      counters: kernel.object.mapFd('counters'),
+      active: kernel.object.mapFd('active'),
+    };
+    const reader = new EventReader(maps, port, () => taken);
+
+    const timed = (work: () => void): number => {
+      const started = performance.now();
+      work();
+      return performance.now() - started;
+    };
+    const ms = { silent: [] as number[], telling: [] as number[], reading: [] as number[], decoding: [] as number[] };
+    let records = 0;
+    for (let round = 0; round < ROUNDS; round++) {
+      kernel.slots.setEventsWanted(false);
+      ms.silent.push(timed(() => ingress.run(length, PACKETS)));
+      kernel.slots.setEventsWanted(true);
+      ms.telling.push(timed(() => ingress.run(length, PACKETS)));
+      batches.length = 0;
+      ms.reading.push(timed(() => reader.read()));
+      ms.decoding.push(
+        timed(() => {
+          for (const packed of batches) for (const { timeNs } of new EventBatch(packed)) if (timeNs > 0) records++;
+        }),
+      );
+    }
+    reader.close();
+    if (records !== ROUNDS * PACKETS) throw new Error(`${records} records were read of ${ROUNDS * PACKETS}`);
+    const perSecond = (times: readonly number[]): number => PACKETS / (median(times) / 1_000) / 1e6;
+    const perPacket = (times: readonly number[]): number => (median(times) * 1e6) / PACKETS;
+    return [
+      { what: 'records read from the ring', value: perSecond(ms.reading), unit: 'M/s', atLeast: 1 },
+      { what: 'records decoded to observations', value: perSecond(ms.decoding), unit: 'M/s', atLeast: 1 },
+      { what: 'a denied packet, no events wanted', value: perPacket(ms.silent), unit: 'ns' },
+      { what: 'what its event adds', value: perPacket(ms.telling) - perPacket(ms.silent), unit: 'ns' },
+    ];
+  } finally {
+    kernel.close();
+  }
+}
+
+function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+}
+
+export const eventsBench: Bench = { name: 'events', run };

@@ -1,0 +1,32 @@
+/** `struct event` of `bpf/weir.h`, in bytes; a test holds the two together through the object's BTF. */
+export const EVENT_OFFSETS = {
+  time_ns: 0,
+  type: 8,
+  verdict: 9,
+  drop_reason: 10,
+  protocol: 11,
+  ifindex: 12,
+  source: 16,
+  destination: 20,
+  source_port: 24,
+  destination_port: 26,
+  icmp_type: 28,
+  icmp_code: 29,
+  tcp_flags: 30,
+  flags: 31,
+  epoch: 32,
+  word: 36,
+  hit: 40,
+  hit_check: 44,
+  suppressed: 48,
+  length: 52,
+  opened_ns: 56,
+  packets: 64,
+  bytes: 80,
+} as const;
+export const EVENT_BYTES = 96;
+
+export const EVENT_TYPE = { flow_opened: 1, flow_ended: 2, denied: 3, dropped: 4, passed: 5 } as const;
+export type EventType = keyof typeof EVENT_TYPE;
+
+export const EVENT_FLAG = { audited: 1, foreign: 2, outgoing: 4 } as const;

@@ -1,0 +1,55 @@
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import { builtEar } from './built.js';
+import type { News } from './news.js';
+import { Bell } from './poll.js';
+
+/** Words that both sides see. */
+export const EAR = { end: 0, ended: 1, batchesTaken: 2, words: 3 } as const;
+
+/** Descriptors of the maps that the ear reads; they must stay open until it ended. */
+export type EarMaps = {
+  readonly events: number;
+  readonly ringBytes: number;
+  readonly counters: number;
+  readonly active: number;
+};
+export type EarInput = {
+  readonly bellFd: number;
+  readonly shared: Int32Array;
+  readonly maps: EarMaps;
+  readonly batches: MessagePort;
+};
+
+/** The other end of the ear: each batch is a `PackedEvents`, and is acknowledged by adding 1 to `batchesTaken`. */
+export type BatchSource = { readonly port: MessagePort; readonly shared: Int32Array };
+
+const END_TIMEOUT_MS = 5_000;
+
+/** A thread that sleeps in the kernel until there is news. Whatever it fails with, fails the thread that began it. */
+export class Ear {
+  readonly source: BatchSource;
+  readonly #bell = new Bell();
+  readonly #shared = new Int32Array(new SharedArrayBuffer(EAR.words * 4));
+  readonly #worker: Worker;
+
+  constructor(maps: EarMaps, onNews: (news: News) => void) {
+    const { port1, port2 } = new MessageChannel();
+    this.source = { port: port1, shared: this.#shared };
+    const workerData: EarInput = { bellFd: this.#bell.fd, shared: this.#shared, maps, batches: port2 };
+    this.#worker = new Worker(builtEar, { workerData, transferList: [port2], execArgv: [] });
+    this.#worker.on('message', onNews);
+    this.#worker.on('error', (error) => {
+      throw error;
+    });
+  }
+
+  /** Returns once the thread has let go of everything. */
+  end(): void {
+    this.#worker.removeAllListeners('message');
+    Atomics.store(this.#shared, EAR.end, 1);
+    this.#bell.ring();
+    if (Atomics.wait(this.#shared, EAR.ended, 0, END_TIMEOUT_MS) === 'timed-out')
+      throw new Error('the ear does not end');
+    this.#bell.close();
+  }
+}

@@ -1,0 +1,78 @@
+import { RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
+import { EVENT_BYTES } from '#dataplane/events/event.js';
+import { MappedMemory, PAGE_BYTES } from './mapped-memory.js';
+
+// BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
+const BUSY = 0x8000_0000;
+const DISCARDED = 0x4000_0000;
+const ALIGNMENT = 8;
+
+/**
+ * The ring buffer `events`, read where the kernel writes it. Its consumer's page comes first, then the producer's, then the
+ * data twice, so that no record is cut in two at the end.
+ */
+export class EventRing {
+  readonly #consumer: MappedMemory;
+  readonly #producer: MappedMemory;
+  readonly #consumed: BigUint64Array;
+  readonly #produced: BigUint64Array;
+  readonly #headers: Uint32Array;
+  readonly #data: Uint8Array;
+  #position: number;
+
+  /** `bytes` is the map's `max_entries`. One reader at a time. */
+  constructor(
+    fd: number,
+    readonly bytes: number,
+  ) {
+    this.#consumer = new MappedMemory('consumer of events', fd, PAGE_BYTES);
+    this.#producer = new MappedMemory('events', fd, PAGE_BYTES + 2 * bytes, { offset: PAGE_BYTES, readOnly: true });
+    this.#consumed = new BigUint64Array(this.#consumer.buffer, 0, 1);
+    this.#produced = new BigUint64Array(this.#producer.buffer, 0, 1);
+    this.#headers = new Uint32Array(this.#producer.buffer, PAGE_BYTES);
+    this.#data = new Uint8Array(this.#producer.buffer, PAGE_BYTES);
+    this.#position = Number(Atomics.load(this.#consumed, 0));
+  }
+
+  /**
+   * Takes the oldest records, at most `most`: an own copy of them, headers included, each of RECORD_BYTES. Empty where there
+   * are none, or where the oldest is still being written.
+   */
+  take(most: number): Uint8Array<ArrayBuffer> {
+    // The position is read before the headers, and each header before what is behind it: Atomics keep this order.
+    const produced = Number(Atomics.load(this.#produced, 0));
+    let start = this.#position % this.bytes;
+    const end = start + (produced - this.#position);
+    while (start < end && (this.#header(start) & DISCARDED) !== 0) start += stepOf(this.#header(start));
+    let at = start;
+    for (let count = 0; count < most && at < end; count++, at += RECORD_BYTES) {
+      const header = this.#header(at);
+      if ((header & (BUSY | DISCARDED)) !== 0) break;
+      if (header !== EVENT_BYTES) throw new Error(`the ring of events holds a record of ${header} bytes`);
+    }
+    const records = this.#data.slice(start, at);
+    // Only now may the kernel write over what was copied.
+    this.#consume(produced - (end - at));
+    return records;
+  }
+
+  unmap(): void {
+    this.#consumer.unmap();
+    this.#producer.unmap();
+  }
+
+  #header(offset: number): number {
+    return Atomics.load(this.#headers, offset >>> 2);
+  }
+
+  #consume(position: number): void {
+    if (position === this.#position) return;
+    this.#position = position;
+    Atomics.store(this.#consumed, 0, BigInt(position));
+  }
+}
+
+function stepOf(header: number): number {
+  const length = header & ~(BUSY | DISCARDED);
+  return Math.ceil((RECORD_HEADER_BYTES + length) / ALIGNMENT) * ALIGNMENT;
+}

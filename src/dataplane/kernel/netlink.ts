@@ -1,0 +1,101 @@
+import koffi from 'koffi';
+import { KernelFailure } from './failure.js';
+import { check, libc } from './libc.js';
+
+const AF_NETLINK = 16;
+const SOCK_RAW = 3;
+const SOCK_CLOEXEC = 0x80000;
+const MSG_DONTWAIT = 0x40;
+const HEADER_BYTES = 16;
+const EAGAIN = 11;
+const ENOBUFS = 105;
+const DATAGRAM_BYTES = 1 << 16;
+
+export const NETLINK_ROUTE = 0;
+export const NETLINK_NETFILTER = 12;
+
+/** `type` is the protocol's own; `payload` is behind the netlink header. */
+export type NetlinkMessage = { readonly type: number; readonly payload: DataView };
+
+/** A netlink socket of this thread's network namespace, subscribed to `groups` (a bit each, the first is 1). */
+export class NetlinkSocket {
+  readonly fd: number;
+  readonly #buffer = new Uint8Array(DATAGRAM_BYTES);
+
+  constructor(protocol: number, groups: number) {
+    this.fd = check('open netlink socket', libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
+    // struct sockaddr_nl; port 0: the kernel chooses
+    const address = new DataView(new ArrayBuffer(12));
+    address.setUint16(0, AF_NETLINK, true);
+    address.setUint32(8, groups, true);
+    try {
+      check('bind netlink socket', libc.bind(this.fd, new Uint8Array(address.buffer), 12));
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  send(type: number, flags: number, payload: Uint8Array): void {
+    const message = new Uint8Array(HEADER_BYTES + payload.length);
+    const view = new DataView(message.buffer);
+    view.setUint32(0, message.length, true);
+    view.setUint16(4, type, true);
+    view.setUint16(6, flags, true);
+    message.set(payload, HEADER_BYTES);
+    check('send to netlink', libc.send(this.fd, message, message.length, 0));
+  }
+
+  /** Every message that is waiting; 'lost' where the kernel had no room for some of them. */
+  receive(): NetlinkMessage[] | 'lost' {
+    const messages: NetlinkMessage[] = [];
+    let lost = false;
+    for (;;) {
+      const length = libc.recv(this.fd, this.#buffer, DATAGRAM_BYTES, MSG_DONTWAIT);
+      if (length >= 0) {
+        messages.push(...messagesIn(this.#buffer.slice(0, length)));
+        continue;
+      }
+      const errno = koffi.errno();
+      if (errno === EAGAIN) return lost ? 'lost' : messages;
+      if (errno !== ENOBUFS) throw new KernelFailure('receive from netlink', errno);
+      lost = true;
+    }
+  }
+
+  close(): void {
+    libc.close(this.fd);
+  }
+}
+
+/** The messages of one datagram. */
+function messagesIn(datagram: Uint8Array): NetlinkMessage[] {
+  const view = new DataView(datagram.buffer, datagram.byteOffset, datagram.byteLength);
+  const messages: NetlinkMessage[] = [];
+  for (let at = 0; at + HEADER_BYTES <= datagram.length; ) {
+    const length = view.getUint32(at, true);
+    if (length < HEADER_BYTES || at + length > datagram.length) break;
+    const payload = new DataView(datagram.buffer, datagram.byteOffset + at + HEADER_BYTES, length - HEADER_BYTES);
+    messages.push({ type: view.getUint16(at + 4, true), payload });
+    at += aligned(length);
+  }
+  return messages;
+}
+
+/** The attributes behind `offset` bytes of a payload, by type. */
+export function attributesIn(payload: DataView, offset: number): Map<number, Uint8Array> {
+  const found = new Map<number, Uint8Array>();
+  for (let at = offset; at + 4 <= payload.byteLength; ) {
+    const length = payload.getUint16(at, true);
+    if (length < 4 || at + length > payload.byteLength) break;
+    // The two upper bits of the type are flags.
+    const type = payload.getUint16(at + 2, true) & 0x3fff;
+    found.set(type, new Uint8Array(payload.buffer, payload.byteOffset + at + 4, length - 4));
+    at += aligned(length);
+  }
+  return found;
+}
+
+function aligned(length: number): number {
+  return (length + 3) & ~3;
+}

@@ -1,0 +1,79 @@
+import { attributesIn, NETLINK_NETFILTER, type NetlinkMessage, NetlinkSocket } from './netlink.js';
+
+const SUBSYSTEM_NFTABLES = 10;
+const NFPROTO_INET = 1;
+// struct nfgenmsg
+const HEADER_BYTES = 4;
+const NFT_MSG = { newTable: 0, getTable: 1, newRule: 6, getRule: 7 } as const;
+const NFTA = { tableName: 1, tableFlags: 2, ruleTable: 1, ruleChain: 2, ruleUserdata: 7 } as const;
+const NFT_TABLE_F_DORMANT = 1;
+const NLM_F_REQUEST = 1;
+const NLM_F_DUMP = 0x300;
+const UDATA_COMMENT = 0;
+
+/** The table that a message of the nftables group is about; undefined where it is about none of family inet. */
+export function changedTable({ type, payload }: NetlinkMessage): string | undefined {
+  if (type >> 8 !== SUBSYSTEM_NFTABLES || payload.getUint8(0) !== NFPROTO_INET) return undefined;
+  return text(attributesIn(payload, HEADER_BYTES).get(NFTA.tableName));
+}
+
+/** The comments of a chain's rules, in order; undefined where its table (family inet) is not there, or is dormant. */
+export function ruleComments(table: string, chain: string): string[] | undefined {
+  const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
+  try {
+    const [found] = ask(socket, NFT_MSG.getTable, NFT_MSG.newTable, NLM_F_REQUEST, [NFTA.tableName, table]);
+    const flags = found?.get(NFTA.tableFlags);
+    if (flags === undefined || ((flags.at(-1) ?? 0) & NFT_TABLE_F_DORMANT) !== 0) return undefined;
+    const rules = ask(
+      socket,
+      NFT_MSG.getRule,
+      NFT_MSG.newRule,
+      NLM_F_REQUEST | NLM_F_DUMP,
+      [NFTA.ruleTable, table],
+      [NFTA.ruleChain, chain],
+    );
+    return rules.map((rule) => commentIn(rule.get(NFTA.ruleUserdata)));
+  } finally {
+    socket.close();
+  }
+}
+
+/** The attributes of every answer; none where the kernel answers with an error. */
+function ask(
+  socket: NetlinkSocket,
+  request: number,
+  answer: number,
+  flags: number,
+  ...attributes: readonly (readonly [number, string])[]
+): Map<number, Uint8Array>[] {
+  const parts = attributes.map(([type, value]) => attribute(type, value));
+  const body = Buffer.concat([Uint8Array.of(NFPROTO_INET, 0, 0, 0), ...parts]);
+  socket.send((SUBSYSTEM_NFTABLES << 8) | request, flags, body);
+  const answers = socket.receive();
+  if (answers === 'lost') return [];
+  return answers
+    .filter(({ type }) => type === ((SUBSYSTEM_NFTABLES << 8) | answer))
+    .map(({ payload }) => attributesIn(payload, HEADER_BYTES));
+}
+
+function attribute(type: number, value: string): Buffer {
+  const length = 4 + value.length + 1;
+  const bytes = Buffer.alloc((length + 3) & ~3);
+  bytes.writeUInt16LE(length, 0);
+  bytes.writeUInt16LE(type, 2);
+  bytes.write(value, 4, 'latin1');
+  return bytes;
+}
+
+/** User data is type, length, value after value. */
+function commentIn(userdata: Uint8Array = new Uint8Array()): string {
+  for (let at = 0; at + 2 <= userdata.length; at += 2 + (userdata[at + 1] ?? 0)) {
+    if (userdata[at] === UDATA_COMMENT) return text(userdata.subarray(at + 2, at + 2 + (userdata[at + 1] ?? 0))) ?? '';
+  }
+  return '';
+}
+
+/** Without its final NUL. */
+function text(bytes: Uint8Array | undefined): string | undefined {
+  return bytes === undefined ? undefined : Buffer.from(bytes).toString('utf8').replace(/\0$/, '');
+}

@@ -1,0 +1,53 @@
+import koffi from 'koffi';
+import { KernelFailure } from './failure.js';
+import { check, libc } from './libc.js';
+
+const POLLIN = 1;
+const EINTR = 4;
+const EFD_CLOEXEC = 0x80000;
+// struct pollfd
+const BYTES = 8;
+const RETURNED = 6;
+
+/** Waits until one of the descriptors is readable. */
+export class Poll {
+  readonly #descriptors: Uint8Array;
+  readonly #view: DataView;
+
+  constructor(readonly fds: readonly number[]) {
+    this.#descriptors = new Uint8Array(fds.length * BYTES);
+    this.#view = new DataView(this.#descriptors.buffer);
+    for (const [index, fd] of fds.entries()) {
+      this.#view.setInt32(index * BYTES, fd, true);
+      this.#view.setInt16(index * BYTES + 4, POLLIN, true);
+    }
+  }
+
+  /** Blocks the thread. True where `isReadable` has something to say, false after the time-out. */
+  wait(timeoutMs: number): boolean {
+    const ready = libc.poll(this.#descriptors, this.fds.length, timeoutMs);
+    if (ready >= 0) return ready > 0;
+    const errno = koffi.errno();
+    if (errno !== EINTR) throw new KernelFailure('poll', errno);
+    return false;
+  }
+
+  isReadable(fd: number): boolean {
+    const index = this.fds.indexOf(fd);
+    return index >= 0 && this.#view.getInt16(index * BYTES + RETURNED, true) !== 0;
+  }
+}
+
+/** A descriptor that becomes readable, and stays so, when somebody `ring`s it. */
+export class Bell {
+  constructor(readonly fd: number = check('make eventfd', libc.eventfd(0, EFD_CLOEXEC))) {}
+
+  ring(): void {
+    const one = new Uint8Array(BigUint64Array.of(1n).buffer);
+    check('write eventfd', libc.write(this.fd, one, one.length));
+  }
+
+  close(): void {
+    libc.close(this.fd);
+  }
+}

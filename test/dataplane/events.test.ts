@@ -1,0 +1,229 @@
+import { afterEach, describe, expect, test } from 'vitest';
+import { EventBatch, type PackedEvents, RECORD_BYTES } from '#dataplane/events/batch.js';
+import type { Observation } from '#dataplane/events/observation.js';
+import { EventReader } from '#dataplane/kernel/event-reader.js';
+import { EventRing } from '#dataplane/kernel/event-ring.js';
+import { TestRun } from '#dataplane/kernel/test-run.js';
+import { IPPROTO, type Packet } from '#policy/model.js';
+import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
+import { MAX_FRAME, TCP, writeFrame } from './frame.js';
+import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const CLIENT = 0x0a00_0001;
+const SERVER = 0x0a00_0102;
+const datagram: Packet = {
+  source: CLIENT,
+  destination: SERVER,
+  protocol: IPPROTO.udp,
+  sourcePort: 40_000,
+  destinationPort: 53,
+  icmpType: 0,
+  icmpCode: 0,
+};
+const UNBOUNDED = 0xffff_ffff;
+
+let kernel: Loaded;
+afterEach(() => kernel.close());
+
+function load(options: Parameters<typeof loadForTest>[0] = {}): void {
+  kernel = loadForTest({ denyEvents: UNBOUNDED, flowEvents: UNBOUNDED, ...options });
+  kernel.slots.setEventsWanted(true);
+}
+const earMaps = () => ({
+  events: kernel.object.mapFd('events'),
+  ringBytes: kernel.object.shape('events').maxEntries,
+  counters: kernel.object.mapFd('counters'),
+  active: kernel.object.mapFd('active'),
+});
+/** The same packet over and over, without leaving the kernel. */
+function repeated(packet: Packet): { readonly run: TestRun; readonly length: number } {
+  const frame = new Uint8Array(MAX_FRAME);
+  const length = writeFrame(frame, packet);
+  return { run: new TestRun(kernel.object.programFd('weir_ingress'), frame, undefined, undefined), length };
+}
+function packed(records: Uint8Array<ArrayBuffer>): PackedEvents {
+  const count = records.length / RECORD_BYTES;
+  return { records: records.buffer, count, lost: 0, monotonicNs: 0, unixMs: 0 };
+}
+const number = expect.any(Number) as number;
+
+/** What the kernel sent, without its times. */
+function observed(): Observation[] {
+  const ring = new EventRing(earMaps().events, earMaps().ringBytes);
+  try {
+    return [...new EventBatch(packed(ring.take(1_000)))].map((observation) => {
+      expect(observation.timeNs).toBeGreaterThan(0);
+      return { ...observation, timeNs: 0 };
+    });
+  } finally {
+    ring.unmap();
+  }
+}
+
+describe('what the kernel sends', () => {
+  const common = {
+    timeNs: 0,
+    audited: false,
+    ifindex: 1,
+    source: CLIENT,
+    destination: SERVER,
+    sourcePort: 40_000,
+    destinationPort: 53,
+    protocol: IPPROTO.udp,
+    epoch: 1,
+    word: number,
+    hit: number,
+    hitCheck: number,
+    suppressed: 0,
+  };
+  const alone = { outgoing: false, icmp: null, tcpFlags: 0, packets: 1, length: number };
+
+  test('a denied packet', () => {
+    load();
+    kernel.activate(denyAll);
+    expect(kernel.judge(datagram).returned).toBe(DROPPED);
+    expect(observed()).toEqual([{ ...common, ...alone, type: 'denied', verdict: 'deny', dropReason: 'policy_deny' }]);
+  });
+
+  test('a packet that is dropped without a verdict', () => {
+    load();
+    kernel.activate(allowAll);
+    const packet = { ...datagram, protocol: IPPROTO.tcp };
+    kernel.judge(packet, { tcpFlags: TCP.syn | TCP.fin });
+    const dropped = { ...alone, type: 'dropped', verdict: null, dropReason: 'tcp_flags', tcpFlags: 3 };
+    expect(observed()).toEqual([{ ...common, ...dropped, protocol: IPPROTO.tcp, epoch: 0, word: 0 }]);
+  });
+
+  test('an ICMP packet of no flow that passes under audit', () => {
+    load();
+    kernel.activate(auditAll);
+    const packet = { ...datagram, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 9 };
+    expect(kernel.judge(packet).returned).toBe(PASSED);
+    const passed = { ...alone, type: 'passed', verdict: 'audit', audited: true, dropReason: null };
+    const icmp = { type: 9, code: 0 };
+    const ports = { sourcePort: 0, destinationPort: 0 };
+    expect(observed()).toEqual([{ ...common, ...passed, ...ports, protocol: IPPROTO.icmp, icmp }]);
+  });
+
+  test('a flow that is opened', () => {
+    load();
+    kernel.activate(allowAll);
+    kernel.judge(datagram);
+    const flow = { foreign: false, openedNs: number, packets: [1, 0], bytes: [number, 0] };
+    expect(observed()).toEqual([{ ...common, ...flow, type: 'flow_opened', verdict: 'allow', state: 'udp_opened' }]);
+  });
+
+  test('nothing where no events are wanted, and the verdict is the same', () => {
+    load();
+    kernel.activate(denyAll);
+    kernel.slots.setEventsWanted(false);
+    expect(kernel.judge(datagram).returned).toBe(DROPPED);
+    expect(observed()).toEqual([]);
+    expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
+  });
+
+  test('no more of one source than its share; the next one says how many were left out', async () => {
+    load({ denyEvents: 100 });
+    kernel.activate(denyAll);
+    const { run, length } = repeated(datagram);
+    const found: Observation[] = [];
+    let judged = 0;
+    // The share is for a second or so: until the next one begins.
+    await expect
+      .poll(() => {
+        run.run(length, 1_000);
+        judged += 1_000;
+        found.push(...observed());
+        return found.some(({ suppressed }) => suppressed > 0);
+      })
+      .toBe(true);
+    expect(found.length + (kernel.counted().events_suppressed ?? 0)).toBe(judged);
+  });
+});
+
+test('a million denied packets without a reader: every verdict stands, and every event was read, lost or suppressed', () => {
+  load({ denyEvents: 1_000_000 - 1 });
+  kernel.activate(denyAll);
+  const { run, length } = repeated(datagram);
+  expect(run.run(length, 1_000_000)).toBe(DROPPED);
+  const ring = new EventRing(earMaps().events, earMaps().ringBytes);
+  const read = ring.take(UNBOUNDED).length / RECORD_BYTES;
+  ring.unmap();
+  const { drop_policy_deny, events_lost = 0, events_suppressed = 0, ...others } = kernel.counted();
+  expect(others).toEqual({});
+  expect(drop_policy_deny).toBe(1_000_000);
+  expect(read).toBeGreaterThan(40_000);
+  expect(events_lost).toBeGreaterThan(900_000);
+  expect(read + events_lost + events_suppressed).toBe(1_000_000);
+});
+
+test('records are whole while two CPUs write and one reads, many times around the ring', async () => {
+  load();
+  kernel.activate(denyAll);
+  const sources = [CLIENT, CLIENT + 1];
+  const ring = new EventRing(earMaps().events, earMaps().ringBytes);
+  const found = new Map<number, number>();
+  let latest = 0;
+  const take = (): number => {
+    const batch = new EventBatch(packed(ring.take(8_192)));
+    let torn = 0;
+    for (let index = 0; index < batch.count; index++) {
+      const source = batch.source(index);
+      if (batch.destination(index) !== SERVER || batch.type(index) !== 'denied') torn++;
+      found.set(source, (found.get(source) ?? 0) + 1);
+    }
+    expect(torn).toBe(0);
+    if (batch.count > 0) latest = batch.observation(batch.count - 1).timeNs;
+    return batch.count;
+  };
+  let running = sources.length;
+  const writers = sources.map(async (source) => {
+    const { run, length } = repeated({ ...datagram, source });
+    for (let round = 0; round < 40; round++) await run.runBeside(length, 5_000);
+    running--;
+  });
+  while (running > 0) {
+    const before = latest;
+    take();
+    expect(latest).toBeGreaterThanOrEqual(before);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await Promise.all(writers);
+  while (take() > 0);
+  ring.unmap();
+  const { events_lost = 0 } = kernel.counted();
+  const read = [...found.values()].reduce((sum, count) => sum + count, 0);
+  expect([...found.keys()].sort()).toEqual(sources);
+  expect(read + events_lost).toBe(400_000);
+  expect(read * RECORD_BYTES).toBeGreaterThan(3 * earMaps().ringBytes);
+});
+
+test('a slow taker is sent a few batches and no more; what the ring then has no room for is counted in the next', () => {
+  load();
+  kernel.activate(denyAll);
+  const sent: PackedEvents[] = [];
+  let taken = 0;
+  const reader = new EventReader(
+    earMaps(),
+    { postMessage: (batch) => void sent.push(batch as PackedEvents) },
+    () => taken,
+  );
+  const { run, length } = repeated(datagram);
+  for (let round = 0; round < 10; round++) {
+    run.run(length, 30_000);
+    reader.read();
+  }
+  expect(sent).toHaveLength(8);
+  const { events_lost = 0 } = kernel.counted();
+  expect(events_lost).toBeGreaterThan(0);
+  const before = sent.reduce((sum, { lost }) => sum + lost, 0);
+  taken = sent.length;
+  for (let rounds = 0; rounds < 3; rounds++) {
+    reader.read();
+    taken = sent.length;
+  }
+  expect(sent.reduce((sum, { lost }) => sum + lost, 0)).toBe(events_lost);
+  expect(before).toBeLessThan(events_lost);
+  expect(sent.reduce((sum, { count }) => sum + count, 0) + events_lost).toBe(300_000);
+  reader.close();
+});

@@ -1,0 +1,112 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { Datapath } from '#dataplane/datapath.js';
+import type { Observation } from '#dataplane/events/observation.js';
+import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { parseAddress } from '#policy/ipv4.js';
+import { IPPROTO } from '#policy/model.js';
+import { enterNamespace } from './namespace.js';
+import { denyAll } from './policies.js';
+
+let topology: Topology;
+let leave: () => void;
+beforeAll(async () => {
+  topology = await createTopology('ev');
+  leave = enterNamespace(topology.node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+
+let datapath: Datapath;
+let pings: Observation[];
+let spread: number;
+
+beforeEach(async () => {
+  datapath = openDatapath({
+    interfaces: ['lan0', 'wan0'],
+    nonIpv4: 'drop',
+    reversePath: 'strict',
+    pickupMs: 0,
+    flowCapacity: 1_024,
+    halfOpenCapacity: 1_024,
+    timeoutsMs: DEFAULT_TIMEOUTS_MS,
+    policeLocal: false,
+    forwarding: 'direct',
+    grantCapacity: 1_024,
+    markMask: 0x00f0_0000,
+    pinPath: topology.pinPath,
+    slotLines: 1_024,
+  });
+  pings = [];
+  spread = 0;
+  datapath.observe((batch) => {
+    for (const observation of batch) {
+      if (observation.protocol !== IPPROTO.icmp) continue;
+      pings.push(observation);
+      spread = Math.max(spread, Math.abs(Date.now() - batch.unixMs(observation.timeNs)));
+    }
+  });
+  await open();
+  await datapath.stage(denyAll, 1);
+  await datapath.flip();
+});
+afterEach(() => datapath.detach());
+
+async function open(): Promise<void> {
+  await datapath.open();
+  await datapath.attach();
+}
+const ping = (count: number) =>
+  topology.client.run('ping', '-n', '-c', `${count}`, '-i', '0.01', '-W', '1', ADDRESSES.server);
+const seen = () => pings.length;
+const soon = { timeout: 2_000, interval: 5 };
+
+test('what is denied is observed within moments, at the time it happened', async () => {
+  await datapath.setEventsWanted(true);
+  await ping(1);
+  await expect.poll(seen, soon).toBe(1);
+  expect(pings[0]).toMatchObject({
+    type: 'denied',
+    verdict: 'deny',
+    dropReason: 'policy_deny',
+    source: parseAddress(ADDRESSES.client),
+    destination: parseAddress(ADDRESSES.server),
+    icmp: { type: 8, code: 0 },
+    length: 98,
+  });
+  expect(spread).toBeLessThan(2_000);
+});
+
+test('nothing is sent before events are wanted, nor after they are not any more; the verdicts are the same', async () => {
+  await ping(2);
+  await datapath.setEventsWanted(true);
+  await ping(2);
+  await expect.poll(seen, soon).toBe(2);
+  await datapath.setEventsWanted(false);
+  await ping(2);
+  await datapath.setEventsWanted(true);
+  await ping(1);
+  await expect.poll(seen, soon).toBe(3);
+  const { drops, events } = await datapath.stats();
+  expect(drops.policy_deny?.packets).toBe(7n);
+  expect(events).toEqual({ lost: 0n, suppressed: 0n });
+});
+
+test('what the kernel sent while there was no process is read by the next one', async () => {
+  await datapath.setEventsWanted(true);
+  await datapath.close();
+  await ping(3);
+  await open();
+  await expect.poll(seen, soon).toBe(3);
+});
+
+test('a reader that is held up for seconds misses nothing that the ring has room for', async () => {
+  await datapath.setEventsWanted(true);
+  const held = ping(50);
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000);
+  await held;
+  await expect.poll(seen, soon).toBe(50);
+});

@@ -1,0 +1,61 @@
+import { execFileSync } from 'node:child_process';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createTopology, type Topology } from '#cli/topology.js';
+import { type News, NewsSockets } from '#dataplane/kernel/news.js';
+import { Poll } from '#dataplane/kernel/poll.js';
+import { enterNamespace } from './namespace.js';
+
+let topology: Topology;
+let leave: () => void;
+beforeAll(async () => {
+  topology = await createTopology('news');
+  leave = enterNamespace(topology.node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+
+const NOTHING: News = { links: false, guard: false };
+/** What is heard of a command, and whether the sockets were readable then. */
+function heard(command: string, input?: string): News & { readonly readable: boolean } {
+  const sockets = new NewsSockets();
+  try {
+    execFileSync('sh', ['-ec', command], { input });
+    const readable = new Poll(sockets.fds).wait(0);
+    const news = sockets.take();
+    expect(sockets.take()).toEqual(NOTHING);
+    return { ...news, readable };
+  } finally {
+    sockets.close();
+  }
+}
+
+test.each([
+  ['an interface that appears', 'ip link add v0 type veth peer name v1', { links: true, guard: false }],
+  ['one that is renamed', 'ip link set v0 name v2', { links: true, guard: false }],
+  ['one that vanishes', 'ip link del v2', { links: true, guard: false }],
+  ['a guard that is made', 'nft add table inet weir', { links: false, guard: true }],
+  ['a chain in it', 'nft add chain inet weir guard', { links: false, guard: true }],
+  ['a rule in it', 'nft add rule inet weir guard accept', { links: false, guard: true }],
+  ['one that is deleted', 'nft delete table inet weir', { links: false, guard: true }],
+  ['everything that is flushed', 'nft add table inet weir; nft flush ruleset', { links: false, guard: true }],
+] as const)('%s is news', (_, command, news) => {
+  expect(heard(command)).toEqual({ ...news, readable: true });
+});
+
+test('a table of somebody else is none, though it bears the name in another family', () => {
+  const command = 'nft add table inet other; nft add chain inet other guard; nft add table ip weir; nft flush ruleset';
+  expect(heard(command)).toEqual({ ...NOTHING, readable: true });
+});
+
+test('silence is none', () => {
+  expect(heard('true')).toEqual({ ...NOTHING, readable: false });
+});
+
+test('where messages were lost, anything may have changed', () => {
+  const flood = Array.from({ length: 2_000 }, (_, index) => `link set lan0 alias n${index}`).join('\n');
+  expect(heard('ip -batch -', flood)).toEqual({ links: true, guard: false, readable: true });
+  const tables = Array.from({ length: 3_000 }, (_, index) => `add table inet other${index}`).join('\n');
+  expect(heard('nft -f -', tables)).toEqual({ links: false, guard: true, readable: true });
+});
