@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#policy/model.js';
 import { allowAll } from '#test/kernel/policies.js';
 import { type FrameOptions, writeFrame } from './frame.js';
-import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from './loaded.js';
 import { GUARD_BIT } from './marks.js';
 
 const udp: Packet = {
@@ -82,6 +82,18 @@ test('ports are read behind IPv4 options of any length', () => {
     for (const protocol of PORT_PROTOCOLS) expect(judge({ ...udp, protocol }, { optionBytes })).toBe(PASSED);
   }
   expect(kernel.counted()).toEqual({ allow: 55, half_opened: 5 });
+});
+
+test.each([
+  ['that the kernel has counted', 3, 600, 3],
+  ['that nobody has counted yet', 0, 600, 3],
+  ['of which there is one', 0, 1_500, 1],
+  ['of none', 0, 0, 1],
+])('merged segments count as packets of the wire: %s', (_, segments, bytes, packets) => {
+  kernel.context.setUint32(SKB.gsoSegments, segments, true);
+  kernel.context.setUint32(SKB.gsoSize, bytes, true);
+  judge(tcp, { payloadBytes: 1_500 });
+  expect(kernel.counted()).toMatchObject({ allow: packets });
 });
 
 test('nothing is judged before a policy was activated', () => {

@@ -4,9 +4,10 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { MAPS } from '#dataplane/kernel/bpf-object.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
-import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import type { DatapathOptions } from '#dataplane/kernel/options.js';
 import { networkNamespace } from '#dataplane/kernel/ownership.js';
 import { sampleOf } from '#policy/proof-sample.js';
+import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll, auditAll, defaultOnly, denyAll } from './policies.js';
 
@@ -22,22 +23,7 @@ afterAll(async () => {
 });
 
 let datapath: LocalDatapath;
-const options = (more: Partial<DatapathOptions> = {}): DatapathOptions => ({
-  interfaces: ['lan0', 'wan*'],
-  nonIpv4: 'drop',
-  reversePath: 'strict',
-  pickupMs: 0,
-  flowCapacity: 1_024,
-  halfOpenCapacity: 1_024,
-  timeoutsMs: DEFAULT_TIMEOUTS_MS,
-  policeLocal: false,
-  forwarding: 'stack',
-  grantCapacity: 1_024,
-  markMask: 0x00f0_0000,
-  pinPath: topology.pinPath,
-  slotLines: 1_024,
-  ...more,
-});
+const options = (more: Partial<DatapathOptions> = {}) => datapathOptions(topology.pinPath, more);
 
 type BpfMap = { readonly id: number; readonly pinned?: readonly string[] };
 type BpfProgram = { readonly id: number; readonly map_ids?: readonly number[] };

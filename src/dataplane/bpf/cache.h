@@ -163,6 +163,19 @@ static __noinline void cache_flow(struct flow *flow, const struct place *place, 
 	WRITE_ONCE(line->judgement, same_key(&flow->key, flow_key) ? judged : 0);
 }
 
+/* By the stack where another flow got the line meanwhile, which may have the same judgement. */
+static __noinline int send_cached(struct __sk_buff *skb, const struct cached *line, __u64 addresses, __u32 side,
+				  __u32 segment)
+{
+	struct way way;
+
+	if (!line)
+		return TC_ACT_UNSPEC;
+	way = line->ways[side & 1];
+	asm volatile("" ::: "memory");
+	return line->addresses == addresses ? send(skb, &way, segment) : TC_ACT_UNSPEC;
+}
+
 /* Passes a packet in the middle of a busy flow. NOT_CACHED where it is to be looked at in full. */
 static __always_inline int pass_cached(struct __sk_buff *skb)
 {
@@ -225,7 +238,7 @@ static __always_inline int pass_cached(struct __sk_buff *skb)
 		__u32 segment = skb->gso_size ? skb->gso_size + length : skb->len - ETH_HLEN;
 
 		pass_word(skb, judgement);
-		return send(skb, &line->ways[side & 1], segment);
+		return send_cached(skb, line, addresses, side, segment);
 	}
 	return pass_word(skb, judgement);
 }

@@ -3,6 +3,7 @@
 #define WEIR_ROUTE_H
 
 #define FAMILY_INET 2
+#define PACKET_HOST 0 /* linux/if_packet.h */
 
 static __always_inline bool is_multicast_or_broadcast(__u32 address)
 {
@@ -32,7 +33,9 @@ static __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 	if (settings.direct)
 		fib.tot_len = sizeof(struct iphdr); /* asks for the MTU */
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
-	if (settings.direct && (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
+	/* A gateway may be one of IPv6 (RFC 5549). */
+	if (settings.direct && fib.family == FAMILY_INET &&
+	    (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
 		packet->way.ifindex = fib.ifindex;
 		packet->way.gateway = fib.ipv4_dst;
 		packet->way.mtu = fib.mtu_result;
@@ -71,10 +74,10 @@ static __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *pa
 	return settings.reverse_path == REVERSE_PATH_STRICT && fib.ifindex != skb->ifindex;
 }
 
-/* Sends what passes at once. What the stack must answer, or cut into pieces, goes by the stack. `bytes`: of its longest
- * segment, from the IPv4 header.
+/* Sends what passes at once. What the stack must answer, cut into pieces or leave to another station goes by the stack.
+ * `bytes`: of its longest segment, from the IPv4 header.
  */
-static __always_inline int send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
+static __noinline int send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 {
 	struct bpf_redir_neigh next = { .nh_family = FAMILY_INET };
 	void *data = (void *)(long)skb->data;
@@ -82,7 +85,7 @@ static __always_inline int send(struct __sk_buff *skb, const struct way *way, __
 	struct iphdr *ip = data + ETH_HLEN;
 	__u32 check;
 
-	if ((void *)(ip + 1) > data_end || way->ifindex == 0 || bytes > way->mtu || ip->ttl <= 1)
+	if (!way || (void *)(ip + 1) > data_end || skb->pkt_type != PACKET_HOST || way->ifindex == 0 || bytes > way->mtu || ip->ttl <= 1)
 		return TC_ACT_UNSPEC;
 	/* RFC 1141. */
 	check = ip->check + bpf_htons(0x0100);

@@ -1,0 +1,21 @@
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+
+/** Small tables, for a node that polices both its interfaces. */
+export function datapathOptions(pinPath: string, more: Partial<DatapathOptions> = {}): DatapathOptions {
+  return {
+    interfaces: ['lan0', 'wan*'],
+    nonIpv4: 'drop',
+    reversePath: 'strict',
+    pickupMs: 0,
+    flowCapacity: 1_024,
+    halfOpenCapacity: 1_024,
+    timeoutsMs: DEFAULT_TIMEOUTS_MS,
+    policeLocal: false,
+    forwarding: 'stack',
+    grantCapacity: 1_024,
+    markMask: 0x00f0_0000,
+    pinPath,
+    slotLines: 1_024,
+    ...more,
+  };
+}
