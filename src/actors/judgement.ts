@@ -3,6 +3,8 @@ import { compile } from '#policy/compile.js';
 import type { Action } from '#policy/model.js';
 import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
+import type { PolicyRecord } from '#policy/record.js';
+import { rosterOfRecord } from '#policy/roster.js';
 import type { Judged, PolicyInForce, Replay } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { IntegrationStore, PolicyStore } from '#store/port.js';
@@ -126,7 +128,10 @@ function activationOf(
     case 'this': {
       if (prepared?.program == null) throw new Error('a policy that is activated was not compiled');
       const { program, needs, integrations } = prepared;
-      return { program, inForce: { record: stored.record, generation, needs, integrations } };
+      return {
+        program: ofRecord(program, stored.record),
+        inForce: { record: stored.record, generation, needs, integrations },
+      };
     }
   }
 }
@@ -149,7 +154,11 @@ export async function replay(ports: JudgementPorts, signal: AbortSignal): Promis
   if (prepared.kind !== 'prepared') throw new Error(`read the stored policy: ${refusalOfText(prepared).detail}`);
   const { program, needs, integrations } = prepared;
   if (program === null) throw new Error('read the stored policy: it is active and disabled at once');
-  return { inForce: { record: stored.record, generation, needs, integrations }, program, everActivated };
+  return {
+    inForce: { record: stored.record, generation, needs, integrations },
+    program: ofRecord(program, stored.record),
+    everActivated,
+  };
 }
 
 async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<Located> {
@@ -165,6 +174,10 @@ async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<L
     case 'name':
       return { active, existing: await policies.findByName(target.name), nameOfNew: target.name.trim() };
   }
+}
+
+function ofRecord(program: Program, record: PolicyRecord): Program {
+  return { ...program, roster: rosterOfRecord(program.roster, record) };
 }
 
 /** No groups: the fallback decides about every packet. */

@@ -49,6 +49,7 @@ static __noinline int police_error(struct __sk_buff *skb, const struct packet *e
 {
 	struct packet quoted = {};
 	struct place place = {};
+	struct hit_ref ref = {};
 	enum drop_reason refused;
 	__u32 word, direction, expected;
 	__u64 judgement;
@@ -80,12 +81,16 @@ static __noinline int police_error(struct __sk_buff *skb, const struct packet *e
 	if (flow->flags & FLOW_FOREIGN)
 		return pass(skb, COUNT_FOREIGN);
 	word = judgement;
+	ref.hit = flow->hit;
+	ref.check = flow->hit_check;
 	if (judgement >> 32 != active_word >> 1) {
 		word = judge(&quoted, active_word, direction);
 		refused = refusal_of(word);
 		if (refused)
 			return refuse(skb, error, (__u64)active_word << 32 | word, refused);
+		ref = hit_of(active_word, word);
 	}
+	add_hit(ref.hit, ref.check, packets_of(skb), skb->len, bpf_ktime_get_coarse_ns());
 	return pass_word(skb, word);
 }
 

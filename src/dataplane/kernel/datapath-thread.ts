@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
+import type { Datapath, DatapathChange, FlowFilter, FlowQuery } from '#dataplane/datapath.js';
 import { builtWorker } from './built.js';
 import { DatapathFailure, type Method, type Reply, type Request, receive } from './messages.js';
 import type { DatapathOptions } from './options.js';
@@ -14,6 +14,8 @@ export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from './options.js';
 export function openDatapath(options: DatapathOptions): Datapath {
   return new DatapathThread(options);
 }
+
+const CUT_AT_ONCE = 4_096;
 
 type Waiting = { resolve(value: unknown): void; reject(error: Error): void };
 
@@ -35,6 +37,21 @@ class DatapathThread implements Datapath {
   unstage = (): ReturnType<Datapath['unstage']> => this.#ask('unstage');
   stats = (): ReturnType<Datapath['stats']> => this.#ask('stats');
   stage: Datapath['stage'] = (program, generation) => this.#ask('stage', program, generation);
+  hits: Datapath['hits'] = (query) => this.#ask('hits', query);
+  flows: Datapath['flows'] = (query) => this.#ask('flows', query);
+
+  /** A part at a time, so that nobody who asks the thread meanwhile waits for all of them. */
+  async cutFlows(filter: FlowFilter): Promise<number> {
+    let cut = 0;
+    let after: Uint8Array | null = null;
+    do {
+      const query: FlowQuery = { filter, after, limit: CUT_AT_ONCE };
+      const part: { readonly cut: number; readonly next: Uint8Array | null } = await this.#ask('cutFlows', query);
+      cut += part.cut;
+      after = part.next;
+    } while (after !== null);
+    return cut;
+  }
 
   watch(listener: (change: DatapathChange) => void): () => void {
     this.#listeners.add(listener);

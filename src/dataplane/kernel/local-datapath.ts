@@ -4,12 +4,16 @@ import type {
   Counter,
   DatapathChange,
   DatapathStats,
+  FlowPage,
+  FlowQuery,
+  HitQuery,
+  HitReport,
   Missing,
   Staged,
 } from '#dataplane/datapath.js';
-import { layout } from '#dataplane/program/layout.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Program } from '#policy/program.js';
+import { Accounts } from './accounts.js';
 import { programId } from './bpf-fd.js';
 import { builtObject } from './built.js';
 import { readCounters } from './counters.js';
@@ -28,6 +32,7 @@ import {
 import { Ownership } from './ownership.js';
 import { Pins } from './pins.js';
 import { probe } from './probe.js';
+import { flipProgram, stageProgram } from './staging.js';
 import { Watcher } from './watcher.js';
 
 /** The datapath port, done in the calling thread: every call may block. The worker runs one. */
@@ -40,7 +45,7 @@ export class LocalDatapath {
   readonly #hooks: Hooks;
   readonly #guard: Guard;
   readonly #watcher = new Watcher();
-  #loaded: LoadedObject | undefined;
+  #loaded: (LoadedObject & { readonly accounts: Accounts }) | undefined;
   /** An older program of another layout goes on judging until this one has a policy. */
   #handoverDue = false;
 
@@ -63,7 +68,7 @@ export class LocalDatapath {
     this.#pins.prepare();
     this.#ownership.take();
     this.#pins.refuseOthers();
-    this.#loaded = loadObject(
+    const loaded = loadObject(
       {
         objectPath: this.#objectPath,
         flowCapacity: this.#options.flowCapacity,
@@ -84,7 +89,8 @@ export class LocalDatapath {
       },
       this.#pins,
     );
-    const { adopted, slots } = this.#loaded;
+    const { adopted, slots } = loaded;
+    this.#loaded = { ...loaded, accounts: new Accounts(loaded.object, slots) };
     const inForce = adopted ? slots.inForce() : null;
     return {
       adopted,
@@ -125,28 +131,41 @@ export class LocalDatapath {
   }
 
   stage(program: Program, generation: number): Staged {
-    const { slots } = this.#opened();
-    const image = layout(program);
-    const imageSha256 = slots.fill(image, generation);
+    const { image, imageSha256 } = stageProgram(this.#opened(), program, generation);
     return { imageSha256, lines: image.lines, capacityLines: this.#slotLines };
   }
 
   flip(): { readonly epoch: number } {
-    const { slots } = this.#opened();
+    const opened = this.#opened();
+    const { slots } = opened;
     if (slots.epoch === 0) {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
     }
-    const epoch = slots.flip();
+    const epoch = flipProgram(opened);
     if (this.#handoverDue) this.#handOver();
     return { epoch };
   }
 
   unstage(): void {
-    this.#opened().slots.unstage();
+    const { slots, accounts } = this.#opened();
+    slots.unstage();
+    accounts.rosters.unstage();
+  }
+
+  hits(query: HitQuery): HitReport | null {
+    return this.#opened().accounts.hits(query);
+  }
+
+  flows(query: FlowQuery): FlowPage {
+    return this.#opened().accounts.flows(query, this.#options.timeoutsMs);
+  }
+
+  cutFlows(query: FlowQuery): { readonly cut: number; readonly next: Uint8Array | null } {
+    return this.#opened().accounts.cutFlows(query);
   }
 
   stats(): DatapathStats {
-    const { object, slots } = this.#opened();
+    const { object, slots, accounts } = this.#opened();
     const counters = readCounters(object.mapFd('counters'));
     const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
     const drops = Object.fromEntries(
@@ -157,11 +176,11 @@ export class LocalDatapath {
     drops.guard = this.#guard.dropped();
     const flowsOpened = counter(COUNTER_INDEX.flows_opened).packets;
     const flowsClosed = counter(COUNTER_INDEX.flows_closed).packets;
-    const activeFlows = Number(flowsOpened - flowsClosed);
+    const { flows, maps } = accounts.stats();
     const { generation, lines } = slots.sizeInForce();
     return {
       generation,
-      activeFlows,
+      activeFlows: flows,
       verdicts: {
         allow: counter(COUNTER_INDEX.allow),
         deny: add(drops.policy_deny, drops.service_plane_absent),
@@ -170,10 +189,7 @@ export class LocalDatapath {
       drops,
       flowsOpened,
       flowsClosed,
-      maps: {
-        program: { entries: lines, capacity: this.#slotLines },
-        flows: { entries: activeFlows, capacity: this.#options.flowCapacity },
-      },
+      maps: { program: { entries: lines, capacity: this.#slotLines }, ...maps },
     };
   }
 
@@ -210,12 +226,13 @@ export class LocalDatapath {
   }
 
   close(): void {
+    this.#loaded?.accounts.unmap();
     this.#loaded?.close();
     this.#loaded = undefined;
     this.#ownership.release();
   }
 
-  #opened(): LoadedObject {
+  #opened(): LoadedObject & { readonly accounts: Accounts } {
     if (this.#loaded === undefined) throw new Error('the datapath is not open');
     return this.#loaded;
   }

@@ -32,6 +32,11 @@ export class Slots {
     return this.#word() >>> 1;
   }
 
+  /** The one that nothing in force reads. */
+  get idleSlot(): number {
+    return (this.#word() & 1) ^ 1;
+  }
+
   get layoutVersion(): number {
     return this.#active.words[ACTIVE.layoutVersion] ?? 0;
   }
@@ -62,7 +67,7 @@ export class Slots {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
     this.#awaitGracePeriod();
-    const base = this.#idleSlot() * this.slotLines * LINE_WORDS;
+    const base = this.idleSlot * this.slotLines * LINE_WORDS;
     const words = this.#program.words;
     words.set(image.words, base);
     words[base + HEADER.generationLow] = generation % 0x1_0000_0000;
@@ -79,7 +84,7 @@ export class Slots {
   flip(): number {
     if (!this.#staged) throw new Error('nothing is staged');
     const epoch = this.epoch === MAX_EPOCH ? 1 : this.epoch + 1;
-    Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.#idleSlot());
+    Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.idleSlot);
     this.#staged = false;
     this.#graceDue = true;
     return epoch;
@@ -103,10 +108,6 @@ export class Slots {
 
   #word(): number {
     return Atomics.load(this.#active.words, ACTIVE.word);
-  }
-
-  #idleSlot(): number {
-    return (this.#word() & 1) ^ 1;
   }
 
   #headerInForce(): { base: number; lines: number; generation: number } | null {

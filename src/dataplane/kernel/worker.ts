@@ -1,5 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import type { DatapathChange } from '#dataplane/datapath.js';
+import type { DatapathChange, FlowQuery, HitQuery } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
 import { LocalDatapath } from './local-datapath.js';
 import { type Reply, type Request, send } from './messages.js';
@@ -13,9 +13,19 @@ const options = workerData as DatapathOptions;
 const datapath = new LocalDatapath(options);
 
 function handle({ method, args }: Request): unknown {
-  if (method !== 'stage') return datapath[method]();
-  const [program, generation] = args as [Program, number];
-  return datapath.stage(program, generation);
+  switch (method) {
+    case 'stage': {
+      const [program, generation] = args as [Program, number];
+      return datapath.stage(program, generation);
+    }
+    case 'hits':
+      return datapath.hits(args[0] as HitQuery);
+    case 'flows':
+    case 'cutFlows':
+      return datapath[method](args[0] as FlowQuery);
+    default:
+      return datapath[method]();
+  }
 }
 
 port.on('message', (request: Request) => {

@@ -1,0 +1,144 @@
+import { CapacityExceeded } from '#dataplane/datapath.js';
+import { HIT_BYTES, HIT_OFFSETS } from '#dataplane/program/hit.js';
+import type { Roster } from '#policy/roster.js';
+import { mapShape } from './bpf-fd.js';
+import { HitIndex } from './hit-index.js';
+import { MappedMemory } from './mapped-memory.js';
+
+const WORDS = HIT_BYTES / 4;
+const LOW = HIT_OFFSETS.identity / 4;
+const LAST = HIT_OFFSETS.last_ns / 4;
+/** Room is made for many at once, since it takes a look at every entry. */
+const FREED_SHARE = 8;
+
+/** The entries that the ranks of a roster count in; 0 for those that get theirs when it is put into a slot. */
+export type Placement = { readonly roster: Roster; readonly entries: Uint32Array; readonly missing: number };
+
+/**
+ * Who counts where in the map `hits`, and what `rank_hits` says of it. All that is known is in the two maps, so that a
+ * later process goes on with it. An identity keeps its entry when it leaves the policy, for as long as there is room.
+ *
+ * Nobody counts in entry 0. Its `last_ns` is when counting began; that of another without packets, when it got its entry.
+ */
+export class Hits {
+  readonly capacity: number;
+  readonly rankCapacity: number;
+  readonly #hits: MappedMemory;
+  readonly #ranks: MappedMemory;
+  readonly #words: Uint32Array;
+  readonly #wide: BigUint64Array;
+  #index: HitIndex;
+
+  constructor(fds: { readonly hits: number; readonly rankHits: number }) {
+    this.capacity = mapShape(fds.hits).maxEntries;
+    this.rankCapacity = mapShape(fds.rankHits).maxEntries / 2;
+    this.#hits = new MappedMemory('hits', fds.hits, this.capacity * HIT_BYTES);
+    this.#ranks = new MappedMemory('rank_hits', fds.rankHits, 2 * this.rankCapacity * 4);
+    this.#words = this.#hits.words;
+    this.#wide = new BigUint64Array(this.#words.buffer);
+    this.#index = new HitIndex(this.#words, this.capacity);
+    if (this.lastNs(0) === 0n) this.#wide[HIT_OFFSETS.last_ns / 8] = process.hrtime.bigint();
+  }
+
+  /** On the monotonic clock. */
+  get sinceNs(): bigint {
+    return this.lastNs(0);
+  }
+
+  /** Entries that are somebody's. */
+  get count(): number {
+    return this.#index.count;
+  }
+
+  packets(entry: number): bigint {
+    return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.packets) / 8] as bigint;
+  }
+
+  bytes(entry: number): bigint {
+    return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.bytes) / 8] as bigint;
+  }
+
+  lastNs(entry: number): bigint {
+    return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.last_ns) / 8] as bigint;
+  }
+
+  /** Finds the entries of a roster, and changes nothing. Throws `CapacityExceeded` where not all of it has room. */
+  place(roster: Roster, activeSlot: number | undefined): Placement {
+    const { identities } = roster;
+    const ranks = identities.length / 2;
+    if (ranks > this.rankCapacity) throw new CapacityExceeded('rank_hits', ranks, this.rankCapacity);
+    const entries = new Uint32Array(ranks);
+    let missing = 0;
+    for (let rank = 0; rank < ranks; rank++) {
+      const [low, high] = [identities[2 * rank] as number, identities[2 * rank + 1] as number];
+      const entry = low === 0 ? 0 : this.#index.find(low, high);
+      entries[rank] = entry;
+      if (entry === 0 && low !== 0) missing++;
+    }
+    if (this.#index.count + missing >= this.capacity) {
+      const need = this.#inUse(entries, activeSlot).count + missing;
+      if (need >= this.capacity) throw new CapacityExceeded('hits', need, this.capacity - 1);
+    }
+    return { roster, entries, missing };
+  }
+
+  /** Writes where the ranks of a slot count. No packet may be reading that slot any more. Answers the entry of each rank. */
+  fill(slot: number, { roster, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
+    if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);
+    const { identities } = roster;
+    const now = process.hrtime.bigint();
+    for (let rank = 0; rank < entries.length; rank++) {
+      const [low, high] = [identities[2 * rank] as number, identities[2 * rank + 1] as number];
+      if (entries[rank] !== 0 || low === 0) continue;
+      // Two that have one identity share an entry.
+      entries[rank] = this.#index.find(low, high) || this.#take(low, high, now);
+    }
+    const base = slot * this.rankCapacity;
+    this.#ranks.words.set(entries, base);
+    this.#ranks.words.fill(0, base + entries.length, base + this.rankCapacity);
+    return entries;
+  }
+
+  unmap(): void {
+    this.#hits.unmap();
+    this.#ranks.unmap();
+  }
+
+  #take(low: number, high: number, now: bigint): number {
+    const entry = this.#index.free();
+    // A flow of whoever had it before looks at the identity first.
+    this.#words.fill(0, entry * WORDS, (entry + 1) * WORDS);
+    this.#words[entry * WORDS + LAST] = Number(now & 0xffff_ffffn);
+    this.#words[entry * WORDS + LAST + 1] = Number(now >> 32n);
+    this.#words[entry * WORDS + LOW + 1] = high;
+    this.#words[entry * WORDS + LOW] = low;
+    this.#index.add(entry, low);
+    return entry;
+  }
+
+  /** Those that what is in force counts in, and those of `entries`. */
+  #inUse(entries: Uint32Array, activeSlot: number | undefined): { readonly used: Uint8Array; readonly count: number } {
+    const used = new Uint8Array(this.capacity);
+    for (const entry of entries) used[entry] = 1;
+    if (activeSlot !== undefined) {
+      const base = activeSlot * this.rankCapacity;
+      for (const entry of this.#ranks.words.subarray(base, base + this.rankCapacity)) used[entry] = 1;
+    }
+    used[0] = 0;
+    return { used, count: used.reduce((sum, one) => sum + one, 0) };
+  }
+
+  /** Forgets those that nobody uses and that were hit, or made, the longest time ago. */
+  #makeRoom(entries: Uint32Array, missing: number, activeSlot: number | undefined): void {
+    const { used } = this.#inUse(entries, activeSlot);
+    const unused: number[] = [];
+    for (let entry = 1; entry < this.capacity; entry++) {
+      if (used[entry] === 0 && this.#words[entry * WORDS + LOW] !== 0) unused.push(entry);
+    }
+    const ages = new Map(unused.map((entry) => [entry, Number(this.lastNs(entry))]));
+    unused.sort((a, b) => (ages.get(a) ?? 0) - (ages.get(b) ?? 0));
+    const wanted = Math.max(this.#index.count + missing + 1 - this.capacity, this.capacity / FREED_SHARE);
+    for (const entry of unused.slice(0, Math.ceil(wanted))) this.#words.fill(0, entry * WORDS, (entry + 1) * WORDS);
+    this.#index = new HitIndex(this.#words, this.capacity);
+  }
+}
