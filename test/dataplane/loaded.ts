@@ -1,12 +1,14 @@
 import type { Counter } from '#dataplane/datapath.js';
+import { Accounts } from '#dataplane/kernel/accounts.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
 import { check, libbpf } from '#dataplane/kernel/libc.js';
 import { loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import type { Pins } from '#dataplane/kernel/pins.js';
+import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
 import { FLOW_BYTES, FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/program/flow.js';
-import { layout } from '#dataplane/program/layout.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Packet } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
@@ -23,7 +25,7 @@ const SKB = { size: 192, mark: 8, vlanPresent: 24, cb: 48 } as const;
 export type Judged = { readonly returned: number; readonly word: number; readonly mark: number };
 
 /** The datapath loaded on its own, attached to nothing, run over crafted frames. Every packet counts as forwarded. */
-export function loadForTest(options: Partial<ObjectOptions> = {}) {
+export function loadForTest(options: Partial<ObjectOptions> = {}, pins?: Pins) {
   const loaded = loadObject(
     {
       objectPath: builtObject,
@@ -44,8 +46,9 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       traceWord: true,
       ...options,
     },
-    undefined,
+    pins,
   );
+  const accounts = new Accounts(loaded.object, loaded.slots);
   const frame = new Uint8Array(MAX_FRAME);
   const context = new Uint8Array(SKB.size);
   const contextView = new DataView(context.buffer);
@@ -64,6 +67,11 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
   };
   return {
     ...loaded,
+    accounts,
+    close: () => {
+      accounts.unmap();
+      loaded.close();
+    },
     frame,
     context: contextView,
     runFrame,
@@ -71,8 +79,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       return runFrame(writeFrame(frame, packet, frameOptions), mark);
     },
     activate(program: Program, generation = 1): number {
-      loaded.slots.fill(layout(program), generation);
-      return loaded.slots.flip();
+      stageProgram({ ...loaded, accounts }, program, generation);
+      return flipProgram({ ...loaded, accounts });
     },
     /** Removes every flow and answers how many there were. */
     flushFlows(): number {
