@@ -1,5 +1,5 @@
 import { CapacityExceeded } from '#dataplane/datapath.js';
-import { HIT_BYTES, HIT_OFFSETS } from '#dataplane/program/hit.js';
+import { HIT_BYTES, HIT_OFFSETS, HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/program/hit.js';
 import type { Roster } from '#policy/roster.js';
 import { mapShape } from './bpf-fd.js';
 import { HitIndex } from './hit-index.js';
@@ -8,6 +8,9 @@ import { MappedMemory } from './mapped-memory.js';
 const WORDS = HIT_BYTES / 4;
 const LOW = HIT_OFFSETS.identity / 4;
 const LAST = HIT_OFFSETS.last_ns / 4;
+const REF_WORDS = HIT_REF_BYTES / 4;
+const REF_HIT = HIT_REF_OFFSETS.hit / 4;
+const REF_CHECK = HIT_REF_OFFSETS.check / 4;
 /** Room is made for many at once, since it takes a look at every entry. */
 const FREED_SHARE = 8;
 
@@ -33,7 +36,7 @@ export class Hits {
     this.capacity = mapShape(fds.hits).maxEntries;
     this.rankCapacity = mapShape(fds.rankHits).maxEntries / 2;
     this.#hits = new MappedMemory('hits', fds.hits, this.capacity * HIT_BYTES);
-    this.#ranks = new MappedMemory('rank_hits', fds.rankHits, 2 * this.rankCapacity * 4);
+    this.#ranks = new MappedMemory('rank_hits', fds.rankHits, 2 * this.rankCapacity * HIT_REF_BYTES);
     this.#words = this.#hits.words;
     this.#wide = new BigUint64Array(this.#words.buffer);
     this.#index = new HitIndex(this.#words, this.capacity);
@@ -93,9 +96,12 @@ export class Hits {
       // Two that have one identity share an entry.
       entries[rank] = this.#index.find(low, high) || this.#take(low, high, now);
     }
-    const base = slot * this.rankCapacity;
-    this.#ranks.words.set(entries, base);
-    this.#ranks.words.fill(0, base + entries.length, base + this.rankCapacity);
+    const refs = this.#refs(slot);
+    for (let rank = 0; rank < entries.length; rank++) {
+      refs[rank * REF_WORDS + REF_HIT] = entries[rank] as number;
+      refs[rank * REF_WORDS + REF_CHECK] = identities[2 * rank] as number;
+    }
+    refs.fill(0, entries.length * REF_WORDS);
     return entries;
   }
 
@@ -116,13 +122,18 @@ export class Hits {
     return entry;
   }
 
+  #refs(slot: number): Uint32Array {
+    const words = this.rankCapacity * REF_WORDS;
+    return this.#ranks.words.subarray(slot * words, (slot + 1) * words);
+  }
+
   /** Those that what is in force counts in, and those of `entries`. */
   #inUse(entries: Uint32Array, activeSlot: number | undefined): { readonly used: Uint8Array; readonly count: number } {
     const used = new Uint8Array(this.capacity);
     for (const entry of entries) used[entry] = 1;
     if (activeSlot !== undefined) {
-      const base = activeSlot * this.rankCapacity;
-      for (const entry of this.#ranks.words.subarray(base, base + this.rankCapacity)) used[entry] = 1;
+      const refs = this.#refs(activeSlot);
+      for (let at = REF_HIT; at < refs.length; at += REF_WORDS) used[refs[at] as number] = 1;
     }
     used[0] = 0;
     return { used, count: used.reduce((sum, one) => sum + one, 0) };
