@@ -32,11 +32,11 @@ export class Identity {
     this.high = Math.imul(high ^ mark, 0x5f35_6495) >>> 0;
   }
 
-  /** Spreads what was taken in over all bits. */
-  finish(): void {
+  /** Spreads what was taken in over all bits, and writes low and high word. The low one is never 0. */
+  write(words: Uint32Array, index: number): void {
     const low = mixed(this.low ^ Math.imul(this.high, 0x85eb_ca77));
-    this.high = mixed(this.high ^ Math.imul(low, 0xc2b2_ae3d));
-    this.low = low;
+    words[2 * index] = low || 1;
+    words[2 * index + 1] = mixed(this.high ^ Math.imul(low, 0xc2b2_ae3d));
   }
 }
 

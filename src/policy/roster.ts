@@ -1,14 +1,14 @@
 import { Identity, mixed } from './identity.js';
-import type { Group, Policy, Rule } from './model.js';
+import type { Policy, Rule } from './model.js';
 import { NONE } from './program.js';
 import type { PolicyRecord } from './record.js';
-import { joinTexts, type Texts, textAt, textsOf } from './texts.js';
+import { type Texts, textAt, textsOf } from './texts.js';
 
 /** Who stands at each rank of a program: under which identity its hits are counted, and by which names it is shown. */
 export type Roster = {
   /** The record that the policy is of; null where none is active. */
   readonly policy: Pick<PolicyRecord, 'id' | 'revision'> | null;
-  /** Low and high word for each rank; both 0 where nobody stands there. */
+  /** Low and high word for each rank; the low one is 0 where nobody stands there, and nowhere else. */
   readonly identities: Uint32Array;
   /** Rank → group, in the order of the walk; `NONE` for the policy's default. */
   readonly groups: Uint32Array;
@@ -29,43 +29,53 @@ const RECORD = 0x1_0003;
 
 /** The roster of the ranks that `places` gives, of no record yet. */
 export function rosterOf({ groups }: Policy): Roster {
-  const parts = groups.map(partOf);
-  const ranks = parts.reduce((sum, { ids }) => sum + ids.ends.length, 1);
+  const ranks = groups.reduce((sum, { rules, defaultAction }) => sum + rules.length + (defaultAction ? 1 : 0), 1);
   const identities = new Uint32Array(2 * ranks);
   const groupOfRank = new Uint32Array(ranks);
-  let rank = 0;
-  for (const [group, part] of parts.entries()) {
-    identities.set(part.identities, 2 * rank);
-    groupOfRank.fill(group, rank, rank + part.ids.ends.length);
-    rank += part.ids.ends.length;
-  }
+  const names: string[] = [];
   const own = new Identity();
+  for (const [group, { id, rules, defaultAction }] of groups.entries()) {
+    const first = names.length;
+    for (let rule = 0; rule < rules.length; rule++) names.push((rules[rule] as Rule).id);
+    if (defaultAction !== undefined) names.push('');
+    groupOfRank.fill(group, first, names.length);
+    own.begin();
+    own.text(id, RULE);
+    const { low, high } = own;
+    for (let rank = first; rank < names.length; rank++) {
+      const name = names[rank] as string;
+      own.continueFrom(low, high);
+      own.text(name, name === '' ? GROUP_DEFAULT : RULE);
+      own.write(identities, rank);
+    }
+  }
   own.begin();
   own.text('', POLICY_DEFAULT);
-  own.finish();
-  identities.set([own.low, own.high], 2 * rank);
-  groupOfRank[rank] = NONE;
+  own.write(identities, names.length);
+  groupOfRank[names.length] = NONE;
+  names.push('');
   return {
     policy: null,
     identities,
     groups: groupOfRank,
     groupIds: textsOf(groups.map(({ id }) => id)),
-    ruleIds: joinTexts([...parts.map(({ ids }) => ids), { bytes: new Uint8Array(), ends: Uint32Array.of(0) }]),
+    ruleIds: textsOf(names),
   };
 }
 
 /** The same roster with the identities of a record: what another record calls by the same names is counted apart. */
 export function rosterOfRecord(roster: Roster, record: Pick<PolicyRecord, 'id' | 'revision'>): Roster {
-  const owner = new Identity();
-  owner.begin();
-  owner.text(record.id, RECORD);
-  owner.finish();
+  const owner = new Uint32Array(2);
+  const own = new Identity();
+  own.begin();
+  own.text(record.id, RECORD);
+  own.write(owner, 0);
   const identities = new Uint32Array(roster.identities.length);
   for (let at = 0; at < identities.length; at += 2) {
-    const [low, high] = [roster.identities[at] as number, roster.identities[at + 1] as number];
-    if (low === 0 && high === 0) continue;
-    identities[at] = mixed(low ^ owner.low) || 1;
-    identities[at + 1] = mixed(high ^ owner.high);
+    const low = roster.identities[at] as number;
+    if (low === 0) continue;
+    identities[at] = mixed(low ^ (owner[0] as number)) || 1;
+    identities[at + 1] = mixed((roster.identities[at + 1] as number) ^ (owner[1] as number));
   }
   return { ...roster, policy: { id: record.id, revision: record.revision }, identities };
 }
@@ -76,39 +86,4 @@ export function deciderAt({ groups, groupIds, ruleIds }: Roster, rank: number): 
   const rule = textAt(ruleIds, rank);
   const id = textAt(groupIds, group);
   return rule === '' ? { kind: 'group_default', group: id } : { kind: 'rule', group: id, rule };
-}
-
-/** The ranks of one group: its rules, then its default where it has one. */
-type Part = { readonly group: Group; readonly identities: Uint32Array; readonly ids: Texts };
-
-/** Lists of rules that stay the same from policy to policy are read once. */
-const known = new WeakMap<readonly Rule[], Part>();
-
-function partOf(group: Group): Part {
-  const { id, rules, defaultAction } = group;
-  const found = known.get(rules);
-  const hadDefault = found?.group.defaultAction !== undefined;
-  if (found?.group.id === id && hadDefault === (defaultAction !== undefined)) return found;
-  const names = rules.map((rule) => rule.id);
-  if (defaultAction !== undefined) names.push('');
-  const part = { group, identities: identitiesOf(id, names), ids: textsOf(names) };
-  known.set(rules, part);
-  return part;
-}
-
-function identitiesOf(group: string, names: readonly string[]): Uint32Array {
-  const identities = new Uint32Array(2 * names.length);
-  const own = new Identity();
-  own.begin();
-  own.text(group, RULE);
-  const { low, high } = own;
-  for (let rank = 0; rank < names.length; rank++) {
-    const name = names[rank] as string;
-    own.continueFrom(low, high);
-    own.text(name, name === '' ? GROUP_DEFAULT : RULE);
-    own.finish();
-    identities[2 * rank] = own.low || 1;
-    identities[2 * rank + 1] = own.high;
-  }
-  return identities;
 }

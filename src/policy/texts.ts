@@ -37,20 +37,6 @@ export function textFinder({ bytes, ends }: Texts, wanted: readonly string[]): (
   };
 }
 
-/** The texts of `parts`, one list after the other. */
-export function joinTexts(parts: readonly Texts[]): Texts {
-  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.bytes.length, 0));
-  const ends = new Uint32Array(parts.reduce((sum, part) => sum + part.ends.length, 0));
-  let start = 0;
-  let count = 0;
-  for (const part of parts) {
-    bytes.set(part.bytes, start);
-    for (const end of part.ends) ends[count++] = start + end;
-    start += part.bytes.length;
-  }
-  return { bytes, ends };
-}
-
 function startOf(ends: Uint32Array, index: number): number {
   return index === 0 ? 0 : (ends[index - 1] ?? 0);
 }

@@ -120,7 +120,7 @@ describe('every packet that was judged is a hit of who judged it', () => {
     expect(packets()).toEqual({ 'clients/dns': 1, '-': 0 });
   });
 
-  test('over random policies, packets, swaps and cuts', { timeout: 120_000 }, () => {
+  test('over random policies, packets, swaps and cuts', { timeout: 120_000 }, async () => {
     const seed = seedOf(4_242);
     const random = new Random(seed);
     const expected = new Map<string, number>();
@@ -141,7 +141,7 @@ describe('every packet that was judged is a hit of who judged it', () => {
         const name = nameOf(deciderAt(roster, word >>> 4));
         expected.set(name, (expected.get(name) ?? 0) + 1);
       }
-      if (random.chance(0.2)) kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10_000 });
+      if (random.chance(0.2)) await kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10_000 });
       const wanted = report().items.map(({ decider }) => [nameOf(decider), expected.get(nameOf(decider)) ?? 0]);
       expect({ seed, number, ...packets() }).toEqual({ seed, number, ...Object.fromEntries(wanted) });
     }

@@ -69,7 +69,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, pins?: Pins) {
     ...loaded,
     accounts,
     close: () => {
-      accounts.unmap();
+      accounts.close();
       loaded.close();
     },
     frame,

@@ -16,6 +16,8 @@ import { Rosters } from './rosters.js';
 import type { Slots } from './slots.js';
 import { Vitals } from './vitals.js';
 
+export type FlowsCut = { readonly cut: number; readonly next: Uint8Array | null };
+
 /** What packets come to: for each rule, and for each flow. Over the maps of one loaded object. */
 export class Accounts {
   readonly rosters = new Rosters();
@@ -53,8 +55,8 @@ export class Accounts {
     return hitReport(this.#hits, inForce, query, new Moment());
   }
 
-  flows({ filter, after, limit }: FlowQuery, timeoutsMs: FlowTimeouts): FlowPage {
-    const { matched, words, next } = this.#find(filter, after, limit);
+  async flows({ filter, after, limit }: FlowQuery, timeoutsMs: FlowTimeouts): Promise<FlowPage> {
+    const { matched, words, next } = await this.#find(filter, after, limit);
     const surroundings = {
       rosters: this.rosters,
       finder: this.rosters.finder(this.#hits.capacity),
@@ -70,8 +72,8 @@ export class Accounts {
   }
 
   /** Ends the first `limit` flows after `after`; `next` is null once all were looked at. */
-  cutFlows({ filter, after, limit }: FlowQuery): { readonly cut: number; readonly next: Uint8Array | null } {
-    const found = this.#find(filter, after, limit);
+  async cutFlows({ filter, after, limit }: FlowQuery): Promise<FlowsCut> {
+    const found = await this.#find(filter, after, limit);
     return { cut: this.#flows.cut(found), next: found.next };
   }
 
@@ -98,12 +100,13 @@ export class Accounts {
     };
   }
 
-  unmap(): void {
+  close(): void {
+    this.#flows.close();
     this.#hits.unmap();
     this.#vitals.unmap();
   }
 
-  #find(filter: FlowFilter, after: Uint8Array | null, limit: number): FoundFlows {
+  #find(filter: FlowFilter, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
     this.#vitals.sweep();
     const named = filter.groups.length + filter.rules.length > 0;
     const finder = this.rosters.finder(this.#hits.capacity);

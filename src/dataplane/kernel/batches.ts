@@ -2,7 +2,7 @@ import type { MapShape } from './bpf-object.js';
 import { KernelFailure } from './failure.js';
 import { libbpf } from './libc.js';
 
-const BATCH = 4_096;
+const BATCH = 2_048;
 const BATCH_BYTES = 1 << 20;
 const ENOENT = 2;
 const ENOSPC = 28;

@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import type { Datapath, DatapathChange, FlowFilter, FlowQuery } from '#dataplane/datapath.js';
+import type { FlowsCut } from './accounts.js';
 import { builtWorker } from './built.js';
 import { DatapathFailure, type Method, type Reply, type Request, receive } from './messages.js';
 import type { DatapathOptions } from './options.js';
@@ -15,7 +16,7 @@ export function openDatapath(options: DatapathOptions): Datapath {
   return new DatapathThread(options);
 }
 
-const CUT_AT_ONCE = 4_096;
+const CUT_AT_ONCE = 2_048;
 
 type Waiting = { resolve(value: unknown): void; reject(error: Error): void };
 
@@ -46,7 +47,7 @@ class DatapathThread implements Datapath {
     let after: Uint8Array | null = null;
     do {
       const query: FlowQuery = { filter, after, limit: CUT_AT_ONCE };
-      const part: { readonly cut: number; readonly next: Uint8Array | null } = await this.#ask('cutFlows', query);
+      const part: FlowsCut = await this.#ask('cutFlows', query);
       cut += part.cut;
       after = part.next;
     } while (after !== null);

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/program/flow.js';
 import type { FlowTest } from '#dataplane/program/flow-filter.js';
 import { LeastFlows } from '#dataplane/program/least-flows.js';
@@ -7,6 +8,7 @@ import type { MapShape } from './bpf-object.js';
 import { TestRun } from './test-run.js';
 
 const WORDS = FLOW_BYTES / 4;
+const TURN_MS = 10;
 /** struct cut_request */
 const CUT_REQUEST = { found: FLOW_KEY_BYTES, bytes: FLOW_KEY_BYTES + 8 } as const;
 
@@ -22,6 +24,7 @@ export class FlowTable {
   readonly #tables: readonly { readonly fd: number; readonly shape: MapShape }[];
   readonly #request = new Uint8Array(CUT_REQUEST.bytes);
   readonly #cut: TestRun;
+  #closed = false;
 
   constructor(fds: { readonly flows: number; readonly halfOpen: number; readonly cut: number }) {
     // A flow goes from the one to the other when it is answered: read in this order, none is missed.
@@ -29,10 +32,11 @@ export class FlowTable {
     this.#cut = new TestRun(fds.cut, undefined, this.#request, undefined);
   }
 
-  /** Those with the lowest keys after `after`. Every entry is looked at. */
-  find(test: FlowTest, after: Uint8Array | null, limit: number): FoundFlows {
+  /** Those with the lowest keys after `after`. Every entry is looked at; others get their turn meanwhile. */
+  async find(test: FlowTest, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
     const least = new LeastFlows(limit, after);
     let matched = 0;
+    let began = performance.now();
     for (const { fd, shape } of this.#tables) {
       for (const { count, values } of batchesOf(fd, shape)) {
         const words = new Uint32Array(values.buffer);
@@ -41,9 +45,18 @@ export class FlowTable {
           matched++;
           least.offer(words, at);
         }
+        if (performance.now() - began < TURN_MS) continue;
+        await nextTurn();
+        if (this.#closed) throw new Error('the datapath was closed while its flows were read');
+        began = performance.now();
       }
     }
     return { matched, ...least.taken() };
+  }
+
+  /** What is being read is given up, before another map gets the descriptor. */
+  close(): void {
+    this.#closed = true;
   }
 
   /** Answers how many of them were still there. */

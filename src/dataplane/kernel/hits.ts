@@ -73,10 +73,11 @@ export class Hits {
     const entries = new Uint32Array(ranks);
     let missing = 0;
     for (let rank = 0; rank < ranks; rank++) {
-      const [low, high] = [identities[2 * rank] as number, identities[2 * rank + 1] as number];
-      const entry = low === 0 ? 0 : this.#index.find(low, high);
+      const low = identities[2 * rank] as number;
+      if (low === 0) continue;
+      const entry = this.#index.find(low, identities[2 * rank + 1] as number);
       entries[rank] = entry;
-      if (entry === 0 && low !== 0) missing++;
+      if (entry === 0) missing++;
     }
     if (this.#index.count + missing >= this.capacity) {
       const need = this.#inUse(entries, activeSlot).count + missing;
@@ -90,11 +91,11 @@ export class Hits {
     if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);
     const { identities } = roster;
     const now = process.hrtime.bigint();
+    const [nowLow, nowHigh] = [Number(now & 0xffff_ffffn), Number(now >> 32n)];
     for (let rank = 0; rank < entries.length; rank++) {
-      const [low, high] = [identities[2 * rank] as number, identities[2 * rank + 1] as number];
+      const low = identities[2 * rank] as number;
       if (entries[rank] !== 0 || low === 0) continue;
-      // Two that have one identity share an entry.
-      entries[rank] = this.#index.find(low, high) || this.#take(low, high, now);
+      entries[rank] = this.#take(low, identities[2 * rank + 1] as number, nowLow, nowHigh);
     }
     const refs = this.#refs(slot);
     for (let rank = 0; rank < entries.length; rank++) {
@@ -110,16 +111,23 @@ export class Hits {
     this.#ranks.unmap();
   }
 
-  #take(low: number, high: number, now: bigint): number {
+  #take(low: number, high: number, nowLow: number, nowHigh: number): number {
     const entry = this.#index.free();
-    // A flow of whoever had it before looks at the identity first.
-    this.#words.fill(0, entry * WORDS, (entry + 1) * WORDS);
-    this.#words[entry * WORDS + LAST] = Number(now & 0xffff_ffffn);
-    this.#words[entry * WORDS + LAST + 1] = Number(now >> 32n);
-    this.#words[entry * WORDS + LOW + 1] = high;
-    this.#words[entry * WORDS + LOW] = low;
+    const words = this.#words;
+    const first = entry * WORDS;
+    // Zero but for these: it was made so, or when somebody made room.
+    words[first + LAST] = nowLow;
+    words[first + LAST + 1] = nowHigh;
+    words[first + LOW + 1] = high;
+    words[first + LOW] = low;
     this.#index.add(entry, low);
     return entry;
+  }
+
+  /** Time of its last hit; ever less than others that were hit later. */
+  #age(entry: number): number {
+    const at = entry * WORDS + LAST;
+    return (this.#words[at + 1] as number) * 0x1_0000_0000 + (this.#words[at] as number);
   }
 
   #refs(slot: number): Uint32Array {
@@ -142,14 +150,19 @@ export class Hits {
   /** Forgets those that nobody uses and that were hit, or made, the longest time ago. */
   #makeRoom(entries: Uint32Array, missing: number, activeSlot: number | undefined): void {
     const { used } = this.#inUse(entries, activeSlot);
-    const unused: number[] = [];
+    const ages = new Float64Array(this.capacity);
+    let unused = 0;
     for (let entry = 1; entry < this.capacity; entry++) {
-      if (used[entry] === 0 && this.#words[entry * WORDS + LOW] !== 0) unused.push(entry);
+      const isUnused = used[entry] === 0 && this.#words[entry * WORDS + LOW] !== 0;
+      if (isUnused) ages[unused++] = this.#age(entry);
     }
-    const ages = new Map(unused.map((entry) => [entry, Number(this.lastNs(entry))]));
-    unused.sort((a, b) => (ages.get(a) ?? 0) - (ages.get(b) ?? 0));
-    const wanted = Math.max(this.#index.count + missing + 1 - this.capacity, this.capacity / FREED_SHARE);
-    for (const entry of unused.slice(0, Math.ceil(wanted))) this.#words.fill(0, entry * WORDS, (entry + 1) * WORDS);
+    const wanted = Math.max(this.#index.count + missing + 1 - this.capacity, Math.ceil(this.capacity / FREED_SHARE));
+    const youngest = ages.subarray(0, unused).sort()[Math.min(wanted, unused) - 1] as number;
+    for (let entry = 1, left = wanted; entry < this.capacity && left > 0; entry++) {
+      if (used[entry] !== 0 || this.#age(entry) > youngest) continue;
+      this.#words.fill(0, entry * WORDS, (entry + 1) * WORDS);
+      left--;
+    }
     this.#index = new HitIndex(this.#words, this.capacity);
   }
 }

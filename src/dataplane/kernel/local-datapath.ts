@@ -13,7 +13,7 @@ import type {
 } from '#dataplane/datapath.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Program } from '#policy/program.js';
-import { Accounts } from './accounts.js';
+import { Accounts, type FlowsCut } from './accounts.js';
 import { programId } from './bpf-fd.js';
 import { builtObject } from './built.js';
 import { readCounters } from './counters.js';
@@ -156,11 +156,11 @@ export class LocalDatapath {
     return this.#opened().accounts.hits(query);
   }
 
-  flows(query: FlowQuery): FlowPage {
+  flows(query: FlowQuery): Promise<FlowPage> {
     return this.#opened().accounts.flows(query, this.#options.timeoutsMs);
   }
 
-  cutFlows(query: FlowQuery): { readonly cut: number; readonly next: Uint8Array | null } {
+  cutFlows(query: FlowQuery): Promise<FlowsCut> {
     return this.#opened().accounts.cutFlows(query);
   }
 
@@ -226,7 +226,7 @@ export class LocalDatapath {
   }
 
   close(): void {
-    this.#loaded?.accounts.unmap();
+    this.#loaded?.accounts.close();
     this.#loaded?.close();
     this.#loaded = undefined;
     this.#ownership.release();

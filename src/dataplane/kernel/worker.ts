@@ -28,15 +28,15 @@ function handle({ method, args }: Request): unknown {
   }
 }
 
-port.on('message', (request: Request) => {
-  let reply: Reply;
+async function answer(request: Request): Promise<Reply> {
   try {
-    reply = { kind: 'result', id: request.id, value: handle(request) };
+    return { kind: 'result', id: request.id, value: await handle(request) };
   } catch (error) {
-    reply = { kind: 'error', id: request.id, error: send(error) };
+    return { kind: 'error', id: request.id, error: send(error) };
   }
-  port.postMessage(reply);
-});
+}
+
+port.on('message', (request: Request) => void answer(request).then((reply) => port.postMessage(reply)));
 
 setInterval(() => {
   for (const change of datapath.look()) tell(change);
