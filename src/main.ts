@@ -155,12 +155,13 @@ function managementOf(system: System, authority: Authority): Management {
     cluster: null,
   });
   const readiness = () => system.readiness();
-  const { policies, performanceMode, integrations } = system;
+  const { policies, performanceMode, integrations, traffic } = system;
   return {
     policies,
     explain: (question) => system.explain(question),
     performanceMode,
     integrations,
+    traffic,
     tokens: authority,
     readiness,
     stats,

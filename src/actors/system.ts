@@ -20,6 +20,7 @@ import { conditionsOf, type NodeView, type ReadinessReport, reportOf } from './r
 import { isRefusal } from './refused.js';
 import { routeMessages } from './router.js';
 import { createStateTimes } from './state-times.js';
+import { type Traffic, trafficOver } from './traffic.js';
 
 export type SystemPorts = {
   readonly store: {
@@ -65,6 +66,7 @@ export type System = {
   readiness(): ReadinessReport;
   /** What the kernel counts; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
+  readonly traffic: Traffic;
   /** The snapshot of every actor that runs, by name. */
   snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
   /** Finishes the write under way and lets go of the datapath, which goes on enforcing. Idempotent. */
@@ -114,6 +116,8 @@ export function createSystem(ports: SystemPorts): System {
     },
     ended: node.getSnapshot().context.ended,
   });
+
+  const isEngaged = (): boolean => snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
 
   let generation = 0;
   bus.messages.subscribe((message) => {
@@ -166,10 +170,8 @@ export function createSystem(ports: SystemPorts): System {
       return context?.inForce?.integrations ?? null;
     }),
     readiness: () => reportOf(conditionsOf(view()), (name) => times.since(name)),
-    datapathStats: async () => {
-      const engaged = snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
-      return dataplane !== null && engaged ? dataplane.datapath.stats() : null;
-    },
+    datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
+    traffic: trafficOver(dataplane?.datapath ?? null, isEngaged),
     snapshots: () => {
       const { snapshots } = view();
       return Object.fromEntries(
