@@ -3,7 +3,15 @@ import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
-import { cutQuery, FlowsCutSchema, FlowsSchema, filterOf, flowsQuery, type ShownFlow, selects } from './flows.schema.js';
+import {
+  cutQuery,
+  FlowsCutSchema,
+  FlowsSchema,
+  filterOf,
+  flowsQuery,
+  type ShownFlow,
+  selects,
+} from './flows.schema.js';
 import type { LiveFlow } from './traffic.js';
 
 const PATH = '/api/v1/flows';

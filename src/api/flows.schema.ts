@@ -21,11 +21,15 @@ const FlowSchema = z
     verdict: z.enum(FLOW_VERDICTS).nullable().describe('Null of a foreign flow.'),
     decided_by: z
       .enum(['rule', 'group_default', 'policy_default', 'nobody', 'policy_gone'])
-      .describe('`nobody`: a foreign flow. `policy_gone`: of a policy that is no longer known; its next packet is judged.'),
+      .describe(
+        '`nobody`: a foreign flow. `policy_gone`: of a policy that is no longer known; its next packet is judged.',
+      ),
     source_group: z.string().nullable(),
     rule: z.string().nullable(),
     foreign: z.boolean().describe('Came in by an interface that is not policed; only its replies are let in.'),
-    generation: count.nullable().describe('Of the policy that judged it; null where an earlier process activated that.'),
+    generation: count
+      .nullable()
+      .describe('Of the policy that judged it; null where an earlier process activated that.'),
     current: z.boolean().describe('Judged by what is in force. Else its next packet is judged again.'),
     packets: bothWays,
     bytes: bothWays,

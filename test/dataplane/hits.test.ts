@@ -66,7 +66,15 @@ describe('every packet that was judged is a hit of who judged it', () => {
   });
 
   test('packets of a flow both ways, denied ones, and those that group and policy decide', () => {
-    activate(clients([{ id: 'web', protocol: 6, ...WEB }, { id: 'none', protocol: 17, action: 'deny' }], { defaultAction: 'allow' }));
+    activate(
+      clients(
+        [
+          { id: 'web', protocol: 6, ...WEB },
+          { id: 'none', protocol: 17, action: 'deny' },
+        ],
+        { defaultAction: 'allow' },
+      ),
+    );
     for (const [given, tcpFlags] of [
       [tcp, TCP.syn],
       [back(tcp), TCP.syn | TCP.ack],
@@ -106,7 +114,12 @@ describe('every packet that was judged is a hit of who judged it', () => {
   test('a flow that is judged again counts for the one before until then', () => {
     activate(clients([{ id: 'first', protocol: 17 }]));
     for (let count = 0; count < 3; count++) kernel.judge(dns);
-    activate(clients([{ id: 'second', protocol: 17 }, { id: 'first', protocol: 17 }]));
+    activate(
+      clients([
+        { id: 'second', protocol: 17 },
+        { id: 'first', protocol: 17 },
+      ]),
+    );
     for (let count = 0; count < 5; count++) kernel.judge(dns);
     expect(packets()).toEqual({ 'clients/second': 5, 'clients/first': 3, '-': 0 });
   });
@@ -212,7 +225,10 @@ describe('a process that takes the pinned maps over', () => {
 
   test('goes on counting for the same rules, also for flows that were opened before', () => {
     pins.prepare();
-    const given = clients([{ id: 'dns', protocol: 17 }, { id: 'web', protocol: 6 }]);
+    const given = clients([
+      { id: 'dns', protocol: 17 },
+      { id: 'web', protocol: 6 },
+    ]);
     kernel = loadForTest({}, pins);
     activate(given);
     const since = report().sinceMs;

@@ -31,10 +31,20 @@ afterEach(() => kernel.close());
 const activate = (given: Policy, generation = 1): number => kernel.activate(compile(given), generation);
 
 function back({ source, destination, sourcePort, destinationPort, ...rest }: Packet): Packet {
-  return { ...rest, source: destination, destination: source, sourcePort: destinationPort, destinationPort: sourcePort };
+  return {
+    ...rest,
+    source: destination,
+    destination: source,
+    sourcePort: destinationPort,
+    destinationPort: sourcePort,
+  };
 }
 
-async function page(filter: Partial<FlowFilter> = {}, after: Uint8Array | null = null, limit = 1_000): Promise<FlowPage> {
+async function page(
+  filter: Partial<FlowFilter> = {},
+  after: Uint8Array | null = null,
+  limit = 1_000,
+): Promise<FlowPage> {
   return kernel.accounts.flows({ filter: anyFlow(filter), after, limit }, DEFAULT_TIMEOUTS_MS);
 }
 
@@ -95,7 +105,8 @@ describe('a flow', () => {
     activate(lan, 1);
     kernel.judge(web);
     activate({ ...lan, groups: [] }, 2);
-    const told = async () => (await page()).items.map(({ decider, generation, current }) => ({ decider, generation, current }));
+    const told = async () =>
+      (await page()).items.map(({ decider, generation, current }) => ({ decider, generation, current }));
     expect(await told()).toEqual([
       { decider: { kind: 'rule', group: 'lan', rule: 'web' }, generation: 1, current: false },
     ]);
@@ -213,7 +224,8 @@ test('a list of flows that is under way when the datapath is closed is given up'
   kernel.close();
   kernel = loadForTest({ flowCapacity: 131_072, halfOpenCapacity: 131_072 });
   activate(lan);
-  for (let number = 0; number < 131_072; number++) kernel.judge({ ...dns, source: dns.source + (number >> 16), sourcePort: number & 0xffff });
+  for (let number = 0; number < 131_072; number++)
+    kernel.judge({ ...dns, source: dns.source + (number >> 16), sourcePort: number & 0xffff });
   const listed = page();
   kernel.close();
   await expect(listed).rejects.toThrow('the datapath was closed while its flows were read');

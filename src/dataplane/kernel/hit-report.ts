@@ -6,7 +6,12 @@ import type { Moment } from './moment.js';
 import type { Placed } from './rosters.js';
 
 /** What the ranks of a roster were hit by, those that the query asks for. */
-export function hitReport(hits: Hits, { roster, generation, entries }: Placed, query: HitQuery, moment: Moment): HitReport {
+export function hitReport(
+  hits: Hits,
+  { roster, generation, entries }: Placed,
+  query: HitQuery,
+  moment: Moment,
+): HitReport {
   const { from, limit, unused } = query;
   const isNamed = rankFinder(roster, query);
   const items: Hit[] = [];

@@ -32,7 +32,9 @@ export class Vitals {
 
   /** Numbers of this moment, or of one not long ago where tables are so full that a sweep is dear. */
   refresh(): void {
-    const [swept = 0n, took = 0n] = [VITALS_OFFSETS.swept_ns, VITALS_OFFSETS.sweep_took_ns].map((at) => this.#wide[at / 8]);
+    const [swept = 0n, took = 0n] = [VITALS_OFFSETS.swept_ns, VITALS_OFFSETS.sweep_took_ns].map(
+      (at) => this.#wide[at / 8],
+    );
     if (process.hrtime.bigint() - swept >= took * SWEEP_SHARE) this.sweep();
   }
 

@@ -66,9 +66,15 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
   ports(filter.ports, [0, 1]);
   ports(filter.sourcePorts, [0]);
   ports(filter.destinationPorts, [1]);
-  const states = flags(FLOW_STATES, filter.states.map((state) => FLOW_STATE[state]));
+  const states = flags(
+    FLOW_STATES,
+    filter.states.map((state) => FLOW_STATE[state]),
+  );
   add(filter.states.length > 0, (words, at) => states[(words[at + STATE] as number) & 0xff] === 1);
-  const verdicts = flags(8, filter.verdicts.map((verdict) => VERDICT_NUMBER[verdict]));
+  const verdicts = flags(
+    8,
+    filter.verdicts.map((verdict) => VERDICT_NUMBER[verdict]),
+  );
   add(filter.verdicts.length > 0, (words, at) => verdicts[(words[at + WORD] as number) & 7] === 1);
   add(foreign !== undefined, (words, at) => (((words[at + STATE] as number) & FOREIGN) !== 0) === foreign);
   add(current !== undefined, (words, at) => isCurrent(words, at, epoch) === current);

@@ -51,7 +51,8 @@ export class LeastFlows {
     const kept = distinct.slice(0, this.#limit);
     const bound = distinct[this.#limit];
     const copy = new Uint32Array(kept.length * WORDS);
-    for (const [index, flow] of kept.entries()) copy.set(words.subarray(flow * WORDS, (flow + 1) * WORDS), index * WORDS);
+    for (const [index, flow] of kept.entries())
+      copy.set(words.subarray(flow * WORDS, (flow + 1) * WORDS), index * WORDS);
     if (bound !== undefined) {
       this.#more = true;
       this.#bound = words.slice(bound * WORDS, bound * WORDS + KEY_WORDS);
