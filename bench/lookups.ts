@@ -1,3 +1,4 @@
+import { Accounts } from '#dataplane/kernel/accounts.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { type LoadedObject, loadObject } from '#dataplane/kernel/loaded-object.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
@@ -14,8 +15,8 @@ const REQUEST = { size: 56, elapsedNs: 48 } as const;
 /** Addresses from `base` on; the mask's bits are random. */
 export type Space = { readonly base: number; readonly mask: number };
 
-export function loadForBench(grantCapacity: number): LoadedObject {
-  return loadObject(
+export function loadForBench(grantCapacity: number): LoadedObject & { readonly accounts: Accounts } {
+  const loaded = loadObject(
     {
       objectPath: builtObject,
       slotLines: SLOT_LINES,
@@ -23,7 +24,7 @@ export function loadForBench(grantCapacity: number): LoadedObject {
       halfOpenCapacity: 1,
       cacheLines: 2,
       rankCapacity: 1 << 20,
-      hitCapacity: 1,
+      hitCapacity: 1 << 19,
       denyEvents: 0,
       flowEvents: 0,
       timeoutsMs: DEFAULT_TIMEOUTS_MS,
@@ -39,6 +40,12 @@ export function loadForBench(grantCapacity: number): LoadedObject {
     },
     undefined,
   );
+  const accounts = new Accounts(loaded.object, loaded.slots);
+  const close = (): void => {
+    accounts.close();
+    loaded.close();
+  };
+  return { ...loaded, accounts, close };
 }
 
 /** Nanoseconds a lookup of TCP packets over uniformly random keys, without making the keys. The best of six runs. */

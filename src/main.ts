@@ -163,7 +163,7 @@ function managementOf(system: System, authority: Authority): Management {
     cluster: null,
   });
   const readiness = () => system.readiness();
-  const { policies, performanceMode, integrations } = system;
+  const { policies, performanceMode, integrations, traffic } = system;
   const metrics = createMetrics({ version, stats, readiness });
   system.bus.messages.subscribe((message) => {
     if (message.type === 'program.proved') metrics.proved(message.proof);
@@ -175,6 +175,7 @@ function managementOf(system: System, authority: Authority): Management {
     explain: (question) => system.explain(question),
     performanceMode,
     integrations,
+    traffic,
     tokens: authority,
     readiness,
     stats,

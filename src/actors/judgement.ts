@@ -5,6 +5,8 @@ import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
 import { sampleOf } from '#policy/proof-sample.js';
+import type { PolicyRecord } from '#policy/record.js';
+import { rosterOfRecord } from '#policy/roster.js';
 import type { Judged, PolicyInForce, Replay } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { IntegrationStore, PolicyStore } from '#store/port.js';
@@ -129,7 +131,11 @@ function activationOf(
       if (prepared?.program == null || prepared.sample === null)
         throw new Error('a policy that is activated was not compiled');
       const { program, sample, needs, integrations } = prepared;
-      return { program, sample, inForce: { record: stored.record, generation, needs, integrations } };
+      return {
+        program: ofRecord(program, stored.record),
+        sample,
+        inForce: { record: stored.record, generation, needs, integrations },
+      };
     }
   }
 }
@@ -152,7 +158,12 @@ export async function replay(ports: JudgementPorts, signal: AbortSignal): Promis
   if (prepared.kind !== 'prepared') throw new Error(`read the stored policy: ${refusalOfText(prepared).detail}`);
   const { program, sample, needs, integrations } = prepared;
   if (program === null || sample === null) throw new Error('read the stored policy: it is active and disabled at once');
-  return { inForce: { record: stored.record, generation, needs, integrations }, program, sample, everActivated };
+  return {
+    inForce: { record: stored.record, generation, needs, integrations },
+    program: ofRecord(program, stored.record),
+    sample,
+    everActivated,
+  };
 }
 
 async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<Located> {
@@ -168,6 +179,10 @@ async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<L
     case 'name':
       return { active, existing: await policies.findByName(target.name), nameOfNew: target.name.trim() };
   }
+}
+
+function ofRecord(program: Program, record: PolicyRecord): Program {
+  return { ...program, roster: rosterOfRecord(program.roster, record) };
 }
 
 /** No groups: the fallback decides about every packet. */

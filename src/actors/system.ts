@@ -22,6 +22,7 @@ import { conditionsOf, type NodeView, type ReadinessReport, reportOf } from './r
 import { isRefusal } from './refused.js';
 import { routeMessages } from './router.js';
 import { createStateTimes } from './state-times.js';
+import { type Traffic, trafficOver } from './traffic.js';
 
 export type SystemPorts = {
   readonly store: {
@@ -69,6 +70,7 @@ export type System = {
   datapathStats(): Promise<DatapathStats | null>;
   /** What the kernel tells while performance mode is enabled; see `Datapath.observe`. Never ends. */
   readonly observations: Observable<EventBatch>;
+  readonly traffic: Traffic;
   /** The snapshot of every actor that runs, by name. */
   snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
   /** Finishes the write under way and lets go of the datapath, which goes on enforcing. Idempotent. */
@@ -118,6 +120,8 @@ export function createSystem(ports: SystemPorts): System {
     },
     ended: node.getSnapshot().context.ended,
   });
+
+  const isEngaged = (): boolean => snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
 
   let generation = 0;
   bus.messages.subscribe((message) => {
@@ -170,10 +174,8 @@ export function createSystem(ports: SystemPorts): System {
       return context?.inForce?.integrations ?? null;
     }),
     readiness: () => reportOf(conditionsOf(view()), (name) => times.since(name)),
-    datapathStats: async () => {
-      const engaged = snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
-      return dataplane !== null && engaged ? dataplane.datapath.stats() : null;
-    },
+    datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
+    traffic: trafficOver(dataplane?.datapath ?? null, isEngaged),
     observations:
       dataplane === null
         ? NEVER

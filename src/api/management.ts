@@ -4,6 +4,7 @@ import type { NodeStats, ReadinessReport } from '#observe/stats.js';
 import type { PolicyConfig } from '#policy/document.js';
 import type { ExplainQuery, Explanation } from '#policy/explain.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { Traffic } from './traffic.js';
 
 /** What the API needs of the node. `main.ts` hands it in; routes know nothing else of the system. */
 export type Management = {
@@ -33,6 +34,7 @@ export type Management = {
     /** In force when it resolves; false where there is no such token. Revoking twice is no error. */
     revoke(id: string): Promise<boolean>;
   };
+  readonly traffic: Traffic;
   readiness(): ReadinessReport;
   stats(): Promise<NodeStats>;
   readonly metrics: Metrics;

@@ -69,6 +69,6 @@ function headersOf(path: string, status: string, answers: readonly string[]): (k
   const names: (keyof typeof HEADERS)[] = [];
   if (status !== '204' && (answers.includes('304') || answers.includes('412'))) names.push('ETag');
   if (status === '201' && answers.includes('409')) names.push('Location');
-  if (/^[/]api[/]v1[/]polic(y|ies)(?![/]explain)/.test(path)) names.push('Weir-Generation', 'Weir-Warnings');
+  if (/^[/]api[/]v1[/]polic(y|ies)(?![/](explain|hits))/.test(path)) names.push('Weir-Generation', 'Weir-Warnings');
   return names;
 }

@@ -10,6 +10,19 @@ export const oneOrMore = z
   .union([z.string(), z.array(z.string())])
   .transform((value) => (typeof value === 'string' ? [value] : value));
 
+/** Texts that are each read; one that `read` knows no value for is refused with `fault`. */
+export const listOf = <T>(read: (text: string) => T | undefined, fault: string) =>
+  oneOrMore
+    .refine((texts) => texts.every((text) => read(text) !== undefined), { error: fault })
+    .transform((texts) => texts.map((text) => read(text) as T))
+    .optional();
+
+/** How many items a page has at most. */
+export const pageLimit = (usual: number, highest: number) => {
+  const error = `Must be a whole number from 1 to ${highest}.`;
+  return z.coerce.number(error).int(error).min(1, error).max(highest, error).default(usual);
+};
+
 /** Parameters are refused where none are known: a misspelt `dry_run` must not write. */
 export const noQuery = z.strictObject({});
 

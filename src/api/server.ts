@@ -12,8 +12,10 @@ import { dnsCacheResource } from './dns-cache.route.js';
 import { answerError } from './error-answer.js';
 import { ApiError } from './errors.js';
 import { explainResource } from './explain.route.js';
+import { flowsResource } from './flows.route.js';
 import { checkHeaders, checkHost, checkOrigin, checkQuery, hostSet } from './guard.js';
 import { healthResource } from './health.route.js';
+import { hitsResource } from './hits.route.js';
 import { integrationsResource } from './integrations.route.js';
 import type { Management } from './management.js';
 import { createNotFound } from './method-not-allowed.js';
@@ -36,12 +38,14 @@ const RESOURCES = [
   metricsResource,
   statsResource,
   policyResource,
+  hitsResource,
   explainResource,
   policiesResource,
   performanceModeResource,
   tlsInterceptCaResource,
   integrationsResource,
   tokensResource,
+  flowsResource,
   dnsCacheResource,
   auditResource,
   wiretapResource,

@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
 import { durationMs } from '#config/value.js';
-import { createClient, type ServerOptions } from './client.js';
-import { CliError } from './error.js';
+import { createClient } from './client.js';
+import { type Output, remote, understood } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
@@ -17,8 +17,6 @@ const tokenSchema = z.object({
 });
 const issuedSchema = z.object({ ...tokenSchema.shape, token: z.string() });
 const listSchema = z.object({ items: z.array(tokenSchema) });
-
-type Output = ServerOptions & { readonly output: 'table' | 'json' };
 
 /** `weir token create | list | revoke`. */
 export function addTokenCommands(program: Command, terminal: Terminal): void {
@@ -64,15 +62,6 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
     });
 }
 
-/** The flags of every command that speaks to a node. */
-function remote(command: Command): Command {
-  return command
-    .option('--config <file>', 'the configuration file of a node on this machine: its address and its admin.token')
-    .option('--server <url>', 'the node (default: WEIR_SERVER, else http://127.0.0.1:8080)')
-    .option('--token-file <file>', 'a file with a token (default: WEIR_TOKEN, else /var/lib/weir/admin.token)')
-    .addOption(new Option('--output <form>', 'how to print').choices(['table', 'json']).default('table'));
-}
-
 function wholeSeconds(value: string): number {
   const ms = durationMs(value);
   if (ms === undefined || ms === 0 || ms % 1000 !== 0) {
@@ -83,10 +72,3 @@ function wholeSeconds(value: string): number {
 
 const validity = (expiresAt: string | null): string =>
   expiresAt === null ? 'which does not expire' : `valid until ${expiresAt}`;
-
-function understood<T>(schema: z.ZodType<T>, answer: unknown): T {
-  const parsed = schema.safeParse(answer);
-  if (!parsed.success)
-    throw new CliError('the server answered with something else than was asked for; is it a Weir node?');
-  return parsed.data;
-}

@@ -4,6 +4,8 @@ import type { Config } from '#config/config.js';
 import { loadConfig } from '#config/load.js';
 import { ConfigError } from '#config/problem.js';
 import { CliError } from './error.js';
+import { addFlowsCommands } from './flows.command.js';
+import { addHitsCommand } from './hits.command.js';
 import { processTerminal, type Terminal } from './terminal.js';
 import { addTokenCommands } from './token.command.js';
 
@@ -64,6 +66,8 @@ export async function weir(words: readonly string[], terminal: Terminal = proces
     });
 
   addTokenCommands(program, terminal);
+  addHitsCommand(program, terminal);
+  addFlowsCommands(program, terminal);
 
   try {
     await program.parseAsync([...words], { from: 'user' });

@@ -1,6 +1,10 @@
+import type { Prefix, Range } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofMismatch, ProofSample } from '#policy/proof.js';
+import type { PolicyRecord } from '#policy/record.js';
+import type { Decider } from '#policy/roster.js';
 import type { EventBatch } from './events/batch.js';
+import type { FlowState } from './program/numbers.js';
 
 /** What the dataplane part asks of the kernel. `kernel/` implements it in a worker thread; nothing else does. */
 export type Datapath = {
@@ -30,6 +34,12 @@ export type Datapath = {
   /** What is granted now. After a restart only patterns of programs that were staged since have their text. */
   learned(): Promise<readonly Learned[]>;
   stats(): Promise<DatapathStats>;
+  /** What the policy in force was hit by until now, in its own order; null before this process put one in force. */
+  hits(query: HitQuery): Promise<HitReport | null>;
+  /** Live flows in the order of their keys, which others that come and go do not change. */
+  flows(query: FlowQuery): Promise<FlowPage>;
+  /** Ends flows, so that their next packets are judged like those of new ones. Answers how many were ended. */
+  cutFlows(filter: FlowFilter): Promise<number>;
   /** Calls back on every change seen: an interface that appeared or vanished, a link or the guard that was lost. */
   watch(listener: (change: DatapathChange) => void): () => void;
   /**
@@ -107,6 +117,92 @@ export type DatapathStats = {
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 
+export type HitQuery = {
+  /** Ids; empty: any. */
+  readonly groups: readonly string[];
+  readonly rules: readonly string[];
+  readonly unused: boolean | undefined;
+  /** Where an earlier report stopped, else 0. */
+  readonly from: number;
+  readonly limit: number;
+};
+export type HitReport = {
+  readonly policy: Pick<PolicyRecord, 'id' | 'revision'> | null;
+  readonly generation: number;
+  /** When this node began to count. */
+  readonly sinceMs: number;
+  readonly items: readonly Hit[];
+  readonly next: number | null;
+};
+/** Times are milliseconds since 1970. */
+export type Hit = {
+  readonly decider: Decider;
+  readonly packets: bigint;
+  readonly bytes: bigint;
+  /** Null where it was never hit. */
+  readonly lastMs: number | null;
+  /** Since when it was never hit; null where it was. */
+  readonly unusedSinceMs: number | null;
+};
+
+/** Each list is OR, and an empty one asks for nothing; they are ANDed. */
+export type FlowFilter = {
+  readonly sources: readonly Prefix[];
+  readonly destinations: readonly Prefix[];
+  /** Of either side. */
+  readonly ports: readonly Range[];
+  readonly sourcePorts: readonly Range[];
+  readonly destinationPorts: readonly Range[];
+  readonly protocols: readonly number[];
+  readonly groups: readonly string[];
+  readonly rules: readonly string[];
+  readonly verdicts: readonly FlowVerdict[];
+  readonly states: readonly FlowState[];
+  readonly foreign: boolean | undefined;
+  readonly current: boolean | undefined;
+  /** Of both directions together. */
+  readonly minBytes: number;
+};
+export type FlowVerdict = 'allow' | 'audit' | 'redirect';
+export type FlowQuery = {
+  readonly filter: FlowFilter;
+  /** The key after which to go on, as an earlier page gave it. */
+  readonly after: Uint8Array | null;
+  readonly limit: number;
+};
+export type FlowPage = {
+  /** All that match, on any page. */
+  readonly matched: number;
+  readonly items: readonly LiveFlow[];
+  readonly next: Uint8Array | null;
+};
+/** Source is the side that opened it, and comes first in pairs. Addresses in host order, times in milliseconds since 1970. */
+export type LiveFlow = {
+  readonly source: number;
+  readonly destination: number;
+  readonly protocol: number;
+  /** Null where the protocol has none. */
+  readonly ports: readonly [number, number] | null;
+  readonly icmpId: number | null;
+  readonly state: FlowState;
+  /** Null of a foreign flow, which nobody judged. */
+  readonly verdict: FlowVerdict | null;
+  /** Who judged it; null where nobody did, or where the policy that had them is gone. */
+  readonly decider: Decider | null;
+  readonly foreign: boolean;
+  /** Of the policy that judged it; null where that was put in force by an earlier process. */
+  readonly generation: number | null;
+  /** Whether that policy is in force. */
+  readonly current: boolean;
+  readonly packets: readonly [bigint, bigint];
+  readonly bytes: readonly [bigint, bigint];
+  readonly openedMs: number;
+  readonly lastSeenMs: number;
+  readonly expiresInMs: number;
+  /** Where packets of each side come in; null where none did yet, or it is not a policed interface. */
+  readonly interfaces: readonly [string | null, string | null];
+};
+
 /** A limit of the dataplane would be passed (D7). */
 export class CapacityExceeded extends Error {
   readonly code = 'capacity_exceeded';
@@ -115,7 +211,7 @@ export class CapacityExceeded extends Error {
     readonly need: number,
     readonly limit: number,
   ) {
-    super(`the policy needs ${need} lines of ${table}, and the limit is ${limit}`);
+    super(`the policy needs ${need} entries of ${table}, and the limit is ${limit}`);
   }
 }
 

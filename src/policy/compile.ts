@@ -5,6 +5,7 @@ import { RuleLeaves } from './leaf-stack.js';
 import type { Policy } from './model.js';
 import { MAX_RANKS, NONE, type Program, word } from './program.js';
 import { outcomeAt, places } from './rank.js';
+import { rosterOf } from './roster.js';
 import { SegmentCompiler } from './segment-compiler.js';
 import { Division } from './segments.js';
 import { Sequences } from './sequences.js';
@@ -56,6 +57,7 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
     lists: listsOf(lists),
     ...compiler.tables(),
     ranks: words.ranks,
+    roster: rosterOf(policy),
   };
 }
 

@@ -1,4 +1,5 @@
 import type { HostnamePattern, Verdict } from './model.js';
+import type { Roster } from './roster.js';
 
 /**
  * A program is a compiled policy: a deterministic function of the policy, independent of any kernel. All searches
@@ -46,6 +47,7 @@ export type Program = {
   readonly nameLeaves: { readonly segments: Uint32Array; readonly names: Uint32Array; readonly leaves: Uint32Array };
   /** Number of ranks in the policy. */
   readonly ranks: number;
+  readonly roster: Roster;
 };
 
 export const MAX_SEGMENTS = 7;

@@ -75,6 +75,9 @@ export function fakeDatapath(): FakeDatapath {
     stats: async (): Promise<DatapathStats> => {
       throw new Error('no counters here');
     },
+    hits: async () => null,
+    flows: async () => ({ matched: 0, items: [], next: null }),
+    cutFlows: async () => 0,
     watch: (listener) => {
       listeners.add(listener);
       return () => listeners.delete(listener);

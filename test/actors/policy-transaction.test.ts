@@ -153,7 +153,7 @@ describe('a write that fails leaves everything as it was', () => {
     expect(await running.system.policies.write(singleton('lan'))).toEqual({
       kind: 'refused',
       code: 'capacity_exceeded',
-      detail: 'the policy needs 2000 lines of program, and the limit is 1000',
+      detail: 'the policy needs 2000 entries of program, and the limit is 1000',
     });
     expect(running.datapath.log).toEqual(['stage 2']);
     await expectUntouched(running);

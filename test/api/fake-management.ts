@@ -1,4 +1,5 @@
 import type { Management, PerformanceMode } from '#api/management.js';
+import type { Traffic } from '#api/traffic.js';
 import type { PolicyOutcome, PolicyWrite } from '#bus/requests.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
@@ -55,7 +56,15 @@ export const STATS: NodeStats = {
 export type FakeManagement = Management & {
   /** Every call that could have changed something, in order. */
   readonly changes: { readonly call: string; readonly with: unknown }[];
-  readonly reads: { stored: StoredPolicy | null; performanceMode: PerformanceMode; readiness: ReadinessReport };
+  readonly reads: {
+    stored: StoredPolicy | null;
+    performanceMode: PerformanceMode;
+    readiness: ReadinessReport;
+    hits: Awaited<ReturnType<Traffic['hits']>>;
+    flows: Awaited<ReturnType<Traffic['flows']>>;
+    /** What was asked of the traffic. */
+    readonly asked: unknown[];
+  };
   answer: { policyWrite: (write: PolicyWrite) => PolicyOutcome | Promise<PolicyOutcome> };
 };
 
@@ -66,6 +75,9 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     stored: STORED,
     performanceMode: { enabled: true, source: null, revision: 0 },
     readiness: READY,
+    hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
+    flows: { matched: 0, items: [], next: null },
+    asked: [],
   };
   const answer: FakeManagement['answer'] = {
     policyWrite: (write) =>
@@ -156,6 +168,20 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       async revoke(id) {
         changed('tokens.revoke', id);
         return tokens.some((token) => token.id === id);
+      },
+    },
+    traffic: {
+      async hits(query) {
+        reads.asked.push(query);
+        return reads.hits;
+      },
+      async flows(query) {
+        reads.asked.push(query);
+        return reads.flows;
+      },
+      async cutFlows(filter) {
+        changed('traffic.cutFlows', filter);
+        return { cut: 3 };
       },
     },
     readiness: () => reads.readiness,

@@ -1,48 +1,9 @@
-import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { weir } from '#cli/weir.js';
 import { openStore } from '#store/store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-
-type Answer = { readonly status: number; readonly body: unknown };
-type Asked = { readonly method: string; readonly path: string; readonly authorization: string; readonly body: string };
-
-/** A server that answers everything alike and keeps what it was asked. */
-async function serverThatAnswers({ status, body }: Answer) {
-  const asked: Asked[] = [];
-  const server = createServer(async (request: IncomingMessage, response) => {
-    let text = '';
-    for await (const chunk of request) text += String(chunk);
-    const { method = '', url: path = '', headers } = request;
-    asked.push({ method, path, authorization: headers.authorization ?? '', body: text });
-    if (status === 302) response.setHeader('location', '/elsewhere');
-    response.statusCode = status;
-    response.end(body === undefined ? '' : typeof body === 'string' ? body : JSON.stringify(body));
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => void server.close());
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
-}
-
-async function run(words: readonly string[], environment: Record<string, string> = {}) {
-  let out = '';
-  let err = '';
-  const code = await weir(words, {
-    environment,
-    out: (text) => {
-      out += text;
-    },
-    err: (text) => {
-      err += text;
-    },
-  });
-  return { code, out, err };
-}
+import { type Answer, run, serverThatAnswers } from './rig.js';
 
 const record = {
   id: '0b0e',
@@ -260,6 +221,7 @@ describe('weir', () => {
   it('explains itself', async () => {
     const { code, out } = await run(['--help']);
     expect(code).toBe(0);
-    for (const command of ['run', 'start', 'config', 'dataplane', 'token']) expect(out).toContain(`  ${command} `);
+    for (const command of ['run', 'start', 'config', 'dataplane', 'token', 'hits', 'flows'])
+      expect(out).toContain(`  ${command} `);
   });
 });

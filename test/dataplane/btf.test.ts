@@ -6,6 +6,14 @@ import { builtObject } from '#dataplane/kernel/built.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { FLOW_BYTES, FLOW_KEY_BYTES, FLOW_KEY_OFFSETS, FLOW_OFFSETS } from '#dataplane/program/flow.js';
 import {
+  HIT_BYTES,
+  HIT_OFFSETS,
+  HIT_REF_BYTES,
+  HIT_REF_OFFSETS,
+  VITALS_BYTES,
+  VITALS_OFFSETS,
+} from '#dataplane/program/hit.js';
+import {
   COUNTER_INDEX,
   COUNTERS,
   DROP_REASON,
@@ -79,6 +87,14 @@ test('flows are read as the program writes them', () => {
 test('events are read as the program writes them', () => {
   expect(struct('event')).toEqual({ size: EVENT_BYTES, offsets: EVENT_OFFSETS });
   expect(enumeration('event_type', 'EVENT_')).toEqual(EVENT_TYPE);
+});
+
+test('hits are read and written as the program does', () => {
+  expect([struct('hit'), struct('hit_ref'), struct('vitals')]).toEqual([
+    { size: HIT_BYTES, offsets: HIT_OFFSETS },
+    { size: HIT_REF_BYTES, offsets: HIT_REF_OFFSETS },
+    { size: VITALS_BYTES, offsets: VITALS_OFFSETS },
+  ]);
 });
 
 test('lines and counters have the sizes that are read and written', () => {

@@ -1,10 +1,12 @@
 import type { Counter } from '#dataplane/datapath.js';
+import { Accounts } from '#dataplane/kernel/accounts.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
 import { check, libbpf } from '#dataplane/kernel/libc.js';
 import { loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
 import { MappedMemory } from '#dataplane/kernel/mapped-memory.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import type { Pins } from '#dataplane/kernel/pins.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
@@ -35,7 +37,7 @@ export type Judged = { readonly returned: number; readonly word: number; readonl
 export type Entry = 'in' | 'out_of_node' | 'out_exempt' | 'out_foreign';
 
 /** The datapath loaded on its own, attached to nothing, run over crafted frames. Every packet counts as forwarded. */
-export function loadForTest(options: Partial<ObjectOptions> = {}) {
+export function loadForTest(options: Partial<ObjectOptions> = {}, pins?: Pins) {
   const loaded = loadObject(
     {
       objectPath: builtObject,
@@ -59,8 +61,9 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
       traceWord: true,
       ...options,
     },
-    undefined,
+    pins,
   );
+  const accounts = new Accounts(loaded.object, loaded.slots);
   const frame = new Uint8Array(MAX_FRAME);
   const context = new Uint8Array(SKB.size);
   const contextView = new DataView(context.buffer);
@@ -108,17 +111,18 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
   let before = countedSinceLoad();
   return {
     ...loaded,
+    accounts,
     frame,
     context: contextView,
     runFrame,
     judge(packet: Packet, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): Judged {
       return runFrame(writeFrame(frame, packet, frameOptions), mark, entry);
     },
-    stage: (program: Program) => stageProgram(loaded, program, 1),
-    flip: () => flipProgram(loaded),
+    stage: (program: Program) => stageProgram({ ...loaded, accounts }, program, 1),
+    flip: () => flipProgram({ ...loaded, accounts }),
     activate(program: Program, generation = 1): number {
-      stageProgram(loaded, program, generation);
-      return flipProgram(loaded);
+      stageProgram({ ...loaded, accounts }, program, generation);
+      return flipProgram({ ...loaded, accounts });
     },
     /** Puts the other slot in force, without filling it. Every epoch is a new one. */
     switchSlot(): void {
@@ -173,6 +177,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}) {
     },
     close(): void {
       active.unmap();
+      accounts.close();
       loaded.close();
     },
   };

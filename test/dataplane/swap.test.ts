@@ -3,6 +3,7 @@ import { TestRun } from '#dataplane/kernel/test-run.js';
 import { type Image, layout } from '#dataplane/program/layout.js';
 import { IPPROTO, type Packet } from '#policy/model.js';
 import { NONE, type Program, word } from '#policy/program.js';
+import { denyAll } from '#test/kernel/policies.js';
 import { MAX_FRAME, writeFrame } from './frame.js';
 import { type Loaded, loadForTest } from './loaded.js';
 
@@ -47,6 +48,7 @@ function sided(side: 0 | 1): Image {
     names: [],
     nameLeaves: { segments: new Uint32Array(), names: new Uint32Array(), leaves: new Uint32Array() },
     ranks: 2,
+    roster: denyAll.roster,
   };
   return layout(program);
 }

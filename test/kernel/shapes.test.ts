@@ -198,7 +198,12 @@ describe.each([
     await topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1000');
     const long = new Uint8Array(1_200);
     long.set(MARKER, 1_100);
-    expect(await arriving([['too long', frameOf({ content: udpContent(asked, long) })], ['plain', frameOf()]])).toEqual(['plain']);
+    expect(
+      await arriving([
+        ['too long', frameOf({ content: udpContent(asked, long) })],
+        ['plain', frameOf()],
+      ]),
+    ).toEqual(['plain']);
     await topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '9000');
   });
 

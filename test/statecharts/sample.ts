@@ -1,6 +1,6 @@
 import type { Needs } from '#bus/messages.js';
 import type { PolicyWrite } from '#bus/requests.js';
-import type { Program } from '#policy/program.js';
+import { NONE, type Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 
@@ -16,6 +16,13 @@ export const PROGRAM: Program = {
   names: [],
   nameLeaves: { segments: none, names: none, leaves: none },
   ranks: 1,
+  roster: {
+    policy: null,
+    identities: new Uint32Array(2),
+    groups: Uint32Array.of(NONE),
+    groupIds: { bytes: new Uint8Array(), ends: none },
+    ruleIds: { bytes: new Uint8Array(), ends: zero },
+  },
 };
 
 export const SAMPLE: ProofSample = { packets: none, expected: none, classes: 1, complete: true, names: '[]' };

@@ -74,7 +74,9 @@ static __noinline void tell_packet(struct __sk_buff *skb, const struct packet *p
 		return;
 	if (word) {
 		ref = hit_of(active_word, word);
-		add_hit(ref.hit, ref.check, packets_of(skb), skb->len, now_ns);
+		/* What opens nothing and has no flow is dropped whatever the rule says. */
+		if (reason != DROP_OUT_OF_STATE)
+			add_hit(ref.hit, ref.check, packets_of(skb), skb->len, now_ns);
 	}
 	event = reserve_event(packet->source, false, now_ns);
 	if (!event)

@@ -4,30 +4,17 @@
 
 #define RANK_SHIFT 4
 
-/* What a word counts for: an entry of `hits`, and the low word of whose it is. */
-struct hit_ref {
-	__u32 hit;
-	__u32 check;
-};
-
 static __always_inline struct hit_ref hit_of(__u32 active_word, __u32 word)
 {
-	struct hit_ref ref = {};
-	__u32 at = word >> RANK_SHIFT, *found;
-	struct hit *hit;
+	__u32 at = word >> RANK_SHIFT;
+	struct hit_ref none = {}, *found;
 
 	if (at >= settings.rank_capacity)
-		return ref;
+		return none;
 	if (active_word & 1)
 		at += settings.rank_capacity;
 	found = bpf_map_lookup_elem(&rank_hits, &at);
-	if (!found || *found == 0)
-		return ref;
-	ref.hit = *found;
-	hit = bpf_map_lookup_elem(&hits, &ref.hit);
-	if (hit)
-		ref.check = hit->identity;
-	return ref;
+	return found ? *found : none;
 }
 
 static __always_inline void add_hit(__u32 index, __u32 check, __u64 packets, __u64 bytes, __u64 last_ns)

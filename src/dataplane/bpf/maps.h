@@ -101,13 +101,13 @@ struct {
 	__type(value, struct hit);
 } hits SEC(".maps");
 
-/* rank → entry of `hits`, for each slot. */
+/* By rank, for each slot. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 2);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct hit_ref);
 } rank_hits SEC(".maps");
 
 struct {

@@ -156,6 +156,11 @@ static __noinline int finish_error(struct __sk_buff *skb, const struct packet *e
 	if (refused)
 		return refuse(skb, error, judged, refused);
 	count(COUNT_ICMP_RELATED);
+	if (judged) {
+		struct hit_ref ref = hit_of(judged >> 32, judged);
+
+		add_hit(ref.hit, ref.check, packets_of(skb), skb->len, bpf_ktime_get_coarse_ns());
+	}
 	return judged ? pass_word(skb, judged) : pass(skb, COUNT_FOREIGN);
 }
 

@@ -203,6 +203,12 @@ struct hit {
 	__u64 identity;
 };
 
+/* What a word counts for: an entry of `hits`, and the low word of whose it is. */
+struct hit_ref {
+	__u32 hit;
+	__u32 check;
+};
+
 /* What the last sweep saw. */
 struct vitals {
 	__u64 swept_ns;
@@ -316,6 +322,7 @@ _Static_assert(sizeof(struct flow_key) == 16, "no padding in a hash key");
 _Static_assert(sizeof(struct flow) == 128, "two cache lines");
 _Static_assert(sizeof(struct cached) == 128, "two cache lines");
 _Static_assert(sizeof(struct hit) == 32, "no padding in a hit");
+_Static_assert(sizeof(struct hit_ref) == 8, "elements of an array stand eight bytes apart, or more");
 _Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");
 _Static_assert(sizeof(struct fragment_key) == 16, "no padding in a hash key");
 _Static_assert(sizeof(struct event) == 96, "no padding in an event");

@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads';
-import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
+import type { Datapath, DatapathChange, FlowFilter, FlowQuery } from '#dataplane/datapath.js';
 import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
+import type { FlowsCut } from './accounts.js';
 import { builtWorker } from './built.js';
 import { type BatchSource, EAR } from './ear.js';
 import { DatapathFailure, type Method, type Reply, type Request, receive, type WorkerInput } from './messages.js';
@@ -16,6 +17,8 @@ export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from './options.js';
 export function openDatapath(options: DatapathOptions): Datapath {
   return new DatapathThread(options);
 }
+
+const CUT_AT_ONCE = 2_048;
 
 type Waiting = { resolve(value: unknown): void; reject(error: Error): void };
 
@@ -43,6 +46,21 @@ class DatapathThread implements Datapath {
   revoke: Datapath['revoke'] = (grants) => this.#ask('revoke', grants);
   prove: Datapath['prove'] = (sample) => this.#ask('prove', sample);
   stage: Datapath['stage'] = (program, generation) => this.#ask('stage', program, generation);
+  hits: Datapath['hits'] = (query) => this.#ask('hits', query);
+  flows: Datapath['flows'] = (query) => this.#ask('flows', query);
+
+  /** A part at a time, so that nobody who asks the thread meanwhile waits for all of them. */
+  async cutFlows(filter: FlowFilter): Promise<number> {
+    let cut = 0;
+    let after: Uint8Array | null = null;
+    do {
+      const query: FlowQuery = { filter, after, limit: CUT_AT_ONCE };
+      const part: FlowsCut = await this.#ask('cutFlows', query);
+      cut += part.cut;
+      after = part.next;
+    } while (after !== null);
+    return cut;
+  }
 
   watch(listener: (change: DatapathChange) => void): () => void {
     this.#listeners.add(listener);

@@ -53,6 +53,15 @@ type Libbpf = {
     async(program: number, options: Uint8Array, done: (error: Error | null, result: number) => void): void;
   };
   bpf_map_lookup_elem(fd: number, key: Uint8Array, value: Uint8Array): number;
+  bpf_map_lookup_batch(
+    fd: number,
+    from: Uint8Array | null,
+    next: Uint8Array,
+    keys: Uint8Array,
+    values: Uint8Array,
+    count: Uint32Array,
+    options: null,
+  ): number;
   bpf_map_get_next_key(fd: number, key: Uint8Array | null, next: Uint8Array): number;
   bpf_map_delete_elem(fd: number, key: Uint8Array): number;
   bpf_tc_hook_create(hook: Uint8Array): number;
@@ -106,6 +115,8 @@ const LIBBPF: Record<keyof Libbpf, string> = {
   bpf_link_detach: 'int bpf_link_detach(int link)',
   bpf_prog_test_run_opts: 'int bpf_prog_test_run_opts(int program, _Inout_ void *options)',
   bpf_map_lookup_elem: 'int bpf_map_lookup_elem(int fd, const void *key, _Out_ void *value)',
+  bpf_map_lookup_batch:
+    'int bpf_map_lookup_batch(int fd, void *from, _Out_ void *next, _Out_ void *keys, _Out_ void *values, _Inout_ uint32_t *count, const void *options)',
   bpf_map_get_next_key: 'int bpf_map_get_next_key(int fd, const void *key, _Out_ void *next)',
   bpf_map_delete_elem: 'int bpf_map_delete_elem(int fd, const void *key)',
   bpf_tc_hook_create: 'int bpf_tc_hook_create(_Inout_ void *hook)',

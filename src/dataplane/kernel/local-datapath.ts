@@ -4,7 +4,11 @@ import {
   type Counter,
   type DatapathChange,
   type DatapathStats,
+  type FlowPage,
+  type FlowQuery,
   type Grant,
+  type HitQuery,
+  type HitReport,
   type Learned,
   type Missing,
   ProofFailed,
@@ -13,6 +17,7 @@ import {
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
+import { Accounts, type FlowsCut } from './accounts.js';
 import { programId } from './bpf-fd.js';
 import { builtObject } from './built.js';
 import { readCounters } from './counters.js';
@@ -51,7 +56,7 @@ export class LocalDatapath {
   readonly #watcher = new Watcher();
   /** Changes that `attach` found by itself. */
   #untold: DatapathChange[] = [];
-  #loaded: LoadedObject | undefined;
+  #loaded: (LoadedObject & { readonly accounts: Accounts }) | undefined;
   #eventsWanted = false;
   /** An older program of another layout goes on judging until this one has a policy. */
   #handoverDue = false;
@@ -75,7 +80,7 @@ export class LocalDatapath {
     this.#pins.prepare();
     this.#ownership.take();
     this.#pins.refuseOthers();
-    this.#loaded = loadObject(
+    const loaded = loadObject(
       {
         objectPath: this.#objectPath,
         flowCapacity: this.#options.flowCapacity,
@@ -99,7 +104,8 @@ export class LocalDatapath {
       },
       this.#pins,
     );
-    const { adopted, slots } = this.#loaded;
+    const { adopted, slots } = loaded;
+    this.#loaded = { ...loaded, accounts: new Accounts(loaded.object, slots) };
     slots.setEventsWanted(this.#eventsWanted);
     const inForce = adopted ? slots.inForce() : null;
     return {
@@ -171,7 +177,21 @@ export class LocalDatapath {
   }
 
   unstage(): void {
-    this.#opened().slots.unstage();
+    const { slots, accounts } = this.#opened();
+    slots.unstage();
+    accounts.rosters.unstage();
+  }
+
+  hits(query: HitQuery): HitReport | null {
+    return this.#opened().accounts.hits(query);
+  }
+
+  flows(query: FlowQuery): Promise<FlowPage> {
+    return this.#opened().accounts.flows(query, this.#options.timeoutsMs);
+  }
+
+  cutFlows(query: FlowQuery): Promise<FlowsCut> {
+    return this.#opened().accounts.cutFlows(query);
   }
 
   grant(grants: readonly Grant[]): { readonly refused: number } {
@@ -196,7 +216,7 @@ export class LocalDatapath {
   }
 
   stats(): DatapathStats {
-    const { object, slots, grants } = this.#opened();
+    const { object, slots, accounts, grants } = this.#opened();
     const counters = readCounters(object.mapFd('counters'));
     const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
     const drops = Object.fromEntries(
@@ -207,11 +227,11 @@ export class LocalDatapath {
     drops.guard = this.#guard.dropped();
     const flowsOpened = counter(COUNTER_INDEX.flows_opened).packets;
     const flowsClosed = counter(COUNTER_INDEX.flows_closed).packets;
-    const activeFlows = Number(flowsOpened - flowsClosed);
+    const { flows, maps } = accounts.stats();
     const { generation, lines } = slots.sizeInForce();
     return {
       generation,
-      activeFlows,
+      activeFlows: flows,
       verdicts: {
         allow: counter(COUNTER_INDEX.allow),
         deny: add(drops.policy_deny, drops.service_plane_absent),
@@ -227,7 +247,7 @@ export class LocalDatapath {
       },
       maps: {
         program: { entries: lines, capacity: this.#slotLines },
-        flows: { entries: activeFlows, capacity: this.#options.flowCapacity },
+        ...maps,
         grants: grants.addresses,
         patterns: grants.patterns,
       },
@@ -275,12 +295,13 @@ export class LocalDatapath {
   }
 
   close(): void {
+    this.#loaded?.accounts.close();
     this.#loaded?.close();
     this.#loaded = undefined;
     this.#ownership.release();
   }
 
-  #opened(): LoadedObject {
+  #opened(): LoadedObject & { readonly accounts: Accounts } {
     if (this.#loaded === undefined) throw new Error('the datapath is not open');
     return this.#loaded;
   }

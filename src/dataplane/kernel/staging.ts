@@ -1,30 +1,38 @@
 import type { Grants } from '#dataplane/grants/grants.js';
 import { type Image, layout } from '#dataplane/program/layout.js';
 import type { Program } from '#policy/program.js';
+import type { Accounts } from './accounts.js';
 import { awaitGracePeriod } from './grace-period.js';
 import type { Slots } from './slots.js';
 
-type Loaded = { readonly slots: Slots; readonly grants: Grants };
+type Loaded = { readonly slots: Slots; readonly grants: Grants; readonly accounts: Accounts };
 
-/** Fills the idle slot and writes the names of its program. Throws `CapacityExceeded` before anything changed. */
+/**
+ * Fills the idle slot: its image, the names of its program, and where its ranks count. Throws `CapacityExceeded` before
+ * anything changed.
+ */
 export function stageProgram(
-  { slots, grants }: Loaded,
+  { slots, grants, accounts }: Loaded,
   program: Program,
   generation: number,
 ): { readonly image: Image; readonly imageSha256: string } {
   const image = layout(program);
+  const placement = accounts.place(program.roster);
   const patterns = program.names.map(({ text }) => text);
   grants.makeRoom(patterns, awaitGracePeriod);
   const imageSha256 = slots.fill(image, generation);
   // Only now does nobody read the names of the program that was in this slot.
   grants.fill(slots.idleSlot, patterns);
+  // Only now does no packet read what the ranks of this slot counted in before.
+  accounts.stage(placement, generation);
   return { image, imageSha256 };
 }
 
 /** Puts what is staged in force, and answers its epoch. */
-export function flipProgram({ slots, grants }: Loaded): number {
+export function flipProgram({ slots, grants, accounts }: Loaded): number {
   const filled = slots.idleSlot;
   const epoch = slots.flip();
   grants.activated(filled);
+  accounts.rosters.flip(epoch);
   return epoch;
 }

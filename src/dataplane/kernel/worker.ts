@@ -1,5 +1,5 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import type { Grant } from '#dataplane/datapath.js';
+import type { FlowQuery, Grant, HitQuery } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
 import { Ear } from './ear.js';
@@ -51,6 +51,11 @@ function handle({ method, args }: Request): unknown {
     case 'close':
       endEar();
       return datapath[method]();
+    case 'hits':
+      return datapath.hits(args[0] as HitQuery);
+    case 'flows':
+    case 'cutFlows':
+      return datapath[method](args[0] as FlowQuery);
     default:
       return datapath[method]();
   }
@@ -61,15 +66,15 @@ function endEar(): void {
   ear = undefined;
 }
 
-port.on('message', (request: Request) => {
-  let reply: Reply;
+async function answer(request: Request): Promise<Reply> {
   try {
-    reply = { kind: 'result', id: request.id, value: handle(request) };
+    return { kind: 'result', id: request.id, value: await handle(request) };
   } catch (error) {
-    reply = { kind: 'error', id: request.id, error: send(error) };
+    return { kind: 'error', id: request.id, error: send(error) };
   }
-  tell(reply);
-});
+}
+
+port.on('message', (request: Request) => void answer(request).then((reply) => tell(reply)));
 
 function look(news?: News): void {
   for (const change of datapath.look(news)) tell({ kind: 'change', change });

@@ -1,0 +1,27 @@
+import type { Refusal } from '#bus/requests.js';
+import type { Datapath, FlowFilter, FlowPage, FlowQuery, HitQuery, HitReport } from '#dataplane/datapath.js';
+import { refusal } from '#statecharts/refusal.js';
+
+/** What the datapath knows of the traffic that it judged; a `Refusal` while there is none to ask. */
+export type Traffic = {
+  hits(query: HitQuery): Promise<HitReport | Refusal>;
+  flows(query: FlowQuery): Promise<FlowPage | Refusal>;
+  cutFlows(filter: FlowFilter): Promise<{ readonly cut: number } | Refusal>;
+};
+
+const ABSENT = refusal('feature_unavailable', 'the configuration has no dataplane section: nothing is judged here');
+const NOT_RUNNING = refusal('dataplane_unavailable', 'the dataplane is not running at the moment; see /ready');
+const NOTHING_YET = refusal('dataplane_unavailable', 'nothing was put in force since this process began; see /ready');
+
+/** `isEngaged` says whether the datapath is open. */
+export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean): Traffic {
+  const ask = async <T>(question: (asked: Datapath) => Promise<T>): Promise<T | Refusal> => {
+    if (datapath === null) return ABSENT;
+    return isEngaged() ? question(datapath) : NOT_RUNNING;
+  };
+  return {
+    hits: (query) => ask(async (asked) => (await asked.hits(query)) ?? NOTHING_YET),
+    flows: (query) => ask((asked) => asked.flows(query)),
+    cutFlows: (filter) => ask(async (asked) => ({ cut: await asked.cutFlows(filter) })),
+  };
+}

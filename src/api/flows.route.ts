@@ -1,0 +1,111 @@
+import { formatAddress } from '#policy/ipv4.js';
+import { errorAnswers, errorsOf } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { refused } from './error-answer.js';
+import { ApiError } from './errors.js';
+import {
+  cutQuery,
+  FlowsCutSchema,
+  FlowsSchema,
+  filterOf,
+  flowsQuery,
+  type ShownFlow,
+  selects,
+} from './flows.schema.js';
+import type { LiveFlow } from './traffic.js';
+
+const PATH = '/api/v1/flows';
+
+export const flowsResource: Resource = (api, { traffic }) => {
+  api.get(
+    PATH,
+    {
+      schema: {
+        operationId: 'listFlows',
+        tags: ['observation'],
+        summary: 'Live flows of this node',
+        description: 'Ordered by a key that does not change: flows that come and go move no others to another page.',
+        querystring: flowsQuery,
+        response: {
+          200: FlowsSchema,
+          ...errorAnswers(...errorsOf.read, 'feature_unavailable', 'dataplane_unavailable'),
+        },
+      },
+    },
+    async ({ query }) => {
+      const after = query.cursor === undefined ? null : new Uint8Array(Buffer.from(query.cursor, 'base64url'));
+      const page = await traffic.flows({ filter: filterOf(query), after, limit: query.limit });
+      if ('kind' in page) throw refused(page);
+      return {
+        matched: page.matched,
+        items: page.items.map(shown),
+        next_cursor: page.next === null ? null : Buffer.from(page.next).toString('base64url'),
+      };
+    },
+  );
+
+  api.delete(
+    PATH,
+    {
+      schema: {
+        operationId: 'cutFlows',
+        tags: ['observation'],
+        summary: 'End live flows',
+        description:
+          'Their next packets are judged like those of new flows; TCP in the middle of its life is then out of state.',
+        querystring: cutQuery,
+        response: {
+          200: FlowsCutSchema,
+          ...errorAnswers(...errorsOf.write, 'feature_unavailable', 'dataplane_unavailable'),
+        },
+      },
+    },
+    async ({ query, caller, log }) => {
+      const { all = false, dry_run: dryRun = false } = query;
+      if (all === selects(query)) throw unclear(all);
+      const filter = filterOf(query);
+      if (dryRun) {
+        const page = await traffic.flows({ filter, after: null, limit: 1 });
+        if ('kind' in page) throw refused(page);
+        return { cut: page.matched, dry_run: true };
+      }
+      const outcome = await traffic.cutFlows(filter);
+      if ('kind' in outcome) throw refused(outcome);
+      log.info({ author: caller?.subject, query, cut: outcome.cut }, 'flows cut');
+      return { cut: outcome.cut, dry_run: false };
+    },
+  );
+};
+
+function unclear(all: boolean): ApiError {
+  const message = all
+    ? 'Every flow, and only those that other parameters select: leave out one of them.'
+    : 'Say which flows by a parameter, or all=true.';
+  return new ApiError('invalid_query', message, [{ pointer: '?all', code: 'invalid_parameter', message }]);
+}
+
+function shown(flow: LiveFlow): ShownFlow {
+  const { decider, ports, packets, bytes, interfaces } = flow;
+  return {
+    src: formatAddress(flow.source),
+    dst: formatAddress(flow.destination),
+    proto: flow.protocol,
+    src_port: ports?.[0] ?? null,
+    dst_port: ports?.[1] ?? null,
+    icmp_id: flow.icmpId,
+    state: flow.state,
+    verdict: flow.verdict,
+    decided_by: decider?.kind ?? (flow.foreign ? 'nobody' : 'policy_gone'),
+    source_group: decider === null || decider.kind === 'policy_default' ? null : decider.group,
+    rule: decider?.kind === 'rule' ? decider.rule : null,
+    foreign: flow.foreign,
+    generation: flow.generation,
+    current: flow.current,
+    packets: { forward: Number(packets[0]), reply: Number(packets[1]) },
+    bytes: { forward: Number(bytes[0]), reply: Number(bytes[1]) },
+    opened: new Date(flow.openedMs).toISOString(),
+    last_seen: new Date(flow.lastSeenMs).toISOString(),
+    expires_in: Math.ceil(flow.expiresInMs / 1000),
+    interfaces: { in: interfaces[0], out: interfaces[1] },
+  };
+}

@@ -1,0 +1,119 @@
+import { z } from 'zod';
+import { parseCidr } from '#policy/ipv4.js';
+import { parsePorts } from '#policy/ports.js';
+import { parseProtocol } from '#policy/protocol.js';
+import { instant } from './answer.schema.js';
+import { flag, listOf, oneOrMore, pageLimit } from './query.js';
+import { FLOW_STATES, FLOW_VERDICTS, type FlowFilter } from './traffic.js';
+
+const count = z.int().min(0);
+const bothWays = z.object({ forward: count, reply: count });
+
+const FlowSchema = z
+  .object({
+    src: z.ipv4().describe('The side that opened it.'),
+    dst: z.ipv4(),
+    proto: z.int().min(0).max(255),
+    src_port: z.int().min(0).max(65_535).nullable(),
+    dst_port: z.int().min(0).max(65_535).nullable(),
+    icmp_id: z.int().min(0).max(65_535).nullable(),
+    state: z.enum(FLOW_STATES),
+    verdict: z.enum(FLOW_VERDICTS).nullable().describe('Null of a foreign flow.'),
+    decided_by: z
+      .enum(['rule', 'group_default', 'policy_default', 'nobody', 'policy_gone'])
+      .describe(
+        '`nobody`: a foreign flow. `policy_gone`: of a policy that is no longer known; its next packet is judged.',
+      ),
+    source_group: z.string().nullable(),
+    rule: z.string().nullable(),
+    foreign: z.boolean().describe('Came in by an interface that is not policed; only its replies are let in.'),
+    generation: count
+      .nullable()
+      .describe('Of the policy that judged it; null where an earlier process activated that.'),
+    current: z.boolean().describe('Judged by what is in force. Else its next packet is judged again.'),
+    packets: bothWays,
+    bytes: bothWays,
+    opened: instant,
+    last_seen: instant,
+    expires_in: count.describe('Seconds until it ends, if no packet comes.'),
+    interfaces: z.object({ in: z.string().nullable(), out: z.string().nullable() }),
+  })
+  .meta({ id: 'Flow' });
+export const FlowsSchema = z
+  .object({
+    matched: count.describe('Flows that match, on this page and all others.'),
+    items: z.array(FlowSchema),
+    next_cursor: z.string().nullable(),
+  })
+  .meta({ id: 'Flows' });
+export const FlowsCutSchema = z
+  .object({ cut: count.describe('How many were ended; in a dry run: how many would be.'), dry_run: z.boolean() })
+  .meta({ id: 'FlowsCut' });
+export type ShownFlow = z.infer<typeof FlowSchema>;
+
+const addresses = listOf((text) => parseCidr(text)?.prefix, 'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.');
+const ports = listOf((text) => {
+  const parsed = parsePorts(text);
+  return 'range' in parsed ? parsed.range : undefined;
+}, 'Must be a port, or a range such as 8000-8100.');
+const wordOf =
+  <W extends string>(words: readonly W[]) =>
+  (text: string): W | undefined =>
+    words.find((word) => word === text);
+
+const filterParameters = {
+  src: addresses,
+  dst: addresses,
+  port: ports.describe('Of either side.'),
+  src_port: ports,
+  dst_port: ports,
+  proto: listOf((text) => {
+    const protocol = parseProtocol(/^\d{1,3}$/.test(text) ? Number(text) : text);
+    return protocol === 'any' ? undefined : protocol;
+  }, 'Must be tcp, udp, icmp, or a number from 0 to 255.'),
+  group: oneOrMore.optional(),
+  rule: oneOrMore.optional(),
+  verdict: listOf(wordOf(FLOW_VERDICTS), `Must be one of ${FLOW_VERDICTS.join(', ')}.`),
+  state: listOf(wordOf(FLOW_STATES), `Must be one of ${FLOW_STATES.join(', ')}.`),
+  foreign: flag.optional(),
+  current: flag.optional(),
+  min_bytes: z.coerce.number('Must be a number of bytes.').int('Must be a whole number.').min(0).optional(),
+};
+const filterSchema = z.strictObject(filterParameters);
+
+export const flowsQuery = z.strictObject({
+  ...filterParameters,
+  limit: pageLimit(100, 1_000),
+  cursor: z
+    .string()
+    .regex(/^[\w-]{22}$/, 'Must be a cursor that an answer gave.')
+    .optional(),
+});
+export const cutQuery = z.strictObject({
+  ...filterParameters,
+  all: flag.optional().describe('Every flow. Without it, some parameter must say which.'),
+  dry_run: flag.optional(),
+});
+
+export function filterOf(query: z.infer<typeof filterSchema>): FlowFilter {
+  return {
+    sources: query.src ?? [],
+    destinations: query.dst ?? [],
+    ports: query.port ?? [],
+    sourcePorts: query.src_port ?? [],
+    destinationPorts: query.dst_port ?? [],
+    protocols: query.proto ?? [],
+    groups: query.group ?? [],
+    rules: query.rule ?? [],
+    verdicts: query.verdict ?? [],
+    states: query.state ?? [],
+    foreign: query.foreign,
+    current: query.current,
+    minBytes: query.min_bytes ?? 0,
+  };
+}
+
+/** Whether a parameter says which flows. */
+export function selects(query: z.infer<typeof filterSchema>): boolean {
+  return Object.keys(filterParameters).some((name) => query[name as keyof typeof query] !== undefined);
+}

@@ -1,0 +1,138 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import { z } from 'zod';
+import { createClient } from './client.js';
+import { type Output, type Parameter, remote, understood, withQuery } from './remote.js';
+import { table } from './table.js';
+import type { Terminal } from './terminal.js';
+
+const PATH = '/api/v1/flows';
+const PAGE = 1_000;
+const bothWays = z.object({ forward: z.number(), reply: z.number() });
+const flowSchema = z.object({
+  src: z.string(),
+  dst: z.string(),
+  proto: z.number(),
+  src_port: z.number().nullable(),
+  dst_port: z.number().nullable(),
+  icmp_id: z.number().nullable(),
+  state: z.string(),
+  verdict: z.string().nullable(),
+  decided_by: z.string(),
+  source_group: z.string().nullable(),
+  rule: z.string().nullable(),
+  packets: bothWays,
+  bytes: bothWays,
+  expires_in: z.number(),
+});
+type Flow = z.infer<typeof flowSchema>;
+const flowsSchema = z.object({
+  matched: z.number(),
+  items: z.array(flowSchema.loose()),
+  next_cursor: z.string().nullable(),
+});
+const cutSchema = z.object({ cut: z.number(), dry_run: z.boolean() });
+
+type FilterOptions = {
+  readonly src?: string[];
+  readonly dst?: string[];
+  readonly port?: string[];
+  readonly srcPort?: string[];
+  readonly dstPort?: string[];
+  readonly proto?: string[];
+  readonly group?: string[];
+  readonly rule?: string[];
+  readonly verdict?: string[];
+  readonly state?: string[];
+  readonly minBytes?: string;
+};
+
+/** `weir flows list | cut`. */
+export function addFlowsCommands(program: Command, terminal: Terminal): void {
+  const flows = program.command('flows').description('live flows of a node');
+
+  filtered(remote(flows.command('list', { isDefault: true })))
+    .description('the flows that match')
+    .option('--limit <count>', 'at most so many', wholeNumber, 100)
+    .action(async ({ limit, ...options }: Output & FilterOptions & { limit: number }) => {
+      const client = createClient(options, terminal);
+      const items: Flow[] = [];
+      let matched = 0;
+      for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
+        const path = withQuery(PATH, { ...parametersOf(options), limit: Math.min(PAGE, limit - items.length), cursor });
+        const page = understood(flowsSchema, await client.request('GET', path));
+        items.push(...page.items);
+        matched = page.matched;
+        cursor = page.next_cursor;
+      }
+      if (options.output === 'json') return terminal.out(`${JSON.stringify({ matched, items }, null, 2)}\n`);
+      terminal.out(tableOf(items));
+      if (matched > items.length) terminal.err(`${items.length} of ${matched} flows; --limit shows more\n`);
+    });
+
+  filtered(remote(flows.command('cut')))
+    .description('end the flows that match: their next packets are judged like those of new ones')
+    .option('--all', 'every flow')
+    .option('--dry-run', 'only say how many')
+    .action(async ({ all, dryRun, ...options }: Output & FilterOptions & { all?: boolean; dryRun?: boolean }) => {
+      const path = withQuery(PATH, { ...parametersOf(options), all, dry_run: dryRun });
+      const answer = understood(cutSchema, await createClient(options, terminal).request('DELETE', path));
+      if (options.output === 'json') return terminal.out(`${JSON.stringify(answer)}\n`);
+      const { cut, dry_run: dry } = answer;
+      terminal.out(`${cut} flow${cut === 1 ? '' : 's'} ${dry ? 'would be cut' : 'cut'}\n`);
+    });
+}
+
+function filtered(command: Command): Command {
+  return command
+    .option('--src <cidr...>', 'opened by these addresses')
+    .option('--dst <cidr...>', 'opened to these addresses')
+    .option('--port <port...>', 'with these ports on either side, such as 443 or 8000-8100')
+    .option('--src-port <port...>', 'opened from these ports')
+    .option('--dst-port <port...>', 'opened to these ports')
+    .option('--proto <protocol...>', 'of these protocols, by name or number')
+    .option('--group <id...>', 'judged in these source groups')
+    .option('--rule <id...>', 'judged by these rules')
+    .option('--verdict <verdict...>', 'allow, audit or redirect')
+    .option('--state <state...>', 'in these states, such as tcp_established')
+    .option('--min-bytes <count>', 'that carried so much, both ways together');
+}
+
+function parametersOf(options: FilterOptions): Record<string, Parameter> {
+  const { src, dst, port, srcPort, dstPort, proto, group, rule, verdict, state, minBytes } = options;
+  const sides = { src, dst, port, src_port: srcPort, dst_port: dstPort, proto };
+  return { ...sides, group, rule, verdict, state, min_bytes: minBytes };
+}
+
+function wholeNumber(text: string): number {
+  if (!/^[1-9]\d{0,6}$/.test(text)) throw new InvalidArgumentError('It must be a number from 1 to 9999999.');
+  return Number(text);
+}
+
+const PROTOCOLS = new Map([
+  [1, 'icmp'],
+  [6, 'tcp'],
+  [17, 'udp'],
+]);
+
+function tableOf(flows: readonly Flow[]): string {
+  const titles = ['PROTO', 'SOURCE', 'DESTINATION', 'STATE', 'VERDICT', 'RULE', 'PACKETS', 'BYTES', 'EXPIRES'];
+  const rows = flows.map((flow) => [
+    PROTOCOLS.get(flow.proto) ?? String(flow.proto),
+    withPort(flow.src, flow.src_port ?? flow.icmp_id),
+    withPort(flow.dst, flow.dst_port),
+    flow.state,
+    flow.verdict ?? '-',
+    deciderOf(flow),
+    `${flow.packets.forward}/${flow.packets.reply}`,
+    `${flow.bytes.forward}/${flow.bytes.reply}`,
+    `${flow.expires_in}s`,
+  ]);
+  return table(titles, rows);
+}
+
+const withPort = (address: string, port: number | null): string => (port === null ? address : `${address}:${port}`);
+
+function deciderOf({ decided_by: decided, source_group: group, rule }: Flow): string {
+  if (group === null) return `(${decided})`;
+  return rule === null ? `${group} (default)` : `${group}/${rule}`;
+}

@@ -1,0 +1,57 @@
+import type { Command } from 'commander';
+import { z } from 'zod';
+import { createClient } from './client.js';
+import { type Output, remote, understood, withQuery } from './remote.js';
+import { table } from './table.js';
+import type { Terminal } from './terminal.js';
+
+const hitSchema = z.object({
+  decided_by: z.string(),
+  source_group: z.string().nullable(),
+  rule: z.string().nullable(),
+  packets: z.number(),
+  bytes: z.number(),
+  last_hit: z.string().nullable(),
+  unused_since: z.string().nullable(),
+});
+const hitsSchema = z.looseObject({
+  since: z.string(),
+  items: z.array(hitSchema.loose()),
+  next_cursor: z.string().nullable(),
+});
+type Hits = z.infer<typeof hitsSchema>;
+
+type HitsOptions = Output & { readonly group?: string[]; readonly rule?: string[]; readonly unused?: boolean };
+
+/** `weir hits`. */
+export function addHitsCommand(program: Command, terminal: Terminal): void {
+  remote(program.command('hits'))
+    .description('packets, bytes and last hit of each rule and default of the policy in force')
+    .option('--group <id...>', 'only of these source groups')
+    .option('--rule <id...>', 'only these rules')
+    .option('--unused', 'only what was never hit')
+    .action(async ({ group, rule, unused, ...options }: HitsOptions) => {
+      const client = createClient(options, terminal);
+      let whole: Hits | undefined;
+      for (let cursor: string | null | undefined; cursor !== null; cursor = whole.next_cursor) {
+        const path = withQuery('/api/v1/policy/hits', { group, rule, unused, cursor });
+        const page = understood(hitsSchema, await client.request('GET', path));
+        whole = { ...page, items: [...(whole?.items ?? []), ...page.items] };
+      }
+      if (whole === undefined) return;
+      const { next_cursor: _, ...shown } = whole;
+      terminal.out(options.output === 'json' ? `${JSON.stringify(shown, null, 2)}\n` : tableOf(shown));
+    });
+}
+
+function tableOf({ since, items }: Pick<Hits, 'since' | 'items'>): string {
+  const titles = ['GROUP', 'RULE', 'PACKETS', 'BYTES', 'LAST HIT'];
+  const rows = items.map((item) => [
+    item.source_group ?? '(policy)',
+    item.rule ?? '(default)',
+    String(item.packets),
+    String(item.bytes),
+    item.last_hit ?? `never, since ${item.unused_since ?? since}`,
+  ]);
+  return table(titles, rows);
+}

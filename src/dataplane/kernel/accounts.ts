@@ -1,0 +1,120 @@
+import type { DatapathStats, FlowFilter, FlowPage, FlowQuery, HitQuery, HitReport } from '#dataplane/datapath.js';
+import { FLOW_BYTES } from '#dataplane/program/flow.js';
+import { flowTest } from '#dataplane/program/flow-filter.js';
+import type { FlowTimeouts } from '#dataplane/program/settings.js';
+import type { Roster } from '#policy/roster.js';
+import { countEntries } from './batches.js';
+import { mapShape } from './bpf-fd.js';
+import type { BpfObject } from './bpf-object.js';
+import { FlowTable, type FoundFlows } from './flow-table.js';
+import { hitReport, rankFinder } from './hit-report.js';
+import { Hits, type Placement } from './hits.js';
+import { listInterfaces } from './interfaces.js';
+import { liveFlow } from './live-flow.js';
+import { Moment } from './moment.js';
+import { Rosters } from './rosters.js';
+import type { Slots } from './slots.js';
+import { Vitals } from './vitals.js';
+
+export type FlowsCut = { readonly cut: number; readonly next: Uint8Array | null };
+
+/** What packets come to: for each rule, and for each flow. Over the maps of one loaded object. */
+export class Accounts {
+  readonly rosters = new Rosters();
+  readonly #object: Pick<BpfObject, 'mapFd' | 'programFd'>;
+  readonly #slots: Slots;
+  readonly #hits: Hits;
+  readonly #vitals: Vitals;
+  readonly #flows: FlowTable;
+
+  constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots) {
+    this.#object = object;
+    this.#slots = slots;
+    this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
+    this.#vitals = new Vitals({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
+    this.#flows = new FlowTable({
+      flows: object.mapFd('flows'),
+      halfOpen: object.mapFd('half_open'),
+      cut: object.programFd('weir_cut'),
+    });
+  }
+
+  place(roster: Roster): Placement {
+    return this.#hits.place(roster, this.#activeSlot());
+  }
+
+  stage(placement: Placement, generation: number): void {
+    const entries = this.#hits.fill(this.#slots.idleSlot, placement, this.#activeSlot());
+    this.rosters.stage({ roster: placement.roster, generation, entries });
+  }
+
+  hits(query: HitQuery): HitReport | null {
+    const { inForce } = this.rosters;
+    if (inForce === undefined) return null;
+    this.#vitals.sweep();
+    return hitReport(this.#hits, inForce, query, new Moment());
+  }
+
+  async flows({ filter, after, limit }: FlowQuery, timeoutsMs: FlowTimeouts): Promise<FlowPage> {
+    const { matched, words, next } = await this.#find(filter, after, limit);
+    const surroundings = {
+      rosters: this.rosters,
+      finder: this.rosters.finder(this.#hits.capacity),
+      epoch: this.#slots.epoch,
+      timeoutsMs,
+      moment: new Moment(),
+      interfaces: new Map(listInterfaces().map(({ name, ifindex }) => [ifindex, name])),
+    };
+    const view = new DataView(words.buffer);
+    const count = words.byteLength / FLOW_BYTES;
+    const items = Array.from({ length: count }, (_, index) => liveFlow(view, index * FLOW_BYTES, surroundings));
+    return { matched, items, next };
+  }
+
+  /** Ends the first `limit` flows after `after`; `next` is null once all were looked at. */
+  async cutFlows({ filter, after, limit }: FlowQuery): Promise<FlowsCut> {
+    const found = await this.#find(filter, after, limit);
+    return { cut: this.#flows.cut(found), next: found.next };
+  }
+
+  stats(): { readonly flows: number; readonly maps: DatapathStats['maps'] } {
+    this.#vitals.refresh();
+    const { flows, halfOpen } = this.#vitals;
+    const shape = (name: 'flows' | 'half_open' | 'fragments') => mapShape(this.#object.mapFd(name));
+    const fragments = shape('fragments');
+    return {
+      flows,
+      maps: {
+        flows: { entries: flows, capacity: shape('flows').maxEntries },
+        half_open: { entries: halfOpen, capacity: shape('half_open').maxEntries },
+        fragments: {
+          entries: countEntries(this.#object.mapFd('fragments'), fragments),
+          capacity: fragments.maxEntries,
+        },
+        hits: { entries: this.#hits.count, capacity: this.#hits.capacity - 1 },
+        rank_hits: {
+          entries: this.rosters.inForce?.entries.length ?? 0,
+          capacity: this.#hits.rankCapacity,
+        },
+      },
+    };
+  }
+
+  close(): void {
+    this.#flows.close();
+    this.#hits.unmap();
+    this.#vitals.unmap();
+  }
+
+  #find(filter: FlowFilter, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
+    this.#vitals.sweep();
+    const named = filter.groups.length + filter.rules.length > 0;
+    const finder = this.rosters.finder(this.#hits.capacity);
+    const checks = named ? finder.checks((roster) => rankFinder(roster, filter)) : undefined;
+    return this.#flows.find(flowTest(filter, { checks, epoch: this.#slots.epoch }), after, limit);
+  }
+
+  #activeSlot(): number | undefined {
+    return this.#slots.epoch === 0 ? undefined : 1 - this.#slots.idleSlot;
+  }
+}

@@ -1,0 +1,42 @@
+import type { MapShape } from './bpf-object.js';
+import { KernelFailure } from './failure.js';
+import { libbpf } from './libc.js';
+
+const BATCH = 2_048;
+const BATCH_BYTES = 1 << 20;
+const ENOENT = 2;
+const ENOSPC = 28;
+
+/** Keys and values of `count` entries, one after the other. Valid until the next batch is asked for. */
+export type Batch = { readonly count: number; readonly keys: Uint8Array; readonly values: Uint8Array };
+
+/** Every entry of a hash map that is there all the while; one that comes or goes meanwhile may be in it or not. */
+export function* batchesOf(fd: number, { keySize, valueSize }: MapShape): Generator<Batch> {
+  let size = Math.max(1, Math.min(BATCH, Math.floor(BATCH_BYTES / (keySize + valueSize))));
+  let keys = new Uint8Array(size * keySize);
+  let values = new Uint8Array(size * valueSize);
+  const count = new Uint32Array(1);
+  let from: Uint8Array | null = null;
+  for (;;) {
+    const next = new Uint8Array(keySize);
+    count[0] = size;
+    const result = libbpf().bpf_map_lookup_batch(fd, from, next, keys, values, count, null);
+    if (result === -ENOSPC) {
+      // A bucket is read as a whole, and this one has more entries than that.
+      size *= 2;
+      keys = new Uint8Array(size * keySize);
+      values = new Uint8Array(size * valueSize);
+      continue;
+    }
+    if (result < 0 && result !== -ENOENT) throw new KernelFailure('read map', -result);
+    yield { count: count[0] ?? 0, keys, values };
+    if (result < 0) return;
+    from = next;
+  }
+}
+
+export function countEntries(fd: number, shape: MapShape): number {
+  let entries = 0;
+  for (const { count } of batchesOf(fd, shape)) entries += count;
+  return entries;
+}

@@ -1,0 +1,75 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/program/flow.js';
+import type { FlowTest } from '#dataplane/program/flow-filter.js';
+import { LeastFlows } from '#dataplane/program/least-flows.js';
+import { batchesOf } from './batches.js';
+import { mapShape } from './bpf-fd.js';
+import type { MapShape } from './bpf-object.js';
+import { TestRun } from './test-run.js';
+
+const WORDS = FLOW_BYTES / 4;
+const TURN_MS = 10;
+/** struct cut_request */
+const CUT_REQUEST = { found: FLOW_KEY_BYTES, bytes: FLOW_KEY_BYTES + 8 } as const;
+
+export type FoundFlows = {
+  readonly matched: number;
+  /** `struct flow`s, one after the other. */
+  readonly words: Uint32Array<ArrayBuffer>;
+  readonly next: Uint8Array | null;
+};
+
+/** The flows of both tables, established and half-open. */
+export class FlowTable {
+  readonly #tables: readonly { readonly fd: number; readonly shape: MapShape }[];
+  readonly #request = new Uint8Array(CUT_REQUEST.bytes);
+  readonly #cut: TestRun;
+  #closed = false;
+
+  constructor(fds: { readonly flows: number; readonly halfOpen: number; readonly cut: number }) {
+    // A flow goes from the one to the other when it is answered: read in this order, none is missed.
+    this.#tables = [fds.halfOpen, fds.flows].map((fd) => ({ fd, shape: mapShape(fd) }));
+    this.#cut = new TestRun(fds.cut, undefined, this.#request, undefined);
+  }
+
+  /** Those with the lowest keys after `after`. Every entry is looked at; others get their turn meanwhile. */
+  async find(test: FlowTest, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
+    const least = new LeastFlows(limit, after);
+    let matched = 0;
+    let began = performance.now();
+    for (const { fd, shape } of this.#tables) {
+      for (const { count, values } of batchesOf(fd, shape)) {
+        const words = new Uint32Array(values.buffer);
+        for (let at = 0; at < count * WORDS; at += WORDS) {
+          if (!test(words, at)) continue;
+          matched++;
+          least.offer(words, at);
+        }
+        if (performance.now() - began < TURN_MS) continue;
+        await nextTurn();
+        if (this.#closed) throw new Error('the datapath was closed while its flows were read');
+        began = performance.now();
+      }
+    }
+    return { matched, ...least.taken() };
+  }
+
+  /** What is being read is given up, before another map gets the descriptor. */
+  close(): void {
+    this.#closed = true;
+  }
+
+  /** Answers how many of them were still there. */
+  cut({ words }: FoundFlows): number {
+    const view = new DataView(this.#request.buffer);
+    const bytes = new Uint8Array(words.buffer);
+    let ended = 0;
+    for (let at = 0; at < bytes.length; at += FLOW_BYTES) {
+      this.#request.set(bytes.subarray(at, at + FLOW_KEY_BYTES));
+      view.setUint32(CUT_REQUEST.found, 0, true);
+      this.#cut.run();
+      ended += view.getUint32(CUT_REQUEST.found, true);
+    }
+    return ended;
+  }
+}

@@ -1,0 +1,57 @@
+import type { FlowVerdict, LiveFlow } from '#dataplane/datapath.js';
+import { type Flow, readFlow } from '#dataplane/program/flow.js';
+import { TICK_NS } from '#dataplane/program/numbers.js';
+import type { FlowTimeouts } from '#dataplane/program/settings.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
+import { VERDICT_NUMBER } from '#policy/program.js';
+import { deciderAt } from '#policy/roster.js';
+import type { Moment } from './moment.js';
+import type { Finder, Rosters } from './rosters.js';
+
+export type FlowSurroundings = {
+  readonly rosters: Rosters;
+  readonly finder: Finder;
+  readonly epoch: number;
+  readonly timeoutsMs: FlowTimeouts;
+  readonly moment: Moment;
+  readonly interfaces: ReadonlyMap<number, string>;
+};
+
+const VERDICTS: readonly FlowVerdict[] = ['allow', 'audit', 'redirect'];
+const WORD_VERDICT = 7;
+
+/** A flow of the kernel in the terms of the policy. */
+export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundings): LiveFlow {
+  const { rosters, finder, epoch, timeoutsMs, moment, interfaces } = surroundings;
+  const flow = readFlow(view, at);
+  const found = flow.foreign ? undefined : finder.find(flow.hit, flow.hitCheck);
+  const idleMs = (((ticksOf(moment) - flow.lastSeen) | 0) * TICK_NS) / 1e6;
+  return {
+    source: flow.source,
+    destination: flow.destination,
+    protocol: flow.protocol,
+    ports: PORT_PROTOCOLS.includes(flow.protocol) ? [flow.sourcePort, flow.destinationPort] : null,
+    icmpId: flow.protocol === IPPROTO.icmp ? flow.sourcePort : null,
+    state: flow.state,
+    verdict: verdictOf(flow),
+    decider: found === undefined ? null : deciderAt(found.roster, found.rank),
+    foreign: flow.foreign,
+    generation: flow.foreign ? null : (rosters.generationOf(flow.epoch) ?? null),
+    current: flow.foreign || flow.epoch === epoch,
+    packets: flow.packets,
+    bytes: flow.bytes,
+    openedMs: moment.dateOf(flow.openedNs),
+    lastSeenMs: Math.round(moment.ms - idleMs),
+    expiresInMs: Math.max(0, Math.round(timeoutsMs[flow.state] - idleMs)),
+    interfaces: [interfaces.get(flow.ifindex[0]) ?? null, interfaces.get(flow.ifindex[1]) ?? null],
+  };
+}
+
+function verdictOf({ foreign, word }: Flow): FlowVerdict | null {
+  if (foreign) return null;
+  return VERDICTS.find((verdict) => VERDICT_NUMBER[verdict] === (word & WORD_VERDICT)) ?? null;
+}
+
+function ticksOf({ ns }: Moment): number {
+  return Number((ns / BigInt(TICK_NS)) & 0xffff_ffffn);
+}

@@ -1,0 +1,89 @@
+import { Identity, mixed } from './identity.js';
+import type { Policy, Rule } from './model.js';
+import { NONE } from './program.js';
+import type { PolicyRecord } from './record.js';
+import { type Texts, textAt, textsOf } from './texts.js';
+
+/** Who stands at each rank of a program: under which identity its hits are counted, and by which names it is shown. */
+export type Roster = {
+  /** The record that the policy is of; null where none is active. */
+  readonly policy: Pick<PolicyRecord, 'id' | 'revision'> | null;
+  /** Low and high word for each rank; the low one is 0 where nobody stands there, and nowhere else. */
+  readonly identities: Uint32Array;
+  /** Rank → group, in the order of the walk; `NONE` for the policy's default. */
+  readonly groups: Uint32Array;
+  readonly groupIds: Texts;
+  /** By rank; empty for defaults. */
+  readonly ruleIds: Texts;
+};
+
+export type Decider =
+  | { readonly kind: 'rule'; readonly group: string; readonly rule: string }
+  | { readonly kind: 'group_default'; readonly group: string }
+  | { readonly kind: 'policy_default' };
+
+const RULE = 0x1_0000;
+const GROUP_DEFAULT = 0x1_0001;
+const POLICY_DEFAULT = 0x1_0002;
+const RECORD = 0x1_0003;
+
+/** The roster of the ranks that `places` gives, of no record yet. */
+export function rosterOf({ groups }: Policy): Roster {
+  const ranks = groups.reduce((sum, { rules, defaultAction }) => sum + rules.length + (defaultAction ? 1 : 0), 1);
+  const identities = new Uint32Array(2 * ranks);
+  const groupOfRank = new Uint32Array(ranks);
+  const names: string[] = [];
+  const own = new Identity();
+  for (const [group, { id, rules, defaultAction }] of groups.entries()) {
+    const first = names.length;
+    for (let rule = 0; rule < rules.length; rule++) names.push((rules[rule] as Rule).id);
+    if (defaultAction !== undefined) names.push('');
+    groupOfRank.fill(group, first, names.length);
+    own.begin();
+    own.text(id, RULE);
+    const { low, high } = own;
+    for (let rank = first; rank < names.length; rank++) {
+      const name = names[rank] as string;
+      own.continueFrom(low, high);
+      own.text(name, name === '' ? GROUP_DEFAULT : RULE);
+      own.write(identities, rank);
+    }
+  }
+  own.begin();
+  own.text('', POLICY_DEFAULT);
+  own.write(identities, names.length);
+  groupOfRank[names.length] = NONE;
+  names.push('');
+  return {
+    policy: null,
+    identities,
+    groups: groupOfRank,
+    groupIds: textsOf(groups.map(({ id }) => id)),
+    ruleIds: textsOf(names),
+  };
+}
+
+/** The same roster with the identities of a record: what another record calls by the same names is counted apart. */
+export function rosterOfRecord(roster: Roster, record: Pick<PolicyRecord, 'id' | 'revision'>): Roster {
+  const owner = new Uint32Array(2);
+  const own = new Identity();
+  own.begin();
+  own.text(record.id, RECORD);
+  own.write(owner, 0);
+  const identities = new Uint32Array(roster.identities.length);
+  for (let at = 0; at < identities.length; at += 2) {
+    const low = roster.identities[at] as number;
+    if (low === 0) continue;
+    identities[at] = mixed(low ^ (owner[0] as number)) || 1;
+    identities[at + 1] = mixed((roster.identities[at + 1] as number) ^ (owner[1] as number));
+  }
+  return { ...roster, policy: { id: record.id, revision: record.revision }, identities };
+}
+
+export function deciderAt({ groups, groupIds, ruleIds }: Roster, rank: number): Decider {
+  const group = groups[rank] as number;
+  if (group === NONE) return { kind: 'policy_default' };
+  const rule = textAt(ruleIds, rank);
+  const id = textAt(groupIds, group);
+  return rule === '' ? { kind: 'group_default', group: id } : { kind: 'rule', group: id, rule };
+}

@@ -1,0 +1,288 @@
+import { describe, expect, test } from 'vitest';
+import { refusal } from '#statecharts/refusal.js';
+import { RECORD, SINCE, TOKENS } from './fake-management.js';
+import { rig } from './rig.js';
+
+const SINCE_MS = Date.parse(SINCE);
+const NO_FILTER = {
+  sources: [],
+  destinations: [],
+  ports: [],
+  sourcePorts: [],
+  destinationPorts: [],
+  protocols: [],
+  groups: [],
+  rules: [],
+  verdicts: [],
+  states: [],
+  foreign: undefined,
+  current: undefined,
+  minBytes: 0,
+};
+const readonly = { token: TOKENS.readonly };
+
+describe('GET /api/v1/policy/hits', () => {
+  test('shows each rule and default with what hit it, to either role', async () => {
+    const { ask, node } = await rig();
+    const used = { packets: 5n, bytes: 500n, lastMs: SINCE_MS + 1_000, unusedSinceMs: null };
+    const unused = { packets: 0n, bytes: 0n, lastMs: null, unusedSinceMs: SINCE_MS };
+    node.reads.hits = {
+      policy: RECORD,
+      generation: 7,
+      sinceMs: SINCE_MS,
+      items: [
+        { decider: { kind: 'rule', group: 'lan', rule: 'web' }, ...used },
+        { decider: { kind: 'group_default', group: 'lan' }, ...unused },
+        { decider: { kind: 'policy_default' }, ...used },
+      ],
+      next: 3,
+    };
+    const answer = await ask('GET', '/api/v1/policy/hits', readonly);
+    expect([answer.statusCode, answer.json()]).toEqual([
+      200,
+      {
+        policy_id: RECORD.id,
+        revision: 3,
+        generation: 7,
+        since: SINCE,
+        items: [
+          {
+            decided_by: 'rule',
+            source_group: 'lan',
+            rule: 'web',
+            packets: 5,
+            bytes: 500,
+            last_hit: '2026-01-31T12:00:01.000Z',
+            unused: false,
+            unused_since: null,
+          },
+          {
+            decided_by: 'group_default',
+            source_group: 'lan',
+            rule: null,
+            packets: 0,
+            bytes: 0,
+            last_hit: null,
+            unused: true,
+            unused_since: SINCE,
+          },
+          {
+            decided_by: 'policy_default',
+            source_group: null,
+            rule: null,
+            packets: 5,
+            bytes: 500,
+            last_hit: '2026-01-31T12:00:01.000Z',
+            unused: false,
+            unused_since: null,
+          },
+        ],
+        next_cursor: '7.3',
+      },
+    ]);
+  });
+
+  test('hands filters and cursor on', async () => {
+    const { ask, node } = await rig();
+    await ask('GET', '/api/v1/policy/hits?group=a&group=b&rule=web&unused&limit=10&cursor=7.20');
+    await ask('GET', '/api/v1/policy/hits?unused=false');
+    expect(node.reads.asked).toEqual([
+      { groups: ['a', 'b'], rules: ['web'], unused: true, from: 20, limit: 10 },
+      { groups: [], rules: [], unused: false, from: 0, limit: 1_000 },
+    ]);
+  });
+
+  test.each([
+    ['?cursor=6.20', 'Another policy came into force since this cursor was given: begin without one.'],
+    ['?cursor=x', '?cursor: Must be a cursor that an answer gave.'],
+    ['?limit=1001', '?limit: Must be a whole number from 1 to 1000.'],
+    ['?grup=x', '?grup: There is no parameter "grup" here (did you mean "group"?).'],
+  ])('refuses %s', async (query, detail) => {
+    const { ask } = await rig();
+    const answer = await ask('GET', `/api/v1/policy/hits${query}`);
+    expect([answer.statusCode, answer.json().detail]).toEqual([400, detail]);
+  });
+
+  test('says that nothing judges', async () => {
+    const { ask, node } = await rig();
+    node.reads.hits = refusal('dataplane_unavailable', 'the dataplane is not running at the moment; see /ready');
+    const answer = await ask('GET', '/api/v1/policy/hits');
+    expect([answer.statusCode, answer.json().type]).toEqual([503, 'urn:weir:error:dataplane_unavailable']);
+  });
+});
+
+describe('GET /api/v1/flows', () => {
+  const flow = {
+    source: 0x0a00_0001,
+    destination: 0xc000_0201,
+    protocol: 6,
+    ports: [40_000, 443],
+    icmpId: null,
+    state: 'tcp_established',
+    verdict: 'allow',
+    decider: { kind: 'rule', group: 'lan', rule: 'web' },
+    foreign: false,
+    generation: 7,
+    current: true,
+    packets: [3n, 2n],
+    bytes: [300n, 200n],
+    openedMs: SINCE_MS,
+    lastSeenMs: SINCE_MS + 2_500,
+    expiresInMs: 59_001,
+    interfaces: ['lan0', null],
+  } as const;
+  const shown = {
+    src: '10.0.0.1',
+    dst: '192.0.2.1',
+    proto: 6,
+    src_port: 40_000,
+    dst_port: 443,
+    icmp_id: null,
+    state: 'tcp_established',
+    verdict: 'allow',
+    decided_by: 'rule',
+    source_group: 'lan',
+    rule: 'web',
+    foreign: false,
+    generation: 7,
+    current: true,
+    packets: { forward: 3, reply: 2 },
+    bytes: { forward: 300, reply: 200 },
+    opened: SINCE,
+    last_seen: '2026-01-31T12:00:02.500Z',
+    expires_in: 60,
+    interfaces: { in: 'lan0', out: null },
+  };
+
+  test('shows flows, and a cursor that is handed back as it was', async () => {
+    const { ask, node } = await rig();
+    const key = Uint8Array.from({ length: 16 }, (_, at) => 250 - at);
+    const echo = { ...flow, protocol: 1, ports: null, icmpId: 77, state: 'icmp_opened' } as const;
+    node.reads.flows = {
+      matched: 40,
+      items: [
+        flow,
+        { ...echo, decider: { kind: 'policy_default' } },
+        { ...flow, foreign: true, decider: null, verdict: null, generation: null },
+        { ...flow, decider: null, current: false },
+      ],
+      next: key,
+    };
+    const answer = await ask('GET', '/api/v1/flows', readonly);
+    const nobody = { source_group: null, rule: null };
+    expect([answer.statusCode, answer.json()]).toEqual([
+      200,
+      {
+        matched: 40,
+        items: [
+          shown,
+          {
+            ...shown,
+            ...nobody,
+            proto: 1,
+            src_port: null,
+            dst_port: null,
+            icmp_id: 77,
+            state: 'icmp_opened',
+            decided_by: 'policy_default',
+          },
+          { ...shown, ...nobody, foreign: true, decided_by: 'nobody', verdict: null, generation: null },
+          { ...shown, ...nobody, decided_by: 'policy_gone', current: false },
+        ],
+        next_cursor: expect.any(String),
+      },
+    ]);
+    await ask('GET', `/api/v1/flows?limit=5&cursor=${answer.json().next_cursor}`);
+    expect(node.reads.asked).toEqual([
+      { filter: NO_FILTER, after: null, limit: 100 },
+      { filter: NO_FILTER, after: key, limit: 5 },
+    ]);
+  });
+
+  test('reads every filter', async () => {
+    const { ask, node } = await rig();
+    const words = [
+      'src=10.0.0.1&src=10.1.2.3/8&dst=192.0.2.0/24&port=53&src_port=1-2&dst_port=443&proto=TCP&proto=47',
+      'group=lan&rule=web&rule=dns&verdict=audit&state=tcp_reset&foreign&current=false&min_bytes=1000',
+    ];
+    expect((await ask('GET', `/api/v1/flows?${words.join('&')}`)).statusCode).toBe(200);
+    expect(node.reads.asked).toEqual([
+      {
+        filter: {
+          sources: [
+            { address: 0x0a00_0001, length: 32 },
+            { address: 0x0a00_0000, length: 8 },
+          ],
+          destinations: [{ address: 0xc000_0200, length: 24 }],
+          ports: [{ low: 53, high: 53 }],
+          sourcePorts: [{ low: 1, high: 2 }],
+          destinationPorts: [{ low: 443, high: 443 }],
+          protocols: [6, 47],
+          groups: ['lan'],
+          rules: ['web', 'dns'],
+          verdicts: ['audit'],
+          states: ['tcp_reset'],
+          foreign: true,
+          current: false,
+          minBytes: 1_000,
+        },
+        after: null,
+        limit: 100,
+      },
+    ]);
+  });
+
+  test.each([
+    ['src=10.0.0', '?src: Must be an IPv4 address or a CIDR such as 10.0.0.0/8.'],
+    ['port=https', '?port: Must be a port, or a range such as 8000-8100.'],
+    ['proto=any', '?proto: Must be tcp, udp, icmp, or a number from 0 to 255.'],
+    ['proto=256', '?proto: Must be tcp, udp, icmp, or a number from 0 to 255.'],
+    ['verdict=deny', '?verdict: Must be one of allow, audit, redirect.'],
+    ['min_bytes=many', '?min_bytes: Must be a number of bytes.'],
+    ['cursor=abc', '?cursor: Must be a cursor that an answer gave.'],
+  ])('refuses %s', async (query, detail) => {
+    const { ask } = await rig();
+    const answer = await ask('GET', `/api/v1/flows?${query}`);
+    expect([answer.statusCode, answer.json().detail]).toEqual([400, detail]);
+  });
+});
+
+describe('DELETE /api/v1/flows', () => {
+  test('cuts what the parameters select, or all', async () => {
+    const { ask, node } = await rig();
+    const answers = [await ask('DELETE', '/api/v1/flows?src=10.0.0.1'), await ask('DELETE', '/api/v1/flows?all')];
+    expect(answers.map((answer) => [answer.statusCode, answer.json()])).toEqual([
+      [200, { cut: 3, dry_run: false }],
+      [200, { cut: 3, dry_run: false }],
+    ]);
+    expect(node.changes).toEqual([
+      { call: 'traffic.cutFlows', with: { ...NO_FILTER, sources: [{ address: 0x0a00_0001, length: 32 }] } },
+      { call: 'traffic.cutFlows', with: NO_FILTER },
+    ]);
+  });
+
+  test('says in a dry run how many it would cut, and cuts none', async () => {
+    const { ask, node } = await rig();
+    node.reads.flows = { matched: 12, items: [], next: null };
+    const answer = await ask('DELETE', '/api/v1/flows?proto=udp&dry_run');
+    expect([answer.statusCode, answer.json(), node.changes]).toEqual([200, { cut: 12, dry_run: true }, []]);
+  });
+
+  test.each([
+    ['', 'Say which flows by a parameter, or all=true.'],
+    ['?dry_run', 'Say which flows by a parameter, or all=true.'],
+    ['?all=false', 'Say which flows by a parameter, or all=true.'],
+    ['?all&src=10.0.0.1', 'Every flow, and only those that other parameters select: leave out one of them.'],
+    ['?srk=10.0.0.1', '?srk: There is no parameter "srk" here (did you mean "src"?).'],
+  ])('cuts nothing for %j', async (query, detail) => {
+    const { ask, node } = await rig();
+    const answer = await ask('DELETE', `/api/v1/flows${query}`);
+    expect([answer.statusCode, answer.json().detail, node.changes]).toEqual([400, detail, []]);
+  });
+
+  test('is for admins', async () => {
+    const { ask, node } = await rig();
+    const answer = await ask('DELETE', '/api/v1/flows?all', readonly);
+    expect([answer.statusCode, node.changes]).toEqual([403, []]);
+  });
+});

@@ -1,0 +1,139 @@
+import { describe, expect, it } from 'vitest';
+import { type Answer, run, serverThatAnswers } from './rig.js';
+
+const TOKEN = { WEIR_TOKEN: 't' };
+const ok = (body: unknown): Answer => ({ status: 200, body });
+
+const used = {
+  decided_by: 'rule',
+  source_group: 'lan',
+  rule: 'web',
+  packets: 12,
+  bytes: 1_200,
+  last_hit: '2026-01-31T12:00:00.000Z',
+  unused: false,
+  unused_since: null,
+};
+const unused = {
+  ...used,
+  packets: 0,
+  bytes: 0,
+  last_hit: null,
+  unused: true,
+  unused_since: '2026-01-01T00:00:00.000Z',
+};
+const hits = (items: unknown[], next: string | null) => ({
+  policy_id: 'p',
+  revision: 1,
+  generation: 7,
+  since: '2026-01-01T00:00:00.000Z',
+  items,
+  next_cursor: next,
+});
+
+const flow = {
+  src: '10.0.0.1',
+  dst: '192.0.2.1',
+  proto: 6,
+  src_port: 40_000,
+  dst_port: 443,
+  icmp_id: null,
+  state: 'tcp_established',
+  verdict: 'allow',
+  decided_by: 'rule',
+  source_group: 'lan',
+  rule: 'web',
+  packets: { forward: 3, reply: 2 },
+  bytes: { forward: 300, reply: 200 },
+  expires_in: 60,
+  current: true,
+};
+
+describe('weir hits', () => {
+  it('shows every page as one table', async () => {
+    const { url, asked } = await serverThatAnswers(
+      ok(hits([used, { ...unused, rule: 'dns' }], '7.2')),
+      ok(
+        hits(
+          [
+            { ...used, rule: null },
+            { ...unused, source_group: null, rule: null },
+          ],
+          null,
+        ),
+      ),
+    );
+    expect(await run(['hits', '--server', url], TOKEN)).toEqual({
+      code: 0,
+      out: `GROUP     RULE       PACKETS  BYTES  LAST HIT
+lan       web        12       1200   2026-01-31T12:00:00.000Z
+lan       dns        0        0      never, since 2026-01-01T00:00:00.000Z
+lan       (default)  12       1200   2026-01-31T12:00:00.000Z
+(policy)  (default)  0        0      never, since 2026-01-01T00:00:00.000Z
+`,
+      err: '',
+    });
+    expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policy/hits', '/api/v1/policy/hits?cursor=7.2']);
+  });
+
+  it('asks for groups, rules and unused ones, and prints all that it is told as JSON', async () => {
+    const { url, asked } = await serverThatAnswers(ok(hits([used], null)));
+    const words = ['hits', '--group', 'a', 'b', '--rule', 'web', '--unused', '--server', url, '--output', 'json'];
+    const { code, out } = await run(words, TOKEN);
+    const { next_cursor: _, ...told } = hits([used], null);
+    expect([code, JSON.parse(out)]).toEqual([0, told]);
+    expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policy/hits?group=a&group=b&rule=web&unused=true']);
+  });
+});
+
+describe('weir flows', () => {
+  it('lists, page by page up to the limit, and says what is left', async () => {
+    const echo = { ...flow, proto: 1, src_port: null, dst_port: null, icmp_id: 77, rule: null };
+    const foreign = { ...flow, proto: 47, verdict: null, decided_by: 'nobody', source_group: null, rule: null };
+    const { url, asked } = await serverThatAnswers(
+      ok({ matched: 9, items: [flow, echo], next_cursor: 'AAAA' }),
+      ok({ matched: 9, items: [foreign], next_cursor: 'BBBB' }),
+    );
+    expect(await run(['flows', '--limit', '3', '--proto', 'tcp', '1', '--server', url], TOKEN)).toEqual({
+      code: 0,
+      out: `PROTO  SOURCE          DESTINATION    STATE            VERDICT  RULE           PACKETS  BYTES    EXPIRES
+tcp    10.0.0.1:40000  192.0.2.1:443  tcp_established  allow    lan/web        3/2      300/200  60s
+icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3/2      300/200  60s
+47     10.0.0.1:40000  192.0.2.1:443  tcp_established  -        (nobody)       3/2      300/200  60s
+`,
+      err: '3 of 9 flows; --limit shows more\n',
+    });
+    expect(asked.map(({ method, path }) => `${method} ${path}`)).toEqual([
+      'GET /api/v1/flows?proto=tcp&proto=1&limit=3',
+      'GET /api/v1/flows?proto=tcp&proto=1&limit=1&cursor=AAAA',
+    ]);
+  });
+
+  it('lists as JSON all that it is told', async () => {
+    const { url } = await serverThatAnswers(ok({ matched: 1, items: [flow], next_cursor: null }));
+    const { out } = await run(['flows', 'list', '--server', url, '--output', 'json'], TOKEN);
+    expect(JSON.parse(out)).toEqual({ matched: 1, items: [flow] });
+  });
+
+  it('cuts what every flag selects, or says how many it would', async () => {
+    const { url, asked } = await serverThatAnswers(ok({ cut: 1, dry_run: false }), ok({ cut: 12, dry_run: true }));
+    const flags = [
+      ...['--src', '10.0.0.0/8', '--dst', '192.0.2.1', '--port', '443', '--src-port', '1-2', '--dst-port', '53'],
+      ...['--group', 'lan', '--rule', 'web', '--verdict', 'audit', '--state', 'tcp_reset', '--min-bytes', '5'],
+    ];
+    const told = [
+      await run(['flows', 'cut', ...flags, '--server', url], TOKEN),
+      await run(['flows', 'cut', '--all', '--dry-run', '--server', url], TOKEN),
+    ];
+    expect(told.map(({ out }) => out)).toEqual(['1 flow cut\n', '12 flows would be cut\n']);
+    expect(asked.map(({ method, path }) => `${method} ${decodeURIComponent(path)}`)).toEqual([
+      'DELETE /api/v1/flows?src=10.0.0.0/8&dst=192.0.2.1&port=443&src_port=1-2&dst_port=53&group=lan&rule=web' +
+        '&verdict=audit&state=tcp_reset&min_bytes=5',
+      'DELETE /api/v1/flows?all=true&dry_run=true',
+    ]);
+  });
+
+  it.each([[['flows', '--limit', '0']], [['flows', 'cut', '--everything']]])('%j ends with 2', async (words) => {
+    expect((await run(words, TOKEN)).code).toBe(2);
+  });
+});

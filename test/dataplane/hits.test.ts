@@ -1,0 +1,283 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CapacityExceeded, type HitReport } from '#dataplane/datapath.js';
+import { readCounters } from '#dataplane/kernel/counters.js';
+import { Pins } from '#dataplane/kernel/pins.js';
+import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
+import { compile } from '#policy/compile.js';
+import { IPPROTO, type Packet, type Policy } from '#policy/model.js';
+import { type Decider, deciderAt } from '#policy/roster.js';
+import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
+import { Random, seedOf } from '#test/seed.js';
+import { anyFlow } from './any-flow.js';
+import { MAX_FRAME, TCP, writeFrame } from './frame.js';
+import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const EVERYTHING = { groups: [], rules: [], unused: undefined, from: 0, limit: 1_000_000 } as const;
+const WEB = { destinationPorts: [{ low: 443, high: 443 }] };
+const tcp = packet();
+const dns = packet({ protocol: IPPROTO.udp, destinationPort: 53 });
+
+let kernel: Loaded;
+let inForce: Policy;
+afterEach(() => kernel?.close());
+
+function activate(given: Policy): void {
+  inForce = given;
+  kernel.activate(compile(given));
+}
+
+function back({ source, destination, sourcePort, destinationPort, ...rest }: Packet): Packet {
+  const icmpType = rest.icmpType === 8 ? 0 : rest.icmpType;
+  const ports = { sourcePort: destinationPort, destinationPort: sourcePort };
+  return { ...rest, ...ports, icmpType, source: destination, destination: source };
+}
+
+const nameOf = (decider: Decider): string =>
+  decider.kind === 'policy_default' ? '-' : `${decider.group}/${decider.kind === 'rule' ? decider.rule : '-'}`;
+
+function report(): HitReport {
+  const found = kernel.accounts.hits(EVERYTHING);
+  if (found === null) throw new Error('nothing is in force');
+  return found;
+}
+
+/** Packets of everybody in force, by `group/rule`. */
+function packets(): Record<string, number> {
+  return Object.fromEntries(report().items.map((item) => [nameOf(item.decider), Number(item.packets)]));
+}
+
+/** What rules and defaults have decided, as the counters of the kernel have it. */
+function decided(): { packets: bigint; bytes: bigint } {
+  const counters = readCounters(kernel.object.mapFd('counters'));
+  const { allow, audit, drops } = COUNTER_INDEX;
+  const indexes = [allow, audit, drops + DROP_REASON.policy_deny, drops + DROP_REASON.service_plane_absent];
+  const sum = (of: 'packets' | 'bytes') => indexes.reduce((total, index) => total + (counters[index]?.[of] ?? 0n), 0n);
+  return { packets: sum('packets'), bytes: sum('bytes') };
+}
+
+const clients = (rules: Parameters<typeof rule>[0][], more: Partial<Policy['groups'][0]> = {}): Policy =>
+  policy([group(['10.0.0.0/8'], rules.map(rule), { id: 'clients', ...more })]);
+
+describe('every packet that was judged is a hit of who judged it', () => {
+  beforeEach(() => {
+    kernel = loadForTest();
+  });
+
+  test('packets of a flow both ways, denied ones, and those that group and policy decide', () => {
+    activate(
+      clients(
+        [
+          { id: 'web', protocol: 6, ...WEB },
+          { id: 'none', protocol: 17, action: 'deny' },
+        ],
+        { defaultAction: 'allow' },
+      ),
+    );
+    for (const [given, tcpFlags] of [
+      [tcp, TCP.syn],
+      [back(tcp), TCP.syn | TCP.ack],
+      [tcp, TCP.ack],
+      [tcp, TCP.psh | TCP.ack],
+      [back(tcp), TCP.ack],
+      [dns, 0],
+      [dns, 0],
+      [icmp(8), 0],
+      [packet({ source: '192.0.2.9' }), TCP.syn],
+    ] as const) {
+      kernel.judge(given, { tcpFlags });
+    }
+    expect(packets()).toEqual({ 'clients/web': 5, 'clients/none': 2, 'clients/-': 1, '-': 1 });
+  });
+
+  test('not those that no rule decided: out of state, or not a packet at all', () => {
+    activate(clients([{ id: 'web', protocol: 6 }]));
+    expect(kernel.judge(tcp, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
+    expect(kernel.judge(tcp, { version: 5 }).returned).toBe(DROPPED);
+    expect(kernel.counted()).toEqual({ drop_out_of_state: 1, drop_malformed: 1 });
+    expect(packets()).toEqual({ 'clients/web': 0, '-': 0 });
+  });
+
+  test('ICMP errors count for the rule of the flow that they quote', () => {
+    activate(clients([{ id: 'web', protocol: 6 }]));
+    const quoted = new Uint8Array(MAX_FRAME);
+    writeFrame(quoted, tcp);
+    kernel.judge(tcp);
+    const length = writeFrame(kernel.frame, back(icmp(3, 1)), { payloadBytes: 28 });
+    kernel.frame.set(quoted.subarray(14, 42), 42);
+    expect(kernel.runFrame(length).returned).toBe(PASSED);
+    expect(kernel.counted()).toEqual({ allow: 2, half_opened: 1, icmp_related: 1 });
+    expect(packets()).toEqual({ 'clients/web': 2, '-': 0 });
+  });
+
+  test('a flow that is judged again counts for the one before until then', () => {
+    activate(clients([{ id: 'first', protocol: 17 }]));
+    for (let count = 0; count < 3; count++) kernel.judge(dns);
+    activate(
+      clients([
+        { id: 'second', protocol: 17 },
+        { id: 'first', protocol: 17 },
+      ]),
+    );
+    for (let count = 0; count < 5; count++) kernel.judge(dns);
+    expect(packets()).toEqual({ 'clients/second': 5, 'clients/first': 3, '-': 0 });
+  });
+
+  test('a rule that comes back goes on where it stood, and another one of the same place does not', () => {
+    activate(clients([{ id: 'dns', protocol: 17 }]));
+    kernel.judge(dns);
+    activate(clients([{ id: 'names', protocol: 17 }]));
+    expect(packets()).toEqual({ 'clients/names': 0, '-': 0 });
+    activate(clients([{ id: 'dns', protocol: 17 }]));
+    expect(packets()).toEqual({ 'clients/dns': 1, '-': 0 });
+  });
+
+  test('over random policies, packets, swaps and cuts', { timeout: 120_000 }, async () => {
+    const seed = seedOf(4_242);
+    const random = new Random(seed);
+    const expected = new Map<string, number>();
+    const seen: Packet[] = [];
+    for (let number = 0; number < 60; number++) {
+      activate(generatePolicy(random, { groups: 8, rules: 6 }));
+      const { roster } = compile(inForce);
+      const next = packetGenerator(random, inForce);
+      for (let count = 0; count < 200; count++) {
+        const isNew = seen.length === 0 || random.chance(0.3);
+        const tried = isNew ? next() : random.pick(seen);
+        if (isNew) seen.push(tried);
+        if (seen.length > 100) seen.shift();
+        const before = decided().packets;
+        const tcpFlags = isNew || random.chance(0.1) ? TCP.syn : TCP.ack;
+        const { word } = kernel.judge(random.chance(0.5) ? tried : back(tried), { tcpFlags });
+        if (decided().packets === before) continue;
+        const name = nameOf(deciderAt(roster, word >>> 4));
+        expected.set(name, (expected.get(name) ?? 0) + 1);
+      }
+      if (random.chance(0.2)) await kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10_000 });
+      const wanted = report().items.map(({ decider }) => [nameOf(decider), expected.get(nameOf(decider)) ?? 0]);
+      expect({ seed, number, ...packets() }).toEqual({ seed, number, ...Object.fromEntries(wanted) });
+    }
+    const { rejudged, flows } = { rejudged: kernel.counted().flows_rejudged, flows: kernel.counted().flows_opened };
+    console.log(`hits: ${decided().packets} packets, ${flows} flows, ${rejudged} judged again, seed ${seed}`);
+    expect(decided().packets).toBe(BigInt([...expected.values()].reduce((sum, count) => sum + count, 0)));
+    expect([rejudged, flows].map((count) => (count ?? 0) > 50)).toEqual([true, true]);
+  });
+});
+
+test('bytes are those of the frames, and the last hit is the time of the last packet', () => {
+  kernel = loadForTest();
+  activate(clients([{ id: 'dns', protocol: 17 }]));
+  const before = Date.now();
+  kernel.judge(dns, { payloadBytes: 100 });
+  kernel.judge(dns, { payloadBytes: 50 });
+  const [used, unused] = report().items;
+  expect([used?.bytes, unused?.bytes]).toEqual([decided().bytes, 0n]);
+  expect([used?.unusedSinceMs, unused?.lastMs]).toEqual([null, null]);
+  // The kernel's coarse clock is a few milliseconds behind, and a tick is one.
+  expect(used?.lastMs).toBeGreaterThan(before - 20);
+  expect(used?.lastMs).toBeLessThanOrEqual(Date.now());
+  expect(unused?.unusedSinceMs).toBeGreaterThan(before - 5_000);
+});
+
+describe('a report', () => {
+  beforeEach(() => {
+    kernel = loadForTest();
+    activate(
+      policy([
+        group(['10.0.0.0/8'], [rule({ id: 'web', protocol: 6 }), rule({ id: 'dns', protocol: 17 })], { id: 'lan' }),
+        group(['10.0.0.0/8'], [rule({ id: 'web', protocol: 6 })], { id: 'büro', defaultAction: 'deny' }),
+      ]),
+    );
+    kernel.judge(tcp);
+  });
+
+  const names = (query: Partial<typeof EVERYTHING> | object): string[] =>
+    (kernel.accounts.hits({ ...EVERYTHING, ...query })?.items ?? []).map(({ decider }) => nameOf(decider));
+
+  test('is in the order of the policy', () => {
+    expect(names({})).toEqual(['lan/web', 'lan/dns', 'büro/web', 'büro/-', '-']);
+  });
+
+  test('is of the groups and rules that are asked for, used or unused', () => {
+    expect(names({ groups: ['büro'] })).toEqual(['büro/web', 'büro/-']);
+    expect(names({ rules: ['web', 'dns'] })).toEqual(['lan/web', 'lan/dns', 'büro/web']);
+    expect(names({ groups: ['lan', 'nobody'], rules: ['web'] })).toEqual(['lan/web']);
+    expect(names({ unused: true, rules: ['web'] })).toEqual(['büro/web']);
+    expect(names({ unused: false })).toEqual(['lan/web']);
+  });
+
+  test('goes on where a part of it stopped', () => {
+    const pages: string[][] = [];
+    for (let from: number | null = 0; from !== null; ) {
+      const page: HitReport | null = kernel.accounts.hits({ ...EVERYTHING, from, limit: 2 });
+      pages.push((page?.items ?? []).map(({ decider }) => nameOf(decider)));
+      from = page?.next ?? null;
+    }
+    expect(pages).toEqual([['lan/web', 'lan/dns'], ['büro/web', 'büro/-'], ['-']]);
+  });
+});
+
+describe('a process that takes the pinned maps over', () => {
+  const path = mkdtempSync('/sys/fs/bpf/weir-hits-');
+  const pins = new Pins(path);
+  afterEach(() => rmSync(path, { recursive: true, force: true }));
+
+  test('goes on counting for the same rules, also for flows that were opened before', () => {
+    pins.prepare();
+    const given = clients([
+      { id: 'dns', protocol: 17 },
+      { id: 'web', protocol: 6 },
+    ]);
+    kernel = loadForTest({}, pins);
+    activate(given);
+    const since = report().sinceMs;
+    for (let count = 0; count < 4; count++) kernel.judge(dns);
+    kernel.close();
+
+    kernel = loadForTest({}, pins);
+    expect(kernel.adopted).toBe(true);
+    expect(kernel.accounts.hits(EVERYTHING)).toBeNull();
+    kernel.judge(dns);
+    activate(given);
+    kernel.judge(tcp);
+    expect(packets()).toEqual({ 'clients/dns': 5, 'clients/web': 1, '-': 0 });
+    expect(Math.abs(report().sinceMs - since)).toBeLessThan(2);
+  });
+});
+
+describe('when there is no room', () => {
+  const udp = (...ids: string[]): Policy => clients(ids.map((id) => ({ id, protocol: 17 })));
+
+  test('the identities that were hit the longest time ago make room, and never those in force', () => {
+    kernel = loadForTest({ hitCapacity: 10 });
+    activate(udp('a', 'b', 'c'));
+    kernel.judge(dns);
+    activate(udp('d', 'a', 'e'));
+    kernel.judge(dns);
+    kernel.judge(dns);
+    activate(udp('f', 'g'));
+    expect(packets()).toEqual({ 'clients/f': 0, 'clients/g': 0, '-': 0 });
+    activate(udp('d', 'a'));
+    expect(packets()).toEqual({ 'clients/d': 2, 'clients/a': 1, '-': 0 });
+  });
+
+  test('a flow does not count for who has the place of its rule now', () => {
+    kernel = loadForTest({ hitCapacity: 6 });
+    activate(udp('a', 'b'));
+    for (let count = 0; count < 3; count++) kernel.judge(dns);
+    activate(udp('c'));
+    activate(udp('d', 'e'));
+    expect(packets()).toEqual({ 'clients/d': 0, 'clients/e': 0, '-': 0 });
+    expect(kernel.flowIn('half_open')?.epoch).toBe(1);
+  });
+
+  test('a policy with more rules than entries, or than ranks, is refused before anything changed', () => {
+    kernel = loadForTest({ hitCapacity: 6, rankCapacity: 8 });
+    activate(udp('a', 'b'));
+    kernel.judge(dns);
+    expect(() => kernel.activate(compile(udp('c', 'd', 'e')))).toThrow(new CapacityExceeded('hits', 6, 5));
+    expect(() => kernel.activate(compile(udp(...'cdefghij')))).toThrow(new CapacityExceeded('rank_hits', 9, 8));
+    expect(packets()).toEqual({ 'clients/a': 1, 'clients/b': 0, '-': 0 });
+  });
+});

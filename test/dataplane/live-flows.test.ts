@@ -1,0 +1,252 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { FlowFilter, FlowPage, LiveFlow } from '#dataplane/datapath.js';
+import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { compile } from '#policy/compile.js';
+import { formatAddress } from '#policy/ipv4.js';
+import { IPPROTO, type Packet, type Policy } from '#policy/model.js';
+import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
+import { anyFlow } from './any-flow.js';
+import { TCP } from './frame.js';
+import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const lan = policy(
+  [
+    group(['10.0.0.0/24'], [rule({ id: 'web', protocol: 6 }), rule({ id: 'ping', protocol: 1 })], { id: 'lan' }),
+    group(['10.0.1.0/24'], [rule({ id: 'web', protocol: 6, mode: 'audit', action: 'deny' })], {
+      id: 'wan',
+      defaultAction: 'allow',
+    }),
+  ],
+  { action: 'allow' },
+);
+const web = packet();
+const dns = packet({ source: '10.0.1.2', protocol: IPPROTO.udp, destinationPort: 53 });
+
+let kernel: Loaded;
+beforeEach(() => {
+  kernel = loadForTest();
+});
+afterEach(() => kernel.close());
+
+const activate = (given: Policy, generation = 1): number => kernel.activate(compile(given), generation);
+
+function back({ source, destination, sourcePort, destinationPort, ...rest }: Packet): Packet {
+  return {
+    ...rest,
+    source: destination,
+    destination: source,
+    sourcePort: destinationPort,
+    destinationPort: sourcePort,
+  };
+}
+
+async function page(
+  filter: Partial<FlowFilter> = {},
+  after: Uint8Array | null = null,
+  limit = 1_000,
+): Promise<FlowPage> {
+  return kernel.accounts.flows({ filter: anyFlow(filter), after, limit }, DEFAULT_TIMEOUTS_MS);
+}
+
+const sources = async (filter: Partial<FlowFilter>): Promise<string[]> =>
+  (await page(filter)).items.map(({ source, protocol }) => `${formatAddress(source)} ${protocol}`).sort();
+
+function prefix(address: number, length: number): FlowFilter['sources'] {
+  return [{ address, length }];
+}
+
+describe('a flow', () => {
+  test('is told with both ways, its state, and who judged it', async () => {
+    activate(lan, 7);
+    const before = Date.now();
+    kernel.judge(web, { payloadBytes: 46 });
+    kernel.judge(back(web), { tcpFlags: TCP.syn | TCP.ack, payloadBytes: 46 });
+    kernel.judge(web, { tcpFlags: TCP.ack, payloadBytes: 46 });
+    const { items, ...rest } = await page();
+    expect(rest).toEqual({ matched: 1, next: null });
+    const [flow] = items;
+    if (flow === undefined) throw new Error('no flow');
+    const { openedMs, lastSeenMs, expiresInMs, ...told } = flow;
+    expect(told).toEqual({
+      source: web.source,
+      destination: web.destination,
+      protocol: 6,
+      ports: [40_000, 443],
+      icmpId: null,
+      state: 'tcp_established',
+      verdict: 'allow',
+      decider: { kind: 'rule', group: 'lan', rule: 'web' },
+      foreign: false,
+      generation: 7,
+      current: true,
+      packets: [2n, 1n],
+      bytes: [200n, 100n],
+      interfaces: ['lo', 'lo'],
+    } satisfies Omit<LiveFlow, 'openedMs' | 'lastSeenMs' | 'expiresInMs'>);
+    // Times are kept in ticks of a millisecond, of a clock that is a few milliseconds behind.
+    for (const time of [openedMs, lastSeenMs]) expect(Math.abs(time - before)).toBeLessThan(3_000);
+    expect(Math.abs(lastSeenMs + DEFAULT_TIMEOUTS_MS.tcp_established - (Date.now() + expiresInMs))).toBeLessThan(3_000);
+  });
+
+  test('of ICMP has an id and no ports, and one that a default allowed has a group and no rule', async () => {
+    activate(lan);
+    kernel.judge(icmp(8), { icmpId: 99 });
+    kernel.judge({ ...icmp(8), source: dns.source });
+    kernel.judge({ ...icmp(8), source: 0x0a00_0201 });
+    const told = (await page()).items.map(({ ports, icmpId, decider }) => ({ ports, icmpId, decider }));
+    expect(told).toEqual([
+      { ports: null, icmpId: 99, decider: { kind: 'rule', group: 'lan', rule: 'ping' } },
+      { ports: null, icmpId: 77, decider: { kind: 'group_default', group: 'wan' } },
+      { ports: null, icmpId: 77, decider: { kind: 'policy_default' } },
+    ]);
+  });
+
+  test('keeps the name of who judged it when that is in force no more, until it is judged again', async () => {
+    activate(lan, 1);
+    kernel.judge(web);
+    activate({ ...lan, groups: [] }, 2);
+    const told = async () =>
+      (await page()).items.map(({ decider, generation, current }) => ({ decider, generation, current }));
+    expect(await told()).toEqual([
+      { decider: { kind: 'rule', group: 'lan', rule: 'web' }, generation: 1, current: false },
+    ]);
+    kernel.judge(web);
+    expect(await told()).toEqual([{ decider: { kind: 'policy_default' }, generation: 2, current: true }]);
+  });
+
+  test('has no name where its policy is so long gone that nobody remembers it', async () => {
+    activate(lan);
+    kernel.judge(web);
+    for (let generation = 2; generation < 20; generation++) activate({ ...lan, groups: [] }, generation);
+    const [flow] = (await page()).items;
+    expect([flow?.decider, flow?.generation, flow?.current]).toEqual([null, null, false]);
+  });
+});
+
+test('a filter is ANDed, and each of its lists is OR', async () => {
+  activate(lan);
+  kernel.judge(web);
+  kernel.judge(packet({ source: '10.0.0.2', destinationPort: 8080 }));
+  kernel.judge(packet({ source: '10.0.1.1', sourcePort: 443, destinationPort: 22 }));
+  kernel.judge(dns, { payloadBytes: 120 });
+  kernel.judge(back(dns));
+  kernel.judge(icmp(8), { icmpId: 443 });
+  const cases: [Partial<FlowFilter>, string[]][] = [
+    [{ sources: prefix(0x0a00_0000, 24) }, ['10.0.0.1 1', '10.0.0.1 6', '10.0.0.2 6']],
+    [{ sources: [...prefix(0x0a00_0002, 32), ...prefix(0x0a00_0102, 32)] }, ['10.0.0.2 6', '10.0.1.2 17']],
+    [{ destinations: prefix(0x0a00_0000, 8) }, []],
+    [{ destinations: prefix(0, 0), protocols: [1] }, ['10.0.0.1 1']],
+    [{ ports: [{ low: 443, high: 443 }] }, ['10.0.0.1 6', '10.0.1.1 6']],
+    [{ sourcePorts: [{ low: 0, high: 443 }] }, ['10.0.1.1 6']],
+    [{ destinationPorts: [{ low: 50, high: 443 }] }, ['10.0.0.1 6', '10.0.1.2 17']],
+    [{ protocols: [17, 1] }, ['10.0.0.1 1', '10.0.1.2 17']],
+    [{ groups: ['wan'] }, ['10.0.1.1 6', '10.0.1.2 17']],
+    [{ rules: ['web'] }, ['10.0.0.1 6', '10.0.0.2 6', '10.0.1.1 6']],
+    [{ groups: ['lan'], rules: ['web', 'ping'], protocols: [1] }, ['10.0.0.1 1']],
+    [{ rules: ['nobody'] }, []],
+    [{ verdicts: ['audit'] }, ['10.0.1.1 6']],
+    [{ states: ['udp_replied', 'icmp_opened'] }, ['10.0.0.1 1', '10.0.1.2 17']],
+    [{ foreign: true }, []],
+    [{ current: true, minBytes: 100 }, ['10.0.1.2 17']],
+    [{ current: false }, []],
+  ];
+  for (const [filter, found] of cases) expect([filter, await sources(filter)]).toEqual([filter, found]);
+});
+
+test('pages have every flow that is there all the while once, whatever comes and goes', async () => {
+  activate(lan);
+  const open = (number: number): unknown => kernel.judge(packet({ source: '10.0.0.9', sourcePort: number }));
+  for (let number = 0; number < 300; number++) open(number * 2);
+  const seen: number[] = [];
+  let matched = 0;
+  for (let after: Uint8Array | null = null, turn = 0; ; turn++) {
+    const part: FlowPage = await page({}, after, 7);
+    seen.push(...part.items.map(({ ports }) => ports?.[0] ?? -1));
+    matched = part.matched;
+    after = part.next;
+    if (after === null) break;
+    // One on either side of where the page ended comes, one goes, and one is promoted to the other table.
+    open(1 + 2 * (turn % 300));
+    open(601 + turn);
+    kernel.judge(back(packet({ source: '10.0.0.9', sourcePort: 2 * turn })), { tcpFlags: TCP.syn | TCP.ack });
+    kernel.judge(packet({ source: '10.0.0.9', sourcePort: 2 * turn }), { tcpFlags: TCP.ack });
+  }
+  expect(new Set(seen).size).toBe(seen.length);
+  expect(seen.filter((port) => port % 2 === 0 && port < 600).sort((a, b) => a - b)).toEqual(
+    Array.from({ length: 300 }, (_, number) => number * 2),
+  );
+  expect(matched).toBeGreaterThan(300);
+});
+
+describe('a flow that was cut', () => {
+  test('is gone, its next packet is judged as that of a new one, and others stay', async () => {
+    activate(lan);
+    for (const [given, tcpFlags] of [
+      [web, TCP.syn],
+      [back(web), TCP.syn | TCP.ack],
+      [web, TCP.ack],
+      [dns, 0],
+    ] as const) {
+      kernel.judge(given, { tcpFlags });
+    }
+    const cut = { filter: anyFlow({ rules: ['web'] }), after: null, limit: 10 };
+    expect(await kernel.accounts.cutFlows(cut)).toEqual({ cut: 1, next: null });
+    expect(await sources({})).toEqual(['10.0.1.2 17']);
+    expect(kernel.judge(web, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
+    expect(kernel.counted().drop_out_of_state).toBe(1);
+    expect(kernel.judge(web).returned).toBe(PASSED);
+  });
+
+  test('has its packets counted for its rule', async () => {
+    activate(lan);
+    for (let count = 0; count < 4; count++) kernel.judge(dns);
+    await kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
+    const query = { groups: ['wan'], rules: [], unused: false, from: 0, limit: 10 };
+    expect(kernel.accounts.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
+  });
+
+  test('is one of a part, where many are cut a part at a time', async () => {
+    activate(lan);
+    for (let number = 0; number < 25; number++) kernel.judge({ ...dns, sourcePort: number });
+    const cuts: number[] = [];
+    for (let after: Uint8Array | null = null; ; ) {
+      const part = await kernel.accounts.cutFlows({ filter: anyFlow(), after, limit: 10 });
+      cuts.push(part.cut);
+      after = part.next;
+      if (after === null) break;
+    }
+    expect(cuts).toEqual([10, 10, 5]);
+    expect((await page()).matched).toBe(0);
+  });
+});
+
+test('a list of flows that is under way when the datapath is closed is given up', async () => {
+  kernel.close();
+  kernel = loadForTest({ flowCapacity: 131_072, halfOpenCapacity: 131_072 });
+  activate(lan);
+  for (let number = 0; number < 131_072; number++)
+    kernel.judge({ ...dns, source: dns.source + (number >> 16), sourcePort: number & 0xffff });
+  const listed = page();
+  kernel.close();
+  await expect(listed).rejects.toThrow('the datapath was closed while its flows were read');
+  kernel = loadForTest();
+});
+
+test('tables are counted as they are, not by what was opened and closed', async () => {
+  activate(lan);
+  kernel.judge(web);
+  kernel.judge(dns);
+  kernel.judge(back(dns));
+  kernel.judge(packet({ protocol: 17, source: '10.0.0.77' }), { fragment: 0x2000, payloadBytes: 40 });
+  const { flows, maps } = kernel.accounts.stats();
+  expect({ flows, maps }).toEqual({
+    flows: 1,
+    maps: {
+      flows: { entries: 1, capacity: 4_096 },
+      half_open: { entries: 2, capacity: 4_096 },
+      fragments: { entries: 1, capacity: 4_096 },
+      hits: { entries: 5, capacity: 1_023 },
+      rank_hits: { entries: 5, capacity: 65_536 },
+    },
+  });
+});
