@@ -36,7 +36,7 @@ async function run(): Promise<readonly Row[]> {
     };
     const maps = {
       events: kernel.object.mapFd('events'),
-      ringBytes: kernel.object.shape('events').maxEntries,
+      ringBytes: kernel.object.describe('events').maxEntries,
       counters: kernel.object.mapFd('counters'),
       active: kernel.object.mapFd('active'),
     };

@@ -11,10 +11,14 @@ import type { Config } from '#config/config.js';
 import { followPolicyFile, type PolicyFile } from '#config/policy-file.js';
 import type { Missing } from '#dataplane/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { type Detached, detach } from '#dataplane/kernel/detach.js';
+import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#dataplane/kernel/status.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats } from '#observe/stats.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';
+
+export type { DataplaneStatus } from '#dataplane/kernel/status.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
@@ -78,13 +82,13 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
 }
 
 /** Removes programs, pins and guard: the node is unpoliced afterwards (D20). */
-export async function detachDataplane(config: Config): Promise<void> {
-  if (config.dataplane === null) throw new NoDataplane('the configuration has no dataplane section');
-  await openDatapath(config.dataplane).detach();
+export function detachDataplane({ pinPath }: { readonly pinPath: string }): Detached {
+  return detach(pinPath);
 }
 
-class NoDataplane extends Error {
-  readonly code = 'no_dataplane';
+/** What the kernel enforces, with or without a running node. */
+export function readDataplaneStatus(options: StatusOptions): DataplaneStatus {
+  return dataplaneStatus(options);
 }
 
 const PROBE_OPTIONS: DatapathOptions = {
@@ -94,6 +98,7 @@ const PROBE_OPTIONS: DatapathOptions = {
   pickupMs: 0,
   flowCapacity: 1,
   halfOpenCapacity: 1,
+  programCapacity: 1,
   timeoutsMs: DEFAULT_TIMEOUTS_MS,
   policeLocal: false,
   forwarding: 'stack',

@@ -25,6 +25,8 @@ export type DataplaneContext = DataplaneInput & {
   /** Size of what was staged last. */
   readonly lines: number;
   readonly inForce: { readonly generation: number; readonly epoch: number } | null;
+  /** The generation that was found in force in the kernel; 0: none. */
+  readonly adopted: number;
   /** Ids of the requests that are waiting for their answer. */
   readonly stageRequest: string | null;
   readonly flipRequest: string | null;
@@ -55,7 +57,8 @@ const dataplane = setup({
   },
   actors: {
     probe: fromPromise<readonly Missing[]>(notProvided('probe')),
-    open: fromPromise<void>(notProvided('open')),
+    /** Resolves with the generation that is in force in the kernel. */
+    open: fromPromise<{ generation: number }>(notProvided('open')),
     /** Resolves with the configured names that no interface has. */
     attach: fromPromise<readonly string[]>(notProvided('attach')),
     watch: fromCallback<EventObject>(notProvided('watch')),
@@ -103,6 +106,7 @@ const dataplane = setup({
       renamed:
         change.type === 'interface_renamed' ? { ...context.renamed, [change.interface]: change.to } : context.renamed,
     })),
+    noteAdopted: assign((_, params: { generation: number }) => ({ adopted: params.generation })),
     announceAttachment: raise({ type: 'interfaces.attached' }),
     countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
     resetAttempts: assign({ attempts: 0 }),
@@ -128,7 +132,12 @@ const dataplane = setup({
     isInForce: ({ context }, params: { generation: number }) => context.inForce?.generation === params.generation,
     isCandidate: ({ context }, params: { generation: number }) => context.candidate?.generation === params.generation,
     desiredIsNotInForce: ({ context }) =>
-      context.desired !== null && context.desired.generation !== context.inForce?.generation,
+      context.desired !== null &&
+      context.desired.generation >= context.adopted &&
+      context.desired.generation !== context.inForce?.generation,
+    /** Another data folder, or an older copy: never applied by itself (D20). */
+    desiredIsOlderThanAdopted: ({ context }) =>
+      context.desired !== null && context.desired.generation < context.adopted,
     isEnforcing: ({ context }) => context.inForce !== null,
     exceedsCapacity: (_, params: { failure: unknown }) => codeOf(params.failure) === 'capacity_exceeded',
     isDisproved: (_, params: { failure: unknown }) => codeOf(params.failure) === 'proof_failed',
@@ -192,6 +201,19 @@ const unstageAnswered = (id: string | null): Published => ({
 });
 const enforcing = (inForce: { generation: number; epoch: number } | null): Published => ({
   message: inForce === null ? null : { type: 'dataplane.enforcing', ...inForce },
+});
+const withheld = ({ adopted, desired }: DataplaneContext): Published => ({
+  message:
+    desired === null
+      ? null
+      : {
+          type: 'program.rejected',
+          generation: desired.generation,
+          refusal: refusal(
+            'dataplane_unavailable',
+            `the kernel enforces generation ${adopted}, and the newest in the data folder is ${desired.generation}: it is another folder, or an older copy; what the kernel enforces stays in force until a policy is written`,
+          ),
+        },
 });
 /** Asks for a program where none is known. */
 const attached = (desired: Desired | null): Published => ({
@@ -346,6 +368,7 @@ export const dataplaneChart = dataplane.createMachine({
     candidate: null,
     lines: 0,
     inForce: null,
+    adopted: 0,
     stageRequest: null,
     flipRequest: null,
     unstageRequest: null,
@@ -432,7 +455,16 @@ export const dataplaneChart = dataplane.createMachine({
           invoke: {
             id: 'open',
             src: 'open',
-            onDone: 'attaching',
+            onDone: {
+              target: 'attaching',
+              actions: [
+                { type: 'noteAdopted', params: ({ event }) => event.output },
+                {
+                  type: 'publish',
+                  params: ({ event }) => ({ message: { type: 'dataplane.adopted', ...event.output } }),
+                },
+              ],
+            },
             onError: {
               target: 'backing_off',
               actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
@@ -504,10 +536,10 @@ export const dataplaneChart = dataplane.createMachine({
               initial: 'idle',
               states: {
                 idle: {
-                  always: {
-                    guard: 'desiredIsNotInForce',
-                    target: '#dataplane.running.engaged.loading',
-                  },
+                  always: [
+                    { guard: 'desiredIsOlderThanAdopted', target: '#dataplane.running.engaged.keeping' },
+                    { guard: 'desiredIsNotInForce', target: '#dataplane.running.engaged.loading' },
+                  ],
                   on: {
                     'program.stage_requested': {
                       target: 'replacing',
@@ -516,6 +548,29 @@ export const dataplaneChart = dataplane.createMachine({
                   },
                 },
                 replacing: replacingAt('#dataplane.running.engaged.attached.idle'),
+              },
+            },
+            keeping: {
+              tags: 'dataplane_running:ready',
+              meta: { part: 'dataplane_running', detail: 'enforcing the policy that was found in the kernel' },
+              initial: 'idle',
+              states: {
+                idle: {
+                  always: [
+                    {
+                      guard: 'desiredIsOlderThanAdopted',
+                      actions: [{ type: 'publish', params: ({ context }) => withheld(context) }, 'giveUpDesired'],
+                    },
+                    { guard: 'desiredIsNotInForce', target: '#dataplane.running.engaged.loading' },
+                  ],
+                  on: {
+                    'program.stage_requested': {
+                      target: 'replacing',
+                      actions: { type: 'rememberCandidate', params: ({ event }) => event },
+                    },
+                  },
+                },
+                replacing: replacingAt('#dataplane.running.engaged.keeping.idle'),
               },
             },
             loading: {

@@ -28,8 +28,9 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     },
     actors: {
       probe: fromPromise(() => datapath().probe()),
-      open: fromPromise<void>(async () => {
-        await datapath().open();
+      open: fromPromise<{ generation: number }>(async () => {
+        const { inForce } = await datapath().open();
+        return { generation: inForce?.generation ?? 0 };
       }),
       attach: fromPromise<readonly string[]>(async () =>
         withoutInterface(ports?.interfaces ?? [], await datapath().attach()),

@@ -34,6 +34,8 @@ export type JudgementPorts = {
   /** Whether there is a dataplane that enforces. */
   readonly enforced: boolean;
   readonly now: () => Date;
+  /** The generation that the kernel was found to enforce; 0: none. */
+  readonly adoptedGeneration: () => number;
 };
 
 /** Everything that a write does before anything is staged or stored (D7). */
@@ -45,6 +47,7 @@ export async function judge(ports: JudgementPorts, write: PolicyWrite, signal: A
     now: ports.now().toISOString(),
     newId: crypto.randomUUID(),
     generation: await ports.policies.generation(),
+    enforced: ports.adoptedGeneration(),
   };
   return write.operation === 'delete'
     ? judgeDelete(ports, write, located, at)

@@ -17,6 +17,7 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'program.rejected': ['policy'],
   'program.proved': [],
   'program.disproved': [],
+  'dataplane.adopted': [],
   'dataplane.attached': ['policy'],
   'dataplane.enforcing': ['policy'],
   'dataplane.lost': ['policy'],

@@ -93,8 +93,16 @@ export function createSystem(ports: SystemPorts): System {
   const surroundings: PolicySurroundings = { fallback, dns: false, servicePlane: false };
   const bus = createBus<Message>();
 
+  let adoptedGeneration = 0;
   const logic = nodeActor(bus, {
-    judgement: { ...store, thread: writing, surroundings, enforced: dataplane !== null, now },
+    judgement: {
+      ...store,
+      thread: writing,
+      surroundings,
+      enforced: dataplane !== null,
+      now,
+      adoptedGeneration: () => adoptedGeneration,
+    },
     dataplane,
     settings: store.settings,
     now,
@@ -126,6 +134,7 @@ export function createSystem(ports: SystemPorts): System {
   let generation = 0;
   bus.messages.subscribe((message) => {
     if (message.type === 'policy.activated') generation = message.generation;
+    if (message.type === 'dataplane.adopted') adoptedGeneration = message.generation;
   });
   routeMessages(bus, (recipient) => (recipient === 'node' ? node : partOf(recipient)));
   node.start();

@@ -94,7 +94,18 @@ export type Decision = {
   readonly warnings: readonly Warning[];
 };
 
-export type Circumstances = { readonly now: string; readonly newId: string; readonly generation: number };
+export type Circumstances = {
+  readonly now: string;
+  readonly newId: string;
+  /** The store's newest. */
+  readonly generation: number;
+  /** The newest that the kernel was found to enforce: what replaces it must be newer. */
+  readonly enforced: number;
+};
+
+function nextGeneration({ generation, enforced }: Circumstances): number {
+  return Math.max(generation, enforced) + 1;
+}
 
 /** The record that a put writes, and what it does to activity (D5). */
 export function decidePut(write: PolicyWrite, located: Located, written: Written, at: Circumstances): Decision {
@@ -119,7 +130,7 @@ export function decidePut(write: PolicyWrite, located: Located, written: Written
     change: {
       put: stored,
       ...(takes ? { deactivate: active.id } : {}),
-      generation: at.generation + (changesWhatIsInForce ? 1 : 0),
+      generation: changesWhatIsInForce ? nextGeneration(at) : at.generation,
     },
     created: existing === null,
     stored,
@@ -135,7 +146,7 @@ export function decidePut(write: PolicyWrite, located: Located, written: Written
 export function decideDelete(stored: StoredPolicy, at: Circumstances): Decision {
   const { id, active } = stored.record;
   return {
-    change: { remove: id, generation: at.generation + (active ? 1 : 0) },
+    change: { remove: id, generation: active ? nextGeneration(at) : at.generation },
     created: false,
     stored,
     decides: active ? 'none' : 'unchanged',

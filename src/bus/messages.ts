@@ -76,6 +76,8 @@ export type Fact =
   | { readonly type: 'program.proved'; readonly generation: number; readonly proof: Proof }
   | { readonly type: 'program.disproved'; readonly generation: number; readonly detail: string }
   | { readonly type: 'program.rejected'; readonly generation: number; readonly refusal: Refusal }
+  /** Opened over what an earlier process left in force in the kernel; 0: nothing. */
+  | { readonly type: 'dataplane.adopted'; readonly generation: number }
   /** Attached without knowing a program: whoever has one is to say so. */
   | { readonly type: 'dataplane.attached' }
   | { readonly type: 'dataplane.enforcing'; readonly generation: number; readonly epoch: number }

@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import type { Config } from '#config/config.js';
 import { loadConfig } from '#config/load.js';
 import { ConfigError } from '#config/problem.js';
+import { addDataplaneCommands } from './dataplane.command.js';
 import { CliError } from './error.js';
 import { addFlowsCommands } from './flows.command.js';
 import { addHitsCommand } from './hits.command.js';
@@ -52,19 +53,7 @@ export async function weir(words: readonly string[], terminal: Terminal = proces
       terminal.out(`${file} is valid\n`);
     });
 
-  program
-    .command('dataplane')
-    .description('enforcement in the kernel')
-    .command('detach')
-    .description('remove programs, pins and guard: the node is unpoliced afterwards')
-    .requiredOption('--config <file>', 'the configuration file')
-    .action(async ({ config }: { config: string }) => {
-      const loaded = loadConfig(config, terminal.environment);
-      const { detachDataplane } = await import('#main.js');
-      await detachDataplane(loaded);
-      terminal.out('the dataplane is detached: this node is unpoliced\n');
-    });
-
+  addDataplaneCommands(program, terminal);
   addTokenCommands(program, terminal);
   addHitsCommand(program, terminal);
   addFlowsCommands(program, terminal);

@@ -46,6 +46,7 @@ type DataplaneConfig = {
   readonly forwarding: 'stack' | 'direct';
   readonly pickupMs: number;
   readonly flowCapacity: number;
+  readonly programCapacity: number;
   readonly halfOpenCapacity: number;
   /** Of flows, by state. */
   readonly timeoutsMs: FlowTimeouts;
@@ -101,6 +102,7 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
             forwarding: dataplane.forwarding,
             pickupMs: dataplane.pickup,
             flowCapacity: dataplane.flow_capacity,
+            programCapacity: dataplane.program_capacity,
             halfOpenCapacity: dataplane.half_open_capacity,
             timeoutsMs: timeoutsOf(dataplane.timeouts),
             grantCapacity: dataplane.grant_capacity,

@@ -52,8 +52,6 @@ export type Datapath = {
    * Resolves once the kernel knows, at once where none is open.
    */
   setEventsWanted(wanted: boolean): Promise<void>;
-  /** Leaves the node unpoliced: removes links, pins and guard (D20). */
-  detach(): Promise<void>;
   /** Lets go of everything; what is pinned goes on enforcing. */
   close(): Promise<void>;
 };

@@ -35,6 +35,7 @@ test('every actor provides every effect that its chart declares', async () => {
     surroundings: { fallback: 'deny', dns: false, servicePlane: false },
     enforced: false,
     now,
+    adoptedGeneration: () => 0,
   };
   const node = nodeActor(bus, { judgement, dataplane: null, settings: store.settings, now });
   expect(unprovided(nodeChart, node)).toEqual([]);

@@ -25,6 +25,34 @@ describe('the dataplane', () => {
     ]);
   });
 
+  test('leaves a policy in force that is newer than the data folder, until one is written', async () => {
+    const datapath = fakeDatapath();
+    datapath.left = { generation: 7, imageSha256: '' };
+    const { until, system, stateOf } = await startSystem({ datapath });
+    await until('policy_ready', 'backing_off');
+    expect(datapath.log).toEqual(['open', 'attach']);
+    expect(stateOf('dataplane_running')).toBe('keeping');
+    expect(system.readiness().checks.filter(({ ok }) => !ok)).toEqual([
+      {
+        name: 'policy_ready',
+        ok: false,
+        state: 'backing_off',
+        detail:
+          'the stored policy could not be put in force; tried again soon: the kernel enforces generation 7, and the newest in the data folder is 0: it is another folder, or an older copy; what the kernel enforces stays in force until a policy is written',
+        since: '2026-01-01T00:00:00.000Z',
+      },
+    ]);
+    expect(await system.policies.write({ ...singleton('lan'), activate: false })).toEqual(
+      expect.objectContaining({ kind: 'written', generation: 0 }),
+    );
+    expect(await system.policies.write(singleton('lan'))).toEqual(
+      expect.objectContaining({ kind: 'written', generation: 8 }),
+    );
+    await until('policy_ready', 'active');
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 8', 'flip 8']);
+    expect(stateOf('dataplane_running')).toBe('enforcing');
+  });
+
   test('opens the datapath again after its worker died, and puts the same program in force', async () => {
     const { datapath, until, system, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');

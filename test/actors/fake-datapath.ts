@@ -1,10 +1,12 @@
-import type { Datapath, DatapathChange, DatapathStats, Missing } from '#dataplane/datapath.js';
+import type { Adoption, Datapath, DatapathChange, DatapathStats, Missing } from '#dataplane/datapath.js';
 
 /** A datapath that logs what it is asked, and does what a test tells it to. */
 export type FakeDatapath = Datapath & {
   readonly log: string[];
   /** The generation in force. */
   readonly inForce: number | null;
+  /** What an earlier process left in force. */
+  left: Adoption['inForce'];
   missing: readonly Missing[];
   interfaces: string[];
   /** Called instead of a step's success; may throw, or wait. */
@@ -29,6 +31,7 @@ export function fakeDatapath(): FakeDatapath {
     get eventsWanted() {
       return eventsWanted;
     },
+    left: null,
     missing: [],
     interfaces: ['lan0', 'wan0'],
     on: {},
@@ -39,7 +42,7 @@ export function fakeDatapath(): FakeDatapath {
     open: async () => {
       fake.log.push('open');
       await fake.on.open?.();
-      return { adopted: false, inForce: null };
+      return { adopted: fake.left !== null, inForce: fake.left };
     },
     attach: async () => {
       fake.log.push('attach');
@@ -86,7 +89,6 @@ export function fakeDatapath(): FakeDatapath {
     setEventsWanted: async (wanted) => {
       eventsWanted = wanted;
     },
-    detach: async () => void fake.log.push('detach'),
     close: async () => void fake.log.push('close'),
   };
   return fake;

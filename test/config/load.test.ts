@@ -60,6 +60,7 @@ const dataplane = {
     other_replied: 600_000,
   },
   grantCapacity: 262_144,
+  programCapacity: 4_194_304,
   markMask: 0x00f0_0000,
   pinPath: '/sys/fs/bpf/weir',
 };
@@ -138,6 +139,7 @@ cluster:
         halfOpenCapacity: 2048,
         timeoutsMs: { ...dataplane.timeoutsMs, udp_opened: 5_000, tcp_established: 604_800_000 },
         grantCapacity: 2048,
+        programCapacity: 4_194_304,
         markMask: 3,
         pinPath: '/bpf',
       },

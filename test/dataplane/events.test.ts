@@ -31,7 +31,7 @@ function load(options: Parameters<typeof loadForTest>[0] = {}): void {
 }
 const earMaps = () => ({
   events: kernel.object.mapFd('events'),
-  ringBytes: kernel.object.shape('events').maxEntries,
+  ringBytes: kernel.object.describe('events').maxEntries,
   counters: kernel.object.mapFd('counters'),
   active: kernel.object.mapFd('active'),
 });

@@ -1,8 +1,8 @@
-import { mkdtempSync, rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CapacityExceeded, type HitReport } from '#dataplane/datapath.js';
+import { MAPS } from '#dataplane/kernel/bpf-object.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
-import { Pins } from '#dataplane/kernel/pins.js';
+import { mapsOf } from '#dataplane/kernel/successor.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import { compile } from '#policy/compile.js';
 import { IPPROTO, type Packet, type Policy } from '#policy/model.js';
@@ -219,24 +219,18 @@ describe('a report', () => {
 });
 
 describe('a process that takes the pinned maps over', () => {
-  const path = mkdtempSync('/sys/fs/bpf/weir-hits-');
-  const pins = new Pins(path);
-  afterEach(() => rmSync(path, { recursive: true, force: true }));
-
   test('goes on counting for the same rules, also for flows that were opened before', () => {
-    pins.prepare();
     const given = clients([
       { id: 'dns', protocol: 17 },
       { id: 'web', protocol: 6 },
     ]);
-    kernel = loadForTest({}, pins);
+    kernel = loadForTest();
     activate(given);
     const since = report().sinceMs;
     for (let count = 0; count < 4; count++) kernel.judge(dns);
-    kernel.close();
-
-    kernel = loadForTest({}, pins);
-    expect(kernel.adopted).toBe(true);
+    const before = kernel;
+    kernel = loadForTest({}, { maps: mapsOf(before.object, MAPS), word: 0 });
+    before.close();
     expect(kernel.accounts.hits(EVERYTHING)).toBeNull();
     kernel.judge(dns);
     activate(given);

@@ -3,10 +3,9 @@ import { Accounts } from '#dataplane/kernel/accounts.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
 import { check, libbpf } from '#dataplane/kernel/libc.js';
-import { loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
+import { type Before, loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
 import { MappedMemory } from '#dataplane/kernel/mapped-memory.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
-import type { Pins } from '#dataplane/kernel/pins.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
@@ -37,7 +36,7 @@ export type Judged = { readonly returned: number; readonly word: number; readonl
 export type Entry = 'in' | 'out_of_node' | 'out_exempt' | 'out_foreign';
 
 /** The datapath loaded on its own, attached to nothing, run over crafted frames. Every packet counts as forwarded. */
-export function loadForTest(options: Partial<ObjectOptions> = {}, pins?: Pins) {
+export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: Before) {
   const loaded = loadObject(
     {
       objectPath: builtObject,
@@ -61,7 +60,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, pins?: Pins) {
       traceWord: true,
       ...options,
     },
-    pins,
+    predecessor,
   );
   const accounts = new Accounts(loaded.object, loaded.slots);
   const frame = new Uint8Array(MAX_FRAME);

@@ -15,7 +15,7 @@ export function datapathOptions(pinPath: string, more: Partial<DatapathOptions> 
     grantCapacity: 1_024,
     markMask: 0x00f0_0000,
     pinPath,
-    slotLines: 1_024,
+    programCapacity: 1_024,
     ...more,
   };
 }

@@ -3,6 +3,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { MAPS } from '#dataplane/kernel/bpf-object.js';
+import { detach } from '#dataplane/kernel/detach.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import type { DatapathOptions } from '#dataplane/kernel/options.js';
 import { networkNamespace } from '#dataplane/kernel/ownership.js';
@@ -25,7 +26,7 @@ afterAll(async () => {
 let datapath: LocalDatapath;
 const options = (more: Partial<DatapathOptions> = {}) => datapathOptions(topology.pinPath, more);
 
-type BpfMap = { readonly id: number; readonly pinned?: readonly string[] };
+type BpfMap = { readonly id: number; readonly type: string; readonly pinned?: readonly string[] };
 type BpfProgram = { readonly id: number; readonly map_ids?: readonly number[] };
 
 function bpftool<T>(...args: string[]): T[] {
@@ -62,10 +63,11 @@ describe('on a node between client and server', () => {
   afterEach(async () => {
     const { maps, programs } = inKernel();
     expect(maps.length % MAPS.length).toBe(0);
-    expect(maps.length % 7).toBe(0);
-    datapath.detach();
+    datapath.close();
+    detach(topology.pinPath);
     const left = () => ({
-      maps: bpftool<BpfMap>('map', 'list').filter(({ id }) => maps.includes(id)),
+      // Who looks at a prog_array while the kernel clears it can make the kernel keep it.
+      maps: bpftool<BpfMap>('map', 'list').filter(({ id, type }) => maps.includes(id) && type !== 'prog_array'),
       programs: bpftool<BpfProgram>('prog', 'list').filter(({ id }) => programs.includes(id)),
       pins: readdirSync('/sys/fs/bpf').filter((name) => topology.pinPath.endsWith(`/${name}`)),
       tables: nft('list', 'tables'),
@@ -171,13 +173,29 @@ describe('on a node between client and server', () => {
     start().attach();
     const second = new LocalDatapath(options());
     const elsewhere = new LocalDatapath(options({ pinPath: `${topology.pinPath}-other` }));
-    for (const refused of [() => second.open(), () => second.detach(), () => elsewhere.open()]) {
-      expect(refused).toThrow('another process polices this network namespace: end it first');
+    for (const refused of [() => second.open(), () => detach(topology.pinPath), () => elsewhere.open()]) {
+      expect(refused).toThrow(/^process \d+ \(.*\) polices this network namespace: end it first \(kill \d+\)$/);
     }
     rmSync(`${topology.pinPath}-other`, { recursive: true, force: true });
     datapath.close();
     second.open();
     second.close();
+  });
+
+  test('what another node left on the same interfaces is named, and not judged by beside', async () => {
+    start().attach();
+    datapath.stage(allowAll, 1);
+    datapath.flip();
+    datapath.close();
+    const elsewhere = new LocalDatapath(options({ pinPath: `${topology.pinPath}-other` }));
+    expect(() => elsewhere.open()).toThrow(
+      `lan0 is policed by what another node left pinned in ${topology.pinPath}: make that dataplane.pin_path, or remove it with weir dataplane detach --pin-path ${topology.pinPath}`,
+    );
+    detach(topology.pinPath);
+    expect(elsewhere.open()).toEqual({ adopted: false, inForce: null });
+    elsewhere.close();
+    detach(`${topology.pinPath}-other`);
+    start().attach();
   });
 
   test('loses no packet while a restarted process takes over', async () => {
@@ -191,22 +209,6 @@ describe('on a node between client and server', () => {
       await reaches();
     }
     expect((await pings).stdout).toContain('400 packets transmitted, 400 received');
-  });
-
-  test('an older layout goes on judging until the new one has a policy', async () => {
-    start().attach();
-    datapath.stage(allowAll, 1);
-    datapath.flip();
-    datapath.close();
-    const second = start({ flowCapacity: 2_048, pickupMs: 60_000 });
-    expect(second.attach().map(({ by }) => by)).toEqual(['tcx', 'tcx']);
-    expect(await reaches()).toBe(true);
-    expect(second.stats().flowsOpened).toBe(0n);
-    second.stage(allowAll, 2);
-    second.flip();
-    expect(await reaches()).toBe(true);
-    expect(second.stats().flowsOpened).toBe(1n);
-    expect(readdirSync(topology.pinPath).filter((name) => name.startsWith('maps-')).length).toBe(1);
   });
 
   test('goes from clsact to TCX and back without a gap', async () => {
@@ -246,7 +248,7 @@ describe('on a node between client and server', () => {
   });
 
   test('refuses a program that the slot cannot hold, and keeps what is in force', () => {
-    start({ slotLines: 3 }).attach();
+    start({ programCapacity: 3 }).attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
     const big = { ...allowAll, lists: { ...allowAll.lists } };

@@ -3,6 +3,7 @@ import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath } from '#dataplane/datapath.js';
 import type { Observation } from '#dataplane/events/observation.js';
 import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { detach } from '#dataplane/kernel/detach.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { parseAddress } from '#policy/ipv4.js';
 import { IPPROTO } from '#policy/model.js';
@@ -38,7 +39,7 @@ beforeEach(async () => {
     grantCapacity: 1_024,
     markMask: 0x00f0_0000,
     pinPath: topology.pinPath,
-    slotLines: 1_024,
+    programCapacity: 1_024,
   });
   pings = [];
   spread = 0;
@@ -53,7 +54,10 @@ beforeEach(async () => {
   await datapath.stage(denyAll, 1);
   await datapath.flip();
 });
-afterEach(() => datapath.detach());
+afterEach(async () => {
+  await datapath.close();
+  detach(topology.pinPath);
+});
 
 async function open(): Promise<void> {
   await datapath.open();

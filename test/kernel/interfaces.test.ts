@@ -7,6 +7,7 @@ import { createSystem } from '#actors/system.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
 import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { detach } from '#dataplane/kernel/detach.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { networkNamespace } from '#dataplane/kernel/ownership.js';
 import { openMemoryStore } from '#store/store.js';
@@ -45,7 +46,7 @@ async function start(fallback: 'allow' | 'deny'): Promise<void> {
     grantCapacity: 1_024,
     markMask: 0x00f0_0000,
     pinPath: topology.pinPath,
-    slotLines: 1_024,
+    programCapacity: 1_024,
     watchIntervalMs: 3_600_000,
   });
   changes = [];
@@ -96,7 +97,8 @@ describe('interfaces that come and go under a running node', () => {
   beforeEach(() => start('allow'));
   afterEach(async () => {
     await system.shutdown();
-    await datapath.detach();
+    await datapath.close();
+    detach(topology.pinPath);
   });
 
   test('an absent one is named, attached to when it appears, and named again when it vanishes', async () => {
@@ -213,7 +215,8 @@ test('a hundred interfaces re-created under load let no packet through without a
     sender.kill('SIGKILL');
     await server.must('nft', 'delete', 'table', 'inet', 'seen');
     await system.shutdown();
-    await datapath.detach();
+    await datapath.close();
+    detach(topology.pinPath);
   }
 });
 

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath } from '#dataplane/datapath.js';
 import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { detach } from '#dataplane/kernel/detach.js';
 import { compile } from '#policy/compile.js';
 import type { Program } from '#policy/program.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
@@ -35,7 +36,7 @@ function open(): Datapath {
     grantCapacity: 1_024,
     markMask: 0x00f0_0000,
     pinPath: topology.pinPath,
-    slotLines: 1_024,
+    programCapacity: 1_024,
   });
 }
 
@@ -90,6 +91,7 @@ test('a learned address is reached over restarts, until it is revoked or expires
     await datapath.close();
     await expect.poll(reaches, { timeout: 20_000 }).toBe(false);
   } finally {
-    await datapath.detach();
+    await datapath.close();
+    detach(topology.pinPath);
   }
 });

@@ -1,6 +1,8 @@
+import { ADDRESSES } from '#cli/topology.js';
 import { compile } from '#policy/compile.js';
 import type { Policy } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
+import { group, policy, rule } from '#test/policy/sample.js';
 
 /** A policy that is only its default. */
 export function defaultOnly(action: 'allow' | 'deny', mode: 'audit' | 'enforce' = 'enforce'): Policy {
@@ -10,3 +12,19 @@ export function defaultOnly(action: 'allow' | 'deny', mode: 'audit' | 'enforce' 
 export const allowAll: Program = compile(defaultOnly('allow'));
 export const denyAll: Program = compile(defaultOnly('deny'));
 export const auditAll: Program = compile(defaultOnly('deny', 'audit'));
+
+export const ALLOWED = 8_000;
+export const DENIED = 8_001;
+
+/** Allows one port of the server to the client, and is as large as it is told to be. */
+export function policyOf(destinations: number): Policy {
+  const allow = rule({ to: [ADDRESSES.server], ports: [String(ALLOWED)] });
+  const filler = Array.from({ length: destinations }, (_, index) =>
+    rule({
+      id: `f${index}`,
+      to: [`198.${18 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`],
+      ports: [String(index % 60_000)],
+    }),
+  );
+  return policy([group([ADDRESSES.client], [allow, ...filler])]);
+}

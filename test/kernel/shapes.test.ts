@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { detach } from '#dataplane/kernel/detach.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import type { DatapathOptions } from '#dataplane/kernel/options.js';
 import { parseAddress } from '#policy/ipv4.js';
@@ -55,7 +56,10 @@ function start(more: Partial<DatapathOptions> = {}): void {
   datapath.stage(allowAll, 1);
   datapath.flip();
 }
-afterEach(() => datapath.detach());
+afterEach(() => {
+  datapath.close();
+  detach(topology.pinPath);
+});
 
 /** A frame to the node that ends in the marker. */
 function frameOf(options: FrameOptions = {}, packet = asked): Uint8Array {

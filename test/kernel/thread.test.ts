@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { CapacityExceeded, type Datapath, type DatapathChange, ProofFailed } from '#dataplane/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { detach } from '#dataplane/kernel/detach.js';
 import { word } from '#policy/program.js';
 import { sampleOf } from '#policy/proof-sample.js';
 import { enterNamespace } from './namespace.js';
@@ -36,7 +37,7 @@ const options = (): DatapathOptions => ({
   grantCapacity: 1_024,
   markMask: 0x00f0_0000,
   pinPath: topology.pinPath,
-  slotLines: 1_024,
+  programCapacity: 1_024,
   watchIntervalMs: 50,
 });
 
@@ -48,7 +49,10 @@ async function reaches(): Promise<boolean> {
 
 describe('the datapath’s thread', () => {
   let datapath: Datapath;
-  afterEach(() => datapath.detach());
+  afterEach(async () => {
+    await datapath.close();
+    detach(topology.pinPath);
+  });
 
   test('serves the whole port', async () => {
     datapath = openDatapath(options());
@@ -100,7 +104,7 @@ describe('the datapath’s thread', () => {
   });
 
   test('fails what is asked of it when it dies, and tells its watchers', async () => {
-    datapath = openDatapath({ ...options(), interfaces: null as unknown as string[] });
+    datapath = openDatapath({ ...options(), pinPath: null as unknown as string });
     const told = new Promise<DatapathChange>((resolve) => datapath.watch(resolve));
     await expect(datapath.open()).rejects.toMatchObject({ code: 'worker_died' });
     expect(await told).toEqual({ type: 'worker_died', reason: expect.any(String) });
@@ -156,6 +160,7 @@ test('a killed process leaves verdicts, replies and the sweep of flows in the ke
       expect.objectContaining({ flowsOpened: 1n, flowsClosed: 0n, activeFlows: 1 }),
     );
   } finally {
-    await datapath.detach();
+    await datapath.close();
+    detach(topology.pinPath);
   }
 });

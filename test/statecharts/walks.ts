@@ -134,6 +134,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     input,
     events: dataplaneEvents,
     outputs: {
+      open: [{ generation: 0 }, { generation: 2 }],
       probe: [[], [{ what: 'CAP_BPF', sentence: 'Run as root.' }]],
       attach: [[], ['wan0']],
       reattach: [[], ['wan0']],
@@ -153,6 +154,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       context.desired?.generation,
       context.candidate?.generation,
       context.inForce?.generation,
+      context.adopted,
       Math.min(context.attempts, 5),
       context.missingInterfaces,
     ]) as never,

@@ -58,6 +58,8 @@ static __always_inline __u32 judge_again(const struct packet *packet, __u32 acti
 
 static __noinline int drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
 {
+	if (settings.bridges)
+		return TO_PREDECESSOR;
 	count_packet(COUNT_DROPS + reason, skb);
 	tell_packet(skb, packet, 0, reason);
 	return TC_ACT_SHOT;
@@ -66,6 +68,8 @@ static __noinline int drop(struct __sk_buff *skb, const struct packet *packet, e
 /* Drops by a word that was found with this active word. */
 static __noinline int refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judged, enum drop_reason reason)
 {
+	if (settings.bridges)
+		return TO_PREDECESSOR;
 	trace(skb, judged);
 	count_packet(COUNT_DROPS + reason, skb);
 	tell_packet(skb, packet, judged, reason);

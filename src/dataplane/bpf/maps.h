@@ -145,6 +145,16 @@ struct {
 	__type(value, struct counter);
 } counters SEC(".maps");
 
+/* The programs of the datapath that this one succeeds, by predecessor. The kernel clears it when it is neither pinned nor
+ * open.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, PREDECESSORS);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} predecessors SEC(".maps");
+
 struct sweep_timer {
 	struct bpf_timer timer;
 };

@@ -136,6 +136,11 @@ static __always_inline struct flow *find_flow(const struct place *place, const s
 	*half = !flow;
 	if (!flow)
 		flow = bpf_map_lookup_elem(&half_open, &place->key);
+	if (!flow) {
+		/* Another CPU may have confirmed it between the two looks. */
+		flow = bpf_map_lookup_elem(&flows, &place->key);
+		*half = false;
+	}
 	if (!flow)
 		return 0;
 	if (!*half)
@@ -240,7 +245,7 @@ static __always_inline int police(struct __sk_buff *skb, bool outgoing)
 		return drop(skb, packet, wrong);
 	}
 	verdict = deliver(skb, packet);
-	if (verdict == TC_ACT_SHOT)
+	if (verdict == TC_ACT_SHOT || verdict == TO_PREDECESSOR)
 		forget_fragment(packet);
 	else if (skb->mark & settings.guard_bit) /* else it is for the node, and so are the rest */
 		remember_fragment(packet);

@@ -13,6 +13,7 @@
 #include "weir.h"
 #include "maps.h"
 #include "count.h"
+#include "succeed.h"
 #include "classify.h"
 #include "parse.h"
 #include "route.h"
@@ -25,11 +26,11 @@
 #include "related.h"
 #include "police.h"
 #include "sweep.h"
+#include "carry.h"
 #include "bench.h"
 #include "prove.h"
 
-SEC("tc")
-int weir_ingress(struct __sk_buff *skb)
+static __always_inline int judge_incoming(struct __sk_buff *skb)
 {
 	int verdict;
 
@@ -56,8 +57,7 @@ int weir_ingress(struct __sk_buff *skb)
 /* What goes out by a policed interface and was not judged when it came in: from the node, or through it from an interface
  * that is not policed (D17).
  */
-SEC("tc")
-int weir_egress(struct __sk_buff *skb)
+static __always_inline int judge_outgoing(struct __sk_buff *skb)
 {
 	bool local = skb->ingress_ifindex == 0;
 
@@ -77,6 +77,22 @@ int weir_egress(struct __sk_buff *skb)
 			return leave(skb, COUNT_FOREIGN);
 		return settings.pass_non_ipv4 ? leave(skb, COUNT_NON_IPV4) : drop(skb, 0, DROP_NON_IPV4);
 	}
+}
+
+SEC("tc")
+int weir_ingress(struct __sk_buff *skb)
+{
+	hand_over_unless_in_force(skb, PREDECESSOR_INGRESS);
+	return hand_over_refused(skb, judge_incoming(skb), PREDECESSOR_INGRESS);
+}
+
+SEC("tc")
+int weir_egress(struct __sk_buff *skb)
+{
+	hand_over_unless_in_force(skb, PREDECESSOR_EGRESS);
+	if (settings.bridges && !is_in_force())
+		return TC_ACT_UNSPEC;
+	return hand_over_refused(skb, judge_outgoing(skb), PREDECESSOR_EGRESS);
 }
 
 char LICENSE[] SEC("license") = "GPL";

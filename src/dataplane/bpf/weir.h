@@ -75,6 +75,7 @@ enum reverse_path {
 	REVERSE_PATH_STRICT = 2,
 };
 
+/* Numbers are kept across layouts, like those of verdicts and drop reasons. */
 enum flow_state {
 	FLOW_TCP_SYN_SENT = 1,
 	FLOW_TCP_SYN_RECEIVED = 2,
@@ -110,7 +111,8 @@ struct settings {
 	__u8 trace_word; /* tests: the word that decided is left in cb[0] */
 	__u8 direct;     /* what passes is sent at once, without the stack */
 	__u8 fib_flags;  /* of bpf_fib_lookup; what this kernel knows */
-	__u8 reserved[2];
+	__u8 bridges;    /* stands on the hooks while this datapath succeeds another; see succeed.h */
+	__u8 reserved[1];
 };
 
 /* `word` is epoch << 1 | slot; 0 is: never activated. It is changed by one store and read once a packet. */
@@ -296,6 +298,26 @@ struct proof_packet {
 struct proof_request {
 	__u32 slot;
 	__u32 count;
+};
+
+enum predecessor {
+	PREDECESSOR_INGRESS = 0,
+	PREDECESSOR_EGRESS = 1,
+	PREDECESSORS = 2,
+};
+
+/* Adds what another datapath counted. */
+struct carry_request {
+	__u32 index;
+	__u32 reserved;
+	struct counter counter;
+};
+
+/* Brings a flow of another datapath over. */
+struct carry_flow_request {
+	struct flow flow;
+	__u32 half;    /* into `half_open` */
+	__u32 carried; /* 0: the table is full, or one opened there meanwhile and has its counts now */
 };
 
 struct bench_request {

@@ -1,6 +1,6 @@
 import { CapacityExceeded, type Grant, type Learned } from '#dataplane/datapath.js';
 import { GrantTable } from './grant-table.js';
-import { expiryOf, timeOf } from './layout.js';
+import { capacityOf, expiryOf, LINE, timeOf } from './layout.js';
 import { PatternTable, type Slot } from './pattern-table.js';
 
 /** Lines of the table that one sweep looks at while there is room. */
@@ -61,6 +61,15 @@ export class Grants {
       const number = this.#patterns.numberOf(pattern);
       if (number === undefined) continue;
       for (const address of addresses) this.#table.prune(address, (found) => found === number);
+    }
+  }
+
+  /** Learns what another table says by the same numbers of patterns; nobody else may write that any more. */
+  learnFrom(words: Uint32Array): void {
+    const isDead = this.#isDeadAt(0);
+    const other = new GrantTable(words, capacityOf(words.length / LINE.words), new Uint32Array(4), isDead);
+    for (const { address, pattern, expiry } of other.entries()) {
+      if (!this.#table.add(address, pattern, expiry, isDead)) this.#refused++;
     }
   }
 

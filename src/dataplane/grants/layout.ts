@@ -31,6 +31,13 @@ export function linesFor(capacity: number): number {
   return 1 + homesFor(capacity) + PROBES - 1 + capacity;
 }
 
+/** The capacity that `linesFor` was called with. */
+export function capacityOf(lines: number): number {
+  const least = Math.floor(((lines - PROBES - 1) * 3) / 4);
+  for (let capacity = least; capacity <= least + 2; capacity++) if (linesFor(capacity) === lines) return capacity;
+  throw new RangeError(`no capacity of learned addresses takes ${lines} lines`);
+}
+
 export function regionsFor(capacity: number): { readonly homes: number; readonly sets: number; readonly end: number } {
   const homes = homesFor(capacity);
   return { homes, sets: homes + PROBES, end: linesFor(capacity) };

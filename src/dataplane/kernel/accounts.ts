@@ -20,14 +20,16 @@ export type FlowsCut = { readonly cut: number; readonly next: Uint8Array | null 
 
 /** What packets come to: for each rule, and for each flow. Over the maps of one loaded object. */
 export class Accounts {
-  readonly rosters = new Rosters();
+  readonly rosters: Rosters;
   readonly #object: Pick<BpfObject, 'mapFd' | 'programFd'>;
   readonly #slots: Slots;
   readonly #hits: Hits;
   readonly #vitals: Vitals;
   readonly #flows: FlowTable;
 
-  constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots) {
+  /** `rosters`: those of tables that stood elsewhere. */
+  constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots, rosters = new Rosters()) {
+    this.rosters = rosters;
     this.#object = object;
     this.#slots = slots;
     this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
@@ -37,6 +39,11 @@ export class Accounts {
       halfOpen: object.mapFd('half_open'),
       cut: object.programFd('weir_cut'),
     });
+  }
+
+  /** Ranks and entries that the roster takes, with what is in force beside it. */
+  need(roster: Roster): { readonly ranks: number; readonly hits: number } {
+    return this.#hits.need(roster, this.#activeSlot());
   }
 
   place(roster: Roster): Placement {

@@ -1,3 +1,4 @@
+import { Btf, type StructLayout } from '#dataplane/program/btf.js';
 import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/program/settings.js';
 import { KernelFailure } from './failure.js';
 import { addressOf, check, libbpf, memoryAt } from './libc.js';
@@ -21,6 +22,7 @@ export const MAPS = [
   'sweep',
   'grants',
   'patterns',
+  'predecessors',
 ] as const;
 export type MapName = (typeof MAPS)[number];
 export type ProgramName =
@@ -29,6 +31,8 @@ export type ProgramName =
   | 'weir_start_sweep'
   | 'weir_sweep'
   | 'weir_cut'
+  | 'weir_carry'
+  | 'weir_carry_flow'
   | 'weir_bench'
   | 'weir_prove';
 
@@ -39,6 +43,8 @@ export type MapShape = {
   readonly maxEntries: number;
 };
 
+export type MapDescription = MapShape & { readonly key: StructLayout; readonly value: StructLayout };
+
 const LOG_BYTES = 1 << 20;
 // struct bpf_object_open_opts
 const OPEN_OPTIONS = { size: 80, logBuffer: 56, logSize: 64 } as const;
@@ -47,6 +53,7 @@ const OPEN_OPTIONS = { size: 80, logBuffer: 56, logSize: 64 } as const;
 export class BpfObject {
   readonly #pointer: bigint;
   readonly #log = new Uint8Array(LOG_BYTES);
+  #btf: Btf | undefined;
   readonly #options = new Uint8Array(OPEN_OPTIONS.size);
 
   constructor(readonly path: string) {
@@ -63,9 +70,13 @@ export class BpfObject {
     check(`resize map ${name}`, libbpf().bpf_map__set_max_entries(this.#map(name), entries));
   }
 
-  shape(name: MapName): MapShape {
+  /** What the map will be when it is loaded. */
+  describe(name: MapName): MapDescription {
     const map = this.#map(name);
+    const types = this.#types();
     return {
+      key: types.layoutOf(libbpf().bpf_map__btf_key_type_id(map)),
+      value: types.layoutOf(libbpf().bpf_map__btf_value_type_id(map)),
       type: libbpf().bpf_map__type(map),
       keySize: libbpf().bpf_map__key_size(map),
       valueSize: libbpf().bpf_map__value_size(map),
@@ -103,6 +114,16 @@ export class BpfObject {
 
   close(): void {
     libbpf().bpf_object__close(this.#pointer);
+  }
+
+  #types(): Btf {
+    if (this.#btf !== undefined) return this.#btf;
+    const btf = libbpf().bpf_object__btf(this.#pointer);
+    const size = new Uint32Array(1);
+    const bytes = btf === null ? null : libbpf().btf__raw_data(btf, size);
+    if (bytes === null) throw new Error(`${this.path} has no BTF`);
+    this.#btf = new Btf(new Uint8Array(memoryAt(bytes, size[0] ?? 0)));
+    return this.#btf;
   }
 
   #map(name: MapName | 'proof' | '.rodata.settings'): bigint {

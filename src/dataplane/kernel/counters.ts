@@ -1,5 +1,6 @@
 import type { Counter } from '#dataplane/datapath.js';
 import { COUNTERS } from '#dataplane/program/numbers.js';
+import { mapShape } from './bpf-fd.js';
 import { check, libbpf } from './libc.js';
 
 const COUNTER_BYTES = 16;
@@ -26,5 +27,7 @@ export function counterReader(fd: number): (index: number) => Counter {
 
 export function readCounters(fd: number): Counter[] {
   const read = counterReader(fd);
-  return Array.from({ length: COUNTERS }, (_, index) => read(index));
+  // Other layouts may have had fewer.
+  const count = Math.min(COUNTERS, mapShape(fd).maxEntries);
+  return Array.from({ length: count }, (_, index) => read(index));
 }

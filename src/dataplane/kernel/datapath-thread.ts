@@ -11,7 +11,7 @@ export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from './options.js';
 
 /**
  * The datapath, in a thread of its own: its calls block, and the event loop must not. The thread begins with the
- * first call and ends with `close` or `detach`; what is pinned stays without it. A thread that dies fails every call
+ * first call and ends with `close`; what is pinned stays without it. A thread that dies fails every call
  * in flight, tells `watch`, and a new one begins with the next call, which must be `open`.
  */
 export function openDatapath(options: DatapathOptions): Datapath {
@@ -80,11 +80,6 @@ class DatapathThread implements Datapath {
     this.#eventsWanted = wanted;
     // A thread that dies of it leaves the next one to begin with it.
     if (this.#worker !== undefined) await this.#ask('setEventsWanted', wanted).catch(() => {});
-  }
-
-  async detach(): Promise<void> {
-    await this.#ask('detach');
-    await this.#end();
   }
 
   async close(): Promise<void> {

@@ -65,6 +65,21 @@ export class Hits {
     return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.last_ns) / 8] as bigint;
   }
 
+  /** Ranks and entries that a roster takes with what is in force beside it; entries that nobody uses are made room of. */
+  need({ identities }: Roster, activeSlot: number | undefined): { readonly ranks: number; readonly hits: number } {
+    const ranks = identities.length / 2;
+    const entries = new Uint32Array(ranks);
+    let missing = 0;
+    for (let rank = 0; rank < ranks; rank++) {
+      const low = identities[2 * rank] as number;
+      if (low === 0) continue;
+      entries[rank] = this.#index.find(low, identities[2 * rank + 1] as number);
+      if (entries[rank] === 0) missing++;
+    }
+    if (this.#index.count + missing < this.capacity) return { ranks, hits: this.#index.count + missing + 1 };
+    return { ranks, hits: this.#inUse(entries, activeSlot).count + missing + 1 };
+  }
+
   /** Finds the entries of a roster, and changes nothing. Throws `CapacityExceeded` where not all of it has room. */
   place(roster: Roster, activeSlot: number | undefined): Placement {
     const { identities } = roster;

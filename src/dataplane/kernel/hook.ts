@@ -46,6 +46,16 @@ export function tcxProgram(ifindex: number, pinPath: string): number | undefined
   }
 }
 
+const MAX_PROGRAMS = 64;
+
+/** The ids of all programs on a TCX hook, of whoever. */
+export function tcxPrograms(ifindex: number, direction: Direction): number[] {
+  const ids = new Uint32Array(MAX_PROGRAMS);
+  const count = Uint32Array.of(MAX_PROGRAMS);
+  const result = libbpf().bpf_prog_query(ifindex, TCX[direction], 0, new Uint32Array(1), ids, count);
+  return result < 0 ? [] : [...ids.subarray(0, count[0])];
+}
+
 /** True where the kernel knows no TCX, which came with 6.6. */
 export function isTcxUnsupported(error: unknown): boolean {
   return error instanceof KernelFailure && (error.code === 'EINVAL' || error.code === 'EOPNOTSUPP');

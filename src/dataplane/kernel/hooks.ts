@@ -66,6 +66,13 @@ export class Hooks {
     return clsact === undefined ? undefined : { programId: clsact, by: 'clsact' };
   }
 
+  /** The ids of all programs that are held on any interface. */
+  heldPrograms(): number[] {
+    return listInterfaces().flatMap((found) =>
+      DIRECTIONS.flatMap((direction) => this.held(found, direction)?.programId ?? []),
+    );
+  }
+
   attach(policed: Interface, programs: HookPrograms): Attachment {
     const { name, ifindex } = policed;
     if (!isEthernet(name)) throw new UnsupportedInterface(name);
@@ -85,13 +92,6 @@ export class Hooks {
     }
     for (const { ifindex } of all) {
       if (kept.has(ifindex)) continue;
-      for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
-    }
-  }
-
-  detachAll(): void {
-    this.pins.remove(this.pins.links);
-    for (const { ifindex } of listInterfaces()) {
       for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
     }
   }

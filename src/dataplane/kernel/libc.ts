@@ -42,9 +42,16 @@ type Libbpf = {
   bpf_map__type(map: Pointer): number;
   bpf_map__reuse_fd(map: Pointer, fd: number): number;
   bpf_map__initial_value(map: Pointer, size: BigUint64Array): Pointer | null;
+  bpf_map__btf_key_type_id(map: Pointer): number;
+  bpf_map__btf_value_type_id(map: Pointer): number;
+  bpf_object__btf(object: Pointer): Pointer | null;
+  btf__raw_data(btf: Pointer, size: Uint32Array): Pointer | null;
   bpf_obj_pin(fd: number, path: string): number;
   bpf_obj_get(path: string): number;
   bpf_obj_get_info_by_fd(fd: number, info: Uint8Array, length: Uint32Array): number;
+  bpf_prog_get_fd_by_id(id: number): number;
+  bpf_map_get_fd_by_id(id: number): number;
+  bpf_btf_get_fd_by_id(id: number): number;
   bpf_link_create(program: number, target: number, type: number, options: null): number;
   bpf_link_update(link: number, program: number, options: null): number;
   bpf_link_detach(link: number): number;
@@ -53,6 +60,7 @@ type Libbpf = {
     async(program: number, options: Uint8Array, done: (error: Error | null, result: number) => void): void;
   };
   bpf_map_lookup_elem(fd: number, key: Uint8Array, value: Uint8Array): number;
+  bpf_map_update_elem(fd: number, key: Uint8Array, value: Uint8Array, flags: number): number;
   bpf_map_lookup_batch(
     fd: number,
     from: Uint8Array | null,
@@ -64,6 +72,14 @@ type Libbpf = {
   ): number;
   bpf_map_get_next_key(fd: number, key: Uint8Array | null, next: Uint8Array): number;
   bpf_map_delete_elem(fd: number, key: Uint8Array): number;
+  bpf_prog_query(
+    target: number,
+    type: number,
+    flags: number,
+    attachFlags: Uint32Array,
+    ids: Uint32Array,
+    count: Uint32Array,
+  ): number;
   bpf_tc_hook_create(hook: Uint8Array): number;
   bpf_tc_attach(hook: Uint8Array, options: Uint8Array): number;
   bpf_tc_detach(hook: Uint8Array, options: Uint8Array): number;
@@ -107,6 +123,13 @@ const LIBBPF: Record<keyof Libbpf, string> = {
   bpf_map__type: 'int bpf_map__type(void *map)',
   bpf_map__reuse_fd: 'int bpf_map__reuse_fd(void *map, int fd)',
   bpf_map__initial_value: 'void *bpf_map__initial_value(void *map, _Out_ size_t *size)',
+  bpf_map__btf_key_type_id: 'uint32_t bpf_map__btf_key_type_id(void *map)',
+  bpf_map__btf_value_type_id: 'uint32_t bpf_map__btf_value_type_id(void *map)',
+  bpf_object__btf: 'void *bpf_object__btf(void *object)',
+  btf__raw_data: 'void *btf__raw_data(void *btf, _Out_ uint32_t *size)',
+  bpf_prog_get_fd_by_id: 'int bpf_prog_get_fd_by_id(uint32_t id)',
+  bpf_map_get_fd_by_id: 'int bpf_map_get_fd_by_id(uint32_t id)',
+  bpf_btf_get_fd_by_id: 'int bpf_btf_get_fd_by_id(uint32_t id)',
   bpf_obj_pin: 'int bpf_obj_pin(int fd, const char *path)',
   bpf_obj_get: 'int bpf_obj_get(const char *path)',
   bpf_obj_get_info_by_fd: 'int bpf_obj_get_info_by_fd(int fd, _Inout_ void *info, _Inout_ uint32_t *length)',
@@ -115,10 +138,13 @@ const LIBBPF: Record<keyof Libbpf, string> = {
   bpf_link_detach: 'int bpf_link_detach(int link)',
   bpf_prog_test_run_opts: 'int bpf_prog_test_run_opts(int program, _Inout_ void *options)',
   bpf_map_lookup_elem: 'int bpf_map_lookup_elem(int fd, const void *key, _Out_ void *value)',
+  bpf_map_update_elem: 'int bpf_map_update_elem(int fd, const void *key, const void *value, uint64_t flags)',
   bpf_map_lookup_batch:
     'int bpf_map_lookup_batch(int fd, void *from, _Out_ void *next, _Out_ void *keys, _Out_ void *values, _Inout_ uint32_t *count, const void *options)',
   bpf_map_get_next_key: 'int bpf_map_get_next_key(int fd, const void *key, _Out_ void *next)',
   bpf_map_delete_elem: 'int bpf_map_delete_elem(int fd, const void *key)',
+  bpf_prog_query:
+    'int bpf_prog_query(int target, int type, uint32_t flags, _Out_ uint32_t *attach_flags, _Inout_ uint32_t *ids, _Inout_ uint32_t *count)',
   bpf_tc_hook_create: 'int bpf_tc_hook_create(_Inout_ void *hook)',
   bpf_tc_attach: 'int bpf_tc_attach(const void *hook, _Inout_ void *options)',
   bpf_tc_detach: 'int bpf_tc_detach(const void *hook, const void *options)',

@@ -14,40 +14,35 @@ import {
   ProofFailed,
   type Staged,
 } from '#dataplane/datapath.js';
+import { layout } from '#dataplane/program/layout.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
 import { Accounts, type FlowsCut } from './accounts.js';
-import { programId } from './bpf-fd.js';
+import { closeFd, mapShape, programId } from './bpf-fd.js';
+import type { BpfObject } from './bpf-object.js';
 import { builtObject } from './built.js';
 import { readCounters } from './counters.js';
 import type { EarMaps } from './ear.js';
 import { fibFlags } from './fib-flags.js';
+import { refuseForeign } from './foreign.js';
 import { awaitGracePeriod } from './grace-period.js';
-import { Guard } from './guard.js';
+import { Guard, guardDropped } from './guard.js';
+import { DIRECTIONS, type Direction } from './hook.js';
 import { Hooks } from './hooks.js';
 import type { Interface } from './interfaces.js';
-import { type LoadedObject, loadObject } from './loaded-object.js';
 import type { News } from './news.js';
-import {
-  cacheLinesFor,
-  type DatapathOptions,
-  DEFAULT_DENY_EVENTS,
-  DEFAULT_FLOW_EVENTS,
-  DEFAULT_HITS,
-  DEFAULT_RANKS,
-  DEFAULT_SLOT_LINES,
-} from './options.js';
+import { cacheLinesFor, type DatapathOptions, DEFAULT_DENY_EVENTS, DEFAULT_FLOW_EVENTS } from './options.js';
 import { Ownership } from './ownership.js';
 import { Pins } from './pins.js';
 import { probe } from './probe.js';
 import { flipProgram, stageProgram } from './staging.js';
+import { Succession } from './succession.js';
 import { Watcher } from './watcher.js';
 
 /** The datapath port, done in the calling thread: every call may block. The worker runs one. */
 export class LocalDatapath {
   readonly #options: DatapathOptions;
-  readonly #slotLines: number;
   readonly #objectPath: string;
   readonly #pins: Pins;
   readonly #ownership: Ownership;
@@ -56,14 +51,13 @@ export class LocalDatapath {
   readonly #watcher = new Watcher();
   /** Changes that `attach` found by itself. */
   #untold: DatapathChange[] = [];
-  #loaded: (LoadedObject & { readonly accounts: Accounts }) | undefined;
+  #succession: Succession | undefined;
+  #accounts: Accounts | undefined;
+  #earFds: readonly number[] = [];
   #eventsWanted = false;
-  /** An older program of another layout goes on judging until this one has a policy. */
-  #handoverDue = false;
 
   constructor(options: DatapathOptions) {
     this.#options = options;
-    this.#slotLines = options.slotLines ?? DEFAULT_SLOT_LINES;
     this.#objectPath = options.objectPath ?? builtObject;
     this.#pins = new Pins(options.pinPath);
     this.#ownership = new Ownership(options.pinPath);
@@ -79,17 +73,33 @@ export class LocalDatapath {
     this.close();
     this.#pins.prepare();
     this.#ownership.take();
-    this.#pins.refuseOthers();
-    const loaded = loadObject(
+    try {
+      this.#pins.refuseOthers();
+      refuseForeign(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.heldPrograms());
+      this.#guard.acceptEarlier();
+      this.#succession = this.#succeed();
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+    const { loaded, adopted } = this.#succession;
+    this.#accounts = new Accounts(loaded.object, loaded.slots);
+    loaded.slots.setEventsWanted(this.#eventsWanted);
+    const inForce = this.#succession.inForce();
+    return {
+      adopted,
+      inForce: inForce === null ? null : { generation: inForce.generation, imageSha256: inForce.imageSha256 },
+    };
+  }
+
+  #succeed(): Succession {
+    return new Succession(
       {
         objectPath: this.#objectPath,
         flowCapacity: this.#options.flowCapacity,
         halfOpenCapacity: this.#options.halfOpenCapacity,
         cacheLines: cacheLinesFor(this.#options.flowCapacity),
         grantCapacity: this.#options.grantCapacity,
-        slotLines: this.#slotLines,
-        rankCapacity: DEFAULT_RANKS,
-        hitCapacity: DEFAULT_HITS,
         denyEvents: DEFAULT_DENY_EVENTS,
         flowEvents: DEFAULT_FLOW_EVENTS,
         timeoutsMs: this.#options.timeoutsMs,
@@ -102,59 +112,45 @@ export class LocalDatapath {
         judgeAll: false,
         traceWord: false,
       },
-      this.#pins,
+      this.#options.programCapacity,
+      this.#pins.path,
+      this.#hooks.heldPrograms(),
     );
-    const { adopted, slots } = loaded;
-    this.#loaded = { ...loaded, accounts: new Accounts(loaded.object, slots) };
-    slots.setEventsWanted(this.#eventsWanted);
-    const inForce = adopted ? slots.inForce() : null;
-    return {
-      adopted,
-      inForce: inForce === null ? null : { generation: inForce.generation, imageSha256: inForce.imageSha256 },
-    };
   }
 
   attach(): Attachment[] {
-    const { object, slots } = this.#opened();
-    const programs = { ingress: object.programFd('weir_ingress'), egress: object.programFd('weir_egress') };
+    const succession = this.#opened();
     // Somebody may have removed the folder of the links, and with it the links.
     this.#pins.prepare();
     // The guard first: a program that is not there yet must be closed, not open.
     this.#guard.make();
     const interfaces = this.#hooks.interfaces();
     const { policed } = interfaces;
-    const attachments: Attachment[] = [];
-    const failures: unknown[] = [];
-    this.#handoverDue = false;
-    for (const found of policed) {
-      try {
-        const held = this.#hooks.held(found, 'ingress');
-        if (held !== undefined && held.programId !== programId(programs.ingress) && slots.epoch === 0) {
-          this.#handoverDue = true;
-          attachments.push({ interface: found.name, ifindex: found.ifindex, by: held.by });
-        } else {
-          attachments.push(this.#hooks.attach(found, programs));
-        }
-      } catch (error) {
-        // The others are judged all the same; what came in by this one, the guard stops.
-        if (this.#hooks.isThere(found)) failures.push(error);
-      }
-    }
+    const { attachments, failures } = this.#putOnHooks(policed);
     this.#hooks.prune();
     this.#untold.push(...this.#watcher.lookAtNames(interfaces));
     this.#watcher.attached(policed);
-    if (failures.length > 0) throw failures[0];
-    if (!this.#handoverDue) this.#removeOtherLayouts();
+    if (this.#isOnHooks(policed)) succession.advance(() => this.#switchHooks());
+    if (!succession.awaitsFlip) this.#guardOwnOnly();
+    if (failures[0] !== undefined) throw failures[0];
     return attachments;
   }
 
   stage(program: Program, generation: number): Staged {
-    const { image, imageSha256 } = stageProgram(this.#opened(), program, generation);
-    return { imageSha256, lines: image.lines, capacityLines: this.#slotLines };
+    const succession = this.#opened();
+    const image = layout(program);
+    // A flip that changes hands must find every hook ready for it.
+    if (succession.awaitsFlip) this.#switchHooks();
+    const need = { lines: image.lines, ...this.#accountsOf().need(program.roster) };
+    if (succession.grow(need, () => this.#switchHooks())) this.#renewAccounts();
+    const { slots, grants, options } = succession.loaded;
+    const staged = { slots, grants, accounts: this.#accountsOf() };
+    const imageSha256 = stageProgram(staged, program, generation, image);
+    return { imageSha256, lines: image.lines, capacityLines: options.slotLines };
   }
 
   prove(sample: ProofSample): Proof {
-    const { slots, prover } = this.#opened();
+    const { slots, prover } = this.#opened().loaded;
     if (!slots.staged) throw new Error('nothing is staged');
     const mismatch = prover.mismatch(sample, slots.idleSlot);
     if (mismatch !== null) {
@@ -166,49 +162,52 @@ export class LocalDatapath {
   }
 
   flip(): { readonly epoch: number } {
-    const loaded = this.#opened();
-    const { slots } = loaded;
-    if (slots.epoch === 0) {
+    const succession = this.#opened();
+    const { slots, grants } = succession.loaded;
+    const changesHands = succession.awaitsFlip;
+    if (slots.epoch === 0 && !changesHands) {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
     }
-    const epoch = flipProgram(loaded);
-    if (this.#handoverDue) this.#handOver();
+    const epoch = flipProgram({ slots, grants, accounts: this.#accountsOf() });
+    if (changesHands) {
+      succession.complete(() => this.#putOnHooks(this.#hooks.interfaces().policed));
+      this.#guardOwnOnly();
+    }
     return { epoch };
   }
 
   unstage(): void {
-    const { slots, accounts } = this.#opened();
-    slots.unstage();
-    accounts.rosters.unstage();
+    this.#opened().loaded.slots.unstage();
+    this.#accountsOf().rosters.unstage();
   }
 
   hits(query: HitQuery): HitReport | null {
-    return this.#opened().accounts.hits(query);
+    return this.#accountsOf().hits(query);
   }
 
   flows(query: FlowQuery): Promise<FlowPage> {
-    return this.#opened().accounts.flows(query, this.#options.timeoutsMs);
+    return this.#accountsOf().flows(query, this.#options.timeoutsMs);
   }
 
   cutFlows(query: FlowQuery): Promise<FlowsCut> {
-    return this.#opened().accounts.cutFlows(query);
+    return this.#accountsOf().cutFlows(query);
   }
 
   grant(grants: readonly Grant[]): { readonly refused: number } {
-    return { refused: this.#opened().grants.add(grants, process.hrtime.bigint()) };
+    return { refused: this.#opened().loaded.grants.add(grants, process.hrtime.bigint()) };
   }
 
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): void {
-    this.#opened().grants.remove(grants);
+    this.#opened().loaded.grants.remove(grants);
   }
 
   learned(): readonly Learned[] {
-    return this.#opened().grants.learned(process.hrtime.bigint());
+    return this.#opened().loaded.grants.learned(process.hrtime.bigint());
   }
 
   /** Makes room among the learned addresses. Expiry itself is the kernel's. */
   sweepGrants(): void {
-    const grants = this.#loaded?.grants;
+    const grants = this.#succession?.loaded.grants;
     grants?.sweep(process.hrtime.bigint());
     if (grants?.isGraceDue !== true) return;
     awaitGracePeriod();
@@ -216,7 +215,7 @@ export class LocalDatapath {
   }
 
   stats(): DatapathStats {
-    const { object, slots, accounts, grants } = this.#opened();
+    const { object, slots, options, grants } = this.#opened().loaded;
     const counters = readCounters(object.mapFd('counters'));
     const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
     const drops = Object.fromEntries(
@@ -224,10 +223,10 @@ export class LocalDatapath {
         .filter(([name]) => name !== 'none')
         .map(([name, number]) => [name, counter(COUNTER_INDEX.drops + number)]),
     );
-    drops.guard = this.#guard.dropped();
+    drops.guard = guardDropped();
     const flowsOpened = counter(COUNTER_INDEX.flows_opened).packets;
     const flowsClosed = counter(COUNTER_INDEX.flows_closed).packets;
-    const { flows, maps } = accounts.stats();
+    const { flows, maps } = this.#accountsOf().stats();
     const { generation, lines } = slots.sizeInForce();
     return {
       generation,
@@ -246,7 +245,7 @@ export class LocalDatapath {
         suppressed: counter(COUNTER_INDEX.events_suppressed).packets,
       },
       maps: {
-        program: { entries: lines, capacity: this.#slotLines },
+        program: { entries: lines, capacity: options.slotLines },
         ...maps,
         grants: grants.addresses,
         patterns: grants.patterns,
@@ -257,84 +256,111 @@ export class LocalDatapath {
   /** Holds from now on, also for what is opened later. */
   setEventsWanted(wanted: boolean): void {
     this.#eventsWanted = wanted;
-    this.#loaded?.slots.setEventsWanted(wanted);
+    this.#succession?.loaded.slots.setEventsWanted(wanted);
   }
 
+  /** Descriptors of their own: tables may grow while the ear reads. */
   earMaps(): EarMaps {
-    const { object } = this.#opened();
-    return {
-      events: object.mapFd('events'),
-      ringBytes: object.shape('events').maxEntries,
-      counters: object.mapFd('counters'),
-      active: object.mapFd('active'),
-    };
+    const { set } = this.#opened();
+    const [events, counters, active] = [set.reopen('events'), set.reopen('counters'), set.reopen('active')];
+    this.#earFds = [...this.#earFds, events, counters, active];
+    return { events, ringBytes: mapShape(events).maxEntries, counters, active };
   }
 
   /** What changed since the last look, as far as it may have. */
   look(at: News = { links: true, guard: true }): DatapathChange[] {
-    if (this.#loaded === undefined) return [];
+    if (this.#succession === undefined) return [];
     const untold = this.#untold;
     this.#untold = [];
     return [
       ...untold,
-      ...(at.links ? this.#lookAtInterfaces(this.#loaded) : []),
+      ...(at.links ? this.#lookAtInterfaces(this.#succession) : []),
       ...(at.guard ? this.#watcher.lookAtGuard(this.#guard.stands()) : []),
     ];
   }
 
-  /** Works without `open`, for the command that leaves the node unpoliced. Refused while another process polices. */
-  detach(): void {
-    this.#pins.prepare();
-    this.#ownership.take();
-    this.#pins.refuseOthers();
-    this.#watcher.attached([]);
-    this.#hooks.detachAll();
-    this.#guard.remove();
-    this.close();
-    this.#pins.remove(this.#pins.path);
-  }
-
   close(): void {
-    this.#loaded?.accounts.close();
-    this.#loaded?.close();
-    this.#loaded = undefined;
+    this.#accounts?.close();
+    this.#accounts = undefined;
+    for (const fd of this.#earFds) closeFd(fd);
+    this.#earFds = [];
+    this.#succession?.close();
+    this.#succession = undefined;
     this.#ownership.release();
   }
 
-  #opened(): LoadedObject & { readonly accounts: Accounts } {
-    if (this.#loaded === undefined) throw new Error('the datapath is not open');
-    return this.#loaded;
+  #opened(): Succession {
+    if (this.#succession === undefined) throw new Error('the datapath is not open');
+    return this.#succession;
   }
 
-  #lookAtInterfaces({ object, slots }: LoadedObject): DatapathChange[] {
-    const own = {
-      ingress: programId(object.programFd('weir_ingress')),
-      egress: programId(object.programFd('weir_egress')),
-    };
+  #accountsOf(): Accounts {
+    if (this.#accounts === undefined) throw new Error('the datapath is not open');
+    return this.#accounts;
+  }
+
+  /** Tables have grown, and stand elsewhere. */
+  #renewAccounts(): void {
+    const { object, slots } = this.#opened().loaded;
+    const { rosters } = this.#accountsOf();
+    this.#accounts?.close();
+    this.#accounts = new Accounts(object, slots, rosters);
+  }
+
+  #putOnHooks(policed: readonly Interface[]): { attachments: Attachment[]; failures: Error[] } {
+    const { programs } = this.#opened();
+    const fds = { ingress: programs.programFd('weir_ingress'), egress: programs.programFd('weir_egress') };
+    const attachments: Attachment[] = [];
+    const failures: Error[] = [];
+    for (const found of policed) {
+      try {
+        attachments.push(this.#hooks.attach(found, fds));
+      } catch (error) {
+        // The others are judged all the same; what came in by this one, the guard stops.
+        if (this.#hooks.isThere(found)) failures.push(error as Error);
+      }
+    }
+    return { attachments, failures };
+  }
+
+  /** Whether no hook holds anything else. */
+  #isOnHooks(policed: readonly Interface[]): boolean {
+    const own = programIds(this.#opened().programs);
+    return policed.every((found) =>
+      DIRECTIONS.every((direction) => {
+        const held = this.#hooks.held(found, direction);
+        return held === undefined || held.programId === own[direction];
+      }),
+    );
+  }
+
+  /** Programs that marked otherwise judge no more. */
+  #guardOwnOnly(): void {
+    this.#guard.acceptOwnOnly();
+    this.#guard.make();
+  }
+
+  #switchHooks(): void {
+    const { policed } = this.#hooks.interfaces();
+    const { failures } = this.#putOnHooks(policed);
+    if (!this.#isOnHooks(policed)) throw failures[0] ?? new Error('a hook went on holding another program');
+  }
+
+  #lookAtInterfaces({ programs }: Succession): DatapathChange[] {
+    const own = programIds(programs);
     const directions = this.#hooks.directions();
     const interfaces = this.#hooks.interfaces();
     const isHeld = (found: Interface): boolean =>
-      directions.every((direction) => {
-        const held = this.#hooks.held(found, direction);
-        return held?.programId === own[direction] || (held !== undefined && slots.epoch === 0);
-      });
+      directions.every((direction) => this.#hooks.held(found, direction)?.programId === own[direction]);
     return [...this.#watcher.lookAtNames(interfaces), ...this.#watcher.lookAtLinks(interfaces.policed, isHeld)];
   }
+}
 
-  /** The flip is done, and does not fail any more: a hook that was not switched over is told as a lost link. */
-  #handOver(): void {
-    try {
-      this.attach();
-    } catch {
-      // `look` finds it.
-    }
-  }
-
-  #removeOtherLayouts(): void {
-    for (const folder of this.#pins.mapFolders()) {
-      if (folder !== this.#opened().folder) this.#pins.remove(folder);
-    }
-  }
+function programIds(object: BpfObject): Readonly<Record<Direction, number>> {
+  return {
+    ingress: programId(object.programFd('weir_ingress')),
+    egress: programId(object.programFd('weir_egress')),
+  };
 }
 
 function add(a: Counter | undefined, b: Counter | undefined): Counter {

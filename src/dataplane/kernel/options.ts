@@ -22,8 +22,8 @@ export type DatapathOptions = {
   readonly markMask: number;
   /** A folder of a BPF file system. */
   readonly pinPath: string;
-  /** Lines of 64 bytes in each of the two slots; 524288 by default. */
-  readonly slotLines?: number;
+  /** Lines of 64 bytes that a policy may take. */
+  readonly programCapacity: number;
   /** Attaches by clsact also where the kernel has TCX. */
   readonly forceClsact?: boolean;
   /** How often `watch` looks; 1000 by default. */
@@ -46,10 +46,6 @@ export const DEFAULT_TIMEOUTS_MS: FlowTimeouts = {
   other_opened: 600_000,
   other_replied: 600_000,
 };
-export const DEFAULT_SLOT_LINES = 512 * 1024;
-export const DEFAULT_RANKS = 256 * 1024;
-/** Rules of earlier policies keep theirs for as long as there is room. */
-export const DEFAULT_HITS = 512 * 1024;
 export const DEFAULT_DENY_EVENTS = 100;
 export const DEFAULT_FLOW_EVENTS = 1000;
 

@@ -1,5 +1,6 @@
 import { closeSync, openSync, readlinkSync } from 'node:fs';
 import { libc } from './libc.js';
+import { lockHolder } from './lock-holder.js';
 
 const LOCK_EXCLUSIVE = 2;
 const LOCK_NONBLOCKING = 4;
@@ -29,8 +30,8 @@ export class Ownership {
   take(): void {
     if (this.#fds.length > 0) return;
     try {
-      this.#lock(NETWORK_NAMESPACE, 'another process polices this network namespace');
-      this.#lock(this.pinPath, `another process uses the pins in ${this.pinPath}`);
+      this.#lock(NETWORK_NAMESPACE, 'polices this network namespace');
+      this.#lock(this.pinPath, `uses the pins in ${this.pinPath}`);
     } catch (error) {
       this.release();
       throw error;
@@ -42,9 +43,15 @@ export class Ownership {
     this.#fds = [];
   }
 
-  #lock(path: string, sentence: string): void {
+  #lock(path: string, does: string): void {
     const fd = openSync(path, 'r');
     this.#fds.push(fd);
-    if (libc.flock(fd, LOCK_EXCLUSIVE | LOCK_NONBLOCKING) !== 0) throw new OwnedElsewhere(`${sentence}: end it first`);
+    if (libc.flock(fd, LOCK_EXCLUSIVE | LOCK_NONBLOCKING) === 0) return;
+    const holder = lockHolder(path);
+    const [who, how] =
+      holder === undefined
+        ? ['another process', '']
+        : [`process ${holder.pid} (${holder.command})`, ` (kill ${holder.pid})`];
+    throw new OwnedElsewhere(`${who} ${does}: end it first${how}`);
   }
 }

@@ -1,9 +1,6 @@
-import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
 import { closeFd, linkInfo, openPinned } from './bpf-fd.js';
-import { MAPS, type MapName, type MapShape } from './bpf-object.js';
 import type { Direction } from './hook.js';
 import { check, libc } from './libc.js';
 import { networkNamespace, OwnedElsewhere } from './ownership.js';
@@ -13,7 +10,7 @@ const STANDARD_MOUNT = '/sys/fs/bpf';
 
 /**
  * What holds the datapath in the kernel without a process, under the pin path:
- * `maps-<layout>/<map>`, one folder a layout, and `links-<network namespace>/<ifindex>-<direction>`.
+ * `maps-<number>/<map>`, one folder a set of maps, and `links-<network namespace>/<ifindex>-<direction>`.
  */
 export class Pins {
   readonly links: string;
@@ -30,19 +27,10 @@ export class Pins {
       check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
     }
     mkdirSync(this.links, { recursive: true });
-  }
-
-  /** Dots are not allowed in names there. */
-  folder(shapes: Record<MapName, MapShape>): string {
-    const layout = JSON.stringify([LAYOUT_VERSION, MAPS.map((name) => shapes[name])]);
-    return join(this.path, `maps-${createHash('sha256').update(layout).digest('hex').slice(0, 12)}`);
-  }
-
-  mapFolders(): string[] {
-    if (!existsSync(this.path)) return [];
-    return readdirSync(this.path)
-      .filter((name) => name.startsWith('maps-'))
-      .map((name) => join(this.path, name));
+    // Layout 1 had no other hook, and did not name it.
+    for (const name of readdirSync(this.links)) {
+      if (/^\d+$/.test(name)) renameSync(join(this.links, name), join(this.links, `${name}-ingress`));
+    }
   }
 
   link(ifindex: number, direction: Direction): string {

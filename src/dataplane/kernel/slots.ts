@@ -14,6 +14,8 @@ export class Slots {
   readonly #program: MappedMemory;
   readonly #active: MappedMemory;
   #staged = false;
+  /** The word in force of the datapath that this one succeeds: epochs go on from there, and its slot stays as it is. */
+  #wordBefore = 0;
   /** A packet may still be reading the idle slot: true after a flip, and after whatever an earlier process did. */
   #graceDue = true;
 
@@ -23,7 +25,6 @@ export class Slots {
   ) {
     this.#program = new MappedMemory('program', fds.program, 2 * slotLines * LINE_BYTES);
     this.#active = new MappedMemory('active', fds.active, ACTIVE.bytes);
-    if (this.epoch === 0) this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
   }
 
   /** 0: nothing was ever activated. */
@@ -33,7 +34,8 @@ export class Slots {
 
   /** Undefined before anything was activated. */
   get slotInForce(): 0 | 1 | undefined {
-    return this.epoch === 0 ? undefined : this.idleSlot === 0 ? 1 : 0;
+    if ((this.#word() || this.#wordBefore) === 0) return undefined;
+    return this.idleSlot === 0 ? 1 : 0;
   }
 
   get layoutVersion(): number {
@@ -46,7 +48,7 @@ export class Slots {
 
   /** The one that the next fill writes to. */
   get idleSlot(): 0 | 1 {
-    return (this.#word() & 1) === 0 ? 1 : 0;
+    return ((this.#word() || this.#wordBefore) & 1) === 0 ? 1 : 0;
   }
 
   /** Generation, size and digest of the image in force. */
@@ -70,7 +72,7 @@ export class Slots {
   fill(image: Image, generation: number): string {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
-    this.#awaitGracePeriod();
+    this.awaitGracePeriod();
     const base = this.idleSlot * this.slotLines * LINE_WORDS;
     const words = this.#program.words;
     words.set(image.words, base);
@@ -87,11 +89,40 @@ export class Slots {
   /** One store makes the staged slot the one in force. Answers its epoch. */
   flip(): number {
     if (!this.#staged) throw new Error('nothing is staged');
-    const epoch = this.epoch === MAX_EPOCH ? 1 : this.epoch + 1;
+    const before = (this.#word() || this.#wordBefore) >>> 1;
+    const epoch = before === MAX_EPOCH ? 1 : before + 1;
+    this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
     Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.idleSlot);
     this.#staged = false;
     this.#graceDue = true;
     return epoch;
+  }
+
+  /** Puts the image in force of `other` into the same slot here, which nobody reads. */
+  copyInForce(other: Slots): void {
+    const header = other.#headerInForce();
+    if (header === null) return;
+    const { base, lines } = header;
+    const words = other.#program.words.subarray(base * LINE_WORDS, (base + lines) * LINE_WORDS);
+    this.#program.words.set(words, (base === 0 ? 0 : this.slotLines) * LINE_WORDS);
+  }
+
+  /** Puts in force here what is in force there, by the same epoch; the program map is the same, or was copied. */
+  adoptInForce(other: Slots): void {
+    this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
+    Atomics.store(this.#active.words, ACTIVE.word, other.#word());
+    this.#graceDue = true;
+  }
+
+  /** Goes on where another datapath stands, which judges until the next flip. */
+  succeed(word: number): void {
+    this.#wordBefore = word;
+  }
+
+  /** 0: none. */
+  get pickupUntil(): bigint {
+    const [low = 0, high = 0] = this.#active.words.subarray(ACTIVE.pickupUntilNs);
+    return (BigInt(high) << 32n) | BigInt(low);
   }
 
   /** Until then TCP without a flow is judged as if it opened one. */
@@ -123,13 +154,15 @@ export class Slots {
     const word = this.#word();
     if (word === 0) return null;
     const base = (word & 1) * this.slotLines;
-    const [magic, version, lines = 0, low = 0, high = 0] = this.#program.words.subarray(base * LINE_WORDS);
-    if (magic !== IMAGE_MAGIC || version !== LAYOUT_VERSION || lines > this.slotLines) return null;
+    // These five words stand where they stand in every layout.
+    const [magic, , lines = 0, low = 0, high = 0] = this.#program.words.subarray(base * LINE_WORDS);
+    if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
     return { base, lines, generation: high * 0x1_0000_0000 + low };
   }
 
-  #awaitGracePeriod(): void {
-    if (!this.#graceDue) return;
+  /** On return every packet that began before has been judged. */
+  awaitGracePeriod(always = false): void {
+    if (!this.#graceDue && !always) return;
     awaitGracePeriod();
     this.#graceDue = false;
   }

@@ -9,14 +9,14 @@ type Loaded = { readonly slots: Slots; readonly grants: Grants; readonly account
 
 /**
  * Fills the idle slot: its image, the names of its program, and where its ranks count. Throws `CapacityExceeded` before
- * anything changed.
+ * anything changed. Answers the image's SHA-256.
  */
 export function stageProgram(
   { slots, grants, accounts }: Loaded,
   program: Program,
   generation: number,
-): { readonly image: Image; readonly imageSha256: string } {
-  const image = layout(program);
+  image: Image = layout(program),
+): string {
   const placement = accounts.place(program.roster);
   const patterns = program.names.map(({ text }) => text);
   grants.makeRoom(patterns, awaitGracePeriod);
@@ -25,7 +25,7 @@ export function stageProgram(
   grants.fill(slots.idleSlot, patterns);
   // Only now does no packet read what the ranks of this slot counted in before.
   accounts.stage(placement, generation);
-  return { image, imageSha256 };
+  return imageSha256;
 }
 
 /** Puts what is staged in force, and answers its epoch. */

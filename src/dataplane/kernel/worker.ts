@@ -47,10 +47,9 @@ function handle({ method, args }: Request): unknown {
     }
     case 'setEventsWanted':
       return datapath.setEventsWanted(args[0] as boolean);
-    case 'detach':
     case 'close':
       endEar();
-      return datapath[method]();
+      return datapath.close();
     case 'hits':
       return datapath.hits(args[0] as HitQuery);
     case 'flows':

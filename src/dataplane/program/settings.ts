@@ -25,6 +25,8 @@ export type Settings = {
   readonly direct: boolean;
   /** Flags of `bpf_fib_lookup`. */
   readonly fibFlags: number;
+  /** Stands on the hooks while this datapath succeeds another. */
+  readonly bridges?: boolean;
 };
 
 export const SETTINGS_OFFSETS = {
@@ -45,6 +47,7 @@ export const SETTINGS_OFFSETS = {
   trace_word: 107,
   direct: 108,
   fib_flags: 109,
+  bridges: 110,
 } as const;
 export const SETTINGS_BYTES = 112;
 
@@ -85,5 +88,6 @@ export function encodeSettings(settings: Settings): Uint8Array {
   flag(SETTINGS_OFFSETS.trace_word, settings.traceWord);
   flag(SETTINGS_OFFSETS.direct, settings.direct);
   view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);
+  flag(SETTINGS_OFFSETS.bridges, settings.bridges === true);
   return bytes;
 }

@@ -1,0 +1,135 @@
+import type { Command } from 'commander';
+import { loadConfig } from '#config/load.js';
+import type { DataplaneStatus } from '#main.js';
+import { CliError } from './error.js';
+import { table } from './table.js';
+import type { Terminal } from './terminal.js';
+
+const DEFAULT_PIN_PATH = '/sys/fs/bpf/weir';
+
+type Options = { readonly config?: string; readonly pinPath?: string; readonly json?: true };
+
+/** `weir dataplane status | detach`: what is in the kernel of this machine, in this network namespace. */
+export function addDataplaneCommands(program: Command, terminal: Terminal): void {
+  const dataplane = program.command('dataplane').description('enforcement in the kernel');
+
+  local(dataplane.command('status'))
+    .description('say what the kernel enforces, with or without a running node')
+    .option('--json', 'print it as JSON')
+    .action(async (options: Options) => {
+      const { readDataplaneStatus } = await import('#main.js');
+      const status = readDataplaneStatus(placeOf(options, terminal));
+      terminal.out(options.json === true ? `${json(status)}\n` : text(status));
+    });
+
+  local(dataplane.command('detach'))
+    .description('remove programs, pins and guard: the node is unpoliced afterwards')
+    .action(async (options: Options) => {
+      const { detachDataplane } = await import('#main.js');
+      const { hooks, maps, guard } = detachDataplane(placeOf(options, terminal));
+      for (const { interface: name, direction } of hooks)
+        terminal.out(`removed the program on ${direction} of ${name}\n`);
+      for (const folder of maps) terminal.out(`removed ${folder}\n`);
+      if (guard) terminal.out('removed the guard\n');
+      if (hooks.length === 0 && maps.length === 0 && !guard) terminal.out('nothing was attached\n');
+      terminal.out('the dataplane is detached: this node is unpoliced\n');
+    });
+}
+
+function local(command: Command): Command {
+  return command
+    .option('--config <file>', 'the configuration file of the node')
+    .option(
+      '--pin-path <path>',
+      `dataplane.pin_path of the node (default: that of --config, else ${DEFAULT_PIN_PATH})`,
+    );
+}
+
+function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
+  const dataplane = config === undefined ? null : loadConfig(config, environment).dataplane;
+  if (config !== undefined && dataplane === null && pinPath === undefined) {
+    throw new CliError(`${config} has no dataplane section; --pin-path names what is pinned`);
+  }
+  const place = { pinPath: pinPath ?? dataplane?.pinPath ?? DEFAULT_PIN_PATH };
+  if (dataplane === null) return place;
+  return { ...place, configured: { interfaces: dataplane.interfaces, markMask: dataplane.markMask } };
+}
+
+const json = (status: DataplaneStatus): string =>
+  JSON.stringify(status, (_, value: unknown) => (typeof value === 'bigint' ? Number(value) : value), 2);
+
+function text(status: DataplaneStatus): string {
+  const { owner, inForce, hooks, unpoliced, guardStands, sets, maps, sweep, counters, drops } = status;
+  const facts: [string, string][] = [
+    ['pins', sets.length === 0 ? `${status.pinPath} (none)` : sets.join(', ')],
+    [
+      'process',
+      owner === null
+        ? inForce === null
+          ? 'none'
+          : 'none: the kernel enforces the last policy'
+        : `${owner.pid} (${owner.command})`,
+    ],
+    [
+      'in force',
+      inForce === null
+        ? 'nothing'
+        : `generation ${inForce.generation}, epoch ${inForce.epoch}, layout ${inForce.layout}, image ${inForce.imageSha256.slice(0, 12)}`,
+    ],
+    ['guard', guardStands === null ? 'not known without --config' : guardStands ? 'stands' : 'MISSING or changed'],
+    ...(sweep === null
+      ? []
+      : [
+          [
+            'last sweep',
+            `${(sweep.agoMs / 1000).toFixed(1)} s ago, took ${sweep.tookMs.toFixed(2)} ms: ${sweep.flows} flows, ${sweep.halfOpen} half-open`,
+          ] as [string, string],
+        ]),
+    ...unpoliced.map((name): [string, string] => ['UNPOLICED', name]),
+  ];
+  const parts = [facts.map(([name, value]) => `${name.padEnd(12)}${value}\n`).join('')];
+  if (hooks.length > 0) {
+    parts.push(
+      table(
+        ['INTERFACE', 'HOOK', 'BY', 'PROGRAM', 'ID', 'TAG', 'LAYOUT', 'PINS'],
+        hooks.map(({ interface: name, direction, by, program, layout, pinPath }) => [
+          name,
+          direction,
+          by,
+          program.name,
+          `${program.id}`,
+          program.tag,
+          `${layout ?? '-'}`,
+          pinPath ?? 'nowhere',
+        ]),
+      ),
+    );
+  }
+  if (maps.length > 0) {
+    parts.push(
+      table(
+        ['MAP', 'ENTRIES', 'CAPACITY', 'KIB'],
+        maps.map(({ name, entries, capacity, bytes }) => [
+          name,
+          `${entries ?? '-'}`,
+          `${capacity}`,
+          `${Math.ceil(bytes / 1024)}`,
+        ]),
+      ),
+    );
+  }
+  const counted = [
+    ...Object.entries(counters ?? {}),
+    ...Object.entries(drops).map(([name, n]) => [`drop ${name}`, n] as const),
+  ];
+  const seen = counted.filter(([, { packets }]) => packets > 0n);
+  if (seen.length > 0) {
+    parts.push(
+      table(
+        ['COUNTED', 'PACKETS', 'BYTES'],
+        seen.map(([name, { packets, bytes }]) => [name, `${packets}`, `${bytes}`]),
+      ),
+    );
+  }
+  return parts.join('\n');
+}

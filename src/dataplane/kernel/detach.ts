@@ -1,0 +1,44 @@
+import { existsSync } from 'node:fs';
+import { removeGuard } from './guard.js';
+import { DIRECTIONS, type Direction, detachClsact } from './hook.js';
+import { listInterfaces } from './interfaces.js';
+import { mapSetsIn } from './map-set.js';
+import { Ownership } from './ownership.js';
+import { Pins } from './pins.js';
+import { judgesBy, weirHooks } from './weir-hooks.js';
+
+/** What was removed. */
+export type Detached = {
+  readonly hooks: readonly { readonly interface: string; readonly direction: Direction }[];
+  /** Folders of pinned maps. */
+  readonly maps: readonly string[];
+  readonly guard: boolean;
+};
+
+/** Leaves the node unpoliced (D20). Throws `OwnedElsewhere` while a process polices it. */
+export function detach(pinPath: string): Detached {
+  const pins = new Pins(pinPath);
+  pins.prepare();
+  const ownership = new Ownership(pinPath);
+  ownership.take();
+  try {
+    pins.refuseOthers();
+    const interfaces = listInterfaces();
+    const sets = mapSetsIn(pinPath);
+    const hooks = weirHooks(interfaces).filter(({ program, by }) => by === 'clsact' || judgesBy(program, sets));
+    pins.remove(pins.links);
+    for (const { ifindex } of interfaces) {
+      for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
+    }
+    const guard = removeGuard();
+    for (const set of sets) set.close();
+    pins.remove(pinPath);
+    return {
+      hooks: hooks.map(({ interface: { name }, direction }) => ({ interface: name, direction })),
+      maps: sets.map(({ folder }) => folder).filter((folder) => !existsSync(folder)),
+      guard,
+    };
+  } finally {
+    ownership.release();
+  }
+}

@@ -1,0 +1,27 @@
+import { readFileSync, statSync } from 'node:fs';
+
+export type LockHolder = { readonly pid: number; readonly command: string };
+
+/** Who has a lock on what is at `path`; undefined where nobody has, or it is not told. */
+export function lockHolder(path: string): LockHolder | undefined {
+  const { dev, ino } = statSync(path);
+  const major = (dev >> 8) & 0xfff;
+  const minor = (dev & 0xff) | ((dev >> 12) & 0xf_ff00);
+  const hex = (number: number): string => number.toString(16).padStart(2, '0');
+  const file = `${hex(major)}:${hex(minor)}:${ino}`;
+  for (const line of readFileSync('/proc/locks', 'utf8').split('\n')) {
+    const [, kind, , , pid = '', locked] = line.trim().split(/\s+/);
+    if (kind === 'FLOCK' && locked === file && Number(pid) > 0) {
+      return { pid: Number(pid), command: commandOf(Number(pid)) };
+    }
+  }
+  return undefined;
+}
+
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,107 @@
+import { conversion } from '#dataplane/program/conversion.js';
+import { type FlowTable, flowConversion } from '#dataplane/program/flow-conversion.js';
+import { COUNTER_INDEX } from '#dataplane/program/numbers.js';
+import { batchesOf } from './batches.js';
+import { describeMap, mapId } from './bpf-fd.js';
+import type { BpfObject, MapName } from './bpf-object.js';
+import { CachedCounts } from './cached-counts.js';
+import { readCounters } from './counters.js';
+import { KernelFailure } from './failure.js';
+import { libbpf } from './libc.js';
+import type { MapSet } from './map-set.js';
+import { TestRun } from './test-run.js';
+
+const NOEXIST = 1;
+const EEXIST = 17;
+const E2BIG = 7;
+const ENOMEM = 12;
+const FLOW_TABLES = ['flows', 'half_open'] as const satisfies readonly FlowTable[];
+
+/** What a datapath knew besides its policy, brought over into another. An entry that is there already stays. */
+export class StateTransfer {
+  constructor(
+    readonly from: MapSet,
+    readonly to: BpfObject,
+    /** Verdicts of flows are kept. */
+    readonly sameProgram: boolean,
+  ) {}
+
+  copy(): void {
+    this.#copyFlows();
+    if (this.#differs('fragments')) this.#copyFragments();
+  }
+
+  /** To be called once nobody counts in the old ones any more. */
+  carryCounters(): void {
+    if (!this.#differs('counters')) return;
+    for (const [index, { packets, bytes }] of readCounters(this.from.fd('counters')).entries()) {
+      if (packets > 0n || bytes > 0n) this.#carry(index, packets, bytes);
+    }
+  }
+
+  #differs(name: MapName): boolean {
+    return this.from.has(name) && this.from.id(name) !== mapId(this.to.mapFd(name));
+  }
+
+  #copyFlows(): void {
+    const target = describeMap(this.to.mapFd('flows'));
+    // struct carry_flow_request
+    const request = new Uint8Array(target.valueSize + 8);
+    const view = new DataView(request.buffer);
+    const carry = new TestRun(this.to.programFd('weir_carry_flow'), undefined, request, undefined);
+    const cached = new CachedCounts(this.from);
+    let lost = 0;
+    for (const table of FLOW_TABLES) {
+      if (!this.#differs(table)) continue;
+      const source = describeMap(this.from.fd(table));
+      const convert = flowConversion(source.value, target.value, this.sameProgram);
+      for (const { count, values } of batchesOf(this.from.fd(table), source)) {
+        const flows = new DataView(values.buffer);
+        for (let at = 0; at < count; at++) {
+          const belongs = convert(flows, at * source.valueSize, view, 0, table);
+          if (table === 'flows') cached.addTo(view, target.value);
+          view.setUint32(target.valueSize, belongs === 'half_open' ? 1 : 0, true);
+          if (carry.run() !== 0) throw new Error('a flow was not brought over');
+          const carried = view.getUint32(target.valueSize + 4, true) !== 0;
+          if (table === 'flows' && (belongs !== 'flows' || !carried)) lost++;
+        }
+      }
+    }
+    // Opened and closed say how many there are; one that was not brought over has ended.
+    if (lost > 0) this.#carry(COUNTER_INDEX.flows_closed, BigInt(lost), 0n);
+  }
+
+  #copyFragments(): void {
+    const [source, target] = [describeMap(this.from.fd('fragments')), describeMap(this.to.mapFd('fragments'))];
+    const convertKey = conversion(source.key, target.key);
+    const convertValue = conversion(source.value, target.value);
+    const key = new Uint8Array(target.keySize);
+    const value = new Uint8Array(target.valueSize);
+    for (const { count, keys, values } of batchesOf(this.from.fd('fragments'), source)) {
+      for (let at = 0; at < count; at++) {
+        convertKey(new DataView(keys.buffer), at * source.keySize, new DataView(key.buffer), 0);
+        convertValue(new DataView(values.buffer), at * source.valueSize, new DataView(value.buffer), 0);
+        insert(this.to.mapFd('fragments'), key, value);
+      }
+    }
+  }
+
+  #carry(index: number, packets: bigint, bytes: bigint): void {
+    // struct carry_request
+    const request = new Uint8Array(24);
+    const view = new DataView(request.buffer);
+    view.setUint32(0, index, true);
+    view.setBigUint64(8, packets, true);
+    view.setBigUint64(16, bytes, true);
+    const failed = new TestRun(this.to.programFd('weir_carry'), undefined, request, undefined).run();
+    if (failed !== 0) throw new Error(`counter ${index} was not carried over`);
+  }
+}
+
+/** False where it is there already, or the map is full. */
+function insert(fd: number, key: Uint8Array, value: Uint8Array): boolean {
+  const result = libbpf().bpf_map_update_elem(fd, key, value, NOEXIST);
+  if (result === -EEXIST || result === -E2BIG || result === -ENOMEM) return false;
+  if (result < 0) throw new KernelFailure('bring an entry over', -result);
+  return true;
+}

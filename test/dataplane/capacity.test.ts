@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest';
+import { capacityOf, linesFor } from '#dataplane/grants/layout.js';
+import { capacityFor, smallestCapacity } from '#dataplane/kernel/capacity.js';
+
+test('tables begin small, grow to the tier that holds the need, and never shrink', () => {
+  const small = smallestCapacity(4_194_304);
+  expect(small).toEqual({ slotLines: 8_192, rankCapacity: 8_192, hitCapacity: 8_192 });
+  const grown = capacityFor({ lines: 8_193, ranks: 70_000, hits: 1 }, small, 4_194_304);
+  expect(grown).toEqual({ slotLines: 65_536, rankCapacity: 524_288, hitCapacity: 8_192 });
+  expect(capacityFor({ lines: 1, ranks: 1, hits: 1 }, grown, 4_194_304)).toEqual(grown);
+});
+
+test('the limit is the last tier, and what is beyond it is refused by name', () => {
+  expect(capacityFor({ lines: 70_000, ranks: 1, hits: 1 }, undefined, 100_000).slotLines).toBe(100_000);
+  expect(() => capacityFor({ lines: 100_001, ranks: 1, hits: 1 }, undefined, 100_000)).toThrow(
+    expect.objectContaining({ code: 'capacity_exceeded', table: 'program', need: 100_001, limit: 100_000 }),
+  );
+});
+
+test('rules beyond the last tier of hits are enforced without', () => {
+  const { rankCapacity, hitCapacity } = capacityFor({ lines: 1, ranks: 1e8, hits: 1e8 }, undefined, 8_192);
+  expect([rankCapacity, hitCapacity]).toEqual([2_097_152, 2_097_152]);
+});
+
+test('the lines of learned addresses say for how many they were made', () => {
+  for (const capacity of [1, 2, 3, 4, 1_023, 1_024, 262_144, 1_000_001]) {
+    expect(capacityOf(linesFor(capacity))).toBe(capacity);
+  }
+});

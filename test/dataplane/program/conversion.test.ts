@@ -1,0 +1,49 @@
+import { expect, test } from 'vitest';
+import { BpfObject } from '#dataplane/kernel/bpf-object.js';
+import { builtObject } from '#dataplane/kernel/built.js';
+import type { StructLayout } from '#dataplane/program/btf.js';
+import { conversion } from '#dataplane/program/conversion.js';
+import { FLOW_BYTES, FLOW_OFFSETS } from '#dataplane/program/flow.js';
+
+const field = (offset: number, size: number, count = 1) => ({ offset, size, count });
+
+test('members go by name: wider ones are extended, narrower ones cut, missing ones 0', () => {
+  const from: StructLayout = {
+    size: 24,
+    fields: { a: field(0, 4), gone: field(4, 4), pair: field(8, 8, 2) },
+  };
+  const to: StructLayout = {
+    size: 24,
+    fields: { pair: field(0, 4, 2), a: field(8, 8), fresh: field(16, 8) },
+  };
+  const source = new DataView(new ArrayBuffer(24));
+  source.setUint32(0, 0xffff_fff1, true);
+  source.setUint32(4, 7, true);
+  source.setBigUint64(8, 0x1_0000_0002n, true);
+  source.setBigUint64(16, 3n, true);
+  const target = new DataView(new Uint8Array(24).fill(0xee).buffer);
+  conversion(from, to)(source, 0, target, 0);
+  expect([
+    target.getUint32(0, true),
+    target.getUint32(4, true),
+    target.getBigUint64(8, true),
+    target.getBigUint64(16, true),
+  ]).toEqual([2, 3, 0xffff_fff1n, 0n]);
+});
+
+test('the object says how its flows are laid out', () => {
+  const object = new BpfObject(builtObject);
+  const { key, value, keySize, valueSize } = object.describe('flows');
+  object.close();
+  expect([key.size, value.size, keySize, valueSize]).toEqual([16, FLOW_BYTES, 16, FLOW_BYTES]);
+  const offsets = Object.entries(value.fields).map(([name, { offset }]) => [name, offset]);
+  expect(Object.fromEntries(offsets)).toEqual(
+    expect.objectContaining({
+      'key.low_address': FLOW_OFFSETS.key,
+      judgement: FLOW_OFFSETS.judgement,
+      packets: FLOW_OFFSETS.packets,
+      hit_check: FLOW_OFFSETS.hit_check,
+    }),
+  );
+  expect(value.fields.bytes).toEqual({ offset: FLOW_OFFSETS.bytes, size: 8, count: 2 });
+});

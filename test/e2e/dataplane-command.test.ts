@@ -1,0 +1,117 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('cmd', [80, 81]);
+  await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
+}, 120_000);
+afterAll(() => rig?.remove());
+
+async function command(...words: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
+  const config = ['--config', join(rig.node.folder, 'weir.yaml')];
+  return rig.topology.node.run(process.execPath, weir, 'dataplane', ...words, ...config);
+}
+type Status = {
+  readonly owner: { readonly pid: number } | null;
+  readonly hooks: readonly { interface: string; direction: string; by: string; pinPath: string }[];
+  readonly unpoliced: readonly string[];
+  readonly guardStands: boolean;
+  readonly inForce: { readonly generation: number; readonly epoch: number } | null;
+  readonly maps: readonly { name: string; entries: number | null; capacity: number; bytes: number }[];
+  readonly drops: Readonly<Record<string, { readonly packets: number }>>;
+};
+async function status(): Promise<Status> {
+  const { code, stdout, stderr } = await command('status', '--json');
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return JSON.parse(stdout) as Status;
+}
+
+test('status says what the kernel enforces, also without a process', async () => {
+  expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
+  const running = await status();
+  const { pinPath } = rig.topology;
+  expect({ ...running, maps: running.maps.filter(({ name }) => name === 'program'), drops: undefined }).toEqual(
+    expect.objectContaining({
+      owner: { pid: expect.any(Number) as number, command: expect.any(String) as string },
+      hooks: ['lan0', 'wan0'].map((name) =>
+        expect.objectContaining({ interface: name, direction: 'ingress', by: 'tcx', pinPath }),
+      ),
+      unpoliced: [],
+      guardStands: true,
+      inForce: expect.objectContaining({ generation: 1, epoch: 2 }) as object,
+      maps: [
+        {
+          name: 'program',
+          entries: expect.any(Number) as number,
+          capacity: 8_192,
+          bytes: expect.any(Number) as number,
+        },
+      ],
+    }),
+  );
+  expect(running.drops.policy_deny?.packets).toBeGreaterThan(0);
+
+  await rig.node.end('SIGTERM');
+  expect(await status()).toEqual(
+    expect.objectContaining({ owner: null, guardStands: true, hooks: running.hooks, inForce: running.inForce }),
+  );
+  const { stdout } = await command('status');
+  expect(stdout).toContain('process     none: the kernel enforces the last policy\n');
+  expect(stdout).toContain('in force    generation 1, epoch 2, layout 2');
+  await rig.node.restart();
+  await rig.node.ready();
+});
+
+test('a lost data folder does not end what the kernel enforces', async () => {
+  await rig.node.end('SIGTERM');
+  rmSync(join(rig.node.folder, 'data'), { recursive: true });
+  await rig.node.restart();
+  await rig.node.ready({ except: ['policy_ready'] });
+  expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
+  const { body } = await rig.node.request('GET', '/ready');
+  const check = (body as { checks: { name: string; ok: boolean; detail: string }[] }).checks.find(
+    ({ name }) => name === 'policy_ready',
+  );
+  expect(check?.ok).toBe(false);
+  expect(check?.detail).toContain('the kernel enforces generation 1, and the newest in the data folder is 0');
+  await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
+  await rig.node.ready();
+  expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['refused ETIMEDOUT', 'open']);
+  expect((await status()).inForce).toEqual(expect.objectContaining({ generation: 2 }));
+});
+
+test('detach is refused while a node runs, and leaves the node unpoliced afterwards', async () => {
+  const refused = await command('detach');
+  expect({ code: refused.code, stdout: refused.stdout }).toEqual({ code: 1, stdout: '' });
+  expect(refused.stderr).toMatch(
+    /^weir: process \d+ \(.*\) polices this network namespace: end it first \(kill \d+\)\n$/,
+  );
+  expect(await rig.tcp(80)).toBe('refused ETIMEDOUT');
+
+  await rig.node.end('SIGTERM');
+  expect(await command('detach')).toEqual({
+    code: 0,
+    stderr: '',
+    stdout: [
+      'removed the program on ingress of lan0',
+      'removed the program on ingress of wan0',
+      `removed ${rig.topology.pinPath}/maps-1`,
+      'removed the guard',
+      'the dataplane is detached: this node is unpoliced',
+      '',
+    ].join('\n'),
+  });
+  expect(await rig.tcp(80)).toBe('open');
+  expect(await status()).toEqual(
+    expect.objectContaining({ owner: null, hooks: [], unpoliced: ['lan0', 'wan0'], inForce: null }),
+  );
+  expect((await command('detach')).stdout).toBe(
+    'nothing was attached\nthe dataplane is detached: this node is unpoliced\n',
+  );
+});

@@ -1,0 +1,105 @@
+import { readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { Guard } from '#dataplane/kernel/guard.js';
+import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import { Random, seedOf } from '#test/seed.js';
+import { ALLOWED, DENIED, policyOf } from './policies.js';
+import { createProbedNode, MARK_MASK, NOTHING_LOST, type ProbedNode } from './probed-node.js';
+import { compileVariants, startLayout1, type Variants } from './variants.js';
+
+/** Kills of each kind; WEIR_CUTS=all kills at every system call in turn. */
+const CUTS = 4;
+const NEVER = 60_000;
+const processFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/successor-process.js');
+
+let node: ProbedNode;
+let variants: Variants;
+beforeAll(async () => {
+  variants = compileVariants();
+  node = await createProbedNode('cut');
+}, 60_000);
+afterEach(() => node.clear());
+afterAll(async () => {
+  await node?.remove();
+  variants?.remove();
+});
+
+type Step = { readonly options: DatapathOptions; readonly destinations?: number };
+
+/** Takes over in a process of its own, killed at the bpf system call of that number. Answers how many it made. */
+async function takeOver({ options, destinations }: Step, killedAt: number): Promise<number> {
+  const log = `/tmp/weir-${process.pid}-bpf`;
+  const { code, stderr } = await node.topology.node.run(
+    'strace',
+    ...['-f', '-qq', '-o', log, '-e', 'trace=bpf', '-e', `inject=bpf:signal=SIGKILL:when=${killedAt}`],
+    ...[process.execPath, processFile, JSON.stringify(options)],
+    ...(destinations === undefined ? [] : [`${destinations}`, '100']),
+  );
+  const lines = readFileSync(log, 'utf8').split('\n');
+  rmSync(log);
+  if (code !== 0 && !lines.some((line) => line.includes('killed by SIGKILL'))) throw new Error(stderr);
+  return lines.filter((line) => line.includes('bpf(')).length;
+}
+
+function cutsOf(calls: number): number[] {
+  const random = new Random(seedOf(3));
+  const all = Array.from({ length: calls }, (_, index) => index + 1);
+  const cuts = process.env.WEIR_CUTS === 'all' ? all : Array.from({ length: CUTS }, () => random.between(1, calls));
+  console.log(`${calls} bpf calls, killed at ${cuts.join()} (seed ${random.seed}, WEIR_SEED)`);
+  return cuts;
+}
+
+test('whoever is killed while flows move, the next one finishes, and no packet is lost', async () => {
+  const ways = [node.options({ flowCapacity: 131_072 }), node.options()];
+  node.start().attach();
+  node.putInForce(policyOf(0), 1);
+  node.datapath().close();
+  await node.startProbes();
+  const cuts = cutsOf(await takeOver({ options: node.options({ flowCapacity: 131_072 }) }, NEVER));
+  for (const [turn, cut] of cuts.entries()) {
+    const options = ways[(turn + 1) % 2] ?? node.options();
+    await takeOver({ options }, cut);
+    await takeOver({ options }, NEVER);
+    expect(node.mapSets(), `killed at ${cut}`).toHaveLength(1);
+  }
+  node.start(ways[cuts.length % 2]).attach();
+  const { miscounted: _, unaccounted: __, ...outcome } = await node.endProbes();
+  expect(outcome).toEqual(NOTHING_LOST);
+}, 3_600_000);
+
+const beginnings: Record<string, () => void> = {
+  'a policy outgrows its tables': () => {
+    node.start().attach();
+    node.putInForce(policyOf(0), 1);
+    node.datapath().close();
+  },
+  'layout 1 is succeeded': () => {
+    const interfaces = listInterfaces().filter(({ name }) => ['lan0', 'wan0'].includes(name));
+    new Guard(['lan0', 'wan0'], MARK_MASK).make();
+    startLayout1(variants.layout1, node.topology.pinPath, interfaces, 41);
+  },
+};
+
+test.each(Object.keys(beginnings))(
+  'whoever is killed while %s, one of both policies is in force, and the next one finishes',
+  async (kind) => {
+    const begin = beginnings[kind] ?? (() => undefined);
+    const step = { options: node.options(), destinations: 4_000 };
+    begin();
+    const cuts = cutsOf(await takeOver(step, NEVER));
+    const verdicts = async (): Promise<boolean[]> => Promise.all([node.answers(ALLOWED), node.answers(DENIED)]);
+    for (const cut of cuts) {
+      node.clear();
+      begin();
+      await takeOver(step, cut);
+      expect(await verdicts(), `killed at ${cut}`).toEqual([true, false]);
+      await takeOver(step, NEVER);
+      expect(await verdicts(), `finished after ${cut}`).toEqual([true, false]);
+      expect(node.mapSets(), `finished after ${cut}`).toHaveLength(1);
+    }
+  },
+  3_600_000,
+);

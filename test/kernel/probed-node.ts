@@ -1,0 +1,165 @@
+import type { ChildProcess } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect } from 'vitest';
+import { firstLine, program } from '#cli/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { batchesOf } from '#dataplane/kernel/batches.js';
+import { mapShape } from '#dataplane/kernel/bpf-fd.js';
+import { detach } from '#dataplane/kernel/detach.js';
+import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import { mapSetsIn } from '#dataplane/kernel/map-set.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { FLOW_BYTES, readFlow } from '#dataplane/program/flow.js';
+import { compile } from '#policy/compile.js';
+import type { Policy } from '#policy/model.js';
+import { enterNamespace } from './namespace.js';
+import { ALLOWED, DENIED } from './policies.js';
+import type { Summary } from './prober.js';
+
+export const MARK_MASK = 0x00f0_0000;
+const proberFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/prober.js');
+
+type Outcome = {
+  /** Datagrams on their way. */
+  readonly lost: number;
+  /** Fresh TCP flows, and whether the one that stays was closed. */
+  readonly failedTcp: readonly [number, boolean];
+  /** Datagrams to the denied port that were answered. */
+  readonly leaked: number;
+  /** Counted as denied, less those that were sent. */
+  readonly miscounted: number;
+  /** Sent by the flow that stays, less what its entry says. */
+  readonly unaccounted: number;
+  /** Other drops. IPv6 has neighbours of its own to discover. */
+  readonly dropped: Readonly<Record<string, number>>;
+};
+export const NOTHING_LOST = { lost: 0, failedTcp: [0, false], leaked: 0, dropped: {} };
+
+/** A node between client and server whose datapath this process drives, and traffic through it that is accounted for. */
+export type ProbedNode = {
+  readonly topology: Topology;
+  options(more?: Partial<DatapathOptions>): DatapathOptions;
+  /** Opens a datapath, which is `datapath` from then on. */
+  start(more?: Partial<DatapathOptions>): LocalDatapath;
+  datapath(): LocalDatapath;
+  putInForce(policy: Policy, generation: number): { readonly epoch: number };
+  mapSets(): string[];
+  startProbes(): Promise<void>;
+  endProbes(): Promise<Outcome>;
+  /** Whether a datagram to that port is answered. */
+  answers(port: number): Promise<boolean>;
+  /** Ends the traffic, and leaves nothing in the kernel. */
+  clear(): void;
+  remove(): Promise<void>;
+};
+
+/** Moves this thread into the node's namespace. */
+export async function createProbedNode(tag: string): Promise<ProbedNode> {
+  const topology = await createTopology(tag);
+  const { client, server, pinPath } = topology;
+  await firstLine(server.start(process.execPath, [program('traffic'), 'serve', `${ALLOWED}`, `${DENIED}`]));
+  const leave = enterNamespace(topology.node.name);
+  let datapath: LocalDatapath | undefined;
+  let probing: ChildProcess | undefined;
+  const opened = (): LocalDatapath => {
+    if (datapath === undefined) throw new Error('no datapath was started');
+    return datapath;
+  };
+  const options: ProbedNode['options'] = (more = {}) => ({
+    interfaces: ['lan0', 'wan0'],
+    nonIpv4: 'drop',
+    reversePath: 'strict',
+    pickupMs: 0,
+    flowCapacity: 65_536,
+    halfOpenCapacity: 65_536,
+    programCapacity: 4_194_304,
+    timeoutsMs: DEFAULT_TIMEOUTS_MS,
+    policeLocal: false,
+    forwarding: 'direct',
+    grantCapacity: 1_024,
+    markMask: MARK_MASK,
+    pinPath,
+    ...more,
+  });
+  /** Datagrams that arrived, and found a process that was too slow. */
+  const overflows = async (): Promise<number> => {
+    const found = await Promise.all([client, server].map((end) => end.must('cat', '/proc/net/snmp')));
+    return found.reduce((sum, text) => sum + Number(/^Udp: (?:\d+ ){4}(\d+)/m.exec(text)?.[1]), 0);
+  };
+  /** Packets that the busiest UDP flow was opened with and has carried since. */
+  const busiest = async (): Promise<number> => {
+    const [set] = mapSetsIn(pinPath);
+    if (set === undefined) throw new Error('nothing is pinned');
+    let most = 0;
+    for (const { count, values } of batchesOf(set.fd('flows'), mapShape(set.fd('flows')))) {
+      for (let at = 0; at < count; at++) {
+        const flow = readFlow(new DataView(values.buffer), at * FLOW_BYTES);
+        if (flow.protocol === 17) most = Math.max(most, Number(flow.packets[0]));
+      }
+    }
+    set.close();
+    return most;
+  };
+  const node: ProbedNode = {
+    topology,
+    options,
+    start: (more) => {
+      datapath = new LocalDatapath(options(more));
+      datapath.open();
+      return datapath;
+    },
+    datapath: opened,
+    putInForce: (wanted, generation) => {
+      opened().stage(compile(wanted), generation);
+      return opened().flip();
+    },
+    mapSets: () => readdirSync(pinPath).filter((name) => name.startsWith('maps-')),
+    startProbes: async () => {
+      probing = client.start(process.execPath, [proberFile, ADDRESSES.server, `${ALLOWED}`, `${DENIED}`]);
+      await firstLine(probing);
+      await traffic(500);
+    },
+    endProbes: async () => {
+      if (probing === undefined) throw new Error('nothing is probing');
+      const line = firstLine(probing);
+      probing.stdin?.end();
+      const summary = JSON.parse(await line) as Summary;
+      console.log(JSON.stringify(summary));
+      const { udp, freshUdp, tcp, freshTcp, denied } = summary;
+      expect(udp.sent).toBeGreaterThan(50);
+      const { drops } = opened().stats();
+      return {
+        lost: Math.max(0, udp.lost + freshUdp.failed - (await overflows())),
+        failedTcp: [freshTcp.failed, tcp.closed],
+        leaked: denied.answered,
+        miscounted: Number(drops.policy_deny?.packets) - denied.sent,
+        unaccounted: udp.sent - (await busiest()),
+        dropped: Object.fromEntries(
+          Object.entries(drops).flatMap(([name, { packets }]) =>
+            packets === 0n || ['non_ipv4', 'policy_deny'].includes(name) ? [] : [[name, Number(packets)]],
+          ),
+        ),
+      };
+    },
+    answers: async (port) => {
+      const words = ['datagram', ADDRESSES.server, `${port}`, '--timeout', '300'];
+      return (await firstLine(client.start(process.execPath, [program('traffic'), ...words]))) === 'pong 1';
+    },
+    clear: () => {
+      probing?.kill('SIGKILL');
+      probing = undefined;
+      datapath?.close();
+      detach(pinPath);
+    },
+    remove: async () => {
+      leave();
+      await topology.remove();
+    },
+  };
+  return node;
+}
+
+/** Lets that many milliseconds of traffic pass. */
+export const traffic = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -1,0 +1,145 @@
+import { createSocket, type Socket as UdpSocket } from 'node:dgram';
+import { connect } from 'node:net';
+
+/**
+ * Traffic of a client, run inside a namespace: `node prober.js ADDRESS ALLOWED DENIED`. Sends to the echo at port ALLOWED by
+ * a UDP and a TCP flow that stay, and by ones that are opened all the time; and to port DENIED. Prints `ready`; when
+ * standard input closes it waits for what is under way and prints a `Summary` as JSON.
+ */
+export type Summary = {
+  /** Datagrams of one flow, and those that did not come back. */
+  readonly udp: { sent: number; lost: number };
+  /** Flows of two datagrams each. */
+  readonly freshUdp: { opened: number; failed: number };
+  readonly tcp: { echoes: number; slowestMs: number; closed: boolean };
+  readonly freshTcp: { opened: number; failed: number };
+  readonly denied: { sent: number; answered: number };
+};
+
+const PATIENCE_MS = 1_000;
+const summary: Summary = {
+  udp: { sent: 0, lost: 0 },
+  freshUdp: { opened: 0, failed: 0 },
+  tcp: { echoes: 0, slowestMs: 0, closed: false },
+  freshTcp: { opened: 0, failed: 0 },
+  denied: { sent: 0, answered: 0 },
+};
+const [address = '', allowed = '', denied = ''] = process.argv.slice(2);
+let ending = false;
+const underWay = new Set<Promise<void>>();
+function follow(work: Promise<void>): void {
+  underWay.add(work);
+  void work.finally(() => underWay.delete(work));
+}
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+function bound(): Promise<UdpSocket> {
+  const socket = createSocket('udp4');
+  return new Promise((resolve) => socket.bind(0, () => resolve(socket)));
+}
+
+async function steadyUdp(): Promise<void> {
+  const socket = await bound();
+  const waiting = new Set<string>();
+  socket.on('message', (message) => waiting.delete(message.toString()));
+  while (!ending) {
+    const text = String(++summary.udp.sent);
+    waiting.add(text);
+    socket.send(text, Number(allowed), address);
+    await pause(2);
+  }
+  await pause(PATIENCE_MS);
+  summary.udp.lost = waiting.size;
+  socket.close();
+}
+
+async function freshUdp(): Promise<void> {
+  const flow = async (): Promise<void> => {
+    const socket = await bound();
+    for (const text of ['1', '2']) {
+      const echo = new Promise<boolean>((resolve) => {
+        const timer = setTimeout(() => resolve(false), PATIENCE_MS);
+        socket.once('message', () => {
+          clearTimeout(timer);
+          resolve(true);
+        });
+      });
+      socket.send(text, Number(allowed), address);
+      if (!(await echo)) summary.freshUdp.failed++;
+    }
+    socket.close();
+  };
+  while (!ending) {
+    summary.freshUdp.opened++;
+    follow(flow());
+    await pause(4);
+  }
+}
+
+async function steadyTcp(): Promise<void> {
+  const socket = connect(Number(allowed), address);
+  socket.setNoDelay(true);
+  socket.on('close', () => {
+    summary.tcp.closed ||= !ending;
+  });
+  socket.on('error', () => {
+    summary.tcp.closed = true;
+  });
+  while (!ending && !summary.tcp.closed) {
+    const started = performance.now();
+    const echo = new Promise((resolve) => socket.once('data', resolve));
+    socket.write('x');
+    await Promise.race([echo, pause(5 * PATIENCE_MS)]);
+    summary.tcp.echoes++;
+    summary.tcp.slowestMs = Math.max(summary.tcp.slowestMs, Math.round(performance.now() - started));
+    await pause(1);
+  }
+  socket.end();
+}
+
+async function freshTcp(): Promise<void> {
+  const flow = (): Promise<void> =>
+    new Promise((resolve) => {
+      const socket = connect(Number(allowed), address, () => socket.write('x'));
+      const end = (failed: boolean): void => {
+        clearTimeout(timer);
+        if (failed) summary.freshTcp.failed++;
+        resolve();
+      };
+      const timer = setTimeout(() => end(true), 5 * PATIENCE_MS);
+      socket.once('data', () => {
+        socket.end();
+        end(false);
+      });
+      socket.once('error', () => end(true));
+    });
+  while (!ending) {
+    summary.freshTcp.opened++;
+    follow(flow());
+    await pause(10);
+  }
+}
+
+async function sendDenied(): Promise<void> {
+  const socket = await bound();
+  socket.on('message', () => {
+    summary.denied.answered++;
+  });
+  while (!ending) {
+    summary.denied.sent++;
+    socket.send('x', Number(denied), address);
+    await pause(1);
+  }
+  await pause(PATIENCE_MS);
+  socket.close();
+}
+
+process.stdin.on('end', () => {
+  ending = true;
+});
+process.stdin.resume();
+const all = Promise.all([steadyUdp(), freshUdp(), steadyTcp(), freshTcp(), sendDenied()]);
+process.stdout.write('ready\n');
+await all;
+await Promise.all(underWay);
+process.stdout.write(`${JSON.stringify(summary)}\n`, () => process.exit(0));

@@ -1,0 +1,165 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { builtObject } from '#dataplane/kernel/built.js';
+import { Guard } from '#dataplane/kernel/guard.js';
+import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { compile } from '#policy/compile.js';
+import { group, policy, rule } from '#test/policy/sample.js';
+import { policyOf } from './policies.js';
+import { createProbedNode, MARK_MASK, NOTHING_LOST, type ProbedNode, traffic } from './probed-node.js';
+import { compileVariants, startLayout1, type Variants } from './variants.js';
+
+const small = policyOf(0);
+const medium = policyOf(4_000);
+const NOTHING_HAPPENED = { ...NOTHING_LOST, miscounted: 0, unaccounted: 0 };
+
+let node: ProbedNode;
+let variants: Variants;
+beforeAll(async () => {
+  variants = compileVariants();
+  node = await createProbedNode('suc');
+}, 60_000);
+afterEach(() => node.clear());
+afterAll(async () => {
+  await node?.remove();
+  variants?.remove();
+});
+
+async function startWith(policy = small): Promise<void> {
+  node.start().attach();
+  node.putInForce(policy, 1);
+  await node.startProbes();
+}
+
+test('a restart with other settings takes the maps over', async () => {
+  await startWith();
+  for (let round = 1; round <= 5; round++) {
+    await traffic(100);
+    node.datapath().close();
+    await traffic(50);
+    node.start({ timeoutsMs: { ...DEFAULT_TIMEOUTS_MS, udp_replied: 180_000 + round } }).attach();
+  }
+  expect(node.mapSets()).toEqual(['maps-1']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test('a restart with other mark bits loses nothing to the guard of the earlier ones', async () => {
+  await startWith();
+  for (const markMask of [0x000f_0000, 0x00f0_0000, 0x0f00_0000]) {
+    await traffic(100);
+    node.datapath().close();
+    node.start({ markMask }).attach();
+  }
+  expect(node.mapSets()).toEqual(['maps-1']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test('a policy that outgrows its tables gets larger ones', async () => {
+  await startWith();
+  const before = node.datapath().stats().maps.program;
+  node.putInForce(medium, 2);
+  await traffic(300);
+  node.putInForce(small, 3);
+  const after = node.datapath().stats().maps.program;
+  expect([before, after].map((map) => map?.capacity)).toEqual([8_192, 65_536]);
+  expect(node.mapSets()).toEqual(['maps-2']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test('a policy beyond the limit is refused, and nothing changes', async () => {
+  node.start({ programCapacity: 10_000 }).attach();
+  node.putInForce(small, 1);
+  await node.startProbes();
+  expect(() => node.datapath().stage(compile(medium), 2)).toThrow(
+    expect.objectContaining({ code: 'capacity_exceeded', table: 'program', limit: 10_000 }),
+  );
+  expect(node.datapath().stats()).toEqual(
+    expect.objectContaining({
+      generation: 1,
+      maps: expect.objectContaining({ program: { entries: 7, capacity: 8_192 } }) as object,
+    }),
+  );
+  expect(node.mapSets()).toEqual(['maps-1']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test.each([
+  ['larger', { flowCapacity: 131_072, halfOpenCapacity: 131_072 }],
+  ['smaller', { flowCapacity: 32_768 }],
+])('flows move into a %s table', async (_, capacity) => {
+  await startWith();
+  const flows = node.datapath().stats().activeFlows;
+  node.datapath().close();
+  const datapath = node.start(capacity);
+  datapath.attach();
+  expect(datapath.stats()).toEqual(expect.objectContaining({ generation: 1 }));
+  expect(datapath.stats().activeFlows).toBeGreaterThanOrEqual(flows);
+  expect(node.mapSets()).toEqual(['maps-2']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test.each([
+  ['the same', {}],
+  ['another', { grantCapacity: 4_096 }],
+])('learned addresses are taken over into a table of %s size', (_, capacity) => {
+  const named = compile(
+    policy([group(['0.0.0.0/0'], [rule({ hostname: { kind: 'exact', labels: ['a', 'test'], text: 'a.test' } })])]),
+  );
+  const expiresAtNs = process.hrtime.bigint() + 3_600_000_000_000n;
+  const first = node.start();
+  first.attach();
+  first.stage(named, 1);
+  first.flip();
+  first.grant([{ pattern: 'a.test', addresses: [1, 2, 3], expiresAtNs }]);
+  const learned = first.learned();
+  first.close();
+  const second = node.start({ flowCapacity: 131_072, ...capacity });
+  second.attach();
+  second.stage(named, 2);
+  second.flip();
+  const addressesOf = (all: typeof learned) => all.map(({ pattern, addresses }) => [pattern, [...addresses].sort()]);
+  expect(addressesOf(second.learned())).toEqual([['a.test', [1, 2, 3]]]);
+  expect(second.learned()[0]?.expiresAtNs[0]).toBe(learned[0]?.expiresAtNs[0]);
+});
+
+test('flows are converted into a build that lays them out otherwise, and back', async () => {
+  await startWith(medium);
+  for (const objectPath of [variants.shiftedFlows, builtObject]) {
+    node.datapath().close();
+    node.start({ objectPath }).attach();
+    await traffic(300);
+  }
+  expect(node.datapath().stats()).toEqual(expect.objectContaining({ generation: 1 }));
+  expect(node.mapSets()).toEqual(['maps-4']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test('layout 1 judges until the policy is there, and its flows go on', async () => {
+  const interfaces = listInterfaces().filter(({ name }) => ['lan0', 'wan0'].includes(name));
+  new Guard(['lan0', 'wan0'], MARK_MASK).make();
+  startLayout1(variants.layout1, node.topology.pinPath, interfaces, 41);
+  await node.startProbes();
+  const datapath = node.start();
+  expect(datapath.open()).toEqual({
+    adopted: true,
+    inForce: { generation: 41, imageSha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string },
+  });
+  datapath.attach();
+  await traffic(300);
+  expect(datapath.stats()).toEqual(expect.objectContaining({ generation: 0, flowsOpened: 0n }));
+  expect(node.putInForce(medium, 42)).toEqual({ epoch: 6 });
+  await traffic(300);
+  expect(datapath.stats().activeFlows).toBeGreaterThan(100);
+  expect(node.mapSets()).toEqual(['maps-2']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test('a build that this kernel refuses leaves the one in force where it is', async () => {
+  await startWith();
+  node.datapath().close();
+  expect(() => node.start({ objectPath: variants.refused })).toThrow(/^load .*EACCES/);
+  await traffic(300);
+  expect(node.mapSets()).toEqual(['maps-1']);
+  node.start().attach();
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});

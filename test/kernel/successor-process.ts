@@ -1,0 +1,18 @@
+import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import { compile } from '#policy/compile.js';
+import { policyOf } from './policies.js';
+
+/**
+ * Takes a dataplane over and ends, as far as it gets: `node successor-process.js OPTIONS [DESTINATIONS GENERATION]`, with a
+ * policy of so many destinations. Tests kill it on the way.
+ */
+const [options = '', destinations, generation] = process.argv.slice(2);
+const datapath = new LocalDatapath(JSON.parse(options) as DatapathOptions);
+datapath.open();
+datapath.attach();
+if (destinations !== undefined) {
+  datapath.stage(compile(policyOf(Number(destinations))), Number(generation));
+  datapath.flip();
+}
+datapath.close();

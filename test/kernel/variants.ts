@@ -1,0 +1,107 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pin } from '#dataplane/kernel/bpf-fd.js';
+import { attachTcx } from '#dataplane/kernel/hook.js';
+import type { Interface } from '#dataplane/kernel/interfaces.js';
+import { check, libbpf, memoryAt } from '#dataplane/kernel/libc.js';
+import { networkNamespace } from '#dataplane/kernel/ownership.js';
+import { TestRun } from '#dataplane/kernel/test-run.js';
+
+const PREFIX = 'weir-variant-';
+
+export type Variants = {
+  /** This build's object with flows that are laid out otherwise. */
+  readonly shiftedFlows: string;
+  /** One that no verifier accepts. */
+  readonly refused: string;
+  /** Layout 1, with a policy that allows port 8000. */
+  readonly layout1: string;
+  remove(): void;
+};
+
+export function compileVariants(): Variants {
+  const folder = mkdtempSync(join(tmpdir(), PREFIX));
+  const variant = (name: string, file: string, edit: (source: string) => string): string => {
+    const sources = join(folder, name);
+    cpSync('src/dataplane/bpf', sources, { recursive: true });
+    const before = readFileSync(join(sources, file), 'utf8');
+    const after = edit(before);
+    if (after === before) throw new Error(`${file} is not what the variant ${name} was made of`);
+    writeFileSync(join(sources, file), after);
+    return compile(sources, join(folder, `${name}.o`));
+  };
+  return {
+    shiftedFlows: variant('shifted-flows', 'weir.h', (source) =>
+      source
+        .replace('\t__u64 judgement; ', '\t__u64 shift;\n\t__u64 judgement; ')
+        .replace('sizeof(struct flow) == 128', 'sizeof(struct flow) == 136'),
+    ),
+    refused: variant('refused', 'carry.h', (source) =>
+      source.replace('\t__u32 index = request->index;', '\t__u32 index = *(volatile __u32 *)(long)request->index;'),
+    ),
+    layout1: compile('test/kernel/layout-1', join(folder, 'layout-1.o')),
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
+
+function compile(sources: string, object: string): string {
+  const flags = ['-O2', '-g', '-target', 'bpf', '-mcpu=v3'];
+  execFileSync('clang', [...flags, '-I/usr/include/x86_64-linux-gnu', '-c', `${sources}/weir.bpf.c`, '-o', object]);
+  return object;
+}
+
+/** Leaves behind what a node of layout 1 leaves in the kernel when it ends. Answers nothing but pins. */
+export function startLayout1(
+  object: string,
+  pinPath: string,
+  interfaces: readonly Interface[],
+  generation: number,
+): void {
+  const bpf = libbpf();
+  const loaded = bpf.bpf_object__open_file(
+    object,
+    new Uint8Array(new BigUint64Array([80n, ...Array(9).fill(0n)]).buffer),
+  );
+  if (loaded === null) throw new Error(`open ${object}`);
+  const map = (name: string): bigint => {
+    const found = bpf.bpf_object__find_map_by_name(loaded, name);
+    if (found === null) throw new Error(`layout 1 has no map ${name}`);
+    return found;
+  };
+  const slotLines = 1_024;
+  check('resize', bpf.bpf_map__set_max_entries(map('program'), 2 * slotLines));
+  check('resize', bpf.bpf_map__set_max_entries(map('flows'), 65_536));
+  const size = new BigUint64Array(1);
+  const settings = bpf.bpf_map__initial_value(map('.rodata'), size);
+  if (settings === null) throw new Error('layout 1 has no settings');
+  // struct settings: slot_lines, mark_mask, guard_bit, reverse_path
+  new Uint32Array(memoryAt(settings, 16)).set([slotLines, 0x00f0_0000, 0x0010_0000, 0]);
+  check('load', bpf.bpf_object__load(loaded));
+  const programFd = (name: string): number => {
+    const found = bpf.bpf_object__find_program_by_name(loaded, name);
+    if (found === null) throw new Error(`layout 1 has no program ${name}`);
+    return bpf.bpf_program__fd(found);
+  };
+
+  const folder = join(pinPath, 'maps-0a1b2c3d4e5f');
+  const links = join(pinPath, `links-${networkNamespace()}`);
+  for (const path of [folder, links]) mkdirSync(path, { recursive: true });
+  for (const name of ['program', 'active', 'flows', 'counters', 'sweep']) {
+    pin(bpf.bpf_map__fd(map(name)), join(folder, name));
+  }
+  // Header: magic, layout, lines, generation.
+  const line = new Uint32Array(16);
+  line.set([0x52494557, 1, 1, generation, 0]);
+  const set = (name: string, key: number, value: Uint8Array): void => {
+    const keyBytes = new Uint8Array(Uint32Array.of(key).buffer);
+    check('set', bpf.bpf_map_update_elem(bpf.bpf_map__fd(map(name)), keyBytes, value, 0));
+  };
+  set('program', slotLines, new Uint8Array(line.buffer));
+  set('active', 0, new Uint8Array(Uint32Array.of(5 * 2 + 1, 1, 0, 0).buffer));
+  for (const { ifindex } of interfaces)
+    attachTcx(programFd('weir_ingress'), ifindex, 'ingress', join(links, `${ifindex}`));
+  if (new TestRun(programFd('weir_start_sweep'), undefined, undefined, undefined).run() !== 0) throw new Error('sweep');
+  bpf.bpf_object__close(loaded);
+}
