@@ -50,7 +50,9 @@ describe('verdicts are the same', () => {
     const dropped = kernel.counted();
     kernel.activate(compile(audited));
     const soft = play(steps);
-    expect(strict.filter(({ returned }, index) => returned === PASSED && soft[index]?.returned === DROPPED)).toEqual([]);
+    expect(strict.filter(({ returned }, index) => returned === PASSED && soft[index]?.returned === DROPPED)).toEqual(
+      [],
+    );
     const { drop_policy_deny = 0, drop_out_of_state: strays = 0, ...others } = dropped;
     expect(drop_policy_deny).toBeGreaterThan(100);
     expect(strays).toBeGreaterThan(10);
