@@ -2,9 +2,13 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus, release, totalmem } from 'node:os';
 import { isKept, type Row, tableOf } from './bench.js';
 import { classifierBench } from './classifier.js';
+import { connectionsBench } from './forward/connections.js';
+import { forwardingBench } from './forward/forwarding.js';
+import { programCostBench } from './forward/program-cost.js';
+import { survivalBench } from './forward/survival.js';
 import { policyWriteBench } from './policy-write.js';
 
-const benches = [classifierBench, policyWriteBench];
+const benches = [classifierBench, forwardingBench, connectionsBench, programCostBench, survivalBench, policyWriteBench];
 
 const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !benches.some((bench) => bench.name === name));
