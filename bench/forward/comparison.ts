@@ -1,5 +1,8 @@
 /** Both in nanoseconds a piece. */
-export type Subject = { plain(): number | Promise<number>; other(): number | Promise<number> };
+type Subject = {
+  readonly plain: () => number | Promise<number>;
+  readonly other: () => number | Promise<number>;
+};
 
 const MIN_ROUNDS = 15;
 const MAX_ROUNDS = 40;

@@ -2,7 +2,6 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { compile } from '#policy/compile.js';

@@ -13,6 +13,15 @@ export type Permit = {
 /** Permits of one source stand together. What none of them covers is denied. */
 export type Permits = readonly (readonly Permit[])[];
 
+/** How many flows are live where nothing else is said. */
+export const LIVE = 4_096;
+/** What tells a policy from groups of ten with prefixes and port ranges. */
+export const SHAPES = {
+  exact: 'single source, destination and port each',
+  prefixes: 'one group, to /24 and longer',
+  addresses: 'one group, to addresses',
+} as const;
+
 const RULES_OF_GROUP = 10;
 
 function tile(base: number, index: number, count: number): Prefix {
@@ -123,4 +132,10 @@ export function flowsOf(permits: Permits, count: number): FiveTuple[] {
       destinationPort: random.between(ports.low, ports.high),
     };
   });
+}
+
+/** The end of a row's name. */
+export function rulesAndFlows(rules: number, flows: number, shape?: string): string {
+  const words = [`${rules.toLocaleString('en')} rules`, shape, `${flows.toLocaleString('en')} flows`];
+  return words.filter((word) => word !== undefined).join(', ');
 }

@@ -1,6 +1,6 @@
-import type { Program } from '#policy/program.js';
 import { compile } from '#policy/compile.js';
 import { IPPROTO } from '#policy/model.js';
+import type { Program } from '#policy/program.js';
 import type { Bench, Row } from '../bench.js';
 import { quantile } from './comparison.js';
 import { judge } from './judged.js';
