@@ -6,14 +6,15 @@ import { Rig } from './rig.js';
 export const SHARE = '× unfiltered';
 const UDP = { protocol: IPPROTO.udp };
 const CAPACITY = 65_536;
-/** Frames of one round, and how long a round of a slow filter may take. */
+/** Frames of one round, if there are no more flows, and how long a round of a slow filter may take. */
 const ROUND = 20_000;
-const ROUND_MS = 15;
+const ROUND_MS = 60;
 const FIRST_LOOK = 200;
 
 /** The same traffic through two nodes in turns; what is measured is how the second does beside the first. */
 export class Pair {
   readonly #comparison = new Comparison();
+  #round = ROUND;
 
   private constructor(
     readonly plain: Rig,
@@ -40,15 +41,17 @@ export class Pair {
   use(flows: readonly FiveTuple[]): void {
     this.plain.use(flows);
     this.filtered.use(flows);
+    // What a filter keeps about a flow may be for a while only, so a round comes to every one of them.
+    this.#round = Math.max(ROUND, flows.length);
   }
 
   /** Packets a second through the filtered node, in parts of what the plain one does. */
   async share(): Promise<number> {
     const { plain, filtered } = this;
     const first = filtered.send(FIRST_LOOK, UDP);
-    const count = Math.max(FIRST_LOOK, Math.min(ROUND, Math.floor((ROUND_MS * 1e6) / first)));
+    const count = Math.max(FIRST_LOOK, Math.min(this.#round, Math.floor((ROUND_MS * 1e6) / first)));
     const cost = await this.#comparison.cost({
-      plain: () => plain.send(ROUND, UDP),
+      plain: () => plain.send(this.#round, UDP),
       other: () => filtered.send(count, UDP),
     });
     return 1 / cost;
