@@ -41,10 +41,12 @@ async function floor(pair: Pair): Promise<Row[]> {
   ];
 }
 
-async function weirShare(pair: Pair, permits: Permits, flowCount: number): Promise<number> {
+const DIRECT = { forwarding: 'direct' };
+
+async function weirShare(pair: Pair, permits: Permits, flowCount: number, settings = {}): Promise<number> {
   const flows = flowsOf(permits, flowCount);
   pair.use(flows);
-  const datapath = await judge(pair.filtered, compile(policyOf(permits)));
+  const datapath = await judge(pair.filtered, compile(policyOf(permits)), settings);
   try {
     establish(pair.filtered, flows);
     return await pair.share();
@@ -69,6 +71,10 @@ async function weirShares(pair: Pair): Promise<Row[]> {
   await measure(exactTriples(10_000), LIVE, {}, SHAPES.exact);
   await measure(oneGroup(10_000, 24), LIVE, {}, SHAPES.prefixes);
   await measure(oneGroup(10_000, 32), LIVE, {}, SHAPES.addresses);
+  for (const flows of [1, LIVE, MANY]) {
+    const what = `Weir, forwarding: direct, ${rulesAndFlows(10_000, flows)}`;
+    rows.push({ what, value: await weirShare(pair, groupsOfTen(10_000), flows, DIRECT), unit: SHARE });
+  }
   return rows;
 }
 

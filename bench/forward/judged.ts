@@ -4,12 +4,16 @@ import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import type { Program } from '#policy/program.js';
 import type { Rig } from './rig.js';
 
-/** Weir on the node of a rig, enforcing a program with what a node's configuration says by default. */
-export async function judge(rig: Rig, program: Program): Promise<Datapath> {
+/** Weir on the node of a rig. `settings` are of the `dataplane` section, where it is not as it is by default. */
+export async function judge(
+  rig: Rig,
+  program: Program,
+  settings: Readonly<Record<string, unknown>> = {},
+): Promise<Datapath> {
   const config = {
     version: 1,
     node: { id: 'bench', data_dir: '/nonexistent' },
-    dataplane: { interfaces: ['lan0', 'wan0'], pin_path: rig.topology.pinPath, pickup: '0s' },
+    dataplane: { interfaces: ['lan0', 'wan0'], pin_path: rig.topology.pinPath, pickup: '0s', ...settings },
   };
   const { dataplane } = parseConfig(JSON.stringify(config), 'bench', {});
   if (dataplane === null) throw new Error('the configuration has no dataplane');
