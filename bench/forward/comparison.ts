@@ -7,6 +7,8 @@ type Subject = {
 const MIN_ROUNDS = 15;
 const MAX_ROUNDS = 40;
 const ENOUGH_QUIET = 11;
+/** How long to wait for quiet rounds. */
+const PATIENCE_MS = 3_000;
 /** How far a round may be above the fastest one and still count as undisturbed. */
 const QUIET = 1.2;
 const FASTEST = 0.05;
@@ -26,7 +28,11 @@ export class Comparison {
     const rounds: { readonly slowest: number; readonly ratio: number }[] = [];
     let before = await this.#measure(plain);
     let quiet: typeof rounds = [];
-    while (rounds.length < this.maxRounds && (rounds.length < MIN_ROUNDS || quiet.length < ENOUGH_QUIET)) {
+    const started = performance.now();
+    const isEnough = (): boolean =>
+      rounds.length >= MIN_ROUNDS &&
+      (quiet.length >= ENOUGH_QUIET || performance.now() - started > PATIENCE_MS || rounds.length >= this.maxRounds);
+    while (!isEnough()) {
       const measured = await other();
       const after = await this.#measure(plain);
       rounds.push({ slowest: Math.max(before, after), ratio: (2 * measured) / (before + after) });
