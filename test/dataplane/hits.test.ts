@@ -219,9 +219,11 @@ describe('a report', () => {
 });
 
 describe('a process that takes the pinned maps over', () => {
-  const path = mkdtempSync('/sys/fs/bpf/weir-hits-');
-  const pins = new Pins(path);
-  afterEach(() => rmSync(path, { recursive: true, force: true }));
+  let pins: Pins;
+  beforeEach(() => {
+    pins = new Pins(mkdtempSync('/sys/fs/bpf/weir-hits-'));
+  });
+  afterEach(() => rmSync(pins.path, { recursive: true, force: true }));
 
   test('goes on counting for the same rules, also for flows that were opened before', () => {
     pins.prepare();
