@@ -1,14 +1,14 @@
 import { Budget, type CompileLimits } from './budget.js';
 import { Cells } from './cells.js';
-import { keyRanges } from './key-ranges.js';
-import { RuleLeaves } from './leaf-stack.js';
-import type { Policy } from './model.js';
+import { CompiledSegments } from './compiled-segments.js';
+import type { Action, Group, Mode, Policy, Rule } from './model.js';
 import { MAX_RANKS, NONE, type Program, word } from './program.js';
-import { outcomeAt, places } from './rank.js';
+import { ProgramTables, type RuleWords } from './program-tables.js';
+import { outcome } from './rank.js';
+import { factsOf } from './rule-facts.js';
 import { SegmentCompiler } from './segment-compiler.js';
 import { Division } from './segments.js';
 import { Sequences } from './sequences.js';
-import { Slices } from './slices.js';
 import { populations } from './source-lists.js';
 
 const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks: MAX_RANKS };
@@ -24,12 +24,19 @@ export type CompileOptions = {
  * much that the program would pass the limits.
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
+  return compileWith(policy, new CompiledSegments(), options).program;
+}
+
+/** A program, and the segments that it was put together from. */
+export type Compilation = { readonly program: Program; readonly segments: CompiledSegments };
+
+/** The same program as `compile` gives; what was compiled before of the same lists of rules is not compiled again. */
+export function compileWith(policy: Policy, known: CompiledSegments, options: CompileOptions = {}): Compilation {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
   const words = wordsOf(policy, budget);
   const found = populations(policy, budget);
   const division = new Division(policy, found, options.copies);
-  const slices = new Slices(budget);
-  const compiler = new SegmentCompiler(policy, leavesOf(policy, words.rules, slices, budget), slices, budget);
+  const source = new SegmentSource(policy, words, known, budget);
   const runs = new Sequences(budget, 'segments', 1);
   const lists = new Sequences(budget, 'lists', 1);
   const segmentOfRun = new Cells();
@@ -42,7 +49,9 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
     for (const to of division.ends(population)) {
       const known = runs.count;
       const run = runs.intern(cells.array, from, to);
-      if (run === known) segmentOfRun.push(compiler.compile(cells.array, from, to));
+      if (run === known) {
+        segmentOfRun.push(source.segment(cells.array.subarray(from, to), division.isShared(from, to)));
+      }
       const segment = segmentOfRun.array[run] as number;
       if (segment !== NONE) list.push(segment);
       from = to;
@@ -51,49 +60,96 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
     list.push(words.defaults[last] ?? words.policy);
     listOfPopulation.push(lists.intern(list.array, 0, list.length));
   }
-  return {
+  const program = {
     sources: sourcesOf(found, listOfPopulation),
     lists: listsOf(lists),
-    ...compiler.tables(),
+    ...source.tables.tables(),
     ranks: words.ranks,
   };
+  return { program, segments: source.compiled };
 }
 
 type Words = {
   /** Of all rules, numbered through the groups. */
   readonly rules: Uint32Array;
+  /** Group → number of its first rule. */
+  readonly first: Uint32Array;
   /** Per group; `undefined` where it has no default action. */
   readonly defaults: readonly (number | undefined)[];
   readonly policy: number;
   readonly ranks: number;
 };
 
-function wordsOf(policy: Policy, budget: Budget): Words {
-  const found = places(policy);
-  budget.ranks(found.length);
-  const rules = new Uint32Array(found.length);
-  const defaults: (number | undefined)[] = policy.groups.map(() => undefined);
-  let rule = 0;
-  for (const [rank, place] of found.entries()) {
-    const { verdict, audited } = outcomeAt(policy, place);
-    if (place.kind === 'rule') rules[rule++] = word(rank, verdict, audited);
-    else if (place.kind === 'group_default') defaults[place.group] = word(rank, verdict, audited);
+/** The words of the places of `places`, in the same order. */
+function wordsOf({ groups, default: decides }: Policy, budget: Budget): Words {
+  let count = 0;
+  let ranks = 1;
+  for (const { rules, defaultAction } of groups) {
+    count += rules.length;
+    ranks += rules.length + (defaultAction === undefined ? 0 : 1);
   }
-  const { verdict, audited } = outcomeAt(policy, { kind: 'policy_default' });
-  return { rules, defaults, policy: word(found.length - 1, verdict, audited), ranks: found.length };
+  budget.ranks(ranks);
+  const words = new Uint32Array(count);
+  const first = new Uint32Array(groups.length);
+  const defaults: (number | undefined)[] = [];
+  let rank = 0;
+  let number = 0;
+  for (let group = 0; group < groups.length; group++) {
+    const { rules, defaultAction, mode } = groups[group] as Group;
+    const { lowBits } = factsOf(rules);
+    first[group] = number;
+    for (let rule = 0; rule < lowBits.length; rule++) words[number++] = rank++ * 16 + (lowBits[rule] as number);
+    defaults.push(defaultAction === undefined ? undefined : wordOf(rank++, defaultAction, mode));
+  }
+  return { rules: words, first, defaults, policy: wordOf(rank, decides.action, decides.mode), ranks };
 }
 
-function leavesOf(policy: Policy, words: Uint32Array, slices: Slices, budget: Budget): RuleLeaves {
-  const leaves = new RuleLeaves(budget);
-  let rule = 0;
-  for (const group of policy.groups) {
-    for (const matched of group.rules) {
-      const own = words[rule++] as number;
-      const ranges = keyRanges(matched);
-      leaves.add(ranges, matched.sourcePorts.length > 0 ? slices.of(matched.sourcePorts, own) : own);
-    }
+function wordOf(rank: number, action: Action, mode: Mode): number {
+  const { verdict, audited } = outcome(action, mode);
+  return word(rank, verdict, audited);
+}
+
+/** Puts the segments of a policy into the tables of its program; those that are known are not compiled again. */
+class SegmentSource {
+  readonly tables = new ProgramTables();
+  readonly compiled = new CompiledSegments();
+  private readonly compiler: SegmentCompiler;
+
+  constructor(
+    private readonly policy: Policy,
+    private readonly words: Words,
+    private readonly known: CompiledSegments,
+    private readonly budget: Budget,
+  ) {
+    this.compiler = new SegmentCompiler(budget);
   }
-  return leaves;
+
+  /** The number of the segment of some groups, or `NONE` where none of their rules can match anything. */
+  segment(groups: Uint32Array, shared: boolean): number {
+    const lists = Array.from(groups, (group) => this.rulesOf(group));
+    const numbers = lists.map((rules) => factsOf(rules).number);
+    let segment = this.known.get(numbers);
+    if (segment === undefined) segment = this.compiler.compile(lists.length === 1 ? (lists[0] ?? []) : lists.flat());
+    else if (segment !== null) {
+      this.budget.entries('segments', segment.used.entries);
+      this.budget.steps(segment.used.steps);
+    }
+    this.compiled.set(numbers, segment);
+    return segment === null ? NONE : this.tables.add(segment, this.wordsOf(groups), shared);
+  }
+
+  private wordsOf(groups: Uint32Array): RuleWords {
+    const { rules, first } = this.words;
+    const begin = (group: number): number => first[group] as number;
+    if (groups.length === 1) return { words: rules, first: begin(groups[0] as number) };
+    const words = new Cells();
+    for (const group of groups) words.append(rules, begin(group), begin(group) + this.rulesOf(group).length);
+    return { words: words.array, first: 0 };
+  }
+
+  private rulesOf(group: number): readonly Rule[] {
+    return this.policy.groups[group]?.rules ?? [];
+  }
 }
 
 function sourcesOf({ starts, numbers }: { starts: Cells; numbers: Cells }, lists: Cells): Program['sources'] {

@@ -1,5 +1,6 @@
-import { boundsOf, isCatchAll } from './coverage.js';
+import { boundsOf } from './coverage.js';
 import type { Group, Policy } from './model.js';
+import { factsOf } from './rule-facts.js';
 
 /**
  * The indexes of the groups that no packet reaches: earlier groups with a default action, or with a rule that matches
@@ -17,7 +18,7 @@ export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
 }
 
 function isClosed({ defaultAction, rules }: Group): boolean {
-  return defaultAction !== undefined || rules.some(isCatchAll);
+  return defaultAction !== undefined || factsOf(rules).hasCatchAll;
 }
 
 /** All addresses, cut at every bound of a source; the closed ones are skipped by following `next`. */
