@@ -1,15 +1,15 @@
 import { Budget, type CompileLimits } from './budget.js';
 import { Cells } from './cells.js';
-import { CompiledSegments } from './compiled-segments.js';
+import { CompileMemory } from './compile-memory.js';
 import type { Action, Group, Mode, Policy, Rule } from './model.js';
 import { MAX_RANKS, NONE, type Program, word } from './program.js';
-import { ProgramTables, type RuleWords } from './program-tables.js';
+import type { RuleWords } from './program-tables.js';
 import { outcome } from './rank.js';
 import { factsOf } from './rule-facts.js';
 import { SegmentCompiler } from './segment-compiler.js';
 import { Division } from './segments.js';
 import { Sequences } from './sequences.js';
-import { populations } from './source-lists.js';
+import { type Populations, populations } from './source-lists.js';
 
 const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks: MAX_RANKS };
 
@@ -17,56 +17,72 @@ export type CompileOptions = {
   readonly limits?: Partial<CompileLimits>;
   /** So many copies of rules are compiled before large groups become segments that lists share. */
   readonly copies?: number;
+  /** What was compiled before of the same lists of rules is taken from here, and kept here. */
+  readonly memory?: CompileMemory;
 };
 
 /**
- * The program of a policy: the same policy gives the same bytes. Throws `CompileTooLarge` where its rules overlap so
- * much that the program would pass the limits.
+ * The program of a policy: the same policy gives the same bytes, whatever was compiled before. Throws
+ * `CompileTooLarge` where its rules overlap so much that the program would pass the limits.
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
-  return compileWith(policy, new CompiledSegments(), options).program;
-}
-
-/** A program, and the segments that it was put together from. */
-export type Compilation = { readonly program: Program; readonly segments: CompiledSegments };
-
-/** The same program as `compile` gives; what was compiled before of the same lists of rules is not compiled again. */
-export function compileWith(policy: Policy, known: CompiledSegments, options: CompileOptions = {}): Compilation {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
   const words = wordsOf(policy, budget);
   const found = populations(policy, budget);
   const division = new Division(policy, found, options.copies);
-  const source = new SegmentSource(policy, words, known, budget);
-  const runs = new Sequences(budget, 'segments', 1);
-  const lists = new Sequences(budget, 'lists', 1);
-  const segmentOfRun = new Cells();
-  const list = new Cells();
-  const listOfPopulation = new Cells();
-  for (let population = 0; population < found.groups.count; population++) {
-    const { cells } = found.groups;
-    let from = found.groups.start(population);
-    list.length = 0;
-    for (const to of division.ends(population)) {
-      const known = runs.count;
-      const run = runs.intern(cells.array, from, to);
-      if (run === known) {
-        segmentOfRun.push(source.segment(cells.array.subarray(from, to), division.isShared(from, to)));
-      }
-      const segment = segmentOfRun.array[run] as number;
-      if (segment !== NONE) list.push(segment);
-      from = to;
-    }
-    const last = from > found.groups.start(population) ? (cells.array[from - 1] as number) : NONE;
-    list.push(words.defaults[last] ?? words.policy);
-    listOfPopulation.push(lists.intern(list.array, 0, list.length));
-  }
-  const program = {
+  const { runs, ofPopulations } = runsOf(found, division, budget);
+  const memory = options.memory ?? new CompileMemory();
+  memory.begin();
+  const source = new SegmentSource(policy, words, runs, memory, budget);
+  const segments = new Uint32Array(runs.count);
+  for (let run = 0; run < runs.count; run++) segments[run] = source.segment(run);
+  memory.end();
+  const { lists, ofPopulations: listOfPopulation } = listsOfRuns(found, ofPopulations, segments, words, budget);
+  return {
     sources: sourcesOf(found, listOfPopulation),
     lists: listsOf(lists),
-    ...source.tables.tables(),
+    ...memory.tables.tables(),
     ranks: words.ranks,
   };
-  return { program, segments: source.compiled };
+}
+
+/** The runs of groups, each once, and one after the other those of each population, each list ended by `NONE`. */
+function runsOf({ groups }: Populations, division: Division, budget: Budget): { runs: Sequences; ofPopulations: Cells } {
+  const runs = new Sequences(budget, 'segments', 1);
+  const ofPopulations = new Cells();
+  for (let population = 0; population < groups.count; population++) {
+    let from = groups.start(population);
+    for (const to of division.ends(population)) {
+      ofPopulations.push(runs.intern(groups.cells.array, from, to));
+      from = to;
+    }
+    ofPopulations.push(NONE);
+  }
+  return { runs, ofPopulations };
+}
+
+function listsOfRuns(
+  { groups }: Populations,
+  runs: Cells,
+  segments: Uint32Array,
+  words: Words,
+  budget: Budget,
+): { lists: Sequences; ofPopulations: Cells } {
+  const lists = new Sequences(budget, 'lists', 1);
+  const ofPopulations = new Cells();
+  const list = new Cells(16);
+  for (let population = 0, at = 0; population < groups.count; population++, at++) {
+    list.length = 0;
+    for (; runs.array[at] !== NONE; at++) {
+      const segment = segments[runs.array[at] as number] as number;
+      if (segment !== NONE) list.push(segment);
+    }
+    const end = groups.end(population);
+    const last = end > groups.start(population) ? (groups.cells.array[end - 1] as number) : NONE;
+    list.push(words.defaults[last] ?? words.policy);
+    ofPopulations.push(lists.intern(list.array, 0, list.length));
+  }
+  return { lists, ofPopulations };
 }
 
 type Words = {
@@ -111,40 +127,64 @@ function wordOf(rank: number, action: Action, mode: Mode): number {
 
 /** Puts the segments of a policy into the tables of its program; those that are known are not compiled again. */
 class SegmentSource {
-  readonly tables = new ProgramTables();
-  readonly compiled = new CompiledSegments();
   private readonly compiler: SegmentCompiler;
+  private readonly lists = new Cells(16);
+  /** Group → how many runs have it. */
+  private readonly uses: Uint32Array;
 
   constructor(
     private readonly policy: Policy,
     private readonly words: Words,
-    private readonly known: CompiledSegments,
+    private readonly runs: Sequences,
+    private readonly memory: CompileMemory,
     private readonly budget: Budget,
   ) {
     this.compiler = new SegmentCompiler(budget);
+    this.uses = new Uint32Array(policy.groups.length);
+    const { array, length } = runs.cells;
+    for (let at = 0; at < length; at++) {
+      const group = array[at] as number;
+      this.uses[group] = (this.uses[group] as number) + 1;
+    }
   }
 
-  /** The number of the segment of some groups, or `NONE` where none of their rules can match anything. */
-  segment(groups: Uint32Array, shared: boolean): number {
-    const lists = Array.from(groups, (group) => this.rulesOf(group));
-    const numbers = lists.map((rules) => factsOf(rules).number);
-    let segment = this.known.get(numbers);
-    if (segment === undefined) segment = this.compiler.compile(lists.length === 1 ? (lists[0] ?? []) : lists.flat());
-    else if (segment !== null) {
+  /** The number of the segment of a run of groups, or `NONE` where none of their rules can match anything. */
+  segment(run: number): number {
+    const from = this.runs.start(run);
+    const to = this.runs.end(run);
+    const groups = this.runs.cells.array;
+    this.lists.length = 0;
+    let shared = false;
+    for (let at = from; at < to; at++) {
+      const group = groups[at] as number;
+      this.lists.push(factsOf(this.rulesOf(group)).number);
+      shared ||= (this.uses[group] as number) > 1;
+    }
+    let segment = this.memory.find(this.lists);
+    if (segment === undefined) {
+      segment = this.compiler.compile(this.rulesOfRun(groups, from, to));
+      this.memory.add(this.lists, segment);
+    } else if (segment !== null) {
       this.budget.entries('segments', segment.used.entries);
       this.budget.steps(segment.used.steps);
     }
-    this.compiled.set(numbers, segment);
-    return segment === null ? NONE : this.tables.add(segment, this.wordsOf(groups), shared);
+    return segment === null ? NONE : this.memory.tables.add(segment, this.wordsOf(groups, from, to), shared);
   }
 
-  private wordsOf(groups: Uint32Array): RuleWords {
+  private wordsOf(groups: Uint32Array, from: number, to: number): RuleWords {
     const { rules, first } = this.words;
-    const begin = (group: number): number => first[group] as number;
-    if (groups.length === 1) return { words: rules, first: begin(groups[0] as number) };
+    const begin = (at: number): number => first[groups[at] as number] as number;
+    if (to - from === 1) return { words: rules, first: begin(from) };
     const words = new Cells();
-    for (const group of groups) words.append(rules, begin(group), begin(group) + this.rulesOf(group).length);
+    for (let at = from; at < to; at++) {
+      words.append(rules, begin(at), begin(at) + this.rulesOf(groups[at] as number).length);
+    }
     return { words: words.array, first: 0 };
+  }
+
+  private rulesOfRun(groups: Uint32Array, from: number, to: number): readonly Rule[] {
+    if (to - from === 1) return this.rulesOf(groups[from] as number);
+    return Array.from(groups.subarray(from, to), (group) => this.rulesOf(group)).flat();
   }
 
   private rulesOf(group: number): readonly Rule[] {

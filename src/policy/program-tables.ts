@@ -18,40 +18,40 @@ export class ProgramTables {
   private readonly destinations = new Pool();
   private readonly leaves = new Pool();
   private readonly slices = new Pool();
-  private readonly names = new NameTable();
+  private names = new NameTable();
   private readonly sharedLeaves = new Sequences(Budget.unlimited, 'leaves', 1);
   /** Of each shared leaf its number among all leaves. */
   private readonly sharedNumbers = new Cells();
   private readonly knownSlices = new Sequences(Budget.unlimited, 'slices', 1);
   private readonly scratch = new Cells();
-  private readonly own = new Cells();
+
+  /** Begins another program. */
+  clear(): void {
+    for (const cells of [this.maps, this.wildcards, this.named, this.sharedNumbers]) cells.length = 0;
+    for (const pool of [this.destinations, this.leaves, this.slices]) pool.clear();
+    this.names = new NameTable();
+    this.sharedLeaves.clear();
+    this.knownSlices.clear();
+  }
 
   /** Adds a segment, and answers its number. `shared`: another segment has some of its rules too. */
   add({ cells, names }: Segment, words: RuleWords, shared: boolean): number {
-    const part = (place: number): number => cells[place] as number;
     const number = this.maps.length;
     const firstMap = this.destinations.count;
-    const maps = part(SEGMENT.maps);
-    const intervals = part(SEGMENT.destinations);
-    const mapEnds = SEGMENT.length;
-    const leafEnds = mapEnds + maps + 2 * intervals;
-    const leaf = this.leavesOf(cells, leafEnds, words, shared);
-    const values = mapEnds + maps + intervals;
-    for (let at = values; at < leafEnds; at++) {
-      const value = cells[at] as number;
-      this.destinations.push(cells[at - intervals] as number, value === NONE ? NONE : leaf(value));
-    }
-    this.destinations.endMany(cells, mapEnds, mapEnds + maps, intervals);
-    const map = part(SEGMENT.map);
-    const wildcard = part(SEGMENT.wildcard);
-    const named = part(SEGMENT.named);
+    const maps = cells[SEGMENT.maps] as number;
+    const intervals = cells[SEGMENT.destinations] as number;
+    const starts = SEGMENT.length + maps;
+    const leafEnds = starts + 2 * intervals;
+    const leaves = this.addLeaves(cells, leafEnds, words, shared);
+    this.destinations.addMaps(cells, SEGMENT.length, starts, intervals, leaves);
+    const map = cells[SEGMENT.map] as number;
     this.maps.push(map === NONE ? NONE : firstMap + map);
-    this.wildcards.push(wildcard === NONE ? NONE : leaf(wildcard));
-    this.named.push(named === NONE ? NONE : leaf(named));
+    this.wildcards.push(leafAt(leaves, cells[SEGMENT.wildcard] as number));
+    this.named.push(leafAt(leaves, cells[SEGMENT.named] as number));
     if (names.length === 0) return number;
-    const numbered = names.map(({ pattern, leaf: found }) => ({
+    const numbered = names.map(({ pattern, leaf }) => ({
       name: this.names.number(pattern),
-      leaf: found < MAP ? leaf(found) : found + firstMap,
+      leaf: leaf < MAP ? leafAt(leaves, leaf) : leaf + firstMap,
     }));
     this.names.add(
       number,
@@ -74,29 +74,24 @@ export class ProgramTables {
     };
   }
 
-  /** Adds the leaves of a segment, and answers what their numbers become. */
-  private leavesOf(cells: Uint32Array, ends: number, words: RuleWords, shared: boolean): (leaf: number) => number {
+  private addLeaves(cells: Uint32Array, ends: number, words: RuleWords, shared: boolean): LeafNumbers {
     const count = cells[SEGMENT.leaves] as number;
+    const intervals = cells[SEGMENT.leafIntervals] as number;
     const first = ends + count;
-    const sliceEnds = first + 2 * (cells[SEGMENT.leafIntervals] as number);
+    const sliceEnds = first + 2 * intervals;
     const base = this.leaves.count;
-    this.own.length = 0;
+    if (!shared && cells[SEGMENT.slices] === 0) {
+      this.leaves.addLeaves(cells, ends, count, words);
+      return { base, numbers: undefined };
+    }
+    const numbers: number[] = [];
     let from = first;
     for (let leaf = 0; leaf < count; leaf++) {
       const end = first + 2 * (cells[ends + leaf] as number);
-      if (shared) this.own.push(this.sharedLeaf(cells, from, end, sliceEnds, words));
-      else this.addLeaf(cells, from, end, sliceEnds, words);
+      numbers.push(this.sharedLeaf(cells, from, end, sliceEnds, words));
       from = end;
     }
-    const own = this.own.array;
-    return shared ? (leaf) => own[leaf] as number : (leaf) => base + leaf;
-  }
-
-  private addLeaf(cells: Uint32Array, from: number, end: number, sliceEnds: number, words: RuleWords): void {
-    for (let at = from; at < end; at += 2) {
-      this.leaves.push(cells[at] as number, this.valueOf(cells, cells[at + 1] as number, sliceEnds, words));
-    }
-    this.leaves.end();
+    return { base, numbers };
   }
 
   private sharedLeaf(cells: Uint32Array, from: number, end: number, sliceEnds: number, words: RuleWords): number {
@@ -120,9 +115,9 @@ export class ProgramTables {
     return this.sharedNumbers.array[leaf] as number;
   }
 
-  private valueOf(cells: Uint32Array, value: number, sliceEnds: number, { words, first }: RuleWords): number {
-    if (value < NO_MATCH) return words[first + value] as number;
-    return value === NO_MATCH ? NO_MATCH : this.slice(cells, value - SLICE, sliceEnds, { words, first });
+  private valueOf(cells: Uint32Array, value: number, sliceEnds: number, words: RuleWords): number {
+    if (value < NO_MATCH) return words.words[words.first + value] as number;
+    return value === NO_MATCH ? NO_MATCH : this.slice(cells, value - SLICE, sliceEnds, words);
   }
 
   private slice(cells: Uint32Array, slice: number, ends: number, { words, first }: RuleWords): number {
@@ -148,6 +143,14 @@ export class ProgramTables {
   }
 }
 
+/** What the leaves of a segment are called among all leaves: so, or in order from `base` on. */
+type LeafNumbers = { readonly base: number; readonly numbers: readonly number[] | undefined };
+
+function leafAt({ base, numbers }: LeafNumbers, leaf: number): number {
+  if (leaf === NONE) return NONE;
+  return numbers === undefined ? base + leaf : (numbers[leaf] as number);
+}
+
 /** An `IntervalPool` that grows. */
 class Pool {
   private readonly starts = new Cells();
@@ -156,6 +159,12 @@ class Pool {
 
   constructor() {
     this.offsets.push(0);
+  }
+
+  clear(): void {
+    this.starts.length = 0;
+    this.values.length = 0;
+    this.offsets.length = 1;
   }
 
   /** How many maps have ended. */
@@ -173,10 +182,36 @@ class Pool {
     this.offsets.push(this.starts.length);
   }
 
-  /** Ends maps whose ends stand in `from` … `to`, counted from the first of the last `added` intervals. */
-  endMany(ends: Uint32Array, from: number, to: number, added: number): void {
-    const base = this.starts.length - added;
-    for (let at = from; at < to; at++) this.offsets.push(base + (ends[at] as number));
+  /** Adds maps of destinations: their ends, then the starts of all their intervals, then the leaves. */
+  addMaps(cells: Uint32Array, ends: number, starts: number, intervals: number, leaves: LeafNumbers): void {
+    const before = this.starts.length;
+    this.starts.append(cells, starts, starts + intervals);
+    this.values.reserve(intervals);
+    const values = this.values.array;
+    for (let at = 0; at < intervals; at++) {
+      values[before + at] = leafAt(leaves, cells[starts + intervals + at] as number);
+    }
+    this.values.length += intervals;
+    for (let at = ends; at < starts; at++) this.offsets.push(before + (cells[at] as number));
+  }
+
+  /** Adds leaves without slices: their ends, then start and value of each interval in turn. */
+  addLeaves(cells: Uint32Array, ends: number, count: number, { words, first }: RuleWords): void {
+    const before = this.starts.length;
+    const from = ends + count;
+    const intervals = count === 0 ? 0 : (cells[from - 1] as number);
+    this.starts.reserve(intervals);
+    this.values.reserve(intervals);
+    const starts = this.starts.array;
+    const values = this.values.array;
+    for (let at = 0; at < intervals; at++) {
+      const value = cells[from + 2 * at + 1] as number;
+      starts[before + at] = cells[from + 2 * at] as number;
+      values[before + at] = value === NO_MATCH ? NO_MATCH : (words[first + value] as number);
+    }
+    this.starts.length += intervals;
+    this.values.length += intervals;
+    for (let at = ends; at < from; at++) this.offsets.push(before + (cells[at] as number));
   }
 
   trimmed(): Program['leaves'] {

@@ -47,13 +47,6 @@ export class Division {
     return merged(runs, to);
   }
 
-  /** Whether other populations have some of the groups `from` … `to` too. */
-  isShared(from: number, to: number): boolean {
-    const cells = this.populations.groups.cells.array;
-    for (let at = from; at < to; at++) if ((this.uses[cells[at] as number] as number) > 1) return true;
-    return false;
-  }
-
   private countUses(groups: Sequences): void {
     const cells = groups.cells.array;
     for (let population = 0; population < groups.count; population++) {
