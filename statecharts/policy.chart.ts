@@ -10,7 +10,7 @@ import type {
 } from '#bus/requests.js';
 import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
-import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { PolicyPut, PolicyRecord } from '#policy/record.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';
@@ -34,7 +34,7 @@ export type Replay = {
 
 /** One atomic batch for the store. */
 export type PolicyChange = {
-  readonly put?: StoredPolicy;
+  readonly put?: PolicyPut;
   readonly deactivate?: string;
   readonly remove?: string;
   readonly generation: number;

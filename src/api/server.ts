@@ -26,6 +26,7 @@ import { policyResource } from './policy.route.js';
 import { readinessResource } from './readiness.route.js';
 import { statsResource } from './stats.route.js';
 import { sysdumpResource } from './sysdump.route.js';
+import { sourceGroupsResource } from './source-groups.route.js';
 import { tlsInterceptCaResource } from './tls-intercept-ca.route.js';
 import { tokensResource } from './tokens.route.js';
 import { wiretapResource } from './wiretap.route.js';
@@ -38,6 +39,7 @@ const RESOURCES = [
   policyResource,
   explainResource,
   policiesResource,
+  sourceGroupsResource,
   performanceModeResource,
   tlsInterceptCaResource,
   integrationsResource,

@@ -1,8 +1,9 @@
 import { covers, overlapPrefixes, overlaps } from './coverage.js';
 import type { Group, Policy, Rule } from './model.js';
+import { factsOf } from './rule-facts.js';
 
-/** A deny under audit, and the enforced deny behind it: a later rule, or the default of a group. */
-export type AuditOverlap = { readonly rule: Rule; readonly by: Rule | Group };
+/** Where a deny under audit stands, and the enforced deny behind it: a later rule, or the default of a group. */
+export type AuditOverlap = { readonly pointer: string; readonly behind: string };
 
 const COMPARISONS = 1_000_000;
 
@@ -13,7 +14,7 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
   const lastEnforcing = enforcing.at(-1) ?? -1;
   let comparisons = 0;
 
-  const behind = (rule: Rule, at: number, place: number): Rule | Group | undefined => {
+  const behind = (rule: Rule, at: number, place: number): string | undefined => {
     for (let index = at; index <= lastEnforcing; index++) {
       const group = groups[index] as Group;
       if (++comparisons > COMPARISONS) return undefined;
@@ -21,27 +22,28 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
       for (let other = index === at ? place + 1 : 0; other < group.rules.length; other++) {
         const later = group.rules[other] as Rule;
         if (++comparisons > COMPARISONS) return undefined;
-        if (isEnforcedDeny(later) && overlaps(rule, later)) return later;
+        if (isEnforcedDeny(later) && overlaps(rule, later)) return group.pointer + later.pointer;
         if (later.action === 'allow' && index === at && covers(later, rule)) return undefined;
       }
-      if (group.defaultAction === 'deny' && group.mode === 'enforce') return group;
+      if (group.defaultAction === 'deny' && group.mode === 'enforce') return `the default of ${group.pointer}`;
       if (group.defaultAction !== undefined && index === at) return undefined;
     }
     return undefined;
   };
 
   for (let index = 0; index <= lastEnforcing; index++) {
-    for (const [place, rule] of (groups[index] as Group).rules.entries()) {
-      if (rule.action !== 'deny' || rule.mode !== 'audit' || rule.tls !== undefined) continue;
-      const by = behind(rule, index, place);
-      if (by !== undefined) found.push({ rule, by });
+    const { rules, pointer } = groups[index] as Group;
+    for (const place of factsOf(rules).auditDenies) {
+      const rule = rules[place] as Rule;
+      const enforced = behind(rule, index, place);
+      if (enforced !== undefined) found.push({ pointer: pointer + rule.pointer, behind: enforced });
     }
   }
   return found;
 }
 
 function hasEnforcedDeny({ rules, defaultAction, mode }: Group): boolean {
-  return (defaultAction === 'deny' && mode === 'enforce') || rules.some(isEnforcedDeny);
+  return (defaultAction === 'deny' && mode === 'enforce') || factsOf(rules).hasEnforcedDeny;
 }
 
 function isEnforcedDeny({ action, mode, tls }: Rule): boolean {

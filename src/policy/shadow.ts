@@ -3,7 +3,8 @@ import type { Group, Policy, Prefix, Rule } from './model.js';
 import { PrefixIndex } from './prefix-index.js';
 import { RuleIndex } from './rule-index.js';
 
-export type Shadow = { readonly rule: Rule; readonly by: Rule };
+/** Where a rule stands that can never match, and the rule that decides all its packets before. */
+export type Shadow = { readonly pointer: string; readonly by: string };
 
 /** How many times a rule is looked for in another group before the search is given up. */
 const CROSS_GROUP_SEARCHES = 300_000;
@@ -19,24 +20,86 @@ export function shadowedRules({ groups }: Policy, unreachable: ReadonlySet<numbe
   let searches = 0;
   for (const [index, group] of groups.entries()) {
     if (unreachable.has(index)) continue;
-    const holders = group.dynamic || searches > CROSS_GROUP_SEARCHES ? [] : outer.holding(group);
-    const own = group.rules.length > 1 ? new RuleIndex(group.rules.length) : undefined;
-    for (const rule of group.rules) {
-      let by = own?.findCover(rule);
-      for (let at = 0; by === undefined && at < holders.length; at++, searches++) by = holders[at]?.findCover(rule);
-      if (by !== undefined && !isContradictory(rule)) found.push({ rule, by });
-      else own?.add(rule);
+    const hidden: Hidden[] = [{ holder: group, pairs: shadowsWithin(group.rules) }];
+    if (!group.dynamic && searches <= CROSS_GROUP_SEARCHES) {
+      for (const holder of outer.holding(group)) {
+        hidden.push({ holder, pairs: shadowsBehind(group.rules, holder.rules) });
+        searches += group.rules.length;
+      }
     }
+    if (hidden.some(({ pairs }) => pairs.length > 0)) for (const shadow of shadowsOf(group, hidden)) found.push(shadow);
     outer.add(index);
   }
   return found;
+}
+
+type Hidden = { readonly holder: Group; readonly pairs: readonly Pair[] };
+
+/** In the order of the rules, each with the first that hides it. */
+function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow[] {
+  const by = new Map<Rule, string>();
+  for (const { holder, pairs } of hidden) {
+    for (const pair of pairs) if (!by.has(pair.rule)) by.set(pair.rule, holder.pointer + pair.by.pointer);
+  }
+  return rules.flatMap((rule) => {
+    const hider = by.get(rule);
+    return hider === undefined ? [] : [{ pointer: pointer + rule.pointer, by: hider }];
+  });
+}
+
+type Rules = readonly Rule[];
+type Pair = { readonly rule: Rule; readonly by: Rule };
+
+const within = new WeakMap<Rules, readonly Pair[]>();
+const behind = new WeakMap<Rules, WeakMap<Rules, readonly Pair[]>>();
+const indexes = new WeakMap<Rules, RuleIndex>();
+const NONE: readonly Pair[] = [];
+
+function shadowsWithin(rules: Rules): readonly Pair[] {
+  if (rules.length < 2) return NONE;
+  return remembered(within, rules, () => {
+    const index = new RuleIndex(rules.length);
+    return pairsOf(rules, (rule) => {
+      const by = index.findCover(rule);
+      if (by === undefined || isContradictory(rule)) index.add(rule);
+      return by;
+    });
+  });
+}
+
+function shadowsBehind(rules: Rules, holder: Rules): readonly Pair[] {
+  const known = remembered(behind, rules, () => new WeakMap<Rules, readonly Pair[]>());
+  return remembered(known, holder, () => {
+    const index = remembered(indexes, holder, () => {
+      const filed = new RuleIndex(holder.length);
+      for (const rule of holder) filed.add(rule);
+      return filed;
+    });
+    return pairsOf(rules, (rule) => index.findCover(rule));
+  });
+}
+
+function pairsOf(rules: Rules, coverOf: (rule: Rule) => Rule | undefined): readonly Pair[] {
+  const pairs: Pair[] = [];
+  for (const rule of rules) {
+    const by = coverOf(rule);
+    if (by !== undefined && !isContradictory(rule)) pairs.push({ rule, by });
+  }
+  return pairs.length === 0 ? NONE : pairs;
+}
+
+function remembered<T>(known: WeakMap<Rules, T>, rules: Rules, find: () => T): T {
+  const found = known.get(rules);
+  if (found !== undefined) return found;
+  const made = find();
+  known.set(rules, made);
+  return made;
 }
 
 /** The groups walked so far, filed by their sources. */
 class OuterGroups {
   readonly #groups: readonly Group[];
   readonly #sources: PrefixIndex;
-  readonly #rules = new Map<number, RuleIndex>();
 
   constructor(groups: readonly Group[]) {
     this.#groups = groups;
@@ -49,28 +112,18 @@ class OuterGroups {
     for (const source of sources) this.#sources.add(source, 0, index);
   }
 
-  /** The rules of some of the groups that hold all sources of the given one. */
-  holding({ sources }: Group): RuleIndex[] {
-    const indexes: RuleIndex[] = [];
+  /** Some of the groups that hold all sources of the given one. */
+  holding({ sources }: Group): Group[] {
+    const holders: Group[] = [];
     const first: Prefix | undefined = sources[0];
-    if (first === undefined) return indexes;
+    if (first === undefined) return holders;
     const seen = new Set<number>();
     this.#sources.find(first, 0, (index) => {
-      if (seen.has(index) || !containsAll(this.#groups[index]?.sources ?? [], sources)) return false;
+      const group = this.#groups[index] as Group;
+      if (seen.has(index) || !containsAll(group.sources, sources)) return false;
       seen.add(index);
-      indexes.push(this.#indexOf(index));
-      return indexes.length === MAX_OUTER_GROUPS;
+      return holders.push(group) === MAX_OUTER_GROUPS;
     });
-    return indexes;
-  }
-
-  #indexOf(group: number): RuleIndex {
-    const known = this.#rules.get(group);
-    if (known !== undefined) return known;
-    const { rules } = this.#groups[group] as Group;
-    const index = new RuleIndex(rules.length);
-    for (const rule of rules) index.add(rule);
-    this.#rules.set(group, index);
-    return index;
+    return holders;
   }
 }

@@ -227,6 +227,7 @@ function bound(policies: Store['policies'], target: Store['policies']): Store['p
     active: () => target.active(),
     history: (id) => target.history(id),
     revision: (id, revision) => target.revision(id, revision),
+    slice: (...place) => target.slice(...place),
     generation: () => target.generation(),
     everActivated: () => target.everActivated(),
     commit: (change) => policies.commit(change),

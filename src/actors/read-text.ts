@@ -1,0 +1,17 @@
+import { type ReadPolicy, readPolicy } from '#policy/read.js';
+import { parseCertificate } from './parse-certificate.js';
+import type { PolicySurroundings, PolicyText } from './policy-work.js';
+
+export function readText(
+  { body, form, recordMode }: PolicyText,
+  surroundings: PolicySurroundings,
+  integrations: readonly string[] | null,
+): ReadPolicy {
+  return readPolicy(body, {
+    ...surroundings,
+    form,
+    recordMode,
+    integrations: integrations === null ? undefined : new Set(integrations),
+    parseCertificate,
+  });
+}
