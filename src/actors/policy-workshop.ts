@@ -1,3 +1,4 @@
+import type { Needs } from '#bus/messages.js';
 import { CompileTooLarge } from '#policy/budget.js';
 import { compile } from '#policy/compile.js';
 import { CompileMemory } from '#policy/compile-memory.js';
@@ -6,7 +7,8 @@ import { deleteGroup, type HeldPolicy, putGroup } from '#policy/group-write.js';
 import type { Policy } from '#policy/model.js';
 import type { PolicyParts } from '#policy/parts.js';
 import type { Warning } from '#policy/problem.js';
-import { factsOf } from '#policy/rule-facts.js';
+import { factsOfGroups } from '#policy/rule-facts.js';
+import { SourceHolders } from '#policy/source-holders.js';
 import { LatestFew } from './latest-few.js';
 import { parseCertificate } from './parse-certificate.js';
 import type {
@@ -51,10 +53,11 @@ class Workshop {
   readonly #explained = new LatestFew<Policy>(KEPT_POLICIES);
   readonly #held = new LatestFew<HeldPolicy>(KEPT_POLICIES);
   readonly #memory = new CompileMemory();
+  readonly #holders = new SourceHolders();
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
     const { text, surroundings, integrations } = work;
-    const read = readText(text, surroundings, integrations);
+    const read = readText(text, surroundings, integrations, this.#holders);
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     const { policyJson, name, warnings, policy, held } = read;
     this.#held.keep(work.key, held);
@@ -67,7 +70,7 @@ class Workshop {
     if (held === undefined) return { kind: 'unknown' };
     if ('kind' in held) return held;
     const { surroundings, integrations, group, body } = work;
-    const context = { ...surroundings, integrations: new Set(integrations), parseCertificate };
+    const context = { ...surroundings, integrations: new Set(integrations), parseCertificate, holders: this.#holders };
     const write = body === null ? deleteGroup(held, group, context) : putGroup(held, group, body, context);
     if (!write.ok) {
       const { code, problems } = write;
@@ -126,11 +129,7 @@ class Workshop {
       return {
         mode,
         warnings,
-        needs: {
-          dataplane: true,
-          dns: policy.groups.some(({ rules }) => factsOf(rules).hasHostname),
-          servicePlane: policy.groups.some(({ rules }) => factsOf(rules).hasTls),
-        },
+        needs: needsOf(policy),
         integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
         program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory }) : null,
       };
@@ -139,6 +138,15 @@ class Workshop {
       throw error;
     }
   }
+}
+
+function needsOf({ groups }: Policy): Needs {
+  const facts = factsOfGroups(groups);
+  return {
+    dataplane: true,
+    dns: facts.some(({ hasHostname }) => hasHostname),
+    servicePlane: facts.some(({ hasTls }) => hasTls),
+  };
 }
 
 /** What a stored text is read as an envelope of, or as a policy alone: a problem's place in the record is the same. */

@@ -1,4 +1,5 @@
 import { type ReadPolicy, readPolicy } from '#policy/read.js';
+import type { SourceHolders } from '#policy/source-holders.js';
 import { parseCertificate } from './parse-certificate.js';
 import type { PolicySurroundings, PolicyText } from './policy-work.js';
 
@@ -6,6 +7,7 @@ export function readText(
   { body, form, recordMode }: PolicyText,
   surroundings: PolicySurroundings,
   integrations: readonly string[] | null,
+  holders?: SourceHolders,
 ): ReadPolicy {
   return readPolicy(body, {
     ...surroundings,
@@ -13,5 +15,6 @@ export function readText(
     recordMode,
     integrations: integrations === null ? undefined : new Set(integrations),
     parseCertificate,
+    ...(holders === undefined ? {} : { holders }),
   });
 }

@@ -1,6 +1,6 @@
 import { covers, overlapPrefixes, overlaps } from './coverage.js';
 import type { Group, Policy, Rule } from './model.js';
-import { factsOf } from './rule-facts.js';
+import { factsOfGroups } from './rule-facts.js';
 
 /** Where a deny under audit stands, and the enforced deny behind it: a later rule, or the default of a group. */
 export type AuditOverlap = { readonly pointer: string; readonly behind: string };
@@ -10,7 +10,11 @@ const COMPARISONS = 1_000_000;
 /** Denies under audit that let pass what an enforced deny would drop. Very large policies are searched in part. */
 export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
   const found: AuditOverlap[] = [];
-  const enforcing = groups.flatMap((group, index) => (hasEnforcedDeny(group) ? [index] : []));
+  const facts = factsOfGroups(groups);
+  if (!facts.some(({ auditDenies }) => auditDenies.length > 0)) return found;
+  const enforcing = groups.flatMap(({ defaultAction, mode }, index) =>
+    (defaultAction === 'deny' && mode === 'enforce') || facts[index]?.hasEnforcedDeny === true ? [index] : [],
+  );
   const lastEnforcing = enforcing.at(-1) ?? -1;
   let comparisons = 0;
 
@@ -33,17 +37,13 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
 
   for (let index = 0; index <= lastEnforcing; index++) {
     const { rules, pointer } = groups[index] as Group;
-    for (const place of factsOf(rules).auditDenies) {
+    for (const place of facts[index]?.auditDenies ?? []) {
       const rule = rules[place] as Rule;
       const enforced = behind(rule, index, place);
       if (enforced !== undefined) found.push({ pointer: pointer + rule.pointer, behind: enforced });
     }
   }
   return found;
-}
-
-function hasEnforcedDeny({ rules, defaultAction, mode }: Group): boolean {
-  return (defaultAction === 'deny' && mode === 'enforce') || factsOf(rules).hasEnforcedDeny;
 }
 
 function isEnforcedDeny({ action, mode, tls }: Rule): boolean {

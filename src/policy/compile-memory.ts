@@ -1,8 +1,10 @@
-import { Budget } from './budget.js';
+import { Budget, type Used } from './budget.js';
 import { Cells } from './cells.js';
+import type { Group, Policy } from './model.js';
 import { ProgramTables } from './program-tables.js';
 import type { Segment } from './segment.js';
 import { Sequences } from './sequences.js';
+import { type Populations, populations, sameSources } from './source-lists.js';
 
 /**
  * What a compilation leaves behind for the next one: segments, by the lists of rules that they were compiled of, and
@@ -10,6 +12,7 @@ import { Sequences } from './sequences.js';
  */
 export class CompileMemory {
   readonly tables = new ProgramTables();
+  private known: { readonly groups: readonly Group[]; readonly found: Populations; readonly used: Used } | undefined;
   private runs = new Sequences(Budget.unlimited, 'segments', 1);
   private segments: (Segment | null)[] = [];
   private stamps = new Cells();
@@ -20,6 +23,24 @@ export class CompileMemory {
     this.tables.clear();
     this.stamp = (this.stamp + 1) >>> 0;
     this.wanted = 0;
+  }
+
+  /** The populations of a policy, which a change of rules alone leaves as they are. */
+  populations(policy: Policy, budget: Budget): Populations {
+    const { groups } = policy;
+    const { known } = this;
+    if (known !== undefined && sameSources(known.groups, groups)) {
+      budget.ranks(groups.length);
+      budget.entries('sources', known.used.entries);
+      budget.steps(known.used.steps);
+      this.known = { ...known, groups };
+      return known.found;
+    }
+    const before = budget.used;
+    const found = populations(policy, budget);
+    const { entries, steps } = budget.used;
+    this.known = { groups, found, used: { entries: entries - before.entries, steps: steps - before.steps } };
+    return found;
   }
 
   /** `lists` are the numbers of lists of rules, in order; null where they can match nothing, undefined where unknown. */

@@ -5,11 +5,11 @@ import type { Action, Group, Mode, Policy, Rule } from './model.js';
 import { MAX_RANKS, NONE, type Program, word } from './program.js';
 import type { RuleWords } from './program-tables.js';
 import { outcome } from './rank.js';
-import { factsOf } from './rule-facts.js';
+import { factsOfGroups, type RuleFacts } from './rule-facts.js';
 import { SegmentCompiler } from './segment-compiler.js';
 import { Division } from './segments.js';
 import { Sequences } from './sequences.js';
-import { type Populations, populations } from './source-lists.js';
+import type { Populations } from './source-lists.js';
 
 const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks: MAX_RANKS };
 
@@ -28,10 +28,10 @@ export type CompileOptions = {
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
   const words = wordsOf(policy, budget);
-  const found = populations(policy, budget);
+  const memory = options.memory ?? new CompileMemory();
+  const found = memory.populations(policy, budget);
   const division = new Division(policy, found, options.copies);
   const { runs, ofPopulations } = runsOf(found, division, budget);
-  const memory = options.memory ?? new CompileMemory();
   memory.begin();
   const source = new SegmentSource(policy, words, runs, memory, budget);
   const segments = new Uint32Array(runs.count);
@@ -105,14 +105,15 @@ function wordsOf({ groups, default: decides }: Policy, budget: Budget): Words {
     ranks += rules.length + (defaultAction === undefined ? 0 : 1);
   }
   budget.ranks(ranks);
+  const facts = factsOfGroups(groups);
   const words = new Uint32Array(count);
   const first = new Uint32Array(groups.length);
   const defaults: (number | undefined)[] = [];
   let rank = 0;
   let number = 0;
   for (let group = 0; group < groups.length; group++) {
-    const { rules, defaultAction, mode } = groups[group] as Group;
-    const { lowBits } = factsOf(rules);
+    const { defaultAction, mode } = groups[group] as Group;
+    const { lowBits } = facts[group] as RuleFacts;
     first[group] = number;
     for (let rule = 0; rule < lowBits.length; rule++) words[number++] = rank++ * 16 + (lowBits[rule] as number);
     defaults.push(defaultAction === undefined ? undefined : wordOf(rank++, defaultAction, mode));
@@ -128,6 +129,7 @@ function wordOf(rank: number, action: Action, mode: Mode): number {
 /** Puts the segments of a policy into the tables of its program; those that are known are not compiled again. */
 class SegmentSource {
   private readonly compiler: SegmentCompiler;
+  private readonly facts: readonly RuleFacts[];
   private readonly lists = new Cells(16);
   /** Group → how many runs have it. */
   private readonly uses: Uint32Array;
@@ -140,6 +142,7 @@ class SegmentSource {
     private readonly budget: Budget,
   ) {
     this.compiler = new SegmentCompiler(budget);
+    this.facts = factsOfGroups(policy.groups);
     this.uses = new Uint32Array(policy.groups.length);
     const { array, length } = runs.cells;
     for (let at = 0; at < length; at++) {
@@ -157,7 +160,7 @@ class SegmentSource {
     let shared = false;
     for (let at = from; at < to; at++) {
       const group = groups[at] as number;
-      this.lists.push(factsOf(this.rulesOf(group)).number);
+      this.lists.push((this.facts[group] as RuleFacts).number);
       shared ||= (this.uses[group] as number) > 1;
     }
     let segment = this.memory.find(this.lists);

@@ -9,13 +9,14 @@ import { appendGroup, type Outline, type OutlineEdit, removeGroup, replaceGroup,
 import { groupPart, type GroupPart, type PolicyParts, policyOf, renumbered } from './parts.js';
 import type { Problem, Warning } from './problem.js';
 import { ProblemList } from './problem-list.js';
+import type { SourceHolders } from './source-holders.js';
 import { validateSourceGroup } from './validate.js';
 import type { ValidationContext } from './validation.js';
 
 /** A policy as it is held between writes. */
 export type HeldPolicy = { readonly parts: PolicyParts; readonly outline: Outline };
 
-export type GroupWriteContext = Omit<ValidationContext, 'form'> & LintContext & { readonly fallback: Action };
+export type GroupWriteContext = Omit<ValidationContext, 'form'> & LintContext & { readonly fallback: Action; readonly holders?: SourceHolders };
 
 export type GroupWrite =
   | {
@@ -82,13 +83,13 @@ export function deleteGroup({ parts, outline }: HeldPolicy, id: string, context:
 function written(
   parts: PolicyParts,
   { edit, outline }: OutlineEdit,
-  { fallback }: GroupWriteContext,
+  { fallback, holders }: GroupWriteContext,
   part: GroupPart | undefined,
   answer: { readonly created: boolean; readonly groupJson: Uint8Array | null },
 ): GroupWrite {
   const policy = policyOf(parts, fallback);
   const own = part?.group.pointer;
-  const warnings = lint(parts.groups, policy, own).map((warning) => ({
+  const warnings = lint(parts.groups, policy, { first: own, holders }).map((warning) => ({
     ...warning,
     pointer: isWithin(warning.pointer, own)
       ? warning.pointer.slice(own.length)

@@ -4,6 +4,7 @@ import { type GroupPart, walkOf } from './parts.js';
 import type { Warning } from './problem.js';
 import { unreachableGroups } from './reach.js';
 import { shadowedRules } from './shadow.js';
+import type { SourceHolders } from './source-holders.js';
 import { WarningList } from './warning-list.js';
 
 /**
@@ -11,7 +12,11 @@ import { WarningList } from './warning-list.js';
  * but what it claims is so. `groups` stand in the order of the document; what is said about the one at the pointer
  * `first` comes first.
  */
-export function lint(groups: readonly GroupPart[], policy: Policy, first?: string): Warning[] {
+export function lint(
+  groups: readonly GroupPart[],
+  policy: Policy,
+  { first, holders }: { readonly first?: string | undefined; readonly holders?: SourceHolders | undefined } = {},
+): Warning[] {
   const warnings = new WarningList(first);
   for (const { group, warnings: own } of groups) warnings.addAll(group.pointer, own.document);
   const unreachable = unreachableGroups(policy);
@@ -20,7 +25,7 @@ export function lint(groups: readonly GroupPart[], policy: Policy, first?: strin
     warnings.add(policy.groups[index]?.pointer ?? '', 'unreachable_group', message);
   }
   for (const { group, warnings: own } of walkOf(groups)) warnings.addAll(group.pointer, own.rules);
-  for (const { pointer, by } of shadowedRules(policy, unreachable)) {
+  for (const { pointer, by } of shadowedRules(policy, unreachable, holders)) {
     warnings.add(pointer, 'shadowed', `This rule can never match: ${by} decides all its packets before.`);
   }
   for (const { pointer, behind } of auditOverlaps(policy)) {

@@ -7,6 +7,7 @@ import type { Action, Policy } from './model.js';
 import { outlineOf } from './outline.js';
 import { partsOf, policyOf } from './parts.js';
 import type { Problem, Warning } from './problem.js';
+import type { SourceHolders } from './source-holders.js';
 import { trimName, validateEnvelope, validatePolicy } from './validate.js';
 import type { ValidationContext } from './validation.js';
 
@@ -16,6 +17,8 @@ export type ReadContext = ValidationContext &
     readonly recordMode: EnvelopeMode;
     /** The node's `policy.fallback`. */
     readonly fallback: Action;
+    /** What is known of the policy that was read before. */
+    readonly holders?: SourceHolders;
   };
 
 export type ReadPolicy =
@@ -62,10 +65,10 @@ function read(
   offset: number,
   context: ReadContext,
 ): ReadPolicy {
-  const { form, fallback } = context;
+  const { form, fallback, holders } = context;
   const parts = partsOf(config, { form, mode, context });
   const outline = outlineOf(policyJson, Object.keys(config).length > 0, list, offset);
   const policy = policyOf(parts, fallback);
-  const warnings = lint(parts.groups, policy).map((warning) => ({ ...warning, pointer: base + warning.pointer }));
+  const warnings = lint(parts.groups, policy, { holders }).map((warning) => ({ ...warning, pointer: base + warning.pointer }));
   return { ok: true, policyJson, name, held: { parts, outline }, policy, warnings };
 }

@@ -1,5 +1,5 @@
 import { isCatchAll } from './coverage.js';
-import type { Rule } from './model.js';
+import type { Group, Rule } from './model.js';
 import { lowBits } from './program.js';
 import { outcomeOf } from './rank.js';
 
@@ -20,11 +20,22 @@ export type RuleFacts = {
 const known = new WeakMap<readonly Rule[], RuleFacts>();
 let lists = 0;
 
-export function factsOf(rules: readonly Rule[]): RuleFacts {
+function factsOf(rules: readonly Rule[]): RuleFacts {
   const found = known.get(rules);
   if (found !== undefined) return found;
   const facts = look(rules);
   known.set(rules, facts);
+  return facts;
+}
+
+const ofGroups = new WeakMap<readonly Group[], readonly RuleFacts[]>();
+
+/** The facts of the rules of each group. */
+export function factsOfGroups(groups: readonly Group[]): readonly RuleFacts[] {
+  const found = ofGroups.get(groups);
+  if (found !== undefined) return found;
+  const facts = groups.map(({ rules }) => factsOf(rules));
+  ofGroups.set(groups, facts);
   return facts;
 }
 
