@@ -87,7 +87,15 @@ async function prepareGroup(
 ) {
   const integrations = (await ports.integrations.list()).map(({ name }) => name);
   const body = write.operation === 'delete' ? null : write.body;
-  const work = { kind: 'prepare_group', group, body, key, surroundings, integrations, compile: write.activate } as const;
+  const work = {
+    kind: 'prepare_group',
+    group,
+    body,
+    key,
+    surroundings,
+    integrations,
+    compile: write.activate,
+  } as const;
   const base = etagOf(existing);
   const known = await thread.perform({ ...work, base: { key: base, text: null } }, { signal });
   if (known.kind !== 'unknown') return known;
@@ -200,7 +208,14 @@ export async function replay(ports: JudgementPorts, signal: AbortSignal): Promis
     return { inForce: noneInForce(generation), program: fallbackProgram(surroundings.fallback), everActivated };
   }
   const prepared = await thread.perform(
-    { kind: 'prepare', text: storedText(stored), surroundings, integrations: null, compile: true, key: etagOf(stored.record) },
+    {
+      kind: 'prepare',
+      text: storedText(stored),
+      surroundings,
+      integrations: null,
+      compile: true,
+      key: etagOf(stored.record),
+    },
     { signal },
   );
   if (prepared.kind !== 'prepared') throw new Error(`read the stored policy: ${refusalOfText(prepared).detail}`);

@@ -72,10 +72,8 @@ class Workshop {
     const { surroundings, integrations, group, body } = work;
     const context = { ...surroundings, integrations: new Set(integrations), parseCertificate, holders: this.#holders };
     const write = body === null ? deleteGroup(held, group, context) : putGroup(held, group, body, context);
-    if (!write.ok) {
-      const { code, problems } = write;
-      return code === 'no_such_group' ? { kind: code } : { kind: 'unreadable', code, problems };
-    }
+    if (write === null) return { kind: 'no_such_group' };
+    if (!write.ok) return { kind: 'unreadable', code: write.code, problems: write.problems };
     this.#held.keep(work.key, write.held);
     const prepared = this.#prepared(write.held.parts, write.policy, write.warnings, work.compile);
     if ('kind' in prepared) return prepared;
@@ -107,10 +105,7 @@ class Workshop {
   }
 
   /** Undefined where neither the policy nor its text is here. */
-  #hold(
-    { key, text }: PrepareGroup['base'],
-    surroundings: PolicySurroundings,
-  ): HeldPolicy | Unreadable | undefined {
+  #hold({ key, text }: PrepareGroup['base'], surroundings: PolicySurroundings): HeldPolicy | Unreadable | undefined {
     const known = this.#held.get(key);
     if (known !== undefined || text === null) return known;
     const read = readText(text, surroundings, null);

@@ -65,7 +65,11 @@ export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyR
 }
 
 /** Answers a write to one source group: with the record and the group, or with nothing where it was removed. */
-export function answerGroup(outcome: PolicyOutcome, { operation }: PolicyWrite, reply: FastifyReply): FastifyReply {
+export function answerGroup(
+  outcome: PolicyOutcome,
+  { operation, sourceGroup = '' }: PolicyWrite,
+  reply: FastifyReply,
+): FastifyReply {
   switch (outcome.kind) {
     case 'refused':
       throw refused(outcome);
@@ -82,7 +86,10 @@ export function answerGroup(outcome: PolicyOutcome, { operation }: PolicyWrite, 
         warningHeader(reply, warnings);
         return reply.code(204).send();
       }
-      if (created) reply.code(201);
+      if (created) {
+        const path = `/api/v1/policies/${stored.record.id}/source-groups/${encodeURIComponent(sourceGroup)}`;
+        reply.code(201).header('location', path);
+      }
       return sendJson(reply, withGroup(stored, { warnings }));
     }
   }

@@ -47,7 +47,11 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
 }
 
 /** The runs of groups, each once, and one after the other those of each population, each list ended by `NONE`. */
-function runsOf({ groups }: Populations, division: Division, budget: Budget): { runs: Sequences; ofPopulations: Cells } {
+function runsOf(
+  { groups }: Populations,
+  division: Division,
+  budget: Budget,
+): { runs: Sequences; ofPopulations: Cells } {
   const runs = new Sequences(budget, 'segments', 1);
   const ofPopulations = new Cells();
   for (let population = 0; population < groups.count; population++) {

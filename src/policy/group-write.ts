@@ -16,7 +16,8 @@ import type { ValidationContext } from './validation.js';
 /** A policy as it is held between writes. */
 export type HeldPolicy = { readonly parts: PolicyParts; readonly outline: Outline };
 
-export type GroupWriteContext = Omit<ValidationContext, 'form'> & LintContext & { readonly fallback: Action; readonly holders?: SourceHolders };
+export type GroupWriteContext = Omit<ValidationContext, 'form'> &
+  LintContext & { readonly fallback: Action; readonly holders?: SourceHolders };
 
 export type GroupWrite =
   | {
@@ -35,7 +36,7 @@ export type GroupWrite =
     }
   | {
       readonly ok: false;
-      readonly code: 'invalid_body' | 'invalid_policy' | 'no_such_group';
+      readonly code: 'invalid_body' | 'invalid_policy';
       readonly problems: readonly Problem[];
     };
 
@@ -69,9 +70,10 @@ export function putGroup(held: HeldPolicy, id: string, body: Uint8Array, context
   return written({ ...parts, groups }, change, context, part, { created: index === undefined, groupJson: named.text });
 }
 
-export function deleteGroup({ parts, outline }: HeldPolicy, id: string, context: GroupWriteContext): GroupWrite {
+/** Takes the group `id` out; null where there is none. */
+export function deleteGroup({ parts, outline }: HeldPolicy, id: string, context: GroupWriteContext): GroupWrite | null {
   const index = indexOf(parts, id);
-  if (index === undefined) return { ok: false, code: 'no_such_group', problems: [] };
+  if (index === undefined) return null;
   const groups = renumbered(parts.groups.toSpliced(index, 1));
   const problems = new ProblemList();
   checkIntegrations(groups, context, problems);

@@ -46,7 +46,8 @@ export function readPolicy(body: Uint8Array | string, context: ReadContext): Rea
   if (!json.ok) return { ok: false, code: 'invalid_body', problems: json.problems };
   const problems = envelope ? validateEnvelope(json.value, context) : validatePolicy(json.value, context);
   if (problems.length > 0) return { ok: false, code: 'invalid_policy', problems };
-  if (!envelope) return read(json.value as PolicyConfig, json.bytes, context.recordMode, null, '', json.list, 0, context);
+  if (!envelope)
+    return read(json.value as PolicyConfig, json.bytes, context.recordMode, null, '', json.list, 0, context);
   const { policy, mode, name } = json.value as PolicyEnvelope;
   const span = json.members.get('policy');
   if (span === undefined) throw new RangeError('an envelope without a policy was found valid');
@@ -69,6 +70,9 @@ function read(
   const parts = partsOf(config, { form, mode, context });
   const outline = outlineOf(policyJson, Object.keys(config).length > 0, list, offset);
   const policy = policyOf(parts, fallback);
-  const warnings = lint(parts.groups, policy, { holders }).map((warning) => ({ ...warning, pointer: base + warning.pointer }));
+  const warnings = lint(parts.groups, policy, { holders }).map((warning) => ({
+    ...warning,
+    pointer: base + warning.pointer,
+  }));
   return { ok: true, policyJson, name, held: { parts, outline }, policy, warnings };
 }

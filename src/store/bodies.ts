@@ -150,4 +150,3 @@ function present(value: Uint8Array | null, sha256: string): Uint8Array {
 function bytesOf(parts: readonly Part[], index: number): number {
   return parts[index]?.bytes ?? 0;
 }
-

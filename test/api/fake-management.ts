@@ -95,7 +95,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         return answer.policyWrite(write);
       },
       read: async () => reads.stored,
-      readGroup: async () => reads.stored === null ? null : { ...reads.stored, body: Buffer.from(GROUP) },
+      readGroup: async () => (reads.stored === null ? null : { ...reads.stored, body: Buffer.from(GROUP) }),
       list: async () => (reads.stored === null ? [] : [reads.stored.record]),
       generation: () => 7,
     },

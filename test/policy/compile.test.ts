@@ -81,12 +81,7 @@ describe('a program', () => {
   test('uses every leaf and every slice', () => {
     for (let seed = 0; seed < 50; seed++) {
       const { segments, destinations, leaves, slices, nameLeaves } = compile(generatePolicy(new Random(seed)));
-      const used = new Set([
-        ...destinations.values,
-        ...segments.wildcards,
-        ...segments.named,
-        ...nameLeaves.leaves,
-      ]);
+      const used = new Set([...destinations.values, ...segments.wildcards, ...segments.named, ...nameLeaves.leaves]);
       for (let leaf = 0; leaf + 1 < leaves.offsets.length; leaf++) expect(used).toContain(leaf);
       const usedSlices = new Set(
         [...leaves.values].filter((value) => value >= 2 ** 31).map((value) => value - 2 ** 31),

@@ -65,7 +65,10 @@ describe('readPolicy', () => {
   });
 
   it('keeps the name null where an envelope has none', () => {
-    expect(readPolicy('{"mode": "disabled", "policy": {}}', envelope)).toMatchObject({ name: null, held: { parts: { mode: 'disabled' } } });
+    expect(readPolicy('{"mode": "disabled", "policy": {}}', envelope)).toMatchObject({
+      name: null,
+      held: { parts: { mode: 'disabled' } },
+    });
   });
 
   it.each<[string | Uint8Array, ReadContext, string, string[]]>([

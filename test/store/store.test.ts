@@ -118,17 +118,20 @@ describe('store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: ['head_damaged'], generation: 2, active: second });
   });
 
-  it.each(['policy/a', 'head', 'list', 'part'])('heals a damaged %s of the active policy from the copy', async (what) => {
-    const dataDir = temporaryFolder();
-    await committed(dataDir);
-    await damage(dataDir, what === 'list' || what === 'part' ? (await bodyKeysOf(dataDir))[what] : what);
-    const { findings, ...rest } = await inForce(dataDir);
-    expect(rest).toEqual({ generation: 2, active: second });
-    expect(findings).toEqual(
-      { 'policy/a': ['record_damaged', 'active_damaged'], head: ['head_damaged'] }[what] ?? ['active_damaged'],
-    );
-    expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
-  });
+  it.each(['policy/a', 'head', 'list', 'part'])(
+    'heals a damaged %s of the active policy from the copy',
+    async (what) => {
+      const dataDir = temporaryFolder();
+      await committed(dataDir);
+      await damage(dataDir, what === 'list' || what === 'part' ? (await bodyKeysOf(dataDir))[what] : what);
+      const { findings, ...rest } = await inForce(dataDir);
+      expect(rest).toEqual({ generation: 2, active: second });
+      expect(findings).toEqual(
+        { 'policy/a': ['record_damaged', 'active_damaged'], head: ['head_damaged'] }[what] ?? ['active_damaged'],
+      );
+      expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
+    },
+  );
 
   it('serves no older policy in place of a damaged one', async () => {
     const dataDir = temporaryFolder();

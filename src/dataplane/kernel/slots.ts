@@ -91,6 +91,11 @@ export class Slots {
     this.#active.words[ACTIVE.pickupUntilNs + 1] = Number(monotonicNs >> 32n);
   }
 
+  /** Waits until nobody reads the idle slot any more, so that the next fill need not. */
+  settle(): void {
+    this.#awaitGracePeriod();
+  }
+
   /** Says that nobody reads the idle slot any more, where the caller knows it otherwise. */
   assumeGrace(): void {
     this.#graceDue = false;

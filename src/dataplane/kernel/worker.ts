@@ -26,6 +26,7 @@ port.on('message', (request: Request) => {
     reply = { kind: 'error', id: request.id, error: send(error) };
   }
   port.postMessage(reply);
+  if (request.method === 'flip') datapath.settle();
 });
 
 setInterval(() => {
