@@ -66,13 +66,13 @@ export type Prepared = {
   readonly integrations: readonly string[];
   readonly program: Program | null;
 };
-export type PreparedPolicy = Prepared & {
+type PreparedPolicy = Prepared & {
   readonly kind: 'prepared';
   /** The JSON text of the PolicyConfig, as it was sent. */
   readonly policyJson: Uint8Array;
   readonly name: string | null;
 };
-export type PreparedGroup = Prepared & {
+type PreparedGroup = Prepared & {
   readonly kind: 'prepared_group';
   readonly created: boolean;
   /** What becomes of the text of the stored PolicyConfig. */

@@ -18,9 +18,9 @@ import type {
   PolicySurroundings,
   PolicyText,
   PolicyWork,
+  Prepared,
   PrepareGroup,
   PreparePolicy,
-  Prepared,
   TooLarge,
   Unreadable,
 } from './policy-work.js';

@@ -16,9 +16,9 @@ import { type Integrations, integrationsOver } from './integrations.js';
 import { nodeActor } from './node.actor.js';
 import { createPolicyThread, type PolicyThread } from './policy-thread.js';
 import type { PolicySurroundings } from './policy-work.js';
+import { readGroup } from './read-group.js';
 import { conditionsOf, type NodeView, type ReadinessReport, reportOf } from './readiness.js';
 import { isRefusal } from './refused.js';
-import { readGroup } from './read-group.js';
 import { routeMessages } from './router.js';
 import { createStateTimes } from './state-times.js';
 

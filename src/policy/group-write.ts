@@ -1,12 +1,12 @@
-import { parseStrictJson } from './json.js';
 import type { SourceGroupConfig } from './document.js';
 import type { LintContext } from './group-lint.js';
+import { parseStrictJson } from './json.js';
 import { unknownIntegration } from './kubernetes-validation.js';
 import { LIMITS } from './limits.js';
 import { lint } from './lint.js';
 import type { Action, Policy } from './model.js';
 import { appendGroup, type Outline, type OutlineEdit, removeGroup, replaceGroup, type TextEdit } from './outline.js';
-import { groupPart, type GroupPart, type PolicyParts, policyOf, renumbered } from './parts.js';
+import { type GroupPart, groupPart, type PolicyParts, policyOf, renumbered } from './parts.js';
 import type { Problem, Warning } from './problem.js';
 import { ProblemList } from './problem-list.js';
 import type { SourceHolders } from './source-holders.js';

@@ -1,7 +1,7 @@
 import type { EnvelopeMode, PolicyConfig, PolicyEnvelope } from './document.js';
+import type { LintContext } from './group-lint.js';
 import type { HeldPolicy } from './group-write.js';
 import { type ListSpans, parseStrictJson } from './json.js';
-import type { LintContext } from './group-lint.js';
 import { lint } from './lint.js';
 import type { Action, Policy } from './model.js';
 import { outlineOf } from './outline.js';

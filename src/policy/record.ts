@@ -20,7 +20,7 @@ export type PolicyRecord = {
 export type StoredPolicy = { readonly record: PolicyRecord; readonly body: Uint8Array };
 
 /** What becomes of the text of an earlier revision of the same record. */
-export type BodyEdit = TextEdit & { readonly revision: number };
+type BodyEdit = TextEdit & { readonly revision: number };
 
 /** A policy as it is put: with its text, or with what makes it of an earlier one. */
 export type PolicyPut = StoredPolicy | { readonly record: PolicyRecord; readonly edit: BodyEdit };

@@ -18,13 +18,13 @@ export type LastGood = {
   readonly active: { readonly row: PolicyRow; body(): Promise<Uint8Array> } | null;
 };
 
-export type LastGoodWrite = {
+type LastGoodWrite = {
   readonly head: PolicyHead;
   readonly active: { readonly row: PolicyRow; readonly compressed: Uint8Array } | null;
 };
 
 /** What makes the active policy of the one that the copy has, which is known by the hash of its body. */
-export type LastGoodEdit = {
+type LastGoodEdit = {
   readonly head: PolicyHead;
   readonly row: PolicyRow;
   readonly of: string;
