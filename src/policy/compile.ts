@@ -33,6 +33,7 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const division = new Division(policy, found, options.copies);
   const { runs, ofPopulations } = runsOf(found, division, budget);
   memory.begin();
+  addNames(policy, memory);
   const source = new SegmentSource(policy, words, runs, memory, budget);
   const segments = new Uint32Array(runs.count);
   for (let run = 0; run < runs.count; run++) segments[run] = source.segment(run);
@@ -44,6 +45,14 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
     ...memory.tables.tables(),
     ranks: words.ranks,
   };
+}
+
+/** Also those that no source reaches: what is granted to them stays while the policy has them (D12). */
+function addNames({ groups }: Policy, { tables }: CompileMemory): void {
+  for (const [group, { hasHostname }] of factsOfGroups(groups).entries()) {
+    if (!hasHostname) continue;
+    for (const { hostname } of groups[group]?.rules ?? []) if (hostname !== undefined) tables.addName(hostname);
+  }
 }
 
 /** The runs of groups, each once, and one after the other those of each population, each list ended by `NONE`. */

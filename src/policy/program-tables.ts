@@ -1,5 +1,6 @@
 import { Budget } from './budget.js';
 import { Cells } from './cells.js';
+import type { HostnamePattern } from './model.js';
 import { NameTable } from './name-table.js';
 import { MAP, NO_MATCH, NONE, type Program, SLICE } from './program.js';
 import { SEGMENT, type Segment } from './segment.js';
@@ -32,6 +33,11 @@ export class ProgramTables {
     this.names = new NameTable();
     this.sharedLeaves.clear();
     this.knownSlices.clear();
+  }
+
+  /** Numbers a pattern, whether or not a segment has it. */
+  addName(pattern: HostnamePattern): void {
+    this.names.number(pattern);
   }
 
   /** Adds a segment, and answers its number. `shared`: another segment has some of its rules too. */

@@ -37,7 +37,7 @@ export type Program = {
   readonly leaves: IntervalPool;
   /** Source port → word or `NO_MATCH`. */
   readonly slices: IntervalPool;
-  /** The patterns of hostname rules, each once. */
+  /** The patterns of all hostname rules, each once. */
   readonly names: readonly HostnamePattern[];
   /**
    * What counts besides the leaves of a segment where a name is granted: a leaf, or `MAP | map of destinations` where
