@@ -58,6 +58,8 @@ export class Duel {
       this.#grants.activated(policy);
     }
     this.#grants.revokeAll();
+    this.#kernel.grants.sweep(process.hrtime.bigint());
+    this.#kernel.grants.afterGrace();
     for (const { pattern, address, forSeconds } of learned) {
       this.#grants.grant(pattern, address, process.hrtime.bigint() + BigInt(forSeconds) * 1_000_000_000n);
     }
