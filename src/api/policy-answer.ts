@@ -74,13 +74,13 @@ export function answerGroup(
     case 'refused':
       throw refused(outcome);
     case 'checked': {
-      const { stored, warnings, programLines } = outcome;
-      return sendJson(reply, withGroup(stored, { dry_run: true, warnings, program_lines: programLines }));
+      const { stored, warnings, programLines, proof } = outcome;
+      return sendJson(reply, withGroup(stored, { dry_run: true, warnings, program_lines: programLines, proof }));
     }
     case 'deleted':
       throw new Error('a policy was removed where one of its groups was to be');
     case 'written': {
-      const { stored, warnings, generation, created } = outcome;
+      const { stored, warnings, generation, created, proof } = outcome;
       reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
       if (operation === 'delete') {
         warningHeader(reply, warnings);
@@ -90,7 +90,7 @@ export function answerGroup(
         const path = `/api/v1/policies/${stored.record.id}/source-groups/${encodeURIComponent(sourceGroup)}`;
         reply.code(201).header('location', path);
       }
-      return sendJson(reply, withGroup(stored, { warnings }));
+      return sendJson(reply, withGroup(stored, { warnings, proof }));
     }
   }
 }

@@ -65,7 +65,7 @@ export const DryRunSchema = z
   })
   .meta({ id: 'PolicyDryRun', description: 'What the write would have stored; nothing was changed.' });
 export const WrittenGroupSchema = z
-  .object({ ...recordMembers, warnings: z.array(WarningSchema), source_group: storedGroupSchema })
+  .object({ ...recordMembers, warnings: z.array(WarningSchema), proof: ProofSchema, source_group: storedGroupSchema })
   .meta({
     id: 'WrittenSourceGroup',
     description:
@@ -77,6 +77,7 @@ export const DryGroupSchema = z
     dry_run: z.literal(true),
     warnings: z.array(WarningSchema),
     program_lines: z.int().min(0).describe('Size of the compiled program.'),
+    proof: ProofSchema,
     source_group: storedGroupSchema.nullable().describe('Null where it would be removed.'),
   })
   .meta({ id: 'SourceGroupDryRun', description: 'What the write would have stored; nothing was changed.' });

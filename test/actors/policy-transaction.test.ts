@@ -444,13 +444,14 @@ describe('a write to one source group', () => {
     const outcome = written(
       await system.policies.write(groupWrite(record.id, 'lan', group('lan', 80), { author: 'bob' })),
     );
-    expect(datapath.log).toEqual(['stage 2', 'flip 2']);
+    expect(datapath.log).toEqual(['stage 2', 'prove 2', 'flip 2']);
     expect({ ...outcome, stored: { ...outcome.stored, body: textOf(outcome.stored.body) } }).toEqual({
       kind: 'written',
       created: true,
       stored: { record: { ...record, revision: 2, updated_by: 'bob' }, body: group('lan', 80) },
       generation: 2,
       warnings: [],
+      proof: expect.objectContaining({ complete: true }),
     });
     const stored = await store.policies.active();
     expect(textOf(stored?.body ?? new Uint8Array())).toMatchObject({ source_groups: [{ id: 'first' }, { id: 'lan' }] });

@@ -76,7 +76,7 @@ test('a write answers the record, the warnings and the group', async () => {
     '8',
     undefined,
   ]);
-  expect(answer.json()).toEqual({ ...RECORD, warnings: [WARNING], source_group: JSON.parse(GROUP) });
+  expect(answer.json()).toEqual({ ...RECORD, warnings: [WARNING], proof: null, source_group: JSON.parse(GROUP) });
 });
 
 test('a new group answers 201 and where it is', async () => {
