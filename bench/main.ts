@@ -3,10 +3,23 @@ import { cpus, release, totalmem } from 'node:os';
 import { isKept, type Row, tableOf } from './bench.js';
 import { classifierBench } from './classifier.js';
 import { eventsBench } from './events.js';
+import { connectionsBench } from './forward/connections.js';
+import { forwardingBench } from './forward/forwarding.js';
+import { programCostBench } from './forward/program-cost.js';
+import { survivalBench } from './forward/survival.js';
 import { learnedBench } from './learned.js';
 import { policyWriteBench } from './policy-write.js';
 
-const benches = [classifierBench, eventsBench, learnedBench, policyWriteBench];
+const benches = [
+  classifierBench,
+  learnedBench,
+  forwardingBench,
+  connectionsBench,
+  programCostBench,
+  survivalBench,
+  eventsBench,
+  policyWriteBench,
+];
 
 const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !benches.some((bench) => bench.name === name));

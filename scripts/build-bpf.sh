@@ -10,13 +10,7 @@ if [[ -f $object && -z $(find "$sources" scripts/build-bpf.sh -newer "$object" -
   exit 0
 fi
 
-find_tool() {
-  local name
-  for name in "$1" "$1"-{21,20,19,18,17,16,15,14}; do
-    if command -v "$name"; then return; fi
-  done
-  return 1
-}
+source scripts/llvm.sh
 if ! clang=$(find_tool clang) || ! strip=$(find_tool llvm-strip) || [[ ! -e /usr/include/bpf/bpf_helpers.h ]]; then
   # The API runs without a datapath, and says that it lacks one.
   echo "build-bpf: the datapath is not compiled: clang, llvm-strip or libbpf-dev is missing (Debian: clang llvm libbpf-dev)." >&2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing and builds. Says each thing that it does; says nothing where nothing is to do.
 #   --test   also what only the tests need
+#   --bench  also what only the benchmarks need
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,6 +16,7 @@ node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.ex
 needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
   /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev)
 [ "${1:-}" = --test ] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace)
+[ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables)
 
 missing=()
 for need in "${needs[@]}"; do

@@ -11,7 +11,7 @@ import type {
 import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
-import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { PolicyPut, PolicyRecord } from '#policy/record.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';
@@ -36,7 +36,7 @@ export type Replay = {
 
 /** One atomic batch for the store. */
 export type PolicyChange = {
-  readonly put?: StoredPolicy;
+  readonly put?: PolicyPut;
   readonly deactivate?: string;
   readonly remove?: string;
   readonly generation: number;

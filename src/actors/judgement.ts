@@ -5,13 +5,13 @@ import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
 import { sampleOf } from '#policy/proof-sample.js';
-import type { PolicyRecord } from '#policy/record.js';
+import { etagOf, type PolicyRecord } from '#policy/record.js';
 import { rosterOfRecord } from '#policy/roster.js';
 import type { Judged, PolicyInForce, Replay } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { IntegrationStore, PolicyStore } from '#store/port.js';
 import type { PolicyThread } from './policy-thread.js';
-import type { PolicySurroundings, PreparedPolicy, TooLarge, Unreadable } from './policy-work.js';
+import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from './policy-work.js';
 import { storedText } from './stored-text.js';
 import {
   type Circumstances,
@@ -23,7 +23,9 @@ import {
   NOT_ENFORCED,
   nameAfter,
   refusalBefore,
+  refusalOfGroup,
   refusalOfName,
+  storesPolicy,
 } from './transaction.js';
 
 export type JudgementPorts = {
@@ -49,9 +51,70 @@ export async function judge(ports: JudgementPorts, write: PolicyWrite, signal: A
     generation: await ports.policies.generation(),
     enforced: ports.adoptedGeneration(),
   };
+  if (write.sourceGroup !== undefined) return judgeGroup(ports, write, write.sourceGroup, located, at, signal);
   return write.operation === 'delete'
     ? judgeDelete(ports, write, located, at)
     : judgePut(ports, write, located, at, signal);
+}
+
+async function judgeGroup(
+  ports: JudgementPorts,
+  write: PolicyWrite,
+  group: string,
+  located: Located,
+  at: Circumstances,
+  signal: AbortSignal,
+): Promise<Judged | Refusal> {
+  const { existing } = located;
+  if (existing === null) throw new Error('a source group is written in a policy that there is');
+  const { form, mode } = existing;
+  const prepared = await prepareGroup(ports, existing, { group, write, key: keyOf(located, at) }, signal);
+  switch (prepared.kind) {
+    case 'prepared_group': {
+      const refused = refusalOfGroup(write, prepared.created);
+      if (refused !== null) return refused;
+      const { edit, groupJson, warnings, created } = prepared;
+      const decision = decidePut(write, located, { form, mode, name: null, text: { edit }, shown: groupJson }, at);
+      return judged(ports, write, { ...decision, created }, prepared, warnings);
+    }
+    case 'no_such_group':
+      return refusal('not_found', `the policy has no source group ${JSON.stringify(group)}`);
+    default:
+      return refusalOfText(prepared);
+  }
+}
+
+/** Asks with the stored text where the thread does not know the policy. */
+async function prepareGroup(
+  { policies, thread, surroundings, ...ports }: JudgementPorts,
+  existing: PolicyRecord,
+  { group, write, key }: { readonly group: string; readonly write: PolicyWrite; readonly key: string },
+  signal: AbortSignal,
+) {
+  const integrations = (await ports.integrations.list()).map(({ name }) => name);
+  const body = write.operation === 'delete' ? null : write.body;
+  const work = {
+    kind: 'prepare_group',
+    group,
+    body,
+    key,
+    surroundings,
+    integrations,
+    compile: write.activate,
+  } as const;
+  const base = etagOf(existing);
+  const known = await thread.perform({ ...work, base: { key: base, text: null } }, { signal });
+  if (known.kind !== 'unknown') return known;
+  const stored = await policies.get(existing.id);
+  if (stored === null) throw new Error(`the policy ${existing.id} is gone from the store`);
+  const prepared = await thread.perform({ ...work, base: { key: base, text: storedText(stored) } }, { signal });
+  if (prepared.kind === 'unknown') throw new Error('the policy thread does not know a policy that came along');
+  return prepared;
+}
+
+/** The ETag that the written record will have. */
+function keyOf({ existing }: Located, { newId }: Circumstances): string {
+  return etagOf({ id: existing?.id ?? newId, revision: (existing?.revision ?? 0) + 1 });
 }
 
 async function judgePut(
@@ -71,6 +134,7 @@ async function judgePut(
       surroundings,
       integrations,
       compile: write.activate,
+      key: keyOf(located, at),
     },
     { transfer: true, signal },
   );
@@ -83,7 +147,7 @@ async function judgePut(
     return refusal('name_taken', `the name ${name ?? ''} belongs to the policy ${owner.id}`);
 
   const { mode, policyJson, warnings } = prepared;
-  const written = { form: write.form, mode, name: prepared.name, body: policyJson };
+  const written = { form: write.form, mode, name: prepared.name, text: { body: policyJson }, shown: policyJson };
   const decision = decidePut(write, located, written, at);
   return judged(ports, write, decision, prepared, warnings);
 }
@@ -103,25 +167,25 @@ function judged(
   { enforced, surroundings }: JudgementPorts,
   write: PolicyWrite,
   decision: Decision,
-  prepared: PreparedPolicy | null,
+  prepared: Prepared | null,
   found: readonly Warning[],
 ): Judged {
   const { change, created, stored } = decision;
   const { generation } = change;
   const activation = activationOf(decision, prepared, surroundings.fallback);
-  const unenforced = !enforced && write.operation === 'put' ? [NOT_ENFORCED] : [];
+  const unenforced = !enforced && storesPolicy(write) ? [NOT_ENFORCED] : [];
   const warnings = [...found, ...decision.warnings, ...unenforced];
   const outcome: PolicyWritten | PolicyDeleted | PolicyChecked = write.dryRun
     ? { kind: 'checked', stored, warnings, programLines: 0, proof: null }
-    : write.operation === 'delete'
-      ? { kind: 'deleted', generation, warnings }
-      : { kind: 'written', created, stored, generation, warnings, proof: null };
+    : storesPolicy(write)
+      ? { kind: 'written', created, stored, generation, warnings, proof: null }
+      : { kind: 'deleted', generation, warnings };
   return { kind: 'judged', change, activation, outcome };
 }
 
 function activationOf(
   { change, stored, decides }: Decision,
-  prepared: PreparedPolicy | null,
+  prepared: Prepared | null,
   fallback: Action,
 ): Judged['activation'] {
   const { generation } = change;
@@ -155,7 +219,14 @@ export async function replay(ports: JudgementPorts, signal: AbortSignal): Promis
     return { inForce: noneInForce(generation), ...compiledFallback(surroundings.fallback), everActivated };
   }
   const prepared = await thread.perform(
-    { kind: 'prepare', text: storedText(stored), surroundings, integrations: null, compile: true },
+    {
+      kind: 'prepare',
+      text: storedText(stored),
+      surroundings,
+      integrations: null,
+      compile: true,
+      key: etagOf(stored.record),
+    },
     { signal },
   );
   if (prepared.kind !== 'prepared') throw new Error(`read the stored policy: ${refusalOfText(prepared).detail}`);

@@ -2,6 +2,7 @@ import type { Needs } from '#bus/messages.js';
 import type { EnvelopeMode, Form } from '#policy/document.js';
 import type { ExplainQuery, Explanation } from '#policy/explain.js';
 import type { Action } from '#policy/model.js';
+import type { TextEdit } from '#policy/outline.js';
 import type { Problem, Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
@@ -30,13 +31,37 @@ export type PreparePolicy = {
   /** Names of the integrations that exist; null where the record was checked when it was written. */
   readonly integrations: readonly string[] | null;
   readonly compile: boolean;
+  /** Names the policy for later work on it: the ETag that it has once it is stored. */
+  readonly key: string;
 };
-export type PreparedPolicy = {
-  readonly kind: 'prepared';
-  /** The JSON text of the PolicyConfig, as it was sent. */
-  readonly policyJson: Uint8Array;
+
+/** Write one group of a policy that the thread holds, or that comes along. */
+export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'> & {
+  readonly kind: 'prepare_group';
+  /** The policy as it is stored: its ETag, and its text where the thread did not know it. */
+  readonly base: { readonly key: string; readonly text: PolicyText | null };
+  readonly group: string;
+  /** The JSON text of the group; null removes it. */
+  readonly body: Uint8Array | null;
+  readonly integrations: readonly string[];
+};
+
+/** Find one group in the text of a policy. */
+export type LocateGroup = {
+  readonly kind: 'locate_group';
+  readonly base: PrepareGroup['base'];
+  readonly group: string;
+  readonly surroundings: PolicySurroundings;
+};
+type LocatedGroup = {
+  readonly kind: 'located';
+  /** Byte offsets in the text of the PolicyConfig, the end excluded; null where there is no such group. */
+  readonly span: { readonly from: number; readonly to: number } | null;
+};
+
+/** What a write puts in force, and what there is to say about it. */
+export type Prepared = {
   readonly mode: EnvelopeMode;
-  readonly name: string | null;
   readonly warnings: readonly Warning[];
   readonly needs: Needs;
   readonly integrations: readonly string[];
@@ -44,6 +69,21 @@ export type PreparedPolicy = {
   /** What the program is proved with; null where there is none. */
   readonly sample: ProofSample | null;
 };
+type PreparedPolicy = Prepared & {
+  readonly kind: 'prepared';
+  /** The JSON text of the PolicyConfig, as it was sent. */
+  readonly policyJson: Uint8Array;
+  readonly name: string | null;
+};
+type PreparedGroup = Prepared & {
+  readonly kind: 'prepared_group';
+  readonly created: boolean;
+  /** What becomes of the text of the stored PolicyConfig. */
+  readonly edit: TextEdit;
+  /** The JSON text of the group; empty where it was removed. */
+  readonly groupJson: Uint8Array;
+};
+type NoSuchGroup = { readonly kind: 'no_such_group' };
 export type Unreadable = {
   readonly kind: 'unreadable';
   readonly code: 'invalid_body' | 'invalid_policy';
@@ -64,10 +104,14 @@ export type ExplainPolicy = {
 type ExplainedPolicy = { readonly kind: 'explained'; readonly explanation: Explanation };
 type UnknownPolicy = { readonly kind: 'unknown' };
 
-export type PolicyWork = PreparePolicy | ExplainPolicy;
-export type PolicyResult<W extends PolicyWork> = W extends PreparePolicy
-  ? PreparedPolicy | Unreadable | TooLarge
-  : ExplainedPolicy | UnknownPolicy | Unreadable;
+export type PolicyWork = PreparePolicy | PrepareGroup | LocateGroup | ExplainPolicy;
+type ResultOfKind = {
+  readonly prepare: PreparedPolicy | Unreadable | TooLarge;
+  readonly prepare_group: PreparedGroup | NoSuchGroup | UnknownPolicy | Unreadable | TooLarge;
+  readonly locate_group: LocatedGroup | UnknownPolicy | Unreadable;
+  readonly explain: ExplainedPolicy | UnknownPolicy | Unreadable;
+};
+export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
 
 export type WorkMessage = { readonly id: number; readonly work: PolicyWork };
 export type ResultMessage =

@@ -1,6 +1,6 @@
 import { parentPort } from 'node:worker_threads';
 import { ownBuffers } from './own-buffers.js';
-import type { PolicyResult, PolicyWork, ResultMessage, WorkMessage } from './policy-work.js';
+import type { ResultMessage, WorkMessage } from './policy-work.js';
 import { createPolicyWorkshop } from './policy-workshop.js';
 
 const port = parentPort;
@@ -10,7 +10,7 @@ const perform = createPolicyWorkshop();
 port.on('message', ({ id, work }: WorkMessage) => {
   let message: ResultMessage;
   try {
-    message = { id, result: perform(work) as PolicyResult<PolicyWork> };
+    message = { id, result: perform(work) };
   } catch (error) {
     message = { id, failure: error instanceof Error ? error.message : String(error) };
   }

@@ -1,100 +1,153 @@
-import { X509Certificate } from 'node:crypto';
+import type { Needs } from '#bus/messages.js';
 import { CompileTooLarge } from '#policy/budget.js';
 import { compile } from '#policy/compile.js';
-import type { PolicyConfig } from '#policy/document.js';
+import { CompileMemory } from '#policy/compile-memory.js';
 import { explain } from '#policy/explain.js';
+import { deleteGroup, type HeldPolicy, putGroup } from '#policy/group-write.js';
 import type { Policy } from '#policy/model.js';
+import type { PolicyParts } from '#policy/parts.js';
+import type { Warning } from '#policy/problem.js';
 import { sampleOf } from '#policy/proof-sample.js';
-import { type ReadPolicy, readPolicy } from '#policy/read.js';
+import { factsOfGroups } from '#policy/rule-facts.js';
+import { SourceHolders } from '#policy/source-holders.js';
+import { LatestFew } from './latest-few.js';
+import { parseCertificate } from './parse-certificate.js';
 import type {
   ExplainPolicy,
+  LocateGroup,
   PolicyResult,
   PolicySurroundings,
   PolicyText,
   PolicyWork,
+  Prepared,
+  PrepareGroup,
   PreparePolicy,
+  TooLarge,
+  Unreadable,
 } from './policy-work.js';
+import { readText } from './read-text.js';
 
 const KEPT_POLICIES = 2;
 
-/** Does the work of the policy thread, and keeps the policies that it explained last. */
+/**
+ * Does the work of the policy thread. It keeps the policies that it explained last, and of those that it prepared last
+ * what it takes to write one group of them; where a policy is not among these, its text must come along.
+ */
 export function createPolicyWorkshop(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
-  const kept = new Map<string, Policy>();
-  const perform = (work: PolicyWork) => (work.kind === 'prepare' ? prepare(work) : explainBy(work, kept));
+  const workshop = new Workshop();
+  const perform = (work: PolicyWork): PolicyResult<PolicyWork> => {
+    switch (work.kind) {
+      case 'prepare':
+        return workshop.prepare(work);
+      case 'prepare_group':
+        return workshop.prepareGroup(work);
+      case 'locate_group':
+        return workshop.locateGroup(work);
+      case 'explain':
+        return workshop.explain(work);
+    }
+  };
   return perform as <W extends PolicyWork>(work: W) => PolicyResult<W>;
 }
 
-function prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
-  const read = readText(work.text, work.surroundings, work.integrations);
-  if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
-  const { policyJson, mode, name, warnings, policy } = read;
-  const compiled = work.compile && mode !== 'disabled';
-  try {
-    return {
-      kind: 'prepared',
-      policyJson,
-      mode,
-      name,
-      warnings,
-      needs: {
-        dataplane: true,
-        dns: policy.groups.some(({ rules }) => rules.some(({ hostname }) => hostname !== undefined)),
-        servicePlane: policy.groups.some(({ rules }) => rules.some(({ tls }) => tls !== undefined)),
-      },
-      integrations: integrationsOf(read.config),
-      program: compiled ? compile(policy) : null,
-      sample: compiled ? sampleOf(policy) : null,
-    };
-  } catch (error) {
-    if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };
-    throw error;
-  }
-}
+class Workshop {
+  readonly #explained = new LatestFew<Policy>(KEPT_POLICIES);
+  readonly #held = new LatestFew<HeldPolicy>(KEPT_POLICIES);
+  readonly #memory = new CompileMemory();
+  readonly #holders = new SourceHolders();
 
-function explainBy(work: ExplainPolicy, kept: Map<string, Policy>): PolicyResult<ExplainPolicy> {
-  const { key, text, surroundings, query } = work;
-  let policy = key === null ? undefined : kept.get(key);
-  if (policy === undefined) {
-    if (text === null) return { kind: 'unknown' };
-    const read = readText(text, surroundings, null);
+  prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
+    const { text, surroundings, integrations } = work;
+    const read = readText(text, surroundings, integrations, this.#holders);
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
-    policy = read.policy;
+    const { policyJson, name, warnings, policy, held } = read;
+    this.#held.keep(work.key, held);
+    const prepared = this.#prepared(held.parts, policy, warnings, work.compile);
+    return 'kind' in prepared ? prepared : { kind: 'prepared', policyJson, name, ...prepared };
   }
-  if (key !== null) keep(kept, key, policy);
-  return { kind: 'explained', explanation: explain(policy, query) };
-}
 
-function keep(kept: Map<string, Policy>, key: string, policy: Policy): void {
-  kept.delete(key);
-  kept.set(key, policy);
-  const [oldest] = kept.keys();
-  if (kept.size > KEPT_POLICIES && oldest !== undefined) kept.delete(oldest);
-}
+  prepareGroup(work: PrepareGroup): PolicyResult<PrepareGroup> {
+    const held = this.#hold(work.base, work.surroundings);
+    if (held === undefined) return { kind: 'unknown' };
+    if ('kind' in held) return held;
+    const { surroundings, integrations, group, body } = work;
+    const context = { ...surroundings, integrations: new Set(integrations), parseCertificate, holders: this.#holders };
+    const write = body === null ? deleteGroup(held, group, context) : putGroup(held, group, body, context);
+    if (write === null) return { kind: 'no_such_group' };
+    if (!write.ok) return { kind: 'unreadable', code: write.code, problems: write.problems };
+    this.#held.keep(work.key, write.held);
+    const prepared = this.#prepared(write.held.parts, write.policy, write.warnings, work.compile);
+    if ('kind' in prepared) return prepared;
+    const { created, edit, groupJson } = write;
+    return { kind: 'prepared_group', created, edit, groupJson: groupJson ?? new Uint8Array(0), ...prepared };
+  }
 
-function readText(
-  text: PolicyText,
-  surroundings: PolicySurroundings,
-  integrations: readonly string[] | null,
-): ReadPolicy {
-  return readPolicy(text.body, {
-    ...surroundings,
-    form: text.form,
-    recordMode: text.recordMode,
-    integrations: integrations === null ? undefined : new Set(integrations),
-    parseCertificate,
-  });
-}
+  locateGroup(work: LocateGroup): PolicyResult<LocateGroup> {
+    const held = this.#hold(work.base, work.surroundings);
+    if (held === undefined) return { kind: 'unknown' };
+    if ('kind' in held) return held;
+    const index = held.parts.groups.findIndex(({ group }) => group.id === work.group);
+    const from = held.outline.starts[index];
+    const to = held.outline.ends[index];
+    return { kind: 'located', span: from === undefined || to === undefined ? null : { from, to } };
+  }
 
-function parseCertificate(pem: string): string | undefined {
-  try {
-    new X509Certificate(pem);
-    return undefined;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+  explain(work: ExplainPolicy): PolicyResult<ExplainPolicy> {
+    const { key, text, surroundings, query } = work;
+    let policy = key === null ? undefined : this.#explained.get(key);
+    if (policy === undefined) {
+      if (text === null) return { kind: 'unknown' };
+      const read = readText(text, surroundings, null);
+      if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
+      policy = read.policy;
+    }
+    if (key !== null) this.#explained.keep(key, policy);
+    return { kind: 'explained', explanation: explain(policy, query) };
+  }
+
+  /** Undefined where neither the policy nor its text is here. */
+  #hold({ key, text }: PrepareGroup['base'], surroundings: PolicySurroundings): HeldPolicy | Unreadable | undefined {
+    const known = this.#held.get(key);
+    if (known !== undefined || text === null) return known;
+    const read = readText(text, surroundings, null);
+    if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems.map(inRecord(text)) };
+    this.#held.keep(key, read.held);
+    return read.held;
+  }
+
+  #prepared(
+    { mode, groups }: PolicyParts,
+    policy: Policy,
+    warnings: readonly Warning[],
+    compiled: boolean,
+  ): Prepared | TooLarge {
+    try {
+      return {
+        mode,
+        warnings,
+        needs: needsOf(policy),
+        integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
+        program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory }) : null,
+        sample: compiled && mode !== 'disabled' ? sampleOf(policy) : null,
+      };
+    } catch (error) {
+      if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };
+      throw error;
+    }
   }
 }
 
-function integrationsOf({ source_groups: groups = [] }: PolicyConfig): string[] {
-  const names = groups.flatMap(({ sources }) => (sources.kubernetes ?? []).map(({ integration }) => integration));
-  return [...new Set(names)].sort();
+function needsOf({ groups }: Policy): Needs {
+  const facts = factsOfGroups(groups);
+  return {
+    dataplane: true,
+    dns: facts.some(({ hasHostname }) => hasHostname),
+    servicePlane: facts.some(({ hasTls }) => hasTls),
+  };
+}
+
+/** What a stored text is read as an envelope of, or as a policy alone: a problem's place in the record is the same. */
+function inRecord({ form }: PolicyText) {
+  return <T extends { readonly pointer: string }>(told: T): T =>
+    form === 'envelope' ? told : { ...told, pointer: `/policy${told.pointer}` };
 }

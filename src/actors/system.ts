@@ -18,6 +18,7 @@ import { type Integrations, integrationsOver } from './integrations.js';
 import { nodeActor } from './node.actor.js';
 import { createPolicyThread, type PolicyThread } from './policy-thread.js';
 import type { PolicySurroundings } from './policy-work.js';
+import { readGroup } from './read-group.js';
 import { conditionsOf, type NodeView, type ReadinessReport, reportOf } from './readiness.js';
 import { isRefusal } from './refused.js';
 import { routeMessages } from './router.js';
@@ -54,6 +55,8 @@ export type System = {
     /** Never rejects for what the caller did wrong: that is a `Refusal`. */
     write(write: PolicyWrite): Promise<PolicyOutcome>;
     read(which: PolicyChoice): Promise<StoredPolicy | null>;
+    /** The record of a policy with the text of one of its source groups; null where either is missing. */
+    readGroup(id: string, group: string): Promise<StoredPolicy | Refusal | null>;
     list(): Promise<readonly PolicyRecord[]>;
     history(id: string): Promise<readonly PolicyRecord[]>;
     /** The generation in force; 0 before the first. */
@@ -159,6 +162,7 @@ export function createSystem(ports: SystemPorts): System {
           ? refusal('draining', 'the node is shut down')
           : ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_PATIENCE_MS),
       read: (which) => readPolicy(store.policies, which),
+      readGroup: (id, group) => readGroup({ policies: store.policies, thread: writing, surroundings }, id, group),
       list: () => store.policies.list(),
       history: (id) => store.policies.history(id),
       generation: () => generation,

@@ -1,5 +1,6 @@
 import type { PolicyTarget, PolicyWrite, Refusal } from '#bus/requests.js';
 import type { EnvelopeMode, Form } from '#policy/document.js';
+import type { TextEdit } from '#policy/outline.js';
 import type { Warning } from '#policy/problem.js';
 import { etagOf, type PolicyRecord, type StoredPolicy } from '#policy/record.js';
 import type { PolicyChange } from '#statecharts/policy.chart.js';
@@ -29,13 +30,27 @@ export function refusalBefore(write: PolicyWrite, { existing, active }: Located)
   const etag = seen === null && target.by !== 'active' ? null : etagOf(seen);
   if (ifMatch !== undefined && !matchesTag(ifMatch, etag))
     return refusal('precondition_failed', etag === null ? 'there is none to match' : `the ETag is ${etag}`);
-  if (ifNoneMatch !== undefined && seen !== null)
+  if (ifNoneMatch !== undefined && seen !== null && write.sourceGroup === undefined)
     return refusal('precondition_failed', `there is one already, its ETag is ${etagOf(seen)}`);
-  if (operation === 'put' && !write.activate && existing?.active === true)
+  if (storesPolicy(write) && !write.activate && existing?.active === true)
     return refusal(
       'precondition_failed',
       'the policy is active, so that storing it without activating it would part the store from what is in force',
     );
+  return null;
+}
+
+/** Whether a policy is stored, and not removed: also by the removal of one of its groups. */
+export function storesPolicy({ operation, sourceGroup }: PolicyWrite): boolean {
+  return operation === 'put' || sourceGroup !== undefined;
+}
+
+/** The preconditions of a write to one group that are about the group itself. */
+export function refusalOfGroup({ operation, ifMatch, ifNoneMatch }: PolicyWrite, created: boolean): Refusal | null {
+  if (operation === 'put' && ifNoneMatch !== undefined && !created)
+    return refusal('precondition_failed', 'there is such a source group already');
+  if (created && ifMatch?.trim() === '*')
+    return refusal('precondition_failed', 'there is no such source group to match');
   return null;
 }
 
@@ -57,12 +72,15 @@ function textOf(target: PolicyTarget): string {
   }
 }
 
-/** What a body says about its record. */
+/** What a body says about its record, and what is stored. */
 export type Written = {
   readonly form: Form;
   readonly mode: EnvelopeMode;
   readonly name: string | null;
-  readonly body: Uint8Array;
+  /** The text of the policy, or what becomes of the one that is stored. */
+  readonly text: { readonly body: Uint8Array } | { readonly edit: TextEdit };
+  /** What the answer shows of it. */
+  readonly shown: Uint8Array;
 };
 
 /** A record that is put keeps its name unless it is given another. */
@@ -122,18 +140,19 @@ export function decidePut(write: PolicyWrite, located: Located, written: Written
     updated_by: write.author,
     active: activates,
   };
-  const stored = { record, body: written.body };
+  const { text } = written;
+  const put = 'body' in text ? { record, ...text } : { record, edit: { ...text.edit, revision: record.revision - 1 } };
   const takes = activates && active !== null && active.id !== record.id;
   const leavesNone = !activates && existing?.active === true;
   const changesWhatIsInForce = activates || leavesNone;
   return {
     change: {
-      put: stored,
+      put,
       ...(takes ? { deactivate: active.id } : {}),
       generation: changesWhatIsInForce ? nextGeneration(at) : at.generation,
     },
     created: existing === null,
-    stored,
+    stored: { record, body: written.shown },
     decides: activates ? 'this' : leavesNone ? 'none' : 'unchanged',
     warnings: [
       ...(takes ? [activityTaken(active)] : []),

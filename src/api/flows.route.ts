@@ -52,7 +52,8 @@ export const flowsResource: Resource = (api, { traffic }) => {
         tags: ['observation'],
         summary: 'End live flows',
         description:
-          'Their next packets are judged like those of new flows; TCP in the middle of its life is then out of state.',
+          'Their next packets are judged like those of new flows: TCP in the middle of its life is then out of state, unless ' +
+          'flows are being picked up (`dataplane.pickup`).',
         querystring: cutQuery,
         response: {
           200: FlowsCutSchema,

@@ -79,7 +79,7 @@ const filterParameters = {
   current: flag.optional(),
   min_bytes: z.coerce.number('Must be a number of bytes.').int('Must be a whole number.').min(0).optional(),
 };
-const filterSchema = z.strictObject(filterParameters);
+type FilterQuery = Omit<z.infer<typeof flowsQuery>, 'limit' | 'cursor'>;
 
 export const flowsQuery = z.strictObject({
   ...filterParameters,
@@ -95,7 +95,7 @@ export const cutQuery = z.strictObject({
   dry_run: flag.optional(),
 });
 
-export function filterOf(query: z.infer<typeof filterSchema>): FlowFilter {
+export function filterOf(query: FilterQuery): FlowFilter {
   return {
     sources: query.src ?? [],
     destinations: query.dst ?? [],
@@ -114,6 +114,6 @@ export function filterOf(query: z.infer<typeof filterSchema>): FlowFilter {
 }
 
 /** Whether a parameter says which flows. */
-export function selects(query: z.infer<typeof filterSchema>): boolean {
-  return Object.keys(filterParameters).some((name) => query[name as keyof typeof query] !== undefined);
+export function selects(query: FilterQuery): boolean {
+  return Object.keys(filterParameters).some((name) => query[name as keyof FilterQuery] !== undefined);
 }

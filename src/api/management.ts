@@ -12,6 +12,8 @@ export type Management = {
     /** Never rejects for what the caller did wrong: that is a `Refusal`. */
     write(write: PolicyWrite): Promise<PolicyOutcome>;
     read(which: PolicyChoice): Promise<StoredPolicy | null>;
+    /** The record of a policy with the text of one of its source groups; null where either is missing. */
+    readGroup(id: string, group: string): Promise<StoredPolicy | Refusal | null>;
     list(): Promise<readonly PolicyRecord[]>;
     /** The generation in force; 0 before the first. */
     generation(): number;

@@ -5,7 +5,7 @@ import type { Warning } from '#policy/problem.js';
 import { etagOf } from '#policy/record.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
-import { withPolicy } from './policy-json.js';
+import { withGroup, withPolicy } from './policy-json.js';
 import { preconditionsOf } from './preconditions.js';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
@@ -19,6 +19,7 @@ export function policyWrite(
   write: {
     readonly operation: PolicyWrite['operation'];
     readonly target: PolicyTarget;
+    readonly sourceGroup?: string;
     readonly form: Form;
     readonly body?: unknown;
     readonly dryRun: boolean | undefined;
@@ -28,6 +29,7 @@ export function policyWrite(
   return {
     operation: write.operation,
     target: write.target,
+    ...(write.sourceGroup === undefined ? {} : { sourceGroup: write.sourceGroup }),
     form: write.form,
     body: write.body === undefined ? new Uint8Array() : (write.body as Uint8Array),
     ...preconditionsOf(request),
@@ -58,6 +60,37 @@ export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyR
       }
       if (created) reply.code(201).header('location', `/api/v1/policies/${stored.record.id}`);
       return sendJson(reply, withPolicy(stored, { warnings, proof }));
+    }
+  }
+}
+
+/** Answers a write to one source group: with the record and the group, or with nothing where it was removed. */
+export function answerGroup(
+  outcome: PolicyOutcome,
+  { operation, sourceGroup = '' }: PolicyWrite,
+  reply: FastifyReply,
+): FastifyReply {
+  switch (outcome.kind) {
+    case 'refused':
+      throw refused(outcome);
+    case 'checked': {
+      const { stored, warnings, programLines, proof } = outcome;
+      return sendJson(reply, withGroup(stored, { dry_run: true, warnings, program_lines: programLines, proof }));
+    }
+    case 'deleted':
+      throw new Error('a policy was removed where one of its groups was to be');
+    case 'written': {
+      const { stored, warnings, generation, created, proof } = outcome;
+      reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
+      if (operation === 'delete') {
+        warningHeader(reply, warnings);
+        return reply.code(204).send();
+      }
+      if (created) {
+        const path = `/api/v1/policies/${stored.record.id}/source-groups/${encodeURIComponent(sourceGroup)}`;
+        reply.code(201).header('location', path);
+      }
+      return sendJson(reply, withGroup(stored, { warnings, proof }));
     }
   }
 }

@@ -6,8 +6,16 @@ import type { StoredPolicy } from '#policy/record.js';
  * written around its bytes, and modes between them.
  */
 export function withPolicy({ record, body }: StoredPolicy, extra: Readonly<Record<string, unknown>> = {}): Buffer {
-  const members = JSON.stringify({ ...record, ...extra });
-  return Buffer.concat([Buffer.from(`${members.slice(0, -1)},"policy":`), body, Buffer.from('}')]);
+  return withMember('policy', { ...record, ...extra }, body);
+}
+
+/** A record with one group of its policy; null in the place of one that was removed. */
+export function withGroup({ record, body }: StoredPolicy, extra: Readonly<Record<string, unknown>>): Buffer {
+  return withMember('source_group', { ...record, ...extra }, body.length === 0 ? Buffer.from('null') : body);
+}
+
+function withMember(name: string, members: Readonly<Record<string, unknown>>, text: Uint8Array): Buffer {
+  return Buffer.concat([Buffer.from(`${JSON.stringify(members).slice(0, -1)},"${name}":`), text, Buffer.from('}')]);
 }
 
 /** A stored policy in singleton form: each group of an envelope shows the envelope's mode (D5). */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { envelopeModeSchema, storedPolicySchema } from '#policy/schema.js';
+import { envelopeModeSchema, storedGroupSchema, storedPolicySchema } from '#policy/schema.js';
 import { errorsOf, instant, ProofSchema, WarningSchema } from './answer.schema.js';
 import type { ErrorCode } from './errors.js';
 import { flag } from './query.js';
@@ -64,6 +64,23 @@ export const DryRunSchema = z
     policy: storedPolicySchema,
   })
   .meta({ id: 'PolicyDryRun', description: 'What the write would have stored; nothing was changed.' });
+export const WrittenGroupSchema = z
+  .object({ ...recordMembers, warnings: z.array(WarningSchema), proof: ProofSchema, source_group: storedGroupSchema })
+  .meta({
+    id: 'WrittenSourceGroup',
+    description:
+      'The record of the policy, and the group as it was written. When this is answered, the next packet is judged by it if the policy is active.',
+  });
+export const DryGroupSchema = z
+  .object({
+    ...recordMembers,
+    dry_run: z.literal(true),
+    warnings: z.array(WarningSchema),
+    program_lines: z.int().min(0).describe('Size of the compiled program.'),
+    proof: ProofSchema,
+    source_group: storedGroupSchema.nullable().describe('Null where it would be removed.'),
+  })
+  .meta({ id: 'SourceGroupDryRun', description: 'What the write would have stored; nothing was changed.' });
 
 export const dryRunQuery = z.strictObject({
   dry_run: flag.optional().describe('Do everything up to the commit, and change nothing.'),

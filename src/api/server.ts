@@ -26,6 +26,7 @@ import { performanceModeResource } from './performance-mode.route.js';
 import { policiesResource } from './policies.route.js';
 import { policyResource } from './policy.route.js';
 import { readinessResource } from './readiness.route.js';
+import { sourceGroupsResource } from './source-groups.route.js';
 import { statsResource } from './stats.route.js';
 import { sysdumpResource } from './sysdump.route.js';
 import { tlsInterceptCaResource } from './tls-intercept-ca.route.js';
@@ -41,6 +42,7 @@ const RESOURCES = [
   hitsResource,
   explainResource,
   policiesResource,
+  sourceGroupsResource,
   performanceModeResource,
   tlsInterceptCaResource,
   integrationsResource,

@@ -13,6 +13,9 @@ export type PolicyTarget =
 export type PolicyWrite = {
   readonly operation: 'put' | 'delete';
   readonly target: PolicyTarget;
+  /** The id of the one group that is written; left out, the whole policy is. */
+  readonly sourceGroup?: string;
+  /** Of the body; a single group has the form of its policy. */
   readonly form: Form;
   /** Empty for a delete. */
   readonly body: Uint8Array;
@@ -53,6 +56,7 @@ export type RefusalCode =
 export type PolicyWritten = {
   readonly kind: 'written';
   readonly created: boolean;
+  /** The record, with the text of what was written: the PolicyConfig or the source group; empty where that was removed. */
   readonly stored: StoredPolicy;
   readonly generation: number;
   readonly warnings: readonly Warning[];
@@ -67,6 +71,7 @@ export type PolicyDeleted = {
 /** A dry run: everything that a write does before the commit, and what would be stored. */
 export type PolicyChecked = {
   readonly kind: 'checked';
+  /** As of a write. */
   readonly stored: StoredPolicy;
   readonly warnings: readonly Warning[];
   /** Size of the compiled program, in the lines of its image. */

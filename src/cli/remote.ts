@@ -28,6 +28,6 @@ export function withQuery(path: string, parameters: Readonly<Record<string, Para
     if (value === undefined || value === false) continue;
     for (const one of Array.isArray(value) ? value : [value]) query.append(name, String(one));
   }
-  return query.size === 0 ? path : `${path}?${query}`;
+  return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 export type Parameter = string | number | boolean | readonly string[] | undefined;

@@ -109,7 +109,8 @@ const dataplane = z
     non_ipv4: oneOf(['drop', 'pass'], 'What happens to IPv6 and other EtherTypes. ARP always passes.').prefault('drop'),
     reverse_path: oneOf(
       ['strict', 'loose', 'off'],
-      'Whether a packet’s source must route back through its interface (`strict`), through any (`loose`), or need not.',
+      'Whether a packet’s source must route back through its interface (`strict`), through any (`loose`), or need not. ' +
+        'Where the node does not forward, this is left to the stack’s `rp_filter`.',
     ).prefault('strict'),
     police_local: flag(
       'Whether packets to and from the node itself are judged too, where they come in or go out by one of `interfaces`.',

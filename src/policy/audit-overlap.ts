@@ -1,19 +1,24 @@
 import { covers, overlapPrefixes, overlaps } from './coverage.js';
 import type { Group, Policy, Rule } from './model.js';
+import { factsOfGroups } from './rule-facts.js';
 
-/** A deny under audit, and the enforced deny behind it: a later rule, or the default of a group. */
-export type AuditOverlap = { readonly rule: Rule; readonly by: Rule | Group };
+/** Where a deny under audit stands, and the enforced deny behind it: a later rule, or the default of a group. */
+export type AuditOverlap = { readonly pointer: string; readonly behind: string };
 
 const COMPARISONS = 1_000_000;
 
 /** Denies under audit that let pass what an enforced deny would drop. Very large policies are searched in part. */
 export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
   const found: AuditOverlap[] = [];
-  const enforcing = groups.flatMap((group, index) => (hasEnforcedDeny(group) ? [index] : []));
+  const facts = factsOfGroups(groups);
+  if (!facts.some(({ auditDenies }) => auditDenies.length > 0)) return found;
+  const enforcing = groups.flatMap(({ defaultAction, mode }, index) =>
+    (defaultAction === 'deny' && mode === 'enforce') || facts[index]?.hasEnforcedDeny === true ? [index] : [],
+  );
   const lastEnforcing = enforcing.at(-1) ?? -1;
   let comparisons = 0;
 
-  const behind = (rule: Rule, at: number, place: number): Rule | Group | undefined => {
+  const behind = (rule: Rule, at: number, place: number): string | undefined => {
     for (let index = at; index <= lastEnforcing; index++) {
       const group = groups[index] as Group;
       if (++comparisons > COMPARISONS) return undefined;
@@ -21,27 +26,24 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
       for (let other = index === at ? place + 1 : 0; other < group.rules.length; other++) {
         const later = group.rules[other] as Rule;
         if (++comparisons > COMPARISONS) return undefined;
-        if (isEnforcedDeny(later) && overlaps(rule, later)) return later;
+        if (isEnforcedDeny(later) && overlaps(rule, later)) return group.pointer + later.pointer;
         if (later.action === 'allow' && index === at && covers(later, rule)) return undefined;
       }
-      if (group.defaultAction === 'deny' && group.mode === 'enforce') return group;
+      if (group.defaultAction === 'deny' && group.mode === 'enforce') return `the default of ${group.pointer}`;
       if (group.defaultAction !== undefined && index === at) return undefined;
     }
     return undefined;
   };
 
   for (let index = 0; index <= lastEnforcing; index++) {
-    for (const [place, rule] of (groups[index] as Group).rules.entries()) {
-      if (rule.action !== 'deny' || rule.mode !== 'audit' || rule.tls !== undefined) continue;
-      const by = behind(rule, index, place);
-      if (by !== undefined) found.push({ rule, by });
+    const { rules, pointer } = groups[index] as Group;
+    for (const place of facts[index]?.auditDenies ?? []) {
+      const rule = rules[place] as Rule;
+      const enforced = behind(rule, index, place);
+      if (enforced !== undefined) found.push({ pointer: pointer + rule.pointer, behind: enforced });
     }
   }
   return found;
-}
-
-function hasEnforcedDeny({ rules, defaultAction, mode }: Group): boolean {
-  return (defaultAction === 'deny' && mode === 'enforce') || rules.some(isEnforcedDeny);
 }
 
 function isEnforcedDeny({ action, mode, tls }: Rule): boolean {

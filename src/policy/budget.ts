@@ -12,6 +12,9 @@ export type CompileTable =
   | 'ranks'
   | 'steps';
 
+/** What a part of a compilation used. */
+export type Used = { readonly entries: number; readonly steps: number };
+
 /** The policy's rules overlap so much that its program would be larger than is sensible. */
 export class CompileTooLarge extends Error {
   readonly code = 'compile_too_large';
@@ -28,10 +31,20 @@ export class CompileTooLarge extends Error {
 
 /** Counts what a compilation uses, and stops it before it uses too much. */
 export class Budget {
+  static readonly unlimited = new Budget({
+    entries: Number.POSITIVE_INFINITY,
+    steps: Number.POSITIVE_INFINITY,
+    ranks: Number.POSITIVE_INFINITY,
+  });
+
   private usedEntries = 0;
   private usedSteps = 0;
 
   constructor(private readonly limits: CompileLimits) {}
+
+  get used(): Used {
+    return { entries: this.usedEntries, steps: this.usedSteps };
+  }
 
   ranks(count: number): void {
     if (count > this.limits.ranks) throw new CompileTooLarge('ranks', count, this.limits.ranks);

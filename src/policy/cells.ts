@@ -1,3 +1,5 @@
+const WORTH_SHARING_BYTES = 64 * 1024;
+
 /** A Uint32Array that grows. `array` is replaced when it does: never keep it over a call that may append. */
 export class Cells {
   array: Uint32Array;
@@ -29,7 +31,12 @@ export class Cells {
     this.array = grown;
   }
 
+  /** A copy of exactly what is in it. Threads share a large one instead of copying it. */
   trimmed(): Uint32Array {
-    return this.array.slice(0, this.length);
+    const bytes = this.length * Uint32Array.BYTES_PER_ELEMENT;
+    if (bytes < WORTH_SHARING_BYTES) return this.array.slice(0, this.length);
+    const shared = new Uint32Array(new SharedArrayBuffer(bytes));
+    shared.set(this.array.subarray(0, this.length));
+    return shared;
   }
 }

@@ -1,16 +1,16 @@
 import { Budget, type CompileLimits } from './budget.js';
 import { Cells } from './cells.js';
-import { keyRanges } from './key-ranges.js';
-import { RuleLeaves } from './leaf-stack.js';
-import type { Policy } from './model.js';
+import { CompileMemory } from './compile-memory.js';
+import type { Action, Group, Mode, Policy, Rule } from './model.js';
 import { MAX_RANKS, NONE, type Program, word } from './program.js';
-import { outcomeAt, places } from './rank.js';
+import type { RuleWords } from './program-tables.js';
+import { outcome } from './rank.js';
 import { rosterOf } from './roster.js';
+import { factsOfGroups, type RuleFacts } from './rule-facts.js';
 import { SegmentCompiler } from './segment-compiler.js';
 import { Division } from './segments.js';
 import { Sequences } from './sequences.js';
-import { Slices } from './slices.js';
-import { populations } from './source-lists.js';
+import type { Populations } from './source-lists.js';
 
 const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks: MAX_RANKS };
 
@@ -18,84 +18,196 @@ export type CompileOptions = {
   readonly limits?: Partial<CompileLimits>;
   /** So many copies of rules are compiled before large groups become segments that lists share. */
   readonly copies?: number;
+  /** What was compiled before of the same lists of rules is taken from here, and kept here. */
+  readonly memory?: CompileMemory;
 };
 
 /**
- * The program of a policy: the same policy gives the same bytes. Throws `CompileTooLarge` where its rules overlap so
- * much that the program would pass the limits.
+ * The program of a policy: the same policy gives the same bytes, whatever was compiled before. Throws
+ * `CompileTooLarge` where its rules overlap so much that the program would pass the limits.
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
   const words = wordsOf(policy, budget);
-  const found = populations(policy, budget);
+  const memory = options.memory ?? new CompileMemory();
+  const found = memory.populations(policy, budget);
   const division = new Division(policy, found, options.copies);
-  const slices = new Slices(budget);
-  const compiler = new SegmentCompiler(policy, leavesOf(policy, words.rules, slices, budget), slices, budget);
-  const runs = new Sequences(budget, 'segments', 1);
-  const lists = new Sequences(budget, 'lists', 1);
-  const segmentOfRun = new Cells();
-  const list = new Cells();
-  const listOfPopulation = new Cells();
-  for (let population = 0; population < found.groups.count; population++) {
-    const { cells } = found.groups;
-    let from = found.groups.start(population);
-    list.length = 0;
-    for (const to of division.ends(population)) {
-      const known = runs.count;
-      const run = runs.intern(cells.array, from, to);
-      if (run === known) segmentOfRun.push(compiler.compile(cells.array, from, to));
-      const segment = segmentOfRun.array[run] as number;
-      if (segment !== NONE) list.push(segment);
-      from = to;
-    }
-    const last = from > found.groups.start(population) ? (cells.array[from - 1] as number) : NONE;
-    list.push(words.defaults[last] ?? words.policy);
-    listOfPopulation.push(lists.intern(list.array, 0, list.length));
-  }
+  const { runs, ofPopulations } = runsOf(found, division, budget);
+  memory.begin();
+  addNames(policy, memory);
+  const source = new SegmentSource(policy, words, runs, memory, budget);
+  const segments = new Uint32Array(runs.count);
+  for (let run = 0; run < runs.count; run++) segments[run] = source.segment(run);
+  memory.end();
+  const { lists, ofPopulations: listOfPopulation } = listsOfRuns(found, ofPopulations, segments, words, budget);
   return {
     sources: sourcesOf(found, listOfPopulation),
     lists: listsOf(lists),
-    ...compiler.tables(),
+    ...memory.tables.tables(),
     ranks: words.ranks,
     roster: rosterOf(policy),
   };
 }
 
+/** Also those that no source reaches: what is granted to them stays while the policy has them (D12). */
+function addNames({ groups }: Policy, { tables }: CompileMemory): void {
+  for (const [group, { hasHostname }] of factsOfGroups(groups).entries()) {
+    if (!hasHostname) continue;
+    for (const { hostname } of groups[group]?.rules ?? []) if (hostname !== undefined) tables.addName(hostname);
+  }
+}
+
+/** The runs of groups, each once, and one after the other those of each population, each list ended by `NONE`. */
+function runsOf(
+  { groups }: Populations,
+  division: Division,
+  budget: Budget,
+): { runs: Sequences; ofPopulations: Cells } {
+  const runs = new Sequences(budget, 'segments', 1);
+  const ofPopulations = new Cells();
+  for (let population = 0; population < groups.count; population++) {
+    let from = groups.start(population);
+    for (const to of division.ends(population)) {
+      ofPopulations.push(runs.intern(groups.cells.array, from, to));
+      from = to;
+    }
+    ofPopulations.push(NONE);
+  }
+  return { runs, ofPopulations };
+}
+
+function listsOfRuns(
+  { groups }: Populations,
+  runs: Cells,
+  segments: Uint32Array,
+  words: Words,
+  budget: Budget,
+): { lists: Sequences; ofPopulations: Cells } {
+  const lists = new Sequences(budget, 'lists', 1);
+  const ofPopulations = new Cells();
+  const list = new Cells(16);
+  for (let population = 0, at = 0; population < groups.count; population++, at++) {
+    list.length = 0;
+    for (; runs.array[at] !== NONE; at++) {
+      const segment = segments[runs.array[at] as number] as number;
+      if (segment !== NONE) list.push(segment);
+    }
+    const end = groups.end(population);
+    const last = end > groups.start(population) ? (groups.cells.array[end - 1] as number) : NONE;
+    list.push(words.defaults[last] ?? words.policy);
+    ofPopulations.push(lists.intern(list.array, 0, list.length));
+  }
+  return { lists, ofPopulations };
+}
+
 type Words = {
   /** Of all rules, numbered through the groups. */
   readonly rules: Uint32Array;
+  /** Group → number of its first rule. */
+  readonly first: Uint32Array;
   /** Per group; `undefined` where it has no default action. */
   readonly defaults: readonly (number | undefined)[];
   readonly policy: number;
   readonly ranks: number;
 };
 
-function wordsOf(policy: Policy, budget: Budget): Words {
-  const found = places(policy);
-  budget.ranks(found.length);
-  const rules = new Uint32Array(found.length);
-  const defaults: (number | undefined)[] = policy.groups.map(() => undefined);
-  let rule = 0;
-  for (const [rank, place] of found.entries()) {
-    const { verdict, audited } = outcomeAt(policy, place);
-    if (place.kind === 'rule') rules[rule++] = word(rank, verdict, audited);
-    else if (place.kind === 'group_default') defaults[place.group] = word(rank, verdict, audited);
+/** The words of the places of `places`, in the same order. */
+function wordsOf({ groups, default: decides }: Policy, budget: Budget): Words {
+  let count = 0;
+  let ranks = 1;
+  for (const { rules, defaultAction } of groups) {
+    count += rules.length;
+    ranks += rules.length + (defaultAction === undefined ? 0 : 1);
   }
-  const { verdict, audited } = outcomeAt(policy, { kind: 'policy_default' });
-  return { rules, defaults, policy: word(found.length - 1, verdict, audited), ranks: found.length };
+  budget.ranks(ranks);
+  const facts = factsOfGroups(groups);
+  const words = new Uint32Array(count);
+  const first = new Uint32Array(groups.length);
+  const defaults: (number | undefined)[] = [];
+  let rank = 0;
+  let number = 0;
+  for (let group = 0; group < groups.length; group++) {
+    const { defaultAction, mode } = groups[group] as Group;
+    const { lowBits } = facts[group] as RuleFacts;
+    first[group] = number;
+    for (let rule = 0; rule < lowBits.length; rule++) words[number++] = rank++ * 16 + (lowBits[rule] as number);
+    defaults.push(defaultAction === undefined ? undefined : wordOf(rank++, defaultAction, mode));
+  }
+  return { rules: words, first, defaults, policy: wordOf(rank, decides.action, decides.mode), ranks };
 }
 
-function leavesOf(policy: Policy, words: Uint32Array, slices: Slices, budget: Budget): RuleLeaves {
-  const leaves = new RuleLeaves(budget);
-  let rule = 0;
-  for (const group of policy.groups) {
-    for (const matched of group.rules) {
-      const own = words[rule++] as number;
-      const ranges = keyRanges(matched);
-      leaves.add(ranges, matched.sourcePorts.length > 0 ? slices.of(matched.sourcePorts, own) : own);
+function wordOf(rank: number, action: Action, mode: Mode): number {
+  const { verdict, audited } = outcome(action, mode);
+  return word(rank, verdict, audited);
+}
+
+/** Puts the segments of a policy into the tables of its program; those that are known are not compiled again. */
+class SegmentSource {
+  private readonly compiler: SegmentCompiler;
+  private readonly facts: readonly RuleFacts[];
+  private readonly lists = new Cells(16);
+  /** Group → how many runs have it. */
+  private readonly uses: Uint32Array;
+
+  constructor(
+    private readonly policy: Policy,
+    private readonly words: Words,
+    private readonly runs: Sequences,
+    private readonly memory: CompileMemory,
+    private readonly budget: Budget,
+  ) {
+    this.compiler = new SegmentCompiler(budget);
+    this.facts = factsOfGroups(policy.groups);
+    this.uses = new Uint32Array(policy.groups.length);
+    const { array, length } = runs.cells;
+    for (let at = 0; at < length; at++) {
+      const group = array[at] as number;
+      this.uses[group] = (this.uses[group] as number) + 1;
     }
   }
-  return leaves;
+
+  /** The number of the segment of a run of groups, or `NONE` where none of their rules can match anything. */
+  segment(run: number): number {
+    const from = this.runs.start(run);
+    const to = this.runs.end(run);
+    const groups = this.runs.cells.array;
+    this.lists.length = 0;
+    let shared = false;
+    for (let at = from; at < to; at++) {
+      const group = groups[at] as number;
+      this.lists.push((this.facts[group] as RuleFacts).number);
+      shared ||= (this.uses[group] as number) > 1;
+    }
+    let segment = this.memory.find(this.lists);
+    if (segment === undefined) {
+      segment = this.compiler.compile(this.rulesOfRun(groups, from, to));
+      this.memory.add(this.lists, segment);
+    } else if (segment !== null) {
+      this.budget.entries('segments', segment.used.entries);
+      this.budget.steps(segment.used.steps);
+    }
+    return segment === null ? NONE : this.memory.tables.add(segment, this.wordsOf(groups, from, to), shared);
+  }
+
+  private wordsOf(groups: Uint32Array, from: number, to: number): RuleWords {
+    const { rules, first } = this.words;
+    const begin = (at: number): number => first[groups[at] as number] as number;
+    if (to - from === 1) return { words: rules, first: begin(from) };
+    const words = new Cells();
+    for (let at = from; at < to; at++) {
+      words.append(rules, begin(at), begin(at) + this.rulesOf(groups[at] as number).length);
+    }
+    return { words: words.array, first: 0 };
+  }
+
+  private rulesOfRun(groups: Uint32Array, from: number, to: number): readonly Rule[] {
+    if (to - from === 1) return this.rulesOf(groups[from] as number);
+    return Array.from(groups.subarray(from, to), (group) => this.rulesOf(group)).flat();
+  }
+
+  private rulesOf(group: number): readonly Rule[] {
+    return this.policy.groups[group]?.rules ?? [];
+  }
 }
 
 function sourcesOf({ starts, numbers }: { starts: Cells; numbers: Cells }, lists: Cells): Program['sources'] {

@@ -3,8 +3,11 @@ import type { Problem } from './problem.js';
 
 const MAX_DEPTH = 32;
 
-/** Where a member of the outermost object has its value: byte offsets, the end excluded. */
+/** Where a value stands: byte offsets, the end excluded. */
 type Span = { readonly start: number; readonly end: number };
+
+/** Where a list stands, brackets included, and each of its items. */
+export type ListSpans = Span & { readonly items: readonly Span[] };
 
 export type ParsedJson =
   | {
@@ -12,14 +15,17 @@ export type ParsedJson =
       readonly value: unknown;
       readonly bytes: Uint8Array;
       readonly members: ReadonlyMap<string, Span>;
+      /** Undefined where there is no such list. */
+      readonly list: ListSpans | undefined;
     }
   | { readonly ok: false; readonly problems: readonly Problem[] };
 
 /**
  * JSON of RFC 8259 with I-JSON's strictness: valid UTF-8, no key twice in an object, no lone surrogate, nested at
- * most 32 deep (D1). `members` tells where the values of the outermost object stand in the bytes.
+ * most 32 deep (D1). `members` tells where the values of the outermost object stand in the bytes, and `list` where the
+ * list does that the keys of `path` lead to.
  */
-export function parseStrictJson(input: Uint8Array | string): ParsedJson {
+export function parseStrictJson(input: Uint8Array | string, path: readonly string[] = []): ParsedJson {
   const bytes = typeof input === 'string' ? new TextEncoder().encode(input) : input;
   let text: string;
   try {
@@ -27,11 +33,11 @@ export function parseStrictJson(input: Uint8Array | string): ParsedJson {
   } catch {
     return refused({ pointer: '', code: 'invalid_utf8', message: 'The body is not valid UTF-8.' });
   }
-  const scanner = new Scanner(bytes);
+  const scanner = new Scanner(bytes, path);
   const fault = scanner.scan();
   if (fault !== undefined) return refused(fault);
   if (scanner.duplicates.length > 0) return { ok: false, problems: scanner.duplicates };
-  return { ok: true, value: JSON.parse(text), bytes, members: scanner.members };
+  return { ok: true, value: JSON.parse(text), bytes, members: scanner.members, list: scanner.list };
 }
 
 function refused(problem: Problem): ParsedJson {
@@ -65,7 +71,12 @@ type Frame = {
 class Scanner {
   readonly members = new Map<string, Span>();
   readonly duplicates: Problem[] = [];
+  list: { start: number; end: number; items: { start: number; end: number }[] } | undefined;
   readonly #bytes: Uint8Array;
+  readonly #path: readonly string[];
+  /** The depth of the list that is looked for, while inside it; else -1. */
+  #listDepth = -1;
+  #itemStart = 0;
   readonly #frames: Frame[] = [];
   #depth = 0;
   #at = 0;
@@ -77,8 +88,9 @@ class Scanner {
   #keys = 0;
   #memberStart = 0;
 
-  constructor(bytes: Uint8Array) {
+  constructor(bytes: Uint8Array, path: readonly string[]) {
     this.#bytes = bytes;
+    this.#path = path;
     for (let depth = 0; depth <= MAX_DEPTH; depth++) {
       this.#frames.push({ object: false, index: 0, keyStart: 0, keyEnd: 0, base: 0, seen: undefined });
     }
@@ -131,6 +143,7 @@ class Scanner {
   #value(): void {
     const next = this.#space();
     if (this.#depth === 1) this.#memberStart = this.#at;
+    else if (this.#depth === this.#listDepth) this.#itemStart = this.#at;
     if (next === OPEN_OBJECT || next === OPEN_ARRAY) {
       this.#enter(next === OPEN_OBJECT);
       return;
@@ -141,7 +154,7 @@ class Scanner {
     else if (next === 0x66) this.#word('false');
     else if (next === 0x6e) this.#word('null');
     else this.#unexpected('a value');
-    if (this.#depth === 1) this.#member();
+    this.#ended();
   }
 
   #enter(object: boolean): void {
@@ -159,12 +172,35 @@ class Scanner {
     frame.index = -1;
     frame.base = this.#keys;
     frame.seen = undefined;
+    if (!object && this.#isWanted()) {
+      this.#listDepth = this.#depth;
+      this.list = { start: this.#at - 1, end: this.#at, items: [] };
+    }
   }
 
   #leave(): void {
     this.#keys = this.#frame().base;
+    if (this.#depth === this.#listDepth && this.list !== undefined) {
+      this.#listDepth = -1;
+      this.list.end = this.#at;
+    }
     this.#depth--;
+    this.#ended();
+  }
+
+  /** A value ended, inside what is open now. */
+  #ended(): void {
     if (this.#depth === 1) this.#member();
+    else if (this.#depth === this.#listDepth) this.list?.items.push({ start: this.#itemStart, end: this.#at });
+  }
+
+  /** Whether the keys on the way to the array that was just entered are the path. */
+  #isWanted(): boolean {
+    if (this.#path.length === 0 || this.#depth !== this.#path.length + 1) return false;
+    return this.#path.every((key, at) => {
+      const { object, keyStart, keyEnd } = this.#frames[at + 1] as Frame;
+      return object && this.#text(keyStart, keyEnd) === key;
+    });
   }
 
   #member(): void {

@@ -9,8 +9,7 @@ export function validateKubernetesSource(source: Intact<KubernetesSource>, at: s
   const { problems, context, damaged } = validation;
   const { integration, pod_selector: pod, node_selector: node } = source;
   if (integration !== undefined && context.integrations !== undefined && !context.integrations.has(integration)) {
-    const message = `There is no integration named ${JSON.stringify(integration)}.`;
-    problems.add(`${at}/integration`, 'unknown_integration', message);
+    problems.add(`${at}/integration`, 'unknown_integration', unknownIntegration(integration));
   } else if (integration === '') {
     problems.add(`${at}/integration`, 'unknown_integration', 'The name of an integration is not empty.');
   }
@@ -24,6 +23,10 @@ export function validateKubernetesSource(source: Intact<KubernetesSource>, at: s
   }
   validateLabels(pod?.match_labels, `${at}/pod_selector/match_labels`, validation);
   validateLabels(node?.match_labels, `${at}/node_selector/match_labels`, validation);
+}
+
+export function unknownIntegration(name: string): string {
+  return `There is no integration named ${JSON.stringify(name)}.`;
 }
 
 function validateLabels(labels: Labels | undefined, at: string, { problems }: Validation): void {

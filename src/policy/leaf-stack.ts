@@ -14,6 +14,11 @@ export class RuleLeaves {
     this.offsets.push(0);
   }
 
+  clear(): void {
+    this.cells.length = 0;
+    this.offsets.length = 1;
+  }
+
   /** The next rule has `value` at the keys in `ranges`, which ascend with gaps between them. */
   add(ranges: readonly Range[], value: number): void {
     const { cells } = this;

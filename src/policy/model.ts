@@ -23,7 +23,7 @@ export type HostnamePattern =
 
 export type Rule = {
   readonly id: string;
-  /** JSON pointer of the rule in the document. */
+  /** JSON pointer of the rule in its group, so that a rule is the same wherever its group stands. */
   readonly pointer: string;
   readonly action: Action;
   /** The effective mode: its own, else its group's. */
@@ -44,6 +44,7 @@ export type Rule = {
 
 export type Group = {
   readonly id: string;
+  /** JSON pointer of the group in the document. */
   readonly pointer: string;
   readonly mode: Mode;
   /** Static sources; a dynamic source adds none until its selector resolves. */

@@ -6,9 +6,11 @@ export type PrefixOrder = {
   readonly first: Uint32Array;
   readonly last: Uint32Array;
   readonly keys: Float64Array;
-  /** How many prefixes begin before each 65,536th address. */
-  readonly blocks: Uint32Array;
+  /** How many prefixes begin before each 65,536th address; undefined where there are few. */
+  readonly blocks: Uint32Array | undefined;
 };
+
+const FEW = 4_096;
 
 export function prefixOrder(prefixes: readonly Prefix[]): PrefixOrder {
   const sorted = new Float64Array(prefixes.length);
@@ -19,22 +21,27 @@ export function prefixOrder(prefixes: readonly Prefix[]): PrefixOrder {
     const key = sorted[index] as number;
     if (count === 0 || sorted[count - 1] !== key) sorted[count++] = key;
   }
-  const keys = sorted.slice(0, count);
+  const keys = sorted.subarray(0, count);
   const first = new Uint32Array(count);
   const last = new Uint32Array(count);
-  for (const [number, key] of keys.entries()) {
+  for (let number = 0; number < count; number++) {
+    const key = keys[number] as number;
     const prefix = { address: Math.floor(key / 64), length: key % 64 };
     first[number] = prefix.address;
     last[number] = lastAddress(prefix);
   }
-  return { first, last, keys, blocks: blocksOf(first) };
+  return { first, last, keys, blocks: count < FEW ? undefined : blocksOf(first) };
 }
 
 export function prefixNumber({ keys, blocks }: PrefixOrder, prefix: Prefix): number {
   const key = sortKey(prefix);
-  const block = mask(prefix.address, prefix.length) >>> 16;
-  let low = blocks[block] as number;
-  let high = blocks[block + 1] as number;
+  let low = 0;
+  let high = keys.length;
+  if (blocks !== undefined) {
+    const block = mask(prefix.address, prefix.length) >>> 16;
+    low = blocks[block] as number;
+    high = blocks[block + 1] as number;
+  }
   while (high - low > 1) {
     const middle = (low + high) >>> 1;
     if ((keys[middle] as number) <= key) low = middle;

@@ -1,38 +1,15 @@
 import { parseAction } from './action.js';
-import type { EnvelopeMode, Form, PolicyConfig, RuleConfig, RuleMatchConfig, SourceGroupConfig } from './document.js';
+import type { RuleConfig, RuleMatchConfig, SourceGroupConfig } from './document.js';
 import { parseHostname } from './hostname.js';
 import { parseAddress, parseCidr } from './ipv4.js';
-import type { Action, Group, HostnamePattern, Mode, Policy, Prefix, Range, Rule } from './model.js';
+import type { Action, Group, HostnamePattern, Mode, Prefix, Range, Rule } from './model.js';
 import { IPPROTO } from './model.js';
 import { parsePorts } from './ports.js';
 import { parseProtocol } from './protocol.js';
 import { normaliseTls } from './tls.js';
 
-export type NormaliseOptions = {
-  readonly form: Form;
-  /** The mode of the record: of `default_policy` and the fallback, and of all groups in the envelope form (D4). */
-  readonly mode: EnvelopeMode;
-  readonly fallback: Action;
-};
-
 /** The types that stand for a rule of protocol icmp without types and codes (D14). */
 const COMMON_ICMP_TYPES: readonly number[] = [0, 3, 8, 11, 12];
-
-/** The model of a valid document. A disabled policy is modelled as if it were enforced. */
-export function normalise(document: PolicyConfig, { form, mode, fallback }: NormaliseOptions): Policy {
-  const recordMode: Mode = mode === 'disabled' ? 'enforce' : mode;
-  const groups = (document.source_groups ?? []).map((config, index) => ({
-    order: config.priority ?? index,
-    value: group(config, `/source_groups/${index}`, form === 'envelope' ? recordMode : (config.mode ?? recordMode)),
-  }));
-  return {
-    groups: walk(groups),
-    default:
-      document.default_policy === undefined
-        ? { action: fallback, mode: recordMode, from: 'fallback' }
-        : { action: action(document.default_policy), mode: recordMode, from: 'default_policy' },
-  };
-}
 
 type Placed<T> = { readonly order: number; readonly value: T };
 
@@ -46,11 +23,12 @@ function walk<T>(placed: Placed<T>[]): T[] {
   return placed.map(({ value }) => value);
 }
 
-function group(config: SourceGroupConfig, pointer: string, mode: Mode): Group {
+/** The model of a valid group; `mode` is its own, or that of its record. */
+export function normaliseGroup(config: SourceGroupConfig, pointer: string, mode: Mode): Group {
   const { cidrs, ips, kubernetes = [] } = config.sources;
   const rules = (config.rules ?? []).map((ruleConfig, index) => ({
     order: ruleConfig.priority ?? index,
-    value: rule(ruleConfig, `${pointer}/rules/${index}`, mode),
+    value: rule(ruleConfig, `/rules/${index}`, mode),
   }));
   return {
     id: config.id,
@@ -59,7 +37,7 @@ function group(config: SourceGroupConfig, pointer: string, mode: Mode): Group {
     sources: prefixes(cidrs, ips),
     dynamic: kubernetes.length > 0,
     rules: walk(rules),
-    defaultAction: config.default_action === undefined ? undefined : action(config.default_action),
+    defaultAction: config.default_action === undefined ? undefined : normaliseAction(config.default_action),
   };
 }
 
@@ -70,7 +48,7 @@ function rule(config: RuleConfig, pointer: string, mode: Mode): Rule {
   return {
     id: config.id,
     pointer,
-    action: action(config.action),
+    action: normaliseAction(config.action),
     mode: config.mode ?? mode,
     destinations: prefixes(match.dst_cidrs, match.dst_ips),
     hostname: match.dns_hostname === undefined ? undefined : hostname(match.dns_hostname),
@@ -118,7 +96,7 @@ function hostname(text: string): HostnamePattern {
   return parsed.pattern;
 }
 
-function action(word: string): Action {
+export function normaliseAction(word: string): Action {
   const parsed = parseAction(word);
   if (parsed === undefined) throw new RangeError(`not an action: ${word}`);
   return parsed;

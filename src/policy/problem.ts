@@ -22,6 +22,7 @@ export const PROBLEM_CODES = {
   invalid_name: 'A policy name is 1 to 253 printable characters after trimming.',
   empty_id: 'An id is empty.',
   duplicate_id: 'Two groups, or two rules of one group, have the same id.',
+  id_mismatch: 'The id of the group is not the one that the path names.',
   mode_required: 'In the singleton form every source group has a mode.',
   mode_not_allowed: 'In the envelope form the envelope has the mode, and a source group has none.',
   empty_sources: 'The effective source set of a source group is empty.',

@@ -66,7 +66,12 @@ export const VERDICT_NUMBER = { allow: 1, deny: 2, audit: 3, redirect: 4 } as co
 export const AUDITED = 8;
 
 export function word(rank: number, verdict: Verdict, audited: boolean): number {
-  return rank * 16 + (audited ? AUDITED : 0) + VERDICT_NUMBER[verdict];
+  return rank * 16 + lowBits(verdict, audited);
+}
+
+/** A word without its rank. */
+export function lowBits(verdict: Verdict, audited: boolean): number {
+  return (audited ? AUDITED : 0) + VERDICT_NUMBER[verdict];
 }
 
 /** The key of a leaf: ICMP type and code stand where other protocols have their destination port. */

@@ -1,4 +1,4 @@
-import type { Policy, Verdict } from './model.js';
+import type { Policy, Rule, Verdict } from './model.js';
 
 /**
  * A rank is a place in the walk of D3: every rule of every group in order, each group's default action (where it
@@ -28,8 +28,7 @@ export function outcomeAt(policy: Policy, place: Place): Outcome {
     case 'rule': {
       const rule = policy.groups[place.group]?.rules[place.rule];
       if (rule === undefined) throw new RangeError('no such rule');
-      if (rule.tls !== undefined) return { verdict: 'redirect', audited: rule.mode === 'audit' };
-      return outcome(rule.action, rule.mode);
+      return outcomeOf(rule);
     }
     case 'group_default': {
       const group = policy.groups[place.group];
@@ -41,7 +40,11 @@ export function outcomeAt(policy: Policy, place: Place): Outcome {
   }
 }
 
-function outcome(action: 'allow' | 'deny', mode: 'audit' | 'enforce'): Outcome {
+export function outcomeOf({ tls, action, mode }: Rule): Outcome {
+  return tls === undefined ? outcome(action, mode) : { verdict: 'redirect', audited: mode === 'audit' };
+}
+
+export function outcome(action: 'allow' | 'deny', mode: 'audit' | 'enforce'): Outcome {
   const audited = mode === 'audit';
   if (action === 'allow') return { verdict: 'allow', audited };
   return { verdict: audited ? 'audit' : 'deny', audited };

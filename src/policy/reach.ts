@@ -1,5 +1,6 @@
-import { boundsOf, isCatchAll } from './coverage.js';
+import { boundsOf } from './coverage.js';
 import type { Group, Policy } from './model.js';
+import { factsOfGroups } from './rule-facts.js';
 
 /**
  * The indexes of the groups that no packet reaches: earlier groups with a default action, or with a rule that matches
@@ -7,17 +8,16 @@ import type { Group, Policy } from './model.js';
  */
 export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
   const found = new Set<number>();
+  const facts = factsOfGroups(groups);
+  const isClosed = ({ defaultAction }: Group, index: number): boolean =>
+    defaultAction !== undefined || facts[index]?.hasCatchAll === true;
   if (!groups.some(isClosed)) return found;
   const addresses = new Addresses(groups);
   for (const [index, group] of groups.entries()) {
     if (addresses.allClosed(group)) found.add(index);
-    else if (isClosed(group)) addresses.close(group);
+    else if (isClosed(group, index)) addresses.close(group);
   }
   return found;
-}
-
-function isClosed({ defaultAction, rules }: Group): boolean {
-  return defaultAction !== undefined || rules.some(isCatchAll);
 }
 
 /** All addresses, cut at every bound of a source; the closed ones are skipped by following `next`. */

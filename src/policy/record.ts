@@ -1,4 +1,5 @@
 import type { EnvelopeMode, Form } from './document.js';
+import type { TextEdit } from './outline.js';
 
 /** A stored policy without its body (D5). The body is the policy's own JSON text, kept as it was sent (D6). */
 export type PolicyRecord = {
@@ -17,6 +18,12 @@ export type PolicyRecord = {
 
 /** A record with the JSON text of its PolicyConfig (UTF-8). */
 export type StoredPolicy = { readonly record: PolicyRecord; readonly body: Uint8Array };
+
+/** What becomes of the text of an earlier revision of the same record. */
+type BodyEdit = TextEdit & { readonly revision: number };
+
+/** A policy as it is put: with its text, or with what makes it of an earlier one. */
+export type PolicyPut = StoredPolicy | { readonly record: PolicyRecord; readonly edit: BodyEdit };
 
 /** The ETag of D8: the same in all views of one revision. */
 export function etagOf(record: Pick<PolicyRecord, 'id' | 'revision'> | null): string {

@@ -216,19 +216,19 @@ const groupFields = {
 };
 const groupExample = { id: 'office', sources: { cidrs: ['10.0.0.0/8'] }, default_action: 'deny' };
 
-const groupSchema = z.strictObject({ id: idSchema, mode: modeSchema, ...groupFields }).meta({
+export const groupSchema = z.strictObject({ id: idSchema, mode: modeSchema, ...groupFields }).meta({
   id: 'SourceGroupConfig',
   description: 'A population of sources and its rules, in the singleton form: with a mode.',
   examples: [{ ...groupExample, mode: 'enforce' }],
 });
 
-const envelopeGroupSchema = z.strictObject({ id: idSchema, ...groupFields }).meta({
+export const envelopeGroupSchema = z.strictObject({ id: idSchema, ...groupFields }).meta({
   id: 'EnvelopeSourceGroupConfig',
   description: 'A population of sources and its rules, in the envelope form: the envelope has the mode.',
   examples: [groupExample],
 });
 
-const storedGroupSchema = z.strictObject({ id: idSchema, mode: modeSchema.optional(), ...groupFields }).meta({
+export const storedGroupSchema = z.strictObject({ id: idSchema, mode: modeSchema.optional(), ...groupFields }).meta({
   id: 'StoredSourceGroupConfig',
   description: 'A source group as it was written; it has a mode if its policy was written in the singleton form.',
   examples: [groupExample],

@@ -1,8 +1,8 @@
 import type { Budget } from './budget.js';
 import { Cells } from './cells.js';
-import { LeafStack, type RuleLeaves } from './leaf-stack.js';
-import type { Policy, Prefix, Rule } from './model.js';
-import { type NameLeaf, NameTable } from './name-table.js';
+import { keyRanges } from './key-ranges.js';
+import { LeafStack, RuleLeaves } from './leaf-stack.js';
+import type { Prefix, Rule } from './model.js';
 import {
   membership,
   type NestingVisitor,
@@ -11,86 +11,59 @@ import {
   prefixOrder,
   walkNesting,
 } from './nesting.js';
-import { type IntervalPool, MAP, NONE, type Program, SLICE } from './program.js';
+import { MAP, NONE } from './program.js';
+import { type NamedLeaf, packed, type Segment } from './segment.js';
 import { Sequences } from './sequences.js';
-import type { Slices } from './slices.js';
+import { Slices } from './slices.js';
 
 /** What it takes to sort a member in, open its prefix and close it, measured in steps of a merge. */
 const STEPS_OF_A_MEMBER = 16;
 
-type Tables = Pick<Program, 'segments' | 'destinations' | 'leaves' | 'slices' | 'names' | 'nameLeaves'>;
-
-/** Compiles segments, each a sequence of groups, into tables that they share. */
+/** Compiles segments one after the other, each a sequence of rules; what it works with is used again. */
 export class SegmentCompiler implements NestingVisitor {
-  private readonly rules: readonly Rule[];
-  /** Group → number of its first rule. */
-  private readonly firstRules: Uint32Array;
-  private readonly order: PrefixOrder;
-  /** Rule → its destinations, as numbers of `order`; none where any destination will do. */
-  private readonly prefixes = new Cells();
-  private readonly firstPrefixes: Uint32Array;
+  private rules: readonly Rule[] = [];
+  private order: PrefixOrder = prefixOrder([]);
+  private readonly ruleLeaves: RuleLeaves;
+  private readonly slices: Slices;
   private readonly leaves: Sequences;
   private readonly stack: LeafStack;
-  private readonly names = new NameTable();
-  private readonly maps = new Cells();
-  private readonly wildcards = new Cells();
-  private readonly named = new Cells();
-  private readonly offsets = new Cells();
+  private readonly ends = new Cells();
   private readonly starts = new Cells();
   private readonly values = new Cells();
   private memberships = new Float64Array(1024);
 
-  constructor(
-    policy: Policy,
-    ruleLeaves: RuleLeaves,
-    private readonly slices: Slices,
-    private readonly budget: Budget,
-  ) {
-    this.rules = policy.groups.flatMap(({ rules }) => rules);
-    this.firstRules = new Uint32Array(policy.groups.length + 1);
-    for (const [group, { rules }] of policy.groups.entries()) {
-      this.firstRules[group + 1] = (this.firstRules[group] as number) + rules.length;
-    }
-    this.order = prefixOrder(this.rules.flatMap(prefixesOf));
-    this.firstPrefixes = new Uint32Array(this.rules.length + 1);
-    for (const [number, rule] of this.rules.entries()) {
-      for (const prefix of prefixesOf(rule)) this.prefixes.push(prefixNumber(this.order, prefix));
-      this.firstPrefixes[number + 1] = this.prefixes.length;
-    }
-    // Also those that no source reaches: what is granted to them stays while the policy has them (D12).
-    for (const { hostname } of this.rules) if (hostname !== undefined) this.names.number(hostname);
+  constructor(private readonly budget: Budget) {
+    this.ruleLeaves = new RuleLeaves(budget);
+    this.slices = new Slices(budget);
     this.leaves = new Sequences(budget, 'leaves', 2);
-    this.stack = new LeafStack(ruleLeaves, slices, budget);
-    this.offsets.push(0);
+    this.stack = new LeafStack(this.ruleLeaves, this.slices, budget);
   }
 
-  /** The number of the segment of the groups `from` … `to`, or `NONE` where none of its rules can match anything. */
-  compile(groups: Uint32Array, from: number, to: number): number {
+  /** The segment of some rules in the order of their walk; null where none of them can match anything. */
+  compile(rules: readonly Rule[]): Segment | null {
+    const before = this.budget.used;
+    this.begin(rules);
     const anywhere: number[] = [];
     const named: number[] = [];
     let count = 0;
-    for (let at = from; at < to; at++) {
-      const group = groups[at] as number;
-      const end = this.firstRules[group + 1] as number;
-      for (let rule = this.firstRules[group] as number; rule < end; rule++) {
-        if (this.rules[rule]?.hostname !== undefined) named.push(rule);
-        else if (this.firstPrefixes[rule] === this.firstPrefixes[rule + 1]) anywhere.push(rule);
-        else count = this.addMemberships(rule, count);
-      }
+    for (let rule = 0; rule < rules.length; rule++) {
+      const { hostname, destinations } = rules[rule] as Rule;
+      if (hostname !== undefined) named.push(rule);
+      else if (!hasDestination(destinations)) anywhere.push(rule);
+      else count = this.addMemberships(rule, count);
     }
     this.budget.steps((count + anywhere.length + named.length) * STEPS_OF_A_MEMBER);
     const map = this.destinationMap(count);
     const wildcard = this.leafOf(anywhere);
     const names = this.nameLeaves(named);
-    if (map === NONE && wildcard === NONE && names.length === 0) return NONE;
-    const segment = this.maps.length;
+    if (map === NONE && wildcard === NONE && names.length === 0) return null;
     this.budget.entries('segments', 1);
     this.budget.entries('names', names.length);
-    this.maps.push(map);
-    this.wildcards.push(wildcard);
-    this.named.push(names.length === 0 ? NONE : this.leafOf(named));
-    this.names.add(segment, names);
-    return segment;
+    const best = names.length === 0 ? NONE : this.leafOf(named);
+    const { entries, steps } = this.budget.used;
+    const used = { entries: entries - before.entries, steps: steps - before.steps };
+    const { ends, starts, values, leaves, slices } = this;
+    return packed({ map, wildcard, named: best, ends, starts, values, leaves, slices: slices.maps }, names, used);
   }
 
   open(members: readonly number[]): void {
@@ -102,46 +75,43 @@ export class SegmentCompiler implements NestingVisitor {
   }
 
   interval(start: number): void {
-    const { starts, values, offsets } = this;
+    const { starts, values, ends } = this;
     const leaf = this.stack.intern(this.leaves);
-    const bottom = offsets.array[offsets.length - 1] as number;
+    const bottom = ends.length === 0 ? 0 : (ends.array[ends.length - 1] as number);
     if (values.length > bottom && values.array[values.length - 1] === leaf) return;
     this.budget.entries('destinations', 1);
     starts.push(start);
     values.push(leaf);
   }
 
-  tables(): Tables {
-    const { leaves, slices } = compact(this.leaves, this.slices.maps);
-    return {
-      segments: {
-        destinations: this.maps.trimmed(),
-        wildcards: this.wildcards.trimmed(),
-        named: this.named.trimmed(),
-      },
-      destinations: {
-        starts: this.starts.trimmed(),
-        values: this.values.trimmed(),
-        offsets: this.offsets.trimmed(),
-      },
-      leaves,
-      slices,
-      ...this.names.tables(),
-    };
+  private begin(rules: readonly Rule[]): void {
+    this.rules = rules;
+    this.ruleLeaves.clear();
+    this.slices.maps.clear();
+    this.leaves.clear();
+    this.ends.length = 0;
+    this.starts.length = 0;
+    this.values.length = 0;
+    const prefixes: Prefix[] = [];
+    for (let number = 0; number < rules.length; number++) {
+      const rule = rules[number] as Rule;
+      const { sourcePorts } = rule;
+      this.ruleLeaves.add(keyRanges(rule), sourcePorts.length > 0 ? this.slices.of(sourcePorts, number) : number);
+      for (const prefix of prefixesOf(rule)) prefixes.push(prefix);
+    }
+    this.order = prefixOrder(prefixes);
   }
 
   private addMemberships(rule: number, count: number): number {
-    const firstPrefix = this.firstPrefixes[rule] as number;
-    const lastPrefix = this.firstPrefixes[rule + 1] as number;
-    const need = count + lastPrefix - firstPrefix;
+    const prefixes = prefixesOf(this.rules[rule] as Rule);
+    const need = count + prefixes.length;
     if (need > this.memberships.length) {
       const grown = new Float64Array(need * 2);
       grown.set(this.memberships);
       this.memberships = grown;
     }
-    for (let at = firstPrefix, to = count; at < lastPrefix; at++, to++) {
-      this.memberships[to] = membership(this.prefixes.array[at] as number, rule);
-    }
+    let to = count;
+    for (const prefix of prefixes) this.memberships[to++] = membership(prefixNumber(this.order, prefix), rule);
     return need;
   }
 
@@ -154,7 +124,7 @@ export class SegmentCompiler implements NestingVisitor {
 
   private destinationMap(count: number): number {
     if (count === 0) return NONE;
-    const { starts, values, offsets } = this;
+    const { starts, values, ends } = this;
     const bottom = starts.length;
     this.stack.clear();
     walkNesting(this.order, this.memberships.subarray(0, count).sort(), this);
@@ -163,30 +133,30 @@ export class SegmentCompiler implements NestingVisitor {
       values.length = bottom;
       return NONE;
     }
-    offsets.push(starts.length);
-    return offsets.length - 2;
+    ends.push(starts.length);
+    return ends.length - 1;
   }
 
-  private nameLeaves(named: readonly number[]): readonly NameLeaf[] {
-    if (named.length === 0) return [];
-    const members = new Map<number, number[]>();
+  private nameLeaves(named: readonly number[]): readonly NamedLeaf[] {
+    const members = new Map<string, number[]>();
     for (const number of named) {
-      const { hostname } = this.rules[number] as Rule;
-      if (hostname === undefined) continue;
-      const name = this.names.number(hostname);
-      const others = members.get(name);
-      if (others === undefined) members.set(name, [number]);
+      const text = this.rules[number]?.hostname?.text ?? '';
+      const others = members.get(text);
+      if (others === undefined) members.set(text, [number]);
       else others.push(number);
     }
-    return [...members]
-      .map(([name, rules]) => ({ name, leaf: this.nameLeaf(rules) }))
-      .filter(({ leaf }) => leaf !== NONE)
-      .sort((left, right) => left.name - right.name);
+    const found: NamedLeaf[] = [];
+    for (const rules of members.values()) {
+      const pattern = this.rules[rules[0] as number]?.hostname;
+      const leaf = this.nameLeaf(rules);
+      if (pattern !== undefined && leaf !== NONE) found.push({ pattern, leaf });
+    }
+    return found;
   }
 
   /** What a granted name brings: a leaf, or a map of destinations where its rules have any (D10). */
   private nameLeaf(rules: readonly number[]): number {
-    if (rules.every((rule) => !hasDestination(this.rules[rule] as Rule))) return this.leafOf(rules);
+    if (rules.every((rule) => !hasDestination((this.rules[rule] as Rule).destinations))) return this.leafOf(rules);
     let count = 0;
     for (const rule of rules) count = this.addMemberships(rule, count);
     this.budget.steps(count * STEPS_OF_A_MEMBER);
@@ -196,50 +166,14 @@ export class SegmentCompiler implements NestingVisitor {
 }
 
 /** The prefixes that a rule is filed under: none where it stands in a wildcard leaf, all addresses under a name. */
-function prefixesOf(rule: Rule): readonly Prefix[] {
-  if (hasDestination(rule)) return rule.destinations;
-  return rule.hostname === undefined ? [] : [EVERYWHERE];
+function prefixesOf({ destinations, hostname }: Rule): readonly Prefix[] {
+  if (hasDestination(destinations)) return destinations;
+  return hostname === undefined ? NOWHERE : EVERYWHERE;
 }
 
-const EVERYWHERE: Prefix = { address: 0, length: 0 };
+const NOWHERE: readonly Prefix[] = [];
+const EVERYWHERE: readonly Prefix[] = [{ address: 0, length: 0 }];
 
-function hasDestination({ destinations }: Rule): boolean {
+function hasDestination(destinations: readonly Prefix[]): boolean {
   return destinations.length > 0 && destinations.every(({ length }) => length > 0);
-}
-
-/** Leaves and slices as pools; the slices that only stood in between are left out. */
-function compact(leaves: Sequences, slices: Sequences): { leaves: IntervalPool; slices: IntervalPool } {
-  const kept: number[] = [];
-  const numbers = new Map<number, number>();
-  const pool = poolOf(leaves, leaves.count, (leaf) => leaf);
-  for (const [at, value] of pool.values.entries()) {
-    if (value < SLICE) continue;
-    let number = numbers.get(value);
-    if (number === undefined) {
-      number = kept.push(value - SLICE) - 1;
-      numbers.set(value, number);
-    }
-    pool.values[at] = SLICE + number;
-  }
-  return { leaves: pool, slices: poolOf(slices, kept.length, (number) => kept[number] as number) };
-}
-
-function poolOf(maps: Sequences, count: number, sequence: (map: number) => number): IntervalPool {
-  const offsets = new Uint32Array(count + 1);
-  for (let map = 0; map < count; map++) {
-    const number = sequence(map);
-    offsets[map + 1] = (offsets[map] as number) + (maps.end(number) - maps.start(number)) / 2;
-  }
-  const starts = new Uint32Array(offsets[count] as number);
-  const values = new Uint32Array(starts.length);
-  const cells = maps.cells.array;
-  for (let map = 0; map < count; map++) {
-    let from = maps.start(sequence(map));
-    const end = offsets[map + 1] as number;
-    for (let at = offsets[map] as number; at < end; at++, from += 2) {
-      starts[at] = cells[from] as number;
-      values[at] = cells[from + 1] as number;
-    }
-  }
-  return { starts, values, offsets };
 }

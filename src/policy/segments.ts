@@ -6,6 +6,8 @@ import type { Populations } from './source-lists.js';
 /** So many copies of rules are compiled before groups are shared: a multiple of all rules, and always some. */
 const MULTIPLE = 3;
 const SMALL = 1 << 16;
+/** A group of so many rules that several populations share is always a segment of its own. */
+const LARGE = 1_024;
 
 /** A part of a population's groups that is judged as one. */
 type Run = { readonly from: number; to: number; rules: number; readonly saving: number };
@@ -68,6 +70,11 @@ export class Division {
       total += rules.length;
       multiplied += rules.length * uses;
       if (uses < 2) continue;
+      if (copies === undefined && rules.length >= LARGE) {
+        this.shared[group] = 1;
+        multiplied -= rules.length * (uses - 1);
+        continue;
+      }
       const known = alike.get(users);
       const saving = rules.length * (uses - 1);
       if (known === undefined) alike.set(users, { saving, groups: [group] });

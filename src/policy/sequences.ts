@@ -1,13 +1,15 @@
 import type { Budget, CompileTable } from './budget.js';
 import { Cells } from './cells.js';
 
+const SLOTS = 256;
+
 /** Sequences of numbers, each kept once and numbered in the order of their first appearance. */
 export class Sequences {
   readonly cells = new Cells();
   /** Sequence `n` is `offsets[n]` … `offsets[n + 1]` of `cells`. */
   readonly offsets = new Cells();
   private readonly hashes = new Cells();
-  private slots = new Int32Array(1024).fill(-1);
+  private slots = new Int32Array(SLOTS).fill(-1);
 
   /** A sequence counts as its length divided by `width` entries of `table`. */
   constructor(
@@ -30,18 +32,19 @@ export class Sequences {
     return this.offsets.array[sequence + 1] as number;
   }
 
-  /** The number of the sequence that is `from` … `to` of `source`. */
+  /** The number of the sequence that is `from` … `to` of `source`, if it is one of them. */
+  find(source: Uint32Array, from: number, to: number): number | undefined {
+    const found = this.slots[this.slotOf(hashOf(source, from, to), source, from, to)] as number;
+    return found < 0 ? undefined : found;
+  }
+
+  /** The number of the sequence that is `from` … `to` of `source`, which is added where it is new. */
   intern(source: Uint32Array, from: number, to: number): number {
     this.budget.steps((to - from) / this.width);
     const hash = hashOf(source, from, to);
-    const mask = this.slots.length - 1;
-    let slot = hash & mask;
-    for (;;) {
-      const found = this.slots[slot] as number;
-      if (found < 0) break;
-      if (this.hashes.array[found] === hash && this.equals(found, source, from, to)) return found;
-      slot = (slot + 1) & mask;
-    }
+    const slot = this.slotOf(hash, source, from, to);
+    const found = this.slots[slot] as number;
+    if (found >= 0) return found;
     const added = this.count;
     this.budget.entries(this.table, (to - from) / this.width);
     this.cells.append(source, from, to);
@@ -50,6 +53,25 @@ export class Sequences {
     this.slots[slot] = added;
     if (this.count * 2 > this.slots.length) this.rehash();
     return added;
+  }
+
+  clear(): void {
+    if (this.count === 0) return;
+    if (this.slots.length > SLOTS) this.slots = new Int32Array(SLOTS);
+    this.slots.fill(-1);
+    this.cells.length = 0;
+    this.offsets.length = 1;
+    this.hashes.length = 0;
+  }
+
+  /** Where the sequence is filed, or would be. */
+  private slotOf(hash: number, source: Uint32Array, from: number, to: number): number {
+    const mask = this.slots.length - 1;
+    for (let slot = hash & mask; ; slot = (slot + 1) & mask) {
+      const found = this.slots[slot] as number;
+      if (found < 0) return slot;
+      if (this.hashes.array[found] === hash && this.equals(found, source, from, to)) return slot;
+    }
   }
 
   private equals(sequence: number, source: Uint32Array, from: number, to: number): boolean {

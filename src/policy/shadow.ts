@@ -1,76 +1,102 @@
-import { containsAll, isContradictory } from './coverage.js';
-import type { Group, Policy, Prefix, Rule } from './model.js';
-import { PrefixIndex } from './prefix-index.js';
+import { isContradictory } from './coverage.js';
+import type { Group, Policy, Rule } from './model.js';
 import { RuleIndex } from './rule-index.js';
+import { SourceHolders } from './source-holders.js';
 
-export type Shadow = { readonly rule: Rule; readonly by: Rule };
+/** Where a rule stands that can never match, and the rule that decides all its packets before. */
+export type Shadow = { readonly pointer: string; readonly by: string };
 
 /** How many times a rule is looked for in another group before the search is given up. */
 const CROSS_GROUP_SEARCHES = 300_000;
-const MAX_OUTER_GROUPS = 8;
 
 /**
  * Rules that can never match because one earlier rule, of the group or of a group that holds all its sources, decides
  * all their packets. Rules that only several others hide together are not found.
  */
-export function shadowedRules({ groups }: Policy, unreachable: ReadonlySet<number>): Shadow[] {
+export function shadowedRules(
+  { groups }: Policy,
+  unreachable: ReadonlySet<number>,
+  sources: SourceHolders = new SourceHolders(),
+): Shadow[] {
   const found: Shadow[] = [];
-  const outer = new OuterGroups(groups);
+  const holders = sources.of(groups, unreachable);
   let searches = 0;
   for (const [index, group] of groups.entries()) {
     if (unreachable.has(index)) continue;
-    const holders = group.dynamic || searches > CROSS_GROUP_SEARCHES ? [] : outer.holding(group);
-    const own = group.rules.length > 1 ? new RuleIndex(group.rules.length) : undefined;
-    for (const rule of group.rules) {
-      let by = own?.findCover(rule);
-      for (let at = 0; by === undefined && at < holders.length; at++, searches++) by = holders[at]?.findCover(rule);
-      if (by !== undefined && !isContradictory(rule)) found.push({ rule, by });
-      else own?.add(rule);
+    const own = shadowsWithin(group.rules);
+    const held = searches <= CROSS_GROUP_SEARCHES ? holders.get(index) : undefined;
+    if (own.length === 0 && held === undefined) continue;
+    const hidden: Hidden[] = [{ holder: group, pairs: own }];
+    for (const number of held ?? []) {
+      const holder = groups[number] as Group;
+      hidden.push({ holder, pairs: shadowsBehind(group.rules, holder.rules) });
+      searches += group.rules.length;
     }
-    outer.add(index);
+    for (const shadow of shadowsOf(group, hidden)) found.push(shadow);
   }
   return found;
 }
 
-/** The groups walked so far, filed by their sources. */
-class OuterGroups {
-  readonly #groups: readonly Group[];
-  readonly #sources: PrefixIndex;
-  readonly #rules = new Map<number, RuleIndex>();
+type Hidden = { readonly holder: Group; readonly pairs: readonly Pair[] };
 
-  constructor(groups: readonly Group[]) {
-    this.#groups = groups;
-    this.#sources = new PrefixIndex(groups.length);
+/** In the order of the rules, each with the first that hides it. */
+function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow[] {
+  if (hidden.every(({ pairs }) => pairs.length === 0)) return [];
+  const by = new Map<Rule, string>();
+  for (const { holder, pairs } of hidden) {
+    for (const pair of pairs) if (!by.has(pair.rule)) by.set(pair.rule, holder.pointer + pair.by.pointer);
   }
+  return rules.flatMap((rule) => {
+    const hider = by.get(rule);
+    return hider === undefined ? [] : [{ pointer: pointer + rule.pointer, by: hider }];
+  });
+}
 
-  add(index: number): void {
-    const { sources, rules } = this.#groups[index] as Group;
-    if (rules.length === 0) return;
-    for (const source of sources) this.#sources.add(source, 0, index);
-  }
+type Rules = readonly Rule[];
+type Pair = { readonly rule: Rule; readonly by: Rule };
 
-  /** The rules of some of the groups that hold all sources of the given one. */
-  holding({ sources }: Group): RuleIndex[] {
-    const indexes: RuleIndex[] = [];
-    const first: Prefix | undefined = sources[0];
-    if (first === undefined) return indexes;
-    const seen = new Set<number>();
-    this.#sources.find(first, 0, (index) => {
-      if (seen.has(index) || !containsAll(this.#groups[index]?.sources ?? [], sources)) return false;
-      seen.add(index);
-      indexes.push(this.#indexOf(index));
-      return indexes.length === MAX_OUTER_GROUPS;
-    });
-    return indexes;
-  }
+const within = new WeakMap<Rules, readonly Pair[]>();
+const behind = new WeakMap<Rules, WeakMap<Rules, readonly Pair[]>>();
+const indexes = new WeakMap<Rules, RuleIndex>();
+const NONE: readonly Pair[] = [];
 
-  #indexOf(group: number): RuleIndex {
-    const known = this.#rules.get(group);
-    if (known !== undefined) return known;
-    const { rules } = this.#groups[group] as Group;
+function shadowsWithin(rules: Rules): readonly Pair[] {
+  if (rules.length < 2) return NONE;
+  return remembered(within, rules, () => {
     const index = new RuleIndex(rules.length);
-    for (const rule of rules) index.add(rule);
-    this.#rules.set(group, index);
-    return index;
+    return pairsOf(rules, (rule) => {
+      const by = index.findCover(rule);
+      if (by === undefined || isContradictory(rule)) index.add(rule);
+      return by;
+    });
+  });
+}
+
+function shadowsBehind(rules: Rules, holder: Rules): readonly Pair[] {
+  const known = remembered(behind, rules, () => new WeakMap<Rules, readonly Pair[]>());
+  return remembered(known, holder, () => {
+    const index = remembered(indexes, holder, () => {
+      const filed = new RuleIndex(holder.length);
+      for (const rule of holder) filed.add(rule);
+      return filed;
+    });
+    return pairsOf(rules, (rule) => index.findCover(rule));
+  });
+}
+
+function pairsOf(rules: Rules, coverOf: (rule: Rule) => Rule | undefined): readonly Pair[] {
+  const pairs: Pair[] = [];
+  for (const rule of rules) {
+    const by = coverOf(rule);
+    if (by !== undefined && !isContradictory(rule)) pairs.push({ rule, by });
   }
+  return pairs.length === 0 ? NONE : pairs;
+}
+
+function remembered<T>(known: WeakMap<Rules, T>, rules: Rules, find: () => T): T {
+  const found = known.get(rules);
+  if (found !== undefined) return found;
+  const made = find();
+  known.set(rules, made);
+  return made;
 }

@@ -9,7 +9,7 @@ import { validateMatch } from './match-validation.js';
 import type { Path } from './pointer.js';
 import type { Problem } from './problem.js';
 import { ProblemList } from './problem-list.js';
-import { envelopePolicySchema, envelopeSchema, policySchema } from './schema.js';
+import { envelopeGroupSchema, envelopePolicySchema, envelopeSchema, groupSchema, policySchema } from './schema.js';
 import { type ShapeProblem, shapeProblems } from './shape.js';
 import type { Validation, ValidationContext } from './validation.js';
 
@@ -34,6 +34,23 @@ export function validateEnvelope(document: unknown, context: ValidationContext):
   return validation.problems.all();
 }
 
+/** Every problem of one source group at once, apart from what the other groups of its policy have to do with it. */
+export function validateSourceGroup(document: unknown, context: ValidationContext): Problem[] {
+  const schema = context.form === 'envelope' ? envelopeGroupSchema : groupSchema;
+  const problems = new ProblemList();
+  const shape = shapeProblems(schema, document);
+  for (const problem of shape) {
+    const { path, code, message } = aboutMode(problem, 0);
+    problems.addAt(path, code, message);
+  }
+  const validation = { problems, context, damaged: keepIntact(document, shape) };
+  if (!isObject(document)) return problems.all();
+  const group = document as Intact<SourceGroupConfig>;
+  validateId(group.id, 0, new Map(), '', '', 'source group', validation);
+  validateGroup(group, '', validation);
+  return problems.all();
+}
+
 /** The stable name as it is stored: trimmed. */
 export function trimName(name: string): string {
   return name.trim();
@@ -48,7 +65,7 @@ function begin(schema: z.ZodType, document: unknown, context: ValidationContext,
   const problems = new ProblemList();
   const shape = shapeProblems(schema, document);
   for (const problem of aboutRecord(shape, schema)) {
-    const { path, code, message } = aboutMode(problem, policyPath.length);
+    const { path, code, message } = aboutMode(problem, policyPath.length + 2);
     problems.addAt(path, code, message);
   }
   return { problems, context, damaged: keepIntact(document, shape) };
@@ -80,10 +97,11 @@ function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonl
   return [{ ...first, message }, ...shape.filter((problem) => !isOfRecord(problem))];
 }
 
-/** The two forms differ in one field only, and deserve to be told so. */
-function aboutMode(problem: ShapeProblem, base: number): ShapeProblem {
+/** The two forms differ in one field only, and deserve to be told so. `depth` is that of a group in the document. */
+function aboutMode(problem: ShapeProblem, depth: number): ShapeProblem {
   const { path, code } = problem;
-  if (path.length !== base + 3 || path[base] !== 'source_groups' || path[base + 2] !== 'mode') return problem;
+  if (path.length !== depth + 1 || path[depth] !== 'mode') return problem;
+  if (depth > 0 && path[depth - 2] !== 'source_groups') return problem;
   if (code === 'required') {
     return { path, code: 'mode_required', message: 'In the singleton form a source group needs a mode.' };
   }

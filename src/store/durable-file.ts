@@ -18,6 +18,14 @@ export async function writeDurably(path: string, content: Uint8Array | string): 
   await withHandle(dirname(path), 'r', (folder) => folder.sync());
 }
 
+/** Puts `content` behind what is in the file. A crash may leave a part of it. */
+export async function appendDurably(path: string, content: Uint8Array): Promise<void> {
+  await withHandle(path, 'a', async (file) => {
+    await file.writeFile(content);
+    await file.datasync();
+  });
+}
+
 async function withHandle(path: string, flags: string, use: (file: FileHandle) => Promise<void>): Promise<void> {
   const file = await open(path, flags, 0o600);
   try {

@@ -29,6 +29,17 @@ export async function unseal(name: string, sealed: Buffer): Promise<Uint8Array> 
   return payload;
 }
 
+/** The payload of the first of several sealed values that stand one behind the other, and what stands behind it. */
+export async function unsealFirst(
+  name: string,
+  sealed: Uint8Array,
+): Promise<{ payload: Uint8Array; rest: Uint8Array }> {
+  const bytes = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);
+  if (bytes.length < HEADER) throw damaged(name, 'it has no valid header');
+  const end = HEADER + bytes.readUInt32LE(4);
+  return { payload: await unseal(name, bytes.subarray(0, end)), rest: bytes.subarray(end) };
+}
+
 async function digest(name: string, payload: Uint8Array): Promise<Buffer> {
   const inner =
     payload.length < OFF_LOOP_BYTES

@@ -1,42 +1,109 @@
 import { readFile } from 'node:fs/promises';
-import { writeDurably } from './durable-file.js';
-import { seal, unseal } from './envelope.js';
+import type { TextEdit } from '#policy/outline.js';
+import { edited, inflated } from './bodies.js';
+import { appendDurably, writeDurably } from './durable-file.js';
+import { seal, unsealFirst } from './envelope.js';
 import { decodeJson, encodeJson } from './json-value.js';
 import type { PolicyHead, PolicyRow } from './policy-row.js';
 
 const NAME = 'last-good';
 const NEWLINE = 0x0a;
+/** So many edits are put behind a copy before it is written anew. */
+const MAX_EDITS = 100;
+const MAX_EDIT_BYTES = 1024 * 1024;
 
-/** The second copy of what is in force: the head, and the active policy with its compressed body. */
+/** The second copy of what is in force: the head, and the active policy. */
 export type LastGood = {
   readonly head: PolicyHead;
+  readonly active: { readonly row: PolicyRow; body(): Promise<Uint8Array> } | null;
+};
+
+type LastGoodWrite = {
+  readonly head: PolicyHead;
   readonly active: { readonly row: PolicyRow; readonly compressed: Uint8Array } | null;
+};
+
+/** What makes the active policy of the one that the copy has, which is known by the hash of its body. */
+type LastGoodEdit = {
+  readonly head: PolicyHead;
+  readonly row: PolicyRow;
+  readonly of: string;
+  readonly edit: TextEdit;
 };
 
 export type LastGoodFile = {
   /** Null where there is none, or where what is there is damaged. */
   read(): Promise<LastGood | null>;
-  write(copy: LastGood): Promise<void>;
+  write(copy: LastGoodWrite): Promise<void>;
+  /** Whether the copy could be brought up to date so; else it is to be written. */
+  append(edit: LastGoodEdit): Promise<boolean>;
 };
 
-/** A sealed file: one line of JSON, then the compressed body. */
+type Line = {
+  readonly head: PolicyHead;
+  readonly row: PolicyRow | null;
+  readonly edit?: { readonly of: string; readonly from: number; readonly to: number };
+};
+type Entry = Line & { readonly bytes: Uint8Array };
+
+/**
+ * A file of sealed entries, each a line of JSON and some bytes: first the copy with its compressed body, then edits of
+ * it. An entry that a crash left torn, and what does not follow from the entry before it, ends the file.
+ */
 export function lastGoodFile(path: string): LastGoodFile {
+  /** What may be put behind the file; null where that is not known. */
+  let tail: { readonly body: string; readonly edits: number; readonly bytes: number } | null = null;
   return {
     async read() {
-      let payload: Uint8Array;
-      try {
-        payload = await unseal(NAME, await readFile(path));
-      } catch {
-        return null;
-      }
-      const end = payload.indexOf(NEWLINE);
-      const { head, row } = decodeJson<{ head: PolicyHead; row: PolicyRow | null }>(payload.subarray(0, end));
-      return { head, active: row === null ? null : { row, compressed: payload.subarray(end + 1) } };
+      tail = null;
+      const entries = await entriesOf(path);
+      const last = entries.at(-1);
+      if (last === undefined) return null;
+      const { head, row } = last;
+      return { head, active: row === null ? null : { row, body: () => bodyOf(entries) } };
     },
     async write({ head, active }) {
-      const line = encodeJson({ head, row: active?.row ?? null });
-      const parts = [line, Uint8Array.of(NEWLINE), active?.compressed ?? new Uint8Array(0)];
-      await writeDurably(path, await seal(NAME, Buffer.concat(parts)));
+      tail = null;
+      const line: Line = { head, row: active?.row ?? null };
+      await writeDurably(path, await sealed(line, active?.compressed ?? new Uint8Array(0)));
+      tail = active === null ? null : { body: active.row.body_sha256, edits: 0, bytes: 0 };
+    },
+    async append({ head, row, of, edit: { from, to, text } }) {
+      if (tail === null || tail.body !== of || tail.edits >= MAX_EDITS || tail.bytes + text.length > MAX_EDIT_BYTES)
+        return false;
+      const { edits, bytes } = tail;
+      tail = null;
+      await appendDurably(path, await sealed({ head, row, edit: { of, from, to } }, text));
+      tail = { body: row.body_sha256, edits: edits + 1, bytes: bytes + text.length };
+      return true;
     },
   };
+}
+
+function sealed(line: Line, bytes: Uint8Array): Promise<Buffer> {
+  return seal(NAME, Buffer.concat([encodeJson(line), Uint8Array.of(NEWLINE), bytes]));
+}
+
+async function entriesOf(path: string): Promise<readonly Entry[]> {
+  const entries: Entry[] = [];
+  try {
+    for (let rest: Uint8Array = await readFile(path); rest.length > 0; ) {
+      const first = await unsealFirst(NAME, rest);
+      const end = first.payload.indexOf(NEWLINE);
+      const line = decodeJson<Line>(first.payload.subarray(0, end));
+      const before = entries.at(-1);
+      if (before !== undefined && (line.edit === undefined || line.edit.of !== before.row?.body_sha256)) break;
+      entries.push({ ...line, bytes: first.payload.subarray(end + 1) });
+      rest = first.rest;
+    }
+  } catch {
+    // What was read before it stands.
+  }
+  return entries;
+}
+
+async function bodyOf([copy, ...edits]: readonly Entry[]): Promise<Uint8Array> {
+  let body = await inflated(copy?.bytes ?? new Uint8Array(0));
+  for (const { edit, bytes } of edits) if (edit !== undefined) body = edited(body, { ...edit, text: bytes });
+  return body;
 }

@@ -1,7 +1,5 @@
-import { createHash, webcrypto } from 'node:crypto';
-import { promisify } from 'node:util';
-import { constants, gunzip, gzip } from 'node:zlib';
-import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { PolicyPut, PolicyRecord, StoredPolicy } from '#policy/record.js';
+import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
 import { StoreError } from './error.js';
 import type { FindingListener } from './finding.js';
 import { decodeJson, putJson, under } from './json-value.js';
@@ -10,14 +8,9 @@ import { type PolicyHead, type PolicyRow, recordOf, rowOf } from './policy-row.j
 import type { KvOperation, KvStore, PolicyCommit, PolicyStore } from './port.js';
 import { createTurns } from './turns.js';
 
-const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
-const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gunzip);
-const MAX_BODY_BYTES = 128 * 1024 * 1024;
-
 const HEAD = 'head';
 const policyKey = (id: string) => `policy/${id}`;
 const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
-const bodyKey = (sha256: string) => `body/${sha256}`;
 
 /** Replaced as a whole by each commit, so that every read sees one moment. */
 type State = {
@@ -41,6 +34,7 @@ export async function loadPolicyStore(
 
 class KvPolicyStore implements PolicyStore {
   readonly #kv: KvStore;
+  readonly #bodies: Bodies;
   readonly #lastGood: LastGoodFile;
   readonly #onFinding: FindingListener;
   readonly #inTurn = createTurns();
@@ -52,6 +46,7 @@ class KvPolicyStore implements PolicyStore {
 
   constructor(kv: KvStore, lastGood: LastGoodFile, onFinding: FindingListener) {
     this.#kv = kv;
+    this.#bodies = new Bodies(kv);
     this.#lastGood = lastGood;
     this.#onFinding = onFinding;
   }
@@ -141,9 +136,15 @@ class KvPolicyStore implements PolicyStore {
 
   async revision(id: string, revision: number): Promise<StoredPolicy | null> {
     const { head, rows } = this.#state;
-    const bytes = await this.#kv.get(historyKey(id, revision));
-    if (bytes === null) return null;
-    return this.#stored(decodeJson<PolicyRow>(bytes), head.active === id && rows.get(id)?.revision === revision);
+    const row = await this.#revisionRow(id, revision);
+    return row === null ? null : this.#stored(row, head.active === id && rows.get(id)?.revision === revision);
+  }
+
+  async slice(id: string, revision: number, from: number, to: number): Promise<Uint8Array | null> {
+    const row = await this.#revisionRow(id, revision);
+    if (row === null) return null;
+    const restored = this.#restored.get(row.body_sha256);
+    return restored?.subarray(from, to) ?? this.#bodies.slice(row.body_sha256, from, to);
   }
 
   async generation(): Promise<number> {
@@ -165,14 +166,14 @@ class KvPolicyStore implements PolicyStore {
     const nextRows = new Map(rows);
     const operations: KvOperation[] = [];
     let active = head.active !== null && (head.active === deactivate || head.active === remove) ? null : head.active;
-    let compressed: Uint8Array | undefined;
+    let body: BodyWrite | WholeBodyWrite | undefined;
 
     if (remove !== undefined) {
       nextRows.delete(remove);
       operations.push({ type: 'delete', key: policyKey(remove) });
     }
     if (put !== undefined) {
-      const { record, body } = put;
+      const { record } = put;
       const stored = rows.get(record.id);
       if (stored !== undefined && stored.revision >= record.revision) {
         throw new StoreError(
@@ -180,10 +181,10 @@ class KvPolicyStore implements PolicyStore {
           `commit policy ${record.id}: revision ${stored.revision} is stored, and ${record.revision} is not newer`,
         );
       }
-      const row = rowOf(record, await sha256(body));
-      compressed = await compress(body, { level: constants.Z_BEST_SPEED });
+      body = await this.#bodyOf(put, stored);
+      const row = rowOf(record, body.sha256);
       nextRows.set(row.id, row);
-      operations.push(...writesOf(row, compressed));
+      operations.push(...body.operations, ...writesOf(row));
       if (record.active) active = record.id;
       else if (active === record.id) active = null;
     }
@@ -195,20 +196,47 @@ class KvPolicyStore implements PolicyStore {
     if (put !== undefined) this.#damaged.delete(put.record.id);
     if (remove !== undefined) this.#damaged.delete(remove);
     if (next.generation !== head.generation || next.active !== head.active || put?.record.id === next.active) {
-      await this.#copyActive(put?.record.id === next.active ? compressed : undefined);
+      const before = put === undefined ? undefined : rows.get(put.record.id);
+      await this.#copyActive(put, before, body);
     }
   }
 
+  /** Of an edit, the body that it makes of the stored one; an edit of another revision is a conflict. */
+  async #bodyOf(put: PolicyPut, stored: PolicyRow | undefined): Promise<BodyWrite | WholeBodyWrite> {
+    if ('body' in put) return this.#bodies.whole(put.body);
+    const { record, edit } = put;
+    if (stored?.revision !== edit.revision) {
+      const found = stored === undefined ? 'none' : `revision ${stored.revision}`;
+      throw new StoreError(
+        'revision_conflict',
+        `edit revision ${edit.revision} of policy ${record.id}: ${found} is stored`,
+      );
+    }
+    const restored = this.#restored.get(stored.body_sha256);
+    return restored === undefined
+      ? this.#bodies.edited(stored.body_sha256, edit)
+      : this.#bodies.whole(edited(restored, edit));
+  }
+
   /** A copy that cannot be written is only reported: the commit is done. */
-  async #copyActive(compressed?: Uint8Array): Promise<void> {
+  async #copyActive(put?: PolicyPut, before?: PolicyRow, body?: BodyWrite | WholeBodyWrite): Promise<void> {
     const { head, rows } = this.#state;
     const row = head.active === null ? undefined : rows.get(head.active);
     try {
-      if (row === undefined) await this.#lastGood.write({ head, active: null });
-      else {
-        const body = compressed ?? (await this.#compressedBody(row));
-        await this.#lastGood.write({ head, active: { row, compressed: body } });
+      if (row === undefined) {
+        await this.#lastGood.write({ head, active: null });
+        return;
       }
+      const isPut = put?.record.id === row.id;
+      if (isPut && 'edit' in put && before !== undefined) {
+        const { edit } = put;
+        if (await this.#lastGood.append({ head, row, of: before.body_sha256, edit })) return;
+      }
+      const compressed =
+        isPut && body !== undefined && 'compressed' in body
+          ? body.compressed
+          : await this.#bodies.compressed(row.body_sha256);
+      await this.#lastGood.write({ head, active: { row, compressed } });
     } catch (error) {
       this.#onFinding({
         code: 'last_good_unwritable',
@@ -220,17 +248,22 @@ class KvPolicyStore implements PolicyStore {
   async #restore({ head, active }: LastGood): Promise<void> {
     const rows = new Map(this.#state.rows);
     const operations: KvOperation[] = [putJson(HEAD, head)];
+    let restored: { readonly sha256: string; readonly body: Uint8Array } | undefined;
     if (active !== null) {
-      rows.set(active.row.id, active.row);
-      operations.push(...writesOf(active.row, active.compressed));
-      this.#damaged.delete(active.row.id);
+      const body = await active.body();
+      const write = await this.#bodies.whole(body);
+      const row = { ...active.row, body_sha256: write.sha256 };
+      restored = { sha256: write.sha256, body };
+      rows.set(row.id, row);
+      operations.push(...write.operations, ...writesOf(row));
+      this.#damaged.delete(row.id);
     }
     this.#state = { head, rows };
     try {
       await this.#kv.batch(operations, { sync: true });
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      if (active !== null) this.#restored.set(active.row.body_sha256, active.compressed);
+      if (restored !== undefined) this.#restored.set(restored.sha256, restored.body);
     }
   }
 
@@ -275,31 +308,18 @@ class KvPolicyStore implements PolicyStore {
   }
 
   async #stored(row: PolicyRow, active: boolean): Promise<StoredPolicy> {
-    const compressed = await this.#compressedBody(row);
-    const body = await decompress(compressed, { maxOutputLength: MAX_BODY_BYTES });
+    const body = this.#restored.get(row.body_sha256) ?? (await this.#bodies.read(row.body_sha256));
     return { record: recordOf(row, active), body };
   }
 
-  async #compressedBody(row: PolicyRow): Promise<Uint8Array> {
-    const compressed = this.#restored.get(row.body_sha256) ?? (await this.#kv.get(bodyKey(row.body_sha256)));
-    if (compressed === null) {
-      throw new StoreError('store_damaged', `read policy ${row.id}: the body of revision ${row.revision} is missing`);
-    }
-    return compressed;
+  async #revisionRow(id: string, revision: number): Promise<PolicyRow | null> {
+    const bytes = await this.#kv.get(historyKey(id, revision));
+    return bytes === null ? null : decodeJson<PolicyRow>(bytes);
   }
 }
 
-function writesOf(row: PolicyRow, compressed: Uint8Array): KvOperation[] {
-  return [
-    { type: 'put', key: bodyKey(row.body_sha256), value: compressed },
-    putJson(policyKey(row.id), row),
-    putJson(historyKey(row.id, row.revision), row),
-  ];
-}
-
-async function sha256(body: Uint8Array): Promise<string> {
-  if (body.length < 256 * 1024) return createHash('sha256').update(body).digest('hex');
-  return Buffer.from(await webcrypto.subtle.digest('SHA-256', body)).toString('hex');
+function writesOf(row: PolicyRow): KvOperation[] {
+  return [putJson(policyKey(row.id), row), putJson(historyKey(row.id, row.revision), row)];
 }
 
 const folded = (name: string): string => name.trim().toLowerCase();

@@ -1,6 +1,6 @@
 import type { PolicyRecord } from '#policy/record.js';
 
-/** A record as it is kept: which one is active stands in the head alone, the body under its own hash. */
+/** A record as it is kept: which one is active stands in the head alone, the body in parts whose list has this hash. */
 export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: string };
 
 /** The state that changes with every commit. */

@@ -1,4 +1,4 @@
-import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { PolicyPut, PolicyRecord, StoredPolicy } from '#policy/record.js';
 
 /** An ordered store of bytes under string keys (order of their UTF-8 bytes). Every failure is a `StoreError`. */
 export type KvStore = {
@@ -40,11 +40,16 @@ export type PolicyStore = {
   /** Names are trimmed and compared case-insensitively (D5). */
   findByName(name: string): Promise<PolicyRecord | null>;
   active(): Promise<StoredPolicy | null>;
-  /** One atomic, synced batch. Throws `generation_regressed` for a generation below the stored one. */
+  /**
+   * One atomic, synced batch. Throws `generation_regressed` for a generation below the stored one, and
+   * `revision_conflict` for a revision that is not newer, or an edit of one that is not there.
+   */
   commit(change: PolicyCommit): Promise<void>;
   /** Newest first; kept after the policy itself is removed. Empty where the id was never used. */
   history(id: string): Promise<PolicyRecord[]>;
   revision(id: string, revision: number): Promise<StoredPolicy | null>;
+  /** The bytes `from` … `to` of the body of a revision; null where there is no such revision. */
+  slice(id: string, revision: number, from: number, to: number): Promise<Uint8Array | null>;
   /** The generation of the last commit; 0 before the first. */
   generation(): Promise<number>;
   /** Whether a policy was ever active (D27). */
@@ -53,7 +58,7 @@ export type PolicyStore = {
 
 export type PolicyCommit = {
   /** Its `record.active` decides whether it is the active one from now on. */
-  readonly put?: StoredPolicy;
+  readonly put?: PolicyPut;
   /** Id of the policy that stops being the active one. */
   readonly deactivate?: string;
   /** Id of the policy to remove; its history stays. */

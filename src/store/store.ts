@@ -39,7 +39,11 @@ export async function openStore(dataDir: string, onFinding: FindingListener): Pr
 
 /** The same over memory, for tests and trials: nothing is kept. */
 export function openMemoryStore(): Promise<Store> {
-  return assemble(createMemoryStore(), { read: async () => null, write: async () => {} }, () => {});
+  return assemble(
+    createMemoryStore(),
+    { read: async () => null, write: async () => {}, append: async () => true },
+    () => {},
+  );
 }
 
 async function assemble(kv: KvStore, lastGood: LastGoodFile, onFinding: FindingListener): Promise<Store> {

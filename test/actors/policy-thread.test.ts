@@ -13,6 +13,7 @@ const work = (policy: unknown): PreparePolicy => ({
   surroundings,
   integrations: [],
   compile: true,
+  key: 'new',
 });
 const large = () =>
   work({

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import type { PolicyOutcome, PolicyWritten } from '#bus/requests.js';
+import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#bus/requests.js';
 import { CapacityExceeded, ProofFailed } from '#dataplane/datapath.js';
 import { word } from '#policy/program.js';
 import { StoreError } from '#store/error.js';
@@ -284,6 +284,7 @@ function bound(policies: Store['policies'], target: Store['policies']): Store['p
     active: () => target.active(),
     history: (id) => target.history(id),
     revision: (id, revision) => target.revision(id, revision),
+    slice: (...place) => target.slice(...place),
     generation: () => target.generation(),
     everActivated: () => target.everActivated(),
     commit: (change) => policies.commit(change),
@@ -424,5 +425,138 @@ describe('what a write is refused for', () => {
   test('activate=false for the active one', async () => {
     const { system } = await withPolicy();
     expect(codes(await system.policies.write(singleton('lan', { activate: false })))).toEqual(['precondition_failed']);
+  });
+});
+
+describe('a write to one source group', () => {
+  const group = (id: string, port: number) => ({
+    id,
+    sources: { cidrs: ['10.0.0.0/8'] },
+    rules: [{ id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [port] } }],
+  });
+  const groupWrite = (id: string, sourceGroup: string, body: unknown, more = {}) =>
+    write(body, { target: { by: 'id', id }, sourceGroup, ...more });
+  const groupRemoval = (id: string, sourceGroup: string, more = {}) => removal(id, { sourceGroup, ...more });
+
+  test('is a write of the policy: staged, stored as a revision, flipped, and answered with the group', async () => {
+    const { system, datapath, store, first } = await withPolicy();
+    const { record } = first.stored;
+    const outcome = written(
+      await system.policies.write(groupWrite(record.id, 'lan', group('lan', 80), { author: 'bob' })),
+    );
+    expect(datapath.log).toEqual(['stage 2', 'prove 2', 'flip 2']);
+    expect({ ...outcome, stored: { ...outcome.stored, body: textOf(outcome.stored.body) } }).toEqual({
+      kind: 'written',
+      created: true,
+      stored: { record: { ...record, revision: 2, updated_by: 'bob' }, body: group('lan', 80) },
+      generation: 2,
+      warnings: [],
+      proof: expect.objectContaining({ complete: true }),
+    });
+    const stored = await store.policies.active();
+    expect(textOf(stored?.body ?? new Uint8Array())).toMatchObject({ source_groups: [{ id: 'first' }, { id: 'lan' }] });
+    expect((await store.policies.history(record.id)).map(({ revision }) => revision)).toEqual([2, 1]);
+    expect(await system.policies.readGroup(record.id, 'lan')).toEqual({
+      record: outcome.stored.record,
+      body: Buffer.from(outcome.stored.body),
+    });
+  });
+
+  test('replaces, and removes, and leaves the others as they were', async () => {
+    const { system, store, first } = await withPolicy();
+    const { id } = first.stored.record;
+    const before = textOf(first.stored.body) as { source_groups: unknown[] };
+    await system.policies.write(groupWrite(id, 'lan', group('lan', 80)));
+    const replaced = written(await system.policies.write(groupWrite(id, 'lan', group('lan', 81))));
+    expect(replaced.created).toBe(false);
+    const read = async () => textOf((await store.policies.active())?.body ?? new Uint8Array());
+    expect(await read()).toEqual({ source_groups: [...before.source_groups, group('lan', 81)] });
+    const removed = written(await system.policies.write(groupRemoval(id, 'lan')));
+    expect([removed.stored.record.revision, removed.generation, removed.stored.body.length]).toEqual([4, 4, 0]);
+    expect(await read()).toEqual(before);
+    expect(await system.policies.readGroup(id, 'lan')).toBeNull();
+  });
+
+  test('finds a policy that the thread does not know, as after a restart', async () => {
+    const { store, system, first } = await withPolicy();
+    const { id } = first.stored.record;
+    await system.policies.write(write(envelope('second', { name: 'other' })));
+    await system.policies.write(write(envelope('third', { name: 'more' })));
+    await system.shutdown();
+    const again = await startSystem({ store });
+    await again.until('policy_ready', 'active');
+    expect(await again.system.policies.readGroup(id, 'first')).toMatchObject({ record: { id } });
+    const outcome = written(await again.system.policies.write(groupWrite(id, 'lan', group('lan', 80))));
+    expect(outcome.warnings.map(({ code }) => code)).toEqual(['activity_taken']);
+    expect((await store.policies.active())?.record).toEqual(outcome.stored.record);
+  });
+
+  test('keeps form and mode of its policy', async () => {
+    const running = await startSystem();
+    await running.until('policy_ready', 'never_activated');
+    const { stored } = written(await running.system.policies.write(singleton('lan')));
+    const { id } = stored.record;
+    expect(codes(await running.system.policies.write(groupWrite(id, 'wan', group('wan', 80))))).toEqual([
+      'invalid_policy',
+    ]);
+    const audited = { ...group('wan', 80), mode: 'audit' };
+    const outcome = written(await running.system.policies.write(groupWrite(id, 'wan', audited)));
+    expect(outcome.stored.record).toEqual({ ...stored.record, revision: 2 });
+  });
+
+  test.each<[string, (id: string) => PolicyWrite, string]>([
+    ['a policy that is not there', () => groupWrite('nowhere', 'lan', group('lan', 80)), 'not_found'],
+    ['a group that is not there', (id) => groupRemoval(id, 'lan'), 'not_found'],
+    ['a body that is not valid', (id) => groupWrite(id, 'lan', group('wan', 80)), 'invalid_policy'],
+    ['a stale ETag', (id) => groupWrite(id, 'lan', group('lan', 80), { ifMatch: '"x"' }), 'precondition_failed'],
+    [
+      'a group that is to be new',
+      (id) => groupWrite(id, 'first', group('first', 80), { ifNoneMatch: '*' }),
+      'precondition_failed',
+    ],
+    [
+      'a group that is to be there',
+      (id) => groupWrite(id, 'lan', group('lan', 80), { ifMatch: '*' }),
+      'precondition_failed',
+    ],
+    [
+      'activate=false for the active one',
+      (id) => groupRemoval(id, 'first', { activate: false }),
+      'precondition_failed',
+    ],
+  ])('is refused for %s, and changes nothing', async (_, make, code) => {
+    const running = await withPolicy();
+    const { id } = running.first.stored.record;
+    expect(codes(await running.system.policies.write(make(id)))).toEqual([code]);
+    expect(running.datapath.log).toEqual([]);
+    await expectUntouched(running);
+  });
+
+  test('that matches its preconditions is done', async () => {
+    const { system, first } = await withPolicy();
+    const { id } = first.stored.record;
+    const created = groupWrite(id, 'lan', group('lan', 80), { ifNoneMatch: '*', ifMatch: `"${id}.1"` });
+    expect(written(await system.policies.write(created)).created).toBe(true);
+    expect(written(await system.policies.write(groupRemoval(id, 'lan', { ifMatch: `"${id}.2"` }))).generation).toBe(3);
+  });
+
+  test('that fails after it was prepared leaves the thread with what is stored', async () => {
+    const running = await withPolicy();
+    const { id } = running.first.stored.record;
+    running.datapath.on.stage = () => {
+      throw new Error('update program: ENOMEM');
+    };
+    expect(codes(await running.system.policies.write(groupWrite(id, 'lost', group('lost', 80))))).toEqual([
+      'dataplane_unavailable',
+    ]);
+    await expectUntouched(running);
+    delete running.datapath.on.stage;
+    const dry = await running.system.policies.write(groupWrite(id, 'dry', group('dry', 80), { dryRun: true }));
+    expect(dry).toMatchObject({ kind: 'checked', stored: { record: { revision: 2 } } });
+    await expectUntouched(running);
+    written(await running.system.policies.write(groupWrite(id, 'lan', group('lan', 80))));
+    const stored = await running.store.policies.active();
+    expect(textOf(stored?.body ?? new Uint8Array())).toMatchObject({ source_groups: [{ id: 'first' }, { id: 'lan' }] });
+    expect(running.datapath.inForce).toBe(2);
   });
 });

@@ -19,7 +19,8 @@ export const RECORD: PolicyRecord = {
   updated_by: 'admin',
   active: true,
 };
-export const BODY = '{"default_policy":"deny","source_groups":[{"id":"lan","sources":{"ips":["10.0.0.7"]}}]}';
+export const GROUP = '{"id":"lan","sources":{"ips":["10.0.0.7"]}}';
+export const BODY = `{"default_policy":"deny","source_groups":[${GROUP}]}`;
 export const STORED: StoredPolicy = { record: RECORD, body: Buffer.from(BODY) };
 export const ETAG = `"${RECORD.id}.3"`;
 
@@ -110,6 +111,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         return answer.policyWrite(write);
       },
       read: async () => reads.stored,
+      readGroup: async () => (reads.stored === null ? null : { ...reads.stored, body: Buffer.from(GROUP) }),
       list: async () => (reads.stored === null ? [] : [reads.stored.record]),
       generation: () => 7,
     },

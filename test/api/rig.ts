@@ -52,4 +52,4 @@ export async function listening(api: Api): Promise<number> {
 }
 
 /** What a path parameter stands for in a request. */
-export const concrete = (path: string): string => path.replace(/[:{](id|name)\}?/g, 'x1');
+export const concrete = (path: string): string => path.replace(/[:{](id|name|group_id)\}?/g, 'x1');

@@ -26,8 +26,8 @@ export class GrantModel implements Grants {
 
   grant(text: string, address: number, expiresAtNs: bigint): void {
     const now = process.hrtime.bigint();
-    this.kernel.grants.add([{ pattern: text, addresses: [address], expiresAtNs }], now);
-    if (address === 0) return;
+    const refused = this.kernel.grants.add([{ pattern: text, addresses: [address], expiresAtNs }], now);
+    if (refused > 0) return;
     const addresses = this.#expiries.get(text) ?? new Map<number, bigint>();
     const before = addresses.get(address) ?? 0n;
     addresses.set(address, before > expiresAtNs ? before : expiresAtNs);

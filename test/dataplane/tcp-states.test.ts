@@ -137,7 +137,7 @@ function isSent(flags: number): boolean {
 describe('every combination of flags', () => {
   const combinations = Array.from({ length: 64 }, (_, flags) => flags);
   const impossible = combinations.filter((flags) => !isSent(flags));
-  const after = (steps: readonly Step[], side: 'client' | 'server') =>
+  const droppedAfter = (steps: readonly Step[], side: 'client' | 'server') =>
     combinations.filter((flags) => {
       kernel.forget();
       play(...steps);
@@ -152,7 +152,7 @@ describe('every combination of flags', () => {
     ['closing', BY_BOTH],
     ['reset', [...HANDSHAKE, server(RST)]],
   ])('passes from the client if a TCP sends it: %s', (_, steps) => {
-    expect(after(steps, 'client')).toEqual(impossible);
+    expect(droppedAfter(steps, 'client')).toEqual(impossible);
   });
 
   test.each<[string, readonly Step[], boolean]>([
@@ -164,20 +164,20 @@ describe('every combination of flags', () => {
     ['reset', [...HANDSHAKE, server(RST)], false],
   ])('passes from the server if a TCP sends it in reply: %s', (_, steps, synPasses) => {
     const opens = (flags: number): boolean => isSent(flags) && (flags & (SYN | ACK)) === SYN;
-    expect(after(steps, 'server')).toEqual(
+    expect(droppedAfter(steps, 'server')).toEqual(
       combinations.filter((flags) => !isSent(flags) || (opens(flags) && !synPasses)),
     );
   });
 
   test('passes without a connection only if it is a SYN of the client', () => {
     const onlySyn = combinations.filter((flags) => !isSent(flags) || (flags & (SYN | ACK)) !== SYN);
-    expect(after([], 'client')).toEqual(onlySyn);
-    expect(after([], 'server')).toEqual(combinations);
+    expect(droppedAfter([], 'client')).toEqual(onlySyn);
+    expect(droppedAfter([], 'server')).toEqual(combinations);
   });
 
   test('that no TCP sends is dropped also under audit, also while flows are picked up', () => {
     kernel.activate(auditAll);
-    expect(after([], 'client')).toEqual(impossible);
+    expect(droppedAfter([], 'client')).toEqual(impossible);
     kernel.forget();
     kernel.slots.setPickupUntil(process.hrtime.bigint() + 60_000_000_000n);
     for (const flags of impossible) play(client(flags));

@@ -100,4 +100,4 @@ test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the answered
   console.log(`kill -9 within ${Math.round(writeMs)} ms: ${JSON.stringify(seen)}; ${pongs} echoes`);
   expect(silent).toBe(0);
   expect(pongs).toBeGreaterThan(1_000);
-}, 300_000);
+}, 600_000);

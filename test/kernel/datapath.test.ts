@@ -256,17 +256,8 @@ describe('on a node between client and server', () => {
     expect(() => datapath.stage({ ...big, sources: { starts, values: new Uint32Array(100) } }, 2)).toThrow(
       expect.objectContaining({ code: 'capacity_exceeded', table: 'program', need: 16, limit: 3 }),
     );
-    expect(datapath.stats()).toEqual(
-      expect.objectContaining({
-        generation: 1,
-        maps: {
-          program: { entries: 3, capacity: 3 },
-          flows: { entries: 0, capacity: 1_024 },
-          grants: { entries: 0, capacity: 1_024 },
-          patterns: { entries: 0, capacity: 262_144 },
-        },
-      }),
-    );
+    const { generation, maps } = datapath.stats();
+    expect([generation, maps.program, maps.rank_hits?.entries]).toEqual([1, { entries: 3, capacity: 3 }, 1]);
   });
 
   test('tells of interfaces, links and guards that come and go', async () => {

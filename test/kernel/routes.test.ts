@@ -28,15 +28,20 @@ beforeAll(async () => {
   for (const { name, ifindex } of listInterfaces()) interfaces[name] = ifindex;
 });
 afterAll(async () => {
+  for (const kernel of loaded.values()) kernel.close();
   leave();
   await topology.remove();
 });
 
+/** The program with these settings, as if nothing had passed yet; each is loaded once. */
+const loaded = new Map<string, Loaded>();
 function load(more: Parameters<typeof loadForTest>[0] = {}): void {
-  kernel = loadForTest({ judgeAll: false, reversePath: 'strict', ...more });
+  const key = JSON.stringify(more);
+  kernel = loaded.get(key) ?? loadForTest({ judgeAll: false, reversePath: 'strict', ...more });
+  loaded.set(key, kernel);
+  kernel.forget();
   kernel.activate(allowAll);
 }
-afterEach(() => kernel.close());
 
 /** Judges a packet that comes in by an interface; one that goes out does so by it. */
 function see(by: string, packet: Packet, options: FrameOptions = {}, entry: Entry = 'in'): number {

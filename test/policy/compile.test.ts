@@ -2,10 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { CompileTooLarge } from '#policy/budget.js';
 import { classify } from '#policy/classify.js';
 import { compile } from '#policy/compile.js';
+import { CompileMemory } from '#policy/compile-memory.js';
 import { evaluate } from '#policy/evaluate.js';
 import { listing } from '#policy/listing.js';
 import type { Group, Policy, Prefix, Rule } from '#policy/model.js';
-import { type IntervalPool, type Intervals, MAX_SEGMENTS, type Program, word } from '#policy/program.js';
+import { type IntervalPool, type Intervals, MAX_SEGMENTS, NO_MATCH, type Program, word } from '#policy/program.js';
+import { outcomeAt, places } from '#policy/rank.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
@@ -61,6 +63,53 @@ describe('a program', () => {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       expect(compile(structuredClone(given))).toEqual(compile(given));
     }
+  });
+
+  test('is the same whatever was compiled before', () => {
+    for (const copies of [undefined, 0]) {
+      const random = new Random(99);
+      const memory = new CompileMemory();
+      let given = generatePolicy(random, { groups: 12, rules: 8 });
+      for (let step = 0; step < 150; step++) {
+        const other = generatePolicy(random, { groups: 12, rules: 8 });
+        const at = random.below(given.groups.length + 1);
+        const fresh = other.groups.slice(0, random.below(2));
+        given = { ...given, groups: given.groups.toSpliced(at, random.below(2), ...fresh) };
+        const options = copies === undefined ? {} : { copies };
+        expect(compile(given, { ...options, memory })).toEqual(compile(given, options));
+      }
+    }
+  });
+
+  test('is refused at the same limit whatever was compiled before', () => {
+    const given = catchAll(200, 200);
+    const limits = { steps: 20_000 };
+    const memory = new CompileMemory();
+    compile(given, { memory });
+    expect(tooLarge(() => compile(given, { limits })).table).toBe('steps');
+    expect(tooLarge(() => compile(given, { limits, memory })).table).toBe('steps');
+  });
+
+  test('names with every word the place that decides', () => {
+    for (let seed = 0; seed < 60; seed++) {
+      const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
+      const { leaves, slices, lists } = compile(given);
+      const found = places(given);
+      const words = [...leaves.values, ...slices.values, ...lists.defaults].filter((value) => value < NO_MATCH);
+      for (const value of words) {
+        const { verdict, audited } = outcomeAt(given, found[value >>> 4] ?? { kind: 'policy_default' });
+        expect(value).toBe(word(value >>> 4, verdict, audited));
+      }
+    }
+  });
+
+  test('has a large group that several populations share as a segment of its own', () => {
+    const rules = some(2_000, (number) => rule({ destinations: [host(number)], protocol: 17 }));
+    const program = compile(
+      policy([group(['10.1.0.0/16'], [rule({ protocol: 6, ports: ['80'] })]), group(['10.0.0.0/8'], rules)]),
+    );
+    expect(Array.from(program.lists.offsets)).toEqual([0, 0, 1, 3]);
+    expect(program.segments.destinations.length).toBe(2);
   });
 
   test('has maps that start at 0, ascend, and never repeat a value', () => {

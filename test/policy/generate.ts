@@ -40,7 +40,7 @@ export function generatePolicy(random: Random, options: GenerateOptions = {}): P
         sources,
         dynamic: sources.length === 0,
         rules: Array.from({ length: random.between(0, rules) }, (_, rule) =>
-          generateRule(random, `rule-${rule}`, `${pointer}/rules/${rule}`, mode, { tls, hostnames }),
+          generateRule(random, `rule-${rule}`, `/rules/${rule}`, mode, { tls, hostnames }),
         ),
         defaultAction: random.chance(0.2) ? random.pick(['allow', 'deny'] as const) : undefined,
       };

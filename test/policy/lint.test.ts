@@ -1,14 +1,21 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PolicyConfig, RuleConfig, RuleMatchConfig, SourceGroupConfig } from '#policy/document.js';
-import { type LintContext, lint, MAX_WARNINGS_OF_A_CODE } from '#policy/lint.js';
-import { normalise } from '#policy/normalise.js';
+import type { LintContext } from '#policy/group-lint.js';
+import { lint } from '#policy/lint.js';
+import { partsOf, policyOf } from '#policy/parts.js';
+import type { Warning } from '#policy/problem.js';
+import { MAX_WARNINGS_OF_A_CODE } from '#policy/warning-list.js';
+import { normalise } from '#test/policy/sample.js';
 
 const running: LintContext = { dns: true, servicePlane: true, resolves: () => true };
 
+function warningsOf(document: PolicyConfig, context: LintContext = running): Warning[] {
+  const parts = partsOf(document, { form: 'singleton', mode: 'enforce', context });
+  return lint(parts.groups, policyOf(parts, 'deny'));
+}
 function lines(document: PolicyConfig, context: LintContext = running): string[] {
-  const policy = normalise(document, { form: 'singleton', mode: 'enforce', fallback: 'deny' });
-  return lint(document, policy, context).map(({ pointer, code }) => `${code} ${pointer}`);
+  return warningsOf(document, context).map(({ pointer, code }) => `${code} ${pointer}`);
 }
 function group(cidr: string, rules: readonly RuleConfig[], more: Partial<SourceGroupConfig> = {}): SourceGroupConfig {
   return { id: cidr, mode: 'enforce', sources: { cidrs: [cidr] }, rules, ...more };
@@ -129,7 +136,7 @@ describe('lint', () => {
       fc.property(groups, (source_groups) => {
         const document = { source_groups };
         const policy = normalise(document, { form: 'singleton', mode: 'enforce', fallback: 'deny' });
-        const never = lint(document, policy, running).filter(({ code }) =>
+        const never = warningsOf(document).filter(({ code }) =>
           ['shadowed', 'never_matches', 'unreachable_group'].includes(code),
         );
         if (never.length === 0) return;
@@ -266,7 +273,7 @@ describe('lint', () => {
       rule('deny', { dst_cidrs: ['10.0.0.1/8'], dst_ports: [80] }),
     );
     const policy = { source_groups: [group('10.0.0.0/8', rules)] };
-    const warnings = lint(policy, normalise(policy, { form: 'singleton', mode: 'enforce', fallback: 'deny' }), running);
+    const warnings = warningsOf(policy);
     expect(warnings.filter(({ code }) => code === 'host_bits').length).toBe(MAX_WARNINGS_OF_A_CODE + 1);
     expect(warnings.filter(({ pointer }) => pointer === '')).toEqual([
       { pointer: '', code: 'host_bits', message: 'There are 5 more warnings of this kind.' },

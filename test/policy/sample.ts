@@ -1,4 +1,6 @@
-import type { Group, Packet, Policy, Prefix, Range, Rule } from '#policy/model.js';
+import type { EnvelopeMode, Form, PolicyConfig } from '#policy/document.js';
+import type { Action, Group, Packet, Policy, Prefix, Range, Rule } from '#policy/model.js';
+import { partsOf, policyOf } from '#policy/parts.js';
 
 /** `10.0.0.1` as a number. */
 export function address(text: string): number {
@@ -82,4 +84,13 @@ export function packet(
 /** An ICMP packet from 10.0.0.1 to 192.0.2.1. */
 export function icmp(icmpType: number, icmpCode = 0): Packet {
   return packet({ protocol: 1, sourcePort: 0, destinationPort: 0, icmpType, icmpCode });
+}
+
+/** The model of a valid document. */
+export function normalise(
+  document: PolicyConfig,
+  { form, mode, fallback }: { readonly form: Form; readonly mode: EnvelopeMode; readonly fallback: Action },
+): Policy {
+  const context = { dns: true, servicePlane: true, resolves: () => true };
+  return policyOf(partsOf(document, { form, mode, context }), fallback);
 }

@@ -2,12 +2,16 @@ import { writeSync } from 'node:fs';
 import { openStore } from '#store/store.js';
 import { storedPolicy } from './stored-policy.js';
 
-/** Commits generation after generation until it is killed, and says each one once it is acknowledged. */
+/**
+ * Commits generation after generation until it is killed, two in three as edits of the one before, and says each one once
+ * it is acknowledged.
+ */
 const say = (message: object) => writeSync(1, `${JSON.stringify(message)}\n`);
 const findings: string[] = [];
 const store = await openStore(process.argv[2] ?? '', ({ code }) => findings.push(code));
 const active = await store.policies.active();
 let generation = await store.policies.generation();
+let length = active?.body.length ?? 0;
 say({
   type: 'opened',
   generation,
@@ -18,6 +22,11 @@ say({
 for (;;) {
   generation += 1;
   const body = `{"generation":${generation},"filler":"${'x'.repeat((generation * 7919) % 60_000)}"}`;
-  await store.policies.commit({ put: storedPolicy({ id: 'a', revision: generation }, body), generation });
+  const { record } = storedPolicy({ id: 'a', revision: generation }, '');
+  const text = Buffer.from(body);
+  const edit = { revision: generation - 1, from: 0, to: length, text };
+  const put = generation % 3 === 1 ? { record, body: text } : { record, edit };
+  await store.policies.commit({ put, generation });
+  length = text.length;
   say({ type: 'acknowledged', generation });
 }

@@ -5,7 +5,7 @@ import { loadPolicyStore } from '#store/policies.js';
 import type { KvStore } from '#store/port.js';
 import { storedPolicy } from './stored-policy.js';
 
-const noCopy = { read: async () => null, write: async () => {} };
+const noCopy = { read: async () => null, write: async () => {}, append: async () => true };
 const open = (kv: KvStore = createMemoryStore()) => loadPolicyStore(kv, noCopy, () => {});
 const codeOf = (promise: Promise<unknown>) =>
   promise.then(

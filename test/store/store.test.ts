@@ -52,14 +52,16 @@ async function damage(dataDir: string, key: string): Promise<void> {
   await call((done) => raw.close(done));
 }
 
-const bodyKeyOf = async (dataDir: string): Promise<string> => {
+/** The keys of the active policy's body: of the list of its parts, and of its first part. */
+const bodyKeysOf = async (dataDir: string): Promise<{ list: string; part: string }> => {
   const raw = createRequire(import.meta.url)('rocksdb')(join(dataDir, 'store'));
+  const read = (key: string) =>
+    new Promise<string>((resolve) => raw.get(key, (_: unknown, value: Buffer) => resolve(value.toString())));
   await new Promise((resolve) => raw.open(resolve));
-  const key = await new Promise<Buffer>((resolve) =>
-    raw.get('policy/a', (_: unknown, value: Buffer) => resolve(value)),
-  );
+  const list = `parts/${/"body_sha256":"([0-9a-f]{64})"/.exec(await read('policy/a'))?.[1]}`;
+  const part = `part/${/"sha256":"([0-9a-f]{64})"/.exec(await read(list))?.[1]}`;
   await new Promise((resolve) => raw.close(resolve));
-  return `body/${/"body_sha256":"([0-9a-f]{64})"/.exec(key.toString())?.[1]}`;
+  return { list, part };
 };
 
 describe('store of a node', () => {
@@ -116,24 +118,27 @@ describe('store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: ['head_damaged'], generation: 2, active: second });
   });
 
-  it.each(['policy/a', 'head', 'body'])('heals a damaged %s of the active policy from the copy', async (what) => {
-    const dataDir = temporaryFolder();
-    await committed(dataDir);
-    await damage(dataDir, what === 'body' ? await bodyKeyOf(dataDir) : what);
-    const { findings, ...rest } = await inForce(dataDir);
-    expect(rest).toEqual({ generation: 2, active: second });
-    expect(findings).toEqual(
-      { 'policy/a': ['record_damaged', 'active_damaged'], head: ['head_damaged'], body: ['active_damaged'] }[what],
-    );
-    expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
-  });
+  it.each(['policy/a', 'head', 'list', 'part'])(
+    'heals a damaged %s of the active policy from the copy',
+    async (what) => {
+      const dataDir = temporaryFolder();
+      await committed(dataDir);
+      await damage(dataDir, what === 'list' || what === 'part' ? (await bodyKeysOf(dataDir))[what] : what);
+      const { findings, ...rest } = await inForce(dataDir);
+      expect(rest).toEqual({ generation: 2, active: second });
+      expect(findings).toEqual(
+        { 'policy/a': ['record_damaged', 'active_damaged'], head: ['head_damaged'] }[what] ?? ['active_damaged'],
+      );
+      expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
+    },
+  );
 
   it('serves no older policy in place of a damaged one', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const copy = readFileSync(join(dataDir, 'last-good.policy'));
     await withStore(dataDir, ({ policies }) => policies.commit({ put: second, generation: 2 }));
-    await damage(dataDir, await bodyKeyOf(dataDir));
+    await damage(dataDir, (await bodyKeysOf(dataDir)).part);
     for (const content of [copy, Buffer.from('damaged too')]) {
       writeFileSync(join(dataDir, 'last-good.policy'), content);
       expect(await inForce(dataDir)).toEqual({ findings: ['active_lost'], generation: 2, active: 'store_damaged' });

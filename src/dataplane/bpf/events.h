@@ -55,6 +55,7 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 		count(COUNT_EVENTS_LOST);
 		return 0;
 	}
+	count(COUNT_EVENTS);
 	event->suppressed = suppressed;
 	return event;
 }

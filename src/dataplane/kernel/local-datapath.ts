@@ -176,6 +176,15 @@ export class LocalDatapath {
     return { epoch };
   }
 
+  /** Waits for what the next `stage` would wait for. */
+  settle(): void {
+    try {
+      this.#succession?.loaded.slots.settle();
+    } catch {
+      // The next `stage` tries again, and says what is wrong.
+    }
+  }
+
   unstage(): void {
     this.#opened().loaded.slots.unstage();
     this.#accountsOf().rosters.unstage();

@@ -136,6 +136,11 @@ export class Slots {
     Atomics.store(this.#active.words, ACTIVE.eventsWanted, wanted ? 1 : 0);
   }
 
+  /** Waits until nobody reads the idle slot any more, so that the next fill need not. */
+  settle(): void {
+    this.awaitGracePeriod();
+  }
+
   /** Says that nobody reads the idle slot any more, where the caller knows it otherwise. */
   assumeGrace(): void {
     this.#graceDue = false;

@@ -73,7 +73,10 @@ async function answer(request: Request): Promise<Reply> {
   }
 }
 
-port.on('message', (request: Request) => void answer(request).then((reply) => tell(reply)));
+port.on('message', async (request: Request) => {
+  tell(await answer(request));
+  if (request.method === 'flip') datapath.settle();
+});
 
 function look(news?: News): void {
   for (const change of datapath.look(news)) tell({ kind: 'change', change });

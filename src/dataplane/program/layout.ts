@@ -36,7 +36,7 @@ const NAMED = 0x100;
  * pages. What several lists share stands behind the first of them.
  */
 export function layout(program: Program): Image {
-  const lines = new Lines();
+  const lines = new Lines(enoughLines(program));
   lines.add(1);
   const slices = lazily(lines, program.slices, (raw) => raw);
   const leaves = lazily(lines, program.leaves, (raw) => (raw >= SLICE ? (SLICE | slices(raw - SLICE)) >>> 0 : raw));
@@ -58,6 +58,14 @@ export function layout(program: Program): Image {
   lines.set(0, HEADER.behindLists, lines.count < CACHED_LINES || averageLines > 4 * BEHIND_LISTS ? 0 : BEHIND_LISTS);
   lines.set(0, HEADER.hasNames, program.names.length > 0 ? 1 : 0);
   return { words: lines.toWords(), lines: lines.count };
+}
+
+/** At least as many lines as the trees of a program take. */
+function enoughLines({ sources, lists, destinations, leaves, slices }: Program): number {
+  const pools = [destinations, leaves, slices];
+  const intervals = pools.reduce((sum, { starts }) => sum + starts.length, sources.starts.length);
+  const trees = pools.reduce((sum, { offsets }) => sum + offsets.length, 1);
+  return 1_024 + 2 * lists.defaults.length + trees + Math.ceil(intervals / 6);
 }
 
 type RefOf = (index: number) => number;

@@ -2,9 +2,14 @@ import { LINE_WORDS } from './numbers.js';
 
 /** Words that grow, a line at a time. */
 export class Lines {
-  #words = new Uint32Array(1024 * LINE_WORDS);
+  #words: Uint32Array<ArrayBuffer>;
   #count = 0;
   #openHalf: number | undefined;
+
+  /** Room for `expected` lines; more are added as they are needed. */
+  constructor(expected = 1024) {
+    this.#words = new Uint32Array(expected * LINE_WORDS);
+  }
 
   get count(): number {
     return this.#count;
@@ -44,6 +49,6 @@ export class Lines {
   }
 
   toWords(): Uint32Array<ArrayBuffer> {
-    return this.#words.slice(0, this.#count * LINE_WORDS);
+    return this.#words.subarray(0, this.#count * LINE_WORDS);
   }
 }

@@ -42,7 +42,8 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
     'The guard found a forwarded packet that the datapath had not judged: a program was detached, or an interface is new.',
   program_damaged: 'The compiled policy leads out of itself. This is a bug: please report it.',
   tcp_flags: 'A combination of TCP flags that no TCP sends, such as SYN and FIN, or none at all.',
-  fragment_overlap: 'A fragment covers what another of its datagram covers already, or the datagram has two ends.',
+  fragment_overlap:
+    'A fragment covers what another of its datagram covers already, or the datagram has two ends, or parts behind its end.',
   fragment_tiny: 'A first fragment that ends before the ports or flags of its datagram.',
   icmp_redirect: 'An ICMP redirect that was to be forwarded; routers send them to neighbours only.',
   source_route: 'An IP option that says which way the packet shall take.',

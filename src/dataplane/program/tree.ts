@@ -24,11 +24,9 @@ export function addTree(
 ): number {
   if (to - from <= HALF_KEYS) return addHalf(lines, intervals, from, to, value);
   const bottoms = Math.ceil((to - from) / BOTTOM_KEYS);
-  let first = lines.add(bottoms);
-  let firstStarts = new Uint32Array(bottoms);
+  const first = lines.add(bottoms);
   for (let line = 0; line < bottoms; line++) {
     const start = from + line * BOTTOM_KEYS;
-    firstStarts[line] = intervals.starts[start] ?? 0;
     let last = 0;
     for (let key = 0; key < BOTTOM_KEYS; key++) {
       const at = start + key;
@@ -39,25 +37,30 @@ export function addTree(
       lines.set(first + line, BOTTOM_KEYS + key, last);
     }
   }
+  return addInner(lines, first, bottoms);
+}
 
+/** Adds the inner lines above bottom lines that stand in a row, and answers the ref of the root. */
+function addInner(lines: Lines, bottom: number, bottoms: number): number {
+  let first = bottom;
   let count = bottoms;
   let depth = 0;
+  /** Bottom lines under each line of the level but the last one. */
+  let under = 1;
   while (count > 1) {
     const parents = Math.ceil(count / FAN_OUT);
     const firstParent = lines.add(parents);
-    const parentStarts = new Uint32Array(parents);
     for (let parent = 0; parent < parents; parent++) {
       const firstChild = parent * FAN_OUT;
       const children = Math.min(FAN_OUT, count - firstChild);
-      parentStarts[parent] = firstStarts[firstChild] ?? 0;
       lines.set(firstParent + parent, 0, (first + firstChild) * 16 + children - 1);
       for (let child = 1; child < children; child++) {
-        lines.set(firstParent + parent, child, firstStarts[firstChild + child] ?? 0);
+        lines.set(firstParent + parent, child, lines.get(bottom + (firstChild + child) * under, 0));
       }
     }
     first = firstParent;
-    firstStarts = parentStarts;
     count = parents;
+    under *= FAN_OUT;
     depth++;
   }
   return first * 8 + depth;

@@ -57,7 +57,10 @@ function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () =
       forSeconds: random.chance(0.7) ? 3_600 : random.pick([-1, -3_600]),
     })),
   );
-  return { scene: { policies, learned }, packet };
+  // What has expired is kept where nothing else is learned of its address.
+  const isAlone = ({ address }: Learned): boolean => learned.filter((other) => other.address === address).length === 1;
+  const kept = learned.filter((one) => one.forSeconds > 0 || isAlone(one));
+  return { scene: { policies, learned: kept }, packet };
 }
 
 function play(duel: Duel, random: Random): Omit<Failure, 'seed'> | undefined {

@@ -7,7 +7,7 @@ import { type Answer, Model } from '../model/datapath.js';
 import type { ModelFlow } from '../model/flows.js';
 import type { Step } from './sequence.js';
 
-export const FLOW_CAPACITY = 3;
+const FLOW_CAPACITY = 3;
 const SEGMENT_BYTES = 100;
 
 export type Policies = readonly [Policy, Policy];
@@ -58,6 +58,8 @@ export class Duel {
       this.#grants.activated(policy);
     }
     this.#grants.revokeAll();
+    this.#kernel.grants.sweep(process.hrtime.bigint());
+    this.#kernel.grants.afterGrace();
     for (const { pattern, address, forSeconds } of learned) {
       this.#grants.grant(pattern, address, process.hrtime.bigint() + BigInt(forSeconds) * 1_000_000_000n);
     }
@@ -184,11 +186,11 @@ function describe(flow: Flow, confirmed: boolean, epochs: number): string {
   const { source, sourcePort, destination, destinationPort, protocol, state, foreign, epoch, word, packets, bytes } =
     flow;
   const judged = foreign ? 'foreign' : `epoch ${epoch - epochs} word ${word}`;
-  return `${protocol} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${packets} bytes ${bytes}`;
+  return `${protocol} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${packets.join()} bytes ${bytes.join()}`;
 }
 
 function describeModel(flow: ModelFlow): string {
   const { source, sourcePort, destination, destinationPort, protocol, state, confirmed, foreign, epoch, word } = flow;
   const judged = foreign ? 'foreign' : `epoch ${epoch} word ${word}`;
-  return `${protocol} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${flow.packets} bytes ${flow.bytes}`;
+  return `${protocol} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${flow.packets.join()} bytes ${flow.bytes.join()}`;
 }

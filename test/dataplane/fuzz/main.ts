@@ -50,7 +50,7 @@ async function lead(): Promise<void> {
         said = performance.now();
         process.stdout.write(`fuzz: ${rate()}\n`);
       });
-      const code = await new Promise((resolve) => child.once('exit', resolve));
+      const code = await new Promise<number | null>((resolve) => child.once('exit', resolve));
       if (code !== 0) throw new Error(`process ${index} ended with ${code}`);
     }),
   );

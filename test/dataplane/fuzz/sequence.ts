@@ -14,7 +14,7 @@ import {
 import { EXEMPT_BIT, GUARD_BIT } from '../marks.js';
 import type { Seen } from '../model/datapath.js';
 
-export type FrameStep = {
+type FrameStep = {
   readonly kind: 'frame';
   readonly bytes: Uint8Array;
   readonly mark: number;

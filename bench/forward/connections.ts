@@ -1,0 +1,112 @@
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { ADDRESSES } from '#cli/topology.js';
+import { builtObject } from '#dataplane/kernel/built.js';
+import { compile } from '#policy/compile.js';
+import { parseAddress } from '#policy/ipv4.js';
+import type { Bench, Row } from '../bench.js';
+import { Comparison } from './comparison.js';
+import { judge } from './judged.js';
+import { load } from './load.js';
+import { BENCH_CPU } from './one-cpu.js';
+import { chainOfGroup } from './peers.js';
+import { groupsOfTen, type Permits, policyOf } from './policies.js';
+import { Rig } from './rig.js';
+
+const PORT = 7_000;
+const PORTS = 8;
+const ROUND = 2_000;
+/** All of them together must fit into the flow table, where a closed connection stands for ten seconds. */
+const ROUNDS = 24;
+const program = join(dirname(builtObject), '../bench/forward/connections');
+
+/** Short TCP connections through the node of a rig: connect, accept, close. */
+class Connections {
+  readonly #answers: AsyncIterator<string>;
+
+  private constructor(readonly child: ChildProcess) {
+    if (child.stdout === null) throw new Error('connections has no output');
+    this.#answers = createInterface(child.stdout)[Symbol.asyncIterator]();
+  }
+
+  static async begin({ topology }: Rig): Promise<Connections> {
+    const { client, node, server } = topology;
+    // What the side that closes first remembers must not grow over the rounds.
+    await server.must('sysctl', '-qw', 'net.ipv4.tcp_max_tw_buckets=1000');
+    await client.must('sysctl', '-qw', 'net.ipv4.ip_local_port_range=1024 65000');
+    const namespaces = [client, server].map(({ name }) => `/run/netns/${name}`);
+    const words = [program, ...namespaces, ADDRESSES.server, PORT, PORTS].map(String);
+    const connections = new Connections(node.start('taskset', ['-c', String(BENCH_CPU), ...words]));
+    await connections.#answers.next();
+    return connections;
+  }
+
+  /** Nanoseconds a connection. */
+  async run(count: number): Promise<number> {
+    this.child.stdin?.write(`${count}\n`);
+    const { value, done } = await this.#answers.next();
+    if (done === true) throw new Error('connections ended');
+    return Number(value);
+  }
+
+  async end(): Promise<void> {
+    const gone = once(this.child, 'exit');
+    this.child.stdin?.end();
+    await gone;
+  }
+}
+
+/** Among ten thousand rules: the client may open TCP connections to the ports. */
+const permits: Permits = [
+  ...groupsOfTen(10_000),
+  [
+    {
+      source: { address: parseAddress(ADDRESSES.client) ?? 0, length: 32 },
+      destination: { address: parseAddress(ADDRESSES.server) ?? 0, length: 32 },
+      ports: { low: PORT, high: PORT + PORTS - 1 },
+      protocol: 'tcp',
+    },
+  ],
+];
+
+async function run(): Promise<readonly Row[]> {
+  const plainRig = await Rig.open('nc-plain', 1);
+  const rig = await Rig.open('nc', 1);
+  try {
+    const plain = await Connections.begin(plainRig);
+    const comparison = new Comparison(ROUNDS);
+    const share = async (): Promise<number> => {
+      const other = await Connections.begin(rig);
+      const cost = await comparison.cost({ plain: () => plain.run(ROUND), other: () => other.run(ROUND) });
+      await other.end();
+      return 1 / cost;
+    };
+    const nftables = (tracked: boolean): Promise<number> => {
+      load(rig.topology, ['nft', '-f', '-'], chainOfGroup.text(permits, tracked));
+      return share();
+    };
+    const alone = await share();
+    const tracked = await nftables(true);
+    load(rig.topology, ['nft', '-f', '-'], 'flush ruleset\n');
+    const weir = await judge(rig, compile(policyOf(permits)));
+    const judged = await share();
+    await weir.detach();
+    return [
+      { what: 'unfiltered, a connection', value: comparison.plainNs / 1000, unit: 'µs' },
+      { what: 'unfiltered beside itself', value: alone, unit: '× unfiltered' },
+      { what: 'Weir, 10,000 rules', value: judged, unit: '× unfiltered', atLeast: 0.95 },
+      {
+        what: 'nftables, verdict map to a chain a group, ct established first, 10,000 rules',
+        value: tracked,
+        unit: '× unfiltered',
+      },
+    ];
+  } finally {
+    await rig.remove();
+    await plainRig.remove();
+  }
+}
+
+export const connectionsBench: Bench = { name: 'connections', run };

@@ -1,0 +1,90 @@
+import { Guard, removeGuard } from '#dataplane/kernel/guard.js';
+import { compile } from '#policy/compile.js';
+import type { Bench, Row } from '../bench.js';
+import { judge } from './judged.js';
+import { establish, Pair, SHARE } from './pair.js';
+import { againstTracking, peerShares } from './peer-shares.js';
+import {
+  exactTriples,
+  flowsOf,
+  groupsOfTen,
+  LIVE,
+  oneGroup,
+  type Permits,
+  policyOf,
+  rulesAndFlows,
+  SHAPES,
+} from './policies.js';
+
+const MANY = 65_536;
+const MARK_MASK = 0x00f0_0000;
+
+/** What any program at the hook costs, and the least that a guarded one does. */
+async function floor(pair: Pair): Promise<Row[]> {
+  const { filtered } = pair;
+  pair.use(flowsOf(groupsOfTen(10_000), LIVE));
+  const deliveryNs = await pair.deliveryNs();
+  let detach = filtered.attach('node', 'lan0', 'empty', 'tcx_ingress');
+  const empty = await pair.share();
+  detach();
+  detach = filtered.attach('node', 'lan0', 'mark', 'tcx_ingress');
+  const guard = new Guard(['lan0', 'wan0'], MARK_MASK);
+  filtered.inside('node', () => guard.make());
+  const guarded = await pair.share();
+  filtered.inside('node', () => removeGuard());
+  detach();
+  return [
+    { what: 'unfiltered, a packet', value: pair.plainNs, unit: 'ns' },
+    { what: 'of it making the frame and bringing it to the node', value: deliveryNs, unit: 'ns' },
+    { what: 'an empty program', value: empty, unit: SHARE },
+    { what: 'a program that only marks, and the guard', value: guarded, unit: SHARE },
+  ];
+}
+
+const DIRECT = { forwarding: 'direct' };
+
+async function weirShare(pair: Pair, permits: Permits, flowCount: number, settings = {}): Promise<number> {
+  const flows = flowsOf(permits, flowCount);
+  pair.use(flows);
+  const weir = await judge(pair.filtered, compile(policyOf(permits)), settings);
+  try {
+    establish(pair.filtered, flows);
+    return await pair.share();
+  } finally {
+    await weir.detach();
+  }
+}
+
+async function weirShares(pair: Pair): Promise<Row[]> {
+  const rows: Row[] = [];
+  const measure = async (permits: Permits, flows: number, bound: Partial<Row> = {}, shape?: string): Promise<void> => {
+    const what = `Weir, ${rulesAndFlows(permits.flat().length, flows, shape)}`;
+    rows.push({ what, value: await weirShare(pair, permits, flows), unit: SHARE, ...bound });
+  };
+  await measure(groupsOfTen(10), 1);
+  await measure(groupsOfTen(10), LIVE);
+  await measure(groupsOfTen(10), MANY);
+  for (const rules of [10_000, 100_000]) {
+    await measure(groupsOfTen(rules), LIVE, { atLeast: 0.8 });
+    await measure(groupsOfTen(rules), MANY, { atLeast: 0.7 });
+  }
+  await measure(exactTriples(10_000), LIVE, {}, SHAPES.exact);
+  await measure(oneGroup(10_000, 24), LIVE, {}, SHAPES.prefixes);
+  await measure(oneGroup(10_000, 32), LIVE, {}, SHAPES.addresses);
+  for (const flows of [1, LIVE, MANY]) {
+    const what = `Weir, forwarding: direct, ${rulesAndFlows(10_000, flows)}`;
+    rows.push({ what, value: await weirShare(pair, groupsOfTen(10_000), flows, DIRECT), unit: SHARE });
+  }
+  return rows;
+}
+
+export const forwardingBench: Bench = {
+  name: 'forwarding',
+  run: async () => [
+    ...(await Pair.with('forward', async (pair) => [...(await floor(pair)), ...(await weirShares(pair))])),
+    ...(await peerShares()),
+    await againstTracking(10_000, LIVE),
+    await againstTracking(100_000, LIVE),
+    await againstTracking(10_000, MANY),
+  ],
+};

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/* The traffic of the forwarding benchmarks: `inject` makes frames (BPF_PROG_TEST_RUN with live frames), the sinks count
+ * and drop them where they arrive.
+ */
+#include <stdbool.h>
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/pkt_cls.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define FRAME_BYTES 60
+
+/* Network byte order. */
+struct tuple {
+	__be32 source;
+	__be32 destination;
+	__be16 source_port;
+	__be16 destination_port;
+	__u32 reserved;
+};
+
+/* Written by user space between two runs; see traffic.ts. */
+struct plan {
+	__u8 node_mac[8];
+	__u8 own_mac[8];
+	__u32 tuples;   /* of the array are used, one after the other */
+	__u32 next;
+	__u32 round;    /* how often all were used; with `new_ports` the source port of this round is another one */
+	__u32 new_ports;
+	__u32 reversed; /* from the destination to the source */
+	__u8 protocol;
+	__u8 tcp_flags;
+	__u8 reserved[2];
+	__u64 made;
+	__u64 received[2]; /* by the server's sink, by the client's */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tuple);
+} tuples SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct plan);
+} plans SEC(".maps");
+
+static __always_inline __u16 fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+static __always_inline __u32 words_of(__be32 address)
+{
+	return (address & 0xffff) + (address >> 16);
+}
+
+/* A frame comes back with what the stack made of it, so every byte of the headers is written. */
+SEC("xdp")
+int inject(struct xdp_md *ctx)
+{
+	__u8 *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
+	struct ethhdr *eth = (void *)data;
+	struct iphdr *ip = (void *)(eth + 1);
+	__be16 *ports = (void *)(ip + 1);
+	__u32 first = 0, index, sum;
+	struct plan *plan = bpf_map_lookup_elem(&plans, &first);
+	struct tuple *tuple;
+	__be16 source_port;
+
+	if (!plan || data + FRAME_BYTES > data_end)
+		return XDP_ABORTED;
+	index = plan->next;
+	if (index + 1 < plan->tuples) {
+		plan->next = index + 1;
+	} else {
+		plan->next = 0;
+		plan->round += 1;
+	}
+	tuple = bpf_map_lookup_elem(&tuples, &index);
+	if (!tuple)
+		return XDP_ABORTED;
+	plan->made += 1;
+	source_port = tuple->source_port;
+	if (plan->new_ports)
+		source_port = bpf_htons(1024 + plan->round);
+
+	__builtin_memcpy(eth->h_dest, plan->node_mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, plan->own_mac, ETH_ALEN);
+	eth->h_proto = bpf_htons(ETH_P_IP);
+	*(__u8 *)ip = 0x45;
+	ip->tos = 0;
+	ip->tot_len = bpf_htons(FRAME_BYTES - ETH_HLEN);
+	ip->id = 0;
+	ip->frag_off = bpf_htons(0x4000);
+	ip->ttl = 64;
+	ip->protocol = plan->protocol;
+	ip->saddr = plan->reversed ? tuple->destination : tuple->source;
+	ip->daddr = plan->reversed ? tuple->source : tuple->destination;
+	sum = bpf_htons(0x4500) + ip->tot_len + ip->frag_off + bpf_htons(64 << 8 | plan->protocol) +
+	      words_of(ip->saddr) + words_of(ip->daddr);
+	ip->check = fold(sum);
+	ports[0] = plan->reversed ? tuple->destination_port : source_port;
+	ports[1] = plan->reversed ? source_port : tuple->destination_port;
+	if (plan->protocol == IPPROTO_TCP) {
+		struct tcphdr *tcp = (void *)ports;
+
+		tcp->seq = bpf_htonl(1);
+		tcp->ack_seq = bpf_htonl(plan->tcp_flags & 0x10 ? 1 : 0);
+		((__u8 *)tcp)[12] = 5 << 4;
+		((__u8 *)tcp)[13] = plan->tcp_flags;
+		tcp->window = bpf_htons(1024);
+		tcp->urg_ptr = 0;
+		/* The six bytes behind the header are padding of the least frame, and no data. */
+		ip->tot_len = bpf_htons(40);
+		ip->check = fold(sum - bpf_htons(FRAME_BYTES - ETH_HLEN) + bpf_htons(40));
+		tcp->check = fold(words_of(ip->saddr) + words_of(ip->daddr) + bpf_htons(IPPROTO_TCP) + bpf_htons(20) +
+				  ports[0] + ports[1] + words_of(tcp->seq) + words_of(tcp->ack_seq) + ports[6] +
+				  tcp->window);
+	} else {
+		ports[2] = bpf_htons(FRAME_BYTES - ETH_HLEN - sizeof(*ip));
+		ports[3] = 0;
+	}
+	return XDP_TX;
+}
+
+/* Where frames end that only cost their making and their way through the wire. */
+SEC("xdp")
+int stop(struct xdp_md *ctx)
+{
+	return XDP_DROP;
+}
+
+static __always_inline int receive(struct __sk_buff *skb, __u32 sink)
+{
+	__u32 first = 0;
+	struct plan *plan = bpf_map_lookup_elem(&plans, &first);
+
+	if (skb->protocol != bpf_htons(ETH_P_IP) || !plan)
+		return TC_ACT_UNSPEC;
+	__sync_fetch_and_add(&plan->received[sink], 1);
+	return TC_ACT_SHOT;
+}
+
+SEC("tc")
+int sink_server(struct __sk_buff *skb)
+{
+	return receive(skb, 0);
+}
+
+SEC("tc")
+int sink_client(struct __sk_buff *skb)
+{
+	return receive(skb, 1);
+}
+
+/* What any program costs at this hook. */
+SEC("tc")
+int empty(struct __sk_buff *skb)
+{
+	return TC_ACT_UNSPEC;
+}
+
+/* The least that satisfies the guard. */
+SEC("tc")
+int mark(struct __sk_buff *skb)
+{
+	skb->mark |= 0x00100000;
+	return TC_ACT_UNSPEC;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,183 @@
+import { constants } from 'node:os';
+import { dirname, join } from 'node:path';
+import { closeFd } from '#dataplane/kernel/bpf-fd.js';
+import { builtObject } from '#dataplane/kernel/built.js';
+import { addressOf, check, libbpf } from '#dataplane/kernel/libc.js';
+import { MappedMemory } from '#dataplane/kernel/mapped-memory.js';
+
+const objectPath = join(dirname(builtObject), 'frames.bpf.o');
+const FRAME_BYTES = 60;
+const TUPLE_WORDS = 4;
+const PLAN_BYTES = 64;
+/** Of `struct plan`, in words. */
+const PLAN = {
+  nodeMac: 0,
+  ownMac: 2,
+  tuples: 4,
+  next: 5,
+  round: 6,
+  newPorts: 7,
+  reversed: 8,
+  protocol: 9,
+  made: 10,
+  received: 12,
+};
+const ATTACH = { xdp: 37, tcx_ingress: 46 } as const;
+const LIVE_FRAMES = 1 << 1;
+// struct bpf_test_run_opts
+const RUN = {
+  size: 80,
+  dataIn: 8,
+  dataSizeIn: 24,
+  contextIn: 32,
+  contextSizeIn: 48,
+  repeat: 60,
+  duration: 64,
+  flags: 68,
+  batch: 76,
+};
+// struct xdp_md
+const CONTEXT = { size: 24, dataEnd: 4, ingressIfindex: 12 };
+
+export type FramesProgram = 'inject' | 'stop' | 'sink_server' | 'sink_client' | 'empty' | 'mark';
+
+/** Addresses and ports of a flow, from the side that opens it. */
+export type FiveTuple = {
+  readonly source: number;
+  readonly destination: number;
+  readonly sourcePort: number;
+  readonly destinationPort: number;
+};
+
+export type Stream = {
+  readonly fromMac: string;
+  readonly toMac: string;
+  /** Where the frames leave; an interface of the calling thread's network namespace. */
+  readonly ifindex: number;
+  readonly protocol: number;
+  readonly tcpFlags?: number;
+  readonly reversed?: boolean;
+  /** Each round over the five-tuples has another source port. */
+  readonly newPorts?: boolean;
+};
+
+const BATCH = 64;
+const { EINTR } = constants.errno;
+
+/** The frame maker in the kernel, and the sinks' counts. */
+export class Frames {
+  readonly #object: bigint;
+  readonly #tuples: MappedMemory;
+  readonly #plan: MappedMemory;
+  readonly #capacity: number;
+
+  constructor(capacity: number) {
+    const object = libbpf().bpf_object__open_file(objectPath, new Uint8Array(new BigUint64Array([8n]).buffer));
+    if (object === null) throw new Error(`${objectPath} cannot be opened`);
+    this.#object = object;
+    this.#capacity = capacity;
+    check('size tuples', libbpf().bpf_map__set_max_entries(this.#map('tuples'), capacity));
+    check('load frames', libbpf().bpf_object__load(object));
+    this.#tuples = new MappedMemory('tuples', libbpf().bpf_map__fd(this.#map('tuples')), capacity * TUPLE_WORDS * 4);
+    this.#plan = new MappedMemory('plans', libbpf().bpf_map__fd(this.#map('plans')), PLAN_BYTES);
+  }
+
+  use(flows: readonly FiveTuple[]): void {
+    if (flows.length > this.#capacity) throw new RangeError(`${flows.length} flows, and room for ${this.#capacity}`);
+    const view = new DataView(this.#tuples.words.buffer);
+    for (const [index, flow] of flows.entries()) {
+      const at = index * TUPLE_WORDS * 4;
+      view.setUint32(at, flow.source);
+      view.setUint32(at + 4, flow.destination);
+      view.setUint16(at + 8, flow.sourcePort);
+      view.setUint16(at + 10, flow.destinationPort);
+    }
+    const { words } = this.#plan;
+    words[PLAN.tuples] = flows.length;
+    this.rewind();
+  }
+
+  rewind(): void {
+    const { words } = this.#plan;
+    words[PLAN.next] = 0;
+    words[PLAN.round] = 0;
+  }
+
+  /** Makes `count` frames and sees them through the stack. Answers nanoseconds a frame. */
+  send(stream: Stream, count: number): number {
+    const { words } = this.#plan;
+    const bytes = new Uint8Array(words.buffer);
+    bytes.set(macBytes(stream.toMac), PLAN.nodeMac * 4);
+    bytes.set(macBytes(stream.fromMac), PLAN.ownMac * 4);
+    words[PLAN.newPorts] = stream.newPorts === true ? 1 : 0;
+    words[PLAN.reversed] = stream.reversed === true ? 1 : 0;
+    words[PLAN.protocol] = stream.protocol | ((stream.tcpFlags ?? 0) << 8);
+
+    const frame = new Uint8Array(FRAME_BYTES);
+    const context = new Uint8Array(CONTEXT.size);
+    const contextView = new DataView(context.buffer);
+    contextView.setUint32(CONTEXT.dataEnd, FRAME_BYTES, true);
+    contextView.setUint32(CONTEXT.ingressIfindex, stream.ifindex, true);
+    const options = new Uint8Array(RUN.size);
+    const view = new DataView(options.buffer);
+    view.setBigUint64(0, BigInt(RUN.size), true);
+    view.setBigUint64(RUN.dataIn, addressOf(frame), true);
+    view.setUint32(RUN.dataSizeIn, FRAME_BYTES, true);
+    view.setBigUint64(RUN.contextIn, addressOf(context), true);
+    view.setUint32(RUN.contextSizeIn, CONTEXT.size, true);
+    view.setUint32(RUN.flags, LIVE_FRAMES, true);
+    view.setUint32(RUN.batch, BATCH, true);
+    const program = this.programFd('inject');
+    words[PLAN.made] = 0;
+    while (count > (words[PLAN.made] ?? 0)) {
+      view.setUint32(RUN.repeat, count - (words[PLAN.made] ?? 0), true);
+      const result = libbpf().bpf_prog_test_run_opts(program, options);
+      // A signal ends a run between two batches.
+      if (result !== -EINTR) check('send frames', result);
+    }
+    return view.getUint32(RUN.duration, true);
+  }
+
+  /** Frames that reached a sink since the last `forget`. */
+  received(sink: 'server' | 'client'): number {
+    const words = this.#plan.words;
+    const at = PLAN.received + (sink === 'server' ? 0 : 2);
+    return (words[at] ?? 0) + (words[at + 1] ?? 0) * 2 ** 32;
+  }
+
+  forget(): void {
+    this.#plan.words.fill(0, PLAN.received, PLAN.received + 4);
+  }
+
+  /** Until the answer is called. The interface is one of the calling thread's network namespace. */
+  attach(name: FramesProgram, hook: keyof typeof ATTACH, ifindex: number): () => void {
+    const made = libbpf().bpf_link_create(this.programFd(name), ifindex, ATTACH[hook], null);
+    const link = check(`attach ${name} to interface ${ifindex}`, made);
+    return () => {
+      check(`detach ${name}`, libbpf().bpf_link_detach(link));
+      closeFd(link);
+    };
+  }
+
+  programFd(name: FramesProgram): number {
+    const program = libbpf().bpf_object__find_program_by_name(this.#object, name);
+    if (program === null) throw new Error(`${objectPath} has no program ${name}`);
+    return libbpf().bpf_program__fd(program);
+  }
+
+  close(): void {
+    this.#tuples.unmap();
+    this.#plan.unmap();
+    libbpf().bpf_object__close(this.#object);
+  }
+
+  #map(name: string): bigint {
+    const map = libbpf().bpf_object__find_map_by_name(this.#object, name);
+    if (map === null) throw new Error(`${objectPath} has no map ${name}`);
+    return map;
+  }
+}
+
+function macBytes(mac: string): number[] {
+  return mac.split(':').map((byte) => Number.parseInt(byte, 16));
+}

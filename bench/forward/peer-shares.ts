@@ -1,0 +1,103 @@
+import { compile } from '#policy/compile.js';
+import type { Row } from '../bench.js';
+import { judge } from './judged.js';
+import { load } from './load.js';
+import { establish, Pair, SHARE } from './pair.js';
+import * as peers from './peers.js';
+import {
+  exactTriples,
+  flowsOf,
+  groupsOfTen,
+  LIVE,
+  oneGroup,
+  type Permits,
+  policyOf,
+  rulesAndFlows,
+  SHAPES,
+} from './policies.js';
+
+const NFT = ['nft', '-f', '-'];
+/** A rule each: the whole list is walked, and beyond this a packet takes longer than a tenth of a millisecond. */
+const LINEAR_LIMIT = 10_000;
+const TRACKED = 'ct established first';
+
+type Tried = {
+  readonly form: peers.Form;
+  readonly permits: Permits;
+  readonly shape?: string;
+  readonly command?: readonly string[];
+};
+
+function nftables(rules: number): Tried[] {
+  return [
+    ...(rules > LINEAR_LIMIT ? [] : [{ form: peers.linear, permits: groupsOfTen(rules) }]),
+    { form: peers.chainOfGroup, permits: groupsOfTen(rules) },
+    { form: peers.concatenatedRanges, permits: groupsOfTen(rules) },
+    { form: peers.concatenatedHash, permits: exactTriples(rules), shape: SHAPES.exact },
+    { form: peers.intervalSet, permits: oneGroup(rules, 24), shape: SHAPES.prefixes },
+    { form: peers.hashSet, permits: oneGroup(rules, 32), shape: SHAPES.addresses },
+  ];
+}
+
+/** Each form without and with connection tracking. */
+async function shares(pair: Pair, tried: readonly Tried[], rules: number): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (const { form, permits, shape, command = NFT } of tried) {
+    const flows = flowsOf(permits, LIVE);
+    pair.use(flows);
+    for (const tracked of [false, true]) {
+      const words = [form.name, tracked ? TRACKED : undefined, rulesAndFlows(rules, LIVE, shape)];
+      const what = words.filter((word) => word !== undefined).join(', ');
+      if (load(pair.filtered.topology, command, form.text(permits, tracked)) === undefined) {
+        console.log(`  ${what}: not measured, loading it took more than 20 s`);
+        continue;
+      }
+      if (tracked) establish(pair.filtered, flows);
+      rows.push({ what, value: await pair.share(), unit: SHARE });
+    }
+  }
+  return rows;
+}
+
+export async function peerShares(): Promise<Row[]> {
+  const rows = await Pair.with('nft', async (pair) => [
+    ...(await shares(pair, nftables(10_000), 10_000)),
+    ...(await shares(pair, nftables(100_000), 100_000)),
+  ]);
+  for (const by of ['iptables-legacy', 'iptables-nft']) {
+    // What iptables once registered stays registered, so it gets nodes of its own.
+    const measured = await Pair.with(by, async (pair) => {
+      const tried = (rules: number): Tried => ({
+        form: { ...peers.iptables, name: by },
+        permits: groupsOfTen(rules),
+        command: [`${by}-restore`],
+      });
+      return [...(await shares(pair, [tried(1_000)], 1_000)), ...(await shares(pair, [tried(10_000)], 10_000))];
+    });
+    rows.push(...measured);
+  }
+  return rows;
+}
+
+/**
+ * Weir's packets a second in parts of what nftables does with connection tracking, the two in turns. With `ct state
+ * established accept` in front no packet of these flows gets to the set, so that every form of it is the same.
+ */
+export function againstTracking(rules: number, flowCount: number): Promise<Row> {
+  return Pair.with('ct', async (pair) => {
+    const permits = groupsOfTen(rules);
+    const flows = flowsOf(permits, flowCount);
+    pair.use(flows);
+    const weir = await judge(pair.plain, compile(policyOf(permits)));
+    try {
+      establish(pair.plain, flows);
+      const loaded = load(pair.filtered.topology, NFT, peers.chainOfGroup.text(permits, true));
+      if (loaded === undefined) throw new Error(`nft took more than 20 s over ${rules} rules`);
+      establish(pair.filtered, flows);
+      const what = `Weir against nftables with ct, ${rulesAndFlows(rules, flowCount)}`;
+      return { what, value: 1 / (await pair.share()), unit: '×', atLeast: 1.2 };
+    } finally {
+      await weir.detach();
+    }
+  });
+}

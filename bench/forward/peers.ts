@@ -1,0 +1,133 @@
+import { formatAddress, formatPrefix } from '#policy/ipv4.js';
+import type { Prefix, Range } from '#policy/model.js';
+import type { Permit, Permits } from './policies.js';
+
+/** One way to write a policy for a peer. */
+export type Form = {
+  readonly name: string;
+  /** Whether the file begins with `ct state established accept`, and so needs connection tracking. */
+  text(permits: Permits, tracked: boolean): string;
+};
+
+const prefix = (given: Prefix): string => (given.length === 32 ? formatAddress(given.address) : formatPrefix(given));
+const ports = ({ low, high }: Range, between = '-'): string => (low === high ? `${low}` : `${low}${between}${high}`);
+
+function table(tracked: boolean, rules: readonly string[], before = ''): string {
+  return `flush ruleset
+table ip peer {
+${before}
+  chain forward {
+    type filter hook forward priority filter; policy drop;
+    ${tracked ? 'ct state established,related accept' : ''}
+    ${rules.join('\n    ')}
+  }
+}
+`;
+}
+
+function set(name: string, type: string, flags: string, elements: readonly string[]): string {
+  return `  set ${name} { type ${type}; ${flags} elements = { ${elements.join(',\n')} }; }`;
+}
+
+const matches = ({ destination, ports: range, protocol }: Permit): string =>
+  `ip daddr ${prefix(destination)} ${protocol} dport ${ports(range)} accept`;
+
+export const linear: Form = {
+  name: 'nftables, a rule each',
+  text: (permits, tracked) =>
+    table(
+      tracked,
+      permits.flat().map((permit) => `ip saddr ${prefix(permit.source)} ${matches(permit)}`),
+    ),
+};
+
+export const chainOfGroup: Form = {
+  name: 'nftables, verdict map to a chain a group',
+  text: (permits, tracked) => {
+    const chains = permits.map((group, index) => `  chain g${index} {\n${group.map(matches).join('\n')}\n  }`);
+    const elements = permits.map(([first], index) => `${first ? prefix(first.source) : ''} : jump g${index}`);
+    const map = `  map groups { type ipv4_addr : verdict; flags interval; elements = { ${elements.join(',\n')} }; }`;
+    return table(tracked, ['ip saddr vmap @groups'], `${chains.join('\n')}\n${map}`);
+  },
+};
+
+export const concatenatedRanges: Form = {
+  name: 'nftables, set of concatenated ranges',
+  text: (permits, tracked) =>
+    table(
+      tracked,
+      ['ip saddr . ip daddr . udp dport @permits accept'],
+      set(
+        'permits',
+        'ipv4_addr . ipv4_addr . inet_service',
+        'flags interval;',
+        permits.flat().map((one) => `${prefix(one.source)} . ${prefix(one.destination)} . ${ports(one.ports)}`),
+      ),
+    ),
+};
+
+export const intervalSet: Form = {
+  name: 'nftables, interval set',
+  text: (permits, tracked) =>
+    table(
+      tracked,
+      ['ip daddr @destinations udp dport 443 accept'],
+      set(
+        'destinations',
+        'ipv4_addr',
+        'flags interval;',
+        permits.flat().map(({ destination }) => prefix(destination)),
+      ),
+    ),
+};
+
+export const hashSet: Form = {
+  name: 'nftables, hash set',
+  text: (permits, tracked) =>
+    table(
+      tracked,
+      ['ip daddr @destinations udp dport 443 accept'],
+      set(
+        'destinations',
+        'ipv4_addr',
+        '',
+        permits.flat().map(({ destination }) => prefix(destination)),
+      ),
+    ),
+};
+
+export const concatenatedHash: Form = {
+  name: 'nftables, hash set of concatenations',
+  text: (permits, tracked) =>
+    table(
+      tracked,
+      ['ip saddr . ip daddr . udp dport @permits accept'],
+      set(
+        'permits',
+        'ipv4_addr . ipv4_addr . inet_service',
+        '',
+        permits.flat().map((one) => `${prefix(one.source)} . ${prefix(one.destination)} . ${one.ports.low}`),
+      ),
+    ),
+};
+
+/** For `iptables-restore`. */
+export const iptables: Form = {
+  name: 'iptables',
+  text: (permits, tracked) =>
+    [
+      '*filter',
+      ':INPUT ACCEPT [0:0]',
+      ':FORWARD DROP [0:0]',
+      ':OUTPUT ACCEPT [0:0]',
+      ...(tracked ? ['-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT'] : []),
+      ...permits
+        .flat()
+        .map(
+          ({ source, destination, ports: range }) =>
+            `-A FORWARD -s ${prefix(source)} -d ${prefix(destination)} -p udp -m udp --dport ${ports(range, ':')} -j ACCEPT`,
+        ),
+      'COMMIT',
+      '',
+    ].join('\n'),
+};

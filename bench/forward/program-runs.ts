@@ -1,0 +1,73 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { closeFd, linkInfo, openPinned } from '#dataplane/kernel/bpf-fd.js';
+
+const SWITCH = '/proc/sys/kernel/bpf_stats_enabled';
+
+/** How often a program ran, and for how long altogether. */
+export type Runs = { readonly count: number; readonly ns: number };
+
+/** Runs `act` while the kernel takes the time of every program. */
+export async function withProgramTimes<T>(act: () => Promise<T>): Promise<T> {
+  const before = readFileSync(SWITCH, 'utf8');
+  writeFileSync(SWITCH, '1');
+  try {
+    return await act();
+  } finally {
+    writeFileSync(SWITCH, before);
+  }
+}
+
+export function runsOf(programFd: number): Runs {
+  return runsIn(readFileSync(`/proc/self/fdinfo/${programFd}`, 'utf8'));
+}
+
+/** Of all programs that the links pinned under `pinPath` keep; this process must have loaded them. */
+export function runsOfPinned(pinPath: string): Runs {
+  const ids = new Set<number>();
+  for (const folder of readdirSync(pinPath).filter((name) => name.startsWith('links-'))) {
+    for (const name of readdirSync(join(pinPath, folder))) {
+      const fd = openPinned(join(pinPath, folder, name));
+      ids.add(linkInfo(fd).programId);
+      closeFd(fd);
+    }
+  }
+  const total = { count: 0, ns: 0 };
+  for (const text of fdInfos('self')) {
+    if (!ids.delete(field(text, 'prog_id'))) continue;
+    const { count, ns } = runsIn(text);
+    total.count += count;
+    total.ns += ns;
+  }
+  if (ids.size > 0) throw new Error(`this process did not load the programs ${[...ids].join(', ')}`);
+  return total;
+}
+
+/** Bytes of kernel memory that the maps take which a process holds. */
+export function mapBytes(process: number | 'self'): number {
+  const maps = new Map<number, number>();
+  for (const text of fdInfos(process)) {
+    const id = field(text, 'map_id');
+    if (!Number.isNaN(id)) maps.set(id, field(text, 'memlock'));
+  }
+  return [...maps.values()].reduce((sum, bytes) => sum + bytes, 0);
+}
+
+function fdInfos(process: number | 'self'): string[] {
+  const folder = `/proc/${process}/fdinfo`;
+  return readdirSync(folder).flatMap((name) => {
+    try {
+      return [readFileSync(join(folder, name), 'utf8')];
+    } catch {
+      return []; // Closed in the meantime, as the folder's own is.
+    }
+  });
+}
+
+function runsIn(fdInfo: string): Runs {
+  return { count: field(fdInfo, 'run_cnt'), ns: field(fdInfo, 'run_time_ns') };
+}
+
+function field(fdInfo: string, name: string): number {
+  return Number(new RegExp(`^${name}:\\s*(\\d+)$`, 'm').exec(fdInfo)?.[1] ?? Number.NaN);
+}

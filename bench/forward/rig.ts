@@ -1,0 +1,152 @@
+import { createTopology, type Topology } from '#cli/topology.js';
+import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import { enterNamespace } from '#test/kernel/namespace.js';
+import { type FiveTuple, Frames, type FramesProgram } from './frames.js';
+import { onOneCpu } from './one-cpu.js';
+
+/** Every address of the traffic is behind the client or behind the server. */
+export const SOURCES = { base: 0x1e00_0000, text: '30.0.0.0/8' } as const;
+export const DESTINATIONS = { base: 0x1400_0000, text: '20.0.0.0/8' } as const;
+
+const SETTLE_MS = 50;
+
+type Place = 'client' | 'node' | 'server';
+type Device = { readonly mac: string; readonly ifindex: number };
+
+export type Send = {
+  readonly protocol: number;
+  readonly tcpFlags?: number;
+  readonly from?: 'client' | 'server';
+  readonly newPorts?: boolean;
+};
+
+/** Client, node and server in a row; frames are made at either end, and counted and dropped at the other. */
+export class Rig {
+  readonly #devices: Record<'client' | 'server' | 'lan' | 'wan', Device>;
+  readonly #links: (() => void)[] = [];
+
+  private constructor(
+    readonly topology: Topology,
+    readonly frames: Frames,
+    devices: Record<'client' | 'server' | 'lan' | 'wan', Device>,
+  ) {
+    this.#devices = devices;
+  }
+
+  static async open(tag: string, capacity: number): Promise<Rig> {
+    const topology = await createTopology(tag);
+    try {
+      const { client, node, server } = topology;
+      const mac = async (place: Place, device: string): Promise<string> =>
+        JSON.parse(await topology[place].must('ip', '-j', 'link', 'show', device))[0].address;
+      const ifindex = async (place: Place, device: string): Promise<number> =>
+        JSON.parse(await topology[place].must('ip', '-j', 'link', 'show', device))[0].ifindex;
+      const device = async (place: Place, name: string): Promise<Device> => ({
+        mac: await mac(place, name),
+        ifindex: await ifindex(place, name),
+      });
+      const devices = {
+        client: await device('client', 'eth0'),
+        server: await device('server', 'eth0'),
+        lan: await device('node', 'lan0'),
+        wan: await device('node', 'wan0'),
+      };
+      // A veth takes frames from XDP only where it polls, and it polls where it may coalesce.
+      for (const name of ['lan0', 'wan0']) await node.must('ethtool', '-K', name, 'gro', 'on');
+      await node.must('ip', 'route', 'add', SOURCES.text, 'via', '10.77.1.2');
+      await node.must('ip', 'route', 'add', DESTINATIONS.text, 'via', '10.77.2.2');
+      await node.must(
+        'ip',
+        'neigh',
+        'replace',
+        '10.77.1.2',
+        'lladdr',
+        devices.client.mac,
+        'dev',
+        'lan0',
+        'nud',
+        'permanent',
+      );
+      await node.must(
+        'ip',
+        'neigh',
+        'replace',
+        '10.77.2.2',
+        'lladdr',
+        devices.server.mac,
+        'dev',
+        'wan0',
+        'nud',
+        'permanent',
+      );
+      for (const place of [client, node, server]) {
+        await place.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null || true');
+      }
+      return new Rig(topology, new Frames(capacity), devices);
+    } catch (failure) {
+      await topology.remove();
+      throw failure;
+    }
+  }
+
+  /** Runs `act` on this thread in a namespace of the rig. */
+  inside<T>(place: Place, act: () => T): T {
+    const leave = enterNamespace(this.topology[place].name);
+    try {
+      return act();
+    } finally {
+      leave();
+    }
+  }
+
+  /** What arrives at the ends is counted and dropped, from now on. */
+  sink(): void {
+    this.#links.push(this.attach('server', 'eth0', 'sink_server', 'tcx_ingress'));
+    this.#links.push(this.attach('client', 'eth0', 'sink_client', 'tcx_ingress'));
+  }
+
+  attach(place: Place, device: string, program: FramesProgram, hook: 'xdp' | 'tcx_ingress'): () => void {
+    return this.inside(place, () => {
+      const found = listInterfaces().find(({ name }) => name === device);
+      return this.frames.attach(program, hook, found?.ifindex ?? 0);
+    });
+  }
+
+  use(flows: readonly FiveTuple[]): void {
+    this.frames.use(flows);
+  }
+
+  /** Sends `count` frames; answers nanoseconds a frame. Fewer that arrive than were sent is an error. */
+  send(count: number, { from = 'client', ...stream }: Send, expected: number | null = count): number {
+    const { frames } = this;
+    frames.forget();
+    const own = this.#devices[from];
+    const door = this.#devices[from === 'client' ? 'lan' : 'wan'];
+    const ns = this.inside(from, () =>
+      onOneCpu(() =>
+        frames.send(
+          { ...stream, fromMac: own.mac, toMac: door.mac, ifindex: own.ifindex, reversed: from === 'server' },
+          count,
+        ),
+      ),
+    );
+    const arrived = this.#arrived(from === 'client' ? 'server' : 'client', expected ?? 0);
+    if (expected !== null && arrived !== expected) {
+      throw new Error(`${arrived} of ${count} frames from the ${from} arrived, and not ${expected}`);
+    }
+    return ns;
+  }
+
+  /** The last frames may still be in a queue of the kernel when the run is over. */
+  #arrived(sink: 'client' | 'server', expected: number): number {
+    const deadline = performance.now() + SETTLE_MS;
+    while (this.frames.received(sink) < expected && performance.now() < deadline);
+    return this.frames.received(sink);
+  }
+
+  async remove(): Promise<void> {
+    for (const detach of this.#links) detach();
+    this.frames.close();
+    await this.topology.remove();
+  }
+}

@@ -1,0 +1,66 @@
+import { compile } from '#policy/compile.js';
+import { IPPROTO } from '#policy/model.js';
+import type { Bench, Row } from '../bench.js';
+import type { FiveTuple } from './frames.js';
+import { judge } from './judged.js';
+import { flowsOf, groupsOfTen, policyOf } from './policies.js';
+import { Rig } from './rig.js';
+
+const IDLE = 2_000;
+const MILLION = 1_000_000;
+const TUPLES = 65_536;
+const SYN = 0x02;
+const ACK = 0x10;
+const TCP = { protocol: IPPROTO.tcp };
+
+/** Opens TCP flows as both ends see it. Answers how many got through all three steps. */
+function open(rig: Rig, flows: readonly FiveTuple[]): number {
+  rig.use(flows);
+  rig.send(flows.length, { ...TCP, tcpFlags: SYN }, null);
+  rig.send(flows.length, { ...TCP, tcpFlags: SYN | ACK, from: 'server' }, null);
+  rig.send(flows.length, { ...TCP, tcpFlags: ACK }, null);
+  return rig.frames.received('server');
+}
+
+/** How many flows still pass both ways. */
+function alive(rig: Rig, flows: readonly FiveTuple[]): number {
+  rig.use(flows);
+  const counts = (['client', 'server'] as const).map((from) => {
+    rig.send(flows.length, { ...TCP, tcpFlags: ACK, from }, null);
+    return rig.frames.received(from === 'client' ? 'server' : 'client');
+  });
+  return Math.min(...counts);
+}
+
+async function run(): Promise<readonly Row[]> {
+  const rig = await Rig.open('idle', TUPLES);
+  try {
+    rig.sink();
+    const udp = groupsOfTen(10_000);
+    const permits = udp.map((group) => group.flatMap((permit) => [permit, { ...permit, protocol: 'tcp' as const }]));
+    const weir = await judge(rig, compile(policyOf(permits)));
+    const idle = flowsOf(permits, IDLE);
+    const others = flowsOf(permits, TUPLES);
+    const later = flowsOf(permits, IDLE + 1).slice(0, IDLE);
+    const opened = open(rig, idle);
+    rig.use(others);
+    rig.send(MILLION, { protocol: IPPROTO.udp, newPorts: true }, null);
+    const afterMillion = alive(rig, idle);
+    rig.use(others);
+    rig.send(MILLION, { ...TCP, tcpFlags: SYN, newPorts: true }, null);
+    const afterFlood = alive(rig, idle);
+    const openedAfter = open(rig, later);
+    await weir.detach();
+    const kept = { unit: `of ${IDLE}`, atLeast: IDLE };
+    return [
+      { what: 'TCP flows opened', value: opened, ...kept },
+      { what: 'idle flows that pass both ways after a million new UDP flows', value: afterMillion, ...kept },
+      { what: 'idle flows that pass both ways after a million SYNs more', value: afterFlood, ...kept },
+      { what: 'TCP flows opened after that', value: openedAfter, ...kept },
+    ];
+  } finally {
+    await rig.remove();
+  }
+}
+
+export const survivalBench: Bench = { name: 'survival', run };

@@ -1,0 +1,19 @@
+/** Keeps the values that were used last, at most so many. */
+export class LatestFew<T> {
+  readonly #values = new Map<string, T>();
+
+  constructor(private readonly most: number) {}
+
+  get(key: string): T | undefined {
+    const value = this.#values.get(key);
+    if (value !== undefined) this.keep(key, value);
+    return value;
+  }
+
+  keep(key: string, value: T): void {
+    this.#values.delete(key);
+    this.#values.set(key, value);
+    const [oldest] = this.#values.keys();
+    if (this.#values.size > this.most && oldest !== undefined) this.#values.delete(oldest);
+  }
+}

@@ -1,0 +1,45 @@
+import type { Refusal } from '#bus/requests.js';
+import { etagOf, type StoredPolicy } from '#policy/record.js';
+import { refusal } from '#statecharts/refusal.js';
+import type { PolicyStore } from '#store/port.js';
+import { type PolicyThread, PolicyThreadDied } from './policy-thread.js';
+import type { PolicySurroundings } from './policy-work.js';
+import { storedText } from './stored-text.js';
+
+type GroupPorts = {
+  readonly policies: PolicyStore;
+  /** The one that writes: it knows where the groups stand of what it wrote last. */
+  readonly thread: PolicyThread;
+  readonly surroundings: PolicySurroundings;
+};
+
+/** The record of a policy with the text of one of its groups; null where either is missing. */
+export async function readGroup(ports: GroupPorts, id: string, group: string): Promise<StoredPolicy | Refusal | null> {
+  try {
+    return await read(ports, id, group);
+  } catch (failure) {
+    if (failure instanceof PolicyThreadDied) return refusal('feature_unavailable', failure.message);
+    throw failure;
+  }
+}
+
+async function read(
+  { policies, thread, surroundings }: GroupPorts,
+  id: string,
+  group: string,
+): Promise<StoredPolicy | Refusal | null> {
+  const record = (await policies.list()).find((candidate) => candidate.id === id);
+  if (record === undefined) return null;
+  const work = { kind: 'locate_group', group, surroundings } as const;
+  const base = { key: etagOf(record), text: null };
+  let located = await thread.perform({ ...work, base });
+  if (located.kind === 'unknown') {
+    const stored = await policies.revision(id, record.revision);
+    if (stored === null) return null;
+    located = await thread.perform({ ...work, base: { ...base, text: storedText(stored) } });
+  }
+  if (located.kind !== 'located') return refusal('feature_unavailable', 'the stored policy cannot be read');
+  if (located.span === null) return null;
+  const body = await policies.slice(id, record.revision, located.span.from, located.span.to);
+  return body === null ? null : { record, body };
+}

@@ -1,0 +1,137 @@
+import { z } from 'zod';
+import { etagOf } from '#policy/record.js';
+import { envelopeGroupSchema, groupSchema, storedGroupSchema } from '#policy/schema.js';
+import { empty, errorAnswers, errorsOf } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { keepBody } from './body.js';
+import { refused } from './error-answer.js';
+import { ApiError } from './errors.js';
+import { DryGroupSchema, policyWriteQuery, WRITE_ERRORS, WrittenGroupSchema } from './policy.schema.js';
+import { answerGroup, policyWrite, sendJson } from './policy-answer.js';
+import { isUnchanged } from './preconditions.js';
+import { NOT_EMPTY, noQuery } from './query.js';
+
+const PATH = '/api/v1/policies/:id/source-groups/:group_id';
+const path = z.object({
+  id: z.string().min(1, NOT_EMPTY).describe('Identifier of the policy.'),
+  group_id: z.string().min(1, NOT_EMPTY).describe('Id of the source group, percent-encoded.'),
+});
+const POINTERS =
+  'Pointers of problems and warnings are into the body; those about other groups begin with `/policy` and are into the ' +
+  'record, as `GET /api/v1/policies/:id` answers it.';
+
+/** One group of a policy at a time: what is read, stored and put in force is what a write of the whole policy would give. */
+export const sourceGroupsResource: Resource = (api, { policies }) => {
+  api.get(
+    PATH,
+    {
+      schema: {
+        operationId: 'getSourceGroup',
+        tags: ['policies'],
+        summary: 'One source group of a stored policy',
+        description: 'As it was sent, so that it can be changed and put back. The ETag is that of the policy.',
+        params: path,
+        querystring: noQuery,
+        response: {
+          200: storedGroupSchema,
+          304: empty,
+          ...errorAnswers(...errorsOf.read, 'invalid_url', 'not_found', 'store_unavailable', 'feature_unavailable'),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { id, group_id: group } = request.params;
+      const found = await policies.readGroup(id, group);
+      if (found === null) throw new ApiError('not_found', 'there is no such policy, or it has no such source group');
+      if ('kind' in found) throw refused(found);
+      reply.header('weir-generation', policies.generation());
+      if (isUnchanged(request, reply, etagOf(found.record))) return reply.code(304).send();
+      return sendJson(reply, found.body);
+    },
+  );
+
+  api.put(
+    PATH,
+    {
+      config: { policyBody: true },
+      validatorCompiler: keepBody,
+      schema: {
+        operationId: 'putSourceGroup',
+        tags: ['policies'],
+        summary: 'Write one source group of a stored policy, and activate the policy unless its mode is `disabled`',
+        description:
+          'Replaces the group of this id in its place, or puts a new one behind the others, where its `priority` says when it ' +
+          'is walked. The policy gets a new revision; the rest of it stays as it is. The body has the form of the policy: ' +
+          'with a `mode` in the singleton form, without in the envelope form. Its `id` is that of the path, or left out. ' +
+          `If-Match takes the ETag of the policy; If-None-Match \`*\` writes only a group that is not there yet. ${POINTERS}`,
+        params: path,
+        querystring: policyWriteQuery,
+        body: z.union([groupSchema, envelopeGroupSchema]),
+        response: {
+          200: z.union([WrittenGroupSchema, DryGroupSchema]),
+          201: WrittenGroupSchema,
+          ...errorAnswers(...WRITE_ERRORS, 'invalid_url', 'not_found', 'feature_unavailable'),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { id, group_id: sourceGroup } = request.params;
+      const { dry_run: dryRun, activate } = request.query;
+      const wanted = policyWrite(request, {
+        operation: 'put',
+        target: { by: 'id', id },
+        sourceGroup,
+        form: 'envelope',
+        body: request.body,
+        dryRun,
+        activate,
+      });
+      return answerGroup(await policies.write(wanted), wanted, reply);
+    },
+  );
+
+  api.delete(
+    PATH,
+    {
+      schema: {
+        operationId: 'deleteSourceGroup',
+        tags: ['policies'],
+        summary: 'Remove one source group of a stored policy, and activate the policy unless its mode is `disabled`',
+        description:
+          'The policy gets a new revision; the rest of it stays as it is. Groups without `priority` that stand behind the ' +
+          `removed one move up by one place. Codes of warnings are in the header \`Weir-Warnings\`. ${POINTERS}`,
+        params: path,
+        querystring: policyWriteQuery,
+        response: {
+          200: DryGroupSchema,
+          204: empty,
+          ...errorAnswers(
+            ...errorsOf.write,
+            'invalid_url',
+            'invalid_header',
+            'invalid_policy',
+            'not_found',
+            'capacity_exceeded',
+            'precondition_failed',
+            'activation_timeout',
+            'dataplane_unavailable',
+            'feature_unavailable',
+          ),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { id, group_id: sourceGroup } = request.params;
+      const { dry_run: dryRun, activate } = request.query;
+      const wanted = policyWrite(request, {
+        operation: 'delete',
+        target: { by: 'id', id },
+        sourceGroup,
+        form: 'envelope',
+        dryRun,
+        activate,
+      });
+      return answerGroup(await policies.write(wanted), wanted, reply);
+    },
+  );
+};

@@ -1,0 +1,152 @@
+import { createHash, webcrypto } from 'node:crypto';
+import { promisify } from 'node:util';
+import { constants, gunzip, gzip } from 'node:zlib';
+import type { TextEdit } from '#policy/outline.js';
+import { StoreError } from './error.js';
+import { decodeJson, encodeJson } from './json-value.js';
+import type { KvOperation, KvStore } from './port.js';
+
+const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
+const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gunzip);
+
+/** A part is about so long, and never twice as long; one that an edit leaves shorter than a quarter takes its neighbour in. */
+const PART_BYTES = 128 * 1024;
+
+const MAX_BODY_BYTES = 128 * 1024 * 1024;
+
+const listKey = (sha256: string) => `parts/${sha256}`;
+const partKey = (sha256: string) => `part/${sha256}`;
+
+type Part = { readonly sha256: string; readonly bytes: number };
+
+/** A body that is to be stored: the hash of the list of its parts, and what makes it be there. */
+export type BodyWrite = { readonly sha256: string; readonly operations: readonly KvOperation[] };
+
+/** A whole body that is to be stored, and the same as a gzip file. */
+export type WholeBodyWrite = BodyWrite & { readonly compressed: Uint8Array };
+
+/**
+ * Texts in compressed parts, each under its own hash, so that the revisions of a policy share the parts that they have
+ * in common. A text is known by the hash of the list of its parts: the same text may stand in different parts.
+ */
+export class Bodies {
+  readonly #kv: KvStore;
+
+  constructor(kv: KvStore) {
+    this.#kv = kv;
+  }
+
+  async whole(body: Uint8Array): Promise<WholeBodyWrite> {
+    const { parts, values } = await cut(body);
+    return { ...listed(parts, parts, values), compressed: Buffer.concat(values) };
+  }
+
+  /** Touches only the parts that the edit does, and at most one beside them. */
+  async edited(sha256: string, edit: TextEdit): Promise<BodyWrite> {
+    const parts = await this.#list(sha256);
+    const { first, end, start } = widened(parts, edit);
+    const before = await this.#texts(parts.slice(first, end));
+    const text = edited(before, { ...edit, from: edit.from - start, to: edit.to - start });
+    const fresh = await cut(text);
+    return listed(parts.toSpliced(first, end - first, ...fresh.parts), fresh.parts, fresh.values);
+  }
+
+  /** The whole text as a gzip file, which may have several members. */
+  async compressed(sha256: string): Promise<Uint8Array> {
+    const parts = await this.#list(sha256);
+    return Buffer.concat(await this.#values(parts));
+  }
+
+  async read(sha256: string): Promise<Uint8Array> {
+    return this.#texts(await this.#list(sha256));
+  }
+
+  async slice(sha256: string, from: number, to: number): Promise<Uint8Array> {
+    const parts = await this.#list(sha256);
+    const { first, end, start } = touched(parts, { from, to });
+    return (await this.#texts(parts.slice(first, end))).subarray(from - start, to - start);
+  }
+
+  async #list(sha256: string): Promise<readonly Part[]> {
+    return decodeJson<Part[]>(present(await this.#kv.get(listKey(sha256)), sha256));
+  }
+
+  async #texts(parts: readonly Part[]): Promise<Uint8Array> {
+    const values = await this.#values(parts);
+    return Buffer.concat(await Promise.all(values.map((value) => inflated(value))));
+  }
+
+  async #values(parts: readonly Part[]): Promise<Uint8Array[]> {
+    const found = await this.#kv.getMany(parts.map(({ sha256 }) => partKey(sha256)));
+    return parts.map(({ sha256 }, at) => present(found[at] ?? null, sha256));
+  }
+}
+
+/** The text of a gzip file. */
+export function inflated(value: Uint8Array): Promise<Uint8Array> {
+  return decompress(value, { maxOutputLength: MAX_BODY_BYTES });
+}
+
+export function edited(text: Uint8Array, { from, to, text: fresh }: TextEdit): Uint8Array {
+  return Buffer.concat([text.subarray(0, from), fresh, text.subarray(to)]);
+}
+
+type Places = Pick<TextEdit, 'from' | 'to'>;
+type Touched = { readonly first: number; readonly end: number; readonly start: number; readonly bytes: number };
+
+/** The parts that have the bytes `from` … `to`, and where the first of them starts; `end` is excluded. */
+function touched(parts: readonly Part[], { from, to }: Places): Touched {
+  let first = 0;
+  let start = 0;
+  while (first + 1 < parts.length && start + bytesOf(parts, first) <= from) start += bytesOf(parts, first++);
+  let end = first;
+  let bytes = 0;
+  while (end < parts.length && (end === first || start + bytes < to)) bytes += bytesOf(parts, end++);
+  return { first, end, start, bytes };
+}
+
+/** Where little would be left, a neighbour is taken in, so that parts do not become many and small. */
+function widened(parts: readonly Part[], edit: TextEdit): Touched {
+  const { first, end, start, bytes } = touched(parts, edit);
+  const left = bytes - (edit.to - edit.from) + edit.text.length;
+  if (left >= PART_BYTES / 4) return { first, end, start, bytes };
+  if (end < parts.length) return { first, end: end + 1, start, bytes: bytes + bytesOf(parts, end) };
+  if (first === 0) return { first, end, start, bytes };
+  const before = bytesOf(parts, first - 1);
+  return { first: first - 1, end, start: start - before, bytes: bytes + before };
+}
+
+/** Cuts a text into parts of about the same length. */
+async function cut(text: Uint8Array): Promise<{ readonly parts: Part[]; readonly values: Uint8Array[] }> {
+  const count = Math.ceil(text.length / PART_BYTES);
+  const size = Math.ceil(text.length / Math.max(1, count));
+  const texts = Array.from({ length: count }, (_, at) => text.subarray(at * size, (at + 1) * size));
+  const hashes = await Promise.all(texts.map((part) => webcrypto.subtle.digest('SHA-256', part)));
+  const parts = texts.map(({ length }, at) => ({ sha256: hex(hashes[at]), bytes: length }));
+  const values = await Promise.all(texts.map((part) => compress(part, { level: constants.Z_BEST_SPEED })));
+  return { parts, values };
+}
+
+function hex(hash: ArrayBuffer = new ArrayBuffer(0)): string {
+  return Buffer.from(hash).toString('hex');
+}
+
+function listed(all: readonly Part[], fresh: readonly Part[], values: readonly Uint8Array[]): BodyWrite {
+  const list = encodeJson(all);
+  const sha256 = createHash('sha256').update(list).digest('hex');
+  const puts = fresh.map(({ sha256: own }, at) => put(partKey(own), values[at]));
+  return { sha256, operations: [...puts, put(listKey(sha256), list)] };
+}
+
+function put(key: string, value: Uint8Array = new Uint8Array(0)): KvOperation {
+  return { type: 'put', key, value };
+}
+
+function present(value: Uint8Array | null, sha256: string): Uint8Array {
+  if (value === null) throw new StoreError('store_damaged', `read a body: ${sha256} is missing`);
+  return value;
+}
+
+function bytesOf(parts: readonly Part[], index: number): number {
+  return parts[index]?.bytes ?? 0;
+}

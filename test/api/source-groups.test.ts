@@ -1,0 +1,123 @@
+import { expect, test } from 'vitest';
+import type { PolicyOutcome } from '#bus/requests.js';
+import { ETAG, fakeManagement, GROUP, RECORD, STORED, TOKENS } from './fake-management.js';
+import { rig } from './rig.js';
+
+const PATH = `/api/v1/policies/${RECORD.id}/source-groups/lan`;
+const WARNING = { pointer: '/sources/cidrs/0', code: 'host_bits', message: 'Bits are ignored.' } as const;
+const WRITTEN: PolicyOutcome = {
+  kind: 'written',
+  created: false,
+  stored: { ...STORED, body: Buffer.from(GROUP) },
+  generation: 8,
+  warnings: [WARNING],
+  proof: null,
+};
+
+const answering = (outcome: PolicyOutcome) => {
+  const node = fakeManagement();
+  node.answer.policyWrite = () => outcome;
+  return rig({}, node);
+};
+
+test('a read answers the group as it was sent, under the ETag of the policy', async () => {
+  const { ask } = await rig();
+  const answer = await ask('GET', PATH, { token: TOKENS.readonly });
+  expect([answer.statusCode, answer.body, answer.headers.etag, answer.headers['weir-generation']]).toEqual([
+    200,
+    GROUP,
+    ETAG,
+    '7',
+  ]);
+  expect((await ask('GET', PATH, { headers: { 'if-none-match': ETAG } })).statusCode).toBe(304);
+});
+
+test('a read of what is not there answers 404, and one that the thread cannot answer 503', async () => {
+  const node = fakeManagement();
+  node.reads.stored = null;
+  const { ask } = await rig({}, node);
+  expect((await ask('GET', PATH)).json().type).toBe('urn:weir:error:not_found');
+  const gone = { kind: 'refused', code: 'feature_unavailable', detail: 'the policy thread died' } as const;
+  const broken = await rig({}, { ...node, policies: { ...node.policies, readGroup: async () => gone } });
+  expect((await broken.ask('GET', PATH)).statusCode).toBe(503);
+});
+
+test.each([
+  ['PUT', '{"sources":{}}', 'put'],
+  ['DELETE', undefined, 'delete'],
+] as const)('%s asks for a write of the one group', async (method, body, operation) => {
+  const { ask, node } = await rig();
+  await ask(method, `/api/v1/policies/${RECORD.id}/source-groups/a%2Fb%20%C3%A4?dry_run=true&activate=false`, {
+    ...(body === undefined ? {} : { body }),
+    headers: { 'if-match': ETAG },
+  });
+  expect(node.changes.map((change) => change.with)).toEqual([
+    {
+      operation,
+      target: { by: 'id', id: RECORD.id },
+      sourceGroup: 'a/b ä',
+      form: 'envelope',
+      body: body === undefined ? new Uint8Array() : Buffer.from(body),
+      ifMatch: ETAG,
+      ifNoneMatch: undefined,
+      activate: false,
+      dryRun: true,
+      author: 'alice',
+    },
+  ]);
+});
+
+test('a write answers the record, the warnings and the group', async () => {
+  const { ask } = await answering(WRITTEN);
+  const answer = await ask('PUT', PATH, { body: GROUP });
+  expect([answer.statusCode, answer.headers.etag, answer.headers['weir-generation'], answer.headers.location]).toEqual([
+    200,
+    ETAG,
+    '8',
+    undefined,
+  ]);
+  expect(answer.json()).toEqual({ ...RECORD, warnings: [WARNING], proof: null, source_group: JSON.parse(GROUP) });
+});
+
+test('a new group answers 201 and where it is', async () => {
+  const { ask } = await answering({ ...WRITTEN, created: true });
+  const answer = await ask('PUT', `/api/v1/policies/${RECORD.id}/source-groups/a%2Fb`, { body: GROUP });
+  expect([answer.statusCode, answer.headers.location]).toEqual([
+    201,
+    `/api/v1/policies/${RECORD.id}/source-groups/a%2Fb`,
+  ]);
+});
+
+test('a removal answers 204 with the new ETag and the codes of warnings', async () => {
+  const { ask } = await answering({ ...WRITTEN, stored: { ...STORED, body: Buffer.alloc(0) } });
+  const answer = await ask('DELETE', PATH);
+  expect([answer.statusCode, answer.body, answer.headers.etag, answer.headers['weir-generation']]).toEqual([
+    204,
+    '',
+    ETAG,
+    '8',
+  ]);
+  expect(answer.headers['weir-warnings']).toBe('host_bits');
+});
+
+test.each([
+  ['PUT', GROUP, JSON.parse(GROUP)],
+  ['DELETE', undefined, null],
+] as const)('a dry run of %s answers what would be stored', async (method, body, shown) => {
+  const stored = { ...STORED, body: Buffer.from(body ?? '') };
+  const { ask } = await answering({ kind: 'checked', stored, warnings: [WARNING], programLines: 12, proof: null });
+  const answer = await ask(method, `${PATH}?dry_run=true`, body === undefined ? {} : { body });
+  expect([answer.statusCode, answer.json()]).toEqual([
+    200,
+    { ...RECORD, dry_run: true, warnings: [WARNING], program_lines: 12, proof: null, source_group: shown },
+  ]);
+});
+
+test('writes need an admin, and a group id', async () => {
+  const { ask, node } = await rig();
+  expect((await ask('PUT', PATH, { body: GROUP, token: TOKENS.readonly })).statusCode).toBe(403);
+  expect((await ask('DELETE', PATH, { token: TOKENS.readonly })).statusCode).toBe(403);
+  const nameless = await ask('PUT', `/api/v1/policies/${RECORD.id}/source-groups/`, { body: GROUP });
+  expect(nameless.json().type).toBe('urn:weir:error:invalid_url');
+  expect(node.changes).toEqual([]);
+});

@@ -1,0 +1,25 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+
+const root = new URL('../../', import.meta.url);
+const page = readFileSync(new URL('docs/bypass-classes.md', root), 'utf8');
+const rows = page.split('\n').flatMap((line) => {
+  const cells = /^\| (K\d+) \|(.*)\|$/.exec(line);
+  return cells === null
+    ? []
+    : [{ id: cells[1], files: [...line.matchAll(/`(test\/[^`]*)`/g)].map(([, file]) => file ?? '') }];
+});
+
+test('the page names every class, in order, with tests', () => {
+  expect(rows.map(({ id }) => id)).toEqual(Array.from({ length: 17 }, (_, index) => `K${index + 1}`));
+  expect(rows.filter(({ files }) => files.length === 0)).toEqual([]);
+});
+
+test('every file that it names has tests', () => {
+  const files = rows.flatMap(({ files }) => files);
+  const wrong = files.filter((file) => {
+    const path = new URL(file, root);
+    return !existsSync(path) || !/\b(test|it)\b/.test(readFileSync(path, 'utf8'));
+  });
+  expect(wrong).toEqual([]);
+});

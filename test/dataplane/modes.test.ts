@@ -1,0 +1,125 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { TestRun } from '#dataplane/kernel/test-run.js';
+import { compile } from '#policy/compile.js';
+import type { Policy } from '#policy/model.js';
+import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { Random } from '#test/seed.js';
+import { back, CLIENT, onlyClient, onlyFrom, STRANGER, tcp, udp } from './conversation.js';
+import { MAX_FRAME, TCP, writeFrame } from './frame.js';
+import { makeSequence, type Step } from './fuzz/sequence.js';
+import { DROPPED, type Judged, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+let kernel: Loaded;
+beforeAll(() => {
+  kernel = loadForTest({ denyEvents: 1_000_000, flowEvents: 1_000_000 });
+});
+afterAll(() => kernel.close());
+beforeEach(() => {
+  kernel.forget();
+  kernel.wantEvents(false);
+});
+
+function play(steps: readonly Step[]): Judged[] {
+  kernel.forget();
+  return steps.flatMap((step) => {
+    if (step.kind !== 'frame') return [];
+    kernel.frame.set(step.bytes);
+    return [kernel.runFrame(step.bytes.length, step.mark, step.seen)];
+  });
+}
+
+describe('verdicts are the same', () => {
+  const random = new Random(17);
+  const policy = generatePolicy(random);
+  const steps = makeSequence(random, packetGenerator(random, policy), 2_000);
+
+  test('with events and without, also when nobody reads them', () => {
+    kernel.activate(compile(policy));
+    const quiet = play(steps);
+    kernel.wantEvents(true);
+    const loud = play(steps);
+    expect(kernel.counted().events).toBeGreaterThan(100);
+    expect(loud).toEqual(quiet);
+  });
+
+  test('under audit, but for what the audit softens: nothing is dropped that was passed, and no drop without a rule passes', () => {
+    const enforced: Policy = { ...onlyFrom(CLIENT), default: { action: 'deny', mode: 'enforce', from: 'fallback' } };
+    const audited: Policy = { ...enforced, default: { ...enforced.default, mode: 'audit' } };
+    kernel.activate(compile(enforced));
+    const strict = play(steps);
+    const dropped = kernel.counted();
+    kernel.activate(compile(audited));
+    const soft = play(steps);
+    expect(strict.filter(({ returned }, index) => returned === PASSED && soft[index]?.returned === DROPPED)).toEqual(
+      [],
+    );
+    const { drop_policy_deny = 0, drop_out_of_state: strays = 0, ...others } = dropped;
+    expect(drop_policy_deny).toBeGreaterThan(100);
+    expect(strays).toBeGreaterThan(10);
+    const unruled = ['drop_malformed', 'drop_tcp_flags', 'drop_source_route', 'drop_icmp_redirect', 'drop_vlan_tagged'];
+    const counted = kernel.counted();
+    expect(unruled.map((name) => counted[name])).toEqual(unruled.map((name) => others[name]));
+    expect(counted).not.toHaveProperty('drop_policy_deny');
+  });
+});
+
+test('a full ring of events loses events, counts them, and changes no verdict', () => {
+  kernel.activate(onlyClient);
+  kernel.wantEvents(true);
+  const frame = new Uint8Array(MAX_FRAME);
+  const length = writeFrame(frame, { ...udp, source: STRANGER });
+  const flood = new TestRun(kernel.object.programFd('weir_ingress'), frame, undefined, undefined);
+  expect(flood.run(length, 200_000)).toBe(DROPPED);
+  expect(kernel.judge(udp).returned).toBe(PASSED);
+  const { events = 0, events_lost = 0, drop_policy_deny, ...others } = kernel.counted();
+  expect({ drop_policy_deny, others }).toEqual({ drop_policy_deny: 200_000, others: { allow: 1, half_opened: 1 } });
+  expect(events_lost).toBeGreaterThan(100_000);
+  expect(events + events_lost).toBe(200_001);
+});
+
+describe('an open flow after a change of the policy', () => {
+  const denied = compile(onlyFrom(STRANGER));
+
+  test.each([
+    ['UDP from a fixed port', udp, 0],
+    ['an established connection', tcp, TCP.ack],
+  ])('has no packet passed that is denied now, in 1,000 changes: %s', (_, packet, flags) => {
+    kernel.activate(denied);
+    kernel.slots.assumeGrace();
+    kernel.activate(onlyClient);
+    const open = (): number[] => [
+      kernel.judge(packet, { tcpFlags: TCP.syn }).returned,
+      kernel.judge(back(packet), { tcpFlags: TCP.syn | TCP.ack }).returned,
+      kernel.judge(packet, { tcpFlags: TCP.ack }).returned,
+    ];
+    const wrong: number[] = [];
+    for (let change = 0; change < 1_000; change++) {
+      if (open().some((returned) => returned === DROPPED)) wrong.push(change);
+      kernel.switchSlot();
+      const after = [packet, back(packet)].map((either) => kernel.judge(either, { tcpFlags: flags }).returned);
+      if (after.some((returned) => returned === PASSED)) wrong.push(change);
+      kernel.switchSlot();
+    }
+    expect(wrong).toEqual([]);
+  });
+});
+
+test('every packet of a flow is counted once, also while two sweeps fold it', async () => {
+  kernel.activate(onlyClient);
+  kernel.judge(udp);
+  kernel.judge(back(udp));
+  const frame = new Uint8Array(MAX_FRAME);
+  const length = writeFrame(frame, udp);
+  const run = new TestRun(kernel.object.programFd('weir_ingress'), frame, undefined, undefined);
+  const sweeps = [0, 1].map(() => new TestRun(kernel.object.programFd('weir_sweep'), undefined, undefined, undefined));
+  const batch = 1_000_000;
+  let done = false;
+  const sweeping = sweeps.map(async (sweep) => {
+    while (!done) await sweep.runBeside(0, 0);
+  });
+  await run.runBeside(length, batch);
+  done = true;
+  await Promise.all(sweeping);
+  expect(kernel.flowIn('flows')).toMatchObject({ packets: [BigInt(batch + 1), 1n] });
+  expect(kernel.counted()).toMatchObject({ allow: batch + 2 });
+});

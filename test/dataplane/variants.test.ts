@@ -1,0 +1,32 @@
+import { expect, test } from 'vitest';
+import { allowAll } from '#test/kernel/policies.js';
+import { back, tcp, udp } from './conversation.js';
+import { TCP } from './frame.js';
+import { loadForTest, PASSED } from './loaded.js';
+
+const both = [false, true];
+const variants = both.flatMap((direct) =>
+  both.flatMap((policeLocal) =>
+    (['strict', 'loose', 'off'] as const).map((reversePath) => ({ direct, policeLocal, reversePath })),
+  ),
+);
+
+// What a setting switches off the verifier never sees, so that each combination is a program of its own.
+test.each(variants)('the kernel takes the program with %o', (variant) => {
+  const kernel = loadForTest({ ...variant, passNonIpv4: variant.direct, judgeAll: false, traceWord: false });
+  expect(kernel.object.programFd('weir_egress')).toBeGreaterThan(0);
+  kernel.close();
+});
+
+test('a program that was loaded judges, with all its parts', () => {
+  const kernel = loadForTest({ direct: true, policeLocal: true, reversePath: 'strict' });
+  kernel.activate(allowAll);
+  const returned = [
+    kernel.judge(udp).returned,
+    kernel.judge(back(udp)).returned,
+    kernel.judge(tcp, { tcpFlags: TCP.syn, optionBytes: 8 }).returned,
+    kernel.judge(tcp, { tcpFlags: TCP.syn }, 0, 'out_foreign').returned,
+  ];
+  expect(returned).toEqual([PASSED, PASSED, PASSED, PASSED]);
+  kernel.close();
+});

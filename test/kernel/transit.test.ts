@@ -1,0 +1,160 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { firstLine, program } from '#cli/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { detach } from '#dataplane/kernel/detach.js';
+import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import { compile } from '#policy/compile.js';
+import { parseAddress } from '#policy/ipv4.js';
+import { onlyFrom } from '#test/dataplane/conversation.js';
+import { datapathOptions } from './datapath-options.js';
+import { enterNamespace } from './namespace.js';
+
+/** Beyond the server there is a network whose link takes 1,000 bytes. */
+const FAR = '10.77.8.2';
+const FAR_MTU = 1_000;
+const PORT = 80;
+const MIB = 1 << 20;
+
+let topology: Topology;
+let far: string;
+let datapath: LocalDatapath;
+let leave: () => void;
+beforeAll(async () => {
+  topology = await createTopology('transit');
+  const { node, server } = topology;
+  far = server.name.replace('server', 'far');
+  const steps = [
+    ['ip', 'netns', 'add', far],
+    ['ip', 'link', 'add', 'far0', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', far],
+    ['ip', 'addr', 'add', '10.77.8.1/24', 'dev', 'far0'],
+    ['ip', '-n', far, 'addr', 'add', `${FAR}/24`, 'dev', 'eth0'],
+    ['ip', 'link', 'set', 'far0', 'mtu', String(FAR_MTU), 'up'],
+    ['ip', '-n', far, 'link', 'set', 'eth0', 'mtu', String(FAR_MTU), 'up'],
+    ['ip', '-n', far, 'link', 'set', 'lo', 'up'],
+    ['ip', '-n', far, 'route', 'add', 'default', 'via', '10.77.8.1'],
+    ['sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward'],
+  ] as const;
+  for (const [command, ...args] of steps) await server.must(command, ...args);
+  await node.must('ip', 'route', 'add', '10.77.8.0/24', 'via', ADDRESSES.server);
+  await firstLine(server.start(process.execPath, [program('traffic'), 'serve', String(PORT)]));
+  await firstLine(
+    server.start('nsenter', [`--net=/run/netns/${far}`, process.execPath, program('traffic'), 'serve', String(PORT)]),
+  );
+  leave = enterNamespace(node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.server.run('ip', 'netns', 'del', far);
+  await topology.remove();
+});
+
+/** Only the client may begin anything. */
+function start(more: Partial<DatapathOptions> = {}): void {
+  datapath = new LocalDatapath(datapathOptions(topology.pinPath, more));
+  datapath.open();
+  datapath.attach();
+  datapath.stage(compile(onlyFrom(parseAddress(ADDRESSES.client) ?? 0)), 1);
+  datapath.flip();
+}
+afterEach(async () => {
+  datapath.close();
+  detach(topology.pinPath);
+  await topology.client.must('ip', 'route', 'flush', 'cache');
+});
+
+const drops = () =>
+  Object.entries(datapath.stats().drops).flatMap(([name, { packets }]) =>
+    packets === 0n || name === 'non_ipv4' ? [] : [name],
+  );
+const ping = async (to: string, ...args: string[]): Promise<string> =>
+  (await topology.client.run('ping', '-n', '-c', '1', '-W', '2', ...args, to)).stdout;
+
+/** Sends bytes to an echo server, and answers how many came back before silence. */
+async function echoed(to: string, bytes: number): Promise<number> {
+  const script = `
+    const socket = require('node:net').connect(${PORT}, '${to}');
+    let count = 0;
+    socket.on('data', (data) => { count += data.length; if (count === ${bytes}) end(); });
+    const end = () => { console.log(count); process.exit(0); };
+    setTimeout(end, 10000);
+    socket.end(Buffer.alloc(${bytes}));
+  `;
+  return Number(await topology.client.must(process.execPath, '-e', script));
+}
+
+/** Whether a datagram of so many bytes is echoed. */
+async function datagram(to: string, bytes: number): Promise<boolean> {
+  const script = `
+    const socket = require('node:dgram').createSocket('udp4');
+    socket.on('message', (message) => { console.log(message.length === ${bytes}); process.exit(0); });
+    const ask = () => socket.send(Buffer.alloc(${bytes}), ${PORT}, '${to}');
+    setTimeout(() => { console.log(false); process.exit(0); }, 4000);
+    setInterval(ask, 300);
+    ask();
+  `;
+  return (await topology.client.must(process.execPath, '-e', script)).trim() === 'true';
+}
+
+describe.each([
+  ['by the stack', { forwarding: 'stack' }],
+  ['directly', { forwarding: 'direct' }],
+  ['with one interface named', { interfaces: ['lan0'] }],
+  ['with police_local', { policeLocal: true }],
+] as const)('through a node that forwards %s', (_, more: Partial<DatapathOptions>) => {
+  test('datagrams in fragments arrive, and so do their answers', async () => {
+    start(more);
+    expect(await ping(ADDRESSES.server, '-s', '4000')).toContain('1 received');
+    expect(await datagram(ADDRESSES.server, 8_000)).toBe(true);
+    expect(drops()).toEqual([]);
+  });
+
+  test('hosts learn the MTU of a link behind it', async () => {
+    start(more);
+    expect(await ping(FAR, '-M', 'do', '-s', '1400')).toContain(`mtu = ${FAR_MTU}`);
+    expect(await echoed(FAR, MIB)).toBe(MIB);
+    expect(await datagram(FAR, 4_000)).toBe(true);
+    expect(drops()).toEqual([]);
+  });
+
+  test('hosts learn that a time to live has ended, and that a port is closed', async () => {
+    start(more);
+    expect(await ping(FAR, '-t', '1')).toContain('Time to live exceeded');
+    expect(await ping(FAR, '-t', '2')).toContain('Time to live exceeded');
+    const { stdout } = await topology.client.run('hping3', '-2', '-n', '-c', '1', '-p', '9', ADDRESSES.server);
+    expect(stdout).toContain('ICMP Port Unreachable');
+  });
+
+  test('the server begins nothing', async () => {
+    start(more);
+    const { stdout } = await topology.server.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.client);
+    expect(stdout).toContain(more.interfaces === undefined ? '0 received' : '1 received');
+  });
+});
+
+test('merged segments are counted as they were on the wire', async () => {
+  start();
+  expect(await echoed(ADDRESSES.server, 16 * MIB)).toBe(16 * MIB);
+  const { packets, bytes } = datapath.stats().verdicts.allow;
+  expect(Number(bytes)).toBeGreaterThan(2 * 16 * MIB);
+  expect(Number(packets)).toBeGreaterThan((2 * 16 * MIB) / 1_460);
+  expect(drops()).toEqual([]);
+});
+
+test('a flood of SYNs leaves the standing connection alone, and new ones still come about', async () => {
+  start();
+  const flow = topology.client.start(process.execPath, [
+    program('traffic'),
+    ...['connect', ADDRESSES.server, String(PORT), '--every', '20', '--timeout', '3000'],
+  ]);
+  const lines: string[] = [];
+  flow.stdout?.setEncoding('utf8').on('data', (text: string) => lines.push(...text.split('\n').filter(Boolean)));
+  await expect.poll(() => lines.length, { timeout: 10_000 }).toBeGreaterThan(3);
+  await topology.client.run('hping3', '-q', '-S', '-n', '-p', '9', '-i', 'u20', '-c', '20000', ADDRESSES.server);
+  expect(datapath.stats().verdicts.allow.packets).toBeGreaterThan(20_000n);
+  const before = lines.length;
+  await expect.poll(() => lines.length, { timeout: 10_000 }).toBeGreaterThan(before + 3);
+  expect(lines.filter((line) => line.startsWith('silent') || line === 'closed')).toEqual([]);
+  expect(await echoed(ADDRESSES.server, 1_000)).toBe(1_000);
+  flow.kill('SIGKILL');
+}, 60_000);
