@@ -22,7 +22,6 @@ export function loadForBench(grantCapacity: number): LoadedObject & { readonly a
       slotLines: SLOT_LINES,
       flowCapacity: 1,
       halfOpenCapacity: 1,
-      cacheLines: 2,
       rankCapacity: 1 << 20,
       hitCapacity: 1 << 19,
       denyEvents: 0,

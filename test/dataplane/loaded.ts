@@ -1,5 +1,6 @@
 import type { Counter } from '#dataplane/datapath.js';
 import { Accounts } from '#dataplane/kernel/accounts.js';
+import { mapShape } from '#dataplane/kernel/bpf-fd.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
 import { check, libbpf } from '#dataplane/kernel/libc.js';
@@ -9,12 +10,23 @@ import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
-import { FLOW_BYTES, FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/program/flow.js';
+import {
+  FLOW_BYTES,
+  FLOW_KEY_BYTES,
+  FLOW_KEY_OFFSETS,
+  FLOW_LINE_BYTES,
+  type Flow,
+  KEY_USED,
+  readFlow,
+} from '#dataplane/program/flow.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Packet } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
 import { type FrameOptions, MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 import { EXEMPT_BIT, MARK_MASK } from './marks.js';
+
+const LINE = FLOW_LINE_BYTES / 4;
+const USE = FLOW_KEY_OFFSETS.protocol / 4;
 
 export const PASSED = -1;
 export const DROPPED = 2;
@@ -43,7 +55,6 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       slotLines: 32_768,
       flowCapacity: 4_096,
       halfOpenCapacity: 4_096,
-      cacheLines: 4_096,
       rankCapacity: 65_536,
       hitCapacity: 1_024,
       denyEvents: 100,
@@ -72,9 +83,16 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   const ingress = new TestRun(loaded.object.programFd('weir_ingress'), frame, context, out);
   const egress = new TestRun(loaded.object.programFd('weir_egress'), frame, context, out);
   const active = new MappedMemory('active', loaded.object.mapFd('active'), ACTIVE.bytes);
-  const tables = { flows: loaded.object.mapFd('flows'), half_open: loaded.object.mapFd('half_open') };
+  const memory = (name: 'flows' | 'tallies' | 'half_open' | 'half_open_tallies'): MappedMemory => {
+    const fd = loaded.object.mapFd(name);
+    return new MappedMemory(name, fd, mapShape(fd).maxEntries * FLOW_LINE_BYTES);
+  };
+  const tables = {
+    flows: { flows: memory('flows'), tallies: memory('tallies') },
+    half_open: { flows: memory('half_open'), tallies: memory('half_open_tallies') },
+  };
+  const record = new Uint32Array(FLOW_BYTES / 4);
   const key = new Uint8Array(FLOW_KEY_BYTES);
-  const value = new Uint8Array(FLOW_BYTES);
 
   const runFrame = (length: number, mark = 0, entry: Entry = 'in'): Judged => {
     contextView.setUint32(SKB.mark, entry === 'out_exempt' ? mark | EXEMPT_BIT : mark, true);
@@ -82,20 +100,19 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     const returned = (entry === 'in' ? ingress : egress).run(length);
     return { returned, word: outView.getUint32(SKB.cb, true), mark: outView.getUint32(SKB.mark, true) };
   };
-  const flush = (table: number, keyBytes: number): number => {
-    let count = 0;
-    for (; libbpf().bpf_map_get_next_key(table, null, key) >= 0; count++) {
+  const flush = (table: number, keyBytes: number): void => {
+    while (libbpf().bpf_map_get_next_key(table, null, key) >= 0) {
       check('delete entry', libbpf().bpf_map_delete_elem(table, key.subarray(0, keyBytes)));
     }
-    return count;
   };
-  const readTable = (table: number): Flow[] => {
+  const readTable = (table: keyof typeof tables): Flow[] => {
+    const { flows, tallies } = tables[table];
     const found: Flow[] = [];
-    let from: Uint8Array | null = null;
-    while (libbpf().bpf_map_get_next_key(table, from, key) >= 0) {
-      check('read flow', libbpf().bpf_map_lookup_elem(table, key, value));
-      found.push(readFlow(new DataView(value.buffer)));
-      from = key;
+    for (let at = 0; at < flows.words.length; at += LINE) {
+      if ((flows.words[at + USE] as number) >>> 16 !== KEY_USED) continue;
+      record.set(flows.words.subarray(at, at + LINE));
+      record.set(tallies.words.subarray(at, at + LINE), LINE);
+      found.push(readFlow(new DataView(record.buffer)));
     }
     return found;
   };
@@ -136,7 +153,9 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     },
     /** Removes every flow and answers how many there were. */
     flushFlows(): number {
-      return flush(tables.flows, FLOW_KEY_BYTES) + flush(tables.half_open, FLOW_KEY_BYTES);
+      const there = [...readTable('flows'), ...readTable('half_open')].length;
+      for (const { flows } of Object.values(tables)) flows.words.fill(0);
+      return there;
     },
     epoch: () => loaded.slots.epoch,
     /** No flows, no fragments, and nothing is picked up. */
@@ -156,7 +175,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     /** The flows of a table, with what was counted until now. */
     flowsIn(table: keyof typeof tables): Flow[] {
       sweep.run();
-      return readTable(tables[table]);
+      return readTable(table);
     },
     /** The first flow of a table; undefined where it has none. */
     flowIn(table: keyof typeof tables): Flow | undefined {
@@ -175,6 +194,10 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       return Object.fromEntries(differences.filter(([, count]) => count !== 0)) as Record<string, number>;
     },
     close(): void {
+      for (const { flows, tallies } of Object.values(tables)) {
+        flows.unmap();
+        tallies.unmap();
+      }
       active.unmap();
       accounts.close();
       loaded.close();

@@ -19,53 +19,75 @@ int weir_carry(struct carry_request *request)
 /* Adds the counts of an entry for the same flow, which nobody counts in any more. What that one did not fold goes to its rule
  * here, so that `packets`, which wraps, is left alone.
  */
-static __always_inline void merge_counts(struct flow *into, const struct flow *from, __u64 now)
+static __always_inline void merge_counts(const struct flow *into, struct tally *sum, const struct flow *from,
+				    const struct tally *more, __u64 now)
 {
-	__u32 swapped = (into->flags ^ from->flags) & FLOW_OPENED_BY_HIGH, packets[2];
+	__u64 packets = 0, bytes = 0;
+	__u32 swapped;
 
-	packets[0] = from->packets[0] - from->folded_packets[0];
-	packets[1] = from->packets[1] - from->folded_packets[1];
-	add_hit(from->hit, from->hit_check, (__u64)packets[0] + packets[1],
-		from->bytes[0] - from->folded_bytes[0] + from->bytes[1] - from->folded_bytes[1], now);
+	if (!into || !sum || !from || !more)
+		return;
+	swapped = (into->flags ^ from->flags) & FLOW_OPENED_BY_HIGH;
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
-		__u64 total = from->folded_total[side] + packets[side], bytes = from->bytes[side];
+		__u32 more_packets = from->packets[side] - more->folded_packets[side];
+		__u32 more_bytes = from->bytes[side] - more->folded_bytes[side];
 
-		if (swapped ? !side : side) {
-			__sync_fetch_and_add(&into->folded_total[1], total);
-			__sync_fetch_and_add(&into->folded_bytes[1], bytes);
-			__sync_fetch_and_add(&into->bytes[1], bytes);
-		} else {
-			__sync_fetch_and_add(&into->folded_total[0], total);
-			__sync_fetch_and_add(&into->folded_bytes[0], bytes);
-			__sync_fetch_and_add(&into->bytes[0], bytes);
-		}
+		__sync_fetch_and_add(&sum->total_packets[(side ^ swapped) & 1], more->total_packets[side] + more_packets);
+		__sync_fetch_and_add(&sum->total_bytes[(side ^ swapped) & 1], more->total_bytes[side] + more_bytes);
+		packets += more_packets;
+		bytes += more_bytes;
 	}
-	if (from->opened_ns < into->opened_ns)
-		into->opened_ns = from->opened_ns;
+	add_hit(more->hit, more->hit_check, packets, bytes, now);
+	if (more->opened_ns < sum->opened_ns)
+		sum->opened_ns = more->opened_ns;
+}
+
+/* Writes a flow into a line that was claimed for it. */
+static __always_inline bool place_carried(__u32 slot, const struct carry_flow_request *request, const struct flow_key *key)
+{
+	struct tally *tally = tally_at(slot);
+	struct flow *flow = flow_at(slot);
+
+	if (slot == NO_SLOT || !flow || !tally)
+		return false;
+	__builtin_memcpy(&flow->judgement, &request->flow.judgement,
+			 __builtin_offsetof(struct flow, tags) - __builtin_offsetof(struct flow, judgement));
+	*tally = request->tally;
+	publish(flow, slot, key, hash_of_key(key));
+	return true;
 }
 
 SEC("syscall")
 int weir_carry_flow(struct carry_flow_request *request)
 {
-	struct flow carried = request->flow, *flow, *opening;
+	struct flow_key key = request->flow.key;
 	__u64 now = bpf_ktime_get_ns();
+	struct flow *flow;
+	__u32 slot, to;
 
+	key.use = KEY_USED;
+	request->carried = 0;
+	flow = find_slot(&key, &slot);
 	if (request->half) {
-		request->carried = bpf_map_update_elem(&half_open, &carried.key, &carried, BPF_NOEXIST) == 0;
+		if (!flow)
+			request->carried = place_carried(claim_half_open(hash_of_key(&key), now), request, &key);
 		return 0;
 	}
-	request->carried = bpf_map_update_elem(&flows, &carried.key, &carried, BPF_NOEXIST) == 0;
-	flow = bpf_map_lookup_elem(&flows, &carried.key);
-	if (!flow)
+	if (flow && !(slot & IN_HALF_OPEN)) {
+		merge_counts(flow, tally_at(slot), &request->flow, &request->tally, now);
 		return 0;
-	if (!request->carried)
-		merge_counts(flow, &carried, now);
+	}
+	to = claim_flow(hash_of_key(&key), now);
+	request->carried = place_carried(to, request, &key);
 	/* Its next packet opened it here before. */
-	opening = bpf_map_lookup_elem(&half_open, &carried.key);
-	if (opening) {
-		merge_counts(flow, opening, now);
-		bpf_map_delete_elem(&half_open, &carried.key);
+	if (flow && request->carried) {
+		struct flow *into = flow_at(to);
+
+		if (into)
+			merge_counts(into, tally_at(to), flow, tally_at(slot), now);
+		if (claim(flow, ((const __u64 *)&key)[1]))
+			release(flow, slot);
 	}
 	return 0;
 }

@@ -109,17 +109,12 @@ static __noinline void tell_packet(struct __sk_buff *skb, const struct packet *p
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline __u64 total_packets(const struct flow *flow, __u32 side)
-{
-	return flow->folded_total[side] + (__u32)(flow->packets[side] - flow->folded_packets[side]);
-}
-
-static __noinline void tell_flow(const struct flow *flow, enum event_type type, __u64 now_ns)
+static __noinline void tell_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns)
 {
 	bool by_high;
 	struct event *event;
 
-	if (!flow)
+	if (!flow || !tally)
 		return;
 	by_high = flow->flags & FLOW_OPENED_BY_HIGH;
 	event = reserve_event(by_high ? flow->key.high_address : flow->key.low_address, true, now_ns);
@@ -141,14 +136,16 @@ static __noinline void tell_flow(const struct flow *flow, enum event_type type, 
 	event->flags = (flow->judgement & AUDITED ? EVENT_AUDITED : 0) | (flow->flags & FLOW_FOREIGN ? EVENT_FOREIGN : 0);
 	event->epoch = flow->judgement >> 32;
 	event->word = flow->judgement;
-	event->hit = flow->hit;
-	event->hit_check = flow->hit_check;
+	event->hit = tally->hit;
+	event->hit_check = tally->hit_check;
 	event->length = 0;
-	event->opened_ns = flow->opened_ns;
-	event->packets[0] = total_packets(flow, 0);
-	event->packets[1] = total_packets(flow, 1);
-	event->bytes[0] = flow->bytes[0];
-	event->bytes[1] = flow->bytes[1];
+	event->opened_ns = tally->opened_ns;
+#pragma unroll
+	for (int side = 0; side < 2; side++) {
+		event->packets[side] =
+			tally->total_packets[side] + (__u32)(flow->packets[side] - tally->folded_packets[side]);
+		event->bytes[side] = tally->total_bytes[side] + (__u32)(flow->bytes[side] - tally->folded_bytes[side]);
+	}
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 

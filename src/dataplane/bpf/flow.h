@@ -2,16 +2,7 @@
 #ifndef WEIR_FLOW_H
 #define WEIR_FLOW_H
 
-#define EEXIST 17
 #define AS_REPLY 0x80
-#define END_HALF 1
-#define END_IN_PROCESS 2 /* where packets may come in between */
-
-/* Signed, since another CPU may have stored a later time than the caller read. */
-static __always_inline bool is_expired(const struct flow *flow, __u32 now)
-{
-	return (__s32)(now - flow->last_seen) > (__s32)settings.timeouts[flow->state & (FLOW_STATES - 1)];
-}
 
 /* Class of an ICMP query or its reply (RFC 792, RFC 950), 0 for everything else. */
 static __always_inline __u8 icmp_query_class(__u8 type)
@@ -48,6 +39,7 @@ static __always_inline void find_place(struct place *place, const struct packet 
 	place->key.low_port = place->from_high ? destination_port : source_port;
 	place->key.high_port = place->from_high ? source_port : destination_port;
 	place->key.protocol = packet->protocol;
+	place->key.use = KEY_USED;
 	if (query)
 		place->key.kind = query << 1 | (place->from_high != place->icmp_reply);
 }
@@ -58,75 +50,159 @@ static __always_inline __u32 direction_of(const struct flow *flow, const struct 
 	return place->from_high != ((flow->flags & FLOW_OPENED_BY_HIGH) != 0);
 }
 
-/* Adds what the flow carried since the last time to its rule. The exchanges make every packet count once, whoever
- * folds at the same time.
+/* Adds what the flow carried since the last time to its totals and to its rule. The exchanges make every packet count
+ * once, whoever folds at the same time.
  */
-static __noinline void fold_flow(struct flow *flow, __u64 now_ns)
+static __noinline void fold_flow(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
 	__u64 packets = 0, bytes = 0;
 	__u32 idle;
 
-	if (!flow)
+	if (!flow || !tally)
 		return;
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
-		__u32 seen = READ_ONCE(flow->packets[side]);
-		__u64 carried = READ_ONCE(flow->bytes[side]);
-		/* Less than nothing where somebody else folded what came after `seen`. */
-		__s64 more = (__s32)(seen - __sync_lock_test_and_set(&flow->folded_packets[side], seen));
+		__u32 seen = READ_ONCE(flow->packets[side]), carried = READ_ONCE(flow->bytes[side]);
+		/* Less than nothing where somebody else folded what came after. */
+		__s64 more_packets = (__s32)(seen - __sync_lock_test_and_set(&tally->folded_packets[side], seen));
+		__s64 more_bytes = (__s32)(carried - __sync_lock_test_and_set(&tally->folded_bytes[side], carried));
 
-		__sync_fetch_and_add(&flow->folded_total[side], more);
-		packets += more;
-		bytes += carried - __sync_lock_test_and_set(&flow->folded_bytes[side], carried);
+		__sync_fetch_and_add(&tally->total_packets[side], more_packets);
+		__sync_fetch_and_add(&tally->total_bytes[side], more_bytes);
+		packets += more_packets;
+		bytes += more_bytes;
 	}
 	if (!packets)
 		return;
 	idle = ticks_of(now_ns) - flow->last_seen;
-	add_hit(flow->hit, flow->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
+	add_hit(tally->hit, tally->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
 }
 
-static __noinline void end_flow(struct flow *flow, const struct flow_key *key, __u32 how, __u64 now_ns)
+/* False where the slot has another flow by now. */
+static __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
 {
-	__u32 place = how & END_IN_PROCESS ? 1 : 0;
-	struct flow *ended = bpf_map_lookup_elem(&scratch, &place);
-	bool half = how & END_HALF;
+	struct tally *tally = tally_at(slot);
+	struct flow *flow = flow_at(slot);
 
-	if (!flow || !key || !ended)
-		return;
-	if (!half)
-		drop_cached(flow);
-	fold_flow(flow, now_ns);
-	/* Another flow may get its memory as soon as it is deleted. */
-	*ended = *flow;
-	if (half) {
-		if (bpf_map_delete_elem(&half_open, key) == 0)
-			tell_flow(ended, EVENT_FLOW_ENDED, now_ns);
-	} else if (bpf_map_delete_elem(&flows, key) == 0) {
+	if (!flow || !tally || !key || !same_key(&flow->key, key) || !claim(flow, ((const __u64 *)key)[1]))
+		return false;
+	fold_flow(flow, tally, now_ns);
+	if (!(slot & IN_HALF_OPEN))
 		count(COUNT_FLOWS_CLOSED);
-		tell_flow(ended, EVENT_FLOW_ENDED, now_ns);
+	tell_flow(flow, tally, EVENT_FLOW_ENDED, now_ns);
+	release(flow, slot);
+	return true;
+}
+
+/* Ends who is past his time-out in a set of `flows`. */
+static __noinline void make_room(__u32 set, __u64 now_ns)
+{
+	for (__u32 way = 0; way < FLOW_WAYS; way++) {
+		__u32 slot = set | way << settings.flow_shift;
+		struct flow *flow = bpf_map_lookup_elem(&flows, &slot);
+		struct flow_key key;
+
+		if (!flow)
+			return;
+		key = flow->key;
+		if (key.use == KEY_USED && is_expired(flow, ticks_of(now_ns)))
+			end_flow(slot, &key, now_ns);
 	}
 }
 
-/* Makes a half-open flow an established one. False where the table is full. */
-static __noinline bool confirm_flow(struct flow *flow, const struct flow_key *key)
+/* A claimed line of `flows`, in the less crowded of the key's two sets; NO_SLOT where both are full. */
+static __noinline __u32 claim_flow(__u64 hash, __u64 now_ns)
 {
-	__u32 first = 0;
-	struct flow *confirmed = bpf_map_lookup_elem(&scratch, &first);
-	long failed;
+	__u32 set = first_set(hash, settings.flow_shift), other = second_set(hash), taken = crowd(set), slot;
+	bool spills = taken >= CROWDED && crowd(other) < taken;
+	struct flow *first;
 
-	if (!flow || !key || !confirmed)
+	slot = claim_free_flow(spills ? other : set);
+	if (slot == NO_SLOT) {
+		make_room(set, now_ns);
+		slot = claim_free_flow(set);
+		spills = slot == NO_SLOT;
+		if (spills) {
+			make_room(other, now_ns);
+			slot = claim_free_flow(other);
+		}
+	}
+	first = bpf_map_lookup_elem(&flows, &set);
+	if (spills && first)
+		WRITE_ONCE(first->tags[0], FIRST_WAY_SPILLED);
+	if (settings.direct && slot != NO_SLOT) {
+		struct next_hops *next = bpf_map_lookup_elem(&next_hops, &slot);
+
+		if (next)
+			next->until[0] = next->until[1] = ticks_of(now_ns);
+	}
+	return slot;
+}
+
+/* A claimed line of `half_open`: a free one, or that of who came first. */
+static __noinline __u32 claim_half_open(__u64 hash, __u64 now_ns)
+{
+	__u32 set = first_set(hash, settings.half_open_shift), slot = claim_free_half_open(set);
+	struct flow *first, *flow;
+
+	for (int tries = 0; slot == NO_SLOT && tries < 2; tries++) {
+		struct flow_key key;
+		__u32 way;
+
+		first = bpf_map_lookup_elem(&half_open, &set);
+		if (!first)
+			return NO_SLOT;
+		way = first->tags[0] & (FLOW_WAYS - 1);
+		first->tags[0] = way + 1;
+		slot = set | way << settings.half_open_shift;
+		flow = bpf_map_lookup_elem(&half_open, &slot);
+		if (!flow)
+			return NO_SLOT;
+		key = flow->key;
+		if (key.use == KEY_USED)
+			end_flow(slot | IN_HALF_OPEN, &key, now_ns);
+		slot = claim_free_half_open(set);
+	}
+	return slot;
+}
+
+/* Makes a half-open flow an established one. False where the table is full. */
+static __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u64 now_ns)
+{
+	struct flow *half = flow_at(from), *flow;
+	struct tally *half_tally = tally_at(from), *tally;
+	__u32 slot, vital;
+	__u64 hash;
+
+	if (!half || !half_tally || !key)
 		return false;
-	*confirmed = *flow;
-	asm volatile("" ::: "memory");
-	/* Evicted meanwhile, and its memory used again: what was copied may be half of each. */
-	if (!same_key(&flow->key, key))
+	vital = READ_ONCE(*(__u32 *)&half->state);
+	/* Another CPU is at it. */
+	if (vital & FLOW_CONFIRMED << 8 ||
+	    __sync_val_compare_and_swap((__u32 *)&half->state, vital, vital | FLOW_CONFIRMED << 8) != vital)
 		return true;
-	failed = bpf_map_update_elem(&flows, key, confirmed, BPF_NOEXIST);
-	if (failed == 0)
-		count(COUNT_FLOWS_OPENED);
-	else if (failed != -EEXIST)
+	hash = hash_of_key(key);
+	slot = claim_flow(hash, now_ns);
+	flow = flow_at(slot);
+	tally = tally_at(slot);
+	if (slot == NO_SLOT || !flow || !tally) {
+		half->flags &= ~FLOW_CONFIRMED;
 		return false;
-	bpf_map_delete_elem(&half_open, key);
+	}
+	__builtin_memcpy(&flow->judgement, &half->judgement,
+			 __builtin_offsetof(struct flow, tags) - __builtin_offsetof(struct flow, judgement));
+	flow->flags &= ~FLOW_CONFIRMED;
+	*tally = *half_tally;
+	asm volatile("" ::: "memory");
+	/* Evicted meanwhile: what was copied may be half of another. */
+	if (!same_key(&half->key, key)) {
+		release(flow, slot);
+		return true;
+	}
+	publish(flow, slot, key, hash);
+	count(COUNT_FLOWS_OPENED);
+	if (claim(half, ((const __u64 *)key)[1]))
+		release(half, from);
 	return true;
 }
 
@@ -187,22 +263,24 @@ static __always_inline bool follow_other(struct flow *flow, __u32 side, bool hal
 }
 
 /* Accounts for a packet of the flow. False where it would establish the flow, and the table is full. */
-static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow, const struct flow_key *key,
-					const struct packet *packet, __u32 direction, bool half, __u32 now)
+static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow, __u32 slot, const struct flow_key *key,
+					const struct packet *packet, __u32 direction, __u64 now_ns)
 {
-	__u32 side = direction & 1;
+	__u32 side = direction & 1, bytes = READ_ONCE(flow->bytes[side]);
 	__u8 state = flow->state;
-	bool confirmed;
+	bool half = slot & IN_HALF_OPEN, confirmed;
 
 	confirmed = packet->protocol == IPPROTO_TCP ? follow_tcp(flow, packet->tcp_flags, side, half)
 						    : follow_other(flow, side, half);
-	flow->last_seen = now;
+	flow->last_seen = ticks_of(now_ns);
 	__sync_fetch_and_add(&flow->packets[side], packets_of(skb));
 	__sync_fetch_and_add(&flow->bytes[side], skb->len);
-	if (!confirmed || confirm_flow(flow, key))
+	if (is_fold_due(bytes, skb->len))
+		fold_flow(flow, tally_at(slot), now_ns);
+	if (!confirmed || confirm_flow(slot, key, now_ns))
 		return true;
 	__sync_fetch_and_add(&flow->packets[side], -packets_of(skb));
-	__sync_fetch_and_add(&flow->bytes[side], -(__u64)skb->len);
+	__sync_fetch_and_add(&flow->bytes[side], -skb->len);
 	flow->state = state;
 	return false;
 }
@@ -234,51 +312,46 @@ static __noinline enum flow_state opening_state(const struct packet *packet)
 static __noinline enum drop_reason open_flow(struct __sk_buff *skb, const struct place *place,
 					     const struct packet *packet, __u64 judged, __u8 how)
 {
-	bool as_reply = how & AS_REPLY;
-	__u32 active_word = judged >> 32, bytes = skb->len, packets = packets_of(skb);
+	__u32 active_word = judged >> 32, bytes = skb->len, packets = packets_of(skb), slot, side = how & AS_REPLY ? 1 : 0;
+	__u64 now_ns = bpf_ktime_get_coarse_ns();
 	struct hit_ref ref = {};
+	struct tally *tally;
 	struct flow *flow;
-	__u32 first = 0;
-	long failed;
 
-	flow = bpf_map_lookup_elem(&scratch, &first);
-	if (!place || !packet || !flow)
+	if (!place || !packet)
 		return DROP_MALFORMED;
-	__builtin_memset(flow, 0, sizeof(*flow));
-	flow->key = place->key;
-	flow->opened_ns = bpf_ktime_get_coarse_ns();
-	flow->last_seen = ticks_of(flow->opened_ns);
-	flow->flags = (how & FLOW_FOREIGN) | (place->from_high != as_reply ? FLOW_OPENED_BY_HIGH : 0);
+	slot = claim_half_open(hash_of_key(&place->key), now_ns);
+	flow = flow_at(slot);
+	tally = tally_at(slot);
+	if (slot == NO_SLOT || !flow || !tally)
+		return DROP_FLOW_TABLE_FULL;
+	flow->judgement = 0;
+	flow->last_seen = ticks_of(now_ns);
+	flow->flags = (how & FLOW_FOREIGN) | (place->from_high != side ? FLOW_OPENED_BY_HIGH : 0);
 	flow->state = opening_state(packet);
 	if (flow->state == FLOW_TCP_HALF_CLOSED)
-		flow->flags |= as_reply ? FLOW_FIN << 1 : FLOW_FIN;
-	if (flow->state == FLOW_TCP_RESET && as_reply)
+		flow->flags |= FLOW_FIN << side;
+	if (flow->state == FLOW_TCP_RESET && side)
 		flow->flags |= FLOW_RESET_BY_REPLY;
-	if (as_reply) {
-		flow->ifindex[1] = packet->outgoing ? 0 : skb->ifindex;
-		flow->packets[1] = flow->folded_packets[1] = packets;
-		flow->bytes[1] = flow->folded_bytes[1] = bytes;
-		flow->folded_total[1] = packets;
-	} else {
-		flow->ifindex[0] = packet->outgoing ? 0 : skb->ifindex;
-		flow->packets[0] = flow->folded_packets[0] = packets;
-		flow->bytes[0] = flow->folded_bytes[0] = bytes;
-		flow->folded_total[0] = packets;
-	}
+	flow->reserved = 0;
+	flow->ifindex[!side] = flow->packets[!side] = flow->bytes[!side] = 0;
+	flow->ifindex[side] = packet->outgoing ? 0 : skb->ifindex;
+	flow->packets[side] = packets;
+	flow->bytes[side] = bytes;
+	__builtin_memset(tally, 0, sizeof(*tally));
+	tally->opened_ns = now_ns;
+	tally->folded_packets[side] = tally->total_packets[side] = packets;
+	tally->folded_bytes[side] = tally->total_bytes[side] = bytes;
 	if (!(how & FLOW_FOREIGN)) {
 		ref = hit_of(active_word, judged);
 		flow->judgement = (__u64)(active_word >> 1) << 32 | (__u32)judged;
 	}
-	flow->hit = ref.hit;
-	flow->hit_check = ref.check;
-	failed = bpf_map_update_elem(&half_open, &place->key, flow, BPF_NOEXIST);
-	if (failed == 0)
-		count(COUNT_HALF_OPENED);
-	else if (failed != -EEXIST)
-		return DROP_FLOW_TABLE_FULL;
-	add_hit(ref.hit, ref.check, packets, bytes, flow->opened_ns);
-	if (failed == 0)
-		tell_flow(flow, EVENT_FLOW_OPENED, flow->opened_ns);
+	tally->hit = ref.hit;
+	tally->hit_check = ref.check;
+	publish(flow, slot, &place->key, hash_of_key(&place->key));
+	count(COUNT_HALF_OPENED);
+	add_hit(ref.hit, ref.check, packets, bytes, now_ns);
+	tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);
 	return DROP_NONE;
 }
 

@@ -20,19 +20,45 @@ struct {
 } active SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct flow_key);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FLOW_WAYS);
+	__type(key, __u32);
 	__type(value, struct flow);
 } flows SEC(".maps");
 
-/* Where a flow is made, or outlives its entry: it is too large for the stack. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FLOW_WAYS);
+	__type(key, __u32);
+	__type(value, struct tally);
+} tallies SEC(".maps");
+
+/* What a first packet opened and nobody has confirmed yet. A flood evicts its own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FLOW_WAYS);
 	__type(key, __u32);
 	__type(value, struct flow);
-} scratch SEC(".maps");
+} half_open SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FLOW_WAYS);
+	__type(key, __u32);
+	__type(value, struct tally);
+} half_open_tallies SEC(".maps");
+
+/* Of `flows`. One entry where nothing is sent at once. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct next_hops);
+} next_hops SEC(".maps");
 
 /* Host byte order. Ports are 0 where the protocol has none. */
 struct packet {
@@ -62,21 +88,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct packet);
 } packets SEC(".maps");
-
-/* What a first packet opened and nobody has confirmed yet. A flood evicts its own. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct flow_key);
-	__type(value, struct flow);
-} half_open SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct cached);
-} cache SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -157,6 +168,11 @@ struct {
 
 struct sweep_timer {
 	struct bpf_timer timer;
+	__u32 next; /* set to go on with */
+	__u32 flows;
+	__u32 half_open;
+	__u32 reserved;
+	__u64 took_ns;
 };
 
 struct {

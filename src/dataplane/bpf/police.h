@@ -26,9 +26,21 @@ static __always_inline bool is_stranger(const struct flow *flow, const struct pl
 	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
 }
 
+#define WAY_TICKS 1000 /* 1.05 s: as long as it takes until a changed route is followed */
+
+static __always_inline void keep_way(__u32 slot, const struct way *way, __u32 direction, __u32 now)
+{
+	struct next_hops *next = bpf_map_lookup_elem(&next_hops, &slot);
+
+	if (!next)
+		return;
+	next->ways[direction & 1] = *way;
+	next->until[direction & 1] = now + WAY_TICKS;
+}
+
 /* A packet of a flow. An epoch that the flow was not judged by judges it again. */
 static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flow, const struct place *place,
-					 struct packet *packet, __u32 active_word, __u64 judgement, bool half,
+					 struct packet *packet, __u32 active_word, __u64 judgement, __u32 slot,
 					 __u64 now)
 {
 	__u32 direction = direction_of(flow, place), word = judgement;
@@ -40,30 +52,32 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		flow->ifindex[direction & 1] = skb->ifindex;
 	}
 	if (!foreign && judgement >> 32 != active_word >> 1) {
+		struct tally *tally = tally_at(slot);
 		enum drop_reason refused;
 		struct hit_ref ref;
 
 		word = judge_again(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
-			end_flow(flow, &place->key, half ? END_HALF : 0, now);
+			end_flow(slot, &place->key, now);
 			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
 		}
-		fold_flow(flow, now);
+		if (!tally)
+			return drop(skb, packet, DROP_PROGRAM_DAMAGED);
+		fold_flow(flow, tally, now);
 		ref = hit_of(active_word, word);
-		flow->hit = ref.hit;
-		flow->hit_check = ref.check;
+		tally->hit = ref.hit;
+		tally->hit_check = ref.check;
 		count(COUNT_FLOWS_REJUDGED);
 		WRITE_ONCE(flow->judgement, (__u64)(active_word >> 1) << 32 | word);
 	}
-	if (!follow_flow(skb, flow, &place->key, packet, direction, half, ticks_of(now)))
+	if (!follow_flow(skb, flow, slot, &place->key, packet, direction, now))
 		return drop(skb, packet, DROP_FLOW_TABLE_FULL);
-	if (settings.direct && !packet->outgoing)
+	if (settings.direct && !packet->outgoing) {
 		is_to_node(skb, packet);
-	if (!half && !foreign && packet->tcp_flags & (TCP_FIN | TCP_RST))
-		drop_cached(flow);
-	else if (!half && !foreign && !packet->outgoing)
-		cache_flow(flow, place, (__u64)(active_word >> 1) << 32 | word, &packet->way, ticks_of(now));
+		if (!(slot & IN_HALF_OPEN))
+			keep_way(slot, &packet->way, direction, ticks_of(now));
+	}
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
 }
 
@@ -126,32 +140,22 @@ static __always_inline int begin_flow(struct __sk_buff *skb, const struct place 
 
 /* The flow that a packet is of; 0 where it has none, or one that has ended. */
 static __always_inline struct flow *find_flow(const struct place *place, const struct packet *packet, __u64 *judgement,
-					      bool *half, __u64 now)
+					      __u32 *slot, __u64 now)
 {
 	struct flow *flow;
 
 	if (!place->stateful)
 		return 0;
-	flow = bpf_map_lookup_elem(&flows, &place->key);
-	*half = !flow;
-	if (!flow)
-		flow = bpf_map_lookup_elem(&half_open, &place->key);
-	if (!flow) {
-		/* Another CPU may have confirmed it between the two looks. */
-		flow = bpf_map_lookup_elem(&flows, &place->key);
-		*half = false;
-	}
+	flow = find_slot(&place->key, slot);
 	if (!flow)
 		return 0;
-	if (!*half)
-		sync_cached(flow);
 	*judgement = READ_ONCE(flow->judgement);
 	asm volatile("" ::: "memory");
 	if (!same_key(&flow->key, &place->key))
 		return 0;
 	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
 		return flow;
-	end_flow(flow, &place->key, *half ? END_HALF : 0, now);
+	end_flow(*slot, &place->key, now);
 	return 0;
 }
 
@@ -172,12 +176,11 @@ static __noinline int finish_error(struct __sk_buff *skb, const struct packet *e
 /* Not static, so that the verifier walks through it once and not for each way that leads here. */
 __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 {
-	__u32 active_word, first = 0;
+	__u32 active_word, first = 0, slot = NO_SLOT;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
 	struct place place = {};
 	struct flow *flow;
 	__u64 now = bpf_ktime_get_coarse_ns(), judgement = 0;
-	bool half = false;
 
 	if (!packet)
 		return TC_ACT_SHOT;
@@ -185,13 +188,13 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 		return drop(skb, packet, DROP_NO_POLICY);
 	active_word = READ_ONCE(in_force->word);
 	find_place(&place, packet);
-	flow = find_flow(&place, packet, &judgement, &half, now);
+	flow = find_flow(&place, packet, &judgement, &slot, now);
 	if (flow && is_stranger(flow, &place, packet, judgement)) {
 		place.stateful = false;
 		flow = 0;
 	}
 	if (flow)
-		return continue_flow(skb, flow, &place, packet, active_word, judgement, half, now);
+		return continue_flow(skb, flow, &place, packet, active_word, judgement, slot, now);
 	if (!packet->outgoing) {
 		if (!settings.police_local && is_to_node(skb, packet))
 			return leave(skb, COUNT_TO_NODE);
@@ -258,8 +261,8 @@ static __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index i
 	struct packet *packet = new_packet(0);
 	struct place place = {};
 	__u64 now = bpf_ktime_get_coarse_ns(), judgement = 0;
+	__u32 slot = NO_SLOT;
 	struct flow *flow;
-	bool half = false;
 
 	if (!packet)
 		return TC_ACT_SHOT;
@@ -267,11 +270,9 @@ static __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index i
 	if (parse(skb, packet) || packet->fragment == FRAGMENT_LATER)
 		return leave(skb, index);
 	find_place(&place, packet);
-	flow = find_flow(&place, packet, &judgement, &half, now);
+	flow = find_flow(&place, packet, &judgement, &slot, now);
 	if (flow && (!judgement || direction_of(flow, &place))) {
-		follow_flow(skb, flow, &place.key, packet, direction_of(flow, &place), half, ticks_of(now));
-		if (!half && judgement && packet->tcp_flags & (TCP_FIN | TCP_RST))
-			drop_cached(flow);
+		follow_flow(skb, flow, slot, &place.key, packet, direction_of(flow, &place), now);
 	} else if (!flow && place.stateful && !place.icmp_reply)
 		open_flow(skb, &place, packet, 0, FLOW_FOREIGN);
 	return leave(skb, index);

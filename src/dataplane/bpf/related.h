@@ -74,7 +74,7 @@ static __noinline int judge_error(struct __sk_buff *skb, const struct packet *er
 				  __u32 active_word, __u64 *judged)
 {
 	struct packet *quoted = new_packet(1);
-	__u32 word, direction, expected;
+	__u32 word, direction, expected, slot;
 	__u64 judgement;
 	struct flow *flow;
 
@@ -84,9 +84,7 @@ static __noinline int judge_error(struct __sk_buff *skb, const struct packet *er
 	find_place(place, quoted);
 	if (!place->stateful)
 		return NOT_RELATED;
-	flow = bpf_map_lookup_elem(&flows, &place->key);
-	if (!flow)
-		flow = bpf_map_lookup_elem(&half_open, &place->key);
+	flow = find_slot(&place->key, &slot);
 	if (!flow)
 		return NOT_RELATED;
 	judgement = READ_ONCE(flow->judgement);

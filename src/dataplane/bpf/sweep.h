@@ -8,50 +8,109 @@
 /* A sweep takes at most one part in so many of a CPU, however large the tables are. */
 #define SWEEP_SHARE 100
 
+/* Sets that one run of the timer looks at. */
+#define SWEEP_PART 1024
+
 struct sweep_state {
 	__u64 now;
+	__u32 from;
 	__u32 flows;
-	__u32 how; /* of end_flow */
+	__u32 half_open;
+	__u32 reserved;
 };
 
-static long sweep_flow(void *map, struct flow_key *key, struct flow *flow, struct sweep_state *state)
+/* Answers whether a flow is there. */
+static __noinline bool sweep_slot(__u32 slot, __u64 now)
 {
-	if (!(state->how & END_HALF))
-		sync_cached(flow);
-	if (is_expired(flow, ticks_of(state->now))) {
-		end_flow(flow, key, state->how, state->now);
+	struct tally *tally = tally_at(slot);
+	struct flow *flow = flow_at(slot);
+	struct flow_key key;
+
+	if (!flow || !tally)
+		return false;
+	key = flow->key;
+	if (key.use != KEY_USED)
+		return false;
+	if (is_expired(flow, ticks_of(now))) {
+		end_flow(slot, &key, now);
+		return false;
+	}
+	if (flow->packets[0] != tally->folded_packets[0] || flow->packets[1] != tally->folded_packets[1])
+		fold_flow(flow, tally, now);
+	return true;
+}
+
+/* Answers how many flows are in the set. */
+static __always_inline __u32 sweep_set(const struct flow *first, __u32 set, __u32 shift, __u32 table, __u64 now)
+{
+	__u32 found = 0;
+	__u64 taken;
+
+	if (!first)
+		return 0;
+	taken = taken_ways(tags_of(first));
+	if (first->key.use)
+		found += sweep_slot(set | table, now);
+	for (int tries = 0; tries < FLOW_WAYS - 1 && taken; tries++, taken &= taken - 1)
+		found += sweep_slot(set | lowest_way(taken) << shift | table, now);
+	return found;
+}
+
+static long sweep_one(__u32 index, struct sweep_state *state)
+{
+	__u32 set = state->from + index, sets = 1U << settings.flow_shift;
+
+	if (set < sets) {
+		state->flows += sweep_set(bpf_map_lookup_elem(&flows, &set), set, settings.flow_shift, 0, state->now);
 		return 0;
 	}
-	state->flows += 1;
-	if (flow->packets[0] != flow->folded_packets[0] || flow->packets[1] != flow->folded_packets[1])
-		fold_flow(flow, state->now);
+	set -= sets;
+	if (set >= 1U << settings.half_open_shift)
+		return 1;
+	state->half_open += sweep_set(bpf_map_lookup_elem(&half_open, &set), set, settings.half_open_shift, IN_HALF_OPEN,
+				      state->now);
 	return 0;
 }
 
-/* Ends what is past its time-out, and folds what the others carried into the hits of their rules. */
-static __noinline __u64 sweep_tables(__u32 how)
+static __always_inline __u32 sets_of_both(void)
 {
-	struct sweep_state state = { .now = bpf_ktime_get_ns(), .how = how };
+	return (1U << settings.flow_shift) + (1U << settings.half_open_shift);
+}
+
+static __always_inline void tell_vitals(__u64 now, __u64 took, __u32 flow_count, __u32 half_open_count)
+{
 	__u32 first = 0;
 	struct vitals *seen = bpf_map_lookup_elem(&vitals, &first);
 
 	if (!seen)
-		return 0;
-	bpf_for_each_map_elem(&flows, sweep_flow, &state, 0);
-	seen->flows = state.flows;
-	state.flows = 0;
-	state.how |= END_HALF;
-	bpf_for_each_map_elem(&half_open, sweep_flow, &state, 0);
-	seen->half_open = state.flows;
-	seen->swept_ns = state.now;
-	return seen->sweep_took_ns = bpf_ktime_get_ns() - state.now;
+		return;
+	seen->flows = flow_count;
+	seen->half_open = half_open_count;
+	seen->swept_ns = now;
+	seen->sweep_took_ns = took;
 }
 
+/* Ends what is past its time-out, and folds what the others carried into the hits of their rules: a part of the tables
+ * each time, so that no packet waits long for it.
+ */
 static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer)
 {
-	__u64 pause = sweep_tables(0) * SWEEP_SHARE;
+	struct sweep_state state = { .now = bpf_ktime_get_ns(), .from = sweep_timer->next };
+	__u64 took, pause, parts = (sets_of_both() + SWEEP_PART - 1) / SWEEP_PART;
 
-	bpf_timer_start(&sweep_timer->timer, pause > SECOND_NS ? pause : SECOND_NS, 0);
+	bpf_loop(SWEEP_PART, sweep_one, &state, 0);
+	took = bpf_ktime_get_ns() - state.now;
+	sweep_timer->flows += state.flows;
+	sweep_timer->half_open += state.half_open;
+	sweep_timer->took_ns += took;
+	sweep_timer->next += SWEEP_PART;
+	if (sweep_timer->next >= sets_of_both()) {
+		tell_vitals(state.now, sweep_timer->took_ns, sweep_timer->flows, sweep_timer->half_open);
+		sweep_timer->next = sweep_timer->flows = sweep_timer->half_open = 0;
+		sweep_timer->took_ns = 0;
+	}
+	pause = SECOND_NS / parts;
+	bpf_timer_start(&sweep_timer->timer, pause > took * SWEEP_SHARE ? pause : took * SWEEP_SHARE, 0);
 	return 0;
 }
 
@@ -77,7 +136,10 @@ int weir_start_sweep(void *ctx)
 SEC("syscall")
 int weir_sweep(void *ctx)
 {
-	sweep_tables(END_IN_PROCESS);
+	struct sweep_state state = { .now = bpf_ktime_get_ns() };
+
+	bpf_loop(sets_of_both(), sweep_one, &state, 0);
+	tell_vitals(state.now, bpf_ktime_get_ns() - state.now, state.flows, state.half_open);
 	return 0;
 }
 
@@ -92,14 +154,10 @@ SEC("syscall")
 int weir_cut(struct cut_request *request)
 {
 	struct flow_key key = request->key;
-	struct flow *flow = bpf_map_lookup_elem(&flows, &key);
-	bool half = !flow;
+	__u32 slot;
 
-	if (half)
-		flow = bpf_map_lookup_elem(&half_open, &key);
-	request->found = flow != 0;
-	if (flow)
-		end_flow(flow, &key, END_IN_PROCESS | (half ? END_HALF : 0), bpf_ktime_get_ns());
+	key.use = KEY_USED;
+	request->found = find_slot(&key, &slot) && end_flow(slot, &key, bpf_ktime_get_ns());
 	return 0;
 }
 

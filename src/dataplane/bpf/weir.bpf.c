@@ -19,8 +19,9 @@
 #include "route.h"
 #include "hits.h"
 #include "events.h"
-#include "cache.h"
+#include "table.h"
 #include "flow.h"
+#include "busy.h"
 #include "fragments.h"
 #include "judge.h"
 #include "related.h"
@@ -39,8 +40,8 @@ static __always_inline int judge_incoming(struct __sk_buff *skb)
 		return drop(skb, 0, DROP_VLAN_TAGGED);
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
-		verdict = pass_cached(skb);
-		return verdict == NOT_CACHED ? police(skb, false) : verdict;
+		verdict = pass_busy(skb);
+		return verdict == NOT_BUSY ? police(skb, false) : verdict;
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_8021Q):

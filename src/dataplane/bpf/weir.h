@@ -101,7 +101,7 @@ struct settings {
 	enum reverse_path reverse_path;
 	__u32 rank_capacity; /* entries of `rank_hits` in each slot */
 	__u32 hit_capacity;
-	__u32 cache_mask;  /* lines of the cache, less one */
+	__u32 flow_seed;  /* of the hash that places flows */
 	__u32 deny_events;  /* events that one source may cause each second on one CPU: of denied and dropped packets, */
 	__u32 flow_events;  /* and of flows */
 	__u32 timeouts[FLOW_STATES]; /* by state, in ticks */
@@ -111,8 +111,10 @@ struct settings {
 	__u8 trace_word; /* tests: the word that decided is left in cb[0] */
 	__u8 direct;     /* what passes is sent at once, without the stack */
 	__u8 fib_flags;  /* of bpf_fib_lookup; what this kernel knows */
-	__u8 bridges;    /* stands on the hooks while this datapath succeeds another; see succeed.h */
-	__u8 reserved[1];
+	__u8 bridges;    /* succeed.h */
+	__u8 flow_shift; /* log2 of the sets of `flows` */
+	__u8 half_open_shift;
+	__u8 reserved[3];
 };
 
 /* `word` is epoch << 1 | slot; 0 is: never activated. It is changed by one store and read once a packet. */
@@ -136,8 +138,12 @@ struct flow_key {
 	__u16 high_port;
 	__u8 protocol;
 	__u8 kind; /* ICMP: query class << 1 | asked by the high side, so that each side's queries are their own flows */
-	__u16 reserved;
+	__u16 use;
 };
+
+#define KEY_FREE 0    /* use: of a line that has no flow, */
+#define KEY_USED 1    /* of one that has, and wherever a flow is looked for, */
+#define KEY_CLAIMED 2 /* and while one CPU alone may write the line */
 
 /* Times of flows are ticks of 2^20 ns of the monotonic clock; they wrap after 52 days and are compared by difference. */
 #define TICK_SHIFT 20
@@ -145,11 +151,14 @@ struct flow_key {
 #define FLOW_OPENED_BY_HIGH 1
 #define FLOW_FOREIGN 2      /* came in by an interface that is not policed: only its replies are let in */
 #define FLOW_RESET_BY_REPLY 4 /* which side sent the RST */
+#define FLOW_CONFIRMED 8    /* half open, and on its way to the other table */
 #define FLOW_FIN 16         /* << direction */
 
-/* What every packet touches is the first cache line; an element of the hash has its key in the line before it.
- * The key stands again in the value because the kernel reuses the memory of a deleted entry at once: who holds a
- * pointer reads `judgement` and then compares the key, which the next owner writes before it.
+#define FLOW_WAYS 8
+#define FIRST_WAY_SPILLED 1 /* tags[0], in `flows`: others of this set stand in their second one */
+
+/* What every packet touches; see table.h. Another flow may get the line: who holds a pointer reads `judgement` and then
+ * compares the key, which the next owner writes before it.
  */
 struct flow {
 	struct flow_key key;
@@ -159,16 +168,20 @@ struct flow {
 	__u8 flags;
 	__u16 reserved;
 	__u32 ifindex[2];   /* where packets of that direction come in, once their source was checked; 0: not known */
-	__u32 packets[2];   /* 0: from the side that opened the flow. They wrap; the sweep carries them over */
-	__u64 bytes[2];
+	__u32 packets[2];   /* 0: from the side that opened the flow. They wrap, and are folded before that */
+	__u32 bytes[2];
+	__u8 tags[FLOW_WAYS]; /* in the set's first way: of the others; 0: free. In `half_open` tags[0] is who goes next */
+};
 
+/* The rest of a flow, by the same index. */
+struct tally {
 	__u64 opened_ns;
-	__u64 folded_total[2];   /* packets that `packets` has counted until they were folded */
-	__u64 folded_bytes[2];   /* of `bytes`: already in the hits of a rule */
-	__u32 folded_packets[2]; /* of `packets` */
+	__u64 total_packets[2];  /* as far as they were folded */
+	__u64 total_bytes[2];
+	__u32 folded_packets[2]; /* of the flow's: already in the totals, and in the hits of a rule */
+	__u32 folded_bytes[2];
 	__u32 hit;               /* entry of `hits` that it counts for; 0: none */
 	__u32 hit_check;         /* low word of that entry's identity */
-	__u64 unused;
 };
 
 /* Where the routes of the node send a packet. */
@@ -178,21 +191,10 @@ struct way {
 	__u32 mtu;
 };
 
-/* A busy flow, in the cache of `cache.h`. Its counters go on when another flow gets the line. */
-struct cached {
-	__u64 addresses; /* the flow's key */
-	__u64 rest;
-	__u64 judgement; /* 0: empty, 1: somebody is writing here */
-	__u32 ifindex[2]; /* of the low side, and of the high one */
-	__u32 last_seen;
-	__u32 until;      /* ticks: after that it is looked up in `flows` again */
-	__u32 packets[2];
-	__u64 bytes[2];
-
-	__u64 taken_bytes[2]; /* of `bytes`: the flow in `flows` has them already */
-	__u32 taken_packets[2];
-	struct way ways[2];   /* where packets of the low side go, and of the high one */
-	__u64 unused[2];
+/* Where packets of an established flow go, by direction. */
+struct next_hops {
+	struct way ways[2];
+	__u32 until[2]; /* ticks: after that the routes are asked again */
 };
 
 /* Packets, bytes and last hit of one rule, group default or policy default. User space gives each identity an entry
@@ -217,7 +219,8 @@ struct vitals {
 	__u64 sweep_took_ns;
 	__u32 flows;
 	__u32 half_open;
-	__u32 reserved[2];
+	__u32 flow_seed; /* by which the tables were filled */
+	__u32 reserved;
 };
 
 /* The first fragment's ports for those that follow, and which eighths of the datagram were seen. */
@@ -316,6 +319,7 @@ struct carry_request {
 /* Brings a flow of another datapath over. */
 struct carry_flow_request {
 	struct flow flow;
+	struct tally tally;
 	__u32 half;    /* into `half_open` */
 	__u32 carried; /* 0: the table is full, or one opened there meanwhile and has its counts now */
 };
@@ -337,12 +341,13 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 112, "no padding in settings");
+_Static_assert(sizeof(struct settings) == 116, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multiple of 8 bytes apart");
-_Static_assert(sizeof(struct flow_key) == 16, "no padding in a hash key");
-_Static_assert(sizeof(struct flow) == 128, "two cache lines");
-_Static_assert(sizeof(struct cached) == 128, "two cache lines");
+_Static_assert(sizeof(struct flow_key) == 16, "compared as two words");
+_Static_assert(sizeof(struct flow) == 64, "a cache line");
+_Static_assert(sizeof(struct tally) == 64, "a cache line");
+_Static_assert(sizeof(struct next_hops) == 32, "no padding");
 _Static_assert(sizeof(struct hit) == 32, "no padding in a hit");
 _Static_assert(sizeof(struct hit_ref) == 8, "elements of an array stand eight bytes apart, or more");
 _Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");

@@ -1,11 +1,13 @@
 import type { DatapathStats, FlowFilter, FlowPage, FlowQuery, HitQuery, HitReport } from '#dataplane/datapath.js';
 import { FLOW_BYTES } from '#dataplane/program/flow.js';
 import { flowTest } from '#dataplane/program/flow-filter.js';
+import { capacityOf } from '#dataplane/program/flow-sets.js';
 import type { FlowTimeouts } from '#dataplane/program/settings.js';
 import type { Roster } from '#policy/roster.js';
 import { countEntries } from './batches.js';
 import { mapShape } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
+import { FlowLines } from './flow-lines.js';
 import { FlowTable, type FoundFlows } from './flow-table.js';
 import { hitReport, rankFinder } from './hit-report.js';
 import { Hits, type Placement } from './hits.js';
@@ -34,11 +36,13 @@ export class Accounts {
     this.#slots = slots;
     this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
     this.#vitals = new Vitals({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
-    this.#flows = new FlowTable({
-      flows: object.mapFd('flows'),
-      halfOpen: object.mapFd('half_open'),
-      cut: object.programFd('weir_cut'),
-    });
+    this.#flows = new FlowTable(
+      {
+        flows: new FlowLines({ flows: object.mapFd('flows'), tallies: object.mapFd('tallies') }),
+        halfOpen: new FlowLines({ flows: object.mapFd('half_open'), tallies: object.mapFd('half_open_tallies') }),
+      },
+      object.programFd('weir_cut'),
+    );
   }
 
   /** Ranks and entries that the roster takes, with what is in force beside it. */
@@ -92,8 +96,8 @@ export class Accounts {
     return {
       flows,
       maps: {
-        flows: { entries: flows, capacity: shape('flows').maxEntries },
-        half_open: { entries: halfOpen, capacity: shape('half_open').maxEntries },
+        flows: { entries: flows, capacity: capacityOf(shape('flows').maxEntries) },
+        half_open: { entries: halfOpen, capacity: capacityOf(shape('half_open').maxEntries) },
         fragments: {
           entries: countEntries(this.#object.mapFd('fragments'), fragments),
           capacity: fragments.maxEntries,

@@ -2,34 +2,33 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/program/flow.js';
 import type { FlowTest } from '#dataplane/program/flow-filter.js';
 import { LeastFlows } from '#dataplane/program/least-flows.js';
-import { batchesOf } from './batches.js';
-import { mapShape } from './bpf-fd.js';
-import type { MapShape } from './bpf-object.js';
+import { type FlowLines } from './flow-lines.js';
 import { TestRun } from './test-run.js';
 
-const WORDS = FLOW_BYTES / 4;
+/** Lines that are looked at before the clock is. */
+const PART = 4_096;
 const TURN_MS = 10;
 /** struct cut_request */
 const CUT_REQUEST = { found: FLOW_KEY_BYTES, bytes: FLOW_KEY_BYTES + 8 } as const;
 
 export type FoundFlows = {
   readonly matched: number;
-  /** `struct flow`s, one after the other. */
+  /** Flows and their tallies, one after the other. */
   readonly words: Uint32Array<ArrayBuffer>;
   readonly next: Uint8Array | null;
 };
 
 /** The flows of both tables, established and half-open. */
 export class FlowTable {
-  readonly #tables: readonly { readonly fd: number; readonly shape: MapShape }[];
+  readonly #tables: readonly FlowLines[];
   readonly #request = new Uint8Array(CUT_REQUEST.bytes);
   readonly #cut: TestRun;
   #closed = false;
 
-  constructor(fds: { readonly flows: number; readonly halfOpen: number; readonly cut: number }) {
+  constructor(tables: { readonly flows: FlowLines; readonly halfOpen: FlowLines }, cutFd: number) {
     // A flow goes from the one to the other when it is answered: read in this order, none is missed.
-    this.#tables = [fds.halfOpen, fds.flows].map((fd) => ({ fd, shape: mapShape(fd) }));
-    this.#cut = new TestRun(fds.cut, undefined, this.#request, undefined);
+    this.#tables = [tables.halfOpen, tables.flows];
+    this.#cut = new TestRun(cutFd, undefined, this.#request, undefined);
   }
 
   /** Those with the lowest keys after `after`. Every entry is looked at; others get their turn meanwhile. */
@@ -37,15 +36,14 @@ export class FlowTable {
     const least = new LeastFlows(limit, after);
     let matched = 0;
     let began = performance.now();
-    for (const { fd, shape } of this.#tables) {
-      for (const { count, values } of batchesOf(fd, shape)) {
-        const words = new Uint32Array(values.buffer);
-        for (let at = 0; at < count * WORDS; at += WORDS) {
-          if (!test(words, at)) continue;
+    const words = new Uint32Array(FLOW_BYTES / 4);
+    for (const table of this.#tables) {
+      for (let line = 0; line < table.count; line++) {
+        if (table.read(line, words) && test(words, 0)) {
           matched++;
-          least.offer(words, at);
+          least.offer(words, 0);
         }
-        if (performance.now() - began < TURN_MS) continue;
+        if (line % PART !== 0 || performance.now() - began < TURN_MS) continue;
         await nextTurn();
         if (this.#closed) throw new Error('the datapath was closed while its flows were read');
         began = performance.now();
@@ -54,9 +52,10 @@ export class FlowTable {
     return { matched, ...least.taken() };
   }
 
-  /** What is being read is given up, before another map gets the descriptor. */
+  /** What is being read is given up. */
   close(): void {
     this.#closed = true;
+    for (const table of this.#tables) table.unmap();
   }
 
   /** Answers how many of them were still there. */

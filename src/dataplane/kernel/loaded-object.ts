@@ -1,17 +1,21 @@
+import { randomInt } from 'node:crypto';
 import type { Grants } from '#dataplane/grants/grants.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/layout.js';
+import { flowLines } from '#dataplane/program/flow-sets.js';
+import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
 import type { Settings } from '#dataplane/program/settings.js';
 import { BpfObject, type MapDescription, type MapName } from './bpf-object.js';
 import { awaitGracePeriod } from './grace-period.js';
 import { type MappedGrants, mapGrants } from './mapped-grants.js';
+import { MappedMemory } from './mapped-memory.js';
 import { Prover } from './prover.js';
 import { Slots } from './slots.js';
 import { TestRun } from './test-run.js';
 
-export type ObjectOptions = Settings & {
+const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
+
+export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly objectPath: string;
-  readonly flowCapacity: number;
-  readonly halfOpenCapacity: number;
   readonly grantCapacity: number;
 };
 
@@ -39,7 +43,7 @@ const NOTHING_BEFORE: Before = { maps: new Map(), word: 0 };
 
 /** What each map of the object will be with these options. */
 export function describeMaps(options: ObjectOptions, names: readonly MapName[]): Map<MapName, MapDescription> {
-  const object = openObject(options);
+  const object = openObject(options, 0);
   try {
     return new Map(names.map((name) => [name, object.describe(name)]));
   } finally {
@@ -78,10 +82,15 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
 
 /** Loads the object, to use its programs only. */
 export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName, number>): BpfObject {
-  const object = openObject(options);
+  const vitals = reused.get('vitals');
+  const seed = vitals === undefined ? randomInt(2 ** 32) : withVitals(vitals, (words) => words[FLOW_SEED] ?? 0);
+  const object = openObject(options, seed);
   try {
     for (const [name, fd] of reused) object.reuse(name, fd);
     object.load();
+    withVitals(object.mapFd('vitals'), (words) => {
+      words[FLOW_SEED] = seed;
+    });
     return object;
   } catch (error) {
     object.close();
@@ -95,18 +104,30 @@ export function startSweep(object: BpfObject): void {
   if (failed !== 0) throw new Error(`the sweep of expired flows did not start: step ${failed}`);
 }
 
-function openObject(options: ObjectOptions): BpfObject {
+function withVitals<T>(fd: number, use: (words: Uint32Array) => T): T {
+  const memory = new MappedMemory('vitals', fd, VITALS_BYTES);
+  try {
+    return use(memory.words);
+  } finally {
+    memory.unmap();
+  }
+}
+
+function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
   const object = new BpfObject(options.objectPath);
   try {
     object.resize('program', 2 * options.slotLines);
-    object.resize('flows', options.flowCapacity);
-    object.resize('half_open', options.halfOpenCapacity);
-    object.resize('cache', options.cacheLines);
+    const [lines, halfOpenLines] = [flowLines(options.flowCapacity), flowLines(options.halfOpenCapacity)];
+    object.resize('flows', lines);
+    object.resize('tallies', lines);
+    object.resize('next_hops', options.direct ? lines : 1);
+    object.resize('half_open', halfOpenLines);
+    object.resize('half_open_tallies', halfOpenLines);
     object.resize('hits', options.hitCapacity);
     object.resize('rank_hits', 2 * options.rankCapacity);
     object.resize('grants', linesFor(options.grantCapacity));
     object.resize('patterns', PATTERNS);
-    object.configure(options);
+    object.configure({ ...options, flowSeed });
     return object;
   } catch (error) {
     object.close();

@@ -32,7 +32,7 @@ import { DIRECTIONS, type Direction } from './hook.js';
 import { Hooks } from './hooks.js';
 import type { Interface } from './interfaces.js';
 import type { News } from './news.js';
-import { cacheLinesFor, type DatapathOptions, DEFAULT_DENY_EVENTS, DEFAULT_FLOW_EVENTS } from './options.js';
+import { type DatapathOptions, DEFAULT_DENY_EVENTS, DEFAULT_FLOW_EVENTS } from './options.js';
 import { Ownership } from './ownership.js';
 import { Pins } from './pins.js';
 import { probe } from './probe.js';
@@ -98,7 +98,6 @@ export class LocalDatapath {
         objectPath: this.#objectPath,
         flowCapacity: this.#options.flowCapacity,
         halfOpenCapacity: this.#options.halfOpenCapacity,
-        cacheLines: cacheLinesFor(this.#options.flowCapacity),
         grantCapacity: this.#options.grantCapacity,
         denyEvents: DEFAULT_DENY_EVENTS,
         flowEvents: DEFAULT_FLOW_EVENTS,

@@ -49,11 +49,6 @@ export const DEFAULT_TIMEOUTS_MS: FlowTimeouts = {
 export const DEFAULT_DENY_EVENTS = 100;
 export const DEFAULT_FLOW_EVENTS = 1000;
 
-/** A line for each flow that the table holds, up to where they would no longer be in the processor's caches anyway. */
-export function cacheLinesFor(flowCapacity: number): number {
-  return Math.min(1 << 18, 2 ** Math.ceil(Math.log2(Math.max(2, flowCapacity))));
-}
-
 export function matchesInterface(patterns: readonly string[], name: string): boolean {
   return patterns.some((pattern) => (pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern));
 }

@@ -1,21 +1,20 @@
 import { conversion } from '#dataplane/program/conversion.js';
-import { type FlowTable, flowConversion } from '#dataplane/program/flow-conversion.js';
+import { flowConversion, withTally } from '#dataplane/program/flow-conversion.js';
 import { COUNTER_INDEX } from '#dataplane/program/numbers.js';
 import { batchesOf } from './batches.js';
 import { describeMap, mapId } from './bpf-fd.js';
 import type { BpfObject, MapName } from './bpf-object.js';
-import { CachedCounts } from './cached-counts.js';
 import { readCounters } from './counters.js';
 import { KernelFailure } from './failure.js';
 import { libbpf } from './libc.js';
 import type { MapSet } from './map-set.js';
+import { pinnedFlows } from './pinned-flows.js';
 import { TestRun } from './test-run.js';
 
 const NOEXIST = 1;
 const EEXIST = 17;
 const E2BIG = 7;
 const ENOMEM = 12;
-const FLOW_TABLES = ['flows', 'half_open'] as const satisfies readonly FlowTable[];
 
 /** What a datapath knew besides its policy, brought over into another. An entry that is there already stays. */
 export class StateTransfer {
@@ -44,27 +43,21 @@ export class StateTransfer {
   }
 
   #copyFlows(): void {
-    const target = describeMap(this.to.mapFd('flows'));
+    if (!this.#differs('flows')) return;
+    const target = withTally(describeMap(this.to.mapFd('flows')).value, describeMap(this.to.mapFd('tallies')).value);
     // struct carry_flow_request
-    const request = new Uint8Array(target.valueSize + 8);
+    const request = new Uint8Array(target.size + 8);
     const view = new DataView(request.buffer);
     const carry = new TestRun(this.to.programFd('weir_carry_flow'), undefined, request, undefined);
-    const cached = new CachedCounts(this.from);
     let lost = 0;
-    for (const table of FLOW_TABLES) {
-      if (!this.#differs(table)) continue;
-      const source = describeMap(this.from.fd(table));
-      const convert = flowConversion(source.value, target.value, this.sameProgram);
-      for (const { count, values } of batchesOf(this.from.fd(table), source)) {
-        const flows = new DataView(values.buffer);
-        for (let at = 0; at < count; at++) {
-          const belongs = convert(flows, at * source.valueSize, view, 0, table);
-          if (table === 'flows') cached.addTo(view, target.value);
-          view.setUint32(target.valueSize, belongs === 'half_open' ? 1 : 0, true);
-          if (carry.run() !== 0) throw new Error('a flow was not brought over');
-          const carried = view.getUint32(target.valueSize + 4, true) !== 0;
-          if (table === 'flows' && (belongs !== 'flows' || !carried)) lost++;
-        }
+    for (const { table, layout, records } of pinnedFlows(this.from)) {
+      const convert = flowConversion(layout, target, this.sameProgram);
+      for (const record of records) {
+        const belongs = convert(record, 0, view, 0, table);
+        view.setUint32(target.size, belongs === 'half_open' ? 1 : 0, true);
+        if (carry.run() !== 0) throw new Error('a flow was not brought over');
+        const carried = view.getUint32(target.size + 4, true) !== 0;
+        if (table === 'flows' && (belongs !== 'flows' || !carried)) lost++;
       }
     }
     // Opened and closed say how many there are; one that was not brought over has ended.

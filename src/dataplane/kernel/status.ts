@@ -59,6 +59,9 @@ type MapStatus = {
 /** `agoMs` is since the last one ended. */
 type Sweep = { readonly agoMs: number; readonly tookMs: number; readonly flows: number; readonly halfOpen: number };
 
+/** Two slots, or lines of which half are surely had. */
+const HALF_OF_IT: ReadonlySet<MapName> = new Set(['program', 'rank_hits', 'flows', 'half_open']);
+
 export type StatusOptions = {
   readonly pinPath: string;
   readonly configured?: { readonly interfaces: readonly string[]; readonly markMask: number };
@@ -141,7 +144,7 @@ function mapsOf(set: MapSet): MapStatus[] {
     return {
       name,
       entries: entries[name] ?? null,
-      capacity: name === 'program' || name === 'rank_hits' ? maxEntries / 2 : maxEntries,
+      capacity: HALF_OF_IT.has(name) ? maxEntries / 2 : maxEntries,
       bytes: Number(/^memlock:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${set.fd(name)}`, 'utf8'))?.[1] ?? 0),
     };
   });

@@ -28,6 +28,7 @@ export type Inheritance = {
 
 const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors']);
 const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
+const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'half_open', 'half_open_tallies', 'vitals'];
 /** Names and learned addresses mean the same to both, so that what is learned meanwhile is granted at once. */
 const LEARNED: readonly MapName[] = ['grants', 'patterns'];
 
@@ -97,8 +98,8 @@ function shared(inForce: MapSet | undefined, wanted: ReadonlyMap<MapName, MapDes
   if (inForce === undefined) return new Map();
   const equal = new Set(MAPS.filter((name) => !ITS_OWN.has(name) && isAsWanted(inForce, name, wanted)));
   if (!isOfThisLayout(inForce)) return fdsOf(inForce, LEARNED.every((name) => equal.has(name)) ? LEARNED : []);
-  // The cache is of the flows that it is for.
-  if (!equal.has('flows')) equal.delete('cache');
+  // They are placed by one seed.
+  if (!OF_FLOWS.every((name) => equal.has(name))) for (const name of OF_FLOWS) equal.delete(name);
   // The policy can be kept as it is only as a whole.
   const keepsPolicy = OF_THE_POLICY.every((name) => equal.has(name));
   for (const name of OF_THE_POLICY) if (!keepsPolicy && name !== 'patterns') equal.delete(name);

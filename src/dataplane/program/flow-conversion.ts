@@ -18,6 +18,14 @@ const HALF_OPEN: ReadonlySet<FlowState> = new Set([
   'other_opened',
 ]);
 
+/** A flow with its tally behind it. */
+export function withTally(flow: StructLayout, tally: StructLayout): StructLayout {
+  const behind = Object.entries(tally.fields).map(
+    ([name, field]) => [name, { ...field, offset: flow.size + field.offset }] as const,
+  );
+  return { size: flow.size + tally.size, fields: { ...flow.fields, ...Object.fromEntries(behind) } };
+}
+
 /** With `sameProgram` a flow keeps the verdict that it was given; else its next packet is judged. */
 export function flowConversion(from: StructLayout, to: StructLayout, sameProgram: boolean): FlowConversion {
   const convert = conversion(from, to);
@@ -35,6 +43,7 @@ function fromLayout1(from: StructLayout, to: StructLayout) {
   const was = {
     lastSeen: fieldOf(from, 'last_seen_ns').offset,
     packets: fieldOf(from, 'packets').offset,
+    bytes: fieldOf(from, 'bytes').offset,
     state: fieldOf(from, 'state').offset,
     openedByHigh: fieldOf(from, 'opened_by_high').offset,
     fins: fieldOf(from, 'fins').offset,
@@ -44,10 +53,10 @@ function fromLayout1(from: StructLayout, to: StructLayout) {
     lastSeen: fieldOf(to, 'last_seen').offset,
     state: fieldOf(to, 'state').offset,
     flags: fieldOf(to, 'flags').offset,
-    bytes: fieldOf(to, 'bytes').offset,
-    foldedTotal: fieldOf(to, 'folded_total').offset,
-    foldedBytes: fieldOf(to, 'folded_bytes').offset,
+    totalPackets: fieldOf(to, 'total_packets').offset,
+    totalBytes: fieldOf(to, 'total_bytes').offset,
     foldedPackets: fieldOf(to, 'folded_packets').offset,
+    foldedBytes: fieldOf(to, 'folded_bytes').offset,
   };
   return (source: DataView, sourceAt: number, target: DataView, targetAt: number): FlowTable => {
     const fins = source.getUint8(sourceAt + was.fins);
@@ -60,10 +69,11 @@ function fromLayout1(from: StructLayout, to: StructLayout) {
     target.setUint8(targetAt + is.flags, byHigh | (fins * FIN));
     for (const side of [0, 1]) {
       const packets = source.getBigUint64(sourceAt + was.packets + 8 * side, true);
-      target.setBigUint64(targetAt + is.foldedTotal + 8 * side, packets, true);
+      const bytes = source.getBigUint64(sourceAt + was.bytes + 8 * side, true);
+      target.setBigUint64(targetAt + is.totalPackets + 8 * side, packets, true);
+      target.setBigUint64(targetAt + is.totalBytes + 8 * side, bytes, true);
       target.setUint32(targetAt + is.foldedPackets + 4 * side, Number(packets & 0xffff_ffffn), true);
-      const bytes = target.getBigUint64(targetAt + is.bytes + 8 * side, true);
-      target.setBigUint64(targetAt + is.foldedBytes + 8 * side, bytes, true);
+      target.setUint32(targetAt + is.foldedBytes + 4 * side, Number(bytes & 0xffff_ffffn), true);
     }
     return HALF_OPEN.has(state) ? 'half_open' : 'flows';
   };

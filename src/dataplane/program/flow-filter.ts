@@ -24,6 +24,8 @@ const EPOCH = WORD + 1;
 /** State, and flags above it. */
 const STATE = FLOW_OFFSETS.state / 4;
 const BYTES = FLOW_OFFSETS.bytes / 4;
+const FOLDED_BYTES = FLOW_OFFSETS.folded_bytes / 4;
+const TOTAL_BYTES = FLOW_OFFSETS.total_bytes / 4;
 const HIT = FLOW_OFFSETS.hit / 4;
 const CHECK = FLOW_OFFSETS.hit_check / 4;
 const BY_HIGH = 1 << 8;
@@ -78,7 +80,7 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
   add(filter.verdicts.length > 0, (words, at) => verdicts[(words[at + WORD] as number) & 7] === 1);
   add(foreign !== undefined, (words, at) => (((words[at + STATE] as number) & FOREIGN) !== 0) === foreign);
   add(current !== undefined, (words, at) => isCurrent(words, at, epoch) === current);
-  add(minBytes > 0, (words, at) => bytesAt(words, at + BYTES) + bytesAt(words, at + BYTES + 2) >= minBytes);
+  add(minBytes > 0, (words, at) => bytesOf(words, at, 0) + bytesOf(words, at, 1) >= minBytes);
   if (checks !== undefined) {
     add(true, (words, at) => {
       const check = checks[words[at + HIT] as number] as number;
@@ -93,8 +95,10 @@ function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
   return ((words[at + STATE] as number) & FOREIGN) !== 0 || words[at + EPOCH] === epoch;
 }
 
-function bytesAt(words: Uint32Array, at: number): number {
-  return (words[at + 1] as number) * 0x1_0000_0000 + (words[at] as number);
+function bytesOf(words: Uint32Array, at: number, side: 0 | 1): number {
+  const total = at + TOTAL_BYTES + 2 * side;
+  const more = ((words[at + BYTES + side] as number) - (words[at + FOLDED_BYTES + side] as number)) >>> 0;
+  return (words[total + 1] as number) * 0x1_0000_0000 + (words[total] as number) + more;
 }
 
 function flags(size: number, numbers: readonly number[]): Uint8Array {

@@ -1,6 +1,6 @@
 import { FLOW_STATE, type FlowState } from './numbers.js';
 
-/** `struct flow` of `bpf/weir.h`, in bytes. Its key stands first. */
+/** `struct flow` of `bpf/weir.h` and, behind it, its `struct tally`, in bytes. The key stands first. */
 export const FLOW_OFFSETS = {
   key: 0,
   judgement: 16,
@@ -10,14 +10,18 @@ export const FLOW_OFFSETS = {
   ifindex: 32,
   packets: 40,
   bytes: 48,
+  tags: 56,
   opened_ns: 64,
-  folded_total: 72,
-  folded_bytes: 88,
+  total_packets: 72,
+  total_bytes: 88,
   folded_packets: 104,
-  hit: 112,
-  hit_check: 116,
+  folded_bytes: 112,
+  hit: 120,
+  hit_check: 124,
 } as const;
 export const FLOW_BYTES = 128;
+/** Of which so many are the flow's, and the rest the tally's. */
+export const FLOW_LINE_BYTES = 64;
 export const FLOW_KEY_OFFSETS = {
   low_address: 0,
   high_address: 4,
@@ -25,8 +29,11 @@ export const FLOW_KEY_OFFSETS = {
   high_port: 10,
   protocol: 12,
   kind: 13,
+  use: 14,
 } as const;
 export const FLOW_KEY_BYTES = 16;
+/** The `use` of a line that has a flow. */
+export const KEY_USED = 1;
 
 const OPENED_BY_HIGH = 1;
 const FOREIGN = 2;
@@ -68,9 +75,9 @@ export function readFlow(view: DataView, at = 0): Flow {
   const byHigh = (flags & OPENED_BY_HIGH) !== 0;
   const [low, high] = [u32(FLOW_KEY_OFFSETS.low_address), u32(FLOW_KEY_OFFSETS.high_address)];
   const [lowPort, highPort] = [u16(FLOW_KEY_OFFSETS.low_port), u16(FLOW_KEY_OFFSETS.high_port)];
-  const packets = (side: 0 | 1): bigint => {
-    const more = (u32(FLOW_OFFSETS.packets + 4 * side) - u32(FLOW_OFFSETS.folded_packets + 4 * side)) >>> 0;
-    return u64(FLOW_OFFSETS.folded_total + 8 * side) + BigInt(more);
+  const total = (of: 'packets' | 'bytes', side: 0 | 1): bigint => {
+    const more = (u32(FLOW_OFFSETS[of] + 4 * side) - u32(FLOW_OFFSETS[`folded_${of}`] + 4 * side)) >>> 0;
+    return u64(FLOW_OFFSETS[`total_${of}`] + 8 * side) + BigInt(more);
   };
   return {
     source: byHigh ? high : low,
@@ -84,8 +91,8 @@ export function readFlow(view: DataView, at = 0): Flow {
     epoch: u32(FLOW_OFFSETS.judgement + 4),
     hit: u32(FLOW_OFFSETS.hit),
     hitCheck: u32(FLOW_OFFSETS.hit_check),
-    packets: [packets(0), packets(1)],
-    bytes: [u64(FLOW_OFFSETS.bytes), u64(FLOW_OFFSETS.bytes + 8)],
+    packets: [total('packets', 0), total('packets', 1)],
+    bytes: [total('bytes', 0), total('bytes', 1)],
     openedNs: u64(FLOW_OFFSETS.opened_ns),
     lastSeen: u32(FLOW_OFFSETS.last_seen),
     ifindex: [u32(FLOW_OFFSETS.ifindex), u32(FLOW_OFFSETS.ifindex + 4)],

@@ -1,3 +1,4 @@
+import { setShift } from './flow-sets.js';
 import { FLOW_STATE, FLOW_STATES, type FlowState, REVERSE_PATH, type ReversePath, TICK_NS } from './numbers.js';
 
 /** How long a flow stays in a state without a packet, in milliseconds. */
@@ -11,8 +12,10 @@ export type Settings = {
   /** Ranks that each slot can resolve to hits. */
   readonly rankCapacity: number;
   readonly hitCapacity: number;
-  /** Lines of the cache of busy flows; a power of two. */
-  readonly cacheLines: number;
+  readonly flowCapacity: number;
+  readonly halfOpenCapacity: number;
+  /** Of the hash that places flows; tables that are filled keep theirs. */
+  readonly flowSeed: number;
   /** Events that one source may cause each second on one CPU. */
   readonly denyEvents: number;
   readonly flowEvents: number;
@@ -37,7 +40,7 @@ export const SETTINGS_OFFSETS = {
   reverse_path: 16,
   rank_capacity: 20,
   hit_capacity: 24,
-  cache_mask: 28,
+  flow_seed: 28,
   deny_events: 32,
   flow_events: 36,
   timeouts: 40,
@@ -48,8 +51,10 @@ export const SETTINGS_OFFSETS = {
   direct: 108,
   fib_flags: 109,
   bridges: 110,
+  flow_shift: 111,
+  half_open_shift: 112,
 } as const;
-export const SETTINGS_BYTES = 112;
+export const SETTINGS_BYTES = 116;
 
 /** The lowest bit of the mask is the guard's, the next the redirects'. */
 export function guardBit(markMask: number): number {
@@ -74,7 +79,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   set(SETTINGS_OFFSETS.reverse_path, REVERSE_PATH[settings.reversePath]);
   set(SETTINGS_OFFSETS.rank_capacity, settings.rankCapacity);
   set(SETTINGS_OFFSETS.hit_capacity, settings.hitCapacity);
-  set(SETTINGS_OFFSETS.cache_mask, settings.cacheLines - 1);
+  set(SETTINGS_OFFSETS.flow_seed, settings.flowSeed);
   set(SETTINGS_OFFSETS.deny_events, settings.denyEvents);
   set(SETTINGS_OFFSETS.flow_events, settings.flowEvents);
   for (const [name, ms] of Object.entries(settings.timeoutsMs)) {
@@ -89,5 +94,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   flag(SETTINGS_OFFSETS.direct, settings.direct);
   view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);
   flag(SETTINGS_OFFSETS.bridges, settings.bridges === true);
+  view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
+  view.setUint8(SETTINGS_OFFSETS.half_open_shift, setShift(settings.halfOpenCapacity));
   return bytes;
 }

@@ -34,7 +34,6 @@ export class Duel {
     this.#kernel = loadForTest({
       flowCapacity: FLOW_CAPACITY,
       halfOpenCapacity: 1_024,
-      cacheLines: 4,
       policeLocal: true,
     });
     this.#policies = scene.policies;

@@ -3,7 +3,7 @@ import { BpfObject } from '#dataplane/kernel/bpf-object.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import type { StructLayout } from '#dataplane/program/btf.js';
 import { conversion } from '#dataplane/program/conversion.js';
-import { FLOW_BYTES, FLOW_OFFSETS } from '#dataplane/program/flow.js';
+import { FLOW_LINE_BYTES, FLOW_OFFSETS } from '#dataplane/program/flow.js';
 
 const field = (offset: number, size: number, count = 1) => ({ offset, size, count });
 
@@ -35,15 +35,14 @@ test('the object says how its flows are laid out', () => {
   const object = new BpfObject(builtObject);
   const { key, value, keySize, valueSize } = object.describe('flows');
   object.close();
-  expect([key.size, value.size, keySize, valueSize]).toEqual([16, FLOW_BYTES, 16, FLOW_BYTES]);
+  expect([key.size, value.size, keySize, valueSize]).toEqual([4, FLOW_LINE_BYTES, 4, FLOW_LINE_BYTES]);
   const offsets = Object.entries(value.fields).map(([name, { offset }]) => [name, offset]);
   expect(Object.fromEntries(offsets)).toEqual(
     expect.objectContaining({
       'key.low_address': FLOW_OFFSETS.key,
       judgement: FLOW_OFFSETS.judgement,
       packets: FLOW_OFFSETS.packets,
-      hit_check: FLOW_OFFSETS.hit_check,
     }),
   );
-  expect(value.fields.bytes).toEqual({ offset: FLOW_OFFSETS.bytes, size: 8, count: 2 });
+  expect(value.fields.bytes).toEqual({ offset: FLOW_OFFSETS.bytes, size: 4, count: 2 });
 });

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_BUSY_H
+#define WEIR_BUSY_H
+
+/* The short way of a packet in the middle of an established flow. */
+#define NOT_BUSY (-2)
+
+#define TCP_SPECIAL (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)
+
+static __always_inline bool is_past(__u32 tick, __u32 now)
+{
+	return (__s32)(now - tick) >= 0;
+}
+
+/* By the stack where another flow got the line meanwhile. */
+static __noinline int send_busy(struct __sk_buff *skb, const struct flow *flow, const struct next_hops *next, __u64 addresses,
+				__u32 side_and_segment)
+{
+	struct way way;
+
+	if (!flow || !next)
+		return TC_ACT_UNSPEC;
+	way = next->ways[side_and_segment & 1];
+	asm volatile("" ::: "memory");
+	return *(__u64 *)&flow->key == addresses ? send(skb, &way, side_and_segment >> 1) : TC_ACT_UNSPEC;
+}
+
+/* Passes a packet in the middle of an established flow. NOT_BUSY where it is to be looked at in full. */
+static __always_inline int pass_busy(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data;
+	void *data_end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+	__u32 total, length, side, now, first = 0, slot, source, destination, ports, vital, bytes;
+	struct next_hops *next = 0;
+	struct sought sought;
+	struct active *in_force;
+	struct flow *flow;
+	__u64 judgement;
+	bool from_high;
+	__u8 *l4 = (__u8 *)(ip + 1);
+
+	if ((void *)(l4 + 8) > data_end || *(__u8 *)ip != 0x45)
+		return NOT_BUSY;
+	total = bpf_ntohs(ip->tot_len);
+	if (ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET) || total + ETH_HLEN > skb->len)
+		return NOT_BUSY;
+	if (ip->protocol == IPPROTO_TCP) {
+		if ((void *)(l4 + 20) > data_end || (l4[13] & TCP_SPECIAL) != TCP_ACK)
+			return NOT_BUSY;
+		length = (l4[12] >> 4) * 4;
+		if (length < 20 || sizeof(*ip) + length > total)
+			return NOT_BUSY;
+		length += sizeof(*ip);
+	} else if (ip->protocol == IPPROTO_UDP) {
+		length = l4[4] << 8 | l4[5];
+		if (length < 8 || sizeof(*ip) + length > total)
+			return NOT_BUSY;
+		length = sizeof(*ip) + 8;
+	} else {
+		return NOT_BUSY;
+	}
+	source = bpf_ntohl(ip->saddr);
+	destination = bpf_ntohl(ip->daddr);
+	ports = bpf_ntohl(*(__u32 *)l4);
+	from_high = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
+	/* As in struct flow_key. */
+	sought.addresses = from_high ? (__u64)source << 32 | destination : (__u64)destination << 32 | source;
+	sought.rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)ip->protocol << 32 |
+		      (__u64)KEY_USED << USE_SHIFT;
+	sought.hash = hash_of(sought.addresses, sought.rest);
+	flow = find_confirmed(&sought, &slot);
+	if (!flow)
+		return NOT_BUSY;
+	judgement = READ_ONCE(flow->judgement);
+	in_force = bpf_map_lookup_elem(&active, &first);
+	if (!in_force || !judgement || judgement >> 32 != READ_ONCE(in_force->word) >> 1)
+		return NOT_BUSY;
+	vital = READ_ONCE(*(__u32 *)&flow->state);
+	if ((__u8)vital != FLOW_TCP_ESTABLISHED && (__u8)vital != FLOW_UDP_REPLIED)
+		return NOT_BUSY;
+	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
+	now = ticks_of(bpf_ktime_get_coarse_ns());
+	bytes = flow->bytes[side];
+	if (flow->ifindex[side] != skb->ifindex || is_expired(flow, now) || is_fold_due(bytes, skb->len))
+		return NOT_BUSY;
+	if (settings.direct) {
+		next = bpf_map_lookup_elem(&next_hops, &slot);
+		if (!next || !next->until[side] || is_past(next->until[side], now))
+			return NOT_BUSY;
+	}
+	asm volatile("" ::: "memory");
+	if (!is_of(flow, &sought))
+		return NOT_BUSY;
+	flow->last_seen = now;
+	flow->packets[side] += packets_of(skb);
+	flow->bytes[side] = bytes + skb->len;
+	if (settings.direct) {
+		__u32 segment = skb->gso_size ? skb->gso_size + length : skb->len - ETH_HLEN;
+
+		pass_word(skb, judgement);
+		return send_busy(skb, flow, next, sought.addresses, segment << 1 | side);
+	}
+	return pass_word(skb, judgement);
+}
+
+#endif

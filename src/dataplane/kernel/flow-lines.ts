@@ -1,0 +1,39 @@
+import { FLOW_KEY_OFFSETS, FLOW_LINE_BYTES, KEY_USED } from '#dataplane/program/flow.js';
+import { mapShape } from './bpf-fd.js';
+import { MappedMemory } from './mapped-memory.js';
+
+const WORDS = FLOW_LINE_BYTES / 4;
+const USE = FLOW_KEY_OFFSETS.protocol / 4;
+const ADDRESSES = FLOW_KEY_OFFSETS.low_address / 4;
+const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
+
+/** One of the kernel's flow tables, in memory that the kernel writes meanwhile. */
+export class FlowLines {
+  readonly #flows: MappedMemory;
+  readonly #tallies: MappedMemory;
+  readonly count: number;
+
+  constructor(fds: { readonly flows: number; readonly tallies: number }) {
+    this.count = mapShape(fds.flows).maxEntries;
+    const bytes = this.count * FLOW_LINE_BYTES;
+    this.#flows = new MappedMemory('flows', fds.flows, bytes, { readOnly: true });
+    this.#tallies = new MappedMemory('tallies', fds.tallies, bytes, { readOnly: true });
+  }
+
+  /** Puts the flow of a line and its tally into `into`. False where it has none, or has got another one meanwhile. */
+  read(line: number, into: Uint32Array): boolean {
+    const at = line * WORDS;
+    const flows = this.#flows.words;
+    if ((flows[at + USE] as number) >>> 16 !== KEY_USED) return false;
+    for (let word = 0; word < WORDS; word++) {
+      into[word] = flows[at + word] as number;
+      into[WORDS + word] = this.#tallies.words[at + word] as number;
+    }
+    return [ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word]);
+  }
+
+  unmap(): void {
+    this.#flows.unmap();
+    this.#tallies.unmap();
+  }
+}
