@@ -113,9 +113,8 @@ static __noinline void make_room(__u32 set, __u64 now_ns)
 /* A claimed line of `flows`, in the less crowded of the key's two sets; NO_SLOT where both are full. */
 static __noinline __u32 claim_flow(__u64 hash, __u64 now_ns)
 {
-	__u32 set = first_set(hash, settings.flow_shift), other = second_set(hash), taken = crowd(set), slot;
-	bool spills = taken >= CROWDED && crowd(other) < taken;
-	struct flow *first;
+	__u32 set = first_set(hash, settings.flow_shift), other = second_set(hash, settings.flow_shift), slot;
+	bool spills = is_to_spill(&flows, set, other);
 
 	slot = claim_free_flow(spills ? other : set);
 	if (slot == NO_SLOT) {
@@ -127,40 +126,50 @@ static __noinline __u32 claim_flow(__u64 hash, __u64 now_ns)
 			slot = claim_free_flow(other);
 		}
 	}
-	first = bpf_map_lookup_elem(&flows, &set);
-	if (spills && first)
-		WRITE_ONCE(first->tags[0], FIRST_WAY_SPILLED);
+	if (spills)
+		mark_spilled(&flows, set);
 	if (settings.direct && slot != NO_SLOT) {
 		struct next_hops *next = bpf_map_lookup_elem(&next_hops, &slot);
 
 		if (next)
-			next->until[0] = next->until[1] = ticks_of(now_ns);
+			next->until[0] = next->until[1] = 0;
 	}
 	return slot;
+}
+
+/* Ends who came to the set of `half_open` first. */
+static __noinline void evict(__u32 set, __u64 now_ns)
+{
+	struct flow *line = bpf_map_lookup_elem(&half_open, &set);
+	struct flow_key key;
+	__u32 slot;
+	__u8 next;
+
+	if (!line)
+		return;
+	next = line->tags[0];
+	line->tags[0] = (next & ~TAGS_NEXT) | ((next + 1) & TAGS_NEXT);
+	slot = set | (next & TAGS_NEXT) << settings.half_open_shift;
+	line = bpf_map_lookup_elem(&half_open, &slot);
+	if (!line)
+		return;
+	key = line->key;
+	if (key.use == KEY_USED)
+		end_flow(slot | IN_HALF_OPEN, &key, now_ns);
 }
 
 /* A claimed line of `half_open`: a free one, or that of who came first. */
 static __noinline __u32 claim_half_open(__u64 hash, __u64 now_ns)
 {
-	__u32 set = first_set(hash, settings.half_open_shift), slot = claim_free_half_open(set);
-	struct flow *first, *flow;
+	__u32 set = first_set(hash, settings.half_open_shift), slot;
 
+	if (is_to_spill(&half_open, set, second_set(hash, settings.half_open_shift))) {
+		mark_spilled(&half_open, set);
+		set = second_set(hash, settings.half_open_shift);
+	}
+	slot = claim_free_half_open(set);
 	for (int tries = 0; slot == NO_SLOT && tries < 2; tries++) {
-		struct flow_key key;
-		__u32 way;
-
-		first = bpf_map_lookup_elem(&half_open, &set);
-		if (!first)
-			return NO_SLOT;
-		way = first->tags[0] & (FLOW_WAYS - 1);
-		first->tags[0] = way + 1;
-		slot = set | way << settings.half_open_shift;
-		flow = bpf_map_lookup_elem(&half_open, &slot);
-		if (!flow)
-			return NO_SLOT;
-		key = flow->key;
-		if (key.use == KEY_USED)
-			end_flow(slot | IN_HALF_OPEN, &key, now_ns);
+		evict(set, now_ns);
 		slot = claim_free_half_open(set);
 	}
 	return slot;
@@ -306,25 +315,22 @@ static __noinline enum flow_state opening_state(const struct packet *packet)
 	}
 }
 
-/* DROP_NONE, or why the packet must not pass. `judged` is as in tell_packet; `how`: FLOW_FOREIGN, or AS_REPLY where
- * the packet is taken for one of the side that was asked. Two packets that open one flow on two CPUs both pass.
- */
-static __noinline enum drop_reason open_flow(struct __sk_buff *skb, const struct place *place,
-					     const struct packet *packet, __u64 judged, __u8 how)
+/* Fills the line that was claimed. A call of its own, since the stack is short. */
+static __noinline void fill_flow(struct __sk_buff *skb, const struct place *place, const struct packet *packet, __u64 judged,
+				 __u8 how)
 {
-	__u32 active_word = judged >> 32, bytes = skb->len, packets = packets_of(skb), slot, side = how & AS_REPLY ? 1 : 0;
+	__u32 active_word = judged >> 32, bytes = skb->len, packets = packets_of(skb), side = how & AS_REPLY ? 1 : 0;
 	__u64 now_ns = bpf_ktime_get_coarse_ns();
 	struct hit_ref ref = {};
 	struct tally *tally;
 	struct flow *flow;
 
 	if (!place || !packet)
-		return DROP_MALFORMED;
-	slot = claim_half_open(hash_of_key(&place->key), now_ns);
-	flow = flow_at(slot);
-	tally = tally_at(slot);
-	if (slot == NO_SLOT || !flow || !tally)
-		return DROP_FLOW_TABLE_FULL;
+		return;
+	flow = flow_at(place->slot);
+	tally = tally_at(place->slot);
+	if (!flow || !tally)
+		return;
 	flow->judgement = 0;
 	flow->last_seen = ticks_of(now_ns);
 	flow->flags = (how & FLOW_FOREIGN) | (place->from_high != side ? FLOW_OPENED_BY_HIGH : 0);
@@ -348,10 +354,22 @@ static __noinline enum drop_reason open_flow(struct __sk_buff *skb, const struct
 	}
 	tally->hit = ref.hit;
 	tally->hit_check = ref.check;
-	publish(flow, slot, &place->key, hash_of_key(&place->key));
+	publish(flow, place->slot, &place->key, hash_of_key(&place->key));
 	count(COUNT_HALF_OPENED);
 	add_hit(ref.hit, ref.check, packets, bytes, now_ns);
 	tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);
+}
+
+/* DROP_NONE, or why the packet must not pass. `judged` is as in tell_packet; `how`: FLOW_FOREIGN, or AS_REPLY where
+ * the packet is taken for one of the side that was asked. Two packets that open one flow on two CPUs both pass.
+ */
+static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct place *place, const struct packet *packet,
+						  __u64 judged, __u8 how)
+{
+	place->slot = claim_half_open(hash_of_key(&place->key), bpf_ktime_get_coarse_ns());
+	if (place->slot == NO_SLOT)
+		return DROP_FLOW_TABLE_FULL;
+	fill_flow(skb, place, packet, judged, how);
 	return DROP_NONE;
 }
 

@@ -41,6 +41,7 @@ struct place {
 	bool stateful;
 	bool from_high;
 	bool icmp_reply;
+	__u32 slot; /* claimed for a flow that is opened */
 };
 
 /* Two are had at a time: a packet, and one that it quotes. */

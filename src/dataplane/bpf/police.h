@@ -84,7 +84,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 /* TCP that opens nothing and has no flow. D4, D18: it passes where the verdict is audited, and then leaves no flow
  * behind; while flows are picked up it opens the flow that it is of, which may be the one that it answers.
  */
-static __noinline int police_stray(struct __sk_buff *skb, const struct place *place, const struct packet *packet,
+static __noinline int police_stray(struct __sk_buff *skb, struct place *place, const struct packet *packet,
 				   __u32 active_word, bool picked_up)
 {
 	__u64 judged;
@@ -117,7 +117,7 @@ static __noinline int police_stray(struct __sk_buff *skb, const struct place *pl
 }
 
 /* A packet without a flow. */
-static __always_inline int begin_flow(struct __sk_buff *skb, const struct place *place, const struct packet *packet,
+static __always_inline int begin_flow(struct __sk_buff *skb, struct place *place, const struct packet *packet,
 				      const struct active *in_force, __u32 active_word, __u64 now)
 {
 	enum drop_reason refused;

@@ -3,8 +3,8 @@
 #define WEIR_TABLE_H
 
 /* `flows` and `half_open` are sets of eight ways, a cache line each, placed by a seeded hash. Ways of one number stand
- * together, so that a table of few flows takes few pages. A flow is in any way of its set; one of `flows` may also be in
- * a second set, where the first was crowded: the first says so, for ever.
+ * together, so that a table of few flows takes few pages. A flow is in any way of its set or, where that was crowded, of a
+ * second one: the first says so, for ever.
  *
  * Who wants to write a line claims it by an exchange, and gives it a key in the end. A line with the key that somebody
  * looks for is that flow's, as long as the key is still there after what mattered was read.
@@ -45,9 +45,9 @@ static __always_inline __u32 first_set(__u64 hash, __u32 shift)
 	return hash >> 40 & ((1U << shift) - 1);
 }
 
-static __always_inline __u32 second_set(__u64 hash)
+static __always_inline __u32 second_set(__u64 hash, __u32 shift)
 {
-	return hash >> 16 & ((1U << settings.flow_shift) - 1);
+	return hash >> 16 & ((1U << shift) - 1);
 }
 
 static __always_inline __u8 tag_of(__u64 hash)
@@ -124,23 +124,27 @@ static __always_inline struct flow *find_in_set(void *table, __u32 shift, __u32 
 	return 0;
 }
 
+static __always_inline struct flow *find_in(void *table, __u32 shift, const struct sought *sought, __u32 *slot)
+{
+	struct flow *first, *line;
+
+	line = find_in_set(table, shift, first_set(sought->hash, shift), sought, slot, &first);
+	if (line || !first || !(first->tags[0] & TAGS_SPILLED))
+		return line;
+	return find_in_set(table, shift, second_set(sought->hash, shift), sought, slot, &first);
+}
+
 static __always_inline struct flow *find_confirmed(const struct sought *sought, __u32 *slot)
 {
-	__u32 set = first_set(sought->hash, settings.flow_shift);
-	struct flow *first, *flow = find_in_set(&flows, settings.flow_shift, set, sought, slot, &first);
-
-	if (flow || !first || !(first->tags[0] & FIRST_WAY_SPILLED))
-		return flow;
-	return find_in_set(&flows, settings.flow_shift, second_set(sought->hash), sought, slot, &first);
+	return find_in(&flows, settings.flow_shift, sought, slot);
 }
 
 static __always_inline struct flow *find_half_open(const struct sought *sought, __u32 *slot)
 {
-	__u32 set = first_set(sought->hash, settings.half_open_shift);
-	struct flow *first, *flow = find_in_set(&half_open, settings.half_open_shift, set, sought, slot, &first);
+	struct flow *line = find_in(&half_open, settings.half_open_shift, sought, slot);
 
 	*slot |= IN_HALF_OPEN;
-	return flow;
+	return line;
 }
 
 /* In either table; 0 where it is in none. */
@@ -248,12 +252,28 @@ static __noinline __u32 claim_free_half_open(__u32 set)
 	return at == NO_SLOT ? at : at | IN_HALF_OPEN;
 }
 
-/* Ways of the set of `flows` that are taken. */
-static __always_inline __u32 crowd(__u32 set)
+/* Ways of the set that are taken, more or less. */
+static __always_inline __u32 crowd(void *table, __u32 set)
 {
-	struct flow *first = bpf_map_lookup_elem(&flows, &set);
+	struct flow *first = bpf_map_lookup_elem(table, &set);
 
 	return first ? 1 + ((taken_ways(tags_of(first)) >> 7) * EACH_TAG >> 56) : FLOW_WAYS;
+}
+
+/* Whether a flow goes to its second set rather than to its first. */
+static __always_inline bool is_to_spill(void *table, __u32 set, __u32 other)
+{
+	__u32 taken = crowd(table, set);
+
+	return taken >= CROWDED && crowd(table, other) < taken;
+}
+
+static __always_inline void mark_spilled(void *table, __u32 set)
+{
+	struct flow *first = bpf_map_lookup_elem(table, &set);
+
+	if (first && !(first->tags[0] & TAGS_SPILLED))
+		first->tags[0] |= TAGS_SPILLED;
 }
 
 #endif

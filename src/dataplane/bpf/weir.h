@@ -155,7 +155,8 @@ struct flow_key {
 #define FLOW_FIN 16         /* << direction */
 
 #define FLOW_WAYS 8
-#define FIRST_WAY_SPILLED 1 /* tags[0], in `flows`: others of this set stand in their second one */
+#define TAGS_SPILLED 0x80 /* in tags[0]: others of this set stand in their second one */
+#define TAGS_NEXT 7       /* and the way that makes room next, in `half_open` */
 
 /* What every packet touches; see table.h. Another flow may get the line: who holds a pointer reads `judgement` and then
  * compares the key, which the next owner writes before it.
@@ -170,7 +171,7 @@ struct flow {
 	__u32 ifindex[2];   /* where packets of that direction come in, once their source was checked; 0: not known */
 	__u32 packets[2];   /* 0: from the side that opened the flow. They wrap, and are folded before that */
 	__u32 bytes[2];
-	__u8 tags[FLOW_WAYS]; /* in the set's first way: of the others; 0: free. In `half_open` tags[0] is who goes next */
+	__u8 tags[FLOW_WAYS]; /* in the set's first way: of the others; 0: free */
 };
 
 /* The rest of a flow, by the same index. */
