@@ -70,8 +70,10 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 		      (__u64)KEY_USED << USE_SHIFT;
 	sought.hash = hash_of(sought.addresses, sought.rest);
 	flow = find_confirmed(&sought, &slot);
-	if (!flow)
+	if (!flow) {
+		expect_half_open(sought.hash);
 		return NOT_BUSY;
+	}
 	judgement = READ_ONCE(flow->judgement);
 	in_force = bpf_map_lookup_elem(&active, &first);
 	if (!in_force || !judgement || judgement >> 32 != READ_ONCE(in_force->word) >> 1)

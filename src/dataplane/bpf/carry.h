@@ -54,7 +54,7 @@ static __always_inline bool place_carried(__u32 slot, const struct carry_flow_re
 	__builtin_memcpy(&flow->judgement, &request->flow.judgement,
 			 __builtin_offsetof(struct flow, tags) - __builtin_offsetof(struct flow, judgement));
 	*tally = request->tally;
-	publish(flow, slot, key, hash_of_key(key));
+	publish(flow, key);
 	return true;
 }
 

@@ -116,14 +116,14 @@ static __noinline __u32 claim_flow(__u64 hash, __u64 now_ns)
 	__u32 set = first_set(hash, settings.flow_shift), other = second_set(hash, settings.flow_shift), slot;
 	bool spills = is_to_spill(&flows, set, other);
 
-	slot = claim_free_flow(spills ? other : set);
+	slot = claim_free_flow(spills ? other : set, tag_of(hash));
 	if (slot == NO_SLOT) {
 		make_room(set, now_ns);
-		slot = claim_free_flow(set);
+		slot = claim_free_flow(set, tag_of(hash));
 		spills = slot == NO_SLOT;
 		if (spills) {
 			make_room(other, now_ns);
-			slot = claim_free_flow(other);
+			slot = claim_free_flow(other, tag_of(hash));
 		}
 	}
 	if (spills)
@@ -167,10 +167,10 @@ static __noinline __u32 claim_half_open(__u64 hash, __u64 now_ns)
 		mark_spilled(&half_open, set);
 		set = second_set(hash, settings.half_open_shift);
 	}
-	slot = claim_free_half_open(set);
+	slot = claim_free_half_open(set, tag_of(hash));
 	for (int tries = 0; slot == NO_SLOT && tries < 2; tries++) {
 		evict(set, now_ns);
-		slot = claim_free_half_open(set);
+		slot = claim_free_half_open(set, tag_of(hash));
 	}
 	return slot;
 }
@@ -181,7 +181,6 @@ static __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u6
 	struct flow *half = flow_at(from), *flow;
 	struct tally *half_tally = tally_at(from), *tally;
 	__u32 slot, vital;
-	__u64 hash;
 
 	if (!half || !half_tally || !key)
 		return false;
@@ -190,8 +189,7 @@ static __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u6
 	if (vital & FLOW_CONFIRMED << 8 ||
 	    __sync_val_compare_and_swap((__u32 *)&half->state, vital, vital | FLOW_CONFIRMED << 8) != vital)
 		return true;
-	hash = hash_of_key(key);
-	slot = claim_flow(hash, now_ns);
+	slot = claim_flow(hash_of_key(key), now_ns);
 	flow = flow_at(slot);
 	tally = tally_at(slot);
 	if (slot == NO_SLOT || !flow || !tally) {
@@ -208,7 +206,7 @@ static __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u6
 		release(flow, slot);
 		return true;
 	}
-	publish(flow, slot, key, hash);
+	publish(flow, key);
 	count(COUNT_FLOWS_OPENED);
 	if (claim(half, ((const __u64 *)key)[1]))
 		release(half, from);
@@ -319,7 +317,7 @@ static __noinline enum flow_state opening_state(const struct packet *packet)
 static __noinline void fill_flow(struct __sk_buff *skb, const struct place *place, const struct packet *packet, __u64 judged,
 				 __u8 how)
 {
-	__u32 active_word = judged >> 32, bytes = skb->len, packets = packets_of(skb), side = how & AS_REPLY ? 1 : 0;
+	__u32 active_word = judged >> 32, side = how & AS_REPLY ? 1 : 0;
 	__u64 now_ns = bpf_ktime_get_coarse_ns();
 	struct hit_ref ref = {};
 	struct tally *tally;
@@ -342,21 +340,18 @@ static __noinline void fill_flow(struct __sk_buff *skb, const struct place *plac
 	flow->reserved = 0;
 	flow->ifindex[!side] = flow->packets[!side] = flow->bytes[!side] = 0;
 	flow->ifindex[side] = packet->outgoing ? 0 : skb->ifindex;
-	flow->packets[side] = packets;
-	flow->bytes[side] = bytes;
+	flow->packets[side] = packets_of(skb);
+	flow->bytes[side] = skb->len;
 	__builtin_memset(tally, 0, sizeof(*tally));
 	tally->opened_ns = now_ns;
-	tally->folded_packets[side] = tally->total_packets[side] = packets;
-	tally->folded_bytes[side] = tally->total_bytes[side] = bytes;
 	if (!(how & FLOW_FOREIGN)) {
 		ref = hit_of(active_word, judged);
 		flow->judgement = (__u64)(active_word >> 1) << 32 | (__u32)judged;
 	}
 	tally->hit = ref.hit;
 	tally->hit_check = ref.check;
-	publish(flow, place->slot, &place->key, hash_of_key(&place->key));
+	publish(flow, &place->key);
 	count(COUNT_HALF_OPENED);
-	add_hit(ref.hit, ref.check, packets, bytes, now_ns);
 	tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);
 }
 

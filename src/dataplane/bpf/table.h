@@ -147,6 +147,16 @@ static __always_inline struct flow *find_half_open(const struct sought *sought, 
 	return line;
 }
 
+/* Brings the line that a flow without a reply would be found by, while others are still on their way. */
+static __always_inline void expect_half_open(__u64 hash)
+{
+	__u32 set = first_set(hash, settings.half_open_shift);
+	struct flow *first = bpf_map_lookup_elem(&half_open, &set);
+
+	if (first)
+		READ_ONCE(*rest_of(first));
+}
+
 /* In either table; 0 where it is in none. */
 static __noinline struct flow *find_slot(const struct flow_key *key, __u32 *slot)
 {
@@ -158,6 +168,7 @@ static __noinline struct flow *find_slot(const struct flow_key *key, __u32 *slot
 	sought.addresses = ((const __u64 *)key)[0];
 	sought.rest = ((const __u64 *)key)[1];
 	sought.hash = hash_of(sought.addresses, sought.rest);
+	expect_half_open(sought.hash);
 	flow = find_confirmed(&sought, slot);
 	return flow ? flow : find_half_open(&sought, slot);
 }
@@ -186,68 +197,64 @@ static __always_inline bool claim(struct flow *line, __u64 rest)
 	return __sync_val_compare_and_swap(rest_of(line), rest, claimed) == rest;
 }
 
-static __always_inline void set_tag(__u32 slot, __u8 tag)
+/* Makes a claimed line nobody's, and then its way. */
+static __always_inline void release(struct flow *line, __u32 slot)
 {
 	bool half = slot & IN_HALF_OPEN;
 	__u32 shift = half ? settings.half_open_shift : settings.flow_shift;
 	__u32 way = (slot & ~IN_HALF_OPEN) >> shift, set = slot & ((1U << shift) - 1);
 	struct flow *first;
 
+	WRITE_ONCE(*rest_of(line), 0);
 	if (!way)
 		return;
 	first = half ? bpf_map_lookup_elem(&half_open, &set) : bpf_map_lookup_elem(&flows, &set);
-	if (first)
-		WRITE_ONCE(first->tags[way & (FLOW_WAYS - 1)], tag);
-}
-
-/* Makes a claimed line nobody's. */
-static __always_inline void release(struct flow *line, __u32 slot)
-{
-	set_tag(slot, 0);
 	asm volatile("" ::: "memory");
-	WRITE_ONCE(*rest_of(line), 0);
+	if (first)
+		WRITE_ONCE(first->tags[way & (FLOW_WAYS - 1)], 0);
 }
 
 /* Makes a claimed line that of a key: others find it from now on. */
-static __always_inline void publish(struct flow *line, __u32 slot, const struct flow_key *key, __u64 hash)
+static __always_inline void publish(struct flow *line, const struct flow_key *key)
 {
 	const __u64 *words = (const __u64 *)key;
 
 	WRITE_ONCE(*(__u64 *)&line->key, words[0]);
-	set_tag(slot, tag_of(hash));
 	asm volatile("" ::: "memory");
 	WRITE_ONCE(*rest_of(line), words[1]);
 }
 
-/* A free way of the set, claimed; NO_SLOT where there is none. */
-static __always_inline __u32 claim_free(void *table, __u32 shift, __u32 set)
+/* A free way of the set, claimed; NO_SLOT where there is none. All but the first are claimed by their tags, so that nobody
+ * waits for the line itself.
+ */
+static __always_inline __u32 claim_free(void *table, __u32 shift, __u32 set, __u8 tag)
 {
-	struct flow *line = bpf_map_lookup_elem(table, &set);
-	__u64 taken;
+	struct flow *first = bpf_map_lookup_elem(table, &set);
 
-	if (!line)
+	if (!first)
 		return NO_SLOT;
-	taken = taken_ways(tags_of(line));
-	for (__u32 way = 0; way < FLOW_WAYS; way++) {
-		__u32 at = set | way << shift;
+	if (!READ_ONCE(*rest_of(first)) && claim(first, 0))
+		return set;
+	for (int tries = 0; tries < FLOW_WAYS; tries++) {
+		__u64 tags = tags_of(first), free = ~taken_ways(tags) & EACH_TAG * 0x80 & OTHER_WAYS;
+		__u32 way = lowest_way(free) & (FLOW_WAYS - 1);
 
-		if (taken >> (8 * way) & 0x80)
-			continue;
-		line = bpf_map_lookup_elem(table, &at);
-		if (line && !READ_ONCE(*rest_of(line)) && claim(line, 0))
-			return at;
+		if (!free)
+			return NO_SLOT;
+		if (__sync_val_compare_and_swap((__u64 *)first->tags, tags, tags | (__u64)tag << way * 8) == tags)
+			return set | way << shift;
 	}
 	return NO_SLOT;
 }
 
-static __noinline __u32 claim_free_flow(__u32 set)
+static __noinline __u32 claim_free_flow(__u32 set, __u8 tag)
 {
-	return claim_free(&flows, settings.flow_shift, set);
+	return claim_free(&flows, settings.flow_shift, set, tag);
 }
 
-static __noinline __u32 claim_free_half_open(__u32 set)
+static __noinline __u32 claim_free_half_open(__u32 set, __u8 tag)
 {
-	__u32 at = claim_free(&half_open, settings.half_open_shift, set);
+	__u32 at = claim_free(&half_open, settings.half_open_shift, set, tag);
 
 	return at == NO_SLOT ? at : at | IN_HALF_OPEN;
 }
@@ -273,7 +280,7 @@ static __always_inline void mark_spilled(void *table, __u32 set)
 	struct flow *first = bpf_map_lookup_elem(table, &set);
 
 	if (first && !(first->tags[0] & TAGS_SPILLED))
-		first->tags[0] |= TAGS_SPILLED;
+		WRITE_ONCE(first->tags[0], first->tags[0] | TAGS_SPILLED);
 }
 
 #endif
