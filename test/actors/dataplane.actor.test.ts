@@ -9,6 +9,16 @@ afterEach(stopSystems);
 
 const refusedAs = (code: string) => expect.objectContaining({ kind: 'refused', code });
 
+const PING = {
+  source: 1,
+  destination: 2,
+  protocol: 1,
+  sourcePort: 0,
+  destinationPort: 0,
+  icmpType: 8,
+  icmpCode: 0,
+};
+
 describe('the dataplane', () => {
   test('enforces the fallback before any policy was written', async () => {
     const { datapath, until, system } = await startSystem();
@@ -49,8 +59,22 @@ describe('the dataplane', () => {
       expect.objectContaining({ kind: 'written', generation: 8 }),
     );
     await until('policy_ready', 'active');
-    expect(datapath.log).toEqual(['open', 'attach', 'stage 8', 'flip 8']);
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 8', 'prove 8', 'flip 8']);
     expect(stateOf('dataplane_running')).toBe('enforcing');
+  });
+
+  test('keeps what it found in force when the datapath judges a written policy otherwise', async () => {
+    const datapath = fakeDatapath();
+    datapath.left = { generation: 7, imageSha256: '' };
+    datapath.on.prove = () => {
+      throw new ProofFailed({ packet: PING, expected: word(0, 'deny', false), found: 0 });
+    };
+    const { until, system, stateOf } = await startSystem({ datapath });
+    await until('policy_ready', 'backing_off');
+    expect(await system.policies.write(singleton('lan'))).toEqual(refusedAs('proof_failed'));
+    expect(datapath.log).toEqual(['open', 'attach', 'stage 8', 'prove 8']);
+    expect(stateOf('dataplane_running')).toBe('keeping');
+    expect(datapath.inForce).toBe(null);
   });
 
   test('opens the datapath again after its worker died, and puts the same program in force', async () => {
@@ -76,17 +100,8 @@ describe('the dataplane', () => {
 
   test('does not put a stored policy in force that the datapath judges otherwise', async () => {
     const datapath = fakeDatapath();
-    const packet = {
-      source: 1,
-      destination: 2,
-      protocol: 1,
-      sourcePort: 0,
-      destinationPort: 0,
-      icmpType: 8,
-      icmpCode: 0,
-    };
     datapath.on.prove = () => {
-      throw new ProofFailed({ packet, expected: word(0, 'deny', false), found: 0 });
+      throw new ProofFailed({ packet: PING, expected: word(0, 'deny', false), found: 0 });
     };
     const { until, system } = await startSystem({ datapath });
     await until('policy_ready', 'backing_off');

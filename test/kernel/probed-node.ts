@@ -14,6 +14,7 @@ import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/opt
 import { FLOW_BYTES, readFlow } from '#dataplane/program/flow.js';
 import { compile } from '#policy/compile.js';
 import type { Policy } from '#policy/model.js';
+import { sampleOf } from '#policy/proof-sample.js';
 import { enterNamespace } from './namespace.js';
 import { ALLOWED, DENIED } from './policies.js';
 import type { Summary } from './prober.js';
@@ -44,6 +45,7 @@ export type ProbedNode = {
   /** Opens a datapath, which is `datapath` from then on. */
   start(more?: Partial<DatapathOptions>): LocalDatapath;
   datapath(): LocalDatapath;
+  /** Stages, proves and flips. */
   putInForce(policy: Policy, generation: number): { readonly epoch: number };
   mapSets(): string[];
   startProbes(): Promise<void>;
@@ -113,6 +115,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     datapath: opened,
     putInForce: (wanted, generation) => {
       opened().stage(compile(wanted), generation);
+      opened().prove(sampleOf(wanted));
       return opened().flip();
     },
     mapSets: () => readdirSync(pinPath).filter((name) => name.startsWith('maps-')),

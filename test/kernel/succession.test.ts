@@ -1,11 +1,14 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { firstLine, program } from '#cli/node-process.js';
+import { ADDRESSES } from '#cli/topology.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { Guard } from '#dataplane/kernel/guard.js';
 import { listInterfaces } from '#dataplane/kernel/interfaces.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { compile } from '#policy/compile.js';
+import { anyFlow } from '#test/dataplane/any-flow.js';
 import { group, policy, rule } from '#test/policy/sample.js';
-import { policyOf } from './policies.js';
+import { ALLOWED, defaultOnly, policyOf } from './policies.js';
 import { createProbedNode, MARK_MASK, NOTHING_LOST, type ProbedNode, traffic } from './probed-node.js';
 import { compileVariants, startLayout1, type Variants } from './variants.js';
 
@@ -24,6 +27,12 @@ afterAll(async () => {
   await node?.remove();
   variants?.remove();
 });
+
+function leaveLayout1(): void {
+  const interfaces = listInterfaces().filter(({ name }) => ['lan0', 'wan0'].includes(name));
+  new Guard(['lan0', 'wan0'], MARK_MASK).make();
+  startLayout1(variants.layout1, node.topology.pinPath, interfaces, 41);
+}
 
 async function startWith(policy = small): Promise<void> {
   node.start().attach();
@@ -135,9 +144,7 @@ test('flows are converted into a build that lays them out otherwise, and back', 
 });
 
 test('layout 1 judges until the policy is there, and its flows go on', async () => {
-  const interfaces = listInterfaces().filter(({ name }) => ['lan0', 'wan0'].includes(name));
-  new Guard(['lan0', 'wan0'], MARK_MASK).make();
-  startLayout1(variants.layout1, node.topology.pinPath, interfaces, 41);
+  leaveLayout1();
   await node.startProbes();
   const datapath = node.start();
   expect(datapath.open()).toEqual({
@@ -152,6 +159,21 @@ test('layout 1 judges until the policy is there, and its flows go on', async () 
   expect(datapath.stats().activeFlows).toBeGreaterThan(100);
   expect(node.mapSets()).toEqual(['maps-2']);
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test('a flow of layout 1 ends with its next packet where the policy denies it', async () => {
+  leaveLayout1();
+  const words = ['connect-udp', ADDRESSES.server, `${ALLOWED}`, '--every', '20'];
+  const sender = node.topology.client.start(process.execPath, [program('traffic'), ...words]);
+  try {
+    expect(await firstLine(sender)).toBe('pong 1');
+    node.start().attach();
+    node.putInForce(defaultOnly('deny'), 42);
+    const flows = async () => (await node.datapath().flows({ filter: anyFlow(), after: null, limit: 10 })).items;
+    await expect.poll(flows, { timeout: 5_000 }).toEqual([]);
+  } finally {
+    sender.kill('SIGKILL');
+  }
 });
 
 test('a build that this kernel refuses leaves the one in force where it is', async () => {

@@ -1,6 +1,7 @@
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import type { DatapathOptions } from '#dataplane/kernel/options.js';
 import { compile } from '#policy/compile.js';
+import { sampleOf } from '#policy/proof-sample.js';
 import { policyOf } from './policies.js';
 
 /**
@@ -12,7 +13,9 @@ const datapath = new LocalDatapath(JSON.parse(options) as DatapathOptions);
 datapath.open();
 datapath.attach();
 if (destinations !== undefined) {
-  datapath.stage(compile(policyOf(Number(destinations))), Number(generation));
+  const policy = policyOf(Number(destinations));
+  datapath.stage(compile(policy), Number(generation));
+  datapath.prove(sampleOf(policy));
   datapath.flip();
 }
 datapath.close();

@@ -7,6 +7,8 @@ export type FlowTable = 'flows' | 'half_open';
 /** Converts a flow that stood in `table`, and answers the table that it belongs to. */
 export type FlowConversion = (...args: [...Parameters<Conversion>, table: FlowTable]) => FlowTable;
 
+/** Of a judgement, in bytes: its high word. */
+const EPOCH = 4;
 const OPENED_BY_HIGH = 1;
 const FIN = 16;
 const PROTOCOL = { icmp: 1, tcp: 6, udp: 17, udpLite: 136 } as const;
@@ -26,14 +28,15 @@ export function withTally(flow: StructLayout, tally: StructLayout): StructLayout
   return { size: flow.size + tally.size, fields: { ...flow.fields, ...Object.fromEntries(behind) } };
 }
 
-/** With `sameProgram` a flow keeps the verdict that it was given; else its next packet is judged. */
+/** With `sameProgram` a flow keeps the verdict that it was given; else its next packet is judged, but for a foreign one. */
 export function flowConversion(from: StructLayout, to: StructLayout, sameProgram: boolean): FlowConversion {
   const convert = conversion(from, to);
   const judgement = fieldOf(to, 'judgement');
   const upgrade = 'last_seen_ns' in from.fields ? fromLayout1(from, to) : undefined;
   return (source, sourceAt, target, targetAt, table) => {
     convert(source, sourceAt, target, targetAt);
-    if (!sameProgram) target.setBigUint64(targetAt + judgement.offset, 0n, true);
+    // The epoch alone, which no policy has: a judgement of 0 as a whole is that of a foreign flow, whose replies nobody judges.
+    if (!sameProgram) target.setUint32(targetAt + judgement.offset + EPOCH, 0, true);
     return upgrade === undefined ? table : upgrade(source, sourceAt, target, targetAt);
   };
 }

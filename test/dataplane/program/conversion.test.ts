@@ -4,6 +4,7 @@ import { builtObject } from '#dataplane/kernel/built.js';
 import type { StructLayout } from '#dataplane/program/btf.js';
 import { conversion } from '#dataplane/program/conversion.js';
 import { FLOW_LINE_BYTES, FLOW_OFFSETS } from '#dataplane/program/flow.js';
+import { flowConversion } from '#dataplane/program/flow-conversion.js';
 
 const field = (offset: number, size: number, count = 1) => ({ offset, size, count });
 
@@ -45,4 +46,18 @@ test('the object says how its flows are laid out', () => {
     }),
   );
   expect(value.fields.bytes).toEqual({ offset: FLOW_OFFSETS.bytes, size: 4, count: 2 });
+});
+
+test.each([
+  ['another policy', 'is judged by no epoch', false, 0x5_0000_0011n, 0x11n],
+  ['another policy', 'stays foreign', false, 0n, 0n],
+  ['the same policy', 'keeps its judgement', true, 0x5_0000_0011n, 0x5_0000_0011n],
+])('a flow that comes under %s %s', (_, __, sameProgram, before, after) => {
+  const layout: StructLayout = { size: 16, fields: { 'key.low_port': field(0, 2), judgement: field(8, 8) } };
+  const source = new DataView(new ArrayBuffer(16));
+  source.setUint16(0, 53, true);
+  source.setBigUint64(8, before, true);
+  const target = new DataView(new ArrayBuffer(16));
+  const table = flowConversion(layout, layout, sameProgram)(source, 0, target, 0, 'half_open');
+  expect([table, target.getUint16(0, true), target.getBigUint64(8, true)]).toEqual(['half_open', 53, after]);
 });
