@@ -15,6 +15,7 @@ import {
   FLOW_KEY_BYTES,
   FLOW_KEY_OFFSETS,
   FLOW_LINE_BYTES,
+  FLOW_OFFSETS,
   type Flow,
   KEY_USED,
   readFlow,
@@ -27,6 +28,7 @@ import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 
 const LINE = FLOW_LINE_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
+const KEY_CLAIMED = 2;
 
 export const PASSED = -1;
 export const DROPPED = 2;
@@ -116,6 +118,15 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     }
     return found;
   };
+  let occupied = 0;
+  /** Claims ways of the only set that `flows` has. */
+  const occupy = (): void => {
+    const lines = new Uint8Array(tables.flows.flows.buffer);
+    for (let way = 8 - occupied; way < 8; way++) {
+      lines[way * FLOW_LINE_BYTES + FLOW_KEY_OFFSETS.use] = KEY_CLAIMED;
+      lines[FLOW_OFFSETS.tags + way] = 0xff;
+    }
+  };
   const countedSinceLoad = (): Record<string, number> => {
     const counters: Counter[] = readCounters(loaded.object.mapFd('counters'));
     const named = [
@@ -155,7 +166,13 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     flushFlows(): number {
       const there = [...readTable('flows'), ...readTable('half_open')].length;
       for (const { flows } of Object.values(tables)) flows.words.fill(0);
+      occupy();
       return there;
+    },
+    /** From now on the table, whose capacity is at most 4, holds so many flows less than 8. */
+    narrow(by: number): void {
+      occupied = by;
+      occupy();
     },
     epoch: () => loaded.slots.epoch,
     /** No flows, no fragments, and nothing is picked up. */

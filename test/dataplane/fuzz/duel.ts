@@ -36,6 +36,7 @@ export class Duel {
       halfOpenCapacity: 1_024,
       policeLocal: true,
     });
+    this.#kernel.narrow(8 - FLOW_CAPACITY);
     this.#policies = scene.policies;
     this.#grants = new GrantModel(this.#kernel);
     this.#model = new Model(scene.policies[1], FLOW_CAPACITY, this.#grants, this.#grants.ever);
