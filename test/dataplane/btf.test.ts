@@ -4,7 +4,13 @@ import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.
 import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/layout.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
-import { FLOW_BYTES, FLOW_KEY_BYTES, FLOW_KEY_OFFSETS, FLOW_LINE_BYTES, FLOW_OFFSETS } from '#dataplane/program/flow.js';
+import {
+  FLOW_BYTES,
+  FLOW_KEY_BYTES,
+  FLOW_KEY_OFFSETS,
+  FLOW_LINE_BYTES,
+  FLOW_OFFSETS,
+} from '#dataplane/program/flow.js';
 import {
   HIT_BYTES,
   HIT_OFFSETS,
@@ -80,7 +86,10 @@ test('the word in force and the pickup deadline are where the program reads them
 test('flows are read as the program writes them', () => {
   const [flow, tally] = [struct('flow'), struct('tally')];
   const behind = Object.entries(tally.offsets).map(([name, offset]) => [name, FLOW_LINE_BYTES + offset]);
-  const both = { size: (flow.size ?? 0) + (tally.size ?? 0), offsets: { ...flow.offsets, ...Object.fromEntries(behind) } };
+  const both = {
+    size: (flow.size ?? 0) + (tally.size ?? 0),
+    offsets: { ...flow.offsets, ...Object.fromEntries(behind) },
+  };
   expect([flow.size, both, struct('flow_key')]).toEqual([
     FLOW_LINE_BYTES,
     { size: FLOW_BYTES, offsets: FLOW_OFFSETS },

@@ -34,9 +34,7 @@ export function compileVariants(): Variants {
   };
   return {
     shiftedFlows: variant('shifted-flows', 'weir.h', (source) =>
-      source
-        .replace('\t__u64 judgement; ', '\t__u64 shift;\n\t__u64 judgement; ')
-        .replace('sizeof(struct flow) == 128', 'sizeof(struct flow) == 136'),
+      source.replace(/(\t__u32 ifindex\[2\];.*\n)(\t__u32 packets\[2\];.*\n)/, '$2$1'),
     ),
     refused: variant('refused', 'carry.h', (source) =>
       source.replace('\t__u32 index = request->index;', '\t__u32 index = *(volatile __u32 *)(long)request->index;'),

@@ -43,6 +43,11 @@ static __always_inline void merge_counts(const struct flow *into, struct tally *
 		sum->opened_ns = more->opened_ns;
 }
 
+static __always_inline __u32 vital_of(const struct flow *flow)
+{
+	return flow->state | flow->flags << 8;
+}
+
 /* Writes a flow into a line that was claimed for it. */
 static __always_inline bool place_carried(__u32 slot, const struct carry_flow_request *request, const struct flow_key *key)
 {
@@ -69,6 +74,14 @@ int weir_carry_flow(struct carry_flow_request *request)
 	key.use = KEY_USED;
 	request->carried = 0;
 	flow = find_slot(&key, &slot);
+	if (request->again) {
+		if (!flow)
+			return 0;
+		merge_counts(flow, tally_at(slot), &request->flow, &request->tally, now);
+		/* Unless it has gone on here too. */
+		__sync_val_compare_and_swap((__u32 *)&flow->state, request->vital, vital_of(&request->flow));
+		return 0;
+	}
 	if (request->half) {
 		if (!flow)
 			request->carried = place_carried(claim_half_open(hash_of_key(&key), now), request, &key);

@@ -189,6 +189,10 @@ static __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u6
 	if (vital & FLOW_CONFIRMED << 8 ||
 	    __sync_val_compare_and_swap((__u32 *)&half->state, vital, vital | FLOW_CONFIRMED << 8) != vital)
 		return true;
+	if (!same_key(&half->key, key)) {
+		half->flags &= ~FLOW_CONFIRMED;
+		return true;
+	}
 	slot = claim_flow(hash_of_key(key), now_ns);
 	flow = flow_at(slot);
 	tally = tally_at(slot);

@@ -323,6 +323,8 @@ struct carry_flow_request {
 	struct tally tally;
 	__u32 half;    /* into `half_open` */
 	__u32 carried; /* 0: the table is full, or one opened there meanwhile and has its counts now */
+	__u32 again;   /* was brought over, and went on in the other datapath at that moment: adds what it carried since */
+	__u32 vital;   /* state and flags as they were brought over */
 };
 
 struct bench_request {

@@ -6,6 +6,7 @@ import { describeMap, mapId } from './bpf-fd.js';
 import type { BpfObject, MapName } from './bpf-object.js';
 import { readCounters } from './counters.js';
 import { KernelFailure } from './failure.js';
+import { FlowCarrier } from './flow-carrier.js';
 import { libbpf } from './libc.js';
 import type { MapSet } from './map-set.js';
 import { pinnedFlows } from './pinned-flows.js';
@@ -45,19 +46,16 @@ export class StateTransfer {
   #copyFlows(): void {
     if (!this.#differs('flows')) return;
     const target = withTally(describeMap(this.to.mapFd('flows')).value, describeMap(this.to.mapFd('tallies')).value);
-    // struct carry_flow_request
-    const request = new Uint8Array(target.size + 8);
-    const view = new DataView(request.buffer);
-    const carry = new TestRun(this.to.programFd('weir_carry_flow'), undefined, request, undefined);
+    const carrier = new FlowCarrier(this.to, target);
     let lost = 0;
-    for (const { table, layout, records } of pinnedFlows(this.from)) {
+    for (const { table, layout, flows } of pinnedFlows(this.from)) {
       const convert = flowConversion(layout, target, this.sameProgram);
-      for (const record of records) {
-        const belongs = convert(record, 0, view, 0, table);
-        view.setUint32(target.size, belongs === 'half_open' ? 1 : 0, true);
-        if (carry.run() !== 0) throw new Error('a flow was not brought over');
-        const carried = view.getUint32(target.size + 4, true) !== 0;
+      for (const { view, again } of flows) {
+        const belongs = convert(view, 0, carrier.flow, 0, table);
+        const carried = carrier.carry(belongs);
         if (table === 'flows' && (belongs !== 'flows' || !carried)) lost++;
+        // A packet that was handed to the other datapath meanwhile changed only what was read before.
+        if (again()) carrier.carryAgain((into) => convert(view, 0, into, 0, table));
       }
     }
     // Opened and closed say how many there are; one that was not brought over has ended.
