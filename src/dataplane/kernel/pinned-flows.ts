@@ -4,8 +4,8 @@ import { type FlowTable, withTally } from '#dataplane/program/flow-conversion.js
 import { batchesOf } from './batches.js';
 import { describeMap } from './bpf-fd.js';
 import { libbpf } from './libc.js';
-import { MappedMemory } from './mapped-memory.js';
 import type { MapSet } from './map-set.js';
+import { MappedMemory } from './mapped-memory.js';
 
 /** A flow as it was read, until the next is; `again` reads it into the same memory, and answers false where it is gone. */
 type PinnedFlow = { readonly view: DataView; readonly again: () => boolean };
