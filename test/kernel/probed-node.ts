@@ -5,9 +5,8 @@ import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import { batchesOf } from '#dataplane/kernel/batches.js';
-import { mapShape } from '#dataplane/kernel/bpf-fd.js';
 import { detach } from '#dataplane/kernel/detach.js';
+import { FlowLines } from '#dataplane/kernel/flow-lines.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import { mapSetsIn } from '#dataplane/kernel/map-set.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
@@ -95,12 +94,14 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     const [set] = mapSetsIn(pinPath);
     if (set === undefined) throw new Error('nothing is pinned');
     let most = 0;
-    for (const { count, values } of batchesOf(set.fd('flows'), mapShape(set.fd('flows')))) {
-      for (let at = 0; at < count; at++) {
-        const flow = readFlow(new DataView(values.buffer), at * FLOW_BYTES);
-        if (flow.protocol === 17) most = Math.max(most, Number(flow.packets[0]));
-      }
+    const lines = new FlowLines({ flows: set.fd('flows'), tallies: set.fd('tallies') });
+    const words = new Uint32Array(FLOW_BYTES / 4);
+    for (let line = 0; line < lines.count; line++) {
+      if (!lines.read(line, words)) continue;
+      const flow = readFlow(new DataView(words.buffer));
+      if (flow.protocol === 17) most = Math.max(most, Number(flow.packets[0]));
     }
+    lines.unmap();
     set.close();
     return most;
   };
