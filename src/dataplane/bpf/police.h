@@ -127,7 +127,6 @@ static __always_inline int begin_flow(struct __sk_buff *skb, struct place *place
 		return drop(skb, packet, DROP_NO_POLICY);
 	if (packet->protocol == IPPROTO_TCP && !opens_tcp(packet))
 		return police_stray(skb, place, packet, active_word, now < READ_ONCE(in_force->pickup_until_ns));
-	expect_opening(hash_of_key(&place->key));
 	judged = (__u64)active_word << 32 | judge(packet, active_word, false);
 	refused = refusal_of(judged);
 	if (refused)

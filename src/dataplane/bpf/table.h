@@ -259,25 +259,6 @@ static __noinline __u32 claim_free_half_open(__u32 set, __u8 tag)
 	return at == NO_SLOT ? at : at | IN_HALF_OPEN;
 }
 
-/* Brings the lines that the next flow with this hash is going to be written to. */
-static __always_inline void expect_opening(__u64 hash)
-{
-	__u32 set = first_set(hash, settings.half_open_shift), at;
-	struct flow *line = bpf_map_lookup_elem(&half_open, &set);
-	struct tally *tally;
-
-	if (!line)
-		return;
-	at = *rest_of(line) ? lowest_way(~taken_ways(tags_of(line)) & EACH_TAG * 0x80 & OTHER_WAYS) : 0;
-	at = set | at << settings.half_open_shift;
-	line = bpf_map_lookup_elem(&half_open, &at);
-	tally = bpf_map_lookup_elem(&half_open_tallies, &at);
-	if (!line || !tally)
-		return;
-	READ_ONCE(line->last_seen);
-	READ_ONCE(tally->hit);
-}
-
 /* Ways of the set that are taken, more or less. */
 static __always_inline __u32 crowd(void *table, __u32 set)
 {
