@@ -2,7 +2,8 @@ import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/messages.js';
 import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#dataplane/datapath.js';
-import { mismatchSentence, type Proof, type ProofSample } from '#policy/proof.js';
+import type { Program } from '#policy/program.js';
+import { mismatchSentence, type Proof } from '#policy/proof.js';
 import { type Desired, dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { Refused } from './refused.js';
@@ -49,7 +50,7 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
         datapath()
           .prove(input.sample)
           .catch((failure: unknown) => {
-            throw proofRefused(failure, input.sample);
+            throw proofRefused(failure, input.program);
           }),
       ),
       flip: fromPromise(() => datapath().flip()),
@@ -81,7 +82,7 @@ class ProofRefused extends Refused {
   readonly code = 'proof_failed';
 }
 
-function proofRefused(failure: unknown, { names }: ProofSample): unknown {
+function proofRefused(failure: unknown, { roster }: Program): unknown {
   if (!(failure instanceof ProofFailed)) return failure;
-  return new ProofRefused(refusal('proof_failed', mismatchSentence(failure.mismatch, names)));
+  return new ProofRefused(refusal('proof_failed', mismatchSentence(failure.mismatch, roster)));
 }

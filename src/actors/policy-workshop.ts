@@ -7,6 +7,7 @@ import { deleteGroup, type HeldPolicy, putGroup } from '#policy/group-write.js';
 import type { Policy } from '#policy/model.js';
 import type { PolicyParts } from '#policy/parts.js';
 import type { Warning } from '#policy/problem.js';
+import { ProofMemory } from '#policy/proof-memory.js';
 import { sampleOf } from '#policy/proof-sample.js';
 import { factsOfGroups } from '#policy/rule-facts.js';
 import { SourceHolders } from '#policy/source-holders.js';
@@ -54,6 +55,7 @@ class Workshop {
   readonly #explained = new LatestFew<Policy>(KEPT_POLICIES);
   readonly #held = new LatestFew<HeldPolicy>(KEPT_POLICIES);
   readonly #memory = new CompileMemory();
+  readonly #proofs = new ProofMemory();
   readonly #holders = new SourceHolders();
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
@@ -128,7 +130,7 @@ class Workshop {
         needs: needsOf(policy),
         integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
         program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory }) : null,
-        sample: compiled && mode !== 'disabled' ? sampleOf(policy) : null,
+        sample: compiled && mode !== 'disabled' ? sampleOf(policy, this.#proofs) : null,
       };
     } catch (error) {
       if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };

@@ -1,4 +1,4 @@
-const WORTH_SHARING_BYTES = 64 * 1024;
+import { sharedWords } from './shared-array.js';
 
 /** A Uint32Array that grows. `array` is replaced when it does: never keep it over a call that may append. */
 export class Cells {
@@ -33,9 +33,7 @@ export class Cells {
 
   /** A copy of exactly what is in it. Threads share a large one instead of copying it. */
   trimmed(): Uint32Array {
-    const bytes = this.length * Uint32Array.BYTES_PER_ELEMENT;
-    if (bytes < WORTH_SHARING_BYTES) return this.array.slice(0, this.length);
-    const shared = new Uint32Array(new SharedArrayBuffer(bytes));
+    const shared = sharedWords(this.length);
     shared.set(this.array.subarray(0, this.length));
     return shared;
   }

@@ -2,17 +2,19 @@ import { Budget, type Used } from './budget.js';
 import { Cells } from './cells.js';
 import type { Group, Policy } from './model.js';
 import { ProgramTables } from './program-tables.js';
+import { type Roster, rosterAfter, rosterOf } from './roster.js';
 import type { Segment } from './segment.js';
 import { Sequences } from './sequences.js';
 import { type Populations, populations, sameSources } from './source-lists.js';
 
 /**
- * What a compilation leaves behind for the next one: segments, by the lists of rules that they were compiled of, and
- * tables to work in. Segments that the latest one did not ask for are forgotten once they are more than what it did ask for.
+ * What a compilation leaves behind for the next one: segments, by the lists of rules that they were compiled of,
+ * populations, the roster, and tables to work in. Segments that the latest one did not ask for are forgotten once they are more than what it did ask for.
  */
 export class CompileMemory {
   readonly tables = new ProgramTables();
   private known: { readonly groups: readonly Group[]; readonly found: Populations; readonly used: Used } | undefined;
+  private named: { readonly groups: readonly Group[]; readonly roster: Roster } | undefined;
   private runs = new Sequences(Budget.unlimited, 'segments', 1);
   private segments: (Segment | null)[] = [];
   private stamps = new Cells();
@@ -41,6 +43,13 @@ export class CompileMemory {
     const { entries, steps } = budget.used;
     this.known = { groups, found, used: { entries: entries - before.entries, steps: steps - before.steps } };
     return found;
+  }
+
+  roster(policy: Policy): Roster {
+    const { named } = this;
+    const roster = named === undefined ? rosterOf(policy) : rosterAfter(named.roster, named.groups, policy);
+    this.named = { groups: policy.groups, roster };
+    return roster;
   }
 
   /** `lists` are the numbers of lists of rules, in order; null where they can match nothing, undefined where unknown. */

@@ -5,7 +5,6 @@ import type { Action, Group, Mode, Policy, Rule } from './model.js';
 import { MAX_RANKS, NONE, type Program, word } from './program.js';
 import type { RuleWords } from './program-tables.js';
 import { outcome } from './rank.js';
-import { rosterOf } from './roster.js';
 import { factsOfGroups, type RuleFacts } from './rule-facts.js';
 import { SegmentCompiler } from './segment-compiler.js';
 import { Division } from './segments.js';
@@ -45,7 +44,7 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
     lists: listsOf(lists),
     ...memory.tables.tables(),
     ranks: words.ranks,
-    roster: rosterOf(policy),
+    roster: memory.roster(policy),
   };
 }
 

@@ -1,25 +1,26 @@
 import { lastAddress } from './ipv4.js';
-import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from './model.js';
+import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from './model.js';
 import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
 import type { ProofPackets } from './proof-packets.js';
-import type { ProofRandom } from './proof-random.js';
-
-/** Neighbours are taken together, since they lie together in memory; and every so many of these runs in one round. */
-const RUN = 8;
-const ROUNDS = 64;
+import { ProofRandom } from './proof-random.js';
 
 const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
 
+/** Of a rule, so many packets beside it of each kind: below 1, of that share of the rules one. */
+export type Density = number;
+
+/** Tell apart what is drawn for a rule. */
+const INSIDE = 0;
+const BESIDE = 0x1_0000;
+const ACROSS = 0x2_0000;
+
 /**
- * Adds packets at the corners of rules, for sources at the ends of their groups: one inside of each rule; and others
- * just outside of one field, from just outside of the group, or from sources of another group. The same policy
- * gives the same packets.
+ * Adds packets at the corners of rules, for sources at the ends of their groups. What is drawn for a rule hangs on its
+ * group alone, and across groups on one other: the same groups give the same packets, whatever is beside them.
  */
 export class ProofCorners {
-  readonly #random: ProofRandom;
-  readonly #rules: readonly Rule[];
-  /** Per rule, its group. */
-  readonly #groups: Uint32Array;
+  readonly #random = new ProofRandom();
+  readonly #groups: readonly Group[];
   // The corner that was made last.
   #destination = 0;
   #protocol = 0;
@@ -28,70 +29,93 @@ export class ProofCorners {
 
   constructor(
     readonly packets: ProofPackets,
-    random: ProofRandom,
+    readonly density: Density,
   ) {
-    const { groups } = packets.policy;
-    this.#random = random;
-    const reached = groups.map(({ sources, rules }) => (sources.length > 0 ? rules : []));
-    this.#rules = reached.flat();
-    this.#groups = new Uint32Array(this.#rules.length);
-    let at = 0;
-    for (const [group, { length }] of reached.entries()) {
-      this.#groups.fill(group, at, at + length);
-      at += length;
-    }
+    this.#groups = packets.walk.policy.groups;
   }
 
-  /** One inside of each rule; where that takes too long, of rules from everywhere. */
-  addInside(): void {
-    const { length } = this.#rules;
-    for (let round = 0; round < ROUNDS; round++) {
-      for (let first = round * RUN; first < length; first += ROUNDS * RUN) {
-        if (this.packets.exhausted) return;
-        for (let at = first; at < Math.min(first + RUN, length); at++) {
-          this.#makeCorner(this.#rules[at] as Rule);
-          this.#add(this.#end(this.#sources(at)));
+  /** One inside of each rule of a group. */
+  addInside(group: number): void {
+    const { rules } = this.#reached(group);
+    for (let place = 0; place < rules.length && !this.packets.exhausted; place++) this.addInsideOf(group, place);
+  }
+
+  addInsideOf(group: number, place: number): void {
+    const { sources, rules } = this.#reached(group);
+    this.#begin(group, place, INSIDE);
+    this.#makeCorner(rules[place] as Rule);
+    this.#add(this.#end(sources));
+  }
+
+  /** Just outside of one field of a rule, or from just outside of the group. */
+  addBeside(group: number): void {
+    const { sources, rules } = this.#reached(group);
+    for (let place = 0; place < rules.length && !this.packets.exhausted; place++) {
+      for (let turn = 0; turn < this.density; turn++) {
+        if (!this.#draws(group, place, BESIDE + turn)) continue;
+        const rule = rules[place] as Rule;
+        this.#makeCorner(rule);
+        if (this.#random.flip()) {
+          this.#add(this.#beside(sources));
+        } else {
+          this.#stepOut(rule);
+          this.#add(this.#end(sources));
         }
       }
     }
   }
 
-  /** `count` of them, beside rules by chance. */
-  addBeside(count: number): void {
-    const { length } = this.#rules;
-    let at = 0;
-    for (let done = 0; done < count && length > 0 && !this.packets.exhausted; done++) {
-      at = done % RUN === 0 ? this.#random.below(length) : (at + 1) % length;
-      const rule = this.#rules[at] as Rule;
-      this.#makeCorner(rule);
-      switch (this.#random.below(4)) {
-        case 0:
-          this.#add(this.#beside(this.#sources(at)));
-          break;
-        case 1:
+  /**
+   * From sources of another group, or just outside of one field to a destination of another group. Where `known` says
+   * that the packet of this other group is there already, it is not made.
+   */
+  addAcross(group: number, known: (other: number) => boolean = () => false): void {
+    const own = this.#reached(group);
+    for (let place = 0; place < own.rules.length && !this.packets.exhausted; place++) {
+      for (let turn = 0; turn < this.density; turn++) {
+        if (!this.#draws(group, place, ACROSS + turn)) continue;
+        const number = this.#random.below(this.#groups.length);
+        if (known(number)) continue;
+        const other = this.#reached(number);
+        const rule = own.rules[place] as Rule;
+        this.#makeCorner(rule);
+        const fromOther = other.sources.length > 0 && this.#random.flip();
+        if (!fromOther || this.#random.flip()) {
+          if (other.rules.length > 0) this.#destination = this.#destinationOf(this.#random.pick(other.rules));
           this.#stepOut(rule);
-          this.#add(this.#end(this.#sources(at)));
-          break;
-        case 2:
-          this.#add(this.#end(this.#sources(this.#random.below(length))));
-          break;
-        default: {
-          const { destinations } = this.#rules[this.#random.below(length)] as Rule;
-          if (destinations.length > 0)
-            this.#destination = this.#random.flip() ? this.#end(destinations) : this.#beside(destinations);
-          this.#stepOut(rule);
-          this.#add(this.#end(this.#sources(this.#random.below(length))));
         }
+        this.#add(this.#end(fromOther ? other.sources : own.sources));
       }
     }
   }
 
-  #sources(rule: number): readonly Prefix[] {
-    return this.packets.policy.groups[this.#groups[rule] as number]?.sources ?? [];
+  /** A group that no source reaches has nothing to be asked of. */
+  #reached(group: number): Pick<Group, 'sources' | 'rules'> {
+    const { sources, rules } = this.#groups[group] as Group;
+    return sources.length > 0 ? { sources, rules } : UNREACHED;
+  }
+
+  #begin(group: number, place: number, kind: number): void {
+    const { sources, rules } = this.#groups[group] as Group;
+    const { address, length } = sources[0] as Prefix;
+    let seed = Math.imul(address + length, 0x85eb_ca6b) ^ Math.imul(rules.length, 0xc2b2_ae35);
+    seed = Math.imul(seed ^ (seed >>> 15) ^ kind, 0x2545_f491);
+    this.#random.begin(Math.imul(seed ^ (seed >>> 13), 0xc2b2_ae35) + Math.imul(place, 0x9e37_79b1));
+  }
+
+  /** Begins, and says whether this rule is among those that have such a packet. */
+  #draws(group: number, place: number, kind: number): boolean {
+    this.#begin(group, place, kind);
+    return this.density >= 1 || this.#random.word() < this.density * 2 ** 32;
   }
 
   #add(source: number): void {
     this.packets.add(source, this.#destination, this.#protocol, this.#major, this.#minor);
+  }
+
+  #destinationOf({ destinations }: Rule): number {
+    if (destinations.length === 0) return this.#destination;
+    return this.#random.flip() ? this.#end(destinations) : this.#beside(destinations);
   }
 
   #makeCorner(rule: Rule): void {
@@ -164,3 +188,5 @@ export class ProofCorners {
     return numbers.length === 0 ? this.#random.within(0, last) : this.#random.pick(numbers);
   }
 }
+
+const UNREACHED: Pick<Group, 'sources' | 'rules'> = { sources: [], rules: [] };

@@ -1,19 +1,38 @@
 import { Cells } from './cells.js';
-import { IPPROTO, type Packet, type Policy } from './model.js';
-import { namesOf, type ProofSample } from './proof.js';
+import { IPPROTO, type Packet } from './model.js';
+import { PACKET_CELLS, packetAt } from './proof.js';
 import { hasPorts } from './proof-axes.js';
-import { ReferenceWalk } from './proof-walk.js';
+import type { ReferenceWalk } from './proof-walk.js';
 
 type Fields = { -readonly [K in keyof Packet]: Packet[K] };
 
 /** So much looking is enough for one sample, however the policy is made: some 100 ms. */
 const MAX_STEPS = 1 << 24;
 
+/** Packets that were judged, in runs one after the other. */
+export type JudgedPackets = {
+  readonly packets: Uint32Array;
+  readonly expected: Uint32Array;
+  /** What it took to judge each. */
+  readonly steps: Uint32Array;
+  /** Run → its first packet; behind the last, how many packets there are. */
+  readonly runs: Uint32Array;
+};
+
+/** What packets of another policy are judged by in this one, as far as that can be told without judging. */
+export type Renewal = {
+  /** Whether a packet from `source` must be judged again. */
+  concerns(source: number): boolean;
+  word(before: number): number;
+};
+
 /** Collects packets and judges each by the reference. */
 export class ProofPackets {
-  readonly walk: ReferenceWalk;
   readonly #packets = new Cells(1 << 14);
   readonly #expected = new Cells(1 << 12);
+  readonly #steps = new Cells(1 << 12);
+  readonly #runs = new Cells();
+  #total = 0;
   readonly #packet: Fields = {
     source: 0,
     destination: 0,
@@ -24,9 +43,7 @@ export class ProofPackets {
     icmpCode: 0,
   };
 
-  constructor(readonly policy: Policy) {
-    this.walk = new ReferenceWalk(policy);
-  }
+  constructor(readonly walk: ReferenceWalk) {}
 
   get count(): number {
     return this.#expected.length;
@@ -34,7 +51,11 @@ export class ProofPackets {
 
   /** Whether the policy takes so long to judge by that what was collected must do. */
   get exhausted(): boolean {
-    return this.walk.steps > MAX_STEPS;
+    return this.#total > MAX_STEPS;
+  }
+
+  beginRun(): void {
+    this.#runs.push(this.count);
   }
 
   /** `major` and `minor` are destination and source port, or ICMP type and code; nothing where the protocol has neither. */
@@ -53,16 +74,48 @@ export class ProofPackets {
     this.#packets.push(destination);
     this.#packets.push(packet.sourcePort * 0x1_0000 + packet.destinationPort);
     this.#packets.push((protocol << 16) | (packet.icmpType << 8) | packet.icmpCode);
-    this.#expected.push(this.walk.wordOf(packet));
+    this.#judge(packet);
   }
 
-  sample(classes: number | null): ProofSample {
+  /** Adds the runs `from` … `to` of other packets, the end excluded. */
+  keepRuns(kept: JudgedPackets, from: number, to: number, renewal: Renewal): void {
+    const by = this.count - (kept.runs[from] ?? 0);
+    for (let run = from; run < to; run++) this.#runs.push((kept.runs[run] ?? 0) + by);
+    this.keep(kept, kept.runs[from] ?? 0, kept.runs[to] ?? 0, renewal);
+  }
+
+  /** Adds other packets from `from` to `to`, the end excluded. */
+  keep(kept: JudgedPackets, from: number, to: number, renewal: Renewal): void {
+    this.#packets.append(kept.packets, from * PACKET_CELLS, to * PACKET_CELLS);
+    this.#expected.reserve(to - from);
+    this.#steps.reserve(to - from);
+    for (let index = from; index < to && !this.exhausted; index++) {
+      if (renewal.concerns(kept.packets[index * PACKET_CELLS] as number)) {
+        this.#judge(packetAt(kept, index));
+        continue;
+      }
+      const steps = kept.steps[index] as number;
+      this.#expected.push(renewal.word(kept.expected[index] as number));
+      this.#steps.push(steps);
+      this.#total += steps;
+    }
+  }
+
+  judged(): JudgedPackets {
+    this.beginRun();
     return {
       packets: this.#packets.trimmed(),
       expected: this.#expected.trimmed(),
-      classes,
-      complete: classes !== null && !this.exhausted,
-      names: namesOf(this.policy),
+      steps: this.#steps.trimmed(),
+      runs: this.#runs.trimmed(),
     };
+  }
+
+  #judge(packet: Packet): void {
+    const before = this.walk.steps;
+    this.#expected.push(this.walk.wordOf(packet));
+    const steps = this.walk.steps - before;
+    this.#steps.push(steps);
+    this.#total += steps;
   }
 }

@@ -1,9 +1,9 @@
 /** Numbers that look random, and are the same for the same seed (mulberry32). */
 export class ProofRandom {
-  #state: number;
+  #state = 0;
 
-  constructor(seed: number) {
-    this.#state = seed >>> 0;
+  begin(seed: number): void {
+    this.#state = seed | 0;
   }
 
   /** 0 … 2³² − 1. */

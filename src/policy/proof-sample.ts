@@ -1,36 +1,49 @@
-import type { Policy } from './model.js';
+import type { Group, Policy } from './model.js';
 import type { ProofSample } from './proof.js';
 import { addClasses, classesOf } from './proof-classes.js';
 import { ProofCorners } from './proof-corners.js';
-import { ProofPackets } from './proof-packets.js';
+import { ProofMemory } from './proof-memory.js';
+import { type JudgedPackets, ProofPackets } from './proof-packets.js';
 import { ProofRandom } from './proof-random.js';
+import { ReferenceWalk } from './proof-walk.js';
+import { SourceIndex } from './source-index.js';
 
 /** Up to so many classes all are checked, by six packets each. */
 const MAX_CLASSES = 1 << 13;
 /** With more rules nobody counts classes: there are more than that. */
 const MAX_RULES_TO_COUNT = 1 << 12;
-/** Packets beside the rules: so many, and fewer for each rule where every class is checked. */
-const MAX_BESIDE = 1 << 15;
-const BESIDE_EACH = 16;
+/** Packets beside rules, within a group and across groups: about so many of either. */
+const BESIDE = 1 << 14;
+/** For each rule so many are enough where every class is checked. */
+const BESIDE_EACH = 8;
 
 /**
  * Packets to check a compiled policy with: of each equivalence class, or where there are too many, one inside of each
- * rule; and in both cases others beside the rules. The same policy gives the same sample.
+ * rule; and in both cases others beside the rules. The same policy gives the same sample, whatever is in `memory`.
  */
-export function sampleOf(policy: Policy): ProofSample {
-  const packets = new ProofPackets(policy);
-  const random = new ProofRandom(seedOf(policy));
-  const corners = new ProofCorners(packets, random);
+export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()): ProofSample {
   const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
   const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, MAX_CLASSES);
-  if (classes === null) {
-    corners.addInside();
-    corners.addBeside(MAX_BESIDE);
-  } else {
-    addClasses(packets, classes, random);
-    corners.addBeside(Math.min(MAX_BESIDE, rules * BESIDE_EACH));
+  if (classes === null) return sample(memory.judged(policy, densityOf(rules)), null, false);
+  const packets = new ProofPackets(new ReferenceWalk(policy, new SourceIndex(policy.groups)));
+  const random = new ProofRandom();
+  random.begin(seedOf(policy));
+  addClasses(packets, classes, random);
+  const corners = new ProofCorners(packets, Math.min(BESIDE_EACH, densityOf(rules)));
+  for (let group = 0; group < policy.groups.length && !packets.exhausted; group++) {
+    corners.addBeside(group);
+    corners.addAcross(group);
   }
-  return packets.sample(classes === null ? null : classes.count);
+  return sample(packets.judged(), classes.count, !packets.exhausted);
+}
+
+/** Changes rarely where one group of many changes, so that what is kept of the others can be used. */
+function densityOf(rules: number): number {
+  return rules <= BESIDE ? Math.floor(BESIDE / Math.max(1, rules)) : 2 ** -Math.ceil(Math.log2(rules / BESIDE));
+}
+
+function sample({ packets, expected }: JudgedPackets, classes: number | null, complete: boolean): ProofSample {
+  return { packets, expected, classes, complete };
 }
 
 /** A number that differs where policies differ, mostly. */

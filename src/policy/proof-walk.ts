@@ -1,13 +1,14 @@
+import { ranksOf } from './group-change.js';
 import { mask } from './ipv4.js';
 import { mismatch } from './mismatch.js';
 import { type Group, IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from './model.js';
 import { word } from './program.js';
 import { outcomeAt, type Place } from './rank.js';
+import type { SourceIndex } from './source-index.js';
 
 const ANY_PROTOCOL = 256;
 /** Up to so many rows are looked at one after the other. */
 const SHORT = 128;
-const KEPT_SOURCES = 4096;
 const STEPS_OF_A_GROUP = 4;
 const STEPS_OF_A_RULE = 16;
 
@@ -19,35 +20,31 @@ const STEPS_OF_A_RULE = 16;
 export class ReferenceWalk {
   /** What was taken so far, in rows looked at: some nanoseconds each. */
   steps = 0;
-  readonly #bySource = new Map<number, number[]>();
-  readonly #lengths: readonly number[];
-  readonly #kept = new Map<number, readonly number[]>();
   readonly #files: (RuleFile | undefined)[];
   /** The rank of each group's first rule; of the policy's default last. */
   readonly #firstRanks: Uint32Array;
 
-  constructor(readonly policy: Policy) {
+  readonly #sources: SourceIndex;
+
+  /** `sources` is the index of the policy's groups, or of groups with the same sources. */
+  constructor(
+    readonly policy: Policy,
+    sources: SourceIndex,
+  ) {
     const { groups } = policy;
-    const lengths = new Set<number>();
+    this.#sources = sources;
     this.#files = groups.map(() => undefined);
     this.#firstRanks = new Uint32Array(groups.length + 1);
-    for (const [index, { sources, rules, defaultAction }] of groups.entries()) {
-      const next = (this.#firstRanks[index] ?? 0) + rules.length + (defaultAction === undefined ? 0 : 1);
-      this.#firstRanks[index + 1] = next;
-      for (const { address, length } of sources) {
-        lengths.add(length);
-        const key = sourceKey(address, length);
-        const known = this.#bySource.get(key);
-        if (known === undefined) this.#bySource.set(key, [index]);
-        else if (known.at(-1) !== index) known.push(index);
-      }
+    for (let index = 0; index < groups.length; index++) {
+      this.#firstRanks[index + 1] = (this.#firstRanks[index] ?? 0) + ranksOf(groups, index, index + 1);
     }
-    this.#lengths = [...lengths];
   }
 
   /** The word that decides. */
   wordOf(packet: Packet): number {
-    for (const group of this.groupsOf(packet.source)) {
+    const groups = this.#sources.groupsOf(packet.source);
+    this.steps += groups.length;
+    for (const group of groups) {
       const file = this.#fileOf(group);
       const rule = file.find(packet);
       this.steps += file.steps + STEPS_OF_A_GROUP;
@@ -60,25 +57,12 @@ export class ReferenceWalk {
     return this.#word({ kind: 'policy_default' }, this.#firstRanks[this.#firstRanks.length - 1] ?? 0);
   }
 
-  /** Indexes of the groups that hold a source, in the order of their walk. */
-  groupsOf(source: number): readonly number[] {
-    const kept = this.#kept.get(source | 0);
-    if (kept !== undefined) return kept;
-    const found = new Set<number>();
-    for (const length of this.#lengths) {
-      for (const group of this.#bySource.get(sourceKey(mask(source, length), length)) ?? []) found.add(group);
-    }
-    const groups = [...found].sort((left, right) => left - right);
-    this.steps += groups.length;
-    if (this.#kept.size >= KEPT_SOURCES) this.#kept.clear();
-    this.#kept.set(source | 0, groups);
-    return groups;
-  }
-
   #fileOf(group: number): RuleFile {
     const known = this.#files[group];
     if (known !== undefined) return known;
-    const file = new RuleFile(this.policy.groups[group] as Group);
+    const { rules } = this.policy.groups[group] as Group;
+    const file = files.get(rules) ?? new RuleFile(rules);
+    files.set(rules, file);
     this.#files[group] = file;
     return file;
   }
@@ -87,10 +71,6 @@ export class ReferenceWalk {
     const { verdict, audited } = outcomeAt(this.policy, place);
     return word(rank, verdict, audited);
   }
-}
-
-function sourceKey(address: number, length: number): number {
-  return address * 64 + length;
 }
 
 /** The rules of a group in the order of the walk: a row for each destination, without those that need a grant. */
@@ -102,7 +82,7 @@ class RuleFile {
   /** Mask → address → where rows begin; undefined where the rows are few. */
   readonly #index: Map<number, Map<number, number[]>> | undefined;
 
-  constructor({ rules }: Group) {
+  constructor(rules: readonly Rule[]) {
     let count = 0;
     for (const rule of rules) count += rowsOf(rule);
     this.#rules = rules;
@@ -173,6 +153,9 @@ class RuleFile {
     return mismatch(this.#rules[rows[row + ROW.rule] as number] as Rule, packet, noGrants) === undefined;
   }
 }
+
+/** Of lists of rules, for as long as a policy has them. */
+const files = new WeakMap<readonly Rule[], RuleFile>();
 
 /** Cells of a row. */
 const ROW = { mask: 0, address: 1, protocol: 2, lowPort: 3, highPort: 4, rule: 5, cells: 6 } as const;

@@ -1,6 +1,7 @@
 import { formatAddress } from './ipv4.js';
-import { IPPROTO, type Packet, PORT_PROTOCOLS, type Policy, type Verdict } from './model.js';
+import { IPPROTO, type Packet, PORT_PROTOCOLS, type Verdict } from './model.js';
 import { VERDICT_NUMBER } from './program.js';
+import { deciderAt, type Roster } from './roster.js';
 
 /** Packets, each with the word that the reference evaluator decides it by: what a compiled policy is checked with (B5). */
 export type ProofSample = {
@@ -12,8 +13,6 @@ export type ProofSample = {
   readonly classes: number | null;
   /** Whether a packet of every class is among them. */
   readonly complete: boolean;
-  /** JSON of what ranks are called: per group its id, the ids of its rules in their order, and whether it has a default. */
-  readonly names: string;
 };
 
 /** What was checked before a program came into force. */
@@ -29,7 +28,7 @@ export type ProofMismatch = { readonly packet: Packet; readonly expected: number
 
 export const PACKET_CELLS = 4;
 
-export function packetAt({ packets }: ProofSample, index: number): Packet {
+export function packetAt({ packets }: Pick<ProofSample, 'packets'>, index: number): Packet {
   const cell = (at: number): number => packets[index * PACKET_CELLS + at] ?? 0;
   const ports = cell(2);
   const kind = cell(3);
@@ -44,16 +43,9 @@ export function packetAt({ packets }: ProofSample, index: number): Packet {
   };
 }
 
-/** The names of a policy's ranks, as `ProofSample.names` holds them. */
-export function namesOf({ groups }: Policy): string {
-  return JSON.stringify(
-    groups.map(({ id, rules, defaultAction }) => [id, rules.map((rule) => rule.id), defaultAction !== undefined]),
-  );
-}
-
 /** What to tell the operator: the packet, what the policy says about it, and what the datapath does. */
-export function mismatchSentence({ packet, expected, found }: ProofMismatch, names: string): string {
-  return `${packetText(packet)}: the policy says ${decisionText(expected, names)}, and the compiled tables say ${decisionText(found, names)}`;
+export function mismatchSentence({ packet, expected, found }: ProofMismatch, roster: Roster): string {
+  return `${packetText(packet)}: the policy says ${decisionText(expected, roster)}, and the compiled tables say ${decisionText(found, roster)}`;
 }
 
 function packetText({ source, destination, protocol, ...packet }: Packet): string {
@@ -67,17 +59,20 @@ function packetText({ source, destination, protocol, ...packet }: Packet): strin
   return `${name} from ${from}:${packet.sourcePort} to ${to}:${packet.destinationPort}`;
 }
 
-function decisionText(word: number, names: string): string {
+function decisionText(word: number, roster: Roster): string {
   const verdict = (Object.keys(VERDICT_NUMBER) as Verdict[]).find((name) => VERDICT_NUMBER[name] === (word & 7));
-  return verdict === undefined ? 'nothing that is a verdict' : `${verdict} by ${placeText(word >>> 4, names)}`;
+  return verdict === undefined ? 'nothing that is a verdict' : `${verdict} by ${placeText(word >>> 4, roster)}`;
 }
 
-function placeText(rank: number, names: string): string {
-  let left = rank;
-  for (const [group, rules, hasDefault] of JSON.parse(names) as [string, string[], boolean][]) {
-    if (left < rules.length) return `rule ${rules[left]} of group ${group}`;
-    if (hasDefault && left === rules.length) return `the default action of group ${group}`;
-    left -= rules.length + (hasDefault ? 1 : 0);
+function placeText(rank: number, roster: Roster): string {
+  if (rank >= roster.groups.length) return `a rank that the policy does not have (${rank})`;
+  const decider = deciderAt(roster, rank);
+  switch (decider.kind) {
+    case 'rule':
+      return `rule ${decider.rule} of group ${decider.group}`;
+    case 'group_default':
+      return `the default action of group ${decider.group}`;
+    case 'policy_default':
+      return 'the default policy';
   }
-  return left === 0 ? 'the default policy' : `a rank that the policy does not have (${rank})`;
 }

@@ -1,8 +1,10 @@
+import { groupChange, ranksOf } from './group-change.js';
 import { Identity, mixed } from './identity.js';
-import type { Policy, Rule } from './model.js';
+import type { Group, Policy, Rule } from './model.js';
 import { NONE } from './program.js';
 import type { PolicyRecord } from './record.js';
-import { type Texts, textAt, textsOf } from './texts.js';
+import { sharedWords } from './shared-array.js';
+import { joinedTexts, type Texts, textAt, textsOf } from './texts.js';
 
 /** Who stands at each rank of a program: under which identity its hits are counted, and by which names it is shown. */
 export type Roster = {
@@ -29,9 +31,9 @@ const RECORD = 0x1_0003;
 
 /** The roster of the ranks that `places` gives, of no record yet. */
 export function rosterOf({ groups }: Policy): Roster {
-  const ranks = groups.reduce((sum, { rules, defaultAction }) => sum + rules.length + (defaultAction ? 1 : 0), 1);
-  const identities = new Uint32Array(2 * ranks);
-  const groupOfRank = new Uint32Array(ranks);
+  const ranks = ranksOf(groups, 0, groups.length) + 1;
+  const identities = sharedWords(2 * ranks);
+  const groupOfRank = sharedWords(ranks);
   const names: string[] = [];
   const own = new Identity();
   for (const [group, { id, rules, defaultAction }] of groups.entries()) {
@@ -63,6 +65,43 @@ export function rosterOf({ groups }: Policy): Roster {
   };
 }
 
+/** The roster of `policy`, where that of other groups is known: only what they have not in common is made anew. */
+export function rosterAfter(known: Roster, before: readonly Group[], policy: Policy): Roster {
+  const { groups } = policy;
+  const change = groupChange(before, groups);
+  const first = ranksOf(groups, 0, change.from);
+  const added = ranksOf(groups, change.from, change.after);
+  const removed = ranksOf(before, change.from, change.before);
+  const fresh = rosterOf({ ...policy, groups: groups.slice(change.from, change.after) });
+  const left = known.groups.length - first - removed;
+  const identities = sharedWords(2 * (first + added + left));
+  identities.set(known.identities.subarray(0, 2 * first));
+  identities.set(fresh.identities.subarray(0, 2 * added), 2 * first);
+  identities.set(known.identities.subarray(2 * (first + removed)), 2 * (first + added));
+  const groupOfRank = sharedWords(first + added + left);
+  groupOfRank.set(known.groups.subarray(0, first));
+  for (let rank = 0; rank < added; rank++) groupOfRank[first + rank] = (fresh.groups[rank] as number) + change.from;
+  for (let rank = 0; rank < left; rank++) {
+    const group = known.groups[first + removed + rank] as number;
+    groupOfRank[first + added + rank] = group === NONE ? NONE : group + change.after - change.before;
+  }
+  return {
+    policy: null,
+    identities,
+    groups: groupOfRank,
+    groupIds: joinedTexts([
+      { texts: known.groupIds, from: 0, to: change.from },
+      { texts: fresh.groupIds, from: 0, to: change.after - change.from },
+      { texts: known.groupIds, from: change.before, to: before.length },
+    ]),
+    ruleIds: joinedTexts([
+      { texts: known.ruleIds, from: 0, to: first },
+      { texts: fresh.ruleIds, from: 0, to: added },
+      { texts: known.ruleIds, from: first + removed, to: known.groups.length },
+    ]),
+  };
+}
+
 /** The same roster with the identities of a record: what another record calls by the same names is counted apart. */
 export function rosterOfRecord(roster: Roster, record: Pick<PolicyRecord, 'id' | 'revision'>): Roster {
   const owner = new Uint32Array(2);
@@ -70,7 +109,7 @@ export function rosterOfRecord(roster: Roster, record: Pick<PolicyRecord, 'id' |
   own.begin();
   own.text(record.id, RECORD);
   own.write(owner, 0);
-  const identities = new Uint32Array(roster.identities.length);
+  const identities = sharedWords(roster.identities.length);
   for (let at = 0; at < identities.length; at += 2) {
     const low = roster.identities[at] as number;
     if (low === 0) continue;

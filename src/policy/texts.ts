@@ -1,3 +1,5 @@
+import { sharedBytes, sharedWords } from './shared-array.js';
+
 /** Many short texts in one piece, as they go from thread to thread: UTF-8, and where each ends. */
 export type Texts = { readonly bytes: Uint8Array; readonly ends: Uint32Array };
 
@@ -5,7 +7,7 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 export function textsOf(list: readonly string[]): Texts {
-  const ends = new Uint32Array(list.length);
+  const ends = sharedWords(list.length);
   let units = 0;
   for (let index = 0; index < list.length; index++) {
     units += (list[index] as string).length;
@@ -13,14 +15,34 @@ export function textsOf(list: readonly string[]): Texts {
   }
   const joined = encoder.encode(list.join(''));
   // Every unit became one byte: that is how nearly all ids are written.
-  if (joined.length === units) return { bytes: joined, ends };
+  if (joined.length === units) return { bytes: shared(joined), ends };
   const bytes = new Uint8Array(3 * units);
   let end = 0;
   for (let index = 0; index < list.length; index++) {
     end += encoder.encodeInto(list[index] as string, bytes.subarray(end)).written;
     ends[index] = end;
   }
-  return { bytes: bytes.slice(0, end), ends };
+  return { bytes: shared(bytes.subarray(0, end)), ends };
+}
+
+/** Those of `texts` from `from` to `to`, the end excluded. */
+export type TextRun = { readonly texts: Texts; readonly from: number; readonly to: number };
+
+/** Runs of texts, one after the other. */
+export function joinedTexts(runs: readonly TextRun[]): Texts {
+  const bytesOf = ({ texts: { ends }, from, to }: TextRun) => ({ first: startOf(ends, from), end: startOf(ends, to) });
+  const lengths = runs.map(bytesOf).map(({ first, end }) => end - first);
+  const bytes = sharedBytes(lengths.reduce((sum, length) => sum + length, 0));
+  const ends = sharedWords(runs.reduce((sum, { from, to }) => sum + to - from, 0));
+  let at = 0;
+  let byte = 0;
+  for (const run of runs) {
+    const { first, end } = bytesOf(run);
+    bytes.set(run.texts.bytes.subarray(first, end), byte);
+    for (let index = run.from; index < run.to; index++) ends[at++] = (run.texts.ends[index] as number) - first + byte;
+    byte += end - first;
+  }
+  return { bytes, ends };
 }
 
 export function textAt({ bytes, ends }: Texts, index: number): string {
@@ -39,4 +61,10 @@ export function textFinder({ bytes, ends }: Texts, wanted: readonly string[]): (
 
 function startOf(ends: Uint32Array, index: number): number {
   return index === 0 ? 0 : (ends[index - 1] ?? 0);
+}
+
+function shared(bytes: Uint8Array): Uint8Array {
+  const copy = sharedBytes(bytes.length);
+  copy.set(bytes);
+  return copy;
 }

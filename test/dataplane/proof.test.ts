@@ -57,7 +57,7 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
       index * PACKET_CELLS,
     );
   }
-  return { packets, expected, classes: null, complete: false, names: '[]' };
+  return { packets, expected, classes: null, complete: false };
 }
 
 describe('what is staged', () => {

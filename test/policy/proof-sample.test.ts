@@ -4,8 +4,9 @@ import { evaluate } from '#policy/evaluate.js';
 import { mismatch } from '#policy/mismatch.js';
 import { IPPROTO, noGrants, type Packet, type Policy } from '#policy/model.js';
 import { word } from '#policy/program.js';
-import { mismatchSentence, namesOf, type ProofSample, packetAt } from '#policy/proof.js';
+import { mismatchSentence, type ProofSample, packetAt } from '#policy/proof.js';
 import { sampleOf } from '#policy/proof-sample.js';
+import { rosterOf } from '#policy/roster.js';
 import { Random, seedOf } from '#test/seed.js';
 import { generatePolicy, packetGenerator } from './generate.js';
 import { group, packet, policy, rule } from './sample.js';
@@ -115,8 +116,10 @@ describe('the packets that a compiled policy is proved with', () => {
 
 test('a mismatch is told with the packet, the verdicts and what they are by', () => {
   const rules = [rule({ id: 'web' }), rule({ id: 'ssh' })];
-  const names = namesOf(policy([group([], rules, { id: 'lan', defaultAction: 'deny' }), group([], [], { id: 'wan' })]));
-  const told = (expected: number, found: number) => mismatchSentence({ packet: packet(), expected, found }, names);
+  const roster = rosterOf(
+    policy([group([], rules, { id: 'lan', defaultAction: 'deny' }), group([], [], { id: 'wan' })]),
+  );
+  const told = (expected: number, found: number) => mismatchSentence({ packet: packet(), expected, found }, roster);
   const start = 'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy says';
   expect(told(word(1, 'redirect', true), word(2, 'deny', false))).toBe(
     `${start} redirect by rule ssh of group lan, and the compiled tables say deny by the default action of group lan`,
@@ -125,7 +128,7 @@ test('a mismatch is told with the packet, the verdicts and what they are by', ()
     `${start} audit by the default policy, and the compiled tables say allow by a rank that the policy does not have (9)`,
   );
   const silent = { ...packet({ protocol: 47 }), sourcePort: 0, destinationPort: 0 };
-  expect(mismatchSentence({ packet: silent, expected: word(0, 'allow', false), found: 0 }, names)).toBe(
+  expect(mismatchSentence({ packet: silent, expected: word(0, 'allow', false), found: 0 }, roster)).toBe(
     'protocol 47 from 10.0.0.1 to 192.0.2.1: the policy says allow by rule web of group lan, and the compiled tables say nothing that is a verdict',
   );
 });

@@ -25,7 +25,7 @@ export const PROGRAM: Program = {
   },
 };
 
-export const SAMPLE: ProofSample = { packets: none, expected: none, classes: 1, complete: true, names: '[]' };
+export const SAMPLE: ProofSample = { packets: none, expected: none, classes: 1, complete: true };
 
 export const RECORD: PolicyRecord = {
   id: '11111111-1111-4111-8111-111111111111',

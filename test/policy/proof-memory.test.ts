@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest';
+import type { Policy } from '#policy/model.js';
+import { ProofMemory } from '#policy/proof-memory.js';
+import { sampleOf } from '#policy/proof-sample.js';
+import { Random, seedOf } from '#test/seed.js';
+import { withChangedGroup } from './changed-groups.js';
+import { generatePolicy } from './generate.js';
+import { group, policy, rule } from './sample.js';
+
+const seed = seedOf(60_711);
+
+test('what is kept of a policy makes the packets of a changed one as if nothing had been kept', () => {
+  let packets = 0;
+  for (let number = 0; number < 60; number++) {
+    const random = new Random(seed + number);
+    const density = random.pick([0.25, 1, 3]);
+    const memory = new ProofMemory();
+    let changed = generatePolicy(random, { groups: 12, rules: 12 });
+    memory.judged(changed, density);
+    for (let step = 0; step < 12; step++) {
+      changed = withChangedGroup(random, changed);
+      if (random.chance(0.1))
+        changed = { ...changed, default: { ...changed.default, action: random.pick(['allow', 'deny']) } };
+      const fresh = new ProofMemory().judged(changed, density);
+      expect({ seed, number, step, kept: memory.judged(changed, density) }).toEqual({
+        seed,
+        number,
+        step,
+        kept: fresh,
+      });
+      packets += fresh.expected.length;
+    }
+  }
+  expect(packets).toBeGreaterThan(50_000);
+});
+
+/** Many groups of sources of their own, and a last one of all sources; `port` is asked for by the first. */
+function large(port: string, each = 10): Policy {
+  return policy([
+    group(['10.0.0.1'], [rule({ ports: [port] })]),
+    ...Array.from({ length: 500 }, (_, number) =>
+      group(
+        [`10.1.${number >> 8}.${number & 255}`],
+        Array.from({ length: each }, (_, own) => rule({ to: [`192.0.${number & 255}.${own}`] })),
+      ),
+    ),
+    group(['0.0.0.0/0'], [rule({ ports: ['22'] })], { defaultAction: 'deny' }),
+  ]);
+}
+
+test('a group of a large policy is proved by its own packets and by those that its sources have to do with', () => {
+  const before = large('80');
+  const [, ...others] = before.groups;
+  const after = { ...before, groups: [...large('81').groups.slice(0, 1), ...others] };
+  const memory = new ProofMemory();
+  const first = sampleOf(before, memory);
+  const second = sampleOf(after, memory);
+  expect(second).toEqual(sampleOf(after));
+  const packets = ({ expected }: typeof first) => expected.length;
+  expect(packets(second)).toBe(packets(first));
+  expect(second.packets).not.toEqual(first.packets);
+});
