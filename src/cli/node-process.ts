@@ -28,6 +28,7 @@ type Reply = {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
+  /** What JSON says in it, read when it is asked for; undefined of another type. */
   readonly body: unknown;
 };
 
@@ -94,7 +95,15 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
       });
       const text = await response.text();
       const isJson = /json/.test(response.headers.get('content-type') ?? '');
-      return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : undefined };
+      const { status, headers: answered } = response;
+      return {
+        status,
+        headers: answered,
+        text,
+        get body(): unknown {
+          return isJson ? JSON.parse(text) : undefined;
+        },
+      };
     },
     ready: async ({ except = [], timeoutMs = 30_000 } = {}) => {
       const deadline = performance.now() + timeoutMs;

@@ -69,7 +69,7 @@ export type Attachment = {
   readonly ifindex: number;
   readonly by: 'tcx' | 'clsact';
 };
-export type Staged = { readonly imageSha256: string; readonly lines: number; readonly capacityLines: number };
+export type Staged = { readonly lines: number; readonly capacityLines: number };
 
 /** The address of one grant lives on where it was granted for longer before. */
 export type Grant = {

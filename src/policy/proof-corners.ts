@@ -6,7 +6,7 @@ import { ProofRandom } from './proof-random.js';
 
 const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
 
-/** Of a rule, so many packets beside it of each kind: below 1, of that share of the rules one. */
+/** Of a rule, so many packets beside it of each kind: below 1, one of every so many rules; a power of two. */
 export type Density = number;
 
 /** Tell apart what is drawn for a rule. */
@@ -21,6 +21,7 @@ const ACROSS = 0x2_0000;
 export class ProofCorners {
   readonly #random = new ProofRandom();
   readonly #groups: readonly Group[];
+  readonly #stride: number;
   // The corner that was made last.
   #destination = 0;
   #protocol = 0;
@@ -32,6 +33,7 @@ export class ProofCorners {
     readonly density: Density,
   ) {
     this.#groups = packets.walk.policy.groups;
+    this.#stride = Math.max(1, 1 / density);
   }
 
   /** One inside of each rule of a group. */
@@ -50,9 +52,10 @@ export class ProofCorners {
   /** Just outside of one field of a rule, or from just outside of the group. */
   addBeside(group: number): void {
     const { sources, rules } = this.#reached(group);
-    for (let place = 0; place < rules.length && !this.packets.exhausted; place++) {
+    for (let place = this.#firstOf(group, BESIDE); place < rules.length; place += this.#stride) {
+      if (this.packets.exhausted) return;
       for (let turn = 0; turn < this.density; turn++) {
-        if (!this.#draws(group, place, BESIDE + turn)) continue;
+        this.#begin(group, place, BESIDE + turn);
         const rule = rules[place] as Rule;
         this.#makeCorner(rule);
         if (this.#random.flip()) {
@@ -71,9 +74,10 @@ export class ProofCorners {
    */
   addAcross(group: number, known: (other: number) => boolean = () => false): void {
     const own = this.#reached(group);
-    for (let place = 0; place < own.rules.length && !this.packets.exhausted; place++) {
+    for (let place = this.#firstOf(group, ACROSS); place < own.rules.length; place += this.#stride) {
+      if (this.packets.exhausted) return;
       for (let turn = 0; turn < this.density; turn++) {
-        if (!this.#draws(group, place, ACROSS + turn)) continue;
+        this.#begin(group, place, ACROSS + turn);
         const number = this.#random.below(this.#groups.length);
         if (known(number)) continue;
         const other = this.#reached(number);
@@ -91,8 +95,8 @@ export class ProofCorners {
 
   /** A group that no source reaches has nothing to be asked of. */
   #reached(group: number): Pick<Group, 'sources' | 'rules'> {
-    const { sources, rules } = this.#groups[group] as Group;
-    return sources.length > 0 ? { sources, rules } : UNREACHED;
+    const found = this.#groups[group] as Group;
+    return found.sources.length > 0 ? found : UNREACHED;
   }
 
   #begin(group: number, place: number, kind: number): void {
@@ -103,10 +107,11 @@ export class ProofCorners {
     this.#random.begin(Math.imul(seed ^ (seed >>> 13), 0xc2b2_ae35) + Math.imul(place, 0x9e37_79b1));
   }
 
-  /** Begins, and says whether this rule is among those that have such a packet. */
-  #draws(group: number, place: number, kind: number): boolean {
-    this.#begin(group, place, kind);
-    return this.density >= 1 || this.#random.word() < this.density * 2 ** 32;
+  /** The first rule of a group that has such packets; then every `#stride`th. */
+  #firstOf(group: number, kind: number): number {
+    if (this.#stride === 1 || this.#reached(group) === UNREACHED) return 0;
+    this.#begin(group, 0, kind);
+    return this.#random.below(this.#stride);
   }
 
   #add(source: number): void {

@@ -10,6 +10,8 @@ import { SourceRanges } from './source-ranges.js';
 /** Neighbours are taken together, since they lie together in memory; and every so many of these runs in one round. */
 const RUN = 8;
 const ROUNDS = 64;
+/** Where the rank begins in a word. */
+const RANK = 16;
 
 type Kept = { readonly policy: Policy; readonly density: Density; readonly judged: JudgedPackets };
 
@@ -95,12 +97,11 @@ function addChanged({ policy, judged }: Kept, corners: ProofCorners): void {
 
 function renewalOf(before: readonly Group[], after: readonly Group[], change: GroupChange): Renewal {
   const changed = [...before.slice(change.from, change.before), ...after.slice(change.from, change.after)];
-  const sources = new SourceRanges(changed.flatMap((group) => group.sources));
-  const behind = ranksOf(before, 0, change.before);
-  const moved = ranksOf(after, 0, change.after) - behind;
+  const ranks = ranksOf(before, 0, change.before);
   return {
-    concerns: (source) => sources.holds(source),
-    word: (word) => (word >>> 4 < behind ? word : word + moved * 16),
+    sources: new SourceRanges(changed.flatMap((group) => group.sources)),
+    behind: ranks * RANK,
+    by: (ranksOf(after, 0, change.after) - ranks) * RANK,
   };
 }
 

@@ -3,6 +3,7 @@ import { IPPROTO, type Packet } from './model.js';
 import { PACKET_CELLS, packetAt } from './proof.js';
 import { hasPorts } from './proof-axes.js';
 import type { ReferenceWalk } from './proof-walk.js';
+import type { SourceRanges } from './source-ranges.js';
 
 type Fields = { -readonly [K in keyof Packet]: Packet[K] };
 
@@ -19,12 +20,11 @@ export type JudgedPackets = {
   readonly runs: Uint32Array;
 };
 
-/** What packets of another policy are judged by in this one, as far as that can be told without judging. */
-export type Renewal = {
-  /** Whether a packet from `source` must be judged again. */
-  concerns(source: number): boolean;
-  word(before: number): number;
-};
+/**
+ * What packets of another policy are judged by in this one: those from `sources` must be judged again, of the others
+ * words from `behind` on are greater by `by`.
+ */
+export type Renewal = { readonly sources: SourceRanges; readonly behind: number; readonly by: number };
 
 /** Collects packets and judges each by the reference. */
 export class ProofPackets {
@@ -86,18 +86,22 @@ export class ProofPackets {
 
   /** Adds other packets from `from` to `to`, the end excluded. */
   keep(kept: JudgedPackets, from: number, to: number, renewal: Renewal): void {
-    this.#packets.append(kept.packets, from * PACKET_CELLS, to * PACKET_CELLS);
+    const { packets, expected, steps } = kept;
+    this.#packets.append(packets, from * PACKET_CELLS, to * PACKET_CELLS);
     this.#expected.reserve(to - from);
     this.#steps.reserve(to - from);
-    for (let index = from; index < to && !this.exhausted; index++) {
-      if (renewal.concerns(kept.packets[index * PACKET_CELLS] as number)) {
+    const { behind, by, sources } = renewal;
+    for (let index = from; index < to; index++) {
+      if (sources.holds(packets[index * PACKET_CELLS] as number)) {
+        if (this.exhausted) return;
         this.#judge(packetAt(kept, index));
         continue;
       }
-      const steps = kept.steps[index] as number;
-      this.#expected.push(renewal.word(kept.expected[index] as number));
-      this.#steps.push(steps);
-      this.#total += steps;
+      const word = expected[index] as number;
+      const own = steps[index] as number;
+      this.#expected.push(word < behind ? word : word + by);
+      this.#steps.push(own);
+      this.#total += own;
     }
   }
 

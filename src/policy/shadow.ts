@@ -41,19 +41,18 @@ type Hidden = { readonly holder: Group; readonly pairs: readonly Pair[] };
 
 /** In the order of the rules, each with the first that hides it. */
 function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow[] {
-  if (hidden.every(({ pairs }) => pairs.length === 0)) return [];
-  const by = new Map<Rule, string>();
+  const by = new Map<number, string>();
   for (const { holder, pairs } of hidden) {
-    for (const pair of pairs) if (!by.has(pair.rule)) by.set(pair.rule, holder.pointer + pair.by.pointer);
+    for (const pair of pairs) if (!by.has(pair.place)) by.set(pair.place, holder.pointer + pair.by.pointer);
   }
-  return rules.flatMap((rule) => {
-    const hider = by.get(rule);
-    return hider === undefined ? [] : [{ pointer: pointer + rule.pointer, by: hider }];
-  });
+  return [...by]
+    .sort(([left], [right]) => left - right)
+    .map(([place, hider]) => ({ pointer: pointer + (rules[place] as Rule).pointer, by: hider }));
 }
 
 type Rules = readonly Rule[];
-type Pair = { readonly rule: Rule; readonly by: Rule };
+/** The rule at a place of its list, and what hides it. */
+type Pair = { readonly place: number; readonly by: Rule };
 
 const within = new WeakMap<Rules, readonly Pair[]>();
 const behind = new WeakMap<Rules, WeakMap<Rules, readonly Pair[]>>();
@@ -86,9 +85,9 @@ function shadowsBehind(rules: Rules, holder: Rules): readonly Pair[] {
 
 function pairsOf(rules: Rules, coverOf: (rule: Rule) => Rule | undefined): readonly Pair[] {
   const pairs: Pair[] = [];
-  for (const rule of rules) {
+  for (const [place, rule] of rules.entries()) {
     const by = coverOf(rule);
-    if (by !== undefined && !isContradictory(rule)) pairs.push({ rule, by });
+    if (by !== undefined && !isContradictory(rule)) pairs.push({ place, by });
   }
   return pairs.length === 0 ? NONE : pairs;
 }

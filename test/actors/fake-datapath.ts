@@ -53,7 +53,7 @@ export function fakeDatapath(): FakeDatapath {
       fake.log.push(`stage ${generation}`);
       await fake.on.stage?.();
       staged = generation;
-      return { imageSha256: '', lines: program.ranks, capacityLines: 1_000 };
+      return { lines: program.ranks, capacityLines: 1_000 };
     },
     prove: async ({ classes, complete, expected }) => {
       fake.log.push(`prove ${staged}`);

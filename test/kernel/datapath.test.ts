@@ -10,7 +10,7 @@ import { networkNamespace } from '#dataplane/kernel/ownership.js';
 import { sampleOf } from '#policy/proof-sample.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
-import { allowAll, auditAll, defaultOnly, denyAll } from './policies.js';
+import { allowAll, auditAll, defaultOnly, denyAll, imageSha256 } from './policies.js';
 
 let topology: Topology;
 let leave: () => void;
@@ -154,14 +154,14 @@ describe('on a node between client and server', () => {
 
   test('goes on without a process, and is taken over with its policy and flows', async () => {
     start().attach();
-    const { imageSha256 } = datapath.stage(allowAll, 7);
+    datapath.stage(allowAll, 7);
     datapath.flip();
     expect(await reaches()).toBe(true);
     datapath.close();
     expect(await reaches()).toBe(true);
 
     const second = new LocalDatapath(options());
-    expect(second.open()).toEqual({ adopted: true, inForce: { generation: 7, imageSha256 } });
+    expect(second.open()).toEqual({ adopted: true, inForce: { generation: 7, imageSha256: imageSha256(allowAll) } });
     expect(second.stats().activeFlows).toBe(2);
     second.attach();
     expect(await reaches()).toBe(true);

@@ -1,4 +1,6 @@
+import { createHash } from 'node:crypto';
 import { ADDRESSES } from '#cli/topology.js';
+import { layout } from '#dataplane/program/layout.js';
 import { compile } from '#policy/compile.js';
 import type { Policy } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
@@ -27,4 +29,12 @@ export function policyOf(destinations: number): Policy {
     }),
   );
   return policy([group([ADDRESSES.client], [allow, ...filler])]);
+}
+
+/** What an adopted datapath says that it found of a program. */
+export function imageSha256(program: Program): string {
+  const { words } = layout(program);
+  return createHash('sha256')
+    .update(new Uint8Array(words.buffer, words.byteOffset, words.byteLength))
+    .digest('hex');
 }

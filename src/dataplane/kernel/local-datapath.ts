@@ -144,8 +144,8 @@ export class LocalDatapath {
     if (succession.grow(need, () => this.#switchHooks())) this.#renewAccounts();
     const { slots, grants, options } = succession.loaded;
     const staged = { slots, grants, accounts: this.#accountsOf() };
-    const imageSha256 = stageProgram(staged, program, generation, image);
-    return { imageSha256, lines: image.lines, capacityLines: options.slotLines };
+    stageProgram(staged, program, generation, image);
+    return { lines: image.lines, capacityLines: options.slotLines };
   }
 
   prove(sample: ProofSample): Proof {

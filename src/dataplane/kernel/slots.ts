@@ -69,7 +69,7 @@ export class Slots {
   }
 
   /** Fills the idle slot, after every packet that may still read it is done. */
-  fill(image: Image, generation: number): string {
+  fill(image: Image, generation: number): void {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
     this.awaitGracePeriod();
@@ -79,7 +79,6 @@ export class Slots {
     words[base + HEADER.generationLow] = generation % 0x1_0000_0000;
     words[base + HEADER.generationHigh] = Math.floor(generation / 0x1_0000_0000);
     this.#staged = true;
-    return sha256(image.words);
   }
 
   unstage(): void {

@@ -9,23 +9,22 @@ type Loaded = { readonly slots: Slots; readonly grants: Grants; readonly account
 
 /**
  * Fills the idle slot: its image, the names of its program, and where its ranks count. Throws `CapacityExceeded` before
- * anything changed. Answers the image's SHA-256.
+ * anything changed.
  */
 export function stageProgram(
   { slots, grants, accounts }: Loaded,
   program: Program,
   generation: number,
   image: Image = layout(program),
-): string {
+): void {
   const placement = accounts.place(program.roster);
   const patterns = program.names.map(({ text }) => text);
   grants.makeRoom(patterns, awaitGracePeriod);
-  const imageSha256 = slots.fill(image, generation);
+  slots.fill(image, generation);
   // Only now does nobody read the names of the program that was in this slot.
   grants.fill(slots.idleSlot, patterns);
   // Only now does no packet read what the ranks of this slot counted in before.
   accounts.stage(placement, generation);
-  return imageSha256;
 }
 
 /** Puts what is staged in force, and answers its epoch. */
