@@ -101,7 +101,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
         headers: answered,
         text,
         get body(): unknown {
-          return isJson ? JSON.parse(text) : undefined;
+          return isJson ? (JSON.parse(text) as unknown) : undefined;
         },
       };
     },

@@ -1,4 +1,4 @@
-import type { Group, Policy } from './model.js';
+import type { Policy } from './model.js';
 import type { ProofSample } from './proof.js';
 import { addClasses, classesOf } from './proof-classes.js';
 import { ProofCorners } from './proof-corners.js';

@@ -1,5 +1,7 @@
 import { LINE_WORDS } from './numbers.js';
 
+const UNSET = 0xffff_ffff;
+
 /** Words that grow, a line at a time. */
 export class Lines {
   #words: Uint32Array<ArrayBuffer>;
@@ -8,7 +10,7 @@ export class Lines {
 
   /** Room for `expected` lines; more are added as they are needed. */
   constructor(expected = 1024) {
-    this.#words = new Uint32Array(expected * LINE_WORDS);
+    this.#words = new Uint32Array(expected * LINE_WORDS).fill(UNSET);
   }
 
   get count(): number {
@@ -21,10 +23,10 @@ export class Lines {
     this.#count += count;
     if (this.#count * LINE_WORDS > this.#words.length) {
       const grown = new Uint32Array(Math.max(this.#words.length * 2, this.#count * LINE_WORDS));
-      grown.set(this.#words.subarray(0, first * LINE_WORDS));
+      grown.fill(UNSET, this.#words.length);
+      grown.set(this.#words);
       this.#words = grown;
     }
-    this.#words.fill(0xffff_ffff, first * LINE_WORDS, this.#count * LINE_WORDS);
     return first;
   }
 
