@@ -65,7 +65,7 @@ test('the settings are encoded as the program reads them', () => {
   expect(struct('settings')).toEqual({ size: SETTINGS_BYTES, offsets: SETTINGS_OFFSETS });
 });
 
-test('the word in force and the pickup deadline are where the program reads them', () => {
+test('the word in force and the deadlines are where the program reads them', () => {
   expect(struct('active')).toEqual({
     size: ACTIVE.bytes,
     offsets: {
@@ -73,6 +73,7 @@ test('the word in force and the pickup deadline are where the program reads them
       layout_version: ACTIVE.layoutVersion * 4,
       pickup_until_ns: ACTIVE.pickupUntilNs * 4,
       events_wanted: ACTIVE.eventsWanted * 4,
+      direct_until_ns: ACTIVE.directUntilNs * 4,
     },
   });
 });
