@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/layout.js';
-import { builtObject } from '#dataplane/kernel/built.js';
+import { builtObject, builtOthers } from '#dataplane/kernel/built.js';
+import { OTHER, OTHER_KIND, OTHERS, OTHERS_BYTES } from '#dataplane/kernel/others.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { FLOW_BYTES, FLOW_KEY_BYTES, FLOW_KEY_OFFSETS, FLOW_OFFSETS } from '#dataplane/program/flow.js';
 import {
@@ -36,11 +37,14 @@ type BtfType = {
   readonly values?: readonly { readonly name: string; readonly val: number }[];
 };
 
-const dump = execFileSync('bpftool', ['-j', 'btf', 'dump', 'file', builtObject], { encoding: 'utf8' });
-const { types } = JSON.parse(dump) as { types: BtfType[] };
+function typesOf(object: string): BtfType[] {
+  const dump = execFileSync('bpftool', ['-j', 'btf', 'dump', 'file', object], { encoding: 'utf8' });
+  return (JSON.parse(dump) as { types: BtfType[] }).types;
+}
+const types = typesOf(builtObject);
 
-function struct(name: string): { size: number | undefined; offsets: Record<string, number> } {
-  const found = types.find((type) => type.kind === 'STRUCT' && type.name === name);
+function struct(name: string, among = types): { size: number | undefined; offsets: Record<string, number> } {
+  const found = among.find((type) => type.kind === 'STRUCT' && type.name === name);
   const members = found?.members ?? [];
   const named = members.filter((member) => !['reserved', 'unused'].includes(member.name));
   return {
@@ -138,4 +142,15 @@ test('verdicts, drop reasons, counters and modes have the same numbers on both s
   });
   expect(enumeration('flow_state', 'FLOW_')).toEqual({ ...FLOW_STATE, states: FLOW_STATES });
   expect(enumeration('counter_index', 'COUNT_')).toEqual({ ...COUNTER_INDEX, counters: COUNTERS });
+});
+
+test('who else has a say is read as the program that looks for them writes it', () => {
+  const others = typesOf(builtOthers);
+  const { size, ...at } = OTHER;
+  const { places, ...of } = OTHERS;
+  expect([struct('other', others), struct('others', others)]).toEqual([
+    { size, offsets: at },
+    { size: OTHERS_BYTES, offsets: of },
+  ]);
+  expect(OTHERS_BYTES).toBe(of.found + places * size);
 });

@@ -1,10 +1,10 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import type { ReversePath } from '#dataplane/program/numbers.js';
 import { foreignFilters } from './filters.js';
 import { GUARD_CHAIN, GUARD_TABLE } from './guard.js';
 import { tcxPrograms } from './hook.js';
 import { type Interface, listInterfaces } from './interfaces.js';
-import { type BaseChain, baseChains } from './nftables.js';
+import { baseChains } from './nftables.js';
 import type { Other, OthersProgram } from './others.js';
 
 /** Where somebody else may have a say. `held`: the program of Weir on the ingress of an interface. */
@@ -15,14 +15,11 @@ export type Place = {
   readonly guardStands: () => boolean;
 };
 
-/** By netfilter's number. */
-const HOOK_NUMBER: Readonly<Partial<Record<Other['kind'], number>>> = {
-  prerouting: 0,
-  forward: 2,
-  postrouting: 4,
-  ingress: 0,
-  egress: 1,
-};
+/** Netfilter's numbers of the hooks that a forwarded packet comes by, and of those of a device. */
+const FORWARDED = [0, 2, 4] as const;
+const DEVICE_HOOK = { ingress: 0, egress: 1 } as const;
+/** Stands on prerouting wherever there was a bridge, and spares bridged packets the others there, a second time. */
+const BRIDGES_RETURN = 'ip_sabotage_in';
 const STRICTNESS: Readonly<Record<ReversePath, number>> = { off: 0, loose: 1, strict: 2 };
 /** By `rp_filter`. Without one the stack refuses its own addresses as sources all the same. */
 const STRICTNESS_OF_STACK: Readonly<Record<string, number>> = { 0: 1, 1: 2, 2: 1 };
@@ -55,22 +52,21 @@ function byLists({ policed, guardStands }: Place, others: readonly Other[]): str
   // One of those on the forward hook is the guard, which stands.
   const guard = others.findIndex(({ kind, symbol }) => kind === 'forward' && symbol.startsWith('nft_'));
   const isPoliced = (ifindex: number): boolean => policed.some((found) => found.ifindex === ifindex);
-  const other = others.find(
-    ({ kind, id }, index) => index !== guard && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id)),
-  );
+  const hasSay = ({ kind, id, symbol }: Other): boolean =>
+    symbol !== BRIDGES_RETURN && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
+  const other = others.find((found, index) => index !== guard && hasSay(found));
   return other === undefined ? null : sentenceOf(other);
 }
 
-function sentenceOf(other: Other): string {
-  const { kind, id, symbol } = other;
+function sentenceOf({ kind, id, symbol }: Other): string {
   switch (kind) {
     case 'prerouting':
     case 'forward':
     case 'postrouting':
-      return chainSentence(other, (chain) => chain.family !== 'netdev') ?? `${symbol} of netfilter's ${kind}`;
+      return chainOf(FORWARDED, 'inet', 'ip') ?? legacyTables() ?? `${symbol} of netfilter's ${kind}`;
     case 'ingress':
     case 'egress':
-      return `${chainSentence(other, ({ family }) => family === 'netdev') ?? symbol} on ${kind} of ${nameOf(id)}`;
+      return `${chainOf([DEVICE_HOOK[kind]], 'netdev', 'inet') ?? symbol} on ${kind} of ${nameOf(id)}`;
     case 'receiver':
       return `${symbol}, which takes what comes in by ${nameOf(id)}`;
     case 'no_ethernet':
@@ -82,12 +78,19 @@ function sentenceOf(other: Other): string {
   }
 }
 
-function chainSentence({ kind, symbol }: Other, isOf: (chain: BaseChain) => boolean): string | undefined {
-  if (!symbol.startsWith('nft_')) return undefined;
+/** Where several stand on the hooks, a chain says more than what it brought with it. */
+function chainOf(hooks: readonly number[], ...families: readonly string[]): string | undefined {
   const found = baseChains().find(
-    (chain) => chain.hook === HOOK_NUMBER[kind] && isOf(chain) && !(chain.table === GUARD_TABLE && chain.name === GUARD_CHAIN),
+    ({ hook, family, table, name }) =>
+      hooks.includes(hook) && families.includes(family) && !(table === GUARD_TABLE && name === GUARD_CHAIN),
   );
   return found === undefined ? undefined : `nftables chain ${found.family} ${found.table} ${found.name}`;
+}
+
+function legacyTables(): string | undefined {
+  const path = '/proc/thread-self/net/ip_tables_names';
+  const names = existsSync(path) ? readFileSync(path, 'utf8').trim().split('\n').join(', ') : '';
+  return names === '' ? undefined : `iptables, table ${names}`;
 }
 
 function nameOf(ifindex: number): string {
