@@ -39,7 +39,8 @@ export async function run(config: Config): Promise<number> {
         ? null
         : { datapath: openDatapath(config.dataplane), interfaces: config.dataplane.interfaces };
     dataplane?.datapath.watch((change) => {
-      if (change.type === 'forwarding_changed') log.info({ way: change.way, reason: change.reason }, 'forwarding changed');
+      if (change.type === 'forwarding_changed')
+        log.info({ way: change.way, reason: change.reason }, 'forwarding changed');
       // An interface, a link or the guard that came or went is repaired; the operator must know that it happened.
       else log.warn(change, 'dataplane changed');
     });

@@ -78,9 +78,7 @@ function text(status: DataplaneStatus): string {
         : `generation ${inForce.generation}, epoch ${inForce.epoch}, layout ${inForce.layout}, image ${inForce.imageSha256.slice(0, 12)}`,
     ],
     ['guard', guardStands === null ? 'not known without --config' : guardStands ? 'stands' : 'MISSING or changed'],
-    ...(forwarding === null
-      ? []
-      : [['forwarding', `${forwarding.way}: ${forwarding.reason}`] as [string, string]]),
+    ...(forwarding === null ? [] : [['forwarding', `${forwarding.way}: ${forwarding.reason}`] as [string, string]]),
     ...(sweep === null
       ? []
       : [

@@ -60,8 +60,8 @@ function arrayLength(name: string, member: string): number | undefined {
 }
 
 /** The values of an enum, without its prefix and in lower case. */
-function enumeration(name: string, prefix: string): Record<string, number> {
-  const values = types.find((type) => type.kind === 'ENUM' && type.name === name)?.values ?? [];
+function enumeration(name: string, prefix: string, among = types): Record<string, number> {
+  const values = among.find((type) => type.kind === 'ENUM' && type.name === name)?.values ?? [];
   return Object.fromEntries(values.map(({ name, val }) => [name.replace(prefix, '').toLowerCase(), val]));
 }
 
@@ -153,4 +153,5 @@ test('who else has a say is read as the program that looks for them writes it', 
     { size: OTHERS_BYTES, offsets: of },
   ]);
   expect(OTHERS_BYTES).toBe(of.found + places * size);
+  expect(enumeration('other_kind', 'OTHER_', others)).toEqual(OTHER_KIND);
 });

@@ -105,7 +105,12 @@ async function begin(port: number, source: string = ADDRESSES.client) {
   const server = topology.server.start(process.execPath, ['-e', serve]);
   const seen: { readonly from?: string; readonly at?: number }[] = [];
   server.stdout?.setEncoding('utf8').on('data', (text: string) => {
-    seen.push(...text.split('\n').filter(Boolean).map((line) => JSON.parse(line)));
+    seen.push(
+      ...text
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line)),
+    );
   });
   await expect.poll(() => seen.length, { timeout: 10_000 }).toBeGreaterThan(0);
   const client = topology.client.start(process.execPath, ['-e', ask]);
@@ -156,7 +161,9 @@ test('what nobody tells of is found by the look each second', async () => {
   expect(await goesByStack()).toBe(false);
   const policyOf = ['src', '10.99.0.0/24', 'dst', '10.98.0.0/24', 'dir', 'fwd'];
   await topology.node.must('ip', 'xfrm', 'policy', 'add', ...policyOf, 'action', 'block');
-  await expect.poll(async () => (await datapath.stats()).forwarding.reason, { timeout: DIRECT_FOR_MS }).toContain('IPsec');
+  await expect
+    .poll(async () => (await datapath.stats()).forwarding.reason, { timeout: DIRECT_FOR_MS })
+    .toContain('IPsec');
   expect(await goesByStack()).toBe(true);
   await topology.node.must('ip', 'xfrm', 'policy', 'flush');
   await expect.poll(async () => (await datapath.stats()).forwarding.way, { timeout: DIRECT_FOR_MS }).toBe('direct');

@@ -39,8 +39,16 @@ test.each([
   ['a chain in it', 'nft add chain inet weir guard', { links: false, guard: true, others: true }],
   ['a rule in it', 'nft add rule inet weir guard accept', { links: false, guard: true, others: true }],
   ['one that is deleted', 'nft delete table inet weir', { links: false, guard: true, others: true }],
-  ['everything that is flushed', 'nft add table inet weir; nft flush ruleset', { links: false, guard: true, others: true }],
-  ['a filter', 'tc qdisc add dev lan0 clsact; tc qdisc del dev lan0 clsact', { links: false, guard: false, others: true }],
+  [
+    'everything that is flushed',
+    'nft add table inet weir; nft flush ruleset',
+    { links: false, guard: true, others: true },
+  ],
+  [
+    'a filter',
+    'tc qdisc add dev lan0 clsact; tc qdisc del dev lan0 clsact',
+    { links: false, guard: false, others: true },
+  ],
   ['an ip rule', 'ip rule add fwmark 1 table 9; ip rule del fwmark 1', { links: false, guard: false, others: true }],
 ] as const)('%s is news', (_, command, news) => {
   expect(heard(command)).toEqual({ ...news, readable: true });

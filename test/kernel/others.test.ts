@@ -158,13 +158,21 @@ test.each([
     `ip link add other0 type veth peer name other1; ${chain(NETDEV, 'type filter hook ingress device other0 priority 0')}`,
     `nft delete table ${NETDEV}; ip link del other0`,
   ],
-  ['a chain for the node’s own packets', chain('inet mine', 'type filter hook input priority 0'), 'nft delete table inet mine'],
+  [
+    'a chain for the node’s own packets',
+    chain('inet mine', 'type filter hook input priority 0'),
+    'nft delete table inet mine',
+  ],
   [
     'a chain that stands on no hook',
     `nft 'add table inet mine; add chain inet mine some'`,
     'nft delete table inet mine',
   ],
-  ['a filter on egress', 'tc qdisc add dev lan0 clsact; tc filter add dev lan0 egress u32 match u32 0 0 flowid 1:1', 'tc qdisc del dev lan0 clsact'],
+  [
+    'a filter on egress',
+    'tc qdisc add dev lan0 clsact; tc filter add dev lan0 egress u32 match u32 0 0 flowid 1:1',
+    'tc qdisc del dev lan0 clsact',
+  ],
   ['a tunnel that is down', 'ip tuntap add dev tun7 mode tun', 'ip link del tun7'],
 ])('%s has no say in forwarded packets', (_, come, go) => {
   sh(come);

@@ -17,7 +17,7 @@ enum other_kind {
 
 #define FUNCTION_BYTES 56
 struct other {
-	__u32 kind;
+	enum other_kind kind;
 	__u32 id; /* of devices: the ifindex */
 	char function[FUNCTION_BYTES];
 };

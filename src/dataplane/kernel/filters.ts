@@ -18,7 +18,9 @@ export function foreignFilters(ifindex: number): string[] {
     return socket.dump(RTM_GETTFILTER, RTM_NEWTFILTER, new Uint8Array(request.buffer)).flatMap((filter) => {
       const handle = filter.getUint32(TCMSG.handle, true);
       const priority = filter.getUint32(TCMSG.info, true) >>> 16;
-      const kind = Buffer.from(attributesIn(filter, TCMSG.size).get(TCA_KIND) ?? []).toString('latin1').replace(/\0$/, '');
+      const kind = Buffer.from(attributesIn(filter, TCMSG.size).get(TCA_KIND) ?? [])
+        .toString('latin1')
+        .replace(/\0$/, '');
       // Each filter is preceded by its classifier, whose handle is 0.
       const isWeir = kind === 'bpf' && priority === CLSACT.priority && (handle === CLSACT.handle || handle === 0);
       return isWeir ? [] : [kind];

@@ -7,7 +7,7 @@ import { otherSay } from './say.js';
 import type { Slots } from './slots.js';
 
 /** How long packets are sent at once after a look that found nobody: the longest that somebody can be passed by. */
-export const DIRECT_FOR_NS = 3_000_000_000n;
+const DIRECT_FOR_NS = 3_000_000_000n;
 /** What `direct` writes, which no clock comes to. */
 export const DIRECT_ALWAYS = 0xffff_ffff_ffff_ffffn;
 

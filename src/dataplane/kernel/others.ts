@@ -49,10 +49,7 @@ export class OthersProgram {
   look(): Other[] {
     const step = this.#run.run();
     if (step !== 0) throw new Error(`the kernel's lists were not read to their end: step ${step}`);
-    check(
-      'read others',
-      libbpf().bpf_map_lookup_elem(this.#object.mapFd('others'), new Uint8Array(4), this.#answer),
-    );
+    check('read others', libbpf().bpf_map_lookup_elem(this.#object.mapFd('others'), new Uint8Array(4), this.#answer));
     const view = new DataView(this.#answer.buffer);
     const count = view.getUint32(OTHERS.count, true);
     if (count > OTHERS.places) throw new Error(`there are ${count} hooks, and ${OTHERS.places} are read`);

@@ -7,7 +7,14 @@ import { MappedMemory } from './mapped-memory.js';
 
 const MAX_EPOCH = 0x7fff_ffff;
 /** Of `struct active`, in words. */
-export const ACTIVE = { word: 0, layoutVersion: 1, pickupUntilNs: 2, eventsWanted: 4, directUntilNs: 6, bytes: 32 } as const;
+export const ACTIVE = {
+  word: 0,
+  layoutVersion: 1,
+  pickupUntilNs: 2,
+  eventsWanted: 4,
+  directUntilNs: 6,
+  bytes: 32,
+} as const;
 
 /** The two slots of the program map, and the word that says which one is in force. */
 export class Slots {
