@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Compiles the datapath to dist/bpf/weir.bpf.o, when a source is newer than the object.
+# Compiles the datapath to dist/bpf/weir.bpf.o and what looks for others to dist/bpf/others.bpf.o, when a source is newer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 sources=src/dataplane/bpf
-object=dist/bpf/weir.bpf.o
+last=dist/bpf/weir.bpf.o
 
-if [[ -f $object && -z $(find "$sources" scripts/build-bpf.sh -newer "$object" -type f -print -quit) ]]; then
+if [[ -f $last && -z $(find "$sources" scripts/build-bpf.sh -newer "$last" -type f -print -quit) ]]; then
   exit 0
 fi
 
@@ -17,9 +17,12 @@ if ! clang=$(find_tool clang) || ! strip=$(find_tool llvm-strip) || [[ ! -e /usr
   exit 0
 fi
 
-mkdir -p "$(dirname "$object")"
-"$clang" -O2 -g -Wall -Werror -target bpf -mcpu=v3 -I"/usr/include/$(uname -m)-linux-gnu" \
-  -c "$sources/weir.bpf.c" -o "$object.new"
-"$strip" -g "$object.new"
-mv "$object.new" "$object"
-echo "build-bpf: $object"
+mkdir -p dist/bpf
+for name in others weir; do
+  object=dist/bpf/$name.bpf.o
+  "$clang" -O2 -g -Wall -Werror -target bpf -mcpu=v3 -I"/usr/include/$(uname -m)-linux-gnu" \
+    -c "$sources/$name.bpf.c" -o "$object.new"
+  "$strip" -g "$object.new"
+  mv "$object.new" "$object"
+  echo "build-bpf: $object"
+done

@@ -38,8 +38,12 @@ export async function run(config: Config): Promise<number> {
       config.dataplane === null
         ? null
         : { datapath: openDatapath(config.dataplane), interfaces: config.dataplane.interfaces };
-    // An interface, a link or the guard that came or went is repaired; the operator must know that it happened.
-    dataplane?.datapath.watch((change) => log.warn(change, 'dataplane changed'));
+    dataplane?.datapath.watch((change) => {
+      if (change.type === 'forwarding_changed')
+        log.info({ way: change.way, reason: change.reason }, 'forwarding changed');
+      // An interface, a link or the guard that came or went is repaired; the operator must know that it happened.
+      else log.warn(change, 'dataplane changed');
+    });
     const system = createSystem({
       store,
       dataplane,

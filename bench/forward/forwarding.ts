@@ -1,7 +1,7 @@
 import { Guard, removeGuard } from '#dataplane/kernel/guard.js';
 import { compile } from '#policy/compile.js';
 import type { Bench, Row } from '../bench.js';
-import { judge } from './judged.js';
+import { BY_STACK, judge } from './judged.js';
 import { establish, Pair, SHARE } from './pair.js';
 import { againstTracking, peerShares } from './peer-shares.js';
 import {
@@ -41,8 +41,6 @@ async function floor(pair: Pair): Promise<Row[]> {
   ];
 }
 
-const DIRECT = { forwarding: 'direct' };
-
 async function weirShare(pair: Pair, permits: Permits, flowCount: number, settings = {}): Promise<number> {
   const flows = flowsOf(permits, flowCount);
   pair.use(flows);
@@ -72,8 +70,8 @@ async function weirShares(pair: Pair): Promise<Row[]> {
   await measure(oneGroup(10_000, 24), LIVE, {}, SHAPES.prefixes);
   await measure(oneGroup(10_000, 32), LIVE, {}, SHAPES.addresses);
   for (const flows of [1, LIVE, MANY]) {
-    const what = `Weir, forwarding: direct, ${rulesAndFlows(10_000, flows)}`;
-    rows.push({ what, value: await weirShare(pair, groupsOfTen(10_000), flows, DIRECT), unit: SHARE });
+    const what = `Weir, forwarding: stack, ${rulesAndFlows(10_000, flows)}`;
+    rows.push({ what, value: await weirShare(pair, groupsOfTen(10_000), flows, BY_STACK), unit: SHARE });
   }
   return rows;
 }
@@ -83,8 +81,8 @@ export const forwardingBench: Bench = {
   run: async () => [
     ...(await Pair.with('forward', async (pair) => [...(await floor(pair)), ...(await weirShares(pair))])),
     ...(await peerShares()),
-    await againstTracking(10_000, LIVE),
-    await againstTracking(100_000, LIVE),
-    await againstTracking(10_000, MANY),
+    ...(await againstTracking(10_000, LIVE)),
+    ...(await againstTracking(100_000, LIVE)),
+    ...(await againstTracking(10_000, MANY)),
   ],
 };

@@ -7,7 +7,13 @@ import type { Rig } from './rig.js';
 /** Weir, until `detach`. */
 export type Judge = { detach(): Promise<void> };
 
-/** Weir on the node of a rig. `settings` are of the `dataplane` section, where it is not as it is by default. */
+/** Where packets go by the stack whatever else there is. */
+export const BY_STACK = { forwarding: 'stack' } as const;
+
+/**
+ * Weir on the node of a rig. `settings` are of the `dataplane` section, where it is not as it is by default. Throws where
+ * packets would go by the stack because of what else is on the node.
+ */
 export async function judge(
   rig: Rig,
   program: Program,
@@ -20,13 +26,15 @@ export async function judge(
   };
   const { dataplane } = parseConfig(JSON.stringify(config), 'bench', {});
   if (dataplane === null) throw new Error('the configuration has no dataplane');
-  // It looks by starting nft, which would show in the figures.
-  const datapath = openDatapath({ ...dataplane, watchIntervalMs: 3_600_000 });
+  const datapath = openDatapath(dataplane);
   // The thread that the first call begins stays in the network namespace that it was begun in.
   await rig.inside('node', () => datapath.open());
   await datapath.attach();
   await datapath.stage(program, 1);
   await datapath.flip();
+  const { forwarding } = await datapath.stats();
+  if (dataplane.forwarding === 'auto' && forwarding.way !== 'direct')
+    throw new Error(`by the stack: ${forwarding.reason}`);
   return {
     detach: async () => {
       await datapath.close();

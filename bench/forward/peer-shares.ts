@@ -1,6 +1,6 @@
 import { compile } from '#policy/compile.js';
 import type { Row } from '../bench.js';
-import { judge } from './judged.js';
+import { BY_STACK, judge } from './judged.js';
 import { load } from './load.js';
 import { establish, Pair, SHARE } from './pair.js';
 import * as peers from './peers.js';
@@ -83,19 +83,30 @@ export async function peerShares(): Promise<Row[]> {
  * Weir's packets a second in parts of what nftables does with connection tracking, the two in turns. With `ct state
  * established accept` in front no packet of these flows gets to the set, so that every form of it is the same.
  */
-export function againstTracking(rules: number, flowCount: number): Promise<Row> {
+export async function againstTracking(rules: number, flowCount: number): Promise<Row[]> {
+  const against = `against nftables with ct, ${rulesAndFlows(rules, flowCount)}`;
+  const permits = groupsOfTen(rules);
+  return [
+    { what: `Weir ${against}`, value: await besideTracking(permits, flowCount), unit: '×', atLeast: 1.2 },
+    {
+      what: `Weir, forwarding: stack, ${against}`,
+      value: await besideTracking(permits, flowCount, BY_STACK),
+      unit: '×',
+    },
+  ];
+}
+
+function besideTracking(permits: Permits, flowCount: number, settings = {}): Promise<number> {
   return Pair.with('ct', async (pair) => {
-    const permits = groupsOfTen(rules);
     const flows = flowsOf(permits, flowCount);
     pair.use(flows);
-    const weir = await judge(pair.plain, compile(policyOf(permits)));
+    const weir = await judge(pair.plain, compile(policyOf(permits)), settings);
     try {
       establish(pair.plain, flows);
       const loaded = load(pair.filtered.topology, NFT, peers.chainOfGroup.text(permits, true));
-      if (loaded === undefined) throw new Error(`nft took more than 20 s over ${rules} rules`);
+      if (loaded === undefined) throw new Error('nft took more than 20 s over the rules');
       establish(pair.filtered, flows);
-      const what = `Weir against nftables with ct, ${rulesAndFlows(rules, flowCount)}`;
-      return { what, value: 1 / (await pair.share()), unit: '×', atLeast: 1.2 };
+      return 1 / (await pair.share());
     } finally {
       await weir.detach();
     }

@@ -3,7 +3,7 @@ import { IPPROTO } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
 import type { Bench, Row } from '../bench.js';
 import { quantile } from './comparison.js';
-import { judge } from './judged.js';
+import { BY_STACK, judge } from './judged.js';
 import { flowsOf, groupsOfTen, policyOf } from './policies.js';
 import { type Runs, runsOf, runsOfPinned, withProgramTimes } from './program-runs.js';
 import { Rig } from './rig.js';
@@ -69,7 +69,7 @@ async function measure(rig: Rig): Promise<readonly Row[]> {
     for (const count of [1, 4_096, 65_536]) {
       const label = `${rules.toLocaleString('en')} rules, established, ${count.toLocaleString('en')} flows`;
       rig.use(flowsOf(permits, count));
-      const weir = await judge(rig, program);
+      const weir = await judge(rig, program, BY_STACK);
       rig.send(count, UDP);
       rig.send(count, { ...UDP, from: 'server' });
       rig.frames.rewind();
@@ -80,7 +80,7 @@ async function measure(rig: Rig): Promise<readonly Row[]> {
     const label = `${rules.toLocaleString('en')} rules, first packet of a flow`;
     rig.use(flowsOf(permits, rules > 10_000 ? TUPLES : 2 * FIRST_PACKETS));
     for (let round = 0; round < FIRST_ROUNDS; round++) {
-      const weir = await judge(rig, program);
+      const weir = await judge(rig, program, BY_STACK);
       watch.round(label, FIRST_PACKETS, pinned, empty);
       await weir.detach();
     }

@@ -37,7 +37,9 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
         withoutInterface(ports?.interfaces ?? [], await datapath().attach()),
       ),
       watch: fromCallback<EventObject>(({ sendBack }) =>
-        datapath().watch((change) => sendBack({ type: 'datapath.changed', change })),
+        datapath().watch((change) => {
+          if (change.type !== 'forwarding_changed') sendBack({ type: 'datapath.changed', change });
+        }),
       ),
       stage: fromPromise<{ lines: number }, Desired>(({ input }) =>
         datapath()

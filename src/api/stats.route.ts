@@ -12,6 +12,10 @@ const StatsSchema = z
     generation: count.describe('The policy generation in force; 0 before the first.'),
     dataplane: z.object({
       active_flows: count,
+      forwarding: z
+        .object({ way: z.enum(['stack', 'direct']), reason: z.string() })
+        .nullable()
+        .describe('Which way the packets that pass go now, and why; null without a dataplane.'),
       packets: byVerdict,
       bytes: byVerdict,
       drops: z.record(z.string(), count).describe('Packets by drop reason.'),
@@ -66,6 +70,7 @@ function statsAnswer({ generation, dataplane, dns, tls, http, cluster }: NodeSta
     generation,
     dataplane: {
       active_flows: dataplane?.activeFlows ?? 0,
+      forwarding: dataplane?.forwarding ?? null,
       packets: {
         allow: Number(verdicts?.allow.packets ?? 0),
         deny: Number(verdicts?.deny.packets ?? 0),

@@ -52,14 +52,15 @@ function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
   }
   const place = { pinPath: pinPath ?? dataplane?.pinPath ?? DEFAULT_PIN_PATH };
   if (dataplane === null) return place;
-  return { ...place, configured: { interfaces: dataplane.interfaces, markMask: dataplane.markMask } };
+  const { interfaces, markMask, reversePath } = dataplane;
+  return { ...place, configured: { interfaces, markMask, reversePath } };
 }
 
 const json = (status: DataplaneStatus): string =>
   JSON.stringify(status, (_, value: unknown) => (typeof value === 'bigint' ? Number(value) : value), 2);
 
 function text(status: DataplaneStatus): string {
-  const { owner, inForce, hooks, unpoliced, guardStands, sets, maps, sweep, counters, drops } = status;
+  const { owner, inForce, forwarding, hooks, unpoliced, guardStands, sets, maps, sweep, counters, drops } = status;
   const facts: [string, string][] = [
     ['pins', sets.length === 0 ? `${status.pinPath} (none)` : sets.join(', ')],
     [
@@ -77,6 +78,7 @@ function text(status: DataplaneStatus): string {
         : `generation ${inForce.generation}, epoch ${inForce.epoch}, layout ${inForce.layout}, image ${inForce.imageSha256.slice(0, 12)}`,
     ],
     ['guard', guardStands === null ? 'not known without --config' : guardStands ? 'stands' : 'MISSING or changed'],
+    ...(forwarding === null ? [] : [['forwarding', `${forwarding.way}: ${forwarding.reason}`] as [string, string]]),
     ...(sweep === null
       ? []
       : [

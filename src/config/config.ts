@@ -43,7 +43,7 @@ type DataplaneConfig = {
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: 'strict' | 'loose' | 'off';
   readonly policeLocal: boolean;
-  readonly forwarding: 'stack' | 'direct';
+  readonly forwarding: 'auto' | 'stack' | 'direct';
   readonly pickupMs: number;
   readonly flowCapacity: number;
   readonly programCapacity: number;

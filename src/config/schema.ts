@@ -116,9 +116,9 @@ const dataplane = z
       'Whether packets to and from the node itself are judged too, where they come in or go out by one of `interfaces`.',
     ).prefault(false),
     forwarding: oneOf(
-      ['stack', 'direct'],
-      'How what passes goes on: by the network stack, or `direct` to the interface that the routes name. Direct is faster than a node without a filter, and skips netfilter: use it where this node does no NAT and has no other packet filter.',
-    ).prefault('stack'),
+      ['auto', 'stack', 'direct'],
+      'How what passes goes on: by the network `stack`, or `direct` to the interface that the routes name, which is faster than a node without a filter, and skips netfilter and IPsec. `auto` is direct as long as nobody else has a say in forwarded packets, and follows who comes and goes: nftables and tc at once, everything else within a second, in the worst case within three.',
+    ).prefault('auto'),
     pickup: duration(
       '0s',
       '1h',

@@ -40,7 +40,7 @@ export type Datapath = {
   flows(query: FlowQuery): Promise<FlowPage>;
   /** Ends flows, so that their next packets are judged like those of new ones. Answers how many were ended. */
   cutFlows(filter: FlowFilter): Promise<number>;
-  /** Calls back on every change seen: an interface that appeared or vanished, a link or the guard that was lost. */
+  /** Calls back on every change seen: an interface that appeared or vanished, a link or the guard that was lost, another way of forwarding. */
   watch(listener: (change: DatapathChange) => void): () => void;
   /**
    * Calls back with what the kernel sent, batch by batch, oldest first. While the callbacks of a few batches are not done, no
@@ -97,7 +97,12 @@ export type DatapathChange =
       readonly policed: boolean;
     }
   | { readonly type: 'guard_lost' }
+  /** Nothing is to be done about it. */
+  | ({ readonly type: 'forwarding_changed' } & ForwardingNow)
   | { readonly type: 'worker_died'; readonly reason: string };
+
+/** Which way the packets that pass go now, and why. */
+export type ForwardingNow = { readonly way: 'stack' | 'direct'; readonly reason: string };
 
 export type Counter = { readonly packets: bigint; readonly bytes: bigint };
 export type DatapathStats = {
@@ -108,6 +113,7 @@ export type DatapathStats = {
   readonly drops: Readonly<Record<string, Counter>>;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
+  readonly forwarding: ForwardingNow;
   /** Addresses that were not learned because there was no room, since this process began. */
   readonly grantsRefused: number;
   /** Events that were not sent: `lost`, the ring was full; `suppressed`, the source had had its share. */

@@ -111,6 +111,10 @@ function nodeMetrics(registers: Registry[]) {
   const check = gauge('weir_readiness_check', '1 while this readiness check passes.', 'check');
   const up = gauge('weir_stats_up', '1 when the counters of the node could be read for this scrape.');
   const generation = gauge('weir_policy_generation', 'Generation of the policy in force.');
+  const direct = gauge(
+    'weir_dataplane_direct',
+    '1 while packets that pass are sent at once, 0 while they go by the stack.',
+  );
   const flows = gauge('weir_dataplane_flows', 'Flows in the flow table.');
   const opened = counter('weir_dataplane_flows_opened_total', 'Flows opened.');
   const closed = counter('weir_dataplane_flows_closed_total', 'Flows closed.');
@@ -129,7 +133,20 @@ function nodeMetrics(registers: Registry[]) {
   );
   const entries = gauge('weir_dataplane_map_entries', 'Entries in a map of the dataplane.', 'map');
   const capacity = gauge('weir_dataplane_map_capacity', 'Entries that a map of the dataplane can hold.', 'map');
-  const ofDataplane = [flows, opened, closed, refused, packets, bytes, drops, dropBytes, eventsLost, entries, capacity];
+  const ofDataplane = [
+    direct,
+    flows,
+    opened,
+    closed,
+    refused,
+    packets,
+    bytes,
+    drops,
+    dropBytes,
+    eventsLost,
+    entries,
+    capacity,
+  ];
 
   return {
     readiness(report: ReadinessReport) {
@@ -144,6 +161,7 @@ function nodeMetrics(registers: Registry[]) {
       generation.set(stats.generation);
       const { dataplane } = stats;
       if (dataplane === null) return;
+      direct.set(dataplane.forwarding.way === 'direct' ? 1 : 0);
       flows.set(dataplane.activeFlows);
       opened.inc(Number(dataplane.flowsOpened));
       closed.inc(Number(dataplane.flowsClosed));

@@ -8,6 +8,8 @@ type DataplaneStats = {
   readonly drops: Readonly<Record<string, Counter>>;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
+  /** Which way the packets that pass go now, and why. */
+  readonly forwarding: { readonly way: 'stack' | 'direct'; readonly reason: string };
   /** Addresses that were not learned because there was no room. */
   readonly grantsRefused: number;
   /** Events that were not sent: the ring was full, or the source had had its share. */

@@ -36,6 +36,7 @@ export const STATS: NodeStats = {
   generation: 7,
   dataplane: {
     activeFlows: 2,
+    forwarding: { way: 'stack', reason: 'nftables chain inet filter forward' },
     verdicts: {
       allow: { packets: 10n, bytes: 1_000n },
       deny: { packets: 3n, bytes: 180n },

@@ -66,6 +66,7 @@ describe('stats', () => {
       generation: 7,
       dataplane: {
         active_flows: 2,
+        forwarding: { way: 'stack', reason: 'nftables chain inet filter forward' },
         packets: { allow: 10, deny: 3, audit: 1 },
         bytes: { allow: 1_000, deny: 180, audit: 60 },
         drops: { policy: 3 },
@@ -106,7 +107,7 @@ describe('stats', () => {
     };
     const { ask } = await rig({}, { ...fakeManagement(), stats: async () => stats });
     expect((await ask('GET', '/api/v1/stats')).json()).toMatchObject({
-      dataplane: { active_flows: 0, packets: { allow: 0, deny: 0, audit: 0 }, drops: {}, maps: {} },
+      dataplane: { active_flows: 0, forwarding: null, packets: { allow: 0, deny: 0, audit: 0 }, drops: {}, maps: {} },
       dns: { queries_allow: 1, queries_deny: 2, nxdomain_policy: 3, nxdomain_upstream: 4, servfail: 5, grants: 6 },
       tls: { allow: 7, deny: 8, intercepted: 9 },
       http: { allow: 10, deny: 11 },

@@ -41,7 +41,7 @@ const dataplane = {
   nonIpv4: 'drop',
   reversePath: 'strict',
   policeLocal: false,
-  forwarding: 'stack',
+  forwarding: 'auto',
   pickupMs: 120_000,
   flowCapacity: 131_072,
   halfOpenCapacity: 65_536,

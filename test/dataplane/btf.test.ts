@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/layout.js';
-import { builtObject } from '#dataplane/kernel/built.js';
+import { builtObject, builtOthers } from '#dataplane/kernel/built.js';
+import { OTHER, OTHER_KIND, OTHERS, OTHERS_BYTES } from '#dataplane/kernel/others.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
 import {
   FLOW_BYTES,
@@ -42,11 +43,14 @@ type BtfType = {
   readonly values?: readonly { readonly name: string; readonly val: number }[];
 };
 
-const dump = execFileSync('bpftool', ['-j', 'btf', 'dump', 'file', builtObject], { encoding: 'utf8' });
-const { types } = JSON.parse(dump) as { types: BtfType[] };
+function typesOf(object: string): BtfType[] {
+  const dump = execFileSync('bpftool', ['-j', 'btf', 'dump', 'file', object], { encoding: 'utf8' });
+  return (JSON.parse(dump) as { types: BtfType[] }).types;
+}
+const types = typesOf(builtObject);
 
-function struct(name: string): { size: number | undefined; offsets: Record<string, number> } {
-  const found = types.find((type) => type.kind === 'STRUCT' && type.name === name);
+function struct(name: string, among = types): { size: number | undefined; offsets: Record<string, number> } {
+  const found = among.find((type) => type.kind === 'STRUCT' && type.name === name);
   const members = found?.members ?? [];
   const named = members.filter((member) => !['reserved', 'unused'].includes(member.name));
   return {
@@ -62,8 +66,8 @@ function arrayLength(name: string, member: string): number | undefined {
 }
 
 /** The values of an enum, without its prefix and in lower case. */
-function enumeration(name: string, prefix: string): Record<string, number> {
-  const values = types.find((type) => type.kind === 'ENUM' && type.name === name)?.values ?? [];
+function enumeration(name: string, prefix: string, among = types): Record<string, number> {
+  const values = among.find((type) => type.kind === 'ENUM' && type.name === name)?.values ?? [];
   return Object.fromEntries(values.map(({ name, val }) => [name.replace(prefix, '').toLowerCase(), val]));
 }
 
@@ -71,7 +75,7 @@ test('the settings are encoded as the program reads them', () => {
   expect(struct('settings')).toEqual({ size: SETTINGS_BYTES, offsets: SETTINGS_OFFSETS });
 });
 
-test('the word in force and the pickup deadline are where the program reads them', () => {
+test('the word in force and the deadlines are where the program reads them', () => {
   expect(struct('active')).toEqual({
     size: ACTIVE.bytes,
     offsets: {
@@ -79,6 +83,7 @@ test('the word in force and the pickup deadline are where the program reads them
       layout_version: ACTIVE.layoutVersion * 4,
       pickup_until_ns: ACTIVE.pickupUntilNs * 4,
       events_wanted: ACTIVE.eventsWanted * 4,
+      direct_until_ns: ACTIVE.directUntilNs * 4,
     },
   });
 });
@@ -150,4 +155,16 @@ test('verdicts, drop reasons, counters and modes have the same numbers on both s
   });
   expect(enumeration('flow_state', 'FLOW_')).toEqual({ ...FLOW_STATE, states: FLOW_STATES });
   expect(enumeration('counter_index', 'COUNT_')).toEqual({ ...COUNTER_INDEX, counters: COUNTERS });
+});
+
+test('who else has a say is read as the program that looks for them writes it', () => {
+  const others = typesOf(builtOthers);
+  const { size, ...at } = OTHER;
+  const { places, ...of } = OTHERS;
+  expect([struct('other', others), struct('others', others)]).toEqual([
+    { size, offsets: at },
+    { size: OTHERS_BYTES, offsets: of },
+  ]);
+  expect(OTHERS_BYTES).toBe(of.found + places * size);
+  expect(enumeration('other_kind', 'OTHER_', others)).toEqual(OTHER_KIND);
 });

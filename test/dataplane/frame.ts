@@ -49,6 +49,18 @@ export function writeFrame(bytes: Uint8Array, packet: Packet, options: FrameOpti
   return ETHERNET + total;
 }
 
+/** The frame, with the checksum that its IPv4 header must have. */
+export function withChecksum(frame: Uint8Array): Uint8Array {
+  const view = new DataView(frame.buffer, frame.byteOffset, frame.length);
+  const end = ETHERNET + (view.getUint8(ETHERNET) & 15) * 4;
+  view.setUint16(ETHERNET + 10, 0);
+  let sum = 0;
+  for (let offset = ETHERNET; offset + 1 < Math.min(end, frame.length); offset += 2) sum += view.getUint16(offset);
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
+  view.setUint16(ETHERNET + 10, ~sum & 0xffff);
+  return frame;
+}
+
 function writeTransport(view: DataView, l4: number, length: number, packet: Packet, options: FrameOptions): void {
   if (packet.protocol === IPPROTO.icmp) {
     view.setUint8(l4, packet.icmpType);

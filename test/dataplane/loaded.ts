@@ -32,11 +32,13 @@ const KEY_CLAIMED = 2;
 
 export const PASSED = -1;
 export const DROPPED = 2;
+export const SENT = 7;
 
 // struct __sk_buff
 export const SKB = {
   size: 192,
   mark: 8,
+  priority: 32,
   ingressIfindex: 36,
   ifindex: 40,
   cb: 48,
@@ -141,6 +143,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     accounts,
     frame,
     context: contextView,
+    /** What the last run made of it. */
+    contextOut: outView,
     runFrame,
     judge(packet: Packet, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): Judged {
       return runFrame(writeFrame(frame, packet, frameOptions), mark, entry);

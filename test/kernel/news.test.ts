@@ -16,7 +16,7 @@ afterAll(async () => {
   await topology.remove();
 });
 
-const NOTHING: News = { links: false, guard: false };
+const NOTHING: News = { links: false, guard: false, others: false };
 /** What is heard of a command, and whether the sockets were readable then. */
 function heard(command: string, input?: string): News & { readonly readable: boolean } {
   const sockets = new NewsSockets();
@@ -32,21 +32,31 @@ function heard(command: string, input?: string): News & { readonly readable: boo
 }
 
 test.each([
-  ['an interface that appears', 'ip link add v0 type veth peer name v1', { links: true, guard: false }],
-  ['one that is renamed', 'ip link set v0 name v2', { links: true, guard: false }],
-  ['one that vanishes', 'ip link del v2', { links: true, guard: false }],
-  ['a guard that is made', 'nft add table inet weir', { links: false, guard: true }],
-  ['a chain in it', 'nft add chain inet weir guard', { links: false, guard: true }],
-  ['a rule in it', 'nft add rule inet weir guard accept', { links: false, guard: true }],
-  ['one that is deleted', 'nft delete table inet weir', { links: false, guard: true }],
-  ['everything that is flushed', 'nft add table inet weir; nft flush ruleset', { links: false, guard: true }],
+  ['an interface that appears', 'ip link add v0 type veth peer name v1', { links: true, guard: false, others: true }],
+  ['one that is renamed', 'ip link set v0 name v2', { links: true, guard: false, others: true }],
+  ['one that vanishes', 'ip link del v2', { links: true, guard: false, others: true }],
+  ['a guard that is made', 'nft add table inet weir', { links: false, guard: true, others: true }],
+  ['a chain in it', 'nft add chain inet weir guard', { links: false, guard: true, others: true }],
+  ['a rule in it', 'nft add rule inet weir guard accept', { links: false, guard: true, others: true }],
+  ['one that is deleted', 'nft delete table inet weir', { links: false, guard: true, others: true }],
+  [
+    'everything that is flushed',
+    'nft add table inet weir; nft flush ruleset',
+    { links: false, guard: true, others: true },
+  ],
+  [
+    'a filter',
+    'tc qdisc add dev lan0 clsact; tc qdisc del dev lan0 clsact',
+    { links: false, guard: false, others: true },
+  ],
+  ['an ip rule', 'ip rule add fwmark 1 table 9; ip rule del fwmark 1', { links: false, guard: false, others: true }],
 ] as const)('%s is news', (_, command, news) => {
   expect(heard(command)).toEqual({ ...news, readable: true });
 });
 
-test('a table of somebody else is none, though it bears the name in another family', () => {
+test('a table of somebody else is none of the guard, though it bears the name in another family', () => {
   const command = 'nft add table inet other; nft add chain inet other guard; nft add table ip weir; nft flush ruleset';
-  expect(heard(command)).toEqual({ ...NOTHING, readable: true });
+  expect(heard(command)).toEqual({ ...NOTHING, others: true, readable: true });
 });
 
 test('silence is none', () => {
@@ -55,7 +65,7 @@ test('silence is none', () => {
 
 test('where messages were lost, anything may have changed', () => {
   const flood = Array.from({ length: 2_000 }, (_, index) => `link set lan0 alias n${index}`).join('\n');
-  expect(heard('ip -batch -', flood)).toEqual({ links: true, guard: false, readable: true });
+  expect(heard('ip -batch -', flood)).toEqual({ links: true, guard: false, others: true, readable: true });
   const tables = Array.from({ length: 3_000 }, (_, index) => `add table inet other${index}`).join('\n');
-  expect(heard('nft -f -', tables)).toEqual({ links: false, guard: true, readable: true });
+  expect(heard('nft -f -', tables)).toEqual({ links: false, guard: true, others: true, readable: true });
 });

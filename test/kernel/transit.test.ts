@@ -99,6 +99,7 @@ async function datagram(to: string, bytes: number): Promise<boolean> {
 describe.each([
   ['by the stack', { forwarding: 'stack' }],
   ['directly', { forwarding: 'direct' }],
+  ['as it finds best', { forwarding: 'auto' }],
   ['with one interface named', { interfaces: ['lan0'] }],
   ['with police_local', { policeLocal: true }],
 ] as const)('through a node that forwards %s', (_, more: Partial<DatapathOptions>) => {
@@ -123,6 +124,17 @@ describe.each([
     expect(await ping(FAR, '-t', '2')).toContain('Time to live exceeded');
     const { stdout } = await topology.client.run('hping3', '-2', '-n', '-c', '1', '-p', '9', ADDRESSES.server);
     expect(stdout).toContain('ICMP Port Unreachable');
+  });
+
+  test('routes are recorded, and hosts are told of shorter ones', async () => {
+    start(more);
+    expect(await ping(ADDRESSES.server, '-R')).toContain(ADDRESSES.nodeWan);
+    await topology.client.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.nodeLan);
+    await topology.node.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.client);
+    // With police_local it is a packet of the node that the policy denies.
+    expect(await ping('10.77.7.7')).toContain(more.policeLocal === true ? '0 received' : 'Redirect Host');
+    await topology.node.must('ip', 'route', 'del', '10.77.7.0/24');
+    await topology.client.must('ip', 'route', 'del', '10.77.7.0/24');
   });
 
   test('the server begins nothing', async () => {

@@ -32,12 +32,12 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
 	__u32 total, length, side, now, first = 0, slot, source, destination, ports, vital, bytes;
+	bool from_high, at_once;
 	struct next_hops *next = 0;
 	struct sought sought;
 	struct active *in_force;
 	struct flow *flow;
-	__u64 judgement;
-	bool from_high;
+	__u64 judgement, now_ns;
 	__u8 *l4 = (__u8 *)(ip + 1);
 
 	if ((void *)(l4 + 8) > data_end || *(__u8 *)ip != 0x45)
@@ -82,11 +82,13 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	if ((__u8)vital != FLOW_TCP_ESTABLISHED && (__u8)vital != FLOW_UDP_REPLIED)
 		return NOT_BUSY;
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
-	now = ticks_of(bpf_ktime_get_coarse_ns());
+	now_ns = bpf_ktime_get_coarse_ns();
+	now = ticks_of(now_ns);
 	bytes = flow->bytes[side];
 	if (flow->ifindex[side] != skb->ifindex || is_expired(flow, now) || is_fold_due(bytes, skb->len))
 		return NOT_BUSY;
-	if (settings.direct) {
+	at_once = is_sent_at_once(in_force, now_ns);
+	if (at_once) {
 		next = bpf_map_lookup_elem(&next_hops, &slot);
 		if (!next || !next->until[side] || is_past(next->until[side], now))
 			return NOT_BUSY;
@@ -97,7 +99,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	flow->last_seen = now;
 	flow->packets[side] += packets_of(skb);
 	flow->bytes[side] = bytes + skb->len;
-	if (settings.direct) {
+	if (at_once) {
 		__u32 segment = skb->gso_size ? skb->gso_size + length : skb->len - ETH_HLEN;
 
 		pass_word(skb, judgement);

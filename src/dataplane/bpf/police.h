@@ -40,8 +40,8 @@ static __always_inline void keep_way(__u32 slot, const struct way *way, __u32 di
 
 /* A packet of a flow. An epoch that the flow was not judged by judges it again. */
 static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flow, const struct place *place,
-					 struct packet *packet, __u32 active_word, __u64 judgement, __u32 slot,
-					 __u64 now)
+					 struct packet *packet, const struct active *in_force, __u32 active_word,
+					 __u64 judgement, __u32 slot, __u64 now)
 {
 	__u32 direction = direction_of(flow, place), word = judgement;
 	bool foreign = judgement == 0;
@@ -73,7 +73,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 	}
 	if (!follow_flow(skb, flow, slot, &place->key, packet, direction, now))
 		return drop(skb, packet, DROP_FLOW_TABLE_FULL);
-	if (settings.direct && !packet->outgoing) {
+	if (!packet->outgoing && is_sent_at_once(in_force, now)) {
 		is_to_node(skb, packet);
 		if (!(slot & IN_HALF_OPEN))
 			keep_way(slot, &packet->way, direction, ticks_of(now));
@@ -194,7 +194,7 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 		flow = 0;
 	}
 	if (flow)
-		return continue_flow(skb, flow, &place, packet, active_word, judgement, slot, now);
+		return continue_flow(skb, flow, &place, packet, in_force, active_word, judgement, slot, now);
 	if (!packet->outgoing) {
 		if (!settings.police_local && is_to_node(skb, packet))
 			return leave(skb, COUNT_TO_NODE);
@@ -218,9 +218,14 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 static __always_inline int deliver(struct __sk_buff *skb, struct packet *packet)
 {
 	int verdict = judge_packet(skb, packet);
+	struct active *in_force;
+	__u32 first = 0;
 
 	if (!settings.direct || packet->outgoing || verdict == TC_ACT_SHOT || !(skb->mark & settings.guard_bit) ||
 	    skb->gso_size)
+		return verdict;
+	in_force = bpf_map_lookup_elem(&active, &first);
+	if (!in_force || !is_sent_at_once(in_force, bpf_ktime_get_coarse_ns()))
 		return verdict;
 	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }

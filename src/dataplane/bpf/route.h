@@ -33,8 +33,8 @@ static __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 	if (settings.direct)
 		fib.tot_len = sizeof(struct iphdr); /* asks for the MTU */
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
-	/* A gateway may be one of IPv6 (RFC 5549). */
-	if (settings.direct && fib.family == FAMILY_INET &&
+	/* A gateway may be one of IPv6 (RFC 5549); what is for 0.0.0.0/8 the stack drops (RFC 1122, 3.2.1.3). */
+	if (settings.direct && fib.family == FAMILY_INET && packet->destination >> 24 &&
 	    (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
 		packet->way.ifindex = fib.ifindex;
 		packet->way.gateway = fib.ipv4_dst;
@@ -74,8 +74,34 @@ static __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *pa
 	return settings.reverse_path == REVERSE_PATH_STRICT && fib.ifindex != skb->ifindex;
 }
 
-/* Sends what passes at once. What the stack must answer, cut into pieces or leave to another station goes by the stack.
- * `bytes`: of its longest segment, from the IPv4 header.
+/* User space says so for a short time, again and again: where it is gone, packets go by the stack. */
+static __always_inline bool is_sent_at_once(const struct active *in_force, __u64 now_ns)
+{
+	return settings.direct && now_ns < READ_ONCE(in_force->direct_until_ns);
+}
+
+/* RFC 1071, of a header without options. */
+static __always_inline bool is_sum_right(const struct iphdr *ip)
+{
+	const __u32 *words = (const void *)ip;
+	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
+
+	sum = (sum >> 32) + (__u32)sum;
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return sum == 0xffff;
+}
+
+/* The kernel's ip_tos2prio. */
+#define PRIORITIES 0x4620
+static __always_inline __u32 priority_of(__u8 tos)
+{
+	return PRIORITIES >> (tos >> 1 & 12) & 15;
+}
+
+/* Sends what passes at once. What the stack must answer, redirect, cut into pieces, drop, or leave to another station, and
+ * what has options, goes by the stack. `bytes`: of its longest segment, from the IPv4 header.
  */
 static __noinline int send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 {
@@ -85,8 +111,10 @@ static __noinline int send(struct __sk_buff *skb, const struct way *way, __u32 b
 	struct iphdr *ip = data + ETH_HLEN;
 	__u32 check;
 
-	if (!way || (void *)(ip + 1) > data_end || skb->pkt_type != PACKET_HOST || way->ifindex == 0 || bytes > way->mtu || ip->ttl <= 1)
+	if (!way || (void *)(ip + 1) > data_end || skb->pkt_type != PACKET_HOST || way->ifindex == 0 ||
+	    way->ifindex == skb->ifindex || bytes > way->mtu || *(__u8 *)ip != 0x45 || ip->ttl <= 1 || !is_sum_right(ip))
 		return TC_ACT_UNSPEC;
+	skb->priority = priority_of(ip->tos);
 	/* RFC 1141. */
 	check = ip->check + bpf_htons(0x0100);
 	ip->check = check + (check >= 0xffff);

@@ -109,7 +109,7 @@ struct settings {
 	__u8 police_local;
 	__u8 judge_all;  /* tests: every packet counts as forwarded, from where it says */
 	__u8 trace_word; /* tests: the word that decided is left in cb[0] */
-	__u8 direct;     /* what passes is sent at once, without the stack */
+	__u8 direct;     /* what passes may be sent at once, without the stack */
 	__u8 fib_flags;  /* of bpf_fib_lookup; what this kernel knows */
 	__u8 bridges;    /* succeed.h */
 	__u8 flow_shift; /* log2 of the sets of `flows` */
@@ -123,7 +123,8 @@ struct active {
 	__u32 layout_version;
 	__u64 pickup_until_ns;
 	__u32 events_wanted; /* 0: no events are sent (D34) */
-	__u32 reserved[3];
+	__u32 reserved;
+	__u64 direct_until_ns; /* with `direct`: what passes is sent at once until then, on the monotonic clock */
 };
 
 struct line {

@@ -35,7 +35,8 @@ export type ProgramName =
   | 'weir_carry'
   | 'weir_carry_flow'
   | 'weir_bench'
-  | 'weir_prove';
+  | 'weir_prove'
+  | 'weir_others';
 
 export type MapShape = {
   readonly type: number;
@@ -103,7 +104,7 @@ export class BpfObject {
     check(`load ${this.path}`, libbpf().bpf_object__load(this.#pointer), () => this.#verifierLog());
   }
 
-  mapFd(name: MapName | 'proof'): number {
+  mapFd(name: MapName | 'proof' | 'others'): number {
     return check(`find map ${name}`, libbpf().bpf_map__fd(this.#map(name)));
   }
 
@@ -127,7 +128,7 @@ export class BpfObject {
     return this.#btf;
   }
 
-  #map(name: MapName | 'proof' | '.rodata.settings'): bigint {
+  #map(name: MapName | 'proof' | 'others' | '.rodata.settings'): bigint {
     const map = libbpf().bpf_object__find_map_by_name(this.#pointer, name);
     if (map === null) throw new KernelFailure(`find map ${name} in ${this.path}`, 2);
     return map;

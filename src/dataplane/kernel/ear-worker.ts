@@ -14,11 +14,11 @@ try {
   const reader = new EventReader(maps, batches, () => Atomics.load(shared, EAR.batchesTaken));
   const poll = new Poll([bell.fd, ...sockets.fds]);
   // What happened before the sockets were there.
-  port.postMessage({ links: true, guard: true });
+  port.postMessage({ links: true, guard: true, others: true });
   while (Atomics.load(shared, EAR.end) === 0) {
     if (poll.wait(reader.pauseMs)) {
       const news = sockets.take();
-      if (news.links || news.guard) port.postMessage(news);
+      if (news.links || news.guard || news.others) port.postMessage(news);
     }
     reader.read();
   }

@@ -5,6 +5,7 @@ import { guardBit } from '#dataplane/program/settings.js';
 import { ruleComments } from './nftables.js';
 
 export const GUARD_TABLE = 'weir';
+export const GUARD_CHAIN = 'guard';
 const TABLE = `inet ${GUARD_TABLE}`;
 
 class GuardFailure extends Error {
@@ -44,7 +45,7 @@ export class Guard {
   /** Whether exactly these rules are in force. */
   stands(): boolean {
     const expected = this.#rules().map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
-    return JSON.stringify(ruleComments(GUARD_TABLE, 'guard')) === JSON.stringify(expected);
+    return JSON.stringify(ruleComments(GUARD_TABLE, GUARD_CHAIN)) === JSON.stringify(expected);
   }
 
   /** Goes on accepting what the standing guard accepts, from the next `make` on. */

@@ -8,7 +8,7 @@ export type Direction = (typeof DIRECTIONS)[number];
 const TCX = { ingress: 46, egress: 47 } as const;
 const CLSACT_POINT = { ingress: 1, egress: 2 } as const;
 const REPLACE = 1;
-const CLSACT = { handle: 0x57e1, priority: 1 };
+export const CLSACT = { handle: 0x57e1, priority: 1 };
 
 /** Puts the program on a TCX hook of an interface, or in the place of the program that is there. */
 export function attachTcx(programFd: number, ifindex: number, direction: Direction, pinPath: string): void {

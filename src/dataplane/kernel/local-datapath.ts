@@ -26,6 +26,7 @@ import { readCounters } from './counters.js';
 import type { EarMaps } from './ear.js';
 import { fibFlags } from './fib-flags.js';
 import { refuseForeign } from './foreign.js';
+import { Forwarding } from './forwarding.js';
 import { awaitGracePeriod } from './grace-period.js';
 import { Guard, guardDropped } from './guard.js';
 import { DIRECTIONS, type Direction } from './hook.js';
@@ -48,6 +49,7 @@ export class LocalDatapath {
   readonly #ownership: Ownership;
   readonly #hooks: Hooks;
   readonly #guard: Guard;
+  readonly #forwarding: Forwarding;
   readonly #watcher = new Watcher();
   /** Changes that `attach` found by itself. */
   #untold: DatapathChange[] = [];
@@ -63,6 +65,7 @@ export class LocalDatapath {
     this.#ownership = new Ownership(options.pinPath);
     this.#hooks = new Hooks(options, this.#pins);
     this.#guard = new Guard(options.interfaces, options.markMask);
+    this.#forwarding = new Forwarding(options, this.#hooks, this.#guard);
   }
 
   probe(): Missing[] {
@@ -85,6 +88,8 @@ export class LocalDatapath {
     const { loaded, adopted } = this.#succession;
     this.#accounts = new Accounts(loaded.object, loaded.slots);
     loaded.slots.setEventsWanted(this.#eventsWanted);
+    this.#forwarding.begin(loaded.slots);
+    this.#untold.push(...this.#forwarding.look(loaded.slots));
     const inForce = this.#succession.inForce();
     return {
       adopted,
@@ -103,7 +108,7 @@ export class LocalDatapath {
         flowEvents: DEFAULT_FLOW_EVENTS,
         timeoutsMs: this.#options.timeoutsMs,
         policeLocal: this.#options.policeLocal,
-        direct: this.#options.forwarding === 'direct',
+        direct: this.#options.forwarding !== 'stack',
         fibFlags: fibFlags(),
         markMask: this.#options.markMask,
         reversePath: this.#options.reversePath,
@@ -131,6 +136,7 @@ export class LocalDatapath {
     this.#watcher.attached(policed);
     if (this.#isOnHooks(policed)) succession.advance(() => this.#switchHooks());
     if (!succession.awaitsFlip) this.#guardOwnOnly();
+    this.#untold.push(...this.#forwarding.look(succession.loaded.slots));
     if (failures[0] !== undefined) throw failures[0];
     return attachments;
   }
@@ -247,6 +253,7 @@ export class LocalDatapath {
       drops,
       flowsOpened,
       flowsClosed,
+      forwarding: this.#forwarding.now,
       grantsRefused: grants.refused,
       events: {
         lost: counter(COUNTER_INDEX.events_lost).packets,
@@ -276,7 +283,7 @@ export class LocalDatapath {
   }
 
   /** What changed since the last look, as far as it may have. */
-  look(at: News = { links: true, guard: true }): DatapathChange[] {
+  look(at: News = { links: true, guard: true, others: true }): DatapathChange[] {
     if (this.#succession === undefined) return [];
     const untold = this.#untold;
     this.#untold = [];
@@ -284,6 +291,7 @@ export class LocalDatapath {
       ...untold,
       ...(at.links ? this.#lookAtInterfaces(this.#succession) : []),
       ...(at.guard ? this.#watcher.lookAtGuard(this.#guard.stands()) : []),
+      ...(at.others ? this.#forwarding.look(this.#succession.loaded.slots) : []),
     ];
   }
 
@@ -292,6 +300,8 @@ export class LocalDatapath {
     this.#accounts = undefined;
     for (const fd of this.#earFds) closeFd(fd);
     this.#earFds = [];
+    if (this.#succession !== undefined) this.#forwarding.end(this.#succession.loaded.slots);
+    this.#forwarding.close();
     this.#succession?.close();
     this.#succession = undefined;
     this.#ownership.release();

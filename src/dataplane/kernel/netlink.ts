@@ -9,13 +9,20 @@ const MSG_DONTWAIT = 0x40;
 const HEADER_BYTES = 16;
 const EAGAIN = 11;
 const ENOBUFS = 105;
+const NLM_F_REQUEST = 1;
+const NLM_F_DUMP = 0x300;
+const NLM_F_DUMP_INTR = 0x10;
+const NLMSG_ERROR = 2;
+const NLMSG_DONE = 3;
+const EINTR = 4;
+const EIO = 5;
 const DATAGRAM_BYTES = 1 << 16;
 
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
 
-/** `type` is the protocol's own; `payload` is behind the netlink header. */
-export type NetlinkMessage = { readonly type: number; readonly payload: DataView };
+/** `type` is the protocol's own, `flags` are netlink's; `payload` is behind the netlink header. */
+export type NetlinkMessage = { readonly type: number; readonly flags: number; readonly payload: DataView };
 
 /** A netlink socket of this thread's network namespace, subscribed to `groups` (a bit each, the first is 1). */
 export class NetlinkSocket {
@@ -44,6 +51,19 @@ export class NetlinkSocket {
     view.setUint16(6, flags, true);
     message.set(payload, HEADER_BYTES);
     check('send to netlink', libc.send(this.fd, message, message.length, 0));
+  }
+
+  /** All that the kernel answers, of one type. Throws where that is not the whole of it. */
+  dump(request: number, answer: number, payload: Uint8Array): DataView[] {
+    const doing = `dump by netlink message ${request}`;
+    this.send(request, NLM_F_REQUEST | NLM_F_DUMP, payload);
+    const messages = this.receive();
+    if (messages === 'lost') throw new KernelFailure(doing, ENOBUFS);
+    const refused = messages.find(({ type }) => type === NLMSG_ERROR);
+    if (refused !== undefined) throw new KernelFailure(doing, -refused.payload.getInt32(0, true));
+    if (messages.some(({ flags }) => (flags & NLM_F_DUMP_INTR) !== 0)) throw new KernelFailure(doing, EINTR);
+    if (messages.at(-1)?.type !== NLMSG_DONE) throw new KernelFailure(doing, EIO);
+    return messages.filter(({ type }) => type === answer).map((message) => message.payload);
   }
 
   /** Every message that is waiting; 'lost' where the kernel had no room for some of them. */
@@ -76,7 +96,7 @@ function messagesIn(datagram: Uint8Array): NetlinkMessage[] {
     const length = view.getUint32(at, true);
     if (length < HEADER_BYTES || at + length > datagram.length) break;
     const payload = new DataView(datagram.buffer, datagram.byteOffset + at + HEADER_BYTES, length - HEADER_BYTES);
-    messages.push({ type: view.getUint16(at + 4, true), payload });
+    messages.push({ type: view.getUint16(at + 4, true), flags: view.getUint16(at + 6, true), payload });
     at += aligned(length);
   }
   return messages;

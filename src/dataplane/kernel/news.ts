@@ -3,15 +3,20 @@ import { NETLINK_NETFILTER, NETLINK_ROUTE, type NetlinkMessage, NetlinkSocket } 
 import { changedTable } from './nftables.js';
 
 /** What may have changed, and must be looked at. */
-export type News = { readonly links: boolean; readonly guard: boolean };
+export type News = {
+  readonly links: boolean;
+  readonly guard: boolean;
+  /** Who else has a say in forwarded packets. */
+  readonly others: boolean;
+};
 
-const GROUP = { link: 1 << 0, nftables: 1 << 6 } as const;
+const GROUP = { link: 1 << 0, filters: 1 << 3, rules: 1 << 7, nftables: 1 << 6 } as const;
 const RTM_NEWLINK = 16;
 const RTM_DELLINK = 17;
 
-/** Hears from the kernel that interfaces or the guard's table changed, in the network namespace of the calling thread. */
+/** Hears from the kernel that interfaces, tc filters, ip rules or nftables changed, in the network namespace of the calling thread. */
 export class NewsSockets {
-  readonly #links = new NetlinkSocket(NETLINK_ROUTE, GROUP.link);
+  readonly #links = new NetlinkSocket(NETLINK_ROUTE, GROUP.link | GROUP.filters | GROUP.rules);
   readonly #tables = new NetlinkSocket(NETLINK_NETFILTER, GROUP.nftables);
 
   /** Readable when there is something to `take`. */
@@ -26,6 +31,7 @@ export class NewsSockets {
     return {
       links: links === 'lost' || links.some(isAboutLink),
       guard: tables === 'lost' || tables.some((message) => changedTable(message) === GUARD_TABLE),
+      others: links === 'lost' || tables === 'lost' || links.length > 0 || tables.length > 0,
     };
   }
 

@@ -4,8 +4,19 @@ const SUBSYSTEM_NFTABLES = 10;
 const NFPROTO_INET = 1;
 // struct nfgenmsg
 const HEADER_BYTES = 4;
-const NFT_MSG = { newTable: 0, getTable: 1, newRule: 6, getRule: 7 } as const;
-const NFTA = { tableName: 1, tableFlags: 2, ruleTable: 1, ruleChain: 2, ruleUserdata: 7 } as const;
+const NFT_MSG = { newTable: 0, getTable: 1, newChain: 3, getChain: 4, newRule: 6, getRule: 7 } as const;
+const NFTA = {
+  tableName: 1,
+  tableFlags: 2,
+  chainTable: 1,
+  chainName: 3,
+  chainHook: 4,
+  hookNumber: 1,
+  ruleTable: 1,
+  ruleChain: 2,
+  ruleUserdata: 7,
+} as const;
+const FAMILY_NAMES: Readonly<Record<number, string>> = { 1: 'inet', 2: 'ip', 5: 'netdev' };
 const NFT_TABLE_F_DORMANT = 1;
 const NLM_F_REQUEST = 1;
 const NLM_F_DUMP = 0x300;
@@ -36,6 +47,41 @@ export function ruleComments(table: string, chain: string): string[] | undefined
   } finally {
     socket.close();
   }
+}
+
+/** `hook` is netfilter's number. */
+export type BaseChain = {
+  readonly family: string;
+  readonly table: string;
+  readonly name: string;
+  readonly hook: number;
+};
+
+/** The chains of families inet, ip and netdev that stand on a hook. */
+export function baseChains(): BaseChain[] {
+  const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
+  try {
+    const [get, answer] = [NFT_MSG.getChain, NFT_MSG.newChain].map((type) => (SUBSYSTEM_NFTABLES << 8) | type);
+    return socket.dump(get ?? 0, answer ?? 0, Uint8Array.of(0, 0, 0, 0)).flatMap((payload) => {
+      const family = FAMILY_NAMES[payload.getUint8(0)];
+      const chain = attributesIn(payload, HEADER_BYTES);
+      const hook = chain.get(NFTA.chainHook);
+      if (family === undefined || hook === undefined) return [];
+      const number = attributesIn(viewOf(hook), 0).get(NFTA.hookNumber);
+      return {
+        family,
+        table: text(chain.get(NFTA.chainTable)) ?? '',
+        name: text(chain.get(NFTA.chainName)) ?? '',
+        hook: number === undefined ? -1 : viewOf(number).getUint32(0),
+      };
+    });
+  } finally {
+    socket.close();
+  }
+}
+
+function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
+  return new DataView(buffer, byteOffset, byteLength);
 }
 
 /** The attributes of every answer; none where the kernel answers with an error. */

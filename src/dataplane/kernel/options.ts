@@ -12,8 +12,8 @@ export type DatapathOptions = {
   /** Flows that nobody has answered yet; a flood of them evicts its own. */
   readonly halfOpenCapacity: number;
   readonly timeoutsMs: FlowTimeouts;
-  /** `direct`: what passes is sent at once, and sees no more of the stack. */
-  readonly forwarding: 'stack' | 'direct';
+  /** `direct`: what passes is sent at once, and sees no more of the stack; `auto`: as long as nobody else has a say in it. */
+  readonly forwarding: 'auto' | 'stack' | 'direct';
   /** Whether packets to and from the node itself are judged too (D17). */
   readonly policeLocal: boolean;
   /** Addresses that are learned at once. */

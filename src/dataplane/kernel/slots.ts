@@ -7,12 +7,20 @@ import { MappedMemory } from './mapped-memory.js';
 
 const MAX_EPOCH = 0x7fff_ffff;
 /** Of `struct active`, in words. */
-export const ACTIVE = { word: 0, layoutVersion: 1, pickupUntilNs: 2, eventsWanted: 4, bytes: 32 } as const;
+export const ACTIVE = {
+  word: 0,
+  layoutVersion: 1,
+  pickupUntilNs: 2,
+  eventsWanted: 4,
+  directUntilNs: 6,
+  bytes: 32,
+} as const;
 
 /** The two slots of the program map, and the word that says which one is in force. */
 export class Slots {
   readonly #program: MappedMemory;
   readonly #active: MappedMemory;
+  readonly #directUntil: BigUint64Array;
   #staged = false;
   /** The word in force of the datapath that this one succeeds: epochs go on from there, and its slot stays as it is. */
   #wordBefore = 0;
@@ -25,6 +33,7 @@ export class Slots {
   ) {
     this.#program = new MappedMemory('program', fds.program, 2 * slotLines * LINE_BYTES);
     this.#active = new MappedMemory('active', fds.active, ACTIVE.bytes);
+    this.#directUntil = new BigUint64Array(this.#active.buffer, ACTIVE.directUntilNs * 4, 1);
   }
 
   /** 0: nothing was ever activated. */
@@ -133,6 +142,15 @@ export class Slots {
   /** Whether the kernel tells what it sees. */
   setEventsWanted(wanted: boolean): void {
     Atomics.store(this.#active.words, ACTIVE.eventsWanted, wanted ? 1 : 0);
+  }
+
+  /** Until then, on the monotonic clock, what passes is sent at once, where the program may do that. */
+  get directUntil(): bigint {
+    return Atomics.load(this.#directUntil, 0);
+  }
+
+  setDirectUntil(monotonicNs: bigint): void {
+    Atomics.store(this.#directUntil, 0, monotonicNs);
   }
 
   /** Waits until nobody reads the idle slot any more, so that the next fill need not. */

@@ -1,10 +1,11 @@
 import { existsSync, readFileSync } from 'node:fs';
-import type { Attachment, Counter } from '#dataplane/datapath.js';
-import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
+import type { Attachment, Counter, ForwardingNow } from '#dataplane/datapath.js';
+import { COUNTER_INDEX, DROP_REASON, type ReversePath } from '#dataplane/program/numbers.js';
 import type { ProgramInfo } from './bpf-fd.js';
 import { describeMap } from './bpf-fd.js';
 import { MAPS, type MapName } from './bpf-object.js';
 import { readCounters } from './counters.js';
+import { forwardingOf } from './forwarding-status.js';
 import { Guard, guardDropped } from './guard.js';
 import type { Direction } from './hook.js';
 import { listInterfaces } from './interfaces.js';
@@ -24,6 +25,8 @@ export type DataplaneStatus = {
   readonly unpoliced: readonly string[];
   /** Null where the configuration is not known. */
   readonly guardStands: boolean | null;
+  /** Null: nothing is in force. */
+  readonly forwarding: ForwardingNow | null;
   /** Null: nothing was ever put in force under this pin path. */
   readonly inForce: InForce | null;
   /** Folders of pinned maps: more than one while a datapath succeeds another. */
@@ -64,7 +67,11 @@ const HALF_OF_IT: ReadonlySet<MapName> = new Set(['program', 'rank_hits', 'flows
 
 export type StatusOptions = {
   readonly pinPath: string;
-  readonly configured?: { readonly interfaces: readonly string[]; readonly markMask: number };
+  readonly configured?: {
+    readonly interfaces: readonly string[];
+    readonly markMask: number;
+    readonly reversePath: ReversePath;
+  };
 };
 
 export function dataplaneStatus({ pinPath, configured }: StatusOptions): DataplaneStatus {
@@ -74,10 +81,11 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
     const inForce = sets.findLast((set) => set.word() !== 0);
     const counters = inForce === undefined ? [] : readCounters(inForce.fd('counters'));
     const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
+    const owner = existsSync(pinPath) ? (lockHolder(pinPath) ?? null) : null;
     const names = hooks.map(({ interface: { name } }) => name);
     return {
       pinPath,
-      owner: existsSync(pinPath) ? (lockHolder(pinPath) ?? null) : null,
+      owner,
       hooks: hooks.map(({ interface: { name }, direction, by, program }) => {
         const set = judgesBy(program, sets);
         const { id, tag } = program;
@@ -95,6 +103,7 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
       ),
       guardStands: configured === undefined ? null : new Guard(configured.interfaces, configured.markMask).stands(),
       inForce: inForce === undefined ? null : policyIn(inForce),
+      forwarding: inForce === undefined ? null : forwardingOf(inForce, hooks, owner !== null, configured),
       sets: sets.map(({ folder }) => folder),
       maps: inForce === undefined ? [] : mapsOf(inForce),
       sweep: inForce === undefined ? null : sweepOf(inForce),

@@ -30,7 +30,7 @@ function handle({ method, args }: Request): unknown {
       try {
         return datapath.attach();
       } finally {
-        look({ links: true, guard: false });
+        look({ links: true, guard: false, others: false });
       }
     case 'stage': {
       const [program, generation] = args as [Program, number];

@@ -1,0 +1,43 @@
+import type { ForwardingNow } from '#dataplane/datapath.js';
+import { ALONE, DIRECT_ALWAYS } from './forwarding.js';
+import { Guard } from './guard.js';
+import type { MapSet } from './map-set.js';
+import { OthersProgram } from './others.js';
+import { otherSay } from './say.js';
+import type { StatusOptions } from './status.js';
+import type { WeirHook } from './weir-hooks.js';
+
+/** Who has a say is found as the process finds it; what is in force is in the map. */
+export function forwardingOf(
+  set: MapSet,
+  hooks: readonly WeirHook[],
+  looks: boolean,
+  configured: StatusOptions['configured'],
+): ForwardingNow {
+  if ((set.describe('next_hops')?.maxEntries ?? 1) === 1) return { way: 'stack', reason: 'as configured' };
+  const until = set.inspect(({ directUntil }) => directUntil);
+  if (until === DIRECT_ALWAYS) return { way: 'direct', reason: 'as configured' };
+  if (until > process.hrtime.bigint()) return ALONE;
+  if (!looks) return { way: 'stack', reason: 'no process looks who else has a say' };
+  if (configured === undefined) return { way: 'stack', reason: 'somebody else has a say; --config tells who' };
+  const program = new OthersProgram();
+  try {
+    const ingress = hooks.filter(({ direction }) => direction === 'ingress');
+    const guard = new Guard(configured.interfaces, configured.markMask);
+    const other = otherSay(
+      {
+        policed: ingress.map((hook) => hook.interface),
+        held: (policed) => {
+          const found = ingress.find((hook) => hook.interface.ifindex === policed.ifindex);
+          return found && { programId: found.program.id, by: found.by };
+        },
+        reversePath: configured.reversePath,
+        guardStands: () => guard.stands(),
+      },
+      program,
+    );
+    return { way: 'stack', reason: other ?? 'nobody has looked yet' };
+  } finally {
+    program.close();
+  }
+}

@@ -1,0 +1,248 @@
+import { readFileSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
+import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { detach } from '#dataplane/kernel/detach.js';
+import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import { compile } from '#policy/compile.js';
+import { parseAddress } from '#policy/ipv4.js';
+import { onlyFrom } from '#test/dataplane/conversation.js';
+import { datapathOptions } from './datapath-options.js';
+import { enterNamespace } from './namespace.js';
+
+const PORT = 4_000;
+const HEARD_MS = 1_000;
+const DIRECT_FOR_MS = 3_000;
+const policy = compile(onlyFrom(parseAddress(ADDRESSES.client) ?? 0));
+const MASQUERADE = `add table ip mine
+add chain ip mine post { type nat hook postrouting priority 100; }
+add rule ip mine post oifname "wan0" masquerade
+`;
+
+let topology: Topology;
+let leave: () => void;
+let close: (() => void | Promise<void>) | undefined;
+beforeAll(async () => {
+  topology = await createTopology('auto');
+  leave = enterNamespace(topology.node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+afterEach(async () => {
+  await topology.node.run('nft', 'delete', 'table', 'ip', 'mine');
+  await close?.();
+  close = undefined;
+  detach(topology.pinPath);
+});
+
+const options = (more: Partial<DatapathOptions> = {}): DatapathOptions =>
+  datapathOptions(topology.pinPath, { forwarding: 'auto', ...more });
+
+/** In this thread: nobody looks but the test. */
+function local(more: Partial<DatapathOptions> = {}): LocalDatapath {
+  const datapath = new LocalDatapath(options(more));
+  close = () => datapath.close();
+  datapath.open();
+  datapath.attach();
+  datapath.stage(policy, 1);
+  datapath.flip();
+  datapath.look();
+  return datapath;
+}
+
+/** As a node has it: it hears, and looks by itself. */
+async function threaded(): Promise<Datapath> {
+  const datapath = openDatapath(options());
+  close = () => datapath.close();
+  await datapath.open();
+  await datapath.attach();
+  await datapath.stage(policy, 1);
+  await datapath.flip();
+  await expect.poll(async () => (await datapath.stats()).forwarding.way, { timeout: 5_000 }).toBe('direct');
+  return datapath;
+}
+
+/** What the node's stack forwarded so far. */
+function forwarded(): number {
+  const [names = [], values = []] = readFileSync('/proc/thread-self/net/snmp', 'utf8')
+    .split('\n')
+    .filter((line) => line.startsWith('Ip:'))
+    .map((line) => line.split(' '));
+  return Number(values[names.indexOf('ForwDatagrams')]);
+}
+
+/** Whether a packet and its answer go by the stack: both, or neither. */
+async function goesByStack(): Promise<boolean> {
+  const before = forwarded();
+  const { stdout } = await topology.client.run('ping', '-n', '-c', '1', '-W', '2', ADDRESSES.server);
+  expect(stdout).toContain('1 received');
+  const count = forwarded() - before;
+  expect([0, 2]).toContain(count);
+  return count === 2;
+}
+
+/** A flow of datagrams that are answered. The server writes down who it sees, when that changes, and how many there were. */
+async function begin(port: number, source: string = ADDRESSES.client) {
+  const serve = `
+    const socket = require('node:dgram').createSocket('udp4');
+    let last, count = 0;
+    socket.on('message', (message, from) => {
+      count++;
+      if (from.address !== last) console.log(JSON.stringify({ from: from.address, at: Date.now() }));
+      last = from.address;
+      socket.send(message, from.port, from.address);
+    });
+    socket.bind(${port}, () => console.log('{}'));
+  `;
+  const ask = `
+    const socket = require('node:dgram').createSocket('udp4');
+    socket.bind(0, '${source}', () => setInterval(() => socket.send('x', ${port}, '${ADDRESSES.server}'), 2));
+  `;
+  const server = topology.server.start(process.execPath, ['-e', serve]);
+  const seen: { readonly from?: string; readonly at?: number }[] = [];
+  server.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    seen.push(
+      ...text
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line)),
+    );
+  });
+  await expect.poll(() => seen.length, { timeout: 10_000 }).toBeGreaterThan(0);
+  const client = topology.client.start(process.execPath, ['-e', ask]);
+  return {
+    sources: () => seen.flatMap(({ from }) => from ?? []),
+    lastChange: () => seen.at(-1)?.at ?? 0,
+    end: () => {
+      client.kill('SIGKILL');
+      server.kill('SIGKILL');
+    },
+  };
+}
+
+async function nft(text: string): Promise<void> {
+  await topology.node.must('nft', text);
+}
+
+test('address translation is honoured as soon as it is there, also by flows that stand, and forgotten when it is gone', async () => {
+  const datapath = await threaded();
+  const changes: DatapathChange[] = [];
+  datapath.watch((change) => changes.push(change));
+  const flow = await begin(PORT);
+  await expect.poll(() => flow.sources(), { timeout: 5_000 }).toEqual([ADDRESSES.client]);
+  await expect.poll(async () => (await datapath.stats()).activeFlows).toBeGreaterThan(0);
+
+  await nft(MASQUERADE);
+  const added = Date.now();
+  await expect.poll(() => flow.sources(), { timeout: 5_000 }).toEqual([ADDRESSES.client, ADDRESSES.nodeWan]);
+  expect(flow.lastChange() - added).toBeLessThan(HEARD_MS);
+
+  await nft('delete table ip mine');
+  const removed = Date.now();
+  await expect
+    .poll(() => flow.sources(), { timeout: 5_000 })
+    .toEqual([ADDRESSES.client, ADDRESSES.nodeWan, ADDRESSES.client]);
+  expect(flow.lastChange() - removed).toBeLessThan(HEARD_MS);
+  await expect.poll(async () => (await datapath.stats()).forwarding.way).toBe('direct');
+  expect(await goesByStack()).toBe(false);
+  flow.end();
+  expect([changes.at(0), changes.at(-1)]).toEqual([
+    { type: 'forwarding_changed', way: 'stack', reason: 'nftables chain ip mine post' },
+    { type: 'forwarding_changed', way: 'direct', reason: 'nobody else has a say' },
+  ]);
+});
+
+test('what nobody tells of is found by the look each second', async () => {
+  const datapath = await threaded();
+  expect(await goesByStack()).toBe(false);
+  const policyOf = ['src', '10.99.0.0/24', 'dst', '10.98.0.0/24', 'dir', 'fwd'];
+  await topology.node.must('ip', 'xfrm', 'policy', 'add', ...policyOf, 'action', 'block');
+  await expect
+    .poll(async () => (await datapath.stats()).forwarding.reason, { timeout: DIRECT_FOR_MS })
+    .toContain('IPsec');
+  expect(await goesByStack()).toBe(true);
+  await topology.node.must('ip', 'xfrm', 'policy', 'flush');
+  await expect.poll(async () => (await datapath.stats()).forwarding.way, { timeout: DIRECT_FOR_MS }).toBe('direct');
+  expect(await goesByStack()).toBe(false);
+});
+
+test('what IPsec forbids to forward does not pass', async () => {
+  const datapath = local();
+  expect(await goesByStack()).toBe(false);
+  const forbidden = ['src', ADDRESSES.client, 'dst', ADDRESSES.server, 'dir', 'fwd', 'action', 'block'];
+  await topology.node.must('ip', 'xfrm', 'policy', 'add', ...forbidden);
+  datapath.look();
+  const { stdout } = await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.server);
+  await topology.node.must('ip', 'xfrm', 'policy', 'flush');
+  expect(stdout).toContain('0 received');
+});
+
+test('packets go by the stack when nobody has looked for three seconds', async () => {
+  const datapath = local();
+  expect(await goesByStack()).toBe(false);
+  await expect.poll(goesByStack, { timeout: DIRECT_FOR_MS + 2_000, interval: 200 }).toBe(true);
+  datapath.look();
+  expect(await goesByStack()).toBe(false);
+});
+
+test('a node that is stopped leaves its packets to the stack', async () => {
+  const datapath = local();
+  expect(await goesByStack()).toBe(false);
+  datapath.close();
+  expect(await goesByStack()).toBe(true);
+});
+
+test('a successor looks by itself before anything is sent at once', async () => {
+  local({ forwarding: 'direct' }).close();
+  expect(await goesByStack()).toBe(false);
+  await nft(MASQUERADE);
+  const datapath = new LocalDatapath(options());
+  close = () => datapath.close();
+  expect(datapath.open().adopted).toBe(true);
+  expect(datapath.stats().forwarding).toEqual({ way: 'stack', reason: 'nftables chain ip mine post' });
+  await nft('delete table ip mine');
+  expect(await goesByStack()).toBe(true);
+  datapath.look();
+  expect(await goesByStack()).toBe(false);
+});
+
+test.each([
+  ['stack', true],
+  ['direct', false],
+] as const)('forwarding: %s is what the operator says, whoever there is', async (forwarding, byStack) => {
+  const datapath = local({ forwarding });
+  expect(await goesByStack()).toBe(byStack);
+  await nft('add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
+  datapath.look();
+  expect(await goesByStack()).toBe(byStack);
+  expect(datapath.stats().forwarding).toEqual({ way: forwarding, reason: 'as configured' });
+});
+
+test('nothing that the policy denies passes while the way changes, and nothing that it allows is lost', async () => {
+  const datapath = local();
+  const denied = await begin(PORT + 1, ADDRESSES.clientOther);
+  const allowed = topology.client.start('ping', ['-n', '-i', '0.002', '-c', '1000', ADDRESSES.server]);
+  let said = '';
+  allowed.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    said += text;
+  });
+  const ways: string[] = [];
+  while (!said.includes('transmitted')) {
+    await nft('add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
+    datapath.look();
+    ways.push(datapath.stats().forwarding.way);
+    await nft('delete table ip mine');
+    datapath.look();
+    ways.push(datapath.stats().forwarding.way);
+  }
+  expect(said).toContain('1000 received');
+  expect(ways.length).toBeGreaterThan(8);
+  expect(ways.filter((way, index) => way !== (index % 2 === 0 ? 'stack' : 'direct'))).toEqual([]);
+  expect(denied.sources()).toEqual([]);
+  expect(datapath.stats().drops.policy_deny?.packets).toBeGreaterThan(100n);
+  denied.end();
+}, 30_000);

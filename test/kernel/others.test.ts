@@ -1,0 +1,230 @@
+import { execFileSync } from 'node:child_process';
+import { rmSync } from 'node:fs';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createTopology, type Topology } from '#cli/topology.js';
+import { detach } from '#dataplane/kernel/detach.js';
+import { attachTcx } from '#dataplane/kernel/hook.js';
+import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import { loadForTest } from '#test/dataplane/loaded.js';
+import { datapathOptions } from './datapath-options.js';
+import { enterNamespace } from './namespace.js';
+
+let topology: Topology;
+let leave: () => void;
+let datapath: LocalDatapath;
+beforeAll(async () => {
+  topology = await createTopology('others');
+  leave = enterNamespace(topology.node.name);
+  start();
+}, 60_000);
+afterAll(async () => {
+  datapath.close();
+  leave();
+  await topology.remove();
+});
+
+/** Once for all tests that need no other options. */
+function start(more: Partial<DatapathOptions> = {}): void {
+  datapath = new LocalDatapath(datapathOptions(topology.pinPath, { forwarding: 'auto', ...more }));
+  datapath.open();
+  datapath.attach();
+}
+const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);
+/** Why packets go which way, after a look. */
+function reason(): string {
+  datapath.look();
+  const { forwarding } = datapath.stats();
+  return `${forwarding.way}: ${forwarding.reason}`;
+}
+
+const ALONE = 'direct: nobody else has a say';
+const chain = (table: string, definition: string): string =>
+  `nft 'add table ${table}; add chain ${table} some { ${definition} ; }'`;
+const NETDEV = 'netdev mine';
+
+test('with the guard alone packets are sent at once', () => {
+  expect(reason()).toBe(ALONE);
+});
+
+test.each([
+  [
+    'a chain on the forward hook',
+    chain('inet mine', 'type filter hook forward priority 10'),
+    'nft delete table inet mine',
+    'nftables chain inet mine some',
+  ],
+  [
+    'one that comes first',
+    chain('ip mine', 'type filter hook prerouting priority -300'),
+    'nft delete table ip mine',
+    'nftables chain ip mine some',
+  ],
+  [
+    'one that bears the guard’s name in another table',
+    `nft 'add table ip mine; add chain ip mine guard { type filter hook forward priority 0 ; }'`,
+    'nft delete table ip mine',
+    'nftables chain ip mine guard',
+  ],
+  [
+    'address translation',
+    `${chain('ip mine', 'type nat hook postrouting priority 100')}; nft add rule ip mine some oifname wan0 masquerade`,
+    'nft delete table ip mine',
+    'nftables chain ip mine some',
+  ],
+  [
+    'connection tracking for the node alone',
+    `${chain('inet mine', 'type filter hook input priority 0')}; nft add rule inet mine some ct state new accept`,
+    'nft delete table inet mine',
+    "stack: ipv4_conntrack_defrag of netfilter's prerouting",
+  ],
+  [
+    'a chain on ingress',
+    chain(NETDEV, 'type filter hook ingress device lan0 priority 0'),
+    `nft delete table ${NETDEV}`,
+    'nftables chain netdev mine some on ingress of lan0',
+  ],
+  [
+    'a chain on egress of any interface',
+    `ip link add other0 type veth peer name other1; ${chain(NETDEV, 'type filter hook egress device other0 priority 0')}`,
+    `nft delete table ${NETDEV}; ip link del other0`,
+    'nftables chain netdev mine some on egress of other0',
+  ],
+  [
+    'IPsec',
+    'ip xfrm policy add src 10.77.1.0/24 dst 10.77.2.0/24 dir out tmpl src 10.77.2.1 dst 10.77.2.2 proto esp mode tunnel',
+    'ip xfrm policy flush',
+    'IPsec: 1 policies',
+  ],
+  [
+    'IPsec that lets nothing through without a policy',
+    'ip xfrm policy setdefault fwd block',
+    'ip xfrm policy setdefault fwd accept',
+    'IPsec, which blocks by default',
+  ],
+  ['an ip rule by marks', 'ip rule add fwmark 7 table 77 pref 100', 'ip rule del pref 100', 'ip rule 100'],
+  [
+    'a tc filter on ingress',
+    'tc qdisc add dev lan0 clsact; tc filter add dev lan0 ingress u32 match u32 0 0 flowid 1:1',
+    'tc qdisc del dev lan0 clsact',
+    'a tc filter (u32) on ingress of lan0',
+  ],
+  [
+    'a bridge over a policed interface',
+    'ip link add wan7 type veth peer name far7; ip link add br7 type bridge; ip link set wan7 master br7',
+    'ip link del br7; ip link del wan7',
+    'br_handle_frame, which takes what comes in by wan7',
+  ],
+  [
+    'a macvlan on a policed interface',
+    'ip link add mac7 link lan0 type macvlan',
+    'ip link del mac7',
+    'macvlan_handle_frame, which takes what comes in by lan0',
+  ],
+  [
+    'a tunnel that is up',
+    'ip tuntap add dev tun7 mode tun; ip link set tun7 up',
+    'ip link del tun7',
+    'interface tun7, which is no Ethernet',
+  ],
+  [
+    'a queue by something else than the packet',
+    'echo 0 > /proc/sys/net/ipv4/ip_forward_update_priority',
+    'echo 1 > /proc/sys/net/ipv4/ip_forward_update_priority',
+    'net.ipv4.ip_forward_update_priority is 0',
+  ],
+])('%s sends packets by the stack, until it is gone', (_, come, go, expected) => {
+  expect(reason()).toBe(ALONE);
+  sh(come);
+  try {
+    expect(reason()).toContain(expected);
+    expect(reason()).toMatch(/^stack: /);
+  } finally {
+    sh(go);
+  }
+  expect(reason()).toBe(ALONE);
+});
+
+test.each([
+  ['an ip rule by addresses', 'ip rule add from 10.77.1.0/24 table 77 pref 100', 'ip rule del pref 100'],
+  [
+    'a bridge elsewhere',
+    'ip link add other0 type veth peer name other1; ip link add br7 type bridge; ip link set other0 master br7',
+    'ip link del br7; ip link del other0',
+  ],
+  [
+    'a chain on ingress of an interface that is not policed',
+    `ip link add other0 type veth peer name other1; ${chain(NETDEV, 'type filter hook ingress device other0 priority 0')}`,
+    `nft delete table ${NETDEV}; ip link del other0`,
+  ],
+  [
+    'a chain for the node’s own packets',
+    chain('inet mine', 'type filter hook input priority 0'),
+    'nft delete table inet mine',
+  ],
+  [
+    'a chain that stands on no hook',
+    `nft 'add table inet mine; add chain inet mine some'`,
+    'nft delete table inet mine',
+  ],
+  [
+    'a filter on egress',
+    'tc qdisc add dev lan0 clsact; tc filter add dev lan0 egress u32 match u32 0 0 flowid 1:1',
+    'tc qdisc del dev lan0 clsact',
+  ],
+  ['a tunnel that is down', 'ip tuntap add dev tun7 mode tun', 'ip link del tun7'],
+])('%s has no say in forwarded packets', (_, come, go) => {
+  sh(come);
+  try {
+    expect(reason()).toBe(ALONE);
+  } finally {
+    sh(go);
+  }
+});
+
+test('another program on the hook is somebody', () => {
+  const { ifindex } = listInterfaces().find(({ name }) => name === 'wan0') ?? { ifindex: 0 };
+  const other = loadForTest();
+  const pin = `${topology.pinPath}-other`;
+  try {
+    attachTcx(other.object.programFd('weir_egress'), ifindex, 'ingress', pin);
+    expect(reason()).toMatch(/^stack: BPF program \d+ on ingress of wan0$/);
+  } finally {
+    rmSync(pin);
+    other.close();
+  }
+  expect(reason()).toBe(ALONE);
+});
+
+test('the stack looks at sources where reverse_path does not', () => {
+  datapath.close();
+  start({ reversePath: 'off' });
+  expect(reason()).toContain('rp_filter');
+  datapath.close();
+  start({ reversePath: 'loose' });
+  sh('echo 1 > /proc/sys/net/ipv4/conf/lan0/rp_filter');
+  expect(reason()).toContain('stack: rp_filter 1 of lan0');
+  sh('echo 2 > /proc/sys/net/ipv4/conf/lan0/rp_filter; echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter');
+  expect(reason()).toBe(ALONE);
+});
+
+test('Weir’s own programs are nobody else, by clsact too', () => {
+  datapath.close();
+  detach(topology.pinPath);
+  start({ forceClsact: true });
+  expect(reason()).toBe(ALONE);
+});
+
+test('without the guard packets go by the stack', () => {
+  sh('nft delete table inet weir');
+  expect(reason()).toBe('stack: the guard does not stand');
+  datapath.attach();
+  expect(reason()).toBe(ALONE);
+});
+
+// What iptables once registered stays registered in the namespace: this comes last.
+test('tables of iptables-legacy are found without any news', () => {
+  sh('iptables-legacy -A FORWARD -j ACCEPT');
+  expect(reason()).toBe('stack: iptables, table filter');
+});

@@ -1,0 +1,105 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { fibFlags } from '#dataplane/kernel/fib-flags.js';
+import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import { parseAddress } from '#policy/ipv4.js';
+import type { Packet } from '#policy/model.js';
+import { udp } from '#test/dataplane/conversation.js';
+import { type FrameOptions, withChecksum, writeFrame } from '#test/dataplane/frame.js';
+import { type Loaded, loadForTest, PASSED, SENT, SKB } from '#test/dataplane/loaded.js';
+import { enterNamespace } from './namespace.js';
+import { allowAll } from './policies.js';
+
+const IP = 14;
+const FOR_EVER = 0xffff_ffff_ffff_ffffn;
+const at = (text: string): number => parseAddress(text) ?? Number.NaN;
+const asked: Packet = { ...udp, source: at(ADDRESSES.client), destination: at(ADDRESSES.server) };
+
+let topology: Topology;
+let leave: () => void;
+let kernel: Loaded;
+let lan: { readonly ifindex: number; readonly mac: readonly number[] };
+beforeAll(async () => {
+  topology = await createTopology('sent');
+  leave = enterNamespace(topology.node.name);
+  const shown = await topology.node.must('ip', '-j', 'link', 'show', 'lan0');
+  const [{ address }] = JSON.parse(shown) as [{ readonly address: string }];
+  lan = {
+    ifindex: listInterfaces().find(({ name }) => name === 'lan0')?.ifindex ?? 0,
+    mac: address.split(':').map((byte) => Number.parseInt(byte, 16)),
+  };
+  kernel = loadForTest({ judgeAll: false, reversePath: 'strict', direct: true, fibFlags: fibFlags() });
+}, 60_000);
+afterAll(async () => {
+  kernel.close();
+  leave();
+  await topology.remove();
+});
+beforeEach(() => {
+  kernel.forget();
+  kernel.activate(allowAll);
+  kernel.context.setUint32(SKB.ifindex, lan.ifindex, true);
+  kernel.slots.setDirectUntil(FOR_EVER);
+});
+
+type Change = (ip: Uint8Array) => void;
+/** What is done with a packet that came in by lan0, for the node's station, and passes. */
+function see(packet: Packet, options: FrameOptions = {}, before: Change = () => {}, after: Change = () => {}): number {
+  const bytes = new Uint8Array(kernel.frame.length);
+  const length = writeFrame(bytes, packet, options);
+  bytes.set(lan.mac);
+  before(bytes.subarray(IP));
+  const frame = withChecksum(bytes.slice(0, length));
+  after(frame.subarray(IP));
+  kernel.frame.set(frame);
+  const { returned } = kernel.runFrame(length);
+  expect(kernel.contextOut.getUint32(SKB.mark, true)).not.toBe(0);
+  return returned;
+}
+const set =
+  (offset: number, value: number): Change =>
+  (ip) => {
+    ip[offset] = value;
+  };
+
+test('what passes is sent at once', () => {
+  expect([see(asked), see(asked)]).toEqual([SENT, SENT]);
+});
+
+test('until the time that user space says, and never without one', () => {
+  kernel.slots.setDirectUntil(0n);
+  expect([see(asked), see(asked)]).toEqual([PASSED, PASSED]);
+  kernel.slots.setDirectUntil(process.hrtime.bigint() + 60_000_000_000n);
+  expect([see(asked), see(asked)]).toEqual([SENT, SENT]);
+  // The program's clock is a few milliseconds behind.
+  kernel.slots.setDirectUntil(process.hrtime.bigint() - 20_000_000n);
+  expect([see(asked), see(asked)]).toEqual([PASSED, PASSED]);
+});
+
+test.each([
+  ['has options', () => see(asked, { optionBytes: 4 })],
+  ['is at the end of its life', () => see(asked, {}, set(8, 1))],
+  ['has a wrong checksum', () => see(asked, {}, undefined, set(10, 0x5a))],
+  ['goes back where it came from', () => see({ ...asked, destination: at(ADDRESSES.clientOther) + 7 })],
+])('what %s goes by the stack', (_, pass) => {
+  expect(see(asked)).toBe(SENT);
+  expect(pass()).toBe(PASSED);
+  expect(pass()).toBe(PASSED);
+});
+
+test('what is for an address of this network goes by the stack, which drops it', async () => {
+  await topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
+  expect(see({ ...asked, destination: at('8.8.8.8') })).toBe(SENT);
+  expect(see({ ...asked, destination: at('0.1.2.3') })).toBe(PASSED);
+  await topology.node.must('ip', 'route', 'del', 'default');
+});
+
+test('it is queued by its type of service, as by the stack', () => {
+  const prioritiesOf = (types: readonly number[]): number[] =>
+    types.map((type) => {
+      expect(see(asked, {}, set(1, type))).toBe(SENT);
+      return kernel.contextOut.getUint32(SKB.priority, true);
+    });
+  // ip_tos2prio: best effort, bulk, interactive, interactive bulk.
+  expect(prioritiesOf([0x00, 0x02, 0x08, 0x10, 0x18, 0x28, 0xb8])).toEqual([0, 0, 2, 6, 4, 2, 4]);
+});
