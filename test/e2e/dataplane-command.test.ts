@@ -44,6 +44,7 @@ test('status says what the kernel enforces, also without a process', async () =>
       ),
       unpoliced: [],
       guardStands: true,
+      forwarding: { way: 'direct', reason: 'nobody else has a say' },
       inForce: expect.objectContaining({ generation: 1, epoch: 2 }) as object,
       maps: [
         {
@@ -59,13 +60,40 @@ test('status says what the kernel enforces, also without a process', async () =>
 
   await rig.node.end('SIGTERM');
   expect(await status()).toEqual(
-    expect.objectContaining({ owner: null, guardStands: true, hooks: running.hooks, inForce: running.inForce }),
+    expect.objectContaining({
+      owner: null,
+      guardStands: true,
+      forwarding: { way: 'stack', reason: 'no process looks who else has a say' },
+      hooks: running.hooks,
+      inForce: running.inForce,
+    }),
   );
   const { stdout } = await command('status');
   expect(stdout).toContain('process     none: the kernel enforces the last policy\n');
   expect(stdout).toContain('in force    generation 1, epoch 2, layout 2');
   await rig.node.restart();
   await rig.node.ready();
+});
+
+test('status, counters and log say who else has a say in forwarded packets', async () => {
+  const { node } = rig.topology;
+  await node.must('nft', 'add table inet mine; add chain inet mine some { type filter hook forward priority 10; }');
+  const other = { way: 'stack', reason: 'nftables chain inet mine some' };
+  const counted = async (): Promise<unknown> => {
+    const { body } = await rig.node.request('GET', '/api/v1/stats');
+    return (body as { readonly dataplane: { readonly forwarding: unknown } }).dataplane.forwarding;
+  };
+  await expect.poll(counted).toEqual(other);
+  expect((await command('status')).stdout).toContain('forwarding  stack: nftables chain inet mine some\n');
+  const { text } = await rig.node.request('GET', '/metrics');
+  expect(text).toContain('\nweir_dataplane_direct 0\n');
+  await node.must('nft', 'delete table inet mine');
+  await expect.poll(counted).toEqual({ way: 'direct', reason: 'nobody else has a say' });
+  const log = (await rig.node.log()).split('\n').filter((line) => line.includes('"forwarding changed"'));
+  expect(log.slice(-2).map((line) => JSON.parse(line) as object)).toEqual([
+    expect.objectContaining(other),
+    expect.objectContaining({ way: 'direct' }),
+  ]);
 });
 
 test('a lost data folder does not end what the kernel enforces', async () => {

@@ -210,6 +210,14 @@ test('a successor looks by itself before anything is sent at once', async () => 
   expect(await goesByStack()).toBe(false);
 });
 
+test('one way succeeds the other without a restart of what is enforced', async () => {
+  for (const forwarding of ['stack', 'auto', 'direct', 'auto', 'stack'] as const) {
+    const datapath = local({ forwarding });
+    expect(await goesByStack()).toBe(forwarding === 'stack');
+    datapath.close();
+  }
+});
+
 test.each([
   ['stack', true],
   ['direct', false],
