@@ -17,6 +17,7 @@ const NLMSG_DONE = 3;
 const EINTR = 4;
 const EIO = 5;
 const DATAGRAM_BYTES = 1 << 16;
+const DUMP_TRIES = 3;
 
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
@@ -56,14 +57,20 @@ export class NetlinkSocket {
   /** All that the kernel answers, of one type. Throws where that is not the whole of it. */
   dump(request: number, answer: number, payload: Uint8Array): DataView[] {
     const doing = `dump by netlink message ${request}`;
-    this.send(request, NLM_F_REQUEST | NLM_F_DUMP, payload);
-    const messages = this.receive();
+    let messages = this.#dumped(request, payload);
+    for (let tries = 1; tries < DUMP_TRIES && isInterrupted(messages); tries++)
+      messages = this.#dumped(request, payload);
     if (messages === 'lost') throw new KernelFailure(doing, ENOBUFS);
     const refused = messages.find(({ type }) => type === NLMSG_ERROR);
     if (refused !== undefined) throw new KernelFailure(doing, -refused.payload.getInt32(0, true));
-    if (messages.some(({ flags }) => (flags & NLM_F_DUMP_INTR) !== 0)) throw new KernelFailure(doing, EINTR);
+    if (isInterrupted(messages)) throw new KernelFailure(doing, EINTR);
     if (messages.at(-1)?.type !== NLMSG_DONE) throw new KernelFailure(doing, EIO);
     return messages.filter(({ type }) => type === answer).map((message) => message.payload);
+  }
+
+  #dumped(request: number, payload: Uint8Array): NetlinkMessage[] | 'lost' {
+    this.send(request, NLM_F_REQUEST | NLM_F_DUMP, payload);
+    return this.receive();
   }
 
   /** Every message that is waiting; 'lost' where the kernel had no room for some of them. */
@@ -86,6 +93,11 @@ export class NetlinkSocket {
   close(): void {
     libc.close(this.fd);
   }
+}
+
+/** What was dumped changed meanwhile. */
+function isInterrupted(messages: readonly NetlinkMessage[] | 'lost'): boolean {
+  return messages !== 'lost' && messages.some(({ flags }) => (flags & NLM_F_DUMP_INTR) !== 0);
 }
 
 /** The messages of one datagram. */
