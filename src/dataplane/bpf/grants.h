@@ -23,7 +23,9 @@
 #define WITHOUT_GRANTS 0x40000000U /* none counts, for proofs */
 #define LOOKUP_FLAGS (EXPIRED_TOO | WITHOUT_GRANTS)
 
-/* Line 0. An address's home is `((address * multiplier + addend) >> 32) * homes >> 32`, from line 1 on. */
+/* Line 0. An address's home is `((mixed * multiplier + addend) >> 32) * homes >> 32`, from line 1 on. Mixed, since addresses
+ * in a row, times a factor, may fall on few lines.
+ */
 struct grant_header {
 	__u64 multiplier;
 	__u64 addend;
@@ -86,6 +88,15 @@ static __always_inline void *grants_at(__u32 index)
 	return bpf_map_lookup_elem(&grants, &index);
 }
 
+static __always_inline __u64 mix(__u32 address)
+{
+	address ^= address >> 16;
+	address *= 0x85ebca6b;
+	address ^= address >> 13;
+	address *= 0xc2b2ae35;
+	return address ^ address >> 16;
+}
+
 static __always_inline __u32 home_of(__u32 address)
 {
 	struct grant_header *header = grants_at(0);
@@ -93,7 +104,7 @@ static __always_inline __u32 home_of(__u32 address)
 
 	if (!header)
 		return 0;
-	hash = (address * header->multiplier + header->addend) >> 32;
+	hash = (mix(address) * header->multiplier + header->addend) >> 32;
 	return 1 + (hash * header->homes >> 32);
 }
 

@@ -4,7 +4,8 @@ import { HEADER } from './layout.js';
  * The line that an address hashes to, among `homes`. The factors are random and secret, so that nobody who chooses
  * addresses can crowd a line.
  */
-export function homeOf(header: Uint32Array, address: number): number {
+export function homeOf(header: Uint32Array, given: number): number {
+  const address = mixed(given);
   const [multiplierLow = 0, multiplierHigh = 0, addendLow = 0, addendHigh = 0, homes = 0] = header;
   const low = address * (multiplierLow & 0xffff);
   const middle = address * (multiplierLow >>> 16);
@@ -15,6 +16,13 @@ export function homeOf(header: Uint32Array, address: number): number {
   const upper = (hash >>> 16) * homes;
   const lower = (hash & 0xffff) * homes;
   return 1 + Math.floor((upper + Math.floor(lower / 0x1_0000)) / 0x1_0000);
+}
+
+/** Addresses in a row, times a factor, may fall on few lines. */
+function mixed(address: number): number {
+  let bits = Math.imul(address ^ (address >>> 16), 0x85eb_ca6b);
+  bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2_ae35);
+  return (bits ^ (bits >>> 16)) >>> 0;
 }
 
 /** Writes the header of a table that is new. `random` is four words. */

@@ -21,9 +21,9 @@ export const PATTERN = { words: 8, names: 0, digest: 2, digestBytes: 24 } as con
 /** Patterns that may be in use at once: those of two programs, and some that are on their way out. */
 export const PATTERNS = 1 << 18;
 
-/** Lines that the addresses hash to, for so many addresses: three to a line of five, so that few spill. */
+/** Lines that the addresses hash to, for so many addresses: two to a line of five, so that none is far from home. */
 function homesFor(capacity: number): number {
-  return Math.ceil(capacity / 3);
+  return Math.ceil(capacity / 2);
 }
 
 /** Lines of the whole map: the header, the table with room behind the last home, and a set for each address. */
@@ -33,7 +33,7 @@ export function linesFor(capacity: number): number {
 
 /** The capacity that `linesFor` was called with. */
 export function capacityOf(lines: number): number {
-  const least = Math.floor(((lines - PROBES - 1) * 3) / 4);
+  const least = Math.floor(((lines - PROBES - 1) * 2) / 3);
   for (let capacity = least; capacity <= least + 2; capacity++) if (linesFor(capacity) === lines) return capacity;
   throw new RangeError(`no capacity of learned addresses takes ${lines} lines`);
 }

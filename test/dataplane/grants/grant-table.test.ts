@@ -19,6 +19,22 @@ function entriesOf(tried: GrantTable): string[] {
 }
 
 describe('the table of learned addresses', () => {
+  test.each([
+    ['anything', 0x85eb_ca77],
+    ['nearly a third of the range', 0x5555_5556],
+    ['nearly a half of it', 0x8000_0003],
+    ['next to nothing', 7],
+  ])('has room for as many addresses in a row as it was made for, whatever it multiplies them by: %s', (_, high) => {
+    const capacity = 30_000;
+    const factors = Uint32Array.of(0x9e37_79b1, high, 0xc2b2_ae3d, 0x27d4_eb2f);
+    const tried = new GrantTable(memory(capacity), capacity, factors, never);
+    const first = 0x0a00_0000;
+    const refused = Array.from({ length: capacity }, (_, at) => tried.add(first + at, 1, 10, never)).filter(
+      (told) => !told,
+    );
+    expect(refused).toEqual([]);
+  });
+
   test('holds what a map of addresses to patterns holds, over restarts in between', () => {
     const seed = seedOf(90_210);
     let adds = 0;
