@@ -1,6 +1,7 @@
 import type { Counter } from '#dataplane/datapath.js';
 import { Accounts } from '#dataplane/kernel/accounts.js';
 import { mapShape } from '#dataplane/kernel/bpf-fd.js';
+import type { MapName } from '#dataplane/kernel/bpf-object.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
 import { check, libbpf } from '#dataplane/kernel/libc.js';
@@ -15,7 +16,6 @@ import {
   FLOW_KEY_BYTES,
   FLOW_KEY_OFFSETS,
   FLOW_LINE_BYTES,
-  FLOW_OFFSETS,
   type Flow,
   KEY_USED,
   readFlow,
@@ -87,13 +87,14 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   const ingress = new TestRun(loaded.object.programFd('weir_ingress'), frame, context, out);
   const egress = new TestRun(loaded.object.programFd('weir_egress'), frame, context, out);
   const active = new MappedMemory('active', loaded.object.mapFd('active'), ACTIVE.bytes);
-  const memory = (name: 'flows' | 'tallies' | 'half_open' | 'half_open_tallies'): MappedMemory => {
+  const memory = (name: MapName): MappedMemory => {
     const fd = loaded.object.mapFd(name);
-    return new MappedMemory(name, fd, mapShape(fd).maxEntries * FLOW_LINE_BYTES);
+    const { maxEntries, valueSize } = mapShape(fd);
+    return new MappedMemory(name, fd, maxEntries * valueSize);
   };
   const tables = {
-    flows: { flows: memory('flows'), tallies: memory('tallies') },
-    half_open: { flows: memory('half_open'), tallies: memory('half_open_tallies') },
+    flows: { flows: memory('flows'), tallies: memory('tallies'), tags: memory('flow_tags') },
+    half_open: { flows: memory('half_open'), tallies: memory('half_open_tallies'), tags: memory('half_open_tags') },
   };
   const record = new Uint32Array(FLOW_BYTES / 4);
   const key = new Uint8Array(FLOW_KEY_BYTES);
@@ -124,9 +125,10 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   /** Claims ways of the only set that `flows` has. */
   const occupy = (): void => {
     const lines = new Uint8Array(tables.flows.flows.buffer);
+    const tags = new Uint8Array(tables.flows.tags.buffer);
     for (let way = 8 - occupied; way < 8; way++) {
       lines[way * FLOW_LINE_BYTES + FLOW_KEY_OFFSETS.use] = KEY_CLAIMED;
-      lines[FLOW_OFFSETS.tags + way] = 0xff;
+      tags[way] = 0x7f;
     }
   };
   const countedSinceLoad = (): Record<string, number> => {
@@ -169,7 +171,10 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     /** Removes every flow and answers how many there were. */
     flushFlows(): number {
       const there = [...readTable('flows'), ...readTable('half_open')].length;
-      for (const { flows } of Object.values(tables)) flows.words.fill(0);
+      for (const { flows, tags } of Object.values(tables)) {
+        flows.words.fill(0);
+        tags.words.fill(0);
+      }
       occupy();
       return there;
     },
@@ -215,9 +220,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       return Object.fromEntries(differences.filter(([, count]) => count !== 0)) as Record<string, number>;
     },
     close(): void {
-      for (const { flows, tallies } of Object.values(tables)) {
-        flows.unmap();
-        tallies.unmap();
+      for (const memories of Object.values(tables)) {
+        for (const memory of Object.values(memories)) memory.unmap();
       }
       active.unmap();
       accounts.close();

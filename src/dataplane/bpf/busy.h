@@ -5,24 +5,26 @@
 /* The short way of a packet in the middle of an established flow. */
 #define NOT_BUSY (-2)
 
-#define TCP_SPECIAL (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)
+#define TCP_SPECIAL (TCP_SYN | TCP_RST | TCP_ACK)
 
-static __always_inline bool is_past(__u32 tick, __u32 now)
-{
-	return (__s32)(now - tick) >= 0;
-}
+/* What a packet in the middle of a flow leaves them in; a FIN changes them among each other. */
+#define BUSY_STATES                                                                            \
+	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING |       \
+	 1 << FLOW_UDP_REPLIED)
 
-/* By the stack where another flow got the line meanwhile. */
-static __noinline int send_busy(struct __sk_buff *skb, const struct flow *flow, const struct next_hops *next, __u64 addresses,
-				__u32 side_and_segment)
+/* By the stack where another flow got the line meanwhile. `how`: hash of the key << 32 | bytes as in send << 1 | side. */
+__noinline int send_busy(struct __sk_buff *skb, const struct flow *flow, const struct next_hops *next, __u64 addresses,
+				__u64 how)
 {
 	struct way way;
 
 	if (!flow || !next)
 		return TC_ACT_UNSPEC;
-	way = next->ways[side_and_segment & 1];
+	way = next->ways[how & 1];
 	asm volatile("" ::: "memory");
-	return *(__u64 *)&flow->key == addresses ? send(skb, &way, side_and_segment >> 1) : TC_ACT_UNSPEC;
+	if (*(__u64 *)&flow->key != addresses || way.check != check_of(how >> 32))
+		return TC_ACT_UNSPEC;
+	return send(skb, &way, (__u32)how >> 1);
 }
 
 /* Passes a packet in the middle of an established flow. NOT_BUSY where it is to be looked at in full. */
@@ -32,7 +34,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
 	__u32 total, length, side, now, first = 0, slot, source, destination, ports, vital, bytes;
-	bool from_high, at_once;
+	bool from_high, at_once, ends = false;
 	struct next_hops *next = 0;
 	struct sought sought;
 	struct active *in_force;
@@ -48,6 +50,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	if (ip->protocol == IPPROTO_TCP) {
 		if ((void *)(l4 + 20) > data_end || (l4[13] & TCP_SPECIAL) != TCP_ACK)
 			return NOT_BUSY;
+		ends = l4[13] & TCP_FIN;
 		length = (l4[12] >> 4) * 4;
 		if (length < 20 || sizeof(*ip) + length > total)
 			return NOT_BUSY;
@@ -70,18 +73,18 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 		      (__u64)KEY_USED << USE_SHIFT;
 	sought.hash = hash_of(sought.addresses, sought.rest);
 	flow = find_confirmed(&sought, &slot);
-	if (!flow) {
-		expect_half_open(sought.hash);
+	if (!flow && ip->protocol == IPPROTO_UDP)
+		flow = find_half_open(&sought, &slot);
+	if (!flow)
 		return NOT_BUSY;
-	}
 	judgement = READ_ONCE(flow->judgement);
 	in_force = bpf_map_lookup_elem(&active, &first);
 	if (!in_force || !judgement || judgement >> 32 != READ_ONCE(in_force->word) >> 1)
 		return NOT_BUSY;
 	vital = READ_ONCE(*(__u32 *)&flow->state);
-	if ((__u8)vital != FLOW_TCP_ESTABLISHED && (__u8)vital != FLOW_UDP_REPLIED)
-		return NOT_BUSY;
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
+	if (!(BUSY_STATES >> (vital & (FLOW_STATES - 1)) & 1) && ((__u8)vital != FLOW_UDP_OPENED || side))
+		return NOT_BUSY;
 	now_ns = bpf_ktime_get_coarse_ns();
 	now = ticks_of(now_ns);
 	bytes = flow->bytes[side];
@@ -89,13 +92,15 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 		return NOT_BUSY;
 	at_once = is_sent_at_once(in_force, now_ns);
 	if (at_once) {
-		next = bpf_map_lookup_elem(&next_hops, &slot);
+		next = next_hops_at(slot);
 		if (!next || !next->until[side] || is_past(next->until[side], now))
 			return NOT_BUSY;
 	}
 	asm volatile("" ::: "memory");
 	if (!is_of(flow, &sought))
 		return NOT_BUSY;
+	if (ends)
+		flow->state = state_after_fins(flow->flags |= FLOW_FIN << side);
 	flow->last_seen = now;
 	flow->packets[side] += packets_of(skb);
 	flow->bytes[side] = bytes + skb->len;
@@ -103,7 +108,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 		__u32 segment = skb->gso_size ? skb->gso_size + length : skb->len - ETH_HLEN;
 
 		pass_word(skb, judgement);
-		return send_busy(skb, flow, next, sought.addresses, segment << 1 | side);
+		return send_busy(skb, flow, next, sought.addresses, sought.hash << 32 | segment << 1 | side);
 	}
 	return pass_word(skb, judgement);
 }

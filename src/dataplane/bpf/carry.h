@@ -57,7 +57,7 @@ static __always_inline bool place_carried(__u32 slot, const struct carry_flow_re
 	if (slot == NO_SLOT || !flow || !tally)
 		return false;
 	__builtin_memcpy(&flow->judgement, &request->flow.judgement,
-			 __builtin_offsetof(struct flow, tags) - __builtin_offsetof(struct flow, judgement));
+			 __builtin_offsetof(struct flow, reserved2) - __builtin_offsetof(struct flow, judgement));
 	*tally = request->tally;
 	publish(flow, key);
 	return true;
@@ -73,7 +73,8 @@ int weir_carry_flow(struct carry_flow_request *request)
 
 	key.use = KEY_USED;
 	request->carried = 0;
-	flow = find_slot(&key, &slot);
+	slot = find_slot(&key);
+	flow = flow_at(slot);
 	if (request->again) {
 		if (!flow)
 			return 0;

@@ -63,7 +63,7 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 /* What became of one packet that belongs to no flow. `judged` is what decided, with the active word that it was found
  * by in the upper half; 0 where nothing was judged.
  */
-static __noinline void tell_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judged,
+__noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judged,
 				   enum drop_reason reason)
 {
 	__u32 word = judged, active_word = judged >> 32;
@@ -72,7 +72,7 @@ static __noinline void tell_packet(struct __sk_buff *skb, const struct packet *p
 	struct event *event;
 
 	if (!packet)
-		return;
+		return 0;
 	if (word) {
 		ref = hit_of(active_word, word);
 		/* What opens nothing and has no flow is dropped whatever the rule says. */
@@ -81,7 +81,7 @@ static __noinline void tell_packet(struct __sk_buff *skb, const struct packet *p
 	}
 	event = reserve_event(packet->source, false, now_ns);
 	if (!event)
-		return;
+		return 0;
 	event->time_ns = now_ns;
 	event->type = !reason ? EVENT_PASSED : word ? EVENT_DENIED : EVENT_DROPPED;
 	event->verdict = word & 7;
@@ -107,19 +107,20 @@ static __noinline void tell_packet(struct __sk_buff *skb, const struct packet *p
 	event->bytes[0] = skb->len;
 	event->bytes[1] = 0;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return 0;
 }
 
-static __noinline void tell_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns)
+__noinline int tell_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns)
 {
 	bool by_high;
 	struct event *event;
 
 	if (!flow || !tally)
-		return;
+		return 0;
 	by_high = flow->flags & FLOW_OPENED_BY_HIGH;
 	event = reserve_event(by_high ? flow->key.high_address : flow->key.low_address, true, now_ns);
 	if (!event)
-		return;
+		return 0;
 	event->time_ns = now_ns;
 	event->type = type;
 	event->verdict = flow->judgement & 7;
@@ -147,6 +148,7 @@ static __noinline void tell_flow(const struct flow *flow, const struct tally *ta
 		event->bytes[side] = tally->total_bytes[side] + (__u32)(flow->bytes[side] - tally->folded_bytes[side]);
 	}
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return 0;
 }
 
 #endif

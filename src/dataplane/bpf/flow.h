@@ -53,13 +53,13 @@ static __always_inline __u32 direction_of(const struct flow *flow, const struct 
 /* Adds what the flow carried since the last time to its totals and to its rule. The exchanges make every packet count
  * once, whoever folds at the same time.
  */
-static __noinline void fold_flow(struct flow *flow, struct tally *tally, __u64 now_ns)
+__noinline int fold_flow(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
 	__u64 packets = 0, bytes = 0;
 	__u32 idle;
 
 	if (!flow || !tally)
-		return;
+		return 0;
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
 		__u32 seen = READ_ONCE(flow->packets[side]), carried = READ_ONCE(flow->bytes[side]);
@@ -73,13 +73,14 @@ static __noinline void fold_flow(struct flow *flow, struct tally *tally, __u64 n
 		bytes += more_bytes;
 	}
 	if (!packets)
-		return;
+		return 0;
 	idle = ticks_of(now_ns) - flow->last_seen;
 	add_hit(tally->hit, tally->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
+	return 0;
 }
 
 /* False where the slot has another flow by now. */
-static __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
+__noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
 {
 	struct tally *tally = tally_at(slot);
 	struct flow *flow = flow_at(slot);
@@ -95,7 +96,7 @@ static __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 no
 }
 
 /* Ends who is past his time-out in a set of `flows`. */
-static __noinline void make_room(__u32 set, __u64 now_ns)
+__noinline int make_room(__u32 set, __u64 now_ns)
 {
 	for (__u32 way = 0; way < FLOW_WAYS; way++) {
 		__u32 slot = set | way << settings.flow_shift;
@@ -103,18 +104,19 @@ static __noinline void make_room(__u32 set, __u64 now_ns)
 		struct flow_key key;
 
 		if (!flow)
-			return;
+			return 0;
 		key = flow->key;
 		if (key.use == KEY_USED && is_expired(flow, ticks_of(now_ns)))
 			end_flow(slot, &key, now_ns);
 	}
+	return 0;
 }
 
 /* A claimed line of `flows`, in the less crowded of the key's two sets; NO_SLOT where both are full. */
-static __noinline __u32 claim_flow(__u64 hash, __u64 now_ns)
+__noinline __u32 claim_flow(__u64 hash, __u64 now_ns)
 {
 	__u32 set = first_set(hash, settings.flow_shift), other = second_set(hash, settings.flow_shift), slot;
-	bool spills = is_to_spill(&flows, set, other);
+	bool spills = is_to_spill(&flow_tags, set, other);
 
 	slot = claim_free_flow(spills ? other : set, tag_of(hash));
 	if (slot == NO_SLOT) {
@@ -127,44 +129,37 @@ static __noinline __u32 claim_flow(__u64 hash, __u64 now_ns)
 		}
 	}
 	if (spills)
-		mark_spilled(&flows, set);
-	if (settings.direct && slot != NO_SLOT) {
-		struct next_hops *next = bpf_map_lookup_elem(&next_hops, &slot);
-
-		if (next)
-			next->until[0] = next->until[1] = 0;
-	}
+		mark_spilled(&flow_tags, set);
 	return slot;
 }
 
 /* Ends who came to the set of `half_open` first. */
-static __noinline void evict(__u32 set, __u64 now_ns)
+__noinline int evict(__u32 set, __u64 now_ns)
 {
-	struct flow *line = bpf_map_lookup_elem(&half_open, &set);
+	__u64 *tags = bpf_map_lookup_elem(&half_open_tags, &set);
 	struct flow_key key;
+	struct flow *line;
 	__u32 slot;
-	__u8 next;
 
-	if (!line)
-		return;
-	next = line->tags[0];
-	line->tags[0] = (next & ~TAGS_NEXT) | ((next + 1) & TAGS_NEXT);
-	slot = set | (next & TAGS_NEXT) << settings.half_open_shift;
+	if (!tags)
+		return 0;
+	slot = set | next_way(tags) << settings.half_open_shift;
 	line = bpf_map_lookup_elem(&half_open, &slot);
 	if (!line)
-		return;
+		return 0;
 	key = line->key;
 	if (key.use == KEY_USED)
 		end_flow(slot | IN_HALF_OPEN, &key, now_ns);
+	return 0;
 }
 
 /* A claimed line of `half_open`: a free one, or that of who came first. */
-static __noinline __u32 claim_half_open(__u64 hash, __u64 now_ns)
+__noinline __u32 claim_half_open(__u64 hash, __u64 now_ns)
 {
 	__u32 set = first_set(hash, settings.half_open_shift), slot;
 
-	if (is_to_spill(&half_open, set, second_set(hash, settings.half_open_shift))) {
-		mark_spilled(&half_open, set);
+	if (is_to_spill(&half_open_tags, set, second_set(hash, settings.half_open_shift))) {
+		mark_spilled(&half_open_tags, set);
 		set = second_set(hash, settings.half_open_shift);
 	}
 	slot = claim_free_half_open(set, tag_of(hash));
@@ -175,8 +170,42 @@ static __noinline __u32 claim_half_open(__u64 hash, __u64 now_ns)
 	return slot;
 }
 
+#define WAY_TICKS 1000 /* 1.05 s: as long as it takes until a changed route is followed */
+
+static __always_inline void keep_way(__u32 slot, const struct flow_key *key, const struct way *way, __u32 direction, __u32 now)
+{
+	struct next_hops *next = next_hops_at(slot);
+
+	if (!next)
+		return;
+	next->ways[direction & 1] = *way;
+	next->ways[direction & 1].check = check_of(hash_of_key(key));
+	next->until[direction & 1] = now + WAY_TICKS;
+}
+
+/* Of a flow that is opened. */
+static __always_inline void keep_first_way(const struct place *place, const struct packet *packet, __u32 side, __u32 now)
+{
+	struct next_hops *next = next_hops_at(place->slot);
+
+	if (!next)
+		return;
+	next->until[0] = next->until[1] = now;
+	if (packet->way.ifindex)
+		keep_way(place->slot, &place->key, &packet->way, side, now);
+}
+
+/* The ways of a half-open flow, for the line that it gets in the other table. */
+static __always_inline void keep_ways(__u32 from, __u32 slot)
+{
+	struct next_hops *half = next_hops_at(from), *next = next_hops_at(slot);
+
+	if (half && next)
+		*next = *half;
+}
+
 /* Makes a half-open flow an established one. False where the table is full. */
-static __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u64 now_ns)
+__noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u64 now_ns)
 {
 	struct flow *half = flow_at(from), *flow;
 	struct tally *half_tally = tally_at(from), *tally;
@@ -201,9 +230,11 @@ static __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u6
 		return false;
 	}
 	__builtin_memcpy(&flow->judgement, &half->judgement,
-			 __builtin_offsetof(struct flow, tags) - __builtin_offsetof(struct flow, judgement));
+			 __builtin_offsetof(struct flow, reserved2) - __builtin_offsetof(struct flow, judgement));
 	flow->flags &= ~FLOW_CONFIRMED;
 	*tally = *half_tally;
+	if (settings.direct)
+		keep_ways(from, slot);
 	asm volatile("" ::: "memory");
 	/* Evicted meanwhile: what was copied may be half of another. */
 	if (!same_key(&half->key, key)) {
@@ -215,6 +246,13 @@ static __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u6
 	if (claim(half, ((const __u64 *)key)[1]))
 		release(half, from);
 	return true;
+}
+
+#define BOTH_FINS (FLOW_FIN | FLOW_FIN << 1)
+
+static __always_inline __u8 state_after_fins(__u8 flags)
+{
+	return (flags & BOTH_FINS) == BOTH_FINS ? FLOW_TCP_CLOSING : FLOW_TCP_HALF_CLOSED;
 }
 
 /* Follows TCP (RFC 9293, fig. 5). `half`: the handshake is not over. Answers whether it is now. */
@@ -245,17 +283,13 @@ static __always_inline bool follow_tcp(struct flow *flow, __u8 tcp_flags, __u32 
 	} else if (state == FLOW_TCP_RESET && tcp_flags & TCP_ACK && !(tcp_flags & TCP_SYN) &&
 		   side == ((flags & FLOW_RESET_BY_REPLY) != 0)) {
 		/* Who goes on has not reset: somebody else forged that. */
-		flow->state = flags & (FLOW_FIN | FLOW_FIN << 1) ? FLOW_TCP_HALF_CLOSED : FLOW_TCP_ESTABLISHED;
+		flow->state = flags & BOTH_FINS ? FLOW_TCP_HALF_CLOSED : FLOW_TCP_ESTABLISHED;
 	}
 	if (tcp_flags & TCP_FIN)
 		flags = flow->flags |= FLOW_FIN << side;
 	if ((!half || confirmed) && flow->state != FLOW_TCP_RESET) {
-		bool both = (flags & (FLOW_FIN | FLOW_FIN << 1)) == (FLOW_FIN | FLOW_FIN << 1);
-
-		if (both)
-			flow->state = FLOW_TCP_CLOSING;
-		else if (flags & (FLOW_FIN | FLOW_FIN << 1))
-			flow->state = FLOW_TCP_HALF_CLOSED;
+		if (flags & BOTH_FINS)
+			flow->state = state_after_fins(flags);
 		else if (confirmed)
 			flow->state = FLOW_TCP_ESTABLISHED;
 	}
@@ -296,7 +330,7 @@ static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow
 	return false;
 }
 
-static __noinline enum flow_state opening_state(const struct packet *packet)
+__noinline enum flow_state opening_state(const struct packet *packet)
 {
 	if (!packet)
 		return FLOW_OTHER_OPENED;
@@ -318,7 +352,7 @@ static __noinline enum flow_state opening_state(const struct packet *packet)
 }
 
 /* Fills the line that was claimed. A call of its own, since the stack is short. */
-static __noinline void fill_flow(struct __sk_buff *skb, const struct place *place, const struct packet *packet, __u64 judged,
+__noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const struct packet *packet, __u64 judged,
 				 __u8 how)
 {
 	__u32 active_word = judged >> 32, side = how & AS_REPLY ? 1 : 0;
@@ -328,11 +362,11 @@ static __noinline void fill_flow(struct __sk_buff *skb, const struct place *plac
 	struct flow *flow;
 
 	if (!place || !packet)
-		return;
+		return 0;
 	flow = flow_at(place->slot);
 	tally = tally_at(place->slot);
 	if (!flow || !tally)
-		return;
+		return 0;
 	flow->judgement = 0;
 	flow->last_seen = ticks_of(now_ns);
 	flow->flags = (how & FLOW_FOREIGN) | (place->from_high != side ? FLOW_OPENED_BY_HIGH : 0);
@@ -342,8 +376,12 @@ static __noinline void fill_flow(struct __sk_buff *skb, const struct place *plac
 	if (flow->state == FLOW_TCP_RESET && side)
 		flow->flags |= FLOW_RESET_BY_REPLY;
 	flow->reserved = 0;
-	flow->ifindex[!side] = flow->packets[!side] = flow->bytes[!side] = 0;
+	asm volatile("" : "+r"(side)); /* else the verifier does not know that it is 0 or 1 */
+	side &= 1;
+	flow->packets[!side] = flow->bytes[!side] = 0;
 	flow->ifindex[side] = packet->outgoing ? 0 : skb->ifindex;
+	/* What answers comes from where the routes sent this, or its source is looked for. */
+	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? packet->way.ifindex : 0;
 	flow->packets[side] = packets_of(skb);
 	flow->bytes[side] = skb->len;
 	__builtin_memset(tally, 0, sizeof(*tally));
@@ -354,9 +392,12 @@ static __noinline void fill_flow(struct __sk_buff *skb, const struct place *plac
 	}
 	tally->hit = ref.hit;
 	tally->hit_check = ref.check;
+	if (settings.direct)
+		keep_first_way(place, packet, side, flow->last_seen);
 	publish(flow, &place->key);
 	count(COUNT_HALF_OPENED);
 	tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);
+	return 0;
 }
 
 /* DROP_NONE, or why the packet must not pass. `judged` is as in tell_packet; `how`: FLOW_FOREIGN, or AS_REPLY where

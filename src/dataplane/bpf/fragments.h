@@ -64,40 +64,42 @@ static __always_inline bool add_fragment(struct fragments *datagram, const struc
 }
 
 /* Lets the fragments that follow this first one be judged as it was. */
-static __noinline void remember_fragment(const struct packet *packet)
+__noinline int remember_fragment(const struct packet *packet)
 {
 	struct fragment_key key = {};
 	struct fragments *datagram;
 	__u32 first = 0;
 
 	if (!packet)
-		return;
+		return 0;
 	fragment_key(&key, packet);
 	datagram = bpf_map_lookup_elem(&no_fragments, &first);
 	if (!datagram || bpf_map_update_elem(&fragments, &key, datagram, BPF_ANY))
-		return;
+		return 0;
 	datagram = bpf_map_lookup_elem(&fragments, &key);
 	if (!datagram)
-		return;
+		return 0;
 	datagram->opened_ns = bpf_ktime_get_coarse_ns();
 	datagram->packet_ports = packet->protocol == IPPROTO_ICMP
 					 ? (__u32)packet->icmp_type << 24 | (__u32)packet->icmp_code << 16 | packet->icmp_id
 					 : (__u32)packet->source_port << 16 | packet->destination_port;
 	add_fragment(datagram, packet);
+	return 0;
 }
 
-static __noinline void forget_fragment(const struct packet *packet)
+__noinline int forget_fragment(const struct packet *packet)
 {
 	struct fragment_key key = {};
 
 	if (!packet)
-		return;
+		return 0;
 	fragment_key(&key, packet);
 	bpf_map_delete_elem(&fragments, &key);
+	return 0;
 }
 
 /* Gives a later fragment the ports of its first, so that it is judged like it. */
-static __noinline enum drop_reason recall_fragment(struct packet *packet)
+__noinline enum drop_reason recall_fragment(struct packet *packet)
 {
 	struct fragment_key key = {};
 	struct fragments *datagram;

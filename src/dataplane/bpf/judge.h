@@ -3,7 +3,7 @@
 #define WEIR_JUDGE_H
 
 /* The word for the flow of this packet: always judged the way it was opened, also by the packet of a reply. */
-static __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
+__noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
 	__u32 base = (active_word & 1 ? settings.slot_lines : 0) | flags, low16;
 
@@ -24,7 +24,7 @@ static __always_inline __u32 judge(const struct packet *packet, __u32 active_wor
 }
 
 /* An audited redirect passes uninspected (D4). */
-static __noinline enum drop_reason refusal_by(enum verdict verdict, bool audited)
+__noinline enum drop_reason refusal_by(enum verdict verdict, bool audited)
 {
 	switch (verdict) {
 	case VERDICT_ALLOW:
@@ -56,7 +56,7 @@ static __always_inline __u32 judge_again(const struct packet *packet, __u32 acti
 	return refusal_of(kept) ? word : kept;
 }
 
-static __noinline int drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
+__noinline int drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
 {
 	if (settings.bridges)
 		return TO_PREDECESSOR;
@@ -66,7 +66,7 @@ static __noinline int drop(struct __sk_buff *skb, const struct packet *packet, e
 }
 
 /* Drops by a word that was found with this active word. */
-static __noinline int refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judged, enum drop_reason reason)
+__noinline int refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judged, enum drop_reason reason)
 {
 	if (settings.bridges)
 		return TO_PREDECESSOR;
@@ -77,7 +77,7 @@ static __noinline int refuse(struct __sk_buff *skb, const struct packet *packet,
 }
 
 /* Passes a packet that opens nothing. */
-static __noinline int pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
+__noinline int pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
 {
 	tell_packet(skb, packet, judged, DROP_NONE);
 	return pass_word(skb, judged);

@@ -35,6 +35,15 @@ struct {
 	__type(value, struct tally);
 } tallies SEC(".maps");
 
+/* A word for each set of `flows`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} flow_tags SEC(".maps");
+
 /* What a first packet opened and nobody has confirmed yet. A flood evicts its own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -52,13 +61,28 @@ struct {
 	__type(value, struct tally);
 } half_open_tallies SEC(".maps");
 
-/* Of `flows`. One entry where nothing is sent at once. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} half_open_tags SEC(".maps");
+
+/* Of `flows` and of `half_open`. One entry where nothing is sent at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct next_hops);
 } next_hops SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct next_hops);
+} half_open_next_hops SEC(".maps");
 
 /* Host byte order. Ports are 0 where the protocol has none. */
 struct packet {

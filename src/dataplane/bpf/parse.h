@@ -105,7 +105,7 @@ static long check_option(__u32 index, struct options *options)
 }
 
 /* What the options of the IPv4 header forbid (RFC 791): a route of the sender's choice, or lengths that lead nowhere. */
-static __noinline enum drop_reason check_options(struct __sk_buff *skb, __u32 bytes)
+__noinline enum drop_reason check_options(struct __sk_buff *skb, __u32 bytes)
 {
 	struct options options = { .count = bytes };
 

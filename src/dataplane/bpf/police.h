@@ -26,16 +26,17 @@ static __always_inline bool is_stranger(const struct flow *flow, const struct pl
 	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
 }
 
-#define WAY_TICKS 1000 /* 1.05 s: as long as it takes until a changed route is followed */
-
-static __always_inline void keep_way(__u32 slot, const struct way *way, __u32 direction, __u32 now)
+/* The way that is kept for the packet's direction. False where there is none, or it is too old. */
+static __always_inline bool recall_way(const struct flow *flow, __u32 slot, const struct flow_key *key, struct way *way,
+				       __u32 direction, __u32 now)
 {
-	struct next_hops *next = bpf_map_lookup_elem(&next_hops, &slot);
+	struct next_hops *next = next_hops_at(slot);
 
-	if (!next)
-		return;
-	next->ways[direction & 1] = *way;
-	next->until[direction & 1] = now + WAY_TICKS;
+	if (!next || is_past(next->until[direction & 1], now))
+		return false;
+	*way = next->ways[direction & 1];
+	asm volatile("" ::: "memory");
+	return same_key(&flow->key, key) && way->check == check_of(hash_of_key(key));
 }
 
 /* A packet of a flow. An epoch that the flow was not judged by judges it again. */
@@ -44,7 +45,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 					 __u64 judgement, __u32 slot, __u64 now)
 {
 	__u32 direction = direction_of(flow, place), word = judgement;
-	bool foreign = judgement == 0;
+	bool foreign = judgement == 0, at_once = !packet->outgoing && is_sent_at_once(in_force, now);
 
 	if (!packet->outgoing && flow->ifindex[direction & 1] != skb->ifindex) {
 		if (is_spoofed(skb, packet))
@@ -71,20 +72,20 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		count(COUNT_FLOWS_REJUDGED);
 		WRITE_ONCE(flow->judgement, (__u64)(active_word >> 1) << 32 | word);
 	}
+	/* Before it goes to the other table, and takes its ways along. */
+	if (at_once && !recall_way(flow, slot, &place->key, &packet->way, direction, ticks_of(now))) {
+		is_to_node(skb, packet);
+		keep_way(slot, &place->key, &packet->way, direction, ticks_of(now));
+	}
 	if (!follow_flow(skb, flow, slot, &place->key, packet, direction, now))
 		return drop(skb, packet, DROP_FLOW_TABLE_FULL);
-	if (!packet->outgoing && is_sent_at_once(in_force, now)) {
-		is_to_node(skb, packet);
-		if (!(slot & IN_HALF_OPEN))
-			keep_way(slot, &packet->way, direction, ticks_of(now));
-	}
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
 }
 
 /* TCP that opens nothing and has no flow. D4, D18: it passes where the verdict is audited, and then leaves no flow
  * behind; while flows are picked up it opens the flow that it is of, which may be the one that it answers.
  */
-static __noinline int police_stray(struct __sk_buff *skb, struct place *place, const struct packet *packet,
+__noinline int police_stray(struct __sk_buff *skb, struct place *place, const struct packet *packet,
 				   __u32 active_word, bool picked_up)
 {
 	__u64 judged;
@@ -146,7 +147,8 @@ static __always_inline struct flow *find_flow(const struct place *place, const s
 
 	if (!place->stateful)
 		return 0;
-	flow = find_slot(&place->key, slot);
+	*slot = find_slot(&place->key);
+	flow = flow_at(*slot);
 	if (!flow)
 		return 0;
 	*judgement = READ_ONCE(flow->judgement);
@@ -159,7 +161,7 @@ static __always_inline struct flow *find_flow(const struct place *place, const s
 	return 0;
 }
 
-static __noinline int finish_error(struct __sk_buff *skb, const struct packet *error, __u64 judged,
+__noinline int finish_error(struct __sk_buff *skb, const struct packet *error, __u64 judged,
 				   enum drop_reason refused)
 {
 	if (refused)
@@ -261,7 +263,7 @@ static __always_inline int police(struct __sk_buff *skb, bool outgoing)
 }
 
 /* Nobody judges this packet, but what answers it must pass, and so must what goes on after it has answered. */
-static __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
+__noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {
 	struct packet *packet = new_packet(0);
 	struct place place = {};

@@ -14,7 +14,7 @@ static __always_inline bool is_icmp_error(__u8 type)
 /* The packet that an ICMP error quotes. False where it quotes too little of one to say which flow it was of. Behind a
  * fragment's header stands anything but a quote, and no host sends an error in fragments (RFC 1812, 4.3.2.3).
  */
-static __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, struct packet *quoted)
+__noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, struct packet *quoted)
 {
 	struct iphdr ip;
 	__u8 l4[8];
@@ -70,7 +70,7 @@ static __always_inline bool is_from_there(struct __sk_buff *skb, struct packet *
  * where that went. Answers why it is dropped, DROP_NONE where it passes, or NOT_RELATED where it is to be judged by
  * itself. `judged` is then what decided, as in tell_packet; 0 for a foreign flow. `place` becomes that of what is quoted.
  */
-static __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, struct place *place,
+__noinline int judge_error(struct __sk_buff *skb, const struct packet *error, struct place *place,
 				  __u32 active_word, __u64 *judged)
 {
 	struct packet *quoted = new_packet(1);
@@ -84,7 +84,8 @@ static __noinline int judge_error(struct __sk_buff *skb, const struct packet *er
 	find_place(place, quoted);
 	if (!place->stateful)
 		return NOT_RELATED;
-	flow = find_slot(&place->key, &slot);
+	slot = find_slot(&place->key);
+	flow = flow_at(slot);
 	if (!flow)
 		return NOT_RELATED;
 	judgement = READ_ONCE(flow->judgement);

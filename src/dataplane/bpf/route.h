@@ -13,7 +13,7 @@ static __always_inline bool is_multicast_or_broadcast(__u32 address)
 /* Where the packet would go; true where nowhere: to the node itself, a broadcast of its networks, or without a route.
  * The guard closes the door behind a packet that is forwarded all the same.
  */
-static __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
+__noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};
 	long found;
@@ -34,11 +34,11 @@ static __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 		fib.tot_len = sizeof(struct iphdr); /* asks for the MTU */
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
 	/* A gateway may be one of IPv6 (RFC 5549); what is for 0.0.0.0/8 the stack drops (RFC 1122, 3.2.1.3). */
-	if (settings.direct && fib.family == FAMILY_INET && packet->destination >> 24 &&
+	if (fib.family == FAMILY_INET && packet->destination >> 24 &&
 	    (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
 		packet->way.ifindex = fib.ifindex;
 		packet->way.gateway = fib.ipv4_dst;
-		packet->way.mtu = fib.mtu_result;
+		packet->way.mtu = fib.mtu_result > IP_BYTES_MAX ? IP_BYTES_MAX : fib.mtu_result;
 	}
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
@@ -46,7 +46,7 @@ static __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 /* D17a. A lookup for the source answers "not forwarded" where it is the node's own, a broadcast, or has no route. An
  * interface that does not forward has no lookup: what comes in there gets no further than the node, whose stack checks it.
  */
-static __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
+__noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};
 	long found;
@@ -103,7 +103,7 @@ static __always_inline __u32 priority_of(__u8 tos)
 /* Sends what passes at once. What the stack must answer, redirect, cut into pieces, drop, or leave to another station, and
  * what has options, goes by the stack. `bytes`: of its longest segment, from the IPv4 header.
  */
-static __noinline int send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
+__noinline int send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 {
 	struct bpf_redir_neigh next = { .nh_family = FAMILY_INET };
 	void *data = (void *)(long)skb->data;

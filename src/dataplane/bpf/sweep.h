@@ -20,7 +20,7 @@ struct sweep_state {
 };
 
 /* Answers whether a flow is there. */
-static __noinline bool sweep_slot(__u32 slot, __u64 now)
+__noinline bool sweep_slot(__u32 slot, __u64 now)
 {
 	struct tally *tally = tally_at(slot);
 	struct flow *flow = flow_at(slot);
@@ -41,17 +41,15 @@ static __noinline bool sweep_slot(__u32 slot, __u64 now)
 }
 
 /* Answers how many flows are in the set. */
-static __always_inline __u32 sweep_set(const struct flow *first, __u32 set, __u32 shift, __u32 table, __u64 now)
+static __always_inline __u32 sweep_set(const __u64 *tags, __u32 set, __u32 shift, __u32 table, __u64 now)
 {
 	__u32 found = 0;
 	__u64 taken;
 
-	if (!first)
+	if (!tags)
 		return 0;
-	taken = taken_ways(tags_of(first));
-	if (first->key.use)
-		found += sweep_slot(set | table, now);
-	for (int tries = 0; tries < FLOW_WAYS - 1 && taken; tries++, taken &= taken - 1)
+	taken = ways_with(READ_ONCE(*tags), 0) ^ EACH_MARK;
+	for (int tries = 0; tries < FLOW_WAYS && taken; tries++, taken &= taken - 1)
 		found += sweep_slot(set | lowest_way(taken) << shift | table, now);
 	return found;
 }
@@ -61,14 +59,14 @@ static long sweep_one(__u32 index, struct sweep_state *state)
 	__u32 set = state->from + index, sets = 1U << settings.flow_shift;
 
 	if (set < sets) {
-		state->flows += sweep_set(bpf_map_lookup_elem(&flows, &set), set, settings.flow_shift, 0, state->now);
+		state->flows += sweep_set(bpf_map_lookup_elem(&flow_tags, &set), set, settings.flow_shift, 0, state->now);
 		return 0;
 	}
 	set -= sets;
 	if (set >= 1U << settings.half_open_shift)
 		return 1;
-	state->half_open += sweep_set(bpf_map_lookup_elem(&half_open, &set), set, settings.half_open_shift, IN_HALF_OPEN,
-				      state->now);
+	state->half_open += sweep_set(bpf_map_lookup_elem(&half_open_tags, &set), set, settings.half_open_shift,
+				      IN_HALF_OPEN, state->now);
 	return 0;
 }
 
@@ -154,10 +152,9 @@ SEC("syscall")
 int weir_cut(struct cut_request *request)
 {
 	struct flow_key key = request->key;
-	__u32 slot;
 
 	key.use = KEY_USED;
-	request->found = find_slot(&key, &slot) && end_flow(slot, &key, bpf_ktime_get_ns());
+	request->found = end_flow(find_slot(&key), &key, bpf_ktime_get_ns());
 	return 0;
 }
 

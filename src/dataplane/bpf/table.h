@@ -3,19 +3,23 @@
 #define WEIR_TABLE_H
 
 /* `flows` and `half_open` are sets of eight ways, a cache line each, placed by a seeded hash. Ways of one number stand
- * together, so that a table of few flows takes few pages. A flow is in any way of its set or, where that was crowded, of a
- * second one: the first says so, for ever.
+ * together, so that a table of few flows takes few pages. For each set a word of tags, a byte for each way, says which are
+ * taken, and by whom more or less: all the words fit into a near cache, and lines are looked at that are most probably
+ * the right ones. A flow is in any way of its set or, where that was crowded, of a second one: the first says so, for ever.
  *
- * Who wants to write a line claims it by an exchange, and gives it a key in the end. A line with the key that somebody
- * looks for is that flow's, as long as the key is still there after what mattered was read.
+ * Who wants to write a line claims its way by an exchange of the tags, and gives the line a key in the end. A line with the
+ * key that somebody looks for is that flow's, as long as the key is still there after what mattered was read.
  *
  * Where a line stands is its slot: its index, and which table.
  */
 #define IN_HALF_OPEN (1U << 31)
 #define NO_SLOT 0xffffffffU
 #define CROWDED 6
-#define EACH_TAG 0x0101010101010101ULL
-#define OTHER_WAYS (~0xffULL)
+#define EACH_WAY 0x0101010101010101ULL
+#define EACH_TAG (EACH_WAY * 0x7f)  /* 0: the way is free */
+#define EACH_MARK (EACH_WAY * 0x80) /* what the set says of itself: */
+#define MARK_SPILLED (1ULL << 7)    /* others of it stand in their second one, */
+#define MARKS_OF_NEXT 0x80808000ULL /* and which way makes room next, in `half_open` */
 
 /* Of a key, as two words. */
 struct sought {
@@ -52,7 +56,7 @@ static __always_inline __u32 second_set(__u64 hash, __u32 shift)
 
 static __always_inline __u8 tag_of(__u64 hash)
 {
-	return (hash & 0xff) ? hash : 1;
+	return (hash & 0x7f) ? hash & 0x7f : 1;
 }
 
 static __always_inline bool same_key(const struct flow_key *a, const struct flow_key *b)
@@ -74,9 +78,9 @@ static __always_inline __u64 *rest_of(struct flow *line)
 	return (__u64 *)&line->key.low_port;
 }
 
-static __always_inline __u64 tags_of(const struct flow *first)
+static __always_inline bool is_past(__u32 tick, __u32 now)
 {
-	return READ_ONCE(*(const __u64 *)first->tags);
+	return (__s32)(now - tick) >= 0;
 }
 
 /* Signed, since another CPU may have stored a later time than the caller read. */
@@ -91,10 +95,10 @@ static __always_inline bool is_fold_due(__u32 bytes, __u32 more)
 	return (bytes ^ (bytes + more)) >> 30;
 }
 
-/* The high bit of each byte that is not zero, but for the first. */
-static __always_inline __u64 taken_ways(__u64 tags)
+/* The high bit of each byte whose way has this tag; 0 finds those that are free. */
+static __always_inline __u64 ways_with(__u64 tags, __u8 tag)
 {
-	return (((tags & EACH_TAG * 0x7f) + EACH_TAG * 0x7f) | tags) & EACH_TAG * 0x80 & OTHER_WAYS;
+	return ~(((tags ^ EACH_WAY * tag) & EACH_TAG) + EACH_TAG) & EACH_MARK;
 }
 
 /* Of bits that are each the highest of a byte: the number of the lowest byte. */
@@ -103,19 +107,15 @@ static __always_inline __u32 lowest_way(__u64 bits)
 	return ((bits & -bits) >> 7) * 0x0001020304050607ULL >> 56;
 }
 
-/* The line that has this key, and its index; 0 where none has. `first`: that of the set's first way. */
-static __always_inline struct flow *find_in_set(void *table, __u32 shift, __u32 set, const struct sought *sought,
-						__u32 *at, struct flow **first)
+/* The line that has this key, and its index; 0 where none has. */
+static __always_inline struct flow *find_in_set(void *table, __u32 shift, __u32 set, __u64 tags, const struct sought *sought,
+						__u32 *at)
 {
-	struct flow *line;
-	__u64 same;
+	__u64 same = ways_with(tags, tag_of(sought->hash));
 
-	*at = set;
-	*first = line = bpf_map_lookup_elem(table, at);
-	if (!line || is_of(line, sought))
-		return line;
-	same = ~taken_ways(tags_of(line) ^ EACH_TAG * tag_of(sought->hash)) & EACH_TAG * 0x80 & OTHER_WAYS;
-	for (int tries = 0; tries < FLOW_WAYS - 1 && same; tries++, same &= same - 1) {
+	for (int tries = 0; tries < FLOW_WAYS && same; tries++, same &= same - 1) {
+		struct flow *line;
+
 		*at = set | lowest_way(same) << shift;
 		line = bpf_map_lookup_elem(table, at);
 		if (line && is_of(line, sought))
@@ -124,53 +124,49 @@ static __always_inline struct flow *find_in_set(void *table, __u32 shift, __u32 
 	return 0;
 }
 
-static __always_inline struct flow *find_in(void *table, __u32 shift, const struct sought *sought, __u32 *slot)
+static __always_inline struct flow *find_in(void *table, void *tags_of_table, __u32 shift, const struct sought *sought,
+					    __u32 *at)
 {
-	struct flow *first, *line;
+	__u32 set = first_set(sought->hash, shift);
+	__u64 *tags = bpf_map_lookup_elem(tags_of_table, &set), seen;
+	struct flow *line;
 
-	line = find_in_set(table, shift, first_set(sought->hash, shift), sought, slot, &first);
-	if (line || !first || !(first->tags[0] & TAGS_SPILLED))
+	if (!tags)
+		return 0;
+	seen = READ_ONCE(*tags);
+	line = find_in_set(table, shift, set, seen, sought, at);
+	if (line || !(seen & MARK_SPILLED))
 		return line;
-	return find_in_set(table, shift, second_set(sought->hash, shift), sought, slot, &first);
+	set = second_set(sought->hash, shift);
+	tags = bpf_map_lookup_elem(tags_of_table, &set);
+	return tags ? find_in_set(table, shift, set, READ_ONCE(*tags), sought, at) : 0;
 }
 
 static __always_inline struct flow *find_confirmed(const struct sought *sought, __u32 *slot)
 {
-	return find_in(&flows, settings.flow_shift, sought, slot);
+	return find_in(&flows, &flow_tags, settings.flow_shift, sought, slot);
 }
 
 static __always_inline struct flow *find_half_open(const struct sought *sought, __u32 *slot)
 {
-	struct flow *line = find_in(&half_open, settings.half_open_shift, sought, slot);
+	struct flow *line = find_in(&half_open, &half_open_tags, settings.half_open_shift, sought, slot);
 
 	*slot |= IN_HALF_OPEN;
 	return line;
 }
 
-/* Brings the line that a flow without a reply would be found by, while others are still on their way. */
-static __always_inline void expect_half_open(__u64 hash)
-{
-	__u32 set = first_set(hash, settings.half_open_shift);
-	struct flow *first = bpf_map_lookup_elem(&half_open, &set);
-
-	if (first)
-		READ_ONCE(*rest_of(first));
-}
-
-/* In either table; 0 where it is in none. */
-static __noinline struct flow *find_slot(const struct flow_key *key, __u32 *slot)
+/* The slot that has this key, in either table; NO_SLOT where none has. */
+__noinline __u32 find_slot(const struct flow_key *key)
 {
 	struct sought sought;
-	struct flow *flow;
+	__u32 slot;
 
-	if (!key || !slot)
-		return 0;
+	if (!key)
+		return NO_SLOT;
 	sought.addresses = ((const __u64 *)key)[0];
 	sought.rest = ((const __u64 *)key)[1];
 	sought.hash = hash_of(sought.addresses, sought.rest);
-	expect_half_open(sought.hash);
-	flow = find_confirmed(&sought, slot);
-	return flow ? flow : find_half_open(&sought, slot);
+	return find_confirmed(&sought, &slot) || find_half_open(&sought, &slot) ? slot : NO_SLOT;
 }
 
 static __always_inline struct flow *flow_at(__u32 slot)
@@ -187,9 +183,22 @@ static __always_inline struct tally *tally_at(__u32 slot)
 	return slot & IN_HALF_OPEN ? bpf_map_lookup_elem(&half_open_tallies, &at) : bpf_map_lookup_elem(&tallies, &at);
 }
 
+static __always_inline struct next_hops *next_hops_at(__u32 slot)
+{
+	__u32 at = slot & ~IN_HALF_OPEN;
+
+	return slot & IN_HALF_OPEN ? bpf_map_lookup_elem(&half_open_next_hops, &at) : bpf_map_lookup_elem(&next_hops, &at);
+}
+
+/* Says of whose key a kept way is: who lost his line meanwhile may write his into those of the next. */
+static __always_inline __u16 check_of(__u64 hash)
+{
+	return hash;
+}
+
 #define USE_SHIFT 48
 
-/* From now on this CPU alone may write the line, which was that of a key with this rest, or nobody's. */
+/* From now on this CPU alone may write the line, which was that of a key with this rest. */
 static __always_inline bool claim(struct flow *line, __u64 rest)
 {
 	__u64 claimed = (rest & ((1ULL << USE_SHIFT) - 1)) | (__u64)KEY_CLAIMED << USE_SHIFT;
@@ -203,15 +212,13 @@ static __always_inline void release(struct flow *line, __u32 slot)
 	bool half = slot & IN_HALF_OPEN;
 	__u32 shift = half ? settings.half_open_shift : settings.flow_shift;
 	__u32 way = (slot & ~IN_HALF_OPEN) >> shift, set = slot & ((1U << shift) - 1);
-	struct flow *first;
+	__u64 *tags;
 
 	WRITE_ONCE(*rest_of(line), 0);
-	if (!way)
-		return;
-	first = half ? bpf_map_lookup_elem(&half_open, &set) : bpf_map_lookup_elem(&flows, &set);
+	tags = half ? bpf_map_lookup_elem(&half_open_tags, &set) : bpf_map_lookup_elem(&flow_tags, &set);
 	asm volatile("" ::: "memory");
-	if (first)
-		WRITE_ONCE(first->tags[way & (FLOW_WAYS - 1)], 0);
+	if (tags)
+		__sync_fetch_and_and(tags, ~(0x7fULL << (way & (FLOW_WAYS - 1)) * 8));
 }
 
 /* Makes a claimed line that of a key: others find it from now on. */
@@ -224,63 +231,69 @@ static __always_inline void publish(struct flow *line, const struct flow_key *ke
 	WRITE_ONCE(*rest_of(line), words[1]);
 }
 
-/* A free way of the set, claimed; NO_SLOT where there is none. All but the first are claimed by their tags, so that nobody
- * waits for the line itself.
- */
-static __always_inline __u32 claim_free(void *table, __u32 shift, __u32 set, __u8 tag)
+/* A free way of the set, claimed, as an index; NO_SLOT where there is none. */
+static __always_inline __u32 claim_free(__u64 *tags, __u32 shift, __u32 set, __u8 tag)
 {
-	struct flow *first = bpf_map_lookup_elem(table, &set);
-
-	if (!first)
+	if (!tags)
 		return NO_SLOT;
-	if (!READ_ONCE(*rest_of(first)) && claim(first, 0))
-		return set;
 	for (int tries = 0; tries < FLOW_WAYS; tries++) {
-		__u64 tags = tags_of(first), free = ~taken_ways(tags) & EACH_TAG * 0x80 & OTHER_WAYS;
+		__u64 seen = READ_ONCE(*tags), free = ways_with(seen, 0);
 		__u32 way = lowest_way(free) & (FLOW_WAYS - 1);
 
 		if (!free)
 			return NO_SLOT;
-		if (__sync_val_compare_and_swap((__u64 *)first->tags, tags, tags | (__u64)tag << way * 8) == tags)
+		if (__sync_val_compare_and_swap(tags, seen, seen | (__u64)tag << way * 8) == seen)
 			return set | way << shift;
 	}
 	return NO_SLOT;
 }
 
-static __noinline __u32 claim_free_flow(__u32 set, __u8 tag)
+__noinline __u32 claim_free_flow(__u32 set, __u8 tag)
 {
-	return claim_free(&flows, settings.flow_shift, set, tag);
+	return claim_free(bpf_map_lookup_elem(&flow_tags, &set), settings.flow_shift, set, tag);
 }
 
-static __noinline __u32 claim_free_half_open(__u32 set, __u8 tag)
+__noinline __u32 claim_free_half_open(__u32 set, __u8 tag)
 {
-	__u32 at = claim_free(&half_open, settings.half_open_shift, set, tag);
+	__u32 at = claim_free(bpf_map_lookup_elem(&half_open_tags, &set), settings.half_open_shift, set, tag);
 
 	return at == NO_SLOT ? at : at | IN_HALF_OPEN;
 }
 
 /* Ways of the set that are taken, more or less. */
-static __always_inline __u32 crowd(void *table, __u32 set)
+static __always_inline __u32 crowd(void *tags_of_table, __u32 set)
 {
-	struct flow *first = bpf_map_lookup_elem(table, &set);
+	__u64 *tags = bpf_map_lookup_elem(tags_of_table, &set);
 
-	return first ? 1 + ((taken_ways(tags_of(first)) >> 7) * EACH_TAG >> 56) : FLOW_WAYS;
+	return tags ? FLOW_WAYS - ((ways_with(READ_ONCE(*tags), 0) >> 7) * EACH_WAY >> 56) : FLOW_WAYS;
 }
 
 /* Whether a flow goes to its second set rather than to its first. */
-static __always_inline bool is_to_spill(void *table, __u32 set, __u32 other)
+static __always_inline bool is_to_spill(void *tags_of_table, __u32 set, __u32 other)
 {
-	__u32 taken = crowd(table, set);
+	__u32 taken = crowd(tags_of_table, set);
 
-	return taken >= CROWDED && crowd(table, other) < taken;
+	return taken >= CROWDED && crowd(tags_of_table, other) < taken;
 }
 
-static __always_inline void mark_spilled(void *table, __u32 set)
+static __always_inline void mark_spilled(void *tags_of_table, __u32 set)
 {
-	struct flow *first = bpf_map_lookup_elem(table, &set);
+	__u64 *tags = bpf_map_lookup_elem(tags_of_table, &set);
 
-	if (first && !(first->tags[0] & TAGS_SPILLED))
-		WRITE_ONCE(first->tags[0], first->tags[0] | TAGS_SPILLED);
+	if (tags && !(READ_ONCE(*tags) & MARK_SPILLED))
+		__sync_fetch_and_or(tags, MARK_SPILLED);
+}
+
+/* The way of a set that makes room next, one after the other. */
+static __always_inline __u32 next_way(__u64 *tags)
+{
+	__u64 seen = READ_ONCE(*tags);
+	__u32 way = (seen >> 15 & 1) | (seen >> 22 & 2) | (seen >> 29 & 4), after = way + 1;
+	__u64 marks = (__u64)(after & 1) << 15 | (__u64)(after & 2) << 22 | (__u64)(after & 4) << 29;
+
+	/* Where another CPU was faster, both take the same, and one of them takes another one afterwards. */
+	__sync_val_compare_and_swap(tags, seen, (seen & ~MARKS_OF_NEXT) | marks);
+	return way;
 }
 
 #endif

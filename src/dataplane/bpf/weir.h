@@ -5,7 +5,7 @@
 #ifndef WEIR_H
 #define WEIR_H
 
-#define LAYOUT_VERSION 2
+#define LAYOUT_VERSION 3
 
 /* An image is made of lines of one cache line each; see src/dataplane/program/layout.ts. */
 #define LINE_WORDS 16
@@ -156,8 +156,6 @@ struct flow_key {
 #define FLOW_FIN 16         /* << direction */
 
 #define FLOW_WAYS 8
-#define TAGS_SPILLED 0x80 /* in tags[0]: others of this set stand in their second one */
-#define TAGS_NEXT 7       /* and the way that makes room next, in `half_open` */
 
 /* What every packet touches; see table.h. Another flow may get the line: who holds a pointer reads `judgement` and then
  * compares the key, which the next owner writes before it.
@@ -172,7 +170,7 @@ struct flow {
 	__u32 ifindex[2];   /* where packets of that direction come in, once their source was checked; 0: not known */
 	__u32 packets[2];   /* 0: from the side that opened the flow. They wrap, and are folded before that */
 	__u32 bytes[2];
-	__u8 tags[FLOW_WAYS]; /* in the set's first way: of the others; 0: free */
+	__u64 reserved2;
 };
 
 /* The rest of a flow, by the same index. */
@@ -190,10 +188,11 @@ struct tally {
 struct way {
 	__u32 ifindex; /* 0: not known, or not forwarded */
 	__u32 gateway; /* network byte order */
-	__u32 mtu;
+	__u16 mtu;
+	__u16 check; /* of whose way it is, where it is kept */
 };
 
-/* Where packets of an established flow go, by direction. */
+/* Where packets of a flow go, by direction. */
 struct next_hops {
 	struct way ways[2];
 	__u32 until[2]; /* ticks: after that the routes are asked again */

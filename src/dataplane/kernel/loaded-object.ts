@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { Grants } from '#dataplane/grants/grants.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/layout.js';
-import { flowLines } from '#dataplane/program/flow-sets.js';
+import { flowLines, flowSets } from '#dataplane/program/flow-sets.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
 import type { Settings } from '#dataplane/program/settings.js';
 import { BpfObject, type MapDescription, type MapName } from './bpf-object.js';
@@ -120,9 +120,12 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
     const [lines, halfOpenLines] = [flowLines(options.flowCapacity), flowLines(options.halfOpenCapacity)];
     object.resize('flows', lines);
     object.resize('tallies', lines);
+    object.resize('flow_tags', flowSets(options.flowCapacity));
     object.resize('next_hops', options.direct ? lines : 1);
     object.resize('half_open', halfOpenLines);
     object.resize('half_open_tallies', halfOpenLines);
+    object.resize('half_open_tags', flowSets(options.halfOpenCapacity));
+    object.resize('half_open_next_hops', options.direct ? halfOpenLines : 1);
     object.resize('hits', options.hitCapacity);
     object.resize('rank_hits', 2 * options.rankCapacity);
     object.resize('grants', linesFor(options.grantCapacity));

@@ -11,7 +11,11 @@ export function capacityOf(lines: number): number {
   return lines / 2;
 }
 
+export function flowSets(capacity: number): number {
+  return 2 ** setShift(capacity);
+}
+
 /** Lines of that table. */
 export function flowLines(capacity: number): number {
-  return WAYS * 2 ** setShift(capacity);
+  return WAYS * flowSets(capacity);
 }
