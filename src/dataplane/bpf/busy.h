@@ -72,6 +72,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	sought.rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)ip->protocol << 32 |
 		      (__u64)KEY_USED << USE_SHIFT;
 	sought.hash = hash_of(sought.addresses, sought.rest);
+	expect_flow(sought.hash);
 	flow = find_confirmed(&sought, &slot);
 	if (!flow && ip->protocol == IPPROTO_UDP)
 		flow = find_half_open(&sought, &slot);

@@ -115,7 +115,7 @@ __noinline int tell_flow(const struct flow *flow, const struct tally *tally, enu
 	bool by_high;
 	struct event *event;
 
-	if (!flow || !tally)
+	if (!flow || !tally || !are_events_wanted())
 		return 0;
 	by_high = flow->flags & FLOW_OPENED_BY_HIGH;
 	event = reserve_event(by_high ? flow->key.high_address : flow->key.low_address, true, now_ns);

@@ -230,7 +230,7 @@ __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u64 now_n
 		return false;
 	}
 	__builtin_memcpy(&flow->judgement, &half->judgement,
-			 __builtin_offsetof(struct flow, reserved2) - __builtin_offsetof(struct flow, judgement));
+			 __builtin_offsetof(struct flow, expected) - __builtin_offsetof(struct flow, judgement));
 	flow->flags &= ~FLOW_CONFIRMED;
 	*tally = *half_tally;
 	if (settings.direct)

@@ -170,7 +170,7 @@ struct flow {
 	__u32 ifindex[2];   /* where packets of that direction come in, once their source was checked; 0: not known */
 	__u32 packets[2];   /* 0: from the side that opened the flow. They wrap, and are folded before that */
 	__u32 bytes[2];
-	__u64 reserved2;
+	__u64 expected;     /* means nothing: a store to it brings the line */
 };
 
 /* The rest of a flow, by the same index. */

@@ -10,7 +10,7 @@ export const FLOW_OFFSETS = {
   ifindex: 32,
   packets: 40,
   bytes: 48,
-  reserved2: 56,
+  expected: 56,
   opened_ns: 64,
   total_packets: 72,
   total_bytes: 88,
