@@ -12,19 +12,12 @@
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING |       \
 	 1 << FLOW_UDP_REPLIED)
 
-/* By the stack where another flow got the line meanwhile. `how`: hash of the key << 32 | bytes as in send << 1 | side. */
-__noinline int send_busy(struct __sk_buff *skb, const struct flow *flow, const struct next_hops *next, __u64 addresses,
-				__u64 how)
+/* By the stack where another flow got the line meanwhile. `bytes` as in send. */
+__noinline int send_busy(struct __sk_buff *skb, const struct flow *flow, __u64 addresses, __u32 hop, __u32 bytes)
 {
-	struct way way;
+	struct way *way = way_of(hop);
 
-	if (!flow || !next)
-		return TC_ACT_UNSPEC;
-	way = next->ways[how & 1];
-	asm volatile("" ::: "memory");
-	if (*(__u64 *)&flow->key != addresses || way.check != check_of(how >> 32))
-		return TC_ACT_UNSPEC;
-	return send(skb, &way, (__u32)how >> 1);
+	return flow && way && *(__u64 *)&flow->key == addresses ? send(skb, way, bytes) : TC_ACT_UNSPEC;
 }
 
 /* Passes a packet in the middle of an established flow. NOT_BUSY where it is to be looked at in full. */
@@ -33,9 +26,8 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
-	__u32 total, length, side, now, first = 0, slot, source, destination, ports, vital, bytes;
+	__u32 total, length, side, now, first = 0, hop = 0, slot, source, destination, ports, vital, bytes;
 	bool from_high, at_once, ends = false;
-	struct next_hops *next = 0;
 	struct sought sought;
 	struct active *in_force;
 	struct flow *flow;
@@ -93,8 +85,8 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 		return NOT_BUSY;
 	at_once = is_sent_at_once(in_force, now_ns);
 	if (at_once) {
-		next = next_hops_at(slot);
-		if (!next || !next->until[side] || is_past(next->until[side], now))
+		hop = READ_ONCE(flow->hops[side]);
+		if (!is_fresh(hop, now_ns))
 			return NOT_BUSY;
 	}
 	asm volatile("" ::: "memory");
@@ -109,7 +101,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 		__u32 segment = skb->gso_size ? skb->gso_size + length : skb->len - ETH_HLEN;
 
 		pass_word(skb, judgement);
-		return send_busy(skb, flow, next, sought.addresses, sought.hash << 32 | segment << 1 | side);
+		return send_busy(skb, flow, sought.addresses, hop, segment);
 	}
 	return pass_word(skb, judgement);
 }

@@ -57,7 +57,8 @@ static __always_inline bool place_carried(__u32 slot, const struct carry_flow_re
 	if (slot == NO_SLOT || !flow || !tally)
 		return false;
 	__builtin_memcpy(&flow->judgement, &request->flow.judgement,
-			 __builtin_offsetof(struct flow, expected) - __builtin_offsetof(struct flow, judgement));
+			 __builtin_offsetof(struct flow, hops) - __builtin_offsetof(struct flow, judgement));
+	flow->hops[0] = flow->hops[1] = 0;
 	*tally = request->tally;
 	publish(flow, key);
 	return true;

@@ -170,40 +170,6 @@ __noinline __u32 claim_half_open(__u64 hash, __u64 now_ns)
 	return slot;
 }
 
-#define WAY_TICKS 1000 /* 1.05 s: as long as it takes until a changed route is followed */
-
-static __always_inline void keep_way(__u32 slot, const struct flow_key *key, const struct way *way, __u32 direction, __u32 now)
-{
-	struct next_hops *next = next_hops_at(slot);
-
-	if (!next)
-		return;
-	next->ways[direction & 1] = *way;
-	next->ways[direction & 1].check = check_of(hash_of_key(key));
-	next->until[direction & 1] = now + WAY_TICKS;
-}
-
-/* Of a flow that is opened. */
-static __always_inline void keep_first_way(const struct place *place, const struct packet *packet, __u32 side, __u32 now)
-{
-	struct next_hops *next = next_hops_at(place->slot);
-
-	if (!next)
-		return;
-	next->until[0] = next->until[1] = now;
-	if (packet->way.ifindex)
-		keep_way(place->slot, &place->key, &packet->way, side, now);
-}
-
-/* The ways of a half-open flow, for the line that it gets in the other table. */
-static __always_inline void keep_ways(__u32 from, __u32 slot)
-{
-	struct next_hops *half = next_hops_at(from), *next = next_hops_at(slot);
-
-	if (half && next)
-		*next = *half;
-}
-
 /* Makes a half-open flow an established one. False where the table is full. */
 __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u64 now_ns)
 {
@@ -230,11 +196,9 @@ __noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u64 now_n
 		return false;
 	}
 	__builtin_memcpy(&flow->judgement, &half->judgement,
-			 __builtin_offsetof(struct flow, expected) - __builtin_offsetof(struct flow, judgement));
+			 sizeof(*flow) - __builtin_offsetof(struct flow, judgement));
 	flow->flags &= ~FLOW_CONFIRMED;
 	*tally = *half_tally;
-	if (settings.direct)
-		keep_ways(from, slot);
 	asm volatile("" ::: "memory");
 	/* Evicted meanwhile: what was copied may be half of another. */
 	if (!same_key(&half->key, key)) {
@@ -375,7 +339,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 		flow->flags |= FLOW_FIN << side;
 	if (flow->state == FLOW_TCP_RESET && side)
 		flow->flags |= FLOW_RESET_BY_REPLY;
-	flow->reserved = 0;
+	flow->expected = 0;
 	asm volatile("" : "+r"(side)); /* else the verifier does not know that it is 0 or 1 */
 	side &= 1;
 	flow->packets[!side] = flow->bytes[!side] = 0;
@@ -392,8 +356,8 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 	}
 	tally->hit = ref.hit;
 	tally->hit_check = ref.check;
-	if (settings.direct)
-		keep_first_way(place, packet, side, flow->last_seen);
+	flow->hops[!side] = 0;
+	flow->hops[side] = settings.direct && packet->way.ifindex ? keep_way(&packet->way, now_ns) : 0;
 	publish(flow, &place->key);
 	count(COUNT_HALF_OPENED);
 	tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);

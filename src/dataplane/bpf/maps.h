@@ -2,6 +2,8 @@
 #ifndef WEIR_MAPS_H
 #define WEIR_MAPS_H
 
+#define WAYS 4096
+
 /* Sizes of one entry are set by the loader. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -69,20 +71,13 @@ struct {
 	__type(value, __u64);
 } half_open_tags SEC(".maps");
 
-/* Of `flows` and of `half_open`. One entry where nothing is sent at once. */
+/* Each is one for many flows. One entry where nothing is sent at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, WAYS);
 	__type(key, __u32);
-	__type(value, struct next_hops);
-} next_hops SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct next_hops);
-} half_open_next_hops SEC(".maps");
+	__type(value, struct way);
+} ways SEC(".maps");
 
 /* Host byte order. Ports are 0 where the protocol has none. */
 struct packet {

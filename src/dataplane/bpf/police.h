@@ -26,19 +26,6 @@ static __always_inline bool is_stranger(const struct flow *flow, const struct pl
 	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
 }
 
-/* The way that is kept for the packet's direction. False where there is none, or it is too old. */
-static __always_inline bool recall_way(const struct flow *flow, __u32 slot, const struct flow_key *key, struct way *way,
-				       __u32 direction, __u32 now)
-{
-	struct next_hops *next = next_hops_at(slot);
-
-	if (!next || is_past(next->until[direction & 1], now))
-		return false;
-	*way = next->ways[direction & 1];
-	asm volatile("" ::: "memory");
-	return same_key(&flow->key, key) && way->check == check_of(hash_of_key(key));
-}
-
 /* A packet of a flow. An epoch that the flow was not judged by judges it again. */
 static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flow, const struct place *place,
 					 struct packet *packet, const struct active *in_force, __u32 active_word,
@@ -72,10 +59,20 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		count(COUNT_FLOWS_REJUDGED);
 		WRITE_ONCE(flow->judgement, (__u64)(active_word >> 1) << 32 | word);
 	}
-	/* Before it goes to the other table, and takes its ways along. */
-	if (at_once && !recall_way(flow, slot, &place->key, &packet->way, direction, ticks_of(now))) {
-		is_to_node(skb, packet);
-		keep_way(slot, &place->key, &packet->way, direction, ticks_of(now));
+	/* Before it goes to the other table, and takes its hops along. */
+	if (at_once) {
+		__u32 *hop = &flow->hops[direction & 1], seen = READ_ONCE(*hop);
+
+		asm volatile("" ::: "memory");
+		struct way *way = is_fresh(seen, now) && same_key(&flow->key, &place->key) ? way_of(seen) : 0;
+
+		if (way) {
+			packet->way = *way;
+		} else {
+			is_to_node(skb, packet);
+			/* Not where the line is another flow's by now, and has its hop. */
+			__sync_val_compare_and_swap(hop, seen, keep_way(&packet->way, now));
+		}
 	}
 	if (!follow_flow(skb, flow, slot, &place->key, packet, direction, now))
 		return drop(skb, packet, DROP_FLOW_TABLE_FULL);

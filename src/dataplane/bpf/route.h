@@ -37,8 +37,8 @@ __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 	if (fib.family == FAMILY_INET && packet->destination >> 24 &&
 	    (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
 		packet->way.ifindex = fib.ifindex;
-		packet->way.gateway = fib.ipv4_dst;
-		packet->way.mtu = fib.mtu_result > IP_BYTES_MAX ? IP_BYTES_MAX : fib.mtu_result;
+		packet->way.gateway = fib.ipv4_dst == bpf_htonl(packet->destination) ? 0 : fib.ipv4_dst;
+		packet->way.mtu = fib.mtu_result;
 	}
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
@@ -80,6 +80,79 @@ static __always_inline bool is_sent_at_once(const struct active *in_force, __u64
 	return settings.direct && now_ns < READ_ONCE(in_force->direct_until_ns);
 }
 
+/* A kept way is followed for four of these: about as long as it takes until a changed route is. */
+#define HOP_SHIFT 28 /* 0.27 s */
+#define HOP_LASTS 4
+/* And kept for as long as any hop that names it may be followed, and longer. */
+#define WAY_TICKS 4000
+#define WAY_TRIES 4
+#define BEING_WRITTEN 0xffffffffU
+
+static __always_inline __u16 hop_time(__u64 now_ns)
+{
+	return now_ns >> HOP_SHIFT;
+}
+
+static __always_inline bool is_fresh(__u32 hop, __u64 now_ns)
+{
+	return hop && (__u16)(hop_time(now_ns) - (hop >> 16)) < HOP_LASTS;
+}
+
+/* Of a fresh hop. */
+static __always_inline struct way *way_of(__u32 hop)
+{
+	__u32 at = hop & 0xffff;
+
+	return bpf_map_lookup_elem(&ways, &at);
+}
+
+static __always_inline bool is_way(const struct way *a, const struct way *b)
+{
+	return a->ifindex == b->ifindex && a->gateway == b->gateway && a->mtu == b->mtu;
+}
+
+/* A hop by this way from now on; 0 where no entry is to be had. Entry 0 is nobody's. What is found was not written anew
+ * meanwhile, since that would have changed when it was refreshed.
+ */
+__noinline __u32 keep_way(const struct way *way, __u64 now_ns)
+{
+	__u32 now = ticks_of(now_ns) & ~1U, hop = (__u32)hop_time(now_ns) << 16, start;
+
+	if (!way)
+		return 0;
+	start = ((way->ifindex * 0x9e3779b1U ^ way->gateway) * 0x85ebca6bU + way->mtu) >> 16;
+	for (__u32 tries = 0; tries < WAY_TRIES; tries++) {
+		__u32 at = (start + tries) & (WAYS - 1), seen;
+		struct way *kept = bpf_map_lookup_elem(&ways, &at);
+
+		if (!at || !kept)
+			continue;
+		seen = READ_ONCE(kept->refreshed);
+		asm volatile("" ::: "memory");
+		if (seen != BEING_WRITTEN && seen && is_way(kept, way) &&
+		    __sync_val_compare_and_swap(&kept->refreshed, seen, now) == seen)
+			return hop | at;
+	}
+	for (__u32 tries = 0; tries < WAY_TRIES; tries++) {
+		__u32 at = (start + tries) & (WAYS - 1), seen;
+		struct way *kept = bpf_map_lookup_elem(&ways, &at);
+
+		if (!at || !kept)
+			continue;
+		seen = READ_ONCE(kept->refreshed);
+		if (seen == BEING_WRITTEN || (seen && now - seen < WAY_TICKS) ||
+		    __sync_val_compare_and_swap(&kept->refreshed, seen, BEING_WRITTEN) != seen)
+			continue;
+		kept->ifindex = way->ifindex;
+		kept->gateway = way->gateway;
+		kept->mtu = way->mtu;
+		asm volatile("" ::: "memory");
+		WRITE_ONCE(kept->refreshed, now);
+		return hop | at;
+	}
+	return 0;
+}
+
 /* RFC 1071, of a header without options. */
 static __always_inline bool is_sum_right(const struct iphdr *ip)
 {
@@ -119,7 +192,7 @@ __noinline int send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 	check = ip->check + bpf_htons(0x0100);
 	ip->check = check + (check >= 0xffff);
 	ip->ttl -= 1;
-	next.ipv4_nh = way->gateway;
+	next.ipv4_nh = way->gateway ? way->gateway : ip->daddr;
 	return bpf_redirect_neigh(way->ifindex, &next, sizeof(next), 0);
 }
 

@@ -78,11 +78,6 @@ static __always_inline __u64 *rest_of(struct flow *line)
 	return (__u64 *)&line->key.low_port;
 }
 
-static __always_inline bool is_past(__u32 tick, __u32 now)
-{
-	return (__s32)(now - tick) >= 0;
-}
-
 /* Signed, since another CPU may have stored a later time than the caller read. */
 static __always_inline bool is_expired(const struct flow *flow, __u32 now)
 {
@@ -203,17 +198,6 @@ static __always_inline struct flow *flow_at(__u32 slot)
 static __always_inline struct tally *tally_at(__u32 slot)
 {
 	return LINE_AT(slot, &half_open_tallies, &tallies);
-}
-
-static __always_inline struct next_hops *next_hops_at(__u32 slot)
-{
-	return LINE_AT(slot, &half_open_next_hops, &next_hops);
-}
-
-/* Says of whose key a kept way is: who lost his line meanwhile may write his into those of the next. */
-static __always_inline __u16 check_of(__u64 hash)
-{
-	return hash;
 }
 
 #define USE_SHIFT 48

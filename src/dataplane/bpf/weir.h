@@ -166,11 +166,11 @@ struct flow {
 	__u32 last_seen;    /* ticks */
 	__u8 state;
 	__u8 flags;
-	__u16 reserved;
+	__u16 expected;     /* means nothing: a store to it brings the line */
 	__u32 ifindex[2];   /* where packets of that direction come in, once their source was checked; 0: not known */
 	__u32 packets[2];   /* 0: from the side that opened the flow. They wrap, and are folded before that */
 	__u32 bytes[2];
-	__u64 expected;     /* means nothing: a store to it brings the line */
+	__u32 hops[2];      /* where packets of that direction go: entry of `ways` | since when << 16; 0: not known */
 };
 
 /* The rest of a flow, by the same index. */
@@ -187,15 +187,9 @@ struct tally {
 /* Where the routes of the node send a packet. */
 struct way {
 	__u32 ifindex; /* 0: not known, or not forwarded */
-	__u32 gateway; /* network byte order */
-	__u16 mtu;
-	__u16 check; /* of whose way it is, where it is kept */
-};
-
-/* Where packets of a flow go, by direction. */
-struct next_hops {
-	struct way ways[2];
-	__u32 until[2]; /* ticks: after that the routes are asked again */
+	__u32 gateway; /* network byte order; 0: the destination itself */
+	__u32 mtu;
+	__u32 refreshed; /* ticks; one that nobody asked for again makes room */
 };
 
 /* Packets, bytes and last hit of one rule, group default or policy default. User space gives each identity an entry
@@ -350,7 +344,7 @@ _Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multi
 _Static_assert(sizeof(struct flow_key) == 16, "compared as two words");
 _Static_assert(sizeof(struct flow) == 64, "a cache line");
 _Static_assert(sizeof(struct tally) == 64, "a cache line");
-_Static_assert(sizeof(struct next_hops) == 32, "no padding");
+_Static_assert(sizeof(struct way) == 16, "no padding in a way");
 _Static_assert(sizeof(struct hit) == 32, "no padding in a hit");
 _Static_assert(sizeof(struct hit_ref) == 8, "elements of an array stand eight bytes apart, or more");
 _Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");

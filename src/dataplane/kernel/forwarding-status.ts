@@ -14,7 +14,7 @@ export function forwardingOf(
   looks: boolean,
   configured: StatusOptions['configured'],
 ): ForwardingNow {
-  if ((set.describe('next_hops')?.maxEntries ?? 1) === 1) return { way: 'stack', reason: 'as configured' };
+  if ((set.describe('ways')?.maxEntries ?? 1) === 1) return { way: 'stack', reason: 'as configured' };
   const until = set.inspect(({ directUntil }) => directUntil);
   if (until === DIRECT_ALWAYS) return { way: 'direct', reason: 'as configured' };
   if (until > process.hrtime.bigint()) return ALONE;

@@ -121,11 +121,10 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
     object.resize('flows', lines);
     object.resize('tallies', lines);
     object.resize('flow_tags', flowSets(options.flowCapacity));
-    object.resize('next_hops', options.direct ? lines : 1);
+    if (!options.direct) object.resize('ways', 1);
     object.resize('half_open', halfOpenLines);
     object.resize('half_open_tallies', halfOpenLines);
     object.resize('half_open_tags', flowSets(options.halfOpenCapacity));
-    object.resize('half_open_next_hops', options.direct ? halfOpenLines : 1);
     object.resize('hits', options.hitCapacity);
     object.resize('rank_hits', 2 * options.rankCapacity);
     object.resize('grants', linesFor(options.grantCapacity));

@@ -35,6 +35,7 @@ const OF_FLOWS: readonly MapName[] = [
   'half_open',
   'half_open_tallies',
   'half_open_tags',
+  'ways',
   'vitals',
 ];
 /** Names and learned addresses mean the same to both, so that what is learned meanwhile is granted at once. */
