@@ -21,7 +21,6 @@ export function loadForBench(grantCapacity: number): LoadedObject & { readonly a
       objectPath: builtObject,
       slotLines: SLOT_LINES,
       flowCapacity: 1,
-      halfOpenCapacity: 1,
       rankCapacity: 1 << 20,
       hitCapacity: 1 << 19,
       denyEvents: 0,

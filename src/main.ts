@@ -101,7 +101,6 @@ const PROBE_OPTIONS: DatapathOptions = {
   reversePath: 'strict',
   pickupMs: 0,
   flowCapacity: 1,
-  halfOpenCapacity: 1,
   programCapacity: 1,
   timeoutsMs: DEFAULT_TIMEOUTS_MS,
   policeLocal: false,

@@ -47,7 +47,6 @@ type DataplaneConfig = {
   readonly pickupMs: number;
   readonly flowCapacity: number;
   readonly programCapacity: number;
-  readonly halfOpenCapacity: number;
   /** Of flows, by state. */
   readonly timeoutsMs: FlowTimeouts;
   readonly grantCapacity: number;
@@ -103,7 +102,6 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
             pickupMs: dataplane.pickup,
             flowCapacity: dataplane.flow_capacity,
             programCapacity: dataplane.program_capacity,
-            halfOpenCapacity: dataplane.half_open_capacity,
             timeoutsMs: timeoutsOf(dataplane.timeouts),
             grantCapacity: dataplane.grant_capacity,
             markMask: dataplane.mark_mask,

@@ -124,14 +124,11 @@ const dataplane = z
       '1h',
       'How long after a first attach a TCP packet in the middle of a connection is judged as if it opened it.',
     ).prefault('120s'),
-    flow_capacity: whole(1024, 16_777_216, 'Flows that the flow table holds. A full table refuses new flows.').prefault(
-      131_072,
-    ),
-    half_open_capacity: whole(
+    flow_capacity: whole(
       1024,
       16_777_216,
-      'Flows that nobody has answered yet. Where there are more, the oldest are forgotten; established flows are not touched.',
-    ).prefault(65_536),
+      'Flows that the flow table surely holds. Those that nobody has answered yet take what is free, and make room for new ones; the others stay, and a table that is full of them refuses new flows.',
+    ).prefault(131_072),
     program_capacity: whole(
       8_192,
       16_777_216,

@@ -44,7 +44,6 @@ const dataplane = {
   forwarding: 'auto',
   pickupMs: 120_000,
   flowCapacity: 131_072,
-  halfOpenCapacity: 65_536,
   timeoutsMs: {
     tcp_syn_sent: 60_000,
     tcp_syn_received: 60_000,
@@ -94,7 +93,6 @@ dataplane:
   reverse_path: off
   police_local: true
   forwarding: direct
-  half_open_capacity: 2048
   timeouts: { udp: 5s, tcp_established: 168h }
   pickup: 0s
   flow_capacity: 1024
@@ -136,7 +134,6 @@ cluster:
         forwarding: 'direct',
         pickupMs: 0,
         flowCapacity: 1024,
-        halfOpenCapacity: 2048,
         timeoutsMs: { ...dataplane.timeoutsMs, udp_opened: 5_000, tcp_established: 604_800_000 },
         grantCapacity: 2048,
         programCapacity: 4_194_304,

@@ -94,13 +94,13 @@ describe('after a policy change', () => {
   });
 });
 
-test('a full table refuses to establish new flows, counts them, and keeps the ones it has', () => {
+test('a full table refuses new flows, counts them, and keeps the ones it has', () => {
   kernel.narrow(4);
   const opened = [1, 2, 3, 4, 5, 6].map((sourcePort) => {
-    expect(judge({ ...opening, sourcePort })).toBe(PASSED);
-    return judge(back({ ...opening, sourcePort }));
+    const asked = judge({ ...opening, sourcePort });
+    return asked === PASSED ? judge(back({ ...opening, sourcePort })) : asked;
   });
   expect(opened).toEqual([PASSED, PASSED, PASSED, PASSED, DROPPED, DROPPED]);
   expect(judge(back({ ...opening, sourcePort: 1 }))).toBe(PASSED);
-  expect(kernel.counted()).toEqual({ allow: 11, half_opened: 6, flows_opened: 4, drop_flow_table_full: 2 });
+  expect(kernel.counted()).toEqual({ allow: 9, half_opened: 4, flows_opened: 4, drop_flow_table_full: 2 });
 });

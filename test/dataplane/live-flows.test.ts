@@ -222,7 +222,7 @@ describe('a flow that was cut', () => {
 
 test('a list of flows that is under way when the datapath is closed is given up', async () => {
   kernel.close();
-  kernel = loadForTest({ flowCapacity: 131_072, halfOpenCapacity: 131_072 });
+  kernel = loadForTest({ flowCapacity: 131_072 });
   activate(lan);
   for (let number = 0; number < 131_072; number++)
     kernel.judge({ ...dns, source: dns.source + (number >> 16), sourcePort: number & 0xffff });

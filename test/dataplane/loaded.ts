@@ -58,7 +58,6 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       objectPath: builtObject,
       slotLines: 32_768,
       flowCapacity: 4_096,
-      halfOpenCapacity: 4_096,
       rankCapacity: 65_536,
       hitCapacity: 1_024,
       denyEvents: 100,
@@ -92,10 +91,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     const { maxEntries, valueSize } = mapShape(fd);
     return new MappedMemory(name, fd, maxEntries * valueSize);
   };
-  const tables = {
-    flows: { flows: memory('flows'), tallies: memory('tallies'), tags: memory('flow_tags') },
-    half_open: { flows: memory('half_open'), tallies: memory('half_open_tallies'), tags: memory('half_open_tags') },
-  };
+  const table = { flows: memory('flows'), tallies: memory('tallies'), tags: memory('flow_tags') };
   const record = new Uint32Array(FLOW_BYTES / 4);
   const key = new Uint8Array(FLOW_KEY_BYTES);
 
@@ -110,8 +106,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       check('delete entry', libbpf().bpf_map_delete_elem(table, key.subarray(0, keyBytes)));
     }
   };
-  const readTable = (table: keyof typeof tables): Flow[] => {
-    const { flows, tallies } = tables[table];
+  const readFlows = (): Flow[] => {
+    const { flows, tallies } = table;
     const found: Flow[] = [];
     for (let at = 0; at < flows.words.length; at += LINE) {
       if ((flows.words[at + USE] as number) >>> 16 !== KEY_USED) continue;
@@ -122,13 +118,13 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     return found;
   };
   let occupied = 0;
-  /** Claims ways of the only set that `flows` has. */
+  /** Claims ways of the only set. */
   const occupy = (): void => {
-    const lines = new Uint8Array(tables.flows.flows.buffer);
-    const tags = new Uint8Array(tables.flows.tags.buffer);
+    const lines = new Uint8Array(table.flows.buffer);
+    const tags = new Uint8Array(table.tags.buffer);
     for (let way = 8 - occupied; way < 8; way++) {
       lines[way * FLOW_LINE_BYTES + FLOW_KEY_OFFSETS.use] = KEY_CLAIMED;
-      tags[way] = 0x7f;
+      tags[way] = 0x3f;
     }
   };
   const countedSinceLoad = (): Record<string, number> => {
@@ -170,11 +166,9 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     },
     /** Removes every flow and answers how many there were. */
     flushFlows(): number {
-      const there = [...readTable('flows'), ...readTable('half_open')].length;
-      for (const { flows, tags } of Object.values(tables)) {
-        flows.words.fill(0);
-        tags.words.fill(0);
-      }
+      const there = readFlows().length;
+      table.flows.words.fill(0);
+      table.tags.words.fill(0);
       occupy();
       return there;
     },
@@ -198,14 +192,14 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       before = countedSinceLoad();
     },
     sweep: () => sweep.run(),
-    /** The flows of a table, with what was counted until now. */
-    flowsIn(table: keyof typeof tables): Flow[] {
+    /** Established flows or half-open ones, with what was counted until now. */
+    flowsIn(which: 'flows' | 'half_open'): Flow[] {
       sweep.run();
-      return readTable(table);
+      return readFlows().filter(({ halfOpen }) => halfOpen === (which === 'half_open'));
     },
-    /** The first flow of a table; undefined where it has none. */
-    flowIn(table: keyof typeof tables): Flow | undefined {
-      return this.flowsIn(table)[0];
+    /** The first of them; undefined where there is none. */
+    flowIn(which: 'flows' | 'half_open'): Flow | undefined {
+      return this.flowsIn(which)[0];
     },
     judgedPackets(): number {
       const counters = readCounters(loaded.object.mapFd('counters'));
@@ -220,9 +214,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       return Object.fromEntries(differences.filter(([, count]) => count !== 0)) as Record<string, number>;
     },
     close(): void {
-      for (const memories of Object.values(tables)) {
-        for (const memory of Object.values(memories)) memory.unmap();
-      }
+      for (const memory of Object.values(table)) memory.unmap();
       active.unmap();
       accounts.close();
       loaded.close();

@@ -8,7 +8,6 @@ export function datapathOptions(pinPath: string, more: Partial<DatapathOptions> 
     reversePath: 'strict',
     pickupMs: 0,
     flowCapacity: 1_024,
-    halfOpenCapacity: 1_024,
     timeoutsMs: DEFAULT_TIMEOUTS_MS,
     policeLocal: false,
     forwarding: 'stack',

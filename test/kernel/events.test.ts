@@ -32,7 +32,6 @@ beforeEach(async () => {
     reversePath: 'strict',
     pickupMs: 0,
     flowCapacity: 1_024,
-    halfOpenCapacity: 1_024,
     timeoutsMs: DEFAULT_TIMEOUTS_MS,
     policeLocal: false,
     forwarding: 'direct',

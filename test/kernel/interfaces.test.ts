@@ -39,7 +39,6 @@ async function start(fallback: 'allow' | 'deny'): Promise<void> {
     reversePath: 'strict',
     pickupMs: 0,
     flowCapacity: 1_024,
-    halfOpenCapacity: 1_024,
     timeoutsMs: DEFAULT_TIMEOUTS_MS,
     policeLocal: false,
     forwarding: 'direct',

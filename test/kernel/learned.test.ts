@@ -29,7 +29,6 @@ function open(): Datapath {
     reversePath: 'strict',
     pickupMs: 0,
     flowCapacity: 1_024,
-    halfOpenCapacity: 1_024,
     timeoutsMs: DEFAULT_TIMEOUTS_MS,
     policeLocal: false,
     forwarding: 'stack',

@@ -74,7 +74,6 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     reversePath: 'strict',
     pickupMs: 0,
     flowCapacity: 65_536,
-    halfOpenCapacity: 65_536,
     programCapacity: 4_194_304,
     timeoutsMs: DEFAULT_TIMEOUTS_MS,
     policeLocal: false,

@@ -93,7 +93,7 @@ test('a policy beyond the limit is refused, and nothing changes', async () => {
 });
 
 test.each([
-  ['larger', { flowCapacity: 131_072, halfOpenCapacity: 131_072 }],
+  ['larger', { flowCapacity: 131_072 }],
   ['smaller', { flowCapacity: 32_768 }],
 ])('flows move into a %s table', async (_, capacity) => {
   await startWith();

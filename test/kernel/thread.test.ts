@@ -30,7 +30,6 @@ const options = (): DatapathOptions => ({
   reversePath: 'strict',
   pickupMs: 0,
   flowCapacity: 1_024,
-  halfOpenCapacity: 1_024,
   timeoutsMs: DEFAULT_TIMEOUTS_MS,
   policeLocal: false,
   forwarding: 'stack',

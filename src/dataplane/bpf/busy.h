@@ -65,9 +65,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 		      (__u64)KEY_USED << USE_SHIFT;
 	sought.hash = hash_of(sought.addresses, sought.rest);
 	expect_flow(sought.hash);
-	flow = find_confirmed(&sought, &slot);
-	if (!flow && ip->protocol == IPPROTO_UDP)
-		flow = find_half_open(&sought, &slot);
+	flow = find_line(&sought, &slot);
 	if (!flow)
 		return NOT_BUSY;
 	judgement = READ_ONCE(flow->judgement);
@@ -76,7 +74,8 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 		return NOT_BUSY;
 	vital = READ_ONCE(*(__u32 *)&flow->state);
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
-	if (!(BUSY_STATES >> (vital & (FLOW_STATES - 1)) & 1) && ((__u8)vital != FLOW_UDP_OPENED || side))
+	/* What nobody answers is busy too. */
+	if (slot & HALF_OPEN ? (__u8)vital != FLOW_UDP_OPENED || side : !(BUSY_STATES >> (vital & (FLOW_STATES - 1)) & 1))
 		return NOT_BUSY;
 	now_ns = bpf_ktime_get_coarse_ns();
 	now = ticks_of(now_ns);

@@ -59,6 +59,7 @@ static __always_inline bool place_carried(__u32 slot, const struct carry_flow_re
 	__builtin_memcpy(&flow->judgement, &request->flow.judgement,
 			 __builtin_offsetof(struct flow, hops) - __builtin_offsetof(struct flow, judgement));
 	flow->hops[0] = flow->hops[1] = 0;
+	flow->flags = (flow->flags & ~FLOW_HALF_OPEN) | (request->half ? FLOW_HALF_OPEN : 0);
 	*tally = request->tally;
 	publish(flow, key);
 	return true;
@@ -86,14 +87,14 @@ int weir_carry_flow(struct carry_flow_request *request)
 	}
 	if (request->half) {
 		if (!flow)
-			request->carried = place_carried(claim_half_open(hash_of_key(&key), now), request, &key);
+			request->carried = place_carried(claim_line(hash_of_key(&key), true, now), request, &key);
 		return 0;
 	}
-	if (flow && !(slot & IN_HALF_OPEN)) {
+	if (flow && !(slot & HALF_OPEN)) {
 		merge_counts(flow, tally_at(slot), &request->flow, &request->tally, now);
 		return 0;
 	}
-	to = claim_flow(hash_of_key(&key), now);
+	to = claim_line(hash_of_key(&key), false, now);
 	request->carried = place_carried(to, request, &key);
 	/* Its next packet opened it here before. */
 	if (flow && request->carried) {

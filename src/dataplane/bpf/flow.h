@@ -88,128 +88,67 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
 	if (!flow || !tally || !key || !same_key(&flow->key, key) || !claim(flow, ((const __u64 *)key)[1]))
 		return false;
 	fold_flow(flow, tally, now_ns);
-	if (!(slot & IN_HALF_OPEN))
+	if (!(flow->flags & FLOW_HALF_OPEN))
 		count(COUNT_FLOWS_CLOSED);
 	tell_flow(flow, tally, EVENT_FLOW_ENDED, now_ns);
 	release(flow, slot);
 	return true;
 }
 
-/* Ends who is past his time-out in a set of `flows`. */
-__noinline int make_room(__u32 set, __u64 now_ns)
+/* Ends the half-open flow of a set that has been silent for longest, or whoever is past his time-out where none is half
+ * open. False where all of them stay.
+ */
+__noinline bool make_room(__u32 set, __u64 now_ns)
 {
-	for (__u32 way = 0; way < FLOW_WAYS; way++) {
-		__u32 slot = set | way << settings.flow_shift;
-		struct flow *flow = bpf_map_lookup_elem(&flows, &slot);
-		struct flow_key key;
-
-		if (!flow)
-			return 0;
-		key = flow->key;
-		if (key.use == KEY_USED && is_expired(flow, ticks_of(now_ns)))
-			end_flow(slot, &key, now_ns);
-	}
-	return 0;
-}
-
-/* A claimed line of `flows`, in the less crowded of the key's two sets; NO_SLOT where both are full. */
-__noinline __u32 claim_flow(__u64 hash, __u64 now_ns)
-{
-	__u32 set = first_set(hash, settings.flow_shift), other = second_set(hash, settings.flow_shift), slot;
-	bool spills = is_to_spill(&flow_tags, set, other);
-
-	slot = claim_free_flow(spills ? other : set, tag_of(hash));
-	if (slot == NO_SLOT) {
-		make_room(set, now_ns);
-		slot = claim_free_flow(set, tag_of(hash));
-		spills = slot == NO_SLOT;
-		if (spills) {
-			make_room(other, now_ns);
-			slot = claim_free_flow(other, tag_of(hash));
-		}
-	}
-	if (spills)
-		mark_spilled(&flow_tags, set);
-	return slot;
-}
-
-/* Ends who came to the set of `half_open` first. */
-__noinline int evict(__u32 set, __u64 now_ns)
-{
-	__u64 *tags = bpf_map_lookup_elem(&half_open_tags, &set);
+	__u32 now = ticks_of(now_ns), longest = 0, chosen = NO_SLOT;
+	__u64 *tags = tags_at(set), seen;
 	struct flow_key key;
-	struct flow *line;
-	__u32 slot;
+	struct flow *flow;
 
 	if (!tags)
-		return 0;
-	slot = set | next_way(tags) << settings.half_open_shift;
-	line = bpf_map_lookup_elem(&half_open, &slot);
-	if (!line)
-		return 0;
-	key = line->key;
-	if (key.use == KEY_USED)
-		end_flow(slot | IN_HALF_OPEN, &key, now_ns);
-	return 0;
+		return false;
+	seen = READ_ONCE(*tags);
+	for (__u32 way = 0; way < FLOW_WAYS; way++) {
+		__u32 slot = set | way << settings.flow_shift, silent;
+		bool half = seen & mark_of(way);
+
+		flow = flow_at(slot);
+		if (!flow || flow->key.use != KEY_USED || !(half || (!(seen & EACH_MARK) && is_expired(flow, now))))
+			continue;
+		silent = now - flow->last_seen;
+		silent = (__s32)silent < 0 ? 1 : silent + 1;
+		if (silent <= longest)
+			continue;
+		longest = silent;
+		chosen = slot;
+	}
+	flow = flow_at(chosen);
+	if (chosen == NO_SLOT || !flow)
+		return false;
+	key = flow->key;
+	if (key.use != KEY_USED || (seen & EACH_MARK && !take_mark(chosen)))
+		return false;
+	return end_flow(chosen, &key, now_ns);
 }
 
-/* A claimed line of `half_open`: a free one, or that of who came first. */
-__noinline __u32 claim_half_open(__u64 hash, __u64 now_ns)
+/* A claimed line, in the less crowded of the key's two sets; NO_SLOT where both are full of flows that stay. */
+__noinline __u32 claim_line(__u64 hash, bool half, __u64 now_ns)
 {
-	__u32 set = first_set(hash, settings.half_open_shift), slot;
+	__u32 set = first_set(hash), other = second_set(hash), slot;
+	__u8 tag = tag_of(hash) | (half ? 0x80 : 0);
+	bool spills = is_to_spill(set, other);
 
-	if (is_to_spill(&half_open_tags, set, second_set(hash, settings.half_open_shift))) {
-		mark_spilled(&half_open_tags, set);
-		set = second_set(hash, settings.half_open_shift);
-	}
-	slot = claim_free_half_open(set, tag_of(hash));
+	slot = claim_free(spills ? other : set, tag);
+	/* Another CPU may be faster. */
 	for (int tries = 0; slot == NO_SLOT && tries < 2; tries++) {
-		evict(set, now_ns);
-		slot = claim_free_half_open(set, tag_of(hash));
+		spills = !make_room(set, now_ns);
+		if (spills)
+			make_room(other, now_ns);
+		slot = claim_free(spills ? other : set, tag);
 	}
+	if (spills && slot != NO_SLOT)
+		mark_spilled(set);
 	return slot;
-}
-
-/* Makes a half-open flow an established one. False where the table is full. */
-__noinline bool confirm_flow(__u32 from, const struct flow_key *key, __u64 now_ns)
-{
-	struct flow *half = flow_at(from), *flow;
-	struct tally *half_tally = tally_at(from), *tally;
-	__u32 slot, vital;
-
-	if (!half || !half_tally || !key)
-		return false;
-	vital = READ_ONCE(*(__u32 *)&half->state);
-	/* Another CPU is at it. */
-	if (vital & FLOW_CONFIRMED << 8 ||
-	    __sync_val_compare_and_swap((__u32 *)&half->state, vital, vital | FLOW_CONFIRMED << 8) != vital)
-		return true;
-	if (!same_key(&half->key, key)) {
-		half->flags &= ~FLOW_CONFIRMED;
-		return true;
-	}
-	slot = claim_flow(hash_of_key(key), now_ns);
-	flow = flow_at(slot);
-	tally = tally_at(slot);
-	if (slot == NO_SLOT || !flow || !tally) {
-		half->flags &= ~FLOW_CONFIRMED;
-		return false;
-	}
-	__builtin_memcpy(&flow->judgement, &half->judgement,
-			 sizeof(*flow) - __builtin_offsetof(struct flow, judgement));
-	flow->flags &= ~FLOW_CONFIRMED;
-	*tally = *half_tally;
-	asm volatile("" ::: "memory");
-	/* Evicted meanwhile: what was copied may be half of another. */
-	if (!same_key(&half->key, key)) {
-		release(flow, slot);
-		return true;
-	}
-	publish(flow, key);
-	count(COUNT_FLOWS_OPENED);
-	if (claim(half, ((const __u64 *)key)[1]))
-		release(half, from);
-	return true;
 }
 
 #define BOTH_FINS (FLOW_FIN | FLOW_FIN << 1)
@@ -271,13 +210,12 @@ static __always_inline bool follow_other(struct flow *flow, __u32 side, bool hal
 	return true;
 }
 
-/* Accounts for a packet of the flow. False where it would establish the flow, and the table is full. */
-static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow, __u32 slot, const struct flow_key *key,
-					const struct packet *packet, __u32 direction, __u64 now_ns)
+/* Accounts for a packet of the flow. */
+static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow, __u32 slot, const struct packet *packet,
+					__u32 direction, __u64 now_ns)
 {
 	__u32 side = direction & 1, bytes = READ_ONCE(flow->bytes[side]);
-	__u8 state = flow->state;
-	bool half = slot & IN_HALF_OPEN, confirmed;
+	bool half = slot & HALF_OPEN, confirmed;
 
 	confirmed = packet->protocol == IPPROTO_TCP ? follow_tcp(flow, packet->tcp_flags, side, half)
 						    : follow_other(flow, side, half);
@@ -286,12 +224,11 @@ static __always_inline bool follow_flow(struct __sk_buff *skb, struct flow *flow
 	__sync_fetch_and_add(&flow->bytes[side], skb->len);
 	if (is_fold_due(bytes, skb->len))
 		fold_flow(flow, tally_at(slot), now_ns);
-	if (!confirmed || confirm_flow(slot, key, now_ns))
-		return true;
-	__sync_fetch_and_add(&flow->packets[side], -packets_of(skb));
-	__sync_fetch_and_add(&flow->bytes[side], -skb->len);
-	flow->state = state;
-	return false;
+	/* Who was faster has confirmed it already, or makes room of it: then the next packet has no flow. */
+	if (confirmed && take_mark(slot)) {
+		flow->flags &= ~FLOW_HALF_OPEN;
+		count(COUNT_FLOWS_OPENED);
+	}
 }
 
 __noinline enum flow_state opening_state(const struct packet *packet)
@@ -333,7 +270,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 		return 0;
 	flow->judgement = 0;
 	flow->last_seen = ticks_of(now_ns);
-	flow->flags = (how & FLOW_FOREIGN) | (place->from_high != side ? FLOW_OPENED_BY_HIGH : 0);
+	flow->flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) | (place->from_high != side ? FLOW_OPENED_BY_HIGH : 0);
 	flow->state = opening_state(packet);
 	if (flow->state == FLOW_TCP_HALF_CLOSED)
 		flow->flags |= FLOW_FIN << side;
@@ -370,7 +307,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct place *place, const struct packet *packet,
 						  __u64 judged, __u8 how)
 {
-	place->slot = claim_half_open(hash_of_key(&place->key), bpf_ktime_get_coarse_ns());
+	place->slot = claim_line(hash_of_key(&place->key), true, bpf_ktime_get_coarse_ns());
 	if (place->slot == NO_SLOT)
 		return DROP_FLOW_TABLE_FULL;
 	fill_flow(skb, place, packet, judged, how);

@@ -46,31 +46,6 @@ struct {
 	__type(value, __u64);
 } flow_tags SEC(".maps");
 
-/* What a first packet opened and nobody has confirmed yet. A flood evicts its own. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, FLOW_WAYS);
-	__type(key, __u32);
-	__type(value, struct flow);
-} half_open SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, FLOW_WAYS);
-	__type(key, __u32);
-	__type(value, struct tally);
-} half_open_tallies SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} half_open_tags SEC(".maps");
-
 /* Each is one for many flows. One entry where nothing is sent at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -59,7 +59,6 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		count(COUNT_FLOWS_REJUDGED);
 		WRITE_ONCE(flow->judgement, (__u64)(active_word >> 1) << 32 | word);
 	}
-	/* Before it goes to the other table, and takes its hops along. */
 	if (at_once) {
 		__u32 *hop = &flow->hops[direction & 1], seen = READ_ONCE(*hop);
 
@@ -74,8 +73,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 			__sync_val_compare_and_swap(hop, seen, keep_way(&packet->way, now));
 		}
 	}
-	if (!follow_flow(skb, flow, slot, &place->key, packet, direction, now))
-		return drop(skb, packet, DROP_FLOW_TABLE_FULL);
+	follow_flow(skb, flow, slot, packet, direction, now);
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
 }
 
@@ -276,7 +274,7 @@ __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
 	find_place(&place, packet);
 	flow = find_flow(&place, packet, &judgement, &slot, now);
 	if (flow && (!judgement || direction_of(flow, &place))) {
-		follow_flow(skb, flow, slot, &place.key, packet, direction_of(flow, &place), now);
+		follow_flow(skb, flow, slot, packet, direction_of(flow, &place), now);
 	} else if (!flow && place.stateful && !place.icmp_reply)
 		open_flow(skb, &place, packet, 0, FLOW_FOREIGN);
 	return leave(skb, index);

@@ -19,6 +19,11 @@ struct sweep_state {
 	__u32 reserved;
 };
 
+static __always_inline __u32 sets_of_flows(void)
+{
+	return 1U << settings.flow_shift;
+}
+
 /* Answers whether a flow is there. */
 __noinline bool sweep_slot(__u32 slot, __u64 now)
 {
@@ -40,39 +45,29 @@ __noinline bool sweep_slot(__u32 slot, __u64 now)
 	return true;
 }
 
-/* Answers how many flows are in the set. */
-static __always_inline __u32 sweep_set(const __u64 *tags, __u32 set, __u32 shift, __u32 table, __u64 now)
-{
-	__u32 found = 0;
-	__u64 taken;
-
-	if (!tags)
-		return 0;
-	taken = ways_with(READ_ONCE(*tags), 0) ^ EACH_MARK;
-	for (int tries = 0; tries < FLOW_WAYS && taken; tries++, taken &= taken - 1)
-		found += sweep_slot(set | lowest_way(taken) << shift | table, now);
-	return found;
-}
-
 static long sweep_one(__u32 index, struct sweep_state *state)
 {
-	__u32 set = state->from + index, sets = 1U << settings.flow_shift;
+	__u32 set = state->from + index;
+	__u64 *tags, taken, seen;
 
-	if (set < sets) {
-		state->flows += sweep_set(bpf_map_lookup_elem(&flow_tags, &set), set, settings.flow_shift, 0, state->now);
-		return 0;
-	}
-	set -= sets;
-	if (set >= 1U << settings.half_open_shift)
+	if (set >= sets_of_flows())
 		return 1;
-	state->half_open += sweep_set(bpf_map_lookup_elem(&half_open_tags, &set), set, settings.half_open_shift,
-				      IN_HALF_OPEN, state->now);
-	return 0;
-}
+	tags = tags_at(set);
+	if (!tags)
+		return 1;
+	seen = READ_ONCE(*tags);
+	taken = ways_with(seen, 0) ^ EACH_MARK;
+	for (int tries = 0; tries < FLOW_WAYS && taken; tries++, taken &= taken - 1) {
+		__u32 way = lowest_way(taken) & (FLOW_WAYS - 1);
 
-static __always_inline __u32 sets_of_both(void)
-{
-	return (1U << settings.flow_shift) + (1U << settings.half_open_shift);
+		if (!sweep_slot(set | way << settings.flow_shift, state->now))
+			continue;
+		if (seen & mark_of(way))
+			state->half_open += 1;
+		else
+			state->flows += 1;
+	}
+	return 0;
 }
 
 static __always_inline void tell_vitals(__u64 now, __u64 took, __u32 flow_count, __u32 half_open_count)
@@ -94,7 +89,7 @@ static __always_inline void tell_vitals(__u64 now, __u64 took, __u32 flow_count,
 static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer)
 {
 	struct sweep_state state = { .now = bpf_ktime_get_ns(), .from = sweep_timer->next };
-	__u64 took, pause, parts = (sets_of_both() + SWEEP_PART - 1) / SWEEP_PART;
+	__u64 took, pause, parts = (sets_of_flows() + SWEEP_PART - 1) / SWEEP_PART;
 
 	bpf_loop(SWEEP_PART, sweep_one, &state, 0);
 	took = bpf_ktime_get_ns() - state.now;
@@ -102,7 +97,7 @@ static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer
 	sweep_timer->half_open += state.half_open;
 	sweep_timer->took_ns += took;
 	sweep_timer->next += SWEEP_PART;
-	if (sweep_timer->next >= sets_of_both()) {
+	if (sweep_timer->next >= sets_of_flows()) {
 		tell_vitals(state.now, sweep_timer->took_ns, sweep_timer->flows, sweep_timer->half_open);
 		sweep_timer->next = sweep_timer->flows = sweep_timer->half_open = 0;
 		sweep_timer->took_ns = 0;
@@ -136,7 +131,7 @@ int weir_sweep(void *ctx)
 {
 	struct sweep_state state = { .now = bpf_ktime_get_ns() };
 
-	bpf_loop(sets_of_both(), sweep_one, &state, 0);
+	bpf_loop(sets_of_flows(), sweep_one, &state, 0);
 	tell_vitals(state.now, bpf_ktime_get_ns() - state.now, state.flows, state.half_open);
 	return 0;
 }

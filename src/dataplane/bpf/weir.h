@@ -52,10 +52,10 @@ enum counter_index {
 	COUNT_NON_IPV4 = 5,
 	COUNT_FOREIGN = 6,
 	COUNT_FROM_NODE = 7,
-	COUNT_FLOWS_OPENED = 8,  /* entries made in `flows` */
-	COUNT_FLOWS_CLOSED = 9,  /* and removed from it */
+	COUNT_FLOWS_OPENED = 8,  /* flows that were established */
+	COUNT_FLOWS_CLOSED = 9,  /* and ended after that */
 	COUNT_FLOWS_REJUDGED = 10,
-	COUNT_HALF_OPENED = 11,  /* entries made in `half_open` */
+	COUNT_HALF_OPENED = 11,  /* flows that a first packet opened */
 	COUNT_ICMP_RELATED = 12, /* ICMP errors that quote a flow; also counted as allow or audit */
 	COUNT_EVENTS = 16,
 	COUNT_EVENTS_LOST = 17,       /* the ring was full */
@@ -113,8 +113,7 @@ struct settings {
 	__u8 fib_flags;  /* of bpf_fib_lookup; what this kernel knows */
 	__u8 bridges;    /* succeed.h */
 	__u8 flow_shift; /* log2 of the sets of `flows` */
-	__u8 half_open_shift;
-	__u8 reserved[3];
+	__u8 reserved[4];
 };
 
 /* `word` is epoch << 1 | slot; 0 is: never activated. It is changed by one store and read once a packet. */
@@ -152,7 +151,7 @@ struct flow_key {
 #define FLOW_OPENED_BY_HIGH 1
 #define FLOW_FOREIGN 2      /* came in by an interface that is not policed: only its replies are let in */
 #define FLOW_RESET_BY_REPLY 4 /* which side sent the RST */
-#define FLOW_CONFIRMED 8    /* half open, and on its way to the other table */
+#define FLOW_HALF_OPEN 8    /* nobody has confirmed it yet */
 #define FLOW_FIN 16         /* << direction */
 
 #define FLOW_WAYS 8

@@ -37,10 +37,7 @@ export class Accounts {
     this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
     this.#vitals = new Vitals({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
     this.#flows = new FlowTable(
-      {
-        flows: new FlowLines({ flows: object.mapFd('flows'), tallies: object.mapFd('tallies') }),
-        halfOpen: new FlowLines({ flows: object.mapFd('half_open'), tallies: object.mapFd('half_open_tallies') }),
-      },
+      new FlowLines({ flows: object.mapFd('flows'), tallies: object.mapFd('tallies') }),
       object.programFd('weir_cut'),
     );
   }
@@ -91,13 +88,13 @@ export class Accounts {
   stats(): { readonly flows: number; readonly maps: DatapathStats['maps'] } {
     this.#vitals.refresh();
     const { flows, halfOpen } = this.#vitals;
-    const shape = (name: 'flows' | 'half_open' | 'fragments') => mapShape(this.#object.mapFd(name));
-    const fragments = shape('fragments');
+    const fragments = mapShape(this.#object.mapFd('fragments'));
+    const { maxEntries: lines } = mapShape(this.#object.mapFd('flows'));
     return {
       flows,
       maps: {
-        flows: { entries: flows, capacity: capacityOf(shape('flows').maxEntries) },
-        half_open: { entries: halfOpen, capacity: capacityOf(shape('half_open').maxEntries) },
+        flows: { entries: flows, capacity: capacityOf(lines) },
+        half_open: { entries: halfOpen, capacity: lines - capacityOf(lines) },
         fragments: {
           entries: countEntries(this.#object.mapFd('fragments'), fragments),
           capacity: fragments.maxEntries,

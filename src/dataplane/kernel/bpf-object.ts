@@ -10,9 +10,6 @@ export const MAPS = [
   'tallies',
   'flow_tags',
   'ways',
-  'half_open',
-  'half_open_tallies',
-  'half_open_tags',
   'packets',
   'fragments',
   'no_fragments',
@@ -28,6 +25,8 @@ export const MAPS = [
   'predecessors',
 ] as const;
 export type MapName = (typeof MAPS)[number];
+/** Of layout 2, which had a table of its own for half-open flows. */
+export type OldMapName = 'half_open' | 'half_open_tallies';
 export type ProgramName =
   | 'weir_ingress'
   | 'weir_egress'

@@ -18,16 +18,15 @@ export type FoundFlows = {
   readonly next: Uint8Array | null;
 };
 
-/** The flows of both tables, established and half-open. */
+/** Established flows and half-open ones. */
 export class FlowTable {
-  readonly #tables: readonly FlowLines[];
+  readonly #lines: FlowLines;
   readonly #request = new Uint8Array(CUT_REQUEST.bytes);
   readonly #cut: TestRun;
   #closed = false;
 
-  constructor(tables: { readonly flows: FlowLines; readonly halfOpen: FlowLines }, cutFd: number) {
-    // A flow goes from the one to the other when it is answered: read in this order, none is missed.
-    this.#tables = [tables.halfOpen, tables.flows];
+  constructor(lines: FlowLines, cutFd: number) {
+    this.#lines = lines;
     this.#cut = new TestRun(cutFd, undefined, this.#request, undefined);
   }
 
@@ -37,17 +36,15 @@ export class FlowTable {
     let matched = 0;
     let began = performance.now();
     const words = new Uint32Array(FLOW_BYTES / 4);
-    for (const table of this.#tables) {
-      for (let line = 0; line < table.count; line++) {
-        if (table.read(line, words) && test(words, 0)) {
-          matched++;
-          least.offer(words, 0);
-        }
-        if (line % PART !== 0 || performance.now() - began < TURN_MS) continue;
-        await nextTurn();
-        if (this.#closed) throw new Error('the datapath was closed while its flows were read');
-        began = performance.now();
+    for (let line = 0; line < this.#lines.count; line++) {
+      if (this.#lines.read(line, words) && test(words, 0)) {
+        matched++;
+        least.offer(words, 0);
       }
+      if (line % PART !== 0 || performance.now() - began < TURN_MS) continue;
+      await nextTurn();
+      if (this.#closed) throw new Error('the datapath was closed while its flows were read');
+      began = performance.now();
     }
     return { matched, ...least.taken() };
   }
@@ -55,7 +52,7 @@ export class FlowTable {
   /** What is being read is given up. */
   close(): void {
     this.#closed = true;
-    for (const table of this.#tables) table.unmap();
+    this.#lines.unmap();
   }
 
   /** Answers how many of them were still there. */

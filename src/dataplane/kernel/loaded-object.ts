@@ -117,14 +117,10 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
   const object = new BpfObject(options.objectPath);
   try {
     object.resize('program', 2 * options.slotLines);
-    const [lines, halfOpenLines] = [flowLines(options.flowCapacity), flowLines(options.halfOpenCapacity)];
-    object.resize('flows', lines);
-    object.resize('tallies', lines);
+    object.resize('flows', flowLines(options.flowCapacity));
+    object.resize('tallies', flowLines(options.flowCapacity));
     object.resize('flow_tags', flowSets(options.flowCapacity));
     if (!options.direct) object.resize('ways', 1);
-    object.resize('half_open', halfOpenLines);
-    object.resize('half_open_tallies', halfOpenLines);
-    object.resize('half_open_tags', flowSets(options.halfOpenCapacity));
     object.resize('hits', options.hitCapacity);
     object.resize('rank_hits', 2 * options.rankCapacity);
     object.resize('grants', linesFor(options.grantCapacity));

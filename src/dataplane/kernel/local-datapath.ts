@@ -102,7 +102,6 @@ export class LocalDatapath {
       {
         objectPath: this.#objectPath,
         flowCapacity: this.#options.flowCapacity,
-        halfOpenCapacity: this.#options.halfOpenCapacity,
         grantCapacity: this.#options.grantCapacity,
         denyEvents: DEFAULT_DENY_EVENTS,
         flowEvents: DEFAULT_FLOW_EVENTS,

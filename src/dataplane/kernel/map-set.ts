@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from './bpf-fd.js';
-import type { BpfObject, MapDescription, MapName } from './bpf-object.js';
+import type { BpfObject, MapDescription, MapName, OldMapName } from './bpf-object.js';
 import { MAPS } from './bpf-object.js';
 import type { Capacity } from './capacity.js';
 import { check, libbpf } from './libc.js';
@@ -14,18 +14,18 @@ const FILLING = 'filling-';
 
 /** The pinned maps of one datapath: a folder that has all of them or does not exist. A later one has a higher number. */
 export class MapSet {
-  readonly #fds = new Map<MapName, number>();
+  readonly #fds = new Map<MapName | OldMapName, number>();
 
   constructor(
     readonly folder: string,
     readonly number: number,
   ) {}
 
-  has(name: MapName): boolean {
+  has(name: MapName | OldMapName): boolean {
     return existsSync(join(this.folder, name));
   }
 
-  fd(name: MapName): number {
+  fd(name: MapName | OldMapName): number {
     const fd = this.#fds.get(name) ?? openPinned(join(this.folder, name));
     this.#fds.set(name, fd);
     return fd;

@@ -9,8 +9,6 @@ export type DatapathOptions = {
   /** How long TCP in the middle of its life is picked up after the first activation on a new flow table (D18). */
   readonly pickupMs: number;
   readonly flowCapacity: number;
-  /** Flows that nobody has answered yet; a flood of them evicts its own. */
-  readonly halfOpenCapacity: number;
   readonly timeoutsMs: FlowTimeouts;
   /** `direct`: what passes is sent at once, and sees no more of the stack; `auto`: as long as nobody else has a say in it. */
   readonly forwarding: 'auto' | 'stack' | 'direct';

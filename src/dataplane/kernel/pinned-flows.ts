@@ -1,5 +1,5 @@
 import type { StructLayout } from '#dataplane/program/btf.js';
-import { KEY_USED } from '#dataplane/program/flow.js';
+import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/program/flow.js';
 import { type FlowTable, withTally } from '#dataplane/program/flow-conversion.js';
 import { batchesOf } from './batches.js';
 import { describeMap } from './bpf-fd.js';
@@ -17,19 +17,22 @@ export type PinnedFlows = {
   readonly flows: Iterable<PinnedFlow>;
 };
 
-/** A flow goes from the one to the other when it is answered: read in this order, none is missed. */
-const TABLES = [
-  { table: 'half_open', tallies: 'half_open_tallies' },
-  { table: 'flows', tallies: 'tallies' },
-] as const;
+type Lines = { readonly flows: 'flows' | 'half_open'; readonly tallies: 'tallies' | 'half_open_tallies' };
+const LINES: Lines = { flows: 'flows', tallies: 'tallies' };
+/** Where layout 2 kept those that are half open. */
+const HALF_OPEN_LINES: Lines = { flows: 'half_open', tallies: 'half_open_tallies' };
 
 /** The flows of a datapath of this layout or an older one. */
 export function pinnedFlows(set: MapSet): PinnedFlows[] {
   if (!set.has('tallies')) return [{ table: 'flows', layout: describeMap(set.fd('flows')).value, flows: hashed(set) }];
-  return TABLES.map(({ table, tallies }) => {
-    const [flow, tally] = [describeMap(set.fd(table)), describeMap(set.fd(tallies))];
-    return { table, layout: withTally(flow.value, tally.value), flows: lines(set, table, tallies) };
-  });
+  const of = (table: FlowTable, lines: Lines, marked?: boolean): PinnedFlows => {
+    const [flow, tally] = [describeMap(set.fd(lines.flows)), describeMap(set.fd(lines.tallies))];
+    return { table, layout: withTally(flow.value, tally.value), flows: linesOf(set, lines, marked) };
+  };
+  // A flow becomes an established one when it is answered: read in this order, none is missed.
+  return set.has('half_open')
+    ? [of('half_open', HALF_OPEN_LINES), of('flows', LINES)]
+    : [of('half_open', LINES, true), of('flows', LINES, false)];
 }
 
 /** Layout 1 had one table, a hash. */
@@ -46,13 +49,16 @@ function* hashed(set: MapSet): Generator<PinnedFlow> {
   }
 }
 
-function* lines(set: MapSet, table: FlowTable, tallies: 'tallies' | 'half_open_tallies'): Generator<PinnedFlow> {
-  const [flow, tally] = [describeMap(set.fd(table)), describeMap(set.fd(tallies))];
+/** Of those that are marked as half open, or of the others; undefined: all. */
+function* linesOf(set: MapSet, names: Lines, marked: boolean | undefined): Generator<PinnedFlow> {
+  const [flow, tally] = [describeMap(set.fd(names.flows)), describeMap(set.fd(names.tallies))];
   const use = flow.value.fields['key.use']?.offset ?? 0;
-  const flows = mapped(set, table, flow.maxEntries * flow.valueSize);
-  const sums = mapped(set, tallies, tally.maxEntries * tally.valueSize);
+  const flags = flow.value.fields['flags']?.offset ?? 0;
+  const flows = mapped(set, names.flows, flow.maxEntries * flow.valueSize);
+  const sums = mapped(set, names.tallies, tally.maxEntries * tally.valueSize);
   const record = new Uint8Array(flow.valueSize + tally.valueSize);
   const view = new DataView(record.buffer);
+  const isHalfOpen = (): boolean => (view.getUint8(flags) & FLOW_HALF_OPEN) !== 0;
   const key = (): string => record.subarray(0, use).join();
   const read = (line: number): boolean => {
     record.set(new Uint8Array(flows.buffer, line * flow.valueSize, flow.valueSize));
@@ -62,7 +68,7 @@ function* lines(set: MapSet, table: FlowTable, tallies: 'tallies' | 'half_open_t
   };
   try {
     for (let line = 0; line < flow.maxEntries; line++) {
-      if (!read(line)) continue;
+      if (!read(line) || (marked ?? isHalfOpen()) !== isHalfOpen()) continue;
       const before = key();
       yield { view, again: () => read(line) && key() === before };
     }
@@ -72,10 +78,6 @@ function* lines(set: MapSet, table: FlowTable, tallies: 'tallies' | 'half_open_t
   }
 }
 
-function mapped(
-  set: MapSet,
-  name: 'flows' | 'tallies' | 'half_open' | 'half_open_tallies',
-  bytes: number,
-): MappedMemory {
+function mapped(set: MapSet, name: Lines['flows' | 'tallies'], bytes: number): MappedMemory {
   return new MappedMemory(name, set.fd(name), bytes, { readOnly: true });
 }

@@ -63,7 +63,7 @@ type MapStatus = {
 type Sweep = { readonly agoMs: number; readonly tookMs: number; readonly flows: number; readonly halfOpen: number };
 
 /** Two slots, or lines of which half are surely had. */
-const HALF_OF_IT: ReadonlySet<MapName> = new Set(['program', 'rank_hits', 'flows', 'half_open']);
+const HALF_OF_IT: ReadonlySet<MapName> = new Set(['program', 'rank_hits', 'flows']);
 
 export type StatusOptions = {
   readonly pinPath: string;
@@ -143,11 +143,7 @@ function policyIn(set: MapSet): InForce | null {
 function mapsOf(set: MapSet): MapStatus[] {
   const lines = set.inspect((slots) => slots.sizeInForce().lines);
   const sweep = sweepOf(set);
-  const entries: Partial<Record<MapName, number | null>> = {
-    program: lines,
-    flows: sweep?.flows ?? null,
-    half_open: sweep?.halfOpen ?? null,
-  };
+  const entries: Partial<Record<MapName, number | null>> = { program: lines, flows: sweep?.flows ?? null };
   return MAPS.filter((name) => set.has(name)).map((name) => {
     const { maxEntries } = describeMap(set.fd(name));
     return {

@@ -28,16 +28,7 @@ export type Inheritance = {
 
 const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors']);
 const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
-const OF_FLOWS: readonly MapName[] = [
-  'flows',
-  'tallies',
-  'flow_tags',
-  'half_open',
-  'half_open_tallies',
-  'half_open_tags',
-  'ways',
-  'vitals',
-];
+const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals'];
 /** Names and learned addresses mean the same to both, so that what is learned meanwhile is granted at once. */
 const LEARNED: readonly MapName[] = ['grants', 'patterns'];
 

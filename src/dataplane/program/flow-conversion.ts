@@ -2,7 +2,7 @@ import type { Field, StructLayout } from './btf.js';
 import { type Conversion, conversion } from './conversion.js';
 import { FLOW_STATE, type FlowState, TICK_NS } from './numbers.js';
 
-/** Which of the two tables a flow belongs to. */
+/** Half open, or established. Layout 2 had a table for each. */
 export type FlowTable = 'flows' | 'half_open';
 /** Converts a flow that stood in `table`, and answers the table that it belongs to. */
 export type FlowConversion = (...args: [...Parameters<Conversion>, table: FlowTable]) => FlowTable;

@@ -38,8 +38,10 @@ export const KEY_USED = 1;
 
 const OPENED_BY_HIGH = 1;
 const FOREIGN = 2;
+/** Nobody has confirmed it yet. */
+export const FLOW_HALF_OPEN = 8;
 
-/** A flow of the kernel's tables. Addresses are unsigned 32-bit numbers in host order; `[0]` is the side that opened it. */
+/** A flow of the kernel's table. Addresses are unsigned 32-bit numbers in host order; `[0]` is the side that opened it. */
 export type Flow = {
   readonly source: number;
   readonly destination: number;
@@ -50,6 +52,7 @@ export type Flow = {
   readonly state: FlowState;
   /** Came in by an interface that is not policed: only its replies are let in, and no rule judged it. */
   readonly foreign: boolean;
+  readonly halfOpen: boolean;
   readonly epoch: number;
   readonly word: number;
   /** Entry of `hits` that it counts for, and the low word of whose that is; 0: none. */
@@ -88,6 +91,7 @@ export function readFlow(view: DataView, at = 0): Flow {
     protocol: view.getUint8(at + FLOW_KEY_OFFSETS.protocol),
     state: STATES.get(view.getUint8(at + FLOW_OFFSETS.state)) ?? 'other_opened',
     foreign: (flags & FOREIGN) !== 0,
+    halfOpen: (flags & FLOW_HALF_OPEN) !== 0,
     word: u32(FLOW_OFFSETS.judgement),
     epoch: u32(FLOW_OFFSETS.judgement + 4),
     hit: u32(FLOW_OFFSETS.hit),

@@ -13,7 +13,6 @@ export type Settings = {
   readonly rankCapacity: number;
   readonly hitCapacity: number;
   readonly flowCapacity: number;
-  readonly halfOpenCapacity: number;
   /** Of the hash that places flows; tables that are filled keep theirs. */
   readonly flowSeed: number;
   /** Events that one source may cause each second on one CPU. */
@@ -52,7 +51,6 @@ export const SETTINGS_OFFSETS = {
   fib_flags: 109,
   bridges: 110,
   flow_shift: 111,
-  half_open_shift: 112,
 } as const;
 export const SETTINGS_BYTES = 116;
 
@@ -95,6 +93,5 @@ export function encodeSettings(settings: Settings): Uint8Array {
   view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);
   flag(SETTINGS_OFFSETS.bridges, settings.bridges === true);
   view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
-  view.setUint8(SETTINGS_OFFSETS.half_open_shift, setShift(settings.halfOpenCapacity));
   return bytes;
 }

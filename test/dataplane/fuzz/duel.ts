@@ -7,7 +7,7 @@ import { type Answer, Model } from '../model/datapath.js';
 import type { ModelFlow } from '../model/flows.js';
 import type { Step } from './sequence.js';
 
-const FLOW_CAPACITY = 3;
+const FLOW_CAPACITY = 2;
 const SEGMENT_BYTES = 100;
 
 export type Policies = readonly [Policy, Policy];
@@ -32,14 +32,13 @@ export class Duel {
 
   constructor(scene: Scene) {
     this.#kernel = loadForTest({
-      flowCapacity: FLOW_CAPACITY,
-      halfOpenCapacity: 1_024,
+      flowCapacity: 4,
       policeLocal: true,
     });
     this.#kernel.narrow(8 - FLOW_CAPACITY);
     this.#policies = scene.policies;
     this.#grants = new GrantModel(this.#kernel);
-    this.#model = new Model(scene.policies[1], FLOW_CAPACITY, this.#grants, this.#grants.ever);
+    this.#model = new Model(scene.policies[1], FLOW_CAPACITY, this.#goneOf, this.#grants, this.#grants.ever);
     this.load(scene);
   }
 
@@ -133,6 +132,14 @@ export class Duel {
     }
     return undefined;
   }
+
+  /** The one that the kernel has let go of; the first where it has let go of none. */
+  readonly #goneOf = (halfOpen: readonly ModelFlow[]): ModelFlow => {
+    const there = this.#kernelFlows();
+    const [first] = halfOpen;
+    if (first === undefined) throw new RangeError('nobody can make room');
+    return halfOpen.find((flow) => !there.includes(describeModel(flow))) ?? first;
+  };
 
   #kernelFlows(): string[] {
     const epochs = this.#kernel.epoch() - this.#model.epoch;

@@ -35,10 +35,14 @@ export class Model {
   #epoch = 0;
   pickup = false;
 
-  /** `grants` are those that have not expired; `ever` those too that have (D12). */
+  /**
+   * `grants` are those that have not expired; `ever` those too that have (D12). In a full table `makesRoom` says which of the
+   * half-open flows goes: it takes the clock to tell which of them has been silent for longest.
+   */
   constructor(
     policy: Policy,
     readonly flowCapacity: number,
+    readonly makesRoom: (halfOpen: readonly ModelFlow[]) => ModelFlow,
     readonly grants: Grants,
     readonly ever: Grants,
   ) {
@@ -215,25 +219,17 @@ class Sight {
       flow.epoch = this.model.epoch;
       flow.word = decided;
     }
-    if (!this.#follow(flow, packet, side)) return this.#drop('flow_table_full');
+    this.#follow(flow, packet, side);
     return flow.foreign ? this.#pass('foreign') : this.#passBy(flow.word);
   }
 
-  /** False where the packet confirms the flow and the table has no room. */
-  #follow(flow: ModelFlow, packet: Headers, side: 0 | 1): boolean {
-    const { state } = flow;
+  #follow(flow: ModelFlow, packet: Headers, side: 0 | 1): void {
     if (follow(flow, packet, side)) {
-      const standing = [...this.model.flows.values()].filter(({ confirmed }) => confirmed).length;
-      if (standing >= this.model.flowCapacity) {
-        flow.state = state;
-        return false;
-      }
       flow.confirmed = true;
       this.model.count('flows_opened', 1);
     }
     flow.packets[side] += this.frame.segments;
     flow.bytes[side] += this.frame.length;
-    return true;
   }
 
   #begin(packet: Headers, place: Place | undefined): boolean {
@@ -241,7 +237,8 @@ class Sight {
     if (packet.protocol === IPPROTO.tcp && !opensTcp(packet)) return this.#stray(packet, place, decided);
     const refused = refusal(decided);
     if (refused !== undefined) return this.#refuse(decided, refused);
-    if (place !== undefined && !place.isAnswer && packet.part !== 'later') this.#open(packet, place, 0, decided);
+    if (place !== undefined && !place.isAnswer && packet.part !== 'later' && !this.#open(packet, place, 0, decided))
+      return this.#drop('flow_table_full');
     return this.#passBy(decided);
   }
 
@@ -253,18 +250,30 @@ class Sight {
     const reply = refused === undefined ? 0 : this.model.judge(packet, true);
     if (refused !== undefined && refusal(reply) !== undefined) return this.#refuse(decided, refused);
     const by = refused === undefined ? decided : reply;
-    if (place !== undefined) this.#open(packet, place, refused === undefined ? 0 : 1, by);
+    if (place !== undefined && !this.#open(packet, place, refused === undefined ? 0 : 1, by))
+      return this.#drop('flow_table_full');
     return this.#passBy(by);
   }
 
-  /** `side` is whose packet this is; `by` is undefined where nobody judges. */
-  #open(packet: Headers, place: Place, side: 0 | 1, by: number | undefined): void {
+  /** Whether there is room for one more flow, or is now. */
+  #makeRoom(): boolean {
+    const { flows, flowCapacity, makesRoom } = this.model;
+    if (flows.size < flowCapacity) return true;
+    const halfOpen = [...flows.values()].filter(({ confirmed }) => !confirmed);
+    if (halfOpen.length === 0) return false;
+    this.#end(makesRoom(halfOpen));
+    return true;
+  }
+
+  /** `side` is whose packet this is; `by` is undefined where nobody judges. False where the table is full. */
+  #open(packet: Headers, place: Place, side: 0 | 1, by: number | undefined): boolean {
+    if (!this.#makeRoom()) return false;
     const ends = [
       { address: packet.source, port: packet.protocol === IPPROTO.icmp ? packet.icmpId : packet.sourcePort },
       { address: packet.destination, port: packet.protocol === IPPROTO.icmp ? packet.icmpId : packet.destinationPort },
     ];
     const [opener, other] = side === 0 ? ends : ends.reverse();
-    if (opener === undefined || other === undefined) return;
+    if (opener === undefined || other === undefined) return false;
     const state = openingState(packet);
     const mine = (value: number): [number, number] => (side === 0 ? [value, 0] : [0, value]);
     this.model.flows.set(place.key, {
@@ -285,6 +294,7 @@ class Sight {
       bytes: mine(this.frame.length),
     });
     this.model.count('half_opened', 1);
+    return true;
   }
 
   /** Undefined where the error quotes no flow, and is to be judged by itself. */
