@@ -49,6 +49,8 @@ export type Flow = {
   readonly sourcePort: number;
   readonly destinationPort: number;
   readonly protocol: number;
+  /** Type of the ICMP query that opened it; 0 for other protocols. */
+  readonly icmpQuery: number;
   readonly state: FlowState;
   /** Came in by an interface that is not policed: only its replies are let in, and no rule judged it. */
   readonly foreign: boolean;
@@ -67,6 +69,8 @@ export type Flow = {
   readonly ifindex: readonly [number, number];
 };
 
+/** By the class in `kind`. */
+const ICMP_QUERIES = [0, 8, 13, 15, 17];
 const STATES = new Map<number, FlowState>(
   (Object.entries(FLOW_STATE) as [FlowState, number][]).map(([name, number]) => [number, name]),
 );
@@ -89,6 +93,7 @@ export function readFlow(view: DataView, at = 0): Flow {
     sourcePort: byHigh ? highPort : lowPort,
     destinationPort: byHigh ? lowPort : highPort,
     protocol: view.getUint8(at + FLOW_KEY_OFFSETS.protocol),
+    icmpQuery: ICMP_QUERIES[view.getUint8(at + FLOW_KEY_OFFSETS.kind) >> 1] ?? 0,
     state: STATES.get(view.getUint8(at + FLOW_OFFSETS.state)) ?? 'other_opened',
     foreign: (flags & FOREIGN) !== 0,
     halfOpen: (flags & FLOW_HALF_OPEN) !== 0,

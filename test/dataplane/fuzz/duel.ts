@@ -190,14 +190,15 @@ function difference(
 }
 
 function describe(flow: Flow, confirmed: boolean, epochs: number): string {
-  const { source, sourcePort, destination, destinationPort, protocol, state, foreign, epoch, word, packets, bytes } =
-    flow;
+  const { source, sourcePort, destination, destinationPort, protocol, icmpQuery, state, foreign } = flow;
+  const { epoch, word, packets, bytes } = flow;
   const judged = foreign ? 'foreign' : `epoch ${epoch - epochs} word ${word}`;
-  return `${protocol} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${packets.join()} bytes ${bytes.join()}`;
+  return `${protocol} ${icmpQuery} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${packets.join()} bytes ${bytes.join()}`;
 }
 
 function describeModel(flow: ModelFlow): string {
   const { source, sourcePort, destination, destinationPort, protocol, state, confirmed, foreign, epoch, word } = flow;
+  const icmpQuery = Number(/ (\d+) by /.exec(flow.key)?.[1] ?? 0);
   const judged = foreign ? 'foreign' : `epoch ${epoch} word ${word}`;
-  return `${protocol} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${flow.packets.join()} bytes ${flow.bytes.join()}`;
+  return `${protocol} ${icmpQuery} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${flow.packets.join()} bytes ${flow.bytes.join()}`;
 }
