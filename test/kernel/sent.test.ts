@@ -3,9 +3,9 @@ import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { fibFlags } from '#dataplane/kernel/fib-flags.js';
 import { listInterfaces } from '#dataplane/kernel/interfaces.js';
 import { parseAddress } from '#policy/ipv4.js';
-import type { Packet } from '#policy/model.js';
-import { udp } from '#test/dataplane/conversation.js';
-import { type FrameOptions, withChecksum, writeFrame } from '#test/dataplane/frame.js';
+import { IPPROTO, type Packet } from '#policy/model.js';
+import { back, udp } from '#test/dataplane/conversation.js';
+import { type FrameOptions, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
 import { type Loaded, loadForTest, PASSED, SENT, SKB } from '#test/dataplane/loaded.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll } from './policies.js';
@@ -18,16 +18,22 @@ const asked: Packet = { ...udp, source: at(ADDRESSES.client), destination: at(AD
 let topology: Topology;
 let leave: () => void;
 let kernel: Loaded;
-let lan: { readonly ifindex: number; readonly mac: readonly number[] };
+type Door = { readonly ifindex: number; readonly mac: readonly number[] };
+let lan: Door;
+let wan: Door;
 beforeAll(async () => {
   topology = await createTopology('sent');
   leave = enterNamespace(topology.node.name);
-  const shown = await topology.node.must('ip', '-j', 'link', 'show', 'lan0');
-  const [{ address }] = JSON.parse(shown) as [{ readonly address: string }];
-  lan = {
-    ifindex: listInterfaces().find(({ name }) => name === 'lan0')?.ifindex ?? 0,
-    mac: address.split(':').map((byte) => Number.parseInt(byte, 16)),
+  const door = async (device: string): Promise<Door> => {
+    const shown = await topology.node.must('ip', '-j', 'link', 'show', device);
+    const [{ address }] = JSON.parse(shown) as [{ readonly address: string }];
+    return {
+      ifindex: listInterfaces().find(({ name }) => name === device)?.ifindex ?? 0,
+      mac: address.split(':').map((byte) => Number.parseInt(byte, 16)),
+    };
   };
+  lan = await door('lan0');
+  wan = await door('wan0');
   kernel = loadForTest({ judgeAll: false, reversePath: 'strict', direct: true, fibFlags: fibFlags() });
 }, 60_000);
 afterAll(async () => {
@@ -43,11 +49,17 @@ beforeEach(() => {
 });
 
 type Change = (ip: Uint8Array) => void;
-/** What is done with a packet that came in by lan0, for the node's station, and passes. */
-function see(packet: Packet, options: FrameOptions = {}, before: Change = () => {}, after: Change = () => {}): number {
+/** What is done with a packet for the node's station, which passes. */
+function see(
+  packet: Packet,
+  options: FrameOptions = {},
+  before: Change = () => {},
+  after: Change = () => {},
+  station = lan.mac,
+): number {
   const bytes = new Uint8Array(kernel.frame.length);
   const length = writeFrame(bytes, packet, options);
-  bytes.set(lan.mac);
+  bytes.set(station);
   before(bytes.subarray(IP));
   const frame = withChecksum(bytes.slice(0, length));
   after(frame.subarray(IP));
@@ -64,6 +76,26 @@ const set =
 
 test('what passes is sent at once', () => {
   expect([see(asked), see(asked)]).toEqual([SENT, SENT]);
+});
+
+test('so is a connection, from its first packet to its last', () => {
+  const connection: Packet = { ...asked, protocol: IPPROTO.tcp };
+  const seen = (packet: Packet, tcpFlags: number, from = lan): number => {
+    kernel.context.setUint32(SKB.ifindex, from.ifindex, true);
+    return see(packet, { tcpFlags }, undefined, undefined, from.mac);
+  };
+  const answer = back(connection);
+  const packets = [
+    seen(connection, TCP.syn),
+    seen(answer, TCP.syn | TCP.ack, wan),
+    seen(connection, TCP.ack),
+    seen(answer, TCP.ack, wan),
+    seen(answer, TCP.fin | TCP.ack, wan),
+    seen(connection, TCP.fin | TCP.ack),
+    seen(answer, TCP.ack, wan),
+  ];
+  expect(packets).toEqual(packets.map(() => SENT));
+  expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing', packets: [3n, 4n] }]);
 });
 
 test('until the time that user space says, and never without one', () => {

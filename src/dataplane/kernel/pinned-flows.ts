@@ -53,7 +53,7 @@ function* hashed(set: MapSet): Generator<PinnedFlow> {
 function* linesOf(set: MapSet, names: Lines, marked: boolean | undefined): Generator<PinnedFlow> {
   const [flow, tally] = [describeMap(set.fd(names.flows)), describeMap(set.fd(names.tallies))];
   const use = flow.value.fields['key.use']?.offset ?? 0;
-  const flags = flow.value.fields['flags']?.offset ?? 0;
+  const flags = flow.value.fields.flags?.offset ?? 0;
   const flows = mapped(set, names.flows, flow.maxEntries * flow.valueSize);
   const sums = mapped(set, names.tallies, tally.maxEntries * tally.valueSize);
   const record = new Uint8Array(flow.valueSize + tally.valueSize);
