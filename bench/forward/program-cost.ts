@@ -10,40 +10,34 @@ import { Rig } from './rig.js';
 
 const UDP = { protocol: IPPROTO.udp };
 const ROUND = 65_536;
-const ROUNDS = 12;
+const ROUNDS = 24;
 const FIRST_PACKETS = 100_000;
-const FIRST_ROUNDS = 5;
+const FIRST_ROUNDS = 10;
 const TUPLES = 1 << 20;
 const QUIET = 1.1;
 
-/** Takes the time of programs in a rig whose sink tells how undisturbed a round was. */
+/** Takes the time of programs. What a whole frame took, of which they are a part, tells how undisturbed a round was. */
 class Stopwatch {
-  #fastestSink = Number.POSITIVE_INFINITY;
-  readonly #rounds: { readonly label: string; readonly sinkNs: number; readonly ns: number }[] = [];
+  readonly #rounds: { readonly label: string; readonly frameNs: number; readonly ns: number }[] = [];
 
   constructor(readonly rig: Rig) {}
 
   /** One round of `count` frames; `read` answers the runs so far of what is measured, `lessNs` is taken off each. */
   round(label: string, count: number, read: () => Runs, lessNs = 0): void {
-    const sinkFd = this.rig.frames.programFd('sink_server');
     const before = read();
-    const sinkBefore = runsOf(sinkFd);
-    this.rig.send(count, UDP, null);
+    const frameNs = this.rig.send(count, UDP, null);
     const after = read();
-    const sinkAfter = runsOf(sinkFd);
-    const sinkNs = (sinkAfter.ns - sinkBefore.ns) / (sinkAfter.count - sinkBefore.count);
     const ns = (after.ns - before.ns - (after.count - before.count) * lessNs) / count;
-    this.#fastestSink = Math.min(this.#fastestSink, sinkNs);
-    this.#rounds.push({ label, sinkNs, ns });
+    this.#rounds.push({ label, frameNs, ns });
   }
 
-  /** The median of the rounds in which the sink was as fast as ever; of the fastest three where there are none. */
+  /** The median of the rounds in which frames took no longer than `QUIET` times what they took in the fastest one. */
   ns(label: string): number {
-    const rounds = this.#rounds.filter((round) => round.label === label).sort((a, b) => a.sinkNs - b.sinkNs);
-    const quiet = rounds.filter(({ sinkNs }) => sinkNs <= this.#fastestSink * QUIET);
-    const counted = quiet.length > 0 ? quiet : rounds.slice(0, 3);
+    const rounds = this.#rounds.filter((round) => round.label === label);
+    const fastest = Math.min(...rounds.map(({ frameNs }) => frameNs));
+    const quiet = rounds.filter(({ frameNs }) => frameNs <= fastest * QUIET);
     return quantile(
-      counted.map(({ ns }) => ns),
+      quiet.map(({ ns }) => ns),
       0.5,
     );
   }

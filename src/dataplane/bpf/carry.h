@@ -69,13 +69,14 @@ SEC("syscall")
 int weir_carry_flow(struct carry_flow_request *request)
 {
 	struct flow_key key = request->flow.key;
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), hash;
 	struct flow *flow;
 	__u32 slot, to;
 
 	key.use = KEY_USED;
+	hash = hash_of_key(&key);
 	request->carried = 0;
-	slot = find_slot(&key);
+	slot = find_slot(&key, hash);
 	flow = flow_at(slot);
 	if (request->again) {
 		if (!flow)
@@ -87,14 +88,14 @@ int weir_carry_flow(struct carry_flow_request *request)
 	}
 	if (request->half) {
 		if (!flow)
-			request->carried = place_carried(claim_line(hash_of_key(&key), true, now), request, &key);
+			request->carried = place_carried(claim_line(hash, true, now), request, &key);
 		return 0;
 	}
 	if (flow && !(slot & HALF_OPEN)) {
 		merge_counts(flow, tally_at(slot), &request->flow, &request->tally, now);
 		return 0;
 	}
-	to = claim_line(hash_of_key(&key), false, now);
+	to = claim_line(hash, false, now);
 	request->carried = place_carried(to, request, &key);
 	/* Its next packet opened it here before. */
 	if (flow && request->carried) {

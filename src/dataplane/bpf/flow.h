@@ -42,6 +42,7 @@ static __always_inline void find_place(struct place *place, const struct packet 
 	place->key.use = KEY_USED;
 	if (query)
 		place->key.kind = query << 1 | (place->from_high != place->icmp_reply);
+	place->hash = hash_of_key(&place->key);
 }
 
 /* 0 for packets from the side that opened the flow, 1 for replies. */
@@ -307,7 +308,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct place *place, const struct packet *packet,
 						  __u64 judged, __u8 how)
 {
-	place->slot = claim_line(hash_of_key(&place->key), true, bpf_ktime_get_coarse_ns());
+	place->slot = claim_line(place->hash, true, bpf_ktime_get_coarse_ns());
 	if (place->slot == NO_SLOT)
 		return DROP_FLOW_TABLE_FULL;
 	fill_flow(skb, place, packet, judged, how);

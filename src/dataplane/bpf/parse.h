@@ -42,6 +42,7 @@ struct place {
 	bool from_high;
 	bool icmp_reply;
 	__u32 slot; /* claimed for a flow that is opened */
+	__u64 hash; /* of the key */
 };
 
 /* Two are had at a time: a packet, and one that it quotes. */

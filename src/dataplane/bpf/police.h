@@ -142,7 +142,7 @@ static __always_inline struct flow *find_flow(const struct place *place, const s
 
 	if (!place->stateful)
 		return 0;
-	*slot = find_slot(&place->key);
+	*slot = find_slot(&place->key, place->hash);
 	flow = flow_at(*slot);
 	if (!flow)
 		return 0;

@@ -84,7 +84,7 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, st
 	find_place(place, quoted);
 	if (!place->stateful)
 		return NOT_RELATED;
-	slot = find_slot(&place->key);
+	slot = find_slot(&place->key, place->hash);
 	flow = flow_at(slot);
 	if (!flow)
 		return NOT_RELATED;

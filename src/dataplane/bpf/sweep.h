@@ -149,7 +149,7 @@ int weir_cut(struct cut_request *request)
 	struct flow_key key = request->key;
 
 	key.use = KEY_USED;
-	request->found = end_flow(find_slot(&key), &key, bpf_ktime_get_ns());
+	request->found = end_flow(find_slot(&key, hash_of_key(&key)), &key, bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -184,16 +184,15 @@ static __always_inline void expect_flow(__u64 hash)
 }
 
 /* The slot that has this key; NO_SLOT where none has. */
-__noinline __u32 find_slot(const struct flow_key *key)
+__noinline __u32 find_slot(const struct flow_key *key, __u64 hash)
 {
-	struct sought sought;
+	struct sought sought = { .hash = hash };
 	__u32 slot;
 
 	if (!key)
 		return NO_SLOT;
 	sought.addresses = ((const __u64 *)key)[0];
 	sought.rest = ((const __u64 *)key)[1];
-	sought.hash = hash_of(sought.addresses, sought.rest);
 	return find_line(&sought, &slot) ? slot : NO_SLOT;
 }
 
