@@ -70,7 +70,7 @@ test('status says what the kernel enforces, also without a process', async () =>
   );
   const { stdout } = await command('status');
   expect(stdout).toContain('process     none: the kernel enforces the last policy\n');
-  expect(stdout).toContain('in force    generation 1, epoch 2, layout 2');
+  expect(stdout).toContain('in force    generation 1, epoch 2, layout 3');
   await rig.node.restart();
   await rig.node.ready();
 });
