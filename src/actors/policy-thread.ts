@@ -32,6 +32,9 @@ const BUILT_ENTRY = here.includes('/dist/src/actors/')
   ? fileURLToPath(new URL('./policy-worker.js', import.meta.url))
   : fileURLToPath(new URL('../../dist/src/actors/policy-worker.js', import.meta.url));
 
+/** Nearly all that is made of a large policy lives on: with the default it is copied again and again while it is made. */
+const YOUNG_HEAP_MIB = 96;
+
 type Pending = { readonly resolve: (result: never) => void; readonly reject: (error: Error) => void };
 
 /** Starts no thread before the first work. */
@@ -49,7 +52,10 @@ export function createPolicyThread({ entry = BUILT_ENTRY, maxHeapMiB = 2048 }: P
   };
 
   const start = () => {
-    const worker = new Worker(entry, { execArgv: [], resourceLimits: { maxOldGenerationSizeMb: maxHeapMiB } });
+    const worker = new Worker(entry, {
+      execArgv: [],
+      resourceLimits: { maxOldGenerationSizeMb: maxHeapMiB, maxYoungGenerationSizeMb: YOUNG_HEAP_MIB },
+    });
     const pending = new Map<number, Pending>();
     const started = { worker, pending };
     const died = (reason: string): void => {
