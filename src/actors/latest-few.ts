@@ -10,6 +10,11 @@ export class LatestFew<T> {
     return value;
   }
 
+  /** The one that was used last. */
+  get latest(): T | undefined {
+    return [...this.#values.values()].at(-1);
+  }
+
   keep(key: string, value: T): void {
     this.#values.delete(key);
     this.#values.set(key, value);

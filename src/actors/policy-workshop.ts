@@ -60,7 +60,8 @@ class Workshop {
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
     const { text, surroundings, integrations } = work;
-    const read = readText(text, surroundings, integrations, this.#holders);
+    const before = { holders: this.#holders, known: this.#held.latest?.parts };
+    const read = readText(text, surroundings, integrations, before);
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     const { policyJson, name, warnings, policy, held } = read;
     this.#held.keep(work.key, held);

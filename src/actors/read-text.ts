@@ -1,5 +1,4 @@
-import { type ReadPolicy, readPolicy } from '#policy/read.js';
-import type { SourceHolders } from '#policy/source-holders.js';
+import { type ReadContext, type ReadPolicy, readPolicy } from '#policy/read.js';
 import { parseCertificate } from './parse-certificate.js';
 import type { PolicySurroundings, PolicyText } from './policy-work.js';
 
@@ -7,7 +6,7 @@ export function readText(
   { body, form, recordMode }: PolicyText,
   surroundings: PolicySurroundings,
   integrations: readonly string[] | null,
-  holders?: SourceHolders,
+  before: Pick<ReadContext, 'holders' | 'known'> = {},
 ): ReadPolicy {
   return readPolicy(body, {
     ...surroundings,
@@ -15,6 +14,6 @@ export function readText(
     recordMode,
     integrations: integrations === null ? undefined : new Set(integrations),
     parseCertificate,
-    ...(holders === undefined ? {} : { holders }),
+    ...before,
   });
 }

@@ -64,7 +64,8 @@ export function putGroup(held: HeldPolicy, id: string, body: Uint8Array, context
 
   const place = index ?? parts.groups.length;
   const { form, mode } = parts;
-  const part = groupPart(named.value as SourceGroupConfig, place, { form, mode, context });
+  // What is answered may be handed to another thread, and is gone then.
+  const part = groupPart(named.value as SourceGroupConfig, place, new Uint8Array(named.text), { form, mode, context });
   const groups = index === undefined ? [...parts.groups, part] : parts.groups.with(index, part);
   const change = index === undefined ? appendGroup(outline, named.text) : replaceGroup(outline, index, named.text);
   return written({ ...parts, groups }, change, context, part, { created: index === undefined, groupJson: named.text });

@@ -9,6 +9,12 @@ type Span = { readonly start: number; readonly end: number };
 /** Where a list stands, brackets included, and each of its items. */
 export type ListSpans = Span & { readonly items: readonly Span[] };
 
+/** Finds the items of a list that stood in a text before, which was found to be strict. */
+export type KnownItems = {
+  /** How long the object is that stands at `at` as the item `place`; 0 where it is not known. */
+  lengthAt(bytes: Uint8Array, at: number, place: number): number;
+};
+
 export type ParsedJson =
   | {
       readonly ok: true;
@@ -23,9 +29,13 @@ export type ParsedJson =
 /**
  * JSON of RFC 8259 with I-JSON's strictness: valid UTF-8, no key twice in an object, no lone surrogate, nested at
  * most 32 deep (D1). `members` tells where the values of the outermost object stand in the bytes, and `list` where the
- * list does that the keys of `path` lead to.
+ * list does that the keys of `path` lead to. Items of it that are `known` are not read again: null stands for each.
  */
-export function parseStrictJson(input: Uint8Array | string, path: readonly string[] = []): ParsedJson {
+export function parseStrictJson(
+  input: Uint8Array | string,
+  path: readonly string[] = [],
+  known?: KnownItems,
+): ParsedJson {
   const bytes = typeof input === 'string' ? new TextEncoder().encode(input) : input;
   let text: string;
   try {
@@ -33,11 +43,33 @@ export function parseStrictJson(input: Uint8Array | string, path: readonly strin
   } catch {
     return refused({ pointer: '', code: 'invalid_utf8', message: 'The body is not valid UTF-8.' });
   }
-  const scanner = new Scanner(bytes, path);
+  const scanner = new Scanner(bytes, path, known);
   const fault = scanner.scan();
   if (fault !== undefined) return refused(fault);
   if (scanner.duplicates.length > 0) return { ok: false, problems: scanner.duplicates };
-  return { ok: true, value: JSON.parse(text), bytes, members: scanner.members, list: scanner.list };
+  const { skipped, members, list } = scanner;
+  const value: unknown = JSON.parse(skipped.length === 0 ? text : textWithout(bytes, skipped));
+  return { ok: true, value, bytes, members, list };
+}
+
+/** The text with null in the place of some spans, which are ascending. */
+function textWithout(bytes: Uint8Array, spans: readonly Span[]): string {
+  const shorter = new Uint8Array(spans.reduce((left, { start, end }) => left - (end - start) + 4, bytes.length));
+  const stand = new TextEncoder().encode('null');
+  let from = 0;
+  let to = 0;
+  const copy = (end: number): void => {
+    shorter.set(bytes.subarray(from, end), to);
+    to += end - from;
+  };
+  for (const { start, end } of spans) {
+    copy(start);
+    shorter.set(stand, to);
+    to += stand.length;
+    from = end;
+  }
+  copy(bytes.length);
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(shorter);
 }
 
 function refused(problem: Problem): ParsedJson {
@@ -72,8 +104,11 @@ class Scanner {
   readonly members = new Map<string, Span>();
   readonly duplicates: Problem[] = [];
   list: { start: number; end: number; items: { start: number; end: number }[] } | undefined;
+  /** Where items stand that are known. */
+  readonly skipped: Span[] = [];
   readonly #bytes: Uint8Array;
   readonly #path: readonly string[];
+  readonly #known: KnownItems | undefined;
   /** The depth of the list that is looked for, while inside it; else -1. */
   #listDepth = -1;
   #itemStart = 0;
@@ -88,9 +123,10 @@ class Scanner {
   #keys = 0;
   #memberStart = 0;
 
-  constructor(bytes: Uint8Array, path: readonly string[]) {
+  constructor(bytes: Uint8Array, path: readonly string[], known: KnownItems | undefined) {
     this.#bytes = bytes;
     this.#path = path;
+    this.#known = known;
     for (let depth = 0; depth <= MAX_DEPTH; depth++) {
       this.#frames.push({ object: false, index: 0, keyStart: 0, keyEnd: 0, base: 0, seen: undefined });
     }
@@ -144,6 +180,7 @@ class Scanner {
     const next = this.#space();
     if (this.#depth === 1) this.#memberStart = this.#at;
     else if (this.#depth === this.#listDepth) this.#itemStart = this.#at;
+    if (next === OPEN_OBJECT && this.#depth === this.#listDepth && this.#skip()) return;
     if (next === OPEN_OBJECT || next === OPEN_ARRAY) {
       this.#enter(next === OPEN_OBJECT);
       return;
@@ -155,6 +192,17 @@ class Scanner {
     else if (next === 0x6e) this.#word('null');
     else this.#unexpected('a value');
     this.#ended();
+  }
+
+  /** Passes over an item that is known. */
+  #skip(): boolean {
+    const start = this.#at;
+    const length = this.#known?.lengthAt(this.#bytes, start, this.#frame().index) ?? 0;
+    if (length === 0) return false;
+    this.#at += length;
+    this.skipped.push({ start, end: this.#at });
+    this.#ended();
+    return true;
   }
 
   #enter(object: boolean): void {

@@ -14,6 +14,8 @@ export type PolicyParts = {
 };
 
 export type GroupPart = {
+  /** Its JSON text; undefined where it is not kept. */
+  readonly text: Uint8Array | undefined;
   readonly priority: number | undefined;
   readonly group: Group;
   /** The integrations of its dynamic sources, in their order. */
@@ -24,21 +26,36 @@ export type GroupPart = {
 
 export type PartsOptions = { readonly form: Form; readonly mode: EnvelopeMode; readonly context: LintContext };
 
-/** The parts of a valid document. */
-export function partsOf(document: PolicyConfig, { form, mode, context }: PartsOptions): PolicyParts {
-  const groups = document.source_groups ?? [];
-  return {
-    form,
-    mode,
-    defaultPolicy: document.default_policy,
-    groups: groups.map((config, index) => groupPart(config, index, { form, mode, context })),
-  };
+/** What is known of the groups of a document by their place: their texts, and the parts of those that it leaves out. */
+export type KnownParts = { readonly texts: readonly Uint8Array[]; readonly parts: ReadonlyMap<number, GroupPart> };
+
+/** The parts of a valid document, without the groups that are known. */
+export function partsOf(document: PolicyConfig, options: PartsOptions, known: KnownParts = NOTHING_KNOWN): PolicyParts {
+  const { form, mode } = options;
+  const configs = document.source_groups ?? [];
+  let next = 0;
+  const groups = Array.from({ length: configs.length + known.parts.size }, (_, place) => {
+    const text = known.texts[place];
+    const part = known.parts.get(place);
+    return part === undefined
+      ? groupPart(configs[next++] as SourceGroupConfig, place, text, options)
+      : { ...part, text };
+  });
+  return { form, mode, defaultPolicy: document.default_policy, groups: renumbered(groups) };
 }
 
-export function groupPart(config: SourceGroupConfig, index: number, { form, mode, context }: PartsOptions): GroupPart {
+const NOTHING_KNOWN: KnownParts = { texts: [], parts: new Map() };
+
+export function groupPart(
+  config: SourceGroupConfig,
+  index: number,
+  text: Uint8Array | undefined,
+  { form, mode, context }: PartsOptions,
+): GroupPart {
   const ofRecord = recordMode(mode);
   const group = normaliseGroup(config, pointerAt(index), form === 'envelope' ? ofRecord : (config.mode ?? ofRecord));
   return {
+    text,
     priority: config.priority,
     group,
     integrations: (config.sources.kubernetes ?? []).map(({ integration }) => integration),

@@ -1,11 +1,12 @@
-import type { EnvelopeMode, PolicyConfig, PolicyEnvelope } from './document.js';
+import type { EnvelopeMode, Form, PolicyConfig, PolicyEnvelope } from './document.js';
 import type { LintContext } from './group-lint.js';
 import type { HeldPolicy } from './group-write.js';
-import { type ListSpans, parseStrictJson } from './json.js';
+import { parseStrictJson } from './json.js';
+import { KnownGroups } from './known-groups.js';
 import { lint } from './lint.js';
 import type { Action, Policy } from './model.js';
-import { outlineOf } from './outline.js';
-import { partsOf, policyOf } from './parts.js';
+import { type Outline, outlineOf } from './outline.js';
+import { type GroupPart, type PolicyParts, partsOf, policyOf } from './parts.js';
 import type { Problem, Warning } from './problem.js';
 import type { SourceHolders } from './source-holders.js';
 import { trimName, validateEnvelope, validatePolicy } from './validate.js';
@@ -19,6 +20,8 @@ export type ReadContext = ValidationContext &
     readonly fallback: Action;
     /** What is known of the policy that was read before. */
     readonly holders?: SourceHolders;
+    /** The policy that was read before, in the same surroundings: groups that it has in common are not read again. */
+    readonly known?: PolicyParts | undefined;
   };
 
 export type ReadPolicy =
@@ -39,21 +42,54 @@ export type ReadPolicy =
       readonly problems: readonly Problem[];
     };
 
-/** From the body of a policy write to the model, or to everything that is wrong with it. */
+/**
+ * From the body of a policy write to the model, or to everything that is wrong with it. What is said of a body is the
+ * same whatever policy is known.
+ */
 export function readPolicy(body: Uint8Array | string, context: ReadContext): ReadPolicy {
+  const { known, form } = context;
+  const groups = known?.form === form ? new KnownGroups(known) : undefined;
+  return readWith(body, context, groups) ?? (readWith(body, context, undefined) as ReadPolicy);
+}
+
+/** Null where it takes all groups to say what is wrong, or where those that are known hold in another mode. */
+function readWith(body: Uint8Array | string, context: ReadContext, groups: KnownGroups | undefined): ReadPolicy | null {
   const envelope = context.form === 'envelope';
-  const json = parseStrictJson(body, envelope ? ['policy', 'source_groups'] : ['source_groups']);
+  const json = parseStrictJson(body, envelope ? ['policy', 'source_groups'] : ['source_groups'], groups);
   if (!json.ok) return { ok: false, code: 'invalid_body', problems: json.problems };
-  const problems = envelope ? validateEnvelope(json.value, context) : validatePolicy(json.value, context);
-  if (problems.length > 0) return { ok: false, code: 'invalid_policy', problems };
-  if (!envelope)
-    return read(json.value as PolicyConfig, json.bytes, context.recordMode, null, '', json.list, 0, context);
-  const { policy, mode, name } = json.value as PolicyEnvelope;
-  const span = json.members.get('policy');
+  const document = groups === undefined ? json.value : withoutKnown(json.value, groups, context.form);
+  const problems = envelope ? validateEnvelope(document, context) : validatePolicy(document, context);
+  if (problems.length > 0) return isAnyKnown(groups) ? null : { ok: false, code: 'invalid_policy', problems };
+  const whole = envelope ? (document as PolicyEnvelope) : inRecord(document as PolicyConfig, context.recordMode);
+  if (isAnyKnown(groups) && !stillHolds(groups, whole, context)) return null;
+  const { policy, mode, name } = whole;
+  const span = envelope ? json.members.get('policy') : { start: 0, end: json.bytes.length };
   if (span === undefined) throw new RangeError('an envelope without a policy was found valid');
-  const { start, end } = span;
-  const text = json.bytes.slice(start, end);
-  return read(policy, text, mode, name === undefined ? null : trimName(name), '/policy', json.list, start, context);
+  const text = envelope ? json.bytes.slice(span.start, span.end) : json.bytes;
+  const outline = outlineOf(text, Object.keys(policy).length > 0, json.list, span.start);
+  return read(policy, text, mode, name === undefined ? null : trimName(name), outline, groups?.found, context);
+}
+
+const inRecord = (policy: PolicyConfig, mode: EnvelopeMode): PolicyEnvelope => ({ policy, mode });
+
+function isAnyKnown(groups: KnownGroups | undefined): groups is KnownGroups {
+  return groups !== undefined && groups.found.size > 0;
+}
+
+/** The same document without the groups that were not read again. */
+function withoutKnown(value: unknown, groups: KnownGroups, form: Form): unknown {
+  if (!isAnyKnown(groups)) return value;
+  const strip = (policy: PolicyConfig): PolicyConfig => ({
+    ...policy,
+    source_groups: policy.source_groups?.filter((_, place) => !groups.found.has(place)),
+  });
+  if (form === 'singleton') return strip(value as PolicyConfig);
+  const envelope = value as PolicyEnvelope;
+  return { ...envelope, policy: strip(envelope.policy) };
+}
+
+function stillHolds(groups: KnownGroups, { policy, mode }: PolicyEnvelope, { known, integrations }: ReadContext) {
+  return mode === known?.mode && groups.areValidWith(policy.source_groups ?? [], integrations);
 }
 
 function read(
@@ -61,15 +97,17 @@ function read(
   policyJson: Uint8Array,
   mode: EnvelopeMode,
   name: string | null,
-  base: string,
-  list: ListSpans | undefined,
-  offset: number,
+  outline: Outline,
+  known: ReadonlyMap<number, GroupPart> = new Map(),
   context: ReadContext,
 ): ReadPolicy {
   const { form, fallback, holders } = context;
-  const parts = partsOf(config, { form, mode, context });
-  const outline = outlineOf(policyJson, Object.keys(config).length > 0, list, offset);
+  // The text itself is handed over, and may be gone then.
+  const own = new Uint8Array(policyJson);
+  const texts = outline.starts.map((start, place) => own.subarray(start, outline.ends[place]));
+  const parts = partsOf(config, { form, mode, context }, { texts, parts: known });
   const policy = policyOf(parts, fallback);
+  const base = form === 'envelope' ? '/policy' : '';
   const warnings = lint(parts.groups, policy, { holders }).map((warning) => ({
     ...warning,
     pointer: base + warning.pointer,
