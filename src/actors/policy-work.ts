@@ -104,12 +104,17 @@ export type ExplainPolicy = {
 type ExplainedPolicy = { readonly kind: 'explained'; readonly explanation: Explanation };
 type UnknownPolicy = { readonly kind: 'unknown' };
 
-export type PolicyWork = PreparePolicy | PrepareGroup | LocateGroup | ExplainPolicy;
+/** Do with a made-up policy what writes will ask for. */
+type Rehearse = { readonly kind: 'rehearse'; readonly round: number; readonly surroundings: PolicySurroundings };
+type Rehearsed = { readonly kind: 'rehearsed' };
+
+export type PolicyWork = PreparePolicy | PrepareGroup | LocateGroup | ExplainPolicy | Rehearse;
 type ResultOfKind = {
   readonly prepare: PreparedPolicy | Unreadable | TooLarge;
   readonly prepare_group: PreparedGroup | NoSuchGroup | UnknownPolicy | Unreadable | TooLarge;
   readonly locate_group: LocatedGroup | UnknownPolicy | Unreadable;
   readonly explain: ExplainedPolicy | UnknownPolicy | Unreadable;
+  readonly rehearse: Rehearsed;
 };
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
 

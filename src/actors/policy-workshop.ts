@@ -9,6 +9,7 @@ import type { PolicyParts } from '#policy/parts.js';
 import type { Warning } from '#policy/problem.js';
 import { ProofMemory } from '#policy/proof-memory.js';
 import { sampleOf } from '#policy/proof-sample.js';
+import { rehearse } from '#policy/rehearsal.js';
 import { factsOfGroups } from '#policy/rule-facts.js';
 import { SourceHolders } from '#policy/source-holders.js';
 import { LatestFew } from './latest-few.js';
@@ -46,6 +47,9 @@ export function createPolicyWorkshop(): <W extends PolicyWork>(work: W) => Polic
         return workshop.locateGroup(work);
       case 'explain':
         return workshop.explain(work);
+      case 'rehearse':
+        rehearse(work.round, { ...work.surroundings, parseCertificate });
+        return { kind: 'rehearsed' };
     }
   };
   return perform as <W extends PolicyWork>(work: W) => PolicyResult<W>;

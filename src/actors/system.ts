@@ -135,8 +135,14 @@ export function createSystem(ports: SystemPorts): System {
   const isEngaged = (): boolean => snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
 
   let generation = 0;
+  let isRehearsed = false;
   bus.messages.subscribe((message) => {
-    if (message.type === 'policy.activated') generation = message.generation;
+    if (message.type === 'policy.activated') {
+      // Only now, so that what is stored is in force as soon as may be. A thread that dies of it is started by a write.
+      if (!isRehearsed) writing.rehearse(surroundings).catch(() => {});
+      isRehearsed = true;
+      generation = message.generation;
+    }
     if (message.type === 'dataplane.adopted') adoptedGeneration = message.generation;
   });
   routeMessages(bus, (recipient) => (recipient === 'node' ? node : partOf(recipient)));
