@@ -3,12 +3,12 @@ import type { Fact, Message, RequestMessage } from '#bus/messages.js';
 import type { Refusal } from '#bus/requests.js';
 import type { DatapathChange, Missing } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
-import type { Proof, ProofSample } from '#policy/proof.js';
+import type { Proof, Sampling } from '#policy/proof.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';
 
-export type Desired = { readonly program: Program; readonly sample: ProofSample; readonly generation: number };
+export type Desired = { readonly program: Program; readonly sample: Sampling; readonly generation: number };
 
 export type DataplaneInput = {
   /** Whether the configuration has a `dataplane` section. */

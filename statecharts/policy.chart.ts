@@ -10,7 +10,7 @@ import type {
 } from '#bus/requests.js';
 import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
-import type { Proof, ProofSample } from '#policy/proof.js';
+import type { Proof, ProofSample, Sampling } from '#policy/proof.js';
 import type { PolicyPut, PolicyRecord } from '#policy/record.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
@@ -49,7 +49,7 @@ export type Judged = {
   /** Null where the write does not touch what is in force. */
   readonly activation: {
     readonly program: Program;
-    readonly sample: ProofSample;
+    readonly sample: Sampling;
     readonly inForce: PolicyInForce;
   } | null;
   readonly outcome: PolicyWritten | PolicyDeleted | PolicyChecked;
@@ -106,7 +106,7 @@ const policy = setup({
     /** Reads, validates and compiles a write and decides about it; stores and stages nothing. */
     judge: fromPromise<Judged | Refusal, { write: PolicyWrite }>(notProvided('judge')),
     /** Fills the idle slot, and proves it. */
-    stage: fromPromise<{ lines: number; proof: Proof }, { program: Program; sample: ProofSample; generation: number }>(
+    stage: fromPromise<{ lines: number; proof: Proof }, { program: Program; sample: Sampling; generation: number }>(
       notProvided('stage'),
     ),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),

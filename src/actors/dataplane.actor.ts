@@ -3,7 +3,7 @@ import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/messages.js';
 import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
-import { mismatchSentence, type Proof } from '#policy/proof.js';
+import { mismatchSentence, type Proof, type ProofSample } from '#policy/proof.js';
 import { type Desired, dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { Refused } from './refused.js';
@@ -48,13 +48,14 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
             throw capacityRefused(failure);
           }),
       ),
-      prove: fromPromise<Proof, Desired>(({ input }) =>
-        datapath()
-          .prove(input.sample)
+      prove: fromPromise<Proof, Desired>(async ({ input }) => {
+        const sample = await sampleOf(input);
+        return datapath()
+          .prove(sample)
           .catch((failure: unknown) => {
             throw proofRefused(failure, input.program);
-          }),
-      ),
+          });
+      }),
       flip: fromPromise(() => datapath().flip()),
       unstage: fromPromise(() => datapath().unstage()),
       close: fromPromise(() => datapath().close()),
@@ -78,6 +79,15 @@ class CapacityRefused extends Refused {
 function capacityRefused(failure: unknown): unknown {
   if (!(failure instanceof CapacityExceeded)) return failure;
   return new CapacityRefused(refusal('capacity_exceeded', failure.message));
+}
+
+/** Without a sample nothing is proved, and what is not proved never comes into force (B5). */
+async function sampleOf({ sample }: Desired): Promise<ProofSample> {
+  try {
+    return await sample;
+  } catch (failure) {
+    throw new Refused(refusal('feature_unavailable', failure instanceof Error ? failure.message : String(failure)));
+  }
 }
 
 class ProofRefused extends Refused {

@@ -235,7 +235,7 @@ export async function replay(ports: JudgementPorts, signal: AbortSignal): Promis
   return {
     inForce: { record: stored.record, generation, needs, integrations },
     program: ofRecord(program, stored.record),
-    sample,
+    sample: await sample,
     everActivated,
   };
 }

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
+import type { ProofSample } from '#policy/proof.js';
 import { ownBuffers } from './own-buffers.js';
 import type { PolicyResult, PolicySurroundings, PolicyWork, ResultMessage, WorkMessage } from './policy-work.js';
 
@@ -66,6 +67,14 @@ export function createPolicyThread({ entry = BUILT_ENTRY, maxHeapMiB = 2048 }: P
     });
     const pending = new Map<number, Pending>();
     const started = { worker, pending };
+    const sampleOf = (id: number): Promise<ProofSample> => {
+      const sample = new Promise<ProofSample>((resolve, reject) => {
+        pending.set(id, { resolve, reject });
+      });
+      // Whoever asks for it is told; nobody need ask.
+      sample.catch(() => {});
+      return sample;
+    };
     const died = (reason: string): void => {
       if (running === started) running = undefined;
       for (const { reject } of pending.values()) reject(new PolicyThreadDied(reason));
@@ -74,10 +83,12 @@ export function createPolicyThread({ entry = BUILT_ENTRY, maxHeapMiB = 2048 }: P
     worker.on('message', (message: ResultMessage) => {
       const waiting = pending.get(message.id);
       pending.delete(message.id);
+      if ('result' in message && message.sampleFollows)
+        waiting?.resolve({ ...message.result, sample: sampleOf(message.id) } as never);
+      else if ('failure' in message) waiting?.reject(new Error(`read and compile the policy: ${message.failure}`));
+      else if ('sample' in message) waiting?.resolve(message.sample as never);
+      else waiting?.resolve(message.result as never);
       if (pending.size === 0) worker.unref();
-      if (waiting === undefined) return;
-      if ('failure' in message) waiting.reject(new Error(`read and compile the policy: ${message.failure}`));
-      else waiting.resolve(message.result as never);
     });
     worker.on('error', (error) => died(`the policy thread died: ${error.message}`));
     worker.on('exit', (code) => died(`the policy thread ended with ${code}`));

@@ -66,8 +66,8 @@ export type Prepared = {
   readonly needs: Needs;
   readonly integrations: readonly string[];
   readonly program: Program | null;
-  /** What the program is proved with; null where there is none. */
-  readonly sample: ProofSample | null;
+  /** What the program is proved with, made while it is staged; null where there is none. */
+  readonly sample: Promise<ProofSample> | null;
 };
 type PreparedPolicy = Prepared & {
   readonly kind: 'prepared';
@@ -119,6 +119,9 @@ type ResultOfKind = {
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
 
 export type WorkMessage = { readonly id: number; readonly work: PolicyWork };
+/** What goes from thread to thread: a sample that is still to come follows. */
+type WithoutPromise<R> = R extends Prepared ? Omit<R, 'sample'> & { readonly sample: null } : R;
 export type ResultMessage =
-  | { readonly id: number; readonly result: PolicyResult<PolicyWork> }
+  | { readonly id: number; readonly result: WithoutPromise<PolicyResult<PolicyWork>>; readonly sampleFollows: boolean }
+  | { readonly id: number; readonly sample: ProofSample }
   | { readonly id: number; readonly failure: string };

@@ -7,12 +7,18 @@ const port = parentPort;
 if (port === null) throw new Error('policy-worker runs as a worker thread only');
 const perform = createPolicyWorkshop();
 
-port.on('message', ({ id, work }: WorkMessage) => {
-  let message: ResultMessage;
+port.on('message', async ({ id, work }: WorkMessage) => {
+  const tell = (message: ResultMessage): void => port.postMessage(message, ownBuffers(message));
   try {
-    message = { id, result: perform(work) };
+    const result = perform(work);
+    if (!('sample' in result)) {
+      tell({ id, result, sampleFollows: false });
+      return;
+    }
+    const { sample } = result;
+    tell({ id, result: { ...result, sample: null }, sampleFollows: sample !== null });
+    if (sample !== null) tell({ id, sample: await sample });
   } catch (error) {
-    message = { id, failure: error instanceof Error ? error.message : String(error) };
+    tell({ id, failure: error instanceof Error ? error.message : String(error) });
   }
-  port.postMessage(message, ownBuffers(message));
 });

@@ -135,13 +135,29 @@ class Workshop {
         needs: needsOf(policy),
         integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
         program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory }) : null,
-        sample: compiled && mode !== 'disabled' ? sampleOf(policy, this.#proofs) : null,
+        sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs)) : null,
       };
     } catch (error) {
       if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };
       throw error;
     }
   }
+}
+
+/** What is made once the work that asked for it is answered. */
+function afterwards<T>(make: () => T): Promise<T> {
+  const made = new Promise<T>((resolve, reject) => {
+    setImmediate(() => {
+      try {
+        resolve(make());
+      } catch (error) {
+        reject(error);
+      }
+    });
+  });
+  // Whoever asks for it is told; nobody need ask.
+  made.catch(() => {});
+  return made;
 }
 
 function needsOf({ groups }: Policy): Needs {

@@ -4,7 +4,7 @@ import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/messages.js';
 import type { PolicyWrite } from '#bus/requests.js';
 import type { Program } from '#policy/program.js';
-import type { Proof, ProofSample } from '#policy/proof.js';
+import type { Proof, Sampling } from '#policy/proof.js';
 import { type PolicyChange, policyChart } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { StoreError } from '#store/error.js';
@@ -30,10 +30,9 @@ export function policyActor(bus: Bus<Message>, ports: JudgementPorts) {
           throw storeRefused(failure);
         }),
       ),
-      stage: fromPromise<
-        { lines: number; proof: Proof },
-        { program: Program; sample: ProofSample; generation: number }
-      >(async ({ input }) => accepted(await ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS))),
+      stage: fromPromise<{ lines: number; proof: Proof }, { program: Program; sample: Sampling; generation: number }>(
+        async ({ input }) => accepted(await ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS)),
+      ),
       unstage: fromPromise<void, { generation: number }>(async ({ input }) => {
         accepted(await ask(bus, 'program.unstage', input, STAGE_TIMEOUT_MS));
       }),

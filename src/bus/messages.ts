@@ -1,5 +1,5 @@
 import type { Program } from '#policy/program.js';
-import type { Proof, ProofSample } from '#policy/proof.js';
+import type { Proof, ProofSample, Sampling } from '#policy/proof.js';
 import type { PolicyRecord } from '#policy/record.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from './requests.js';
 
@@ -28,7 +28,7 @@ export type Exchanges = {
   };
   /** Fills the idle slot of the datapath, and proves it by the sample (B5). */
   'program.stage': {
-    readonly asks: { readonly program: Program; readonly sample: ProofSample; readonly generation: number };
+    readonly asks: { readonly program: Program; readonly sample: Sampling; readonly generation: number };
     readonly outcome: { readonly kind: 'staged'; readonly lines: number; readonly proof: Proof };
   };
   /** Puts what is staged in force. Answered once it is, also when the datapath had to be opened anew for it. */

@@ -15,6 +15,9 @@ export type ProofSample = {
   readonly complete: boolean;
 };
 
+/** A sample, or what becomes one while its program is staged. */
+export type Sampling = ProofSample | Promise<ProofSample>;
+
 /** What was checked before a program came into force. */
 export type Proof = {
   readonly classes: number | null;

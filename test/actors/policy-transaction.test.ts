@@ -145,6 +145,29 @@ describe('a write that fails leaves everything as it was', () => {
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
+  test('when the policy thread dies of what the policy is proved with', async () => {
+    let dead = false;
+    const thread = threadHere();
+    const running = await withPolicy({
+      createThread: () => ({
+        ...thread,
+        perform: async (work) => {
+          const result = await thread.perform(work);
+          return dead ? { ...result, sample: Promise.reject(new Error('out of memory')) } : result;
+        },
+      }),
+    });
+    dead = true;
+    expect(await running.system.policies.write(singleton('lan'))).toEqual({
+      kind: 'refused',
+      code: 'feature_unavailable',
+      detail: 'out of memory',
+    });
+    await expectUntouched(running);
+    dead = false;
+    expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
+  });
+
   test('when the datapath has no room', async () => {
     const running = await withPolicy();
     running.datapath.on.stage = () => {
