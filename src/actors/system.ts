@@ -137,11 +137,11 @@ export function createSystem(ports: SystemPorts): System {
   let generation = 0;
   let isRehearsed = false;
   bus.messages.subscribe((message) => {
-    if (message.type === 'policy.activated') {
-      // Only now, so that what is stored is in force as soon as may be. A thread that dies of it is started by a write.
-      if (!isRehearsed) writing.rehearse(surroundings).catch(() => {});
+    if (message.type === 'policy.activated') generation = message.generation;
+    if (!isRehearsed && (message.type === 'program.desired' || message.type === 'policy.activated')) {
       isRehearsed = true;
-      generation = message.generation;
+      // What is stored was read: the thread has nothing to do. One that dies of this is started again by a write.
+      writing.rehearse(surroundings).catch(() => {});
     }
     if (message.type === 'dataplane.adopted') adoptedGeneration = message.generation;
   });
