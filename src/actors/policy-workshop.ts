@@ -146,15 +146,7 @@ class Workshop {
 
 /** What is made once the work that asked for it is answered. */
 function afterwards<T>(make: () => T): Promise<T> {
-  const made = new Promise<T>((resolve, reject) => {
-    setImmediate(() => {
-      try {
-        resolve(make());
-      } catch (error) {
-        reject(error);
-      }
-    });
-  });
+  const made = new Promise((resolve) => setImmediate(resolve)).then(make);
   // Whoever asks for it is told; nobody need ask.
   made.catch(() => {});
   return made;
