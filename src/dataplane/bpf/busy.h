@@ -92,10 +92,10 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	if (!is_of(flow, &sought))
 		return NOT_BUSY;
 	if (ends)
-		flow->state = state_after_fins(flow->flags |= FLOW_FIN << side);
+		flow->state = state_after_fins(set_flags(flow, FLOW_FIN << side));
 	flow->last_seen = now;
 	flow->packets[side] += packets_of(skb);
-	flow->bytes[side] = bytes + skb->len;
+	flow->bytes[side] += skb->len;
 	if (at_once) {
 		__u32 segment = skb->gso_size ? skb->gso_size + length : skb->len - ETH_HLEN;
 

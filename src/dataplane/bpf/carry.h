@@ -71,7 +71,7 @@ int weir_carry_flow(struct carry_flow_request *request)
 	struct flow_key key = request->flow.key;
 	__u64 now = bpf_ktime_get_ns(), hash;
 	struct flow *flow;
-	__u32 slot, to;
+	__u32 slot, to, half;
 
 	key.use = KEY_USED;
 	hash = hash_of_key(&key);
@@ -82,8 +82,10 @@ int weir_carry_flow(struct carry_flow_request *request)
 		if (!flow)
 			return 0;
 		merge_counts(flow, tally_at(slot), &request->flow, &request->tally, now);
-		/* Unless it has gone on here too. */
-		__sync_val_compare_and_swap((__u32 *)&flow->state, request->vital, vital_of(&request->flow));
+		/* Unless it has gone on here too. Whether it is half open is said by its mark. */
+		half = (flow->flags & FLOW_HALF_OPEN) << 8;
+		__sync_val_compare_and_swap((__u32 *)&flow->state, (request->vital & ~(FLOW_HALF_OPEN << 8)) | half,
+					    (vital_of(&request->flow) & ~(FLOW_HALF_OPEN << 8)) | half);
 		return 0;
 	}
 	if (request->half) {
@@ -97,8 +99,8 @@ int weir_carry_flow(struct carry_flow_request *request)
 	}
 	to = claim_line(hash, false, now);
 	request->carried = place_carried(to, request, &key);
-	/* Its next packet opened it here before. */
-	if (flow && request->carried) {
+	/* Its next packet opened it here before, unless it was just that which made room. */
+	if (flow && request->carried && to != (slot & ~HALF_OPEN) && same_key(&flow->key, &key)) {
 		struct flow *into = flow_at(to);
 
 		if (into)

@@ -80,8 +80,8 @@ __noinline int fold_flow(struct flow *flow, struct tally *tally, __u64 now_ns)
 	return 0;
 }
 
-/* False where the slot has another flow by now. */
-__noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
+/* False where the slot has another flow by now. `taken`: the caller has taken the mark of a half-open one away. */
+__noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, bool taken)
 {
 	struct tally *tally = tally_at(slot);
 	struct flow *flow = flow_at(slot);
@@ -89,20 +89,20 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
 	if (!flow || !tally || !key || !same_key(&flow->key, key) || !claim(flow, ((const __u64 *)key)[1]))
 		return false;
 	fold_flow(flow, tally, now_ns);
-	if (!(flow->flags & FLOW_HALF_OPEN))
+	if (!taken && !take_mark(slot))
 		count(COUNT_FLOWS_CLOSED);
 	tell_flow(flow, tally, EVENT_FLOW_ENDED, now_ns);
 	release(flow, slot);
 	return true;
 }
 
-/* Ends the half-open flow of a set that has been silent for longest, or whoever is past his time-out where none is half
- * open. False where all of them stay.
+/* Ends whoever is past his time-out in a set, or else the half-open flow that has been silent for longest. False where all of
+ * them stay.
  */
 __noinline bool make_room(__u32 set, __u64 now_ns)
 {
-	__u32 now = ticks_of(now_ns), longest = 0, chosen = NO_SLOT;
-	__u64 *tags = tags_at(set), seen;
+	__u32 now = ticks_of(now_ns), longest = 0, chosen = set;
+	__u64 *tags = tags_at(set), seen, mark;
 	struct flow_key key;
 	struct flow *flow;
 
@@ -111,25 +111,33 @@ __noinline bool make_room(__u32 set, __u64 now_ns)
 	seen = READ_ONCE(*tags);
 	for (__u32 way = 0; way < FLOW_WAYS; way++) {
 		__u32 slot = set | way << settings.flow_shift, silent;
-		bool half = seen & mark_of(way);
 
 		flow = flow_at(slot);
-		if (!flow || flow->key.use != KEY_USED || !(half || (!(seen & EACH_MARK) && is_expired(flow, now))))
+		if (!flow || flow->key.use != KEY_USED)
 			continue;
 		silent = now - flow->last_seen;
 		silent = (__s32)silent < 0 ? 1 : silent + 1;
-		if (silent <= longest)
+		if (is_expired(flow, now))
+			silent |= 1U << 31;
+		else if (!(seen & mark_of(way)))
 			continue;
-		longest = silent;
-		chosen = slot;
+		if (silent > longest) {
+			longest = silent;
+			chosen = slot;
+		}
 	}
 	flow = flow_at(chosen);
-	if (chosen == NO_SLOT || !flow)
+	if (!longest || !flow)
 		return false;
 	key = flow->key;
-	if (key.use != KEY_USED || (seen & EACH_MARK && !take_mark(chosen)))
+	if (key.use != KEY_USED)
 		return false;
-	return end_flow(chosen, &key, now_ns);
+	asm volatile("" ::: "memory");
+	mark = seen & mark_of(way_of_slot(chosen));
+	/* Who is there now may be another: his set is not as it was, or he is not past his time-out. */
+	if (mark ? __sync_val_compare_and_swap(tags, seen, seen & ~mark) != seen : !is_expired(flow, now))
+		return false;
+	return end_flow(chosen, &key, now_ns, mark);
 }
 
 /* A claimed line, in the less crowded of the key's two sets; NO_SLOT where both are full of flows that stay. */
@@ -152,7 +160,18 @@ __noinline __u32 claim_line(__u64 hash, bool half, __u64 now_ns)
 	return slot;
 }
 
+/* Which no flow is in that was confirmed. */
+#define OPENING_STATES                                                                         \
+	(1 << FLOW_TCP_SYN_SENT | 1 << FLOW_TCP_SYN_RECEIVED | 1 << FLOW_UDP_OPENED |          \
+	 1 << FLOW_ICMP_OPENED | 1 << FLOW_OTHER_OPENED)
+
 #define BOTH_FINS (FLOW_FIN | FLOW_FIN << 1)
+
+/* Both sides may come at once. Answers what is set then. */
+static __always_inline __u8 set_flags(struct flow *flow, __u8 more)
+{
+	return __sync_fetch_and_or((__u32 *)&flow->state, (__u32)more << 8) >> 8 | more;
+}
 
 static __always_inline __u8 state_after_fins(__u8 flags)
 {
@@ -170,7 +189,10 @@ static __always_inline bool follow_tcp(struct flow *flow, __u8 tcp_flags, __u32 
 	if (tcp_flags & TCP_RST) {
 		if (state == FLOW_TCP_CLOSING)
 			return false;
-		flow->flags = side ? flags | FLOW_RESET_BY_REPLY : flags & ~FLOW_RESET_BY_REPLY;
+		if (side)
+			set_flags(flow, FLOW_RESET_BY_REPLY);
+		else
+			__sync_fetch_and_and((__u32 *)&flow->state, ~(FLOW_RESET_BY_REPLY << 8));
 		flow->state = FLOW_TCP_RESET;
 		return false;
 	}
@@ -190,7 +212,7 @@ static __always_inline bool follow_tcp(struct flow *flow, __u8 tcp_flags, __u32 
 		flow->state = flags & BOTH_FINS ? FLOW_TCP_HALF_CLOSED : FLOW_TCP_ESTABLISHED;
 	}
 	if (tcp_flags & TCP_FIN)
-		flags = flow->flags |= FLOW_FIN << side;
+		flags = set_flags(flow, FLOW_FIN << side);
 	if ((!half || confirmed) && flow->state != FLOW_TCP_RESET) {
 		if (flags & BOTH_FINS)
 			flow->state = state_after_fins(flags);
@@ -212,11 +234,11 @@ static __always_inline bool follow_other(struct flow *flow, __u32 side, bool hal
 }
 
 /* Accounts for a packet of the flow. */
-static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow, __u32 slot, const struct packet *packet,
-					__u32 direction, __u64 now_ns)
+static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow, __u32 slot, const struct flow_key *key,
+					const struct packet *packet, __u32 direction, __u64 now_ns)
 {
 	__u32 side = direction & 1, bytes = READ_ONCE(flow->bytes[side]);
-	bool half = slot & HALF_OPEN, confirmed;
+	bool half = slot & HALF_OPEN || OPENING_STATES >> (flow->state & (FLOW_STATES - 1)) & 1, confirmed;
 
 	confirmed = packet->protocol == IPPROTO_TCP ? follow_tcp(flow, packet->tcp_flags, side, half)
 						    : follow_other(flow, side, half);
@@ -226,8 +248,8 @@ static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow
 	if (is_fold_due(bytes, skb->len))
 		fold_flow(flow, tally_at(slot), now_ns);
 	/* Who was faster has confirmed it already, or makes room of it: then the next packet has no flow. */
-	if (confirmed && take_mark(slot)) {
-		flow->flags &= ~FLOW_HALF_OPEN;
+	if (confirmed && same_key(&flow->key, key) && take_mark(slot)) {
+		__sync_fetch_and_and((__u32 *)&flow->state, ~(FLOW_HALF_OPEN << 8));
 		count(COUNT_FLOWS_OPENED);
 	}
 }

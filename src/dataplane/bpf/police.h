@@ -37,7 +37,8 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 	if (!packet->outgoing && flow->ifindex[direction & 1] != skb->ifindex) {
 		if (is_spoofed(skb, packet))
 			return drop(skb, packet, DROP_SPOOFED_SOURCE);
-		flow->ifindex[direction & 1] = skb->ifindex;
+		if (same_key(&flow->key, &place->key))
+			flow->ifindex[direction & 1] = skb->ifindex;
 	}
 	if (!foreign && judgement >> 32 != active_word >> 1) {
 		struct tally *tally = tally_at(slot);
@@ -47,7 +48,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		word = judge_again(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
-			end_flow(slot, &place->key, now);
+			end_flow(slot, &place->key, now, false);
 			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
 		}
 		if (!tally)
@@ -57,7 +58,8 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		tally->hit = ref.hit;
 		tally->hit_check = ref.check;
 		count(COUNT_FLOWS_REJUDGED);
-		WRITE_ONCE(flow->judgement, (__u64)(active_word >> 1) << 32 | word);
+		/* Not where the line is another flow's by now. */
+		__sync_val_compare_and_swap(&flow->judgement, judgement, (__u64)(active_word >> 1) << 32 | word);
 	}
 	if (at_once) {
 		__u32 *hop = &flow->hops[direction & 1], seen = READ_ONCE(*hop);
@@ -68,12 +70,17 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		if (way) {
 			packet->way = *way;
 		} else {
+			__u32 kept;
+
 			is_to_node(skb, packet);
-			/* Not where the line is another flow's by now, and has its hop. */
-			__sync_val_compare_and_swap(hop, seen, keep_way(&packet->way, now));
+			kept = keep_way(&packet->way, now);
+			__sync_val_compare_and_swap(hop, seen, kept);
+			/* The line is another flow's by now, which must not go this way. */
+			if (!same_key(&flow->key, &place->key))
+				__sync_val_compare_and_swap(hop, kept, 0);
 		}
 	}
-	follow_flow(skb, flow, slot, packet, direction, now);
+	follow_flow(skb, flow, slot, &place->key, packet, direction, now);
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
 }
 
@@ -152,7 +159,7 @@ static __always_inline struct flow *find_flow(const struct place *place, const s
 		return 0;
 	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
 		return flow;
-	end_flow(*slot, &place->key, now);
+	end_flow(*slot, &place->key, now, false);
 	return 0;
 }
 
@@ -274,7 +281,7 @@ __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
 	find_place(&place, packet);
 	flow = find_flow(&place, packet, &judgement, &slot, now);
 	if (flow && (!judgement || direction_of(flow, &place))) {
-		follow_flow(skb, flow, slot, packet, direction_of(flow, &place), now);
+		follow_flow(skb, flow, slot, &place.key, packet, direction_of(flow, &place), now);
 	} else if (!flow && place.stateful && !place.icmp_reply)
 		open_flow(skb, &place, packet, 0, FLOW_FOREIGN);
 	return leave(skb, index);

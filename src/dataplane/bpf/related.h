@@ -93,7 +93,8 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, st
 	if (!same_key(&flow->key, &place->key) || is_expired(flow, ticks_of(bpf_ktime_get_coarse_ns())))
 		return NOT_RELATED;
 	direction = direction_of(flow, place);
-	expected = flow->ifindex[(direction ^ 1) & 1];
+	/* Until it has answered, it is only where an answer is expected from. */
+	expected = flow->packets[(direction ^ 1) & 1] ? flow->ifindex[(direction ^ 1) & 1] : 0;
 	if (!error->outgoing && (expected ? expected != skb->ifindex : !is_from_there(skb, quoted)))
 		return NOT_RELATED;
 	if (!error->outgoing && is_spoofed(skb, error))

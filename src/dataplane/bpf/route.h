@@ -116,7 +116,7 @@ static __always_inline bool is_way(const struct way *a, const struct way *b)
  */
 __noinline __u32 keep_way(const struct way *way, __u64 now_ns)
 {
-	__u32 now = ticks_of(now_ns) & ~1U, hop = (__u32)hop_time(now_ns) << 16, start;
+	__u32 now = (ticks_of(now_ns) & ~1U) ?: 2, hop = (__u32)hop_time(now_ns) << 16, start;
 
 	if (!way)
 		return 0;
@@ -140,7 +140,7 @@ __noinline __u32 keep_way(const struct way *way, __u64 now_ns)
 		if (!at || !kept)
 			continue;
 		seen = READ_ONCE(kept->refreshed);
-		if (seen == BEING_WRITTEN || (seen && now - seen < WAY_TICKS) ||
+		if (seen == BEING_WRITTEN || (seen && (__s32)(now - seen) < WAY_TICKS) ||
 		    __sync_val_compare_and_swap(&kept->refreshed, seen, BEING_WRITTEN) != seen)
 			continue;
 		kept->ifindex = way->ifindex;

@@ -24,6 +24,14 @@ static __always_inline __u32 sets_of_flows(void)
 	return 1U << settings.flow_shift;
 }
 
+static __always_inline void forget_old_hop(__u32 *hop, __u64 now)
+{
+	__u32 seen = READ_ONCE(*hop);
+
+	if (seen && !is_fresh(seen, now))
+		__sync_val_compare_and_swap(hop, seen, 0);
+}
+
 /* Answers whether a flow is there. */
 __noinline bool sweep_slot(__u32 slot, __u64 now)
 {
@@ -37,8 +45,13 @@ __noinline bool sweep_slot(__u32 slot, __u64 now)
 	if (key.use != KEY_USED)
 		return false;
 	if (is_expired(flow, ticks_of(now))) {
-		end_flow(slot, &key, now);
+		end_flow(slot, &key, now, false);
 		return false;
+	}
+	/* Before their times come round again. */
+	if (settings.direct) {
+		forget_old_hop(&flow->hops[0], now);
+		forget_old_hop(&flow->hops[1], now);
 	}
 	if (flow->packets[0] != tally->folded_packets[0] || flow->packets[1] != tally->folded_packets[1])
 		fold_flow(flow, tally, now);
@@ -149,7 +162,7 @@ int weir_cut(struct cut_request *request)
 	struct flow_key key = request->key;
 
 	key.use = KEY_USED;
-	request->found = end_flow(find_slot(&key, hash_of_key(&key)), &key, bpf_ktime_get_ns());
+	request->found = end_flow(find_slot(&key, hash_of_key(&key)), &key, bpf_ktime_get_ns(), false);
 	return 0;
 }
 
