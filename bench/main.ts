@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus, release, totalmem } from 'node:os';
 import { isKept, type Row, tableOf } from './bench.js';
@@ -25,6 +26,11 @@ const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !benches.some((bench) => bench.name === name));
 if (unknown.length > 0) {
   console.error(`unknown: ${unknown.join(', ')}; there are ${benches.map((bench) => bench.name).join(', ')}`);
+  process.exit(2);
+}
+// It costs each run of a program what is measured here.
+if (readFileSync('/proc/sys/kernel/bpf_stats_enabled', 'utf8').trim() !== '0') {
+  console.error('kernel.bpf_stats_enabled is on, and makes programs slower: switch it off first');
   process.exit(2);
 }
 const machine = {
