@@ -12,14 +12,6 @@
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING |       \
 	 1 << FLOW_UDP_REPLIED)
 
-/* By the stack where another flow got the line meanwhile. `bytes` as in send. */
-__noinline int send_busy(struct __sk_buff *skb, const struct flow *flow, __u64 addresses, __u32 hop, __u32 bytes)
-{
-	struct way *way = way_of(hop);
-
-	return flow && way && *(__u64 *)&flow->key == addresses ? send(skb, way, bytes) : TC_ACT_UNSPEC;
-}
-
 /* Passes a packet in the middle of an established flow. NOT_BUSY where it is to be looked at in full. */
 static __always_inline int pass_busy(struct __sk_buff *skb)
 {
@@ -100,7 +92,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 		__u32 segment = skb->gso_size ? skb->gso_size + length : skb->len - ETH_HLEN;
 
 		pass_word(skb, judgement);
-		return send_busy(skb, flow, sought.addresses, hop, segment);
+		return send(skb, way_of(hop), segment);
 	}
 	return pass_word(skb, judgement);
 }
