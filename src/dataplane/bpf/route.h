@@ -116,41 +116,38 @@ static __always_inline bool is_way(const struct way *a, const struct way *b)
  */
 __noinline __u32 keep_way(const struct way *way, __u64 now_ns)
 {
-	__u32 now = (ticks_of(now_ns) & ~1U) ?: 2, hop = (__u32)hop_time(now_ns) << 16, start;
+	__u32 now = (ticks_of(now_ns) & ~1U) ?: 2, hop = (__u32)hop_time(now_ns) << 16, start, old = 0, old_time = 0;
+	struct way *kept;
 
 	if (!way)
 		return 0;
 	start = ((way->ifindex * 0x9e3779b1U ^ way->gateway) * 0x85ebca6bU + way->mtu) >> 16;
 	for (__u32 tries = 0; tries < WAY_TRIES; tries++) {
 		__u32 at = (start + tries) & (WAYS - 1), seen;
-		struct way *kept = bpf_map_lookup_elem(&ways, &at);
 
+		kept = bpf_map_lookup_elem(&ways, &at);
 		if (!at || !kept)
 			continue;
 		seen = READ_ONCE(kept->refreshed);
 		asm volatile("" ::: "memory");
-		if (seen != BEING_WRITTEN && seen && is_way(kept, way) &&
-		    __sync_val_compare_and_swap(&kept->refreshed, seen, now) == seen)
+		if (seen == BEING_WRITTEN)
+			continue;
+		if (seen && is_way(kept, way) && __sync_val_compare_and_swap(&kept->refreshed, seen, now) == seen)
 			return hop | at;
+		if (!old && (!seen || (__s32)(now - seen) >= WAY_TICKS)) {
+			old = at;
+			old_time = seen;
+		}
 	}
-	for (__u32 tries = 0; tries < WAY_TRIES; tries++) {
-		__u32 at = (start + tries) & (WAYS - 1), seen;
-		struct way *kept = bpf_map_lookup_elem(&ways, &at);
-
-		if (!at || !kept)
-			continue;
-		seen = READ_ONCE(kept->refreshed);
-		if (seen == BEING_WRITTEN || (seen && (__s32)(now - seen) < WAY_TICKS) ||
-		    __sync_val_compare_and_swap(&kept->refreshed, seen, BEING_WRITTEN) != seen)
-			continue;
-		kept->ifindex = way->ifindex;
-		kept->gateway = way->gateway;
-		kept->mtu = way->mtu;
-		asm volatile("" ::: "memory");
-		WRITE_ONCE(kept->refreshed, now);
-		return hop | at;
-	}
-	return 0;
+	kept = bpf_map_lookup_elem(&ways, &old);
+	if (!old || !kept || __sync_val_compare_and_swap(&kept->refreshed, old_time, BEING_WRITTEN) != old_time)
+		return 0;
+	kept->ifindex = way->ifindex;
+	kept->gateway = way->gateway;
+	kept->mtu = way->mtu;
+	asm volatile("" ::: "memory");
+	WRITE_ONCE(kept->refreshed, now);
+	return hop | old;
 }
 
 /* RFC 1071, of a header without options. */
