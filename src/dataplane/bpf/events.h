@@ -42,13 +42,13 @@ static __always_inline bool spend(__u32 source, bool of_flow, __u64 now_ns, __u3
 	return true;
 }
 
-/* An event to be filled and submitted; 0 where none is wanted, or none can be had. */
+/* An event to be filled and submitted, where events are wanted; 0 where none can be had. */
 static __always_inline struct event *reserve_event(__u32 source, bool of_flow, __u64 now_ns)
 {
 	__u32 suppressed = 0;
 	struct event *event;
 
-	if (!are_events_wanted() || !spend(source, of_flow, now_ns, &suppressed))
+	if (!spend(source, of_flow, now_ns, &suppressed))
 		return 0;
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
@@ -79,7 +79,7 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 		if (reason != DROP_OUT_OF_STATE)
 			add_hit(ref.hit, ref.check, packets_of(skb), skb->len, now_ns);
 	}
-	event = reserve_event(packet->source, false, now_ns);
+	event = are_events_wanted() ? reserve_event(packet->source, false, now_ns) : 0;
 	if (!event)
 		return 0;
 	event->time_ns = now_ns;

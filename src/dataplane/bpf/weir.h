@@ -166,7 +166,7 @@ struct flow {
 	__u8 state;
 	__u8 flags;
 	__u16 expected;     /* means nothing: a store to it brings the line */
-	__u32 ifindex[2];   /* where packets of that direction come in, once their source was checked; 0: not known */
+	__u32 ifindex[2];   /* where packets of that direction come in, checked or, before the first, expected; 0: not known */
 	__u32 packets[2];   /* 0: from the side that opened the flow. They wrap, and are folded before that */
 	__u32 bytes[2];
 	__u32 hops[2];      /* where packets of that direction go: entry of `ways` | since when << 16; 0: not known */
