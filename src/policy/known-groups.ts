@@ -1,4 +1,4 @@
-import type { KnownItems } from './json.js';
+import type { KnownItems } from './json-scanner.js';
 import { LIMITS } from './limits.js';
 import type { GroupPart, PolicyParts } from './parts.js';
 

@@ -1,4 +1,4 @@
-import type { ListSpans } from './json.js';
+import type { ListSpans } from './json-scanner.js';
 
 /** Where the groups of a policy stand in its JSON text; byte offsets, ends excluded. */
 export type Outline = {

@@ -125,36 +125,20 @@ describe('a write that fails leaves everything as it was', () => {
     await expectUntouched(running);
   });
 
-  test('when the policy thread dies', async () => {
+  const OUT_OF_MEMORY = new Error('out of memory');
+  test.each([
+    ['', async () => Promise.reject(OUT_OF_MEMORY)],
+    [
+      ' of what the policy is proved with',
+      async <T>(answered: Promise<T>): Promise<T> => ({ ...(await answered), sample: Promise.reject(OUT_OF_MEMORY) }),
+    ],
+  ])('when the policy thread dies%s', async (_, dies) => {
     let dead = false;
     const thread = threadHere();
     const running = await withPolicy({
       createThread: () => ({
         ...thread,
-        perform: (work) => (dead ? Promise.reject(new Error('out of memory')) : thread.perform(work)),
-      }),
-    });
-    dead = true;
-    expect(await running.system.policies.write(singleton('lan'))).toEqual({
-      kind: 'refused',
-      code: 'feature_unavailable',
-      detail: 'out of memory',
-    });
-    await expectUntouched(running);
-    dead = false;
-    expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
-  });
-
-  test('when the policy thread dies of what the policy is proved with', async () => {
-    let dead = false;
-    const thread = threadHere();
-    const running = await withPolicy({
-      createThread: () => ({
-        ...thread,
-        perform: async (work) => {
-          const result = await thread.perform(work);
-          return dead ? { ...result, sample: Promise.reject(new Error('out of memory')) } : result;
-        },
+        perform: (work) => (dead ? dies(thread.perform(work)) : thread.perform(work)),
       }),
     });
     dead = true;
