@@ -1,5 +1,6 @@
+import { cell, valueAt } from './intervals.js';
 import { type Grants, IPPROTO, type Packet } from './model.js';
-import { type IntervalPool, type Intervals, leafKey, MAP, NO_MATCH, NONE, type Program, SLICE } from './program.js';
+import { type IntervalPool, leafKey, MAP, NO_MATCH, NONE, type Program, SLICE } from './program.js';
 
 const noNames: ReadonlySet<number> = new Set();
 
@@ -11,7 +12,7 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
   const { sources, lists, segments, destinations } = program;
   const low16 = packet.protocol === IPPROTO.icmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;
   const key = leafKey(packet.protocol, low16);
-  const list = search(sources, 0, sources.starts.length, packet.source);
+  const list = valueAt(sources, packet.source);
   for (let at = cell(lists.offsets, list); at < cell(lists.offsets, list + 1); at++) {
     const segment = cell(lists.segments, at);
     const map = cell(segments.destinations, segment);
@@ -63,23 +64,5 @@ function wordOf({ leaves, slices }: Program, leaf: number, key: number, sourcePo
 }
 
 function searchMap(pool: IntervalPool, map: number, point: number): number {
-  return search(pool, cell(pool.offsets, map), cell(pool.offsets, map + 1), point);
-}
-
-/** The value of the last interval of `from` … `to` that starts at or before `point`. */
-function search({ starts, values }: Intervals, from: number, to: number, point: number): number {
-  let low = from;
-  let high = to;
-  while (high - low > 1) {
-    const middle = (low + high) >>> 1;
-    if (cell(starts, middle) <= point) low = middle;
-    else high = middle;
-  }
-  return cell(values, low);
-}
-
-function cell(array: Uint32Array, index: number): number {
-  const value = array[index];
-  if (value === undefined) throw new RangeError(`the program has no cell ${index}`);
-  return value;
+  return valueAt(pool, point, cell(pool.offsets, map), cell(pool.offsets, map + 1));
 }

@@ -1,5 +1,6 @@
 import { Budget, type Used } from './budget.js';
 import { Cells } from './cells.js';
+import { LookupCompiler } from './lookup-compiler.js';
 import type { Group, Policy } from './model.js';
 import { ProgramTables } from './program-tables.js';
 import { type Roster, rosterAfter, rosterOf } from './roster.js';
@@ -13,6 +14,7 @@ import { type Populations, populations, sameSources } from './source-lists.js';
  */
 export class CompileMemory {
   readonly tables = new ProgramTables();
+  readonly lookups = new LookupCompiler();
   private known: { readonly groups: readonly Group[]; readonly found: Populations; readonly used: Used } | undefined;
   private named: { readonly groups: readonly Group[]; readonly roster: Roster } | undefined;
   private runs = new Sequences(Budget.unlimited, 'segments', 1);

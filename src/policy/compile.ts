@@ -9,7 +9,7 @@ import { factsOfGroups, type RuleFacts } from './rule-facts.js';
 import { SegmentCompiler } from './segment-compiler.js';
 import { Division } from './segments.js';
 import { Sequences } from './sequences.js';
-import type { Populations } from './source-lists.js';
+import { type Populations, sourceMap } from './source-lists.js';
 
 const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks: MAX_RANKS };
 
@@ -33,27 +33,20 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const division = new Division(policy, found, options.copies);
   const { runs, ofPopulations } = runsOf(found, division, budget);
   memory.begin();
-  addNames(policy, memory);
+  const lookups = memory.lookups.compile(policy, found, memory.tables);
   const source = new SegmentSource(policy, words, runs, memory, budget);
   const segments = new Uint32Array(runs.count);
   for (let run = 0; run < runs.count; run++) segments[run] = source.segment(run);
   memory.end();
   const { lists, ofPopulations: listOfPopulation } = listsOfRuns(found, ofPopulations, segments, words, budget);
   return {
-    sources: sourcesOf(found, listOfPopulation),
+    sources: sourceMap(found, listOfPopulation),
     lists: listsOf(lists),
     ...memory.tables.tables(),
+    lookups,
     ranks: words.ranks,
     roster: memory.roster(policy),
   };
-}
-
-/** Also those that no source reaches: what is granted to them stays while the policy has them (D12). */
-function addNames({ groups }: Policy, { tables }: CompileMemory): void {
-  for (const [group, { hasHostname }] of factsOfGroups(groups).entries()) {
-    if (!hasHostname) continue;
-    for (const { hostname } of groups[group]?.rules ?? []) if (hostname !== undefined) tables.addName(hostname);
-  }
 }
 
 /** The runs of groups, each once, and one after the other those of each population, each list ended by `NONE`. */
@@ -207,18 +200,6 @@ class SegmentSource {
   private rulesOf(group: number): readonly Rule[] {
     return this.policy.groups[group]?.rules ?? [];
   }
-}
-
-function sourcesOf({ starts, numbers }: { starts: Cells; numbers: Cells }, lists: Cells): Program['sources'] {
-  const keptStarts = new Cells();
-  const values = new Cells();
-  for (let at = 0; at < starts.length; at++) {
-    const list = lists.array[numbers.array[at] as number] as number;
-    if (values.length > 0 && values.array[values.length - 1] === list) continue;
-    keptStarts.push(starts.array[at] as number);
-    values.push(list);
-  }
-  return { starts: keptStarts.trimmed(), values: values.trimmed() };
 }
 
 function listsOf(lists: Sequences): Program['lists'] {

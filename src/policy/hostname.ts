@@ -36,14 +36,21 @@ export function parseHostname(text: string): ParsedHostname {
  */
 export function matchesHostname(pattern: HostnamePattern, name: string | readonly string[]): boolean {
   if (pattern.kind === 'any') return true;
-  const labels = labelsOf(name);
   if (pattern.kind === 'regex') {
     const compiled = compileRegex(pattern.text, { caseInsensitive: true });
-    return compiled.ok && compiled.regex.test(labels.map((label) => label.replaceAll('.', '\\.')).join('.'));
+    return compiled.ok && compiled.regex.test(searchedText(name));
   }
+  const labels = labelsOf(name);
   const extra = labels.length - pattern.labels.length;
   if (pattern.kind === 'exact' ? extra !== 0 : extra < 1) return false;
   return pattern.labels.every((label, index) => label === labels[extra + index]);
+}
+
+/** What regular expressions are searched in. */
+export function searchedText(name: string | readonly string[]): string {
+  return labelsOf(name)
+    .map((label) => label.replaceAll('.', '\\.'))
+    .join('.');
 }
 
 function parseRegex(text: string): ParsedHostname {

@@ -1,23 +1,22 @@
 import { covers } from './covers.js';
 import { matchesHostname } from './hostname.js';
-import { type Action, IPPROTO, type Policy, type Range, type Rule } from './model.js';
+import { type Action, IPPROTO, type Mode, type Policy, type Range, type Rule } from './model.js';
 import type { Place } from './rank.js';
 
-/** What decides whether a name may be looked up. A lookup is never redirected. */
-export type LookupDecision = {
-  readonly rank: number;
-  readonly place: Place;
-  readonly verdict: 'allow' | 'deny' | 'audit';
-  readonly audited: boolean;
-};
+/** A lookup is never redirected, and only a deny is audited. */
+export type LookupOutcome = { readonly verdict: 'allow' | 'deny' | 'audit'; readonly audited: boolean };
 
-/** The reference for D11: whether `source` may look up `name` (lower case, without its last dot). */
-export function evaluateLookup(policy: Policy, source: number, name: string): LookupDecision {
+/** What decides whether a name may be looked up. */
+export type LookupDecision = LookupOutcome & { readonly rank: number; readonly place: Place };
+
+/** The reference for D11: whether `source` may look up `name`, which is written as for `matchesHostname`. */
+export function evaluateLookup(policy: Policy, source: number, name: string | readonly string[]): LookupDecision {
   let rank = 0;
-  const decidedBy = (place: Place, action: Action, mode: 'audit' | 'enforce'): LookupDecision => {
-    const audited = action === 'deny' && mode === 'audit';
-    return { rank, place, verdict: audited ? 'audit' : action, audited };
-  };
+  const decidedBy = (place: Place, action: Action, mode: Mode): LookupDecision => ({
+    rank,
+    place,
+    ...lookupOutcome(action, mode),
+  });
   for (const [index, group] of policy.groups.entries()) {
     const concerned = group.sources.some((prefix) => covers(prefix, source));
     for (const [number, rule] of group.rules.entries()) {
@@ -34,6 +33,11 @@ export function evaluateLookup(policy: Policy, source: number, name: string): Lo
   return decidedBy({ kind: 'policy_default' }, policy.default.action, policy.default.mode);
 }
 
+export function lookupOutcome(action: Action, mode: Mode): LookupOutcome {
+  const audited = action === 'deny' && mode === 'audit';
+  return { verdict: audited ? 'audit' : action, audited };
+}
+
 /** Why a rule does not decide a lookup. */
 export type LookupMismatch =
   | 'hostname'
@@ -41,8 +45,13 @@ export type LookupMismatch =
   | 'deny_has_other_matchers'
   | 'neither_tcp_nor_udp_port_53';
 
-export function lookupMismatch(rule: Rule, name: string): LookupMismatch | undefined {
+export function lookupMismatch(rule: Rule, name: string | readonly string[]): LookupMismatch | undefined {
   if (rule.hostname !== undefined && !matchesHostname(rule.hostname, name)) return 'hostname';
+  return lookupBar(rule);
+}
+
+/** What keeps a rule from deciding a lookup of any name. */
+export function lookupBar(rule: Rule): Exclude<LookupMismatch, 'hostname'> | undefined {
   if (rule.hostname === undefined && hasDestination(rule)) return 'destination_without_hostname';
   if (rule.action === 'deny') return hasOtherMatchers(rule) ? 'deny_has_other_matchers' : undefined;
   if (rule.hostname === undefined && !carriesAnything(rule)) return 'neither_tcp_nor_udp_port_53';

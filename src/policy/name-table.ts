@@ -12,6 +12,11 @@ export class NameTable {
   private readonly members = new Cells(16);
   private readonly leaves = new Cells(16);
 
+  /** By their numbers. */
+  get patterns(): readonly HostnamePattern[] {
+    return this.names;
+  }
+
   /** The number of a pattern. */
   number(pattern: HostnamePattern): number {
     const known = this.numbers.get(pattern.text);

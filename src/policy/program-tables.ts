@@ -35,9 +35,14 @@ export class ProgramTables {
     this.knownSlices.clear();
   }
 
-  /** Numbers a pattern, whether or not a segment has it. */
-  addName(pattern: HostnamePattern): void {
-    this.names.number(pattern);
+  /** The number of a pattern, whether or not a segment has it. */
+  addName(pattern: HostnamePattern): number {
+    return this.names.number(pattern);
+  }
+
+  /** The patterns by their numbers. */
+  get patterns(): readonly HostnamePattern[] {
+    return this.names.patterns;
   }
 
   /** Adds a segment, and answers its number. `shared`: another segment has some of its rules too. */

@@ -1,3 +1,4 @@
+import type { LookupTables } from './lookup-tables.js';
 import type { HostnamePattern, Verdict } from './model.js';
 import type { Roster } from './roster.js';
 
@@ -45,6 +46,8 @@ export type Program = {
    * rules of the name have destinations too (D10). Segments ascend, and the names of a segment.
    */
   readonly nameLeaves: { readonly segments: Uint32Array; readonly names: Uint32Array; readonly leaves: Uint32Array };
+  /** What lookups are decided by. */
+  readonly lookups: LookupTables;
   /** Number of ranks in the policy. */
   readonly ranks: number;
   readonly roster: Roster;

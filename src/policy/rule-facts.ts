@@ -1,4 +1,5 @@
 import { isCatchAll } from './coverage.js';
+import { type LookupFacts, lookupFacts } from './lookup-facts.js';
 import type { Group, Rule } from './model.js';
 import { lowBits } from './program.js';
 import { outcomeOf } from './rank.js';
@@ -15,6 +16,7 @@ export type RuleFacts = {
   /** Places of the denies under audit, and whether there is an enforced one; TLS rules are neither. */
   readonly auditDenies: readonly number[];
   readonly hasEnforcedDeny: boolean;
+  readonly lookup: LookupFacts;
 };
 
 const known = new WeakMap<readonly Rule[], RuleFacts>();
@@ -62,5 +64,6 @@ function look(rules: readonly Rule[]): RuleFacts {
     hasCatchAll: rules.some(isCatchAll),
     auditDenies,
     hasEnforcedDeny,
+    lookup: lookupFacts(rules, hasHostname),
   };
 }

@@ -2,6 +2,7 @@ import type { Budget } from './budget.js';
 import { Cells } from './cells.js';
 import type { Group, Policy, Prefix } from './model.js';
 import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './nesting.js';
+import type { Intervals } from './program.js';
 import { Sequences } from './sequences.js';
 
 /** Which groups judge which source: every address interval, and the ordered groups of each. */
@@ -77,6 +78,19 @@ export function populations(policy: Policy, budget: Budget): Populations {
     },
   });
   return { starts, numbers, groups };
+}
+
+/** Source address → what a population has in `values`. */
+export function sourceMap({ starts, numbers }: Populations, values: Cells): Intervals {
+  const keptStarts = new Cells();
+  const keptValues = new Cells();
+  for (let at = 0; at < starts.length; at++) {
+    const value = values.array[numbers.array[at] as number] as number;
+    if (keptValues.length > 0 && keptValues.array[keptValues.length - 1] === value) continue;
+    keptStarts.push(starts.array[at] as number);
+    keptValues.push(value);
+  }
+  return { starts: keptStarts.trimmed(), values: keptValues.trimmed() };
 }
 
 function membershipsOf({ groups }: Policy, order: PrefixOrder): Float64Array {

@@ -47,6 +47,7 @@ function sided(side: 0 | 1): Image {
     slices: { offsets: first, starts: new Uint32Array(), values: new Uint32Array() },
     names: [],
     nameLeaves: { segments: new Uint32Array(), names: new Uint32Array(), leaves: new Uint32Array() },
+    lookups: denyAll.lookups,
     ranks: 2,
     roster: denyAll.roster,
   };

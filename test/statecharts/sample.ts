@@ -1,5 +1,6 @@
 import type { Needs } from '#bus/messages.js';
 import type { PolicyWrite } from '#bus/requests.js';
+import { nameTables } from '#policy/name-tables.js';
 import { NONE, type Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
@@ -15,6 +16,12 @@ export const PROGRAM: Program = {
   slices: { starts: none, values: none, offsets: zero },
   names: [],
   nameLeaves: { segments: none, names: none, leaves: none },
+  lookups: {
+    sources: { starts: zero, values: zero },
+    classes: { offsets: zero, groups: none, defaults: none },
+    patterns: { offsets: zero, groups: none, words: none },
+    names: nameTables([]),
+  },
   ranks: 1,
   roster: {
     policy: null,
