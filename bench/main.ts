@@ -9,11 +9,13 @@ import { forwardingBench } from './forward/forwarding.js';
 import { programCostBench } from './forward/program-cost.js';
 import { survivalBench } from './forward/survival.js';
 import { learnedBench } from './learned.js';
+import { namesBench } from './names.js';
 import { policyWriteBench } from './policy-write.js';
 
 const benches = [
   classifierBench,
   learnedBench,
+  namesBench,
   forwardingBench,
   connectionsBench,
   programCostBench,

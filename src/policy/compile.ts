@@ -33,7 +33,7 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const division = new Division(policy, found, options.copies);
   const { runs, ofPopulations } = runsOf(found, division, budget);
   memory.begin();
-  const lookups = memory.lookups.compile(policy, found, memory.tables);
+  const lookups = memory.lookups.compile(policy, words, found, memory.tables);
   const source = new SegmentSource(policy, words, runs, memory, budget);
   const segments = new Uint32Array(runs.count);
   for (let run = 0; run < runs.count; run++) segments[run] = source.segment(run);
@@ -95,8 +95,9 @@ function listsOfRuns(
 type Words = {
   /** Of all rules, numbered through the groups. */
   readonly rules: Uint32Array;
-  /** Group → number of its first rule. */
+  /** Group → number of its first rule, and its first rank. */
   readonly first: Uint32Array;
+  readonly firstRanks: Uint32Array;
   /** Per group; `undefined` where it has no default action. */
   readonly defaults: readonly (number | undefined)[];
   readonly policy: number;
@@ -115,6 +116,7 @@ function wordsOf({ groups, default: decides }: Policy, budget: Budget): Words {
   const facts = factsOfGroups(groups);
   const words = new Uint32Array(count);
   const first = new Uint32Array(groups.length);
+  const firstRanks = new Uint32Array(groups.length);
   const defaults: (number | undefined)[] = [];
   let rank = 0;
   let number = 0;
@@ -122,10 +124,11 @@ function wordsOf({ groups, default: decides }: Policy, budget: Budget): Words {
     const { defaultAction, mode } = groups[group] as Group;
     const { lowBits } = facts[group] as RuleFacts;
     first[group] = number;
+    firstRanks[group] = rank;
     for (let rule = 0; rule < lowBits.length; rule++) words[number++] = rank++ * 16 + (lowBits[rule] as number);
     defaults.push(defaultAction === undefined ? undefined : wordOf(rank++, defaultAction, mode));
   }
-  return { rules: words, first, defaults, policy: wordOf(rank, decides.action, decides.mode), ranks };
+  return { rules: words, first, firstRanks, defaults, policy: wordOf(rank, decides.action, decides.mode), ranks };
 }
 
 function wordOf(rank: number, action: Action, mode: Mode): number {

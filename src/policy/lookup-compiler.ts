@@ -1,10 +1,10 @@
-import { lookupOutcome } from './lookup.js';
 import { BY_NAME, FINAL, type LookupClasses, lookupClasses } from './lookup-classes.js';
 import { LookupPatterns } from './lookup-patterns.js';
 import type { LookupTables } from './lookup-tables.js';
-import type { Action, Group, HostnamePattern, Mode, Policy } from './model.js';
+import type { HostnamePattern, Policy } from './model.js';
+import { type NamePool, namePool, namePoolAfter } from './name-pool.js';
 import { type NameTables, nameTables } from './name-tables.js';
-import { NONE, word } from './program.js';
+import { AUDITED, NONE, VERDICT_NUMBER } from './program.js';
 import type { ProgramTables } from './program-tables.js';
 import { factsOfGroups, type RuleFacts } from './rule-facts.js';
 import { sharedWords } from './shared-array.js';
@@ -13,19 +13,20 @@ import type { Populations } from './source-lists.js';
 /** Makes the lookup tables of one policy after the other; what did not change since the one before is used again. */
 export class LookupCompiler {
   private classes: LookupClasses | undefined;
-  private named: { readonly patterns: readonly HostnamePattern[]; readonly tables: NameTables } | undefined;
+  private named: { readonly pool: NamePool; readonly tables: NameTables } = NO_NAMES;
 
   /**
    * Gives every pattern of the policy its number, also those that no source reaches: what is granted to them stays while
    * the policy has them (D12).
    */
-  compile(policy: Policy, found: Populations, tables: ProgramTables): LookupTables {
-    const { marks, finals, byDefault, patterns } = walk(policy, tables);
+  compile(policy: Policy, words: GroupWords, found: Populations, tables: ProgramTables): LookupTables {
+    const { marks, finals, patterns } = walk(policy, words, tables);
     const classes = lookupClasses(found, marks, this.classes);
     this.classes = classes;
     const defaults = sharedWords(classes.finals.length);
     for (let number = 0; number < defaults.length; number++) {
-      defaults[number] = finals[classes.finals[number] as number] ?? byDefault;
+      const final = classes.finals[number] as number;
+      defaults[number] = final === NONE ? lookupWord(words.policy) : (finals[final] as number);
     }
     const { sources, offsets, groups } = classes;
     return {
@@ -37,59 +38,56 @@ export class LookupCompiler {
   }
 
   private namesOf(patterns: readonly HostnamePattern[]): NameTables {
-    const { named } = this;
-    if (named !== undefined && areSame(named.patterns, patterns)) return named.tables;
-    const tables = nameTables(patterns);
-    this.named = { patterns, tables };
-    return tables;
+    const { pool, tables } = this.named;
+    const next = namePoolAfter(pool, patterns);
+    if (next === pool) return tables;
+    this.named = { pool: next, tables: nameTables(next) };
+    return this.named.tables;
   }
 }
+
+const nothing = namePool([]);
+const NO_NAMES = { pool: nothing, tables: nameTables(nothing) };
+
+/** Where the ranks of each group begin, and the words of the defaults for packets. */
+type GroupWords = {
+  readonly firstRanks: Uint32Array;
+  readonly defaults: readonly (number | undefined)[];
+  readonly policy: number;
+};
 
 type Walk = {
   readonly marks: Uint8Array;
   /** Per group the word that decides every lookup, or `NONE`. */
   readonly finals: Uint32Array;
-  /** The word of the policy's default. */
-  readonly byDefault: number;
   readonly patterns: LookupPatterns;
 };
 
-function walk({ groups, default: decides }: Policy, tables: ProgramTables): Walk {
+function walk({ groups }: Policy, { firstRanks, defaults }: GroupWords, tables: ProgramTables): Walk {
   const facts = factsOfGroups(groups);
   const marks = new Uint8Array(groups.length);
-  const finals = new Uint32Array(groups.length);
+  const finals = new Uint32Array(groups.length).fill(NONE);
   const patterns = new LookupPatterns();
-  let rank = 0;
   for (let group = 0; group < groups.length; group++) {
-    const { rules, defaultAction, mode } = groups[group] as Group;
     const { names, words, final } = (facts[group] as RuleFacts).lookup;
-    const base = word(rank, 'allow', false) - word(0, 'allow', false);
+    const base = (firstRanks[group] as number) * 16;
+    let mark = 0;
     for (let at = 0; at < names.length; at++) {
       const number = tables.addName(names[at] as HostnamePattern);
       const own = words[at] as number;
       if (own === NONE) continue;
       patterns.add(number, group, base + own);
-      marks[group] = BY_NAME;
+      mark = BY_NAME;
     }
-    rank += rules.length;
-    finals[group] = final === NONE ? NONE : base + final;
-    if (defaultAction !== undefined) {
-      if (final === NONE) finals[group] = wordOf(rank, defaultAction, mode);
-      rank += 1;
-    }
-    if (finals[group] !== NONE) marks[group] = (marks[group] as number) | FINAL;
+    const byDefault = defaults[group];
+    if (final !== NONE) finals[group] = base + final;
+    else if (byDefault !== undefined) finals[group] = lookupWord(byDefault);
+    marks[group] = finals[group] === NONE ? mark : mark | FINAL;
   }
-  return { marks, finals, byDefault: wordOf(rank, decides.action, decides.mode), patterns };
+  return { marks, finals, patterns };
 }
 
-function wordOf(rank: number, action: Action, mode: Mode): number {
-  const { verdict, audited } = lookupOutcome(action, mode);
-  return word(rank, verdict, audited);
-}
-
-function areSame(known: readonly HostnamePattern[], patterns: readonly HostnamePattern[]): boolean {
-  return (
-    known.length === patterns.length &&
-    known.every((pattern, number) => pattern === patterns[number] || pattern.text === patterns[number]?.text)
-  );
+/** The word for lookups of a default whose word for packets is given: no allow is audited. */
+function lookupWord(word: number): number {
+  return word % AUDITED === VERDICT_NUMBER.allow ? word - (word & AUDITED) : word;
 }

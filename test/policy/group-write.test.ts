@@ -39,7 +39,9 @@ function randomGroup(random: Random, id: string, form: Form): SourceGroupConfig 
     ...(random.chance(0.2) ? { mode: random.pick(['audit', 'enforce'] as const) } : {}),
     match: {
       ...(random.chance(0.6) ? { dst_cidrs: [cidr()] } : {}),
-      ...(random.chance(0.1) ? { dns_hostname: random.pick(['*.example.com', 'api']) } : {}),
+      ...(random.chance(0.3)
+        ? { dns_hostname: random.pick(['*.example.com', 'api', '*', '^www[0-9]\\.', 'a.example.com']) }
+        : {}),
       proto: random.pick(['tcp', 'udp', 'any']),
       ...(random.chance(0.6) ? { dst_ports: [random.pick([53, 80, '80-90'])] } : {}),
       ...(random.chance(0.2) ? { src_ports: ['1000-2000'] } : {}),

@@ -1,5 +1,6 @@
 import type { Needs } from '#bus/messages.js';
 import type { PolicyWrite } from '#bus/requests.js';
+import { namePool } from '#policy/name-pool.js';
 import { nameTables } from '#policy/name-tables.js';
 import { NONE, type Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
@@ -20,7 +21,7 @@ export const PROGRAM: Program = {
     sources: { starts: zero, values: zero },
     classes: { offsets: zero, groups: none, defaults: none },
     patterns: { offsets: zero, groups: none, words: none },
-    names: nameTables([]),
+    names: nameTables(namePool([])),
   },
   ranks: 1,
   roster: {

@@ -1,0 +1,131 @@
+import { compile } from '#policy/compile.js';
+import { LookupIndex } from '#policy/lookup-index.js';
+import { type HostnamePattern, IPPROTO, type Policy, type Rule } from '#policy/model.js';
+import { wireNameOf } from '#test/policy/wire-name.js';
+import { Random } from '#test/seed.js';
+import type { Bench, Row } from './bench.js';
+
+const SOURCES = 0x0a00_0000;
+const RULES_A_GROUP = 10;
+const REGEXES = 20;
+const ASKED = 30_000;
+
+function name(number: number): string {
+  return `host${number}.zone${number % 997}.example.com`;
+}
+
+/** Every third name stands for what is below it. */
+function pattern(number: number): HostnamePattern {
+  const text = name(number);
+  const labels = text.split('.');
+  return number % 3 === 0 ? { kind: 'suffix', labels, text: `*.${text}` } : { kind: 'exact', labels, text };
+}
+
+function rule(index: number, hostname: HostnamePattern): Rule {
+  return {
+    id: `r${index}`,
+    pointer: '',
+    action: 'allow',
+    mode: 'enforce',
+    destinations: [],
+    hostname,
+    protocol: IPPROTO.tcp,
+    sourcePorts: [],
+    destinationPorts: [{ low: 443, high: 443 }],
+    icmpTypes: [],
+    icmpCodes: [],
+    tls: undefined,
+  };
+}
+
+/** Groups of ten names with sources of their own, and some expressions for everyone. */
+function policyOf(names: number, regexes: number): Policy {
+  const group = (number: number, rules: readonly Rule[]) => ({
+    id: `g${number}`,
+    pointer: '',
+    mode: 'enforce' as const,
+    sources: [{ address: SOURCES + number * 256, length: 24 }],
+    dynamic: false,
+    rules,
+    defaultAction: undefined,
+  });
+  const groups = Array.from({ length: names / RULES_A_GROUP }, (_, number) =>
+    group(
+      number,
+      Array.from({ length: RULES_A_GROUP }, (_rule, index) => rule(index, pattern(number * RULES_A_GROUP + index))),
+    ),
+  );
+  const expressions = Array.from({ length: regexes }, (_, index) =>
+    rule(index, { kind: 'regex', text: `^(api|www)${index}-[0-9a-f]+\\.example\\.net$` }),
+  );
+  return {
+    groups: [...groups, { ...group(groups.length, expressions), sources: [{ address: 0, length: 0 }] }],
+    default: { action: 'deny', mode: 'enforce', from: 'default_policy' },
+  };
+}
+
+type Asked = { readonly sources: Uint32Array; readonly keys: readonly string[] };
+
+/** Names as they come out of messages: of a source's own rules, below one of them, of others' rules, and of nobody's. */
+function asked(random: Random, names: number): Asked {
+  const sources = new Uint32Array(ASKED);
+  const keys = Array.from({ length: ASKED }, (_, at) => {
+    const number = random.below(names);
+    sources[at] = SOURCES + Math.floor(number / RULES_A_GROUP) * 256 + random.below(256);
+    const text = [name(number), `www.${name(number)}`, name(random.below(names)), `n${random.word()}.example.net`];
+    return Buffer.from(wireNameOf(text[at % text.length] ?? ''), 'latin1').toString('latin1');
+  });
+  return { sources, keys };
+}
+
+function nanoseconds(index: LookupIndex, { sources, keys }: Asked): number {
+  const started = performance.now();
+  for (let at = 0; at < ASKED; at++) index.decide(sources[at] as number, keys[at] as string);
+  return ((performance.now() - started) * 1e6) / ASKED;
+}
+
+/** The best of five rounds; in each the names are asked for the first time, and then again. */
+function measure(names: number, regexes: number): { readonly first: number; readonly again: number } {
+  const random = new Random(names);
+  const { lookups } = compile(policyOf(names, regexes));
+  const rounds = Array.from({ length: 5 }, () => {
+    const index = new LookupIndex(lookups);
+    const round = asked(random, names);
+    return { first: nanoseconds(index, round), again: nanoseconds(index, round) };
+  });
+  return {
+    first: Math.min(...rounds.map(({ first }) => first)),
+    again: Math.min(...rounds.map(({ again }) => again)),
+  };
+}
+
+async function run(): Promise<readonly Row[]> {
+  const rows: Row[] = [];
+  measure(10, REGEXES);
+  for (const regexes of [0, REGEXES]) {
+    const few = measure(10, regexes);
+    for (const names of [10, 10_000, 100_000]) {
+      const figures = names === 10 ? few : measure(names, regexes);
+      const label = `${names.toLocaleString('en')} names${regexes === 0 ? '' : `, ${regexes} expressions`}`;
+      rows.push(
+        {
+          what: `${label}: a decision about a name asked for the first time`,
+          value: figures.first,
+          unit: 'ns',
+          ...(regexes === 0 && { atMost: 3_000 }),
+        },
+        { what: `${label}: about one asked for before`, value: figures.again, unit: 'ns', atMost: 500 },
+      );
+      if (names !== 100_000) continue;
+      rows.push({
+        what: `${label} against 10: asked for before`,
+        value: figures.again / few.again,
+        unit: '×',
+        atMost: 2,
+      });
+    }
+  }
+  return rows;
+}
+
+export const namesBench: Bench = { name: 'names', run };
