@@ -1,6 +1,6 @@
-import { valueAt } from './intervals.js';
 import type { LookupTables } from './lookup-tables.js';
 import { NameIndex } from './name-index.js';
+import { SourceClasses } from './source-classes.js';
 
 /**
  * Decides lookups by the tables of a program (D11). A name's key is its lower-case wire form, one character a byte:
@@ -10,16 +10,18 @@ import { NameIndex } from './name-index.js';
 export class LookupIndex {
   readonly #tables: LookupTables;
   readonly #names: NameIndex;
+  readonly #sources: SourceClasses;
 
   constructor(tables: LookupTables) {
     this.#tables = tables;
     this.#names = new NameIndex(tables.names);
+    this.#sources = new SourceClasses(tables.sources);
   }
 
   /** The word that decides whether `source` may look up a name. */
   decide(source: number, key: string): number {
-    const { sources, classes } = this.#tables;
-    const number = valueAt(sources, source);
+    const { classes } = this.#tables;
+    const number = this.#sources.of(source);
     const from = classes.offsets[number] as number;
     const to = classes.offsets[number + 1] as number;
     let best = classes.defaults[number] as number;
