@@ -15,6 +15,7 @@ import {
   type Staged,
 } from '#dataplane/datapath.js';
 import { layout } from '#dataplane/program/layout.js';
+import { Lines } from '#dataplane/program/lines.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
@@ -51,6 +52,8 @@ export class LocalDatapath {
   readonly #guard: Guard;
   readonly #forwarding: Forwarding;
   readonly #watcher = new Watcher();
+  /** Kept, since new memory costs more than what is written to it. */
+  readonly #lines = new Lines();
   /** Changes that `attach` found by itself. */
   #untold: DatapathChange[] = [];
   #succession: Succession | undefined;
@@ -142,7 +145,7 @@ export class LocalDatapath {
 
   stage(program: Program, generation: number): Staged {
     const succession = this.#opened();
-    const image = layout(program);
+    const image = layout(program, this.#lines);
     // A flip that changes hands must find every hook ready for it.
     if (succession.awaitsFlip) this.#switchHooks();
     const need = { lines: image.lines, ...this.#accountsOf().need(program.roster) };

@@ -1,8 +1,9 @@
-import { type IntervalPool, MAP, MAX_SEGMENTS, NONE, type Program, SLICE } from '#policy/program.js';
+import { MAX_SEGMENTS, NONE, type Program, SLICE } from '#policy/program.js';
 import { Lines } from './lines.js';
 import { nameTrees } from './name-trees.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from './numbers.js';
 import { addTree } from './tree.js';
+import { Trees } from './trees.js';
 
 /**
  * A program as the kernel reads it: lines of 64 bytes, addressed from the first line of the slot, so that the same
@@ -34,20 +35,22 @@ const NAMED = 0x100;
 /**
  * What one lookup reads stands together: behind a list its trees, leaves and slices, so that a cold lookup misses few
  * pages. What several lists share stands behind the first of them.
+ *
+ * The image is in `lines`, and lasts until they are used again.
  */
-export function layout(program: Program): Image {
-  const lines = new Lines(enoughLines(program));
+export function layout(program: Program, lines = new Lines()): Image {
+  lines.clear(enoughLines(program));
   lines.add(1);
-  const slices = lazily(lines, program.slices, (raw) => raw);
-  const leaves = lazily(lines, program.leaves, (raw) => (raw >= SLICE ? (SLICE | slices(raw - SLICE)) >>> 0 : raw));
-  const destinations = lazily(lines, program.destinations, leaves);
-  const names = nameTrees(lines, program, (found) =>
-    found < MAP ? leaves(found) : (MAP | destinations(found - MAP)) >>> 0,
-  );
-  const lists = addLists(lines, program, { leaf: leaves, destination: destinations, names });
+  const slices = new Trees(lines, program.slices);
+  const leaves = new Trees(lines, program.leaves, slices.isEmpty ? undefined : slices.resolver(SLICE));
+  const destinations = new Trees(lines, program.destinations, leaves.resolver(0));
+  const names = nameTrees(lines, program, leaves, destinations);
+  const lists = addLists(lines, program, { leaves, destinations, names });
   const averageLines = lines.count / Math.max(1, lists.length);
   const { sources } = program;
-  const root = addTree(lines, sources, 0, sources.starts.length, (list) => at(lists, list));
+  const root = addTree(lines, sources, 0, sources.starts.length, (from, to) => {
+    for (let place = from; place < to; place++) lines.words[place] = at(lists, lines.words[place] as number);
+  });
 
   lines.set(0, HEADER.magic, IMAGE_MAGIC);
   lines.set(0, HEADER.layoutVersion, LAYOUT_VERSION);
@@ -68,21 +71,6 @@ function enoughLines({ sources, lists, destinations, leaves, slices }: Program):
   return 1_024 + 2 * lists.defaults.length + trees + Math.ceil(intervals / 6);
 }
 
-type RefOf = (index: number) => number;
-
-/** Adds a map of the pool when it is first asked for; `NONE` stays `NONE`. */
-function lazily(lines: Lines, pool: IntervalPool, value: RefOf): RefOf {
-  const refs = new Uint32Array(Math.max(0, pool.offsets.length - 1)).fill(NONE);
-  return (map) => {
-    if (map === NONE) return NONE;
-    const known = at(refs, map);
-    if (known !== NONE) return known;
-    const added = addTree(lines, pool, at(pool.offsets, map), at(pool.offsets, map + 1), value);
-    refs[map] = added;
-    return added;
-  };
-}
-
 /**
  * A list line: number of segments with a bit from `NAMED` on for each that has names, default word, then destination tree
  * and wildcard leaf of each segment. Where a segment has names a second line follows: the tree of its names, and the leaf
@@ -91,7 +79,11 @@ function lazily(lines: Lines, pool: IntervalPool, value: RefOf): RefOf {
 function addLists(
   lines: Lines,
   program: Program,
-  { leaf, destination, names }: { readonly leaf: RefOf; readonly destination: RefOf; readonly names: RefOf },
+  {
+    leaves,
+    destinations,
+    names,
+  }: { readonly leaves: Trees; readonly destinations: Trees; readonly names: (segment: number) => number },
 ): Uint32Array {
   const { lists, segments } = program;
   const found = new Uint32Array(lists.defaults.length);
@@ -108,19 +100,19 @@ function addLists(
       const segment = at(lists.segments, from + place);
       const tree = at(segments.destinations, segment);
       const bottoms = lines.count;
-      lines.set(line, 2 + 2 * place, destination(tree));
+      lines.set(line, 2 + 2 * place, destinations.ref(tree));
       if (place === 0 && count < MAX_SEGMENTS && lines.count - bottoms > CACHED_LINES) {
         // A bottom line's eight leaves are half a line each, and stand in order behind all bottom lines.
         const size = at(program.destinations.offsets, tree + 1) - at(program.destinations.offsets, tree);
-        const leaves = bottoms + Math.ceil(size / BOTTOM_KEYS);
-        lines.set(line, LIST_LEAVES, (leaves - LINES_OF_LEAVES * bottoms) >>> 0);
+        const first = bottoms + Math.ceil(size / BOTTOM_KEYS);
+        lines.set(line, LIST_LEAVES, (first - LINES_OF_LEAVES * bottoms) >>> 0);
       }
-      lines.set(line, 3 + 2 * place, leaf(at(segments.wildcards, segment)));
+      lines.set(line, 3 + 2 * place, leaves.ref(at(segments.wildcards, segment)));
       const best = at(segments.named, segment);
       if (best === NONE) continue;
       lines.set(line, 0, lines.get(line, 0) + NAMED * 2 ** place);
       lines.set(line + 1, 2 * place, names(segment));
-      lines.set(line + 1, 2 * place + 1, leaf(best));
+      lines.set(line + 1, 2 * place + 1, leaves.ref(best));
     }
   }
   return found;

@@ -1,6 +1,7 @@
-import { NONE, type Program } from '#policy/program.js';
+import { MAP, NONE, type Program } from '#policy/program.js';
 import type { Lines } from './lines.js';
 import { addTree } from './tree.js';
+import type { Trees } from './trees.js';
 
 /**
  * For each segment the tree of its names, added when it is first asked for: from the name's number + 1 to what it brings,
@@ -9,11 +10,20 @@ import { addTree } from './tree.js';
 export function nameTrees(
   lines: Lines,
   { segments, nameLeaves }: Program,
-  value: (leaf: number) => number,
+  leaves: Trees,
+  destinations: Trees,
 ): (segment: number) => number {
   const ends = new Uint32Array(segments.named.length);
   for (const [at, segment] of nameLeaves.segments.entries()) ends[segment] = at + 1;
   const refs = new Map<number, number>();
+  const resolve = (from: number, to: number): void => {
+    for (let at = from; at < to; at++) {
+      const found = lines.words[at] as number;
+      const ref = found === NONE || found < MAP ? leaves.ref(found) : (MAP | destinations.ref(found - MAP)) >>> 0;
+      // Only now: what was added may have replaced the words.
+      lines.words[at] = ref;
+    }
+  };
   return (segment) => {
     const known = refs.get(segment);
     if (known !== undefined) return known;
@@ -31,7 +41,7 @@ export function nameTrees(
       values.push(NONE);
     }
     const intervals = { starts: Uint32Array.from(starts), values: Uint32Array.from(values) };
-    const added = addTree(lines, intervals, 0, starts.length, (leaf) => (leaf === NONE ? NONE : value(leaf)));
+    const added = addTree(lines, intervals, 0, starts.length, resolve);
     refs.set(segment, added);
     return added;
   };

@@ -8,36 +8,55 @@ const HALF_KEYS = LINE_WORDS / 4;
 /** In a ref, in the place of a depth. */
 const FIRST_HALF = 6;
 
+/** Turns the values of a program that stand in the words `from` … `to` into what the kernel reads; it may add lines. */
+export type Resolve = (from: number, to: number) => void;
+
 /**
  * Lays the intervals `from` … `to` out as a search tree and answers its ref, `line of the root << 3 | inner levels`.
+ * Without `resolve`, values are as in the program.
  *
  * A bottom line is 8 starts and their 8 values; missing starts are 0xffffffff and missing values repeat the last.
  * An inner line is `first child << 4 | children - 1` and the first starts of its second to last child; children stand
  * in a row. At most four intervals are half a line, of 4 starts and 4 values; the ref then says which half.
  */
-export function addTree(
-  lines: Lines,
-  intervals: Intervals,
-  from: number,
-  to: number,
-  value: (raw: number) => number,
-): number {
-  if (to - from <= HALF_KEYS) return addHalf(lines, intervals, from, to, value);
+export function addTree(lines: Lines, intervals: Intervals, from: number, to: number, resolve?: Resolve): number {
+  if (to - from <= HALF_KEYS) {
+    const first = lines.addHalf();
+    put(lines, intervals, from, to, first, HALF_KEYS, resolve);
+    const isSecond = first % LINE_WORDS !== 0;
+    return Math.floor(first / LINE_WORDS) * 8 + FIRST_HALF + (isSecond ? 1 : 0);
+  }
   const bottoms = Math.ceil((to - from) / BOTTOM_KEYS);
   const first = lines.add(bottoms);
-  for (let line = 0; line < bottoms; line++) {
-    const start = from + line * BOTTOM_KEYS;
-    let last = 0;
-    for (let key = 0; key < BOTTOM_KEYS; key++) {
-      const at = start + key;
-      if (at < to) {
-        lines.set(first + line, key, intervals.starts[at] ?? 0);
-        last = value(intervals.values[at] ?? 0);
-      }
-      lines.set(first + line, BOTTOM_KEYS + key, last);
-    }
+  for (let line = 0, at = from; line < bottoms; line++, at += BOTTOM_KEYS) {
+    put(lines, intervals, at, Math.min(at + BOTTOM_KEYS, to), (first + line) * LINE_WORDS, BOTTOM_KEYS, resolve);
   }
   return addInner(lines, first, bottoms);
+}
+
+/** Puts at most `keys` intervals where there is room for so many starts, and behind them for as many values. */
+function put(
+  lines: Lines,
+  { starts, values }: Intervals,
+  from: number,
+  to: number,
+  first: number,
+  keys: number,
+  resolve: Resolve | undefined,
+): void {
+  let { words } = lines;
+  const firstValue = first + keys;
+  const count = to - from;
+  for (let key = 0; key < count; key++) {
+    words[first + key] = starts[from + key] as number;
+    words[firstValue + key] = values[from + key] as number;
+  }
+  if (resolve !== undefined) {
+    resolve(firstValue, firstValue + count);
+    words = lines.words;
+  }
+  const last = count === 0 ? 0 : (words[firstValue + count - 1] as number);
+  for (let key = count; key < keys; key++) words[firstValue + key] = last;
 }
 
 /** Adds the inner lines above bottom lines that stand in a row, and answers the ref of the root. */
@@ -64,19 +83,4 @@ function addInner(lines: Lines, bottom: number, bottoms: number): number {
     depth++;
   }
   return first * 8 + depth;
-}
-
-function addHalf(lines: Lines, intervals: Intervals, from: number, to: number, value: (raw: number) => number): number {
-  const { line, half } = lines.addHalf();
-  const first = half * 2 * HALF_KEYS;
-  let last = 0;
-  for (let key = 0; key < HALF_KEYS; key++) {
-    const at = from + key;
-    if (at < to) {
-      lines.set(line, first + key, intervals.starts[at] ?? 0);
-      last = value(intervals.values[at] ?? 0);
-    }
-    lines.set(line, first + HALF_KEYS + key, last);
-  }
-  return line * 8 + FIRST_HALF + half;
 }

@@ -91,14 +91,14 @@ describe('a tree', () => {
   ])('of %i intervals has %i lines and %i inner levels', (intervals, count, depth) => {
     const starts = Uint32Array.from({ length: intervals }, (_, index) => index * 3);
     const lines = new Lines();
-    const ref = addTree(lines, { starts, values: starts }, 0, intervals, (raw) => raw);
+    const ref = addTree(lines, { starts, values: starts }, 0, intervals);
     expect({ count: lines.count, depth: ref & 7 }).toEqual({ count, depth });
   });
 
   test('of at most four intervals shares a line with another', () => {
     const starts = Uint32Array.of(0, 10, 20, 30);
     const lines = new Lines();
-    const refs = [4, 1, 2].map((intervals) => addTree(lines, { starts, values: starts }, 0, intervals, (raw) => raw));
+    const refs = [4, 1, 2].map((intervals) => addTree(lines, { starts, values: starts }, 0, intervals));
     expect(refs).toEqual([6, 7, 8 + 6]);
     expect(Array.from(lines.toWords().subarray(0, LINE_WORDS))).toEqual([
       ...[0, 10, 20, 30],
