@@ -42,13 +42,19 @@ export class Accounts {
     );
   }
 
-  /** Ranks and entries that the roster takes, with what is in force beside it. */
-  need(roster: Roster): { readonly ranks: number; readonly hits: number } {
-    return this.#hits.need(roster, this.#activeSlot());
+  /** Where the ranks of a roster would count. Holds until the next is staged. */
+  find(roster: Roster): Placement {
+    return this.#hits.find(roster, this.rosters.inForce?.entries);
   }
 
-  place(roster: Roster): Placement {
-    return this.#hits.place(roster, this.#activeSlot());
+  /** Ranks and entries that it takes, with what is in force beside it. */
+  need(placement: Placement): { readonly ranks: number; readonly hits: number } {
+    return this.#hits.need(placement, this.#activeSlot());
+  }
+
+  /** Throws `CapacityExceeded` where there is no room for it. */
+  check(placement: Placement): void {
+    this.#hits.check(placement, this.#activeSlot());
   }
 
   stage(placement: Placement, generation: number): void {

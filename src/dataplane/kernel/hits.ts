@@ -13,6 +13,7 @@ const REF_HIT = HIT_REF_OFFSETS.hit / 4;
 const REF_CHECK = HIT_REF_OFFSETS.check / 4;
 /** Room is made for many at once, since it takes a look at every entry. */
 const FREED_SHARE = 8;
+const NOTHING = new Uint32Array(0);
 
 /** The entries that the ranks of a roster count in; 0 for those that get theirs when it is put into a slot. */
 export type Placement = { readonly roster: Roster; readonly entries: Uint32Array; readonly missing: number };
@@ -65,40 +66,46 @@ export class Hits {
     return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.last_ns) / 8] as bigint;
   }
 
-  /** Ranks and entries that a roster takes with what is in force beside it; entries that nobody uses are made room of. */
-  need({ identities }: Roster, activeSlot: number | undefined): { readonly ranks: number; readonly hits: number } {
+  /** Finds the entries of a roster, and changes nothing. `like`: those of one that may be much like it. */
+  find(roster: Roster, like: Uint32Array = NOTHING): Placement {
+    const { identities } = roster;
     const ranks = identities.length / 2;
     const entries = new Uint32Array(ranks);
+    // Of a roster that differs in one place, what stands before it has kept its rank, and what stands behind its distance to the end.
+    const shift = like.length - ranks;
     let missing = 0;
     for (let rank = 0; rank < ranks; rank++) {
       const low = identities[2 * rank] as number;
       if (low === 0) continue;
-      entries[rank] = this.#index.find(low, identities[2 * rank + 1] as number);
-      if (entries[rank] === 0) missing++;
+      const high = identities[2 * rank + 1] as number;
+      const before = like[rank] ?? 0;
+      const behind = like[rank + shift] ?? 0;
+      const entry = this.#isOf(before, low, high)
+        ? before
+        : this.#isOf(behind, low, high)
+          ? behind
+          : this.#index.find(low, high);
+      entries[rank] = entry;
+      if (entry === 0) missing++;
     }
+    return { roster, entries, missing };
+  }
+
+  /** Ranks and entries that a roster takes with what is in force beside it; entries that nobody uses are made room of. */
+  need(
+    { entries, missing }: Placement,
+    activeSlot: number | undefined,
+  ): { readonly ranks: number; readonly hits: number } {
+    const ranks = entries.length;
     if (this.#index.count + missing < this.capacity) return { ranks, hits: this.#index.count + missing + 1 };
     return { ranks, hits: this.#inUse(entries, activeSlot).count + missing + 1 };
   }
 
-  /** Finds the entries of a roster, and changes nothing. Throws `CapacityExceeded` where not all of it has room. */
-  place(roster: Roster, activeSlot: number | undefined): Placement {
-    const { identities } = roster;
-    const ranks = identities.length / 2;
+  /** Throws `CapacityExceeded` where not all of a roster has room. */
+  check(placement: Placement, activeSlot: number | undefined): void {
+    const { ranks, hits } = this.need(placement, activeSlot);
     if (ranks > this.rankCapacity) throw new CapacityExceeded('rank_hits', ranks, this.rankCapacity);
-    const entries = new Uint32Array(ranks);
-    let missing = 0;
-    for (let rank = 0; rank < ranks; rank++) {
-      const low = identities[2 * rank] as number;
-      if (low === 0) continue;
-      const entry = this.#index.find(low, identities[2 * rank + 1] as number);
-      entries[rank] = entry;
-      if (entry === 0) missing++;
-    }
-    if (this.#index.count + missing >= this.capacity) {
-      const need = this.#inUse(entries, activeSlot).count + missing;
-      if (need >= this.capacity) throw new CapacityExceeded('hits', need, this.capacity - 1);
-    }
-    return { roster, entries, missing };
+    if (hits > this.capacity) throw new CapacityExceeded('hits', hits - 1, this.capacity - 1);
   }
 
   /** Writes where the ranks of a slot count. No packet may be reading that slot any more. Answers the entry of each rank. */
@@ -124,6 +131,11 @@ export class Hits {
   unmap(): void {
     this.#hits.unmap();
     this.#ranks.unmap();
+  }
+
+  #isOf(entry: number, low: number, high: number): boolean {
+    const word = entry * WORDS + LOW;
+    return this.#words[word] === low && this.#words[word + 1] === high;
   }
 
   #take(low: number, high: number, nowLow: number, nowHigh: number): number {

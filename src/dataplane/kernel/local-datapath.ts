@@ -148,11 +148,16 @@ export class LocalDatapath {
     const image = layout(program, this.#lines);
     // A flip that changes hands must find every hook ready for it.
     if (succession.awaitsFlip) this.#switchHooks();
-    const need = { lines: image.lines, ...this.#accountsOf().need(program.roster) };
-    if (succession.grow(need, () => this.#switchHooks())) this.#renewAccounts();
+    const accounts = this.#accountsOf();
+    let placement = accounts.find(program.roster);
+    const need = { lines: image.lines, ...accounts.need(placement) };
+    if (succession.grow(need, () => this.#switchHooks())) {
+      this.#renewAccounts();
+      placement = this.#accountsOf().find(program.roster);
+    }
     const { slots, grants, options } = succession.loaded;
     const staged = { slots, grants, accounts: this.#accountsOf() };
-    stageProgram(staged, program, generation, image);
+    stageProgram(staged, program, generation, { image, placement });
     return { lines: image.lines, capacityLines: options.slotLines };
   }
 

@@ -3,9 +3,13 @@ import { type Image, layout } from '#dataplane/program/layout.js';
 import type { Program } from '#policy/program.js';
 import type { Accounts } from './accounts.js';
 import { awaitGracePeriod } from './grace-period.js';
+import type { Placement } from './hits.js';
 import type { Slots } from './slots.js';
 
 type Loaded = { readonly slots: Slots; readonly grants: Grants; readonly accounts: Accounts };
+
+/** A program as it stands in a slot, and where its ranks count. */
+type Prepared = { readonly image: Image; readonly placement: Placement };
 
 /**
  * Fills the idle slot: its image, the names of its program, and where its ranks count. Throws `CapacityExceeded` before
@@ -15,9 +19,9 @@ export function stageProgram(
   { slots, grants, accounts }: Loaded,
   program: Program,
   generation: number,
-  image: Image = layout(program),
+  { image, placement }: Prepared = { image: layout(program), placement: accounts.find(program.roster) },
 ): void {
-  const placement = accounts.place(program.roster);
+  accounts.check(placement);
   const patterns = program.names.map(({ text }) => text);
   grants.makeRoom(patterns, awaitGracePeriod);
   slots.fill(image, generation);
