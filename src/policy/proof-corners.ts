@@ -1,3 +1,4 @@
+import { destinationOrder } from './destination-order.js';
 import { lastAddress } from './ipv4.js';
 import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from './model.js';
 import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
@@ -39,7 +40,8 @@ export class ProofCorners {
   /** One inside of each rule of a group. */
   addInside(group: number): void {
     const { rules } = this.#reached(group);
-    for (let place = 0; place < rules.length && !this.packets.exhausted; place++) this.addInsideOf(group, place);
+    const placeAt = destinationOrder(rules);
+    for (let turn = 0; turn < rules.length && !this.packets.exhausted; turn++) this.addInsideOf(group, placeAt(turn));
   }
 
   addInsideOf(group: number, place: number): void {
@@ -52,8 +54,10 @@ export class ProofCorners {
   /** Just outside of one field of a rule, or from just outside of the group. */
   addBeside(group: number): void {
     const { sources, rules } = this.#reached(group);
-    for (let place = this.#firstOf(group, BESIDE); place < rules.length; place += this.#stride) {
+    const placeAt = destinationOrder(rules);
+    for (let at = this.#firstOf(group, BESIDE); at < rules.length; at += this.#stride) {
       if (this.packets.exhausted) return;
+      const place = placeAt(at);
       for (let turn = 0; turn < this.density; turn++) {
         this.#begin(group, place, BESIDE + turn);
         const rule = rules[place] as Rule;
@@ -74,8 +78,10 @@ export class ProofCorners {
    */
   addAcross(group: number, known: (other: number) => boolean = () => false): void {
     const own = this.#reached(group);
-    for (let place = this.#firstOf(group, ACROSS); place < own.rules.length; place += this.#stride) {
+    const placeAt = destinationOrder(own.rules);
+    for (let at = this.#firstOf(group, ACROSS); at < own.rules.length; at += this.#stride) {
       if (this.packets.exhausted) return;
+      const place = placeAt(at);
       for (let turn = 0; turn < this.density; turn++) {
         this.#begin(group, place, ACROSS + turn);
         const number = this.#random.below(this.#groups.length);
