@@ -78,10 +78,8 @@ export class ProofCorners {
    */
   addAcross(group: number, known: (other: number) => boolean = () => false): void {
     const own = this.#reached(group);
-    const placeAt = destinationOrder(own.rules);
-    for (let at = this.#firstOf(group, ACROSS); at < own.rules.length; at += this.#stride) {
+    for (let place = this.#firstOf(group, ACROSS); place < own.rules.length; place += this.#stride) {
       if (this.packets.exhausted) return;
-      const place = placeAt(at);
       for (let turn = 0; turn < this.density; turn++) {
         this.#begin(group, place, ACROSS + turn);
         const number = this.#random.below(this.#groups.length);

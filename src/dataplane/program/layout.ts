@@ -1,4 +1,4 @@
-import { MAX_SEGMENTS, NONE, type Program, SLICE } from '#policy/program.js';
+import { MAP, MAX_SEGMENTS, NONE, type Program, SLICE } from '#policy/program.js';
 import { Lines } from './lines.js';
 import { nameTrees } from './name-trees.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from './numbers.js';
@@ -41,15 +41,17 @@ const NAMED = 0x100;
 export function layout(program: Program, lines = new Lines()): Image {
   lines.clear(enoughLines(program));
   lines.add(1);
-  const slices = new Trees(lines, program.slices);
-  const leaves = new Trees(lines, program.leaves, slices.isEmpty ? undefined : slices.resolver(SLICE));
-  const destinations = new Trees(lines, program.destinations, leaves.resolver(0));
+  const slices = new Trees(lines, program.slices, SLICE);
+  const leaves = new Trees(lines, program.leaves, 0, slices.isEmpty ? undefined : slices);
+  const destinations = new Trees(lines, program.destinations, MAP, leaves);
   const names = nameTrees(lines, program, leaves, destinations);
   const lists = addLists(lines, program, { leaves, destinations, names });
   const averageLines = lines.count / Math.max(1, lists.length);
   const { sources } = program;
-  const root = addTree(lines, sources, 0, sources.starts.length, (from, to) => {
-    for (let place = from; place < to; place++) lines.words[place] = at(lists, lines.words[place] as number);
+  const root = addTree(lines, sources, 0, sources.starts.length, {
+    resolve(from, to) {
+      for (let place = from; place < to; place++) lines.words[place] = at(lists, lines.words[place] as number);
+    },
   });
 
   lines.set(0, HEADER.magic, IMAGE_MAGIC);

@@ -1,6 +1,6 @@
 import { MAP, NONE, type Program } from '#policy/program.js';
 import type { Lines } from './lines.js';
-import { addTree } from './tree.js';
+import { addTree, type Resolver } from './tree.js';
 import type { Trees } from './trees.js';
 
 /**
@@ -16,13 +16,13 @@ export function nameTrees(
   const ends = new Uint32Array(segments.named.length);
   for (const [at, segment] of nameLeaves.segments.entries()) ends[segment] = at + 1;
   const refs = new Map<number, number>();
-  const resolve = (from: number, to: number): void => {
-    for (let at = from; at < to; at++) {
-      const found = lines.words[at] as number;
-      const ref = found === NONE || found < MAP ? leaves.ref(found) : (MAP | destinations.ref(found - MAP)) >>> 0;
-      // Only now: what was added may have replaced the words.
-      lines.words[at] = ref;
-    }
+  const resolver: Resolver = {
+    resolve(from, to) {
+      for (let at = from; at < to; at++) {
+        const trees = (lines.words[at] as number) < MAP ? leaves : destinations;
+        trees.resolve(at, at + 1);
+      }
+    },
   };
   return (segment) => {
     const known = refs.get(segment);
@@ -41,7 +41,7 @@ export function nameTrees(
       values.push(NONE);
     }
     const intervals = { starts: Uint32Array.from(starts), values: Uint32Array.from(values) };
-    const added = addTree(lines, intervals, 0, starts.length, resolve);
+    const added = addTree(lines, intervals, 0, starts.length, resolver);
     refs.set(segment, added);
     return added;
   };

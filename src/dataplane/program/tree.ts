@@ -9,27 +9,27 @@ const HALF_KEYS = LINE_WORDS / 4;
 const FIRST_HALF = 6;
 
 /** Turns the values of a program that stand in the words `from` … `to` into what the kernel reads; it may add lines. */
-export type Resolve = (from: number, to: number) => void;
+export type Resolver = { resolve(from: number, to: number): void };
 
 /**
  * Lays the intervals `from` … `to` out as a search tree and answers its ref, `line of the root << 3 | inner levels`.
- * Without `resolve`, values are as in the program.
+ * Without a `resolver`, values are as in the program.
  *
  * A bottom line is 8 starts and their 8 values; missing starts are 0xffffffff and missing values repeat the last.
  * An inner line is `first child << 4 | children - 1` and the first starts of its second to last child; children stand
  * in a row. At most four intervals are half a line, of 4 starts and 4 values; the ref then says which half.
  */
-export function addTree(lines: Lines, intervals: Intervals, from: number, to: number, resolve?: Resolve): number {
+export function addTree(lines: Lines, intervals: Intervals, from: number, to: number, resolver?: Resolver): number {
   if (to - from <= HALF_KEYS) {
     const first = lines.addHalf();
-    put(lines, intervals, from, to, first, HALF_KEYS, resolve);
+    put(lines, intervals, from, to, first, HALF_KEYS, resolver);
     const isSecond = first % LINE_WORDS !== 0;
     return Math.floor(first / LINE_WORDS) * 8 + FIRST_HALF + (isSecond ? 1 : 0);
   }
   const bottoms = Math.ceil((to - from) / BOTTOM_KEYS);
   const first = lines.add(bottoms);
   for (let line = 0, at = from; line < bottoms; line++, at += BOTTOM_KEYS) {
-    put(lines, intervals, at, Math.min(at + BOTTOM_KEYS, to), (first + line) * LINE_WORDS, BOTTOM_KEYS, resolve);
+    put(lines, intervals, at, Math.min(at + BOTTOM_KEYS, to), (first + line) * LINE_WORDS, BOTTOM_KEYS, resolver);
   }
   return addInner(lines, first, bottoms);
 }
@@ -42,7 +42,7 @@ function put(
   to: number,
   first: number,
   keys: number,
-  resolve: Resolve | undefined,
+  resolver: Resolver | undefined,
 ): void {
   let { words } = lines;
   const firstValue = first + keys;
@@ -51,8 +51,8 @@ function put(
     words[first + key] = starts[from + key] as number;
     words[firstValue + key] = values[from + key] as number;
   }
-  if (resolve !== undefined) {
-    resolve(firstValue, firstValue + count);
+  if (resolver !== undefined) {
+    resolver.resolve(firstValue, firstValue + count);
     words = lines.words;
   }
   const last = count === 0 ? 0 : (words[firstValue + count - 1] as number);

@@ -1,16 +1,20 @@
 import { type IntervalPool, NONE } from '#policy/program.js';
 import type { Lines } from './lines.js';
-import { addTree, type Resolve } from './tree.js';
+import { addTree, type Resolver } from './tree.js';
 
-/** The maps of a pool, each laid out when it is first asked for. */
-export class Trees {
+/**
+ * The maps of a pool, each laid out when it is first asked for. A value of other maps that is `base` or more names one of
+ * these, and is resolved to `base` and its ref; others stay.
+ */
+export class Trees implements Resolver {
   /** Of each map its ref; `NONE` where it is not laid out. */
   private readonly refs: Uint32Array;
 
   constructor(
     private readonly lines: Lines,
     private readonly pool: IntervalPool,
-    private readonly resolve?: Resolve,
+    private readonly base: number,
+    private readonly values?: Resolver,
   ) {
     this.refs = new Uint32Array(Math.max(0, pool.offsets.length - 1)).fill(NONE);
   }
@@ -27,31 +31,26 @@ export class Trees {
     return known === NONE ? this.add(map) : known;
   }
 
-  /** Of values from `base` on, which say `base` and a map, what is behind `base` becomes a ref. Others stay. */
-  resolver(base: number): Resolve {
-    const { lines, refs } = this;
-    return (from, to) => {
-      let { words } = lines;
-      for (let at = from; at < to; at++) {
-        const value = words[at] as number;
-        if (value < base || value === NONE) continue;
-        const known = refs[value - base];
-        if (known !== undefined && known !== NONE) {
-          words[at] = base + known;
-          continue;
-        }
-        const added = this.ref(value - base);
+  resolve(from: number, to: number): void {
+    const { lines, refs, base } = this;
+    let { words } = lines;
+    for (let at = from; at < to; at++) {
+      const value = words[at] as number;
+      if (value < base || value === NONE) continue;
+      let ref = refs[value - base];
+      if (ref === undefined || ref === NONE) {
+        ref = this.ref(value - base);
         words = lines.words;
-        words[at] = base + added;
       }
-    };
+      words[at] = base + ref;
+    }
   }
 
   private add(map: number): number {
     const { pool } = this;
     const from = pool.offsets[map] as number;
     const to = pool.offsets[map + 1] as number;
-    const added = addTree(this.lines, pool, from, to, this.resolve);
+    const added = addTree(this.lines, pool, from, to, this.values);
     this.refs[map] = added;
     return added;
   }
