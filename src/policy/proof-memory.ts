@@ -10,6 +10,8 @@ import { SourceRanges } from './source-ranges.js';
 /** Neighbours are taken together, since they lie together in memory; and every so many of these runs in one round. */
 const RUN = 8;
 const ROUNDS = 64;
+/** By so many packets more a policy is still much like the one before. */
+const FEW = 1 << 12;
 /** Where the rank begins in a word. */
 const RANK = 16;
 
@@ -28,7 +30,8 @@ export class ProofMemory {
   judged(policy: Policy, density: Density): JudgedPackets {
     const kept = this.#kept;
     this.#kept = undefined;
-    const packets = new ProofPackets(new ReferenceWalk(policy, this.#sourcesOf(policy)));
+    const room = kept === undefined ? undefined : kept.judged.expected.length + FEW;
+    const packets = new ProofPackets(new ReferenceWalk(policy, this.#sourcesOf(policy)), room);
     const corners = new ProofCorners(packets, density);
     if (kept !== undefined && isComparable(kept, policy, density)) addChanged(kept, corners);
     else addAll(corners);

@@ -28,9 +28,9 @@ export type Renewal = { readonly sources: SourceRanges; readonly behind: number;
 
 /** Collects packets and judges each by the reference. */
 export class ProofPackets {
-  readonly #packets = new Cells(1 << 14);
-  readonly #expected = new Cells(1 << 12);
-  readonly #steps = new Cells(1 << 12);
+  readonly #packets: Cells;
+  readonly #expected: Cells;
+  readonly #steps: Cells;
   readonly #runs = new Cells();
   #total = 0;
   readonly #packet: Fields = {
@@ -43,7 +43,15 @@ export class ProofPackets {
     icmpCode: 0,
   };
 
-  constructor(readonly walk: ReferenceWalk) {}
+  /** With room for `expected` packets; there may be more. */
+  constructor(
+    readonly walk: ReferenceWalk,
+    expected = 1 << 12,
+  ) {
+    this.#packets = new Cells(expected * PACKET_CELLS);
+    this.#expected = new Cells(expected);
+    this.#steps = new Cells(expected);
+  }
 
   get count(): number {
     return this.#expected.length;
@@ -74,7 +82,10 @@ export class ProofPackets {
     this.#packets.push(destination);
     this.#packets.push(packet.sourcePort * 0x1_0000 + packet.destinationPort);
     this.#packets.push((protocol << 16) | (packet.icmpType << 8) | packet.icmpCode);
-    this.#judge(packet);
+    const place = this.count;
+    this.#expected.push(0);
+    this.#steps.push(0);
+    this.#judge(packet, place);
   }
 
   /** Adds the runs `from` … `to` of other packets, the end excluded. */
@@ -87,21 +98,21 @@ export class ProofPackets {
   /** Adds other packets from `from` to `to`, the end excluded. */
   keep(kept: JudgedPackets, from: number, to: number, renewal: Renewal): void {
     const { packets, expected, steps } = kept;
-    this.#packets.append(packets, from * PACKET_CELLS, to * PACKET_CELLS);
-    this.#expected.reserve(to - from);
-    this.#steps.reserve(to - from);
     const { behind, by, sources } = renewal;
+    const moved = this.count - from;
+    this.#packets.append(packets, from * PACKET_CELLS, to * PACKET_CELLS);
+    this.#expected.append(expected, from, to);
+    this.#steps.append(steps, from, to);
+    const words = this.#expected.array;
     for (let index = from; index < to; index++) {
       if (sources.holds(packets[index * PACKET_CELLS] as number)) {
         if (this.exhausted) return;
-        this.#judge(packetAt(kept, index));
+        this.#judge(packetAt(kept, index), moved + index);
         continue;
       }
       const word = expected[index] as number;
-      const own = steps[index] as number;
-      this.#expected.push(word < behind ? word : word + by);
-      this.#steps.push(own);
-      this.#total += own;
+      if (word >= behind) words[moved + index] = word + by;
+      this.#total += steps[index] as number;
     }
   }
 
@@ -115,11 +126,11 @@ export class ProofPackets {
     };
   }
 
-  #judge(packet: Packet): void {
+  #judge(packet: Packet, place: number): void {
     const before = this.walk.steps;
-    this.#expected.push(this.walk.wordOf(packet));
+    this.#expected.array[place] = this.walk.wordOf(packet);
     const steps = this.walk.steps - before;
-    this.#steps.push(steps);
+    this.#steps.array[place] = steps;
     this.#total += steps;
   }
 }
