@@ -2,11 +2,13 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CapacityExceeded, type HitReport } from '#dataplane/datapath.js';
 import { MAPS } from '#dataplane/kernel/bpf-object.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
+import { Hits } from '#dataplane/kernel/hits.js';
 import { mapsOf } from '#dataplane/kernel/successor.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import { compile } from '#policy/compile.js';
 import { IPPROTO, type Packet, type Policy } from '#policy/model.js';
 import { type Decider, deciderAt } from '#policy/roster.js';
+import { withChangedGroup } from '#test/policy/changed-groups.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -238,6 +240,28 @@ describe('a process that takes the pinned maps over', () => {
     expect(packets()).toEqual({ 'clients/dns': 5, 'clients/web': 1, '-': 0 });
     expect(Math.abs(report().sinceMs - since)).toBeLessThan(2);
   });
+});
+
+test('the entries of a roster are the same, whatever other roster is much like it', () => {
+  kernel = loadForTest({ hitCapacity: 65_536 });
+  const hits = new Hits({ hits: kernel.object.mapFd('hits'), rankHits: kernel.object.mapFd('rank_hits') });
+  try {
+    const random = new Random(seedOf(70_067));
+    let changed = generatePolicy(random, { groups: 20, rules: 12 });
+    let like = hits.fill(0, hits.find(compile(changed).roster), undefined);
+    for (let step = 0; step < 200; step++) {
+      changed = withChangedGroup(random, changed);
+      const { roster } = compile(changed);
+      const found = hits.find(roster);
+      expect({ step, found: hits.find(roster, like) }).toEqual({ step, found });
+      const guess = Uint32Array.from(like, (entry) => (random.chance(0.5) ? entry : random.below(70_000)));
+      expect({ step, found: hits.find(roster, guess) }).toEqual({ step, found });
+      like = hits.fill(step & 1, found, undefined);
+      expect(like).not.toContain(0);
+    }
+  } finally {
+    hits.unmap();
+  }
 });
 
 describe('when there is no room', () => {

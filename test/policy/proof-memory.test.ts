@@ -60,3 +60,23 @@ test('a group of a large policy is proved by its own packets and by those that i
   expect(packets(second)).toBe(packets(first));
   expect(second.packets).not.toEqual(first.packets);
 });
+
+test('a group beside one of very many rules is proved as if nothing had been kept', () => {
+  const whole = Array.from({ length: 5_000 }, (_, number) =>
+    rule({ id: `r${number}`, to: [`192.${number % 7}.${number >> 8}.${number & 255}`], ports: [String(number)] }),
+  );
+  const behind = group(['0.0.0.0/0'], whole);
+  const after = (ports: readonly string[]): Policy =>
+    policy([
+      group(
+        ['10.0.0.1'],
+        ports.map((port) => rule({ ports: [port] })),
+      ),
+      behind,
+    ]);
+  const memory = new ProofMemory();
+  for (const ports of [['80'], ['81'], ['80', '81'], [], ['80']]) {
+    const changed = after(ports);
+    expect(sampleOf(changed, memory)).toEqual(sampleOf(changed));
+  }
+});

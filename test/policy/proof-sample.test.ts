@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { covers } from '#policy/covers.js';
 import { evaluate } from '#policy/evaluate.js';
 import { mismatch } from '#policy/mismatch.js';
-import { IPPROTO, noGrants, type Packet, type Policy } from '#policy/model.js';
+import { IPPROTO, noGrants, type Packet, type Policy, type Rule } from '#policy/model.js';
 import { word } from '#policy/program.js';
 import { mismatchSentence, type ProofSample, packetAt } from '#policy/proof.js';
 import { sampleOf } from '#policy/proof-sample.js';
@@ -103,6 +103,21 @@ describe('the packets that a compiled policy is proved with', () => {
     expect(deciding.size).toBe(5_001);
   });
 
+  test('come by destination where a group has many rules, and by rule where it has few', () => {
+    const descending = (count: number) =>
+      Array.from({ length: count }, (_, index) =>
+        rule({ protocol: IPPROTO.udp, to: [`10.${(count - index) >> 8}.${(count - index) & 255}.1`], ports: ['53'] }),
+      );
+    const insides = (rules: readonly Rule[], groups: number) => {
+      const sample = sampleOf(policy(Array.from({ length: groups }, (_, at) => group([`192.168.0.${at}`], rules))));
+      return packetsOf(sample)
+        .slice(0, rules.length)
+        .map(({ destination }) => destination);
+    };
+    expect(isSorted(insides(descending(5_000), 1))).toBe(true);
+    expect(isSorted(insides(descending(1_000), 5).reverse())).toBe(true);
+  });
+
   test('are fewer where each takes long to judge', () => {
     const rules = Array.from({ length: 10_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, from: [String(index)], ports: ['53'] }),
@@ -113,6 +128,10 @@ describe('the packets that a compiled policy is proved with', () => {
     expect(Math.max(...Array.from(sample.expected, (decided) => decided >>> 4))).toBeGreaterThan(9_000);
   });
 });
+
+function isSorted(numbers: readonly number[]): boolean {
+  return numbers.every((number, at) => at === 0 || (numbers[at - 1] ?? 0) <= number);
+}
 
 test('a mismatch is told with the packet, the verdicts and what they are by', () => {
   const rules = [rule({ id: 'web' }), rule({ id: 'ssh' })];

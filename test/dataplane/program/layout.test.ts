@@ -49,6 +49,15 @@ describe('the image of a program', () => {
     expect(image.words.length).toBe(image.lines * LINE_WORDS);
   });
 
+  test('is the same in lines that had another image before', () => {
+    const lines = new Lines();
+    for (let number = 0; number < 60; number++) {
+      const program = compile(generatePolicy(new Random(number), number % 2 === 0 ? { groups: 20, rules: 10 } : {}));
+      const { words, lines: count } = layout(program, lines);
+      expect({ number, image: { words: words.slice(), lines: count } }).toEqual({ number, image: layout(program) });
+    }
+  });
+
   test('says of a large table where the leaves of each bottom line stand', () => {
     const network = (index: number): string => `20.${index >> 8}.${index & 255}.0`;
     const rules = Array.from({ length: 40_000 }, (_, index) =>
