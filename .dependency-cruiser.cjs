@@ -46,6 +46,7 @@ module.exports = {
       ['^src/policy/'],
       'An edge is driven by its actor; it knows nobody else.',
     ),
+    only('dns-codec-knows-nobody', '^src/dns/wire/', [], 'Bytes in, values out: sockets and policies use the codec.'),
     only('config-knows-nobody', '^src/config/', [], 'Configuration is a value; reading it needs none of the parts.'),
     only(
       'actors-bind',
@@ -76,7 +77,7 @@ module.exports = {
       name: 'pure-code-has-no-io',
       severity: 'error',
       comment: 'Effects belong in src/dataplane/kernel, src/actors, src/store or src/api.',
-      from: { path: '^(statecharts|src/policy|src/bus|src/dataplane/program)/' },
+      from: { path: '^(statecharts|src/policy|src/bus|src/dataplane/program|src/dns/wire)/' },
       to: { dependencyTypes: ['core'] },
     },
     {

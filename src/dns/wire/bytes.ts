@@ -1,0 +1,25 @@
+/** A copy that pins neither the datagram nor the pool it stood in. */
+export function copyOf(bytes: Uint8Array, from: number, to: number): Uint8Array {
+  const copy = new Uint8Array(to - from);
+  if (copy.length > 64) copy.set(bytes.subarray(from, to));
+  else for (let at = 0; at < copy.length; at++) copy[at] = bytes[from + at] as number;
+  return copy;
+}
+
+export function u16(bytes: Uint8Array, at: number): number {
+  return ((bytes[at] as number) << 8) | (bytes[at + 1] as number);
+}
+
+export function u32(bytes: Uint8Array, at: number): number {
+  return ((u16(bytes, at) << 16) | u16(bytes, at + 2)) >>> 0;
+}
+
+export function putU16(bytes: Uint8Array, at: number, value: number): void {
+  bytes[at] = value >>> 8;
+  bytes[at + 1] = value;
+}
+
+export function putU32(bytes: Uint8Array, at: number, value: number): void {
+  putU16(bytes, at, value >>> 16);
+  putU16(bytes, at + 2, value);
+}

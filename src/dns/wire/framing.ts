@@ -1,0 +1,98 @@
+import { putU16, u16 } from './bytes.js';
+
+const PREFIX_BYTES = 2;
+const FIRST_CAPACITY = 512;
+
+/**
+ * Cuts a stream of DNS over TCP (RFC 7766, 8) into messages, however it was split. Messages may be views of what was pushed.
+ * One that is announced as longer than `limit` bytes is the end: `tooLong` says so and nothing more is read.
+ */
+export class FrameReader {
+  readonly #limit: number;
+  #held = new Uint8Array(0);
+  #length = 0;
+  #tooLong = false;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Bytes that are held because they are no whole message yet. */
+  get pending(): number {
+    return this.#length;
+  }
+
+  get tooLong(): boolean {
+    return this.#tooLong;
+  }
+
+  push(chunk: Uint8Array): readonly Uint8Array[] {
+    const messages: Uint8Array[] = [];
+    let at = 0;
+    while (at < chunk.length && !this.#tooLong) {
+      if (this.#length === 0) {
+        const end = this.#whole(chunk, at);
+        if (end > 0) {
+          messages.push(chunk.subarray(at + PREFIX_BYTES, end));
+          at = end;
+          continue;
+        }
+      }
+      at = this.#hold(chunk, at, messages);
+    }
+    return messages;
+  }
+
+  /** Where the message ends that begins in a chunk; 0: not in it. */
+  #whole(chunk: Uint8Array, at: number): number {
+    if (at + PREFIX_BYTES > chunk.length) return 0;
+    const length = u16(chunk, at);
+    const end = at + PREFIX_BYTES + length;
+    return length <= this.#limit && end <= chunk.length ? end : 0;
+  }
+
+  #hold(chunk: Uint8Array, from: number, messages: Uint8Array[]): number {
+    let at = from;
+    while (this.#length < PREFIX_BYTES && at < chunk.length) this.#append(chunk, at, ++at);
+    if (this.#length < PREFIX_BYTES) return at;
+    const length = u16(this.#held, 0);
+    if (length > this.#limit) {
+      this.#tooLong = true;
+      this.#release();
+      return at;
+    }
+    const end = Math.min(chunk.length, at + PREFIX_BYTES + length - this.#length);
+    this.#append(chunk, at, end);
+    if (this.#length === PREFIX_BYTES + length) {
+      messages.push(this.#held.subarray(PREFIX_BYTES, this.#length));
+      this.#release();
+    }
+    return end;
+  }
+
+  /** What was announced is not believed: room is made for what came. */
+  #append(chunk: Uint8Array, from: number, to: number): void {
+    const length = this.#length + to - from;
+    if (length > this.#held.length) {
+      const grown = new Uint8Array(Math.max(FIRST_CAPACITY, length, 2 * this.#held.length));
+      grown.set(this.#held.subarray(0, this.#length));
+      this.#held = grown;
+    }
+    this.#held.set(chunk.subarray(from, to), this.#length);
+    this.#length = length;
+  }
+
+  #release(): void {
+    this.#held = new Uint8Array(0);
+    this.#length = 0;
+  }
+}
+
+/** @throws RangeError for a message that is longer than two bytes can say. */
+export function framed(message: Uint8Array): Uint8Array {
+  if (message.length > 0xffff) throw new RangeError(`a message of ${message.length} bytes`);
+  const frame = Buffer.allocUnsafe(PREFIX_BYTES + message.length);
+  putU16(frame, 0, message.length);
+  frame.set(message, PREFIX_BYTES);
+  return frame;
+}

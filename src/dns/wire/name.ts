@@ -1,0 +1,79 @@
+import { LABEL_BYTES, NAME_BYTES } from './numbers.js';
+
+/** A name in wire form: length bytes and labels, ended by 0; uncompressed, case kept. 1–255 bytes. */
+export type WireName = Uint8Array;
+
+/** Lower-case (ASCII only) wire form, one char a byte (latin1): equal exactly for equal names; a dot inside a label is just a byte. */
+export type NameKey = string;
+
+/** Length bytes are below 64 and upper-case letters above: a whole name is lowered without looking at its labels. */
+export const LOWER = Uint8Array.from({ length: 256 }, (_, byte) => (byte >= 0x41 && byte <= 0x5a ? byte + 0x20 : byte));
+
+const PLAIN = Uint8Array.from({ length: 256 }, (_, byte) => (/[a-z0-9_-]/.test(String.fromCharCode(byte)) ? 1 : 0));
+
+const lowered = Buffer.alloc(NAME_BYTES);
+
+export function keyOf(name: WireName): NameKey {
+  const length = name.length;
+  for (let at = 0; at < length; at++) lowered[at] = LOWER[name[at] as number] as number;
+  return lowered.toString('latin1', 0, length);
+}
+
+/**
+ * The name of some labels, whose characters are bytes (latin1). No labels: the root.
+ * @throws RangeError if a label is empty, longer than 63 bytes or no latin1, or the name longer than 255 bytes.
+ */
+export function nameOf(labels: readonly string[]): WireName {
+  const length = labels.reduce((sum, label) => sum + label.length + 1, 1);
+  if (length > NAME_BYTES) throw new RangeError(`a name of ${length} bytes is longer than ${NAME_BYTES}`);
+  const name = new Uint8Array(length);
+  let at = 0;
+  for (const label of labels) {
+    if (label.length < 1 || label.length > LABEL_BYTES) throw new RangeError(`a label of ${label.length} bytes`);
+    name[at++] = label.length;
+    for (let index = 0; index < label.length; index++) {
+      const byte = label.charCodeAt(index);
+      if (byte > 255) throw new RangeError(`a label holds bytes, not U+${byte.toString(16)}`);
+      name[at++] = byte;
+    }
+  }
+  return name;
+}
+
+export function labelsOf(key: NameKey): string[] {
+  const labels: string[] = [];
+  for (let at = 0; key.charCodeAt(at) > 0; ) {
+    const end = at + 1 + key.charCodeAt(at);
+    labels.push(key.slice(at + 1, end));
+    at = end;
+  }
+  return labels;
+}
+
+/** As people write it, escaped as RFC 1035, 5.1 and RFC 4343, 2.1 say, without the last dot; the root is '.'. */
+export function presentationOf(key: NameKey): string {
+  const labels = labelsOf(key);
+  if (labels.length === 0) return '.';
+  return labels.map((label) => label.replace(/[^!-~]|[.\\]/g, escaped)).join('.');
+}
+
+function escaped(char: string): string {
+  return char === '.' || char === '\\' ? `\\${char}` : `\\${String(char.charCodeAt(0)).padStart(3, '0')}`;
+}
+
+/** Whether all labels are made of [a-z0-9_-] only. Other names are relayed and never learned. */
+export function isPlain(key: NameKey): boolean {
+  for (let at = 0, length = key.charCodeAt(0); length > 0; length = key.charCodeAt(at)) {
+    const end = at + length;
+    while (at < end) if (PLAIN[key.charCodeAt(++at)] !== 1) return false;
+    at++;
+  }
+  return true;
+}
+
+/** Whether a name is a zone's own or below it, label by label. */
+export function isWithin(key: NameKey, zone: NameKey): boolean {
+  let at = 0;
+  while (key.length - at > zone.length) at += key.charCodeAt(at) + 1;
+  return key.length - at === zone.length && key.endsWith(zone);
+}

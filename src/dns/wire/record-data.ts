@@ -1,0 +1,64 @@
+import { copyOf } from './bytes.js';
+import type { MessageCursor } from './cursor.js';
+import { type Layout, layoutOf } from './layout.js';
+import type { WireName } from './name.js';
+import { TYPE } from './numbers.js';
+import { parametersFault } from './service-parameters.js';
+
+/** The data of a record from where the cursor is to `end`, its names decompressed; null: a fault. */
+export function readData(cursor: MessageCursor, type: number, end: number): Uint8Array | null {
+  const layout = layoutOf(type);
+  if (layout !== undefined) return readNames(cursor, layout, type, end);
+  const start = cursor.at;
+  if ((type === TYPE.a && end - start !== 4) || (type === TYPE.aaaa && end - start !== 16)) {
+    return cursor.fail('record_data_length');
+  }
+  cursor.at = end;
+  return copyOf(cursor.bytes, start, end);
+}
+
+function readNames(cursor: MessageCursor, layout: Layout, type: number, end: number): Uint8Array | null {
+  const start = cursor.at;
+  const from = namesAt(cursor.bytes, start, end, layout);
+  if (from < 0) return cursor.fail('record_data_length');
+  cursor.at = from;
+  const first = cursor.name(end, layout.pointers);
+  if (first === null) return null;
+  const second = layout.names > 1 ? cursor.name(end, layout.pointers) : null;
+  if (layout.names > 1 && second === null) return null;
+  const tail = end - cursor.at;
+  if (layout.tail !== null && tail !== layout.tail) return cursor.fail('record_data_length');
+  const data =
+    from === start && second === null && tail === 0 ? first : joined(cursor, start, from, first, second, end);
+  cursor.at = end;
+  if (type === TYPE.svcb || type === TYPE.https) {
+    const fault = parametersFault(data, from - start + first.length);
+    if (fault !== null) return cursor.fail(fault);
+  }
+  return data;
+}
+
+function joined(
+  { bytes, at }: MessageCursor,
+  start: number,
+  from: number,
+  first: WireName,
+  second: WireName | null,
+  end: number,
+): Uint8Array {
+  const prefix = from - start;
+  const names = first.length + (second === null ? 0 : second.length);
+  const data = new Uint8Array(prefix + names + end - at);
+  for (let index = 0; index < prefix; index++) data[index] = bytes[start + index] as number;
+  data.set(first, prefix);
+  if (second !== null) data.set(second, prefix + first.length);
+  for (let index = at, to = prefix + names; index < end; index++) data[to++] = bytes[index] as number;
+  return data;
+}
+
+/** Where the names begin that a layout puts behind its prefix and its strings; -1: beyond the end. */
+function namesAt(bytes: Uint8Array, start: number, end: number, layout: Layout): number {
+  let at = start + layout.prefix;
+  for (let string = 0; string < layout.strings && at < end; string++) at += 1 + (bytes[at] as number);
+  return at < end ? at : -1;
+}

@@ -1,0 +1,78 @@
+import { putU16, u16 } from './bytes.js';
+
+/** SvcParamKeys of RFC 9460, 14.3.2 whose values Weir looks into. */
+export const PARAMETER = { mandatory: 0, ipv4hint: 4, ipv6hint: 6 } as const;
+
+/** Why the parameters from `from` on are malformed (RFC 9460, 2.2), or null. */
+export function parametersFault(data: Uint8Array, from: number): string | null {
+  let last = -1;
+  for (let at = from; at < data.length; ) {
+    if (at + 4 > data.length) return 'service_parameters';
+    const key = u16(data, at);
+    const length = u16(data, at + 2);
+    at += 4 + length;
+    if (at > data.length) return 'service_parameters';
+    if (key <= last) return 'service_parameter_order';
+    if (!fits(key, length)) return 'service_parameter_length';
+    last = key;
+  }
+  return null;
+}
+
+function fits(key: number, length: number): boolean {
+  if (key === PARAMETER.mandatory) return length > 0 && length % 2 === 0;
+  if (key === PARAMETER.ipv4hint) return length > 0 && length % 4 === 0;
+  if (key === PARAMETER.ipv6hint) return length > 0 && length % 16 === 0;
+  return true;
+}
+
+/**
+ * The data of an SVCB or HTTPS record without the addresses it hints at; the same object if it has none.
+ * A `mandatory` list must not name a key that is gone (RFC 9460, 8), nor be empty.
+ */
+export function withoutHints(data: Uint8Array): Uint8Array {
+  const from = parametersAt(data);
+  if (!hasHints(data, from)) return data;
+  const out = data.slice();
+  let to = from;
+  for (let at = from; at + 4 <= data.length; ) {
+    const key = u16(data, at);
+    const end = at + 4 + u16(data, at + 2);
+    if (key === PARAMETER.mandatory) to = putMandatory(out, to, data, at + 4, end);
+    else if (!isHint(key)) {
+      out.set(data.subarray(at, end), to);
+      to += end - at;
+    }
+    at = end;
+  }
+  return out.slice(0, to);
+}
+
+function putMandatory(out: Uint8Array, to: number, data: Uint8Array, from: number, end: number): number {
+  let next = to + 4;
+  for (let at = from; at + 2 <= end; at += 2) {
+    const key = u16(data, at);
+    if (isHint(key)) continue;
+    putU16(out, next, key);
+    next += 2;
+  }
+  if (next === to + 4) return to;
+  putU16(out, to, PARAMETER.mandatory);
+  putU16(out, to + 2, next - to - 4);
+  return next;
+}
+
+function parametersAt(data: Uint8Array): number {
+  let at = 2;
+  while (at < data.length && (data[at] as number) > 0) at += (data[at] as number) + 1;
+  return at + 1;
+}
+
+function hasHints(data: Uint8Array, from: number): boolean {
+  for (let at = from; at + 4 <= data.length; at += 4 + u16(data, at + 2)) if (isHint(u16(data, at))) return true;
+  return false;
+}
+
+function isHint(key: number): boolean {
+  return key === PARAMETER.ipv4hint || key === PARAMETER.ipv6hint;
+}

@@ -1,0 +1,188 @@
+import { putU16, putU32, u16 } from './bytes.js';
+import { layoutOf } from './layout.js';
+import type { ResourceRecord } from './message.js';
+import { LOWER, type WireName } from './name.js';
+import { HEADER_BYTES, LABEL_BYTES, MESSAGE_BYTES } from './numbers.js';
+
+const BUCKETS = 256;
+const PLACES = 1024;
+/** Places of one bucket that are looked at: names that were made to collide cost space, not time. */
+const LOOKS = 16;
+const POINTABLE = 0x4000;
+const LABELS = 128;
+const POINTER_TO_QUESTION = 0xc000 | HEADER_BYTES;
+
+/** Room for a record of the greatest size behind the last that fits. */
+const out = Buffer.alloc(2 * MESSAGE_BYTES + 1024);
+
+// A table of the name endings that were written: chains of places, by hash.
+const heads = new Int16Array(BUCKETS);
+const nexts = new Int16Array(PLACES);
+const hashes = new Int32Array(PLACES);
+const offsets = new Uint16Array(PLACES);
+const starts = new Uint8Array(LABELS);
+const endings = new Int32Array(LABELS);
+
+/**
+ * Writes one message at a time into memory of its own. Names are compressed (RFC 1035, 4.1.4) and compared without case:
+ * one that only points to the question is spelt as the client spelt it.
+ */
+export class MessageWriter {
+  at = HEADER_BYTES;
+  readonly ttlOffsets: number[] = [];
+  readonly ttls: number[] = [];
+  readonly #question: WireName;
+  #places = 0;
+
+  constructor(question: WireName, type: number, of: number) {
+    heads.fill(-1);
+    out.fill(0, 0, HEADER_BYTES);
+    this.#question = question;
+    this.#name(question);
+    putU16(out, this.at, type);
+    putU16(out, this.at + 2, of);
+    this.at += 4;
+  }
+
+  get overflown(): boolean {
+    return this.at > MESSAGE_BYTES;
+  }
+
+  records(records: readonly ResourceRecord[]): void {
+    for (let index = 0; index < records.length && !this.overflown; index++)
+      this.#record(records[index] as ResourceRecord);
+  }
+
+  /** The message so far: header, whose id is 0, and the rest. */
+  bytes(flags: number, answers: number, authorities: number, additionals: number): Uint8Array {
+    putU16(out, 2, flags);
+    putU16(out, 4, 1);
+    putU16(out, 6, answers);
+    putU16(out, 8, authorities);
+    putU16(out, 10, additionals);
+    const bytes = new Uint8Array(this.at);
+    bytes.set(out.subarray(0, this.at));
+    return bytes;
+  }
+
+  #record(record: ResourceRecord): void {
+    this.#name(record.name);
+    const { at } = this;
+    putU16(out, at, record.type);
+    putU16(out, at + 2, record.class);
+    putU32(out, at + 4, record.ttl);
+    this.ttlOffsets.push(at + 4);
+    this.ttls.push(record.ttl);
+    this.at = at + 10;
+    this.#data(record.type, record.data);
+    putU16(out, at + 8, this.at - at - 10);
+  }
+
+  #data(type: number, data: Uint8Array): void {
+    const layout = layoutOf(type);
+    if (layout === undefined || !layout.compressed) {
+      this.#copy(data, 0, data.length);
+      return;
+    }
+    this.#copy(data, 0, layout.prefix);
+    let from = layout.prefix;
+    for (let name = 0; name < layout.names; name++) {
+      const end = endOfName(data, from);
+      this.#name(from === 0 && end === data.length ? data : data.subarray(from, end));
+      from = end;
+    }
+    this.#copy(data, from, data.length);
+  }
+
+  #copy(data: Uint8Array, from: number, to: number): void {
+    let { at } = this;
+    if (to - from > 64) {
+      out.set(from === 0 && to === data.length ? data : data.subarray(from, to), at);
+      at += to - from;
+    } else for (let index = from; index < to; index++) out[at++] = data[index] as number;
+    this.at = at;
+  }
+
+  #name(name: WireName): void {
+    if (name === this.#question && this.at > HEADER_BYTES && name.length > 1) {
+      putU16(out, this.at, POINTER_TO_QUESTION);
+      this.at += 2;
+      return;
+    }
+    const count = hashed(name);
+    for (let label = 0; label < count; label++) {
+      const from = starts[label] as number;
+      const place = this.#find(endings[label] as number, name, from);
+      if (place >= 0) {
+        this.#copy(name, 0, from);
+        putU16(out, this.at, 0xc000 | place);
+        this.at += 2;
+        return;
+      }
+      this.#remember(endings[label] as number, this.at + from);
+    }
+    this.#copy(name, 0, name.length);
+  }
+
+  #find(hash: number, name: WireName, from: number): number {
+    let place = heads[hash & (BUCKETS - 1)] as number;
+    for (let look = 0; place >= 0 && look < LOOKS; look++) {
+      // What this same name has put down already lies at or behind the end of what is written.
+      const offset = offsets[place] as number;
+      if (hashes[place] === hash && offset < this.at && sameEnding(offset, name, from)) return offset;
+      place = nexts[place] as number;
+    }
+    return -1;
+  }
+
+  #remember(hash: number, offset: number): void {
+    if (offset >= POINTABLE || this.#places === PLACES) return;
+    const place = this.#places++;
+    const bucket = hash & (BUCKETS - 1);
+    offsets[place] = offset;
+    hashes[place] = hash;
+    nexts[place] = heads[bucket] as number;
+    heads[bucket] = place;
+  }
+}
+
+/** Hashes of all endings of a name without the root, into `endings`, where their labels begin into `starts`; returns how many. */
+function hashed(name: WireName): number {
+  let count = 0;
+  for (let at = 0; (name[at] as number) > 0; at += (name[at] as number) + 1) starts[count++] = at;
+  let hash = 0x811c9dc5 | 0;
+  let end = name.length - 1;
+  for (let label = count - 1; label >= 0; label--) {
+    const start = starts[label] as number;
+    for (let at = start; at < end; at++) hash = Math.imul(hash ^ (LOWER[name[at] as number] as number), 0x01000193);
+    hash ^= hash >>> 15;
+    endings[label] = hash;
+    end = start;
+  }
+  return count;
+}
+
+/** Whether the name that was written at `offset` is the ending of `name` from `from` on. */
+function sameEnding(offset: number, name: WireName, from: number): boolean {
+  let at = offset;
+  for (let place = from; ; ) {
+    let length = out[at] as number;
+    while (length > LABEL_BYTES) {
+      at = u16(out, at) & (POINTABLE - 1);
+      length = out[at] as number;
+    }
+    if (length !== name[place]) return false;
+    if (length === 0) return true;
+    for (const end = place + length; place < end; ) {
+      if (LOWER[out[++at] as number] !== LOWER[name[++place] as number]) return false;
+    }
+    at++;
+    place++;
+  }
+}
+
+function endOfName(data: Uint8Array, from: number): number {
+  let at = from;
+  while ((data[at] as number) > 0) at += (data[at] as number) + 1;
+  return at + 1;
+}
