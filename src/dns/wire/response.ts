@@ -49,8 +49,8 @@ export function templateOf(message: Message): Template {
   const flags = FLAG.qr | FLAG.ra | (message.flags & (FLAG.ad | FLAG.tc)) | (message.rcode & 15);
   return {
     bytes: writer.bytes(flags, answers.length, authorities.length, additionals.length),
-    ttlOffsets: Uint16Array.from(writer.ttlOffsets),
-    ttls: Uint32Array.from(writer.ttls),
+    ttlOffsets: new Uint16Array(writer.ttlOffsets),
+    ttls: new Uint32Array(writer.ttls),
     rcode: message.rcode,
   };
 }

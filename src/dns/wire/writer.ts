@@ -13,7 +13,7 @@ const LABELS = 128;
 const POINTER_TO_QUESTION = 0xc000 | HEADER_BYTES;
 
 /** Room for a record of the greatest size behind the last that fits. */
-const out = Buffer.alloc(2 * MESSAGE_BYTES + 1024);
+const out = new Uint8Array(2 * MESSAGE_BYTES + 1024);
 
 // A table of the name endings that were written: chains of places, by hash.
 const heads = new Int16Array(BUCKETS);
@@ -60,9 +60,7 @@ export class MessageWriter {
     putU16(out, 6, answers);
     putU16(out, 8, authorities);
     putU16(out, 10, additionals);
-    const bytes = new Uint8Array(this.at);
-    bytes.set(out.subarray(0, this.at));
-    return bytes;
+    return out.slice(0, this.at);
   }
 
   #record(record: ResourceRecord): void {
