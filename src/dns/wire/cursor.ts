@@ -44,6 +44,7 @@ export class MessageCursor {
     let segment = start;
     let limit = end;
     let next = -1;
+    let first = start;
     let length = 0;
     let hops = 0;
     for (;;) {
@@ -65,6 +66,7 @@ export class MessageCursor {
       if (target >= segment) return this.fail('pointer_not_backwards');
       if (++hops > HOPS) return this.fail('pointer_hops');
       if (next < 0) next = from + 2;
+      if (from === start) first = target;
       segment = from = target;
       limit = bytes.length;
     }
@@ -73,7 +75,7 @@ export class MessageCursor {
     if (this.#work < 0) return this.fail('name_work');
     this.at = next < 0 ? from + 1 : next;
     const name = copyOf(scratch, 0, length);
-    this.#remember(start, hops, name);
+    this.#remember(first, first === start ? hops : hops - 1, name);
     return name;
   }
 
