@@ -1,12 +1,12 @@
 import { u16, u32 } from './bytes.js';
 import type { Message, ResourceRecord } from './message.js';
 import { keyOf } from './name.js';
-import { TYPE } from './numbers.js';
+import { FLAG, TYPE } from './numbers.js';
 import { withoutHints } from './service-parameters.js';
 
 /**
  * A message without the addresses that Weir cannot enforce: AAAA records, A records that `drop` says, address hints of SVCB and
- * HTTPS records, and the signatures of what changed. `removed` counts records that are gone or changed, signatures not.
+ * HTTPS records, the signatures of what changed and, since nobody vouches for what is left, the AD bit. `removed` counts records that are gone or changed, signatures not.
  * A message that has none of them is returned as it is.
  */
 export function withoutUnenforceable(
@@ -24,6 +24,7 @@ export function withoutUnenforceable(
   return {
     message: {
       ...message,
+      flags: message.flags & ~FLAG.ad,
       answers: filter.signed(answers),
       authorities: filter.signed(authorities),
       additionals: filter.signed(additionals),

@@ -132,7 +132,7 @@ function finished(
   rcode: number,
   edns: ResponseEdns | null,
 ): Uint8Array {
-  putU16(out, 0, query.id as number);
+  putU16(out, 0, query.id);
   // RFC 6891, 6.1.3: only an OPT record has room for the upper bits.
   const low = edns === null && rcode > 15 ? RCODE.servfail : rcode & 15;
   putU16(out, 2, flags | (query.flags & ECHOED) | low);

@@ -1,7 +1,7 @@
 import { putU16, u16 } from './bytes.js';
 
 /** SvcParamKeys of RFC 9460, 14.3.2 whose values Weir looks into. */
-export const PARAMETER = { mandatory: 0, ipv4hint: 4, ipv6hint: 6 } as const;
+const PARAMETER = { mandatory: 0, ipv4hint: 4, ipv6hint: 6 } as const;
 
 /** Why the parameters from `from` on are malformed (RFC 9460, 2.2), or null. */
 export function parametersFault(data: Uint8Array, from: number): string | null {

@@ -77,11 +77,16 @@ describe('what cannot be enforced', () => {
     });
   });
 
+  it('takes AD along', () => {
+    const before = answer({ flags: 0x81a0, answers: [aaaa('a.test')] });
+    expect(withoutUnenforceable(before, never).message).toEqual(answer({ flags: 0x8180, answers: [] }));
+  });
+
   it('leaves a message that has none of it as it is', () => {
     const messages = [
       answer({}),
       answer({ answers: [a('a.test', 1), rrsig('a.test', TYPE.a)] }),
-      answer({ answers: [https(0, 2, 3, ...port)] }),
+      answer({ flags: 0x81a0, answers: [https(0, 2, 3, ...port)] }),
       answer({ answers: [rrsig('a.test', TYPE.aaaa)] }),
     ];
     for (const message of messages) expect(withoutUnenforceable(message, never).message).toBe(message);

@@ -41,7 +41,7 @@ describe('the codec', () => {
         expect(written(read)).toEqual(written(message));
         expect(isResponseTo(read, { id: message.id, ...message.question })).toBe(true);
       }),
-      { numRuns: 500 },
+      { numRuns: 300 },
     );
   });
 
@@ -95,13 +95,19 @@ describe('the codec', () => {
 });
 
 function workOn(message: Message): void {
+  const odd = (address: number): boolean => (address & 1) === 1;
   const { addresses, chain } = addressesOf(message);
-  expect(addresses.length <= message.answers.length && chain.length <= 17).toBe(true);
-  expect(keepsFor(message)).toBeGreaterThanOrEqual(0);
-  const { message: left, removed } = withoutUnenforceable(message, (address) => (address & 1) === 1);
-  expect(readMessage(templateOf(left).bytes)).toHaveProperty('question', left.question);
-  expect(withoutUnenforceable(left, (address) => (address & 1) === 1)).toEqual({ message: left, removed: 0 });
-  expect(removed).toBeGreaterThanOrEqual(0);
+  const { message: left } = withoutUnenforceable(message, odd);
+  const again = withoutUnenforceable(left, odd);
+  const read = readMessage(templateOf(left).bytes);
+  const sound =
+    addresses.length <= message.answers.length &&
+    chain.length <= 17 &&
+    keepsFor(message) >= 0 &&
+    again.message === left &&
+    !('fault' in read) &&
+    read.answers.length === left.answers.length;
+  if (!sound) throw new Error(Buffer.from(templateOf(message).bytes).toString('hex'));
 }
 
 function mutated(random: Random, seed: Uint8Array): Uint8Array {
