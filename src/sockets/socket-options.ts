@@ -1,0 +1,79 @@
+import { check, libc } from './libc.js';
+
+const AF_INET = 2;
+const TYPES = { udp: 2, tcp: 1 } as const;
+const SOCK_NONBLOCK = 0o4000;
+const SOCK_CLOEXEC = 0o2000000;
+const SOL_SOCKET = 1;
+const SO_RCVBUF = 8;
+const SO_SNDBUF = 7;
+const SO_MARK = 36;
+const SO_REUSEADDR = 2;
+const SOL_IP = 0;
+const IP_TRANSPARENT = 19;
+const IP_RECVORIGDSTADDR = 20;
+const BACKLOG = 1_024;
+const SOCKADDR_BYTES = 16;
+
+export type SocketOptions = {
+  /** Of all its packets; 0: none. */
+  readonly mark: number;
+  /** Bytes that the kernel keeps for it, either way. */
+  readonly bufferBytes?: number;
+  /** Takes what is for other addresses, and says for which; answers from them. */
+  readonly isTransparent?: boolean;
+};
+
+/** A new IPv4 socket that does not block. It belongs to the caller. */
+export function openSocket(kind: keyof typeof TYPES, options: SocketOptions): number {
+  const { mark, bufferBytes, isTransparent = false } = options;
+  const fd = check(libc.socket(AF_INET, TYPES[kind] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), 'open a socket');
+  try {
+    if (mark !== 0) set(fd, SO_MARK, mark, 'mark a socket');
+    if (bufferBytes !== undefined) {
+      set(fd, SO_RCVBUF, bufferBytes, 'size a socket');
+      set(fd, SO_SNDBUF, bufferBytes, 'size a socket');
+    }
+    if (isTransparent) {
+      set(fd, IP_TRANSPARENT, 1, 'make a socket transparent', SOL_IP);
+      if (kind === 'udp') set(fd, IP_RECVORIGDSTADDR, 1, 'ask for the destination of datagrams', SOL_IP);
+    }
+    return fd;
+  } catch (failure) {
+    libc.close(fd);
+    throw failure;
+  }
+}
+
+function set(fd: number, name: number, value: number, doing: string, level = SOL_SOCKET): void {
+  check(libc.setsockopt(fd, level, name, Uint32Array.of(value), 4), doing);
+}
+
+export function bindSocket(fd: number, { address, port }: { readonly address: number; readonly port: number }): void {
+  const octets = [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff);
+  check(libc.bind(fd, sockaddr(address, port), SOCKADDR_BYTES), `listen on ${octets.join('.')}:${port}`);
+}
+
+/** A socket that listens; Node takes it over by its descriptor. */
+export function openListener(at: { readonly address: number; readonly port: number }, options: SocketOptions): number {
+  const fd = openSocket('tcp', options);
+  try {
+    set(fd, SO_REUSEADDR, 1, 'share an address with what is over');
+    bindSocket(fd, at);
+    check(libc.listen(fd, BACKLOG), 'listen');
+    return fd;
+  } catch (failure) {
+    libc.close(fd);
+    throw failure;
+  }
+}
+
+/** As sockaddr_in; the address in host byte order. */
+export function sockaddr(address: number, port: number): Uint8Array {
+  const bytes = new Uint8Array(SOCKADDR_BYTES);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, AF_INET, true);
+  view.setUint16(2, port);
+  view.setUint32(4, address);
+  return bytes;
+}

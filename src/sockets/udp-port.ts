@@ -1,0 +1,111 @@
+import { BATCH, type BatchMemory, SLOT_BYTES } from './batch-memory.js';
+import { check, errorName, libc } from './libc.js';
+import type { Pump } from './pump.js';
+import { bindSocket, openSocket, type SocketOptions, sockaddr } from './socket-options.js';
+
+const MSG_DONTWAIT = 0x40;
+/** Batches of one socket in a turn, so that the others get theirs. */
+const BATCHES_OF_A_TURN = 4;
+
+type Sending = {
+  readonly bytes: Uint8Array;
+  readonly address: number;
+  readonly port: number;
+  readonly from: number;
+};
+export type UdpHandlers = {
+  /**
+   * The bytes are the receiver's. Address and port are who sent them, `to` is whom they were for, 0 unless the socket is
+   * transparent. Addresses are in host byte order.
+   */
+  readonly onDatagram: (bytes: Buffer, address: number, port: number, to: number) => void;
+  /** A connected socket was told that nobody listens there, or something came that no slot holds. */
+  readonly onError: (code: string) => void;
+};
+
+/**
+ * A UDP socket that is read and written many datagrams at a time, at the pump's turns: Node's own takes a call into the
+ * kernel and several into JavaScript for each of them.
+ */
+export class UdpPort {
+  readonly fd: number;
+  #sending: Sending[] = [];
+  #isClosed = false;
+
+  constructor(
+    private readonly pump: Pump,
+    options: SocketOptions & {
+      readonly bind?: { readonly address: number; readonly port: number };
+      readonly connect?: { readonly address: number; readonly port: number };
+    },
+    private readonly handlers: UdpHandlers,
+  ) {
+    this.fd = openSocket('udp', options);
+    try {
+      const { bind, connect } = options;
+      if (bind !== undefined) bindSocket(this.fd, bind);
+      if (connect !== undefined) check(libc.connect(this.fd, sockaddr(connect.address, connect.port), 16), 'connect');
+    } catch (failure) {
+      libc.close(this.fd);
+      throw failure;
+    }
+    pump.add(this);
+  }
+
+  /** Goes out at the end of the turn. Without an address: to whom it is connected. `from`: of a transparent socket. */
+  send(bytes: Uint8Array, address = 0, port = 0, from = 0): void {
+    if (this.#isClosed) return;
+    if (this.#sending.length === 0) this.pump.hasToSend(this);
+    this.#sending.push({ bytes, address, port, from });
+  }
+
+  /** Takes what came. */
+  receive(memory: BatchMemory): void {
+    for (let batch = 0; batch < BATCHES_OF_A_TURN && !this.#isClosed; batch++) {
+      memory.readyToReceive(BATCH);
+      const count = libc.recvmmsg(this.fd, memory.headers, BATCH, MSG_DONTWAIT, null);
+      if (count < 0) {
+        const code = errorName();
+        if (code !== 'EAGAIN' && code !== 'EINTR') this.handlers.onError(code);
+        return;
+      }
+      for (let slot = 0; slot < count; slot++) {
+        const bytes = memory.received(slot);
+        if (bytes === null) this.handlers.onError('EMSGSIZE');
+        else this.handlers.onDatagram(bytes, memory.address(slot), memory.port(slot), memory.destination(slot));
+      }
+      if (count < BATCH) return;
+    }
+  }
+
+  /** Sends what is to be sent. Answers how much of it the kernel had no room for, which is lost as in any network. */
+  flush(memory: BatchMemory): number {
+    const all = this.#sending;
+    this.#sending = [];
+    if (this.#isClosed) return 0;
+    let lost = 0;
+    for (let from = 0; from < all.length; ) {
+      const count = Math.min(BATCH, all.length - from);
+      for (let slot = 0; slot < count; slot++) {
+        const { bytes, address, port, from: as } = all[from + slot] as Sending;
+        memory.toSend(slot, bytes.length > SLOT_BYTES ? bytes.subarray(0, SLOT_BYTES) : bytes, address, port, as);
+      }
+      const sent = libc.sendmmsg(this.fd, memory.headers, count, MSG_DONTWAIT);
+      if (sent > 0) from += sent;
+      else {
+        // What is wrong is wrong with the first of them.
+        if (errorName() !== 'EAGAIN') this.handlers.onError(errorName());
+        lost++;
+        from++;
+      }
+    }
+    return lost;
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.pump.remove(this);
+    libc.close(this.fd);
+  }
+}
