@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import type { Datapath } from '#dataplane/datapath.js';
+import type { Datapath, GrantRequest } from '#dataplane/datapath.js';
 import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
 import { compile } from '#policy/compile.js';
@@ -22,7 +22,7 @@ afterAll(async () => {
   await topology.remove();
 });
 
-function open(): Datapath {
+function open(more: { readonly programCapacity?: number } = {}): Datapath {
   return openDatapath({
     interfaces: ['lan0', 'wan0'],
     nonIpv4: 'drop',
@@ -36,6 +36,7 @@ function open(): Datapath {
     markMask: 0x00f0_0000,
     pinPath: topology.pinPath,
     programCapacity: 1_024,
+    ...more,
   });
 }
 
@@ -93,4 +94,38 @@ test('a learned address is reached over restarts, until it is revoked or expires
     await datapath.close();
     detach(topology.pinPath);
   }
+});
+
+test('grants to whom has a port for that, also while a program is being staged', async () => {
+  const datapath = open({ programCapacity: 65_536 });
+  // Large enough to be staged for a while.
+  const named = ofNames(...Array.from({ length: 5_000 }, (_, index) => `n${index}.test`));
+  await datapath.open();
+  await datapath.stage(named, 1);
+  await datapath.flip();
+  const port = await datapath.grantPort();
+  const done: unknown[] = [];
+  const answered = new Promise<void>((resolve) => {
+    port.on('message', (answer) => {
+      done.push(answer);
+      resolve();
+    });
+  });
+  const staged = datapath.stage(named, 2).then(() => done.push('staged'));
+  const request: GrantRequest = {
+    id: 7,
+    patterns: ['n7.test'],
+    addresses: Uint32Array.of(SERVER),
+    expiriesNs: Float64Array.of(Number(process.hrtime.bigint() + 60n * SECOND_NS)),
+  };
+  port.postMessage(request);
+  await Promise.all([answered, staged]);
+  expect(done).toEqual([{ id: 7, refused: 0 }, 'staged']);
+  expect((await datapath.learned()).map(({ pattern, addresses }) => [pattern, [...addresses]])).toEqual([
+    ['n7.test', [SERVER]],
+  ]);
+  const closed = new Promise<void>((resolve) => port.on('close', resolve));
+  await datapath.close();
+  detach(topology.pinPath);
+  await closed;
 });

@@ -1,4 +1,4 @@
-import { Worker } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, type Transferable, Worker } from 'node:worker_threads';
 import type { Datapath, DatapathChange, FlowFilter, FlowQuery } from '#dataplane/datapath.js';
 import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
 import type { FlowsCut } from './accounts.js';
@@ -44,6 +44,11 @@ class DatapathThread implements Datapath {
   learned = (): ReturnType<Datapath['learned']> => this.#ask('learned');
   grant: Datapath['grant'] = (grants) => this.#ask('grant', grants);
   revoke: Datapath['revoke'] = (grants) => this.#ask('revoke', grants);
+  grantPort = async (): Promise<MessagePort> => {
+    const { port1, port2 } = new MessageChannel();
+    await this.#call('grantBy', [port2], [port2]);
+    return port1;
+  };
   prove: Datapath['prove'] = (sample) => this.#ask('prove', sample);
   stage: Datapath['stage'] = (program, generation) => this.#ask('stage', program, generation);
   hits: Datapath['hits'] = (query) => this.#ask('hits', query);
@@ -89,12 +94,16 @@ class DatapathThread implements Datapath {
   }
 
   #ask<T>(method: Method, ...args: readonly unknown[]): Promise<T> {
+    return this.#call(method, args);
+  }
+
+  #call<T>(method: Method, args: readonly unknown[], transferred: readonly Transferable[] = []): Promise<T> {
     this.#worker ??= this.#begin();
     const worker = this.#worker;
     const request: Request = { id: ++this.#lastId, method, args };
     return new Promise<T>((resolve, reject) => {
       this.#waiting.set(request.id, { resolve: (value) => resolve(value as T), reject });
-      worker.postMessage(request);
+      worker.postMessage(request, transferred);
     });
   }
 

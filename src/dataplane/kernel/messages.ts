@@ -5,8 +5,8 @@ import type { DatapathOptions } from './options.js';
 
 export type WorkerInput = { readonly options: DatapathOptions; readonly eventsWanted: boolean };
 
-/** What the thread may be asked: the port's own calls. */
-export type Method = Exclude<keyof Datapath, 'watch' | 'observe'>;
+/** What the thread may be asked: the port's own calls, and to take grants from a port. */
+export type Method = Exclude<keyof Datapath, 'watch' | 'observe' | 'grantPort'> | 'grantBy';
 export type Request = { readonly id: number; readonly method: Method; readonly args: readonly unknown[] };
 
 /** An error on its way between threads: its class does not travel, what it says does. */

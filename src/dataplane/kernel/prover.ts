@@ -15,12 +15,13 @@ export class Prover {
     this.#run = new TestRun(object.programFd('weir_prove'), undefined, this.#request, undefined);
   }
 
-  /** The first packet that is judged otherwise than is expected; null where none is. */
-  mismatch(sample: ProofSample, slot: 0 | 1): ProofMismatch | null {
+  /** The first packet that is judged otherwise than is expected; null where none is. Calls `breathe` now and then. */
+  mismatch(sample: ProofSample, slot: 0 | 1, breathe?: () => void): ProofMismatch | null {
     const request = new DataView(this.#request.buffer);
     const { words: cells } = this.#memory;
     const { expected } = sample;
     for (let from = 0; from < expected.length; from += PROOF_BATCH) {
+      breathe?.();
       const count = Math.min(PROOF_BATCH, expected.length - from);
       writeProofPackets(cells, sample, from, from + count);
       request.setUint32(0, slot, true);

@@ -1,5 +1,5 @@
-import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import type { FlowQuery, Grant, HitQuery } from '#dataplane/datapath.js';
+import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import type { FlowQuery, Grant, GrantAnswer, GrantRequest, HitQuery } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
 import { Ear } from './ear.js';
@@ -41,6 +41,8 @@ function handle({ method, args }: Request): unknown {
       const [grants] = args as [readonly Grant[]];
       return datapath[method](grants);
     }
+    case 'grantBy':
+      return grantBy(args[0] as MessagePort);
     case 'prove': {
       const [sample] = args as [ProofSample];
       return datapath.prove(sample);
@@ -59,6 +61,38 @@ function handle({ method, args }: Request): unknown {
       return datapath[method]();
   }
 }
+
+const grantors = new Set<MessagePort>();
+
+/** As long as both ends live. */
+function grantBy(grantor: MessagePort): void {
+  grantors.add(grantor);
+  grantor.on('message', (request: GrantRequest) => grantFor(grantor, request));
+  grantor.on('close', () => grantors.delete(grantor));
+}
+
+function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }: GrantRequest): void {
+  let refused: number | null = null;
+  try {
+    const grants = patterns.map((pattern, row) => ({
+      pattern,
+      addresses: [addresses[row] ?? 0],
+      expiresAtNs: BigInt(Math.floor(expiriesNs[row] ?? 0)),
+    }));
+    ({ refused } = datapath.grant(grants));
+  } catch {
+    // Nothing is open: whoever asked does not let the name be used.
+  }
+  grantor.postMessage({ id, refused } satisfies GrantAnswer);
+}
+
+datapath.breathe = () => {
+  for (const grantor of grantors) {
+    for (let next = receiveMessageOnPort(grantor); next !== undefined; next = receiveMessageOnPort(grantor)) {
+      grantFor(grantor, (next as { readonly message: GrantRequest }).message);
+    }
+  }
+};
 
 function endEar(): void {
   ear?.end();
