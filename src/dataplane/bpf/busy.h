@@ -47,6 +47,8 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	} else {
 		return NOT_BUSY;
 	}
+	if (settings.divert_dns && *(__u16 *)(l4 + 2) == bpf_htons(DNS_PORT))
+		return NOT_BUSY;
 	source = bpf_ntohl(ip->saddr);
 	destination = bpf_ntohl(ip->daddr);
 	ports = bpf_ntohl(*(__u32 *)l4);

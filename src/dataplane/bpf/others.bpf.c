@@ -51,6 +51,7 @@ struct fib_rule {
 	__u32 mark_mask;
 	__u64 tun_id;
 	__u32 pref;
+	__u32 table;
 };
 
 struct fib_rules_ops {
@@ -189,6 +190,8 @@ static long look_at_rule(__u32 index, struct walk *walk)
 		return 1;
 	rule = (void *)at - bpf_core_field_offset(struct fib_rule, list);
 	walk->at = BPF_CORE_READ(at, next);
+	if (BPF_CORE_READ(rule, pref) == DIVERT_RULE && BPF_CORE_READ(rule, table) == DIVERT_RULE)
+		return 0; /* Weir's own, for what it diverts */
 	if (BPF_CORE_READ(rule, mark) || BPF_CORE_READ(rule, mark_mask) || BPF_CORE_READ(rule, tun_id))
 		add_other(OTHER_RULE, BPF_CORE_READ(rule, pref), 0);
 	return 0;

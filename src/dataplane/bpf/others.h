@@ -15,6 +15,8 @@ enum other_kind {
 	OTHER_XFRM = 9,        /* policies of IPsec; `id`: how many, or 0: nothing passes without one */
 };
 
+#define DIVERT_RULE 8353 /* preference and table of the rule of src/dataplane/kernel/divert.ts */
+
 #define FUNCTION_BYTES 56
 struct other {
 	enum other_kind kind;

@@ -19,6 +19,8 @@
 #define ICMP_TIME_EXCEEDED 11
 #define ICMP_PARAMETER_PROBLEM 12
 
+#define DNS_PORT 53
+
 #define OPTION_END 0
 #define OPTION_NOP 1
 #define OPTION_LOOSE_SOURCE_ROUTE 131
@@ -79,6 +81,11 @@ static __always_inline bool is_tcp_combination(__u8 flags)
 	__u32 index = (flags & (TCP_FIN | TCP_SYN | TCP_RST)) | (flags & TCP_ACK) >> 1;
 
 	return 0x1714 >> index & 1;
+}
+
+static __always_inline bool opens_tcp(const struct packet *packet)
+{
+	return (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
 }
 
 struct options {

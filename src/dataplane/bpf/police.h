@@ -2,11 +2,6 @@
 #ifndef WEIR_POLICE_H
 #define WEIR_POLICE_H
 
-static __always_inline bool opens_tcp(const struct packet *packet)
-{
-	return (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
-}
-
 /* A SYN where a connection has ended opens another. */
 static __always_inline bool is_reopened(const struct flow *flow, const struct packet *packet)
 {
@@ -246,6 +241,11 @@ static __always_inline int police(struct __sk_buff *skb, bool outgoing)
 	wrong = parse(skb, packet);
 	if (wrong)
 		return drop(skb, packet, wrong);
+	if (asks_for_name(packet)) {
+		verdict = divert(skb, packet);
+		if (verdict != NOT_DIVERTED)
+			return verdict;
+	}
 	if (packet->fragment == FRAGMENT_NONE)
 		return deliver(skb, packet);
 	if (packet->fragment == FRAGMENT_LATER) {

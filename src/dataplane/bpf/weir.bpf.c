@@ -25,6 +25,7 @@
 #include "fragments.h"
 #include "judge.h"
 #include "related.h"
+#include "divert.h"
 #include "police.h"
 #include "sweep.h"
 #include "carry.h"

@@ -38,10 +38,11 @@ enum drop_reason {
 	DROP_FRAGMENT_TINY = 15,       /* a first fragment that ends before its ports or flags */
 	DROP_ICMP_REDIRECT = 16,
 	DROP_SOURCE_ROUTE = 17,        /* an IP option that says where to go */
-	DROP_REASONS = 18,
+	DROP_DNS_PROXY_ABSENT = 18,    /* lookups are taken over, and nobody answers them */
+	DROP_REASONS = 19,
 };
 
-/* Every packet that comes in is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, foreign, or a drop; one
+/* Every packet that comes in is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, foreign, diverted, or a drop; one
  * that goes out and was not judged when it came in at one of: allow, audit, from_node, arp, non_ipv4, foreign, or a drop.
  */
 enum counter_index {
@@ -57,6 +58,7 @@ enum counter_index {
 	COUNT_FLOWS_REJUDGED = 10,
 	COUNT_HALF_OPENED = 11,  /* flows that a first packet opened */
 	COUNT_ICMP_RELATED = 12, /* ICMP errors that quote a flow; also counted as allow or audit */
+	COUNT_DIVERTED = 13,     /* handed to the DNS proxy */
 	COUNT_EVENTS = 16,
 	COUNT_EVENTS_LOST = 17,       /* the ring was full */
 	COUNT_EVENTS_SUPPRESSED = 18, /* the source sent more than its share */
@@ -113,7 +115,8 @@ struct settings {
 	__u8 fib_flags;  /* of bpf_fib_lookup; what this kernel knows */
 	__u8 bridges;    /* succeed.h */
 	__u8 flow_shift; /* log2 of the sets of `flows` */
-	__u8 reserved[4];
+	__u8 divert_dns; /* lookups go to the DNS proxy, whatever server they are for */
+	__u8 reserved[3];
 };
 
 /* `word` is epoch << 1 | slot; 0 is: never activated. It is changed by one store and read once a packet. */

@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { removeDiversion } from './divert.js';
 import { removeGuard } from './guard.js';
 import { DIRECTIONS, type Direction, detachClsact } from './hook.js';
 import { listInterfaces } from './interfaces.js';
@@ -31,6 +32,7 @@ export function detach(pinPath: string): Detached {
       for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
     }
     const guard = removeGuard();
+    removeDiversion();
     for (const set of sets) set.close();
     pins.remove(pinPath);
     return {

@@ -24,6 +24,7 @@ import { closeFd, mapShape, programId } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { builtObject } from './built.js';
 import { readCounters } from './counters.js';
+import { makeDiversion, removeDiversion } from './divert.js';
 import type { EarMaps } from './ear.js';
 import { fibFlags } from './fib-flags.js';
 import { refuseForeign } from './foreign.js';
@@ -60,6 +61,9 @@ export class LocalDatapath {
   #accounts: Accounts | undefined;
   #earFds: readonly number[] = [];
   #eventsWanted = false;
+
+  /** Called in the middle of long work, for what cannot wait until it is done: grants may be made. */
+  breathe: () => void = () => {};
 
   constructor(options: DatapathOptions) {
     this.#options = options;
@@ -110,6 +114,7 @@ export class LocalDatapath {
         flowEvents: DEFAULT_FLOW_EVENTS,
         timeoutsMs: this.#options.timeoutsMs,
         policeLocal: this.#options.policeLocal,
+        divertDns: this.#options.divertDns ?? false,
         direct: this.#options.forwarding !== 'stack',
         fibFlags: fibFlags(),
         markMask: this.#options.markMask,
@@ -130,6 +135,8 @@ export class LocalDatapath {
     this.#pins.prepare();
     // The guard first: a program that is not there yet must be closed, not open.
     this.#guard.make();
+    if (this.#options.divertDns === true) makeDiversion(this.#options.markMask);
+    else removeDiversion();
     const interfaces = this.#hooks.interfaces();
     const { policed } = interfaces;
     const { attachments, failures } = this.#putOnHooks(policed);
@@ -146,10 +153,12 @@ export class LocalDatapath {
   stage(program: Program, generation: number): Staged {
     const succession = this.#opened();
     const image = layout(program, this.#lines);
+    this.breathe();
     // A flip that changes hands must find every hook ready for it.
     if (succession.awaitsFlip) this.#switchHooks();
     const accounts = this.#accountsOf();
     let placement = accounts.find(program.roster);
+    this.breathe();
     const need = { lines: image.lines, ...accounts.need(placement) };
     if (succession.grow(need, () => this.#switchHooks())) {
       this.#renewAccounts();
@@ -158,13 +167,14 @@ export class LocalDatapath {
     const { slots, grants, options } = succession.loaded;
     const staged = { slots, grants, accounts: this.#accountsOf() };
     stageProgram(staged, program, generation, { image, placement });
+    this.breathe();
     return { lines: image.lines, capacityLines: options.slotLines };
   }
 
   prove(sample: ProofSample): Proof {
     const { slots, prover } = this.#opened().loaded;
     if (!slots.staged) throw new Error('nothing is staged');
-    const mismatch = prover.mismatch(sample, slots.idleSlot);
+    const mismatch = prover.mismatch(sample, slots.idleSlot, this.breathe);
     if (mismatch !== null) {
       slots.unstage();
       throw new ProofFailed(mismatch);

@@ -14,6 +14,8 @@ export type DatapathOptions = {
   readonly forwarding: 'auto' | 'stack' | 'direct';
   /** Whether packets to and from the node itself are judged too (D17). */
   readonly policeLocal: boolean;
+  /** Whether lookups are handed to the DNS proxy, whatever server they are for. */
+  readonly divertDns?: boolean;
   /** Addresses that are learned at once. */
   readonly grantCapacity: number;
   /** Its lowest bit is the guard's. */

@@ -23,6 +23,7 @@ export const DROP_REASON = {
   fragment_tiny: 15,
   icmp_redirect: 16,
   source_route: 17,
+  dns_proxy_absent: 18,
 } as const;
 
 /** What each drop reason means, and what to do about it; `docs/errors.md` is written from this table. */
@@ -47,6 +48,7 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   fragment_tiny: 'A first fragment that ends before the ports or flags of its datagram.',
   icmp_redirect: 'An ICMP redirect that was to be forwarded; routers send them to neighbours only.',
   source_route: 'An IP option that says which way the packet shall take.',
+  dns_proxy_absent: 'A lookup that is taken over (`dns.transparent`), while the DNS proxy is not running.',
 };
 
 export const COUNTER_INDEX = {
@@ -62,6 +64,7 @@ export const COUNTER_INDEX = {
   flows_rejudged: 10,
   half_opened: 11,
   icmp_related: 12,
+  diverted: 13,
   events: 16,
   events_lost: 17,
   events_suppressed: 18,

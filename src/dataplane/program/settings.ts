@@ -29,6 +29,8 @@ export type Settings = {
   readonly fibFlags: number;
   /** Stands on the hooks while this datapath succeeds another. */
   readonly bridges?: boolean;
+  /** Lookups go to the DNS proxy, whatever server they are for. */
+  readonly divertDns?: boolean;
 };
 
 export const SETTINGS_OFFSETS = {
@@ -51,6 +53,7 @@ export const SETTINGS_OFFSETS = {
   fib_flags: 109,
   bridges: 110,
   flow_shift: 111,
+  divert_dns: 112,
 } as const;
 export const SETTINGS_BYTES = 116;
 
@@ -59,8 +62,12 @@ export function guardBit(markMask: number): number {
   return (markMask & -markMask) >>> 0;
 }
 
+export function redirectBit(markMask: number): number {
+  return guardBit(markMask & ~guardBit(markMask));
+}
+
 /** The third is that of the node's own sockets that are not judged; 0 where the mask has no third. */
-function exemptBit(markMask: number): number {
+export function exemptBit(markMask: number): number {
   const above = (mask: number): number => (mask & ~guardBit(mask)) >>> 0;
   return guardBit(above(above(markMask)));
 }
@@ -92,6 +99,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   flag(SETTINGS_OFFSETS.direct, settings.direct);
   view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);
   flag(SETTINGS_OFFSETS.bridges, settings.bridges === true);
+  flag(SETTINGS_OFFSETS.divert_dns, settings.divertDns ?? false);
   view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
   return bytes;
 }

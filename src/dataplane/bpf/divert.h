@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_DIVERT_H
+#define WEIR_DIVERT_H
+
+#define NOT_DIVERTED (-3)
+
+/* Where the DNS proxy's transparent sockets are bound: nobody reaches them but by way of this. */
+#define DIVERT_ADDRESS 0x7f530035 /* 127.83.0.53 */
+
+/* The mark's second bit: a rule of the node's routes delivers what carries it to the node. */
+static __always_inline __u32 redirect_bit(void)
+{
+	__u32 above = settings.mark_mask & (settings.mark_mask - 1);
+
+	return above & -above;
+}
+
+static __always_inline bool asks_for_name(const struct packet *packet)
+{
+	return settings.divert_dns && !packet->outgoing && packet->fragment == FRAGMENT_NONE &&
+	       packet->destination_port == DNS_PORT &&
+	       (packet->protocol == IPPROTO_UDP || packet->protocol == IPPROTO_TCP);
+}
+
+/* Hands a lookup to the DNS proxy, whatever server it is for; drops it where there is no proxy. NOT_DIVERTED: it is for the
+ * node itself. What goes on in a connection finds its socket without help.
+ */
+__noinline int divert(struct __sk_buff *skb, struct packet *packet)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *socket;
+	long failed;
+
+	if (!packet)
+		return TC_ACT_SHOT;
+	if (is_to_node(skb, packet))
+		return NOT_DIVERTED;
+	if (is_spoofed(skb, packet))
+		return drop(skb, packet, DROP_SPOOFED_SOURCE);
+	if (packet->protocol == IPPROTO_UDP || opens_tcp(packet)) {
+		tuple.ipv4.saddr = bpf_htonl(packet->source);
+		tuple.ipv4.sport = bpf_htons(packet->source_port);
+		tuple.ipv4.daddr = bpf_htonl(DIVERT_ADDRESS);
+		tuple.ipv4.dport = bpf_htons(DNS_PORT);
+		socket = packet->protocol == IPPROTO_UDP
+				 ? bpf_sk_lookup_udp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0)
+				 : bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+		if (!socket)
+			return drop(skb, packet, DROP_DNS_PROXY_ABSENT);
+		failed = bpf_sk_assign(skb, socket, 0);
+		bpf_sk_release(socket);
+		if (failed)
+			return drop(skb, packet, DROP_DNS_PROXY_ABSENT);
+	}
+	skb->mark |= redirect_bit();
+	count_packet(COUNT_DIVERTED, skb);
+	return TC_ACT_UNSPEC;
+}
+
+#endif
