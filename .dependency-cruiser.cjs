@@ -43,10 +43,11 @@ module.exports = {
     only(
       'edges-know-only-policy',
       '^src/(dns|service-plane|kubernetes|cluster|store|observe)/',
-      ['^src/policy/'],
+      ['^src/policy/', '^src/sockets/'],
       'An edge is driven by its actor; it knows nobody else.',
     ),
     only('dns-codec-knows-nobody', '^src/dns/wire/', [], 'Bytes in, values out: sockets and policies use the codec.'),
+    only('sockets-know-nobody', '^src/sockets/', [], 'Calls on sockets serve whoever has one.'),
     only('config-knows-nobody', '^src/config/', [], 'Configuration is a value; reading it needs none of the parts.'),
     only(
       'actors-bind',
@@ -83,8 +84,8 @@ module.exports = {
     {
       name: 'one-door-to-the-kernel',
       severity: 'error',
-      comment: 'One place to read and audit. The command line builds namespaces for the quick start.',
-      from: { pathNot: '^(src/dataplane/kernel|src/cli|test|bench|scripts)/' },
+      comment: 'Two places to read and audit. The command line builds namespaces for the quick start.',
+      from: { pathNot: '^(src/dataplane/kernel|src/sockets|src/cli|test|bench|scripts)/' },
       to: { path: '(^node:child_process$|^child_process$|node_modules/koffi)' },
     },
     {

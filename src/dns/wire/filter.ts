@@ -1,33 +1,36 @@
 import { u16, u32 } from './bytes.js';
+import { bearersOf } from './lookup.js';
 import type { Message, ResourceRecord } from './message.js';
-import { keyOf } from './name.js';
-import { FLAG, TYPE } from './numbers.js';
+import { keyOf, type NameKey } from './name.js';
+import { CLASS, FLAG, TYPE } from './numbers.js';
 import { withoutHints } from './service-parameters.js';
 
 /**
- * A message without the addresses that Weir cannot enforce: AAAA records, A records that `drop` says, address hints of SVCB and
- * HTTPS records, the signatures of what changed and, since nobody vouches for what is left, the AD bit. `removed` counts records that are gone or changed, signatures not.
- * A message that has none of them is returned as it is.
+ * A message without the addresses that Weir cannot enforce: AAAA records, A records that are not what the asked name leads
+ * to or that `drop` says, address hints of SVCB and HTTPS records, the signatures of what changed and, since nobody
+ * vouches for what is left, the AD bit. `removed` counts records that are gone or changed, signatures not. A message that
+ * has none of them is returned as it is.
  */
 export function withoutUnenforceable(
   message: Message,
   drop: (address: number) => boolean,
 ): { message: Message; removed: number } {
-  if (!message.answers.some(bears) && !message.authorities.some(bears) && !message.additionals.some(bears)) {
-    return { message, removed: 0 };
-  }
+  const { answers, authorities, additionals } = message;
+  if (![answers, authorities, additionals].some((section) => section.some(bears))) return { message, removed: 0 };
   const filter = new Filter(drop);
-  const answers = filter.section(message.answers);
-  const authorities = filter.section(message.authorities);
-  const additionals = filter.section(message.additionals);
+  const left = {
+    answers: filter.section(answers, bearersOf(message)),
+    authorities: filter.section(authorities),
+    additionals: filter.section(additionals),
+  };
   if (filter.removed === 0) return { message, removed: 0 };
   return {
     message: {
       ...message,
       flags: message.flags & ~FLAG.ad,
-      answers: filter.signed(answers),
-      authorities: filter.signed(authorities),
-      additionals: filter.signed(additionals),
+      answers: filter.signed(left.answers),
+      authorities: filter.signed(left.authorities),
+      additionals: filter.signed(left.additionals),
     },
     removed: filter.removed,
   };
@@ -47,10 +50,11 @@ class Filter {
     this.#drop = drop;
   }
 
-  section(records: readonly ResourceRecord[]): readonly ResourceRecord[] {
+  /** `bearers`: whose addresses stay. */
+  section(records: readonly ResourceRecord[], bearers: readonly NameKey[] = []): readonly ResourceRecord[] {
     const kept: ResourceRecord[] = [];
     for (const record of records) {
-      const left = this.#left(record);
+      const left = this.#left(record, bearers);
       if (left !== null) kept.push(left);
       if (left === record) continue;
       this.removed++;
@@ -65,10 +69,13 @@ class Filter {
     );
   }
 
-  #left(record: ResourceRecord): ResourceRecord | null {
+  #left(record: ResourceRecord, bearers: readonly NameKey[]): ResourceRecord | null {
     const { type, data } = record;
     if (type === TYPE.aaaa) return null;
-    if (type === TYPE.a) return this.#drop(u32(data, 0)) ? null : record;
+    if (type === TYPE.a) {
+      const isBorne = record.class === CLASS.in && bearers.includes(keyOf(record.name));
+      return isBorne && !this.#drop(u32(data, 0)) ? record : null;
+    }
     if (type !== TYPE.https && type !== TYPE.svcb) return record;
     const left = withoutHints(data);
     return left === data ? record : { ...record, data: left };

@@ -23,11 +23,10 @@ type Chain = { readonly names: readonly NameKey[]; readonly ttls: readonly numbe
 
 /** A records of class IN of an answer without error to a question for them. Records off the chain and other sections do not count. */
 export function addressesOf(message: Message): Found {
-  const { question, answers } = message;
+  const { answers } = message;
   const chain = followed(message);
   const addresses: { address: number; ttl: number }[] = [];
-  const asked = question.class === CLASS.in && (question.type === TYPE.a || question.type === TYPE.any);
-  if (asked && chain.complete && message.rcode === RCODE.noerror) {
+  if (mayBring(message, chain)) {
     const owner = new OwnerKey();
     for (const record of answers) {
       if (record.type !== TYPE.a || record.class !== CLASS.in) continue;
@@ -37,6 +36,17 @@ export function addressesOf(message: Message): Found {
     }
   }
   return { chain: chain.names, addresses, complete: chain.complete };
+}
+
+/** The names whose addresses `addressesOf` finds. */
+export function bearersOf(message: Message): readonly NameKey[] {
+  const chain = followed(message);
+  return mayBring(message, chain) ? chain.names : [];
+}
+
+function mayBring({ question, rcode }: Message, { complete }: Chain): boolean {
+  const asked = question.class === CLASS.in && (question.type === TYPE.a || question.type === TYPE.any);
+  return asked && complete && rcode === RCODE.noerror;
 }
 
 /**

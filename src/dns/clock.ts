@@ -1,0 +1,16 @@
+/** Milliseconds of the monotonic clock, with a fraction. */
+export function nowMs(): number {
+  return performance.now();
+}
+
+const HRTIME_AHEAD_NS = Number(process.hrtime.bigint()) - performance.now() * 1e6;
+
+/** A time of `nowMs` on the clock of `process.hrtime`, in nanoseconds. */
+export function monotonicNs(ms: number): number {
+  return ms * 1e6 + HRTIME_AHEAD_NS;
+}
+
+/** A time of `nowMs` in milliseconds since 1970. */
+export function wallMs(ms: number): number {
+  return Date.now() + Math.round(ms - performance.now());
+}

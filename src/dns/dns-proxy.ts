@@ -1,0 +1,82 @@
+import type { MessagePort } from 'node:worker_threads';
+import type { Lookups } from '#policy/lookups.js';
+
+/** What the DNS proxy part asks of the proxy. It runs in a worker thread; nothing that a query does passes through here. */
+export type DnsProxy = {
+  /** Binds every address, UDP and TCP. Queries are answered SERVFAIL until `use`. Rejects where one cannot be bound. */
+  open(): Promise<void>;
+  /** Judges queries by these from now on. */
+  use(lookups: Lookups): void;
+  /** Where addresses are learned; see `Datapath.grantPort`. Null: nothing is learned, and what would be is not answered. */
+  grantBy(port: MessagePort | null): void;
+  stats(): Promise<DnsStats>;
+  /** Names that were looked up, and what is granted for them. */
+  names(): Promise<readonly KnownName[]>;
+  watch(listener: (change: DnsChange) => void): () => void;
+  /** Calls back with lookups that were denied, or would have been, merged and a few at a time. */
+  observe(listener: (denied: readonly DeniedLookup[]) => void): () => void;
+  /** Lets go of the sockets. */
+  close(): Promise<void>;
+};
+
+export type DnsChange =
+  | { readonly type: 'upstreams_changed'; readonly alive: readonly string[]; readonly dead: readonly string[] }
+  | { readonly type: 'worker_died'; readonly reason: string };
+
+/** Since the proxy was opened. */
+export type DnsStats = {
+  /** Lookups that the policy lets pass, and those that it denies. */
+  readonly queriesAllow: number;
+  readonly queriesDeny: number;
+  /** Answers: names that the policy denied, names that there are not, and lookups that failed. */
+  readonly nxdomainPolicy: number;
+  readonly nxdomainUpstream: number;
+  readonly servfail: number;
+  /** Addresses that were granted, once for each pattern. */
+  readonly grants: number;
+  readonly cacheHits: number;
+  readonly cacheMisses: number;
+  readonly cacheEntries: number;
+  readonly cacheBytes: number;
+  /** What was not answered or not taken, by reason. */
+  readonly refused: Readonly<Record<string, number>>;
+  readonly upstreams: readonly UpstreamStats[];
+};
+export type UpstreamStats = {
+  readonly address: string;
+  readonly alive: boolean;
+  readonly queries: number;
+  readonly timeouts: number;
+  /** Of late, in milliseconds; null before the first answer. */
+  readonly latencyMs: number | null;
+};
+
+/** Times are milliseconds since 1970. */
+export type KnownName = {
+  readonly hostname: string;
+  readonly addresses: readonly number[];
+  readonly patterns: readonly string[];
+  readonly expiresAtMs: number;
+  readonly lastSeenMs: number;
+};
+
+export type DeniedLookup = {
+  readonly source: number;
+  readonly hostname: string;
+  readonly type: number;
+  readonly generation: number;
+  /** Of the program of that generation. */
+  readonly word: number;
+  readonly count: number;
+  readonly lastMs: number;
+};
+
+/** What is said on a grant port, either way. */
+export type GrantRequest = {
+  readonly id: number;
+  /** Row by row: an address for a pattern, until a time of the monotonic clock in nanoseconds. */
+  readonly patterns: readonly string[];
+  readonly addresses: Uint32Array;
+  readonly expiriesNs: Float64Array;
+};
+export type GrantAnswer = { readonly id: number; readonly refused: number | null };

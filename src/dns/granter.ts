@@ -1,0 +1,114 @@
+import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
+import { yieldCore } from '#sockets/yield-core.js';
+import { nowMs } from './clock.js';
+import type { GrantAnswer, GrantRequest } from './dns-proxy.js';
+
+/** D12: who waits longer gets SERVFAIL. */
+const PATIENCE_MS = 100;
+
+/** How much of what was asked for is in force: `some` where the table was full. */
+type Granted = 'all' | 'some' | 'none';
+type Done = (granted: Granted) => void;
+type Sent = { readonly waiting: readonly Done[]; readonly until: number };
+
+/** Has the datapath learn addresses. What is asked for in one turn of the event loop goes in one message. */
+export class Granter {
+  #port: MessagePort | null = null;
+  #lastId = 0;
+  #patterns: string[] = [];
+  #addresses: number[] = [];
+  #expiriesNs: number[] = [];
+  #waiting: Done[] = [];
+  readonly #sent = new Map<number, Sent>();
+
+  constructor(
+    /** Called with how many addresses were not learned since the table was full. */
+    private readonly onRefused: (count: number) => void,
+    private readonly patienceMs = PATIENCE_MS,
+  ) {}
+
+  /** From now on by this port. What was asked of another one fails. */
+  use(port: MessagePort | null): void {
+    this.#port?.close();
+    this.#port = port;
+    const lost = [...this.#sent.values()];
+    this.#sent.clear();
+    for (const { waiting } of lost) for (const done of waiting) done('none');
+    port?.on('message', (answer: GrantAnswer) => this.#take(answer));
+    port?.on('close', () => {
+      if (this.#port === port) this.use(null);
+    });
+  }
+
+  /**
+   * Grants all addresses to all patterns, until a time of the monotonic clock in nanoseconds. Calls back once that is in
+   * force; with 'none' also where it is not within 100 ms.
+   */
+  grant(patterns: readonly string[], addresses: readonly number[], expiryNs: number, done: Done): void {
+    if (this.#port === null) {
+      done('none');
+      return;
+    }
+    if (this.#waiting.length === 0) setImmediate(() => this.#send());
+    for (const pattern of patterns) {
+      for (const address of addresses) {
+        this.#patterns.push(pattern);
+        this.#addresses.push(address);
+        this.#expiriesNs.push(expiryNs);
+      }
+    }
+    this.#waiting.push(done);
+  }
+
+  /** Fails what waited for too long; to be called every few milliseconds. */
+  tick(): void {
+    const now = nowMs();
+    const [oldest] = this.#sent.values();
+    if (oldest === undefined || oldest.until > now) return;
+    // It may be this thread that was late.
+    this.#takeAll();
+    for (const [id, { waiting, until }] of this.#sent) {
+      if (until > now) return;
+      this.#sent.delete(id);
+      for (const done of waiting) done('none');
+    }
+  }
+
+  #send(): void {
+    const waiting = this.#waiting;
+    const request: GrantRequest = {
+      id: ++this.#lastId,
+      patterns: this.#patterns,
+      addresses: Uint32Array.from(this.#addresses),
+      expiriesNs: Float64Array.from(this.#expiriesNs),
+    };
+    this.#waiting = [];
+    this.#patterns = [];
+    this.#addresses = [];
+    this.#expiriesNs = [];
+    if (this.#port === null) {
+      for (const done of waiting) done('none');
+      return;
+    }
+    this.#sent.set(request.id, { waiting, until: nowMs() + this.patienceMs });
+    this.#port.postMessage(request);
+    // Where both threads have one core, the datapath's would wait for a slice to be over, and every answer with it.
+    yieldCore();
+  }
+
+  #takeAll(): void {
+    const port = this.#port;
+    if (port === null) return;
+    for (let come = receiveMessageOnPort(port); come !== undefined; come = receiveMessageOnPort(port)) {
+      this.#take((come as { readonly message: GrantAnswer }).message);
+    }
+  }
+
+  #take({ id, refused }: GrantAnswer): void {
+    const sent = this.#sent.get(id);
+    this.#sent.delete(id);
+    if (refused !== null && refused > 0) this.onRefused(refused);
+    const granted: Granted = refused === null ? 'none' : refused === 0 ? 'all' : 'some';
+    for (const done of sent?.waiting ?? []) done(granted);
+  }
+}

@@ -1,0 +1,90 @@
+import { LRUCache } from 'lru-cache';
+import { wallMs } from './clock.js';
+import type { KnownName } from './dns-proxy.js';
+import { type NameKey, presentationOf } from './wire/name.js';
+
+const CAPACITY = 200_000;
+/** Of all names together. */
+const ADDRESSES = 1_000_000;
+const SECOND = 1_000;
+
+type Seen = {
+  /** Until when they are granted, in seconds: small numbers, which take no memory of their own. Keys are 32 bits, signed. */
+  readonly addresses: Map<number, number>;
+  readonly patterns: readonly string[];
+  /** Which of them were granted by the lookups of number `by`. */
+  readonly current: Set<number>;
+  readonly by: number;
+  lastSeen: number;
+};
+
+/** Names that addresses were granted for, to be looked at (D30). Times are of `nowMs`. */
+export class KnownNames {
+  readonly #seen: LRUCache<NameKey, Seen>;
+
+  constructor(maxSize = ADDRESSES) {
+    this.#seen = new LRUCache({ max: CAPACITY, maxSize, sizeCalculation: ({ addresses }) => addresses.size + 1 });
+  }
+
+  /** All addresses are granted to all patterns, which match the name by the lookups of this number. */
+  granted(
+    key: NameKey,
+    {
+      addresses,
+      patterns,
+      by,
+    }: { readonly addresses: readonly number[]; readonly patterns: readonly string[]; readonly by: number },
+    until: number,
+    now: number,
+  ): void {
+    const seen = this.#seen.get(key);
+    const all = seen?.addresses ?? new Map<number, number>();
+    const current = seen?.by === by ? seen.current : new Set<number>();
+    for (const [address, expiry] of all) {
+      if (expiry * SECOND > now) continue;
+      all.delete(address);
+      current.delete(address);
+    }
+    for (const address of addresses) {
+      const before = current.has(address | 0) ? (all.get(address | 0) ?? 0) : 0;
+      all.set(address | 0, Math.max(Math.floor(until / SECOND), before));
+      current.add(address | 0);
+    }
+    // As another object, or its size would stay as it was.
+    this.#seen.set(key, { addresses: all, patterns, current, by, lastSeen: now });
+  }
+
+  /** Until when all these addresses are granted by the lookups of this number; 0 where they are not. */
+  grantedUntil(key: NameKey, addresses: readonly { readonly address: number }[], by: number): number {
+    const seen = this.#seen.get(key);
+    if (seen === undefined || seen.by !== by) return 0;
+    let least = Number.POSITIVE_INFINITY;
+    for (const { address } of addresses) {
+      if (!seen.current.has(address | 0)) return 0;
+      least = Math.min(least, seen.addresses.get(address | 0) ?? 0);
+    }
+    return least * SECOND;
+  }
+
+  looked(key: NameKey, now: number): void {
+    const seen = this.#seen.get(key);
+    if (seen !== undefined) seen.lastSeen = now;
+  }
+
+  /** Those that are granted something now. */
+  list(now: number): readonly KnownName[] {
+    const names: KnownName[] = [];
+    for (const [key, { addresses, patterns, lastSeen }] of this.#seen.entries()) {
+      const live = [...addresses].filter(([, expiry]) => expiry * SECOND > now);
+      if (live.length === 0) continue;
+      names.push({
+        hostname: presentationOf(key),
+        addresses: live.map(([address]) => address >>> 0).sort((one, other) => one - other),
+        patterns,
+        expiresAtMs: wallMs(SECOND * Math.max(...live.map(([, expiry]) => expiry))),
+        lastSeenMs: wallMs(lastSeen),
+      });
+    }
+    return names;
+  }
+}

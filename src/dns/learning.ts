@@ -1,0 +1,71 @@
+import type { Kept } from './answer-cache.js';
+import { monotonicNs } from './clock.js';
+import type { Counts } from './counts.js';
+import type { Granter } from './granter.js';
+import type { KnownNames } from './known-names.js';
+import type { DnsOptions } from './options.js';
+import { isPlain } from './wire/name.js';
+
+/** A grant that lives so much longer than this need not be in force anew before an answer leaves. */
+const IN_FORCE_FOR_MS = 1_000;
+/** Grants end at whole multiples of this, so that a name that everybody asks for is not granted anew for each of them. */
+const GRID_MS = 1_000;
+
+/** Has the addresses of answers granted to the patterns that match the asked name (D12). */
+export class Learning {
+  constructor(
+    private readonly options: Pick<DnsOptions, 'minGrantMs' | 'maxGrantMs'>,
+    private readonly granter: Granter,
+    private readonly known: KnownNames,
+    private readonly counts: Counts,
+  ) {}
+
+  /**
+   * Calls back at once with true where what the answer leads to is in force, or need not be; else once it is, or with
+   * false where it is not to be had. Where there was no room for all of it, the next answer asks again. `patterns` match the name by the lookups of this number.
+   */
+  ensure(kept: Kept, patterns: readonly string[], by: number, now: number, done: (isInForce: boolean) => void): void {
+    if (kept.addresses.length === 0 || patterns.length === 0 || !isPlain(kept.key)) {
+      done(true);
+      return;
+    }
+    this.known.looked(kept.key, now);
+    const wanted = this.#until(kept, now);
+    if (kept.grantedBy !== by) {
+      kept.grantedUntil = this.known.grantedUntil(kept.key, kept.addresses, by);
+      if (kept.grantedUntil > 0) kept.grantedBy = by;
+    }
+    const isKnown = kept.grantedBy === by;
+    if (isKnown && kept.grantedUntil >= wanted) {
+      done(true);
+      return;
+    }
+    const isInForce = isKnown && kept.grantedUntil > now + IN_FORCE_FOR_MS;
+    if (isInForce) done(true);
+    if (kept.asking?.by === by) {
+      if (!isInForce) kept.asking.waiting.push(done);
+      return;
+    }
+    const until = Math.ceil(wanted / GRID_MS) * GRID_MS;
+    const addresses = kept.addresses.map(({ address }) => address);
+    const asking = { by, waiting: isInForce ? [] : [done] };
+    kept.asking = asking;
+    this.granter.grant(patterns, addresses, monotonicNs(until), (granted) => {
+      if (kept.asking === asking) kept.asking = null;
+      if (granted === 'all') {
+        kept.grantedBy = by;
+        kept.grantedUntil = until;
+        this.counts.grants += addresses.length * patterns.length;
+        this.known.granted(kept.key, { addresses, patterns, by }, until, now);
+      } else if (granted === 'none') this.counts.refuse('not_granted');
+      for (const each of asking.waiting) each(granted !== 'none');
+    });
+  }
+
+  /** All addresses of one answer live as long as the one that lives longest: the client may use any of them. */
+  #until({ addresses, storedAt }: Kept, now: number): number {
+    const longest = addresses.reduce((most, { ttl }) => Math.max(most, ttl), 0);
+    const left = Math.max(this.options.minGrantMs, storedAt + longest * 1_000 - now);
+    return now + Math.min(left, this.options.maxGrantMs);
+  }
+}

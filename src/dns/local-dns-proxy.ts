@@ -1,0 +1,138 @@
+import type { MessagePort } from 'node:worker_threads';
+import type { Descriptors } from '#sockets/descriptors.js';
+import { Pump } from '#sockets/pump.js';
+import { addressOf } from './address.js';
+import { AnswerCache } from './answer-cache.js';
+import { nowMs } from './clock.js';
+import { Counts } from './counts.js';
+import { Denials } from './denials.js';
+import type { DeniedLookup, DnsStats, KnownName } from './dns-proxy.js';
+import { Granter } from './granter.js';
+import { KnownNames } from './known-names.js';
+import { Learning } from './learning.js';
+import type { DnsOptions, Endpoint, ListenAt } from './options.js';
+import { Rebinding } from './rebinding.js';
+import { Resolver } from './resolver.js';
+import { TcpListener } from './tcp-listener.js';
+import { UdpListener } from './udp-listener.js';
+import { Upstreams } from './upstream/upstreams.js';
+
+const TICK_MS = 20;
+
+/** The DNS proxy, in the thread that made it. */
+export class LocalDnsProxy {
+  readonly granter: Granter;
+  readonly resolver: Resolver;
+  readonly #counts = new Counts();
+  readonly #known = new KnownNames();
+  readonly #denials = new Denials();
+  readonly #cache: AnswerCache;
+  readonly #pump: Pump;
+  readonly #upstreams: Upstreams;
+  readonly #listeners: readonly (UdpListener | TcpListener)[];
+  readonly #ticking: NodeJS.Timeout;
+
+  constructor(
+    options: DnsOptions,
+    onAliveness: (alive: readonly string[], dead: readonly string[]) => void,
+    descriptors?: Descriptors,
+  ) {
+    const counts = this.#counts;
+    this.granter = new Granter((count) => counts.refuse('no_room_to_learn', count), options.grantPatienceMs);
+    this.#cache = new AnswerCache(options.cacheBytes, options.serveStaleMs);
+    this.#pump = new Pump((datagrams) => counts.refuse('not_sent', datagrams), descriptors);
+    this.#upstreams = new Upstreams(
+      this.#pump,
+      options,
+      (reason) => counts.refuse(`answer_${reason}`),
+      () => onAliveness(this.#addresses(true), this.#addresses(false)),
+    );
+    this.resolver = new Resolver(
+      options,
+      this.#upstreams,
+      this.#cache,
+      new Learning(options, this.granter, this.#known, counts),
+      new Rebinding(options.rebindProtection, options.rebindAllow),
+      counts,
+      this.#denials,
+    );
+    this.#listeners = listensAt(options).flatMap((at) => [
+      new UdpListener(this.#pump, at, this.resolver, counts),
+      new TcpListener(at, this.resolver, counts, options.tcpIdleMs),
+    ]);
+    this.#ticking = setInterval(() => this.#tick(), TICK_MS);
+  }
+
+  async open(): Promise<void> {
+    this.#upstreams.open();
+    for (const listener of this.#listeners) await listener.open();
+  }
+
+  /** From now on by this port; whether what was granted before is still in force nobody knows. */
+  grantBy(port: MessagePort | null): void {
+    this.granter.use(port);
+    this.resolver.forgetGrants();
+  }
+
+  stats(): DnsStats {
+    const { queriesAllow, queriesDeny, nxdomainPolicy, nxdomainUpstream, servfail, grants, cacheHits, cacheMisses } =
+      this.#counts;
+    return {
+      queriesAllow,
+      queriesDeny,
+      nxdomainPolicy,
+      nxdomainUpstream,
+      servfail,
+      grants,
+      cacheHits,
+      cacheMisses,
+      cacheEntries: this.#cache.entries,
+      cacheBytes: this.#cache.bytes,
+      refused: this.#counts.refused(),
+      upstreams: this.#upstreams.all.map((upstream) => upstream.stats()),
+    };
+  }
+
+  names(): readonly KnownName[] {
+    return this.#known.list(nowMs());
+  }
+
+  /** Since they were taken last. */
+  takeDenied(): readonly DeniedLookup[] {
+    if (this.#denials.lost > 0) this.#counts.refuse('denial_not_told', this.#denials.lost);
+    this.#denials.lost = 0;
+    return this.#denials.take();
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#ticking);
+    for (const listener of this.#listeners) await listener.close();
+    this.#upstreams.close();
+    this.#pump.close();
+    this.granter.use(null);
+  }
+
+  #tick(): void {
+    this.#upstreams.tick();
+    this.granter.tick();
+  }
+
+  #addresses(alive: boolean): readonly string[] {
+    return this.#upstreams.all.filter(({ isAlive }) => isAlive === alive).map(({ address }) => address);
+  }
+}
+
+/** Where the datapath finds the sockets for what it diverts (`bpf/divert.h`). */
+const DIVERTED: Endpoint = { host: '127.83.0.53', port: 53 };
+
+function listensAt({ listen, transparent, mark }: DnsOptions): readonly ListenAt[] {
+  const all = [
+    ...listen.map((at) => ({ ...at, isTransparent: false })),
+    ...(transparent ? [{ ...DIVERTED, isTransparent: true }] : []),
+  ];
+  return all.map(({ host, port, isTransparent }) => {
+    const address = addressOf(host);
+    if (address === undefined) throw new Error(`${host} is not an IPv4 address`);
+    return { address, port, isTransparent, mark };
+  });
+}

@@ -1,0 +1,25 @@
+import type { MessagePort } from 'node:worker_threads';
+import type { Lookups } from '#policy/lookups.js';
+import type { DeniedLookup, DnsStats, KnownName } from './dns-proxy.js';
+import type { DnsOptions } from './options.js';
+
+/** What the thread begins with. */
+export type Given = { readonly options: DnsOptions; readonly descriptors: SharedArrayBuffer };
+/** What is said to the thread. */
+export type ToThread =
+  | { readonly kind: 'use'; readonly lookups: Lookups }
+  | { readonly kind: 'grant_by'; readonly port: MessagePort | null }
+  | { readonly kind: 'ask'; readonly id: number; readonly what: keyof Asks };
+/** What it is asked, and what comes back. */
+export type Asks = {
+  readonly open: undefined;
+  readonly close: undefined;
+  readonly stats: DnsStats;
+  readonly names: readonly KnownName[];
+};
+/** What it says. */
+export type FromThread =
+  | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
+  | { readonly kind: 'failure'; readonly id: number; readonly message: string }
+  | { readonly kind: 'aliveness'; readonly alive: readonly string[]; readonly dead: readonly string[] }
+  | { readonly kind: 'denied'; readonly denied: readonly DeniedLookup[] };

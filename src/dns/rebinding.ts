@@ -1,0 +1,56 @@
+import { networkInterfaces } from 'node:os';
+import { matchesHostname } from '#policy/hostname.js';
+import type { HostnamePattern } from '#policy/model.js';
+import { addressOf } from './address.js';
+import { isNobodys, isPublic } from './special-addresses.js';
+import { labelsOf, type NameKey } from './wire/name.js';
+
+/** Under these nobody can have a name who is not of this network (RFC 6762, RFC 8375, ICANN's `internal`). */
+const PRIVATE_ZONES: readonly (readonly string[])[] = [['local'], ['internal'], ['home', 'arpa']];
+const OWN_ADDRESSES_LAST_MS = 10_000;
+
+/**
+ * Which addresses an answer may not bring (N3): a public name that leads to a private address lets a page of the
+ * internet speak to machines of this network. The node's own addresses and nobody's are never brought.
+ */
+export class Rebinding {
+  #own: ReadonlySet<number> = new Set();
+  #readAt = Number.NEGATIVE_INFINITY;
+
+  constructor(
+    private readonly isProtected: boolean,
+    private readonly allowed: readonly HostnamePattern[],
+    private readonly readOwn: () => ReadonlySet<number> = ownAddresses,
+  ) {}
+
+  /** Answers whether an address is to be left out of what is answered for the name. */
+  dropsFor(name: NameKey, nowMs: number): (address: number) => boolean {
+    if (!this.isProtected) return () => false;
+    const own = this.#ownAt(nowMs);
+    return (address) => own.has(address) || (!isPublic(address) && (isNobodys(address) || !this.#isTrusted(name)));
+  }
+
+  #isTrusted(name: NameKey): boolean {
+    const labels = labelsOf(name);
+    return (
+      PRIVATE_ZONES.some((zone) => endsWith(labels, zone)) || this.allowed.some((to) => matchesHostname(to, labels))
+    );
+  }
+
+  #ownAt(nowMs: number): ReadonlySet<number> {
+    if (nowMs - this.#readAt > OWN_ADDRESSES_LAST_MS) {
+      this.#own = this.readOwn();
+      this.#readAt = nowMs;
+    }
+    return this.#own;
+  }
+}
+
+function endsWith(labels: readonly string[], zone: readonly string[]): boolean {
+  return zone.every((label, index) => label === labels[labels.length - zone.length + index]);
+}
+
+function ownAddresses(): ReadonlySet<number> {
+  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  return new Set(all.flatMap(({ address }) => addressOf(address) ?? []));
+}

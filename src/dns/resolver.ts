@@ -1,0 +1,272 @@
+import { LookupIndex } from '#policy/lookup-index.js';
+import type { Lookups } from '#policy/lookups.js';
+import { AUDITED, VERDICT_NUMBER } from '#policy/program.js';
+import type { AnswerCache, Kept } from './answer-cache.js';
+import { nowMs } from './clock.js';
+import type { Counts } from './counts.js';
+import type { Denials } from './denials.js';
+import { InFlight } from './in-flight.js';
+import type { Learning } from './learning.js';
+import type { DnsOptions } from './options.js';
+import type { Rebinding } from './rebinding.js';
+import { UDP_PAYLOAD } from './upstream/udp-socket.js';
+import type { Upstreams } from './upstream/upstreams.js';
+import { withoutUnenforceable } from './wire/filter.js';
+import { addressesOf, keepsFor } from './wire/lookup.js';
+import type { Message } from './wire/message.js';
+import { CLASS, EXTENDED_ERROR, OPTION, RCODE, TYPE } from './wire/numbers.js';
+import { type EdnsOption, type Query, readQuery } from './wire/query.js';
+import { respond, respondError, templateOf } from './wire/response.js';
+
+/** What an answer past its time lives on for (RFC 8767, 4). */
+const STALE_TTL = 30;
+const WORD_VERDICT = 7;
+
+type Done = (response: Uint8Array) => void;
+type Asker = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
+type Judging = Pick<Lookups, 'generation' | 'patterns'> & { readonly index: LookupIndex };
+
+/** Answers queries: from the policy, from what is kept, or from upstreams (D9–D12). */
+export class Resolver {
+  #judging: Judging | null = null;
+  /** Counts the lookups that were used. */
+  #number = 0;
+  readonly #asked = new Map<string, Asker[]>();
+  readonly #inFlight = new InFlight();
+
+  constructor(
+    private readonly options: Pick<DnsOptions, 'deniedResponse' | 'maxGrantMs'>,
+    private readonly upstreams: Upstreams,
+    private readonly cache: AnswerCache,
+    private readonly learning: Learning,
+    private readonly rebinding: Rebinding,
+    private readonly counts: Counts,
+    private readonly denials: Denials,
+  ) {}
+
+  get isJudging(): boolean {
+    return this.#judging !== null;
+  }
+
+  use({ generation, patterns, tables }: Lookups): void {
+    this.#judging = { index: new LookupIndex(tables), patterns, generation };
+    this.#number++;
+  }
+
+  /** What was granted is granted anew by the next answers. */
+  forgetGrants(): void {
+    this.#number++;
+  }
+
+  /** Calls back once, perhaps at once. False, and no call, for what is no query at all. */
+  answer(datagram: Uint8Array, source: number, isStream: boolean, done: Done): boolean {
+    const query = readQuery(datagram);
+    if (!('fault' in query)) this.#judge(query, source, isStream, done);
+    else {
+      this.counts.refuse(query.fault);
+      if (query.id === null) return false;
+      done(respondError({ ...query, id: query.id }, query.rcode));
+    }
+    return true;
+  }
+
+  #judge(query: Query, source: number, isStream: boolean, done: Done): void {
+    const refused = refusalOf(query);
+    if (refused !== null) {
+      this.counts.refuse(refused.reason);
+      done(respondError(query, refused.rcode));
+      return;
+    }
+    const judging = this.#judging;
+    if (judging === null) {
+      this.#fail(query, EXTENDED_ERROR.notReady, 'no policy is in force yet', done);
+      return;
+    }
+    const word = judging.index.decide(source, query.key);
+    const verdict = word & WORD_VERDICT;
+    if (verdict !== VERDICT_NUMBER.allow) this.denials.add(source, query.key, query.type, judging.generation, word);
+    if (verdict === VERDICT_NUMBER.deny && (word & AUDITED) === 0) {
+      this.#deny(query, done);
+      return;
+    }
+    this.counts.queriesAllow++;
+    const limit = isStream ? 65_535 : Math.min(Math.max(query.edns?.payload ?? 512, 512), UDP_PAYLOAD);
+    this.#lookUp({ query, source, limit, done });
+  }
+
+  #deny(query: Query, done: Done): void {
+    const isRefused = this.options.deniedResponse === 'refused';
+    this.counts.queriesDeny++;
+    if (!isRefused) this.counts.nxdomainPolicy++;
+    const extendedError = { code: EXTENDED_ERROR.prohibited, text: 'denied by policy' };
+    done(respondError(query, isRefused ? RCODE.refused : RCODE.nxdomain, { extendedError }));
+  }
+
+  #lookUp(asker: Asker): void {
+    const { query } = asker;
+    const question = questionOf(query);
+    const cookie = optionsOf(query);
+    const now = nowMs();
+    const kept = cookie.length > 0 ? undefined : this.cache.fresh(question, now);
+    if (kept !== undefined) {
+      this.counts.cacheHits++;
+      this.#finish(kept, asker, now);
+      return;
+    }
+    this.counts.cacheMisses++;
+    if (!this.#inFlight.enter(asker.source)) {
+      this.counts.refuse('too_many_in_flight');
+      this.#fail(query, EXTENDED_ERROR.other, 'too many lookups at once', asker.done);
+      return;
+    }
+    if (cookie.length > 0) {
+      this.#ask(query, cookie, (outcome) => this.#settle(question, outcome, [asker]));
+      return;
+    }
+    const waiting = this.#asked.get(question);
+    if (waiting !== undefined) {
+      waiting.push(asker);
+      return;
+    }
+    const askers = [asker];
+    this.#asked.set(question, askers);
+    this.#ask(query, [], (outcome) => {
+      this.#asked.delete(question);
+      this.#settle(question, outcome, askers);
+    });
+  }
+
+  #ask(query: Query, options: readonly EdnsOption[], then: (message: Message | null) => void): void {
+    const { name, key, type, class: of, edns } = query;
+    const asked = {
+      name,
+      key,
+      type,
+      class: of,
+      recursionDesired: isSet(query, RECURSION_DESIRED),
+      checkingDisabled: isSet(query, CHECKING_DISABLED),
+      dnssecOk: edns?.dnssecOk ?? false,
+      options,
+    };
+    this.upstreams.ask(asked, then);
+  }
+
+  #settle(question: string, message: Message | null, askers: readonly Asker[]): void {
+    const now = nowMs();
+    const [first] = askers;
+    if (first === undefined) return;
+    for (const { source } of askers) this.#inFlight.leave(source);
+    const cookies = message?.edns?.options.filter(({ code }) => code === OPTION.cookie) ?? [];
+    if (message === null || (message.rcode !== RCODE.noerror && message.rcode !== RCODE.nxdomain)) {
+      const stale = this.cache.stale(question, now);
+      for (const asker of askers) {
+        if (stale !== undefined) this.#finish(stale, asker, now);
+        else if (message === null)
+          this.#fail(asker.query, EXTENDED_ERROR.noReachableAuthority, 'no upstream answered', asker.done);
+        else this.#relay(message, asker, askers.length === 1 ? cookies : []);
+      }
+      return;
+    }
+    const { message: rest, removed } = withoutUnenforceable(message, this.rebinding.dropsFor(first.query.key, now));
+    if (removed > 0) this.counts.refuse('records_left_out', removed);
+    const found = addressesOf(rest);
+    // What is left of an answer without its addresses says no time of its own.
+    const seconds = Math.min(keepsFor(message), this.#longest);
+    const kept: Kept = {
+      template: templateOf(rest),
+      key: first.query.key,
+      addresses: found.addresses,
+      storedAt: now,
+      freshUntil: now + seconds * 1_000,
+      isFiltered: removed > 0,
+      grantedBy: 0,
+      grantedUntil: 0,
+      asking: null,
+    };
+    if (seconds > 0) this.cache.keep(question, kept);
+    for (const asker of askers) this.#finish(kept, asker, now, askers.length === 1 ? cookies : []);
+  }
+
+  /** Once what the answer leads to is in force. */
+  #finish(kept: Kept, asker: Asker, now: number, options: readonly EdnsOption[] = []): void {
+    const judging = this.#judging;
+    if (judging === null) return;
+    const patterns =
+      kept.addresses.length === 0 ? [] : judging.index.matching(kept.key).flatMap((at) => judging.patterns[at] ?? []);
+    this.learning.ensure(kept, patterns, this.#number, now, (isInForce) => {
+      const { query, limit, done } = asker;
+      if (!isInForce) {
+        this.#fail(query, EXTENDED_ERROR.other, 'the addresses could not be granted', done);
+        return;
+      }
+      if (kept.template.rcode === RCODE.nxdomain) this.counts.nxdomainUpstream++;
+      const isStale = kept.freshUntil <= now && kept.storedAt < now;
+      const said = isStale
+        ? [...options, extendedError(EXTENDED_ERROR.staleAnswer)]
+        : kept.isFiltered
+          ? [...options, extendedError(EXTENDED_ERROR.filtered)]
+          : options;
+      done(
+        respond(kept.template, query, {
+          // RFC 8767, 4: what is stale lives for some time yet.
+          ageSeconds: isStale ? 0 : Math.floor((now - kept.storedAt) / 1_000),
+          limit,
+          edns: query.edns === null ? null : { payload: UDP_PAYLOAD, options: said },
+          ttlCap: isStale ? STALE_TTL : this.#longest,
+        }),
+      );
+    });
+  }
+
+  /** Seconds that anything is said to be true for. */
+  get #longest(): number {
+    return Math.floor(this.options.maxGrantMs / 1_000);
+  }
+
+  /** An error is nothing to be kept, nor learned from: it goes without what came with it. */
+  #relay(message: Message, { query, limit, done }: Asker, options: readonly EdnsOption[]): void {
+    if (message.rcode === RCODE.servfail) this.counts.servfail++;
+    const edns = query.edns === null ? null : { payload: UDP_PAYLOAD, options };
+    const template = templateOf({ ...message, answers: [], authorities: [], additionals: [] });
+    done(respond(template, query, { ageSeconds: 0, limit, edns }));
+  }
+
+  #fail(query: Query, code: number, text: string, done: Done): void {
+    this.counts.servfail++;
+    done(respondError(query, RCODE.servfail, { extendedError: { code, text } }));
+  }
+}
+
+const RECURSION_DESIRED = 0x0100;
+const CHECKING_DISABLED = 0x0010;
+
+function isSet({ flags }: Query, flag: number): boolean {
+  return (flags & flag) !== 0;
+}
+
+/** What an answer is kept by: everything that an upstream answers differently. */
+function questionOf(query: Query): string {
+  const bits =
+    (query.edns?.dnssecOk === true ? 1 : 0) +
+    (isSet(query, CHECKING_DISABLED) ? 2 : 0) +
+    (isSet(query, RECURSION_DESIRED) ? 4 : 0);
+  return String.fromCharCode(query.type, bits) + query.key;
+}
+
+/** Options that are passed on: an upstream answers each client's cookie by itself (RFC 7873). */
+function optionsOf({ edns }: Query): readonly EdnsOption[] {
+  return edns === null || edns.options.length === 0 ? [] : edns.options.filter(({ code }) => code === OPTION.cookie);
+}
+
+/** From here to ANY no type is data (RFC 6895): TKEY, TSIG, IXFR, AXFR and their like. */
+const FIRST_META = 128;
+
+function refusalOf({ type, class: of }: Query): { readonly reason: string; readonly rcode: number } | null {
+  if (of !== CLASS.in) return { reason: 'class', rcode: RCODE.refused };
+  if ((type >= FIRST_META && type < TYPE.any) || type === TYPE.opt) return { reason: 'meta_type', rcode: RCODE.notimp };
+  return null;
+}
+
+function extendedError(code: number): EdnsOption {
+  return { code: OPTION.extendedError, data: Uint8Array.of(code >> 8, code & 0xff) };
+}

@@ -1,0 +1,63 @@
+import { createServer, type Server, type Socket } from 'node:net';
+import { openListener } from '#sockets/socket-options.js';
+import { addressOf } from './address.js';
+import type { Counts } from './counts.js';
+import type { ListenAt } from './options.js';
+import type { Resolver } from './resolver.js';
+import { serveTcp } from './tcp-service.js';
+
+const IDLE_MS = 10_000;
+const CONNECTIONS_OF_A_CLIENT = 256;
+const CONNECTIONS = 16_384;
+
+/** One address on TCP. */
+export class TcpListener {
+  readonly #server: Server;
+  readonly #connections = new Set<Socket>();
+  readonly #ofClients = new Map<string, number>();
+
+  constructor(
+    private readonly at: ListenAt,
+    private readonly resolver: Resolver,
+    private readonly counts: Counts,
+    private readonly idleMs = IDLE_MS,
+  ) {
+    this.#server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => this.#accept(socket));
+  }
+
+  open(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen({ fd: openListener(this.at, this.at) }, () => {
+        this.#server.off('error', reject);
+        this.#server.on('error', () => {});
+        resolve();
+      });
+    });
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#connections) socket.destroy();
+    await new Promise<void>((resolve) => this.#server.close(() => resolve()));
+  }
+
+  #accept(socket: Socket): void {
+    const client = socket.remoteAddress ?? '';
+    const source = addressOf(client);
+    const count = (this.#ofClients.get(client) ?? 0) + 1;
+    if (source === undefined || count > CONNECTIONS_OF_A_CLIENT || this.#connections.size >= CONNECTIONS) {
+      this.counts.refuse('connection');
+      socket.destroy();
+      return;
+    }
+    this.#ofClients.set(client, count);
+    this.#connections.add(socket);
+    socket.on('close', () => {
+      this.#connections.delete(socket);
+      const left = (this.#ofClients.get(client) ?? 1) - 1;
+      if (left > 0) this.#ofClients.set(client, left);
+      else this.#ofClients.delete(client);
+    });
+    serveTcp(socket, source, this.resolver, this.counts, this.idleMs);
+  }
+}

@@ -1,0 +1,58 @@
+import type { Socket } from 'node:net';
+import type { Counts } from './counts.js';
+import type { Resolver } from './resolver.js';
+import { FrameReader, framed } from './wire/framing.js';
+
+const QUERY_BYTES = 4_096;
+/** Queries of one connection that are not answered yet; the rest waits. */
+const IN_FLIGHT = 64;
+
+/**
+ * Answers the queries of a connection as their answers come, in any order (RFC 7766). It is read no further than its
+ * client takes the answers.
+ */
+export function serveTcp(socket: Socket, source: number, resolver: Resolver, counts: Counts, idleMs: number): void {
+  const frames = new FrameReader(QUERY_BYTES);
+  let queries: readonly Uint8Array[] = [];
+  let next = 0;
+  let inFlight = 0;
+  let hasEnded = false;
+  let isTaking = false;
+
+  const answer = (response: Uint8Array): void => {
+    inFlight--;
+    if (socket.writable) socket.write(framed(response));
+    take();
+  };
+  const mayTake = (): boolean => inFlight < IN_FLIGHT && !socket.writableNeedDrain && !socket.destroyed;
+  const take = (): void => {
+    // An answer may come at once.
+    if (isTaking) return;
+    isTaking = true;
+    for (let query = queries[next]; query !== undefined && mayTake(); query = queries[++next]) {
+      inFlight++;
+      if (!resolver.answer(query, source, true, answer)) socket.destroy();
+    }
+    isTaking = false;
+    if (next < queries.length) return;
+    if (mayTake()) socket.resume();
+    if (hasEnded && inFlight === 0) socket.end();
+  };
+
+  socket.setTimeout(idleMs, () => socket.destroy());
+  socket.on('error', () => {});
+  socket.on('data', (chunk) => {
+    queries = frames.push(chunk);
+    next = 0;
+    socket.pause();
+    take();
+    if (!frames.tooLong) return;
+    counts.refuse('too_long');
+    socket.destroy();
+  });
+  socket.on('drain', take);
+  socket.on('end', () => {
+    hasEnded = true;
+    take();
+  });
+}

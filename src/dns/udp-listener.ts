@@ -1,0 +1,40 @@
+import type { Pump } from '#sockets/pump.js';
+import { UdpPort } from '#sockets/udp-port.js';
+import type { Counts } from './counts.js';
+import type { ListenAt } from './options.js';
+import type { Resolver } from './resolver.js';
+
+const BUFFER_BYTES = 4 << 20;
+
+/** One address on UDP. What was for another is answered from that. */
+export class UdpListener {
+  #port: UdpPort | null = null;
+
+  constructor(
+    private readonly pump: Pump,
+    private readonly at: ListenAt,
+    private readonly resolver: Resolver,
+    private readonly counts: Counts,
+  ) {}
+
+  /** Throws a `SocketFailure` where it cannot be had. */
+  open(): void {
+    const { isTransparent, mark } = this.at;
+    const port = new UdpPort(
+      this.pump,
+      { bind: this.at, mark, isTransparent, bufferBytes: BUFFER_BYTES },
+      {
+        onDatagram: (datagram, client, from, to) => {
+          if (from === 0) return;
+          this.resolver.answer(datagram, client, false, (response) => port.send(response, client, from, to));
+        },
+        onError: (code) => this.counts.refuse(code === 'EMSGSIZE' ? 'too_long' : 'not_sent'),
+      },
+    );
+    this.#port = port;
+  }
+
+  close(): void {
+    this.#port?.close();
+  }
+}

@@ -1,0 +1,100 @@
+import { Socket } from 'node:net';
+import { openSocket } from '#sockets/socket-options.js';
+import type { Endpoint } from '../options.js';
+import { FrameReader, framed } from '../wire/framing.js';
+import { isResponseTo, readMessage } from '../wire/message.js';
+import { writeQuery } from '../wire/query.js';
+import type { Asked } from './asked.js';
+import { random16 } from './random.js';
+import type { OnAnswer } from './udp-socket.js';
+
+const IDLE_MS = 10_000;
+const MESSAGE_BYTES = 65_535;
+/** So that a resolver that closes it loses few. */
+const IN_FLIGHT = 64;
+
+type Sent = Pick<Asked, 'name' | 'type' | 'class'> & {
+  readonly id: number;
+  readonly onAnswer: OnAnswer;
+  readonly onError: () => void;
+};
+
+/** One connection to a resolver. Throws a `SocketFailure` where there is no socket to be had. */
+export class TcpConnection {
+  hasAnswered = false;
+  readonly #socket: Socket;
+  readonly #frames = new FrameReader(MESSAGE_BYTES);
+  readonly #sent = new Map<number, Sent>();
+  #isClosed = false;
+  #isRetired = false;
+
+  constructor(
+    to: Endpoint,
+    mark: number,
+    private readonly onStray: (reason: string) => void,
+  ) {
+    const socket = new Socket({ fd: openSocket('tcp', { mark }) });
+    this.#socket = socket;
+    socket.connect({ host: to.host, port: to.port }).setNoDelay();
+    socket.setTimeout(IDLE_MS, () => socket.destroy());
+    socket.on('data', (chunk) => this.#take(chunk));
+    socket.on('end', () => this.#leave());
+    socket.on('error', () => {});
+    socket.on('close', () => this.#leave());
+  }
+
+  /** Whether another one is to be taken. */
+  get isTaken(): boolean {
+    return this.#isClosed || this.#sent.size >= IN_FLIGHT;
+  }
+
+  /** Answers how to forget it. */
+  send(asked: Asked, onAnswer: OnAnswer, onError: () => void): () => void {
+    let id = random16();
+    while (this.#sent.has(id)) id = random16();
+    const { name, type, class: of, recursionDesired, checkingDisabled, dnssecOk, options } = asked;
+    this.#sent.set(id, { id, name, type, class: of, onAnswer, onError });
+    const edns = { payload: MESSAGE_BYTES, version: 0, dnssecOk, options };
+    const query = { id, name, type, class: of, recursionDesired, checkingDisabled, authenticData: true, edns };
+    this.#socket.write(framed(writeQuery(query)));
+    return () => this.#forget(id);
+  }
+
+  /** Closes once nothing is waited for. */
+  retire(): void {
+    this.#isRetired = true;
+    if (this.#sent.size === 0) this.close();
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+
+  #forget(id: number): void {
+    this.#sent.delete(id);
+    if (this.#isRetired && this.#sent.size === 0) this.close();
+  }
+
+  /** Nothing comes any more. */
+  #leave(): void {
+    this.#isClosed = true;
+    const left = [...this.#sent.values()];
+    this.#sent.clear();
+    for (const { onError } of left) onError();
+  }
+
+  #take(chunk: Uint8Array): void {
+    for (const frame of this.#frames.push(chunk)) {
+      const message = readMessage(frame);
+      const sent = 'fault' in message ? undefined : this.#sent.get(message.id);
+      if ('fault' in message) this.onStray(message.fault);
+      else if (sent === undefined) this.onStray('unasked');
+      else if (!isResponseTo(message, sent)) this.onStray('other_question');
+      else {
+        this.hasAnswered = true;
+        this.#forget(sent.id);
+        sent.onAnswer(message);
+      }
+    }
+  }
+}

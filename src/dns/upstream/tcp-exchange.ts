@@ -1,0 +1,49 @@
+import type { Endpoint } from '../options.js';
+import type { Asked } from './asked.js';
+import { TcpConnection } from './tcp-connection.js';
+import type { OnAnswer } from './udp-socket.js';
+
+/** Connections to a resolver, made when one is needed and kept while it is used (RFC 7766). */
+export class TcpExchange {
+  #current: TcpConnection | null = null;
+
+  constructor(
+    private readonly to: Endpoint,
+    private readonly mark: number,
+    private readonly onStray: (reason: string) => void,
+  ) {}
+
+  /** Answers how to forget it. Calls back at most once; where there is no descriptor for it, at once. */
+  send(asked: Asked, onAnswer: OnAnswer, onError: () => void): () => void {
+    let forget = (): void => {};
+    const ask = (isAgain: boolean): void => {
+      const connection = this.#connected();
+      if (connection === null) {
+        onError();
+        return;
+      }
+      forget = connection.send(asked, onAnswer, () => {
+        // RFC 7766, 6.2.4: a resolver may close what was used already whenever it likes.
+        if (connection.hasAnswered && !isAgain) ask(true);
+        else onError();
+      });
+    };
+    ask(false);
+    return () => forget();
+  }
+
+  close(): void {
+    this.#current?.close();
+  }
+
+  #connected(): TcpConnection | null {
+    if (this.#current?.isTaken === false) return this.#current;
+    this.#current?.retire();
+    try {
+      this.#current = new TcpConnection(this.to, this.mark, this.onStray);
+    } catch {
+      this.#current = null;
+    }
+    return this.#current;
+  }
+}

@@ -1,0 +1,147 @@
+import type { Pump } from '#sockets/pump.js';
+import { nowMs } from '../clock.js';
+import type { DnsOptions } from '../options.js';
+import type { Message } from '../wire/message.js';
+import type { Asked } from './asked.js';
+import { type Attempt, isRefusal, Upstream } from './upstream.js';
+
+/** After this the next resolver is asked too; the first answer counts. */
+const STEP_MS = 380;
+/** After this nobody is waited for (F19): a whole number of steps, since nothing is looked at between two. */
+const PATIENCE_MS = 5 * STEP_MS;
+const PROBE_EVERY_MS = 1_000;
+
+/** What the resolvers said: an answer, the last refusal of all of them, or null. */
+export type OnOutcome = (message: Message | null) => void;
+
+class Race {
+  readonly attempts: { readonly by: Upstream; readonly attempt: Attempt; isOver: boolean }[] = [];
+  refusal: Message | null = null;
+  #steps = 1;
+  isOver = false;
+
+  constructor(
+    readonly asked: Asked,
+    readonly order: readonly Upstream[],
+    readonly startedAt: number,
+    readonly onOutcome: OnOutcome,
+  ) {}
+
+  get nextAt(): number {
+    return this.startedAt + this.#steps * STEP_MS;
+  }
+
+  get isOverdue(): boolean {
+    return this.#steps * STEP_MS > PATIENCE_MS;
+  }
+
+  wait(): void {
+    this.#steps++;
+  }
+}
+
+/** The resolvers together. A slow or dead one costs each query `STEP_MS` at most, and none of them once it is known. */
+export class Upstreams {
+  readonly #all: readonly Upstream[];
+  /** Under way, by `nextAt`: all wait equally long. */
+  readonly #races = new Set<Race>();
+  #probedAt = 0;
+
+  constructor(
+    pump: Pump,
+    private readonly options: Pick<DnsOptions, 'upstreams' | 'upstreamOrder' | 'mark'>,
+    onStray: (reason: string) => void,
+    onAliveness: () => void,
+  ) {
+    this.#all = options.upstreams.map((endpoint) => new Upstream(pump, endpoint, options.mark, onStray, onAliveness));
+  }
+
+  get all(): readonly Upstream[] {
+    return this.#all;
+  }
+
+  open(): void {
+    for (const upstream of this.#all) upstream.open();
+  }
+
+  close(): void {
+    for (const race of this.#races) this.#end(race, null);
+    for (const upstream of this.#all) upstream.close();
+  }
+
+  ask(asked: Asked, onOutcome: OnOutcome): void {
+    const race = new Race(asked, this.#order(), nowMs(), onOutcome);
+    this.#races.add(race);
+    this.#step(race);
+  }
+
+  /** To be called every few milliseconds. */
+  tick(): void {
+    const now = nowMs();
+    for (const race of this.#races) {
+      if (race.nextAt > now) break;
+      race.wait();
+      if (race.isOverdue) this.#end(race, race.refusal);
+      else {
+        for (const each of race.attempts.slice(-1)) if (!each.isOver) each.by.silent();
+        this.#races.delete(race);
+        this.#races.add(race);
+        this.#step(race);
+      }
+    }
+    if (now - this.#probedAt >= PROBE_EVERY_MS) {
+      this.#probedAt = now;
+      for (const upstream of this.#all) if (!upstream.isAlive) upstream.probe();
+    }
+  }
+
+  /** Asks the next resolver, and after the last the first again. */
+  #step(race: Race): void {
+    const by = race.order[race.attempts.length % race.order.length];
+    if (by === undefined) return;
+    const attempt = by.ask(
+      race.asked,
+      (message) => {
+        entry.isOver = true;
+        this.#answered(race, message);
+      },
+      () => {
+        entry.isOver = true;
+        this.#failed(race);
+      },
+    );
+    const entry = { by, attempt, isOver: false };
+    race.attempts.push(entry);
+  }
+
+  #answered(race: Race, message: Message): void {
+    if (race.isOver) return;
+    if (!isRefusal(message)) this.#end(race, message);
+    else {
+      race.refusal = message;
+      this.#failed(race);
+    }
+  }
+
+  /** There is no answer by one of the attempts; the others may bring one, and who was not asked yet. */
+  #failed(race: Race): void {
+    if (race.isOver) return;
+    if (race.attempts.length < race.order.length) this.#step(race);
+    else if (race.attempts.every(({ isOver }) => isOver)) this.#end(race, race.refusal);
+  }
+
+  #end(race: Race, message: Message | null): void {
+    if (race.isOver) return;
+    race.isOver = true;
+    this.#races.delete(race);
+    for (const { attempt, isOver } of race.attempts) if (!isOver) attempt.forget();
+    race.onOutcome(message);
+  }
+
+  #order(): readonly Upstream[] {
+    if (this.#all.length === 1) return this.#all;
+    const rank = (upstream: Upstream): number =>
+      (upstream.isSilent ? 1e9 : 0) + (this.options.upstreamOrder === 'fastest' ? (upstream.latencyMs ?? 0) : 0);
+    return this.#all.toSorted((one, other) => rank(one) - rank(other));
+  }
+}

@@ -1,0 +1,110 @@
+import { decode } from 'dns-packet';
+import { describe, expect, test } from 'vitest';
+import { compile } from '#policy/compile.js';
+import { lookupsOf } from '#policy/lookups.js';
+import { VERDICT_NUMBER } from '#policy/program.js';
+import { address, group, policy, rule } from '#test/policy/sample.js';
+import { edns, exchange, lookUp, query, said, UdpClient } from './client.js';
+import { alwaysAt, FakeUpstream } from './fake-upstream.js';
+import { allowing, pattern, startProxy } from './proxy.js';
+import { settled } from './settled.js';
+
+const NAME = 'www.example.com';
+const DENIED = 'www.example.net';
+const ADDRESS = '203.0.113.1';
+const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
+const ONLY = allowing(['*.example.com'], ['127.0.0.2'], 7);
+
+async function ask(to: Parameters<typeof exchange>[0], name: string, from: string) {
+  return said(decode(await exchange(to, query(name), from)));
+}
+
+describe('a name that the policy denies', () => {
+  test.each([
+    ['nxdomain', 'NXDOMAIN', { nxdomainPolicy: 1 }],
+    ['refused', 'REFUSED', { nxdomainPolicy: 0 }],
+  ] as const)(
+    'is answered %s, says why to who can hear it, and goes to no resolver',
+    async (deniedResponse, rcode, counts) => {
+      const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
+      const rig = await startProxy([upstream], { deniedResponse }, allowing(['*.example.com']));
+      const answer = await exchange(rig.at, query(DENIED, 'A', { additionals: [edns()] }));
+      expect(said(decode(answer))).toEqual([rcode]);
+      const text = Buffer.from('denied by policy');
+      const error = Buffer.concat([Buffer.from([0, 15, 0, 2 + text.length, 0, 18]), text]);
+      expect(answer.subarray(-error.length)).toEqual(error);
+      const { queriesAllow, queriesDeny, nxdomainPolicy } = rig.proxy.stats();
+      expect({ queriesAllow, queriesDeny, nxdomainPolicy }).toEqual({ queriesAllow: 0, queriesDeny: 1, ...counts });
+      expect([upstream.names, rig.grantor.grants]).toEqual([[], []]);
+    },
+  );
+
+  test('is denied to who may not look it up, though it is kept for who may', async () => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
+    expect(await ask(rig.at, NAME, '127.0.0.2')).toEqual(GOOD);
+    expect(await ask(rig.at, NAME, '127.0.0.3')).toEqual(['NXDOMAIN']);
+    expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
+  });
+
+  test('is told about once for many equal lookups, by whom and for what', async () => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
+    for (const name of [DENIED, 'WWW.example.NET', DENIED]) await ask(rig.at, name, '127.0.0.2');
+    await ask(rig.at, DENIED, '127.0.0.3');
+    await lookUp(rig.at, 'odd\tname.example.net', 'TXT');
+    const told = rig.proxy.takeDenied();
+    const now = Date.now();
+    expect(told.map(({ lastMs, word }) => [Math.abs(now - lastMs) < 5_000, word & 7])).toEqual(
+      Array(3).fill([true, VERDICT_NUMBER.deny]),
+    );
+    const of = (source: string, hostname: string, type: number, count: number) => ({
+      source: address(source),
+      hostname,
+      type,
+      count,
+      generation: 7,
+      word: told[0]?.word,
+      lastMs: expect.any(Number),
+    });
+    expect(told).toEqual([
+      of('127.0.0.2', DENIED, 1, 3),
+      of('127.0.0.3', DENIED, 1, 1),
+      of('127.0.0.1', 'odd\\009name.example.net', 16, 1),
+    ]);
+    expect(rig.proxy.takeDenied()).toEqual([]);
+  });
+
+  test('is told about 1,024 times at most between two takings, and what is lost is counted', async () => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
+    const client = await UdpClient.at(rig.at);
+    for (let sent = 0; sent < 1_100; sent += 100) {
+      for (let number = 0; number < 100; number++) client.send(query(`n${sent + number}.example.net`));
+      await settled(() => rig.proxy.stats().queriesDeny, sent + 100);
+    }
+    client.close();
+    expect(rig.proxy.takeDenied().length).toBe(1_024);
+    expect(rig.refused()).toEqual({ denial_not_told: 76 });
+    await ask(rig.at, DENIED, '127.0.0.2');
+    expect(rig.proxy.takeDenied().map(({ hostname }) => hostname)).toEqual([DENIED]);
+    expect(rig.refused()).toEqual({ denial_not_told: 76 });
+  });
+});
+
+test('a name that would be denied is answered, granted and told about', async () => {
+  const denying = rule({ hostname: pattern(NAME), action: 'deny', mode: 'audit' });
+  const lookups = lookupsOf(
+    compile(policy([group(['0.0.0.0/0'], [denying, rule({ hostname: pattern('*'), protocol: 6 })])])),
+    3,
+  );
+  const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, lookups);
+  expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+  expect(rig.grantor.grants.toSorted()).toEqual([`* ${ADDRESS}`, `${NAME} ${ADDRESS}`]);
+  expect(rig.proxy.takeDenied().map(({ hostname, count }) => [hostname, count])).toEqual([[NAME, 1]]);
+  const { queriesAllow, queriesDeny } = rig.proxy.stats();
+  expect([queriesAllow, queriesDeny]).toEqual([1, 0]);
+});
+
+test('before there is a policy every lookup fails', async () => {
+  const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
+  const rig = await startProxy([upstream], {}, null);
+  expect([await lookUp(rig.at, NAME), upstream.names]).toEqual([['SERVFAIL'], []]);
+});

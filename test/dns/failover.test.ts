@@ -1,0 +1,190 @@
+import { decode } from 'dns-packet';
+import { describe, expect, test } from 'vitest';
+import { exchange, lookUp, query } from './client.js';
+import { a, alwaysAt, FakeUpstream, type Heard } from './fake-upstream.js';
+import { endpoint } from './loopback.js';
+import { startProxy } from './proxy.js';
+import { passed, settled } from './settled.js';
+
+const NAME = 'www.example.com';
+const FIRST = '203.0.113.1';
+const SECOND = '203.0.113.2';
+const ROOT = '.';
+const silent = (): void => {};
+const dead = (): { readonly at: ReturnType<typeof endpoint> } => ({ at: endpoint() });
+const at = (address: string, name = NAME): string[] => ['NOERROR', `${name} A ${address}`];
+const names = (count: number): string[] => Array.from({ length: count }, (_, number) => `n${number}.example.com`);
+const isProbe = ({ question }: Heard): boolean => question.name === ROOT;
+const textOf = ({ at: { host, port } }: Pick<FakeUpstream, 'at'>): string => `${host}:${port}`;
+
+async function timed<T>(work: Promise<T>): Promise<{ readonly value: T; readonly tookMs: number }> {
+  const since = performance.now();
+  const value = await work;
+  return { value, tookMs: performance.now() - since };
+}
+
+describe('the second resolver answers', () => {
+  test.each([
+    ['is silent', silent, 600],
+    ['fails', ({ answer }: Heard) => answer({ flags: 2 }), 300],
+    ['refuses', ({ answer }: Heard) => answer({ flags: 5 }), 300],
+    ['does not know how', ({ answer }: Heard) => answer({ flags: 4 }), 300],
+    ['finds no sense in the question', ({ answer }: Heard) => answer({ flags: 1 }), 300],
+  ])('where the first one %s', async (_, onHeard, withinMs) => {
+    const upstreams = [await FakeUpstream.start(onHeard), await FakeUpstream.start(alwaysAt(SECOND))];
+    const rig = await startProxy(upstreams);
+    const { value, tookMs } = await timed(lookUp(rig.at, NAME));
+    expect(value).toEqual(at(SECOND));
+    expect(tookMs).toBeLessThan(withinMs);
+    expect(upstreams.map(({ names }) => names)).toEqual([[NAME], [NAME]]);
+  });
+
+  test('where nobody listens at the first one', async () => {
+    const second = await FakeUpstream.start(alwaysAt(SECOND));
+    const rig = await startProxy([dead(), second]);
+    const { value, tookMs } = await timed(lookUp(rig.at, NAME));
+    expect(value).toEqual(at(SECOND));
+    expect(tookMs).toBeLessThan(300);
+  });
+
+  test('but what the first one answers late counts if it is there before', async () => {
+    const first = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 500));
+    const second = await FakeUpstream.start(silent);
+    const rig = await startProxy([first, second]);
+    expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
+    expect(rig.grantor.grants).toEqual([`* ${FIRST}`]);
+  });
+});
+
+describe('where no resolver answers', () => {
+  test('a lookup fails within two seconds', async () => {
+    const upstreams = [await FakeUpstream.start(silent), await FakeUpstream.start(silent)];
+    const rig = await startProxy(upstreams);
+    const { value, tookMs } = await timed(lookUp(rig.at, NAME));
+    expect(value).toEqual(['SERVFAIL']);
+    expect(tookMs).toBeLessThan(2_000);
+    expect(rig.grantor.grants).toEqual([]);
+  });
+
+  test('since nobody listens a lookup fails at once', async () => {
+    const rig = await startProxy([dead(), dead()]);
+    const { value, tookMs } = await timed(lookUp(rig.at, NAME));
+    expect(value).toEqual(['SERVFAIL']);
+    expect(tookMs).toBeLessThan(300);
+  });
+
+  test('but one refuses, that is what is said', async () => {
+    const refusing = await FakeUpstream.start(({ answer }) => answer({ flags: 5 }));
+    const rig = await startProxy([refusing, dead()]);
+    expect(await lookUp(rig.at, NAME)).toEqual(['REFUSED']);
+  });
+});
+
+test('a lookup that takes long delays no other', async () => {
+  const upstream = await FakeUpstream.start((heard) => {
+    if (heard.question.name !== 'slow.example.com') alwaysAt(FIRST)(heard);
+  });
+  const rig = await startProxy([upstream]);
+  const slow = lookUp(rig.at, 'slow.example.com');
+  const { value, tookMs } = await timed(Promise.all(names(50).map((name) => lookUp(rig.at, name))));
+  expect(value).toEqual(names(50).map((name) => at(FIRST, name)));
+  expect(tookMs).toBeLessThan(1_000);
+  expect(await slow).toEqual(['SERVFAIL']);
+  expect([rig.alive, rig.proxy.stats().upstreams.map(({ alive }) => alive)]).toEqual([[], [true]]);
+});
+
+describe('a resolver that is silent', () => {
+  test('is told about, is asked last while it is, and first again once it answers', async () => {
+    const first = await FakeUpstream.start(silent);
+    const second = await FakeUpstream.start(alwaysAt(SECOND));
+    const rig = await startProxy([first, second]);
+    const [one = '', two = '', three = '', four = '', five = ''] = names(5);
+    expect(await Promise.all([one, two, three].map((name) => lookUp(rig.at, name)))).toEqual(
+      [one, two, three].map((name) => at(SECOND, name)),
+    );
+    const { value, tookMs } = await timed(lookUp(rig.at, four));
+    expect(value).toEqual(at(SECOND, four));
+    expect(tookMs).toBeLessThan(300);
+    await settled(() => rig.alive, [[textOf(second)]]);
+    expect(rig.proxy.stats().upstreams.map(({ alive }) => alive)).toEqual([false, true]);
+    first.onHeard = alwaysAt(FIRST);
+    await settled(() => rig.alive, [[textOf(second)], [textOf(first), textOf(second)]]);
+    expect(await lookUp(rig.at, five)).toEqual(at(FIRST, five));
+    expect(second.names).toEqual([one, two, three, four]);
+  });
+
+  test('only about names that it cannot resolve itself is there all the same', async () => {
+    const upstream = await FakeUpstream.start((heard) => {
+      if (isProbe(heard)) heard.answer({});
+    });
+    const rig = await startProxy([upstream]);
+    expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
+    expect(rig.alive).toEqual([]);
+    const [stats] = rig.proxy.stats().upstreams;
+    expect([stats?.alive, upstream.heard.filter(isProbe).length]).toEqual([true, 1]);
+  });
+
+  test('since it is gone is there again when it is back', async () => {
+    const upstream = await FakeUpstream.start(alwaysAt(FIRST));
+    const rig = await startProxy([upstream]);
+    await upstream.close();
+    expect(await Promise.all(names(3).map((name) => lookUp(rig.at, name)))).toEqual(Array(3).fill(['SERVFAIL']));
+    await settled(() => rig.alive, [[]]);
+    await upstream.open();
+    await settled(() => rig.alive, [[], [textOf(upstream)]]);
+    expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
+  });
+});
+
+test('the fastest resolver is asked where it is to be', async () => {
+  const slow = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 60));
+  const fast = await FakeUpstream.start(alwaysAt(SECOND));
+  const rig = await startProxy([slow, fast], { upstreamOrder: 'fastest' });
+  const said: (readonly string[])[] = [];
+  for (const name of names(4)) said.push(await lookUp(rig.at, name));
+  const [one = '', two = '', three = '', four = ''] = names(4);
+  expect(said).toEqual([at(FIRST, one), at(SECOND, two), at(SECOND, three), at(SECOND, four)]);
+});
+
+describe('an answer that is past its time', () => {
+  async function outlived(serveStaleMs: number, onHeard: (heard: Heard) => void) {
+    const upstream = await FakeUpstream.start(alwaysAt(FIRST, 1));
+    const rig = await startProxy([upstream], { serveStaleMs });
+    expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
+    upstream.onHeard = onHeard;
+    await passed(1_010);
+    return { rig, upstream };
+  }
+
+  test.each([
+    ['nobody answers', silent],
+    ['the answer is a failure', ({ answer }: Heard) => answer({ flags: 2 })],
+  ])('is given where %s, if it may be, for so long, and it is granted still', async (_, onHeard) => {
+    const { rig } = await outlived(60_000, onHeard);
+    expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
+    expect(new Set(rig.grantor.grants)).toEqual(new Set([`* ${FIRST}`]));
+  });
+
+  test('is given for thirty seconds at most, and never for none', async () => {
+    const upstream = await FakeUpstream.start(({ answer }) =>
+      answer({ answers: [a(NAME, FIRST, 1), a(NAME, SECOND)] }),
+    );
+    const rig = await startProxy([upstream], { serveStaleMs: 60_000 });
+    const ttls = async (): Promise<(number | undefined)[]> =>
+      (decode(await exchange(rig.at, query(NAME))).answers ?? []).map((record) => ('ttl' in record ? record.ttl : 0));
+    expect(await ttls()).toEqual([1, 300]);
+    upstream.onHeard = ({ answer }) => answer({ flags: 2 });
+    await passed(1_010);
+    expect(await ttls()).toEqual([1, 30]);
+  });
+
+  test('is not given where it may not be', async () => {
+    const { rig } = await outlived(0, ({ answer }) => answer({ flags: 2 }));
+    expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
+  });
+
+  test('gives way to a newer one', async () => {
+    const { rig } = await outlived(60_000, ({ answer }) => answer({ answers: [a(NAME, SECOND)] }));
+    expect(await lookUp(rig.at, NAME)).toEqual(at(SECOND));
+  });
+});

@@ -1,0 +1,116 @@
+import { createServer, type Server, type Socket } from 'node:net';
+import { DgramAsPromised, type SocketAsPromised } from 'dgram-as-promised';
+import { type Answer, decode, encode, type Packet, type Question, type StringAnswer } from 'dns-packet';
+import { nowMs } from '#dns/clock.js';
+import { FrameReader, framed } from '#dns/wire/framing.js';
+import { endpoint } from './loopback.js';
+import { opened } from './opened.js';
+
+/** A query as it came, and ways to answer it. */
+export type Heard = {
+  readonly bytes: Buffer;
+  readonly packet: Packet;
+  readonly question: Question;
+  readonly at: number;
+  /** Over TCP; null: over UDP. */
+  readonly stream: Socket | null;
+  /** Sends bytes as they are. */
+  readonly send: (bytes: Uint8Array) => void;
+  /** Sends what answers the question. */
+  readonly answer: (answer: Partial<Packet>) => void;
+  /** Sends a datagram to who asked from another socket. */
+  readonly sendFrom: (other: SocketAsPromised, bytes: Uint8Array) => Promise<number>;
+};
+type OnHeard = (heard: Heard) => void;
+
+/** A resolver that does what a test says. */
+export class FakeUpstream {
+  readonly heard: Heard[] = [];
+  readonly connections = new Set<Socket>();
+  #udp: SocketAsPromised | null = null;
+  #tcp: Server | null = null;
+
+  private constructor(
+    public onHeard: OnHeard,
+    readonly at = endpoint(),
+  ) {}
+
+  static async start(onHeard: OnHeard): Promise<FakeUpstream> {
+    const upstream = new FakeUpstream(onHeard);
+    await upstream.open();
+    opened(() => upstream.close());
+    return upstream;
+  }
+
+  /** The names that it was asked for, in their order. */
+  get names(): readonly string[] {
+    return this.heard.map(({ question }) => question.name);
+  }
+
+  async open(): Promise<void> {
+    const udp = DgramAsPromised.createSocket('udp4');
+    await udp.bind(this.at.port, this.at.host);
+    this.#udp = udp;
+    udp.socket.on('message', (bytes, { port, address }) => {
+      const send = (response: Uint8Array): void => {
+        void udp.send(response, port, address);
+      };
+      this.#hear(bytes, null, send, (other, response) => other.send(response, port, address));
+    });
+    const tcp = createServer((socket) => this.#accept(socket));
+    this.#tcp = tcp;
+    await new Promise<void>((resolve) => tcp.listen(this.at.port, this.at.host, resolve));
+  }
+
+  async close(): Promise<void> {
+    const [udp, tcp] = [this.#udp, this.#tcp];
+    [this.#udp, this.#tcp] = [null, null];
+    for (const socket of this.connections) socket.destroy();
+    await udp?.close();
+    if (tcp !== null) await new Promise((resolve) => tcp.close(resolve));
+  }
+
+  #accept(socket: Socket): void {
+    this.connections.add(socket);
+    socket.setNoDelay();
+    socket.on('close', () => this.connections.delete(socket));
+    socket.on('error', () => {});
+    const frames = new FrameReader(65_535);
+    const never = (): Promise<number> => Promise.reject(new Error('this came over TCP'));
+    socket.on('data', (chunk) => {
+      for (const frame of frames.push(chunk)) {
+        this.#hear(Buffer.from(frame), socket, (bytes) => socket.write(framed(bytes)), never);
+      }
+    });
+  }
+
+  #hear(bytes: Buffer, stream: Socket | null, send: Heard['send'], sendFrom: Heard['sendFrom']): void {
+    const packet = decode(bytes);
+    const [question] = packet.questions ?? [];
+    if (question === undefined) throw new Error('a query without a question');
+    const answer = (given: Partial<Packet>): void => send(answerTo(packet, given));
+    const heard = { bytes, packet, question, at: nowMs(), stream, send, sendFrom, answer };
+    this.heard.push(heard);
+    this.onHeard(heard);
+  }
+}
+
+const RECURSIVE = 0x0180;
+
+/** Flags that are given are added, an rcode among them. */
+export function answerTo({ id, questions }: Packet, { flags = 0, ...rest }: Partial<Packet>): Buffer {
+  return encode({ type: 'response', id: id ?? 0, questions: questions ?? [], ...rest, flags: RECURSIVE | flags });
+}
+
+export function a(name: string, data: string, ttl = 300): StringAnswer {
+  return { type: 'A', name, data, ttl };
+}
+
+export function cname(name: string, data: string, ttl = 300): Answer {
+  return { type: 'CNAME', name, data, ttl };
+}
+
+/** Answers every question for an address with this one. */
+export function alwaysAt(address: string, ttl = 300): OnHeard {
+  return ({ question, answer }) => answer({ answers: question.type === 'A' ? [a(question.name, address, ttl)] : [] });
+}

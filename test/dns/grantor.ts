@@ -1,0 +1,63 @@
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import type { GrantAnswer, GrantRequest } from '#dns/dns-proxy.js';
+import { opened } from './opened.js';
+
+type Grant = { readonly pattern: string; readonly addresses: number[]; readonly expiryNs: number };
+
+/** Learns addresses in the datapath's stead. */
+export class Grantor {
+  /** Everything that it was asked to grant, in its order. */
+  readonly asked: Grant[] = [];
+  /** What it says: how many addresses it refused; null: nothing was granted; 'nothing': it does not say. */
+  says: number | null | 'nothing' = 0;
+  readonly port: MessagePort;
+  readonly #own: MessagePort;
+  readonly #held: number[] = [];
+
+  constructor() {
+    const { port1, port2 } = new MessageChannel();
+    this.port = port1;
+    this.#own = port2;
+    port2.on('message', ({ id, ...rows }: GrantRequest) => {
+      this.asked.push(...grantsOf(rows));
+      if (this.says === 'nothing') this.#held.push(id);
+      else this.#answer(id, this.says);
+    });
+    opened(async () => port2.close());
+  }
+
+  /** What it was asked for, without times: `pattern address address`. */
+  get grants(): readonly string[] {
+    return this.asked.map(({ pattern, addresses }) => [pattern, ...addresses.map(textOf)].join(' '));
+  }
+
+  /** Says what it did not say yet. */
+  release(refused: number | null): void {
+    for (const id of this.#held.splice(0)) this.#answer(id, refused);
+  }
+
+  die(): void {
+    this.#own.close();
+  }
+
+  #answer(id: number, refused: number | null): void {
+    this.#own.postMessage({ id, refused } satisfies GrantAnswer);
+  }
+}
+
+/** Rows of one pattern that follow each other are one grant. */
+function grantsOf({ patterns, addresses, expiriesNs }: Omit<GrantRequest, 'id'>): Grant[] {
+  const grants: Grant[] = [];
+  for (const [row, pattern] of patterns.entries()) {
+    const [address = 0, expiryNs = 0] = [addresses[row], expiriesNs[row]];
+    const last = grants.at(-1);
+    if (last?.pattern === pattern && last.expiryNs === expiryNs && !last.addresses.includes(address)) {
+      last.addresses.push(address);
+    } else grants.push({ pattern, addresses: [address], expiryNs });
+  }
+  return grants;
+}
+
+function textOf(address: number): string {
+  return [24, 16, 8, 0].map((bits) => (address >>> bits) & 255).join('.');
+}

@@ -1,0 +1,317 @@
+import { networkInterfaces } from 'node:os';
+import { type Answer, encode } from 'dns-packet';
+import { describe, expect, test } from 'vitest';
+import type { Lookups } from '#policy/lookups.js';
+import { edns, exchange, lookUp, query } from './client.js';
+import { a, alwaysAt, cname, FakeUpstream } from './fake-upstream.js';
+import { allowing, pattern, startProxy } from './proxy.js';
+import { passed, settled } from './settled.js';
+
+const NAME = 'www.example.com';
+const ADDRESS = '203.0.113.1';
+const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
+const FAILED = ['SERVFAIL'];
+const answering = (...answers: Answer[]) => FakeUpstream.start(({ answer }) => answer({ answers }));
+
+describe('what an answer leads to is granted', () => {
+  test('to every pattern that matches the asked name, and to no other', async () => {
+    const patterns = ['www.example.com', '*.example.com', '*', '^www[.]', 'example.com', '*.www.example.com', '*.test'];
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, allowing(patterns));
+    expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+    expect(rig.grantor.grants.toSorted()).toEqual(
+      ['*', '*.example.com', '^www[.]', 'www.example.com'].map((text) => `${text} ${ADDRESS}`),
+    );
+  });
+
+  test('not to patterns that match an alias alone', async () => {
+    const upstream = await answering(cname(NAME, 'cdn.test'), a('cdn.test', ADDRESS));
+    const rig = await startProxy([upstream], {}, allowing(['*.example.com', 'cdn.test']));
+    await lookUp(rig.at, NAME);
+    expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
+  });
+
+  test('in one go: all of its addresses, for as long as the one that lives longest', async () => {
+    const upstream = await answering(a(NAME, ADDRESS, 100), a(NAME, '203.0.113.2', 1_000));
+    const rig = await startProxy([upstream]);
+    const before = Number(process.hrtime.bigint());
+    await lookUp(rig.at, NAME);
+    expect(rig.grantor.grants).toEqual([`* ${ADDRESS} 203.0.113.2`]);
+    const lives = ((rig.grantor.asked[0]?.expiryNs ?? 0) - before) / 1e9;
+    expect([lives >= 1_000, lives < 1_002]).toEqual([true, true]);
+  });
+
+  test.each([
+    ['a byte that is no letter', 'a b.example.com'],
+    ['a plus', 'a+b.example.com'],
+    ['a byte above 127', 'käse.example.com'],
+  ])('not to names with %s, which are answered all the same', async (_, name) => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
+    expect(await lookUp(rig.at, name)).toEqual(['NOERROR', `${name} A ${ADDRESS}`]);
+    expect(rig.grantor.grants).toEqual([]);
+  });
+
+  test('but not a dot inside a label', async () => {
+    const rig = await startProxy(
+      [
+        await FakeUpstream.start(({ bytes, send }) => {
+          const response = Buffer.concat([
+            bytes.subarray(0, 12),
+            bytes.subarray(12, 12 + 19),
+            Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 0, 0, 4, 203, 0, 113, 1]),
+          ]);
+          response.writeUInt16BE(0x8180, 2);
+          response.writeUInt16BE(1, 6);
+          response.writeUInt16BE(0, 10);
+          send(response);
+        }),
+      ],
+      {},
+      allowing(['a.example.com', '^a.example[.]com']),
+    );
+    const asked = encode({ type: 'query', id: 7, flags: 0x0100, questions: [{ type: 'A', name: 'aXexample.com' }] });
+    asked[14] = 0x2e;
+    const answer = await exchange(rig.at, asked);
+    expect([answer.readUInt16BE(2) & 15, answer.readUInt16BE(6), rig.grantor.grants]).toEqual([3, 0, []]);
+  });
+
+  test('from addresses alone: not from hints, which are left out', async () => {
+    const data = Buffer.concat([Buffer.from([0, 1, 0]), Buffer.from([0, 4, 0, 4, 203, 0, 113, 1])]);
+    const upstream = await FakeUpstream.start(({ bytes, send }) => {
+      const question = bytes.subarray(12, bytes.indexOf(0, 12) + 5);
+      const head = Buffer.from([0, 0, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+      bytes.copy(head, 0, 0, 2);
+      send(Buffer.concat([head, question, Buffer.from([0xc0, 12, 0, 65, 0, 1, 0, 0, 1, 44, 0, data.length]), data]));
+    });
+    const rig = await startProxy([upstream]);
+    const asked = query(NAME);
+    asked.writeUInt16BE(65, asked.length - 4);
+    const answer = await exchange(rig.at, asked);
+    expect(answer.subarray(asked.length + 10)).toEqual(Buffer.from([0, 3, 0, 1, 0]));
+    expect([rig.grantor.grants, rig.refused()]).toEqual([[], { records_left_out: 1 }]);
+  });
+});
+
+describe('an answer leaves', () => {
+  test('once what it leads to is in force, and not before', async () => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
+    rig.grantor.says = 'nothing';
+    let answered: readonly string[] | null = null;
+    const answer = lookUp(rig.at, NAME).then((said) => {
+      answered = said;
+    });
+    await settled(() => rig.grantor.grants, [`* ${ADDRESS}`]);
+    await passed(30);
+    expect(answered).toBe(null);
+    rig.grantor.release(0);
+    await answer;
+    expect(answered).toEqual(GOOD);
+  });
+
+  test('not at all where that is not said within 100 ms, but the next one does', async () => {
+    const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
+    const rig = await startProxy([upstream], { grantPatienceMs: 100 });
+    rig.grantor.says = 'nothing';
+    const since = performance.now();
+    expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
+    expect(performance.now() - since).toBeGreaterThanOrEqual(100);
+    expect(rig.refused()).toEqual({ not_granted: 1 });
+    rig.grantor.release(0);
+    rig.grantor.says = 0;
+    expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+    expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`, `* ${ADDRESS}`]);
+  });
+
+  test('not at all where nothing was granted', async () => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
+    rig.grantor.says = null;
+    expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
+    expect([rig.refused(), rig.proxy.stats().servfail, rig.proxy.names()]).toEqual([{ not_granted: 1 }, 1, []]);
+  });
+
+  test('where there was no room to learn, and asks for it each time', async () => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
+    rig.grantor.says = 1;
+    expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
+    const { refused, grants, cacheHits } = rig.proxy.stats();
+    expect([refused, grants, cacheHits]).toEqual([{ no_room_to_learn: 2 }, 0, 1]);
+    rig.grantor.says = 0;
+    expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
+    expect([rig.grantor.asked.length, rig.proxy.stats().grants]).toEqual([3, 1]);
+  });
+
+  test.each([
+    ['is lost while they wait', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.grantor.die()],
+    [
+      'is taken away while they wait',
+      async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.proxy.granter.use(null),
+    ],
+  ])('not at all where who grants %s, nor after', async (_, lose) => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
+    rig.grantor.says = 'nothing';
+    const answer = lookUp(rig.at, NAME);
+    await settled(() => rig.grantor.grants.length, 1);
+    await lose(rig);
+    expect(await answer).toEqual(FAILED);
+    expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
+    expect(rig.refused()).toEqual({ not_granted: 2 });
+  });
+});
+
+describe('a grant', () => {
+  test('is asked for once while it lives, however often the name is', async () => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
+    for (let time = 0; time < 20; time++) expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+    expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
+    const { grants, cacheHits } = rig.proxy.stats();
+    expect([grants, cacheHits]).toEqual([1, 19]);
+  });
+
+  test('is renewed by answers that are kept for longer than it lives', async () => {
+    const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
+    const rig = await startProxy([upstream], { minGrantMs: 1_000, maxGrantMs: 2_000 });
+    expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+    await passed(1_600);
+    expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+    await settled(() => rig.grantor.asked.length, 2);
+    const [first, second] = rig.grantor.asked.map(({ expiryNs }) => expiryNs / 1e9);
+    expect((second ?? 0) - (first ?? 0)).toBeGreaterThanOrEqual(1);
+    expect(upstream.heard.length).toBe(1);
+  });
+
+  test('is asked for anew after another policy, for the patterns that there are then', async () => {
+    const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
+    const rig = await startProxy([upstream], {}, allowing(['*', '*.example.com']));
+    const given: Lookups[] = [
+      allowing(['*.example.com', '*.test'], ['0.0.0.0/0'], 2),
+      allowing(['*.test'], ['0.0.0.0/0'], 3),
+    ];
+    const said = [await lookUp(rig.at, NAME)];
+    for (const lookups of given) {
+      rig.proxy.resolver.use(lookups);
+      said.push(await lookUp(rig.at, NAME));
+    }
+    expect(said).toEqual([GOOD, GOOD, ['NXDOMAIN']]);
+    expect(rig.grantor.grants.toSorted()).toEqual([
+      `* ${ADDRESS}`,
+      `*.example.com ${ADDRESS}`,
+      `*.example.com ${ADDRESS}`,
+    ]);
+    expect(upstream.heard.length).toBe(1);
+  });
+
+  test('is to the patterns of the policy that is in force when the answer comes', async () => {
+    const upstream = await FakeUpstream.start((heard) => {
+      rig.proxy.resolver.use(allowing(['*.example.com'], ['0.0.0.0/0'], 2));
+      alwaysAt(ADDRESS)(heard);
+    });
+    const rig = await startProxy([upstream], {}, allowing(['*']));
+    expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+    expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
+  });
+
+  test('is shown with its name, its patterns and its end', async () => {
+    const rig = await startProxy(
+      [await FakeUpstream.start(alwaysAt(ADDRESS, 600))],
+      {},
+      allowing(['*', '*.example.com']),
+    );
+    await lookUp(rig.at, NAME);
+    const [shown] = rig.proxy.names();
+    expect({ ...shown, patterns: shown?.patterns.toSorted(), expiresAtMs: 0, lastSeenMs: 0 }).toEqual({
+      hostname: NAME,
+      addresses: [0xcb007101],
+      patterns: ['*', '*.example.com'],
+      expiresAtMs: 0,
+      lastSeenMs: 0,
+    });
+    const seconds = ((shown?.expiresAtMs ?? 0) - Date.now()) / 1_000;
+    expect([seconds > 595, seconds <= 601]).toEqual([true, true]);
+  });
+});
+
+describe('an address that is not public', () => {
+  const own = Object.values(networkInterfaces())
+    .flatMap((all) => all ?? [])
+    .find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
+  const PRIVATE = [
+    '10.1.2.3',
+    '172.16.0.1',
+    '172.31.255.255',
+    '192.168.1.1',
+    '100.64.0.1',
+    '100.127.255.255',
+    '198.18.0.1',
+    '198.19.255.255',
+    '192.0.0.8',
+  ];
+  const NOBODYS = [
+    '0.0.0.0',
+    '0.1.2.3',
+    '127.0.0.1',
+    '127.255.255.255',
+    '169.254.169.254',
+    '224.0.0.1',
+    '239.255.255.255',
+    '240.0.0.1',
+    '255.255.255.255',
+  ];
+  const PUBLIC = [
+    '9.255.255.255',
+    '11.0.0.0',
+    '100.63.255.255',
+    '100.128.0.0',
+    '126.255.255.255',
+    '128.0.0.0',
+    '169.253.255.255',
+    '169.255.0.0',
+    '172.15.255.255',
+    '172.32.0.0',
+    '192.0.1.0',
+    '192.167.255.255',
+    '192.169.0.0',
+    '198.17.255.255',
+    '198.20.0.0',
+    '223.255.255.255',
+  ];
+  const all = [...PRIVATE, ...NOBODYS, ...PUBLIC];
+
+  async function brought(name: string, addresses: readonly string[], options: Parameters<typeof startProxy>[1]) {
+    const upstream = await answering(...addresses.map((address) => a(name, address)));
+    const rig = await startProxy([upstream], options);
+    const [, ...records] = await lookUp(rig.at, name, 'A', { additionals: [edns()] });
+    const granted = rig.grantor.grants.flatMap((words) => words.split(' ').slice(1));
+    return { said: records.map((words) => words.split(' ')[2]), granted };
+  }
+
+  test.each([
+    ['for a public name', NAME, {}, PUBLIC],
+    [
+      'for a name that may have it, unless it is nobody’s',
+      NAME,
+      { rebindAllow: [pattern('*.example.com')] },
+      [...PRIVATE, ...PUBLIC],
+    ],
+    ['for a name that only looks like it', 'www.notexample.com', { rebindAllow: [pattern('*.example.com')] }, PUBLIC],
+    ['for names of this network', 'nas.home.arpa', {}, [...PRIVATE, ...PUBLIC]],
+    ['for names of this machine’s owner', 'x.internal', {}, [...PRIVATE, ...PUBLIC]],
+    ['for a name that ends like those', 'x.notinternal', {}, PUBLIC],
+    ['where nothing is protected', NAME, { rebindProtection: false }, all],
+  ])('is neither said nor granted %s', async (_, name, options, left) => {
+    expect(await brought(name, all, options)).toEqual({ said: left, granted: left });
+  });
+
+  test.runIf(own !== undefined)('of the node itself is not, whatever the name', async () => {
+    expect(await brought('node.home.arpa', [own ?? '', '10.1.2.3'], {})).toEqual({
+      said: ['10.1.2.3'],
+      granted: ['10.1.2.3'],
+    });
+  });
+
+  test('is told to be left out, and counted', async () => {
+    const upstream = await answering(a(NAME, '10.1.2.3'), a(NAME, ADDRESS));
+    const rig = await startProxy([upstream]);
+    const answer = await exchange(rig.at, query(NAME, 'A', { additionals: [edns()] }));
+    expect(answer.subarray(-6)).toEqual(Buffer.from([0, 15, 0, 2, 0, 17]));
+    expect(rig.refused()).toEqual({ records_left_out: 1 });
+  });
+});

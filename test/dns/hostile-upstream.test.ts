@@ -1,0 +1,298 @@
+import { DgramAsPromised } from 'dgram-as-promised';
+import { type Answer, encode, type Packet } from 'dns-packet';
+import { describe, expect, test } from 'vitest';
+import { lookUp } from './client.js';
+import { a, answerTo, cname, FakeUpstream, type Heard } from './fake-upstream.js';
+import { loopback } from './loopback.js';
+import { startProxy } from './proxy.js';
+import { joined, messageBytes, name, pointer, type RawRecord, u16s } from './wire/message-bytes.js';
+
+const NAME = 'www.example.com';
+const GOOD = '203.0.113.1';
+const EVIL = '203.0.113.66';
+const QR = 0x8180;
+
+const good = ({ answer }: Heard): void => answer({ answers: [a(NAME, GOOD)] });
+const idOf = ({ bytes }: Heard): number => bytes.readUInt16BE(0);
+const evil = (given: Partial<Packet> = {}): Partial<Packet> => ({ answers: [a(NAME, EVIL)], ...given });
+const asking = (questionName: string, type: 'A' | 'TXT' = 'A', of: 'IN' | 'CH' = 'IN'): Partial<Packet> =>
+  evil({ questions: [{ name: questionName, type, class: of }] });
+
+type Lie = readonly [what: string, send: (heard: Heard) => unknown, refused: Record<string, number>];
+const once = (reason: string): Record<string, number> => ({ [`answer_${reason}`]: 1 });
+const raw = (what: string, make: (heard: Heard) => Uint8Array, reason: string): Lie => [
+  what,
+  (heard) => heard.send(make(heard)),
+  once(reason),
+];
+const told = (what: string, given: Partial<Packet>, reason: string): Lie => [
+  what,
+  ({ answer }) => answer(given),
+  once(reason),
+];
+/** A message about the asked name whose parts may lie. */
+const lying = (what: string, parts: Parameters<typeof messageBytes>[0], reason: string): Lie =>
+  raw(what, (heard) => messageBytes({ id: idOf(heard), answers: [{}], ...parts }), reason);
+const patched = (heard: Heard, offset: number, value: number): Uint8Array => {
+  const bytes = answerTo(heard.packet, evil());
+  bytes.writeUInt16BE(value, offset);
+  return bytes;
+};
+const short: RawRecord = { data: Uint8Array.of(1, 2, 3) };
+
+const LIES: readonly Lie[] = [
+  raw('with another id', (heard) => patched(heard, 0, idOf(heard) ^ 1), 'unasked'),
+  told('to a question for another name', asking('www.example.net'), 'other_question'),
+  told('to a question for its parent', asking('example.com'), 'other_question'),
+  told('to a question in other letters', asking('WWW.example.com'), 'other_question'),
+  told('to a question for another type', asking(NAME, 'TXT'), 'other_question'),
+  told('to a question of another class', asking(NAME, 'A', 'CH'), 'other_question'),
+  raw('that is a query', (heard) => patched(heard, 2, QR & 0x7fff), 'other_question'),
+  raw('of opcode NOTIFY', (heard) => patched(heard, 2, QR | 0x2000), 'other_question'),
+  raw('of opcode UPDATE', (heard) => patched(heard, 2, QR | 0x2800), 'other_question'),
+  lying('without a question', { counts: [0, 1, 0, 0] }, 'question_count'),
+  lying('to two questions', { counts: [2, 1, 0, 0] }, 'question_count'),
+  raw('that is empty', () => new Uint8Array(0), 'unasked'),
+  raw('of one byte', () => Uint8Array.of(0), 'unasked'),
+  raw('of an id alone', (heard) => heard.bytes.subarray(0, 2), 'short_header'),
+  raw('of a header alone', (heard) => patched(heard, 0, idOf(heard)).subarray(0, 12), 'truncated'),
+  raw('that is cut in its question', (heard) => patched(heard, 2, QR).subarray(0, 20), 'truncated'),
+  raw('that is cut in its last byte', (heard) => patched(heard, 2, QR).subarray(0, -1), 'truncated'),
+  lying('with something behind it', { rest: Uint8Array.of(0) }, 'trailing_bytes'),
+  lying('longer than a datagram that is asked for', { rest: new Uint8Array(5_000) }, 'too_long'),
+  lying('with a pointer to itself', { answers: [{ name: pointer(33) }] }, 'pointer_not_backwards'),
+  lying('with a pointer forwards', { answers: [{ name: pointer(40) }] }, 'pointer_not_backwards'),
+  lying('with a pointer into the header', { answers: [{ name: pointer(4) }] }, 'pointer_to_header'),
+  lying(
+    'with two pointers at each other',
+    { answers: [{ name: pointer(35) }, { name: pointer(33) }] },
+    'pointer_not_backwards',
+  ),
+  lying('with a label of an unknown kind', { answers: [{ name: Uint8Array.of(0x41, 0x61, 0) }] }, 'label_type'),
+  lying('that counts more records than it has', { counts: [1, 2, 0, 0] }, 'record_count'),
+  lying('that counts 65,535 records', { counts: [1, 0xffff, 0xffff, 0xffff] }, 'record_count'),
+  lying('that counts fewer records than it has', { counts: [1, 0, 0, 0] }, 'trailing_bytes'),
+  lying('with an address of three bytes', { answers: [short] }, 'record_data_length'),
+  lying('with data beyond its end', { answers: [{ length: 400 }] }, 'truncated'),
+  lying(
+    'with an OPT record among its answers',
+    { answers: [{ name: name(''), type: 41, data: u16s() }] },
+    'misplaced_opt',
+  ),
+  lying(
+    'with two OPT records',
+    { additionals: [1, 2].map(() => ({ name: name(''), type: 41, data: u16s() })) },
+    'several_opt',
+  ),
+  lying('that is signed', { additionals: [{ name: name(''), type: 250 }] }, 'meta_type'),
+  [
+    'with each of 256 other ids',
+    (heard) => {
+      for (let other = 1; other <= 256; other++) heard.send(patched(heard, 0, (idOf(heard) + other) & 0xffff));
+    },
+    { answer_unasked: 256 },
+  ],
+  [
+    'from another port',
+    async (heard) => {
+      const other = DgramAsPromised.createSocket('udp4');
+      await other.bind(0, '127.0.0.1');
+      await heard.sendFrom(other, answerTo(heard.packet, evil()));
+      await other.close();
+    },
+    {},
+  ],
+  [
+    'from another address',
+    async (heard) => {
+      const other = DgramAsPromised.createSocket('udp4');
+      await other.bind(5_300, loopback());
+      await heard.sendFrom(other, answerTo(heard.packet, evil()));
+      await other.close();
+    },
+    {},
+  ],
+];
+
+describe('an answer', () => {
+  test.each(LIES)('%s is not taken, and does not end the wait for the good one', async (_, lie, refused) => {
+    const upstream = await FakeUpstream.start(async (heard) => {
+      await lie(heard);
+      good(heard);
+    });
+    const rig = await startProxy([upstream]);
+    expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR', `${NAME} A ${GOOD}`]);
+    expect(rig.grantor.grants).toEqual([`* ${GOOD}`]);
+    expect(rig.refused()).toEqual(refused);
+    expect(upstream.names).toEqual([NAME]);
+  });
+});
+
+const chain = (links: number): Answer[] => [
+  ...Array.from({ length: links }, (_, at) => cname(at === 0 ? NAME : `link${at}.test`, `link${at + 1}.test`)),
+  a(`link${links}.test`, GOOD),
+];
+const aliases = (links: number): string[] =>
+  Array.from({ length: links }, (_, at) => `${at === 0 ? NAME : `link${at}.test`} CNAME link${at + 1}.test`);
+const ns: Answer = { type: 'NS', name: 'example.com', data: 'ns.example.com' };
+const NXDOMAIN = 3;
+const TC = 0x0200;
+const left = (count: number): Record<string, number> => ({ records_left_out: count });
+
+type Told = readonly [
+  what: string,
+  given: Partial<Packet>,
+  said: readonly string[],
+  grants: readonly string[],
+  refused: Record<string, number>,
+];
+const TOLD: readonly Told[] = [
+  [
+    'an address of another name before its own',
+    { answers: [a('bank.example', EVIL), a(NAME, GOOD)] },
+    ['NOERROR', `${NAME} A ${GOOD}`],
+    [`* ${GOOD}`],
+    left(1),
+  ],
+  [
+    'addresses of other names in every section',
+    {
+      answers: [a(NAME, GOOD), a('a.example', EVIL)],
+      authorities: [ns, a('b.example', EVIL)],
+      additionals: [a('ns.example.com', EVIL)],
+    },
+    ['NOERROR', `${NAME} A ${GOOD}`, 'example.com NS ns.example.com'],
+    [`* ${GOOD}`],
+    left(3),
+  ],
+  [
+    'addresses of its own in sections that do not answer',
+    { authorities: [a(NAME, EVIL)], additionals: [a(NAME, EVIL)] },
+    ['NOERROR'],
+    [],
+    left(2),
+  ],
+  ['an address of another name alone', { answers: [a('bank.example', EVIL)] }, ['NOERROR'], [], left(1)],
+  [
+    'an address although there is no such name',
+    { flags: NXDOMAIN, answers: [a(NAME, EVIL)] },
+    ['NXDOMAIN'],
+    [],
+    left(1),
+  ],
+  [
+    'an alias of itself',
+    { answers: [cname(NAME, NAME), a(NAME, EVIL)] },
+    ['NOERROR', `${NAME} CNAME ${NAME}`],
+    [],
+    left(1),
+  ],
+  [
+    'aliases in a circle',
+    { answers: [cname(NAME, 'b.test'), cname('b.test', NAME), a('b.test', EVIL)] },
+    ['NOERROR', `${NAME} CNAME b.test`, `b.test CNAME ${NAME}`],
+    [],
+    left(1),
+  ],
+  [
+    'two aliases of one name',
+    { answers: [cname(NAME, 'b.test'), cname(NAME, 'c.test'), a('b.test', EVIL), a('c.test', EVIL)] },
+    ['NOERROR', `${NAME} CNAME b.test`, `${NAME} CNAME c.test`],
+    [],
+    left(2),
+  ],
+  [
+    'a chain that is broken',
+    { answers: [cname(NAME, 'b.test'), a('c.test', EVIL)] },
+    ['NOERROR', `${NAME} CNAME b.test`],
+    [],
+    left(1),
+  ],
+  [
+    'a chain that ends before it begins',
+    { answers: [a('b.test', GOOD), cname(NAME, 'b.test')] },
+    ['NOERROR', `b.test A ${GOOD}`, `${NAME} CNAME b.test`],
+    [`* ${GOOD}`],
+    {},
+  ],
+  [
+    'a chain of 16 aliases',
+    { answers: chain(16) },
+    ['NOERROR', ...aliases(16), `link16.test A ${GOOD}`],
+    [`* ${GOOD}`],
+    {},
+  ],
+  ['a chain of 17 aliases', { answers: chain(17) }, ['NOERROR', ...aliases(17)], [], left(1)],
+  [
+    'an address of another class',
+    { answers: [{ type: 'A', class: 'CH', name: NAME, data: EVIL }] },
+    ['NOERROR'],
+    [],
+    left(1),
+  ],
+  [
+    'IPv6 addresses',
+    { answers: [{ type: 'AAAA', name: NAME, data: '2001:db8::1' }, a(NAME, GOOD)] },
+    ['NOERROR', `${NAME} A ${GOOD}`],
+    [`* ${GOOD}`],
+    left(1),
+  ],
+  ['addresses, but a failure', { flags: 2, answers: [a(NAME, EVIL)] }, ['SERVFAIL'], [], {}],
+  ['addresses, but a refusal', { flags: 5, answers: [a(NAME, EVIL)] }, ['REFUSED'], [], {}],
+  ['addresses, but an error that nobody knows', { flags: 11, answers: [a(NAME, EVIL)] }, ['RCODE_11'], [], {}],
+];
+
+describe('an answer that brings', () => {
+  test.each(TOLD)('%s', async (_, given, answered, grants, refused) => {
+    const upstream = await FakeUpstream.start(({ answer }) => answer(given));
+    const rig = await startProxy([upstream]);
+    expect(await lookUp(rig.at, NAME)).toEqual(answered);
+    expect(rig.grantor.grants).toEqual(grants);
+    expect(rig.refused()).toEqual(refused);
+  });
+
+  test('addresses to a question for something else has them left out', async () => {
+    const txt: Answer = { type: 'TXT', name: NAME, data: 'hello' };
+    const upstream = await FakeUpstream.start(({ answer }) =>
+      answer({ answers: [txt, a(NAME, EVIL)], additionals: [a(NAME, EVIL)] }),
+    );
+    const rig = await startProxy([upstream]);
+    expect((await lookUp(rig.at, NAME, 'TXT'))[0]).toBe('NOERROR');
+    expect([rig.grantor.grants, rig.refused()]).toEqual([[], left(2)]);
+  });
+
+  test('thousands of addresses has all of them granted, and is too long for a datagram', async () => {
+    const addresses = Array.from({ length: 2_000 }, (_, at) => `203.0.${100 + (at >> 8)}.${at & 255}`);
+    const upstream = await FakeUpstream.start(({ stream, answer }) =>
+      stream === null ? answer({ flags: TC }) : answer({ answers: addresses.map((address) => a(NAME, address)) }),
+    );
+    const rig = await startProxy([upstream]);
+    expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
+    expect(rig.grantor.grants).toEqual([['*', ...addresses].join(' ')]);
+  });
+});
+
+test.each([
+  [0, 60],
+  [1, 60],
+  [300, 300],
+  [86_401, 86_400],
+  [2 ** 31 - 1, 86_400],
+  [2 ** 31, 60],
+  [2 ** 32 - 1, 60],
+])('an answer for %d seconds is granted for %d', async (ttl, seconds) => {
+  const record = joined(u16s(0xc00c, 1, 1), u16s(ttl >>> 16, ttl & 0xffff), u16s(4), Uint8Array.of(203, 0, 113, 1));
+  const upstream = await FakeUpstream.start((heard) => {
+    const header = encode({ type: 'response', id: idOf(heard), flags: 0x0180, questions: [heard.question] });
+    header.writeUInt16BE(1, 6);
+    heard.send(joined(header, record));
+  });
+  const rig = await startProxy([upstream]);
+  const before = Number(process.hrtime.bigint());
+  expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR', `${NAME} A ${GOOD}`]);
+  const [grant] = rig.grantor.asked;
+  const lives = ((grant?.expiryNs ?? 0) - before) / 1e9;
+  // Grants end at whole seconds.
+  expect(lives).toBeGreaterThanOrEqual(seconds);
+  expect(lives).toBeLessThan(seconds + 2);
+});

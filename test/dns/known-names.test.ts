@@ -1,0 +1,43 @@
+import { expect, test } from 'vitest';
+import { KnownNames } from '#dns/known-names.js';
+import { name } from './wire/message-bytes.js';
+
+const key = (text: string): string => Buffer.from(name(text)).toString('latin1');
+
+test('known names have so many addresses together, and the longest unseen go first', () => {
+  const known = new KnownNames(9);
+  known.granted(key('a.test'), { addresses: [1, 2, 3], patterns: ['*'], by: 1 }, 1_000, 0);
+  known.granted(key('b.test'), { addresses: [4, 5, 6], patterns: ['*'], by: 1 }, 1_000, 0);
+  known.granted(key('a.test'), { addresses: [7], patterns: ['*'], by: 1 }, 1_000, 1);
+  expect(known.list(2).map(({ hostname, addresses }) => [hostname, addresses])).toEqual([
+    ['a.test', [1, 2, 3, 7]],
+    ['b.test', [4, 5, 6]],
+  ]);
+  known.granted(key('a.test'), { addresses: [8], patterns: ['*'], by: 1 }, 1_000, 2);
+  expect(known.list(2).map(({ hostname }) => hostname)).toEqual(['a.test']);
+});
+
+test('an address of a known name is known for as long as it is granted', () => {
+  const known = new KnownNames();
+  known.granted(key('a.test'), { addresses: [1], patterns: ['*'], by: 1 }, 1_000, 0);
+  known.granted(key('a.test'), { addresses: [2], patterns: ['*'], by: 1 }, 3_000, 500);
+  known.granted(key('a.test'), { addresses: [2], patterns: ['*'], by: 1 }, 2_000, 600);
+  expect([900, 1_500, 3_000].map((now) => known.list(now).map(({ addresses }) => addresses))).toEqual([
+    [[1, 2]],
+    [[2]],
+    [],
+  ]);
+});
+
+test('an address that other lookups granted is not granted by these', () => {
+  const known = new KnownNames();
+  const name = key('a.test');
+  const both = [{ address: 0xcb00_7101 }, { address: 2 }];
+  known.granted(name, { addresses: [0xcb00_7101, 2], patterns: ['*'], by: 1 }, 9_000, 0);
+  known.granted(name, { addresses: [2], patterns: ['*'], by: 1 }, 12_000, 0);
+  expect([known.grantedUntil(name, both, 1), known.grantedUntil(name, both, 2)]).toEqual([9_000, 0]);
+  known.granted(name, { addresses: [2], patterns: ['a.test'], by: 2 }, 10_000, 0);
+  expect([known.grantedUntil(name, both, 2), known.grantedUntil(name, both.slice(1), 2)]).toEqual([0, 10_000]);
+  expect(known.list(0).map(({ addresses }) => addresses)).toEqual([[2, 0xcb00_7101]]);
+  expect(known.grantedUntil(key('b.test'), both, 2)).toBe(0);
+});

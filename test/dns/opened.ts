@@ -1,0 +1,12 @@
+import { afterEach } from 'vitest';
+
+const closers: (() => Promise<void>)[] = [];
+
+/** Has something closed after the test. */
+export function opened(close: () => Promise<void>): void {
+  closers.push(close);
+}
+
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});

@@ -1,0 +1,25 @@
+import { setImmediate, setTimeout } from 'node:timers/promises';
+import { expect } from 'vitest';
+
+const DEADLINE_MS = 5_000;
+
+/** Waits until `read` gives `wanted`; shows the difference if it never does. */
+export async function settled<T>(read: () => T, wanted: T): Promise<void> {
+  const deadline = performance.now() + DEADLINE_MS;
+  for (;;) {
+    const value = read();
+    try {
+      expect(value).toEqual(wanted);
+      return;
+    } catch (difference) {
+      if (performance.now() > deadline) throw difference;
+    }
+    await setImmediate();
+  }
+}
+
+/** Waits until time has gone by: what is tested lives by the clock, in whole seconds. */
+export async function passed(ms: number): Promise<void> {
+  const until = performance.now() + ms;
+  while (performance.now() < until) await setTimeout(until - performance.now());
+}

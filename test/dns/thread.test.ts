@@ -1,0 +1,126 @@
+import { describe, expect, test } from 'vitest';
+import type { DeniedLookup, DnsChange, DnsProxy } from '#dns/dns-proxy.js';
+import { createDnsProxy } from '#dns/dns-thread.js';
+import type { DnsOptions, Endpoint } from '#dns/options.js';
+import type { Lookups } from '#policy/lookups.js';
+import { lookUp } from './client.js';
+import { alwaysAt, FakeUpstream } from './fake-upstream.js';
+import { Grantor } from './grantor.js';
+import { endpoint } from './loopback.js';
+import { opened } from './opened.js';
+import { allowing, dnsOptions } from './proxy.js';
+import { settled } from './settled.js';
+
+const NAME = 'www.example.com';
+const ADDRESS = '203.0.113.1';
+const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
+const ONLY = allowing(['*.example.com']);
+/** What no thread survives. */
+const DEADLY = { generation: 1, patterns: [], tables: {} } as unknown as Lookups;
+
+type Threaded = { readonly proxy: DnsProxy; readonly changes: DnsChange[]; readonly at: Endpoint };
+
+async function threaded(given: Partial<DnsOptions> = {}): Promise<Threaded> {
+  const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
+  const options = dnsOptions([upstream], given);
+  const proxy = createDnsProxy(options);
+  opened(() => proxy.close());
+  const changes: DnsChange[] = [];
+  proxy.watch((change) => changes.push(change));
+  const [at = endpoint()] = options.listen;
+  return { proxy, changes, at };
+}
+
+/** What was said to the thread before is done. */
+async function heard(proxy: DnsProxy): Promise<void> {
+  await proxy.stats();
+}
+
+describe('the proxy in its thread', () => {
+  test('answers by what it is to use, and grants by the port that it is given', async () => {
+    const { proxy, at, changes } = await threaded();
+    await proxy.open();
+    expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
+    proxy.use(ONLY);
+    await heard(proxy);
+    expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
+    expect((await proxy.stats()).refused).toEqual({ not_granted: 1 });
+    const grantor = new Grantor();
+    proxy.grantBy(grantor.port);
+    await heard(proxy);
+    expect(await lookUp(at, NAME)).toEqual(GOOD);
+    expect(grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
+    expect((await proxy.names()).map(({ hostname }) => hostname)).toEqual([NAME]);
+    expect(changes).toEqual([]);
+  });
+
+  test('tells what it denied, until nobody listens any more', async () => {
+    const { proxy, at } = await threaded();
+    const denied: DeniedLookup[] = [];
+    const stop = proxy.observe((more) => denied.push(...more));
+    proxy.use(ONLY);
+    await proxy.open();
+    expect(await lookUp(at, 'other.test')).toEqual(['NXDOMAIN']);
+    await settled(() => denied.map(({ hostname, count }) => [hostname, count]), [['other.test', 1]]);
+    stop();
+  });
+
+  test('tells who of its resolvers answers', async () => {
+    const { host, port } = endpoint();
+    const { proxy, changes, at } = await threaded({ upstreams: [{ host, port }] });
+    proxy.use(ONLY);
+    await proxy.open();
+    const names = ['a', 'b', 'c'].map((label) => `${label}.example.com`);
+    expect(await Promise.all(names.map((name) => lookUp(at, name)))).toEqual(names.map(() => ['SERVFAIL']));
+    await settled(() => changes, [{ type: 'upstreams_changed', alive: [], dead: [`${host}:${port}`] }]);
+    expect((await proxy.stats()).upstreams).toMatchObject([{ address: `${host}:${port}`, alive: false }]);
+  });
+
+  test('that dies tells so once, fails what it was asked, and leaves nothing open', async () => {
+    const { proxy, changes, at } = await threaded();
+    await proxy.open();
+    proxy.use(DEADLY);
+    await expect(proxy.stats()).rejects.toThrow(/undefined/);
+    await settled(() => changes.map(({ type }) => type), ['worker_died']);
+    await expect(proxy.names()).rejects.toThrow('the DNS proxy is not open');
+    proxy.use(ONLY);
+    await proxy.open();
+    const grantor = new Grantor();
+    proxy.grantBy(grantor.port);
+    await heard(proxy);
+    expect(await lookUp(at, NAME)).toEqual(GOOD);
+    expect(grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
+    expect(changes.map(({ type }) => type)).toEqual(['worker_died']);
+  });
+
+  test('uses again what it used before it was opened anew', async () => {
+    const { proxy, at, changes } = await threaded();
+    proxy.use(ONLY);
+    await proxy.open();
+    await proxy.open();
+    expect(await lookUp(at, 'other.test')).toEqual(['NXDOMAIN']);
+    expect(changes).toEqual([]);
+  });
+
+  test('cannot be opened where somebody listens already, and can once he is gone', async () => {
+    const listen = [endpoint(), endpoint()];
+    const other = await threaded({ listen: listen.slice(1) });
+    await other.proxy.open();
+    const { proxy, at } = await threaded({ listen });
+    proxy.use(ONLY);
+    await expect(proxy.open()).rejects.toThrow('EADDRINUSE');
+    await other.proxy.close();
+    await proxy.open();
+    expect(await lookUp(at, 'other.test')).toEqual(['NXDOMAIN']);
+  });
+
+  test('that is closed leaves its addresses to others', async () => {
+    const { proxy, at } = await threaded();
+    await proxy.open();
+    await proxy.close();
+    const other = await threaded({ listen: [at] });
+    other.proxy.use(ONLY);
+    await other.proxy.open();
+    expect(await lookUp(at, 'other.test')).toEqual(['NXDOMAIN']);
+  });
+});

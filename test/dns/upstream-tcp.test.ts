@@ -1,0 +1,128 @@
+import type { Socket } from 'node:net';
+import { describe, expect, test, vi } from 'vitest';
+import { framed } from '#dns/wire/framing.js';
+import { libc } from '#sockets/libc.js';
+import { lookUp } from './client.js';
+import { a, alwaysAt, answerTo, FakeUpstream, type Heard } from './fake-upstream.js';
+import { startProxy } from './proxy.js';
+import { settled } from './settled.js';
+
+const NAME = 'www.example.com';
+const ADDRESS = '203.0.113.1';
+const TC = 0x0200;
+const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
+
+/** Says over UDP that the answer is too long, and over TCP what `answer` does. */
+function tooLong(answer: (heard: Heard, stream: Socket) => void): Promise<FakeUpstream> {
+  return FakeUpstream.start((heard) => {
+    if (heard.stream === null) heard.answer({ flags: TC, answers: [a(heard.question.name, '203.0.113.66')] });
+    else answer(heard, heard.stream);
+  });
+}
+
+const goodFrame = ({ packet, question }: Heard): Uint8Array =>
+  framed(answerTo(packet, { answers: [a(question.name, ADDRESS)] }));
+
+describe('an answer that is cut off is asked for over TCP', () => {
+  test('and nothing of what was cut is taken', async () => {
+    const upstream = await tooLong(alwaysAt(ADDRESS));
+    const rig = await startProxy([upstream]);
+    expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+    expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
+    expect(upstream.heard.map(({ stream }) => stream !== null)).toEqual([false, true]);
+  });
+
+  test('in pieces that are split anywhere, on one connection', async () => {
+    const pieces: Socket[] = [];
+    let split = 0;
+    const upstream = await tooLong((heard, stream) => {
+      pieces.push(stream);
+      const frame = goodFrame(heard);
+      stream.write(frame.subarray(0, split), () => setImmediate(() => stream.write(frame.subarray(split))));
+    });
+    const rig = await startProxy([upstream]);
+    const names = Array.from({ length: 60 }, (_, at) => `n${String(at).padStart(2, '0')}.example.com`);
+    const answers: (readonly string[])[] = [];
+    for (const name of names) {
+      split++;
+      answers.push(await lookUp(rig.at, name));
+    }
+    expect(answers).toEqual(names.map((name) => ['NOERROR', `${name} A ${ADDRESS}`]));
+    expect(new Set(pieces).size).toBe(1);
+  });
+
+  test('and answers to other questions, and what is no message, are passed over', async () => {
+    const upstream = await tooLong((heard, stream) => {
+      const { packet } = heard;
+      const evil = { answers: [a(NAME, '203.0.113.66')] };
+      const lies = [
+        answerTo({ ...packet, id: ((packet.id ?? 0) + 1) & 0xffff }, evil),
+        answerTo(packet, { ...evil, questions: [{ name: 'other.example.com', type: 'A' }] }),
+        new Uint8Array(0),
+        Buffer.alloc(40, 0xff),
+      ];
+      stream.write(Buffer.concat([...lies.map(framed), goodFrame(heard)]));
+    });
+    const rig = await startProxy([upstream]);
+    expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+    expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
+    const reasons = ['unasked', 'other_question', 'short_header', 'question_count'];
+    expect(rig.refused()).toEqual(Object.fromEntries(reasons.map((reason) => [`answer_${reason}`, 1])));
+  });
+
+  test.each([
+    ['nothing', 0],
+    ['half a length', 1],
+    ['a length', 2],
+    ['half an answer', 30],
+  ])('and one who closes after %s is asked no more', async (_, bytes) => {
+    const upstream = await tooLong((heard, stream) => stream.end(goodFrame(heard).subarray(0, bytes)));
+    const rig = await startProxy([upstream]);
+    expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
+    expect([rig.grantor.grants, upstream.heard.length]).toEqual([[], 2]);
+  });
+
+  test('of the next resolver where the first one closes', async () => {
+    const closing = await tooLong((_, stream) => stream.destroy());
+    const other = await FakeUpstream.start(alwaysAt(ADDRESS));
+    const rig = await startProxy([closing, other]);
+    expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+    expect(other.names).toEqual([NAME]);
+  });
+
+  test('again where a connection was closed that had answered before', async () => {
+    const streams: Socket[] = [];
+    const upstream = await tooLong((heard, stream) => {
+      const isSecond = streams.length === 1;
+      streams.push(stream);
+      if (isSecond) stream.destroy();
+      else stream.write(goodFrame(heard));
+    });
+    const rig = await startProxy([upstream]);
+    expect(await lookUp(rig.at, 'first.example.com')).toEqual(['NOERROR', `first.example.com A ${ADDRESS}`]);
+    expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+    expect(streams.map((stream) => streams.indexOf(stream))).toEqual([0, 0, 2]);
+  });
+
+  test('on another connection where 64 are waited for on one, and all of them are answered', async () => {
+    const waiting: Heard[] = [];
+    const upstream = await tooLong((heard) => waiting.push(heard));
+    const rig = await startProxy([upstream]);
+    const names = Array.from({ length: 130 }, (_, at) => `n${at}.example.com`);
+    const answers = names.map((name) => lookUp(rig.at, name));
+    await settled(() => new Set(waiting.map(({ question }) => question.name)).size, 130);
+    expect(upstream.connections.size).toBe(3);
+    for (const heard of waiting.toReversed()) heard.stream?.write(goodFrame(heard));
+    expect(await Promise.all(answers)).toEqual(names.map((name) => ['NOERROR', `${name} A ${ADDRESS}`]));
+    await settled(() => upstream.connections.size, 1);
+  });
+
+  test('and fails where there is no descriptor for a connection, until there is one', async () => {
+    const upstream = await tooLong(alwaysAt(ADDRESS));
+    const rig = await startProxy([upstream]);
+    const socket = vi.spyOn(libc, 'socket').mockReturnValue(-1);
+    expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
+    socket.mockRestore();
+    expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
+  });
+});
