@@ -13,8 +13,12 @@ import type { Missing } from '#dataplane/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { type Detached, detach } from '#dataplane/kernel/detach.js';
 import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#dataplane/kernel/status.js';
+import { exemptBit } from '#dataplane/program/settings.js';
+import { createDnsProxy } from '#dns/dns-thread.js';
+import type { DnsOptions } from '#dns/options.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats } from '#observe/stats.js';
+import { parseHostname } from '#policy/hostname.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';
 
@@ -37,7 +41,10 @@ export async function run(config: Config): Promise<number> {
     const dataplane =
       config.dataplane === null
         ? null
-        : { datapath: openDatapath(config.dataplane), interfaces: config.dataplane.interfaces };
+        : {
+            datapath: openDatapath({ ...config.dataplane, divertDns: config.dns?.transparent ?? false }),
+            interfaces: config.dataplane.interfaces,
+          };
     dataplane?.datapath.watch((change) => {
       if (change.type === 'forwarding_changed')
         log.info({ way: change.way, reason: change.reason }, 'forwarding changed');
@@ -47,10 +54,10 @@ export async function run(config: Config): Promise<number> {
     const system = createSystem({
       store,
       dataplane,
+      dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane)),
       fallback: config.policy.fallback,
       activationTimeoutMs: config.policy.activationTimeoutMs,
       sections: {
-        dns: config.dns !== null,
         servicePlane: config.servicePlane !== null,
         cluster: config.cluster !== null,
       },
@@ -110,6 +117,14 @@ const PROBE_OPTIONS: DatapathOptions = {
   pinPath: '/sys/fs/bpf/weir',
 };
 
+function dnsOptions(dns: NonNullable<Config['dns']>, dataplane: Config['dataplane']): DnsOptions {
+  const rebindAllow = dns.rebindAllow.flatMap((text) => {
+    const parsed = parseHostname(text);
+    return 'pattern' in parsed ? [parsed.pattern] : [];
+  });
+  return { ...dns, rebindAllow, mark: dataplane === null ? 0 : exemptBit(dataplane.markMask) };
+}
+
 function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1] {
   const { listen, tls, allowedHosts, requestsPerSecond, failedLoginsPerMinute, requestTimeoutMs, maxConnections } =
     config.api;
@@ -165,13 +180,13 @@ function managementOf(system: System, authority: Authority): Management {
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
-    dns: null,
+    dns: await system.lookups.stats(),
     tls: null,
     http: null,
     cluster: null,
   });
   const readiness = () => system.readiness();
-  const { policies, performanceMode, integrations, traffic } = system;
+  const { policies, performanceMode, integrations, traffic, lookups } = system;
   const metrics = createMetrics({ version, stats, readiness });
   system.bus.messages.subscribe((message) => {
     if (message.type === 'program.proved') metrics.proved(message.proof);
@@ -184,6 +199,7 @@ function managementOf(system: System, authority: Authority): Management {
     performanceMode,
     integrations,
     traffic,
+    lookups,
     tokens: authority,
     readiness,
     stats,

@@ -1,9 +1,233 @@
-import { absentPart } from './absent-part.js';
+import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
+import type { Fact, Needs } from '#bus/messages.js';
+import type { Lookups } from '#policy/lookups.js';
+import { backoffMs, notProvided, sentenceOf } from './failure.js';
+import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 
-export const dnsProxyChart = absentPart(
-  'dnsProxy',
-  'dns_allowlist',
-  'dns',
-  'dns',
-  'hostname rules match nothing, since no address is learned',
-);
+export type DnsProxyInput = {
+  readonly configured: boolean;
+  /** Whether the policy in force has rules by hostname. */
+  readonly needed: boolean;
+  /** Whether there is a dataplane, by which addresses are learned. */
+  readonly enforced: boolean;
+  /** Of the policy in force; null before the first. */
+  readonly lookups: Lookups | null;
+};
+type DnsProxyContext = DnsProxyInput & {
+  readonly isEnforcing: boolean;
+  readonly isGranting: boolean;
+  /** Upstreams of which none answers of late; null until that is known. */
+  readonly upstreams: { readonly alive: readonly string[]; readonly dead: readonly string[] } | null;
+  readonly attempts: number;
+  readonly trouble: Troubles;
+};
+type DnsProxyEvent =
+  | Extract<Fact, { type: 'policy.activated' | 'dataplane.enforcing' | 'dataplane.lost' | 'dataplane.closed' }>
+  /** Sent by the proxy. */
+  | { readonly type: 'dns.upstreams_changed'; readonly alive: readonly string[]; readonly dead: readonly string[] }
+  | { readonly type: 'dns.died'; readonly reason: string };
+
+const part = 'dns_allowlist';
+const isNeeded = {
+  type: 'isNeeded',
+  params: ({ event }: { event: Extract<Fact, { type: 'policy.activated' }> }) => ({ needs: event.needs }),
+} as const;
+
+export const dnsProxyChart = setup({
+  types: {
+    context: {} as DnsProxyContext,
+    input: {} as DnsProxyInput,
+    events: {} as DnsProxyEvent,
+    tags: {} as ReadinessTag,
+    meta: {} as ReadinessMeta,
+  },
+  actors: {
+    /** Binds the sockets; what served before is closed. */
+    open: fromPromise<void>(notProvided('open')),
+    /** Has the proxy learn addresses by the datapath. */
+    connectGrants: fromPromise<void>(notProvided('connectGrants')),
+    watch: fromCallback<EventObject>(notProvided('watch')),
+  },
+  actions: {
+    use: (_, _params: { lookups: Lookups | null }) => {},
+    noteLookups: assign((_, params: { lookups: Lookups }) => ({ lookups: params.lookups })),
+    noteEnforcing: assign({ isEnforcing: true }),
+    noteLost: assign({ isEnforcing: false, isGranting: false }),
+    noteGranting: assign({ isGranting: true }),
+    noteUpstreams: assign((_, params: { alive: readonly string[]; dead: readonly string[] }) => ({
+      upstreams: { alive: params.alive, dead: params.dead },
+    })),
+    nameUpstreams: assign(({ context }) => ({
+      trouble: { dns_allowlist: (context.upstreams?.dead ?? []).join(', ') },
+    })),
+    noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { dns_allowlist: params.trouble } })),
+    countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
+    forgetTrouble: assign({ trouble: {}, attempts: 0 }),
+    forgetProxy: assign({ isGranting: false, upstreams: null }),
+  },
+  guards: {
+    isConfigured: ({ context }) => context.configured,
+    isNeededFromTheStart: ({ context }) => context.needed,
+    isNeeded: (_, params: { needs: Needs }) => params.needs.dns,
+    isNotNeeded: (_, params: { needs: Needs }) => !params.needs.dns,
+    hasNoPolicy: ({ context }) => context.lookups === null,
+    mayConnect: ({ context }) => context.enforced && context.isEnforcing && !context.isGranting,
+    cannotGrant: ({ context }) => context.enforced && !context.isGranting,
+    hasNoUpstream: ({ context }) => context.upstreams !== null && context.upstreams.alive.length === 0,
+  },
+  delays: {
+    backoff: ({ context }) => backoffMs(context.attempts - 1, 200, 30_000),
+    reconnect: 500,
+  },
+}).createMachine({
+  id: 'dnsProxy',
+  context: ({ input }) => ({
+    ...input,
+    // One that is started again has missed who said so.
+    isEnforcing: input.lookups !== null,
+    isGranting: false,
+    upstreams: null,
+    attempts: 0,
+    trouble: {},
+  }),
+  initial: 'choosing',
+  on: {
+    'dataplane.enforcing': { actions: 'noteEnforcing' },
+    'dataplane.lost': { actions: 'noteLost' },
+    'dataplane.closed': { actions: 'noteLost' },
+  },
+  states: {
+    choosing: {
+      always: [
+        { guard: 'isConfigured', target: 'running' },
+        { guard: 'isNeededFromTheStart', target: 'needed_but_absent' },
+        { target: 'disabled' },
+      ],
+    },
+    disabled: {
+      tags: `${part}:disabled`,
+      meta: { part, detail: 'not configured, and the active policy does not need it' },
+      on: { 'policy.activated': { guard: isNeeded, target: 'needed_but_absent' } },
+    },
+    needed_but_absent: {
+      tags: `${part}:needed_but_absent`,
+      meta: {
+        part,
+        detail: 'the active policy needs it: hostname rules match nothing, since no address is learned',
+      },
+      on: { 'policy.activated': { guard: { ...isNeeded, type: 'isNotNeeded' }, target: 'disabled' } },
+    },
+    running: {
+      initial: 'binding',
+      on: {
+        'policy.activated': {
+          actions: [
+            { type: 'noteLookups', params: ({ event }) => event },
+            { type: 'use', params: ({ event }) => event },
+          ],
+        },
+      },
+      states: {
+        binding: {
+          tags: `${part}:starting`,
+          meta: { part, detail: 'binding its sockets' },
+          entry: 'forgetProxy',
+          invoke: {
+            id: 'open',
+            src: 'open',
+            onDone: {
+              target: 'serving',
+              actions: ['forgetTrouble', { type: 'use', params: ({ context }) => context }],
+            },
+            onError: {
+              target: 'backing_off',
+              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+            },
+          },
+        },
+        backing_off: {
+          tags: `${part}:failed`,
+          meta: { part, detail: 'not listening; tried again soon' },
+          entry: 'countAttempt',
+          after: { backoff: 'binding' },
+        },
+        serving: {
+          initial: 'judging',
+          invoke: {
+            id: 'watch',
+            src: 'watch',
+            onError: {
+              target: 'backing_off',
+              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+            },
+          },
+          on: {
+            'dns.died': {
+              target: 'backing_off',
+              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: event.reason }) },
+            },
+            'policy.activated': {
+              target: '.judging',
+              actions: [
+                { type: 'noteLookups', params: ({ event }) => event },
+                { type: 'use', params: ({ event }) => event },
+              ],
+            },
+            'dataplane.enforcing': { target: '.judging', actions: 'noteEnforcing' },
+            'dataplane.lost': { target: '.judging', actions: 'noteLost' },
+            'dataplane.closed': { target: '.judging', actions: 'noteLost' },
+            'dns.upstreams_changed': {
+              target: '.judging',
+              actions: { type: 'noteUpstreams', params: ({ event }) => event },
+            },
+          },
+          states: {
+            judging: {
+              always: [
+                { guard: 'hasNoPolicy', target: 'awaiting_policy' },
+                { guard: 'mayConnect', target: 'connecting' },
+                { guard: 'cannotGrant', target: 'awaiting_dataplane' },
+                { guard: 'hasNoUpstream', target: 'without_upstreams', actions: 'nameUpstreams' },
+                { target: 'answering', actions: 'forgetTrouble' },
+              ],
+            },
+            awaiting_policy: {
+              tags: `${part}:starting`,
+              meta: { part, detail: 'no policy is in force yet: every lookup fails' },
+            },
+            connecting: {
+              tags: `${part}:starting`,
+              meta: { part, detail: 'learned addresses are not in reach yet: lookups that bring some fail' },
+              invoke: {
+                id: 'connectGrants',
+                src: 'connectGrants',
+                onDone: { target: 'judging', actions: 'noteGranting' },
+                onError: {
+                  target: 'disconnected',
+                  actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+                },
+              },
+            },
+            disconnected: {
+              tags: `${part}:failed`,
+              meta: { part, detail: 'learned addresses are not in reach: lookups that bring some fail' },
+              after: { reconnect: 'judging' },
+            },
+            awaiting_dataplane: {
+              tags: `${part}:starting`,
+              meta: { part, detail: 'the dataplane does not enforce: lookups that bring addresses fail' },
+            },
+            without_upstreams: {
+              tags: `${part}:degraded`,
+              meta: { part, detail: 'no upstream answers; what is kept is still answered' },
+            },
+            answering: {
+              tags: `${part}:ready`,
+              meta: { part, detail: 'lookups are judged, and what they bring is learned' },
+            },
+          },
+        },
+      },
+    },
+  },
+});

@@ -1,8 +1,10 @@
 import { type AnyActorLogic, assign, fromPromise, setup } from 'xstate';
 import type { Fact, Message, Needs } from '#bus/messages.js';
+import type { Lookups } from '#policy/lookups.js';
 import type { AbsentPartInput } from './absent-part.js';
 import type { ClusterInput } from './cluster.chart.js';
 import type { DataplaneInput } from './dataplane.chart.js';
+import type { DnsProxyInput } from './dns-proxy.chart.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { PolicyInput } from './policy.chart.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
@@ -24,6 +26,7 @@ export type NodeInput = {
 type NodeContext = NodeInput & {
   /** Of the policy in force; a part that is started again is told. */
   readonly needs: Needs;
+  readonly lookups: Lookups | null;
   readonly restarts: Readonly<Record<Part, number>>;
   /** What each part ended with, the last time that it did. */
   readonly ended: Readonly<Partial<Record<Part, string>>>;
@@ -44,14 +47,17 @@ const node = setup({
   actors: {
     policy: fromPromise<void, PolicyInput>(notProvided('policy')) as AnyActorLogic,
     dataplane: fromPromise<void, DataplaneInput>(notProvided('dataplane')) as AnyActorLogic,
-    dnsProxy: fromPromise<void, AbsentPartInput>(notProvided('dnsProxy')) as AnyActorLogic,
+    dnsProxy: fromPromise<void, DnsProxyInput>(notProvided('dnsProxy')) as AnyActorLogic,
     servicePlane: fromPromise<void, AbsentPartInput>(notProvided('servicePlane')) as AnyActorLogic,
     cluster: fromPromise<void, ClusterInput>(notProvided('cluster')) as AnyActorLogic,
     performanceMode: fromPromise<void>(notProvided('performanceMode')) as AnyActorLogic,
   },
   actions: {
     publish: (_, _params: { message: Message }) => {},
-    noteNeeds: assign((_, params: { needs: Needs }) => ({ needs: params.needs })),
+    notePolicy: assign((_, params: { needs: Needs; lookups: Lookups }) => ({
+      needs: params.needs,
+      lookups: params.lookups,
+    })),
     noteEnd: assign(({ context }, params: { part: Part; failure: unknown }) => ({
       restarts: { ...context.restarts, [params.part]: context.restarts[params.part] + 1 },
       ended: { ...context.ended, [params.part]: sentenceOf(params.failure) },
@@ -83,7 +89,12 @@ function inputOf(part: Part, context: NodeContext): unknown {
     case 'dataplane':
       return { configured: configured.dataplane, needed: needs.dataplane } satisfies DataplaneInput;
     case 'dnsProxy':
-      return { configured: configured.dns, needed: needs.dns } satisfies AbsentPartInput;
+      return {
+        configured: configured.dns,
+        needed: needs.dns,
+        enforced: configured.dataplane,
+        lookups: context.lookups,
+      } satisfies DnsProxyInput;
     case 'servicePlane':
       return { configured: configured.servicePlane, needed: needs.servicePlane } satisfies AbsentPartInput;
     case 'cluster':
@@ -120,6 +131,7 @@ export const nodeChart = node.createMachine({
   context: ({ input }) => ({
     ...input,
     needs: { dataplane: false, dns: false, servicePlane: false },
+    lookups: null,
     restarts: { policy: 0, dataplane: 0, dnsProxy: 0, servicePlane: 0, cluster: 0, performanceMode: 0 },
     ended: {},
     trouble: {},
@@ -128,7 +140,7 @@ export const nodeChart = node.createMachine({
     phase: {
       initial: 'starting',
       on: {
-        'policy.activated': { actions: { type: 'noteNeeds', params: ({ event }) => ({ needs: event.needs }) } },
+        'policy.activated': { actions: { type: 'notePolicy', params: ({ event }) => event } },
         'shutdown.requested': { target: '.draining' },
       },
       states: {
@@ -138,7 +150,7 @@ export const nodeChart = node.createMachine({
           on: {
             'policy.activated': {
               target: 'running',
-              actions: { type: 'noteNeeds', params: ({ event }) => ({ needs: event.needs }) },
+              actions: { type: 'notePolicy', params: ({ event }) => event },
             },
           },
           after: { startDeadline: 'running' },

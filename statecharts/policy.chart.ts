@@ -8,6 +8,7 @@ import type {
   PolicyWritten,
   Refusal,
 } from '#bus/requests.js';
+import type { Lookups } from '#policy/lookups.js';
 import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample, Sampling } from '#policy/proof.js';
@@ -22,6 +23,7 @@ export type PolicyInForce = {
   readonly record: PolicyRecord | null;
   readonly generation: number;
   readonly needs: Needs;
+  readonly lookups: Lookups;
   /** Names of the integrations that its selectors use. */
   readonly integrations: readonly string[];
 };
@@ -244,6 +246,7 @@ const activated = (context: PolicyContext): { message: Message | null } => ({
           generation: context.inForce.generation,
           epoch: context.epoch,
           needs: context.inForce.needs,
+          lookups: context.inForce.lookups,
         },
 });
 

@@ -1,5 +1,6 @@
 import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten, Refusal } from '#bus/requests.js';
 import { compile } from '#policy/compile.js';
+import { lookupsOf } from '#policy/lookups.js';
 import type { Action, Policy } from '#policy/model.js';
 import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
@@ -193,7 +194,7 @@ function activationOf(
     case 'unchanged':
       return null;
     case 'none':
-      return { ...compiledFallback(fallback), inForce: noneInForce(generation) };
+      return withoutPolicy(fallback, generation);
     case 'this': {
       if (prepared?.program == null || prepared.sample === null)
         throw new Error('a policy that is activated was not compiled');
@@ -201,7 +202,7 @@ function activationOf(
       return {
         program: ofRecord(program, stored.record),
         sample,
-        inForce: { record: stored.record, generation, needs, integrations },
+        inForce: { record: stored.record, generation, needs, integrations, lookups: lookupsOf(program, generation) },
       };
     }
   }
@@ -216,7 +217,7 @@ export async function replay(ports: JudgementPorts, signal: AbortSignal): Promis
     policies.everActivated(),
   ]);
   if (stored === null) {
-    return { inForce: noneInForce(generation), ...compiledFallback(surroundings.fallback), everActivated };
+    return { ...withoutPolicy(surroundings.fallback, generation), everActivated };
   }
   const prepared = await thread.perform(
     {
@@ -233,7 +234,7 @@ export async function replay(ports: JudgementPorts, signal: AbortSignal): Promis
   const { program, sample, needs, integrations } = prepared;
   if (program === null || sample === null) throw new Error('read the stored policy: it is active and disabled at once');
   return {
-    inForce: { record: stored.record, generation, needs, integrations },
+    inForce: { record: stored.record, generation, needs, integrations, lookups: lookupsOf(program, generation) },
     program: ofRecord(program, stored.record),
     sample: await sample,
     everActivated,
@@ -259,19 +260,16 @@ function ofRecord(program: Program, record: PolicyRecord): Program {
   return { ...program, roster: rosterOfRecord(program.roster, record) };
 }
 
-/** No groups: the fallback decides about every packet. */
-function compiledFallback(fallback: Action): { readonly program: Program; readonly sample: ProofSample } {
+/** No groups: the fallback decides about every packet, and every lookup. */
+function withoutPolicy(
+  fallback: Action,
+  generation: number,
+): { readonly program: Program; readonly sample: ProofSample; readonly inForce: PolicyInForce } {
   const policy: Policy = { groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } };
-  return { program: compile(policy), sample: sampleOf(policy) };
-}
-
-function noneInForce(generation: number): PolicyInForce {
-  return {
-    record: null,
-    generation,
-    needs: { dataplane: false, dns: false, servicePlane: false },
-    integrations: [],
-  };
+  const program = compile(policy);
+  const needs = { dataplane: false, dns: false, servicePlane: false };
+  const inForce = { record: null, generation, needs, integrations: [], lookups: lookupsOf(program, generation) };
+  return { program, sample: sampleOf(policy), inForce };
 }
 
 function refusalOfText(text: Unreadable | TooLarge): Refusal {

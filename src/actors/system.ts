@@ -6,6 +6,7 @@ import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/messag
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
 import type { Datapath, DatapathStats } from '#dataplane/datapath.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
+import type { DnsProxy } from '#dns/dns-proxy.js';
 import type { Explanation } from '#policy/explain.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
@@ -16,6 +17,7 @@ import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.j
 import { type ExplainQuestion, explainPolicy } from './explanation.js';
 import { type Integrations, integrationsOver } from './integrations.js';
 import { nodeActor } from './node.actor.js';
+import { lookupsOver, type NodeLookups } from './node-lookups.js';
 import { createPolicyThread, type PolicyThread } from './policy-thread.js';
 import type { PolicySurroundings } from './policy-work.js';
 import { readGroup } from './read-group.js';
@@ -36,8 +38,10 @@ export type SystemPorts = {
   /** `policy.fallback`. */
   readonly fallback: PolicySurroundings['fallback'];
   readonly activationTimeoutMs: number;
+  /** Null without a `dns` section. */
+  readonly dns: DnsProxy | null;
   /** Which of these sections the configuration has. */
-  readonly sections: { readonly dns: boolean; readonly servicePlane: boolean; readonly cluster: boolean };
+  readonly sections: { readonly servicePlane: boolean; readonly cluster: boolean };
   readonly now?: () => Date;
   /** Starts a policy thread; one writes, another explains. */
   readonly createThread?: () => PolicyThread;
@@ -74,6 +78,7 @@ export type System = {
   /** What the kernel tells while performance mode is enabled; see `Datapath.observe`. Never ends. */
   readonly observations: Observable<EventBatch>;
   readonly traffic: Traffic;
+  readonly lookups: NodeLookups;
   /** The snapshot of every actor that runs, by name. */
   snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
   /** Finishes the write under way and lets go of the datapath, which goes on enforcing. Idempotent. */
@@ -87,13 +92,13 @@ const FIRST_READ_TIMEOUT_MS = 2_000;
 
 /** Starts the node actor and all its parts. */
 export function createSystem(ports: SystemPorts): System {
-  const { store, dataplane, fallback, activationTimeoutMs, sections } = ports;
+  const { store, dataplane, dns, fallback, activationTimeoutMs, sections } = ports;
   const now = ports.now ?? (() => new Date());
   const createThread = ports.createThread ?? createPolicyThread;
   const writing = createThread();
   const explaining = createThread();
-  // This build runs neither the DNS proxy nor the service plane, whatever is configured.
-  const surroundings: PolicySurroundings = { fallback, dns: false, servicePlane: false };
+  // This build does not run the service plane, whatever is configured.
+  const surroundings: PolicySurroundings = { fallback, dns: dns !== null, servicePlane: false };
   const bus = createBus<Message>();
 
   let adoptedGeneration = 0;
@@ -107,10 +112,12 @@ export function createSystem(ports: SystemPorts): System {
       adoptedGeneration: () => adoptedGeneration,
     },
     dataplane,
+    dns,
     settings: store.settings,
     now,
   });
-  const input: NodeInput = { configured: { ...sections, dataplane: dataplane !== null }, activationTimeoutMs };
+  const configured = { ...sections, dataplane: dataplane !== null, dns: dns !== null };
+  const input: NodeInput = { configured, activationTimeoutMs };
   const times = createStateTimes(now);
   let started = false;
   const node = createActor(logic, {
@@ -156,7 +163,7 @@ export function createSystem(ports: SystemPorts): System {
     await waitFor(node, (snapshot) => snapshot.matches({ phase: 'stopped' }));
     stopped = true;
     node.stop();
-    await Promise.all([writing.close(), explaining.close()]);
+    await Promise.all([writing.close(), explaining.close(), dns?.close()]);
   };
   let stopping: Promise<void> | undefined;
 
@@ -195,6 +202,7 @@ export function createSystem(ports: SystemPorts): System {
     readiness: () => reportOf(conditionsOf(view()), (name) => times.since(name)),
     datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
     traffic: trafficOver(dataplane?.datapath ?? null, isEngaged),
+    lookups: lookupsOver(dns, () => snapshotOf('dnsProxy')?.matches({ running: 'serving' }) === true),
     observations:
       dataplane === null
         ? NEVER

@@ -1,3 +1,4 @@
+import type { Lookups } from '#policy/lookups.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample, Sampling } from '#policy/proof.js';
 import type { PolicyRecord } from '#policy/record.js';
@@ -64,6 +65,7 @@ export type Fact =
       /** Null without a dataplane. */
       readonly epoch: number | null;
       readonly needs: Needs;
+      readonly lookups: Lookups;
     }
   /** What the dataplane is to enforce from now on, whatever it is doing at the moment. */
   | {

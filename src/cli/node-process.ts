@@ -44,6 +44,8 @@ export type NodeOptions = {
   readonly port?: number;
   /** Members of the `dataplane` section besides the interfaces and the pin path. */
   readonly dataplane?: Readonly<Record<string, unknown>>;
+  /** The only CPU that it runs on; any by default. */
+  readonly cpu?: string;
   /** Other sections of the configuration. */
   readonly sections?: Readonly<Record<string, unknown>>;
 };
@@ -73,7 +75,8 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   let child: ChildProcess | undefined;
   const launch = (): void => {
     // exec: the process id that signals go to must be the node's own.
-    const shell = 'exec "$0" "$1" run --config "$2" >>"$3" 2>&1';
+    const bound = options.cpu === undefined ? '' : `taskset -c ${options.cpu} `;
+    const shell = `exec ${bound}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
     child = topology.node.start('sh', ['-c', shell, process.execPath, weir, configFile, logFile]);
   };
   const token = async (): Promise<string> => (await readFile(join(folder, 'data', 'admin.token'), 'utf8')).trim();

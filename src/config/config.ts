@@ -61,6 +61,12 @@ type DnsConfig = {
   readonly deniedResponse: 'nxdomain' | 'refused';
   readonly minGrantMs: number;
   readonly maxGrantMs: number;
+  readonly upstreamOrder: 'listed' | 'fastest';
+  readonly cacheBytes: number;
+  readonly serveStaleMs: number;
+  readonly rebindProtection: boolean;
+  /** Names, or `*.` before a name. */
+  readonly rebindAllow: readonly string[];
 };
 
 type ServicePlaneConfig = {
@@ -118,6 +124,11 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
             deniedResponse: dns.denied_response,
             minGrantMs: dns.min_grant,
             maxGrantMs: dns.max_grant,
+            upstreamOrder: dns.upstream_order,
+            cacheBytes: dns.cache_size * 2 ** 20,
+            serveStaleMs: dns.serve_stale,
+            rebindProtection: dns.rebind_protection,
+            rebindAllow: dns.rebind_allow,
           },
     servicePlane:
       service_plane === undefined

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { z } from 'zod';
 import {
@@ -7,6 +8,7 @@ import {
   interfacePattern,
   listenAddress,
   mask,
+  namePattern,
   oneOf,
   path,
   text,
@@ -174,24 +176,45 @@ const policy = z
   .prefault({})
   .meta({ description: 'How policies are put in force.' });
 
+const isIpv4 = ({ host }: { readonly host: string }): boolean => isIP(host) === 4;
+const NOT_IPV4 = 'must be an IPv4 address';
+
 const dns = z
   .strictObject({
     listen: z
-      .array(listenAddress('An address.', { addressOnly: true }))
+      .array(listenAddress('An address.', { addressOnly: true }).refine(isIpv4, { error: NOT_IPV4 }))
       .min(1, 'must have at least one address')
       .meta({ description: 'Where the DNS proxy listens, on UDP and TCP.', form: 'list of `address:port`' }),
     upstreams: z
-      .array(listenAddress('An address.', { addressOnly: true }))
+      .array(listenAddress('An address.', { addressOnly: true }).refine(isIpv4, { error: NOT_IPV4 }))
       .min(1, 'must have at least one address')
       .meta({ description: 'Resolvers that allowed names are looked up at.', form: 'list of `address:port`' }),
     transparent: flag('Whether lookups that clients send elsewhere are taken too.').prefault(false),
     denied_response: oneOf(['nxdomain', 'refused'], 'What a denied name is answered with.').prefault('nxdomain'),
     min_grant: duration('1s', '24h', 'The least time for which a learned address is granted.').prefault('60s'),
     max_grant: duration('1s', '24h', 'The longest.').prefault('24h'),
+    upstream_order: oneOf(
+      ['listed', 'fastest'],
+      'Which of the upstreams that answer is asked first: the one that is `listed` first, or the `fastest` of late. The next one is asked where it has not answered after 0.4 s.',
+    ).prefault('listed'),
+    cache_size: whole(1, 4_096, 'MiB of answers that are kept for as long as their TTL says.').prefault(64),
+    serve_stale: duration(
+      '0s',
+      '72h',
+      'For how long after its time a kept answer is given where no upstream answers (RFC 8767). `0s`: never.',
+    ).prefault('0s'),
+    rebind_protection: flag(
+      'Whether addresses that are not public are left out of answers for public names, and the node’s own, loopback and link-local ones of all answers. Names under `internal`, `local` and `home.arpa` are not public.',
+    ).prefault(true),
+    rebind_allow: z.array(namePattern('A name.')).prefault([]).meta({
+      description: 'Names that may be at addresses that are not public all the same.',
+      form: 'list of names, each with `*.` before it or not',
+    }),
   })
   .optional()
   .meta({
-    description: 'The DNS proxy. This build accepts the section and does not run the part yet: it says so in `/ready`.',
+    description:
+      'The DNS proxy: clients that ask it may connect to what the names that the policy allows lead to. Without it rules with a hostname match nothing.',
   });
 
 const servicePlane = z

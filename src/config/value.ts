@@ -89,6 +89,16 @@ export function listenAddress(about: string, { addressOnly = false } = {}) {
     .meta({ description: about, form });
 }
 
+/** A name, or `*.` before one. */
+export function namePattern(about: string) {
+  return z
+    .string()
+    .refine((value) => HOSTNAME.test(value.startsWith('*.') ? value.slice(2) : value), {
+      error: 'must be a name, or `*.` before a name',
+    })
+    .meta({ description: about, form: 'name, or `*.` before a name' });
+}
+
 function parseAddress(value: string): ListenAddress | undefined {
   const match = /^(?:\[([^\]]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(value);
   const port = Number(match?.[3]);

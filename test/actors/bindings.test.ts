@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { AnyStateMachine } from 'xstate';
 import { dataplaneActor } from '#actors/dataplane.actor.js';
+import { dnsProxyActor } from '#actors/dns-proxy.actor.js';
 import type { JudgementPorts } from '#actors/judgement.js';
 import { nodeActor } from '#actors/node.actor.js';
 import { performanceModeActor } from '#actors/performance-mode.actor.js';
@@ -9,6 +10,7 @@ import { ROUTES } from '#actors/router.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/messages.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
+import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { nodeChart, PARTS } from '#statecharts/node.chart.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
@@ -17,12 +19,16 @@ import { nodesOf } from '#test/statecharts/chart-walk.js';
 import { threadHere } from './running-system.js';
 
 /** Effects that a chart declares and its actor leaves as they are. */
+/** Actions that do something outside of the chart. */
+const EFFECTS = ['publish', 'use'];
+
 function unprovided(chart: AnyStateMachine, actor: AnyStateMachine): string[] {
-  const declared = { ...chart.implementations.actors, publish: chart.implementations.actions.publish };
-  const bound = { ...actor.implementations.actors, publish: actor.implementations.actions.publish };
-  return Object.keys(declared).filter(
-    (name) => bound[name as keyof typeof bound] === declared[name as keyof typeof declared],
-  );
+  const effectsOf = ({ implementations }: AnyStateMachine): Record<string, unknown> => ({
+    ...implementations.actors,
+    ...Object.fromEntries(Object.entries(implementations.actions).filter(([name]) => EFFECTS.includes(name))),
+  });
+  const bound = effectsOf(actor);
+  return Object.entries(effectsOf(chart)).flatMap(([name, effect]) => (bound[name] === effect ? [name] : []));
 }
 
 test('every actor provides every effect that its chart declares', async () => {
@@ -37,10 +43,11 @@ test('every actor provides every effect that its chart declares', async () => {
     now,
     adoptedGeneration: () => 0,
   };
-  const node = nodeActor(bus, { judgement, dataplane: null, settings: store.settings, now });
+  const node = nodeActor(bus, { judgement, dataplane: null, dns: null, settings: store.settings, now });
   expect(unprovided(nodeChart, node)).toEqual([]);
   expect(unprovided(policyChart, policyActor(bus, judgement))).toEqual([]);
   expect(unprovided(dataplaneChart, dataplaneActor(bus, null))).toEqual([]);
+  expect(unprovided(dnsProxyChart, dnsProxyActor(null, null))).toEqual([]);
   expect(
     unprovided(performanceModeChart, performanceModeActor(bus, { settings: store.settings, datapath: null, now })),
   ).toEqual([]);
@@ -52,6 +59,7 @@ test('every message goes to an actor that has a transition for it', () => {
     node: nodeChart,
     policy: policyChart,
     dataplane: dataplaneChart,
+    dnsProxy: dnsProxyChart,
     performanceMode: performanceModeChart,
   };
   const deaf = Object.entries(ROUTES).flatMap(([type, recipients]) =>

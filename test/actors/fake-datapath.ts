@@ -89,6 +89,7 @@ export function fakeDatapath(): FakeDatapath {
     setEventsWanted: async (wanted) => {
       eventsWanted = wanted;
     },
+    grantPort: async () => new MessageChannel().port1,
     close: async () => void fake.log.push('close'),
   };
   return fake;

@@ -101,7 +101,7 @@ dataplane:
   pin_path: /bpf
 policy: { fallback: allow, activation_timeout: 500ms, file: ${pem} }
 dns:
-  listen: ["10.1.0.1:53", "[fd00::1]:53"]
+  listen: ["10.1.0.1:53", "10.1.0.2:53"]
   upstreams: ["192.0.2.53:53"]
   transparent: true
   denied_response: refused
@@ -144,13 +144,18 @@ cluster:
       dns: {
         listen: [
           { host: '10.1.0.1', port: 53 },
-          { host: 'fd00::1', port: 53 },
+          { host: '10.1.0.2', port: 53 },
         ],
         upstreams: [{ host: '192.0.2.53', port: 53 }],
         transparent: true,
         deniedResponse: 'refused',
         minGrantMs: 1000,
         maxGrantMs: 7_200_000,
+        upstreamOrder: 'listed',
+        cacheBytes: 67_108_864,
+        serveStaleMs: 0,
+        rebindProtection: true,
+        rebindAllow: [],
       },
       servicePlane: { listen: { host: '127.0.0.1', port: 15_001 }, upstreamCa: pem, deniedHttp: '403' },
       cluster: {
@@ -298,6 +303,17 @@ dataplane:
       ]);
     },
   );
+
+  it('refuses addresses and names that the DNS proxy has no use for', () => {
+    const text = `version: 1
+dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53"], rebind_allow: ["*.a.*", "ok.example"] }
+`;
+    expect(problemsOf(text)).toEqual([
+      'invalid_value weir.yaml:2:17: dns.listen.0: must be an IPv4 address',
+      'invalid_value weir.yaml:2:42: dns.upstreams.0: must be an IPv4 address',
+      'invalid_value weir.yaml:2:78: dns.rebind_allow.0: must be a name, or `*.` before a name',
+    ]);
+  });
 
   it('refuses files that are not there, and what this build does not serve', () => {
     expect(

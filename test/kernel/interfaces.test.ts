@@ -55,7 +55,8 @@ async function start(fallback: 'allow' | 'deny'): Promise<void> {
     dataplane: { datapath, interfaces: INTERFACES },
     fallback,
     activationTimeoutMs: 5_000,
-    sections: { dns: false, servicePlane: false, cluster: false },
+    dns: null,
+    sections: { servicePlane: false, cluster: false },
     createThread: threadHere,
   });
   await expect.poll(running, { timeout: 10_000, interval: 10 }).toBe('enforcing');

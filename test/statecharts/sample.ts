@@ -1,5 +1,6 @@
 import type { Needs } from '#bus/messages.js';
 import type { PolicyWrite } from '#bus/requests.js';
+import { type Lookups, lookupsOf } from '#policy/lookups.js';
 import { namePool } from '#policy/name-pool.js';
 import { nameTables } from '#policy/name-tables.js';
 import { NONE, type Program } from '#policy/program.js';
@@ -32,6 +33,8 @@ export const PROGRAM: Program = {
     ruleIds: { bytes: new Uint8Array(), ends: zero },
   },
 };
+
+export const LOOKUPS: Lookups = lookupsOf(PROGRAM, 1);
 
 export const SAMPLE: ProofSample = { packets: none, expected: none, classes: 1, complete: true };
 

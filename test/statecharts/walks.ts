@@ -8,7 +8,7 @@ import type { PolicyContext, PolicyInForce } from '#statecharts/policy.chart.js'
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import type { Walk } from './chart-walk.js';
-import { NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } from './sample.js';
+import { LOOKUPS, NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } from './sample.js';
 
 const activated = (dns: boolean) => ({
   type: 'policy.activated',
@@ -16,6 +16,7 @@ const activated = (dns: boolean) => ({
   generation: 1,
   epoch: 1,
   needs: { dataplane: dns, dns, servicePlane: dns },
+  lookups: LOOKUPS,
 });
 
 const stage = (generation: number) => ({
@@ -49,6 +50,7 @@ const inForce = (record: typeof RECORD | null, generation: number): PolicyInForc
   generation,
   needs: NEEDS,
   integrations: [],
+  lookups: LOOKUPS,
 });
 const judged = (activates: boolean) => ({
   kind: 'judged',
@@ -164,12 +166,26 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     { configured: false, needed: false },
     { configured: false, needed: true },
     { configured: true, needed: true },
-  ].map((input) => ({
-    machine: dnsProxyChart,
-    input,
-    events: [activated(true), activated(false)],
-    regions: { '': 'dns_allowlist' },
-  })),
+  ].flatMap((configured) =>
+    [
+      { enforced: true, lookups: null },
+      { enforced: false, lookups: LOOKUPS },
+    ].map((more) => ({
+      machine: dnsProxyChart,
+      input: { ...configured, ...more },
+      events: [
+        activated(true),
+        activated(false),
+        { type: 'dataplane.enforcing', generation: 1, epoch: 1 },
+        { type: 'dataplane.lost', reason: 'the worker died' },
+        { type: 'dataplane.closed' },
+        { type: 'dns.upstreams_changed', alive: [], dead: ['192.0.2.53:53'] },
+        { type: 'dns.upstreams_changed', alive: ['192.0.2.53:53'], dead: [] },
+        { type: 'dns.died', reason: 'the thread ended' },
+      ],
+      regions: { '': 'dns_allowlist' } as const,
+    })),
+  ),
   servicePlane: [
     { configured: false, needed: false },
     { configured: false, needed: true },
