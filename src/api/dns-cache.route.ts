@@ -1,24 +1,21 @@
 import { z } from 'zod';
+import { formatAddress } from '#policy/ipv4.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { ApiError } from './errors.js';
+import { refused } from './error-answer.js';
+import type { KnownName } from './management.js';
 import { noQuery } from './query.js';
 
-const DnsCacheSchema = z
-  .object({
-    entries: z.array(
-      z.object({
-        hostname: z.string(),
-        ips: z.array(z.ipv4()),
-        patterns: z.array(z.string()).describe('The patterns of the policy that the addresses are granted to.'),
-        expires_at: instant,
-        last_seen: instant,
-      }),
-    ),
-  })
-  .meta({ id: 'DnsCache' });
+const NameSchema = z.object({
+  hostname: z.string(),
+  ips: z.array(z.ipv4()),
+  patterns: z.array(z.string()).describe('The patterns of the policy that the addresses are granted to.'),
+  expires_at: instant.describe('When the last of the addresses is not granted any more.'),
+  last_seen: instant,
+});
+const DnsCacheSchema = z.object({ entries: z.array(NameSchema) }).meta({ id: 'DnsCache' });
 
-export const dnsCacheResource: Resource = (api) => {
+export const dnsCacheResource: Resource = (api, { lookups }) => {
   api.get(
     '/api/v1/dns-cache',
     {
@@ -31,7 +28,19 @@ export const dnsCacheResource: Resource = (api) => {
       },
     },
     async () => {
-      throw new ApiError('feature_unavailable', 'the DNS proxy is not running on this node');
+      const names = await lookups.names();
+      if ('kind' in names) throw refused(names);
+      return { entries: names.map(shown) };
     },
   );
 };
+
+function shown({ hostname, addresses, patterns, expiresAtMs, lastSeenMs }: KnownName): z.infer<typeof NameSchema> {
+  return {
+    hostname,
+    ips: addresses.map(formatAddress),
+    patterns: [...patterns],
+    expires_at: new Date(expiresAtMs).toISOString(),
+    last_seen: new Date(lastSeenMs).toISOString(),
+  };
+}

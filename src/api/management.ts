@@ -37,6 +37,7 @@ export type Management = {
     revoke(id: string): Promise<boolean>;
   };
   readonly traffic: Traffic;
+  readonly lookups: { names(): Promise<readonly KnownName[] | Refusal> };
   readiness(): ReadinessReport;
   stats(): Promise<NodeStats>;
   readonly metrics: Metrics;
@@ -46,6 +47,15 @@ export type PolicyChoice =
   | { readonly by: 'active' }
   | { readonly by: 'id'; readonly id: string }
   | { readonly by: 'name'; readonly name: string };
+
+/** A name that was looked up, and what is granted for it. Addresses in host order, times in milliseconds since 1970. */
+export type KnownName = {
+  readonly hostname: string;
+  readonly addresses: readonly number[];
+  readonly patterns: readonly string[];
+  readonly expiresAtMs: number;
+  readonly lastSeenMs: number;
+};
 
 type Role = 'admin' | 'readonly';
 /** Who sent a request: the id and subject of the token, and its role. */

@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { dnsMetrics } from './dns-metrics.js';
 import type { NodeStats, ReadinessReport } from './stats.js';
 
 export type MetricSources = {
@@ -74,6 +75,7 @@ export function createMetrics(sources: MetricSources): Metrics {
     registers,
   });
   const node = nodeMetrics(registers);
+  const dns = dnsMetrics(registers);
 
   return {
     contentType: registry.contentType,
@@ -95,7 +97,9 @@ export function createMetrics(sources: MetricSources): Metrics {
     },
     async scrape() {
       node.readiness(sources.readiness());
-      node.stats(await sources.stats().catch(() => null));
+      const stats = await sources.stats().catch(() => null);
+      node.stats(stats);
+      dns.stats(stats?.dns ?? null);
       return registry.metrics();
     },
   };

@@ -17,13 +17,27 @@ type DataplaneStats = {
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 
-type DnsStats = {
+export type DnsStats = {
   readonly queriesAllow: number;
   readonly queriesDeny: number;
   readonly nxdomainPolicy: number;
   readonly nxdomainUpstream: number;
   readonly servfail: number;
+  /** Addresses that were granted, once for each pattern. */
   readonly grants: number;
+  readonly cacheHits: number;
+  readonly cacheMisses: number;
+  readonly cacheEntries: number;
+  readonly cacheBytes: number;
+  /** What was not answered or not taken, by reason. */
+  readonly refused: Readonly<Record<string, number>>;
+  readonly upstreams: readonly {
+    readonly address: string;
+    readonly alive: boolean;
+    readonly queries: number;
+    readonly timeouts: number;
+    readonly latencyMs: number | null;
+  }[];
 };
 type TlsStats = { readonly allow: number; readonly deny: number; readonly intercepted: number };
 type HttpStats = { readonly allow: number; readonly deny: number };

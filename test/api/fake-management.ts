@@ -66,6 +66,7 @@ export type FakeManagement = Management & {
     flows: Awaited<ReturnType<Traffic['flows']>>;
     /** What was asked of the traffic. */
     readonly asked: unknown[];
+    names: Awaited<ReturnType<Management['lookups']['names']>>;
   };
   answer: { policyWrite: (write: PolicyWrite) => PolicyOutcome | Promise<PolicyOutcome> };
 };
@@ -80,6 +81,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
     flows: { matched: 0, items: [], next: null },
     asked: [],
+    names: { kind: 'refused', code: 'feature_unavailable', detail: 'no name is looked up on this node' },
   };
   const answer: FakeManagement['answer'] = {
     policyWrite: (write) =>
@@ -106,6 +108,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     changes,
     reads,
     answer,
+    lookups: { names: async () => reads.names },
     policies: {
       async write(write) {
         changed('policies.write', write);

@@ -100,7 +100,20 @@ describe('stats', () => {
     const stats = {
       ...STATS,
       dataplane: null,
-      dns: { queriesAllow: 1, queriesDeny: 2, nxdomainPolicy: 3, nxdomainUpstream: 4, servfail: 5, grants: 6 },
+      dns: {
+        queriesAllow: 1,
+        queriesDeny: 2,
+        nxdomainPolicy: 3,
+        nxdomainUpstream: 4,
+        servfail: 5,
+        grants: 6,
+        cacheHits: 7,
+        cacheMisses: 8,
+        cacheEntries: 9,
+        cacheBytes: 10,
+        refused: { unasked: 11 },
+        upstreams: [{ address: '192.0.2.53:53', alive: true, queries: 12, timeouts: 13, latencyMs: 0.5 }],
+      },
       tls: { allow: 7, deny: 8, intercepted: 9 },
       http: { allow: 10, deny: 11 },
       cluster: { isLeader: true, leader: 'a', members: ['a', 'b'], revision: 12, appliedRevision: 11, lag: 1 },
@@ -284,6 +297,47 @@ describe('metrics', () => {
     const lines = (await metrics.scrape()).split('\n');
     expect(lines).toEqual(expect.arrayContaining(['weir_stats_up 0', 'weir_ready 1']));
     expect(lines.filter((line) => /^weir_dataplane_packets_total\{/.test(line))).toEqual([]);
+  });
+
+  test('of the DNS proxy are there while it runs', async () => {
+    const dns = {
+      queriesAllow: 1,
+      queriesDeny: 2,
+      nxdomainPolicy: 2,
+      nxdomainUpstream: 3,
+      servfail: 4,
+      grants: 5,
+      cacheHits: 6,
+      cacheMisses: 7,
+      cacheEntries: 8,
+      cacheBytes: 9,
+      refused: { answer_unasked: 10 },
+      upstreams: [
+        { address: '192.0.2.53:53', alive: true, queries: 11, timeouts: 12, latencyMs: 0.5 },
+        { address: '192.0.2.54:53', alive: false, queries: 13, timeouts: 14, latencyMs: null },
+      ],
+    };
+    const stats = { ...STATS, dns };
+    const metrics = createMetrics({ version: '0.1.0', stats: async () => stats, readiness: () => READY });
+    await metrics.scrape();
+    const lines = (await metrics.scrape()).split('\n').filter((line) => line.startsWith('weir_dns_'));
+    expect(lines).toEqual([
+      'weir_dns_queries_total{verdict="allow"} 1',
+      'weir_dns_queries_total{verdict="deny"} 2',
+      'weir_dns_failures_total{kind="nxdomain_policy"} 2',
+      'weir_dns_failures_total{kind="nxdomain_upstream"} 3',
+      'weir_dns_failures_total{kind="servfail"} 4',
+      'weir_dns_refused_total{reason="answer_unasked"} 10',
+      'weir_dns_grants_total 5',
+      'weir_dns_cache_lookups_total{outcome="hit"} 6',
+      'weir_dns_cache_lookups_total{outcome="miss"} 7',
+      'weir_dns_cache_entries 8',
+      'weir_dns_cache_bytes 9',
+      'weir_dns_upstreams{state="alive"} 1',
+      'weir_dns_upstreams{state="dead"} 1',
+      'weir_dns_upstream_queries_total 24',
+      'weir_dns_upstream_timeouts_total 26',
+    ]);
   });
 
   test('count proofs by their outcome, and the packets of those that passed', async () => {

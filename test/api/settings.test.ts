@@ -72,6 +72,30 @@ test.each([
   expect(answer.json().error).toMatch(/\bthis node\b.*\.$/);
 });
 
+test('GET /api/v1/dns-cache shows names, and what is granted for them', async () => {
+  const { ask, node } = await rig();
+  node.reads.names = [
+    {
+      hostname: 'api.example.com',
+      addresses: [0xcb00_7107, 0xcb00_7108],
+      patterns: ['*.example.com'],
+      expiresAtMs: Date.UTC(2026, 0, 2, 3, 4, 5),
+      lastSeenMs: Date.UTC(2026, 0, 2, 3, 3, 5),
+    },
+  ];
+  expect((await ask('GET', '/api/v1/dns-cache')).json()).toEqual({
+    entries: [
+      {
+        hostname: 'api.example.com',
+        ips: ['203.0.113.7', '203.0.113.8'],
+        patterns: ['*.example.com'],
+        expires_at: '2026-01-02T03:04:05.000Z',
+        last_seen: '2026-01-02T03:03:05.000Z',
+      },
+    ],
+  });
+});
+
 describe('integrations', () => {
   const PATH = '/api/v1/integrations';
   const integration = {

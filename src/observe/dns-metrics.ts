@@ -1,0 +1,58 @@
+import { Counter, Gauge, type Registry } from 'prom-client';
+import type { DnsStats } from './stats.js';
+
+/** What the DNS proxy counts; nothing of it while that is not running. */
+export function dnsMetrics(registers: Registry[]) {
+  const gauge = <L extends string>(name: string, help: string, ...labelNames: L[]) =>
+    new Gauge<L>({ name, help, labelNames, registers });
+  const counter = <L extends string>(name: string, help: string, ...labelNames: L[]) =>
+    new Counter<L>({ name, help, labelNames, registers });
+
+  const queries = counter('weir_dns_queries_total', 'Lookups judged, by what the policy says of them.', 'verdict');
+  const answers = counter(
+    'weir_dns_failures_total',
+    'Lookups without an answer: `nxdomain_policy`, the policy denies the name; `nxdomain_upstream`, there is no such name; `servfail`, nobody knew or nothing could be granted.',
+    'kind',
+  );
+  const refused = counter(
+    'weir_dns_refused_total',
+    'Messages that were not taken, records that were left out, and what was not granted, by reason.',
+    'reason',
+  );
+  const grants = counter('weir_dns_grants_total', 'Addresses granted to patterns of the policy.');
+  const cache = counter(
+    'weir_dns_cache_lookups_total',
+    'Lookups in the answer cache, by whether it had an answer.',
+    'outcome',
+  );
+  const entries = gauge('weir_dns_cache_entries', 'Answers in the cache.');
+  const bytes = gauge('weir_dns_cache_bytes', 'Bytes that the cache takes, about.');
+  const upstreams = gauge('weir_dns_upstreams', 'Upstreams, by whether they answer of late.', 'state');
+  const asked = counter('weir_dns_upstream_queries_total', 'Questions sent to upstreams.');
+  const silent = counter('weir_dns_upstream_timeouts_total', 'Questions that an upstream did not answer in time.');
+  const all = [queries, answers, refused, grants, cache, entries, bytes, upstreams, asked, silent];
+
+  return {
+    stats(stats: DnsStats | null) {
+      for (const metric of all) metric.reset();
+      if (stats === null) return;
+      queries.inc({ verdict: 'allow' }, stats.queriesAllow);
+      queries.inc({ verdict: 'deny' }, stats.queriesDeny);
+      answers.inc({ kind: 'nxdomain_policy' }, stats.nxdomainPolicy);
+      answers.inc({ kind: 'nxdomain_upstream' }, stats.nxdomainUpstream);
+      answers.inc({ kind: 'servfail' }, stats.servfail);
+      for (const [reason, count] of Object.entries(stats.refused)) refused.inc({ reason }, count);
+      grants.inc(stats.grants);
+      cache.inc({ outcome: 'hit' }, stats.cacheHits);
+      cache.inc({ outcome: 'miss' }, stats.cacheMisses);
+      entries.set(stats.cacheEntries);
+      bytes.set(stats.cacheBytes);
+      for (const state of ['alive', 'dead'] as const)
+        upstreams.set({ state }, stats.upstreams.filter(({ alive }) => alive === (state === 'alive')).length);
+      for (const { queries: sent, timeouts } of stats.upstreams) {
+        asked.inc(sent);
+        silent.inc(timeouts);
+      }
+    },
+  };
+}
