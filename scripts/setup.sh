@@ -15,8 +15,9 @@ node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.ex
 # command or file → Debian package
 needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
   /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev)
-[ "${1:-}" = --test ] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace iptables-legacy:iptables)
-[ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables)
+[ "${1:-}" = --test ] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace iptables-legacy:iptables dnsmasq:dnsmasq-base dig:bind9-dnsutils)
+[ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
+  dnsperf:dnsperf dnsdist:dnsdist unbound:unbound dnsmasq:dnsmasq-base dig:bind9-dnsutils taskset:util-linux)
 
 missing=()
 for need in "${needs[@]}"; do
@@ -33,6 +34,13 @@ if [ "${#missing[@]}" -gt 0 ]; then
   else
     say "installing Debian packages: ${missing[*]}"
     log=$(mktemp)
+    # What is installed to be measured or tested with is not to run by itself.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e $policy ]; then
+      printf '#!/bin/sh\nexit 101\n' >$policy
+      chmod +x $policy
+      trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    fi
     if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
       tail -20 "$log"
       rm -f "$log"
@@ -40,6 +48,10 @@ if [ "${#missing[@]}" -gt 0 ]; then
       exit 1
     fi
     rm -f "$log"
+    if [ "$(trap -p EXIT)" != "" ]; then
+      rm -f $policy
+      trap - EXIT
+    fi
   fi
 fi
 

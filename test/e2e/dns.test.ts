@@ -1,0 +1,121 @@
+import type { ChildProcess } from 'node:child_process';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { type Dug, data, dig, startUpstream } from './names.js';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const NO_ANSWER = 'refused ETIMEDOUT';
+let rig: Rig;
+let upstream: ChildProcess;
+
+const ask = (...words: string[]): Promise<Dug> => dig(rig, ADDRESSES.nodeLan, ...words);
+
+beforeAll(async () => {
+  rig = await createRig('dns', [443, 444], {
+    sections: {
+      dns: {
+        listen: [`${ADDRESSES.nodeLan}:53`],
+        upstreams: [`${ADDRESSES.server}:53`],
+        rebind_allow: ['*.example.com'],
+        min_grant: '2s',
+      },
+    },
+  });
+  upstream = await startUpstream(rig);
+  await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [443] } }]));
+  await rig.node.ready();
+}, 120_000);
+afterAll(() => rig?.remove());
+
+describe('a name that the policy allows', () => {
+  test('opens what it leads to, and that only on the ports of the rule, from the moment that it was looked up', async () => {
+    expect(await rig.tcp(443)).toBe(NO_ANSWER);
+    expect(data(await ask('api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+    expect(await rig.tcp(443)).toBe('open');
+    expect(await rig.tcp(444)).toBe(NO_ANSWER);
+  });
+
+  test('is answered through its aliases, and in the letters that it was asked in', async () => {
+    const [alias, address] = data(await ask('wWw.eXample.com'));
+    expect(alias).toMatch(/^wWw\.eXample\.com\. CNAME api\.example\.com\.$/i);
+    expect(alias?.split(' ')[0]).toBe('wWw.eXample.com.');
+    expect(address?.toLowerCase()).toBe(`api.example.com. a ${ADDRESSES.server}`);
+  });
+
+  test('is answered over TCP too', async () => {
+    expect(data(await ask('+tcp', 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+  });
+
+  test('may be asked for any type, but leads to no address that nobody enforces', async () => {
+    expect(data(await ask('text.example.com', 'TXT'))).toEqual(['text.example.com. TXT "hello"']);
+    const six = await ask('six.example.com', 'AAAA');
+    expect([six.status, six.answers]).toEqual(['NOERROR', []]);
+  });
+
+  test('that there is not is answered as its upstream does', async () => {
+    expect((await ask('nothing.example.com')).status).toBe('NXDOMAIN');
+  });
+
+  test('is shown with what is granted for it', async () => {
+    const reply = await rig.node.request('GET', '/api/v1/dns-cache');
+    const { entries } = reply.body as { entries: { hostname: string; ips: string[]; patterns: string[] }[] };
+    const named = entries.filter(({ hostname }) => hostname === 'api.example.com');
+    expect(named.map(({ ips, patterns }) => ({ ips, patterns }))).toEqual([
+      { ips: [ADDRESSES.server], patterns: ['*.example.com'] },
+    ]);
+  });
+});
+
+describe('a name that it does not allow', () => {
+  test('is not there', async () => {
+    const denied = await ask('other.example.org');
+    expect([denied.status, denied.answers]).toEqual(['NXDOMAIN', []]);
+    expect(denied.text).toContain('EDE: 18 (Prohibited)');
+  });
+
+  test('is counted', async () => {
+    const reply = await rig.node.request('GET', '/api/v1/stats');
+    const { dns } = reply.body as { dns: { queries_deny: number; nxdomain_policy: number } };
+    expect(dns.queries_deny).toBeGreaterThan(0);
+    expect(dns.nxdomain_policy).toBe(dns.queries_deny);
+  });
+});
+
+test('a public name that leads to a private address leads nowhere', async () => {
+  await rig.put(policyOf([{ match: { dns_hostname: '*', proto: 'tcp', dst_ports: [443] } }]));
+  const inside = await ask('inside.example.org');
+  expect([inside.status, inside.answers]).toEqual(['NOERROR', []]);
+});
+
+test('what was granted goes with the pattern that it was granted to', async () => {
+  await rig.put(policyOf([{ match: { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [444] } }]));
+  expect(await rig.tcp(443)).toBe(NO_ANSWER);
+  await ask('api.example.com');
+  expect([await rig.tcp(444), await rig.tcp(443)]).toEqual(['open', NO_ANSWER]);
+});
+
+test('a node that was killed still enforces what was granted, and answers again when it is back', async () => {
+  await ask('api.example.com');
+  await rig.node.end('SIGKILL');
+  expect(await rig.tcp(444)).toBe('open');
+  expect((await ask('api.example.com')).status).toBe('none');
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(data(await ask('api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+  expect(await rig.tcp(444)).toBe('open');
+});
+
+test('without an upstream lookups fail in time, and readiness says which one is silent', async () => {
+  upstream.kill('SIGKILL');
+  const failed = await ask('cold.api.example.com', '+time=4');
+  await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp' } }]));
+  const after = await Promise.all(['a', 'b', 'c', 'd'].map((label) => ask(`${label}.example.com`, '+time=4')));
+  expect([failed.status, ...after.map(({ status }) => status)]).toEqual(['NXDOMAIN', ...Array(4).fill('SERVFAIL')]);
+  const reply = await rig.node.request('GET', '/ready');
+  const { checks } = reply.body as { checks: { name: string; state: string; detail: string }[] };
+  const { state, detail } = checks.find(({ name }) => name === 'dns_allowlist') ?? { state: '', detail: '' };
+  expect([state, detail]).toEqual([
+    'without_upstreams',
+    `no upstream answers; what is kept is still answered: ${ADDRESSES.server}:53`,
+  ]);
+});

@@ -1,0 +1,45 @@
+import type { ChildProcess } from 'node:child_process';
+import { ADDRESSES } from '#cli/topology.js';
+import type { Rig } from './rig.js';
+
+const UPSTREAM_READY_MS = 10_000;
+
+/** What `dig` says, of its status and its answers. */
+export type Dug = { readonly status: string; readonly answers: readonly string[]; readonly text: string };
+
+/** Asks from the client. */
+export async function dig(rig: Rig, server: string, ...words: string[]): Promise<Dug> {
+  const options = ['+tries=1', '+time=3', '+nocookie'];
+  const { stdout } = await rig.topology.client.run('dig', `@${server}`, ...options, ...words);
+  const answers = /;; ANSWER SECTION:\n([\s\S]*?)\n\n/.exec(stdout)?.[1]?.split('\n') ?? [];
+  const spaced = answers.map((line) => line.replaceAll(/\s+/g, ' '));
+  return { status: /status: (\w+)/.exec(stdout)?.[1] ?? 'none', answers: spaced, text: stdout };
+}
+
+/** Its answers without their TTLs. */
+export const data = ({ answers }: Dug): string[] => answers.map((line) => line.replace(/ \d+ IN /, ' '));
+
+/** A resolver on the server that knows a few names. */
+export async function startUpstream({ topology: { server } }: Rig): Promise<ChildProcess> {
+  const words = [
+    '--no-daemon --conf-file=/dev/null --no-resolv --no-hosts --bind-interfaces --user=root --group=root --pid-file=',
+    `--listen-address=${ADDRESSES.server} --port=53 --local=/com/ --local=/org/ --max-ttl=300 --local-ttl=300`,
+    `--host-record=api.example.com,${ADDRESSES.server} --cname=www.example.com,api.example.com`,
+    `--host-record=other.example.org,${ADDRESSES.server} --host-record=inside.example.org,10.9.9.9`,
+    '--host-record=six.example.com,10.77.2.2,2001:db8::1 --txt-record=text.example.com,hello',
+  ];
+  const child = server.start('dnsmasq', words.join(' ').split(' '));
+  const deadline = performance.now() + UPSTREAM_READY_MS;
+  for (;;) {
+    const { stdout } = await server.run(
+      'dig',
+      `@${ADDRESSES.server}`,
+      '+short',
+      '+tries=1',
+      '+time=1',
+      'api.example.com',
+    );
+    if (stdout.trim() === ADDRESSES.server) return child;
+    if (performance.now() > deadline) throw new Error('the upstream does not answer');
+  }
+}

@@ -1,0 +1,70 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { data, dig, startUpstream } from './names.js';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const NO_ANSWER = 'refused ETIMEDOUT';
+/** Nobody has this address: what is sent there is answered by nobody but the proxy. */
+const ELSEWHERE = '198.51.100.53';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('diverted', [443], {
+    sections: {
+      dns: {
+        listen: [`${ADDRESSES.nodeLan}:53`],
+        upstreams: [`${ADDRESSES.server}:53`],
+        rebind_allow: ['*.example.com'],
+        transparent: true,
+      },
+    },
+  });
+  await rig.topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
+  await startUpstream(rig);
+  await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [443] } }]));
+  await rig.node.ready();
+}, 120_000);
+afterAll(() => rig?.remove());
+
+test('a lookup is answered from whatever server it was sent to, and opens what it leads to', async () => {
+  expect(await rig.tcp(443)).toBe(NO_ANSWER);
+  const found = await dig(rig, ELSEWHERE, 'api.example.com');
+  expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+  expect(found.text).toContain(`SERVER: ${ELSEWHERE}#53(${ELSEWHERE}) (UDP)`);
+  expect(await rig.tcp(443)).toBe('open');
+});
+
+test('so is one over TCP', async () => {
+  const found = await dig(rig, ELSEWHERE, '+tcp', 'api.example.com');
+  expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+  expect(found.text).toContain(`SERVER: ${ELSEWHERE}#53(${ELSEWHERE}) (TCP)`);
+});
+
+test('a resolver that knows better is not asked past the policy', async () => {
+  expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('NXDOMAIN');
+  expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('NXDOMAIN');
+});
+
+test('the node itself is asked as before', async () => {
+  expect(data(await dig(rig, ADDRESSES.nodeLan, 'api.example.com'))).toEqual([
+    `api.example.com. A ${ADDRESSES.server}`,
+  ]);
+});
+
+test('packets are sent directly all the same', async () => {
+  const reply = await rig.node.request('GET', '/api/v1/stats');
+  const { forwarding } = (reply.body as { dataplane: { forwarding: { way: string; reason: string } } }).dataplane;
+  expect(forwarding.way).toBe('direct');
+});
+
+test('while the proxy is dead lookups are dropped, and go nowhere else', async () => {
+  await rig.node.end('SIGKILL');
+  expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('none');
+  expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('none');
+  expect(await rig.tcp(443)).toBe('open');
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+  const drops = (await rig.stats()).drops;
+  expect(drops.dns_proxy_absent).toBeGreaterThan(0);
+});
