@@ -3,6 +3,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus, release, totalmem } from 'node:os';
 import { isKept, type Row, tableOf } from './bench.js';
 import { classifierBench } from './classifier.js';
+import { dnsRaceBench } from './dns/race.js';
+import { dnsBench } from './dns.js';
 import { eventsBench } from './events.js';
 import { connectionsBench } from './forward/connections.js';
 import { forwardingBench } from './forward/forwarding.js';
@@ -15,6 +17,8 @@ import { policyWriteBench } from './policy-write.js';
 const benches = [
   classifierBench,
   learnedBench,
+  dnsBench,
+  dnsRaceBench,
   namesBench,
   forwardingBench,
   connectionsBench,

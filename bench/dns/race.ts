@@ -1,0 +1,74 @@
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { firstLine } from '#cli/node-process.js';
+import { ADDRESSES, createTopology, temporaryFolder } from '#cli/topology.js';
+import type { Bench, Row } from '../bench.js';
+import { PROXY_CPU, startWeir } from './proxies.js';
+
+const ROUNDS = 100_000;
+const AT_ONCE = 64;
+const PORT = 443;
+/** Every name has an address of its own here, and the server has them all. */
+const NETWORK = '198.18.0.0/15';
+const program = fileURLToPath(new URL('./rounds-process.js', import.meta.url));
+
+type Outcome = {
+  readonly rounds: number;
+  readonly failures: Readonly<Record<string, number>>;
+  readonly seconds: number;
+};
+
+/** Lookups, each followed at once by a connection to what it brought: none may be refused. */
+async function run(): Promise<readonly Row[]> {
+  const topology = await createTopology('race');
+  const folder = await temporaryFolder('race');
+  try {
+    const { node, server, client } = topology;
+    await server.must('ip', 'route', 'add', 'local', NETWORK, 'dev', 'lo');
+    await node.must('ip', 'route', 'add', NETWORK, 'via', ADDRESSES.server);
+    const file = join(folder, 'upstream.conf');
+    await writeFile(
+      file,
+      `setLocal("${ADDRESSES.server}:53")
+setACL("0.0.0.0/0")
+addAction(AllRule(), LuaAction(function(dq)
+  local number = tonumber(dq.qname:toString():match("^n(%d+)"))
+  return DNSAction.Spoof, string.format("198.%d.%d.%d", 18 + math.floor(number / 65536), math.floor(number / 256) % 256, number % 256)
+end))
+`,
+    );
+    const upstream = server.start('dnsdist', ['-C', file, '--supervised', '--disable-syslog']);
+    upstream.stdout?.resume();
+    upstream.stderr?.resume();
+    await firstLine(server.start(process.execPath, [program, 'serve', String(PORT)]));
+    const weir = await startWeir(topology, ['*.example.com'], { rebind_allow: ['*.example.com'] });
+    const words = [program, 'ask', ADDRESSES.nodeLan, String(PORT), String(ROUNDS), String(AT_ONCE)];
+    const said = await firstLine(client.start(process.execPath, words));
+    const { failures, seconds } = JSON.parse(said) as Outcome;
+    const failed = Object.values(failures).reduce((sum, count) => sum + count, 0);
+    if (failed > 0) console.log(`  ${JSON.stringify(failures)}`);
+    const reply = await weir.node.request('GET', '/api/v1/stats');
+    const { maps } = (reply.body as { dataplane: { maps: Record<string, { entries: number }> } }).dataplane;
+    await weir.end();
+    return [
+      {
+        what: `lookups followed at once by a connection, on one core (CPU ${PROXY_CPU})`,
+        value: ROUNDS / seconds,
+        unit: 'rounds/s',
+      },
+      {
+        what: `of ${ROUNDS.toLocaleString('en')}: connections that did not come about at their first packet`,
+        value: failed,
+        unit: '',
+        atMost: 0,
+      },
+      { what: 'addresses learned in the end', value: maps.grants?.entries ?? 0, unit: '', atLeast: ROUNDS },
+    ];
+  } finally {
+    await topology.remove();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+export const dnsRaceBench: Bench = { name: 'dns-race', run };

@@ -1,0 +1,98 @@
+import { createSocket } from 'node:dgram';
+import { connect, createServer } from 'node:net';
+import { addressesOf } from '#dns/wire/lookup.js';
+import { readMessage } from '#dns/wire/message.js';
+import { nameOf } from '#dns/wire/name.js';
+import { writeQuery } from '#dns/wire/query.js';
+
+async function ask(resolver: string, port: number, rounds: number, atOnce: number) {
+  const failures: Record<string, number> = {};
+  let next = 0;
+  const started = performance.now();
+  await Promise.all(
+    Array.from({ length: atOnce }, async () => {
+      const asker = new Asker(resolver);
+      while (next < rounds) {
+        const round = next++;
+        const address = await asker.lookUp(`n${round}`);
+        const result = address === null ? 'no answer' : await reach(address, port);
+        if (result !== 'open') failures[result] = (failures[result] ?? 0) + 1;
+      }
+      asker.close();
+    }),
+  );
+  return { rounds, failures, seconds: (performance.now() - started) / 1_000 };
+}
+
+class Asker {
+  readonly #socket = createSocket('udp4');
+  #id = 0;
+
+  constructor(private readonly resolver: string) {}
+
+  lookUp(label: string): Promise<number | null> {
+    this.#id = (this.#id + 1) & 0xffff;
+    const id = this.#id;
+    const name = nameOf([label, 'example', 'com']);
+    const query = writeQuery({
+      id,
+      name,
+      type: 1,
+      class: 1,
+      recursionDesired: true,
+      checkingDisabled: false,
+      edns: null,
+    });
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => finish(null), 3_000);
+      const finish = (address: number | null): void => {
+        clearTimeout(timer);
+        this.#socket.removeAllListeners('message');
+        resolve(address);
+      };
+      this.#socket.on('message', (datagram) => {
+        const message = readMessage(datagram);
+        if ('fault' in message || message.id !== id) return;
+        finish(addressesOf(message).addresses[0]?.address ?? null);
+      });
+      this.#socket.send(query, 53, this.resolver);
+    });
+  }
+
+  close(): void {
+    this.#socket.close();
+  }
+}
+
+/** What became of a connection whose first packet is never sent again: it passes, or it was too early. */
+function reach(address: number, port: number): Promise<string> {
+  const host = [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join('.');
+  return new Promise((resolve) => {
+    const socket = connect({ host, port });
+    // A second attempt of TCP comes after a second. What happened meanwhile is heard first, where this process was held up.
+    const timer = setTimeout(() => setImmediate(() => finish('first packet lost')), 900);
+    const finish = (result: string): void => {
+      clearTimeout(timer);
+      socket.resetAndDestroy();
+      resolve(result);
+    };
+    socket.once('connect', () => finish('open'));
+    socket.once('error', (failure: NodeJS.ErrnoException) => finish(failure.code ?? failure.message));
+  });
+}
+
+/**
+ * `serve PORT` takes connections; `ask RESOLVER PORT ROUNDS AT_ONCE` looks up another name each round and connects to what it
+ * leads to the moment that it is told. Prints a line of JSON in the end: rounds, and those whose connection did not come about.
+ */
+const [mode = '', ...words] = process.argv.slice(2);
+if (mode === 'serve') {
+  // Connections that wait to be taken are not what is measured.
+  const at = { port: Number(words[0]), host: '0.0.0.0', backlog: 4_096 };
+  createServer((socket) => socket.on('error', () => {})).listen(at, () => console.log('serving'));
+} else {
+  const [resolver = '', port = '', rounds = '', atOnce = ''] = words;
+  const outcome = await ask(resolver, Number(port), Number(rounds), Number(atOnce));
+  console.log(JSON.stringify(outcome));
+  process.exit(0);
+}
