@@ -3,6 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus, release, totalmem } from 'node:os';
 import { isKept, type Row, tableOf } from './bench.js';
 import { classifierBench } from './classifier.js';
+import { grantsBench } from './dns/grants.js';
 import { dnsRaceBench } from './dns/race.js';
 import { dnsBench } from './dns.js';
 import { eventsBench } from './events.js';
@@ -19,6 +20,7 @@ const benches = [
   learnedBench,
   dnsBench,
   dnsRaceBench,
+  grantsBench,
   namesBench,
   forwardingBench,
   connectionsBench,

@@ -4,9 +4,10 @@ import { fileURLToPath } from 'node:url';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, temporaryFolder } from '#cli/topology.js';
 import type { Bench, Row } from '../bench.js';
-import { PROXY_CPU, startWeir } from './proxies.js';
+import { PROXY_CPU, putRules, startWeir } from './proxies.js';
 
 const ROUNDS = 100_000;
+const CHANGED_ROUNDS = 20_000;
 const AT_ONCE = 64;
 const PORT = 443;
 /** Every name has an address of its own here, and the server has them all. */
@@ -18,6 +19,11 @@ type Outcome = {
   readonly failures: Readonly<Record<string, number>>;
   readonly seconds: number;
 };
+
+function failuresIn(failures: Outcome['failures']): number {
+  if (Object.keys(failures).length > 0) console.log(`  ${JSON.stringify(failures)}`);
+  return Object.values(failures).reduce((sum, count) => sum + count, 0);
+}
 
 /** Lookups, each followed at once by a connection to what it brought: none may be refused. */
 async function run(): Promise<readonly Row[]> {
@@ -43,11 +49,25 @@ end))
     upstream.stderr?.resume();
     await firstLine(server.start(process.execPath, [program, 'serve', String(PORT)]));
     const weir = await startWeir(topology, ['*.example.com'], { rebind_allow: ['*.example.com'] });
-    const words = [program, 'ask', ADDRESSES.nodeLan, String(PORT), String(ROUNDS), String(AT_ONCE)];
-    const said = await firstLine(client.start(process.execPath, words));
-    const { failures, seconds } = JSON.parse(said) as Outcome;
-    const failed = Object.values(failures).reduce((sum, count) => sum + count, 0);
-    if (failed > 0) console.log(`  ${JSON.stringify(failures)}`);
+    const ask = async (rounds: number): Promise<Outcome> => {
+      const words = [program, 'ask', ADDRESSES.nodeLan, String(PORT), String(rounds), String(AT_ONCE)];
+      return JSON.parse(await firstLine(client.start(process.execPath, words))) as Outcome;
+    };
+    const { failures, seconds } = await ask(ROUNDS);
+    const failed = failuresIn(failures);
+    // With all that is granted now, and while clients go on.
+    let changes = 0;
+    let isOver = false;
+    const changing = ask(CHANGED_ROUNDS).finally(() => {
+      isOver = true;
+    });
+    let slowestMs = 0;
+    while (!isOver) {
+      const before = performance.now();
+      await putRules(weir.node, ['*.example.com', `other${changes++}.example.org`]);
+      slowestMs = Math.max(slowestMs, performance.now() - before);
+    }
+    const interrupted = failuresIn((await changing).failures);
     const reply = await weir.node.request('GET', '/api/v1/stats');
     const { maps } = (reply.body as { dataplane: { maps: Record<string, { entries: number }> } }).dataplane;
     await weir.end();
@@ -64,6 +84,13 @@ end))
         atMost: 0,
       },
       { what: 'addresses learned in the end', value: maps.grants?.entries ?? 0, unit: '', atLeast: ROUNDS },
+      {
+        what: `of ${CHANGED_ROUNDS.toLocaleString('en')} while the policy was written ${changes} times: connections that did not come about`,
+        value: interrupted,
+        unit: '',
+        atMost: 0,
+      },
+      { what: 'the slowest of these writes', value: slowestMs, unit: 'ms' },
     ];
   } finally {
     await topology.remove();

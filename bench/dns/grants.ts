@@ -1,0 +1,100 @@
+import { readFileSync } from 'node:fs';
+import { createTopology } from '#cli/topology.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { detach } from '#dataplane/kernel/detach.js';
+import { compile } from '#policy/compile.js';
+import { enterNamespace } from '#test/kernel/namespace.js';
+import { group, policy, rule } from '#test/policy/sample.js';
+import type { Bench, Row } from '../bench.js';
+import { mapBytes } from '../forward/program-runs.js';
+
+const ADDRESSES = 1_000_000;
+const AT_ONCE = 1_000;
+const FIRST = 0x0b00_0000;
+const HOUR_NS = 3_600_000_000_000n;
+const SECOND_NS = 1_000_000_000n;
+const PROBES = 2_000;
+
+const pattern = { kind: 'suffix', labels: ['example', 'com'], text: '*.example.com' } as const;
+
+/** What a million learned addresses take: memory, learning one more among them, their end, and a restart. */
+async function run(): Promise<readonly Row[]> {
+  const topology = await createTopology('million');
+  const leave = enterNamespace(topology.node.name);
+  const options: DatapathOptions = {
+    interfaces: ['lan0', 'wan0'],
+    nonIpv4: 'drop',
+    reversePath: 'strict',
+    pickupMs: 0,
+    flowCapacity: 1_024,
+    timeoutsMs: DEFAULT_TIMEOUTS_MS,
+    policeLocal: false,
+    forwarding: 'stack',
+    grantCapacity: ADDRESSES + 100_000,
+    markMask: 0x00f0_0000,
+    pinPath: topology.pinPath,
+    programCapacity: 8_192,
+  };
+  const program = compile(policy([group(['0.0.0.0/0'], [rule({ hostname: pattern })])]));
+  let datapath = openDatapath(options);
+  try {
+    await datapath.open();
+    await datapath.attach();
+    await datapath.stage(program, 1);
+    await datapath.flip();
+    const residentBefore = resident();
+    const grant = async (first: number, count: number, lifeNs: bigint): Promise<number> => {
+      const addresses = Array.from({ length: count }, (_, index) => first + index);
+      const before = performance.now();
+      const expiresAtNs = process.hrtime.bigint() + lifeNs;
+      const { refused } = await datapath.grant([{ pattern: pattern.text, addresses, expiresAtNs }]);
+      if (refused > 0) throw new Error(`${refused} addresses were not learned`);
+      return performance.now() - before;
+    };
+    let learningMs = 0;
+    for (let at = 0; at < ADDRESSES; at += AT_ONCE) learningMs += await grant(FIRST + at, AT_ONCE, HOUR_NS);
+    const residentAfter = resident();
+    const one = await waits(() => grant(FIRST, 1, HOUR_NS));
+    await datapath.close();
+    datapath = openDatapath(options);
+    const before = performance.now();
+    const { adopted } = await datapath.open();
+    const restartMs = performance.now() - before;
+    if (!adopted) throw new Error('what was in force was not found');
+    const kept = (await datapath.stats()).maps.grants?.entries ?? 0;
+    // The rest of their lives: while the sweep takes them away, one more is learned again and again.
+    await datapath.stage(program, 1);
+    await datapath.flip();
+    await grant(FIRST + ADDRESSES, 1, 2n * SECOND_NS);
+    const whileSwept = await waits(() => grant(FIRST, 1, HOUR_NS));
+    return [
+      { what: 'a million addresses: learned', value: (learningMs * 1_000) / ADDRESSES, unit: 'µs each' },
+      { what: 'kernel memory of all maps', value: mapBytes('self') / 2 ** 20, unit: 'MiB' },
+      { what: 'resident memory of the process, more than before', value: residentAfter - residentBefore, unit: 'MiB' },
+      { what: 'learning one more, median', value: one.median, unit: 'ms' },
+      { what: 'and p99', value: one.p99, unit: 'ms' },
+      { what: 'opened again over them after the process ended', value: restartMs, unit: 'ms' },
+      { what: 'of them there after that', value: kept, unit: '', atLeast: ADDRESSES },
+      { what: 'learning one more while they are swept, p99', value: whileSwept.p99, unit: 'ms' },
+    ];
+  } finally {
+    await datapath.close();
+    detach(topology.pinPath);
+    leave();
+    await topology.remove();
+  }
+}
+
+async function waits(act: () => Promise<number>): Promise<{ readonly median: number; readonly p99: number }> {
+  const all: number[] = [];
+  for (let probe = 0; probe < PROBES; probe++) all.push(await act());
+  all.sort((one, other) => one - other);
+  return { median: all[PROBES >> 1] ?? 0, p99: all[Math.floor(PROBES * 0.99)] ?? 0 };
+}
+
+/** MiB. */
+function resident(): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]) / 1_024;
+}
+
+export const grantsBench: Bench = { name: 'grants', run };
