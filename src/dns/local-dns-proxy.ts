@@ -1,7 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
+import { parseAddress } from '#policy/ipv4.js';
 import type { Descriptors } from '#sockets/descriptors.js';
 import { Pump } from '#sockets/pump.js';
-import { addressOf } from './address.js';
 import { AnswerCache } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import { Counts } from './counts.js';
@@ -131,7 +131,7 @@ function listensAt({ listen, transparent, mark }: DnsOptions): readonly ListenAt
     ...(transparent ? [{ ...DIVERTED, isTransparent: true }] : []),
   ];
   return all.map(({ host, port, isTransparent }) => {
-    const address = addressOf(host);
+    const address = parseAddress(host);
     if (address === undefined) throw new Error(`${host} is not an IPv4 address`);
     return { address, port, isTransparent, mark };
   });

@@ -1,7 +1,7 @@
 import { networkInterfaces } from 'node:os';
 import { matchesHostname } from '#policy/hostname.js';
+import { parseAddress } from '#policy/ipv4.js';
 import type { HostnamePattern } from '#policy/model.js';
-import { addressOf } from './address.js';
 import { isNobodys, isPublic } from './special-addresses.js';
 import { labelsOf, type NameKey } from './wire/name.js';
 
@@ -52,5 +52,5 @@ function endsWith(labels: readonly string[], zone: readonly string[]): boolean {
 
 function ownAddresses(): ReadonlySet<number> {
   const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
-  return new Set(all.flatMap(({ address }) => addressOf(address) ?? []));
+  return new Set(all.flatMap(({ address }) => parseAddress(address) ?? []));
 }

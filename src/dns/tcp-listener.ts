@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
+import { parseAddress } from '#policy/ipv4.js';
 import { openListener } from '#sockets/socket-options.js';
-import { addressOf } from './address.js';
 import type { Counts } from './counts.js';
 import type { ListenAt } from './options.js';
 import type { Resolver } from './resolver.js';
@@ -43,7 +43,7 @@ export class TcpListener {
 
   #accept(socket: Socket): void {
     const client = socket.remoteAddress ?? '';
-    const source = addressOf(client);
+    const source = parseAddress(client);
     const count = (this.#ofClients.get(client) ?? 0) + 1;
     if (source === undefined || count > CONNECTIONS_OF_A_CLIENT || this.#connections.size >= CONNECTIONS) {
       this.counts.refuse('connection');

@@ -1,5 +1,5 @@
+import { parseAddress } from '#policy/ipv4.js';
 import type { Pump } from '#sockets/pump.js';
-import { addressOf } from '../address.js';
 import { nowMs } from '../clock.js';
 import type { UpstreamStats } from '../dns-proxy.js';
 import { type Endpoint, textOf } from '../options.js';
@@ -50,7 +50,7 @@ export class Upstream {
     private readonly onAliveness: () => void,
   ) {
     this.address = textOf(endpoint);
-    const address = addressOf(endpoint.host);
+    const address = parseAddress(endpoint.host);
     if (address === undefined) throw new Error(`the upstream ${endpoint.host} is not IPv4`);
     this.#pool = new UdpPool(pump, { address, port: endpoint.port }, mark, onStray);
     this.#tcp = new TcpExchange(endpoint, mark, onStray);
