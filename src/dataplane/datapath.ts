@@ -33,8 +33,8 @@ export type Datapath = {
   grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
-   * A port for another thread to grant by, without a way through this one: takes `GrantRequest`s, and answers each with a
-   * `GrantAnswer` once it is in force. It closes when the datapath does.
+   * A port for another thread to grant by, without a way through this one: takes `GrantRequest`s and gives `GrantAnswer`s
+   * (`#policy/grant-port.js`). It closes when the datapath does.
    */
   grantPort(): Promise<MessagePort>;
   /** What is granted now. After a restart only patterns of programs that were staged since have their text. */
@@ -76,16 +76,6 @@ export type Attachment = {
   readonly by: 'tcx' | 'clsact';
 };
 export type Staged = { readonly lines: number; readonly capacityLines: number };
-
-/** What is said on a grant port: row by row an address for a pattern, until a time of the monotonic clock in nanoseconds. */
-export type GrantRequest = {
-  readonly id: number;
-  readonly patterns: readonly string[];
-  readonly addresses: Uint32Array;
-  readonly expiriesNs: Float64Array;
-};
-/** `refused` as of `Datapath.grant`; null where it could not be done. */
-export type GrantAnswer = { readonly id: number; readonly refused: number | null };
 
 /** The address of one grant lives on where it was granted for longer before. */
 export type Grant = {

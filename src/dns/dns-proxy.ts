@@ -70,13 +70,3 @@ export type DeniedLookup = {
   readonly count: number;
   readonly lastMs: number;
 };
-
-/** What is said on a grant port, either way. */
-export type GrantRequest = {
-  readonly id: number;
-  /** Row by row: an address for a pattern, until a time of the monotonic clock in nanoseconds. */
-  readonly patterns: readonly string[];
-  readonly addresses: Uint32Array;
-  readonly expiriesNs: Float64Array;
-};
-export type GrantAnswer = { readonly id: number; readonly refused: number | null };

@@ -1,7 +1,7 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
+import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
 import { yieldCore } from '#sockets/yield-core.js';
 import { nowMs } from './clock.js';
-import type { GrantAnswer, GrantRequest } from './dns-proxy.js';
 
 /** D12: who waits longer gets SERVFAIL. */
 const PATIENCE_MS = 100;

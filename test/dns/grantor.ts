@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import type { GrantAnswer, GrantRequest } from '#dns/dns-proxy.js';
+import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
 import { opened } from './opened.js';
 
 type Grant = { readonly pattern: string; readonly addresses: number[]; readonly expiryNs: number };

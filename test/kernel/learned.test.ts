@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import type { Datapath, GrantRequest } from '#dataplane/datapath.js';
+import type { Datapath } from '#dataplane/datapath.js';
 import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
 import { compile } from '#policy/compile.js';
+import type { GrantRequest } from '#policy/grant-port.js';
 import type { Program } from '#policy/program.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { enterNamespace } from './namespace.js';

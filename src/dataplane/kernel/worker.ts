@@ -1,5 +1,6 @@
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
-import type { FlowQuery, Grant, GrantAnswer, GrantRequest, HitQuery } from '#dataplane/datapath.js';
+import type { FlowQuery, Grant, HitQuery } from '#dataplane/datapath.js';
+import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
 import type { Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
 import { Ear } from './ear.js';
