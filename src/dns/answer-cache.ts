@@ -65,8 +65,4 @@ export class AnswerCache {
   keep(question: string, kept: Kept): void {
     this.#kept.set(question, kept);
   }
-
-  clear(): void {
-    this.#kept.clear();
-  }
 }

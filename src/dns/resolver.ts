@@ -44,10 +44,6 @@ export class Resolver {
     private readonly denials: Denials,
   ) {}
 
-  get isJudging(): boolean {
-    return this.#judging !== null;
-  }
-
   use({ generation, patterns, tables }: Lookups): void {
     this.#judging = { index: new LookupIndex(tables), patterns, generation };
     this.#number++;

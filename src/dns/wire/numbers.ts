@@ -39,31 +39,26 @@ export const TYPE = {
   any: 255,
 } as const;
 
-export const CLASS = { in: 1, ch: 3, any: 255 } as const;
+export const CLASS = { in: 1, ch: 3 } as const;
 
-export const OPCODE = { query: 0, notify: 4, update: 5 } as const;
+export const OPCODE = { query: 0 } as const;
 
 export const RCODE = { noerror: 0, formerr: 1, servfail: 2, nxdomain: 3, notimp: 4, refused: 5, badvers: 16 } as const;
 
 /** Bits of the 16 that follow the id. */
-export const FLAG = { qr: 0x8000, aa: 0x0400, tc: 0x0200, rd: 0x0100, ra: 0x0080, ad: 0x0020, cd: 0x0010 } as const;
+export const FLAG = { qr: 0x8000, tc: 0x0200, rd: 0x0100, ra: 0x0080, ad: 0x0020, cd: 0x0010 } as const;
 
 /** EDNS options. */
-export const OPTION = { clientSubnet: 8, cookie: 10, keepalive: 11, padding: 12, extendedError: 15 } as const;
+export const OPTION = { cookie: 10, padding: 12, extendedError: 15 } as const;
 
 /** RFC 8914. */
 export const EXTENDED_ERROR = {
   other: 0,
   staleAnswer: 3,
   notReady: 14,
-  blocked: 15,
-  censored: 16,
   filtered: 17,
   prohibited: 18,
-  notSupported: 21,
   noReachableAuthority: 22,
-  networkError: 23,
-  invalidData: 24,
 } as const;
 
 export const HEADER_BYTES = 12;

@@ -190,9 +190,9 @@ describe('error responses', () => {
   });
 
   it('say more to those who know EDNS', () => {
-    const extendedError = { code: EXTENDED_ERROR.blocked, text: 'policy' };
+    const extendedError = { code: EXTENDED_ERROR.prohibited, text: 'policy' };
     const response = respondError(query('a.test', edns(true)), RCODE.refused, { extendedError });
-    const data = joined(u16s(15), Buffer.from('policy'));
+    const data = joined(u16s(18), Buffer.from('policy'));
     expect(read(response)).toMatchObject({
       rcode: RCODE.refused,
       edns: { payload: 1232, version: 0, dnssecOk: true, options: [{ code: OPTION.extendedError, data }] },
