@@ -4,7 +4,7 @@ import type { Counts } from './counts.js';
 import type { Granter } from './granter.js';
 import type { KnownNames } from './known-names.js';
 import type { DnsOptions } from './options.js';
-import { isPlain } from './wire/name.js';
+import { isPlain, type NameKey } from './wire/name.js';
 
 /** A grant that lives so much longer than this need not be in force anew before an answer leaves. */
 const IN_FORCE_FOR_MS = 1_000;
@@ -22,10 +22,17 @@ export class Learning {
 
   /**
    * Calls back at once with true where what the answer leads to is in force, or need not be; else once it is, or with
-   * false where it is not to be had. Where there was no room for all of it, the next answer asks again. `patterns` match the name by the lookups of this number.
+   * false where it is not to be had. Where there was no room for all of it, the next answer asks again. `patternsOf` finds
+   * those that match the name by the lookups of this number, where that is not known yet.
    */
-  ensure(kept: Kept, patterns: readonly string[], by: number, now: number, done: (isInForce: boolean) => void): void {
-    if (kept.addresses.length === 0 || patterns.length === 0 || !isPlain(kept.key)) {
+  ensure(
+    kept: Kept,
+    patternsOf: (key: NameKey) => readonly string[],
+    by: number,
+    now: number,
+    done: (isInForce: boolean) => void,
+  ): void {
+    if (kept.addresses.length === 0) {
       done(true);
       return;
     }
@@ -37,6 +44,13 @@ export class Learning {
     }
     const isKnown = kept.grantedBy === by;
     if (isKnown && kept.grantedUntil >= wanted) {
+      done(true);
+      return;
+    }
+    const patterns = isPlain(kept.key) ? patternsOf(kept.key) : [];
+    if (patterns.length === 0) {
+      kept.grantedBy = by;
+      kept.grantedUntil = Number.POSITIVE_INFINITY;
       done(true);
       return;
     }

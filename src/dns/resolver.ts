@@ -14,6 +14,7 @@ import type { Upstreams } from './upstream/upstreams.js';
 import { withoutUnenforceable } from './wire/filter.js';
 import { addressesOf, keepsFor } from './wire/lookup.js';
 import type { Message } from './wire/message.js';
+import type { NameKey } from './wire/name.js';
 import { CLASS, EXTENDED_ERROR, OPTION, RCODE, TYPE } from './wire/numbers.js';
 import { type EdnsOption, type Query, readQuery } from './wire/query.js';
 import { respond, respondError, templateOf } from './wire/response.js';
@@ -187,9 +188,9 @@ export class Resolver {
   #finish(kept: Kept, asker: Asker, now: number, options: readonly EdnsOption[] = []): void {
     const judging = this.#judging;
     if (judging === null) return;
-    const patterns =
-      kept.addresses.length === 0 ? [] : judging.index.matching(kept.key).flatMap((at) => judging.patterns[at] ?? []);
-    this.learning.ensure(kept, patterns, this.#number, now, (isInForce) => {
+    const patternsOf = (key: NameKey): readonly string[] =>
+      judging.index.matching(key).flatMap((at) => judging.patterns[at] ?? []);
+    this.learning.ensure(kept, patternsOf, this.#number, now, (isInForce) => {
       const { query, limit, done } = asker;
       if (!isInForce) {
         this.#fail(query, EXTENDED_ERROR.other, 'the addresses could not be granted', done);
