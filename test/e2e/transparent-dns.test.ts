@@ -68,3 +68,9 @@ test('while the proxy is dead lookups are dropped, and go nowhere else', async (
   const drops = (await rig.stats()).drops;
   expect(drops.dns_proxy_absent).toBeGreaterThan(0);
 });
+
+test('without the rule that delivers it a lookup goes no further than the node', async () => {
+  await rig.topology.node.must('ip', 'rule', 'del', 'pref', '8353');
+  expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('none');
+  expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('none');
+});

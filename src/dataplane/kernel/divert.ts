@@ -11,7 +11,7 @@ class DiversionFailure extends Error {
 
 /**
  * Has the node deliver to itself what the datapath marks as diverted, whatever address it is for. Without it such a packet
- * goes on to the guard, which drops it.
+ * is not forwarded: it has a socket, or comes to the guard.
  */
 export function makeDiversion(markMask: number): void {
   const mark = `0x${redirectBit(markMask).toString(16)}`;
