@@ -34,12 +34,11 @@ if [ "${#missing[@]}" -gt 0 ]; then
   else
     say "installing Debian packages: ${missing[*]}"
     log=$(mktemp)
-    # What is installed to be measured or tested with is not to run by itself.
-    policy=/usr/sbin/policy-rc.d
-    if [ ! -e $policy ]; then
-      printf '#!/bin/sh\nexit 101\n' >$policy
-      chmod +x $policy
+    if [ "${1:-}" = --bench ] && [ ! -e /usr/sbin/policy-rc.d ]; then
+      # Resolvers that are installed to be measured are not to run by themselves.
       trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+      printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+      chmod +x /usr/sbin/policy-rc.d
     fi
     if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
       tail -20 "$log"
@@ -48,10 +47,6 @@ if [ "${#missing[@]}" -gt 0 ]; then
       exit 1
     fi
     rm -f "$log"
-    if [ "$(trap -p EXIT)" != "" ]; then
-      rm -f $policy
-      trap - EXIT
-    fi
   fi
 fi
 
