@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { createTopology } from '#cli/topology.js';
-import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
 import { compile } from '#policy/compile.js';
+import { datapathOptions } from '#test/kernel/datapath-options.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import type { Bench, Row } from '../bench.js';
@@ -21,20 +22,7 @@ const pattern = { kind: 'suffix', labels: ['example', 'com'], text: '*.example.c
 async function run(): Promise<readonly Row[]> {
   const topology = await createTopology('million');
   const leave = enterNamespace(topology.node.name);
-  const options: DatapathOptions = {
-    interfaces: ['lan0', 'wan0'],
-    nonIpv4: 'drop',
-    reversePath: 'strict',
-    pickupMs: 0,
-    flowCapacity: 1_024,
-    timeoutsMs: DEFAULT_TIMEOUTS_MS,
-    policeLocal: false,
-    forwarding: 'stack',
-    grantCapacity: ADDRESSES + 100_000,
-    markMask: 0x00f0_0000,
-    pinPath: topology.pinPath,
-    programCapacity: 8_192,
-  };
+  const options = datapathOptions(topology.pinPath, { grantCapacity: ADDRESSES + 100_000, programCapacity: 8_192 });
   const program = compile(policy([group(['0.0.0.0/0'], [rule({ hostname: pattern })])]));
   let datapath = openDatapath(options);
   try {
