@@ -1,7 +1,8 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
-import { yieldCore } from '#sockets/yield-core.js';
+import type { Pump, Sender } from '#sockets/pump.js';
 import { nowMs } from './clock.js';
+import { TransientMap } from './transient-map.js';
 
 /** D12: who waits longer gets SERVFAIL. */
 const PATIENCE_MS = 100;
@@ -9,19 +10,20 @@ const PATIENCE_MS = 100;
 /** How much of what was asked for is in force: `some` where the table was full. */
 type Granted = 'all' | 'some' | 'none';
 type Done = (granted: Granted) => void;
-type Sent = { readonly waiting: readonly Done[]; readonly until: number };
+type Sent = { readonly id: number; readonly waiting: readonly Done[]; readonly until: number };
 
-/** Has the datapath learn addresses. What is asked for in one turn of the event loop goes in one message. */
-export class Granter {
+/** Has the datapath learn addresses. What is asked for in one turn of the pump goes in one message. */
+export class Granter implements Sender {
   #port: MessagePort | null = null;
   #lastId = 0;
   #patterns: string[] = [];
   #addresses: number[] = [];
   #expiriesNs: number[] = [];
   #waiting: Done[] = [];
-  readonly #sent = new Map<number, Sent>();
+  readonly #sent = new TransientMap<number, Sent>();
 
   constructor(
+    private readonly pump: Pick<Pump, 'hasToSend'>,
     /** Called with how many addresses were not learned since the table was full. */
     private readonly onRefused: (count: number) => void,
     private readonly patienceMs = PATIENCE_MS,
@@ -31,9 +33,7 @@ export class Granter {
   use(port: MessagePort | null): void {
     this.#port?.close();
     this.#port = port;
-    const lost = [...this.#sent.values()];
-    this.#sent.clear();
-    for (const { waiting } of lost) for (const done of waiting) done('none');
+    for (const sent of this.#sent.values()) this.#fail(sent);
     port?.on('message', (answer: GrantAnswer) => this.#take(answer));
     port?.on('close', () => {
       if (this.#port === port) this.use(null);
@@ -49,7 +49,7 @@ export class Granter {
       done('none');
       return;
     }
-    if (this.#waiting.length === 0) setImmediate(() => this.#send());
+    if (this.#waiting.length === 0) this.pump.hasToSend(this);
     for (const pattern of patterns) {
       for (const address of addresses) {
         this.#patterns.push(pattern);
@@ -63,18 +63,21 @@ export class Granter {
   /** Fails what waited for too long; to be called every few milliseconds. */
   tick(): void {
     const now = nowMs();
-    const [oldest] = this.#sent.values();
-    if (oldest === undefined || oldest.until > now) return;
+    if ((this.#sent.oldest()?.until ?? now + 1) > now) return;
     // It may be this thread that was late.
     this.#takeAll();
-    for (const [id, { waiting, until }] of this.#sent) {
-      if (until > now) return;
-      this.#sent.delete(id);
-      for (const done of waiting) done('none');
+    for (const sent of this.#sent.values()) {
+      if (sent.until > now) return;
+      this.#fail(sent);
     }
   }
 
-  #send(): void {
+  #fail({ id, waiting }: Sent): void {
+    this.#sent.delete(id);
+    for (const done of waiting) done('none');
+  }
+
+  flush(): number {
     const waiting = this.#waiting;
     const request: GrantRequest = {
       id: ++this.#lastId,
@@ -88,12 +91,11 @@ export class Granter {
     this.#expiriesNs = [];
     if (this.#port === null) {
       for (const done of waiting) done('none');
-      return;
+      return 0;
     }
-    this.#sent.set(request.id, { waiting, until: nowMs() + this.patienceMs });
+    this.#sent.set(request.id, { id: request.id, waiting, until: nowMs() + this.patienceMs });
     this.#port.postMessage(request);
-    // Where both threads have one core, the datapath's would wait for a slice to be over, and every answer with it.
-    yieldCore();
+    return 0;
   }
 
   #takeAll(): void {

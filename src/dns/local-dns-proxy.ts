@@ -38,9 +38,13 @@ export class LocalDnsProxy {
     descriptors?: Descriptors,
   ) {
     const counts = this.#counts;
-    this.granter = new Granter((count) => counts.refuse('no_room_to_learn', count), options.grantPatienceMs);
     this.#cache = new AnswerCache(options.cacheBytes, options.serveStaleMs);
     this.#pump = new Pump((datagrams) => counts.refuse('not_sent', datagrams), descriptors);
+    this.granter = new Granter(
+      this.#pump,
+      (count) => counts.refuse('no_room_to_learn', count),
+      options.grantPatienceMs,
+    );
     this.#upstreams = new Upstreams(
       this.#pump,
       options,

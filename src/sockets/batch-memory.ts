@@ -77,12 +77,12 @@ export class BatchMemory {
     }
   }
 
-  /** A copy of what came; null where it was longer than a slot. */
-  received(slot: number): Buffer | null {
+  /** What came, as long as the slot is not used again; null where it was longer than a slot. */
+  received(slot: number): Uint8Array | null {
     const header = (slot * HEADER) / 4;
     if (((this.#words[header + FLAGS] ?? 0) & MSG_TRUNC) !== 0) return null;
     const start = slot * SLOT_BYTES;
-    return Buffer.from(this.#data.subarray(start, start + (this.#words[header + LENGTH] ?? 0)));
+    return this.#data.subarray(start, start + (this.#words[header + LENGTH] ?? 0));
   }
 
   /** Who sent it, in host byte order. */

@@ -11,19 +11,10 @@ type Libc = {
   close(fd: number): number;
   recvmmsg(fd: number, headers: bigint, count: number, flags: number, timeout: null): number;
   sendmmsg(fd: number, headers: bigint, count: number, flags: number): number;
-  poll: {
-    (descriptors: Uint8Array, count: number, timeoutMs: number): number;
-    async(
-      descriptors: Uint8Array,
-      count: number,
-      timeoutMs: number,
-      done: (failure: Error | null, ready: number) => void,
-    ): void;
-  };
-  sched_yield(): number;
-  eventfd(count: number, flags: number): number;
-  write(fd: number, bytes: Uint8Array, length: number): number;
-  read(fd: number, into: Uint8Array, length: number): number;
+  socketpair(domain: number, type: number, protocol: number, pair: Int32Array): number;
+  epoll_create1(flags: number): number;
+  epoll_ctl(epoll: number, operation: number, fd: number, event: Uint8Array | null): number;
+  epoll_wait(epoll: number, events: Uint8Array, count: number, timeoutMs: number): number;
   mmap(address: null, length: number, protection: number, flags: number, fd: number, offset: number): bigint;
   munmap(address: bigint, length: number): number;
 };
@@ -39,11 +30,10 @@ export const libc = {
   close: library.func('int close(int fd)'),
   recvmmsg: library.func('int recvmmsg(int fd, uint64_t headers, uint32_t count, int flags, void *timeout)'),
   sendmmsg: library.func('int sendmmsg(int fd, uint64_t headers, uint32_t count, int flags)'),
-  poll: library.func('int poll(void *descriptors, uint64_t count, int timeout)'),
-  sched_yield: library.func('int sched_yield()'),
-  eventfd: library.func('int eventfd(uint32_t count, int flags)'),
-  write: library.func('int64_t write(int fd, const void *bytes, uint64_t length)'),
-  read: library.func('int64_t read(int fd, void *into, uint64_t length)'),
+  socketpair: library.func('int socketpair(int domain, int type, int protocol, void *pair)'),
+  epoll_create1: library.func('int epoll_create1(int flags)'),
+  epoll_ctl: library.func('int epoll_ctl(int epoll, int operation, int fd, void *event)'),
+  epoll_wait: library.func('int epoll_wait(int epoll, void *events, int count, int timeout)'),
   mmap: library.func(
     'uint64_t mmap(void *address, uint64_t length, int protection, int flags, int fd, int64_t offset)',
   ),

@@ -1,33 +1,44 @@
 import { BatchMemory } from './batch-memory.js';
 import { Descriptors } from './descriptors.js';
-import { check, libc, SocketFailure } from './libc.js';
+import { eventLoopDescriptor } from './event-loop.js';
+import { check, libc } from './libc.js';
 import type { UdpPort } from './udp-port.js';
 
-const POLL_BYTES = 8;
-const POLLIN = 1;
-const EFD_NONBLOCK_CLOEXEC = 0o2004000;
-/** Turns without anything to do before it waits: a thread that waits takes longer to be woken than a turn. */
-const EMPTY_TURNS = 8;
-/** A wait ends by itself, so that no thread is held for long that has nothing to wait for. */
-const WAIT_MS = 500;
+const EPOLL_CLOEXEC = 0o2000000;
+const EPOLL_CTL_ADD = 1;
+const EPOLL_CTL_DEL = 2;
+const EPOLLIN = 1;
+/** struct epoll_event, which is packed on x86 alone. */
+const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
+const EVENT_DATA = EVENT_BYTES - 8;
+const EVENTS = 64;
+/** What the event loop's handlers began is watched by it after so many turns of its own: until then nobody waits. */
+const TURNS_OF_THE_LOOP = 2;
+/** No timer is late by more. */
+const WAIT_MS = 20;
+
+/** Who has something to be done at the end of a turn. */
+export type Sender = {
+  /** Answers how many datagrams were lost. */
+  flush(memory: BatchMemory): number;
+};
 
 /**
- * Moves the datagrams of all its ports: turn by turn while there are some, and in between it waits for them in a thread
- * of Node's pool.
+ * Moves the datagrams of all its ports. Between turns the event loop has its own; where neither has anything to do, the
+ * thread waits for both at once.
  */
 export class Pump {
   readonly #memory = new BatchMemory();
   readonly #ports = new Map<number, UdpPort>();
-  readonly #wakes: number;
-  #descriptors = new Uint8Array(0);
-  #polled: readonly UdpPort[] = [];
-  #dirty: UdpPort[] = [];
+  readonly #epoll: number;
+  readonly #events = new Uint8Array(EVENTS * EVENT_BYTES);
+  readonly #eventView = new DataView(this.#events.buffer);
+  #dirty: Sender[] = [];
   /** Counts up by one with each turn, and with each flush between two. */
   turns = 0;
-  #emptyTurns = 0;
   #isInTurn = false;
-  #isWaiting = false;
-  #isChanged = true;
+  #loop = -1;
+  #turnsOfLoop = 0;
   #isClosed = false;
   readonly #nextTurn = (): void => this.#turn();
   readonly #nextFlush = (): void => this.#flush();
@@ -35,35 +46,36 @@ export class Pump {
   constructor(
     private readonly onLost: (datagrams: number) => void,
     private readonly descriptors = new Descriptors(),
+    private readonly waitMs = WAIT_MS,
   ) {
-    this.#wakes = check(libc.eventfd(0, EFD_NONBLOCK_CLOEXEC), 'make an event');
-    descriptors.hold(this.#wakes);
+    this.#epoll = check(libc.epoll_create1(EPOLL_CLOEXEC), 'make an epoll descriptor');
+    descriptors.hold(this.#epoll);
+    void this.#watchLoop();
     setImmediate(this.#nextTurn);
   }
 
   add(port: UdpPort): void {
     this.#ports.set(port.fd, port);
     this.descriptors.hold(port.fd);
-    this.#change();
+    this.#watch(port.fd);
   }
 
   remove(port: UdpPort): void {
     this.#ports.delete(port.fd);
     this.descriptors.release(port.fd);
-    this.#change();
+    libc.epoll_ctl(this.#epoll, EPOLL_CTL_DEL, port.fd, null);
   }
 
-  /** The port is flushed at the end of this turn, or of this one of the event loop. */
-  hasToSend(port: UdpPort): void {
+  /** Is flushed at the end of this turn, or of this one of the event loop; to be said once for each time. */
+  hasToSend(sender: Sender): void {
     if (this.#dirty.length === 0 && !this.#isInTurn) setImmediate(this.#nextFlush);
-    this.#dirty.push(port);
+    this.#dirty.push(sender);
   }
 
   close(): void {
     for (const port of this.#ports.values()) port.close();
-    this.#isClosed = true;
     // The next turn ends it, once and for all: what is closed or unmapped twice may be somebody else's by then.
-    if (this.#isWaiting) this.#wake();
+    this.#isClosed = true;
   }
 
   #turn(): void {
@@ -71,24 +83,19 @@ export class Pump {
       this.#end();
       return;
     }
-    this.#isInTurn = true;
     this.turns++;
-    this.#arrange();
-    const ready = libc.poll(this.#descriptors, this.#polled.length + 1, 0);
-    if (ready > 0) this.#receive();
+    this.#isInTurn = true;
+    const isQuiet = this.#loop >= 0 && this.#turnsOfLoop === 0 && this.#dirty.length === 0;
+    const ready = libc.epoll_wait(this.#epoll, this.#events, EVENTS, isQuiet ? this.waitMs : 0);
+    if (this.#turnsOfLoop > 0) this.#turnsOfLoop--;
+    for (let event = 0; event < ready; event++) {
+      const fd = this.#eventView.getInt32(event * EVENT_BYTES + EVENT_DATA, true);
+      if (fd === this.#loop) this.#turnsOfLoop = TURNS_OF_THE_LOOP;
+      else this.#ports.get(fd)?.receive(this.#memory);
+    }
     this.#isInTurn = false;
     if (this.#dirty.length > 0) this.#flush();
-    this.#emptyTurns = ready > 0 ? 0 : this.#emptyTurns + 1;
-    if (this.#emptyTurns < EMPTY_TURNS) setImmediate(this.#nextTurn);
-    else this.#wait();
-  }
-
-  #receive(): void {
-    const events = new DataView(this.#descriptors.buffer);
-    for (const [index, port] of this.#polled.entries()) {
-      if (events.getInt16(index * POLL_BYTES + 6, true) !== 0) port.receive(this.#memory);
-    }
-    if (events.getInt16(this.#polled.length * POLL_BYTES + 6, true) !== 0) libc.read(this.#wakes, new Uint8Array(8), 8);
+    setImmediate(this.#nextTurn);
   }
 
   #flush(): void {
@@ -96,48 +103,28 @@ export class Pump {
     const dirty = this.#dirty;
     this.#dirty = [];
     let lost = 0;
-    for (const port of dirty) lost += port.flush(this.#memory);
+    for (const sender of dirty) lost += sender.flush(this.#memory);
     if (lost > 0) this.onLost(lost);
   }
 
-  #wait(): void {
-    this.#isWaiting = true;
-    this.#emptyTurns = 0;
-    // A thread writes to what is handed over, and nobody else keeps it from being collected: it must stay this one's.
-    libc.poll.async(this.#descriptors, this.#polled.length + 1, WAIT_MS, (failure) => {
-      this.#isWaiting = false;
-      if (failure !== null) throw new SocketFailure('wait for datagrams', failure.message);
-      this.#turn();
-    });
+  async #watchLoop(): Promise<void> {
+    const loop = await eventLoopDescriptor();
+    if (this.#isClosed) return;
+    this.#watch(loop);
+    this.#loop = loop;
   }
 
-  /** What is polled is what there is now. */
-  #arrange(): void {
-    if (!this.#isChanged) return;
-    this.#isChanged = false;
-    this.#polled = [...this.#ports.values()];
-    this.#descriptors = new Uint8Array((this.#polled.length + 1) * POLL_BYTES);
-    const view = new DataView(this.#descriptors.buffer);
-    for (const [index, fd] of [...this.#polled.map((port) => port.fd), this.#wakes].entries()) {
-      view.setInt32(index * POLL_BYTES, fd, true);
-      view.setInt16(index * POLL_BYTES + 4, POLLIN, true);
-    }
-  }
-
-  #change(): void {
-    this.#isChanged = true;
-    if (this.#isWaiting) this.#wake();
-  }
-
-  #wake(): void {
-    const one = new Uint8Array(8);
-    one[0] = 1;
-    libc.write(this.#wakes, one, 8);
+  #watch(fd: number): void {
+    const event = new Uint8Array(EVENT_BYTES);
+    const view = new DataView(event.buffer);
+    view.setUint32(0, EPOLLIN, true);
+    view.setInt32(EVENT_DATA, fd, true);
+    check(libc.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, event), 'watch a descriptor');
   }
 
   #end(): void {
-    this.descriptors.release(this.#wakes);
-    libc.close(this.#wakes);
+    this.descriptors.release(this.#epoll);
+    libc.close(this.#epoll);
     this.#memory.free();
   }
 }

@@ -1,6 +1,6 @@
 import { BATCH, type BatchMemory, SLOT_BYTES } from './batch-memory.js';
 import { check, errorName, libc } from './libc.js';
-import type { Pump } from './pump.js';
+import type { Pump, Sender } from './pump.js';
 import { bindSocket, openSocket, type SocketOptions, sockaddr } from './socket-options.js';
 
 const MSG_DONTWAIT = 0x40;
@@ -15,10 +15,10 @@ type Sending = {
 };
 export type UdpHandlers = {
   /**
-   * The bytes are the receiver's. Address and port are who sent them, `to` is whom they were for, 0 unless the socket is
-   * transparent. Addresses are in host byte order.
+   * The bytes are the receiver's for the time of the call only. Address and port are who sent them, `to` is whom they were
+   * for, 0 unless the socket is transparent. Addresses are in host byte order.
    */
-  readonly onDatagram: (bytes: Buffer, address: number, port: number, to: number) => void;
+  readonly onDatagram: (bytes: Uint8Array, address: number, port: number, to: number) => void;
   /** A connected socket was told that nobody listens there, or something came that no slot holds. */
   readonly onError: (code: string) => void;
 };
@@ -27,7 +27,7 @@ export type UdpHandlers = {
  * A UDP socket that is read and written many datagrams at a time, at the pump's turns: Node's own takes a call into the
  * kernel and several into JavaScript for each of them.
  */
-export class UdpPort {
+export class UdpPort implements Sender {
   readonly fd: number;
   #sending: Sending[] = [];
   #isClosed = false;

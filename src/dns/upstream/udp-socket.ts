@@ -1,5 +1,6 @@
 import type { Pump } from '#sockets/pump.js';
 import { UdpPort } from '#sockets/udp-port.js';
+import { TransientMap } from '../transient-map.js';
 import { isResponseTo, type Message, readMessage } from '../wire/message.js';
 import { writeQuery } from '../wire/query.js';
 import type { Asked } from './asked.js';
@@ -21,7 +22,7 @@ type Sent = Pick<Asked, 'name' | 'type' | 'class'> & {
 export class UdpSocket {
   uses = 0;
   readonly #port: UdpPort;
-  readonly #sent = new Map<number, Sent>();
+  readonly #sent = new TransientMap<number, Sent>();
   #isRetired = false;
 
   constructor(
@@ -73,7 +74,7 @@ export class UdpSocket {
   }
 
   /** What is not the answer does not end the wait for it (N1). */
-  #take(datagram: Buffer): void {
+  #take(datagram: Uint8Array): void {
     const sent = datagram.length < 2 ? undefined : this.#sent.get(((datagram[0] ?? 0) << 8) | (datagram[1] ?? 0));
     if (sent === undefined) {
       this.onStray('unasked');
@@ -90,7 +91,7 @@ export class UdpSocket {
 
   /** The resolver's machine says that nobody listens there. */
   #fail(): void {
-    for (const { id, onError } of [...this.#sent.values()]) {
+    for (const { id, onError } of this.#sent.values()) {
       this.forget(id);
       onError();
     }
