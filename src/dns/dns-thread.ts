@@ -82,8 +82,8 @@ class DnsThread implements DnsProxy {
     const worker = new Worker(builtWorker, {
       workerData,
       execArgv: [],
-      // Small, so that what is live in it is copied in a few milliseconds: with 96 MiB lookups waited for 10 to 30.
-      resourceLimits: { maxYoungGenerationSizeMb: 12 },
+      // Of what is young next to nothing is live after a lookup: room for it makes collections rare, and they stay short.
+      resourceLimits: { maxYoungGenerationSizeMb: 48 },
     });
     worker.on('message', (message: FromThread) => this.#hear(message));
     let reason: string | null = null;

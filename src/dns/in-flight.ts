@@ -1,5 +1,6 @@
 const ALL = 20_000;
 const OF_A_CLIENT = 2_000;
+const KEPT_CLIENTS = 1_024;
 
 /** How many lookups wait for upstreams: memory has a bound, and one client leaves room for the others. */
 export class InFlight {
@@ -23,7 +24,8 @@ export class InFlight {
   leave(source: number): void {
     this.#all--;
     const left = (this.#ofClients.get(source) ?? 1) - 1;
-    if (left > 0) this.#ofClients.set(source, left);
+    // A client that is here all the time keeps its place.
+    if (left > 0 || this.#ofClients.size <= KEPT_CLIENTS) this.#ofClients.set(source, left);
     else this.#ofClients.delete(source);
   }
 }

@@ -11,10 +11,10 @@ const SECOND = 1_000;
 type Seen = {
   /** Until when they are granted, in seconds: small numbers, which take no memory of their own. Keys are 32 bits, signed. */
   readonly addresses: Map<number, number>;
-  readonly patterns: readonly string[];
+  patterns: readonly string[];
   /** Which of them were granted by the lookups of number `by`. */
   readonly current: Set<number>;
-  readonly by: number;
+  by: number;
   lastSeen: number;
 };
 
@@ -37,21 +37,28 @@ export class KnownNames {
     until: number,
     now: number,
   ): void {
-    const seen = this.#seen.get(key);
-    const all = seen?.addresses ?? new Map<number, number>();
-    const current = seen?.by === by ? seen.current : new Set<number>();
-    for (const [address, expiry] of all) {
+    const before = this.#seen.get(key);
+    // Written in place: what is renewed all the time is nothing for the garbage collector.
+    const seen: Seen = before ?? { addresses: new Map(), current: new Set(), patterns, by, lastSeen: now };
+    const size = seen.addresses.size;
+    if (seen.by !== by) seen.current.clear();
+    seen.by = by;
+    seen.patterns = patterns;
+    seen.lastSeen = now;
+    for (const [address, expiry] of seen.addresses) {
       if (expiry * SECOND > now) continue;
-      all.delete(address);
-      current.delete(address);
+      seen.addresses.delete(address);
+      seen.current.delete(address);
     }
     for (const address of addresses) {
-      const before = current.has(address | 0) ? (all.get(address | 0) ?? 0) : 0;
-      all.set(address | 0, Math.max(Math.floor(until / SECOND), before));
-      current.add(address | 0);
+      const known = seen.current.has(address | 0) ? (seen.addresses.get(address | 0) ?? 0) : 0;
+      seen.addresses.set(address | 0, Math.max(Math.floor(until / SECOND), known));
+      seen.current.add(address | 0);
     }
-    // As another object, or its size would stay as it was.
-    this.#seen.set(key, { addresses: all, patterns, current, by, lastSeen: now });
+    if (before !== undefined && seen.addresses.size === size) return;
+    // Anew, or its size would stay as it was.
+    this.#seen.delete(key);
+    this.#seen.set(key, seen);
   }
 
   /** Until when all these addresses are granted by the lookups of this number; 0 where they are not. */

@@ -8,8 +8,10 @@ import { isPlain, type NameKey } from './wire/name.js';
 
 /** A grant that lives so much longer than this need not be in force anew before an answer leaves. */
 const IN_FORCE_FOR_MS = 1_000;
-/** Grants end at whole multiples of this, so that a name that everybody asks for is not granted anew for each of them. */
+/** Grants end at whole multiples of this, or of what is no more than a fifteenth of their life: 4 s where that is a minute. */
 const GRID_MS = 1_000;
+const GRID_PART = 1 / 15;
+const GREATEST_GRID_MS = 8_000;
 
 /** Has the addresses of answers granted to the patterns that match the asked name (D12). */
 export class Learning {
@@ -60,7 +62,7 @@ export class Learning {
       if (!isInForce) kept.asking.waiting.push(done);
       return;
     }
-    const until = Math.ceil(wanted / GRID_MS) * GRID_MS;
+    const until = Math.min(onGrid(wanted, gridFor(wanted - now)), onGrid(now + this.options.maxGrantMs, GRID_MS));
     const addresses = kept.addresses.map(({ address }) => address);
     const asking = { by, waiting: isInForce ? [] : [done] };
     kept.asking = asking;
@@ -82,4 +84,15 @@ export class Learning {
     const left = Math.max(this.options.minGrantMs, storedAt + longest * 1_000 - now);
     return now + Math.min(left, this.options.maxGrantMs);
   }
+}
+
+/** So that a name that everybody asks for is not granted anew for each of them. */
+function gridFor(lifeMs: number): number {
+  let grid = GRID_MS;
+  while (grid < GREATEST_GRID_MS && 2 * grid <= lifeMs * GRID_PART) grid *= 2;
+  return grid;
+}
+
+function onGrid(time: number, grid: number): number {
+  return Math.ceil(time / grid) * grid;
 }

@@ -9,10 +9,11 @@ import { InFlight } from './in-flight.js';
 import type { Learning } from './learning.js';
 import type { DnsOptions } from './options.js';
 import type { Rebinding } from './rebinding.js';
+import { TransientMap } from './transient-map.js';
 import { UDP_PAYLOAD } from './upstream/udp-socket.js';
 import type { Upstreams } from './upstream/upstreams.js';
 import { withoutUnenforceable } from './wire/filter.js';
-import { addressesOf, keepsFor } from './wire/lookup.js';
+import { addressesOf, chainOf, keepsFor } from './wire/lookup.js';
 import type { Message } from './wire/message.js';
 import type { NameKey } from './wire/name.js';
 import { CLASS, EXTENDED_ERROR, OPTION, RCODE, TYPE } from './wire/numbers.js';
@@ -32,7 +33,7 @@ export class Resolver {
   #judging: Judging | null = null;
   /** Counts the lookups that were used. */
   #number = 0;
-  readonly #asked = new Map<string, Asker[]>();
+  readonly #asked = new TransientMap<string, Asker[]>();
   readonly #inFlight = new InFlight();
 
   constructor(
@@ -164,11 +165,13 @@ export class Resolver {
       }
       return;
     }
-    const { message: rest, removed } = withoutUnenforceable(message, this.rebinding.dropsFor(first.query.key, now));
+    const chain = chainOf(message, first.query.key);
+    const drop = this.rebinding.dropsFor(first.query.key, now);
+    const { message: rest, removed } = withoutUnenforceable(message, drop, chain);
     if (removed > 0) this.counts.refuse('records_left_out', removed);
-    const found = addressesOf(rest);
+    const found = addressesOf(rest, chain);
     // What is left of an answer without its addresses says no time of its own.
-    const seconds = Math.min(keepsFor(message), this.#longest);
+    const seconds = Math.min(keepsFor(message, chain), this.#longest);
     const kept: Kept = {
       template: templateOf(rest),
       key: first.query.key,

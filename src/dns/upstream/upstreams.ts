@@ -1,6 +1,7 @@
 import type { Pump } from '#sockets/pump.js';
 import { nowMs } from '../clock.js';
 import type { DnsOptions } from '../options.js';
+import { TransientMap } from '../transient-map.js';
 import type { Message } from '../wire/message.js';
 import type { Asked } from './asked.js';
 import { type Attempt, isRefusal, Upstream } from './upstream.js';
@@ -21,6 +22,7 @@ class Race {
   isOver = false;
 
   constructor(
+    readonly number: number,
     readonly asked: Asked,
     readonly order: readonly Upstream[],
     readonly startedAt: number,
@@ -44,7 +46,8 @@ class Race {
 export class Upstreams {
   readonly #all: readonly Upstream[];
   /** Under way, by `nextAt`: all wait equally long. */
-  readonly #races = new Set<Race>();
+  readonly #races = new TransientMap<number, Race>();
+  #lastRace = 0;
   #probedAt = 0;
 
   constructor(
@@ -65,27 +68,26 @@ export class Upstreams {
   }
 
   close(): void {
-    for (const race of this.#races) this.#end(race, null);
+    for (const race of this.#races.values()) this.#end(race, null);
     for (const upstream of this.#all) upstream.close();
   }
 
   ask(asked: Asked, onOutcome: OnOutcome): void {
-    const race = new Race(asked, this.#order(), nowMs(), onOutcome);
-    this.#races.add(race);
+    const race = new Race(++this.#lastRace, asked, this.#order(), nowMs(), onOutcome);
+    this.#races.set(race.number, race);
     this.#step(race);
   }
 
   /** To be called every few milliseconds. */
   tick(): void {
     const now = nowMs();
-    for (const race of this.#races) {
-      if (race.nextAt > now) break;
+    for (let race = this.#races.oldest(); race !== undefined && race.nextAt <= now; race = this.#races.oldest()) {
       race.wait();
       if (race.isOverdue) this.#end(race, race.refusal);
       else {
         for (const each of race.attempts.slice(-1)) if (!each.isOver) each.by.silent();
-        this.#races.delete(race);
-        this.#races.add(race);
+        this.#races.delete(race.number);
+        this.#races.set(race.number, race);
         this.#step(race);
       }
     }
@@ -133,7 +135,7 @@ export class Upstreams {
   #end(race: Race, message: Message | null): void {
     if (race.isOver) return;
     race.isOver = true;
-    this.#races.delete(race);
+    this.#races.delete(race.number);
     for (const { attempt, isOver } of race.attempts) if (!isOver) attempt.forget();
     race.onOutcome(message);
   }

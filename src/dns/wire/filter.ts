@@ -1,5 +1,5 @@
 import { u16, u32 } from './bytes.js';
-import { bearersOf } from './lookup.js';
+import { bearersOf, chainOf, OwnerKey } from './lookup.js';
 import type { Message, ResourceRecord } from './message.js';
 import { keyOf, type NameKey } from './name.js';
 import { CLASS, FLAG, TYPE } from './numbers.js';
@@ -14,12 +14,13 @@ import { withoutHints } from './service-parameters.js';
 export function withoutUnenforceable(
   message: Message,
   drop: (address: number) => boolean,
+  chain = chainOf(message),
 ): { message: Message; removed: number } {
   const { answers, authorities, additionals } = message;
   if (![answers, authorities, additionals].some((section) => section.some(bears))) return { message, removed: 0 };
-  const filter = new Filter(drop);
+  const filter = new Filter(drop, new OwnerKey(message, chain));
   const left = {
-    answers: filter.section(answers, bearersOf(message)),
+    answers: filter.section(answers, bearersOf(message, chain)),
     authorities: filter.section(authorities),
     additionals: filter.section(additionals),
   };
@@ -42,13 +43,13 @@ function bears({ type }: ResourceRecord): boolean {
 
 class Filter {
   removed = 0;
-  readonly #drop: (address: number) => boolean;
   /** Owner, class and type of what changed. */
   readonly #changed = new Set<string>();
 
-  constructor(drop: (address: number) => boolean) {
-    this.#drop = drop;
-  }
+  constructor(
+    private readonly drop: (address: number) => boolean,
+    private readonly owner: OwnerKey,
+  ) {}
 
   /** `bearers`: whose addresses stay. */
   section(records: readonly ResourceRecord[], bearers: readonly NameKey[] = []): readonly ResourceRecord[] {
@@ -73,8 +74,8 @@ class Filter {
     const { type, data } = record;
     if (type === TYPE.aaaa) return null;
     if (type === TYPE.a) {
-      const isBorne = record.class === CLASS.in && bearers.includes(keyOf(record.name));
-      return isBorne && !this.#drop(u32(data, 0)) ? record : null;
+      const isBorne = record.class === CLASS.in && bearers.includes(this.owner.of(record));
+      return isBorne && !this.drop(u32(data, 0)) ? record : null;
     }
     if (type !== TYPE.https && type !== TYPE.svcb) return record;
     const left = withoutHints(data);

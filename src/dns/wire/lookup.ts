@@ -19,15 +19,21 @@ const GREATEST_TTL = 0x7fff_ffff;
 
 type Link = { readonly target: NameKey; readonly ttl: number; readonly forks: boolean };
 /** `ttls`: for each name of the chain, the least of the links that lead to it. */
-type Chain = { readonly names: readonly NameKey[]; readonly ttls: readonly number[]; readonly complete: boolean };
+export type Chain = {
+  readonly names: readonly NameKey[];
+  readonly ttls: readonly number[];
+  readonly complete: boolean;
+};
 
-/** A records of class IN of an answer without error to a question for them. Records off the chain and other sections do not count. */
-export function addressesOf(message: Message): Found {
+/**
+ * A records of class IN of an answer without error to a question for them. Records off the chain and other sections do not
+ * count. `chain` is that of the message.
+ */
+export function addressesOf(message: Message, chain = chainOf(message)): Found {
   const { answers } = message;
-  const chain = followed(message);
   const addresses: { address: number; ttl: number }[] = [];
   if (mayBring(message, chain)) {
-    const owner = new OwnerKey();
+    const owner = new OwnerKey(message, chain);
     for (const record of answers) {
       if (record.type !== TYPE.a || record.class !== CLASS.in) continue;
       const place = chain.names.indexOf(owner.of(record));
@@ -39,8 +45,7 @@ export function addressesOf(message: Message): Found {
 }
 
 /** The names whose addresses `addressesOf` finds. */
-export function bearersOf(message: Message): readonly NameKey[] {
-  const chain = followed(message);
+export function bearersOf(message: Message, chain: Chain): readonly NameKey[] {
   return mayBring(message, chain) ? chain.names : [];
 }
 
@@ -53,13 +58,12 @@ function mayBring({ question, rcode }: Message, { complete }: Chain): boolean {
  * Seconds that an answer may be kept: the least TTL of the answer section; that and the SOA's (RFC 2308, 5) if it says
  * that there is nothing; 0, not at all: an error, cut off, no end of its chain, nothing without an SOA.
  */
-export function keepsFor(message: Message): number {
+export function keepsFor(message: Message, chain = chainOf(message)): number {
   if (message.rcode !== RCODE.noerror && message.rcode !== RCODE.nxdomain) return 0;
-  const chain = followed(message);
   if (!chain.complete) return 0;
   const last = chain.names[chain.names.length - 1] as NameKey;
   const { question, answers } = message;
-  const owner = new OwnerKey();
+  const owner = new OwnerKey(message, chain);
   let least = GREATEST_TTL;
   let answered = false;
   for (const record of answers) {
@@ -80,9 +84,10 @@ function negativeTtl({ authorities, question }: Message, name: NameKey): number 
   return 0;
 }
 
-function followed(message: Message): Chain {
+/** Where the asked name leads. `key` is that of the question, where it is known. */
+export function chainOf(message: Message, key = keyOf(message.question.name)): Chain {
   const { question } = message;
-  const names = [keyOf(question.name)];
+  const names = [key];
   const ttls = [GREATEST_TTL];
   const chain = (complete: boolean): Chain => ({ names, ttls, complete });
   if ((message.flags & FLAG.tc) !== 0) return chain(false);
@@ -115,9 +120,14 @@ function linksOf({ answers, question }: Message): Map<NameKey, Link> | null {
 }
 
 /** Keys of owners: the records of one name mostly share its bytes. */
-class OwnerKey {
-  #name: WireName | null = null;
-  #key: NameKey = '';
+export class OwnerKey {
+  #name: WireName;
+  #key: NameKey;
+
+  constructor({ question }: Message, { names }: Chain) {
+    this.#name = question.name;
+    this.#key = names[0] as NameKey;
+  }
 
   of(record: ResourceRecord): NameKey {
     if (record.name !== this.#name) {

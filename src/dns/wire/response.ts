@@ -11,8 +11,8 @@ import { MessageWriter } from './writer.js';
  */
 export type Template = {
   readonly bytes: Uint8Array;
-  readonly ttlOffsets: Uint16Array;
-  readonly ttls: Uint32Array;
+  readonly ttlOffsets: readonly number[];
+  readonly ttls: readonly number[];
   readonly rcode: number;
 };
 
@@ -49,8 +49,8 @@ export function templateOf(message: Message): Template {
   const flags = FLAG.qr | FLAG.ra | (message.flags & (FLAG.ad | FLAG.tc)) | (message.rcode & 15);
   return {
     bytes: writer.bytes(flags, answers.length, authorities.length, additionals.length),
-    ttlOffsets: new Uint16Array(writer.ttlOffsets),
-    ttls: new Uint32Array(writer.ttls),
+    ttlOffsets: writer.ttlOffsets,
+    ttls: writer.ttls,
     rcode: message.rcode,
   };
 }
