@@ -58,7 +58,7 @@ async function compare(
   const names = NAMES(count);
   const file = join(folder, 'queries');
   await writeFile(file, `${names.map((name) => `${name} A`).join('\n')}\n`);
-  const upstream = await startUpstream(topology, folder, ttl);
+  const upstream = await startUpstream(topology, folder, names, ttl);
   const proxies: Subject[] = [await startWeir(topology, names)];
   try {
     for (const [index, peer] of PEERS.entries())
@@ -100,7 +100,7 @@ async function learning(topology: Topology, folder: string): Promise<readonly Ro
   const names = NAMES(10_000);
   const file = join(folder, 'queries');
   await writeFile(file, `${names.map((name) => `${name} A`).join('\n')}\n`);
-  const upstream = await startUpstream(topology, folder, 0);
+  const upstream = await startUpstream(topology, folder, names, 0);
   const figures = new Map([0.5, 0.99].map((part) => [part, { without: [] as number[], withIt: [] as number[] }]));
   const weir = await startWeir(topology, names);
   try {

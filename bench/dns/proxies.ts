@@ -14,28 +14,32 @@ export const NAMES = (count: number): string[] => Array.from({ length: count }, 
 /** A proxy on the node that answers the client on this port. */
 export type Subject = { readonly name: string; readonly port: number; end(): Promise<void> };
 
-/** Answers every name on the server, at once, from nothing but its configuration. */
-export async function startUpstream(topology: Topology, folder: string, ttl: number): Promise<ChildProcess> {
+/** Answers these names on the server, each with an address of its own, from nothing but its configuration. */
+export async function startUpstream(
+  topology: Topology,
+  folder: string,
+  names: readonly string[],
+  ttl: number,
+): Promise<ChildProcess> {
   const file = join(folder, `upstream-${ttl}.conf`);
   const lines = [
-    `setLocal("${ADDRESSES.server}:53")`,
-    'setACL("0.0.0.0/0")',
-    `addAction(AllRule(), SpoofAction({"203.0.113.7"}, {ttl=${ttl}}))`,
+    ...unboundAt(ADDRESSES.server, 53, folder),
+    '  minimal-responses: yes',
+    // dnsdist asks for another name, to see whether somebody is there.
+    '  local-zone: "." static',
+    ...names.map((name, index) => `  local-data: "${name}. ${ttl} IN A ${addressOf(index)}"`),
   ];
   await writeFile(file, `${lines.join('\n')}\n`);
-  const child = topology.server.start('taskset', [
-    '-c',
-    LOAD_CPU,
-    'dnsdist',
-    '-C',
-    file,
-    '--supervised',
-    '--disable-syslog',
-  ]);
+  const child = topology.server.start('taskset', ['-c', LOAD_CPU, 'unbound', '-d', '-c', file]);
   child.stdout?.resume();
   child.stderr?.resume();
   await answers(topology, ADDRESSES.server, 53);
   return child;
+}
+
+/** Nobody sends anything to these. */
+function addressOf(index: number): string {
+  return `20.${(index >> 16) & 255}.${(index >> 8) & 255}.${index & 255}`;
 }
 
 /** A rule for each name; without names, one that lets any be looked up, so that nothing is learned. */
@@ -99,6 +103,21 @@ export async function startPeer(
   };
 }
 
+function unboundAt(address: string, port: number, folder: string): readonly string[] {
+  return [
+    'server:',
+    `  interface: ${address}@${port}`,
+    '  access-control: 0.0.0.0/0 allow',
+    '  do-daemonize: no',
+    '  username: ""',
+    '  chroot: ""',
+    `  directory: "${folder}"`,
+    '  pidfile: ""',
+    '  use-syslog: no',
+    '  num-threads: 1',
+  ];
+}
+
 function configOf(
   name: 'dnsdist' | 'unbound' | 'dnsmasq',
   folder: string,
@@ -120,16 +139,7 @@ function configOf(
       ];
     case 'unbound':
       return [
-        'server:',
-        `  interface: ${ADDRESSES.nodeLan}@${port}`,
-        '  access-control: 0.0.0.0/0 allow',
-        '  do-daemonize: no',
-        '  username: ""',
-        '  chroot: ""',
-        `  directory: "${folder}"`,
-        '  pidfile: ""',
-        '  use-syslog: no',
-        '  num-threads: 1',
+        ...unboundAt(ADDRESSES.nodeLan, port, folder),
         '  module-config: "iterator"',
         '  outgoing-range: 4096',
         '  num-queries-per-thread: 4096',
