@@ -1,3 +1,4 @@
+import type { Holdings } from './holdings.js';
 import { LINE, MAX_SET_LINES, SET_LINE, SET_PLACES } from './layout.js';
 import type { SharedMemory } from './memory.js';
 
@@ -14,6 +15,7 @@ export class GrantSets {
     private readonly memory: SharedMemory,
     first: number,
     end: number,
+    private readonly holdings: Holdings,
   ) {
     this.#free = new Uint32Array(end - first);
   }
@@ -61,7 +63,9 @@ export class GrantSets {
       }
     }
     if (room >= 0) {
+      if (!this.memory.isZero(room)) this.holdings.remove(this.memory.low(room));
       this.memory.storeLong(room, pattern, expiry);
+      this.holdings.add(pattern);
       return true;
     }
     if (lines === MAX_SET_LINES) return false;
@@ -69,6 +73,7 @@ export class GrantSets {
     if (added === 0) return false;
     this.memory.storeLong(this.#long(added, 0), pattern, expiry);
     this.memory.storeWord(last * LINE.words + SET_LINE.next, added);
+    this.holdings.add(pattern);
     return true;
   }
 
@@ -79,8 +84,10 @@ export class GrantSets {
       for (let place = 0; place < SET_PLACES; place++) {
         const long = this.#long(line, place);
         if (this.memory.isZero(long)) continue;
-        if (isDead(this.memory.low(long), this.memory.high(long))) this.memory.storeLong(long, 0, 0);
-        else left++;
+        if (isDead(this.memory.low(long), this.memory.high(long))) {
+          this.holdings.remove(this.memory.low(long));
+          this.memory.storeLong(long, 0, 0);
+        } else left++;
       }
     }
     return left === 0;

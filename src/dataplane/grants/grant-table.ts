@@ -1,7 +1,11 @@
 import { homeOf, writeHeader } from './address-hash.js';
 import { GrantSets, type IsDead } from './grant-sets.js';
+import { Holdings } from './holdings.js';
 import { HEADER, LINE, PLACES, PROBES, regionsFor, SET, TABLE_LINE } from './layout.js';
 import { SharedMemory } from './memory.js';
+
+/** So great a part of the table is left to patterns that have no more than that of it, where it is shared. */
+const SHARE = 1 / 16;
 
 /**
  * What is granted to which address, in memory that the kernel reads meanwhile (`bpf/grants.h`). What is removed rests
@@ -11,6 +15,9 @@ export class GrantTable {
   readonly #memory: SharedMemory;
   readonly #header: Uint32Array;
   readonly #sets: GrantSets;
+  readonly #holdings = new Holdings();
+  /** Whether a pattern that has much leaves the last part of the table to others. */
+  isShared = false;
   /** Longs of places whose address was removed. */
   readonly #resting: number[] = [];
   readonly #endOfTable: number;
@@ -31,7 +38,7 @@ export class GrantTable {
     this.#memory = new SharedMemory(words);
     this.#header = words.subarray(0, LINE.words);
     this.#endOfTable = sets;
-    this.#sets = new GrantSets(this.#memory, sets, end);
+    this.#sets = new GrantSets(this.#memory, sets, end, this.#holdings);
     if (this.#header[HEADER.homes] === 0) writeHeader(this.#header, homes, random);
     this.#recover(sets, end, isDead);
   }
@@ -46,7 +53,7 @@ export class GrantTable {
     return this.#resting.length + this.#sets.resting;
   }
 
-  /** Adds a grant, or prolongs it. False where there is no room: nothing changed then. */
+  /** Adds a grant, or prolongs it. False where there is no room, or none for this pattern: nothing changed then. */
   add(address: number, pattern: number, expiry: number, isDead: IsDead): boolean {
     if (address === 0) return false;
     const found = this.#find(address);
@@ -56,12 +63,18 @@ export class GrantTable {
     const latest = Math.max(high, expiry);
     if (low === pattern || (low < SET && isDead(low, high))) {
       if (low !== pattern || high < expiry) this.#memory.storeLong(found, pattern, expiry);
+      if (low !== pattern) {
+        this.#holdings.remove(low);
+        this.#holdings.add(pattern);
+      }
       return true;
     }
     if (low < SET) {
       const made = this.#sets.make([low, high], [pattern, expiry]);
-      if (made !== 0) this.#memory.storeLong(found, SET + made, latest);
-      return made !== 0;
+      if (made === 0) return false;
+      this.#memory.storeLong(found, SET + made, latest);
+      this.#holdings.add(pattern);
+      return true;
     }
     if (!this.#sets.add(low - SET, pattern, expiry, isDead)) return false;
     if (latest > high) this.#memory.storeLong(found, low, latest);
@@ -120,7 +133,7 @@ export class GrantTable {
   }
 
   #claim(address: number, pattern: number, expiry: number): boolean {
-    if (this.#count >= this.capacity) return false;
+    if (this.#count >= this.capacity || this.#isOverShare(pattern)) return false;
     const home = homeOf(this.#header, address);
     for (let line = home; line < home + PROBES; line++) {
       for (let place = 0; place < PLACES; place++) {
@@ -131,16 +144,23 @@ export class GrantTable {
         this.#memory.storeLong(long, pattern, expiry);
         this.#memory.storeWord(wordOf(line, place), address);
         this.#count++;
+        this.#holdings.add(pattern);
         return true;
       }
     }
     return false;
   }
 
+  #isOverShare(pattern: number): boolean {
+    const share = this.capacity * SHARE;
+    return this.isShared && this.#count >= this.capacity - share && this.#holdings.of(pattern) > share;
+  }
+
   #pruneAt(long: number, isDead: IsDead): void {
     const low = this.#memory.low(long);
     const empty = low < SET ? isDead(low, this.#memory.high(long)) : this.#sets.prune(low - SET, isDead);
     if (!empty) return;
+    if (low < SET) this.#holdings.remove(low);
     const line = Math.floor(long / LINE.longs);
     const at = wordOf(line, (long % LINE.longs) - TABLE_LINE.grants);
     const address = this.#memory.word(at);
@@ -176,7 +196,11 @@ export class GrantTable {
           spilled[passed] = (spilled[passed] ?? 0) + 1;
         }
         const low = this.#memory.low(long);
-        if (low >= SET) for (const set of this.#sets.lines(low - SET)) used[set - sets] = 1;
+        if (low < SET) this.#holdings.add(low);
+        else {
+          for (const set of this.#sets.lines(low - SET)) used[set - sets] = 1;
+          for (const [pattern] of this.#sets.grants(low - SET)) this.#holdings.add(pattern);
+        }
       }
     }
     for (const [line, count] of spilled.entries()) {

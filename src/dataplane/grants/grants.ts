@@ -47,6 +47,7 @@ export class Grants {
   add(grants: readonly Grant[], nowNs: bigint): number {
     const isDead = this.#isDeadAt(expiryOf(nowNs));
     const refused = this.#refused;
+    this.#table.isShared = this.#patterns.count > 1;
     for (const { pattern, addresses, expiresAtNs } of grants) {
       const number = this.#patterns.numberOf(pattern);
       if (number === undefined) continue;

@@ -5,9 +5,12 @@ import { keyOf, type NameKey } from './name.js';
 import { CLASS, FLAG, TYPE } from './numbers.js';
 import { withoutHints } from './service-parameters.js';
 
+/** Of one answer; who has more of them names others in the next answer. */
+const ADDRESSES = 128;
+
 /**
  * A message without the addresses that Weir cannot enforce: AAAA records, A records that are not what the asked name leads
- * to or that `drop` says, address hints of SVCB and HTTPS records, the signatures of what changed and, since nobody
+ * to, that `drop` says or that are more than 128, address hints of SVCB and HTTPS records, the signatures of what changed and, since nobody
  * vouches for what is left, the AD bit. `removed` counts records that are gone or changed, signatures not. A message that
  * has none of them is returned as it is.
  */
@@ -43,6 +46,7 @@ function bears({ type }: ResourceRecord): boolean {
 
 class Filter {
   removed = 0;
+  #addresses = 0;
   /** Owner, class and type of what changed. */
   readonly #changed = new Set<string>();
 
@@ -75,7 +79,7 @@ class Filter {
     if (type === TYPE.aaaa) return null;
     if (type === TYPE.a) {
       const isBorne = record.class === CLASS.in && bearers.includes(this.owner.of(record));
-      return isBorne && !this.drop(u32(data, 0)) ? record : null;
+      return isBorne && !this.drop(u32(data, 0)) && this.#addresses++ < ADDRESSES ? record : null;
     }
     if (type !== TYPE.https && type !== TYPE.svcb) return record;
     const left = withoutHints(data);

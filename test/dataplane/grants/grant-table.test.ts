@@ -85,6 +85,31 @@ describe('the table of learned addresses', () => {
     expect([tried.count, tried.add(1, 1, 9, never)]).toEqual([CAPACITY, false]);
   });
 
+  test('leaves its last part to patterns that have little of it, over a restart too', () => {
+    const words = memory();
+    const shared = (): GrantTable => {
+      const found = table(words);
+      found.isShared = true;
+      return found;
+    };
+    let tried = shared();
+    const added = (from: number, pattern: number): number => {
+      let count = 0;
+      while (tried.add(from + count, pattern, pattern, never)) count++;
+      return count;
+    };
+    const reserve = Math.floor(CAPACITY / 16);
+    expect(added(1, 1)).toBe(CAPACITY - reserve);
+    // What it has it may prolong, and be granted to another pattern.
+    expect([tried.add(1, 1, 50, never), tried.add(1, 2, 50, never)]).toEqual([true, true]);
+    tried = shared();
+    expect(added(1_000, 1)).toBe(0);
+    expect(added(1_000, 2)).toBe(reserve);
+    tried.sweepAll((pattern) => pattern === 1);
+    tried.afterGrace();
+    expect(added(2_000, 1)).toBe(CAPACITY - 2 * reserve - 1);
+  });
+
   test('grants an address to many patterns, to so many and no more', () => {
     const tried = table(memory());
     for (let pattern = 0; pattern < MAX_PATTERNS_OF_ADDRESS; pattern++) {

@@ -47,6 +47,13 @@ describe('what cannot be enforced', () => {
     expect(seen).toEqual([0xc000_0201, 0xc000_0202]);
   });
 
+  it('is A records behind the first 128', () => {
+    const many = Array.from({ length: 200 }, (_, last) => a('a.test', last));
+    const { message, removed } = withoutUnenforceable(answer({ answers: [...many, rrsig('a.test', TYPE.a)] }), never);
+    expect([message.answers, removed]).toEqual([many.slice(0, 128), 72]);
+    expect(withoutUnenforceable(answer({ answers: many.slice(0, 128) }), never).removed).toBe(0);
+  });
+
   it('is A records that the asked name does not lead to, and those of other sections', () => {
     const chain = [record('a.test', TYPE.cname, name('b.test')), a('b.test', 1)];
     const before = answer({
