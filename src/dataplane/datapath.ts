@@ -103,6 +103,8 @@ export type DatapathChange =
       readonly policed: boolean;
     }
   | { readonly type: 'guard_lost' }
+  /** Lookups that are diverted come to nobody until it was attached again. */
+  | { readonly type: 'diversion_lost' }
   /** Nothing is to be done about it. */
   | ({ readonly type: 'forwarding_changed' } & ForwardingNow)
   | { readonly type: 'worker_died'; readonly reason: string };

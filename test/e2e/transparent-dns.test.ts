@@ -69,7 +69,16 @@ test('while the proxy is dead lookups are dropped, and go nowhere else', async (
   expect(drops.dns_proxy_absent).toBeGreaterThan(0);
 });
 
-test('without the rule that delivers it a lookup goes no further than the node', async () => {
+test('the rule that delivers lookups is made again where somebody removes it', async () => {
+  await rig.topology.node.must('ip', 'rule', 'del', 'pref', '8353');
+  const rules = (): Promise<string> => rig.topology.node.must('ip', 'rule', 'show', 'pref', '8353');
+  await expect.poll(rules, { timeout: 10_000 }).toContain('lookup 8353');
+  await rig.node.ready();
+  expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+});
+
+test('without it, while nobody is there to make it, a lookup goes no further than the node', async () => {
+  await rig.node.end('SIGKILL');
   await rig.topology.node.must('ip', 'rule', 'del', 'pref', '8353');
   expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('none');
   expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('none');

@@ -1,8 +1,16 @@
 import { spawnSync } from 'node:child_process';
 import { redirectBit } from '#dataplane/program/settings.js';
+import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from './netlink.js';
 
 /** Preference of the rule, and number of its table; `bpf/others.h` knows both. */
 const NUMBER = '8353';
+
+const AF_INET = 2;
+const RTM_NEWRULE = 32;
+const RTM_GETRULE = 34;
+// struct fib_rule_hdr
+const RULE_HEADER_BYTES = 12;
+const FRA = { priority: 6, mark: 10, table: 15, mask: 16 } as const;
 
 class DiversionFailure extends Error {
   override readonly name = 'DiversionFailure';
@@ -14,8 +22,8 @@ class DiversionFailure extends Error {
  * is not forwarded: it has a socket, or comes to the guard.
  */
 export function makeDiversion(markMask: number): void {
-  const mark = `0x${redirectBit(markMask).toString(16)}`;
-  if (!stands(mark)) {
+  if (!diversionStands(markMask)) {
+    const mark = `0x${redirectBit(markMask).toString(16)}`;
     removeDiversion();
     ip('rule', 'add', 'pref', NUMBER, 'fwmark', `${mark}/${mark}`, 'lookup', NUMBER);
   }
@@ -28,8 +36,30 @@ export function removeDiversion(): void {
   run(['route', 'flush', 'table', NUMBER]);
 }
 
-function stands(mark: string): boolean {
-  return run(['rule', 'show', 'pref', NUMBER]).stdout.includes(`fwmark ${mark}/${mark} lookup ${NUMBER}`);
+/** Whether the rule is there; its table is the kernel's to lose only with the loopback interface. */
+export function diversionStands(markMask: number): boolean {
+  const bit = redirectBit(markMask);
+  const wanted = [
+    [FRA.priority, Number(NUMBER)],
+    [FRA.table, Number(NUMBER)],
+    [FRA.mark, bit],
+    [FRA.mask, bit],
+  ] as const;
+  const request = new Uint8Array(RULE_HEADER_BYTES);
+  request[0] = AF_INET;
+  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
+  try {
+    return socket.dump(RTM_GETRULE, RTM_NEWRULE, request).some((rule) => {
+      const attributes = attributesIn(rule, RULE_HEADER_BYTES);
+      return wanted.every(([type, value]) => wordIn(attributes.get(type)) === value);
+    });
+  } finally {
+    socket.close();
+  }
+}
+
+function wordIn(bytes: Uint8Array | undefined): number | undefined {
+  return bytes === undefined ? undefined : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
 }
 
 function ip(...words: readonly string[]): void {

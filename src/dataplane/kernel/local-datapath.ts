@@ -24,7 +24,7 @@ import { closeFd, mapShape, programId } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { builtObject } from './built.js';
 import { readCounters } from './counters.js';
-import { makeDiversion, removeDiversion } from './divert.js';
+import { diversionStands, makeDiversion, removeDiversion } from './divert.js';
 import type { EarMaps } from './ear.js';
 import { fibFlags } from './fib-flags.js';
 import { refuseForeign } from './foreign.js';
@@ -309,6 +309,9 @@ export class LocalDatapath {
       ...(at.links ? this.#lookAtInterfaces(this.#succession) : []),
       ...(at.guard ? this.#watcher.lookAtGuard(this.#guard.stands()) : []),
       ...(at.others ? this.#forwarding.look(this.#succession.loaded.slots) : []),
+      ...(at.others && this.#options.divertDns === true
+        ? this.#watcher.lookAtDiversion(diversionStands(this.#options.markMask))
+        : []),
     ];
   }
 

@@ -10,11 +10,13 @@ export class Watcher {
   #known: Map<string, number> | undefined;
   readonly #told = new Set<string>();
   #guardToldLost = false;
+  #diversionToldLost = false;
 
   attached(interfaces: readonly Interface[]): void {
     this.#known = new Map(interfaces.map(({ name, ifindex }) => [name, ifindex]));
     this.#told.clear();
     this.#guardToldLost = false;
+    this.#diversionToldLost = false;
   }
 
   /** What came, went or was renamed. */
@@ -54,5 +56,11 @@ export class Watcher {
     if (stands || this.#guardToldLost || this.#known === undefined) return [];
     this.#guardToldLost = true;
     return [{ type: 'guard_lost' }];
+  }
+
+  lookAtDiversion(stands: boolean): DatapathChange[] {
+    if (stands || this.#diversionToldLost || this.#known === undefined) return [];
+    this.#diversionToldLost = true;
+    return [{ type: 'diversion_lost' }];
   }
 }
