@@ -8,7 +8,7 @@ import { TransientMap } from './transient-map.js';
 const PATIENCE_MS = 100;
 
 /** How much of what was asked for is in force: `some` where the table was full. */
-type Granted = 'all' | 'some' | 'none';
+export type Granted = 'all' | 'some' | 'none';
 type Done = (granted: Granted) => void;
 type Sent = { readonly id: number; readonly waiting: readonly Done[]; readonly until: number };
 
@@ -20,6 +20,7 @@ export class Granter implements Sender {
   #addresses: number[] = [];
   #expiriesNs: number[] = [];
   #waiting: Done[] = [];
+  #isToBeFlushed = false;
   readonly #sent = new TransientMap<number, Sent>();
 
   constructor(
@@ -42,14 +43,22 @@ export class Granter implements Sender {
 
   /**
    * Grants all addresses to all patterns, until a time of the monotonic clock in nanoseconds. Calls back once that is in
-   * force; with 'none' also where it is not within 100 ms.
+   * force; with 'none' also where it is not within 100 ms. What nobody waits for goes with what somebody does, or at the
+   * next `tick`.
    */
-  grant(patterns: readonly string[], addresses: readonly number[], expiryNs: number, done: Done): void {
+  grant(
+    patterns: readonly string[],
+    addresses: readonly number[],
+    { expiryNs, isAwaited, done }: { readonly expiryNs: number; readonly isAwaited: boolean; readonly done: Done },
+  ): void {
     if (this.#port === null) {
       done('none');
       return;
     }
-    if (this.#waiting.length === 0) this.pump.hasToSend(this);
+    if (isAwaited && !this.#isToBeFlushed) {
+      this.#isToBeFlushed = true;
+      this.pump.hasToSend(this);
+    }
     for (const pattern of patterns) {
       for (const address of addresses) {
         this.#patterns.push(pattern);
@@ -60,8 +69,9 @@ export class Granter implements Sender {
     this.#waiting.push(done);
   }
 
-  /** Fails what waited for too long; to be called every few milliseconds. */
+  /** Sends what nobody waits for, and fails what waited for too long; to be called every few milliseconds. */
   tick(): void {
+    this.flush();
     const now = nowMs();
     if ((this.#sent.oldest()?.until ?? now + 1) > now) return;
     // It may be this thread that was late.
@@ -78,6 +88,8 @@ export class Granter implements Sender {
   }
 
   flush(): number {
+    this.#isToBeFlushed = false;
+    if (this.#waiting.length === 0) return 0;
     const waiting = this.#waiting;
     const request: GrantRequest = {
       id: ++this.#lastId,

@@ -1,7 +1,7 @@
 import type { Kept } from './answer-cache.js';
 import { monotonicNs } from './clock.js';
 import type { Counts } from './counts.js';
-import type { Granter } from './granter.js';
+import type { Granted, Granter } from './granter.js';
 import type { KnownNames } from './known-names.js';
 import type { DnsOptions } from './options.js';
 import { isPlain, type NameKey } from './wire/name.js';
@@ -66,7 +66,7 @@ export class Learning {
     const addresses = kept.addresses.map(({ address }) => address);
     const asking = { by, waiting: isInForce ? [] : [done] };
     kept.asking = asking;
-    this.granter.grant(patterns, addresses, monotonicNs(until), (granted) => {
+    const settle = (granted: Granted): void => {
       if (kept.asking === asking) kept.asking = null;
       if (granted === 'all') {
         kept.grantedBy = by;
@@ -75,6 +75,11 @@ export class Learning {
         this.known.granted(kept.key, { addresses, patterns, by }, until, now);
       } else if (granted === 'none') this.counts.refuse('not_granted');
       for (const each of asking.waiting) each(granted !== 'none');
+    };
+    this.granter.grant(patterns, addresses, {
+      expiryNs: monotonicNs(until),
+      isAwaited: !isInForce,
+      done: settle,
     });
   }
 
