@@ -1,5 +1,8 @@
 import type { ChildProcess } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { type Dug, data, dig, startUpstream } from './names.js';
 import { createRig, policyOf, type Rig } from './rig.js';
@@ -85,6 +88,39 @@ test('a public name that leads to a private address leads nowhere', async () => 
   await rig.put(policyOf([{ match: { dns_hostname: '*', proto: 'tcp', dst_ports: [443] } }]));
   const inside = await ask('inside.example.org');
   expect([inside.status, inside.answers]).toEqual(['NOERROR', []]);
+});
+
+describe('curl, with the node for its resolver,', () => {
+  const HTTP = 8_080;
+  /** Its exit code and what it got, from a client with a resolv.conf of its own. */
+  const curl = async (host: string): Promise<readonly [number | null, string]> => {
+    const resolv = join(rig.node.folder, 'resolv.conf');
+    await writeFile(resolv, `nameserver ${ADDRESSES.nodeLan}\n`);
+    const fetched = `mount --bind ${resolv} /etc/resolv.conf && exec curl -sS --max-time 5 http://${host}:${HTTP}/`;
+    const { code, stdout } = await rig.topology.client.run('unshare', '--mount', 'sh', '-c', fetched);
+    return [code, stdout];
+  };
+
+  beforeAll(async () => {
+    const serve = `require('http').createServer((asked, said) => said.end(asked.headers.host)).listen(${HTTP}, () => console.log())`;
+    await firstLine(rig.topology.server.start(process.execPath, ['-e', serve]));
+    await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [HTTP] } }]));
+  });
+
+  test('reaches a name that is allowed, by an alias too, at the first attempt', async () => {
+    expect(await curl('www.example.com')).toEqual([0, `www.example.com:${HTTP}`]);
+    expect(await curl('api.example.com')).toEqual([0, `api.example.com:${HTTP}`]);
+  });
+
+  test('finds no address for one that is not, though it is the same server', async () => {
+    expect(await curl('other.example.org')).toEqual([6, '']);
+  });
+
+  test('gets nowhere without a name once no name is granted', async () => {
+    await rig.put(policyOf([{ match: { dns_hostname: 'www.example.com', proto: 'tcp', dst_ports: [HTTP] } }]));
+    expect(await curl(ADDRESSES.server)).toEqual([28, '']);
+    expect(await curl('www.example.com')).toEqual([0, `www.example.com:${HTTP}`]);
+  });
 });
 
 test('what was granted goes with the pattern that it was granted to', async () => {
