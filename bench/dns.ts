@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
@@ -9,11 +10,16 @@ const SECONDS = 2;
 const ROUNDS = 6;
 const PACED_QPS = 5_000;
 const PACED_ROUNDS = 12;
-/** Of rounds in turns, this part counts: the ones in which others on this machine disturbed least. */
+/** Of rounds in turns, this part counts: those in which the host gave least of both CPUs to others. */
 const QUIET_PART = 0.25;
 const PEERS = ['dnsdist', 'unbound', 'dnsmasq'] as const;
 
-type Load = { readonly qps: number; readonly lost: number; readonly latenciesMs: readonly number[] };
+type Load = {
+  readonly qps: number;
+  readonly lost: number;
+  readonly latenciesMs: readonly number[];
+  readonly stolen: number;
+};
 
 /** Queries from the client, as fast as they are answered, or so many a second. */
 async function load(topology: Topology, file: string, port: number, qps?: number): Promise<Load> {
@@ -32,22 +38,46 @@ async function load(topology: Topology, file: string, port: number, qps?: number
     '200',
   ];
   const paced = qps === undefined ? [] : ['-Q', String(qps), '-v'];
+  const before = stolenTicks();
   const stdout = await topology.client.must('taskset', '-c', LOAD_CPU, 'dnsperf', ...words, ...paced);
   const number = (label: string): number => Number(new RegExp(`${label}:\\s+([\\d.]+)`).exec(stdout)?.[1]);
   // > NOERROR n1.example.com A 0.000123
   const latencies = [...stdout.matchAll(/^> \w+ \S+ \S+ ([\d.]+)$/gm)].map((match) => Number(match[1]) * 1_000);
-  return { qps: number('Queries per second'), lost: number('Queries lost'), latenciesMs: latencies };
+  const stolen = stolenTicks() - before;
+  return { qps: number('Queries per second'), lost: number('Queries lost'), latenciesMs: latencies, stolen };
 }
 
-async function pacedLoads(topology: Topology, file: string, port: number) {
-  const loads: Load[] = [];
-  for (let round = 0; round < PACED_ROUNDS; round++) loads.push(await load(topology, file, port, PACED_QPS));
-  const quiet = (part: number): number =>
-    quantile(
-      loads.map(({ latenciesMs }) => quantile(latenciesMs, part)),
-      QUIET_PART,
-    );
-  return { median: quiet(0.5), p99: quiet(0.99), lost: loads.reduce((sum, { lost }) => sum + lost, 0) };
+/** What the host gave to others of all CPUs together, so far. */
+function stolenTicks(): number {
+  return Number(/^cpu +(?:\d+ ){7}(\d+)/.exec(readFileSync('/proc/stat', 'utf8'))?.[1] ?? 0);
+}
+
+/** The median of a figure over the quiet ones of these rounds. */
+function typical(loads: readonly Load[], figure: (load: Load) => number): number {
+  const most = quantile(
+    loads.map(({ stolen }) => stolen),
+    QUIET_PART,
+  );
+  return quantile(loads.filter(({ stolen }) => stolen <= most).map(figure), 0.5);
+}
+
+const latency =
+  (part: number) =>
+  ({ latenciesMs }: Load): number =>
+    quantile(latenciesMs, part);
+
+/** In turns. */
+async function pacedLoads(topology: Topology, file: string, subjects: readonly Subject[]) {
+  const loads = subjects.map(({ name, port }) => ({ name, port, all: [] as Load[] }));
+  for (let round = 0; round < PACED_ROUNDS; round++) {
+    for (const { port, all } of loads) all.push(await load(topology, file, port, PACED_QPS));
+  }
+  return loads.map(({ name, all }) => ({
+    name,
+    median: typical(all, latency(0.5)),
+    p99: typical(all, latency(0.99)),
+    lost: all.reduce((sum, { lost }) => sum + lost, 0),
+  }));
 }
 
 async function compare(
@@ -65,19 +95,18 @@ async function compare(
       proxies.push(await startPeer(topology, folder, peer, 5_301 + index, names, ttl > 0));
     // Once, so that what can be kept is.
     for (const { port } of proxies) await load(topology, file, port);
-    const rates = new Map(proxies.map(({ name }) => [name, [] as number[]]));
+    const rates = new Map(proxies.map(({ name }) => [name, [] as Load[]]));
     for (let round = 0; round < ROUNDS; round++) {
-      for (const { name, port } of proxies) rates.get(name)?.push((await load(topology, file, port)).qps);
+      for (const { name, port } of proxies) rates.get(name)?.push(await load(topology, file, port));
     }
     const what = `${count.toLocaleString('en')} names, ${ttl > 0 ? 'kept' : 'not kept'}`;
     const rows: Row[] = proxies.map(({ name }) => ({
       what: `${what}: ${name}`,
-      value: quantile(rates.get(name) ?? [], 1 - QUIET_PART),
+      value: typical(rates.get(name) ?? [], ({ qps }) => qps),
       unit: 'queries/s',
       ...(name === 'weir' && { atLeast }),
     }));
-    for (const { name, port } of proxies.slice(0, 2)) {
-      const paced = await pacedLoads(topology, file, port);
+    for (const { name, ...paced } of await pacedLoads(topology, file, proxies.slice(0, 2))) {
       rows.push(
         {
           what: `${what}: ${name} at ${PACED_QPS.toLocaleString('en')} queries/s, median`,
@@ -101,28 +130,22 @@ async function learning(topology: Topology, folder: string): Promise<readonly Ro
   const file = join(folder, 'queries');
   await writeFile(file, `${names.map((name) => `${name} A`).join('\n')}\n`);
   const upstream = await startUpstream(topology, folder, names, 0);
-  const figures = new Map([0.5, 0.99].map((part) => [part, { without: [] as number[], withIt: [] as number[] }]));
+  const without: Load[] = [];
+  const withIt: Load[] = [];
   const weir = await startWeir(topology, names);
   try {
     await load(topology, file, 53);
     for (let round = 0; round < PACED_ROUNDS; round++) {
       await putRules(weir.node, null);
-      const plain = await load(topology, file, 53, PACED_QPS);
+      without.push(await load(topology, file, 53, PACED_QPS));
       await putRules(weir.node, names);
-      const learned = await load(topology, file, 53, PACED_QPS);
-      for (const [part, { without, withIt }] of figures) {
-        without.push(quantile(plain.latenciesMs, part));
-        withIt.push(quantile(learned.latenciesMs, part));
-      }
+      withIt.push(await load(topology, file, 53, PACED_QPS));
     }
   } finally {
     await weir.end();
     upstream.kill('SIGKILL');
   }
-  const more = (part: number): number => {
-    const { without = [], withIt = [] } = figures.get(part) ?? {};
-    return quantile(withIt, QUIET_PART) - quantile(without, QUIET_PART);
-  };
+  const more = (part: number): number => typical(withIt, latency(part)) - typical(without, latency(part));
   return [
     { what: 'learning before an answer leaves: more at the median', value: more(0.5), unit: 'ms', atMost: 0.3 },
     { what: 'and at p99', value: more(0.99), unit: 'ms', atMost: 1 },
