@@ -46,15 +46,21 @@ export class Grants {
   /** Answers how many addresses were not learned. A pattern that no program has is left out: it was removed meanwhile. */
   add(grants: readonly Grant[], nowNs: bigint): number {
     const isDead = this.#isDeadAt(expiryOf(nowNs));
-    const refused = this.#refused;
+    const refused: (() => boolean)[] = [];
     this.#table.isShared = this.#patterns.count > 1;
     for (const { pattern, addresses, expiresAtNs } of grants) {
       const number = this.#patterns.numberOf(pattern);
       if (number === undefined) continue;
       const expiry = expiryOf(expiresAtNs);
-      for (const address of addresses) if (!this.#table.add(address, number, expiry, isDead)) this.#refused++;
+      for (const address of addresses) {
+        const add = (): boolean => this.#table.add(address, number, expiry, isDead);
+        if (!add()) refused.push(add);
+      }
     }
-    return this.#refused - refused;
+    // A pattern that has its share gets an address all the same which another one brought into the table.
+    const left = refused.filter((add) => !add()).length;
+    this.#refused += left;
+    return left;
   }
 
   remove(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): void {
