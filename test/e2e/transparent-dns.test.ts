@@ -77,9 +77,23 @@ test('the rule that delivers lookups is made again where somebody removes it', a
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
 });
 
-test('without it, while nobody is there to make it, a lookup goes no further than the node', async () => {
-  await rig.node.end('SIGKILL');
-  await rig.topology.node.must('ip', 'rule', 'del', 'pref', '8353');
-  expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('none');
-  expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('none');
+test('and so is its route', async () => {
+  await rig.topology.node.must('ip', 'route', 'flush', 'table', '8353');
+  const routes = (): Promise<string> => rig.topology.node.must('ip', 'route', 'show', 'table', 'all');
+  await expect.poll(routes, { timeout: 10_000 }).toContain('table 8353');
+  await rig.node.ready();
+  expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+});
+
+test('without the rule, and with nobody awake to make it, a lookup goes no further than the node', async () => {
+  const { node } = rig.topology;
+  const process = `weir.js run --config ${rig.node.folder}`;
+  await node.must('pkill', '-STOP', '-f', process);
+  try {
+    await node.must('ip', 'rule', 'del', 'pref', '8353');
+    expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('none');
+    expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('none');
+  } finally {
+    await node.must('pkill', '-CONT', '-f', process);
+  }
 });

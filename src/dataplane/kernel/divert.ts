@@ -1,16 +1,21 @@
 import { spawnSync } from 'node:child_process';
 import { redirectBit } from '#dataplane/program/settings.js';
-import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from './netlink.js';
+import { NETLINK_ROUTE, NetlinkSocket } from './netlink.js';
 
 /** Preference of the rule, and number of its table; `bpf/others.h` knows both. */
 const NUMBER = '8353';
 
 const AF_INET = 2;
-const RTM_NEWRULE = 32;
-const RTM_GETRULE = 34;
-// struct fib_rule_hdr
-const RULE_HEADER_BYTES = 12;
-const FRA = { priority: 6, mark: 10, table: 15, mask: 16 } as const;
+const NLM_F_REQUEST = 1;
+const RTM_NEWROUTE = 24;
+const RTM_GETROUTE = 26;
+const RTN_LOCAL = 2;
+const RTA = { destination: 1, mark: 16 } as const;
+// struct rtmsg
+const ROUTE_HEADER_BYTES = 12;
+const ROUTE_TYPE = 7;
+/** RFC 5737: nobody has it. */
+const ANYWHERE = [192, 0, 2, 1];
 
 class DiversionFailure extends Error {
   override readonly name = 'DiversionFailure';
@@ -22,11 +27,10 @@ class DiversionFailure extends Error {
  * is not forwarded: it has a socket, or comes to the guard.
  */
 export function makeDiversion(markMask: number): void {
-  if (!diversionStands(markMask)) {
-    const mark = `0x${redirectBit(markMask).toString(16)}`;
-    removeDiversion();
-    ip('rule', 'add', 'pref', NUMBER, 'fwmark', `${mark}/${mark}`, 'lookup', NUMBER);
-  }
+  if (diversionStands(markMask)) return;
+  removeDiversion();
+  const mark = `0x${redirectBit(markMask).toString(16)}`;
+  ip('rule', 'add', 'pref', NUMBER, 'fwmark', `${mark}/${mark}`, 'lookup', NUMBER);
   ip('route', 'replace', 'local', '0.0.0.0/0', 'dev', 'lo', 'table', NUMBER);
 }
 
@@ -36,30 +40,27 @@ export function removeDiversion(): void {
   run(['route', 'flush', 'table', NUMBER]);
 }
 
-/** Whether the rule is there; its table is the kernel's to lose only with the loopback interface. */
+/** Whether a packet with the mark is for the node, wherever it is sent: by the rule and its route, or by nothing. */
 export function diversionStands(markMask: number): boolean {
-  const bit = redirectBit(markMask);
-  const wanted = [
-    [FRA.priority, Number(NUMBER)],
-    [FRA.table, Number(NUMBER)],
-    [FRA.mark, bit],
-    [FRA.mask, bit],
-  ] as const;
-  const request = new Uint8Array(RULE_HEADER_BYTES);
-  request[0] = AF_INET;
+  const mark = new Uint8Array(Uint32Array.of(redirectBit(markMask)).buffer);
+  const request = new Uint8Array(ROUTE_HEADER_BYTES);
+  request.set([AF_INET, 32]);
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
   try {
-    return socket.dump(RTM_GETRULE, RTM_NEWRULE, request).some((rule) => {
-      const attributes = attributesIn(rule, RULE_HEADER_BYTES);
-      return wanted.every(([type, value]) => wordIn(attributes.get(type)) === value);
-    });
+    const attributes = [attribute(RTA.destination, ANYWHERE), attribute(RTA.mark, mark)];
+    socket.send(RTM_GETROUTE, NLM_F_REQUEST, Uint8Array.of(...request, ...attributes.flat()));
+    const answers = socket.receive();
+    // Where nothing leads there the kernel says an error.
+    const found = answers === 'lost' ? undefined : answers.find(({ type }) => type === RTM_NEWROUTE);
+    return found?.payload.getUint8(ROUTE_TYPE) === RTN_LOCAL;
   } finally {
     socket.close();
   }
 }
 
-function wordIn(bytes: Uint8Array | undefined): number | undefined {
-  return bytes === undefined ? undefined : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+/** Of four bytes. */
+function attribute(type: number, bytes: Iterable<number>): readonly number[] {
+  return [8, 0, type, 0, ...bytes];
 }
 
 function ip(...words: readonly string[]): void {
