@@ -21,7 +21,8 @@ export type Kept = {
 
 /** Of an entry, besides its message: the key, the objects, what the map needs. With 100,000 of them V8 had 1,186 more in use for each. */
 const OVERHEAD_BYTES = 1_200;
-const TTL_BYTES = 6;
+/** Two numbers in arrays that grow. */
+const TTL_BYTES = 24;
 const ADDRESS_BYTES = 48;
 
 /** Answers by question, within so many bytes; the longest unused go first. */

@@ -55,10 +55,7 @@ export class Granter implements Sender {
       done('none');
       return;
     }
-    if (isAwaited && !this.#isToBeFlushed) {
-      this.#isToBeFlushed = true;
-      this.pump.hasToSend(this);
-    }
+    if (isAwaited) this.hurry();
     for (const pattern of patterns) {
       for (const address of addresses) {
         this.#patterns.push(pattern);
@@ -67,6 +64,13 @@ export class Granter implements Sender {
       }
     }
     this.#waiting.push(done);
+  }
+
+  /** Somebody waits now for what nobody waited for. */
+  hurry(): void {
+    if (this.#isToBeFlushed) return;
+    this.#isToBeFlushed = true;
+    this.pump.hasToSend(this);
   }
 
   /** Sends what nobody waits for, and fails what waited for too long; to be called every few milliseconds. */

@@ -8,10 +8,11 @@ import { isPlain, type NameKey } from './wire/name.js';
 
 /** A grant that lives so much longer than this need not be in force anew before an answer leaves. */
 const IN_FORCE_FOR_MS = 1_000;
-/** Grants end at whole multiples of this, or of what is no more than a fifteenth of their life: 4 s where that is a minute. */
+/** Grants end at whole multiples of this, or of up to 8 s where that is no more than a fifteenth of their life. */
 const GRID_MS = 1_000;
 const GRID_PART = 1 / 15;
 const GREATEST_GRID_MS = 8_000;
+const LONG_MS = 60_000;
 
 /** Has the addresses of answers granted to the patterns that match the asked name (D12). */
 export class Learning {
@@ -45,7 +46,7 @@ export class Learning {
       if (kept.grantedUntil > 0) kept.grantedBy = by;
     }
     const isKnown = kept.grantedBy === by;
-    if (isKnown && kept.grantedUntil >= wanted) {
+    if (isKnown && kept.grantedUntil >= Math.min(wanted, this.#latest(now) - this.#slackMs)) {
       done(true);
       return;
     }
@@ -59,10 +60,12 @@ export class Learning {
     const isInForce = isKnown && kept.grantedUntil > now + IN_FORCE_FOR_MS;
     if (isInForce) done(true);
     if (kept.asking?.by === by) {
-      if (!isInForce) kept.asking.waiting.push(done);
+      if (isInForce) return;
+      kept.asking.waiting.push(done);
+      this.granter.hurry();
       return;
     }
-    const until = Math.min(onGrid(wanted, gridFor(wanted - now)), onGrid(now + this.options.maxGrantMs, GRID_MS));
+    const until = Math.min(onGrid(wanted, gridFor(wanted - now)), this.#latest(now));
     const addresses = kept.addresses.map(({ address }) => address);
     const asking = { by, waiting: isInForce ? [] : [done] };
     kept.asking = asking;
@@ -81,6 +84,17 @@ export class Learning {
       isAwaited: !isInForce,
       done: settle,
     });
+  }
+
+  /** No grant that is made now may end later: in whole seconds, unless it is short. */
+  #latest(now: number): number {
+    const latest = now + this.options.maxGrantMs;
+    return this.options.maxGrantMs < LONG_MS ? latest : Math.floor(latest / GRID_MS) * GRID_MS;
+  }
+
+  /** A grant that ends so much before the latest end is as good as one that ends then. */
+  get #slackMs(): number {
+    return Math.min(2 * GRID_MS, this.options.maxGrantMs * GRID_PART);
   }
 
   /** All addresses of one answer live as long as the one that lives longest: the client may use any of them. */

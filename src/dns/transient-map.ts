@@ -123,6 +123,10 @@ const SEED = randomInt(2 ** 32) | 0;
 function hashOf(key: string | number): number {
   if (typeof key === 'number') return Math.imul(key ^ SEED, 0x9e37_79b1) >>> 16;
   let hash = SEED;
-  for (let at = 0; at < key.length; at++) hash = hashWith(hash, key.charCodeAt(at));
+  for (let at = 0; at < key.length; at++) {
+    hash = hashWith(hash, key.charCodeAt(at));
+    // Else only the lowest byte of the seed would say which keys fall together.
+    hash ^= hash >>> 15;
+  }
   return Math.imul(hash ^ (hash >>> 15), 0x85eb_ca6b) >>> 8;
 }
