@@ -17,7 +17,7 @@ export class UdpListener {
     private readonly counts: Counts,
   ) {}
 
-  /** Throws a `SocketFailure` where it cannot be had. */
+  /** Throws a `KernelFailure` where it cannot be had. */
   open(): void {
     const { isTransparent, mark } = this.at;
     const port = new UdpPort(

@@ -1,4 +1,6 @@
-import { libc, memoryAt, SocketFailure } from './libc.js';
+import { KernelFailure } from '#libc/failure.js';
+import { errno, libc } from '#libc/libc.js';
+import { memoryAt } from '#libc/library.js';
 
 /** Datagrams of one system call. */
 export const BATCH = 64;
@@ -45,8 +47,7 @@ export class BatchMemory {
     const data = BATCH * (HEADER + NAME + VECTOR + CONTROL);
     this.#bytes = data + BATCH * SLOT_BYTES;
     this.headers = libc.mmap(null, this.#bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
-    if (BigInt(this.headers) === MAP_FAILED) throw new SocketFailure('get memory for datagrams', 'ENOMEM');
-    this.headers = BigInt(this.headers);
+    if (this.headers === MAP_FAILED) throw new KernelFailure('get memory for datagrams', errno());
     const memory = memoryAt(this.headers, this.#bytes);
     const names = BATCH * HEADER;
     const vectors = names + BATCH * NAME;

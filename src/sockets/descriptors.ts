@@ -1,4 +1,4 @@
-import { libc } from './libc.js';
+import { libc } from '#libc/libc.js';
 
 const CAPACITY = 65_536;
 

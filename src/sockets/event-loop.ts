@@ -1,7 +1,9 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { Socket } from 'node:net';
+import { constants } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
-import { check, libc, SocketFailure } from './libc.js';
+import { KernelFailure } from '#libc/failure.js';
+import { check, libc } from '#libc/libc.js';
 
 const AF_UNIX = 1;
 const SOCK_STREAM_CLOEXEC = 0o2000001;
@@ -14,9 +16,11 @@ const TURNS = 100;
  */
 export async function eventLoopDescriptor(): Promise<number> {
   const pair = new Int32Array(2);
-  check(libc.socketpair(AF_UNIX, SOCK_STREAM_CLOEXEC, 0, pair), 'make a pair of sockets');
+  check('make a pair of sockets', libc.socketpair(AF_UNIX, SOCK_STREAM_CLOEXEC, 0, pair));
   const [read = -1, other = -1] = pair;
+  // Both are Node's, so that neither outlives a thread that is ended in between.
   const reader = new Socket({ fd: read });
+  const silent = new Socket({ fd: other, readable: false });
   try {
     for (let turn = 0; turn < TURNS; turn++) {
       await setImmediate();
@@ -25,9 +29,9 @@ export async function eventLoopDescriptor(): Promise<number> {
     }
   } finally {
     reader.destroy();
-    libc.close(other);
+    silent.destroy();
   }
-  throw new SocketFailure("find this thread's event loop", 'ENOENT');
+  throw new KernelFailure("find this thread's event loop", constants.errno.ENOENT);
 }
 
 async function watcherOf(watched: number): Promise<number | undefined> {

@@ -1,7 +1,7 @@
+import { check, libc } from '#libc/libc.js';
 import { BatchMemory } from './batch-memory.js';
 import { Descriptors } from './descriptors.js';
 import { eventLoopDescriptor } from './event-loop.js';
-import { check, libc } from './libc.js';
 import type { UdpPort } from './udp-port.js';
 
 const EPOLL_CLOEXEC = 0o2000000;
@@ -16,6 +16,8 @@ const EVENTS = 64;
 const TURNS_OF_THE_LOOP = 2;
 /** No timer is late by more. */
 const WAIT_MS = 20;
+/** Where nobody can say what the event loop waits for. */
+const BLIND_WAIT_MS = 1;
 
 /** Who has something to be done at the end of a turn. */
 export type Sender = {
@@ -25,7 +27,7 @@ export type Sender = {
 
 /**
  * Moves the datagrams of all its ports. Between turns the event loop has its own; where neither has anything to do, the
- * thread waits for both at once.
+ * thread waits for both at once. One for a thread: two would wait for each other.
  */
 export class Pump {
   readonly #memory = new BatchMemory();
@@ -39,6 +41,8 @@ export class Pump {
   #isInTurn = false;
   #loop = -1;
   #turnsOfLoop = 0;
+  /** How long a wait may be; 0 until it is known what the loop waits for. */
+  #patienceMs = 0;
   #isClosed = false;
   readonly #nextTurn = (): void => this.#turn();
   readonly #nextFlush = (): void => this.#flush();
@@ -48,16 +52,17 @@ export class Pump {
     private readonly descriptors = new Descriptors(),
     private readonly waitMs = WAIT_MS,
   ) {
-    this.#epoll = check(libc.epoll_create1(EPOLL_CLOEXEC), 'make an epoll descriptor');
+    this.#epoll = check('make an epoll descriptor', libc.epoll_create1(EPOLL_CLOEXEC));
     descriptors.hold(this.#epoll);
     void this.#watchLoop();
     setImmediate(this.#nextTurn);
   }
 
+  /** Throws where the kernel watches no more. */
   add(port: UdpPort): void {
+    this.#watch(port.fd);
     this.#ports.set(port.fd, port);
     this.descriptors.hold(port.fd);
-    this.#watch(port.fd);
   }
 
   remove(port: UdpPort): void {
@@ -85,8 +90,8 @@ export class Pump {
     }
     this.turns++;
     this.#isInTurn = true;
-    const isQuiet = this.#loop >= 0 && this.#turnsOfLoop === 0 && this.#dirty.length === 0;
-    const ready = libc.epoll_wait(this.#epoll, this.#events, EVENTS, isQuiet ? this.waitMs : 0);
+    const isQuiet = this.#turnsOfLoop === 0 && this.#dirty.length === 0;
+    const ready = libc.epoll_wait(this.#epoll, this.#events, EVENTS, isQuiet ? this.#patienceMs : 0);
     if (this.#turnsOfLoop > 0) this.#turnsOfLoop--;
     for (let event = 0; event < ready; event++) {
       const fd = this.#eventView.getInt32(event * EVENT_BYTES + EVENT_DATA, true);
@@ -108,10 +113,11 @@ export class Pump {
   }
 
   async #watchLoop(): Promise<void> {
-    const loop = await eventLoopDescriptor();
+    const loop = await eventLoopDescriptor().catch(() => -1);
     if (this.#isClosed) return;
-    this.#watch(loop);
+    if (loop >= 0) this.#watch(loop);
     this.#loop = loop;
+    this.#patienceMs = loop >= 0 ? this.waitMs : BLIND_WAIT_MS;
   }
 
   #watch(fd: number): void {
@@ -119,7 +125,7 @@ export class Pump {
     const view = new DataView(event.buffer);
     view.setUint32(0, EPOLLIN, true);
     view.setInt32(EVENT_DATA, fd, true);
-    check(libc.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, event), 'watch a descriptor');
+    check('watch a descriptor', libc.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, event));
   }
 
   #end(): void {

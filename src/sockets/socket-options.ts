@@ -1,4 +1,4 @@
-import { check, libc } from './libc.js';
+import { check, libc } from '#libc/libc.js';
 
 const AF_INET = 2;
 const TYPES = { udp: 2, tcp: 1 } as const;
@@ -27,7 +27,7 @@ export type SocketOptions = {
 /** A new IPv4 socket that does not block. It belongs to the caller. */
 export function openSocket(kind: keyof typeof TYPES, options: SocketOptions): number {
   const { mark, bufferBytes, isTransparent = false } = options;
-  const fd = check(libc.socket(AF_INET, TYPES[kind] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), 'open a socket');
+  const fd = check('open a socket', libc.socket(AF_INET, TYPES[kind] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   try {
     if (mark !== 0) set(fd, SO_MARK, mark, 'mark a socket');
     if (bufferBytes !== undefined) {
@@ -46,12 +46,12 @@ export function openSocket(kind: keyof typeof TYPES, options: SocketOptions): nu
 }
 
 function set(fd: number, name: number, value: number, doing: string, level = SOL_SOCKET): void {
-  check(libc.setsockopt(fd, level, name, Uint32Array.of(value), 4), doing);
+  check(doing, libc.setsockopt(fd, level, name, Uint32Array.of(value), 4));
 }
 
 export function bindSocket(fd: number, { address, port }: { readonly address: number; readonly port: number }): void {
   const octets = [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff);
-  check(libc.bind(fd, sockaddr(address, port), SOCKADDR_BYTES), `listen on ${octets.join('.')}:${port}`);
+  check(`listen on ${octets.join('.')}:${port}`, libc.bind(fd, sockaddr(address, port), SOCKADDR_BYTES));
 }
 
 /** A socket that listens; Node takes it over by its descriptor. */
@@ -60,7 +60,7 @@ export function openListener(at: { readonly address: number; readonly port: numb
   try {
     set(fd, SO_REUSEADDR, 1, 'share an address with what is over');
     bindSocket(fd, at);
-    check(libc.listen(fd, BACKLOG), 'listen');
+    check('listen', libc.listen(fd, BACKLOG));
     return fd;
   } catch (failure) {
     libc.close(fd);

@@ -1,5 +1,5 @@
+import { check, errorName, libc } from '#libc/libc.js';
 import { BATCH, type BatchMemory, SLOT_BYTES } from './batch-memory.js';
-import { check, errorName, libc } from './libc.js';
 import type { Pump, Sender } from './pump.js';
 import { bindSocket, openSocket, type SocketOptions, sockaddr } from './socket-options.js';
 
@@ -44,12 +44,12 @@ export class UdpPort implements Sender {
     try {
       const { bind, connect } = options;
       if (bind !== undefined) bindSocket(this.fd, bind);
-      if (connect !== undefined) check(libc.connect(this.fd, sockaddr(connect.address, connect.port), 16), 'connect');
+      if (connect !== undefined) check('connect', libc.connect(this.fd, sockaddr(connect.address, connect.port), 16));
+      pump.add(this);
     } catch (failure) {
       libc.close(this.fd);
       throw failure;
     }
-    pump.add(this);
   }
 
   /** Goes out at the end of the turn. Without an address: to whom it is connected. `from`: of a transparent socket. */
@@ -84,7 +84,8 @@ export class UdpPort implements Sender {
     this.#sending = [];
     if (this.#isClosed) return 0;
     let lost = 0;
-    for (let from = 0; from < all.length; ) {
+    // Who hears of an error may close it, and the descriptor be another's then.
+    for (let from = 0; from < all.length && !this.#isClosed; ) {
       const count = Math.min(BATCH, all.length - from);
       for (let slot = 0; slot < count; slot++) {
         const { bytes, address, port, from: as } = all[from + slot] as Sending;

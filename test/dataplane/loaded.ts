@@ -4,7 +4,7 @@ import { mapShape } from '#dataplane/kernel/bpf-fd.js';
 import type { MapName } from '#dataplane/kernel/bpf-object.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
-import { check, libbpf } from '#dataplane/kernel/libc.js';
+import { libbpf } from '#dataplane/kernel/libbpf.js';
 import { type Before, loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
 import { MappedMemory } from '#dataplane/kernel/mapped-memory.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
@@ -21,6 +21,7 @@ import {
   readFlow,
 } from '#dataplane/program/flow.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
+import { check } from '#libc/libc.js';
 import type { Packet } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
 import { type FrameOptions, MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';

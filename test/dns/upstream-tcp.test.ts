@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { describe, expect, test, vi } from 'vitest';
 import { framed } from '#dns/wire/framing.js';
-import { libc } from '#sockets/libc.js';
+import { libc } from '#libc/libc.js';
 import { lookUp } from './client.js';
 import { a, alwaysAt, answerTo, FakeUpstream, type Heard } from './fake-upstream.js';
 import { startProxy } from './proxy.js';

@@ -5,9 +5,11 @@ import { join } from 'node:path';
 import { pin } from '#dataplane/kernel/bpf-fd.js';
 import { attachTcx } from '#dataplane/kernel/hook.js';
 import type { Interface } from '#dataplane/kernel/interfaces.js';
-import { check, libbpf, memoryAt } from '#dataplane/kernel/libc.js';
+import { libbpf } from '#dataplane/kernel/libbpf.js';
 import { networkNamespace } from '#dataplane/kernel/ownership.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
+import { check } from '#libc/libc.js';
+import { memoryAt } from '#libc/library.js';
 
 const PREFIX = 'weir-variant-';
 

@@ -66,7 +66,8 @@ test('a pump with nothing to do waits, and not while the event loop has somethin
   await setTimeout(2 * WAIT_MS);
   const before = pump.turns;
   await setTimeout(2 * WAIT_MS);
-  expect(pump.turns - before).toBeLessThan(10);
+  // One that does not wait takes tens of thousands.
+  expect(pump.turns - before).toBeLessThan(200);
   const { port1, port2 } = new MessageChannel();
   const since = performance.now();
   for (let round = 0; round < 20; round++) {
@@ -74,7 +75,7 @@ test('a pump with nothing to do waits, and not while the event loop has somethin
     port1.postMessage(null);
     await heard;
   }
-  expect(performance.now() - since).toBeLessThan(WAIT_MS);
+  expect(performance.now() - since).toBeLessThan(10 * WAIT_MS);
   port1.close();
   pump.close();
 });

@@ -1,6 +1,8 @@
 import { Btf, NO_LAYOUT } from '#dataplane/program/btf.js';
+import { check, libc } from '#libc/libc.js';
+import { addressOf } from '#libc/library.js';
 import type { MapDescription, MapShape } from './bpf-object.js';
-import { addressOf, check, libbpf, libc } from './libc.js';
+import { libbpf } from './libbpf.js';
 
 export function closeFd(fd: number): void {
   libc.close(fd);

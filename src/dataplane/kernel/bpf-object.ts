@@ -1,7 +1,9 @@
 import { Btf, type StructLayout } from '#dataplane/program/btf.js';
 import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/program/settings.js';
-import { KernelFailure } from './failure.js';
-import { addressOf, check, libbpf, memoryAt } from './libc.js';
+import { KernelFailure } from '#libc/failure.js';
+import { check } from '#libc/libc.js';
+import { addressOf, memoryAt } from '#libc/library.js';
+import { libbpf } from './libbpf.js';
 
 export const MAPS = [
   'program',

@@ -1,7 +1,8 @@
 import type { Counter } from '#dataplane/datapath.js';
 import { COUNTERS } from '#dataplane/program/numbers.js';
+import { check } from '#libc/libc.js';
 import { mapShape } from './bpf-fd.js';
-import { check, libbpf } from './libc.js';
+import { libbpf } from './libbpf.js';
 
 const COUNTER_BYTES = 16;
 

@@ -1,4 +1,4 @@
-import { check, membarrier } from './libc.js';
+import { check, membarrier } from '#libc/libc.js';
 
 const MEMBARRIER_CMD_GLOBAL = 1;
 

@@ -1,6 +1,6 @@
 import koffi from 'koffi';
-import { KernelFailure } from './failure.js';
-import { check, libc } from './libc.js';
+import { KernelFailure } from '#libc/failure.js';
+import { check, errno, libc } from '#libc/libc.js';
 
 export type Interface = { readonly name: string; readonly ifindex: number };
 
@@ -13,7 +13,7 @@ const NAME_BYTES = 16;
 /** The interfaces of this network namespace. Not from /sys, which shows the namespace that mounted it. */
 export function listInterfaces(): Interface[] {
   const list = libc.if_nameindex();
-  if (!list) throw new KernelFailure('list interfaces', koffi.errno());
+  if (!list) throw new KernelFailure('list interfaces', errno());
   const found: Interface[] = [];
   // struct if_nameindex { unsigned index; char *name; }, ended by index 0
   for (let entry = list; ; entry += 16n) {

@@ -1,6 +1,6 @@
-import koffi from 'koffi';
-import { KernelFailure } from './failure.js';
-import { libc, memoryAt } from './libc.js';
+import { KernelFailure } from '#libc/failure.js';
+import { errno, libc } from '#libc/libc.js';
+import { memoryAt } from '#libc/library.js';
 
 const PROT_READ = 1;
 const PROT_WRITE = 2;
@@ -23,7 +23,7 @@ export class MappedMemory {
     this.#length = Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES;
     const protection = readOnly ? PROT_READ : PROT_READ | PROT_WRITE;
     this.#address = libc.mmap(null, this.#length, protection, MAP_SHARED, fd, offset);
-    if (this.#address === 0xffff_ffff_ffff_ffffn) throw new KernelFailure(`map ${name} into memory`, koffi.errno());
+    if (this.#address === 0xffff_ffff_ffff_ffffn) throw new KernelFailure(`map ${name} into memory`, errno());
     this.buffer = memoryAt(this.#address, bytes);
     this.words = new Uint32Array(this.buffer);
   }

@@ -1,6 +1,5 @@
-import koffi from 'koffi';
-import { KernelFailure } from './failure.js';
-import { check, libc } from './libc.js';
+import { KernelFailure } from '#libc/failure.js';
+import { check, errno, libc } from '#libc/libc.js';
 
 const AF_NETLINK = 16;
 const SOCK_RAW = 3;
@@ -83,9 +82,9 @@ export class NetlinkSocket {
         messages.push(...messagesIn(this.#buffer.slice(0, length)));
         continue;
       }
-      const errno = koffi.errno();
-      if (errno === EAGAIN) return lost ? 'lost' : messages;
-      if (errno !== ENOBUFS) throw new KernelFailure('receive from netlink', errno);
+      const error = errno();
+      if (error === EAGAIN) return lost ? 'lost' : messages;
+      if (error !== ENOBUFS) throw new KernelFailure('receive from netlink', error);
       lost = true;
     }
   }

@@ -1,6 +1,7 @@
+import { check } from '#libc/libc.js';
 import { BpfObject } from './bpf-object.js';
 import { builtOthers } from './built.js';
-import { check, libbpf } from './libc.js';
+import { libbpf } from './libbpf.js';
 import { TestRun } from './test-run.js';
 
 /** `enum other_kind` of `bpf/others.h`. */

@@ -1,5 +1,5 @@
 import { closeSync, openSync, readlinkSync } from 'node:fs';
-import { libc } from './libc.js';
+import { libc } from '#libc/libc.js';
 import { lockHolder } from './lock-holder.js';
 
 const LOCK_EXCLUSIVE = 2;

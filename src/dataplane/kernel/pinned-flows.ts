@@ -3,7 +3,7 @@ import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/program/flow.js';
 import { type FlowTable, withTally } from '#dataplane/program/flow-conversion.js';
 import { batchesOf } from './batches.js';
 import { describeMap } from './bpf-fd.js';
-import { libbpf } from './libc.js';
+import { libbpf } from './libbpf.js';
 import type { MapSet } from './map-set.js';
 import { MappedMemory } from './mapped-memory.js';
 

@@ -1,8 +1,8 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { check, libc } from '#libc/libc.js';
 import { closeFd, linkInfo, openPinned } from './bpf-fd.js';
 import type { Direction } from './hook.js';
-import { check, libc } from './libc.js';
 import { networkNamespace, OwnedElsewhere } from './ownership.js';
 
 const BPF_FS_MAGIC = 0xcafe4a11;

@@ -1,6 +1,5 @@
-import koffi from 'koffi';
-import { KernelFailure } from './failure.js';
-import { check, libc } from './libc.js';
+import { KernelFailure } from '#libc/failure.js';
+import { check, errno, libc } from '#libc/libc.js';
 
 const POLLIN = 1;
 const EINTR = 4;
@@ -27,8 +26,8 @@ export class Poll {
   wait(timeoutMs: number): boolean {
     const ready = libc.poll(this.#descriptors, this.fds.length, timeoutMs);
     if (ready >= 0) return ready > 0;
-    const errno = koffi.errno();
-    if (errno !== EINTR) throw new KernelFailure('poll', errno);
+    const error = errno();
+    if (error !== EINTR) throw new KernelFailure('poll', error);
     return false;
   }
 

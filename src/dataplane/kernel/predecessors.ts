@@ -1,7 +1,8 @@
+import { check } from '#libc/libc.js';
 import { closeFd, programInfo } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { DIRECTIONS, type Direction } from './hook.js';
-import { check, libbpf } from './libc.js';
+import { libbpf } from './libbpf.js';
 import type { MapSet } from './map-set.js';
 
 /** Of `enum predecessor`. */

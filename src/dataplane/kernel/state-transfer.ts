@@ -1,13 +1,13 @@
 import { conversion } from '#dataplane/program/conversion.js';
 import { flowConversion, withTally } from '#dataplane/program/flow-conversion.js';
 import { COUNTER_INDEX } from '#dataplane/program/numbers.js';
+import { KernelFailure } from '#libc/failure.js';
 import { batchesOf } from './batches.js';
 import { describeMap, mapId } from './bpf-fd.js';
 import type { BpfObject, MapName } from './bpf-object.js';
 import { readCounters } from './counters.js';
-import { KernelFailure } from './failure.js';
 import { FlowCarrier } from './flow-carrier.js';
-import { libbpf } from './libc.js';
+import { libbpf } from './libbpf.js';
 import type { MapSet } from './map-set.js';
 import { pinnedFlows } from './pinned-flows.js';
 import { TestRun } from './test-run.js';

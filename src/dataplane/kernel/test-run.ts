@@ -1,5 +1,7 @@
-import { KernelFailure } from './failure.js';
-import { addressOf, check, libbpf } from './libc.js';
+import { KernelFailure } from '#libc/failure.js';
+import { check } from '#libc/libc.js';
+import { addressOf } from '#libc/library.js';
+import { libbpf } from './libbpf.js';
 
 // struct bpf_test_run_opts
 const SIZE = 80;

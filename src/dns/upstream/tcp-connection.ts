@@ -19,7 +19,7 @@ type Sent = Pick<Asked, 'name' | 'type' | 'class'> & {
   readonly onError: () => void;
 };
 
-/** One connection to a resolver. Throws a `SocketFailure` where there is no socket to be had. */
+/** One connection to a resolver. Throws a `KernelFailure` where there is no socket to be had. */
 export class TcpConnection {
   hasAnswered = false;
   readonly #socket: Socket;

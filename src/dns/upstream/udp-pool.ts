@@ -20,7 +20,7 @@ export class UdpPool {
     private readonly onStray: (reason: string) => void,
   ) {}
 
-  /** Throws a `SocketFailure` where there is no socket to be had. */
+  /** Throws a `KernelFailure` where there is no socket to be had. */
   open(): void {
     while (this.#sockets.length < SOCKETS) this.#sockets.push(this.#another());
   }

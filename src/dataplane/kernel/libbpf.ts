@@ -1,31 +1,5 @@
-import koffi from 'koffi';
-import { KernelFailure } from './failure.js';
+import { bindLibrary, type Pointer } from '#libc/library.js';
 
-/**
- * Every foreign function that is called, with its prototype: a wrong one is a crash. Buffers are passed as they are;
- * structs that hold pointers are built by hand, and what they point to must be referenced until the call returns.
- */
-type Pointer = bigint;
-type Libc = {
-  mmap(address: null, length: number, protection: number, flags: number, fd: number, offset: number): Pointer;
-  munmap(address: Pointer, length: number): number;
-  close(fd: number): number;
-  flock(fd: number, operation: number): number;
-  mount(source: string, target: string, type: string, flags: number, data: null): number;
-  statfs(path: string, into: Uint8Array): number;
-  socket(domain: number, type: number, protocol: number): number;
-  bind(fd: number, address: Uint8Array, length: number): number;
-  send(fd: number, bytes: Uint8Array, length: number, flags: number): number;
-  recv(fd: number, into: Uint8Array, length: number, flags: number): number;
-  poll(descriptors: Uint8Array, count: number, timeoutMs: number): number;
-  eventfd(count: number, flags: number): number;
-  write(fd: number, bytes: Uint8Array, length: number): number;
-  getpagesize(): number;
-  ioctl(fd: number, request: number, argument: Uint8Array): number;
-  if_nameindex(): Pointer;
-  if_freenameindex(list: Pointer): void;
-  syscall(number: number, first: number, second: number, third: number): number;
-};
 type Libbpf = {
   libbpf_set_print(print: null): Pointer;
   bpf_object__open_file(path: string, options: Uint8Array): Pointer | null;
@@ -87,26 +61,6 @@ type Libbpf = {
   libbpf_num_possible_cpus(): number;
 };
 
-const LIBC: Record<keyof Libc, string> = {
-  mmap: 'void *mmap(void *address, size_t length, int protection, int flags, int fd, int64_t offset)',
-  munmap: 'int munmap(void *address, size_t length)',
-  close: 'int close(int fd)',
-  flock: 'int flock(int fd, int operation)',
-  mount: 'int mount(const char *source, const char *target, const char *type, ulong flags, const void *data)',
-  statfs: 'int statfs(const char *path, _Out_ void *into)',
-  socket: 'int socket(int domain, int type, int protocol)',
-  bind: 'int bind(int fd, const void *address, uint32_t length)',
-  send: 'long send(int fd, const void *bytes, size_t length, int flags)',
-  recv: 'long recv(int fd, _Out_ void *into, size_t length, int flags)',
-  poll: 'int poll(_Inout_ void *descriptors, ulong count, int timeout)',
-  eventfd: 'int eventfd(uint32_t count, int flags)',
-  write: 'long write(int fd, const void *bytes, size_t length)',
-  getpagesize: 'int getpagesize()',
-  ioctl: 'int ioctl(int fd, ulong request, _Inout_ void *argument)',
-  if_nameindex: 'void *if_nameindex()',
-  if_freenameindex: 'void if_freenameindex(void *list)',
-  syscall: 'long syscall(long number, long first, long second, long third)',
-};
 const LIBBPF: Record<keyof Libbpf, string> = {
   libbpf_set_print: 'void *libbpf_set_print(void *print)',
   bpf_object__open_file: 'void *bpf_object__open_file(const char *path, const void *options)',
@@ -152,47 +106,13 @@ const LIBBPF: Record<keyof Libbpf, string> = {
   libbpf_num_possible_cpus: 'int libbpf_num_possible_cpus()',
 };
 
-function bind<T>(library: string | null, prototypes: Record<keyof T, string>): T {
-  const handle = koffi.load(library);
-  const bound: Record<string, unknown> = {};
-  for (const [name, prototype] of Object.entries<string>(prototypes)) bound[name] = handle.func(prototype);
-  return bound as T;
-}
-
-export const libc = bind<Libc>(null, LIBC);
-
 let loaded: Libbpf | undefined;
 /** Throws where libbpf is not installed; `probe` says so. */
 export function libbpf(): Libbpf {
   if (loaded === undefined) {
-    loaded = bind<Libbpf>('libbpf.so.1', LIBBPF);
+    loaded = bindLibrary<Libbpf>('libbpf.so.1', LIBBPF);
     // Its messages go into failures (the verifier's log), not to stderr.
     loaded.libbpf_set_print(null);
   }
   return loaded;
-}
-
-/** The result of a call that answers a negative number when it fails. */
-export function check(doing: string, result: number, detail?: () => string): number {
-  if (result >= 0) return result;
-  // libbpf answers -errno, libc -1 and errno.
-  throw new KernelFailure(doing, result < -1 ? -result : koffi.errno(), detail?.());
-}
-
-export function addressOf(buffer: ArrayBufferView): bigint {
-  return koffi.address(buffer);
-}
-
-/** Memory at an address, without a copy. It must not be unmapped while this is in use. */
-export function memoryAt(address: bigint, length: number): ArrayBuffer {
-  return koffi.view(address, length);
-}
-
-const MEMBARRIER: Record<string, number> = { x64: 324, arm64: 283 };
-
-/** membarrier(2), which libc has no function for. */
-export function membarrier(command: number): number {
-  const number = MEMBARRIER[process.arch];
-  if (number === undefined) throw new Error(`Weir does not know the system calls of ${process.arch}`);
-  return libc.syscall(number, command, 0, 0);
 }

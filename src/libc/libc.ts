@@ -1,0 +1,90 @@
+import { getSystemErrorName } from 'node:util';
+import koffi from 'koffi';
+import { KernelFailure } from './failure.js';
+import { bindLibrary, type Pointer } from './library.js';
+
+type Libc = {
+  mmap(address: null, length: number, protection: number, flags: number, fd: number, offset: number): Pointer;
+  munmap(address: Pointer, length: number): number;
+  close(fd: number): number;
+  flock(fd: number, operation: number): number;
+  mount(source: string, target: string, type: string, flags: number, data: null): number;
+  statfs(path: string, into: Uint8Array): number;
+  socket(domain: number, type: number, protocol: number): number;
+  bind(fd: number, address: Uint8Array, length: number): number;
+  setsockopt(fd: number, level: number, name: number, value: Uint8Array | Uint32Array, length: number): number;
+  connect(fd: number, address: Uint8Array, length: number): number;
+  listen(fd: number, backlog: number): number;
+  socketpair(domain: number, type: number, protocol: number, pair: Int32Array): number;
+  recvmmsg(fd: number, headers: Pointer, count: number, flags: number, timeout: null): number;
+  sendmmsg(fd: number, headers: Pointer, count: number, flags: number): number;
+  epoll_create1(flags: number): number;
+  epoll_ctl(epoll: number, operation: number, fd: number, event: Uint8Array | null): number;
+  epoll_wait(epoll: number, events: Uint8Array, count: number, timeoutMs: number): number;
+  send(fd: number, bytes: Uint8Array, length: number, flags: number): number;
+  recv(fd: number, into: Uint8Array, length: number, flags: number): number;
+  poll(descriptors: Uint8Array, count: number, timeoutMs: number): number;
+  eventfd(count: number, flags: number): number;
+  write(fd: number, bytes: Uint8Array, length: number): number;
+  getpagesize(): number;
+  ioctl(fd: number, request: number, argument: Uint8Array): number;
+  if_nameindex(): Pointer;
+  if_freenameindex(list: Pointer): void;
+  syscall(number: number, first: number, second: number, third: number): number;
+};
+const LIBC: Record<keyof Libc, string> = {
+  mmap: 'void *mmap(void *address, size_t length, int protection, int flags, int fd, int64_t offset)',
+  munmap: 'int munmap(void *address, size_t length)',
+  close: 'int close(int fd)',
+  flock: 'int flock(int fd, int operation)',
+  mount: 'int mount(const char *source, const char *target, const char *type, ulong flags, const void *data)',
+  statfs: 'int statfs(const char *path, _Out_ void *into)',
+  socket: 'int socket(int domain, int type, int protocol)',
+  bind: 'int bind(int fd, const void *address, uint32_t length)',
+  setsockopt: 'int setsockopt(int fd, int level, int name, const void *value, uint32_t length)',
+  connect: 'int connect(int fd, const void *address, uint32_t length)',
+  listen: 'int listen(int fd, int backlog)',
+  socketpair: 'int socketpair(int domain, int type, int protocol, _Out_ void *pair)',
+  // The address as a number: a pointer would be made anew for each call.
+  recvmmsg: 'int recvmmsg(int fd, uint64_t headers, uint32_t count, int flags, void *timeout)',
+  sendmmsg: 'int sendmmsg(int fd, uint64_t headers, uint32_t count, int flags)',
+  epoll_create1: 'int epoll_create1(int flags)',
+  epoll_ctl: 'int epoll_ctl(int epoll, int operation, int fd, void *event)',
+  epoll_wait: 'int epoll_wait(int epoll, void *events, int count, int timeout)',
+  send: 'long send(int fd, const void *bytes, size_t length, int flags)',
+  recv: 'long recv(int fd, _Out_ void *into, size_t length, int flags)',
+  poll: 'int poll(_Inout_ void *descriptors, ulong count, int timeout)',
+  eventfd: 'int eventfd(uint32_t count, int flags)',
+  write: 'long write(int fd, const void *bytes, size_t length)',
+  getpagesize: 'int getpagesize()',
+  ioctl: 'int ioctl(int fd, ulong request, _Inout_ void *argument)',
+  if_nameindex: 'void *if_nameindex()',
+  if_freenameindex: 'void if_freenameindex(void *list)',
+  syscall: 'long syscall(long number, long first, long second, long third)',
+};
+export const libc = bindLibrary<Libc>(null, LIBC);
+
+/** Of the call that failed last. */
+export function errno(): number {
+  return koffi.errno();
+}
+
+export function errorName(): string {
+  return getSystemErrorName(-errno());
+}
+
+/** The result of a call that answers a negative number when it fails. */
+export function check(doing: string, result: number, detail?: () => string): number {
+  if (result >= 0) return result;
+  // libbpf answers -errno, libc -1 and errno.
+  throw new KernelFailure(doing, result < -1 ? -result : errno(), detail?.());
+}
+
+const MEMBARRIER: Record<string, number> = { x64: 324, arm64: 283 };
+
+/** membarrier(2), which libc has no function for. */
+export function membarrier(command: number): number {
+  const number = MEMBARRIER[process.arch];
+  if (number === undefined) throw new Error(`Weir does not know the system calls of ${process.arch}`);
+  return libc.syscall(number, command, 0, 0);
+}
