@@ -53,7 +53,7 @@ function stolenTicks(): number {
 }
 
 /** The median of a figure over the quiet ones of these rounds. */
-function typical(loads: readonly Load[], figure: (load: Load) => number): number {
+function typical<L extends Load>(loads: readonly L[], figure: (load: L) => number): number {
   const most = quantile(
     loads.map(({ stolen }) => stolen),
     QUIET_PART,
@@ -124,14 +124,14 @@ async function compare(
   }
 }
 
-/** What it costs an answer that its addresses are in force before it leaves. */
+/** What it costs an answer that its addresses are in force before it leaves. Each policy is another one, so that all of them are learned anew. */
 async function learning(topology: Topology, folder: string): Promise<readonly Row[]> {
   const names = NAMES(10_000);
   const file = join(folder, 'queries');
   await writeFile(file, `${names.map((name) => `${name} A`).join('\n')}\n`);
   const upstream = await startUpstream(topology, folder, names, 0);
   const without: Load[] = [];
-  const withIt: Load[] = [];
+  const withIt: (Load & { readonly waits: readonly number[] })[] = [];
   const weir = await startWeir(topology, names);
   try {
     await load(topology, file, 53);
@@ -139,16 +139,27 @@ async function learning(topology: Topology, folder: string): Promise<readonly Ro
       await putRules(weir.node, null);
       without.push(await load(topology, file, 53, PACED_QPS));
       await putRules(weir.node, names);
-      withIt.push(await load(topology, file, 53, PACED_QPS));
+      const learned = await load(topology, file, 53, PACED_QPS);
+      const { text } = await weir.node.request('GET', '/metrics');
+      const waits = [...text.matchAll(/^weir_dns_learning_wait_seconds\{.*\} (\S+)$/gm)].map(([, seconds]) =>
+        Number(seconds),
+      );
+      withIt.push({ ...learned, waits: waits.map((seconds) => seconds * 1_000) });
     }
   } finally {
     await weir.end();
     upstream.kill('SIGKILL');
   }
-  const more = (part: number): number => typical(withIt, latency(part)) - typical(without, latency(part));
+  const more = typical(withIt, latency(0.5)) - typical(without, latency(0.5));
   return [
-    { what: 'learning before an answer leaves: more at the median', value: more(0.5), unit: 'ms', atMost: 0.3 },
-    { what: 'and at p99', value: more(0.99), unit: 'ms', atMost: 1 },
+    {
+      what: 'learning: an answer waits until it is in force, median',
+      value: typical(withIt, ({ waits }) => waits[0] ?? Number.NaN),
+      unit: 'ms',
+      atMost: 0.3,
+    },
+    { what: 'and p99', value: typical(withIt, ({ waits }) => waits[1] ?? Number.NaN), unit: 'ms', atMost: 1 },
+    { what: 'a lookup with it takes longer, at the median', value: more, unit: 'ms', atMost: 0.3 },
   ];
 }
 

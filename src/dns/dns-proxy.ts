@@ -34,6 +34,8 @@ export type DnsStats = {
   readonly servfail: number;
   /** Addresses that were granted, once for each pattern. */
   readonly grants: number;
+  /** What the last few thousand answers that led to something new waited until that was in force; null before the first. */
+  readonly learning: { readonly medianMs: number; readonly p99Ms: number } | null;
   readonly cacheHits: number;
   readonly cacheMisses: number;
   readonly cacheEntries: number;

@@ -1,9 +1,10 @@
 import type { Kept } from './answer-cache.js';
-import { monotonicNs } from './clock.js';
+import { monotonicNs, nowMs } from './clock.js';
 import type { Counts } from './counts.js';
 import type { Granted, Granter } from './granter.js';
 import type { KnownNames } from './known-names.js';
 import type { DnsOptions } from './options.js';
+import type { RecentWaits } from './recent-waits.js';
 import { isPlain, type NameKey } from './wire/name.js';
 
 /** A grant that lives so much longer than this need not be in force anew before an answer leaves. */
@@ -21,6 +22,7 @@ export class Learning {
     private readonly granter: Granter,
     private readonly known: KnownNames,
     private readonly counts: Counts,
+    private readonly waits: RecentWaits,
   ) {}
 
   /**
@@ -77,6 +79,7 @@ export class Learning {
         this.counts.grants += addresses.length * patterns.length;
         this.known.granted(kept.key, { addresses, patterns, by }, until, now);
       } else if (granted === 'none') this.counts.refuse('not_granted');
+      if (!isInForce) this.waits.add(nowMs() - now);
       for (const each of asking.waiting) each(granted !== 'none');
     };
     this.granter.grant(patterns, addresses, {

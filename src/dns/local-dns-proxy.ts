@@ -12,6 +12,7 @@ import { KnownNames } from './known-names.js';
 import { Learning } from './learning.js';
 import type { DnsOptions, Endpoint, ListenAt } from './options.js';
 import { Rebinding } from './rebinding.js';
+import { RecentWaits } from './recent-waits.js';
 import { Resolver } from './resolver.js';
 import { TcpListener } from './tcp-listener.js';
 import { UdpListener } from './udp-listener.js';
@@ -26,6 +27,7 @@ export class LocalDnsProxy {
   readonly #counts = new Counts();
   readonly #known = new KnownNames();
   readonly #denials = new Denials();
+  readonly #waits = new RecentWaits();
   readonly #cache: AnswerCache;
   readonly #pump: Pump;
   readonly #upstreams: Upstreams;
@@ -55,7 +57,7 @@ export class LocalDnsProxy {
       options,
       this.#upstreams,
       this.#cache,
-      new Learning(options, this.granter, this.#known, counts),
+      new Learning(options, this.granter, this.#known, counts, this.#waits),
       new Rebinding(options.rebindProtection, options.rebindAllow),
       counts,
       this.#denials,
@@ -88,6 +90,7 @@ export class LocalDnsProxy {
       nxdomainUpstream,
       servfail,
       grants,
+      learning: this.#waits.summary(),
       cacheHits,
       cacheMisses,
       cacheEntries: this.#cache.entries,

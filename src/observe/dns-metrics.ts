@@ -20,6 +20,11 @@ export function dnsMetrics(registers: Registry[]) {
     'reason',
   );
   const grants = counter('weir_dns_grants_total', 'Addresses granted to patterns of the policy.');
+  const learning = gauge(
+    'weir_dns_learning_wait_seconds',
+    'What answers waited of late until what they lead to was in force.',
+    'quantile',
+  );
   const cache = counter(
     'weir_dns_cache_lookups_total',
     'Lookups in the answer cache, by whether it had an answer.',
@@ -30,7 +35,7 @@ export function dnsMetrics(registers: Registry[]) {
   const upstreams = gauge('weir_dns_upstreams', 'Upstreams, by whether they answer of late.', 'state');
   const asked = counter('weir_dns_upstream_queries_total', 'Questions sent to upstreams.');
   const silent = counter('weir_dns_upstream_timeouts_total', 'Questions that an upstream did not answer in time.');
-  const all = [queries, answers, refused, grants, cache, entries, bytes, upstreams, asked, silent];
+  const all = [queries, answers, refused, grants, learning, cache, entries, bytes, upstreams, asked, silent];
 
   return {
     stats(stats: DnsStats | null) {
@@ -43,6 +48,10 @@ export function dnsMetrics(registers: Registry[]) {
       answers.inc({ kind: 'servfail' }, stats.servfail);
       for (const [reason, count] of Object.entries(stats.refused)) refused.inc({ reason }, count);
       grants.inc(stats.grants);
+      if (stats.learning !== null) {
+        learning.set({ quantile: '0.5' }, stats.learning.medianMs / 1_000);
+        learning.set({ quantile: '0.99' }, stats.learning.p99Ms / 1_000);
+      }
       cache.inc({ outcome: 'hit' }, stats.cacheHits);
       cache.inc({ outcome: 'miss' }, stats.cacheMisses);
       entries.set(stats.cacheEntries);

@@ -102,9 +102,11 @@ describe('an answer leaves', () => {
     await settled(() => rig.grantor.grants, [`* ${ADDRESS}`]);
     await passed(30);
     expect(answered).toBe(null);
+    expect(rig.proxy.stats().learning).toBe(null);
     rig.grantor.release(0);
     await answer;
     expect(answered).toEqual(GOOD);
+    expect(rig.proxy.stats().learning?.medianMs).toBeGreaterThanOrEqual(30);
   });
 
   test('not at all where that is not said within 100 ms, but the next one does', async () => {

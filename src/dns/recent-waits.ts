@@ -1,0 +1,18 @@
+const KEPT = 4_096;
+
+/** How long the last few thousand answers waited for something. */
+export class RecentWaits {
+  readonly #waits = new Float64Array(KEPT);
+  #count = 0;
+
+  add(ms: number): void {
+    this.#waits[this.#count++ % KEPT] = ms;
+  }
+
+  /** Null before the first. */
+  summary(): { readonly medianMs: number; readonly p99Ms: number } | null {
+    const sorted = this.#waits.slice(0, this.#count).sort();
+    const at = (part: number): number => sorted[Math.floor(sorted.length * part)] ?? 0;
+    return sorted.length === 0 ? null : { medianMs: at(0.5), p99Ms: at(0.99) };
+  }
+}
