@@ -4,6 +4,8 @@ import { Holdings } from './holdings.js';
 import { HEADER, LINE, PLACES, PROBES, regionsFor, SET, TABLE_LINE } from './layout.js';
 import { SharedMemory } from './memory.js';
 
+/** They take less than a millisecond. */
+const LINES_OF_A_BREATH = 8_192;
 /** So great a part of the table is left to patterns that have no more than that of it, where it is shared. */
 const SHARE = 1 / 16;
 
@@ -97,8 +99,12 @@ export class GrantTable {
     }
   }
 
-  sweepAll(isDead: IsDead): void {
-    this.sweep(this.#endOfTable, isDead);
+  /** `breathe` is called every few thousand lines: it may add grants. */
+  sweepAll(isDead: IsDead, breathe: () => void = () => {}): void {
+    for (let left = this.#endOfTable - 1; left > 0; left -= LINES_OF_A_BREATH) {
+      this.sweep(Math.min(left, LINES_OF_A_BREATH), isDead);
+      breathe();
+    }
   }
 
   /** What was removed before a grace period that is over now may be used again. */

@@ -120,13 +120,16 @@ export class Grants {
     this.#patterns.activated(slot);
   }
 
-  /** Removes what is dead: some of it each time, round and round, and all of it where room is short. */
-  sweep(nowNs: bigint): void {
-    this.#clear();
+  /**
+   * Removes what is dead: some of it each time, round and round, and all of it where room is short. `breathe` is called in
+   * the middle of what takes long: it may add grants.
+   */
+  sweep(nowNs: bigint, breathe: () => void = () => {}): void {
+    this.#clear(breathe);
     const { entries, capacity } = this.addresses;
     const kept = entries * 2 < capacity ? KEPT_NS : 0n;
     const isDead = this.#isDeadAt(nowNs > kept ? expiryOf(nowNs - kept) : 0);
-    if (entries * 4 > capacity * 3) this.#table.sweepAll(isDead);
+    if (entries * 4 > capacity * 3) this.#table.sweepAll(isDead, breathe);
     else this.#table.sweep(LINES_OF_A_SWEEP, isDead);
   }
 
@@ -136,9 +139,9 @@ export class Grants {
   }
 
   /** Removes the grants of retired patterns. */
-  #clear(): void {
+  #clear(breathe?: () => void): void {
     if (!this.#patterns.hasRetired) return;
-    this.#table.sweepAll(this.#isDeadAt(0));
+    this.#table.sweepAll(this.#isDeadAt(0), breathe);
     this.#patterns.cleared();
   }
 

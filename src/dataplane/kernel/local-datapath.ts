@@ -239,7 +239,7 @@ export class LocalDatapath {
   /** Makes room among the learned addresses. Expiry itself is the kernel's. */
   sweepGrants(): void {
     const grants = this.#succession?.loaded.grants;
-    grants?.sweep(process.hrtime.bigint());
+    grants?.sweep(process.hrtime.bigint(), () => this.breathe());
     if (grants?.isGraceDue !== true) return;
     awaitGracePeriod();
     grants.afterGrace();

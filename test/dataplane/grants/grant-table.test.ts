@@ -137,6 +137,25 @@ describe('the table of learned addresses', () => {
     expect([tried.count, tried.resting]).toEqual([0, 0]);
   });
 
+  test('takes grants in the middle of a sweep, and keeps them', () => {
+    const capacity = 40_000;
+    const tried = new GrantTable(memory(capacity), capacity, Uint32Array.of(7, 11, 13, 17), never);
+    for (let address = 1; address <= 20_000; address++) tried.add(address, address % 2, 9, never);
+    let breaths = 0;
+    tried.sweepAll(
+      (pattern) => pattern === 1,
+      () => {
+        breaths++;
+        for (let at = 0; at < 100; at++) expect(tried.add(100_000 + breaths * 100 + at, 2, 9, never)).toBe(true);
+      },
+    );
+    expect(breaths).toBe(3);
+    expect(tried.count).toBe(10_000 + 300);
+    expect([...tried.entries()].filter(({ pattern }) => pattern === 1)).toEqual([]);
+    tried.sweepAll((pattern) => pattern === 2);
+    expect(tried.count).toBe(10_000);
+  });
+
   test('loses nothing and finds nothing else after a change that was cut short', () => {
     const words = memory();
     const tried = table(words);
