@@ -53,8 +53,8 @@ export class Grants {
       if (number === undefined) continue;
       const expiry = expiryOf(expiresAtNs);
       for (const address of addresses) {
-        const add = (): boolean => this.#table.add(address, number, expiry, isDead);
-        if (!add()) refused.push(add);
+        if (this.#table.add(address, number, expiry, isDead)) continue;
+        refused.push(() => this.#table.add(address, number, expiry, isDead));
       }
     }
     // A pattern that has its share gets an address all the same which another one brought into the table.
