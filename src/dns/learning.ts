@@ -13,7 +13,6 @@ const IN_FORCE_FOR_MS = 1_000;
 const GRID_MS = 1_000;
 const GRID_PART = 1 / 15;
 const GREATEST_GRID_MS = 8_000;
-const LONG_MS = 60_000;
 
 /** Has the addresses of answers granted to the patterns that match the asked name (D12). */
 export class Learning {
@@ -89,10 +88,9 @@ export class Learning {
     });
   }
 
-  /** No grant that is made now may end later: in whole seconds, unless it is short. */
+  /** No grant that is made now may end later. */
   #latest(now: number): number {
-    const latest = now + this.options.maxGrantMs;
-    return this.options.maxGrantMs < LONG_MS ? latest : Math.floor(latest / GRID_MS) * GRID_MS;
+    return now + this.options.maxGrantMs;
   }
 
   /** A grant that ends so much before the latest end is as good as one that ends then. */
