@@ -1,12 +1,11 @@
 import { spawnSync } from 'node:child_process';
 import { redirectBit } from '#dataplane/program/settings.js';
-import { NETLINK_ROUTE, NetlinkSocket } from './netlink.js';
+import { NETLINK_ROUTE, NetlinkSocket, NLM_F_REQUEST } from './netlink.js';
 
 /** Preference of the rule, and number of its table; `bpf/others.h` knows both. */
 const NUMBER = '8353';
 
 const AF_INET = 2;
-const NLM_F_REQUEST = 1;
 const RTM_NEWROUTE = 24;
 const RTM_GETROUTE = 26;
 const RTN_LOCAL = 2;

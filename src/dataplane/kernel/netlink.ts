@@ -8,8 +8,6 @@ const MSG_DONTWAIT = 0x40;
 const HEADER_BYTES = 16;
 const EAGAIN = 11;
 const ENOBUFS = 105;
-const NLM_F_REQUEST = 1;
-const NLM_F_DUMP = 0x300;
 const NLM_F_DUMP_INTR = 0x10;
 const NLMSG_ERROR = 2;
 const NLMSG_DONE = 3;
@@ -18,6 +16,8 @@ const EIO = 5;
 const DATAGRAM_BYTES = 1 << 16;
 const DUMP_TRIES = 3;
 
+export const NLM_F_REQUEST = 1;
+export const NLM_F_DUMP = 0x300;
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
 

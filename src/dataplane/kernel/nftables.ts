@@ -1,4 +1,11 @@
-import { attributesIn, NETLINK_NETFILTER, type NetlinkMessage, NetlinkSocket } from './netlink.js';
+import {
+  attributesIn,
+  NETLINK_NETFILTER,
+  type NetlinkMessage,
+  NetlinkSocket,
+  NLM_F_DUMP,
+  NLM_F_REQUEST,
+} from './netlink.js';
 
 const SUBSYSTEM_NFTABLES = 10;
 const NFPROTO_INET = 1;
@@ -18,8 +25,6 @@ const NFTA = {
 } as const;
 const FAMILY_NAMES: Readonly<Record<number, string>> = { 1: 'inet', 2: 'ip', 5: 'netdev' };
 const NFT_TABLE_F_DORMANT = 1;
-const NLM_F_REQUEST = 1;
-const NLM_F_DUMP = 0x300;
 const UDATA_COMMENT = 0;
 
 /** The table that a message of the nftables group is about; undefined where it is about none of family inet. */
