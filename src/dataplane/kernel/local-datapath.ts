@@ -1,7 +1,6 @@
 import {
   type Adoption,
   type Attachment,
-  type Counter,
   type DatapathChange,
   type DatapathStats,
   type FlowPage,
@@ -16,21 +15,20 @@ import {
 } from '#dataplane/datapath.js';
 import { layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
-import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
 import { Accounts, type FlowsCut } from './accounts.js';
 import { closeFd, mapShape, programId } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { builtObject } from './built.js';
-import { readCounters } from './counters.js';
+import { datapathStats } from './datapath-stats.js';
 import { diversionStands, makeDiversion, removeDiversion } from './divert.js';
 import type { EarMaps } from './ear.js';
 import { fibFlags } from './fib-flags.js';
 import { refuseForeign } from './foreign.js';
 import { Forwarding } from './forwarding.js';
 import { awaitGracePeriod } from './grace-period.js';
-import { Guard, guardDropped } from './guard.js';
+import { Guard } from './guard.js';
 import { DIRECTIONS, type Direction } from './hook.js';
 import { Hooks } from './hooks.js';
 import type { Interface } from './interfaces.js';
@@ -246,43 +244,7 @@ export class LocalDatapath {
   }
 
   stats(): DatapathStats {
-    const { object, slots, options, grants } = this.#opened().loaded;
-    const counters = readCounters(object.mapFd('counters'));
-    const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
-    const drops = Object.fromEntries(
-      Object.entries(DROP_REASON)
-        .filter(([name]) => name !== 'none')
-        .map(([name, number]) => [name, counter(COUNTER_INDEX.drops + number)]),
-    );
-    drops.guard = guardDropped();
-    const flowsOpened = counter(COUNTER_INDEX.flows_opened).packets;
-    const flowsClosed = counter(COUNTER_INDEX.flows_closed).packets;
-    const { flows, maps } = this.#accountsOf().stats();
-    const { generation, lines } = slots.sizeInForce();
-    return {
-      generation,
-      activeFlows: flows,
-      verdicts: {
-        allow: counter(COUNTER_INDEX.allow),
-        deny: add(drops.policy_deny, drops.service_plane_absent),
-        audit: counter(COUNTER_INDEX.audit),
-      },
-      drops,
-      flowsOpened,
-      flowsClosed,
-      forwarding: this.#forwarding.now,
-      grantsRefused: grants.refused,
-      events: {
-        lost: counter(COUNTER_INDEX.events_lost).packets,
-        suppressed: counter(COUNTER_INDEX.events_suppressed).packets,
-      },
-      maps: {
-        program: { entries: lines, capacity: options.slotLines },
-        ...maps,
-        grants: grants.addresses,
-        patterns: grants.patterns,
-      },
-    };
+    return datapathStats(this.#opened().loaded, this.#accountsOf(), this.#forwarding.now);
   }
 
   /** Holds from now on, also for what is opened later. */
@@ -399,8 +361,4 @@ function programIds(object: BpfObject): Readonly<Record<Direction, number>> {
     ingress: programId(object.programFd('weir_ingress')),
     egress: programId(object.programFd('weir_egress')),
   };
-}
-
-function add(a: Counter | undefined, b: Counter | undefined): Counter {
-  return { packets: (a?.packets ?? 0n) + (b?.packets ?? 0n), bytes: (a?.bytes ?? 0n) + (b?.bytes ?? 0n) };
 }

@@ -1,0 +1,54 @@
+import type { Counter, DatapathStats, ForwardingNow } from '#dataplane/datapath.js';
+import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
+import type { Accounts } from './accounts.js';
+import { readCounters } from './counters.js';
+import { guardDropped } from './guard.js';
+import type { LoadedObject } from './loaded-object.js';
+
+/** What the kernel counted, and how full its tables are. */
+export function datapathStats(
+  { object, slots, options, grants }: LoadedObject,
+  accounts: Accounts,
+  forwarding: ForwardingNow,
+): DatapathStats {
+  const counters = readCounters(object.mapFd('counters'));
+  const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
+  const drops = Object.fromEntries(
+    Object.entries(DROP_REASON)
+      .filter(([name]) => name !== 'none')
+      .map(([name, number]) => [name, counter(COUNTER_INDEX.drops + number)]),
+  );
+  drops.guard = guardDropped();
+  const flowsOpened = counter(COUNTER_INDEX.flows_opened).packets;
+  const flowsClosed = counter(COUNTER_INDEX.flows_closed).packets;
+  const { flows, maps } = accounts.stats();
+  const { generation, lines } = slots.sizeInForce();
+  return {
+    generation,
+    activeFlows: flows,
+    verdicts: {
+      allow: counter(COUNTER_INDEX.allow),
+      deny: add(drops.policy_deny, drops.service_plane_absent),
+      audit: counter(COUNTER_INDEX.audit),
+    },
+    drops,
+    flowsOpened,
+    flowsClosed,
+    forwarding,
+    grantsRefused: grants.refused,
+    events: {
+      lost: counter(COUNTER_INDEX.events_lost).packets,
+      suppressed: counter(COUNTER_INDEX.events_suppressed).packets,
+    },
+    maps: {
+      program: { entries: lines, capacity: options.slotLines },
+      ...maps,
+      grants: grants.addresses,
+      patterns: grants.patterns,
+    },
+  };
+}
+
+function add(a: Counter | undefined, b: Counter | undefined): Counter {
+  return { packets: (a?.packets ?? 0n) + (b?.packets ?? 0n), bytes: (a?.bytes ?? 0n) + (b?.bytes ?? 0n) };
+}
