@@ -1,6 +1,7 @@
 import { NEVER, Observable, share } from 'rxjs';
 import type { Refusal } from '#bus/requests.js';
-import type { DeniedLookup, DnsProxy, DnsStats, KnownName } from '#dns/dns-proxy.js';
+import type { DeniedLookup, DnsProxy, DnsStats } from '#dns/dns-proxy.js';
+import type { KnownName } from '#policy/known-name.js';
 import { refusal } from '#statecharts/refusal.js';
 
 /** What the DNS proxy knows of the lookups that it judged. */

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { formatAddress } from '#policy/ipv4.js';
+import type { KnownName } from '#policy/known-name.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
-import type { KnownName } from './management.js';
 import { noQuery } from './query.js';
 
 const NameSchema = z.object({

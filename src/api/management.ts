@@ -3,6 +3,7 @@ import type { Metrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
 import type { PolicyConfig } from '#policy/document.js';
 import type { ExplainQuery, Explanation } from '#policy/explain.js';
+import type { KnownName } from '#policy/known-name.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 import type { Traffic } from './traffic.js';
 
@@ -47,15 +48,6 @@ export type PolicyChoice =
   | { readonly by: 'active' }
   | { readonly by: 'id'; readonly id: string }
   | { readonly by: 'name'; readonly name: string };
-
-/** A name that was looked up, and what is granted for it. Addresses in host order, times in milliseconds since 1970. */
-export type KnownName = {
-  readonly hostname: string;
-  readonly addresses: readonly number[];
-  readonly patterns: readonly string[];
-  readonly expiresAtMs: number;
-  readonly lastSeenMs: number;
-};
 
 type Role = 'admin' | 'readonly';
 /** Who sent a request: the id and subject of the token, and its role. */

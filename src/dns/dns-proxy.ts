@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { KnownName } from '#policy/known-name.js';
 import type { Lookups } from '#policy/lookups.js';
 
 /** What the DNS proxy part asks of the proxy. It runs in a worker thread; nothing that a query does passes through here. */
@@ -51,15 +52,6 @@ export type UpstreamStats = {
   readonly timeouts: number;
   /** Of late, in milliseconds; null before the first answer. */
   readonly latencyMs: number | null;
-};
-
-/** Times are milliseconds since 1970. */
-export type KnownName = {
-  readonly hostname: string;
-  readonly addresses: readonly number[];
-  readonly patterns: readonly string[];
-  readonly expiresAtMs: number;
-  readonly lastSeenMs: number;
 };
 
 export type DeniedLookup = {

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
+import type { KnownName } from '#policy/known-name.js';
 import { wallMs } from './clock.js';
-import type { KnownName } from './dns-proxy.js';
 import { type NameKey, presentationOf } from './wire/name.js';
 
 const CAPACITY = 200_000;

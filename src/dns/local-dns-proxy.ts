@@ -1,12 +1,13 @@
 import type { MessagePort } from 'node:worker_threads';
 import { parseAddress } from '#policy/ipv4.js';
+import type { KnownName } from '#policy/known-name.js';
 import type { Descriptors } from '#sockets/descriptors.js';
 import { Pump } from '#sockets/pump.js';
 import { AnswerCache } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import { Counts } from './counts.js';
 import { Denials } from './denials.js';
-import type { DeniedLookup, DnsStats, KnownName } from './dns-proxy.js';
+import type { DeniedLookup, DnsStats } from './dns-proxy.js';
 import { Granter } from './granter.js';
 import { KnownNames } from './known-names.js';
 import { Learning } from './learning.js';

@@ -1,6 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { KnownName } from '#policy/known-name.js';
 import type { Lookups } from '#policy/lookups.js';
-import type { DeniedLookup, DnsStats, KnownName } from './dns-proxy.js';
+import type { DeniedLookup, DnsStats } from './dns-proxy.js';
 import type { DnsOptions } from './options.js';
 
 /** What the thread begins with. */
