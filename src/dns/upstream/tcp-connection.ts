@@ -1,6 +1,7 @@
 import { Socket } from 'node:net';
 import { openSocket } from '#sockets/socket-options.js';
 import type { Endpoint } from '../options.js';
+import { TransientMap } from '../transient-map.js';
 import { FrameReader, framed } from '../wire/framing.js';
 import { isResponseTo, readMessage } from '../wire/message.js';
 import { writeQuery } from '../wire/query.js';
@@ -24,7 +25,7 @@ export class TcpConnection {
   hasAnswered = false;
   readonly #socket: Socket;
   readonly #frames = new FrameReader(MESSAGE_BYTES);
-  readonly #sent = new Map<number, Sent>();
+  readonly #sent = new TransientMap<number, Sent>();
   #isClosed = false;
   #isRetired = false;
 
@@ -78,7 +79,7 @@ export class TcpConnection {
   /** Nothing comes any more. */
   #leave(): void {
     this.#isClosed = true;
-    const left = [...this.#sent.values()];
+    const left = this.#sent.values();
     this.#sent.clear();
     for (const { onError } of left) onError();
   }
