@@ -14,9 +14,9 @@ type Entry<K, V> = {
 const LEAST_BUCKETS = 64;
 
 /**
- * A map for what comes and goes thousands of times a second. V8's own makes a new table every
- * few entries, and each table holds on to the next: once a dead one was moved to the old generation, all that came later
- * stays, with everything that was in it, until a full collection.
+ * A map for what comes and goes thousands of times a second. V8's own makes a new table every few entries, and each table
+ * holds on to the next: once a dead one was moved to the old generation, all that came later stays, with everything that
+ * was in it, until a full collection.
  */
 export class TransientMap<K extends string | number, V> {
   #buckets: (Entry<K, V> | null)[] = bucketsOf<K, V>(LEAST_BUCKETS);
