@@ -42,9 +42,15 @@ module.exports = {
     ),
     only(
       'edges-know-only-policy',
-      '^src/(dns|service-plane|kubernetes|cluster|store|observe)/',
+      '^src/(dns|service-plane|kubernetes|cluster|store)/',
       ['^src/policy/', '^src/sockets/'],
       'An edge is driven by its actor; it knows nobody else.',
+    ),
+    only(
+      'observing-is-downstream',
+      '^src/observe/',
+      ['^src/policy/', '^src/store/', '^src/dataplane/(events|program)/'],
+      'What is observed is decoded, named and kept; nobody whom it observes knows of it.',
     ),
     only('dns-codec-knows-nobody', '^src/dns/wire/', [], 'Bytes in, values out: sockets and policies use the codec.'),
     only('libc-knows-nobody', '^src/libc/', [], 'Prototypes of functions, and what went wrong in them.'),

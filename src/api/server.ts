@@ -31,6 +31,7 @@ import { statsResource } from './stats.route.js';
 import { sysdumpResource } from './sysdump.route.js';
 import { tlsInterceptCaResource } from './tls-intercept-ca.route.js';
 import { tokensResource } from './tokens.route.js';
+import { registerWebSockets } from './websocket.js';
 import { wiretapResource } from './wiretap.route.js';
 
 const RESOURCES = [
@@ -76,6 +77,7 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   api.setNotFoundHandler(notFound);
   await api.register(rateLimit, { global: false });
   guard(api, management, options, limits);
+  await registerWebSockets(api);
   await api.register(openapiResource(options.version));
   for (const resource of RESOURCES) await api.register(async (scope) => resource(scope, management));
   return api;

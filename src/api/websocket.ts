@@ -1,0 +1,25 @@
+import websocket from '@fastify/websocket';
+import type { Api } from './api.js';
+
+/** What is spoken on each stream. A client that offers nothing is taken at its word; one that offers something else is not. */
+const SUBPROTOCOLS: Readonly<Record<string, string>> = {
+  '/api/v1/wiretap/stream': 'weir.wiretap.v1',
+  '/api/v1/debug/statecharts/stream': 'weir.statecharts.v1',
+};
+
+/** Clients have nothing to say but control frames. */
+const MESSAGE_BYTES = 1_024;
+
+/** Routes with `websocket: true` work from here on. */
+export async function registerWebSockets(api: Api): Promise<void> {
+  await api.register(websocket, {
+    options: {
+      maxPayload: MESSAGE_BYTES,
+      perMessageDeflate: false,
+      handleProtocols: (offered, { url }) => {
+        const spoken = SUBPROTOCOLS[(url ?? '').split('?', 1)[0] ?? ''];
+        return spoken !== undefined && offered.has(spoken) ? spoken : false;
+      },
+    },
+  });
+}
