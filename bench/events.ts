@@ -1,3 +1,4 @@
+import { ALL_EVENTS, NO_EVENTS } from '#dataplane/datapath.js';
 import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
 import { EventReader } from '#dataplane/kernel/event-reader.js';
 import { TestRun } from '#dataplane/kernel/test-run.js';
@@ -50,9 +51,9 @@ async function run(): Promise<readonly Row[]> {
     const ms = { silent: [] as number[], telling: [] as number[], reading: [] as number[], decoding: [] as number[] };
     let records = 0;
     for (let round = 0; round < ROUNDS; round++) {
-      kernel.slots.setEventsWanted(false);
+      kernel.slots.setEventsWanted(NO_EVENTS);
       ms.silent.push(timed(() => ingress.run(length, PACKETS)));
-      kernel.slots.setEventsWanted(true);
+      kernel.slots.setEventsWanted(ALL_EVENTS);
       ms.telling.push(timed(() => ingress.run(length, PACKETS)));
       batches.length = 0;
       ms.reading.push(timed(() => reader.read()));

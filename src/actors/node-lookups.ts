@@ -1,6 +1,6 @@
 import { NEVER, Observable, share } from 'rxjs';
 import type { Refusal } from '#bus/requests.js';
-import type { DeniedLookup, DnsProxy, DnsStats } from '#dns/dns-proxy.js';
+import type { DnsProxy, DnsStats, SeenLookups } from '#dns/dns-proxy.js';
 import type { KnownName } from '#policy/known-name.js';
 import { refusal } from '#statecharts/refusal.js';
 
@@ -9,8 +9,9 @@ export type NodeLookups = {
   /** Null while there is none to ask. */
   stats(): Promise<DnsStats | null>;
   names(): Promise<readonly KnownName[] | Refusal>;
-  /** Those that were denied, or would have been. Never ends. */
-  readonly denied: Observable<readonly DeniedLookup[]>;
+  /** What it sees; lookups that are allowed only while they are wanted. Never ends. */
+  readonly seen: Observable<SeenLookups>;
+  setWanted(wanted: boolean): void;
 };
 
 const ABSENT = refusal(
@@ -27,10 +28,11 @@ export function lookupsOver(proxy: DnsProxy | null, isServing: () => boolean): N
   return {
     stats: async () => (proxy !== null && isServing() ? proxy.stats() : null),
     names: async () => (proxy === null ? ABSENT : isServing() ? proxy.names() : NOT_RUNNING),
-    denied:
+    setWanted: (wanted) => proxy?.setLookupsWanted(wanted),
+    seen:
       proxy === null
         ? NEVER
-        : new Observable<readonly DeniedLookup[]>((observer) => proxy.observe((denied) => observer.next(denied))).pipe(
+        : new Observable<SeenLookups>((observer) => proxy.observe((seen) => observer.next(seen))).pipe(
             share(),
           ),
   };

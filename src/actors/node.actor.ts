@@ -7,6 +7,7 @@ import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import type { SettingsStore } from '#store/port.js';
 import { type DataplanePorts, dataplaneActor } from './dataplane.actor.js';
 import { dnsProxyActor } from './dns-proxy.actor.js';
+import type { EventSwitch } from './event-switch.js';
 import type { JudgementPorts } from './judgement.js';
 import { performanceModeActor } from './performance-mode.actor.js';
 import { policyActor } from './policy.actor.js';
@@ -17,11 +18,12 @@ export type NodePorts = {
   /** Null without a `dns` section. */
   readonly dns: DnsProxy | null;
   readonly settings: SettingsStore;
+  readonly events: EventSwitch;
   readonly now: () => Date;
 };
 
 /** Binds the node chart to the actors that it supervises. */
-export function nodeActor(bus: Bus<Message>, { judgement, dataplane, dns, settings, now }: NodePorts) {
+export function nodeActor(bus: Bus<Message>, { judgement, dataplane, dns, settings, events, now }: NodePorts) {
   return nodeChart.provide({
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
@@ -30,7 +32,7 @@ export function nodeActor(bus: Bus<Message>, { judgement, dataplane, dns, settin
       dnsProxy: dnsProxyActor(dns, dataplane?.datapath ?? null),
       servicePlane: servicePlaneChart,
       cluster: clusterChart,
-      performanceMode: performanceModeActor(bus, { settings, datapath: dataplane?.datapath ?? null, now }),
+      performanceMode: performanceModeActor(bus, { settings, events, now }),
     },
   });
 }

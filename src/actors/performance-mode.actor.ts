@@ -1,9 +1,9 @@
 import { fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/messages.js';
-import type { Datapath } from '#dataplane/datapath.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import type { SettingsStore } from '#store/port.js';
+import type { EventSwitch } from './event-switch.js';
 
 const KEY = 'performance_mode';
 
@@ -17,21 +17,21 @@ type Setting = {
 
 export type PerformanceModePorts = {
   readonly settings: SettingsStore;
-  /** Sends events while the mode is enabled (D34); null without a dataplane. */
-  readonly datapath: Pick<Datapath, 'setEventsWanted'> | null;
+  /** On while the mode is enabled. */
+  readonly events: Pick<EventSwitch, 'setEnabled'>;
   readonly now: () => Date;
 };
 
-export function performanceModeActor(bus: Bus<Message>, { settings, datapath, now }: PerformanceModePorts) {
+export function performanceModeActor(bus: Bus<Message>, { settings, events, now }: PerformanceModePorts) {
   return performanceModeChart.provide({
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
       read: fromPromise(async () => {
         // Until the setting is known, the built-in default applies.
-        await datapath?.setEventsWanted(true);
+        await events.setEnabled(true);
         const setting = (await settings.get(KEY)) as Setting | null;
         if (setting === null) return null;
-        await datapath?.setEventsWanted(setting.enabled);
+        await events.setEnabled(setting.enabled);
         return modeOf(setting);
       }),
       write: fromPromise<PerformanceMode, { write: PerformanceModeWrite; revision: number }>(async ({ input }) => {
@@ -39,7 +39,7 @@ export function performanceModeActor(bus: Bus<Message>, { settings, datapath, no
         const { enabled, author } = write;
         const setting: Setting = { enabled, revision, updated_at: now().toISOString(), updated_by: author };
         await settings.put(KEY, setting);
-        await datapath?.setEventsWanted(enabled);
+        await events.setEnabled(enabled);
         return modeOf(setting);
       }),
     },

@@ -1,11 +1,10 @@
-import { NEVER, Observable, share } from 'rxjs';
 import { type AnyActorRef, type AnyMachineSnapshot, createActor, waitFor } from 'xstate';
 import { ask } from '#bus/ask.js';
 import { type Bus, createBus } from '#bus/bus.js';
 import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/messages.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
 import type { Datapath, DatapathStats } from '#dataplane/datapath.js';
-import type { EventBatch } from '#dataplane/events/batch.js';
+import type { EventSource } from '#dataplane/events/source.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import type { Explanation } from '#policy/explain.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
@@ -14,6 +13,7 @@ import type { PerformanceModeContext } from '#statecharts/performance-mode.chart
 import type { PolicyContext } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.js';
+import { EventSwitch } from './event-switch.js';
 import { type ExplainQuestion, explainPolicy } from './explanation.js';
 import { type Integrations, integrationsOver } from './integrations.js';
 import { nodeActor } from './node.actor.js';
@@ -75,8 +75,10 @@ export type System = {
   readiness(): ReadinessReport;
   /** What the kernel counts; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
-  /** What the kernel tells while performance mode is enabled; see `Datapath.observe`. Never ends. */
-  readonly observations: Observable<EventBatch>;
+  /** See `Datapath.takeEvents`; nothing without a dataplane. */
+  takeEvents(taker: (source: EventSource) => void): void;
+  /** Whether the kernel tells of flows too, while performance mode is enabled; it does at first. */
+  setFlowsWanted(wanted: boolean): Promise<void>;
   readonly traffic: Traffic;
   readonly lookups: NodeLookups;
   /** The snapshot of every actor that runs, by name. */
@@ -101,6 +103,7 @@ export function createSystem(ports: SystemPorts): System {
   const surroundings: PolicySurroundings = { fallback, dns: dns !== null, servicePlane: false };
   const bus = createBus<Message>();
 
+  const events = new EventSwitch(dataplane?.datapath ?? null);
   let adoptedGeneration = 0;
   const logic = nodeActor(bus, {
     judgement: {
@@ -114,6 +117,7 @@ export function createSystem(ports: SystemPorts): System {
     dataplane,
     dns,
     settings: store.settings,
+    events,
     now,
   });
   const configured = { ...sections, dataplane: dataplane !== null, dns: dns !== null };
@@ -203,12 +207,8 @@ export function createSystem(ports: SystemPorts): System {
     datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
     traffic: trafficOver(dataplane?.datapath ?? null, isEngaged),
     lookups: lookupsOver(dns, () => snapshotOf('dnsProxy')?.matches({ running: 'serving' }) === true),
-    observations:
-      dataplane === null
-        ? NEVER
-        : new Observable<EventBatch>((observer) => dataplane.datapath.observe((batch) => observer.next(batch))).pipe(
-            share(),
-          ),
+    takeEvents: (taker) => dataplane?.datapath.takeEvents(taker),
+    setFlowsWanted: (wanted) => events.setFlowsWanted(wanted),
     snapshots: () => {
       const { snapshots } = view();
       return Object.fromEntries(

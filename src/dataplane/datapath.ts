@@ -4,7 +4,7 @@ import type { Program } from '#policy/program.js';
 import type { Proof, ProofMismatch, ProofSample } from '#policy/proof.js';
 import type { PolicyRecord } from '#policy/record.js';
 import type { Decider } from '#policy/roster.js';
-import type { EventBatch } from './events/batch.js';
+import type { EventSource } from './events/source.js';
 import type { FlowState } from './program/numbers.js';
 
 /** What the dataplane part asks of the kernel. `kernel/` implements it in a worker thread; nothing else does. */
@@ -49,18 +49,23 @@ export type Datapath = {
   /** Calls back on every change seen: an interface that appeared or vanished, a link or the guard that was lost, another way of forwarding. */
   watch(listener: (change: DatapathChange) => void): () => void;
   /**
-   * Calls back with what the kernel sent, batch by batch, oldest first. While the callbacks of a few batches are not done, no
-   * more are read: the ring fills up, and the kernel counts what it loses. Who keeps batches bounds that by itself.
+   * Gives the events of each datapath that is opened from now on, and of the one that is open, to one taker, which may
+   * send the source to another thread. While nobody takes them the ring fills up, and the kernel counts what it loses.
    */
-  observe(listener: (batch: EventBatch) => void): () => void;
+  takeEvents(taker: (source: EventSource) => void): void;
   /**
-   * Whether the kernel sends events at all (D34); not at first. Holds across a datapath that dies and is opened again.
-   * Resolves once the kernel knows, at once where none is open.
+   * Which events the kernel sends (D34); none at first. Holds across a datapath that dies and is opened again. Resolves
+   * once the kernel knows, at once where none is open.
    */
-  setEventsWanted(wanted: boolean): Promise<void>;
+  setEventsWanted(wanted: EventsWanted): Promise<void>;
   /** Lets go of everything; what is pinned goes on enforcing. */
   close(): Promise<void>;
 };
+
+/** `packets`: of single ones, and flows that pass under audit. `flows`: each that is opened and that ends. */
+export type EventsWanted = { readonly packets: boolean; readonly flows: boolean };
+export const ALL_EVENTS: EventsWanted = { packets: true, flows: true };
+export const NO_EVENTS: EventsWanted = { packets: false, flows: false };
 
 /** `probe`'s finding: what is missing, and the sentence that tells the operator. */
 export type Missing = { readonly what: string; readonly sentence: string };

@@ -14,8 +14,10 @@ export type DnsProxy = {
   /** Names that were looked up, and what is granted for them. */
   names(): Promise<readonly KnownName[]>;
   watch(listener: (change: DnsChange) => void): () => void;
-  /** Calls back with lookups that were denied, or would have been, merged and a few at a time. */
-  observe(listener: (denied: readonly DeniedLookup[]) => void): () => void;
+  /** Calls back with what was seen, merged and a few at a time. */
+  observe(listener: (seen: SeenLookups) => void): () => void;
+  /** Whether lookups that are allowed are told of too; not at first. Holds when the proxy is opened again. */
+  setLookupsWanted(wanted: boolean): void;
   /** Lets go of the sockets. */
   close(): Promise<void>;
 };
@@ -54,7 +56,8 @@ export type UpstreamStats = {
   readonly latencyMs: number | null;
 };
 
-export type DeniedLookup = {
+/** Equal lookups of a short time: of one source, for one name and type, decided alike. */
+export type SeenLookup = {
   readonly source: number;
   readonly hostname: string;
   readonly type: number;
@@ -63,4 +66,13 @@ export type DeniedLookup = {
   readonly word: number;
   readonly count: number;
   readonly lastMs: number;
+};
+
+/** What was seen since it was told the last time. */
+export type SeenLookups = {
+  readonly lookups: readonly SeenLookup[];
+  /** Addresses that were granted for names, and were not before. */
+  readonly named: readonly { readonly address: number; readonly hostname: string }[];
+  /** Lookups that there was no room for. */
+  readonly lost: number;
 };

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { type MessagePort, Worker } from 'node:worker_threads';
 import type { Lookups } from '#policy/lookups.js';
 import { Descriptors } from '#sockets/descriptors.js';
-import type { DeniedLookup, DnsChange, DnsProxy } from './dns-proxy.js';
+import type { DnsChange, DnsProxy, SeenLookups } from './dns-proxy.js';
 import type { Asks, FromThread, Given, ToThread } from './messages.js';
 import type { DnsOptions } from './options.js';
 
@@ -28,7 +28,8 @@ class DnsThread implements DnsProxy {
   #lastId = 0;
   #waiting = new Map<number, Waiting>();
   readonly #watchers = new Set<(change: DnsChange) => void>();
-  readonly #observers = new Set<(denied: readonly DeniedLookup[]) => void>();
+  readonly #observers = new Set<(seen: SeenLookups) => void>();
+  #lookupsWanted = false;
 
   constructor(private readonly options: DnsOptions) {}
 
@@ -36,6 +37,7 @@ class DnsThread implements DnsProxy {
     await this.#end();
     const worker = this.#begin();
     if (this.#lookups !== null) this.#post(worker, { kind: 'use', lookups: this.#lookups });
+    this.#post(worker, { kind: 'lookups_wanted', wanted: this.#lookupsWanted });
     try {
       await this.#ask('open');
     } catch (failure) {
@@ -64,7 +66,12 @@ class DnsThread implements DnsProxy {
     };
   }
 
-  observe(listener: (denied: readonly DeniedLookup[]) => void): () => void {
+  setLookupsWanted(wanted: boolean): void {
+    this.#lookupsWanted = wanted;
+    if (this.#worker !== null) this.#post(this.#worker, { kind: 'lookups_wanted', wanted });
+  }
+
+  observe(listener: (seen: SeenLookups) => void): () => void {
     this.#observers.add(listener);
     return () => {
       this.#observers.delete(listener);
@@ -118,8 +125,8 @@ class DnsThread implements DnsProxy {
       case 'aliveness':
         this.#tell({ type: 'upstreams_changed', alive: message.alive, dead: message.dead });
         return;
-      case 'denied':
-        for (const observer of this.#observers) observer(message.denied);
+      case 'seen':
+        for (const observer of this.#observers) observer(message.seen);
         return;
       case 'answer':
       case 'failure': {

@@ -22,7 +22,11 @@ type Seen = {
 export class KnownNames {
   readonly #seen: LRUCache<NameKey, Seen>;
 
-  constructor(maxSize = ADDRESSES) {
+  /** `onNamed` is called with each address that was not granted for a name before. */
+  constructor(
+    private readonly onNamed: (address: number, key: NameKey) => void,
+    maxSize = ADDRESSES,
+  ) {
     this.#seen = new LRUCache({ max: CAPACITY, maxSize, sizeCalculation: ({ addresses }) => addresses.size + 1 });
   }
 
@@ -51,6 +55,7 @@ export class KnownNames {
       seen.current.delete(address);
     }
     for (const address of addresses) {
+      if (!seen.addresses.has(address | 0)) this.onNamed(address, key);
       const known = seen.current.has(address | 0) ? (seen.addresses.get(address | 0) ?? 0) : 0;
       seen.addresses.set(address | 0, Math.max(Math.floor(until / SECOND), known));
       seen.current.add(address | 0);

@@ -6,8 +6,7 @@ import { Pump } from '#sockets/pump.js';
 import { AnswerCache } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import { Counts } from './counts.js';
-import { Denials } from './denials.js';
-import type { DeniedLookup, DnsStats } from './dns-proxy.js';
+import type { DnsStats, SeenLookups } from './dns-proxy.js';
 import { Granter } from './granter.js';
 import { KnownNames } from './known-names.js';
 import { Learning } from './learning.js';
@@ -15,6 +14,7 @@ import type { DnsOptions, Endpoint, ListenAt } from './options.js';
 import { Rebinding } from './rebinding.js';
 import { RecentWaits } from './recent-waits.js';
 import { Resolver } from './resolver.js';
+import { Sightings } from './sightings.js';
 import { TcpListener } from './tcp-listener.js';
 import { UdpListener } from './udp-listener.js';
 import { Upstreams } from './upstream/upstreams.js';
@@ -26,8 +26,8 @@ export class LocalDnsProxy {
   readonly granter: Granter;
   readonly resolver: Resolver;
   readonly #counts = new Counts();
-  readonly #known = new KnownNames();
-  readonly #denials = new Denials();
+  readonly #sightings = new Sightings();
+  readonly #known = new KnownNames((address, key) => this.#sightings.named(address, key));
   readonly #waits = new RecentWaits();
   readonly #cache: AnswerCache;
   readonly #pump: Pump;
@@ -61,7 +61,7 @@ export class LocalDnsProxy {
       new Learning(options, this.granter, this.#known, counts, this.#waits),
       new Rebinding(options.rebindProtection, options.rebindAllow),
       counts,
-      this.#denials,
+      this.#sightings,
     );
     this.#listeners = listensAt(options).flatMap((at) => [
       new UdpListener(this.#pump, at, this.resolver, counts),
@@ -106,10 +106,15 @@ export class LocalDnsProxy {
   }
 
   /** Since they were taken last. */
-  takeDenied(): readonly DeniedLookup[] {
-    if (this.#denials.lost > 0) this.#counts.refuse('denial_not_told', this.#denials.lost);
-    this.#denials.lost = 0;
-    return this.#denials.take();
+  /** Whether lookups that are allowed are seen too. */
+  wantLookups(wanted: boolean): void {
+    this.#sightings.allowedWanted = wanted;
+  }
+
+  takeSeen(): SeenLookups {
+    const { lostDenied, ...seen } = this.#sightings.take();
+    if (lostDenied > 0) this.#counts.refuse('denial_not_told', lostDenied);
+    return seen;
   }
 
   async close(): Promise<void> {

@@ -1,7 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { KnownName } from '#policy/known-name.js';
 import type { Lookups } from '#policy/lookups.js';
-import type { DeniedLookup, DnsStats } from './dns-proxy.js';
+import type { DnsStats, SeenLookups } from './dns-proxy.js';
 import type { DnsOptions } from './options.js';
 
 /** What the thread begins with. */
@@ -10,6 +10,7 @@ export type Given = { readonly options: DnsOptions; readonly descriptors: Shared
 export type ToThread =
   | { readonly kind: 'use'; readonly lookups: Lookups }
   | { readonly kind: 'grant_by'; readonly port: MessagePort | null }
+  | { readonly kind: 'lookups_wanted'; readonly wanted: boolean }
   | { readonly kind: 'ask'; readonly id: number; readonly what: keyof Asks };
 /** What it is asked, and what comes back. */
 export type Asks = {
@@ -23,4 +24,4 @@ export type FromThread =
   | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
   | { readonly kind: 'failure'; readonly id: number; readonly message: string }
   | { readonly kind: 'aliveness'; readonly alive: readonly string[]; readonly dead: readonly string[] }
-  | { readonly kind: 'denied'; readonly denied: readonly DeniedLookup[] };
+  | { readonly kind: 'seen'; readonly seen: SeenLookups };

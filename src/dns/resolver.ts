@@ -4,11 +4,11 @@ import { AUDITED, VERDICT_NUMBER } from '#policy/program.js';
 import type { AnswerCache, Kept } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import type { Counts } from './counts.js';
-import type { Denials } from './denials.js';
 import { InFlight } from './in-flight.js';
 import type { Learning } from './learning.js';
 import type { DnsOptions } from './options.js';
 import type { Rebinding } from './rebinding.js';
+import type { Sightings } from './sightings.js';
 import { TransientMap } from './transient-map.js';
 import { UDP_PAYLOAD } from './upstream/udp-socket.js';
 import type { Upstreams } from './upstream/upstreams.js';
@@ -43,7 +43,7 @@ export class Resolver {
     private readonly learning: Learning,
     private readonly rebinding: Rebinding,
     private readonly counts: Counts,
-    private readonly denials: Denials,
+    private readonly sightings: Sightings,
   ) {}
 
   use({ generation, patterns, tables }: Lookups): void {
@@ -82,7 +82,7 @@ export class Resolver {
     }
     const word = judging.index.decide(source, query.key);
     const verdict = word & WORD_VERDICT;
-    if (verdict !== VERDICT_NUMBER.allow) this.denials.add(source, query.key, query.type, judging.generation, word);
+    this.sightings.add(source, query.key, query.type, judging.generation, word);
     if (verdict === VERDICT_NUMBER.deny && (word & AUDITED) === 0) {
       this.#deny(query, done);
       return;

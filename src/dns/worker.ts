@@ -41,6 +41,9 @@ port.on('message', async (message: ToThread) => {
       return proxy.resolver.use(message.lookups);
     case 'grant_by':
       return proxy.grantBy(message.port);
+    case 'lookups_wanted':
+      proxy.wantLookups(message.wanted);
+      return;
     case 'ask':
       return tell(await answer(message.id, message.what));
   }
@@ -51,6 +54,6 @@ function tell(message: FromThread): void {
 }
 
 setInterval(() => {
-  const denied = proxy.takeDenied();
-  if (denied.length > 0) tell({ kind: 'denied', denied });
+  const seen = proxy.takeSeen();
+  if (seen.lookups.length + seen.named.length + seen.lost > 0) tell({ kind: 'seen', seen });
 }, TELL_MS);

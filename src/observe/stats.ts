@@ -41,6 +41,36 @@ export type DnsStats = {
     readonly latencyMs: number | null;
   }[];
 };
+/** What the observer counted since it started. */
+export type ObserverStats = {
+  /** Clients that read the wiretap now. */
+  readonly readers: number;
+  /** Given to readers, once for each. */
+  readonly messages: number;
+  /** What readers did not get: because they were too slow, */
+  readonly lostReader: number;
+  /** because events were lost on their way from the kernel, */
+  readonly lostKernel: number;
+  /** or because the source had had its share. */
+  readonly lostSourceShare: number;
+  /** Observations taken in, by type. */
+  readonly events: Readonly<Record<string, number>>;
+  readonly findings: {
+    readonly merged: number;
+    /** Kept now. */
+    readonly entries: number;
+    readonly gaps: number;
+    readonly overflowed: number;
+  };
+  /** Whom findings are sent to, by the names of the configuration. */
+  readonly sinks: readonly {
+    readonly name: string;
+    readonly delivered: number;
+    readonly failed: number;
+    readonly dropped: number;
+    readonly waiting: number;
+  }[];
+};
 type TlsStats = { readonly allow: number; readonly deny: number; readonly intercepted: number };
 type HttpStats = { readonly allow: number; readonly deny: number };
 type ClusterStats = {

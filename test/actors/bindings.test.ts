@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { AnyStateMachine } from 'xstate';
 import { dataplaneActor } from '#actors/dataplane.actor.js';
 import { dnsProxyActor } from '#actors/dns-proxy.actor.js';
+import { EventSwitch } from '#actors/event-switch.js';
 import type { JudgementPorts } from '#actors/judgement.js';
 import { nodeActor } from '#actors/node.actor.js';
 import { performanceModeActor } from '#actors/performance-mode.actor.js';
@@ -43,13 +44,14 @@ test('every actor provides every effect that its chart declares', async () => {
     now,
     adoptedGeneration: () => 0,
   };
-  const node = nodeActor(bus, { judgement, dataplane: null, dns: null, settings: store.settings, now });
+  const events = new EventSwitch(null);
+  const node = nodeActor(bus, { judgement, dataplane: null, dns: null, settings: store.settings, events, now });
   expect(unprovided(nodeChart, node)).toEqual([]);
   expect(unprovided(policyChart, policyActor(bus, judgement))).toEqual([]);
   expect(unprovided(dataplaneChart, dataplaneActor(bus, null))).toEqual([]);
   expect(unprovided(dnsProxyChart, dnsProxyActor(null, null))).toEqual([]);
   expect(
-    unprovided(performanceModeChart, performanceModeActor(bus, { settings: store.settings, datapath: null, now })),
+    unprovided(performanceModeChart, performanceModeActor(bus, { settings: store.settings, events, now })),
   ).toEqual([]);
   expect(unprovided(performanceModeChart, performanceModeChart)).toEqual(['read', 'write', 'publish']);
 });

@@ -1,4 +1,4 @@
-import type { Adoption, Datapath, DatapathChange, DatapathStats, Missing } from '#dataplane/datapath.js';
+import type { Adoption, Datapath, DatapathChange, DatapathStats, EventsWanted, Missing } from '#dataplane/datapath.js';
 
 /** A datapath that logs what it is asked, and does what a test tells it to. */
 export type FakeDatapath = Datapath & {
@@ -13,7 +13,7 @@ export type FakeDatapath = Datapath & {
   readonly on: { open?: Hook; attach?: Hook; stage?: Hook; prove?: Hook; flip?: Hook; unstage?: Hook };
   tell(change: DatapathChange): void;
   /** What `setEventsWanted` said last. */
-  readonly eventsWanted: boolean | null;
+  readonly eventsWanted: EventsWanted | null;
 };
 type Hook = (() => Promise<void> | void) | undefined;
 
@@ -22,7 +22,7 @@ export function fakeDatapath(): FakeDatapath {
   let staged: number | null = null;
   let inForce: number | null = null;
   let epoch = 0;
-  let eventsWanted: boolean | null = null;
+  let eventsWanted: EventsWanted | null = null;
   const fake: FakeDatapath = {
     log: [],
     get inForce() {
@@ -85,7 +85,7 @@ export function fakeDatapath(): FakeDatapath {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    observe: () => () => {},
+    takeEvents: () => {},
     setEventsWanted: async (wanted) => {
       eventsWanted = wanted;
     },

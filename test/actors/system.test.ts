@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
+import { ALL_EVENTS, NO_EVENTS } from '#dataplane/datapath.js';
 import { openMemoryStore } from '#store/store.js';
 import { config, envelope, removal, singleton, startSystem, stopSystems, write } from './running-system.js';
 
@@ -142,15 +143,15 @@ describe('performance mode', () => {
   test('switches what the kernel sends, and a restart begins as it was left', async () => {
     const { system, store, datapath, until } = await startSystem();
     await until('dataplane_running', 'enforcing');
-    expect(datapath.eventsWanted).toBe(true);
+    expect(datapath.eventsWanted).toEqual(ALL_EVENTS);
     await system.performanceMode.write({ enabled: false, author: 'alice' });
-    expect(datapath.eventsWanted).toBe(false);
+    expect(datapath.eventsWanted).toEqual(NO_EVENTS);
     await system.shutdown();
     const again = await startSystem({ store });
     await again.system.performanceMode.read();
-    expect(again.datapath.eventsWanted).toBe(false);
+    expect(again.datapath.eventsWanted).toEqual(NO_EVENTS);
     await again.system.performanceMode.write({ enabled: true, author: 'alice' });
-    expect(again.datapath.eventsWanted).toBe(true);
+    expect(again.datapath.eventsWanted).toEqual(ALL_EVENTS);
   });
 
   test('refuses a write that expects another revision, and answers writes in order', async () => {

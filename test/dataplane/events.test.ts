@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
+import { ALL_EVENTS, NO_EVENTS } from '#dataplane/datapath.js';
 import { EventBatch, type PackedEvents, RECORD_BYTES } from '#dataplane/events/batch.js';
 import type { Observation } from '#dataplane/events/observation.js';
 import { EventReader } from '#dataplane/kernel/event-reader.js';
@@ -27,7 +28,7 @@ afterEach(() => kernel.close());
 
 function load(options: Parameters<typeof loadForTest>[0] = {}): void {
   kernel = loadForTest({ denyEvents: UNBOUNDED, flowEvents: UNBOUNDED, ...options });
-  kernel.slots.setEventsWanted(true);
+  kernel.slots.setEventsWanted(ALL_EVENTS);
 }
 const earMaps = () => ({
   events: kernel.object.mapFd('events'),
@@ -116,7 +117,7 @@ describe('what the kernel sends', () => {
   test('nothing where no events are wanted, and the verdict is the same', () => {
     load();
     kernel.activate(denyAll);
-    kernel.slots.setEventsWanted(false);
+    kernel.slots.setEventsWanted(NO_EVENTS);
     expect(kernel.judge(datagram).returned).toBe(DROPPED);
     expect(observed()).toEqual([]);
     expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });

@@ -1,4 +1,4 @@
-import type { Counter } from '#dataplane/datapath.js';
+import { ALL_EVENTS, type Counter, NO_EVENTS } from '#dataplane/datapath.js';
 import { Accounts } from '#dataplane/kernel/accounts.js';
 import { mapShape } from '#dataplane/kernel/bpf-fd.js';
 import type { MapName } from '#dataplane/kernel/bpf-object.js';
@@ -163,7 +163,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       active.words[ACTIVE.word] = (active.words[ACTIVE.word] ?? 0) + 2;
     },
     wantEvents(wanted: boolean): void {
-      active.words[ACTIVE.eventsWanted] = wanted ? 1 : 0;
+      loaded.slots.setEventsWanted(wanted ? ALL_EVENTS : NO_EVENTS);
     },
     /** Removes every flow and answers how many there were. */
     flushFlows(): number {

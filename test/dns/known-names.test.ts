@@ -5,7 +5,7 @@ import { name } from './wire/message-bytes.js';
 const key = (text: string): string => Buffer.from(name(text)).toString('latin1');
 
 test('known names have so many addresses together, and the longest unseen go first', () => {
-  const known = new KnownNames(9);
+  const known = new KnownNames(() => {}, 9);
   known.granted(key('a.test'), { addresses: [1, 2, 3], patterns: ['*'], by: 1 }, 1_000, 0);
   known.granted(key('b.test'), { addresses: [4, 5, 6], patterns: ['*'], by: 1 }, 1_000, 0);
   known.granted(key('a.test'), { addresses: [7], patterns: ['*'], by: 1 }, 1_000, 1);
@@ -18,7 +18,7 @@ test('known names have so many addresses together, and the longest unseen go fir
 });
 
 test('an address of a known name is known for as long as it is granted', () => {
-  const known = new KnownNames();
+  const known = new KnownNames(() => {});
   known.granted(key('a.test'), { addresses: [1], patterns: ['*'], by: 1 }, 1_000, 0);
   known.granted(key('a.test'), { addresses: [2], patterns: ['*'], by: 1 }, 3_000, 500);
   known.granted(key('a.test'), { addresses: [2], patterns: ['*'], by: 1 }, 2_000, 600);
@@ -30,7 +30,7 @@ test('an address of a known name is known for as long as it is granted', () => {
 });
 
 test('an address that other lookups granted is not granted by these', () => {
-  const known = new KnownNames();
+  const known = new KnownNames(() => {});
   const name = key('a.test');
   const both = [{ address: 0xcb00_7101 }, { address: 2 }];
   known.granted(name, { addresses: [0xcb00_7101, 2], patterns: ['*'], by: 1 }, 9_000, 0);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { DeniedLookup, DnsChange, DnsProxy } from '#dns/dns-proxy.js';
+import type { DnsChange, DnsProxy, SeenLookup } from '#dns/dns-proxy.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import type { DnsOptions, Endpoint } from '#dns/options.js';
 import type { Lookups } from '#policy/lookups.js';
@@ -56,8 +56,8 @@ describe('the proxy in its thread', () => {
 
   test('tells what it denied, until nobody listens any more', async () => {
     const { proxy, at } = await threaded();
-    const denied: DeniedLookup[] = [];
-    const stop = proxy.observe((more) => denied.push(...more));
+    const denied: SeenLookup[] = [];
+    const stop = proxy.observe(({ lookups }) => denied.push(...lookups));
     proxy.use(ONLY);
     await proxy.open();
     expect(await lookUp(at, 'other.test')).toEqual(['NXDOMAIN']);

@@ -1,7 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import type { Datapath } from '#dataplane/datapath.js';
+import { ALL_EVENTS, type Datapath, NO_EVENTS } from '#dataplane/datapath.js';
 import type { Observation } from '#dataplane/events/observation.js';
+import { Hearing } from '#dataplane/events/source.js';
+import { Surroundings } from '#dataplane/events/surroundings.js';
 import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
@@ -24,6 +26,8 @@ afterAll(async () => {
 let datapath: Datapath;
 let pings: Observation[];
 let spread: number;
+let surroundings: Surroundings;
+let hearing: Hearing | undefined;
 
 beforeEach(async () => {
   datapath = openDatapath({
@@ -42,18 +46,22 @@ beforeEach(async () => {
   });
   pings = [];
   spread = 0;
-  datapath.observe((batch) => {
-    for (const observation of batch) {
-      if (observation.protocol !== IPPROTO.icmp) continue;
-      pings.push(observation);
-      spread = Math.max(spread, Math.abs(Date.now() - batch.unixMs(observation.timeNs)));
-    }
+  surroundings = new Surroundings();
+  datapath.takeEvents((source) => {
+    hearing = new Hearing(source, surroundings, (batch) => {
+      for (const observation of batch) {
+        if (observation.protocol !== IPPROTO.icmp) continue;
+        pings.push(observation);
+        spread = Math.max(spread, Math.abs(Date.now() - batch.unixMs(observation.timeNs)));
+      }
+    });
   });
   await open();
   await datapath.stage(denyAll, 1);
   await datapath.flip();
 });
 afterEach(async () => {
+  hearing?.close();
   await datapath.close();
   detach(topology.pinPath);
 });
@@ -68,7 +76,7 @@ const seen = () => pings.length;
 const soon = { timeout: 2_000, interval: 5 };
 
 test('what is denied is observed within moments, at the time it happened', async () => {
-  await datapath.setEventsWanted(true);
+  await datapath.setEventsWanted(ALL_EVENTS);
   await ping(1);
   await expect.poll(seen, soon).toBe(1);
   expect(pings[0]).toMatchObject({
@@ -85,12 +93,12 @@ test('what is denied is observed within moments, at the time it happened', async
 
 test('nothing is sent before events are wanted, nor after they are not any more; the verdicts are the same', async () => {
   await ping(2);
-  await datapath.setEventsWanted(true);
+  await datapath.setEventsWanted(ALL_EVENTS);
   await ping(2);
   await expect.poll(seen, soon).toBe(2);
-  await datapath.setEventsWanted(false);
+  await datapath.setEventsWanted(NO_EVENTS);
   await ping(2);
-  await datapath.setEventsWanted(true);
+  await datapath.setEventsWanted(ALL_EVENTS);
   await ping(1);
   await expect.poll(seen, soon).toBe(3);
   const { drops, events } = await datapath.stats();
@@ -99,7 +107,7 @@ test('nothing is sent before events are wanted, nor after they are not any more;
 });
 
 test('what the kernel sent while there was no process is read by the next one', async () => {
-  await datapath.setEventsWanted(true);
+  await datapath.setEventsWanted(ALL_EVENTS);
   await datapath.close();
   await ping(3);
   await open();
@@ -107,7 +115,7 @@ test('what the kernel sent while there was no process is read by the next one', 
 });
 
 test('a reader that is held up for seconds misses nothing that the ring has room for', async () => {
-  await datapath.setEventsWanted(true);
+  await datapath.setEventsWanted(ALL_EVENTS);
   const held = ping(50);
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000);
   await held;

@@ -5,12 +5,12 @@
 #define BUDGET_SHIFT 20 /* 32 - log2(BUDGETS) */
 #define WINDOW_SHIFT 30 /* of the monotonic clock: 1.07 s */
 
-static __always_inline bool are_events_wanted(void)
+static __always_inline bool are_events_wanted(__u32 kinds)
 {
 	__u32 first = 0;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
 
-	return in_force && in_force->events_wanted;
+	return in_force && in_force->events_wanted & kinds;
 }
 
 /* Takes one event out of the source's share. `suppressed` is how many were not sent since the last that was. */
@@ -79,7 +79,7 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 		if (reason != DROP_OUT_OF_STATE)
 			add_hit(ref.hit, ref.check, packets_of(skb), skb->len, now_ns);
 	}
-	event = are_events_wanted() ? reserve_event(packet->source, false, now_ns) : 0;
+	event = are_events_wanted(EVENTS_WANTED_PACKETS) ? reserve_event(packet->source, false, now_ns) : 0;
 	if (!event)
 		return 0;
 	event->time_ns = now_ns;
@@ -112,10 +112,16 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 
 __noinline int tell_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns)
 {
+	__u32 kinds = EVENTS_WANTED_FLOWS;
 	bool by_high;
 	struct event *event;
 
-	if (!flow || !tally || !are_events_wanted())
+	if (!flow || !tally)
+		return 0;
+	/* It opened a flow all the same: under audit. */
+	if (type == EVENT_FLOW_OPENED && (flow->judgement & 7) > VERDICT_ALLOW)
+		kinds |= EVENTS_WANTED_PACKETS;
+	if (!are_events_wanted(kinds))
 		return 0;
 	by_high = flow->flags & FLOW_OPENED_BY_HIGH;
 	event = reserve_event(by_high ? flow->key.high_address : flow->key.low_address, true, now_ns);

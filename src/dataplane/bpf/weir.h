@@ -119,12 +119,17 @@ struct settings {
 	__u8 reserved[3];
 };
 
+enum events_wanted {
+	EVENTS_WANTED_PACKETS = 1, /* of single packets, and of flows that pass under audit */
+	EVENTS_WANTED_FLOWS = 2,
+};
+
 /* `word` is epoch << 1 | slot; 0 is: never activated. It is changed by one store and read once a packet. */
 struct active {
 	__u32 word;
 	__u32 layout_version;
 	__u64 pickup_until_ns;
-	__u32 events_wanted; /* 0: no events are sent (D34) */
+	__u32 events_wanted; /* enum events_wanted; 0: none is sent (D34) */
 	__u32 reserved;
 	__u64 direct_until_ns; /* with `direct`: what passes is sent at once until then, on the monotonic clock */
 };

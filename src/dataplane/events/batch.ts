@@ -17,6 +17,7 @@ export type PackedEvents = {
 
 export const RECORD_HEADER_BYTES = 8;
 export const RECORD_BYTES = RECORD_HEADER_BYTES + EVENT_BYTES;
+export const RECORD_WORDS = RECORD_BYTES / 4;
 
 const TYPES = named(EVENT_TYPE);
 const VERDICTS = named(VERDICT_NUMBER);
@@ -30,11 +31,14 @@ const FLOW_STATES = named(FLOW_STATE);
 export class EventBatch {
   readonly count: number;
   readonly lost: number;
+  /** The records as they stand: record `index` begins at word `index * RECORD_WORDS`, its header first. */
+  readonly words: Uint32Array;
   readonly #view: DataView;
   readonly #packed: PackedEvents;
 
   constructor(packed: PackedEvents) {
     this.#packed = packed;
+    this.words = new Uint32Array(packed.records);
     this.#view = new DataView(packed.records);
     this.count = packed.count;
     this.lost = packed.lost;

@@ -14,7 +14,7 @@ import { Hits, type Placement } from './hits.js';
 import { listInterfaces } from './interfaces.js';
 import { liveFlow } from './live-flow.js';
 import { Moment } from './moment.js';
-import { Rosters } from './rosters.js';
+import { Rosters } from '#dataplane/program/rosters.js';
 import type { Slots } from './slots.js';
 import { Vitals } from './vitals.js';
 
@@ -73,7 +73,7 @@ export class Accounts {
     const { matched, words, next } = await this.#find(filter, after, limit);
     const surroundings = {
       rosters: this.rosters,
-      finder: this.rosters.finder(this.#hits.capacity),
+      finder: this.rosters.finder(),
       epoch: this.#slots.epoch,
       timeoutsMs,
       moment: new Moment(),
@@ -123,7 +123,7 @@ export class Accounts {
   #find(filter: FlowFilter, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
     this.#vitals.sweep();
     const named = filter.groups.length + filter.rules.length > 0;
-    const finder = this.rosters.finder(this.#hits.capacity);
+    const finder = this.rosters.finder();
     const checks = named ? finder.checks((roster) => rankFinder(roster, filter)) : undefined;
     return this.#flows.find(flowTest(filter, { checks, epoch: this.#slots.epoch }), after, limit);
   }

@@ -1,9 +1,15 @@
 import { MessageChannel, type MessagePort, type Transferable, Worker } from 'node:worker_threads';
-import type { Datapath, DatapathChange, FlowFilter, FlowQuery } from '#dataplane/datapath.js';
-import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
+import {
+  type Datapath,
+  type DatapathChange,
+  type EventsWanted,
+  type FlowFilter,
+  type FlowQuery,
+  NO_EVENTS,
+} from '#dataplane/datapath.js';
+import type { EventSource } from '#dataplane/events/source.js';
 import type { FlowsCut } from './accounts.js';
 import { builtWorker } from './built.js';
-import { type BatchSource, EAR } from './ear.js';
 import { DatapathFailure, type Method, type Reply, type Request, receive, type WorkerInput } from './messages.js';
 import type { DatapathOptions } from './options.js';
 
@@ -25,8 +31,9 @@ type Waiting = { resolve(value: unknown): void; reject(error: Error): void };
 class DatapathThread implements Datapath {
   readonly #options: DatapathOptions;
   readonly #listeners = new Set<(change: DatapathChange) => void>();
-  readonly #observers = new Set<(batch: EventBatch) => void>();
-  #eventsWanted = false;
+  #taker: ((source: EventSource) => void) | undefined;
+  #untaken: EventSource | undefined;
+  #eventsWanted: EventsWanted = NO_EVENTS;
   #worker: Worker | undefined;
   #waiting = new Map<number, Waiting>();
   #lastId = 0;
@@ -74,14 +81,12 @@ class DatapathThread implements Datapath {
     };
   }
 
-  observe(listener: (batch: EventBatch) => void): () => void {
-    this.#observers.add(listener);
-    return () => {
-      this.#observers.delete(listener);
-    };
+  takeEvents(taker: (source: EventSource) => void): void {
+    this.#taker = taker;
+    if (this.#untaken !== undefined) this.#give(this.#untaken);
   }
 
-  async setEventsWanted(wanted: boolean): Promise<void> {
+  async setEventsWanted(wanted: EventsWanted): Promise<void> {
     this.#eventsWanted = wanted;
     // A thread that dies of it leaves the next one to begin with it.
     if (this.#worker !== undefined) await this.#ask('setEventsWanted', wanted).catch(() => {});
@@ -123,7 +128,7 @@ class DatapathThread implements Datapath {
       return;
     }
     if (reply.kind === 'events') {
-      this.#hear(reply.source);
+      this.#give(reply.source);
       return;
     }
     const waiting = this.#waiting.get(reply.id);
@@ -145,15 +150,9 @@ class DatapathThread implements Datapath {
     for (const listener of this.#listeners) listener(change);
   }
 
-  #hear({ port, shared }: BatchSource): void {
-    port.on('message', (packed: PackedEvents) => {
-      try {
-        const batch = new EventBatch(packed);
-        for (const observer of this.#observers) observer(batch);
-      } finally {
-        Atomics.add(shared, EAR.batchesTaken, 1);
-      }
-    });
+  #give(source: EventSource): void {
+    this.#untaken = this.#taker === undefined ? source : undefined;
+    this.#taker?.(source);
   }
 
   async #end(): Promise<void> {

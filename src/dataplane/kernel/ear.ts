@@ -1,4 +1,6 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import type { EventSource } from '#dataplane/events/source.js';
+import type { EventFact } from '#dataplane/events/surroundings.js';
 import { builtEar } from './built.js';
 import type { News } from './news.js';
 import { Bell } from './poll.js';
@@ -20,21 +22,22 @@ export type EarInput = {
   readonly batches: MessagePort;
 };
 
-/** The other end of the ear: each batch is a `PackedEvents`, and is acknowledged by adding 1 to `batchesTaken`. */
-export type BatchSource = { readonly port: MessagePort; readonly shared: Int32Array };
-
 const END_TIMEOUT_MS = 5_000;
 
 /** A thread that sleeps in the kernel until there is news. Whatever it fails with, fails the thread that began it. */
 export class Ear {
-  readonly source: BatchSource;
+  readonly source: EventSource;
+  readonly #facts: MessagePort;
   readonly #bell = new Bell();
   readonly #shared = new Int32Array(new SharedArrayBuffer(EAR.words * 4));
   readonly #worker: Worker;
 
   constructor(maps: EarMaps, onNews: (news: News) => void) {
     const { port1, port2 } = new MessageChannel();
-    this.source = { port: port1, shared: this.#shared };
+    const facts = new MessageChannel();
+    this.#facts = facts.port1;
+    const taken = new Int32Array(this.#shared.buffer, EAR.batchesTaken * 4, 1);
+    this.source = { batches: port1, facts: facts.port2, taken };
     const workerData: EarInput = { bellFd: this.#bell.fd, shared: this.#shared, maps, batches: port2 };
     this.#worker = new Worker(builtEar, { workerData, transferList: [port2], execArgv: [] });
     this.#worker.on('message', onNews);
@@ -43,8 +46,14 @@ export class Ear {
     });
   }
 
+  /** Tells whoever takes the events. */
+  tell(fact: EventFact): void {
+    this.#facts.postMessage(fact);
+  }
+
   /** Returns once the thread has let go of everything. */
   end(): void {
+    this.#facts.close();
     this.#worker.removeAllListeners('message');
     Atomics.store(this.#shared, EAR.end, 1);
     this.#bell.ring();

@@ -6,7 +6,7 @@ import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 import { deciderAt } from '#policy/roster.js';
 import type { Moment } from './moment.js';
-import type { Finder, Rosters } from './rosters.js';
+import type { Finder, Rosters } from '#dataplane/program/rosters.js';
 
 export type FlowSurroundings = {
   readonly rosters: Rosters;

@@ -3,6 +3,7 @@ import {
   type Attachment,
   type DatapathChange,
   type DatapathStats,
+  type EventsWanted,
   type FlowPage,
   type FlowQuery,
   type Grant,
@@ -10,11 +11,13 @@ import {
   type HitReport,
   type Learned,
   type Missing,
+  NO_EVENTS,
   ProofFailed,
   type Staged,
 } from '#dataplane/datapath.js';
 import { layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
+import type { PlacedRoster } from '#dataplane/program/rosters.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
 import { Accounts, type FlowsCut } from './accounts.js';
@@ -58,10 +61,13 @@ export class LocalDatapath {
   #succession: Succession | undefined;
   #accounts: Accounts | undefined;
   #earFds: readonly number[] = [];
-  #eventsWanted = false;
+  #eventsWanted: EventsWanted = NO_EVENTS;
 
   /** Called in the middle of long work, for what cannot wait until it is done: grants may be made. */
   breathe: () => void = () => {};
+
+  /** Called with whoever judges from now on, before the first packet is judged by them. */
+  announce: (placed: PlacedRoster) => void = () => {};
 
   constructor(options: DatapathOptions) {
     this.#options = options;
@@ -188,7 +194,10 @@ export class LocalDatapath {
     if (slots.epoch === 0 && !changesHands) {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
     }
-    const epoch = flipProgram({ slots, grants, accounts: this.#accountsOf() });
+    const accounts = this.#accountsOf();
+    const { staged } = accounts.rosters;
+    if (staged !== undefined) this.announce({ ...staged, epoch: slots.nextEpoch });
+    const epoch = flipProgram({ slots, grants, accounts });
     if (changesHands) {
       succession.complete(() => this.#putOnHooks(this.#hooks.interfaces().policed));
       this.#guardOwnOnly();
@@ -248,7 +257,7 @@ export class LocalDatapath {
   }
 
   /** Holds from now on, also for what is opened later. */
-  setEventsWanted(wanted: boolean): void {
+  setEventsWanted(wanted: EventsWanted): void {
     this.#eventsWanted = wanted;
     this.#succession?.loaded.slots.setEventsWanted(wanted);
   }

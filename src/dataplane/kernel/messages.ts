@@ -1,12 +1,12 @@
-import { CapacityExceeded, type Datapath, type DatapathChange, ProofFailed } from '#dataplane/datapath.js';
+import { CapacityExceeded, type Datapath, type DatapathChange, type EventsWanted, ProofFailed } from '#dataplane/datapath.js';
 import type { ProofMismatch } from '#policy/proof.js';
-import type { BatchSource } from './ear.js';
+import type { EventSource } from '#dataplane/events/source.js';
 import type { DatapathOptions } from './options.js';
 
-export type WorkerInput = { readonly options: DatapathOptions; readonly eventsWanted: boolean };
+export type WorkerInput = { readonly options: DatapathOptions; readonly eventsWanted: EventsWanted };
 
 /** What the thread may be asked: the port's own calls, and to take grants from a port. */
-export type Method = Exclude<keyof Datapath, 'watch' | 'observe' | 'grantPort'> | 'grantBy';
+export type Method = Exclude<keyof Datapath, 'watch' | 'takeEvents' | 'grantPort'> | 'grantBy';
 export type Request = { readonly id: number; readonly method: Method; readonly args: readonly unknown[] };
 
 /** An error on its way between threads: its class does not travel, what it says does. */
@@ -22,8 +22,8 @@ export type Reply =
   | { readonly kind: 'result'; readonly id: number; readonly value: unknown }
   | { readonly kind: 'error'; readonly id: number; readonly error: SentError }
   | { readonly kind: 'change'; readonly change: DatapathChange }
-  /** A new ear is there: where its batches come from. */
-  | { readonly kind: 'events'; readonly source: BatchSource };
+  /** A new ear is there: where its events come from. */
+  | { readonly kind: 'events'; readonly source: EventSource };
 
 /** What went wrong in the datapath's thread. `code` is the failure's: an errno's name, or Weir's own. */
 export class DatapathFailure extends Error {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { CapacityExceeded } from '#dataplane/datapath.js';
+import { CapacityExceeded, type EventsWanted } from '#dataplane/datapath.js';
 import { HEADER, type Image } from '#dataplane/program/layout.js';
-import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_BYTES, LINE_WORDS } from '#dataplane/program/numbers.js';
+import { EVENTS_WANTED, IMAGE_MAGIC, LAYOUT_VERSION, LINE_BYTES, LINE_WORDS } from '#dataplane/program/numbers.js';
 import { awaitGracePeriod } from './grace-period.js';
 import { MappedMemory } from './mapped-memory.js';
 
@@ -39,6 +39,12 @@ export class Slots {
   /** 0: nothing was ever activated. */
   get epoch(): number {
     return this.#word() >>> 1;
+  }
+
+  /** Of what is put in force next. */
+  get nextEpoch(): number {
+    const before = (this.#word() || this.#wordBefore) >>> 1;
+    return before === MAX_EPOCH ? 1 : before + 1;
   }
 
   /** Undefined before anything was activated. */
@@ -97,8 +103,7 @@ export class Slots {
   /** One store makes the staged slot the one in force. Answers its epoch. */
   flip(): number {
     if (!this.#staged) throw new Error('nothing is staged');
-    const before = (this.#word() || this.#wordBefore) >>> 1;
-    const epoch = before === MAX_EPOCH ? 1 : before + 1;
+    const epoch = this.nextEpoch;
     this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
     Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.idleSlot);
     this.#staged = false;
@@ -139,9 +144,10 @@ export class Slots {
     this.#active.words[ACTIVE.pickupUntilNs + 1] = Number(monotonicNs >> 32n);
   }
 
-  /** Whether the kernel tells what it sees. */
-  setEventsWanted(wanted: boolean): void {
-    Atomics.store(this.#active.words, ACTIVE.eventsWanted, wanted ? 1 : 0);
+  /** What of what it sees the kernel tells. */
+  setEventsWanted({ packets, flows }: EventsWanted): void {
+    const bits = (packets ? EVENTS_WANTED.packets : 0) | (flows ? EVENTS_WANTED.flows : 0);
+    Atomics.store(this.#active.words, ACTIVE.eventsWanted, bits);
   }
 
   /** Until then, on the monotonic clock, what passes is sent at once, where the program may do that. */

@@ -1,9 +1,11 @@
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
-import type { FlowQuery, Grant, HitQuery } from '#dataplane/datapath.js';
+import type { EventsWanted, FlowQuery, Grant, HitQuery } from '#dataplane/datapath.js';
+import { portsOf } from '#dataplane/events/source.js';
 import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
 import type { Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
 import { Ear } from './ear.js';
+import { listInterfaces } from './interfaces.js';
 import { LocalDatapath } from './local-datapath.js';
 import { type Reply, type Request, send, type WorkerInput } from './messages.js';
 import type { News } from './news.js';
@@ -23,8 +25,11 @@ function handle({ method, args }: Request): unknown {
     case 'open': {
       endEar();
       const adoption = datapath.open();
-      ear = new Ear(datapath.earMaps(), look);
-      tell({ kind: 'events', source: ear.source }, [ear.source.port]);
+      ear = new Ear(datapath.earMaps(), (news) => {
+        if (news.links) tellInterfaces();
+        look(news);
+      });
+      tell({ kind: 'events', source: ear.source }, portsOf(ear.source));
       return adoption;
     }
     case 'attach':
@@ -32,6 +37,7 @@ function handle({ method, args }: Request): unknown {
         return datapath.attach();
       } finally {
         look({ links: true, guard: false, others: false });
+        tellInterfaces();
       }
     case 'stage': {
       const [program, generation] = args as [Program, number];
@@ -49,7 +55,7 @@ function handle({ method, args }: Request): unknown {
       return datapath.prove(sample);
     }
     case 'setEventsWanted':
-      return datapath.setEventsWanted(args[0] as boolean);
+      return datapath.setEventsWanted(args[0] as EventsWanted);
     case 'close':
       endEar();
       return datapath.close();
@@ -94,6 +100,12 @@ datapath.breathe = () => {
     }
   }
 };
+
+datapath.announce = (placed) => ear?.tell({ kind: 'roster', placed });
+
+function tellInterfaces(): void {
+  ear?.tell({ kind: 'interfaces', names: new Map(listInterfaces().map(({ ifindex, name }) => [ifindex, name])) });
+}
 
 function endEar(): void {
   ear?.end();

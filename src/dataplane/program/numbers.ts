@@ -72,6 +72,9 @@ export const COUNTER_INDEX = {
 } as const;
 export const COUNTERS = 96;
 
+/** Bits of `events_wanted`. */
+export const EVENTS_WANTED = { packets: 1, flows: 2 } as const;
+
 export const REVERSE_PATH = { off: 0, loose: 1, strict: 2 } as const;
 export type ReversePath = keyof typeof REVERSE_PATH;
 

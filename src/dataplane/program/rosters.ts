@@ -2,7 +2,8 @@ import type { Roster } from '#policy/roster.js';
 
 /** A roster that was put in a slot, and the entry of `hits` of each of its ranks. */
 export type Placed = { readonly roster: Roster; readonly generation: number; readonly entries: Uint32Array };
-type InForce = Placed & { readonly epoch: number };
+/** One that is in force, or was. */
+export type PlacedRoster = Placed & { readonly epoch: number };
 
 /** Flows outlive the policy that judged them; so many former rosters are kept to name their rules by. */
 const FORMER = 16;
@@ -12,11 +13,15 @@ const FORMER_RANKS = 1 << 20;
 export class Rosters {
   #staged: Placed | undefined;
   /** The newest first: that is what is in force. */
-  #flipped: InForce[] = [];
+  #flipped: PlacedRoster[] = [];
   #finder: Finder | undefined;
 
-  get inForce(): InForce | undefined {
+  get inForce(): PlacedRoster | undefined {
     return this.#flipped[0];
+  }
+
+  get staged(): Placed | undefined {
+    return this.#staged;
   }
 
   stage(placed: Placed): void {
@@ -29,15 +34,25 @@ export class Rosters {
 
   flip(epoch: number): void {
     if (this.#staged === undefined) throw new Error('no roster is staged');
-    const kept: InForce[] = [{ ...this.#staged, epoch }];
+    this.place({ ...this.#staged, epoch });
+    this.#staged = undefined;
+  }
+
+  /** In force from its epoch on. */
+  place(placed: PlacedRoster): void {
+    const kept: PlacedRoster[] = [placed];
     let ranks = 0;
     for (const former of this.#flipped) {
       ranks += former.entries.length;
       if (kept.length <= FORMER && ranks <= FORMER_RANKS) kept.push(former);
     }
     this.#flipped = kept;
-    this.#staged = undefined;
     this.#finder = undefined;
+  }
+
+  /** What was put in force by this generation, as far as it is known; undefined otherwise. */
+  ofGeneration(generation: number): Roster | undefined {
+    return this.#flipped.find((placed) => placed.generation === generation)?.roster;
   }
 
   /** Undefined for what another process put in force. */
@@ -46,8 +61,8 @@ export class Rosters {
   }
 
   /** Says whose an entry of `hits` is. Holds until the next flip. */
-  finder(hitCapacity: number): Finder {
-    this.#finder ??= new Finder(this.#flipped, hitCapacity);
+  finder(): Finder {
+    this.#finder ??= new Finder(this.#flipped);
     return this.#finder;
   }
 }
@@ -58,10 +73,12 @@ export class Finder {
   readonly #rosterOf: Uint8Array;
   readonly #rankOf: Uint32Array;
 
-  constructor(rosters: readonly Placed[], hitCapacity: number) {
+  constructor(rosters: readonly Placed[]) {
     this.#rosters = rosters;
-    this.#rosterOf = new Uint8Array(hitCapacity);
-    this.#rankOf = new Uint32Array(hitCapacity);
+    let highest = 0;
+    for (const { entries } of rosters) for (const entry of entries) if (entry > highest) highest = entry;
+    this.#rosterOf = new Uint8Array(highest + 1);
+    this.#rankOf = new Uint32Array(highest + 1);
     for (let number = rosters.length; number > 0; number--) {
       const { entries } = rosters[number - 1] as Placed;
       for (let rank = 0; rank < entries.length; rank++) {

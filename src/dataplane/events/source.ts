@@ -1,0 +1,43 @@
+import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
+import { EventBatch, type PackedEvents } from './batch.js';
+import type { EventFact, Surroundings } from './surroundings.js';
+
+/** Where the events of one opened datapath come from; it may be sent to the thread that takes them. */
+export type EventSource = {
+  /** Gives `PackedEvents`, the oldest first. */
+  readonly batches: MessagePort;
+  /** Gives `EventFact`s. */
+  readonly facts: MessagePort;
+  /** One word: batches that were taken. A few more are sent than that, then the ring fills up. */
+  readonly taken: Int32Array;
+};
+
+/** Ports that are sent along with a source. */
+export function portsOf({ batches, facts }: EventSource): readonly MessagePort[] {
+  return [batches, facts];
+}
+
+/** Takes what a source gives until it is closed, or the datapath is. Facts are learned before the events that need them. */
+export class Hearing {
+  readonly #source: EventSource;
+
+  constructor(source: EventSource, surroundings: Surroundings, onBatch: (batch: EventBatch) => void) {
+    this.#source = source;
+    const { batches, facts, taken } = source;
+    batches.on('message', (packed: PackedEvents) => {
+      try {
+        // Between two ports nobody else keeps the order.
+        for (let next = receiveMessageOnPort(facts); next !== undefined; next = receiveMessageOnPort(facts))
+          surroundings.learn((next as { readonly message: EventFact }).message);
+        onBatch(new EventBatch(packed));
+      } finally {
+        Atomics.add(taken, 0, 1);
+      }
+    });
+  }
+
+  close(): void {
+    this.#source.batches.close();
+    this.#source.facts.close();
+  }
+}

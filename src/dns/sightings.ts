@@ -1,0 +1,67 @@
+import { VERDICT_NUMBER } from '#policy/program.js';
+import { nowMs, wallMs } from './clock.js';
+import type { SeenLookups } from './dns-proxy.js';
+import { type NameKey, presentationOf } from './wire/name.js';
+
+const DENIED = 1_024;
+const ALLOWED = 4_096;
+const NAMED = 100_000;
+const WORD_VERDICT = 7;
+
+type Sighting = {
+  source: number;
+  key: NameKey;
+  type: number;
+  generation: number;
+  word: number;
+  count: number;
+  lastMs: number;
+};
+
+/** Lookups until they are taken: equal ones are one. What there is no room for is counted. */
+export class Sightings {
+  /** Whether those that are allowed are of use to anybody. */
+  allowedWanted = false;
+  #denied = new Map<string, Sighting>();
+  #allowed = new Map<string, Sighting>();
+  #named: { readonly address: number; readonly key: NameKey }[] = [];
+  #lost = 0;
+  #lostDenied = 0;
+
+  add(source: number, key: NameKey, type: number, generation: number, word: number): void {
+    const isDenied = (word & WORD_VERDICT) !== VERDICT_NUMBER.allow;
+    if (!isDenied && !this.allowedWanted) return;
+    const found = isDenied ? this.#denied : this.#allowed;
+    const at = `${source} ${type} ${word} ${generation} ${key}`;
+    const known = found.get(at);
+    if (known !== undefined) {
+      known.count++;
+      known.lastMs = nowMs();
+    } else if (found.size < (isDenied ? DENIED : ALLOWED)) {
+      found.set(at, { source, key, type, generation, word, count: 1, lastMs: nowMs() });
+    } else {
+      this.#lost++;
+      if (isDenied) this.#lostDenied++;
+    }
+  }
+
+  /** An address was granted for a name, and was not before. */
+  named(address: number, key: NameKey): void {
+    if (this.#named.length < NAMED) this.#named.push({ address, key });
+  }
+
+  take(): SeenLookups & { readonly lostDenied: number } {
+    const lookups = [...this.#denied.values(), ...this.#allowed.values()].map(({ key, lastMs, ...rest }) => ({
+      ...rest,
+      hostname: presentationOf(key),
+      lastMs: wallMs(lastMs),
+    }));
+    const named = this.#named.map(({ address, key }) => ({ address, hostname: presentationOf(key) }));
+    const taken = { lookups, named, lost: this.#lost, lostDenied: this.#lostDenied };
+    this.#denied.clear();
+    this.#allowed.clear();
+    this.#named = [];
+    this.#lost = this.#lostDenied = 0;
+    return taken;
+  }
+}

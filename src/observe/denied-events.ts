@@ -1,0 +1,180 @@
+import type { EventBatch } from '#dataplane/events/batch.js';
+import { EVENT_TYPE } from '#dataplane/events/event.js';
+import { DROP_REASON } from '#dataplane/program/numbers.js';
+import { formatAddress } from '#policy/ipv4.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
+import { VERDICT_NUMBER } from '#policy/program.js';
+import type { Deciders } from './deciders.js';
+import type { SeenLookup } from './seen-lookup.js';
+import { AT, startOf, wide } from './wiretap/record.js';
+import type { FindingDelta } from './findings/finding.js';
+import { gap } from './findings/gap.js';
+import { nobody } from './findings/nobody.js';
+
+/** Different ones between two takes. What is beyond is merged by who decided, without addresses and ports. */
+const DETAILED = 4_096;
+const COARSE = 2_048;
+
+type Pending = {
+  readonly hit: number;
+  readonly check: number;
+  readonly source: number | null;
+  readonly destination: number | null;
+  readonly port: number | null;
+  /** As in a record. */
+  readonly kind: number;
+  readonly icmp: number;
+  readonly passed: boolean;
+  epoch: number;
+  firstMs: number;
+  lastMs: number;
+  count: number;
+};
+
+const HAS_PORTS = new Set<number>(PORT_PROTOCOLS);
+const REASONS: readonly (string | undefined)[] = Object.entries(DROP_REASON).reduce(
+  (names, [name, number]) => names.with(number, name),
+  Array.from<string | undefined>({ length: 256 }),
+);
+/** Verdict, drop reason and protocol. */
+const KIND_BITS = 0xffff_ff00;
+
+/** Denies of the kernel until they are taken: equal ones are one, however many there are. */
+export class DeniedEvents {
+  readonly #deciders: Deciders;
+  #detailed = new Map<string, Pending>();
+  #coarse = new Map<string, Pending>();
+  #lost = { count: 0, firstMs: 0, lastMs: 0 };
+  /** Events that became part of a finding, and of these how many without addresses. */
+  merged = 0;
+  overflowed = 0;
+
+  constructor(deciders: Deciders) {
+    this.#deciders = deciders;
+  }
+
+  add(batch: EventBatch, nowMs: number): void {
+    const { words, count } = batch;
+    for (let index = 0; index < count; index++) {
+      const at = startOf(index);
+      if (isFinding(words[at + AT.kind] as number)) this.#add(batch, at);
+    }
+    if (batch.lost > 0) this.#lose(batch.lost, nowMs);
+  }
+
+  /** What was added since the last time. */
+  take(): readonly FindingDelta[] {
+    const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
+    const { count, firstMs, lastMs } = this.#lost;
+    if (count > 0) taken.push(gap('dataplane', count, firstMs, lastMs));
+    this.#detailed = new Map();
+    this.#coarse = new Map();
+    this.#lost = { count: 0, firstMs: 0, lastMs: 0 };
+    return taken;
+  }
+
+  #add(batch: EventBatch, at: number): void {
+    const { words } = batch;
+    const hit = words[at + AT.hit] as number;
+    const source = words[at + AT.source] as number;
+    const destination = words[at + AT.destination] as number;
+    const kind = ((words[at + AT.kind] as number) & KIND_BITS) >>> 0;
+    const type = (words[at + AT.kind] as number) & 0xff;
+    const passed = type === EVENT_TYPE.passed || type === EVENT_TYPE.flow_opened;
+    const protocol = kind >>> 24;
+    // Of a flow the bytes of ICMP type and code are zero: it was opened by an echo request.
+    const details = (words[at + AT.details] as number) & 0xffff;
+    const icmp =
+      protocol !== IPPROTO.icmp ? 0 : type === EVENT_TYPE.flow_opened ? ICMP_ECHO_REQUEST : details;
+    const port = HAS_PORTS.has(protocol) ? (words[at + AT.ports] as number) >>> 16 : 0;
+    const atMs = batch.unixMs(wide(words, at + AT.timeLow));
+    const epoch = words[at + AT.epoch] as number;
+    const suffix = `${hit} ${kind} ${passed ? 1 : 0}`;
+    this.merged++;
+    const key = `${source} ${destination} ${port} ${icmp} ${suffix}`;
+    const known = this.#detailed.get(key);
+    if (known !== undefined) return again(known, epoch, atMs);
+    const fresh = { hit, check: words[at + AT.hitCheck] as number, kind, passed, epoch, firstMs: atMs, lastMs: atMs, count: 1 };
+    if (this.#detailed.size < DETAILED) {
+      this.#detailed.set(key, { ...fresh, source, destination, port: HAS_PORTS.has(protocol) ? port : null, icmp });
+      return;
+    }
+    this.overflowed++;
+    const less = this.#coarse.get(suffix);
+    if (less !== undefined) return again(less, epoch, atMs);
+    if (this.#coarse.size < COARSE) {
+      this.#coarse.set(suffix, { ...fresh, source: null, destination: null, port: null, icmp: -1 });
+      return;
+    }
+    this.#lose(1, atMs);
+  }
+
+  #lose(count: number, atMs: number): void {
+    if (this.#lost.count === 0) this.#lost.firstMs = atMs;
+    this.#lost.count += count;
+    this.#lost.lastMs = atMs;
+  }
+
+  #delta({ hit, check, source, destination, port, kind, icmp, passed, epoch, ...times }: Pending): FindingDelta {
+    const protocol = kind >>> 24;
+    const isIcmp = protocol === IPPROTO.icmp;
+    const reason = REASONS[(kind >>> 16) & 0xff];
+    return {
+      ...nobody,
+      ...this.#deciders.ofHit(hit, check),
+      type: isIcmp ? 'icmp_deny' : 'l4_deny',
+      source: source === null ? null : formatAddress(source),
+      destination: destination === null ? null : formatAddress(destination),
+      destinationPort: port,
+      protocol,
+      icmpType: isIcmp && icmp >= 0 ? icmp & 0xff : null,
+      icmpCode: isIcmp && icmp >= 0 ? icmp >>> 8 : null,
+      dropReason: reason === undefined || reason === 'none' ? null : reason,
+      effectiveAction: passed ? 'allow' : 'deny',
+      generation: this.#deciders.generationOf(epoch),
+      ...times,
+    };
+  }
+}
+
+const ICMP_ECHO_REQUEST = 8;
+
+/** What was denied or dropped, and what would have been but for audit (D4). */
+function isFinding(kind: number): boolean {
+  switch (kind & 0xff) {
+    case EVENT_TYPE.denied:
+    case EVENT_TYPE.dropped:
+      return true;
+    case EVENT_TYPE.flow_opened:
+    case EVENT_TYPE.passed:
+      return ((kind >>> 8) & 0xff) > VERDICT_NUMBER.allow;
+    default:
+      return false;
+  }
+}
+
+function again(pending: Pending, epoch: number, atMs: number): void {
+  pending.count++;
+  pending.epoch = epoch;
+  pending.lastMs = Math.max(pending.lastMs, atMs);
+}
+
+/** The findings of lookups that were denied, or would have been; the others are none. */
+export function findingsOfLookups(lookups: readonly SeenLookup[], deciders: Deciders): readonly FindingDelta[] {
+  return lookups
+    .filter(({ word }) => DENYING.has(word & 7))
+    .map(({ source, hostname, generation, word, count, lastMs }) => ({
+      ...nobody,
+      ...deciders.ofWord(generation, word),
+      type: 'dns_deny',
+      source: formatAddress(source),
+      hostname,
+      effectiveAction: (word & 7) === VERDICT_NUMBER.audit ? 'allow' : 'deny',
+      generation,
+      firstMs: lastMs,
+      lastMs,
+      count,
+    }));
+}
+
+const DENYING = new Set<number>([VERDICT_NUMBER.deny, VERDICT_NUMBER.audit]);

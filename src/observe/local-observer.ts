@@ -1,0 +1,152 @@
+import type { EventBatch } from '#dataplane/events/batch.js';
+import { type EventSource, Hearing } from '#dataplane/events/source.js';
+import { Surroundings } from '#dataplane/events/surroundings.js';
+import { AddressNames } from './address-names.js';
+import { Deciders } from './deciders.js';
+import type { FindingDelta } from './findings/finding.js';
+import { gap } from './findings/gap.js';
+import { DeniedEvents, findingsOfLookups } from './denied-events.js';
+import type { SeenLookups } from './seen-lookup.js';
+import type { ObserverStats } from './stats.js';
+import { type HubOutput, WiretapHub } from './wiretap/hub.js';
+import { suppressedIn } from './wiretap/record.js';
+
+/** Keeps findings; see `findings/ledger.ts`. */
+export type FindingKeeper = { readonly count: number; merge(deltas: readonly FindingDelta[]): Promise<void> };
+
+export type ObserverOutput = HubOutput & {
+  /** What of what could be seen is of use to anybody. */
+  wanted(wanted: { readonly flows: boolean; readonly lookups: boolean }): void;
+  trouble(failure: unknown): void;
+};
+
+const MERGE_MS = 1_000;
+/** Merging may take this part of the time. */
+const MERGE_SHARE = 0.2;
+/** Deltas that wait while they cannot be merged. */
+const WAITING = 16_384;
+/** So long what was judged before this process knows a policy waits for its name. */
+const NAMELESS_MS = 5_000;
+
+/** Everything that is observed, in the thread that made it: findings are merged here, and wiretap frames made. */
+export class LocalObserver {
+  readonly hub: WiretapHub;
+  readonly #surroundings = new Surroundings();
+  readonly #deciders = new Deciders(this.#surroundings.rosters);
+  readonly #names = new AddressNames();
+  readonly #pending = new DeniedEvents(this.#deciders);
+  readonly #keeper: FindingKeeper;
+  readonly #output: ObserverOutput;
+  readonly #startedMs = Date.now();
+  #hearing: Hearing | undefined;
+  #waiting: FindingDelta[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #merging: Promise<void> | undefined;
+  #wanted = { flows: true, lookups: false };
+  #lost = { kernel: 0, sourceShare: 0, gaps: 0 };
+  readonly #events: Record<string, number> = { flow_opened: 0, flow_ended: 0, denied: 0, dropped: 0, passed: 0 };
+
+  constructor(keeper: FindingKeeper, output: ObserverOutput, replayMs: number) {
+    this.#keeper = keeper;
+    this.#output = output;
+    const known = { deciders: this.#deciders, names: this.#names, surroundings: this.#surroundings };
+    this.hub = new WiretapHub(known, output, replayMs);
+    this.#mergeLater(MERGE_MS);
+    this.lookAtWanted();
+  }
+
+  /** From now on events come from there. */
+  hear(source: EventSource): void {
+    this.#hearing?.close();
+    this.#hearing = new Hearing(source, this.#surroundings, (batch) => this.#see(batch));
+  }
+
+  see(seen: SeenLookups): void {
+    for (const { address, hostname } of seen.named) this.#names.add(address, hostname);
+    this.#wait(findingsOfLookups(seen.lookups, this.#deciders));
+    if (seen.lost > 0) this.#gap('dns', seen.lost);
+    this.hub.lookups(seen, Date.now());
+  }
+
+  record(delta: FindingDelta): void {
+    this.#wait([delta]);
+  }
+
+  /** To be called when readers came or went. */
+  lookAtWanted(): void {
+    const wanted = { flows: this.hub.wantsFlows, lookups: this.hub.wantsLookups };
+    if (wanted.flows === this.#wanted.flows && wanted.lookups === this.#wanted.lookups) return;
+    this.#wanted = wanted;
+    this.#output.wanted(wanted);
+  }
+
+  /** Everything that was seen until now is merged when it resolves. */
+  async merge(): Promise<void> {
+    await this.#merging;
+    this.#merging = this.#merge();
+    await this.#merging;
+  }
+
+  /** Readers and sinks are counted elsewhere. */
+  counts(): Omit<ObserverStats, 'readers' | 'lostReader' | 'sinks'> {
+    const { merged, overflowed } = this.#pending;
+    return {
+      messages: this.hub.messages,
+      lostKernel: this.#lost.kernel,
+      lostSourceShare: this.#lost.sourceShare,
+      events: { ...this.#events },
+      findings: { merged, entries: this.#keeper.count, overflowed, gaps: this.#lost.gaps },
+    };
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#hearing?.close();
+    await this.merge();
+    clearTimeout(this.#timer);
+  }
+
+  #see(batch: EventBatch): void {
+    const now = Date.now();
+    for (const [type, count] of Object.entries(batch.tally())) this.#events[type] = (this.#events[type] ?? 0) + count;
+    this.#lost.kernel += batch.lost;
+    this.#lost.sourceShare += suppressedIn(batch);
+    this.#pending.add(batch, now);
+    this.hub.events(batch, now);
+  }
+
+  #gap(target: string, count: number): void {
+    const now = Date.now();
+    this.#lost.gaps += count;
+    this.#wait([gap(target, count, now, now)]);
+  }
+
+  #wait(deltas: readonly FindingDelta[]): void {
+    const room = WAITING - this.#waiting.length;
+    this.#waiting.push(...deltas.slice(0, room));
+    this.#lost.gaps += Math.max(0, deltas.length - room);
+  }
+
+  #mergeLater(ms: number): void {
+    this.#timer = setTimeout(() => void this.merge(), ms);
+  }
+
+  async #merge(): Promise<void> {
+    clearTimeout(this.#timer);
+    const started = performance.now();
+    const isNameless = this.#surroundings.rosters.inForce === undefined && Date.now() - this.#startedMs < NAMELESS_MS;
+    if (!isNameless) this.#wait(this.#pending.take());
+    const deltas = this.#waiting;
+    this.#waiting = [];
+    try {
+      if (deltas.length > 0) await this.#keeper.merge(deltas);
+    } catch (failure) {
+      this.#output.trouble(failure);
+      const later = this.#waiting;
+      this.#waiting = deltas;
+      this.#wait(later);
+    }
+    const tookMs = performance.now() - started;
+    this.#mergeLater(Math.max(MERGE_MS, tookMs / MERGE_SHARE));
+  }
+}

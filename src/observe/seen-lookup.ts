@@ -1,0 +1,21 @@
+/** Equal lookups of a short time (structurally what the DNS proxy tells). Addresses in host order, times in milliseconds since 1970. */
+export type SeenLookup = {
+  readonly source: number;
+  /** In presentation form, in lower case. */
+  readonly hostname: string;
+  /** As in the query, such as 1 for A. */
+  readonly type: number;
+  readonly generation: number;
+  /** What decided, of the program of that generation. */
+  readonly word: number;
+  readonly count: number;
+  readonly lastMs: number;
+};
+/** What the DNS proxy saw since it told the last time. */
+export type SeenLookups = {
+  readonly lookups: readonly SeenLookup[];
+  /** Addresses that were granted for names, and were not before. */
+  readonly named: readonly { readonly address: number; readonly hostname: string }[];
+  /** Lookups that there was no room for. */
+  readonly lost: number;
+};

@@ -1,0 +1,195 @@
+import type { EventBatch } from '#dataplane/events/batch.js';
+import type { SeenLookups } from '../seen-lookup.js';
+import { CompiledFilter, type WiretapFilter } from './filter.js';
+import { added, type Frame, frameOf, isNothing, type Lost, NOTHING_LOST } from './frame.js';
+import { Kept } from './kept.js';
+import { type MessageSurroundings, MessageWriter } from './message.js';
+import { suppressedIn } from './record.js';
+
+/** Messages of a frame at most; each has 300 to 500 bytes. */
+const FRAME_MESSAGES = 512;
+/** Bytes of frames that were given away and are not written to sockets yet; above it, channels lose. */
+const UNDER_WAY_BYTES = 32 * 1024 * 1024;
+
+type Channel = {
+  readonly number: number;
+  readonly key: string;
+  readonly filter: CompiledFilter;
+  readers: number;
+  lost: Lost;
+};
+/** Where a reader stands in what is kept: record or lookup `index` of that entry comes next. */
+type Replay = { readonly channel: Channel; entry: number; index: number; forgotten: number; lost: Lost };
+
+export type HubOutput = {
+  frame(frame: Frame): void;
+  /** From now on frames of this channel are for this reader too. */
+  joined(reader: number, channel: number): void;
+};
+
+/**
+ * Where wiretap frames are made: once for all readers that ask for the same, who share a channel. A reader may first go
+ * through what is kept, as fast as it takes that, and then joins where it ends: nothing is missing, nothing comes twice.
+ */
+export class WiretapHub {
+  readonly #known: MessageSurroundings;
+  readonly #writer: MessageWriter;
+  readonly #output: HubOutput;
+  readonly #kept: Kept;
+  readonly #channels = new Map<string, Channel>();
+  readonly #channelOf = new Map<number, Channel>();
+  readonly #replays = new Map<number, Replay>();
+  #lastChannel = 0;
+  #underWay = 0;
+  messages = 0;
+
+  constructor(known: MessageSurroundings, output: HubOutput, replayMs: number) {
+    this.#known = known;
+    this.#writer = new MessageWriter(known);
+    this.#output = output;
+    this.#kept = new Kept(replayMs);
+  }
+
+  get readers(): number {
+    return this.#channelOf.size;
+  }
+
+  /** Whether events of flows are of use to anybody, now or later. */
+  get wantsFlows(): boolean {
+    return this.#kept.keepsMs > 0 || [...this.#channels.values()].some(({ filter }) => filter.wantsFlows);
+  }
+
+  /** Whether lookups that are not denied are of use to anybody. */
+  get wantsLookups(): boolean {
+    return [...this.#channels.values()].some(({ filter }) => filter.wantsLookups);
+  }
+
+  /** What came in since then comes first. */
+  open(reader: number, filter: WiretapFilter, sinceMs: number): void {
+    const channel = this.#channelFor(filter);
+    channel.readers++;
+    this.#channelOf.set(reader, channel);
+    const entry = this.#kept.since(sinceMs);
+    this.#replays.set(reader, { channel, entry, index: 0, forgotten: this.#kept.forgotten, lost: NOTHING_LOST });
+    this.more(reader);
+  }
+
+  /** The reader has taken what it was given of what is kept. */
+  more(reader: number): void {
+    const replay = this.#replays.get(reader);
+    if (replay === undefined) return;
+    const texts: string[] = [];
+    if (replay.entry < this.#kept.first) {
+      replay.lost = added(replay.lost, { ...NOTHING_LOST, reader: this.#kept.forgotten - replay.forgotten });
+      replay.entry = this.#kept.first;
+      replay.index = 0;
+    }
+    replay.forgotten = this.#kept.forgotten;
+    while (texts.length < FRAME_MESSAGES && replay.entry < this.#kept.end) this.#readOn(replay, texts);
+    if (texts.length > 0 || !isNothing(replay.lost)) {
+      const bytes = texts.length === 0 ? new Uint8Array(0) : frameOf(texts);
+      this.#give({ to: { reader }, bytes, messages: texts.length, lost: replay.lost });
+      replay.lost = NOTHING_LOST;
+    }
+    if (replay.entry < this.#kept.end) return;
+    this.#replays.delete(reader);
+    this.#output.joined(reader, replay.channel.number);
+  }
+
+  close(reader: number): void {
+    const channel = this.#channelOf.get(reader);
+    if (channel === undefined) return;
+    this.#channelOf.delete(reader);
+    this.#replays.delete(reader);
+    if (--channel.readers === 0) this.#channels.delete(channel.key);
+  }
+
+  /** So many bytes were written to sockets, or thrown away. */
+  written(bytes: number): void {
+    this.#underWay -= bytes;
+    if (this.#underWay > UNDER_WAY_BYTES) return;
+    for (const channel of this.#channels.values()) this.#sayLost(channel);
+  }
+
+  events(batch: EventBatch, nowMs: number): void {
+    const lost = { ...NOTHING_LOST, kernel: batch.lost, source_share: suppressedIn(batch) };
+    if (this.#channels.size > 0) {
+      const texts: (string | undefined)[] = new Array(batch.count);
+      const textAt = (index: number): string => (texts[index] ??= this.#writer.record(batch, index));
+      for (const channel of this.#channels.values()) {
+        channel.lost = added(channel.lost, lost);
+        this.#tell(channel, matching(batch, channel.filter), textAt);
+      }
+    }
+    this.#kept.add({ atMs: nowMs, batch, lookups: [], lost });
+  }
+
+  lookups(seen: SeenLookups, nowMs: number): void {
+    const lost = { ...NOTHING_LOST, dns: seen.lost };
+    for (const channel of this.#channels.values()) {
+      if (!channel.filter.wantsLookups) continue;
+      channel.lost = added(channel.lost, lost);
+      const found = seen.lookups.filter((lookup) => channel.filter.matchesLookup(lookup));
+      this.#tell(channel, found, (lookup) => this.#writer.lookup(lookup));
+    }
+    this.#kept.add({ atMs: nowMs, batch: null, lookups: seen.lookups, lost });
+  }
+
+  #channelFor(filter: WiretapFilter): Channel {
+    const key = JSON.stringify(filter);
+    const known = this.#channels.get(key);
+    if (known !== undefined) return known;
+    const compiled = new CompiledFilter(filter, this.#known);
+    const channel: Channel = { number: ++this.#lastChannel, key, filter: compiled, readers: 0, lost: NOTHING_LOST };
+    this.#channels.set(key, channel);
+    return channel;
+  }
+
+  #tell<T>(channel: Channel, found: readonly T[], textOf: (one: T) => string): void {
+    const to = { channel: channel.number };
+    if (this.#underWay > UNDER_WAY_BYTES) {
+      channel.lost = added(channel.lost, { ...NOTHING_LOST, reader: found.length });
+      return;
+    }
+    for (let from = 0; from < found.length; from += FRAME_MESSAGES) {
+      const texts = found.slice(from, from + FRAME_MESSAGES).map(textOf);
+      this.#give({ to, bytes: frameOf(texts), messages: texts.length, lost: channel.lost });
+      channel.lost = NOTHING_LOST;
+    }
+    this.#sayLost(channel);
+  }
+
+  #sayLost(channel: Channel): void {
+    if (isNothing(channel.lost)) return;
+    this.#give({ to: { channel: channel.number }, bytes: new Uint8Array(0), messages: 0, lost: channel.lost });
+    channel.lost = NOTHING_LOST;
+  }
+
+  /** Says what matches in the rest of an entry, up to a frame full. */
+  #readOn(replay: Replay, texts: string[]): void {
+    const { filter } = replay.channel;
+    const { batch = null, lookups = [], lost = NOTHING_LOST } = this.#kept.at(replay.entry) ?? {};
+    if (replay.index === 0) replay.lost = added(replay.lost, lost);
+    const size = batch?.count ?? lookups.length;
+    for (; replay.index < size && texts.length < FRAME_MESSAGES; replay.index++) {
+      const lookup = lookups[replay.index];
+      if (batch !== null && filter.matches(batch.words, replay.index)) texts.push(this.#writer.record(batch, replay.index));
+      else if (lookup !== undefined && filter.matchesLookup(lookup)) texts.push(this.#writer.lookup(lookup));
+    }
+    if (replay.index < size) return;
+    replay.entry++;
+    replay.index = 0;
+  }
+
+  #give(frame: Frame): void {
+    this.#underWay += frame.bytes.length;
+    this.messages += frame.messages;
+    this.#output.frame(frame);
+  }
+}
+
+function matching({ words, count }: EventBatch, filter: CompiledFilter): number[] {
+  const found: number[] = [];
+  for (let index = 0; index < count; index++) if (filter.matches(words, index)) found.push(index);
+  return found;
+}

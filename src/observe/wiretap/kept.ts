@@ -1,0 +1,70 @@
+import type { EventBatch } from '#dataplane/events/batch.js';
+import type { SeenLookup } from '../seen-lookup.js';
+import { isNothing, type Lost } from './frame.js';
+
+/** What came in at one time: events, or lookups. */
+export type KeptEntry = {
+  readonly atMs: number;
+  readonly batch: EventBatch | null;
+  readonly lookups: readonly SeenLookup[];
+  /** Before it. */
+  readonly lost: Lost;
+};
+
+const LOOKUP_BYTES = 200;
+
+/** The last that was seen, for those who begin to read later: so many milliseconds of it, and so many bytes at most. */
+export class Kept {
+  readonly keepsMs: number;
+  readonly #maxBytes: number;
+  #entries: KeptEntry[] = [];
+  /** Number of the first of the entries; they are numbered from 0. */
+  #first = 0;
+  #bytes = 0;
+  /** Records and lookups that are not kept any more. */
+  forgotten = 0;
+
+  constructor(keepsMs: number, maxBytes = 32 * 1024 * 1024) {
+    this.keepsMs = keepsMs;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Number of the entry that is added next. */
+  get end(): number {
+    return this.#first + this.#entries.length;
+  }
+
+  get first(): number {
+    return this.#first;
+  }
+
+  add(entry: KeptEntry): void {
+    if (this.keepsMs === 0 || (sizeOf(entry) === 0 && isNothing(entry.lost))) return;
+    this.#entries.push(entry);
+    this.#bytes += bytesOf(entry);
+    let dropped = 0;
+    for (const oldest of this.#entries) {
+      if (oldest.atMs >= entry.atMs - this.keepsMs && this.#bytes <= this.#maxBytes) break;
+      this.#bytes -= bytesOf(oldest);
+      this.forgotten += sizeOf(oldest);
+      dropped++;
+    }
+    if (dropped === 0) return;
+    this.#entries = this.#entries.slice(dropped);
+    this.#first += dropped;
+  }
+
+  at(number: number): KeptEntry | undefined {
+    return this.#entries[number - this.#first];
+  }
+
+  /** Number of the first entry that came in since. */
+  since(ms: number): number {
+    const found = this.#entries.findIndex(({ atMs }) => atMs >= ms);
+    return found < 0 ? this.end : this.#first + found;
+  }
+}
+
+const sizeOf = ({ batch, lookups }: KeptEntry): number => (batch?.count ?? 0) + lookups.length;
+const bytesOf = ({ batch, lookups }: KeptEntry): number =>
+  (batch?.words.byteLength ?? 0) + lookups.length * LOOKUP_BYTES;

@@ -1,0 +1,155 @@
+import { added, type Frame, frameOf, isNothing, type Lost, lostMessages, NOTHING_LOST } from './frame.js';
+
+/** Where a reader's frames go. */
+export type Sink = {
+  /** Bytes that were given to it and that the network has not taken. */
+  readonly waiting: number;
+  /** `done`, where it is given, is called once the network has taken the frame. */
+  send(frame: Uint8Array, done?: () => void): void;
+  close(why: 'too_slow' | 'going_away' | 'performance_mode_disabled'): void;
+};
+
+/** A reader whose network takes no more has this much waiting, and the frame that reached it; what comes then is lost to it. */
+const WAITING_BYTES = 512 * 1024;
+const LOOK_MS = 500;
+const STALLED_MS = 60_000;
+/** After so many sends others have their turn. */
+const SENDS_AT_ONCE = 64;
+
+type Joining = { readonly joins: number; readonly channel: number };
+type Reader = { readonly sink: Sink; lost: Lost; channel: number | null; stalledSince: number | null };
+
+export type ReadersOutput = {
+  /** The reader takes more of what is kept. */
+  more(reader: number): void;
+  closed(reader: number): void;
+  /** Frames of so many bytes are done with. */
+  written(bytes: number): void;
+};
+
+/** Writes frames to the sockets of those who read them, and tells each what it lost. */
+export class Readers {
+  readonly #output: ReadersOutput;
+  readonly #readers = new Map<number, Reader>();
+  readonly #channels = new Map<number, Set<number>>();
+  readonly #queue: (Frame | Joining)[] = [];
+  readonly #timer: NodeJS.Timeout;
+  #last = 0;
+  #isWriting = false;
+  /** Messages that readers were too slow for. */
+  lost = 0;
+
+  constructor(output: ReadersOutput) {
+    this.#output = output;
+    this.#timer = setInterval(() => this.#look(performance.now()), LOOK_MS);
+    this.#timer.unref();
+  }
+
+  get count(): number {
+    return this.#readers.size;
+  }
+
+  open(sink: Sink): number {
+    const number = ++this.#last;
+    this.#readers.set(number, { sink, lost: NOTHING_LOST, channel: null, stalledSince: null });
+    return number;
+  }
+
+  /** Nothing is sent to it any more. */
+  close(number: number): void {
+    const reader = this.#readers.get(number);
+    if (reader === undefined) return;
+    this.#readers.delete(number);
+    if (reader.channel !== null) this.#channels.get(reader.channel)?.delete(number);
+    this.#output.closed(number);
+  }
+
+  closeAll(why: Parameters<Sink['close']>[0]): void {
+    for (const [number, { sink }] of [...this.#readers]) {
+      this.close(number);
+      sink.close(why);
+    }
+  }
+
+  /** Frames of this channel that come from now on are for this reader too. */
+  joined(number: number, channel: number): void {
+    this.#take({ joins: number, channel });
+  }
+
+  /** Frames are written in the order in which they come. */
+  frame(frame: Frame): void {
+    this.#take(frame);
+  }
+
+  end(): void {
+    clearInterval(this.#timer);
+    this.closeAll('going_away');
+  }
+
+  #take(next: Frame | Joining): void {
+    this.#queue.push(next);
+    if (!this.#isWriting) void this.#write();
+  }
+
+  async #write(): Promise<void> {
+    this.#isWriting = true;
+    let sends = 0;
+    for (let frame = this.#queue.shift(); frame !== undefined; frame = this.#queue.shift()) {
+      if ('joins' in frame) {
+        this.#join(frame);
+        continue;
+      }
+      const { to, bytes } = frame;
+      for (const number of 'reader' in to ? [to.reader] : [...(this.#channels.get(to.channel) ?? [])]) {
+        this.#send(number, frame, 'reader' in to);
+        if (++sends % SENDS_AT_ONCE === 0) await new Promise((resolve) => setImmediate(resolve));
+      }
+      this.#output.written(bytes.length);
+    }
+    this.#isWriting = false;
+  }
+
+  #join({ joins, channel }: Joining): void {
+    const reader = this.#readers.get(joins);
+    if (reader === undefined) return;
+    reader.channel = channel;
+    const members = this.#channels.get(channel) ?? new Set();
+    this.#channels.set(channel, members.add(joins));
+  }
+
+  #send(number: number, { bytes, messages, lost }: Frame, isKept: boolean): void {
+    const reader = this.#readers.get(number);
+    if (reader === undefined) return;
+    reader.lost = added(reader.lost, lost);
+    if (!isKept && reader.sink.waiting >= WAITING_BYTES) {
+      reader.lost = added(reader.lost, { ...NOTHING_LOST, reader: messages });
+      this.lost += messages;
+      return;
+    }
+    sayLost(reader);
+    if (bytes.length > 0) reader.sink.send(bytes, isKept ? () => this.#output.more(number) : undefined);
+    else if (isKept) this.#output.more(number);
+  }
+
+  #look(now: number): void {
+    for (const [number, reader] of this.#readers) {
+      if (reader.sink.waiting < WAITING_BYTES) {
+        reader.stalledSince = null;
+        sayLost(reader);
+        continue;
+      }
+      reader.stalledSince ??= now;
+      if (now - reader.stalledSince < STALLED_MS) continue;
+      this.close(number);
+      reader.sink.close('too_slow');
+    }
+    for (const [channel, members] of this.#channels) if (members.size === 0) this.#channels.delete(channel);
+  }
+}
+
+function sayLost(reader: Reader): void {
+  if (isNothing(reader.lost)) return;
+  const messages = lostMessages(reader.lost);
+  reader.lost = NOTHING_LOST;
+  reader.sink.send(frameOf(messages));
+}

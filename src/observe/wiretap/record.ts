@@ -1,0 +1,56 @@
+import { type EventBatch, RECORD_HEADER_BYTES, RECORD_WORDS } from '#dataplane/events/batch.js';
+import { EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
+import type { Verdict } from '#policy/model.js';
+import { VERDICT_NUMBER } from '#policy/program.js';
+
+/** Words of a record, and how its smaller fields stand in them: little-endian, as the kernel wrote them. */
+const word = (offset: number): number => (RECORD_HEADER_BYTES + offset) / 4;
+export const AT = {
+  timeLow: word(EVENT_OFFSETS.time_ns),
+  timeHigh: word(EVENT_OFFSETS.time_ns) + 1,
+  /** type | verdict << 8 | drop reason << 16 | protocol << 24 */
+  kind: word(EVENT_OFFSETS.type),
+  ifindex: word(EVENT_OFFSETS.ifindex),
+  source: word(EVENT_OFFSETS.source),
+  destination: word(EVENT_OFFSETS.destination),
+  /** source port | destination port << 16 */
+  ports: word(EVENT_OFFSETS.source_port),
+  /** ICMP type | code << 8 | TCP flags or flow state << 16 | flags << 24 */
+  details: word(EVENT_OFFSETS.icmp_type),
+  epoch: word(EVENT_OFFSETS.epoch),
+  word: word(EVENT_OFFSETS.word),
+  hit: word(EVENT_OFFSETS.hit),
+  hitCheck: word(EVENT_OFFSETS.hit_check),
+  suppressed: word(EVENT_OFFSETS.suppressed),
+  length: word(EVENT_OFFSETS.length),
+  opened: word(EVENT_OFFSETS.opened_ns),
+  packets: word(EVENT_OFFSETS.packets),
+  bytes: word(EVENT_OFFSETS.bytes),
+} as const;
+
+/** By number; undefined where nothing was judged. */
+export const VERDICT_NAMES: readonly (Verdict | undefined)[] = Object.entries(VERDICT_NUMBER).reduce(
+  (names, [name, number]) => names.with(number, name as Verdict),
+  Array.from<Verdict | undefined>({ length: 8 }),
+);
+export const verdictName = (kind: number): Verdict | undefined => VERDICT_NAMES[(kind >>> 8) & 0xff];
+
+/** What a wiretap message says a record is. */
+export type RecordType = 'flow' | 'flow_end' | 'verdict';
+export const recordType = (kind: number): RecordType => {
+  const type = kind & 0xff;
+  return type === EVENT_TYPE.flow_opened ? 'flow' : type === EVENT_TYPE.flow_ended ? 'flow_end' : 'verdict';
+};
+
+export const startOf = (index: number): number => index * RECORD_WORDS;
+
+export function wide(words: Uint32Array, at: number): number {
+  return (words[at] as number) + (words[at + 1] as number) * 0x1_0000_0000;
+}
+
+/** Events about sources of these records that were not sent, since others of theirs were. */
+export function suppressedIn({ words, count }: EventBatch): number {
+  let sum = 0;
+  for (let index = 0; index < count; index++) sum += words[startOf(index) + AT.suppressed] as number;
+  return sum;
+}
