@@ -1,0 +1,34 @@
+import type { EventSource } from '#dataplane/events/source.js';
+import type { FindingPage, FindingQuery } from './findings/filter.js';
+import type { FindingDelta } from './findings/finding.js';
+import type { SeenLookups } from './seen-lookup.js';
+import type { ObserverStats } from './stats.js';
+import type { WiretapFilter } from './wiretap/filter.js';
+import type { Frame } from './wiretap/frame.js';
+
+/** What the thread is asked, and what comes back. */
+export type Asks = {
+  readonly findings: { readonly asks: FindingQuery; readonly answer: FindingPage };
+  readonly stats: { readonly asks: null; readonly answer: Omit<ObserverStats, 'readers' | 'lostReader'> };
+  readonly close: { readonly asks: null; readonly answer: null };
+};
+export type Ask = keyof Asks;
+
+export type ToObserver =
+  | { readonly kind: 'hear'; readonly source: EventSource }
+  | { readonly kind: 'see'; readonly seen: SeenLookups }
+  | { readonly kind: 'record'; readonly delta: FindingDelta }
+  | { readonly kind: 'open'; readonly reader: number; readonly filter: WiretapFilter; readonly sinceMs: number }
+  | { readonly kind: 'more'; readonly reader: number }
+  | { readonly kind: 'closed'; readonly reader: number }
+  | { readonly kind: 'written'; readonly bytes: number }
+  | { readonly [A in Ask]: { readonly kind: 'ask'; readonly id: number; readonly what: A; readonly asks: Asks[A]['asks'] } }[Ask];
+
+export type FromObserver =
+  | { readonly kind: 'frame'; readonly frame: Frame }
+  | { readonly kind: 'joined'; readonly reader: number; readonly channel: number }
+  | { readonly kind: 'wanted'; readonly wanted: { readonly flows: boolean; readonly lookups: boolean } }
+  /** Something that the operator must know. */
+  | { readonly kind: 'trouble'; readonly code: string | null; readonly message: string }
+  | { readonly kind: 'answer'; readonly id: number; readonly answer: Asks[Ask]['answer'] }
+  | { readonly kind: 'failure'; readonly id: number; readonly message: string };
