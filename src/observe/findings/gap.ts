@@ -1,0 +1,7 @@
+import type { FindingDelta } from './finding.js';
+import { nobody } from './nobody.js';
+
+/** `count` events were lost at `where`. */
+export function gap(where: string, count: number, firstMs: number, lastMs: number): FindingDelta {
+  return { ...nobody, type: 'gap', effectiveAction: 'allow', target: where, generation: null, firstMs, lastMs, count };
+}

@@ -1,0 +1,22 @@
+import type { FindingIdentity } from './finding.js';
+
+/** The fields of a finding that no packet, policy or caller has a part in. */
+export const nobody = {
+  policyId: null,
+  sourceGroup: null,
+  rule: null,
+  decidedBy: null,
+  source: null,
+  destination: null,
+  destinationPort: null,
+  protocol: null,
+  hostname: null,
+  sni: null,
+  http: null,
+  icmpType: null,
+  icmpCode: null,
+  dropReason: null,
+  actor: null,
+  operation: null,
+  target: null,
+} as const satisfies Partial<FindingIdentity>;
