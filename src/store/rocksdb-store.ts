@@ -11,13 +11,26 @@ type Database = InstanceType<typeof rocksdb>;
 const PAGE_ENTRIES = 256;
 const PAGE_BYTES = 1024 * 1024;
 
+/** How a value becomes what stands in the database, and back. */
+type Envelope = {
+  readonly seal: (key: string, value: Uint8Array) => Uint8Array | Promise<Uint8Array>;
+  readonly unseal: (key: string, stored: Buffer) => Uint8Array | Promise<Uint8Array>;
+};
+const SEALED: Envelope = { seal, unseal };
+const PLAIN: Envelope = {
+  // The binding turns what is no Buffer into text.
+  seal: (_, value) => Buffer.from(value.buffer, value.byteOffset, value.byteLength),
+  unseal: (_, stored) => stored,
+};
+
 /**
  * Opens or makes the RocksDB store in `folder`. Throws `store_locked`, `store_damaged`, `store_no_space` or
- * `store_unavailable`. With `readOnly` nothing is written, also not by the opening itself.
+ * `store_unavailable`. With `readOnly` nothing is written, also not by the opening itself. A `plain` store has no
+ * checksums but those of RocksDB, over its blocks: for many small values, each of which may be lost.
  */
 export async function openRocksDbStore(
   folder: string,
-  options: { readonly readOnly?: boolean } = {},
+  options: { readonly readOnly?: boolean; readonly plain?: boolean } = {},
 ): Promise<KvStore> {
   const readOnly = options.readOnly ?? false;
   const database = rocksdb(folder);
@@ -27,18 +40,20 @@ export async function openRocksDbStore(
   } catch (error) {
     throw failure(`open the store in ${folder}`, error);
   }
-  return new RocksDbStore(database, readOnly);
+  return new RocksDbStore(database, readOnly, options.plain === true ? PLAIN : SEALED);
 }
 
 class RocksDbStore implements KvStore {
   readonly #database: Database;
   readonly #readOnly: boolean;
+  readonly #envelope: Envelope;
   readonly #underWay = new Set<Promise<unknown>>();
   #closed: Promise<void> | undefined;
 
-  constructor(database: Database, readOnly: boolean) {
+  constructor(database: Database, readOnly: boolean, envelope: Envelope) {
     this.#database = database;
     this.#readOnly = readOnly;
+    this.#envelope = envelope;
   }
 
   async get(key: string): Promise<Uint8Array | null> {
@@ -53,7 +68,7 @@ class RocksDbStore implements KvStore {
     return Promise.all(
       keys.map(async (key, index) => {
         const value = values[index];
-        return value === undefined ? null : unseal(key, value);
+        return value === undefined ? null : this.#envelope.unseal(key, value);
       }),
     );
   }
@@ -71,7 +86,11 @@ class RocksDbStore implements KvStore {
     const sealed = await Promise.all(
       operations.map(async (operation) =>
         operation.type === 'put'
-          ? { type: 'put' as const, key: bytesOf(operation.key), value: await seal(operation.key, operation.value) }
+          ? {
+              type: 'put' as const,
+              key: bytesOf(operation.key),
+              value: await this.#envelope.seal(operation.key, operation.value),
+            }
           : { type: 'del' as const, key: bytesOf(operation.key) },
       ),
     );
@@ -86,7 +105,7 @@ class RocksDbStore implements KvStore {
       const { entries, more } = await this.#run('walk', () =>
         this.#page({ gte, lt, reverse: range.reverse ?? false, limit: wanted }),
       );
-      for (const [key, value] of entries) yield [key, await unseal(key, value)] as const;
+      for (const [key, value] of entries) yield [key, await this.#envelope.unseal(key, value)] as const;
       const last = entries.at(-1);
       if (last === undefined || !more) return;
       left -= entries.length;

@@ -1,4 +1,4 @@
-import { mkdir, rename } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { StoreError } from './error.js';
 import type { FindingListener } from './finding.js';
@@ -7,6 +7,7 @@ import { type LastGoodFile, lastGoodFile } from './last-good.js';
 import { createMemoryStore } from './memory-store.js';
 import { loadPolicyStore } from './policies.js';
 import type { IntegrationStore, KvStore, PolicyStore, SettingsStore, TokenStore } from './port.js';
+import { quarantine } from './quarantine.js';
 import { openRocksDbStore } from './rocksdb-store.js';
 import { createSettingsStore } from './settings.js';
 import { createTokenStore } from './tokens.js';
@@ -60,9 +61,7 @@ async function reopen(folder: string, error: unknown, onFinding: FindingListener
   if (!(error instanceof StoreError)) throw error;
   switch (error.code) {
     case 'store_damaged': {
-      const aside = `${folder}.damaged-${new Date().toISOString().replaceAll(':', '')}`;
-      await rename(folder, aside);
-      onFinding({ code: 'store_quarantined', message: `${error.message}; its files are kept in ${aside}` });
+      onFinding(await quarantine(folder, error));
       return openRocksDbStore(folder);
     }
     case 'store_no_space': {

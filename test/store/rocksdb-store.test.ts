@@ -21,6 +21,7 @@ const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
 const root = mkdtempSync(join(tmpdir(), 'weir-test-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 describeKvStore('RocksDB store', () => openRocksDbStore(mkdtempSync(join(root, 'db-'))));
+describeKvStore('plain RocksDB store', () => openRocksDbStore(mkdtempSync(join(root, 'db-')), { plain: true }));
 
 async function filled(folder: string): Promise<void> {
   const store = await openRocksDbStore(folder);

@@ -39,6 +39,9 @@ export type FindingIdentity = {
   readonly target: string | null;
 };
 
+/** How a management write was answered: its HTTP status, and the ETag of what it made. */
+export type Written = { readonly status: number; readonly etag: string | null };
+
 /** What was seen since it was merged last. Times are milliseconds since 1970. */
 export type FindingDelta = FindingIdentity & {
   /** Of the policy that decided last; null where none did. */
@@ -46,6 +49,8 @@ export type FindingDelta = FindingIdentity & {
   readonly firstMs: number;
   readonly lastMs: number;
   readonly count: number;
+  /** Of a `config_change`. */
+  readonly written?: Written;
 };
 
 export type Finding = FindingDelta & { readonly id: string };

@@ -1,0 +1,43 @@
+import { createHash, randomBytes } from 'node:crypto';
+import type { FindingDelta, FindingIdentity } from './finding.js';
+
+const ID_DIGITS = 32;
+
+/** 32 hexadecimal digits, the same for equal findings. Every `config_change` has one of its own. */
+export function findingId(of: FindingIdentity): string {
+  if (of.type === 'config_change') return randomBytes(ID_DIGITS / 2).toString('hex');
+  const identity = [
+    of.type,
+    of.policyId,
+    of.sourceGroup,
+    of.rule,
+    of.decidedBy,
+    of.source,
+    of.destination,
+    of.destinationPort,
+    of.protocol,
+    of.hostname,
+    of.sni,
+    of.http === null ? null : [of.http.method, of.http.host, of.http.path],
+    of.icmpType,
+    of.icmpCode,
+    of.dropReason,
+    of.effectiveAction,
+    of.actor,
+    of.operation,
+    of.target,
+  ];
+  return createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, ID_DIGITS);
+}
+
+/** Of a finding, what both say together. The generation is the one that was seen last. */
+export function merged(before: FindingDelta | undefined, delta: FindingDelta): FindingDelta {
+  if (before === undefined) return delta;
+  return {
+    ...before,
+    generation: delta.lastMs >= before.lastMs ? delta.generation : before.generation,
+    firstMs: Math.min(before.firstMs, delta.firstMs),
+    lastMs: Math.max(before.lastMs, delta.lastMs),
+    count: before.count + delta.count,
+  };
+}

@@ -1,0 +1,99 @@
+import type { KvStore } from '#store/port.js';
+import { readPlace } from './keys.js';
+
+const FIRST_PAGE = 32;
+const LARGEST_PAGE = 256;
+
+/** Places from `from` (included) to `to` (excluded). */
+export type PlaceRange = { readonly from: string; readonly to: string };
+
+/** One index, read in growing pages. */
+class IndexPart {
+  readonly #kv: KvStore;
+  readonly #prefix: string;
+  readonly #range: PlaceRange;
+  #from: string;
+  #page: string[] = [];
+  #at = 0;
+  #size = FIRST_PAGE;
+  #ended = false;
+
+  constructor(kv: KvStore, prefix: string, range: PlaceRange) {
+    this.#kv = kv;
+    this.#prefix = prefix;
+    this.#range = range;
+    this.#from = range.from;
+  }
+
+  /** The next place; undefined at the end. */
+  get first(): string | undefined {
+    return this.#page[this.#at];
+  }
+
+  async advance(): Promise<void> {
+    this.#at += 1;
+    if (this.#at >= this.#page.length) await this.fill();
+  }
+
+  async fill(): Promise<void> {
+    if (this.#ended) return;
+    const range = { gte: this.#prefix + this.#from, lt: this.#prefix + this.#range.to, limit: this.#size };
+    this.#page = [];
+    this.#at = 0;
+    for await (const [key] of this.#kv.iterate(range)) this.#page.push(key.slice(this.#prefix.length));
+    this.#ended = this.#page.length < this.#size;
+    this.#from = `${this.#page.at(-1)}\0`;
+    this.#size = Math.min(LARGEST_PAGE, this.#size * 2);
+  }
+
+  /** About how many places there are, judged by how close those of the first page are. */
+  get estimate(): number {
+    const [first, last] = [this.#page[0], this.#page.at(-1)];
+    if (this.#ended || first === undefined || last === undefined) return this.#page.length;
+    const covered = 1 + readPlace(first).lastMs - readPlace(last).lastMs;
+    const all = 1 + readPlace(first).lastMs - Math.max(0, readPlace(this.#range.to).lastMs);
+    return this.#page.length * Math.max(1, all / covered);
+  }
+}
+
+/** Several indexes, no place of which is in two, as one. */
+export class IndexWalk {
+  readonly #parts: readonly IndexPart[];
+
+  constructor(kv: KvStore, prefixes: readonly string[], range: PlaceRange) {
+    this.#parts = prefixes.map((prefix) => new IndexPart(kv, prefix, range));
+  }
+
+  async open(): Promise<this> {
+    for (const part of this.#parts) await part.fill();
+    return this;
+  }
+
+  get estimate(): number {
+    return this.#parts.reduce((sum, { estimate }) => sum + estimate, 0);
+  }
+
+  get ended(): boolean {
+    return this.#parts.every(({ first }) => first === undefined);
+  }
+
+  /** The next places, at most `limit`. */
+  async take(limit: number): Promise<string[]> {
+    const places: string[] = [];
+    while (places.length < limit) {
+      const next = this.#foremost();
+      if (next?.first === undefined) break;
+      places.push(next.first);
+      await next.advance();
+    }
+    return places;
+  }
+
+  #foremost(): IndexPart | undefined {
+    let foremost: IndexPart | undefined;
+    for (const part of this.#parts) {
+      if (part.first !== undefined && (foremost?.first === undefined || part.first < foremost.first)) foremost = part;
+    }
+    return foremost;
+  }
+}

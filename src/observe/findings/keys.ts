@@ -1,0 +1,83 @@
+import { createHash } from 'node:crypto';
+import { formatAddress } from '#policy/ipv4.js';
+import type { Prefix } from '#policy/model.js';
+import type { FindingFilter } from './filter.js';
+import type { FindingDelta } from './finding.js';
+
+const LATEST_MS = 2 ** 48 - 1;
+const PLACE = /^[0-9a-f]{12}\/[0-9a-f]{32}$/;
+const DIGEST_DIGITS = 32;
+const PLAIN = /^[\w.:-]{1,64}$/;
+
+export const TIME = 'time/';
+export const rowKey = (id: string): string => `finding/${id}`;
+
+/** Where a finding stands in every index: the newest first, equal times by id. */
+export function placeOf(lastMs: number, id: string): string {
+  return `${timeKey(lastMs)}/${id}`;
+}
+
+export function readPlace(place: string): { readonly lastMs: number; readonly id: string } {
+  return { lastMs: LATEST_MS - Number.parseInt(place.slice(0, 12), 16), id: place.slice(13) };
+}
+
+/** Milliseconds from 0 to 2^48 - 1, so that later ones sort first. */
+export function timeKey(ms: number): string {
+  return (LATEST_MS - Math.min(LATEST_MS, Math.max(0, Math.trunc(ms)))).toString(16).padStart(12, '0');
+}
+
+/** A place as it is given to callers. */
+export function cursorOf(place: string): string {
+  return Buffer.from(place.replace('/', ''), 'hex').toString('base64url');
+}
+
+/** The place that a cursor names; null for what is none. */
+export function readCursor(cursor: string): string | null {
+  const digits = Buffer.from(cursor, 'base64url').toString('hex');
+  const place = `${digits.slice(0, 12)}/${digits.slice(12)}`;
+  return PLACE.test(place) && cursorOf(place) === cursor ? place : null;
+}
+
+/** Fields with an index, those first that tell findings apart best. */
+const FIELDS = {
+  src: { of: (finding) => finding.source, asked: ({ sources }) => addresses(sources) },
+  dst: { of: (finding) => finding.destination, asked: ({ destinations }) => addresses(destinations) },
+  rule: { of: (finding) => finding.rule, asked: ({ rules }) => rules },
+  group: { of: (finding) => finding.sourceGroup, asked: ({ sourceGroups }) => sourceGroups },
+  policy: { of: (finding) => finding.policyId, asked: ({ policyIds }) => policyIds },
+  type: { of: (finding) => finding.type, asked: ({ types }) => types },
+} as const satisfies Record<
+  string,
+  {
+    readonly of: (finding: FindingDelta) => string | null;
+    readonly asked: (filter: FindingFilter) => readonly string[];
+  }
+>;
+
+/** The beginnings of all keys that a finding stands under; its place is behind each. */
+export function indexesOf(finding: FindingDelta): string[] {
+  const named = Object.entries(FIELDS).flatMap(([field, { of }]) => {
+    const value = of(finding);
+    return value === null ? [] : [indexKey(field, value)];
+  });
+  return [TIME, ...named];
+}
+
+/** For each field of a filter that has an index, the beginnings of the keys that could fit. */
+export function indexesFor(filter: FindingFilter): string[][] {
+  return Object.entries(FIELDS).flatMap(([field, { asked }]) => {
+    const values = new Set(asked(filter));
+    return values.size === 0 ? [] : [[...values].map((value) => indexKey(field, value))];
+  });
+}
+
+/** None where one is a whole network: that has no index. */
+function addresses(prefixes: readonly Prefix[]): string[] {
+  return prefixes.every(({ length }) => length === 32) ? prefixes.map(({ address }) => formatAddress(address)) : [];
+}
+
+/** Ends in `/`, and has no other one in its value. */
+function indexKey(field: string, value: string): string {
+  const digest = () => createHash('sha256').update(value).digest('hex').slice(0, DIGEST_DIGITS);
+  return `by-${field}/${PLAIN.test(value) ? `=${value}` : `#${digest()}`}/`;
+}

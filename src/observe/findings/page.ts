@@ -1,0 +1,58 @@
+import { decodeJson } from '#store/json-value.js';
+import type { KvStore } from '#store/port.js';
+import { type FindingPage, type FindingQuery, fits } from './filter.js';
+import type { Finding, FindingDelta } from './finding.js';
+import { IndexWalk, type PlaceRange } from './index-walk.js';
+import { cursorOf, indexesFor, readCursor, readPlace, rowKey, TIME, timeKey } from './keys.js';
+
+/** Findings that a page looks at: some tens of milliseconds. */
+const LOOKED_AT = 2_000;
+const ROWS_AT_ONCE = 128;
+const PAST_ALL = 'ffffffffffff~';
+
+/** The walk goes by the index that has the fewest findings to look at; the rest of the filter is asked of each. */
+export async function findPage(kv: KvStore, { filter, limit, cursor }: FindingQuery): Promise<FindingPage> {
+  const walk = await shortestWalk(kv, indexesFor(filter), rangeOf(filter.sinceMs, filter.untilMs, cursor));
+  const items: Finding[] = [];
+  let last: string | undefined;
+  for (let left = LOOKED_AT; left > 0 && items.length < limit && !walk.ended; left -= ROWS_AT_ONCE) {
+    const places = await walk.take(ROWS_AT_ONCE);
+    const rows = await kv.getMany(places.map((place) => rowKey(readPlace(place).id)));
+    for (const [at, place] of places.entries()) {
+      const finding = findingAt(place, rows[at] ?? null);
+      last = place;
+      if (finding === null || !fits(filter, finding)) continue;
+      items.push(finding);
+      if (items.length < limit) continue;
+      const behind = at + 1 < places.length || !walk.ended;
+      return { items, next: behind ? cursorOf(place) : null };
+    }
+  }
+  return { items, next: last === undefined || walk.ended ? null : cursorOf(last) };
+}
+
+async function shortestWalk(kv: KvStore, choices: readonly string[][], range: PlaceRange): Promise<IndexWalk> {
+  let shortest: IndexWalk | undefined;
+  for (const prefixes of choices) {
+    const walk = await new IndexWalk(kv, prefixes, range).open();
+    if (shortest === undefined || walk.estimate < shortest.estimate) shortest = walk;
+  }
+  return shortest ?? new IndexWalk(kv, [TIME], range).open();
+}
+
+function rangeOf(sinceMs: number | null, untilMs: number | null, cursor: string | null): PlaceRange {
+  const start = untilMs === null ? '' : timeKey(untilMs);
+  const place = cursor === null ? null : readCursor(cursor);
+  if (cursor !== null && place === null) throw new RangeError('query findings: the cursor is not one of a page');
+  const behind = place === null ? '' : `${place}\0`;
+  const to = sinceMs === null || sinceMs < 1 ? PAST_ALL : timeKey(sinceMs - 1);
+  return { from: behind > start ? behind : start, to };
+}
+
+/** Null where it was removed, or was seen again, since the index was read. */
+function findingAt(place: string, row: Uint8Array | null): Finding | null {
+  if (row === null) return null;
+  const { lastMs, id } = readPlace(place);
+  const finding = decodeJson<FindingDelta>(row);
+  return finding.lastMs === lastMs ? { ...finding, id } : null;
+}

@@ -1,0 +1,10 @@
+import { rename } from 'node:fs/promises';
+import type { StoreError } from './error.js';
+import type { StoreFinding } from './finding.js';
+
+/** Moves a store that is damaged out of the way, with all that is in it. */
+export async function quarantine(folder: string, { message }: StoreError): Promise<StoreFinding> {
+  const aside = `${folder}.damaged-${new Date().toISOString().replaceAll(':', '')}`;
+  await rename(folder, aside);
+  return { code: 'store_quarantined', message: `${message}; its files are kept in ${aside}` };
+}

@@ -1,0 +1,43 @@
+import type { FindingFilter } from '#observe/findings/filter.js';
+import type { FindingDelta } from '#observe/findings/finding.js';
+
+/** A denied TCP packet, unless told otherwise. */
+export function seen(of: Partial<FindingDelta> = {}): FindingDelta {
+  return {
+    type: 'l4_deny',
+    policyId: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10',
+    sourceGroup: 'lan',
+    rule: 'web',
+    decidedBy: 'rule',
+    source: '10.0.0.7',
+    destination: '192.0.2.1',
+    destinationPort: 443,
+    protocol: 6,
+    hostname: null,
+    sni: null,
+    http: null,
+    icmpType: null,
+    icmpCode: null,
+    dropReason: 'policy_deny',
+    effectiveAction: 'deny',
+    actor: null,
+    operation: null,
+    target: null,
+    generation: 7,
+    firstMs: 1_000,
+    lastMs: 1_000,
+    count: 1,
+    ...of,
+  };
+}
+
+export const ANY: FindingFilter = {
+  types: [],
+  policyIds: [],
+  sourceGroups: [],
+  rules: [],
+  sources: [],
+  destinations: [],
+  sinceMs: null,
+  untilMs: null,
+};
