@@ -17,6 +17,7 @@ import { exemptBit } from '#dataplane/program/settings.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import type { DnsOptions } from '#dns/options.js';
 import { createMetrics } from '#observe/metrics.js';
+import { Observer } from '#observe/observer.js';
 import type { NodeStats } from '#observe/stats.js';
 import { parseHostname } from '#policy/hostname.js';
 import { openStore } from '#store/store.js';
@@ -63,7 +64,8 @@ export async function run(config: Config): Promise<number> {
       },
     });
     logFacts(system, log);
-    const api = await createApi(managementOf(system, authority), apiOptions(config, log));
+    const observer = observe(system, config, log);
+    const api = await createApi(managementOf(system, authority, observer, config), apiOptions(config, log));
     const unfollow = config.policy.file === null ? () => {} : follow(config.policy.file, system, log);
     try {
       await api.listen({ host: config.api.listen.host, port: config.api.listen.port });
@@ -73,6 +75,7 @@ export async function run(config: Config): Promise<number> {
     } finally {
       unfollow();
       await system.shutdown();
+      await observer.close();
       await api.close();
     }
   } finally {
@@ -176,7 +179,40 @@ function logFacts(system: System, log: Logger): void {
   });
 }
 
-function managementOf(system: System, authority: Authority): Management {
+/** The observation plane of a node: what it sees, and whom it tells. */
+function observe(system: System, config: Config, log: Logger): Observer {
+  const observer = new Observer(
+    { dataDir: config.node.dataDir, retentionMs: 30 * 86_400_000, maxEntries: 100_000, replayMs: REPLAY_MS },
+    {
+      wanted: ({ flows, lookups }) => {
+        void system.setFlowsWanted(flows);
+        system.lookups.setWanted(lookups);
+      },
+      trouble: (code, message) => log.error({ code }, message),
+      restarted: () => void connect(),
+    },
+  );
+  const connect = async (): Promise<void> => {
+    system.takeEvents((source) => observer.hear(source));
+    // What was granted before it began; nothing where no name is looked up.
+    const names = await system.lookups.names();
+    if ('kind' in names) return;
+    const named = names.flatMap(({ hostname, addresses }) => addresses.map((address) => ({ address, hostname })));
+    observer.see({ lookups: [], named, lost: 0 });
+  };
+  system.lookups.seen.subscribe((seen) => observer.see(seen));
+  system.bus.messages.subscribe((message) => {
+    if (message.type === 'performance_mode.changed' && !message.mode.enabled) {
+      observer.endReaders('performance_mode_disabled');
+    }
+  });
+  void connect();
+  return observer;
+}
+
+const REPLAY_MS = 30_000;
+
+function managementOf(system: System, authority: Authority, observer: Observer, _config: Config): Management {
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
@@ -192,7 +228,6 @@ function managementOf(system: System, authority: Authority): Management {
     if (message.type === 'program.proved') metrics.proved(message.proof);
     else if (message.type === 'program.disproved') metrics.disproved();
   });
-  system.observations.subscribe((batch) => metrics.observed(batch.tally()));
   return {
     policies,
     explain: (question) => system.explain(question),
@@ -200,6 +235,7 @@ function managementOf(system: System, authority: Authority): Management {
     integrations,
     traffic,
     lookups,
+    wiretap: { replayMs: REPLAY_MS, read: (filter, replayMs, sink) => observer.read(filter, replayMs, sink) },
     tokens: authority,
     readiness,
     stats,

@@ -32,8 +32,6 @@ export function lookupsOver(proxy: DnsProxy | null, isServing: () => boolean): N
     seen:
       proxy === null
         ? NEVER
-        : new Observable<SeenLookups>((observer) => proxy.observe((seen) => observer.next(seen))).pipe(
-            share(),
-          ),
+        : new Observable<SeenLookups>((observer) => proxy.observe((seen) => observer.next(seen))).pipe(share()),
   };
 }

@@ -44,7 +44,8 @@ export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): 
 
 /** Against writes that another origin's page makes in a browser. Programs send neither header. */
 export function checkOrigin({ method, headers }: FastifyRequest): void {
-  if (SAFE_METHODS.has(method)) return;
+  // A page of any origin may open a WebSocket, and with it go the credentials that a browser keeps.
+  if (SAFE_METHODS.has(method) && headers.upgrade === undefined) return;
   const site = headers['sec-fetch-site'];
   if (site !== undefined && site !== 'same-origin' && site !== 'none') throw new ApiError('origin_refused');
   const { origin, host } = headers;

@@ -1,6 +1,8 @@
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
 import type { Metrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
+import type { WiretapFilter } from '#observe/wiretap/filter.js';
+import type { Sink } from '#observe/wiretap/readers.js';
 import type { PolicyConfig } from '#policy/document.js';
 import type { ExplainQuery, Explanation } from '#policy/explain.js';
 import type { KnownName } from '#policy/known-name.js';
@@ -38,10 +40,18 @@ export type Management = {
     revoke(id: string): Promise<boolean>;
   };
   readonly traffic: Traffic;
+  readonly wiretap: Wiretap;
   readonly lookups: { names(): Promise<readonly KnownName[] | Refusal> };
   readiness(): ReadinessReport;
   stats(): Promise<NodeStats>;
   readonly metrics: Metrics;
+};
+
+export type Wiretap = {
+  /** For how long what was seen is kept for readers to come. */
+  readonly replayMs: number;
+  /** Sends what matches to the sink, first of what was seen in the last milliseconds. */
+  read(filter: WiretapFilter, replayMs: number, sink: Sink): { close(): void };
 };
 
 export type PolicyChoice =

@@ -26,6 +26,7 @@ import { performanceModeResource } from './performance-mode.route.js';
 import { policiesResource } from './policies.route.js';
 import { policyResource } from './policy.route.js';
 import { readinessResource } from './readiness.route.js';
+import { SECURITY_HEADERS } from './security-headers.js';
 import { sourceGroupsResource } from './source-groups.route.js';
 import { statsResource } from './stats.route.js';
 import { sysdumpResource } from './sysdump.route.js';
@@ -156,12 +157,7 @@ function guard(api: Api, management: Management, options: ApiOptions, limits: Ap
     startBodyDeadline(request, reply, policyBody ? limits.policyRequestTimeoutMs : limits.requestTimeoutMs);
   });
   api.addHook('onSend', async (_request, reply) => {
-    reply.headers({
-      'x-content-type-options': 'nosniff',
-      'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
-      'referrer-policy': 'no-referrer',
-      'cross-origin-resource-policy': 'same-origin',
-    });
+    reply.headers(SECURITY_HEADERS);
     if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
   });
   api.addHook('onResponse', async (request, reply) => {

@@ -1,42 +1,51 @@
 import { z } from 'zod';
+import type { FastifyRequest } from 'fastify';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
+import { eventStream, webSocketStream } from './streams.js';
 import { ApiError } from './errors.js';
 import { needPerformanceMode } from './performance-gate.js';
-import { oneOrMore } from './query.js';
-
-const wiretapQuery = z.strictObject({
-  src: oneOrMore.optional(),
-  dst: oneOrMore.optional(),
-  port: oneOrMore.optional(),
-  proto: oneOrMore.optional(),
-  hostname: oneOrMore.optional(),
-  group: oneOrMore.optional(),
-  rule: oneOrMore.optional(),
-  verdict: oneOrMore.optional(),
-  type: oneOrMore.optional(),
-});
+import { replayOf, wiretapFilterOf, wiretapQuery } from './wiretap.schema.js';
 
 export const wiretapResource: Resource = (api, management) => {
-  api.get(
-    '/api/v1/wiretap/stream',
-    {
-      schema: {
-        operationId: 'streamWiretap',
-        tags: ['observation'],
-        summary: 'Live traffic observation',
-        description: 'A WebSocket upgrade with the subprotocol `weir.wiretap.v1`, or Server-Sent Events.',
-        querystring: wiretapQuery,
-        response: {
-          101: z.null().describe('The connection is a WebSocket from now on.'),
-          200: { description: 'Server-Sent Events.', content: { 'text/event-stream': { schema: z.string() } } },
-          ...errorAnswers(...errorsOf.read, 'performance_mode_disabled', 'feature_unavailable'),
-        },
+  const { wiretap } = management;
+  const wanted = ({ query }: Pick<FastifyRequest, 'query'>) => {
+    const read = query as z.infer<typeof wiretapQuery>;
+    return { filter: wiretapFilterOf(read), replayMs: replayOf(read, wiretap.replayMs) };
+  };
+  api.route({
+    method: 'GET',
+    exposeHeadRoute: false,
+    url: '/api/v1/wiretap/stream',
+    schema: {
+      operationId: 'streamWiretap',
+      tags: ['observation'],
+      summary: 'Live traffic observation',
+      description:
+        'A WebSocket upgrade with the subprotocol `weir.wiretap.v1`, or Server-Sent Events. Each frame is one JSON message, or ' +
+        'an array of them; `docs/wiretap.md` describes them.',
+      querystring: wiretapQuery,
+      response: {
+        101: z.null().describe('The connection is a WebSocket from now on.'),
+        200: { description: 'Server-Sent Events.', content: { 'text/event-stream': { schema: z.string() } } },
+        ...errorAnswers(...errorsOf.read, 'invalid_header', 'performance_mode_disabled', 'feature_unavailable'),
       },
     },
-    async () => {
+    preHandler: async (request) => {
       await needPerformanceMode(management);
-      throw new ApiError('feature_unavailable', 'this node has no wiretap yet');
+      wanted(request);
     },
-  );
+    handler: async (request, reply) => {
+      if (!(request.headers.accept ?? '').includes('text/event-stream')) {
+        throw new ApiError('invalid_header', 'ask for text/event-stream, or for an upgrade to a WebSocket');
+      }
+      const { filter, replayMs } = wanted(request);
+      eventStream(reply, (sink) => wiretap.read(filter, replayMs, sink));
+      return reply;
+    },
+    wsHandler: (socket, request) => {
+      const { filter, replayMs } = wanted(request);
+      webSocketStream(socket, (sink) => wiretap.read(filter, replayMs, sink));
+    },
+  });
 };

@@ -49,8 +49,8 @@ export type Datapath = {
   /** Calls back on every change seen: an interface that appeared or vanished, a link or the guard that was lost, another way of forwarding. */
   watch(listener: (change: DatapathChange) => void): () => void;
   /**
-   * Gives the events of each datapath that is opened from now on, and of the one that is open, to one taker, which may
-   * send the source to another thread. While nobody takes them the ring fills up, and the kernel counts what it loses.
+   * Gives the events of the datapath that is open, and of each that is opened, to the one who asked last, who may send
+   * the source to another thread. While nobody takes them the ring fills up, and the kernel counts what it loses.
    */
   takeEvents(taker: (source: EventSource) => void): void;
   /**

@@ -84,8 +84,7 @@ export class DeniedEvents {
     const protocol = kind >>> 24;
     // Of a flow the bytes of ICMP type and code are zero: it was opened by an echo request.
     const details = (words[at + AT.details] as number) & 0xffff;
-    const icmp =
-      protocol !== IPPROTO.icmp ? 0 : type === EVENT_TYPE.flow_opened ? ICMP_ECHO_REQUEST : details;
+    const icmp = protocol !== IPPROTO.icmp ? 0 : type === EVENT_TYPE.flow_opened ? ICMP_ECHO_REQUEST : details;
     const port = HAS_PORTS.has(protocol) ? (words[at + AT.ports] as number) >>> 16 : 0;
     const atMs = batch.unixMs(wide(words, at + AT.timeLow));
     const epoch = words[at + AT.epoch] as number;
@@ -94,7 +93,16 @@ export class DeniedEvents {
     const key = `${source} ${destination} ${port} ${icmp} ${suffix}`;
     const known = this.#detailed.get(key);
     if (known !== undefined) return again(known, epoch, atMs);
-    const fresh = { hit, check: words[at + AT.hitCheck] as number, kind, passed, epoch, firstMs: atMs, lastMs: atMs, count: 1 };
+    const fresh = {
+      hit,
+      check: words[at + AT.hitCheck] as number,
+      kind,
+      passed,
+      epoch,
+      firstMs: atMs,
+      lastMs: atMs,
+      count: 1,
+    };
     if (this.#detailed.size < DETAILED) {
       this.#detailed.set(key, { ...fresh, source, destination, port: HAS_PORTS.has(protocol) ? port : null, icmp });
       return;

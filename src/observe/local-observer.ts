@@ -5,6 +5,7 @@ import { AddressNames } from './address-names.js';
 import { Deciders } from './deciders.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
+import { MergeError } from './findings/ledger.js';
 import { DeniedEvents, findingsOfLookups } from './denied-events.js';
 import type { SeenLookups } from './seen-lookup.js';
 import type { ObserverStats } from './stats.js';
@@ -143,7 +144,8 @@ export class LocalObserver {
     } catch (failure) {
       this.#output.trouble(failure);
       const later = this.#waiting;
-      this.#waiting = deltas;
+      this.#waiting = [];
+      this.#wait(failure instanceof MergeError ? failure.unmerged : deltas);
       this.#wait(later);
     }
     const tookMs = performance.now() - started;

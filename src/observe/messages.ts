@@ -22,7 +22,14 @@ export type ToObserver =
   | { readonly kind: 'more'; readonly reader: number }
   | { readonly kind: 'closed'; readonly reader: number }
   | { readonly kind: 'written'; readonly bytes: number }
-  | { readonly [A in Ask]: { readonly kind: 'ask'; readonly id: number; readonly what: A; readonly asks: Asks[A]['asks'] } }[Ask];
+  | {
+      readonly [A in Ask]: {
+        readonly kind: 'ask';
+        readonly id: number;
+        readonly what: A;
+        readonly asks: Asks[A]['asks'];
+      };
+    }[Ask];
 
 export type FromObserver =
   | { readonly kind: 'frame'; readonly frame: Frame }

@@ -109,6 +109,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     reads,
     answer,
     lookups: { names: async () => reads.names },
+    wiretap: { replayMs: 30_000, read: () => ({ close: () => {} }) },
     policies: {
       async write(write) {
         changed('policies.write', write);

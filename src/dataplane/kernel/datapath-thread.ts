@@ -7,7 +7,7 @@ import {
   type FlowQuery,
   NO_EVENTS,
 } from '#dataplane/datapath.js';
-import type { EventSource } from '#dataplane/events/source.js';
+import { type EventSource, portsOf } from '#dataplane/events/source.js';
 import type { FlowsCut } from './accounts.js';
 import { builtWorker } from './built.js';
 import { DatapathFailure, type Method, type Reply, type Request, receive, type WorkerInput } from './messages.js';
@@ -32,7 +32,6 @@ class DatapathThread implements Datapath {
   readonly #options: DatapathOptions;
   readonly #listeners = new Set<(change: DatapathChange) => void>();
   #taker: ((source: EventSource) => void) | undefined;
-  #untaken: EventSource | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
   #worker: Worker | undefined;
   #waiting = new Map<number, Waiting>();
@@ -83,7 +82,8 @@ class DatapathThread implements Datapath {
 
   takeEvents(taker: (source: EventSource) => void): void {
     this.#taker = taker;
-    if (this.#untaken !== undefined) this.#give(this.#untaken);
+    // One that ended may have had the source that there is: there will be another. A thread that dies begins with one.
+    if (this.#worker !== undefined) void this.#ask('tellEvents').catch(() => {});
   }
 
   async setEventsWanted(wanted: EventsWanted): Promise<void> {
@@ -151,8 +151,8 @@ class DatapathThread implements Datapath {
   }
 
   #give(source: EventSource): void {
-    this.#untaken = this.#taker === undefined ? source : undefined;
-    this.#taker?.(source);
+    if (this.#taker === undefined) for (const port of portsOf(source)) port.close();
+    else this.#taker(source);
   }
 
   async #end(): Promise<void> {

@@ -262,12 +262,18 @@ export class LocalDatapath {
     this.#succession?.loaded.slots.setEventsWanted(wanted);
   }
 
-  /** Descriptors of their own: tables may grow while the ear reads. */
+  /** Descriptors of their own: tables may grow while the ear reads. Those of an earlier ear, which ended, are closed. */
   earMaps(): EarMaps {
     const { set } = this.#opened();
+    for (const fd of this.#earFds) closeFd(fd);
     const [events, counters, active] = [set.reopen('events'), set.reopen('counters'), set.reopen('active')];
-    this.#earFds = [...this.#earFds, events, counters, active];
+    this.#earFds = [events, counters, active];
     return { events, ringBytes: mapShape(events).maxEntries, counters, active };
+  }
+
+  /** Whoever judges now, and whoever did, the last one last. */
+  placed(): readonly PlacedRoster[] {
+    return this.#accountsOf().rosters.placed;
   }
 
   /** What changed since the last look, as far as it may have. */

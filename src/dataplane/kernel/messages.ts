@@ -1,4 +1,10 @@
-import { CapacityExceeded, type Datapath, type DatapathChange, type EventsWanted, ProofFailed } from '#dataplane/datapath.js';
+import {
+  CapacityExceeded,
+  type Datapath,
+  type DatapathChange,
+  type EventsWanted,
+  ProofFailed,
+} from '#dataplane/datapath.js';
 import type { ProofMismatch } from '#policy/proof.js';
 import type { EventSource } from '#dataplane/events/source.js';
 import type { DatapathOptions } from './options.js';
@@ -6,7 +12,7 @@ import type { DatapathOptions } from './options.js';
 export type WorkerInput = { readonly options: DatapathOptions; readonly eventsWanted: EventsWanted };
 
 /** What the thread may be asked: the port's own calls, and to take grants from a port. */
-export type Method = Exclude<keyof Datapath, 'watch' | 'takeEvents' | 'grantPort'> | 'grantBy';
+export type Method = Exclude<keyof Datapath, 'watch' | 'takeEvents' | 'grantPort'> | 'grantBy' | 'tellEvents';
 export type Request = { readonly id: number; readonly method: Method; readonly args: readonly unknown[] };
 
 /** An error on its way between threads: its class does not travel, what it says does. */

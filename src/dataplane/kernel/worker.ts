@@ -25,13 +25,13 @@ function handle({ method, args }: Request): unknown {
     case 'open': {
       endEar();
       const adoption = datapath.open();
-      ear = new Ear(datapath.earMaps(), (news) => {
-        if (news.links) tellInterfaces();
-        look(news);
-      });
-      tell({ kind: 'events', source: ear.source }, portsOf(ear.source));
+      beginEar();
       return adoption;
     }
+    case 'tellEvents':
+      if (ear === undefined) return;
+      endEar();
+      return beginEar();
     case 'attach':
       try {
         return datapath.attach();
@@ -105,6 +105,16 @@ datapath.announce = (placed) => ear?.tell({ kind: 'roster', placed });
 
 function tellInterfaces(): void {
   ear?.tell({ kind: 'interfaces', names: new Map(listInterfaces().map(({ ifindex, name }) => [ifindex, name])) });
+}
+
+function beginEar(): void {
+  ear = new Ear(datapath.earMaps(), (news) => {
+    if (news.links) tellInterfaces();
+    look(news);
+  });
+  tell({ kind: 'events', source: ear.source }, portsOf(ear.source));
+  tellInterfaces();
+  for (const placed of datapath.placed()) datapath.announce(placed);
 }
 
 function endEar(): void {

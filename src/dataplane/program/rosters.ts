@@ -20,6 +20,11 @@ export class Rosters {
     return this.#flipped[0];
   }
 
+  /** The oldest first. */
+  get placed(): readonly PlacedRoster[] {
+    return this.#flipped.toReversed();
+  }
+
   get staged(): Placed | undefined {
     return this.#staged;
   }

@@ -117,4 +117,3 @@ function deciderTest({ groups, rules }: WiretapFilter): ((decider: NamedDecider)
     (groups.length === 0 || (sourceGroup !== null && groups.includes(sourceGroup))) &&
     (rules.length === 0 || (rule !== null && rules.includes(rule)));
 }
-

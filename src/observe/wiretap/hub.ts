@@ -173,7 +173,8 @@ export class WiretapHub {
     const size = batch?.count ?? lookups.length;
     for (; replay.index < size && texts.length < FRAME_MESSAGES; replay.index++) {
       const lookup = lookups[replay.index];
-      if (batch !== null && filter.matches(batch.words, replay.index)) texts.push(this.#writer.record(batch, replay.index));
+      if (batch !== null && filter.matches(batch.words, replay.index))
+        texts.push(this.#writer.record(batch, replay.index));
       else if (lookup !== undefined && filter.matchesLookup(lookup)) texts.push(this.#writer.lookup(lookup));
     }
     if (replay.index < size) return;

@@ -1,0 +1,66 @@
+import { z } from 'zod';
+import { WIRETAP_TYPES, WIRETAP_VERDICTS, type WiretapFilter } from '#observe/wiretap/filter.js';
+import { parseCidr } from '#policy/ipv4.js';
+import { parsePorts } from '#policy/ports.js';
+import { parseProtocol } from '#policy/protocol.js';
+import { ApiError } from './errors.js';
+import { listOf, oneOrMore } from './query.js';
+
+const HOSTNAME = /^(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*$/;
+const DURATION = /^(\d{1,7})(ms|s|m)$/;
+const UNIT_MS = { ms: 1, s: 1_000, m: 60_000 } as const;
+
+const wordOf =
+  <W extends string>(words: readonly W[]) =>
+  (text: string): W | undefined =>
+    words.find((word) => word === text);
+
+export const wiretapQuery = z.strictObject({
+  src: listOf((text) => parseCidr(text)?.prefix, 'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.'),
+  dst: listOf((text) => parseCidr(text)?.prefix, 'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.'),
+  port: listOf((text) => {
+    const parsed = parsePorts(text);
+    return 'range' in parsed ? parsed.range : undefined;
+  }, 'Must be a port, or a range such as 8000-8100.').describe('Of either side.'),
+  proto: listOf((text) => {
+    const protocol = parseProtocol(/^\d{1,3}$/.test(text) ? Number(text) : text);
+    return protocol === 'any' ? undefined : protocol;
+  }, 'Must be tcp, udp, icmp, or a number from 0 to 255.'),
+  hostname: listOf((text) => {
+    const name = text.toLowerCase().replace(/\.$/, '');
+    return HOSTNAME.test(name) ? name : undefined;
+  }, 'Must be a name, or *. and a name.').describe('Looked up, or granted for an address of either side.'),
+  group: oneOrMore.optional(),
+  rule: oneOrMore.optional(),
+  verdict: listOf(wordOf(WIRETAP_VERDICTS), `Must be one of ${WIRETAP_VERDICTS.join(', ')}.`),
+  type: listOf(wordOf(WIRETAP_TYPES), `Must be one of ${WIRETAP_TYPES.join(', ')}.`),
+  replay: z
+    .string()
+    .regex(DURATION, 'Must be a time such as 10s or 500ms.')
+    .optional()
+    .describe('What was seen in this last time comes first. At most `wiretap.replay` of the configuration.'),
+});
+type WiretapQuery = z.infer<typeof wiretapQuery>;
+
+export function wiretapFilterOf(query: WiretapQuery): WiretapFilter {
+  return {
+    sources: query.src ?? [],
+    destinations: query.dst ?? [],
+    ports: query.port ?? [],
+    protocols: query.proto ?? [],
+    hostnames: query.hostname ?? [],
+    groups: query.group ?? [],
+    rules: query.rule ?? [],
+    verdicts: query.verdict ?? [],
+    types: query.type ?? [],
+  };
+}
+
+/** In milliseconds. Throws `invalid_query` above what is kept. */
+export function replayOf({ replay }: WiretapQuery, keptMs: number): number {
+  const [, count = '0', unit = 'ms'] = DURATION.exec(replay ?? '0ms') ?? [];
+  const wantedMs = Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
+  if (wantedMs <= keptMs) return wantedMs;
+  const message = `No more than the last ${keptMs} ms are kept (wiretap.replay).`;
+  throw new ApiError('invalid_query', message, [{ pointer: '?replay', code: 'invalid_parameter', message }]);
+}

@@ -1,0 +1,86 @@
+import { join } from 'node:path';
+import { parentPort, workerData } from 'node:worker_threads';
+import { createMemoryStore } from '#store/memory-store.js';
+import { openRocksDbStore } from '#store/rocksdb-store.js';
+import { openLedger } from './findings/ledger.js';
+import { LocalObserver } from './local-observer.js';
+import type { Ask, Asks, FromObserver, ToObserver } from './messages.js';
+
+export type ObserverOptions = {
+  /** Of the node; findings have one of their own in it. Null: they are kept in memory. */
+  readonly dataDir: string | null;
+  readonly retentionMs: number;
+  readonly maxEntries: number;
+  /** For how long what was seen is kept for wiretap readers to come. */
+  readonly replayMs: number;
+};
+
+const port = parentPort;
+if (port === null) throw new Error('the observer runs in a worker thread');
+const options = workerData as ObserverOptions;
+
+const kv =
+  options.dataDir === null
+    ? createMemoryStore()
+    : await openRocksDbStore(join(options.dataDir, 'findings'), { plain: true });
+const ledger = await openLedger(kv, { ...options, sinks: [] });
+const observer = new LocalObserver(
+  ledger,
+  {
+    frame: (frame) => port.postMessage({ kind: 'frame', frame } satisfies FromObserver, [frame.bytes.buffer]),
+    joined: (reader, channel) => tell({ kind: 'joined', reader, channel }),
+    wanted: (wanted) => tell({ kind: 'wanted', wanted }),
+    trouble,
+  },
+  options.replayMs,
+);
+
+const answers: { readonly [A in Ask]: (asks: Asks[A]['asks']) => Promise<Asks[A]['answer']> } = {
+  findings: (query) => ledger.query(query),
+  stats: async () => ({ ...observer.counts(), sinks: [] }),
+  close: async () => {
+    await observer.close();
+    await ledger.close();
+    return null;
+  },
+};
+
+port.on('message', (message: ToObserver) => {
+  switch (message.kind) {
+    case 'hear':
+      return observer.hear(message.source);
+    case 'see':
+      return observer.see(message.seen);
+    case 'record':
+      return observer.record(message.delta);
+    case 'open':
+      observer.hub.open(message.reader, message.filter, message.sinceMs);
+      return observer.lookAtWanted();
+    case 'closed':
+      observer.hub.close(message.reader);
+      return observer.lookAtWanted();
+    case 'more':
+      return observer.hub.more(message.reader);
+    case 'written':
+      return observer.hub.written(message.bytes);
+    case 'ask':
+      return void answer(message.id, message.what, message.asks as never);
+  }
+});
+
+async function answer<A extends Ask>(id: number, what: A, asks: Asks[A]['asks']): Promise<void> {
+  try {
+    tell({ kind: 'answer', id, answer: await answers[what](asks as never) });
+  } catch (failure) {
+    tell({ kind: 'failure', id, message: failure instanceof Error ? failure.message : String(failure) });
+  }
+}
+
+function trouble(failure: unknown): void {
+  const code = failure instanceof Error && 'code' in failure && typeof failure.code === 'string' ? failure.code : null;
+  tell({ kind: 'trouble', code, message: failure instanceof Error ? failure.message : String(failure) });
+}
+
+function tell(message: FromObserver): void {
+  port?.postMessage(message);
+}

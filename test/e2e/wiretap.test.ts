@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { readWiretap, type WiretapMessage } from './reader.js';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('wiretap', [80, 81], { dataplane: { pickup: '0s' } });
+  await rig.put(
+    policyOf([
+      { match: { proto: 'tcp', dst_ports: [80] } },
+      { action: 'deny', mode: 'audit', match: { proto: 'udp', dst_ports: [81] } },
+    ]),
+  );
+}, 120_000);
+afterAll(() => rig?.remove());
+
+const soon = { timeout: 5_000, interval: 20 };
+const ofClient = (messages: readonly WiretapMessage[]) =>
+  messages.filter(({ src }) => src === ADDRESSES.client).map(({ type, dst_port, rule }) => `${type} ${dst_port} ${rule}`);
+
+test('a reader is told of each flow and each deny, by whom it was decided', async () => {
+  const { messages, socket } = await readWiretap(rig.node);
+  expect(await rig.tcp(80)).toBe('open');
+  await rig.tcp(443);
+  await expect.poll(() => ofClient(messages), soon).toEqual(
+    expect.arrayContaining(['flow 80 r0', 'verdict 443 null']),
+  );
+  const flow = messages.find(({ type }) => type === 'flow');
+  expect(flow).toEqual({
+    type: 'flow',
+    time: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
+    src: ADDRESSES.client,
+    src_port: expect.any(Number),
+    dst: ADDRESSES.server,
+    dst_port: 80,
+    proto: 6,
+    icmp_id: null,
+    src_names: [],
+    dst_names: [],
+    verdict: 'allow',
+    effective_action: 'allow',
+    source_group: 'clients',
+    rule: 'r0',
+    decided_by: 'rule',
+    policy_id: expect.any(String),
+    generation: expect.any(Number),
+    interface: 'lan0',
+    state: 'tcp_syn_sent',
+    foreign: false,
+  });
+  expect(messages.find(({ type }) => type === 'verdict')).toMatchObject({
+    verdict: 'deny',
+    effective_action: 'deny',
+    drop_reason: 'policy_deny',
+    source_group: null,
+    decided_by: 'policy_default',
+  });
+  socket.close();
+});
+
+test('what was seen a moment ago is replayed to who asks for it, by his filter', async () => {
+  await rig.udp(81);
+  const { messages, socket } = await readWiretap(rig.node, '?replay=30s&proto=udp');
+  await expect.poll(() => ofClient(messages), soon).toEqual(['flow 81 r1']);
+  expect(messages[0]).toMatchObject({ verdict: 'audit', effective_action: 'allow' });
+  socket.close();
+});
+
+test('Server-Sent Events carry the same', async () => {
+  const headers = { authorization: `Bearer ${await rig.node.token()}`, accept: 'text/event-stream' };
+  const end = new AbortController();
+  const response = await fetch(`${rig.node.url}/api/v1/wiretap/stream?type=verdict`, { headers, signal: end.signal });
+  expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8']);
+  await rig.tcp(444);
+  let text = '';
+  const decoder = new TextDecoder();
+  for await (const bytes of response.body ?? []) {
+    text += decoder.decode(bytes as Uint8Array, { stream: true });
+    if (text.includes('"dst_port":444')) break;
+  }
+  expect(text).toMatch(/^data: .*"type":"verdict".*"dst_port":444/m);
+  end.abort();
+});
+
+test('performance mode off ends readers, and the kernel sends nothing', async () => {
+  const { closed } = await readWiretap(rig.node);
+  await rig.node.request('PUT', '/api/v1/settings/performance-mode', { enabled: false });
+  expect(await closed).toBe(4_503);
+  expect((await rig.node.request('GET', '/api/v1/wiretap/stream')).status).toBe(503);
+  await expect(readWiretap(rig.node)).rejects.toThrow('503');
+  await rig.node.request('PUT', '/api/v1/settings/performance-mode', { enabled: true });
+  const { messages, socket } = await readWiretap(rig.node);
+  await rig.tcp(445);
+  await expect.poll(() => ofClient(messages), soon).toContain('verdict 445 null');
+  socket.close();
+});
