@@ -5,15 +5,17 @@ cd "$(dirname "$0")/.."
 
 source scripts/llvm.sh
 clang=$(find_tool clang)
-mkdir -p dist/bpf dist/bench/forward
+mkdir -p dist/bpf dist/bench/forward dist/bench/observe
 for source in bench/forward/*.bpf.c; do
   object=dist/bpf/$(basename "$source" .c).o
   if [[ $object -nt $source ]]; then continue; fi
   "$clang" -O2 -g -Wall -Werror -target bpf -mcpu=v3 -I"/usr/include/$(uname -m)-linux-gnu" -c "$source" -o "$object"
   echo "build-bench: $object"
 done
-program=dist/bench/forward/connections
-if [[ ! $program -nt bench/forward/connections.c ]]; then
-  "$clang" -O2 -Wall -Werror bench/forward/connections.c -o "$program"
+for source in bench/*/*.c; do
+  if [[ $source == *.bpf.c ]]; then continue; fi
+  program=dist/${source%.c}
+  if [[ $program -nt $source ]]; then continue; fi
+  "$clang" -O2 -Wall -Werror "$source" -o "$program"
   echo "build-bench: $program"
-fi
+done
