@@ -3,6 +3,8 @@ import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
+import { timeExchanges } from '#actors/exchange-times.js';
+import { createPolicyThread } from '#actors/policy-thread.js';
 import { createSystem, type System } from '#actors/system.js';
 import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
@@ -18,6 +20,7 @@ import { createDnsProxy } from '#dns/dns-thread.js';
 import type { DnsOptions } from '#dns/options.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats } from '#observe/stats.js';
+import { createWorkMetrics, type PolicyPhase, type WorkMetrics } from '#observe/work-metrics.js';
 import { parseHostname } from '#policy/hostname.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';
@@ -35,7 +38,12 @@ export async function run(config: Config): Promise<number> {
   const stopped = new Promise<NodeJS.Signals>((resolve) => {
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.once(signal, () => resolve(signal));
   });
-  const store = await openStore(config.node.dataDir, ({ code, message }) => log.error({ code }, message));
+  const work = createWorkMetrics();
+  const store = await openStore(
+    config.node.dataDir,
+    ({ code, message }) => log.error({ code }, message),
+    work.storeWrite,
+  );
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir);
     const dataplane =
@@ -61,9 +69,10 @@ export async function run(config: Config): Promise<number> {
         servicePlane: config.servicePlane !== null,
         cluster: config.cluster !== null,
       },
+      createThread: () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) }),
     });
     logFacts(system, log);
-    const api = await createApi(managementOf(system, authority), apiOptions(config, log));
+    const api = await createApi(managementOf(system, authority, work), apiOptions(config, log));
     const unfollow = config.policy.file === null ? () => {} : follow(config.policy.file, system, log);
     try {
       await api.listen({ host: config.api.listen.host, port: config.api.listen.port });
@@ -176,7 +185,7 @@ function logFacts(system: System, log: Logger): void {
   });
 }
 
-function managementOf(system: System, authority: Authority): Management {
+function managementOf(system: System, authority: Authority, work: WorkMetrics): Management {
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
@@ -184,10 +193,15 @@ function managementOf(system: System, authority: Authority): Management {
     tls: null,
     http: null,
     cluster: null,
+    observer: null,
   });
   const readiness = () => system.readiness();
   const { policies, performanceMode, integrations, traffic, lookups } = system;
-  const metrics = createMetrics({ version, stats, readiness });
+  const metrics = createMetrics({ version, stats, readiness }, work);
+  timeExchanges(system.bus, ({ exchange, outcome, seconds }) => {
+    timePhase(work, exchange, seconds);
+    if (exchange === 'policy.write') work.policyWrite(outcome);
+  });
   system.bus.messages.subscribe((message) => {
     if (message.type === 'program.proved') metrics.proved(message.proof);
     else if (message.type === 'program.disproved') metrics.disproved();
@@ -205,6 +219,22 @@ function managementOf(system: System, authority: Authority): Management {
     stats,
     metrics,
   };
+}
+
+/** What metrics call the works of the policy thread, and what is asked over the bus. */
+const PHASE_OF: Readonly<Record<string, PolicyPhase>> = {
+  prepare: 'compile',
+  prepare_group: 'compile',
+  locate_group: 'locate',
+  explain: 'explain',
+  'policy.write': 'write',
+  'program.stage': 'stage',
+  'program.flip': 'flip',
+};
+
+function timePhase(work: WorkMetrics, name: string, seconds: number): void {
+  const phase = PHASE_OF[name];
+  if (phase !== undefined) work.policyPhase(phase, seconds);
 }
 
 /** The file's policy goes the way of every other origin. What it says already is not written again. */

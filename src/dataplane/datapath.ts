@@ -116,6 +116,10 @@ export type Counter = { readonly packets: bigint; readonly bytes: bigint };
 export type DatapathStats = {
   readonly generation: number;
   readonly activeFlows: number;
+  /** Flows besides whose opening was not answered yet. */
+  readonly halfOpenFlows: number;
+  /** The last sweep of the flow tables. */
+  readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
   /** Keyed by the name of the drop reason (`drop_reason` in `bpf/weir.h`). */
   readonly drops: Readonly<Record<string, Counter>>;

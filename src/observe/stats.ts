@@ -3,6 +3,10 @@ type Counter = { readonly packets: bigint; readonly bytes: bigint };
 
 type DataplaneStats = {
   readonly activeFlows: number;
+  /** Flows besides whose opening was not answered yet. */
+  readonly halfOpenFlows: number;
+  /** The last sweep of the flow tables. */
+  readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
   /** Keyed by the name of the drop reason (D21). */
   readonly drops: Readonly<Record<string, Counter>>;
@@ -41,6 +45,36 @@ export type DnsStats = {
     readonly latencyMs: number | null;
   }[];
 };
+/** What the observer counted since it started. */
+export type ObserverStats = {
+  /** Clients that read the wiretap now. */
+  readonly readers: number;
+  /** Given to readers, once for each. */
+  readonly messages: number;
+  /** What readers did not get: because they were too slow, */
+  readonly lostReader: number;
+  /** because events were lost on their way from the kernel, */
+  readonly lostKernel: number;
+  /** or because the source had had its share. */
+  readonly lostSourceShare: number;
+  /** Observations taken in, by type. */
+  readonly events: Readonly<Record<string, number>>;
+  readonly findings: {
+    readonly merged: number;
+    /** Kept now. */
+    readonly entries: number;
+    readonly gaps: number;
+    readonly overflowed: number;
+  };
+  /** Whom findings are sent to, by the names of the configuration. */
+  readonly sinks: readonly {
+    readonly name: string;
+    readonly delivered: number;
+    readonly failed: number;
+    readonly dropped: number;
+    readonly waiting: number;
+  }[];
+};
 type TlsStats = { readonly allow: number; readonly deny: number; readonly intercepted: number };
 type HttpStats = { readonly allow: number; readonly deny: number };
 type ClusterStats = {
@@ -61,6 +95,7 @@ export type NodeStats = {
   readonly tls: TlsStats | null;
   readonly http: HttpStats | null;
   readonly cluster: ClusterStats | null;
+  readonly observer: ObserverStats | null;
 };
 
 /** One line of the readiness report (D27). */

@@ -36,6 +36,8 @@ export const STATS: NodeStats = {
   generation: 7,
   dataplane: {
     activeFlows: 2,
+    halfOpenFlows: 1,
+    sweep: { agoMs: 500, tookMs: 0.25 },
     forwarding: { way: 'stack', reason: 'nftables chain inet filter forward' },
     verdicts: {
       allow: { packets: 10n, bytes: 1_000n },
@@ -53,6 +55,7 @@ export const STATS: NodeStats = {
   tls: null,
   http: null,
   cluster: null,
+  observer: null,
 };
 
 export type FakeManagement = Management & {
