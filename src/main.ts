@@ -10,7 +10,8 @@ import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
 import type { Refusal } from '#bus/requests.js';
 import type { Config } from '#config/config.js';
-import { followPolicyFile, type PolicyFile } from '#config/policy-file.js';
+import { followPolicyFile } from '#config/policy-file.js';
+import type { PolicyText } from '#config/policy-text.js';
 import type { Missing } from '#dataplane/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { type Detached, detach } from '#dataplane/kernel/detach.js';
@@ -239,7 +240,7 @@ function timePhase(work: WorkMetrics, name: string, seconds: number): void {
 
 /** The file's policy goes the way of every other origin. What it says already is not written again. */
 function follow(path: string, system: System, log: Logger): () => void {
-  const apply = async ({ form, json }: PolicyFile): Promise<void> => {
+  const apply = async ({ form, json }: PolicyText): Promise<void> => {
     if (await isInForce(system, { form, json })) return;
     const outcome = await system.policies.write({
       operation: 'put',
@@ -271,7 +272,7 @@ class PolicyFileRefused extends Error {
   }
 }
 
-async function isInForce(system: System, { form, json }: PolicyFile): Promise<boolean> {
+async function isInForce(system: System, { form, json }: Pick<PolicyText, 'form' | 'json'>): Promise<boolean> {
   const active = await system.policies.read({ by: 'active' });
   if (active === null || active.record.form !== form) return false;
   const wanted = JSON.parse(json) as { mode?: unknown; policy?: unknown };
