@@ -9,7 +9,13 @@ export type Answer = {
   readonly body: unknown;
   readonly headers?: Readonly<Record<string, string>>;
 };
-type Asked = { readonly method: string; readonly path: string; readonly authorization: string; readonly body: string };
+type Asked = {
+  readonly method: string;
+  readonly path: string;
+  readonly authorization: string;
+  readonly body: string;
+  readonly ifMatch: string | undefined;
+};
 
 /** A server that gives one answer after the other, and the last from then on, and keeps what it was asked. */
 export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[]]) {
@@ -19,7 +25,7 @@ export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[
     for await (const chunk of request) text += String(chunk);
     const { method = '', url: path = '', headers } = request;
     const { status, body, headers: said = {} } = answers[Math.min(asked.length, answers.length - 1)] as Answer;
-    asked.push({ method, path, authorization: headers.authorization ?? '', body: text });
+    asked.push({ method, path, authorization: headers.authorization ?? '', body: text, ifMatch: headers['if-match'] });
     if (status === 302) response.setHeader('location', '/elsewhere');
     for (const [name, value] of Object.entries(said)) response.setHeader(name, value);
     response.statusCode = status;

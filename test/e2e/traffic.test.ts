@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { program } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
+import { run } from '#test/cli/rig.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 let rig: Rig;
