@@ -3,12 +3,15 @@ import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
+import { timeExchanges } from '#actors/exchange-times.js';
+import { createPolicyThread } from '#actors/policy-thread.js';
 import { createSystem, type System } from '#actors/system.js';
 import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
 import type { Refusal } from '#bus/requests.js';
 import type { Config } from '#config/config.js';
-import { followPolicyFile, type PolicyFile } from '#config/policy-file.js';
+import { followPolicyFile } from '#config/policy-file.js';
+import type { PolicyText } from '#config/policy-text.js';
 import type { Missing } from '#dataplane/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { type Detached, detach } from '#dataplane/kernel/detach.js';
@@ -19,6 +22,7 @@ import type { DnsOptions } from '#dns/options.js';
 import { createMetrics } from '#observe/metrics.js';
 import { Observer } from '#observe/observer.js';
 import type { NodeStats } from '#observe/stats.js';
+import { createWorkMetrics, type PolicyPhase, type WorkMetrics } from '#observe/work-metrics.js';
 import { parseHostname } from '#policy/hostname.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';
@@ -36,7 +40,12 @@ export async function run(config: Config): Promise<number> {
   const stopped = new Promise<NodeJS.Signals>((resolve) => {
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.once(signal, () => resolve(signal));
   });
-  const store = await openStore(config.node.dataDir, ({ code, message }) => log.error({ code }, message));
+  const work = createWorkMetrics();
+  const store = await openStore(
+    config.node.dataDir,
+    ({ code, message }) => log.error({ code }, message),
+    work.storeWrite,
+  );
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir);
     const dataplane =
@@ -62,10 +71,11 @@ export async function run(config: Config): Promise<number> {
         servicePlane: config.servicePlane !== null,
         cluster: config.cluster !== null,
       },
+      createThread: () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) }),
     });
     logFacts(system, log);
     const observer = observe(system, config, log);
-    const api = await createApi(managementOf(system, authority, observer, config), apiOptions(config, log));
+    const api = await createApi(managementOf({ system, authority, work, observer }), apiOptions(config, log));
     const unfollow = config.policy.file === null ? () => {} : follow(config.policy.file, system, log);
     try {
       await api.listen({ host: config.api.listen.host, port: config.api.listen.port });
@@ -212,7 +222,14 @@ function observe(system: System, config: Config, log: Logger): Observer {
 
 const REPLAY_MS = 30_000;
 
-function managementOf(system: System, authority: Authority, observer: Observer, _config: Config): Management {
+type Parts = {
+  readonly system: System;
+  readonly authority: Authority;
+  readonly work: WorkMetrics;
+  readonly observer: Observer;
+};
+
+function managementOf({ system, authority, work, observer }: Parts): Management {
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
@@ -220,10 +237,15 @@ function managementOf(system: System, authority: Authority, observer: Observer, 
     tls: null,
     http: null,
     cluster: null,
+    observer: await observer.stats().catch(() => null),
   });
   const readiness = () => system.readiness();
   const { policies, performanceMode, integrations, traffic, lookups } = system;
-  const metrics = createMetrics({ version, stats, readiness });
+  const metrics = createMetrics({ version, stats, readiness }, work);
+  timeExchanges(system.bus, ({ exchange, outcome, seconds }) => {
+    timePhase(work, exchange, seconds);
+    if (exchange === 'policy.write') work.policyWrite(outcome);
+  });
   system.bus.messages.subscribe((message) => {
     if (message.type === 'program.proved') metrics.proved(message.proof);
     else if (message.type === 'program.disproved') metrics.disproved();
@@ -243,9 +265,25 @@ function managementOf(system: System, authority: Authority, observer: Observer, 
   };
 }
 
+/** What metrics call the works of the policy thread, and what is asked over the bus. */
+const PHASE_OF: Readonly<Record<string, PolicyPhase>> = {
+  prepare: 'compile',
+  prepare_group: 'compile',
+  locate_group: 'locate',
+  explain: 'explain',
+  'policy.write': 'write',
+  'program.stage': 'stage',
+  'program.flip': 'flip',
+};
+
+function timePhase(work: WorkMetrics, name: string, seconds: number): void {
+  const phase = PHASE_OF[name];
+  if (phase !== undefined) work.policyPhase(phase, seconds);
+}
+
 /** The file's policy goes the way of every other origin. What it says already is not written again. */
 function follow(path: string, system: System, log: Logger): () => void {
-  const apply = async ({ form, json }: PolicyFile): Promise<void> => {
+  const apply = async ({ form, json }: PolicyText): Promise<void> => {
     if (await isInForce(system, { form, json })) return;
     const outcome = await system.policies.write({
       operation: 'put',
@@ -277,7 +315,7 @@ class PolicyFileRefused extends Error {
   }
 }
 
-async function isInForce(system: System, { form, json }: PolicyFile): Promise<boolean> {
+async function isInForce(system: System, { form, json }: Pick<PolicyText, 'form' | 'json'>): Promise<boolean> {
   const active = await system.policies.read({ by: 'active' });
   if (active === null || active.record.form !== form) return false;
   const wanted = JSON.parse(json) as { mode?: unknown; policy?: unknown };

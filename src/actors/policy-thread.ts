@@ -30,6 +30,8 @@ export class PolicyThreadDied extends Error {
 export type PolicyThreadOptions = {
   readonly entry?: string;
   readonly maxHeapMiB?: number;
+  /** Told how long each work took, its wait for the thread included. */
+  readonly onPerformed?: (kind: PolicyWork['kind'], seconds: number) => void;
 };
 
 const here = fileURLToPath(import.meta.url);
@@ -47,7 +49,11 @@ const REHEARSALS = 4;
 type Pending = { readonly resolve: (result: never) => void; readonly reject: (error: Error) => void };
 
 /** Starts no thread before the first work. */
-export function createPolicyThread({ entry = BUILT_ENTRY, maxHeapMiB = 2048 }: PolicyThreadOptions = {}): PolicyThread {
+export function createPolicyThread({
+  entry = BUILT_ENTRY,
+  maxHeapMiB = 2048,
+  onPerformed = () => {},
+}: PolicyThreadOptions = {}): PolicyThread {
   let running: { readonly worker: Worker; readonly pending: Map<number, Pending> } | undefined;
   let lastId = 0;
 
@@ -100,6 +106,7 @@ export function createPolicyThread({ entry = BUILT_ENTRY, maxHeapMiB = 2048 }: P
     perform(work, { transfer = false, signal } = {}) {
       const { worker, pending } = running ?? start();
       const id = ++lastId;
+      const began = performance.now();
       return new Promise((resolve, reject) => {
         const abort = (): void => void end('the policy thread was ended: the work was given up');
         if (signal?.aborted === true) {
@@ -111,6 +118,7 @@ export function createPolicyThread({ entry = BUILT_ENTRY, maxHeapMiB = 2048 }: P
           <A extends unknown[]>(how: (...values: A) => void) =>
           (...values: A): void => {
             signal?.removeEventListener('abort', abort);
+            onPerformed(work.kind, (performance.now() - began) / 1_000);
             how(...values);
           };
         pending.set(id, { resolve: settle(resolve), reject: settle(reject) });

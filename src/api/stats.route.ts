@@ -21,6 +21,11 @@ const StatsSchema = z
       drops: z.record(z.string(), count).describe('Packets by drop reason.'),
       flows_opened: count,
       flows_closed: count,
+      half_open_flows: count,
+      grants_refused: count.describe('Addresses that were not learned for want of room, and stay denied.'),
+      events_lost: z
+        .object({ ring: count, source_share: count })
+        .describe('Events that were not sent: the reader was too slow, or the source had had its share.'),
       maps: z.record(z.string(), z.object({ entries: count, capacity: count })),
     }),
     dns: z.object({
@@ -31,6 +36,16 @@ const StatsSchema = z
       servfail: count,
       grants: count,
     }),
+    observer: z
+      .object({
+        readers: count.describe('Clients that read the wiretap.'),
+        messages: count,
+        lost: z.object({ reader: count, kernel: count, source_share: count }),
+        findings: z.object({ merged: count, entries: count, gaps: count, overflowed: count }),
+        sinks: z.array(z.object({ name: z.string(), delivered: count, failed: count, dropped: count, waiting: count })),
+      })
+      .nullable()
+      .describe('Wiretap and findings; null where nobody observes.'),
     tls: z.object({ allow: count, deny: count, intercepted: count }),
     http: z.object({ allow: count, deny: count }),
     cluster: z.object({
@@ -64,7 +79,15 @@ export const statsResource: Resource = (api, management) => {
   );
 };
 
-function statsAnswer({ generation, dataplane, dns, tls, http, cluster }: NodeStats): z.infer<typeof StatsSchema> {
+function statsAnswer({
+  generation,
+  dataplane,
+  dns,
+  tls,
+  http,
+  cluster,
+  observer,
+}: NodeStats): z.infer<typeof StatsSchema> {
   const verdicts = dataplane?.verdicts;
   return {
     generation,
@@ -86,6 +109,12 @@ function statsAnswer({ generation, dataplane, dns, tls, http, cluster }: NodeSta
       ),
       flows_opened: Number(dataplane?.flowsOpened ?? 0),
       flows_closed: Number(dataplane?.flowsClosed ?? 0),
+      half_open_flows: dataplane?.halfOpenFlows ?? 0,
+      grants_refused: dataplane?.grantsRefused ?? 0,
+      events_lost: {
+        ring: Number(dataplane?.events.lost ?? 0),
+        source_share: Number(dataplane?.events.suppressed ?? 0),
+      },
       maps: { ...dataplane?.maps },
     },
     dns: {
@@ -96,6 +125,20 @@ function statsAnswer({ generation, dataplane, dns, tls, http, cluster }: NodeSta
       servfail: dns?.servfail ?? 0,
       grants: dns?.grants ?? 0,
     },
+    observer:
+      observer === null
+        ? null
+        : {
+            readers: observer.readers,
+            messages: observer.messages,
+            lost: {
+              reader: observer.lostReader,
+              kernel: observer.lostKernel,
+              source_share: observer.lostSourceShare,
+            },
+            findings: { ...observer.findings },
+            sinks: observer.sinks.map((sink) => ({ ...sink })),
+          },
     tls: { allow: tls?.allow ?? 0, deny: tls?.deny ?? 0, intercepted: tls?.intercepted ?? 0 },
     http: { allow: http?.allow ?? 0, deny: http?.deny ?? 0 },
     cluster: {

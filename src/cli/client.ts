@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
 import { CliError } from './error.js';
+import { refusalOf } from './refusal.js';
 import type { Terminal } from './terminal.js';
 
 const DEFAULT_SERVER = 'http://127.0.0.1:8080';
@@ -11,45 +12,92 @@ const TIMEOUT_MS = 30_000;
 
 export type ServerOptions = { readonly server?: string; readonly tokenFile?: string; readonly config?: string };
 
-/** Speaks to the management API. Throws `CliError` with what the server said. */
+export type Request = {
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  /** Sent as JSON; text is sent as it is. */
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Statuses besides 2xx that are answers too. */
+  readonly accept?: readonly number[];
+};
+export type Reply = {
+  readonly status: number;
+  readonly headers: Headers;
+  /** What JSON says; undefined of an empty answer. */
+  readonly body: unknown;
+};
+
+/** Speaks to the management API. Throws `RefusedError` with what the server said, and `CliError` where it said nothing. */
 export type Client = {
-  request(method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown): Promise<unknown>;
+  /** Where it is, for sentences about it. */
+  readonly origin: string;
+  request(path: string, request?: Request): Promise<unknown>;
+  exchange(path: string, request?: Request): Promise<Reply>;
+  /** An answer that goes on until `signal` aborts. */
+  stream(path: string, accept: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
 };
 
 /**
  * The server and token of the flags, else of the node that `config` configures, else of `WEIR_SERVER` and `WEIR_TOKEN`,
- * else of a node on this machine.
+ * else of a node on this machine. The token is read with each request: a node that starts writes its first one then.
  */
 export function createClient(options: ServerOptions, { environment }: Terminal): Client {
   const node = options.config === undefined ? undefined : nodeOf(options.config, environment);
   const server = serverUrl(options.server ?? node?.server ?? (environment.WEIR_SERVER || DEFAULT_SERVER));
-  const token = tokenOf(options.tokenFile ?? node?.tokenFile, environment);
-  return {
-    async request(method, path, body) {
-      const url = new URL(path, server);
-      const headers: Record<string, string> = { authorization: `Bearer ${token}` };
-      if (body !== undefined) headers['content-type'] = 'application/json';
-      let response: Response;
-      let text: string;
-      try {
-        response = await fetch(url, {
-          method,
-          headers,
-          body: body === undefined ? null : JSON.stringify(body),
-          redirect: 'error',
-          signal: AbortSignal.timeout(TIMEOUT_MS),
+
+  const send = async (path: string, init: RequestInit): Promise<Response> => {
+    const token = tokenOf(options.tokenFile ?? node?.tokenFile, environment);
+    const headers = { ...init.headers, authorization: `Bearer ${token}` };
+    return fetch(new URL(path, server), { ...init, headers, redirect: 'error' });
+  };
+  const unreachable = (cause: unknown): CliError =>
+    cause instanceof CliError
+      ? cause
+      : new CliError(`${server.origin} cannot be reached: ${reasonOf(cause)}`, {
+          cause,
+          fix: 'see that the node runs there; --server, WEIR_SERVER or --config name another address',
         });
-        text = await response.text();
-      } catch (cause) {
-        throw new CliError(`${server.origin} cannot be reached: ${reasonOf(cause)}`, { cause });
-      }
-      if (!response.ok) throw new CliError(refusalOf(response.status, text));
-      if (text === '') return undefined;
+  const exchange: Client['exchange'] = async (path, { method = 'GET', body, headers = {}, accept = [] } = {}) => {
+    let response: Response;
+    let text: string;
+    try {
+      response = await send(path, {
+        method,
+        headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
+        body: body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body),
+        signal: AbortSignal.timeout(TIMEOUT_MS),
+      });
+      text = await response.text();
+    } catch (cause) {
+      throw unreachable(cause);
+    }
+    const { status } = response;
+    if (!response.ok && !accept.includes(status)) throw refusalOf(status, text);
+    return { status, headers: response.headers, body: text === '' ? undefined : parsed(text, path) };
+  };
+  const parsed = (text: string, path: string): unknown => {
+    try {
+      return JSON.parse(text) as unknown;
+    } catch (cause) {
+      const { href } = new URL(path, server);
+      throw new CliError(`${href} did not answer with JSON; is it the address of a Weir node?`, { cause });
+    }
+  };
+  return {
+    origin: server.origin,
+    exchange,
+    request: async (path, request) => (await exchange(path, request)).body,
+    async stream(path, accept, signal) {
+      let response: Response;
       try {
-        return JSON.parse(text) as unknown;
+        response = await send(path, { headers: { accept }, signal });
+        if (!response.ok) throw refusalOf(response.status, await response.text());
       } catch (cause) {
-        throw new CliError(`${url.href} did not answer with JSON; is it the address of a Weir node?`, { cause });
+        throw unreachable(cause);
       }
+      const { body } = response;
+      if (body === null) throw new CliError(`${server.origin} answered with nothing`);
+      return body;
     },
   };
 }
@@ -90,8 +138,8 @@ function readToken(file: string): string {
   try {
     return readFileSync(file, 'utf8').trim();
   } catch (cause) {
-    const ways = 'give a token with --token-file or WEIR_TOKEN, or make that admin.token of the node readable';
-    throw new CliError(`there is no token: ${file} ${unread(cause)}; ${ways}`, { cause });
+    const fix = 'give a token with --token-file or WEIR_TOKEN, or make that admin.token of the node readable';
+    throw new CliError(`there is no token: ${file} ${unread(cause)}`, { cause, fix });
   }
 }
 
@@ -105,17 +153,6 @@ function unread(cause: unknown): string {
     default:
       return 'cannot be read';
   }
-}
-
-/** Problem details carry one plain sentence in `error` (D28). */
-function refusalOf(status: number, text: string): string {
-  try {
-    const { error } = JSON.parse(text) as { error?: unknown };
-    if (typeof error === 'string' && error !== '') return error;
-  } catch {
-    // Whatever stands between here and the node answered with something of its own.
-  }
-  return `the server answered with ${status}`;
 }
 
 function reasonOf(cause: unknown): string {

@@ -2,24 +2,24 @@ import type { Command } from 'commander';
 import { loadConfig } from '#config/load.js';
 import type { DataplaneStatus } from '#main.js';
 import { CliError } from './error.js';
+import { type Form, print, printing } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
 const DEFAULT_PIN_PATH = '/sys/fs/bpf/weir';
 
-type Options = { readonly config?: string; readonly pinPath?: string; readonly json?: true };
+type Options = { readonly config?: string; readonly pinPath?: string };
 
 /** `weir dataplane status | detach`: what is in the kernel of this machine, in this network namespace. */
 export function addDataplaneCommands(program: Command, terminal: Terminal): void {
   const dataplane = program.command('dataplane').description('enforcement in the kernel');
 
-  local(dataplane.command('status'))
+  printing(local(dataplane.command('status')))
     .description('say what the kernel enforces, with or without a running node')
-    .option('--json', 'print it as JSON')
-    .action(async (options: Options) => {
+    .action(async ({ output, ...options }: Options & { output: Form }) => {
       const { readDataplaneStatus } = await import('#main.js');
       const status = readDataplaneStatus(placeOf(options, terminal));
-      terminal.out(options.json === true ? `${json(status)}\n` : text(status));
+      print(terminal, output, output === 'table' ? status : withNumbers(status), () => text(status));
     });
 
   local(dataplane.command('detach'))
@@ -56,8 +56,9 @@ function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
   return { ...place, configured: { interfaces, markMask, reversePath } };
 }
 
-const json = (status: DataplaneStatus): string =>
-  JSON.stringify(status, (_, value: unknown) => (typeof value === 'bigint' ? Number(value) : value), 2);
+/** Neither JSON nor its readers know wider numbers. */
+const withNumbers = (status: DataplaneStatus): unknown =>
+  JSON.parse(JSON.stringify(status, (_, value: unknown) => (typeof value === 'bigint' ? Number(value) : value)));
 
 function text(status: DataplaneStatus): string {
   const { owner, inForce, forwarding, hooks, unpoliced, guardStands, sets, maps, sweep, counters, drops } = status;

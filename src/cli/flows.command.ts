@@ -1,7 +1,10 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
-import { type Output, type Parameter, remote, understood, withQuery } from './remote.js';
+import { deciderOf, endpoint, protocolName } from './flow-words.js';
+import { wholeNumber } from './number.js';
+import { type Output, type Parameter, print, remote, understood, withQuery } from './remote.js';
+import { type Style, styleOf } from './style.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
@@ -59,14 +62,14 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
       let matched = 0;
       for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
         const path = withQuery(PATH, { ...parametersOf(options), limit: Math.min(PAGE, limit - items.length), cursor });
-        const page = understood(flowsSchema, await client.request('GET', path));
+        const page = understood(flowsSchema, await client.request(path));
         items.push(...page.items);
         matched = page.matched;
         cursor = page.next_cursor;
       }
-      if (options.output === 'json') return terminal.out(`${JSON.stringify({ matched, items }, null, 2)}\n`);
-      terminal.out(tableOf(items));
-      if (matched > items.length) terminal.err(`${items.length} of ${matched} flows; --limit shows more\n`);
+      print(terminal, options.output, { matched, items }, () => tableOf(items, styleOf(terminal)));
+      if (options.output === 'table' && matched > items.length)
+        terminal.err(`${items.length} of ${matched} flows; --limit shows more\n`);
     });
 
   filtered(remote(flows.command('cut')))
@@ -75,10 +78,14 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
     .option('--dry-run', 'only say how many')
     .action(async ({ all, dryRun, ...options }: Output & FilterOptions & { all?: boolean; dryRun?: boolean }) => {
       const path = withQuery(PATH, { ...parametersOf(options), all, dry_run: dryRun });
-      const answer = understood(cutSchema, await createClient(options, terminal).request('DELETE', path));
-      if (options.output === 'json') return terminal.out(`${JSON.stringify(answer)}\n`);
+      const answer = understood(cutSchema, await createClient(options, terminal).request(path, { method: 'DELETE' }));
       const { cut, dry_run: dry } = answer;
-      terminal.out(`${cut} flow${cut === 1 ? '' : 's'} ${dry ? 'would be cut' : 'cut'}\n`);
+      print(
+        terminal,
+        options.output,
+        answer,
+        () => `${cut} flow${cut === 1 ? '' : 's'} ${dry ? 'would be cut' : 'cut'}\n`,
+      );
     });
 }
 
@@ -103,36 +110,18 @@ function parametersOf(options: FilterOptions): Record<string, Parameter> {
   return { ...sides, group, rule, verdict, state, min_bytes: minBytes };
 }
 
-function wholeNumber(text: string): number {
-  if (!/^[1-9]\d{0,6}$/.test(text)) throw new InvalidArgumentError('It must be a number from 1 to 9999999.');
-  return Number(text);
-}
-
-const PROTOCOLS = new Map([
-  [1, 'icmp'],
-  [6, 'tcp'],
-  [17, 'udp'],
-]);
-
-function tableOf(flows: readonly Flow[]): string {
+function tableOf(flows: readonly Flow[], style: Style): string {
   const titles = ['PROTO', 'SOURCE', 'DESTINATION', 'STATE', 'VERDICT', 'RULE', 'PACKETS', 'BYTES', 'EXPIRES'];
   const rows = flows.map((flow) => [
-    PROTOCOLS.get(flow.proto) ?? String(flow.proto),
-    withPort(flow.src, flow.src_port ?? flow.icmp_id),
-    withPort(flow.dst, flow.dst_port),
+    protocolName(flow.proto),
+    endpoint(flow.src, flow.src_port ?? flow.icmp_id),
+    endpoint(flow.dst, flow.dst_port),
     flow.state,
-    flow.verdict ?? '-',
+    style.verdict(flow.verdict ?? '-'),
     deciderOf(flow),
     `${flow.packets.forward}/${flow.packets.reply}`,
     `${flow.bytes.forward}/${flow.bytes.reply}`,
     `${flow.expires_in}s`,
   ]);
   return table(titles, rows);
-}
-
-const withPort = (address: string, port: number | null): string => (port === null ? address : `${address}:${port}`);
-
-function deciderOf({ decided_by: decided, source_group: group, rule }: Flow): string {
-  if (group === null) return `(${decided})`;
-  return rule === null ? `${group} (default)` : `${group}/${rule}`;
 }

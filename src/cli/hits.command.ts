@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
-import { type Output, remote, understood, withQuery } from './remote.js';
+import { type Output, print, remote, understood, withQuery } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
@@ -35,12 +35,12 @@ export function addHitsCommand(program: Command, terminal: Terminal): void {
       let whole: Hits | undefined;
       for (let cursor: string | null | undefined; cursor !== null; cursor = whole.next_cursor) {
         const path = withQuery('/api/v1/policy/hits', { group, rule, unused, cursor });
-        const page = understood(hitsSchema, await client.request('GET', path));
+        const page = understood(hitsSchema, await client.request(path));
         whole = { ...page, items: [...(whole?.items ?? []), ...page.items] };
       }
       if (whole === undefined) return;
       const { next_cursor: _, ...shown } = whole;
-      terminal.out(options.output === 'json' ? `${JSON.stringify(shown, null, 2)}\n` : tableOf(shown));
+      print(terminal, options.output, shown, () => tableOf(shown));
     });
 }
 

@@ -1,17 +1,40 @@
 import { type Command, Option } from 'commander';
+import { stringify } from 'yaml';
 import type { z } from 'zod';
 import type { ServerOptions } from './client.js';
 import { CliError } from './error.js';
+import type { Terminal } from './terminal.js';
 
-export type Output = ServerOptions & { readonly output: 'table' | 'json' };
+const FORMS = ['table', 'json', 'yaml'] as const;
+export type Form = (typeof FORMS)[number];
+export type Output = ServerOptions & { readonly output: Form };
 
 /** The flags of every command that speaks to a node. */
-export function remote(command: Command): Command {
-  return command
-    .option('--config <file>', 'the configuration file of a node on this machine: its address and its admin.token')
-    .option('--server <url>', 'the node (default: WEIR_SERVER, else http://127.0.0.1:8080)')
-    .option('--token-file <file>', 'a file with a token (default: WEIR_TOKEN, else /var/lib/weir/admin.token)')
-    .addOption(new Option('--output <form>', 'how to print').choices(['table', 'json']).default('table'));
+export function remote(command: Command, forms: readonly Form[] = FORMS): Command {
+  return printing(
+    command
+      .option('--config <file>', 'the configuration file of a node on this machine: its address and its admin.token')
+      .option('--server <url>', 'the node (default: WEIR_SERVER, else http://127.0.0.1:8080)')
+      .option('--token-file <file>', 'a file with a token (default: WEIR_TOKEN, else /var/lib/weir/admin.token)'),
+    forms,
+  );
+}
+
+/** The flag of every command that prints what it read; the first form is the default. */
+export function printing(command: Command, forms: readonly Form[] = FORMS): Command {
+  const [first = 'table'] = forms;
+  return command.addOption(new Option('--output <form>', 'how to print').choices(forms).default(first));
+}
+
+/** Prints a value in the form that was asked for; `text` is what people read. */
+export function print(terminal: Terminal, form: Form, value: unknown, text: () => string): void {
+  terminal.out(form === 'table' ? text() : serialised(form, value));
+}
+
+export function serialised(form: 'json' | 'yaml', value: unknown): string {
+  return form === 'json'
+    ? `${JSON.stringify(value, null, 2)}\n`
+    : stringify(value, { aliasDuplicateObjects: false, lineWidth: 0 });
 }
 
 export function understood<T>(schema: z.ZodType<T>, answer: unknown): T {
@@ -21,13 +44,13 @@ export function understood<T>(schema: z.ZodType<T>, answer: unknown): T {
   return parsed.data;
 }
 
-/** A path with parameters; one that has several values is repeated, and one that is `true` has none. */
+/** A path with parameters; one that has several values is repeated, and one that is `false` is left out. */
 export function withQuery(path: string, parameters: Readonly<Record<string, Parameter>>): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
-    if (value === undefined || value === false) continue;
+    if (value === undefined || value === null || value === false) continue;
     for (const one of Array.isArray(value) ? value : [value]) query.append(name, String(one));
   }
   return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
-export type Parameter = string | number | boolean | readonly string[] | undefined;
+export type Parameter = string | number | boolean | null | readonly string[] | undefined;

@@ -1,12 +1,52 @@
 /** Where a command writes, and what it reads from its surroundings. */
 export type Terminal = {
   readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Whether what is written by `out` may have colours. */
+  readonly colours: boolean;
   out(text: string): void;
   err(text: string): void;
+  /** Resolves once `out` may be given more. */
+  drained(): Promise<void>;
+  /** All of standard input. */
+  input(): Promise<string>;
+  /** Aborts when the user interrupts, or nobody reads what is written any more. From the first call on signals end the process no more. */
+  interruption(): AbortSignal;
 };
 
-export const processTerminal: Terminal = {
-  environment: process.env,
-  out: (text) => void process.stdout.write(text),
-  err: (text) => void process.stderr.write(text),
-};
+export const processTerminal: Terminal = ofProcess();
+
+function ofProcess(): Terminal {
+  const { stdin, stdout, stderr, env } = process;
+  const interrupted = new AbortController();
+  let isHeard = false;
+  // A reader such as `head` may have had enough: that is no failure of ours.
+  stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+    interrupted.abort();
+  });
+  return {
+    environment: env,
+    colours: stdout.isTTY && (env.NO_COLOR ?? '') === '' && env.TERM !== 'dumb',
+    out: (text) => void stdout.write(text),
+    err: (text) => void stderr.write(text),
+    drained: async () => {
+      if (!stdout.writableNeedDrain || interrupted.signal.aborted) return;
+      await new Promise<void>((resolve) => {
+        stdout.once('drain', resolve);
+        interrupted.signal.addEventListener('abort', () => resolve(), { once: true });
+      });
+    },
+    input: async () => {
+      let text = '';
+      stdin.setEncoding('utf8');
+      for await (const chunk of stdin) text += String(chunk);
+      return text;
+    },
+    interruption: () => {
+      if (!isHeard)
+        for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort());
+      isHeard = true;
+      return interrupted.signal;
+    },
+  };
+}

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
 import { durationMs } from '#config/value.js';
 import { createClient } from './client.js';
-import { type Output, remote, understood } from './remote.js';
+import { type Output, print, remote, serialised, understood } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
@@ -30,8 +30,11 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
     .action(async (options: Output & { subject: string; role: string; expiresIn?: number }) => {
       const { subject, role, expiresIn } = options;
       const body = { subject, role, expires_in: expiresIn ?? null };
-      const issued = understood(issuedSchema, await createClient(options, terminal).request('POST', PATH, body));
-      if (options.output === 'json') return terminal.out(`${JSON.stringify(issued, null, 2)}\n`);
+      const issued = understood(
+        issuedSchema,
+        await createClient(options, terminal).request(PATH, { method: 'POST', body }),
+      );
+      if (options.output !== 'table') return terminal.out(serialised(options.output, issued));
       terminal.err(`token ${issued.id} for ${issued.subject} (${issued.role}), ${validity(issued.expires_at)}\n`);
       terminal.out(`${issued.token}\n`);
     });
@@ -39,8 +42,7 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
   remote(token.command('list'))
     .description('every token that was issued')
     .action(async (options: Output) => {
-      const { items } = understood(listSchema, await createClient(options, terminal).request('GET', PATH));
-      if (options.output === 'json') return terminal.out(`${JSON.stringify(items, null, 2)}\n`);
+      const { items } = understood(listSchema, await createClient(options, terminal).request(PATH));
       const titles = ['ID', 'SUBJECT', 'ROLE', 'CREATED', 'EXPIRES', 'REVOKED'];
       const rows = items.map((item) => [
         item.id,
@@ -50,15 +52,15 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
         item.expires_at ?? 'never',
         item.revoked_at ?? '-',
       ]);
-      terminal.out(table(titles, rows));
+      print(terminal, options.output, items, () => table(titles, rows));
     });
 
   remote(token.command('revoke'))
     .description('make a token worthless, at once')
     .argument('<id>', 'as `weir token list` shows it')
     .action(async (id: string, options: Output) => {
-      await createClient(options, terminal).request('DELETE', `${PATH}/${encodeURIComponent(id)}`);
-      terminal.out(options.output === 'json' ? `${JSON.stringify({ id, revoked: true })}\n` : `revoked ${id}\n`);
+      await createClient(options, terminal).request(`${PATH}/${encodeURIComponent(id)}`, { method: 'DELETE' });
+      print(terminal, options.output, { id, revoked: true }, () => `revoked ${id}\n`);
     });
 }
 

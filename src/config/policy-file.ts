@@ -1,9 +1,6 @@
 import { unwatchFile, watchFile } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { parseDocument } from 'yaml';
-
-/** A policy as it stands in `policy.file`: the envelope form where it has a member `policy`, else the singleton form. */
-export type PolicyFile = { readonly form: 'envelope' | 'singleton'; readonly json: string };
+import { type PolicyText, readPolicyText } from './policy-text.js';
 
 /** The file cannot be read, or is no YAML. */
 class PolicyFileError extends Error {
@@ -11,26 +8,13 @@ class PolicyFileError extends Error {
   readonly code = 'policy_file_unreadable';
 }
 
-const MAX_ALIASES = 100;
-
-async function readPolicyFile(path: string): Promise<PolicyFile> {
-  let text: string;
+async function readPolicyFile(path: string): Promise<PolicyText> {
   try {
-    text = await readFile(path, 'utf8');
+    return readPolicyText(await readFile(path, 'utf8'));
   } catch (cause) {
-    throw new PolicyFileError(`read the policy file ${path}: ${messageOf(cause)}`, { cause });
+    const message = cause instanceof Error ? cause.message : String(cause);
+    throw new PolicyFileError(`read the policy file ${path}: ${message}`, { cause });
   }
-  const document = parseDocument(text, { uniqueKeys: true, stringKeys: true });
-  const [first] = document.errors;
-  if (first !== undefined) throw new PolicyFileError(`read the policy file ${path}: ${first.message}`);
-  let value: unknown;
-  try {
-    value = document.toJS({ maxAliasCount: MAX_ALIASES });
-  } catch (cause) {
-    throw new PolicyFileError(`read the policy file ${path}: ${messageOf(cause)}`, { cause });
-  }
-  const isEnvelope = typeof value === 'object' && value !== null && 'policy' in value;
-  return { form: isEnvelope ? 'envelope' : 'singleton', json: JSON.stringify(value ?? {}) };
 }
 
 /**
@@ -39,7 +23,7 @@ async function readPolicyFile(path: string): Promise<PolicyFile> {
  */
 export function followPolicyFile(
   path: string,
-  apply: (file: PolicyFile) => Promise<void>,
+  apply: (file: PolicyText) => Promise<void>,
   onError: (error: unknown) => void,
   intervalMs = 1_000,
 ): () => void {
@@ -52,8 +36,4 @@ export function followPolicyFile(
   });
   take();
   return () => unwatchFile(path);
-}
-
-function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
 }

@@ -1,5 +1,6 @@
-import { isMap, isScalar, LineCounter, parseDocument, visit } from 'yaml';
+import { LineCounter, parseDocument, visit } from 'yaml';
 import { z } from 'zod';
+import { offsetOf } from './offset.js';
 import type { ConfigProblem } from './problem.js';
 import { configSchema } from './schema.js';
 import { bare, members, schemaAt } from './schema-tree.js';
@@ -88,27 +89,6 @@ function substitute(value: string, environment: Environment): { text: string; un
   });
   return { text, unset };
 }
-
-function offsetOf(contents: unknown, path: readonly PropertyKey[], what: 'value' | 'key'): number | undefined {
-  let node = contents;
-  let offset: number | undefined;
-  for (const key of path) {
-    if (isMap(node)) {
-      const pair = node.items.find((item) => isScalar(item.key) && item.key.value === key);
-      if (pair === undefined) return undefined;
-      const keyOffset = isScalar(pair.key) ? pair.key.range?.[0] : undefined;
-      node = pair.value;
-      offset = what === 'value' && isScalar(node) && node.value !== null ? node.range?.[0] : keyOffset;
-    } else if (hasItems(node)) {
-      node = node.items[Number(key)];
-      offset = isScalar(node) ? node.range?.[0] : offset;
-    } else return undefined;
-  }
-  return offset;
-}
-
-const hasItems = (node: unknown): node is { items: unknown[] } =>
-  typeof node === 'object' && node !== null && 'items' in node && Array.isArray(node.items);
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

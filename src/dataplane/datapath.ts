@@ -121,6 +121,10 @@ export type Counter = { readonly packets: bigint; readonly bytes: bigint };
 export type DatapathStats = {
   readonly generation: number;
   readonly activeFlows: number;
+  /** Flows besides whose opening was not answered yet. */
+  readonly halfOpenFlows: number;
+  /** The last sweep of the flow tables. */
+  readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
   /** Keyed by the name of the drop reason (`drop_reason` in `bpf/weir.h`). */
   readonly drops: Readonly<Record<string, Counter>>;
@@ -130,7 +134,7 @@ export type DatapathStats = {
   /** Addresses that were not learned because there was no room, since this process began. */
   readonly grantsRefused: number;
   /** Events that were not sent: `lost`, the ring was full; `suppressed`, the source had had its share. */
-  readonly events: { readonly lost: bigint; readonly suppressed: bigint };
+  readonly events: { readonly sent: bigint; readonly lost: bigint; readonly suppressed: bigint };
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 

@@ -1,13 +1,8 @@
-import { Counter, Gauge, type Registry } from 'prom-client';
+import type { Families } from './families.js';
 import type { DnsStats } from './stats.js';
 
 /** What the DNS proxy counts; nothing of it while that is not running. */
-export function dnsMetrics(registers: Registry[]) {
-  const gauge = <L extends string>(name: string, help: string, ...labelNames: L[]) =>
-    new Gauge<L>({ name, help, labelNames, registers });
-  const counter = <L extends string>(name: string, help: string, ...labelNames: L[]) =>
-    new Counter<L>({ name, help, labelNames, registers });
-
+export function dnsMetrics({ gauge, counter }: Families) {
   const queries = counter('weir_dns_queries_total', 'Lookups judged, by what the policy says of them.', 'verdict');
   const answers = counter(
     'weir_dns_failures_total',
@@ -35,7 +30,12 @@ export function dnsMetrics(registers: Registry[]) {
   const upstreams = gauge('weir_dns_upstreams', 'Upstreams, by whether they answer of late.', 'state');
   const asked = counter('weir_dns_upstream_queries_total', 'Questions sent to upstreams.');
   const silent = counter('weir_dns_upstream_timeouts_total', 'Questions that an upstream did not answer in time.');
-  const all = [queries, answers, refused, grants, learning, cache, entries, bytes, upstreams, asked, silent];
+  const latency = gauge(
+    'weir_dns_upstream_latency_seconds',
+    'How long upstreams take of late to answer: the `fastest` and the `slowest` that does.',
+    'which',
+  );
+  const all = [latency, queries, answers, refused, grants, learning, cache, entries, bytes, upstreams, asked, silent];
 
   return {
     stats(stats: DnsStats | null) {
@@ -58,6 +58,11 @@ export function dnsMetrics(registers: Registry[]) {
       bytes.set(stats.cacheBytes);
       for (const state of ['alive', 'dead'] as const)
         upstreams.set({ state }, stats.upstreams.filter(({ alive }) => alive === (state === 'alive')).length);
+      const latencies = stats.upstreams.flatMap(({ latencyMs }) => (latencyMs === null ? [] : [latencyMs / 1_000]));
+      if (latencies.length > 0) {
+        latency.set({ which: 'fastest' }, Math.min(...latencies));
+        latency.set({ which: 'slowest' }, Math.max(...latencies));
+      }
       for (const { queries: sent, timeouts } of stats.upstreams) {
         asked.inc(sent);
         silent.inc(timeouts);

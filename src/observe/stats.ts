@@ -3,6 +3,10 @@ type Counter = { readonly packets: bigint; readonly bytes: bigint };
 
 type DataplaneStats = {
   readonly activeFlows: number;
+  /** Flows besides whose opening was not answered yet. */
+  readonly halfOpenFlows: number;
+  /** The last sweep of the flow tables. */
+  readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
   /** Keyed by the name of the drop reason (D21). */
   readonly drops: Readonly<Record<string, Counter>>;
@@ -13,7 +17,7 @@ type DataplaneStats = {
   /** Addresses that were not learned because there was no room. */
   readonly grantsRefused: number;
   /** Events that were not sent: the ring was full, or the source had had its share. */
-  readonly events: { readonly lost: bigint; readonly suppressed: bigint };
+  readonly events: { readonly sent: bigint; readonly lost: bigint; readonly suppressed: bigint };
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 
@@ -91,6 +95,7 @@ export type NodeStats = {
   readonly tls: TlsStats | null;
   readonly http: HttpStats | null;
   readonly cluster: ClusterStats | null;
+  readonly observer: ObserverStats | null;
 };
 
 /** One line of the readiness report (D27). */

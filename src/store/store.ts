@@ -10,6 +10,7 @@ import type { IntegrationStore, KvStore, PolicyStore, SettingsStore, TokenStore 
 import { quarantine } from './quarantine.js';
 import { openRocksDbStore } from './rocksdb-store.js';
 import { createSettingsStore } from './settings.js';
+import { timedWrites, type WriteListener } from './timed-writes.js';
 import { createTokenStore } from './tokens.js';
 
 /** Everything that a node keeps. */
@@ -24,14 +25,18 @@ export type Store = {
 /**
  * Opens the node's store in its data folder: `store/` (RocksDB) and `last-good.policy`. A store that is damaged
  * beyond opening is moved aside and begun anew from the last-good copy; on a full disk the store is opened for reading
- * only. Either is told to `onFinding`. Throws `store_locked`, `store_no_space`, `store_unavailable`, `store_damaged`.
+ * only. Either is told to `onFinding`, and every write to `onWrite`. Throws `store_locked`, `store_no_space`, `store_unavailable`, `store_damaged`.
  */
-export async function openStore(dataDir: string, onFinding: FindingListener): Promise<Store> {
+export async function openStore(
+  dataDir: string,
+  onFinding: FindingListener,
+  onWrite: WriteListener = () => {},
+): Promise<Store> {
   const folder = join(dataDir, 'store');
   await makeFolder(dataDir);
   const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));
   try {
-    return await assemble(kv, lastGoodFile(join(dataDir, 'last-good.policy')), onFinding);
+    return await assemble(timedWrites(kv, onWrite), lastGoodFile(join(dataDir, 'last-good.policy')), onFinding);
   } catch (error) {
     await kv.close();
     throw error;

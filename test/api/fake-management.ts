@@ -36,6 +36,8 @@ export const STATS: NodeStats = {
   generation: 7,
   dataplane: {
     activeFlows: 2,
+    halfOpenFlows: 1,
+    sweep: { agoMs: 500, tookMs: 0.25 },
     forwarding: { way: 'stack', reason: 'nftables chain inet filter forward' },
     verdicts: {
       allow: { packets: 10n, bytes: 1_000n },
@@ -46,13 +48,14 @@ export const STATS: NodeStats = {
     flowsOpened: 5n,
     flowsClosed: 3n,
     grantsRefused: 2,
-    events: { lost: 5n, suppressed: 4n },
+    events: { sent: 90n, lost: 5n, suppressed: 4n },
     maps: { flows: { entries: 2, capacity: 131_072 } },
   },
   dns: null,
   tls: null,
   http: null,
   cluster: null,
+  observer: null,
 };
 
 export type FakeManagement = Management & {

@@ -4,8 +4,18 @@ import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { weir } from '#cli/weir.js';
 
-export type Answer = { readonly status: number; readonly body: unknown };
-type Asked = { readonly method: string; readonly path: string; readonly authorization: string; readonly body: string };
+export type Answer = {
+  readonly status: number;
+  readonly body: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+};
+type Asked = {
+  readonly method: string;
+  readonly path: string;
+  readonly authorization: string;
+  readonly body: string;
+  readonly ifMatch: string | undefined;
+};
 
 /** A server that gives one answer after the other, and the last from then on, and keeps what it was asked. */
 export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[]]) {
@@ -14,9 +24,10 @@ export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[
     let text = '';
     for await (const chunk of request) text += String(chunk);
     const { method = '', url: path = '', headers } = request;
-    const { status, body } = answers[Math.min(asked.length, answers.length - 1)] as Answer;
-    asked.push({ method, path, authorization: headers.authorization ?? '', body: text });
+    const { status, body, headers: said = {} } = answers[Math.min(asked.length, answers.length - 1)] as Answer;
+    asked.push({ method, path, authorization: headers.authorization ?? '', body: text, ifMatch: headers['if-match'] });
     if (status === 302) response.setHeader('location', '/elsewhere');
+    for (const [name, value] of Object.entries(said)) response.setHeader(name, value);
     response.statusCode = status;
     response.end(body === undefined ? '' : typeof body === 'string' ? body : JSON.stringify(body));
   });
@@ -26,17 +37,30 @@ export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
 }
 
-export async function run(words: readonly string[], environment: Record<string, string> = {}) {
+type Surroundings = { readonly input?: string; readonly colours?: boolean; readonly interruption?: AbortSignal };
+
+/** Runs the command; `onOut` sees what it prints as it prints it. */
+export async function run(
+  words: readonly string[],
+  environment: Record<string, string> = {},
+  { input = '', colours = false, interruption = new AbortController().signal }: Surroundings = {},
+  onOut: (all: string) => void = () => {},
+) {
   let out = '';
   let err = '';
   const code = await weir(words, {
     environment,
+    colours,
     out: (text) => {
       out += text;
+      onOut(out);
     },
     err: (text) => {
       err += text;
     },
+    drained: async () => {},
+    input: async () => input,
+    interruption: () => interruption,
   });
   return { code, out, err };
 }

@@ -1,6 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { parse } from 'yaml';
+import { ERRORS } from '#api/errors.js';
+import { EXIT_CODES } from '#cli/command-tree.js';
 import { openStore } from '#store/store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { type Answer, run, serverThatAnswers } from './rig.js';
@@ -58,6 +61,7 @@ admin-file-1  admin    admin     2026-01-01T00:00:00.000Z  never                
     });
     expect(asked.map(({ authorization }) => authorization)).toEqual(['Bearer from-file']);
     expect(JSON.parse((await run([...words, '--output', 'json'])).out)).toEqual([admin, record]);
+    expect(parse((await run([...words, '--output', 'yaml'])).out)).toEqual([admin, record]);
   });
 
   it('revokes by id', async () => {
@@ -75,6 +79,16 @@ admin-file-1  admin    admin     2026-01-01T00:00:00.000Z  never                
       'says what the server says',
       { status: 404, body: { error: 'There is no such token.' } },
       'There is no such token.',
+    ],
+    [
+      'says what to do about an error that it knows, in words of the command where there are some',
+      { status: 403, body: { type: 'urn:weir:error:forbidden', error: 'A readonly token may not write.' } },
+      'A readonly token may not write.\n  → give the token of an admin with --token-file or WEIR_TOKEN',
+    ],
+    [
+      'says what to do about an error that it knows',
+      { status: 503, body: { type: 'urn:weir:error:draining', error: 'The node is shutting down.' } },
+      `The node is shutting down.\n  → ${ERRORS.draining.remedy}`,
     ],
     [
       'says the status of an answer without a sentence',
@@ -120,7 +134,10 @@ admin-file-1  admin    admin     2026-01-01T00:00:00.000Z  never                
   it('follows no redirect with the token', async () => {
     const { url, asked } = await serverThatAnswers({ status: 302, body: undefined });
     const { code, err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
-    expect({ code, err }).toEqual({ code: 1, err: `weir: ${url} cannot be reached: unexpected redirect\n` });
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: `weir: ${url} cannot be reached: unexpected redirect\n  → see that the node runs there; --server, WEIR_SERVER or --config name another address\n`,
+    });
     expect(asked.length).toBe(1);
   });
 
@@ -142,10 +159,15 @@ admin-file-1  admin    admin     2026-01-01T00:00:00.000Z  never                
       await run(['token', 'list', '--server', 'example'], { WEIR_TOKEN: 't' }),
     ];
     expect(told.map(({ code, err }) => [code, err])).toEqual([
-      [1, expect.stringMatching(/^weir: http:\/\/127\.0\.0\.1:1 cannot be reached: .+\n$/)],
       [
         1,
-        'weir: there is no token: /no/such/file does not exist; give a token with --token-file or WEIR_TOKEN, or make that admin.token of the node readable\n',
+        expect.stringMatching(
+          /^weir: http:\/\/127\.0\.0\.1:1 cannot be reached: .+\n {2}→ see that the node runs there; .+\n$/,
+        ),
+      ],
+      [
+        1,
+        'weir: there is no token: /no/such/file does not exist\n  → give a token with --token-file or WEIR_TOKEN, or make that admin.token of the node readable\n',
       ],
       [1, 'weir: WEIR_TOKEN holds no token\n'],
       [1, 'weir: example is not the URL of a server, such as http://127.0.0.1:8080\n'],
@@ -192,6 +214,14 @@ describe('weir', () => {
     expect(err).not.toBe('');
   });
 
+  it('says which command was probably meant', async () => {
+    const { code, err } = await run(['polcy']);
+    expect({ code, err }).toEqual({
+      code: 2,
+      err: "error: unknown command 'polcy'\n(Did you mean policy?)\n(weir --help says more)\n",
+    });
+  });
+
   it('says its version', async () => {
     expect(await run(['--version'])).toEqual({ code: 0, out: '0.1.0\n', err: '' });
   });
@@ -221,7 +251,8 @@ describe('weir', () => {
   it('explains itself', async () => {
     const { code, out } = await run(['--help']);
     expect(code).toBe(0);
-    for (const command of ['run', 'start', 'config', 'dataplane', 'token', 'hits', 'flows'])
+    for (const command of ['run', 'start', 'policy', 'status', 'wiretap', 'findings', 'completion'])
       expect(out).toContain(`  ${command} `);
+    for (const [exit, meaning] of Object.entries(EXIT_CODES)) expect(out).toContain(`  ${exit}  ${meaning}\n`);
   });
 });

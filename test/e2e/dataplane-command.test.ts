@@ -27,7 +27,7 @@ type Status = {
   readonly drops: Readonly<Record<string, { readonly packets: number }>>;
 };
 async function status(): Promise<Status> {
-  const { code, stdout, stderr } = await command('status', '--json');
+  const { code, stdout, stderr } = await command('status', '--output', 'json');
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   return JSON.parse(stdout) as Status;
 }

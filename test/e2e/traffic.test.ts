@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { program } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { weir } from '#cli/weir.js';
+import { run } from '#test/cli/rig.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 let rig: Rig;
@@ -33,17 +33,8 @@ const hits = async (): Promise<Hits> => (await rig.node.request('GET', '/api/v1/
 const packetsOf = ({ items }: Hits, rule: string): number => items.find((item) => item.rule === rule)?.packets ?? -1;
 
 async function cli(...words: string[]): Promise<{ code: number; out: string }> {
-  let out = '';
-  const code = await weir([...words, '--server', rig.node.url], {
-    environment: { WEIR_TOKEN: await rig.node.token() },
-    out: (text) => {
-      out += text;
-    },
-    err: (text) => {
-      out += text;
-    },
-  });
-  return { code, out };
+  const { code, out, err } = await run([...words, '--server', rig.node.url], { WEIR_TOKEN: await rig.node.token() });
+  return { code, out: out + err };
 }
 
 test('every packet that was judged is a hit of its rule, over policy changes and a kill -9', async () => {

@@ -103,7 +103,7 @@ test('nothing is sent before events are wanted, nor after they are not any more;
   await expect.poll(seen, soon).toBe(3);
   const { drops, events } = await datapath.stats();
   expect(drops.policy_deny?.packets).toBe(7n);
-  expect(events).toEqual({ lost: 0n, suppressed: 0n });
+  expect(events).toEqual({ sent: 3n, lost: 0n, suppressed: 0n });
 });
 
 test('what the kernel sent while there was no process is read by the next one', async () => {

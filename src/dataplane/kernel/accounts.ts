@@ -91,13 +91,15 @@ export class Accounts {
     return { cut: this.#flows.cut(found), next: found.next };
   }
 
-  stats(): { readonly flows: number; readonly maps: DatapathStats['maps'] } {
+  stats(): { readonly flows: number; readonly halfOpen: number } & Pick<DatapathStats, 'sweep' | 'maps'> {
     this.#vitals.refresh();
-    const { flows, halfOpen } = this.#vitals;
+    const { flows, halfOpen, lastSweep: sweep } = this.#vitals;
     const fragments = mapShape(this.#object.mapFd('fragments'));
     const { maxEntries: lines } = mapShape(this.#object.mapFd('flows'));
     return {
       flows,
+      halfOpen,
+      sweep,
       maps: {
         flows: { entries: flows, capacity: capacityOf(lines) },
         half_open: { entries: halfOpen, capacity: lines - capacityOf(lines) },

@@ -21,11 +21,13 @@ export function datapathStats(
   drops.guard = guardDropped();
   const flowsOpened = counter(COUNTER_INDEX.flows_opened).packets;
   const flowsClosed = counter(COUNTER_INDEX.flows_closed).packets;
-  const { flows, maps } = accounts.stats();
+  const { flows, halfOpen, sweep, maps } = accounts.stats();
   const { generation, lines } = slots.sizeInForce();
   return {
     generation,
     activeFlows: flows,
+    halfOpenFlows: halfOpen,
+    sweep,
     verdicts: {
       allow: counter(COUNTER_INDEX.allow),
       deny: add(drops.policy_deny, drops.service_plane_absent),
@@ -37,6 +39,7 @@ export function datapathStats(
     forwarding,
     grantsRefused: grants.refused,
     events: {
+      sent: counter(COUNTER_INDEX.events).packets,
       lost: counter(COUNTER_INDEX.events_lost).packets,
       suppressed: counter(COUNTER_INDEX.events_suppressed).packets,
     },

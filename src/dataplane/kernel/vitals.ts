@@ -25,6 +25,11 @@ export class Vitals {
     return this.#memory.words[VITALS_OFFSETS.half_open / 4] ?? 0;
   }
 
+  get lastSweep(): { readonly agoMs: number; readonly tookMs: number } {
+    const { swept, took } = this.#times();
+    return { agoMs: Number(process.hrtime.bigint() - swept) / 1e6, tookMs: Number(took) / 1e6 };
+  }
+
   /** On return every packet that was judged before is in the hits of its rule. */
   sweep(): void {
     this.#sweep.run();
@@ -32,10 +37,15 @@ export class Vitals {
 
   /** Numbers of this moment, or of one not long ago where tables are so full that a sweep is dear. */
   refresh(): void {
+    const { swept, took } = this.#times();
+    if (process.hrtime.bigint() - swept >= took * SWEEP_SHARE) this.sweep();
+  }
+
+  #times(): { readonly swept: bigint; readonly took: bigint } {
     const [swept = 0n, took = 0n] = [VITALS_OFFSETS.swept_ns, VITALS_OFFSETS.sweep_took_ns].map(
       (at) => this.#wide[at / 8],
     );
-    if (process.hrtime.bigint() - swept >= took * SWEEP_SHARE) this.sweep();
+    return { swept, took };
   }
 
   unmap(): void {

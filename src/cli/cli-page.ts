@@ -1,0 +1,76 @@
+import { type CommandShape, everyCommand, type OptionShape } from './command-shape.js';
+import { EXIT_CODES } from './command-tree.js';
+
+/** What every command that speaks to a node takes. */
+const OF_REMOTE = ['--config', '--server', '--token-file'];
+const OF_ALL = ['--help'];
+
+/** The text of `docs/cli.md`. */
+export function cliPage(program: CommandShape): string {
+  const commands = everyCommand(program).filter(({ commands: below }) => below.length === 0);
+  const asked = commands.find(isRemote)?.options.filter((option) => isOneOf(option, OF_REMOTE)) ?? [];
+  return [
+    '# Command line',
+    '',
+    '<!-- Written by `npm run docs` from the commands themselves; a test holds this page equal to them. -->',
+    '',
+    ...INTRODUCTION,
+    '',
+    '## Exit codes',
+    '',
+    '| code | means |',
+    '|---|---|',
+    ...Object.entries(EXIT_CODES).map(([code, meaning]) => `| ${code} | ${meaning} |`),
+    '',
+    '## Which node',
+    '',
+    'Commands that speak to a node take these flags, and read `WEIR_SERVER` and `WEIR_TOKEN`.',
+    '',
+    ...optionTable(asked),
+    ...commands.flatMap(section),
+    '',
+  ].join('\n');
+}
+
+const INTRODUCTION = [
+  'Colours are shown on a terminal only, and not where `NO_COLOR` is set. What a command read goes to standard output, and',
+  'what it has to say about it to standard error. `--output json` and `--output yaml` print all that the node said; commands that go',
+  'on print a line of JSON, or a document of YAML, for each thing. Where a command takes a file, `-` is standard input.',
+  '',
+  '`eval "$(weir completion bash)"` completes commands, flags and their values; `weir completion zsh` and `fish` do for those.',
+];
+
+function section(command: CommandShape): string[] {
+  const { path, description, options, arguments: taken } = command;
+  const own = options.filter((option) => !isOneOf(option, [...OF_ALL, ...(isRemote(command) ? OF_REMOTE : [])]));
+  const words = taken.map(({ name, description: about, takes }) => {
+    const choices = typeof takes === 'string' ? '' : ` One of ${takes.map((one) => `\`${one}\``).join(', ')}.`;
+    return `- \`${name}\`: ${about === '' ? `a ${name}` : about}.${choices}`;
+  });
+  return [
+    '',
+    `## \`${path}\``,
+    '',
+    `${description.charAt(0).toUpperCase()}${description.slice(1)}.${isRemote(command) ? ' Speaks to a node.' : ''}`,
+    '',
+    '```',
+    `${path} ${command.usage}`,
+    '```',
+    ...(words.length === 0 ? [] : ['', ...words]),
+    ...(own.length === 0 ? [] : ['', ...optionTable(own)]),
+  ];
+}
+
+const isRemote = ({ options }: CommandShape): boolean => options.some((option) => isOneOf(option, ['--server']));
+const isOneOf = ({ names }: OptionShape, wanted: readonly string[]) => names.some((name) => wanted.includes(name));
+
+function optionTable(options: readonly OptionShape[]): string[] {
+  return [
+    '| flag | |',
+    '|---|---|',
+    ...options.map(({ flags, description, takes, required }) => {
+      const choices = typeof takes === 'string' ? '' : `: ${takes.map((one) => `\`${one}\``).join(', ')}`;
+      return `| \`${flags.replaceAll('|', '\\|')}\` | ${description}${choices}${required ? '; required' : ''} |`;
+    }),
+  ];
+}

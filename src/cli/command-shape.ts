@@ -1,0 +1,63 @@
+import type { Argument, Command, Option } from 'commander';
+
+/** What a command takes, as pages and completions need it. */
+export type CommandShape = {
+  /** With those above it: `weir policy get`. */
+  readonly path: string;
+  readonly name: string;
+  readonly description: string;
+  readonly usage: string;
+  readonly options: readonly OptionShape[];
+  readonly arguments: readonly { readonly name: string; readonly description: string; readonly takes: Takes }[];
+  readonly commands: readonly CommandShape[];
+};
+export type OptionShape = {
+  /** As help shows it: `-f, --file <file>`. */
+  readonly flags: string;
+  /** Each way to write it. */
+  readonly names: readonly string[];
+  readonly description: string;
+  readonly takes: Takes;
+  readonly required: boolean;
+};
+/** The values of a flag: none, any text, a file, or one of these. */
+export type Takes = 'nothing' | 'text' | 'file' | readonly string[];
+
+export function shapeOf(command: Command, above = ''): CommandShape {
+  const path = above === '' ? command.name() : `${above} ${command.name()}`;
+  const help = command.createHelp();
+  return {
+    path,
+    name: command.name(),
+    description: command.description(),
+    usage: command.usage(),
+    options: help.visibleOptions(command).map(optionOf),
+    arguments: command.registeredArguments.map((argument) => ({
+      name: argument.name(),
+      description: argument.description,
+      takes: valuesOf(argument, argument.name()),
+    })),
+    commands: command.commands.map((below) => shapeOf(below, path)),
+  };
+}
+
+/** The command and all below it. */
+export function everyCommand(shape: CommandShape): CommandShape[] {
+  return [shape, ...shape.commands.flatMap(everyCommand)];
+}
+
+function optionOf(option: Option): OptionShape {
+  const value = /[<[]([a-z-]+)/.exec(option.flags)?.[1];
+  return {
+    flags: option.flags,
+    names: [option.short, option.long].filter((name) => typeof name === 'string'),
+    description: option.description,
+    takes: value === undefined ? 'nothing' : valuesOf(option, value),
+    required: option.mandatory,
+  };
+}
+
+function valuesOf({ argChoices }: Pick<Option | Argument, 'argChoices'>, name: string): Takes {
+  if (argChoices !== undefined) return argChoices;
+  return name === 'file' || name === 'path' ? 'file' : 'text';
+}

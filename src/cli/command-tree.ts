@@ -1,0 +1,55 @@
+import { createRequire } from 'node:module';
+import { Command } from 'commander';
+import { addCompletionCommand } from './completion.command.js';
+import { addDataplaneCommands } from './dataplane.command.js';
+import { addDnsCacheCommand } from './dns-cache.command.js';
+import { addFindingsCommand } from './findings.command.js';
+import { addFlowsCommands } from './flows.command.js';
+import { addHitsCommand } from './hits.command.js';
+import { addNodeCommands } from './node.command.js';
+import { addPerformanceModeCommand } from './performance-mode.command.js';
+import { addPolicyCommands } from './policy/policy.command.js';
+import { addStatusCommand } from './status.command.js';
+import type { Terminal } from './terminal.js';
+import { addTokenCommands } from './token.command.js';
+import { addWiretapCommand } from './wiretap.command.js';
+
+const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
+
+/** A command that is done tells its exit code where that is not 0. */
+export type End = (code: number) => void;
+
+/** Every exit code, with what it means. */
+export const EXIT_CODES = {
+  0: 'done',
+  1: 'not done, or not answered',
+  2: 'wrongly called',
+  3: 'the answer is no: `weir policy diff` found differences, or `weir status` found the node not ready',
+} as const;
+
+/** The `weir` command with all that is below it. */
+export function commandTree(terminal: Terminal, end: End): Command {
+  const program = new Command('weir')
+    .description('network policy, enforced by the kernel and managed over HTTP')
+    .version(version, '-V, --version', 'print the version')
+    .exitOverride()
+    .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: (text) => terminal.err(text) })
+    .showHelpAfterError('(weir --help says more)')
+    .addHelpText('after', () => {
+      const codes = Object.entries(EXIT_CODES).map(([code, meaning]) => `  ${code}  ${meaning}\n`);
+      return `\nExit codes:\n${codes.join('')}`;
+    });
+  addNodeCommands(program, terminal, end);
+  addDataplaneCommands(program, terminal);
+  addStatusCommand(program, terminal, end);
+  addPolicyCommands(program, terminal, end);
+  addHitsCommand(program, terminal);
+  addFlowsCommands(program, terminal);
+  addFindingsCommand(program, terminal);
+  addWiretapCommand(program, terminal);
+  addDnsCacheCommand(program, terminal);
+  addPerformanceModeCommand(program, terminal);
+  addTokenCommands(program, terminal);
+  addCompletionCommand(program, terminal);
+  return program;
+}

@@ -1,0 +1,44 @@
+import { type CommandShape, everyCommand } from '../command-shape.js';
+import { candidatesOf, flagsThatTake, quoted, values } from './candidates.js';
+
+/** A script that completes `weir` in bash 4 and later. */
+export function bashCompletion(program: CommandShape): string {
+  const commands = everyCommand(program);
+  const below = commands.slice(1).map(({ path }) => quoted(path));
+  const words = commands.map(
+    (command) =>
+      `    ${quoted(command.path)}) words=${quoted(
+        candidatesOf(command)
+          .map(({ word }) => word)
+          .join(' '),
+      )} ;;`,
+  );
+  const chosen = values(commands).map(
+    ({ path, flag, choices }) => `    ${quoted(`${path} ${flag}`)}) words=${quoted(choices.join(' '))} ;;`,
+  );
+  return `# Completes weir in bash: eval "$(weir completion bash)"
+_weir() {
+  local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD - 1]} at=weir words='' i
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case "$at \${COMP_WORDS[i]}" in
+    ${below.join(' | ')}) at="$at \${COMP_WORDS[i]}" ;;
+    esac
+  done
+  case "$at $prev" in
+${chosen.join('\n')}
+    ${flagsThatTake(commands, 'file').map(quoted).join(' | ')})
+      compopt -o filenames 2>/dev/null
+      mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+      return
+      ;;
+    ${flagsThatTake(commands, 'text').map(quoted).join(' | ')}) return ;;
+  esac
+  [[ -n $words ]] || case "$at" in
+${words.join('\n')}
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+}
+complete -F _weir weir
+`;
+}

@@ -1,0 +1,37 @@
+import type { CommandShape, Takes } from '../command-shape.js';
+
+export type Candidate = { readonly word: string; readonly about: string };
+
+/** What may stand behind a command: those below it, the values of its arguments, its flags. */
+export function candidatesOf({ commands, arguments: taken, options }: CommandShape): Candidate[] {
+  return [
+    ...commands.map(({ name, description }) => ({ word: name, about: description })),
+    ...taken.flatMap(({ takes, description }) =>
+      typeof takes === 'string' ? [] : takes.map((word) => ({ word, about: description })),
+    ),
+    ...options.flatMap(({ names, description }) => names.slice(-1).map((word) => ({ word, about: description }))),
+  ];
+}
+
+/** The flags that have certain values. */
+export function values(commands: readonly CommandShape[]) {
+  return commands.flatMap(({ path, options }) =>
+    options.flatMap(({ names, takes }) =>
+      typeof takes === 'string' ? [] : names.map((flag) => ({ path, flag, choices: takes })),
+    ),
+  );
+}
+
+/** `weir policy apply --file` and the like: what stands in front of such a value. */
+export function flagsThatTake(commands: readonly CommandShape[], wanted: Takes): string[] {
+  return commands.flatMap(({ path, options, arguments: taken }) => [
+    ...options.flatMap(({ names, takes }) => (takes === wanted ? names.map((name) => `${path} ${name}`) : [])),
+    // An argument follows its command.
+    ...(wanted === 'file' && taken.some(({ takes }) => takes === wanted)
+      ? [`${path} ${path.split(' ').at(-1) ?? ''}`]
+      : []),
+  ]);
+}
+
+/** For all of these shells. */
+export const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;

@@ -1,0 +1,49 @@
+import { type CommandShape, everyCommand, type OptionShape } from '../command-shape.js';
+import { quoted } from './candidates.js';
+
+/** A script that completes `weir` in fish, with what each word does. */
+export function fishCompletion(program: CommandShape): string {
+  const commands = everyCommand(program);
+  const below = commands.slice(1).map(({ path }) => inFish(path));
+  const lines = commands.flatMap((command) => {
+    const here = `complete -c weir -n "__weir_at '${command.path}'"`;
+    return [
+      ...command.commands.map(({ name, description }) => `${here} -a ${name} -d ${inFish(description)}`),
+      ...command.arguments.flatMap(({ takes, description }) => {
+        if (takes === 'file') return [`${here} -F`];
+        return typeof takes === 'string' ? [] : [`${here} -a ${inFish(takes.join(' '))} -d ${inFish(description)}`];
+      }),
+      ...command.options.map((option) => `${here} ${flagOf(option)} -d ${inFish(option.description)}`),
+    ];
+  });
+  return `# Completes weir in fish: weir completion fish | source
+function __weir_at
+  set -l at weir
+  for word in (commandline -opc)[2..-1]
+    switch "$at $word"
+      case ${below.join(' ')}
+        set at "$at $word"
+    end
+  end
+  test "$at" = "$argv[1]"
+end
+complete -c weir -f
+${lines.join('\n')}
+`;
+}
+
+function flagOf({ names, takes }: OptionShape): string {
+  const written = names.map((name) => (name.startsWith('--') ? `-l ${name.slice(2)}` : `-s ${name.slice(1)}`));
+  const value =
+    takes === 'nothing'
+      ? []
+      : takes === 'file'
+        ? ['-r', '-F']
+        : takes === 'text'
+          ? ['-x']
+          : ['-x', '-a', quoted(takes.join(' '))];
+  return [...written, ...value].join(' ');
+}
+
+/** In single quotes, where fish knows two escapes. */
+const inFish = (text: string): string => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;

@@ -1,0 +1,41 @@
+import type { Command } from 'commander';
+import { z } from 'zod';
+import { createClient } from './client.js';
+import { type Output, print, remote, understood } from './remote.js';
+import { table } from './table.js';
+import type { Terminal } from './terminal.js';
+
+const cacheSchema = z.object({
+  entries: z.array(
+    z.looseObject({
+      hostname: z.string(),
+      ips: z.array(z.string()),
+      patterns: z.array(z.string()),
+      expires_at: z.string(),
+      last_seen: z.string(),
+    }),
+  ),
+});
+
+/** `weir dns-cache`. */
+export function addDnsCacheCommand(program: Command, terminal: Terminal): void {
+  remote(program.command('dns-cache'))
+    .description('names that were looked up, and the addresses that are granted for them')
+    .option('--name <text>', 'only names that contain this')
+    .action(async ({ name = '', ...options }: Output & { name?: string }) => {
+      const answer = understood(cacheSchema, await createClient(options, terminal).request('/api/v1/dns-cache'));
+      const entries = answer.entries.filter(({ hostname }) => hostname.includes(name.toLowerCase()));
+      print(terminal, options.output, { entries }, () =>
+        table(
+          ['NAME', 'ADDRESSES', 'PATTERNS', 'EXPIRES', 'LAST SEEN'],
+          entries.map(({ hostname, ips, patterns, expires_at: expires, last_seen: seen }) => [
+            hostname,
+            ips.join(' '),
+            patterns.join(' '),
+            expires,
+            seen,
+          ]),
+        ),
+      );
+    });
+}

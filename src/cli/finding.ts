@@ -1,0 +1,83 @@
+import { z } from 'zod';
+import { deciderOf, endpoint, protocolName } from './flow-words.js';
+import type { Style } from './style.js';
+
+const text = z.string().nullable();
+const number = z.number().nullable();
+export const findingSchema = z.looseObject({
+  finding_type: z.string(),
+  source_group: text,
+  rule: text,
+  src_ip: text,
+  dst_ip: text,
+  dst_port: number,
+  proto: number,
+  hostname: text,
+  sni: text,
+  icmp_type: number,
+  icmp_code: number,
+  drop_reason: text,
+  effective_action: z.string(),
+  first_seen: z.string(),
+  last_seen: z.string(),
+  count: z.number(),
+});
+export type Finding = z.infer<typeof findingSchema>;
+
+export const FINDING_TITLES = [
+  'LAST SEEN',
+  'TYPE',
+  'PASSED',
+  'PROTO',
+  'SOURCE',
+  'DESTINATION',
+  'BY',
+  'REASON',
+  'COUNT',
+];
+
+/** The cells of a finding, under the titles. */
+export function findingRow(finding: Finding, style: Style): string[] {
+  const { effective_action: action, proto } = finding;
+  return [
+    style.dim(finding.last_seen),
+    finding.finding_type,
+    style.verdict(action, action === 'allow' ? 'yes' : 'no'),
+    proto === null ? '-' : protocolName(proto),
+    finding.src_ip ?? textOf(finding.actor) ?? '-',
+    destinationOf(finding),
+    deciderOf({ ...finding, decided_by: textOf(finding.decided_by) }),
+    finding.drop_reason ?? textOf(finding.operation) ?? '-',
+    String(finding.count),
+  ];
+}
+
+/** The name beside the address, or what else it was about. */
+function destinationOf({
+  dst_ip: address,
+  dst_port: port,
+  hostname,
+  sni,
+  icmp_type: type,
+  icmp_code: code,
+  ...more
+}: Finding): string {
+  const name = hostname ?? sni;
+  const at = address === null ? undefined : endpoint(address, port);
+  const icmp = type === null ? '' : ` type ${type} code ${code ?? 0}`;
+  if (at === undefined) return name ?? textOf(more.target) ?? '-';
+  return name === null ? `${at}${icmp}` : `${name} (${at})${icmp}`;
+}
+
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+
+/** What makes two reports the same finding, its count and times left out. */
+export function identityOf({
+  count: _,
+  first_seen: __,
+  last_seen: ___,
+  generation: ____,
+  ...identity
+}: Finding): string {
+  return JSON.stringify(identity);
+}

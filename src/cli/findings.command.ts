@@ -1,0 +1,131 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import { z } from 'zod';
+import { durationMs } from '#config/value.js';
+import { type Client, createClient } from './client.js';
+import { FINDING_TITLES, type Finding, findingRow, findingSchema, identityOf } from './finding.js';
+import { wholeNumber } from './number.js';
+import { pause } from './pause.js';
+import { type Output, type Parameter, print, remote, understood, withQuery } from './remote.js';
+import { streamed } from './streamed.js';
+import { styleOf } from './style.js';
+import { table } from './table.js';
+import type { Terminal } from './terminal.js';
+
+const pageSchema = z.looseObject({
+  items: z.array(findingSchema),
+  next_cursor: z.string().nullable(),
+  node_errors: z.array(z.object({ node_id: z.string(), error: z.string() })),
+});
+
+type Filters = Readonly<Record<string, Parameter>>;
+type Options = Output & {
+  readonly type?: string[];
+  readonly group?: string[];
+  readonly rule?: string[];
+  readonly policy?: string[];
+  readonly src?: string[];
+  readonly dst?: string[];
+  readonly since?: string;
+  readonly until?: string;
+  readonly local?: true;
+  readonly limit: number;
+  readonly follow?: true;
+};
+
+const PAGE = 1_000;
+const POLL_MS = 1_000;
+
+/** `weir findings`. */
+export function addFindingsCommand(program: Command, terminal: Terminal): void {
+  remote(program.command('findings'))
+    .description('what was denied, or would have been under audit, and what else was recorded; the newest first')
+    .option('--type <type...>', 'of these types, such as l4_deny or dns_deny')
+    .option('--group <id...>', 'judged in these source groups')
+    .option('--rule <id...>', 'judged by these rules')
+    .option('--policy <id...>', 'judged by these policies')
+    .option('--src <cidr...>', 'sent by these addresses')
+    .option('--dst <cidr...>', 'sent to these addresses')
+    .option(
+      '--since <time>',
+      'seen since then: a time in UTC such as 2026-01-31T12:00:00Z, or a duration such as 10m',
+      instant,
+    )
+    .option('--until <time>', 'seen until then, likewise', instant)
+    .option('--local', 'of this node alone')
+    .option('--limit <count>', 'at most so many', wholeNumber, 100)
+    .option('--follow', 'go on with what is seen from now on, the newest last')
+    .action(async (options: Options) => {
+      const client = createClient(options, terminal);
+      const path = `/api/v1/audit/findings${options.local === undefined ? '' : '/local'}`;
+      const filters = filtersOf(options);
+      if (options.follow !== undefined) return follow({ client, path, filters, options, terminal });
+      const items = await read(client, path, filters, options.limit, terminal);
+      print(terminal, options.output, { items }, () => {
+        const style = styleOf(terminal);
+        return table(
+          FINDING_TITLES,
+          items.map((item) => findingRow(item, style)),
+        );
+      });
+    });
+}
+
+function filtersOf({ type, group, rule, policy, src, dst, since, until }: Options): Filters {
+  return { finding_type: type, source_group: group, rule, policy_id: policy, src, dst, since, until };
+}
+
+async function read(
+  client: Client,
+  path: string,
+  filters: Filters,
+  limit: number,
+  terminal: Terminal,
+): Promise<Finding[]> {
+  const items: Finding[] = [];
+  for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
+    const parameters = { ...filters, limit: Math.min(PAGE, limit - items.length), cursor };
+    const page = understood(pageSchema, await client.request(withQuery(path, parameters)));
+    items.push(...page.items);
+    for (const { node_id: node, error } of page.node_errors) terminal.err(`${node} did not answer: ${error}\n`);
+    cursor = page.next_cursor;
+  }
+  return items;
+}
+
+type Following = {
+  readonly client: Client;
+  readonly path: string;
+  readonly filters: Filters;
+  readonly options: Options;
+  readonly terminal: Terminal;
+};
+
+/** Prints each finding again whenever it was seen again. */
+async function follow({ client, path, filters, options, terminal }: Following): Promise<void> {
+  const interruption = terminal.interruption();
+  const style = styleOf(terminal);
+  /** Of the findings seen last at `since`, how often: those are told again. */
+  let known = new Map<string, number>();
+  let since = options.since;
+  while (!interruption.aborted) {
+    const items = await read(client, path, { ...filters, since }, known.size + options.limit, terminal);
+    const fresh = items.filter((item) => known.get(identityOf(item)) !== item.count).reverse();
+    for (const item of fresh) terminal.out(streamed(options.output, item, () => table([], [findingRow(item, style)])));
+    await terminal.drained();
+    const newest = items[0]?.last_seen;
+    if (newest !== undefined) {
+      since = newest;
+      known = new Map(items.filter(({ last_seen: at }) => at === newest).map((item) => [identityOf(item), item.count]));
+    }
+    await pause(POLL_MS, interruption);
+  }
+}
+
+function instant(text: string): string {
+  const ms = durationMs(text);
+  if (ms !== undefined) return new Date(Date.now() - ms).toISOString();
+  const at = Date.parse(text);
+  if (Number.isNaN(at))
+    throw new InvalidArgumentError('It must be a time such as 2026-01-31T12:00:00Z, or a duration such as 10m.');
+  return new Date(at).toISOString();
+}

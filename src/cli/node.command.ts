@@ -1,0 +1,63 @@
+import type { Command } from 'commander';
+import type { Config } from '#config/config.js';
+import { loadConfig } from '#config/load.js';
+import type { End } from './command-tree.js';
+import { CliError } from './error.js';
+import type { Terminal } from './terminal.js';
+
+/** `weir run | start | config check`: a node of this machine. */
+export function addNodeCommands(program: Command, terminal: Terminal, end: End): void {
+  program
+    .command('run')
+    .description('run a node in the foreground until SIGTERM')
+    .requiredOption('--config <file>', 'the configuration file')
+    .action(async ({ config }: { config: string }) => {
+      const loaded = loadConfig(config, terminal.environment);
+      const { run } = await import('#main.js');
+      end(
+        await run(loaded).catch((failure: unknown) => {
+          throw startFailure(failure, loaded);
+        }),
+      );
+    });
+
+  program
+    .command('start')
+    .description('quick start: a node, a client and a server in namespaces of this machine, and a tour')
+    .action(async () => {
+      const { quickStart } = await import('./quick-start.js');
+      end(await quickStart());
+    });
+
+  program
+    .command('config')
+    .description('the configuration file')
+    .command('check')
+    .description('say everything that is wrong with a configuration file')
+    .argument('<file>')
+    .action((file: string) => {
+      loadConfig(file, terminal.environment);
+      terminal.out(`${file} is valid\n`);
+    });
+}
+
+/** What keeps a node from starting, in the words of its configuration. */
+function startFailure(failure: unknown, { node, api }: Config): unknown {
+  if (!isNamed(failure)) return failure;
+  switch (failure.code) {
+    case 'store_locked':
+      return new CliError(`another weir process uses the data folder ${node.dataDir}`, { cause: failure });
+    case 'EADDRINUSE': {
+      const address = `${api.listen.host.includes(':') ? `[${api.listen.host}]` : api.listen.host}:${api.listen.port}`;
+      const message = `the address ${address} is in use: end what uses it, or change api.listen`;
+      return new CliError(message, { cause: failure });
+    }
+    default:
+      return failure;
+  }
+}
+
+/** A failure with a code says what happened; anything else is a bug and shows its stack. */
+function isNamed(error: unknown): error is Error & { readonly code: string } {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string';
+}

@@ -1,0 +1,41 @@
+import type { Command } from 'commander';
+import { createClient } from '../client.js';
+import type { End } from '../command-tree.js';
+import { type Output, print, remote } from '../remote.js';
+import { styleOf } from '../style.js';
+import type { Terminal } from '../terminal.js';
+import { differenceOf, isSame } from './difference.js';
+import { differenceText } from './difference-text.js';
+import { documentOf, labelOf, readStored, type Which } from './record.js';
+import { readSource, singletonOf } from './source.js';
+
+const DIFFERENT = 3;
+
+/** `weir policy diff`. */
+export function addDiffCommand(policy: Command, terminal: Terminal, end: End): void {
+  remote(policy.command('diff'))
+    .description('what a file would change in the active policy, or in another; ends with 3 where they differ')
+    .requiredOption('-f, --file <file>', 'YAML or JSON, an envelope or in singleton form; - reads standard input')
+    .option('--id <id>', 'compare with the policy with this id')
+    .option('--name <name>', 'compare with the policy of this name')
+    .action(async (options: Output & Which & { file: string }) => {
+      const source = await readSource(options.file, terminal);
+      const stored = await readStored(createClient(options, terminal), options);
+      const after = singletonOf(source);
+      const before = stored === null ? {} : singletonOf(documentOf(stored));
+      // Only envelopes have a mode of their own; that of the singleton form stays as it is.
+      const isBoth = stored?.form === 'envelope' && source.form === 'envelope';
+      const modeOf = (mode: unknown) => (isBoth ? { mode } : {});
+      const difference = differenceOf(
+        { ...modeOf(stored?.mode), ...before },
+        { ...modeOf(source.value.mode), ...after },
+      );
+      const same = isSame(difference);
+      const compared = stored === null ? null : labelOf(stored);
+      print(terminal, options.output, { compared_with: compared, same, ...difference }, () => {
+        if (same) return `${source.label} says what ${compared ?? 'no policy'} says\n`;
+        return differenceText(difference, styleOf(terminal));
+      });
+      if (!same) end(DIFFERENT);
+    });
+}

@@ -1,0 +1,105 @@
+import type { Command } from 'commander';
+import { z } from 'zod';
+import { createClient } from '../client.js';
+import { CliError, RefusedError } from '../error.js';
+import { numberUpTo } from '../number.js';
+import { type Output, print, remote, understood } from '../remote.js';
+import { type Style, styleOf } from '../style.js';
+import { table } from '../table.js';
+import type { Terminal } from '../terminal.js';
+import { atLines, readSource, singletonOf } from './source.js';
+
+const explainedSchema = z.looseObject({
+  decision: z.string(),
+  effective_action: z.string(),
+  mode: z.string(),
+  source_group: z.string().nullable(),
+  rule: z.string().nullable(),
+  reason: z.string(),
+  walk: z.array(
+    z.object({
+      source_group: z.string().nullable(),
+      rule: z.string().nullable(),
+      matched: z.boolean(),
+      why: z.string(),
+    }),
+  ),
+  walk_omitted: z.number(),
+});
+type Explained = z.infer<typeof explainedSchema>;
+
+type Question = {
+  readonly src: string;
+  readonly query?: string;
+  readonly dst?: string;
+  readonly proto?: string;
+  readonly srcPort?: number;
+  readonly dstPort?: number;
+  readonly icmpType?: number;
+  readonly icmpCode?: number;
+  readonly hostname?: string;
+};
+
+/** `weir policy explain`. */
+export function addExplainCommand(policy: Command, terminal: Terminal): void {
+  remote(policy.command('explain'))
+    .description('why a packet, or the lookup of a name, is allowed or denied: each group and rule that was looked at')
+    .requiredOption('--src <address>', 'who sends it')
+    .option('--dst <address>', 'where the packet goes')
+    .option('--proto <protocol>', 'tcp, udp, icmp, or a number (default: tcp where there is a port)')
+    .option('--src-port <port>', 'its source port', numberUpTo(65_535))
+    .option('--dst-port <port>', 'its destination port', numberUpTo(65_535))
+    .option('--icmp-type <type>', 'its ICMP type', numberUpTo(255))
+    .option('--icmp-code <code>', 'its ICMP code', numberUpTo(255))
+    .option('--hostname <name>', 'the name that its destination was looked up by')
+    .option('--query <name>', 'instead of a packet: may this name be looked up?')
+    .option('-f, --file <file>', 'explain by this policy, and not by the active one; - reads standard input')
+    .action(async ({ file, ...options }: Output & Question & { file?: string }) => {
+      const asked = questionOf(options);
+      const client = createClient(options, terminal);
+      const source = file === undefined ? undefined : await readSource(file, terminal);
+      const body = source === undefined ? asked : { ...asked, policy: singletonOf(source) };
+      const answer = await client
+        .request('/api/v1/policy/explain', { method: 'POST', body })
+        .catch((error: unknown) => {
+          if (source === undefined || !(error instanceof RefusedError)) throw error;
+          const isAboutPolicy = error.problems.every(({ pointer }) => pointer.startsWith('/policy/'));
+          throw isAboutPolicy ? atLines(error, source, source.form === 'singleton' ? '/policy' : '') : error;
+        });
+      const explained = understood(explainedSchema, answer);
+      print(terminal, options.output, explained, () => text(explained, styleOf(terminal)));
+    });
+}
+
+/** The body of the question: a packet or a lookup. */
+function questionOf({ src, query, dst, proto, srcPort, dstPort, icmpType, icmpCode, hostname }: Question): object {
+  const packet = { dst, src_port: srcPort, dst_port: dstPort, icmp_type: icmpType, icmp_code: icmpCode, hostname };
+  if (query !== undefined) {
+    if (proto !== undefined || Object.values(packet).some((value) => value !== undefined))
+      throw new CliError('--query asks about a lookup, which has a source and a name only', { exitCode: 2 });
+    return { src, query };
+  }
+  if (dst === undefined)
+    throw new CliError('what is to be explained? Give --dst for a packet, or --query for a lookup', { exitCode: 2 });
+  const meant = proto ?? (dstPort === undefined ? undefined : 'tcp');
+  if (meant === undefined) throw new CliError('give --proto: tcp, udp, icmp, or a number', { exitCode: 2 });
+  return { src, ...packet, proto: /^\d+$/.test(meant) ? Number(meant) : meant };
+}
+
+function text(
+  { decision, effective_action: action, mode, reason, walk, walk_omitted: omitted, ...by }: Explained,
+  style: Style,
+): string {
+  const softened = decision !== action && decision !== 'redirect' ? `, and passes: the mode is ${mode}` : '';
+  const decider =
+    by.source_group === null ? '' : ` by group ${by.source_group}${by.rule === null ? '' : `, rule ${by.rule}`}`;
+  const rows = walk.map((step) => [
+    step.matched ? style.good('●') : style.dim('○'),
+    step.source_group ?? '(policy)',
+    step.rule ?? '-',
+    step.why,
+  ]);
+  // What decided comes last, behind the steps that are not listed.
+  if (omitted > 0) rows.splice(-1, 0, ['', `… ${omitted} more`, '', '']);
+  return `${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;
+}

@@ -1,0 +1,93 @@
+import type { Command } from 'commander';
+import { createClient } from '../client.js';
+import type { End } from '../command-tree.js';
+import { CliError } from '../error.js';
+import { type Output, print, remote, serialised } from '../remote.js';
+import { styleOf } from '../style.js';
+import { table } from '../table.js';
+import type { Terminal } from '../terminal.js';
+import { addApplyCommand } from './apply.command.js';
+import { addDiffCommand } from './diff.command.js';
+import { addExplainCommand } from './explain.command.js';
+import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './record.js';
+
+/** `weir policy get | list | apply | diff | explain | delete`. */
+export function addPolicyCommands(program: Command, terminal: Terminal, end: End): void {
+  const policy = program.command('policy').description('policies of a node');
+  addListCommand(policy, terminal);
+  addGetCommand(policy, terminal);
+  addApplyCommand(policy, terminal);
+  addDiffCommand(policy, terminal, end);
+  addExplainCommand(policy, terminal);
+  addDeleteCommand(policy, terminal);
+}
+
+function addListCommand(policy: Command, terminal: Terminal): void {
+  remote(policy.command('list'))
+    .description('every stored policy')
+    .action(async (options: Output) => {
+      const records = await listPolicies(createClient(options, terminal));
+      const style = styleOf(terminal);
+      print(terminal, options.output, records, () =>
+        table(
+          ['NAME', 'MODE', 'ACTIVE', 'REVISION', 'FORM', 'UPDATED', 'BY', 'ID'],
+          records.map((record) => [
+            record.name ?? '-',
+            record.mode,
+            record.active ? style.good('active') : '-',
+            String(record.revision),
+            record.form,
+            record.updated_at,
+            record.updated_by,
+            record.id,
+          ]),
+        ),
+      );
+    });
+}
+
+function addGetCommand(policy: Command, terminal: Terminal): void {
+  remote(policy.command('get'), ['yaml', 'json'])
+    .description('the active policy, or another, as `weir policy apply` takes it')
+    .option('--id <id>', 'the policy with this id')
+    .option('--name <name>', 'the policy of this name')
+    .action(async ({ output, ...options }: Output & Which & { output: 'yaml' | 'json' }) => {
+      const stored = await readStored(createClient(options, terminal), options);
+      if (stored === null) terminal.err('no policy is active: policy.fallback decides\n');
+      const document = stored === null ? {} : documentOf(stored).value;
+      if (output === 'yaml' && stored !== null) terminal.out(heading(stored));
+      terminal.out(serialised(output, document));
+    });
+}
+
+function heading(stored: Stored): string {
+  const { revision, active, updated_at: at, updated_by: author } = stored;
+  const state = active ? 'active' : 'not active';
+  return `# ${labelOf(stored)}: revision ${revision}, ${state}, written ${at} by ${author}\n# ETag: ${etagOf(stored)}\n`;
+}
+
+function addDeleteCommand(policy: Command, terminal: Terminal): void {
+  remote(policy.command('delete'))
+    .description('delete a stored policy; without an active one policy.fallback decides')
+    .option('--id <id>', 'the policy with this id')
+    .option('--name <name>', 'the policy of this name')
+    .option('--if-match <etag>', 'only if this is its ETag, as `weir policy get` shows it')
+    .option('--dry-run', 'only say what would be done')
+    .action(async (options: Output & Which & { ifMatch?: string; dryRun?: true }) => {
+      if (options.id === undefined && options.name === undefined)
+        throw new CliError('which policy? Give --id or --name; `weir policy list` shows them', { exitCode: 2 });
+      const client = createClient(options, terminal);
+      const stored = await readStored(client, options);
+      if (stored === null) return;
+      const path = `/api/v1/policies/${stored.id}`;
+      // Whatever was written in between is not what was meant.
+      const headers = { 'if-match': options.ifMatch ?? etagOf(stored) };
+      const dry = options.dryRun === true;
+      await client.request(dry ? `${path}?dry_run=true` : path, { method: 'DELETE', headers });
+      const answer = { id: stored.id, name: stored.name, was_active: stored.active, deleted: !dry };
+      print(terminal, options.output, answer, () => {
+        const done = `${labelOf(stored)} ${dry ? 'would be deleted' : 'deleted'}\n`;
+        return stored.active ? `${done}none is active ${dry ? 'then' : 'now'}: policy.fallback decides\n` : done;
+      });
+    });
+}

@@ -1,0 +1,54 @@
+import { z } from 'zod';
+import type { PolicyText } from '#config/policy-text.js';
+import type { Client } from '../client.js';
+import { CliError } from '../error.js';
+import { understood } from '../remote.js';
+
+export const recordSchema = z.object({
+  id: z.string(),
+  name: z.string().nullable(),
+  form: z.enum(['envelope', 'singleton']),
+  mode: z.string(),
+  revision: z.number(),
+  updated_at: z.string(),
+  updated_by: z.string(),
+  active: z.boolean(),
+});
+export type PolicyRecord = z.infer<typeof recordSchema>;
+const listSchema = z.object({ items: z.array(recordSchema.loose()) });
+const storedSchema = recordSchema.extend({ policy: z.record(z.string(), z.unknown()) });
+export type Stored = z.infer<typeof storedSchema>;
+
+/** Which stored policy is meant; neither: the active one. */
+export type Which = { readonly id?: string; readonly name?: string };
+
+export const etagOf = ({ id, revision }: PolicyRecord): string => `"${id}.${revision}"`;
+export const labelOf = ({ id, name }: PolicyRecord): string => name ?? id;
+
+export async function listPolicies(client: Client): Promise<PolicyRecord[]> {
+  return understood(listSchema, await client.request('/api/v1/policies')).items;
+}
+
+/** The stored policy; null where the active one is asked for and there is none. */
+export async function readStored(client: Client, which: Which): Promise<Stored | null> {
+  const path = pathOf(which) ?? (await pathOfActive(client));
+  return path === null ? null : understood(storedSchema, await client.request(path));
+}
+
+function pathOf({ id, name }: Which): string | undefined {
+  if (id !== undefined && name !== undefined)
+    throw new CliError('--id and --name are two ways to say the same: give one of them', { exitCode: 2 });
+  if (id !== undefined) return `/api/v1/policies/${encodeURIComponent(id)}`;
+  return name === undefined ? undefined : `/api/v1/policies/by-name/${encodeURIComponent(name)}`;
+}
+
+async function pathOfActive(client: Client): Promise<string | null> {
+  const active = (await listPolicies(client)).find((record) => record.active);
+  return active === undefined ? null : `/api/v1/policies/${active.id}`;
+}
+
+/** The policy in the form that it was written in, as a file holds it. */
+export function documentOf({ form, mode, name, policy }: Stored): Pick<PolicyText, 'form' | 'value'> {
+  if (form === 'singleton') return { form, value: policy };
+  return { form, value: { mode, ...(name === null ? {} : { name }), policy } };
+}

@@ -1,0 +1,55 @@
+import { readFileSync } from 'node:fs';
+import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy-text.js';
+import { CliError, type Problem, type RefusedError } from '../error.js';
+import type { Terminal } from '../terminal.js';
+
+/** A policy that was read from a file, or from standard input. */
+export type Source = PolicyText & {
+  /** What sentences call it. */
+  readonly label: string;
+};
+
+export async function readSource(file: string, terminal: Terminal): Promise<Source> {
+  const label = file === '-' ? 'standard input' : file;
+  let text: string;
+  try {
+    text = file === '-' ? await terminal.input() : readFileSync(file, 'utf8');
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new CliError(`${label} cannot be read: ${reason}`, { cause });
+  }
+  if (text.trim() === '') throw new CliError(`${label} is empty`, { fix: 'an empty policy is written {}' });
+  try {
+    return { ...readPolicyText(text), label };
+  } catch (cause) {
+    if (!(cause instanceof PolicyTextError)) throw cause;
+    throw new CliError(`${label} is neither YAML nor JSON: ${cause.message}`, { cause });
+  }
+}
+
+/** `FILE:LINE:COLUMN: message (pointer)`, `prefix` being what stands around the document in what was sent. */
+export function placed(source: Source, { pointer, message }: Problem, prefix = ''): string {
+  const own = pointer.startsWith(prefix) ? pointer.slice(prefix.length) : '';
+  const { line, column } = source.where(own);
+  return `${source.label}:${line}:${column}: ${message}${own === '' ? '' : ` (${own})`}`;
+}
+
+/** The refusal with each of its problems at its line. */
+export function atLines(refused: RefusedError, source: Source, prefix = ''): CliError {
+  if (refused.problems.length === 0) return refused;
+  const count = refused.problems.length;
+  const lines = refused.problems.map((problem) => placed(source, problem, prefix));
+  const heading = `${source.label} was refused: ${count} problem${count === 1 ? '' : 's'}`;
+  return new CliError([heading, ...lines].join('\n'), { cause: refused, fix: refused.fix });
+}
+
+/** The singleton form: in an envelope the groups have no modes, and get that of the envelope. */
+export function singletonOf({ form, value }: Pick<PolicyText, 'form' | 'value'>): Readonly<Record<string, unknown>> {
+  if (form === 'singleton') return value;
+  const policy = (value.policy ?? {}) as Readonly<Record<string, unknown>>;
+  const { source_groups: groups } = policy;
+  if (!Array.isArray(groups)) return policy;
+  // The groups of a disabled policy are as they will be once it is enforced.
+  const mode = value.mode === 'disabled' ? 'enforce' : value.mode;
+  return { ...policy, source_groups: groups.map((group: object) => ({ mode, ...group })) };
+}

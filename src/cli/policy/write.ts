@@ -1,0 +1,53 @@
+import { CliError } from '../error.js';
+import type { Source } from './source.js';
+
+export type Overrides = { readonly name?: string; readonly mode?: string };
+
+/** Where a document is put, and as what. */
+export type Write = {
+  readonly path: string;
+  readonly body: string;
+  readonly form: 'envelope' | 'singleton';
+  /** The JSON pointer of the document in the body. */
+  readonly prefix: string;
+};
+
+const SINGLETON_PATH = '/api/v1/policy';
+const byName = (name: string) => `/api/v1/policies/by-name/${encodeURIComponent(name)}`;
+
+/** An envelope is put under its name; the singleton form is put as the active policy, or in an envelope of a name and mode. */
+export function writeOf(source: Source, { name, mode }: Overrides): Write {
+  if (source.form === 'singleton')
+    return name === undefined && mode === undefined ? plain(source) : wrapped(source, { name, mode });
+  const named = name ?? source.value.name;
+  if (typeof named !== 'string' || named === '')
+    throw wrong(`the envelope in ${source.label} has no name`, 'give --name, or a key `name` in the envelope');
+  const isChanged = name !== undefined || mode !== undefined;
+  const body = isChanged
+    ? JSON.stringify({ ...source.value, name: named, ...(mode === undefined ? {} : { mode }) })
+    : source.json;
+  return { path: byName(named), body, form: 'envelope', prefix: '' };
+}
+
+const plain = ({ json }: Source): Write => ({ path: SINGLETON_PATH, body: json, form: 'singleton', prefix: '' });
+
+function wrapped(
+  { label, value, json }: Source,
+  { name, mode }: { name: string | undefined; mode: string | undefined },
+): Write {
+  if (name === undefined || mode === undefined)
+    throw wrong(
+      `${label} is in singleton form: it is put in an envelope by --name and --mode together`,
+      `give ${name === undefined ? '--name' : '--mode'} too, or neither to write the active policy`,
+    );
+  const groups: readonly unknown[] = Array.isArray(value.source_groups) ? value.source_groups : [];
+  if (groups.some((group) => typeof group === 'object' && group !== null && 'mode' in group))
+    throw wrong(
+      `the groups in ${label} have modes of their own, and in an envelope they have that of the envelope`,
+      'take `mode` out of the groups, or leave --name and --mode out',
+    );
+  const body = `{"mode":${JSON.stringify(mode)},"name":${JSON.stringify(name)},"policy":${json}}`;
+  return { path: byName(name), body, form: 'envelope', prefix: '/policy' };
+}
+
+const wrong = (message: string, fix: string) => new CliError(message, { fix, exitCode: 2 });

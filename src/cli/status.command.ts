@@ -1,0 +1,105 @@
+import type { Command } from 'commander';
+import { z } from 'zod';
+import { createClient } from './client.js';
+import type { End } from './command-tree.js';
+import { duration } from './number.js';
+import { listPolicies, type PolicyRecord } from './policy/record.js';
+import { type Readiness, readReadiness, waitUntilReady } from './readiness.js';
+import { type Output, print, remote, understood } from './remote.js';
+import { type Style, styleOf } from './style.js';
+import { table } from './table.js';
+import type { Terminal } from './terminal.js';
+
+const byVerdict = z.object({ allow: z.number(), deny: z.number(), audit: z.number() });
+const statsSchema = z.looseObject({
+  generation: z.number(),
+  dataplane: z.looseObject({
+    active_flows: z.number(),
+    flows_opened: z.number(),
+    flows_closed: z.number(),
+    forwarding: z.object({ way: z.string(), reason: z.string() }).nullable(),
+    packets: byVerdict,
+    drops: z.record(z.string(), z.number()),
+    maps: z.record(z.string(), z.object({ entries: z.number(), capacity: z.number() })),
+  }),
+  dns: z.looseObject({
+    queries_allow: z.number(),
+    queries_deny: z.number(),
+    servfail: z.number(),
+    grants: z.number(),
+  }),
+});
+type Stats = z.infer<typeof statsSchema>;
+type Status = { readonly readiness: Readiness; readonly policy: PolicyRecord | null; readonly stats: Stats };
+
+const NOT_READY = 3;
+const DEFAULT_WAIT = '60s';
+
+/** `weir status`. */
+export function addStatusCommand(program: Command, terminal: Terminal, end: End): void {
+  remote(program.command('status'))
+    .description(
+      'readiness, the policy in force, and the numbers of a node at a glance; ends with 3 while it is not ready',
+    )
+    .option('--wait', 'until the node is ready')
+    .option('--timeout <duration>', `how long to wait (default: ${DEFAULT_WAIT})`, duration)
+    .action(async (options: Output & { wait?: true; timeout?: number }) => {
+      const client = createClient(options, terminal);
+      const readiness =
+        options.wait === undefined
+          ? await readReadiness(client)
+          : await waitUntilReady(client, options.timeout ?? duration(DEFAULT_WAIT), terminal.interruption());
+      const stats = understood(statsSchema, await client.request('/api/v1/stats'));
+      const policy = (await listPolicies(client)).find(({ active }) => active) ?? null;
+      const status: Status = { readiness, policy, stats };
+      print(terminal, options.output, status, () => text(status, styleOf(terminal)));
+      if (!readiness.ready) end(NOT_READY);
+    });
+}
+
+function text({ readiness, policy, stats }: Status, style: Style): string {
+  const { ready, checks } = readiness;
+  const failing = checks.filter(({ ok }) => !ok).length;
+  const { dataplane, dns } = stats;
+  const { allow, deny, audit } = dataplane.packets;
+  const dropped = Object.values(dataplane.drops).reduce((sum, count) => sum + count, 0);
+  const facts = [
+    ['node', ready ? style.good('ready') : style.bad(`not ready: ${failing} of ${checks.length} checks fail`)],
+    ['policy', policy === null ? style.warn('none is active: policy.fallback decides') : policyLine(policy, stats)],
+    ['packets', `allow ${allow}  deny ${deny}  audit ${audit}  dropped ${dropped}`],
+    ['flows', `${dataplane.active_flows} live  ${dataplane.flows_opened} opened  ${dataplane.flows_closed} closed`],
+    ['forwarding', dataplane.forwarding === null ? '-' : `${dataplane.forwarding.way}: ${dataplane.forwarding.reason}`],
+    ['dns', `allow ${dns.queries_allow}  deny ${dns.queries_deny}  servfail ${dns.servfail}  granted ${dns.grants}`],
+    ['fullest', fullest(dataplane.maps)],
+  ];
+  const rows = checks.map(({ name, ok, state, since, detail }) => [
+    ok ? style.good('ok') : style.bad('FAILS'),
+    name,
+    state,
+    since,
+    detail,
+  ]);
+  return `${table([], facts)}\n${table(['', 'CHECK', 'STATE', 'SINCE', 'DETAIL'], rows)}`;
+}
+
+const policyLine = ({ id, name, mode, revision }: PolicyRecord, { generation }: Stats): string =>
+  `${name ?? id} (${mode}), revision ${revision}, generation ${generation}`;
+
+const NAMED = 3;
+
+/** The maps that are fullest, with how full they are. */
+function fullest(maps: Stats['dataplane']['maps']): string {
+  const shares = Object.entries(maps)
+    .map(([name, { entries, capacity }]) => ({
+      name,
+      entries,
+      capacity,
+      share: capacity === 0 ? 0 : entries / capacity,
+    }))
+    .sort((a, b) => b.share - a.share)
+    .slice(0, NAMED);
+  if (shares.length === 0) return '-';
+  return shares
+    .map(({ name, entries, capacity, share }) => `${name} ${entries}/${capacity} (${Math.round(share * 100)} %)`)
+    .join('  ');
+}

@@ -1,0 +1,85 @@
+import { z } from 'zod';
+import { deciderOf, endpoint, protocolName } from './flow-words.js';
+import type { Style } from './style.js';
+
+const text = z.string().nullish();
+const number = z.number().nullish();
+const names = z.array(z.string()).nullish();
+const bothWays = z.object({ forward: z.number(), reply: z.number() }).nullish();
+const messageSchema = z.looseObject({
+  type: z.string(),
+  time: text,
+  src: text,
+  src_port: number,
+  src_names: names,
+  dst: text,
+  dst_port: number,
+  dst_names: names,
+  proto: number,
+  icmp_id: number,
+  icmp_type: number,
+  icmp_code: number,
+  verdict: text,
+  effective_action: text,
+  drop_reason: text,
+  source_group: text,
+  rule: text,
+  decided_by: text,
+  packets: z.union([bothWays, z.number()]),
+  bytes: bothWays,
+  hostname: text,
+  query_type: text,
+  addresses: names,
+  count: number,
+  where: text,
+});
+export type WiretapMessage = z.infer<typeof messageSchema>;
+
+/** A frame is one message, or under load a list of them. */
+export const frameSchema = z.union([messageSchema.transform((message) => [message]), z.array(messageSchema)]);
+
+/** One line for people. */
+export function wiretapLine(message: WiretapMessage, style: Style): string {
+  if (message.type === 'lost')
+    return style.lost(`${message.count ?? 0} messages lost (${message.where ?? 'not said where'})`);
+  const verdict = message.verdict ?? '-';
+  const cells = [
+    style.dim((message.time ?? '').slice('2026-01-31T'.length, -1).padEnd('12:00:00.000'.length)),
+    message.type.padEnd('flow_end'.length),
+    style.verdict(verdict, verdict.padEnd('redirect'.length)),
+    ...(message.type === 'dns' ? dnsCells(message) : packetCells(message)),
+  ];
+  return cells.join('  ').trimEnd();
+}
+
+function packetCells(message: WiretapMessage): string[] {
+  const { src, dst, proto, packets, bytes } = message;
+  const protocol = proto === null || proto === undefined ? '-' : protocolName(proto);
+  const to = `${party(src, message.src_port ?? message.icmp_id, message.src_names)} → ${party(dst, message.dst_port, message.dst_names)}`;
+  const icmp =
+    typeof message.icmp_type === 'number' ? `type ${message.icmp_type} code ${message.icmp_code ?? 0}` : undefined;
+  const carried =
+    typeof packets === 'object' && packets !== null && bytes !== null && bytes !== undefined
+      ? `${packets.forward}/${packets.reply} packets, ${bytes.forward}/${bytes.reply} bytes`
+      : undefined;
+  const about = [icmp, message.drop_reason, carried].filter((part) => typeof part === 'string');
+  return [protocol.padEnd('icmp'.length), to, deciderOf(message), about.join(', ')];
+}
+
+function dnsCells(message: WiretapMessage): string[] {
+  const { src, hostname, query_type: type, addresses } = message;
+  const led =
+    addresses === null || addresses === undefined || addresses.length === 0 ? '' : ` = ${addresses.join(' ')}`;
+  const asked = `${party(src, undefined, message.src_names)} → ${type ?? '?'} ${hostname ?? '?'}${led}`;
+  return ['dns ', asked, deciderOf(message)];
+}
+
+/** Names beside the address. */
+function party(
+  address: string | null | undefined,
+  port: number | null | undefined,
+  known: readonly string[] | null | undefined,
+): string {
+  const at = endpoint(address ?? '?', port);
+  return known === null || known === undefined || known.length === 0 ? at : `${known.join(',')} (${at})`;
+}

@@ -1,0 +1,111 @@
+import type { Command } from 'commander';
+import { type Client, createClient } from './client.js';
+import { CliError, RefusedError } from './error.js';
+import { eventsOf } from './event-stream.js';
+import { pause } from './pause.js';
+import { type Output, type Parameter, remote, understood, withQuery } from './remote.js';
+import { streamed } from './streamed.js';
+import { type Style, styleOf } from './style.js';
+import type { Terminal } from './terminal.js';
+import { frameSchema, wiretapLine } from './wiretap-message.js';
+
+type Options = Output & {
+  readonly type?: string[];
+  readonly src?: string[];
+  readonly dst?: string[];
+  readonly port?: string[];
+  readonly proto?: string[];
+  readonly hostname?: string[];
+  readonly group?: string[];
+  readonly rule?: string[];
+  readonly verdict?: string[];
+  readonly replay?: string;
+};
+
+const FIRST_PAUSE_MS = 250;
+const LONGEST_PAUSE_MS = 10_000;
+
+/** `weir wiretap`. */
+export function addWiretapCommand(program: Command, terminal: Terminal): void {
+  remote(program.command('wiretap'))
+    .description('live traffic: flows, verdicts and lookups, until it is interrupted')
+    .option('--type <type...>', 'flow, flow_end, verdict, dns, tls or http')
+    .option('--src <cidr...>', 'sent by these addresses')
+    .option('--dst <cidr...>', 'sent to these addresses')
+    .option('--port <port...>', 'with these ports on either side')
+    .option('--proto <protocol...>', 'of these protocols, by name or number')
+    .option('--hostname <name...>', 'about these names, such as api.example.com or *.example.com')
+    .option('--group <id...>', 'judged in these source groups')
+    .option('--rule <id...>', 'judged by these rules')
+    .option('--verdict <verdict...>', 'allow, deny, audit or redirect')
+    .option('--replay <duration>', 'begin so long ago, such as 10s')
+    .action(async (options: Options) => {
+      await listen(createClient(options, terminal), options, terminal);
+    });
+}
+
+function pathOf(
+  { type, src, dst, port, proto, hostname, group, rule, verdict }: Options,
+  replay: string | undefined,
+): string {
+  const filters: Record<string, Parameter> = { type, src, dst, port, proto, hostname, group, rule, verdict, replay };
+  return withQuery('/api/v1/wiretap/stream', filters);
+}
+
+/** Reads until it is interrupted. A stream that ends is begun anew; a node that refuses the first one is not asked again. */
+async function listen(client: Client, options: Options, terminal: Terminal): Promise<void> {
+  const interruption = terminal.interruption();
+  const style = styleOf(terminal);
+  let hasBegun = false;
+  let waitMs = FIRST_PAUSE_MS;
+  let beganMs = 0;
+  while (!interruption.aborted) {
+    try {
+      const path = pathOf(options, hasBegun ? undefined : options.replay);
+      const chunks = await client.stream(path, 'text/event-stream', interruption);
+      if (hasBegun) terminal.err(style.lost('the stream goes on; what happened in between is not in it\n'));
+      hasBegun = true;
+      beganMs = performance.now();
+      await show(chunks, options, terminal, style);
+    } catch (error) {
+      if (interruption.aborted) return;
+      if (!hasBegun || !isPassing(error)) throw error;
+    }
+    if (interruption.aborted) return;
+    if (performance.now() - beganMs > LONGEST_PAUSE_MS) waitMs = FIRST_PAUSE_MS;
+    if (waitMs === FIRST_PAUSE_MS) terminal.err(style.lost(`the stream from ${client.origin} ended; trying again\n`));
+    await pause(waitMs, interruption);
+    waitMs = Math.min(waitMs * 2, LONGEST_PAUSE_MS);
+  }
+}
+
+/** Whether another try may help: a node that restarts, or is not reached for a while. */
+function isPassing(error: unknown): boolean {
+  if (error instanceof RefusedError) return error.status === 429 || error.status >= 500;
+  return error instanceof CliError || error instanceof TypeError;
+}
+
+async function show(
+  chunks: AsyncIterable<Uint8Array>,
+  options: Options,
+  terminal: Terminal,
+  style: Style,
+): Promise<void> {
+  for await (const frame of eventsOf(chunks)) {
+    const lines = messagesOf(frame).map((message) =>
+      streamed(options.output, message, () => `${wiretapLine(message, style)}\n`),
+    );
+    terminal.out(lines.join(''));
+    await terminal.drained();
+  }
+}
+
+function messagesOf(frame: string) {
+  let value: unknown;
+  try {
+    value = JSON.parse(frame);
+  } catch {
+    value = undefined;
+  }
+  return understood(frameSchema, value);
+}

@@ -1,0 +1,74 @@
+import { LineCounter, parseDocument } from 'yaml';
+import { offsetOf } from './offset.js';
+
+/** A policy as an operator wrote it: the envelope form where it has a member `policy`, else the singleton form. */
+export type PolicyText = {
+  readonly form: 'envelope' | 'singleton';
+  readonly value: Readonly<Record<string, unknown>>;
+  /** As it is sent: the text itself where that is JSON. */
+  readonly json: string;
+  /** Where a JSON pointer leads, or the nearest thing around it. Lines and columns begin with 1. */
+  where(pointer: string): { readonly line: number; readonly column: number };
+};
+
+export class PolicyTextError extends Error {
+  override readonly name = 'PolicyTextError';
+  readonly code = 'policy_unreadable';
+}
+
+const MAX_ALIASES = 100;
+
+/** Reads YAML or JSON. Throws `PolicyTextError`; what is no policy besides is for the node to say. */
+export function readPolicyText(text: string): PolicyText {
+  const json = asJson(text);
+  const value = json === undefined ? asYaml(text) : json;
+  const isEnvelope = 'policy' in value;
+  return {
+    form: isEnvelope ? 'envelope' : 'singleton',
+    value,
+    json: json === undefined ? JSON.stringify(value) : text,
+    where: (pointer) => placeOf(text, pointer),
+  };
+}
+
+/** JSON is YAML, but a large one is read a hundred times faster as what it is. */
+function asJson(text: string): Record<string, unknown> | undefined {
+  if (!/^\s*\{/.test(text)) return undefined;
+  try {
+    return JSON.parse(text) as Record<string, unknown>;
+  } catch {
+    return undefined;
+  }
+}
+
+function asYaml(text: string): Record<string, unknown> {
+  const document = parseDocument(text, { uniqueKeys: true, stringKeys: true });
+  const [first] = document.errors;
+  if (first !== undefined) throw new PolicyTextError(first.message, { cause: first });
+  let value: unknown;
+  try {
+    value = document.toJS({ maxAliasCount: MAX_ALIASES });
+  } catch (cause) {
+    throw new PolicyTextError(cause instanceof Error ? cause.message : String(cause), { cause });
+  }
+  if (value === null || value === undefined) return {};
+  if (typeof value !== 'object' || Array.isArray(value))
+    throw new PolicyTextError('a policy is a map with the keys default_policy and source_groups');
+  return value as Record<string, unknown>;
+}
+
+function placeOf(text: string, pointer: string): { readonly line: number; readonly column: number } {
+  const lines = new LineCounter();
+  const { contents } = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const path = pointer
+    .split('/')
+    .slice(1)
+    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'));
+  for (let length = path.length; length > 0; length--) {
+    const offset = offsetOf(contents, path.slice(0, length));
+    if (offset === undefined) continue;
+    const { line, col } = lines.linePos(offset);
+    return { line, column: col };
+  }
+  return { line: 1, column: 1 };
+}

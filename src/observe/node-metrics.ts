@@ -1,0 +1,93 @@
+import type { Families } from './families.js';
+import type { NodeStats, ReadinessReport } from './stats.js';
+
+/** Readiness, and what the kernel counts; nothing of the latter while it cannot be read. */
+export function nodeMetrics({ gauge, counter }: Families) {
+  const ready = gauge('weir_ready', '1 while every readiness check passes.');
+  const check = gauge('weir_readiness_check', '1 while this readiness check passes.', 'check');
+  const up = gauge('weir_stats_up', '1 when the counters of the node could be read for this scrape.');
+  const generation = gauge('weir_policy_generation', 'Generation of the policy in force.');
+  const direct = gauge(
+    'weir_dataplane_direct',
+    '1 while packets that pass are sent at once, 0 while they go by the stack.',
+  );
+  const flows = gauge('weir_dataplane_flows', 'Flows in the flow table.');
+  const halfOpen = gauge('weir_dataplane_half_open_flows', 'Flows whose opening was not answered yet.');
+  const sweep = gauge('weir_dataplane_sweep_duration_seconds', 'How long the last sweep of the flow tables took.');
+  const sweepAge = gauge('weir_dataplane_sweep_age_seconds', 'Time since the last sweep of the flow tables.');
+  const opened = counter('weir_dataplane_flows_opened_total', 'Flows opened.');
+  const closed = counter('weir_dataplane_flows_closed_total', 'Flows closed.');
+  const refused = counter(
+    'weir_dataplane_grants_refused_total',
+    'Addresses that were not learned for want of room, and stay denied.',
+  );
+  const packets = counter('weir_dataplane_packets_total', 'Packets judged, by verdict.', 'verdict');
+  const bytes = counter('weir_dataplane_bytes_total', 'Bytes judged, by verdict.', 'verdict');
+  const drops = counter('weir_dataplane_drops_total', 'Packets dropped, by drop reason.', 'reason');
+  const dropBytes = counter('weir_dataplane_drop_bytes_total', 'Bytes dropped, by drop reason.', 'reason');
+  const eventsSent = counter('weir_events_sent_total', 'Events that the dataplane sent, read or not.');
+  const eventsLost = counter(
+    'weir_events_lost_total',
+    'Events of the dataplane that were not sent: `ring`, the reader was too slow; `source_share`, the source had had its share.',
+    'where',
+  );
+  const entries = gauge('weir_dataplane_map_entries', 'Entries in a map of the dataplane.', 'map');
+  const capacity = gauge('weir_dataplane_map_capacity', 'Entries that a map of the dataplane can hold.', 'map');
+  const ofDataplane = [
+    direct,
+    flows,
+    halfOpen,
+    sweep,
+    sweepAge,
+    opened,
+    closed,
+    refused,
+    packets,
+    bytes,
+    drops,
+    dropBytes,
+    eventsSent,
+    eventsLost,
+    entries,
+    capacity,
+  ];
+
+  return {
+    readiness(report: ReadinessReport) {
+      ready.set(report.ready ? 1 : 0);
+      check.reset();
+      for (const { name, ok } of report.checks) check.set({ check: name }, ok ? 1 : 0);
+    },
+    stats(stats: NodeStats | null) {
+      up.set(stats === null ? 0 : 1);
+      for (const metric of ofDataplane) metric.reset();
+      if (stats === null) return;
+      generation.set(stats.generation);
+      const { dataplane } = stats;
+      if (dataplane === null) return;
+      direct.set(dataplane.forwarding.way === 'direct' ? 1 : 0);
+      flows.set(dataplane.activeFlows);
+      halfOpen.set(dataplane.halfOpenFlows);
+      sweep.set(dataplane.sweep.tookMs / 1_000);
+      sweepAge.set(dataplane.sweep.agoMs / 1_000);
+      opened.inc(Number(dataplane.flowsOpened));
+      closed.inc(Number(dataplane.flowsClosed));
+      refused.inc(dataplane.grantsRefused);
+      for (const [verdict, counted] of Object.entries(dataplane.verdicts)) {
+        packets.inc({ verdict }, Number(counted.packets));
+        bytes.inc({ verdict }, Number(counted.bytes));
+      }
+      for (const [reason, counted] of Object.entries(dataplane.drops)) {
+        drops.inc({ reason }, Number(counted.packets));
+        dropBytes.inc({ reason }, Number(counted.bytes));
+      }
+      eventsSent.inc(Number(dataplane.events.sent));
+      eventsLost.inc({ where: 'ring' }, Number(dataplane.events.lost));
+      eventsLost.inc({ where: 'source_share' }, Number(dataplane.events.suppressed));
+      for (const [map, fill] of Object.entries(dataplane.maps)) {
+        entries.set({ map }, fill.entries);
+        capacity.set({ map }, fill.capacity);
+      }
+    },
+  };
+}

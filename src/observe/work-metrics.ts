@@ -1,0 +1,105 @@
+import { Registry } from 'prom-client';
+import { familiesOf } from './families.js';
+
+/** What is timed of a policy on its way into force: the whole write as its caller waits, and its parts. */
+const PHASES = ['write', 'compile', 'stage', 'flip', 'locate', 'explain'] as const;
+export type PolicyPhase = (typeof PHASES)[number];
+
+type ServedRequest = {
+  readonly method: string;
+  /** The route's pattern, never the path that was asked for. */
+  readonly route: string;
+  readonly status: number;
+  readonly seconds: number;
+};
+
+/** What the node does, told when it was done; beside it stands what is read at a scrape. */
+export type WorkMetrics = {
+  readonly registry: Registry;
+  served(request: ServedRequest): void;
+  /** A compiled policy was proved before its activation (B5), or did not hold. */
+  proved(proof: { readonly checked: number; readonly complete: boolean }): void;
+  disproved(): void;
+  policyPhase(phase: PolicyPhase, seconds: number): void;
+  /** `outcome`: `written`, `deleted`, `checked`, or the code of the refusal. */
+  policyWrite(outcome: string): void;
+  /** `outcome`: `written`, or the code of the failure. */
+  storeWrite(write: { readonly outcome: string; readonly seconds: number }): void;
+};
+
+export function createWorkMetrics(): WorkMetrics {
+  const registry = new Registry();
+  const { gauge, counter, histogram } = familiesOf(registry);
+  const requests = counter(
+    'weir_http_requests_total',
+    'Requests answered by the management API.',
+    'route',
+    'method',
+    'status',
+  );
+  const seconds = histogram(
+    'weir_http_request_duration_seconds',
+    'Time from the request line to the last byte of the answer.',
+    [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10],
+    'route',
+    'method',
+  );
+  const writes = counter(
+    'weir_policy_writes_total',
+    'Writes of policies, by outcome: `written`, `deleted`, `checked` (a dry run), or the code of the refusal.',
+    'outcome',
+  );
+  for (const outcome of ['written', 'deleted', 'checked']) writes.inc({ outcome }, 0);
+  const phases = histogram(
+    'weir_policy_phase_duration_seconds',
+    'Time that a policy took: `write`, the whole as its caller waits; in it `compile` (read, validate, compile), `stage` (fill the idle tables and prove them) and `flip` (put in force); besides `locate` (find a group) and `explain`.',
+    [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+    'phase',
+  );
+  for (const phase of PHASES) phases.zero({ phase });
+  const proofs = counter(
+    'weir_policy_proofs_total',
+    'Compiled policies that were checked before they came into force, by outcome.',
+    'outcome',
+  );
+  for (const outcome of ['passed', 'failed']) proofs.inc({ outcome }, 0);
+  const proofPackets = counter(
+    'weir_policy_proof_packets_total',
+    'Packets that were judged by compiled policies as those say, in proofs that passed.',
+  );
+  const proofComplete = gauge(
+    'weir_policy_proof_complete',
+    '1 when the last proof that passed had a packet of every class of its policy.',
+  );
+  const storeWrites = counter(
+    'weir_store_writes_total',
+    'Writes to the store of policies, settings and tokens, by outcome: `written`, or the code of the failure.',
+    'outcome',
+  );
+  storeWrites.inc({ outcome: 'written' }, 0);
+  const storeSeconds = histogram(
+    'weir_store_write_duration_seconds',
+    'Time that a write to the store took, the disk included.',
+    [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5],
+  );
+
+  return {
+    registry,
+    served({ route, method, status, seconds: took }) {
+      requests.inc({ route, method, status: `${Math.floor(status / 100)}xx` });
+      seconds.observe({ route, method }, took);
+    },
+    proved({ checked, complete }) {
+      proofs.inc({ outcome: 'passed' });
+      proofPackets.inc(checked);
+      proofComplete.set(complete ? 1 : 0);
+    },
+    disproved: () => proofs.inc({ outcome: 'failed' }),
+    policyPhase: (phase, took) => phases.observe({ phase }, took),
+    policyWrite: (outcome) => writes.inc({ outcome }),
+    storeWrite({ outcome, seconds: took }) {
+      storeWrites.inc({ outcome });
+      storeSeconds.observe(took);
+    },
+  };
+}

@@ -1,0 +1,29 @@
+import { StoreError } from './error.js';
+import type { KvStore } from './port.js';
+
+/** Told of every write: `written`, or the code of the failure. */
+export type WriteListener = (write: { readonly outcome: string; readonly seconds: number }) => void;
+
+/** The same store; says how long each write took, and what came of it. */
+export function timedWrites(kv: KvStore, onWrite: WriteListener): KvStore {
+  const timed = async (write: () => Promise<void>): Promise<void> => {
+    const began = performance.now();
+    const tell = (outcome: string) => onWrite({ outcome, seconds: (performance.now() - began) / 1_000 });
+    try {
+      await write();
+    } catch (error) {
+      tell(error instanceof StoreError ? error.code : 'bug');
+      throw error;
+    }
+    tell('written');
+  };
+  return {
+    get: (key) => kv.get(key),
+    getMany: (keys) => kv.getMany(keys),
+    put: (key, value, options) => timed(() => kv.put(key, value, options)),
+    delete: (key, options) => timed(() => kv.delete(key, options)),
+    batch: (operations, options) => timed(() => kv.batch(operations, options)),
+    iterate: (range) => kv.iterate(range),
+    close: () => kv.close(),
+  };
+}

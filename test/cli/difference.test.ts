@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest';
+import { differenceOf, isSame } from '#cli/policy/difference.js';
+import { differenceText } from '#cli/policy/difference-text.js';
+import { styleOf } from '#cli/style.js';
+
+const plain = styleOf({ colours: false });
+const rule = (id: string, match: object = {}, more: object = {}) => ({ id, action: 'allow', match, ...more });
+const group = (id: string, rules: object[], more: object = {}) => ({
+  id,
+  mode: 'enforce',
+  sources: { ips: ['10.0.0.7'] },
+  rules,
+  ...more,
+});
+const text = (before: object[], after: object[]) =>
+  differenceText(differenceOf({ source_groups: before }, { source_groups: after }), plain);
+
+describe('the difference of two policies', () => {
+  it('names rules that were added, removed and changed, field by field', () => {
+    const before = [group('lan', [rule('web', { proto: 'tcp', dst_ports: [80, '443'] }), rule('old')])];
+    const after = [
+      group('lan', [rule('web', { proto: 'TCP', dst_ports: [443, 8443], dst_cidrs: ['192.0.2.0/24'] }), rule('dns')]),
+    ];
+    expect(text(before, after)).toBe(`~ group lan
+  ~ rule web
+      match.dst_ports: -80 +8443
+      match.dst_cidrs: +192.0.2.0/24
+  + rule dns
+  - rule old
+`);
+  });
+
+  it('does not see lists in another order, empty ones, or ports as text', () => {
+    const before = [group('lan', [rule('web', { dst_ports: [80, 443], src_ports: [] })])];
+    const after = [group('lan', [rule('web', { dst_ports: ['443', 80] })])];
+    expect(isSame(differenceOf({ source_groups: before }, { source_groups: after }))).toBe(true);
+  });
+
+  it('names the fewest that moved, by the order of evaluation', () => {
+    const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((id) => group(id, [])) as [object, object, object, object];
+    expect(text([a, b, c, d], [d, a, b, c])).toBe('~ group d moved from place 4 to 1\n');
+    expect(text([a, b], [a, { ...b, priority: 1 }])).toBe('~ group b\n    priority: (none) → 1\n');
+    expect(text([a, b], [{ ...a, priority: 5 }, b])).toContain(' moved from place ');
+  });
+
+  it('does not call moved what only made room', () => {
+    const [a, b, c] = ['a', 'b', 'c'].map((id) => group(id, [])) as [object, object, object];
+    expect(text([a, b, c], [c])).toBe('- group a\n- group b\n');
+    expect(text([c], [a, b, c])).toBe('+ group a\n+ group b\n');
+  });
+
+  it('tells a value that went from one that came, in nested matchers too', () => {
+    const before = [group('lan', [rule('web', { tls: { sni: { exact: ['a.test'] } } }, { mode: 'audit' })])];
+    const after = [group('lan', [rule('web', { tls: { sni: 'a[.]test', mode: 'metadata' } })])];
+    expect(text(before, after)).toBe(`~ group lan
+  ~ rule web
+      match.tls.sni: {"exact":["a.test"]} → a[.]test
+      match.tls.mode: (none) → metadata
+      mode: audit → (none)
+`);
+  });
+});

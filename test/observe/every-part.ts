@@ -1,0 +1,48 @@
+import { createMetrics } from '#observe/metrics.js';
+import type { NodeStats } from '#observe/stats.js';
+import { READY, STATS } from '#test/api/fake-management.js';
+
+/** A node all of whose parts run, with a number of its own in each place that metrics read. */
+export const EVERY_PART: NodeStats = {
+  ...STATS,
+  dns: {
+    queriesAllow: 1,
+    queriesDeny: 2,
+    nxdomainPolicy: 3,
+    nxdomainUpstream: 4,
+    servfail: 5,
+    grants: 6,
+    learning: { medianMs: 0.25, p99Ms: 2 },
+    cacheHits: 7,
+    cacheMisses: 8,
+    cacheEntries: 9,
+    cacheBytes: 10,
+    refused: { answer_unasked: 11 },
+    upstreams: [
+      { address: '192.0.2.53:53', alive: true, queries: 12, timeouts: 13, latencyMs: 0.5 },
+      { address: '192.0.2.54:53', alive: true, queries: 14, timeouts: 15, latencyMs: 2 },
+      { address: '192.0.2.55:53', alive: false, queries: 16, timeouts: 17, latencyMs: null },
+    ],
+  },
+  observer: {
+    readers: 2,
+    messages: 100,
+    lostReader: 3,
+    lostKernel: 4,
+    lostSourceShare: 5,
+    events: { denied: 60, flow_opened: 40 },
+    findings: { merged: 61, entries: 7, gaps: 1, overflowed: 2 },
+    sinks: [{ name: 'syslog', delivered: 50, failed: 6, dropped: 7, waiting: 8 }],
+  },
+};
+
+/** Metrics of that node, after it did one of everything that it is told of. */
+export function metricsOfEveryPart() {
+  const metrics = createMetrics({ version: '0.1.0', stats: async () => EVERY_PART, readiness: () => READY });
+  metrics.served({ method: 'GET', route: '/api/v1/policies/:id', status: 200, seconds: 0.01 });
+  metrics.proved({ checked: 24, complete: true });
+  metrics.policyPhase('write', 0.2);
+  metrics.policyWrite('written');
+  metrics.storeWrite({ outcome: 'written', seconds: 0.002 });
+  return metrics;
+}

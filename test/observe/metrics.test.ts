@@ -1,0 +1,106 @@
+import { readFile } from 'node:fs/promises';
+import { describe, expect, it } from 'vitest';
+import { createMetrics } from '#observe/metrics.js';
+import { metricsPage } from '#observe/metrics-page.js';
+import { READY, STATS } from '#test/api/fake-management.js';
+import { metricsOfEveryPart } from './every-part.js';
+
+const samples = async (prefix: string, metrics = metricsOfEveryPart()) => {
+  await metrics.scrape();
+  return (await metrics.scrape()).split('\n').filter((line) => line.startsWith(prefix));
+};
+
+describe('metrics', () => {
+  it('of the wiretap and of findings are what the observer counts', async () => {
+    expect(await samples('weir_wiretap_')).toEqual([
+      'weir_wiretap_readers 2',
+      'weir_wiretap_messages_total 100',
+      'weir_wiretap_lost_total{where="reader"} 3',
+      'weir_wiretap_lost_total{where="kernel"} 4',
+      'weir_wiretap_lost_total{where="source_share"} 5',
+    ]);
+    expect(await samples('weir_findings_')).toEqual([
+      'weir_findings_merged_total 61',
+      'weir_findings_entries 7',
+      'weir_findings_gaps_total 1',
+      'weir_findings_overflowed_total 2',
+      'weir_findings_sink_delivered_total{sink="syslog"} 50',
+      'weir_findings_sink_failed_total{sink="syslog"} 6',
+      'weir_findings_sink_dropped_total{sink="syslog"} 7',
+      'weir_findings_sink_waiting{sink="syslog"} 8',
+    ]);
+    expect(await samples('weir_observer_')).toEqual([
+      'weir_events_total{type="denied"} 60',
+      'weir_events_total{type="flow_opened"} 40',
+    ]);
+  });
+
+  it('of the observer have no labelled samples while there is none', async () => {
+    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    expect(await samples('weir_wiretap_lost_total', metrics)).toEqual([]);
+    expect(await samples('weir_findings_sink_', metrics)).toEqual([]);
+  });
+
+  it('of the sweep are in seconds', async () => {
+    expect(await samples('weir_dataplane_sweep_')).toEqual([
+      'weir_dataplane_sweep_duration_seconds 0.00025',
+      'weir_dataplane_sweep_age_seconds 0.5',
+    ]);
+    expect(await samples('weir_dataplane_half_open_flows')).toEqual(['weir_dataplane_half_open_flows 1']);
+  });
+
+  it('of upstreams name the fastest and the slowest, never an address', async () => {
+    expect(await samples('weir_dns_upstream_latency_seconds')).toEqual([
+      'weir_dns_upstream_latency_seconds{which="fastest"} 0.0005',
+      'weir_dns_upstream_latency_seconds{which="slowest"} 0.002',
+    ]);
+  });
+
+  it('count writes of policies and of the store by outcome, and time their parts', async () => {
+    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    metrics.policyWrite('invalid_policy');
+    metrics.policyPhase('compile', 0.04);
+    metrics.policyPhase('compile', 0.02);
+    metrics.storeWrite({ outcome: 'store_no_space', seconds: 0.5 });
+    expect(await samples('weir_policy_writes_total', metrics)).toEqual([
+      'weir_policy_writes_total{outcome="written"} 0',
+      'weir_policy_writes_total{outcome="deleted"} 0',
+      'weir_policy_writes_total{outcome="checked"} 0',
+      'weir_policy_writes_total{outcome="invalid_policy"} 1',
+    ]);
+    expect(await samples('weir_policy_phase_duration_seconds_sum', metrics)).toEqual([
+      'weir_policy_phase_duration_seconds_sum{phase="write"} 0',
+      'weir_policy_phase_duration_seconds_sum{phase="compile"} 0.06',
+      'weir_policy_phase_duration_seconds_sum{phase="stage"} 0',
+      'weir_policy_phase_duration_seconds_sum{phase="flip"} 0',
+      'weir_policy_phase_duration_seconds_sum{phase="locate"} 0',
+      'weir_policy_phase_duration_seconds_sum{phase="explain"} 0',
+    ]);
+    expect(await samples('weir_store_writes_total', metrics)).toEqual([
+      'weir_store_writes_total{outcome="written"} 0',
+      'weir_store_writes_total{outcome="store_no_space"} 1',
+    ]);
+    expect(await samples('weir_store_write_duration_seconds_sum', metrics)).toEqual([
+      'weir_store_write_duration_seconds_sum 0.5',
+    ]);
+  });
+
+  it('have labels of few values only, and no value that is an address or a name', async () => {
+    const metrics = metricsOfEveryPart();
+    const labels = new Set(metrics.families().flatMap((family) => family.labels));
+    const own = [
+      ...['check', 'kind', 'map', 'method', 'outcome', 'phase', 'quantile', 'reason', 'route', 'sink', 'state'],
+      ...['status', 'type', 'verdict', 'version', 'where', 'which'],
+    ];
+    const ofProcess = ['kind', 'major', 'minor', 'patch', 'space', 'type', 'version'];
+    expect([...labels].filter((label) => ![...own, ...ofProcess].includes(label))).toEqual([]);
+    const lines = (await metrics.scrape()).split('\n').filter((line) => !line.startsWith('#'));
+    expect(lines.filter((line) => /\d+\.\d+\.\d+\.\d+|192\.0\.2|:53/.test(line))).toEqual([]);
+    expect(lines.filter((line) => line !== '' && !line.startsWith('weir_'))).toEqual([]);
+  });
+
+  it('are all on docs/metrics.md', async () => {
+    const page = await readFile(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
+    expect(page, 'run: npm run docs').toBe(metricsPage(metricsOfEveryPart().families()));
+  });
+});
