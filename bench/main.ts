@@ -13,6 +13,7 @@ import { programCostBench } from './forward/program-cost.js';
 import { survivalBench } from './forward/survival.js';
 import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
+import { observeBench } from './observe.js';
 import { policyWriteBench } from './policy-write.js';
 
 const benches = [
@@ -27,6 +28,7 @@ const benches = [
   programCostBench,
   survivalBench,
   eventsBench,
+  observeBench,
   policyWriteBench,
 ];
 

@@ -10,6 +10,8 @@ import { type Topology, temporaryFolder } from './topology.js';
 export type NodeProcess = {
   readonly url: string;
   readonly folder: string;
+  /** Of the process that runs now. */
+  readonly pid: number;
   token(): Promise<string>;
   /** Sends one request with the admin token. */
   request(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
@@ -84,6 +86,9 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   const node: NodeProcess = {
     url,
     folder,
+    get pid() {
+      return child?.pid ?? 0;
+    },
     token,
     request: async (method, path, body, headers = {}) => {
       const response = await fetch(url + path, {

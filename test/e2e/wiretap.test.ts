@@ -17,15 +17,15 @@ afterAll(() => rig?.remove());
 
 const soon = { timeout: 5_000, interval: 20 };
 const ofClient = (messages: readonly WiretapMessage[]) =>
-  messages.filter(({ src }) => src === ADDRESSES.client).map(({ type, dst_port, rule }) => `${type} ${dst_port} ${rule}`);
+  messages
+    .filter(({ src }) => src === ADDRESSES.client)
+    .map(({ type, dst_port, rule }) => `${type} ${dst_port} ${rule}`);
 
 test('a reader is told of each flow and each deny, by whom it was decided', async () => {
   const { messages, socket } = await readWiretap(rig.node);
   expect(await rig.tcp(80)).toBe('open');
   await rig.tcp(443);
-  await expect.poll(() => ofClient(messages), soon).toEqual(
-    expect.arrayContaining(['flow 80 r0', 'verdict 443 null']),
-  );
+  await expect.poll(() => ofClient(messages), soon).toEqual(expect.arrayContaining(['flow 80 r0', 'verdict 443 null']));
   const flow = messages.find(({ type }) => type === 'flow');
   expect(flow).toEqual({
     type: 'flow',

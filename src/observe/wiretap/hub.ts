@@ -18,8 +18,8 @@ type Channel = {
   readers: number;
   lost: Lost;
 };
-/** Where a reader stands in what is kept: record or lookup `index` of that entry comes next. */
-type Replay = { readonly channel: Channel; entry: number; index: number; forgotten: number; lost: Lost };
+/** Where a reader stands in what is kept: record or lookup `index` of that entry comes next, the `count`th of all. */
+type Replay = { readonly channel: Channel; entry: number; index: number; count: number; lost: Lost };
 
 export type HubOutput = {
   frame(frame: Frame): void;
@@ -70,7 +70,7 @@ export class WiretapHub {
     channel.readers++;
     this.#channelOf.set(reader, channel);
     const entry = this.#kept.since(sinceMs);
-    this.#replays.set(reader, { channel, entry, index: 0, forgotten: this.#kept.forgotten, lost: NOTHING_LOST });
+    this.#replays.set(reader, { channel, entry, index: 0, count: this.#kept.before(entry), lost: NOTHING_LOST });
     this.more(reader);
   }
 
@@ -80,11 +80,11 @@ export class WiretapHub {
     if (replay === undefined) return;
     const texts: string[] = [];
     if (replay.entry < this.#kept.first) {
-      replay.lost = added(replay.lost, { ...NOTHING_LOST, reader: this.#kept.forgotten - replay.forgotten });
+      replay.lost = added(replay.lost, { ...NOTHING_LOST, reader: this.#kept.forgotten - replay.count });
+      replay.count = this.#kept.forgotten;
       replay.entry = this.#kept.first;
       replay.index = 0;
     }
-    replay.forgotten = this.#kept.forgotten;
     while (texts.length < FRAME_MESSAGES && replay.entry < this.#kept.end) this.#readOn(replay, texts);
     if (texts.length > 0 || !isNothing(replay.lost)) {
       const bytes = texts.length === 0 ? new Uint8Array(0) : frameOf(texts);
@@ -171,7 +171,7 @@ export class WiretapHub {
     const { batch = null, lookups = [], lost = NOTHING_LOST } = this.#kept.at(replay.entry) ?? {};
     if (replay.index === 0) replay.lost = added(replay.lost, lost);
     const size = batch?.count ?? lookups.length;
-    for (; replay.index < size && texts.length < FRAME_MESSAGES; replay.index++) {
+    for (; replay.index < size && texts.length < FRAME_MESSAGES; replay.index++, replay.count++) {
       const lookup = lookups[replay.index];
       if (batch !== null && filter.matches(batch.words, replay.index))
         texts.push(this.#writer.record(batch, replay.index));

@@ -21,7 +21,7 @@ export class Kept {
   /** Number of the first of the entries; they are numbered from 0. */
   #first = 0;
   #bytes = 0;
-  /** Records and lookups that are not kept any more. */
+  /** Records and lookups that are not kept any more: those that are, are counted on from there. */
   forgotten = 0;
 
   constructor(keepsMs: number, maxBytes = 32 * 1024 * 1024) {
@@ -56,6 +56,12 @@ export class Kept {
 
   at(number: number): KeptEntry | undefined {
     return this.#entries[number - this.#first];
+  }
+
+  /** Records and lookups that came in before this entry. */
+  before(number: number): number {
+    const earlier = this.#entries.slice(0, number - this.#first);
+    return earlier.reduce((sum, entry) => sum + sizeOf(entry), this.forgotten);
   }
 
   /** Number of the first entry that came in since. */

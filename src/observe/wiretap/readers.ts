@@ -9,8 +9,11 @@ export type Sink = {
   close(why: 'too_slow' | 'going_away' | 'performance_mode_disabled'): void;
 };
 
-/** A reader whose network takes no more has this much waiting, and the frame that reached it; what comes then is lost to it. */
-const WAITING_BYTES = 512 * 1024;
+/** What may wait for all readers together; readers of the same channel share their frames. */
+const WAITING_BYTES = 256 * 1024 * 1024;
+/** And for each of them: at a hundred thousand messages a second the most is a fifth of a second. */
+const WAITING_LEAST = 256 * 1024;
+const WAITING_MOST = 8 * 1024 * 1024;
 const LOOK_MS = 500;
 const STALLED_MS = 60_000;
 /** After so many sends others have their turn. */
@@ -43,6 +46,11 @@ export class Readers {
     this.#output = output;
     this.#timer = setInterval(() => this.#look(performance.now()), LOOK_MS);
     this.#timer.unref();
+  }
+
+  /** Bytes beyond which what comes is lost to a reader, until its network takes some. */
+  get #waitingBytes(): number {
+    return Math.min(WAITING_MOST, Math.max(WAITING_LEAST, WAITING_BYTES / Math.max(1, this.#readers.size)));
   }
 
   get count(): number {
@@ -121,7 +129,7 @@ export class Readers {
     const reader = this.#readers.get(number);
     if (reader === undefined) return;
     reader.lost = added(reader.lost, lost);
-    if (!isKept && reader.sink.waiting >= WAITING_BYTES) {
+    if (!isKept && reader.sink.waiting >= this.#waitingBytes) {
       reader.lost = added(reader.lost, { ...NOTHING_LOST, reader: messages });
       this.lost += messages;
       return;
@@ -133,7 +141,7 @@ export class Readers {
 
   #look(now: number): void {
     for (const [number, reader] of this.#readers) {
-      if (reader.sink.waiting < WAITING_BYTES) {
+      if (reader.sink.waiting < this.#waitingBytes) {
         reader.stalledSince = null;
         sayLost(reader);
         continue;

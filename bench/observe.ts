@@ -1,0 +1,250 @@
+import type { ChildProcess } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { type NodeProcess, startNode } from '#cli/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { builtObject } from '#dataplane/kernel/built.js';
+import type { Bench, Row } from './bench.js';
+import { quantile } from './forward/comparison.js';
+
+/** Allowed ones come from the lower half, denied ones from the upper. */
+const NETWORK = '20.0.0.0/15';
+const ALLOWED = '20.0.0.1';
+const DENIED = '20.1.0.1';
+const SOURCES = 1_000;
+const PORTS = 60_000;
+const SECONDS = 5;
+const flows = join(dirname(builtObject), '../bench/observe/flows');
+const readersProcess = fileURLToPath(new URL('./observe/readers-process.js', import.meta.url));
+
+type Counted = {
+  readonly sent: number;
+  readonly lost: number;
+  readonly suppressed: number;
+  readonly opened: number;
+  readonly denied: number;
+  readonly merged: number;
+};
+type Read = { readonly messages: number; readonly lost: Readonly<Record<string, number>>; readonly closed: boolean };
+
+/** A node between a client that has all the addresses of a network and a server that answers nothing. */
+class Scene {
+  private constructor(
+    readonly topology: Topology,
+    readonly node: NodeProcess,
+  ) {}
+
+  static async open(): Promise<Scene> {
+    const topology = await createTopology('observe');
+    const { client, node, server } = topology;
+    await client.must('ip', 'route', 'add', 'local', NETWORK, 'dev', 'lo');
+    await node.must('ip', 'route', 'add', NETWORK, 'via', ADDRESSES.client);
+    const silent = 'add table inet silent; add chain inet silent in { type filter hook prerouting priority raw; }';
+    await server.must('nft', `${silent}; add rule inet silent in meta l4proto udp drop`);
+    const process = await startNode(topology, {
+      sections: { api: { listen: '127.0.0.1:8080', max_connections: 5_000, requests_per_second: 100_000 } },
+    });
+    await process.ready({ except: ['policy_ready'] });
+    const group = { id: 'clients', mode: 'enforce', sources: { cidrs: ['20.0.0.0/16'] } };
+    const rules = [{ id: 'any', action: 'allow', match: { proto: 'udp' } }];
+    const source_groups = [{ ...group, rules }];
+    const reply = await process.request('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups });
+    if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+    await process.ready();
+    return new Scene(topology, process);
+  }
+
+  /** Datagrams of `sources` addresses to as many ports; answers how many were sent. */
+  async send(first: string, sources: number, ports: number, rate: number, seconds = SECONDS): Promise<number> {
+    const words = [first, sources, ADDRESSES.server, ports, rate, seconds].map(String);
+    return Number(await this.topology.client.must(flows, ...words));
+  }
+
+  async readers(count: number, stalled: number, query = ''): Promise<Readers> {
+    const url = `ws://127.0.0.1:8080/api/v1/wiretap/stream${query}`;
+    const words = [readersProcess, url, await this.node.token(), String(count), String(stalled)];
+    return Readers.begin(this.topology.node.start(process.execPath, words));
+  }
+
+  async counted(): Promise<Counted> {
+    const { text } = await this.node.request('GET', '/metrics');
+    const value = (name: string): number =>
+      Number(new RegExp(`^${name.replace(/[{}"]/g, '\\$&')} (\\S+)$`, 'm').exec(text)?.[1] ?? Number.NaN);
+    return {
+      sent: value('weir_events_sent_total'),
+      lost: value('weir_events_lost_total{where="ring"}'),
+      suppressed: value('weir_events_lost_total{where="source_share"}'),
+      opened: value('weir_events_total{type="flow_opened"}'),
+      denied: value('weir_events_total{type="denied"}'),
+      merged: value('weir_findings_merged_total'),
+    };
+  }
+
+  async remove(): Promise<void> {
+    await this.node.remove();
+    await this.topology.remove();
+  }
+}
+
+class Readers {
+  readonly #lines: AsyncIterator<string>;
+
+  private constructor(readonly child: ChildProcess) {
+    if (child.stdout === null) throw new Error('readers have no output');
+    this.#lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+    child.stderr?.pipe(process.stderr);
+  }
+
+  static async begin(child: ChildProcess): Promise<Readers> {
+    const readers = new Readers(child);
+    await readers.#lines.next();
+    return readers;
+  }
+
+  async read(): Promise<readonly Read[]> {
+    this.child.stdin?.write('\n');
+    const { value } = await this.#lines.next();
+    return JSON.parse(value as string) as Read[];
+  }
+
+  /** Once nothing more comes. */
+  async settled(): Promise<readonly Read[]> {
+    let before = '';
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, 1_500));
+      const read = await this.read();
+      const now = JSON.stringify(read);
+      if (now === before) return read;
+      before = now;
+    }
+  }
+
+  end(): void {
+    this.child.kill('SIGKILL');
+  }
+}
+
+const difference = (after: Counted, before: Counted): Counted => ({
+  sent: after.sent - before.sent,
+  lost: after.lost - before.lost,
+  suppressed: after.suppressed - before.suppressed,
+  opened: after.opened - before.opened,
+  denied: after.denied - before.denied,
+  merged: after.merged - before.merged,
+});
+const lostOf = (reads: readonly Read[], where: string): number =>
+  reads.reduce((sum, { lost }) => sum + (lost[where] ?? 0), 0);
+
+/** One reader, and as many events. */
+async function oneReader(scene: Scene, rate: number): Promise<{ read: Read; counted: Counted }> {
+  const readers = await scene.readers(1, 0, '?type=flow&type=flow_end');
+  const before = await scene.counted();
+  await scene.send(ALLOWED, SOURCES, PORTS, rate);
+  const [read] = await readers.settled();
+  const counted = difference(await scene.counted(), before);
+  readers.end();
+  if (read === undefined) throw new Error('there is no reader');
+  return { read, counted };
+}
+
+async function run(): Promise<readonly Row[]> {
+  const scene = await Scene.open();
+  try {
+    // Fills the flow table, so that from then on each new flow ends another.
+    await scene.send(ALLOWED, SOURCES, PORTS, 100_000, 3);
+    const slow = await oneReader(scene, 55_000);
+    console.log(JSON.stringify(slow));
+    const fast = await oneReader(scene, 110_000);
+    console.log(JSON.stringify(fast));
+    const rows: Row[] = [
+      {
+        what: 'flow events a second from the kernel',
+        value: slow.counted.sent / SECONDS,
+        unit: 'events/s',
+        atLeast: 100_000,
+      },
+      {
+        what: 'of them lost on the way to one WebSocket reader',
+        value: lostOf([slow.read], 'reader') + slow.counted.lost,
+        unit: '',
+        atMost: 0,
+      },
+      { what: 'twice as many', value: fast.counted.sent / SECONDS, unit: 'events/s', atLeast: 200_000 },
+      { what: 'what the reader got', value: fast.read.messages / SECONDS, unit: 'events/s' },
+      {
+        what: 'sent, less what it got and was told it lost',
+        value: fast.counted.sent - fast.read.messages - lostOf([fast.read], 'reader'),
+        unit: '',
+        atMost: 0,
+        atLeast: 0,
+      },
+      {
+        what: 'lost in the ring, less what it was told of that',
+        value: fast.counted.lost - lostOf([fast.read], 'kernel'),
+        unit: '',
+        atMost: 0,
+        atLeast: 0,
+      },
+    ];
+    rows.push(...(await manyReaders(scene)), ...(await findings(scene)));
+    return rows;
+  } finally {
+    await scene.remove();
+  }
+}
+
+const READERS = 1_000;
+const STALLED = 500;
+
+async function manyReaders(scene: Scene): Promise<readonly Row[]> {
+  const before = memory(scene);
+  const readers = await scene.readers(READERS, STALLED, '?type=flow');
+  const counted = await scene.counted();
+  const waits: number[] = [];
+  let isOver = false;
+  const probing = (async () => {
+    while (!isOver) {
+      const started = performance.now();
+      await scene.node.request('GET', '/health');
+      waits.push(performance.now() - started);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  })();
+  const sent = await scene.send(ALLOWED, SOURCES, PORTS, 2_000, 10);
+  isOver = true;
+  await probing;
+  const reads = await readers.settled();
+  const more = memory(scene) - before;
+  const after = difference(await scene.counted(), counted);
+  readers.end();
+  console.log(JSON.stringify({ sent, after, some: reads.slice(0, 2), more }));
+  const least = Math.min(...reads.map(({ messages }) => messages));
+  return [
+    { what: `${READERS} readers, ${STALLED} of them stalled: events a second`, value: sent / 10, unit: 'events/s' },
+    { what: 'the others lost', value: lostOf(reads, 'reader') + lostOf(reads, 'kernel'), unit: '', atMost: 0 },
+    { what: 'and did not get', value: after.opened - least, unit: '', atMost: 0 },
+    { what: 'the process grew by', value: more, unit: 'MiB', atMost: 600 },
+    { what: '/health meanwhile, p99', value: quantile(waits, 0.99), unit: 'ms' },
+  ];
+}
+
+async function findings(scene: Scene): Promise<readonly Row[]> {
+  const before = await scene.counted();
+  await scene.send(DENIED, SOURCES, 4, 60_000);
+  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  const counted = difference(await scene.counted(), before);
+  console.log(JSON.stringify(counted));
+  return [
+    { what: 'denies merged into findings', value: counted.merged / SECONDS, unit: 'events/s', atLeast: 50_000 },
+    { what: 'of them lost', value: counted.denied + counted.lost - counted.merged, unit: '', atMost: 0 },
+  ];
+}
+
+/** MiB. */
+function memory(scene: Scene): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${scene.node.pid}/status`, 'utf8'))?.[1]) / 1_024;
+}
+
+export const observeBench: Bench = { name: 'observe', run };

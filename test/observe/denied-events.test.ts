@@ -1,0 +1,160 @@
+import { beforeEach, expect, test } from 'vitest';
+import { Rosters } from '#dataplane/program/rosters.js';
+import { Deciders } from '#observe/deciders.js';
+import { DeniedEvents, findingsOfLookups } from '#observe/denied-events.js';
+import { nobody } from '#observe/findings/nobody.js';
+import { IPPROTO } from '#policy/model.js';
+import { word } from '#policy/program.js';
+import { rosterOf } from '#policy/roster.js';
+import { address, group, policy, rule } from '#test/policy/sample.js';
+import { batchOf, type EventInput } from './events.js';
+
+const roster = rosterOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })]));
+let deciders: Deciders;
+let denied: DeniedEvents;
+beforeEach(() => {
+  const rosters = new Rosters();
+  rosters.place({ roster, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 });
+  deciders = new Deciders(rosters);
+  denied = new DeniedEvents(deciders);
+});
+const deny = (more: Partial<EventInput> = {}): EventInput => ({
+  type: 'denied',
+  verdict: 'deny',
+  dropReason: 7,
+  source: address('10.0.0.7'),
+  destination: address('192.0.2.1'),
+  destinationPort: 443,
+  epoch: 3,
+  hit: 5,
+  hitCheck: roster.identities[0] as number,
+  ...more,
+});
+const finding = {
+  ...nobody,
+  type: 'l4_deny',
+  sourceGroup: 'lan',
+  rule: 'no',
+  decidedBy: 'rule',
+  source: '10.0.0.7',
+  destination: '192.0.2.1',
+  destinationPort: 443,
+  protocol: 6,
+  dropReason: 'policy_deny',
+  effectiveAction: 'deny',
+  generation: 7,
+};
+
+test('equal denies are one finding, from the first to the last of them', () => {
+  denied.add(batchOf([deny({ sourcePort: 1 }), deny({ sourcePort: 2 })], { unixMs: 1_000 }), 0);
+  denied.add(batchOf([deny()], { unixMs: 5_000 }), 0);
+  expect(denied.take()).toEqual([{ ...finding, firstMs: 1_000, lastMs: 5_000, count: 3 }]);
+  expect([denied.take(), denied.merged]).toEqual([[], 3]);
+});
+
+test.each<[string, Partial<EventInput>, object]>([
+  [
+    'dropped without a verdict',
+    { type: 'dropped', verdict: null, dropReason: 5, epoch: 0, hit: 0 },
+    { ...nobody, dropReason: 'spoofed_source', generation: null },
+  ],
+  [
+    'passed under audit',
+    { type: 'passed', verdict: 'audit', dropReason: 0 },
+    { dropReason: null, effectiveAction: 'allow' },
+  ],
+  [
+    'opened a flow under audit',
+    { type: 'flow_opened', verdict: 'audit', dropReason: 0 },
+    { dropReason: null, effectiveAction: 'allow' },
+  ],
+  [
+    'passed uninspected under audit',
+    { type: 'flow_opened', verdict: 'redirect', dropReason: 0 },
+    { dropReason: null, effectiveAction: 'allow' },
+  ],
+])('a finding is what was %s', (_, event, expected) => {
+  denied.add(batchOf([deny(event)], { unixMs: 1 }), 0);
+  const { source, destination, destinationPort, protocol } = finding;
+  expect(denied.take()).toEqual([
+    { ...finding, ...expected, source, destination, destinationPort, protocol, firstMs: 1, lastMs: 1, count: 1 },
+  ]);
+});
+
+test('ICMP has its type and code, and that of a flow is an echo request', () => {
+  denied.add(
+    batchOf([
+      deny({ protocol: IPPROTO.icmp, icmp: [3, 4] }),
+      deny({ protocol: IPPROTO.icmp, type: 'flow_opened', verdict: 'audit' }),
+    ]),
+    0,
+  );
+  expect(
+    denied.take().map(({ type, icmpType, icmpCode, destinationPort }) => [type, icmpType, icmpCode, destinationPort]),
+  ).toEqual([
+    ['icmp_deny', 3, 4, null],
+    ['icmp_deny', 8, 0, null],
+  ]);
+});
+
+test('what is allowed is none', () => {
+  denied.add(
+    batchOf([
+      deny({ type: 'flow_opened', verdict: 'allow' }),
+      deny({ type: 'flow_ended', verdict: 'audit' }),
+      deny({ type: 'passed', verdict: 'allow' }),
+      deny({ type: 'flow_opened', verdict: null }),
+    ]),
+    0,
+  );
+  expect([denied.take(), denied.merged]).toEqual([[], 0]);
+});
+
+test('of too many different ones the rest is counted without addresses, and no event is missing', () => {
+  const scan = Array.from({ length: 10_000 }, (_, index) => deny({ destinationPort: index }));
+  denied.add(batchOf(scan), 0);
+  const taken = denied.take();
+  expect(taken.length).toBe(4_097);
+  expect(taken.at(-1)).toEqual({
+    ...finding,
+    source: null,
+    destination: null,
+    destinationPort: null,
+    firstMs: 0,
+    lastMs: 0,
+    count: 5_904,
+  });
+  expect([taken.reduce((sum, { count }) => sum + count, 0), denied.overflowed]).toEqual([10_000, 5_904]);
+});
+
+test('what was lost on the way is a gap', () => {
+  denied.add(batchOf([], { lost: 12 }), 500);
+  denied.add(batchOf([], { lost: 3 }), 900);
+  expect(denied.take()).toMatchObject([{ type: 'gap', target: 'dataplane', count: 15, firstMs: 500, lastMs: 900 }]);
+});
+
+test('lookups that are denied, or would have been, are findings', () => {
+  const lookup = (verdict: 'allow' | 'deny' | 'audit') => ({
+    source: address('10.0.0.7'),
+    hostname: 'www.example.com',
+    type: 1,
+    generation: 7,
+    word: word(0, verdict, verdict === 'audit'),
+    count: 4,
+    lastMs: 9,
+  });
+  const found = findingsOfLookups([lookup('allow'), lookup('deny'), lookup('audit')], deciders);
+  const dns = {
+    ...finding,
+    type: 'dns_deny',
+    hostname: 'www.example.com',
+    destination: null,
+    destinationPort: null,
+    protocol: null,
+    dropReason: null,
+    firstMs: 9,
+    lastMs: 9,
+    count: 4,
+  };
+  expect(found).toEqual([dns, { ...dns, effectiveAction: 'allow' }]);
+});

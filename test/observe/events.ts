@@ -1,0 +1,50 @@
+import { EventBatch, RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
+import { EVENT_OFFSETS, EVENT_TYPE, type EventType } from '#dataplane/events/event.js';
+import { IPPROTO, type Verdict } from '#policy/model.js';
+import { VERDICT_NUMBER } from '#policy/program.js';
+
+export type EventInput = {
+  readonly type: EventType;
+  readonly verdict?: Verdict | null;
+  readonly dropReason?: number;
+  readonly protocol?: number;
+  readonly source?: number;
+  readonly destination?: number;
+  readonly sourcePort?: number;
+  readonly destinationPort?: number;
+  readonly icmp?: readonly [type: number, code: number];
+  readonly epoch?: number;
+  readonly hit?: number;
+  readonly hitCheck?: number;
+  readonly suppressed?: number;
+  readonly flags?: number;
+  readonly state?: number;
+};
+
+/** Records as the kernel writes them. Monotonic time 0 is `unixMs`. */
+export function batchOf(events: readonly EventInput[], { lost = 0, unixMs = 0 } = {}): EventBatch {
+  const records = new ArrayBuffer(events.length * RECORD_BYTES);
+  const view = new DataView(records);
+  for (const [index, event] of events.entries()) {
+    const at = (field: keyof typeof EVENT_OFFSETS): number =>
+      index * RECORD_BYTES + RECORD_HEADER_BYTES + EVENT_OFFSETS[field];
+    view.setUint8(at('type'), EVENT_TYPE[event.type]);
+    const verdict = event.verdict === undefined ? 'allow' : event.verdict;
+    view.setUint8(at('verdict'), verdict === null ? 0 : VERDICT_NUMBER[verdict]);
+    view.setUint8(at('drop_reason'), event.dropReason ?? 0);
+    view.setUint8(at('protocol'), event.protocol ?? IPPROTO.tcp);
+    view.setUint32(at('source'), event.source ?? 0, true);
+    view.setUint32(at('destination'), event.destination ?? 0, true);
+    view.setUint16(at('source_port'), event.sourcePort ?? 0, true);
+    view.setUint16(at('destination_port'), event.destinationPort ?? 0, true);
+    view.setUint8(at('icmp_type'), event.icmp?.[0] ?? 0);
+    view.setUint8(at('icmp_code'), event.icmp?.[1] ?? 0);
+    view.setUint8(at('tcp_flags'), event.state ?? 0);
+    view.setUint8(at('flags'), event.flags ?? 0);
+    view.setUint32(at('epoch'), event.epoch ?? 0, true);
+    view.setUint32(at('hit'), event.hit ?? 0, true);
+    view.setUint32(at('hit_check'), event.hitCheck ?? 0, true);
+    view.setUint32(at('suppressed'), event.suppressed ?? 0, true);
+  }
+  return new EventBatch({ records, count: events.length, lost, monotonicNs: 0, unixMs });
+}

@@ -1,0 +1,289 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { Surroundings } from '#dataplane/events/surroundings.js';
+import { AddressNames } from '#observe/address-names.js';
+import { Deciders } from '#observe/deciders.js';
+import type { SeenLookup } from '#observe/seen-lookup.js';
+import type { WiretapFilter } from '#observe/wiretap/filter.js';
+import type { Frame } from '#observe/wiretap/frame.js';
+import { WiretapHub } from '#observe/wiretap/hub.js';
+import { IPPROTO } from '#policy/model.js';
+import { rosterOf, rosterOfRecord } from '#policy/roster.js';
+import { word } from '#policy/program.js';
+import { address, group, policy, rule } from '#test/policy/sample.js';
+import { batchOf, type EventInput } from './events.js';
+
+const ALL: WiretapFilter = {
+  sources: [],
+  destinations: [],
+  ports: [],
+  protocols: [],
+  hostnames: [],
+  groups: [],
+  rules: [],
+  verdicts: [],
+  types: [],
+};
+const record = { id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10', revision: 1 };
+const roster = rosterOfRecord(rosterOf(policy([group(['10.0.0.0/8'], [rule({ id: 'web' })], { id: 'lan' })])), record);
+/** Rank 0, the rule, counts at entry 5; rank 1, the default, at 6. */
+const entries = Uint32Array.from([5, 6]);
+const checkOf = (rank: number): number => roster.identities[2 * rank] as number;
+
+let names: AddressNames;
+let surroundings: Surroundings;
+let given: (Frame | { readonly reader: number; readonly joined: number })[];
+beforeEach(() => {
+  names = new AddressNames();
+  surroundings = new Surroundings();
+  surroundings.learn({ kind: 'roster', placed: { roster, generation: 7, entries, epoch: 3 } });
+  surroundings.learn({ kind: 'interfaces', names: new Map([[0, 'lan0']]) });
+  given = [];
+});
+function hubKeeping(replayMs: number): WiretapHub {
+  const known = { deciders: new Deciders(surroundings.rosters), names, surroundings };
+  const output = {
+    frame: (frame: Frame) => void given.push(frame),
+    joined: (reader: number, joined: number) => void given.push({ reader, joined }),
+  };
+  return new WiretapHub(known, output, replayMs);
+}
+const messages = (): Record<string, unknown>[] =>
+  given.flatMap((one) =>
+    'bytes' in one && one.bytes.length > 0 ? [JSON.parse(new TextDecoder().decode(one.bytes))].flat() : [],
+  );
+const ports = () => messages().map(({ dst_port: port }) => port);
+
+const flow = (destinationPort: number, more: Partial<EventInput> = {}): EventInput => ({
+  type: 'flow_opened',
+  source: address('10.0.0.7'),
+  destination: address('192.0.2.1'),
+  sourcePort: 40_000,
+  destinationPort,
+  epoch: 3,
+  hit: 5,
+  hitCheck: checkOf(0),
+  state: 1,
+  ...more,
+});
+const lookup = (hostname: string, more: Partial<SeenLookup> = {}): SeenLookup => ({
+  source: address('10.0.0.7'),
+  hostname,
+  type: 1,
+  generation: 7,
+  word: word(0, 'allow', false),
+  count: 2,
+  lastMs: 1_000,
+  ...more,
+});
+
+describe('a message', () => {
+  test('of a flow says who, where, by which rule, and by what names the addresses are known', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    names.add(address('192.0.2.1'), 'old.example.com');
+    names.add(address('192.0.2.1'), 'www.example.com');
+    hub.events(batchOf([flow(443)], { unixMs: Date.parse('2026-01-31T12:00:00.123Z') }), 0);
+    expect(messages()).toEqual([
+      {
+        type: 'flow',
+        time: '2026-01-31T12:00:00.123Z',
+        src: '10.0.0.7',
+        src_port: 40_000,
+        dst: '192.0.2.1',
+        dst_port: 443,
+        proto: 6,
+        icmp_id: null,
+        src_names: [],
+        dst_names: ['www.example.com', 'old.example.com'],
+        verdict: 'allow',
+        effective_action: 'allow',
+        source_group: 'lan',
+        rule: 'web',
+        decided_by: 'rule',
+        policy_id: record.id,
+        generation: 7,
+        interface: 'lan0',
+        state: 'tcp_syn_sent',
+        foreign: false,
+      },
+    ]);
+  });
+
+  test('of a dropped ICMP packet has its type, and nobody who decided', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    hub.events(batchOf([{ type: 'dropped', verdict: null, dropReason: 16, protocol: IPPROTO.icmp, icmp: [5, 1] }]), 0);
+    expect(messages()).toMatchObject([
+      {
+        type: 'verdict',
+        src_port: null,
+        dst_port: null,
+        proto: 1,
+        verdict: null,
+        effective_action: 'deny',
+        source_group: null,
+        rule: null,
+        decided_by: null,
+        policy_id: null,
+        generation: null,
+        drop_reason: 'icmp_redirect',
+        icmp_type: 5,
+        icmp_code: 1,
+        tcp_flags: null,
+      },
+    ]);
+  });
+
+  test('of a lookup names the rule of the policy that judged it', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    hub.lookups({ lookups: [lookup('www.example.com')], named: [], lost: 0 }, 0);
+    expect(messages()).toEqual([
+      {
+        type: 'dns',
+        time: '1970-01-01T00:00:01.000Z',
+        src: '10.0.0.7',
+        hostname: 'www.example.com',
+        query_type: 'A',
+        verdict: 'allow',
+        effective_action: 'allow',
+        source_group: 'lan',
+        rule: 'web',
+        decided_by: 'rule',
+        policy_id: record.id,
+        generation: 7,
+        count: 2,
+      },
+    ]);
+  });
+});
+
+describe('a filter', () => {
+  const seen = (filter: Partial<WiretapFilter>): unknown[] => {
+    const hub = hubKeeping(0);
+    names.add(address('192.0.2.1'), 'www.example.com');
+    hub.open(1, { ...ALL, ...filter }, 0);
+    hub.events(
+      batchOf([
+        flow(443),
+        flow(80, { type: 'flow_ended', hit: 6, hitCheck: checkOf(1) }),
+        flow(53, { type: 'denied', verdict: 'deny', protocol: 17, destination: address('198.51.100.1') }),
+        flow(25, { type: 'dropped', verdict: null, source: address('172.16.0.1') }),
+        flow(7, { type: 'flow_opened', verdict: 'audit', protocol: IPPROTO.icmp }),
+      ]),
+      0,
+    );
+    hub.lookups({ lookups: [lookup('www.example.com'), lookup('other.example.org')], named: [], lost: 0 }, 0);
+    const found = messages().map(({ type, proto, dst_port: port, hostname }) => hostname ?? port ?? `${type} ${proto}`);
+    given = [];
+    return found;
+  };
+  const prefix = (text: string, length = 32) => ({ address: address(text), length });
+
+  test.each<[string, Partial<WiretapFilter>, unknown[]]>([
+    ['nothing', {}, [443, 80, 53, 25, 'flow 1', 'www.example.com', 'other.example.org']],
+    ['types', { types: ['flow_end', 'dns'] }, [80, 'www.example.com', 'other.example.org']],
+    ['sources', { sources: [prefix('172.16.0.0', 12)] }, [25]],
+    ['every source', { sources: [prefix('0.0.0.0', 0)], types: ['verdict'] }, [53, 25]],
+    ['destinations', { destinations: [prefix('198.51.100.1')] }, [53]],
+    [
+      'ports of either side, of protocols that have some',
+      { ports: [{ low: 40_000, high: 40_000 }] },
+      [443, 80, 53, 25],
+    ],
+    ['protocols', { protocols: [17, 1] }, [53, 'flow 1']],
+    ['verdicts, where what is dropped is denied', { verdicts: ['deny'] }, [53, 25]],
+    ['audited ones', { verdicts: ['audit'] }, ['flow 1']],
+    ['rules', { rules: ['web'], types: ['flow', 'flow_end'] }, [443, 'flow 1']],
+    ['groups', { groups: ['lan'], types: ['dns'] }, ['www.example.com', 'other.example.org']],
+    ['names', { hostnames: ['www.example.com'], types: ['flow', 'dns'] }, [443, 'flow 1', 'www.example.com']],
+    ['suffixes of names', { hostnames: ['*.example.org'] }, ['other.example.org']],
+    ['two things at once', { protocols: [6], verdicts: ['allow'] }, [443, 80]],
+  ])('of %s', (_, filter, expected) => {
+    expect(seen(filter)).toEqual(expected);
+  });
+
+  test('that two readers share makes each frame once', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    hub.open(2, { ...ALL }, 0);
+    hub.open(3, { ...ALL, protocols: [17] }, 0);
+    hub.events(batchOf([flow(443)]), 0);
+    expect(given).toMatchObject([
+      { reader: 1, joined: 1 },
+      { reader: 2, joined: 1 },
+      { reader: 3, joined: 2 },
+      { to: { channel: 1 }, messages: 1 },
+    ]);
+    expect([hub.readers, hub.wantsFlows, hub.wantsLookups]).toEqual([3, true, true]);
+    for (const reader of [1, 2, 3, 3]) hub.close(reader);
+    expect([hub.readers, hub.wantsFlows, hub.wantsLookups]).toEqual([0, false, false]);
+  });
+});
+
+describe('what is kept', () => {
+  test('comes first, in frames that the reader asks for, and nothing is missing or twice behind it', () => {
+    const hub = hubKeeping(10_000);
+    hub.events(batchOf([flow(1)]), 1_000);
+    hub.events(batchOf(Array.from({ length: 600 }, (_, index) => flow(1_000 + index))), 5_000);
+    hub.open(9, ALL, 4_000);
+    expect(ports()).toEqual(Array.from({ length: 512 }, (_, index) => 1_000 + index));
+    // Comes in before it has joined.
+    hub.events(batchOf([flow(2)]), 6_000);
+    hub.more(9);
+    hub.events(batchOf([flow(3)]), 7_000);
+    hub.more(9);
+    // The first 2 is the channel's, of which it is no reader yet.
+    expect(ports().slice(512)).toEqual([2, ...Array.from({ length: 88 }, (_, index) => 1_512 + index), 2, 3]);
+    expect(given.map((one) => ('bytes' in one ? Object.keys(one.to)[0] : 'joined'))).toEqual([
+      'reader',
+      'channel',
+      'reader',
+      'joined',
+      'channel',
+    ]);
+  });
+
+  test('is forgotten when it is too old, and a reader that is too slow for it is told how much', () => {
+    const hub = hubKeeping(1_000);
+    hub.events(batchOf(Array.from({ length: 600 }, () => flow(1))), 1_000);
+    hub.events(batchOf([flow(2), flow(2)]), 1_500);
+    hub.open(9, ALL, 0);
+    given = [];
+    hub.events(batchOf([flow(3)], { lost: 4 }), 3_000);
+    given = [];
+    hub.more(9);
+    expect(given).toMatchObject([
+      { to: { reader: 9 }, messages: 1, lost: { reader: 602 - 512, kernel: 4 } },
+      { reader: 9, joined: 1 },
+    ]);
+    expect(ports()).toEqual([3]);
+  });
+});
+
+describe('what is lost', () => {
+  test('on the way from the kernel, and beyond the share of a source, is told to every channel', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, { ...ALL, protocols: [17] }, 0);
+    given = [];
+    hub.events(batchOf([flow(1, { suppressed: 3 }), flow(2, { suppressed: 4 })], { lost: 5 }), 0);
+    expect(given).toMatchObject([{ messages: 0, lost: { reader: 0, kernel: 5, source_share: 7 } }]);
+  });
+
+  test('is counted while what was given is not written, and told once it is', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    const many = batchOf(Array.from({ length: 8_192 }, () => flow(1)));
+    let bytes = 0;
+    while (bytes <= 32 * 1024 * 1024) {
+      given = [];
+      hub.events(many, 0);
+      bytes += given.reduce((sum, one) => sum + ('bytes' in one ? one.bytes.length : 0), 0);
+    }
+    given = [];
+    hub.events(batchOf([flow(1), flow(2)]), 0);
+    expect(given).toEqual([]);
+    hub.written(bytes);
+    expect(given).toMatchObject([{ messages: 0, lost: { reader: 2 } }]);
+  });
+});

@@ -1,0 +1,112 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { type Frame, frameOf, NOTHING_LOST } from '#observe/wiretap/frame.js';
+import { Readers, type Sink } from '#observe/wiretap/readers.js';
+
+class FakeSink implements Sink {
+  waiting = 0;
+  readonly sent: string[] = [];
+  readonly closes: string[] = [];
+  send(frame: Uint8Array, done?: () => void): void {
+    this.sent.push(new TextDecoder().decode(frame));
+    done?.();
+  }
+  close(why: string): void {
+    this.closes.push(why);
+  }
+}
+
+let asked: string[];
+let written: number;
+let readers: Readers;
+beforeEach(() => {
+  vi.useFakeTimers();
+  asked = [];
+  written = 0;
+  readers = new Readers({
+    more: (reader) => asked.push(`more ${reader}`),
+    closed: (reader) => asked.push(`closed ${reader}`),
+    written: (bytes) => {
+      written += bytes;
+    },
+  });
+});
+afterEach(() => {
+  readers.end();
+  vi.useRealTimers();
+});
+
+const MIB = 1024 * 1024;
+const frame = (to: Frame['to'], text: string, messages = 1, lost: Partial<Frame['lost']> = {}): Frame => ({
+  to,
+  bytes: frameOf([`"${text}"`]),
+  messages,
+  lost: { ...NOTHING_LOST, ...lost },
+});
+
+describe('a reader', () => {
+  test('gets what is kept, then its channel, in the order in which frames came', () => {
+    const sink = new FakeSink();
+    const reader = readers.open(sink);
+    readers.frame(frame({ channel: 1 }, 'before it joined'));
+    readers.frame(frame({ reader }, 'kept'));
+    readers.joined(reader, 1);
+    readers.frame(frame({ channel: 1 }, 'live'));
+    readers.frame(frame({ channel: 2 }, 'of others'));
+    expect(sink.sent).toEqual(['"kept"', '"live"']);
+    expect(asked).toEqual([`more ${reader}`]);
+    expect(written).toBe('"before it joined""kept""live""of others"'.length);
+  });
+
+  test('that is too slow is told what it lost before it gets more, and harms no other', () => {
+    const [slow, fast] = [new FakeSink(), new FakeSink()];
+    for (const sink of [slow, fast]) readers.joined(readers.open(sink), 1);
+    slow.waiting = 8 * MIB;
+    readers.frame(frame({ channel: 1 }, 'a', 3));
+    readers.frame(frame({ channel: 1 }, 'b', 4, { kernel: 5 }));
+    slow.waiting = 0;
+    readers.frame(frame({ channel: 1 }, 'c', 1, { source_share: 2 }));
+    const lost = (count: number, where: string) => `{"type":"lost","count":${count},"where":"${where}"}`;
+    expect(slow.sent).toEqual([`[${lost(7, 'reader')},${lost(5, 'kernel')},${lost(2, 'source_share')}]`, '"c"']);
+    expect(fast.sent).toEqual(['"a"', lost(5, 'kernel'), '"b"', lost(2, 'source_share'), '"c"']);
+    expect(readers.lost).toBe(7);
+  });
+
+  test('is told of loss also where nothing comes after it', () => {
+    const sink = new FakeSink();
+    readers.joined(readers.open(sink), 1);
+    sink.waiting = 8 * MIB;
+    readers.frame(frame({ channel: 1 }, 'a', 2));
+    sink.waiting = 0;
+    vi.advanceTimersByTime(1_000);
+    expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
+  });
+
+  test('that takes nothing for a minute is closed, and not before', () => {
+    const sink = new FakeSink();
+    const reader = readers.open(sink);
+    sink.waiting = 8 * MIB;
+    vi.advanceTimersByTime(59_000);
+    expect(sink.closes).toEqual([]);
+    vi.advanceTimersByTime(2_000);
+    expect([sink.closes, asked, readers.count]).toEqual([['too_slow'], [`closed ${reader}`], 0]);
+  });
+
+  test('has less room the more of them there are', () => {
+    const sinks = Array.from({ length: 1_000 }, () => new FakeSink());
+    const first = sinks[0] as FakeSink;
+    for (const sink of sinks) readers.open(sink);
+    const reader = readers.open(first);
+    first.waiting = MIB;
+    readers.joined(reader, 1);
+    readers.frame(frame({ channel: 1 }, 'a'));
+    expect([first.sent, readers.lost]).toEqual([[], 1]);
+  });
+});
+
+test('all end when they are told to, and nothing is sent to them any more', () => {
+  const sink = new FakeSink();
+  readers.joined(readers.open(sink), 1);
+  readers.closeAll('performance_mode_disabled');
+  readers.frame(frame({ channel: 1 }, 'a'));
+  expect([sink.closes, sink.sent, readers.count]).toEqual([['performance_mode_disabled'], [], 0]);
+});
