@@ -77,8 +77,9 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   });
   api.setNotFoundHandler(notFound);
   await api.register(rateLimit, { global: false });
-  guard(api, management, options, limits);
+  // Before anything may refuse a request: it ends the socket of an upgrade that is refused.
   await registerWebSockets(api);
+  guard(api, management, options, limits);
   await api.register(openapiResource(options.version));
   for (const resource of RESOURCES) await api.register(async (scope) => resource(scope, management));
   return api;

@@ -29,7 +29,7 @@ describe('metrics', () => {
       'weir_findings_sink_dropped_total{sink="syslog"} 7',
       'weir_findings_sink_waiting{sink="syslog"} 8',
     ]);
-    expect(await samples('weir_observer_')).toEqual([
+    expect(await samples('weir_events_total')).toEqual([
       'weir_events_total{type="denied"} 60',
       'weir_events_total{type="flow_opened"} 40',
     ]);

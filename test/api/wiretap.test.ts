@@ -1,0 +1,118 @@
+import { expect, test } from 'vitest';
+import WebSocket from 'ws';
+import type { WiretapFilter } from '#observe/wiretap/filter.js';
+import type { Sink } from '#observe/wiretap/readers.js';
+import { fakeManagement, TOKENS } from './fake-management.js';
+import { listening, rig } from './rig.js';
+
+const PATH = '/api/v1/wiretap/stream';
+const frame = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+type Opened = { readonly filter: WiretapFilter; readonly replayMs: number; readonly sink: Sink };
+
+/** An API whose wiretap hands every reader to the test. */
+async function tapped() {
+  const opened: Opened[] = [];
+  let closed = 0;
+  const node = fakeManagement({
+    wiretap: {
+      replayMs: 30_000,
+      read: (filter, replayMs, sink) => {
+        opened.push({ filter, replayMs, sink });
+        return { close: () => void closed++ };
+      },
+    },
+  });
+  const { api, ask } = await rig({}, node);
+  const port = await listening(api);
+  const connect = (query = '', headers: Record<string, string> = {}, protocol = 'weir.wiretap.v1') =>
+    new WebSocket(`ws://127.0.0.1:${port}${PATH}${query}`, protocol, {
+      headers: { authorization: `Bearer ${TOKENS.readonly}`, ...headers },
+    });
+  return { ask, port, connect, opened, closed: () => closed };
+}
+const opened = (socket: WebSocket): Promise<void> => new Promise((resolve) => socket.once('open', () => resolve()));
+/** The status that an upgrade was refused with. */
+const refused = (socket: WebSocket): Promise<number | undefined> =>
+  new Promise((resolve) => socket.once('unexpected-response', (_, response) => resolve(response.statusCode)));
+const message = (socket: WebSocket): Promise<string> =>
+  new Promise((resolve) => socket.once('message', (data: Buffer) => resolve(data.toString('utf8'))));
+
+test('a WebSocket is sent frames as text, and is closed with a reason', async () => {
+  const { connect, opened: taps, closed } = await tapped();
+  const socket = connect('?src=10.0.0.0/8&src=192.0.2.1&port=8000-8100&hostname=*.Example.com.&replay=10s');
+  await opened(socket);
+  expect(socket.protocol).toBe('weir.wiretap.v1');
+  expect(taps[0]).toMatchObject({
+    replayMs: 10_000,
+    filter: {
+      sources: [
+        { address: 0x0a00_0000, length: 8 },
+        { address: 0xc000_0201, length: 32 },
+      ],
+      ports: [{ low: 8_000, high: 8_100 }],
+      hostnames: ['*.example.com'],
+      protocols: [],
+    },
+  });
+  const first = message(socket);
+  taps[0]?.sink.send(frame('{"type":"flow"}'));
+  expect(await first).toBe('{"type":"flow"}');
+  const end = new Promise((resolve) => socket.once('close', (code, reason) => resolve([code, reason.toString()])));
+  taps[0]?.sink.close('too_slow');
+  expect(await end).toEqual([1_008, 'nothing was read for a minute']);
+  await expect.poll(closed).toBe(1);
+});
+
+test('Server-Sent Events carry frames in data lines', async () => {
+  const { port, opened: taps, closed } = await tapped();
+  const headers = { authorization: `Bearer ${TOKENS.readonly}`, accept: 'text/event-stream' };
+  const end = new AbortController();
+  const response = await fetch(`http://127.0.0.1:${port}${PATH}`, { headers, signal: end.signal });
+  expect([response.status, response.headers.get('x-content-type-options')]).toEqual([200, 'nosniff']);
+  taps[0]?.sink.send(frame('[{"type":"flow"},{"type":"lost"}]'));
+  let text = '';
+  for await (const bytes of response.body ?? []) {
+    text += new TextDecoder().decode(bytes as Uint8Array);
+    if (text.endsWith(']\n\n')) break;
+  }
+  expect(text).toBe('retry: 1000\n\ndata: [{"type":"flow"},{"type":"lost"}]\n\n');
+  end.abort();
+  await expect.poll(closed).toBe(1);
+});
+
+test.each([
+  ['no token', 401, { authorization: '' }, ''],
+  ['a token that is none', 401, { authorization: 'Bearer nonsense' }, ''],
+  ['a page of another origin', 403, { origin: 'https://evil.example' }, ''],
+  ['a filter that is misspelt', 400, {}, '?dest=10.0.0.1'],
+  ['an address that is none', 400, {}, '?src=10.0.0.256'],
+  ['more than is kept', 400, {}, '?replay=31s'],
+  ['a token in the query', 400, {}, '?token=x'],
+])('an upgrade with %s is refused', async (_, status, headers, query) => {
+  const { connect, opened: taps } = await tapped();
+  expect(await refused(connect(query, headers))).toBe(status);
+  expect(taps).toEqual([]);
+});
+
+test('a client that speaks something else is not spoken to', async () => {
+  const { connect } = await tapped();
+  const socket = connect('', {}, 'other.v1');
+  const failure = await new Promise<Error>((resolve) => socket.once('error', resolve));
+  expect(failure.message).toBe('Server sent no subprotocol');
+});
+
+test('a plain request is told how to ask', async () => {
+  const { ask } = await tapped();
+  const answer = await ask('GET', PATH);
+  expect([answer.statusCode, answer.json().error]).toEqual([400, expect.stringContaining('text/event-stream')]);
+});
+
+test('a client that says too much is cut off', async () => {
+  const { connect } = await tapped();
+  const socket = connect();
+  await opened(socket);
+  const end = new Promise<number>((resolve) => socket.once('close', resolve));
+  socket.send('x'.repeat(2_000));
+  expect(await end).toBe(1_009);
+});
