@@ -1,0 +1,77 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { readWiretap, type WiretapMessage } from './reader.js';
+import { createRig, type Rig } from './rig.js';
+
+const SOURCES = 200;
+const PORTS = 300;
+/** From each of the sources one datagram to each of the ports, so that each opens a flow. */
+const FLOOD = `
+const { createSocket } = require('node:dgram');
+(async () => {
+  const sockets = await Promise.all(Array.from({ length: ${SOURCES} }, (_, index) => new Promise((resolve) => {
+    const socket = createSocket('udp4');
+    socket.bind(4000, '20.0.0.' + (index + 1), () => resolve(socket));
+  })));
+  for (let port = 0; port < ${PORTS}; port++)
+    await Promise.all(sockets.map((socket) => new Promise((resolve) => socket.send('x', 10000 + port, '${ADDRESSES.server}', resolve))));
+  process.exit(0);
+})();`;
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('loss', [80]);
+  const { client, node, server } = rig.topology;
+  await client.must('ip', 'route', 'add', 'local', '20.0.0.0/24', 'dev', 'lo');
+  await node.must('ip', 'route', 'add', '20.0.0.0/24', 'via', ADDRESSES.client);
+  const silent = 'add table inet silent; add chain inet silent in { type filter hook prerouting priority raw; }';
+  await server.must('nft', `${silent}; add rule inet silent in meta l4proto udp drop`);
+  const rules = [{ id: 'any', action: 'allow', match: { proto: 'udp' } }];
+  const group = { id: 'clients', mode: 'enforce', sources: { cidrs: ['20.0.0.0/24'] }, rules };
+  await rig.put({ default_policy: 'deny', source_groups: [group] });
+}, 120_000);
+afterAll(() => rig?.remove());
+
+async function counted(): Promise<{ readonly sent: number; readonly lost: number; readonly suppressed: number }> {
+  const { text } = await rig.node.request('GET', '/metrics');
+  const value = (name: string): number =>
+    Number(
+      text
+        .split('\n')
+        .find((line) => line.startsWith(`${name} `))
+        ?.split(' ')[1],
+    );
+  return {
+    sent: value('weir_events_sent_total'),
+    lost: value('weir_events_lost_total{where="ring"}'),
+    suppressed: value('weir_events_lost_total{where="source_share"}'),
+  };
+}
+const told = (messages: readonly WiretapMessage[], where: string): number =>
+  messages.reduce(
+    (sum, { type, where: place, count }) => sum + (type === 'lost' && place === where ? Number(count) : 0),
+    0,
+  );
+const got = (messages: readonly WiretapMessage[]): number => messages.filter(({ type }) => type !== 'lost').length;
+
+test('what a reader got and what it was told it lost is what the kernel sent, for slow and fast ones', async () => {
+  const before = await counted();
+  const [fast, slow] = [await readWiretap(rig.node), await readWiretap(rig.node)];
+  slow.socket.pause();
+  await rig.topology.client.must(process.execPath, '-e', FLOOD);
+  await expect
+    .poll(async () => (await counted()).sent - before.sent, { timeout: 10_000 })
+    .toBeGreaterThanOrEqual(SOURCES * PORTS * 0.9);
+  slow.socket.resume();
+  const after = await counted();
+  const sent = after.sent - before.sent;
+  for (const { messages } of [fast, slow]) {
+    await expect.poll(() => got(messages) + told(messages, 'reader'), { timeout: 20_000 }).toBe(sent);
+    await expect.poll(() => told(messages, 'kernel')).toBe(after.lost - before.lost);
+  }
+  expect(sent + after.lost + after.suppressed - before.lost - before.suppressed).toBe(SOURCES * PORTS);
+  expect(told(slow.messages, 'reader')).toBeGreaterThan(0);
+  const { text } = await rig.node.request('GET', '/metrics');
+  expect(text).toMatch(/^weir_wiretap_readers 2$/m);
+  for (const { socket } of [fast, slow]) socket.close();
+});
