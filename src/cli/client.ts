@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
-import { CliError } from './error.js';
+import { CliError, UnreachableError } from './error.js';
 import { refusalOf } from './refusal.js';
 import type { Terminal } from './terminal.js';
 
@@ -53,7 +53,7 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
   const unreachable = (cause: unknown): CliError =>
     cause instanceof CliError
       ? cause
-      : new CliError(`${server.origin} cannot be reached: ${reasonOf(cause)}`, {
+      : new UnreachableError(`${server.origin} cannot be reached: ${reasonOf(cause)}`, {
           cause,
           fix: 'see that the node runs there; --server, WEIR_SERVER or --config name another address',
         });
