@@ -12,7 +12,7 @@ const TIMEOUT_MS = 30_000;
 
 export type ServerOptions = { readonly server?: string; readonly tokenFile?: string; readonly config?: string };
 
-export type Request = {
+type Request = {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
   /** Sent as JSON; text is sent as it is. */
   readonly body?: unknown;
@@ -20,7 +20,7 @@ export type Request = {
   /** Statuses besides 2xx that are answers too. */
   readonly accept?: readonly number[];
 };
-export type Reply = {
+type Reply = {
   readonly status: number;
   readonly headers: Headers;
   /** What JSON says; undefined of an empty answer. */

@@ -93,7 +93,7 @@ async function show(
   style: Style,
 ): Promise<void> {
   for await (const frame of eventsOf(chunks)) {
-    const value = valueOf(frame);
+    const value = readJson(frame);
     const messages = understood(frameSchema, value);
     const told: readonly unknown[] = Array.isArray(value) ? value : [value];
     const lines = messages.map((message, index) =>
@@ -105,7 +105,7 @@ async function show(
 }
 
 /** Undefined of what is no JSON. */
-function valueOf(frame: string): unknown {
+function readJson(frame: string): unknown {
   try {
     return JSON.parse(frame) as unknown;
   } catch {

@@ -3,10 +3,10 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 
-/** What one request is answered with: an error, or a stream that is written to until `then`. */
+/** What one request is answered with: an error, or a stream that is written to until `after`. */
 export type Turn =
   | { readonly status: number; readonly body: unknown }
-  | { readonly frames: readonly unknown[]; readonly then: 'end' | 'cut' | 'stay' };
+  | { readonly frames: readonly unknown[]; readonly after: 'end' | 'cut' | 'stay' };
 
 /** A node whose wiretap answers one turn after the other, and the last from then on. */
 export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
@@ -24,9 +24,9 @@ export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
     response.write(': here it begins\n\n');
     for (const frame of turn.frames) response.write(`data: ${JSON.stringify(frame)}\n\n`);
     open.add(response);
-    if (turn.then === 'end') response.end();
+    if (turn.after === 'end') response.end();
     // What was written must leave before the connection is cut.
-    if (turn.then === 'cut') response.write(': cut\n\n', () => setImmediate(() => response.destroy()));
+    if (turn.after === 'cut') response.write(': cut\n\n', () => setImmediate(() => response.destroy()));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');

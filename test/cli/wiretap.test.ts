@@ -92,7 +92,7 @@ async function until(lines: number, words: readonly string[], surroundings: { co
 
 describe('weir wiretap', () => {
   it('prints a line a message, names beside addresses, and ends with 0 when it is interrupted', async () => {
-    const { url, asked } = await wiretapThatSends({ frames: [flow, [ended, denied], lookup, lost], then: 'stay' });
+    const { url, asked } = await wiretapThatSends({ frames: [flow, [ended, denied], lookup, lost], after: 'stay' });
     const filters = ['--src', '10.0.0.0/8', '192.0.2.7', '--verdict', 'deny', '--replay', '10s'];
     expect(await until(5, ['wiretap', ...filters, '--server', url])).toEqual({
       code: 0,
@@ -105,7 +105,7 @@ describe('weir wiretap', () => {
   });
 
   it('prints a line of JSON, or a document of YAML, for each message', async () => {
-    const { url } = await wiretapThatSends({ frames: [[flow, lost]], then: 'stay' });
+    const { url } = await wiretapThatSends({ frames: [[flow, lost]], after: 'stay' });
     const { out: json } = await until(2, ['wiretap', '--output', 'json', '--server', url]);
     expect(json).toBe(`${JSON.stringify(flow)}\n${JSON.stringify(lost)}\n`);
     const { out: yaml } = await until(2, ['wiretap', '--output', 'yaml', '--server', url]);
@@ -113,7 +113,7 @@ describe('weir wiretap', () => {
   });
 
   it('shows verdicts and loss in colours on a terminal', async () => {
-    const { url } = await wiretapThatSends({ frames: [[denied, lost]], then: 'stay' });
+    const { url } = await wiretapThatSends({ frames: [[denied, lost]], after: 'stay' });
     const { out } = await until(2, ['wiretap', '--server', url], { colours: true });
     expect(out).toContain('\u001b[31mdeny    \u001b[39m');
     expect(out).toContain('\u001b[35m12 messages lost (reader)\u001b[39m\n');
@@ -121,10 +121,10 @@ describe('weir wiretap', () => {
 
   it('begins anew where the stream ends or is cut or the node restarts, says so, and replays nothing twice', async () => {
     const { url, asked } = await wiretapThatSends(
-      { frames: [flow], then: 'end' },
+      { frames: [flow], after: 'end' },
       { status: 503, body: { type: 'urn:weir:error:draining', error: 'The node is shutting down.' } },
-      { frames: [lookup], then: 'cut' },
-      { frames: [ended], then: 'stay' },
+      { frames: [lookup], after: 'cut' },
+      { frames: [ended], after: 'stay' },
     );
     const { code, out, err } = await until(3, ['wiretap', '--replay', '10s', '--server', url]);
     expect([code, out]).toEqual([0, `${LINES[0]}\n${LINES[3]}\n${LINES[1]}\n`]);
@@ -144,7 +144,7 @@ describe('weir wiretap', () => {
   });
 
   it('ends with 1 where what it is sent is no message', async () => {
-    const { url } = await wiretapThatSends({ frames: [{ hello: 1 }], then: 'stay' });
+    const { url } = await wiretapThatSends({ frames: [{ hello: 1 }], after: 'stay' });
     const { code, err } = await run(['wiretap', '--server', url], TOKEN);
     expect([code, err]).toEqual([
       1,
@@ -169,7 +169,7 @@ describe('weir wiretap', () => {
     };
 
     it.each(['SIGINT', 'SIGTERM'] as const)('ends with 0 and without a word on %s', async (signal) => {
-      const { url, reading } = await wiretapThatSends({ frames: [flow], then: 'stay' });
+      const { url, reading } = await wiretapThatSends({ frames: [flow], after: 'stay' });
       const { child, ending } = started(url);
       await once(child.stdout, 'data');
       child.kill(signal);
@@ -178,7 +178,7 @@ describe('weir wiretap', () => {
     });
 
     it('ends with 0 and without a word when nobody reads it any more', async () => {
-      const { url, send } = await wiretapThatSends({ frames: [flow], then: 'stay' });
+      const { url, send } = await wiretapThatSends({ frames: [flow], after: 'stay' });
       const { child, ending } = started(url);
       await once(child.stdout, 'data');
       child.stdout.destroy();
