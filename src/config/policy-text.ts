@@ -27,7 +27,7 @@ export function readPolicyText(text: string): PolicyText {
     form: isEnvelope ? 'envelope' : 'singleton',
     value,
     json: json === undefined ? JSON.stringify(value) : text,
-    where: (pointer) => placeOf(text, pointer),
+    where: placesOf(text),
   };
 }
 
@@ -57,18 +57,24 @@ function asYaml(text: string): Record<string, unknown> {
   return value as Record<string, unknown>;
 }
 
-function placeOf(text: string, pointer: string): { readonly line: number; readonly column: number } {
-  const lines = new LineCounter();
-  const { contents } = parseDocument(text, { lineCounter: lines, prettyErrors: false });
-  const path = pointer
-    .split('/')
-    .slice(1)
-    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'));
-  for (let length = path.length; length > 0; length--) {
-    const offset = offsetOf(contents, path.slice(0, length));
-    if (offset === undefined) continue;
-    const { line, col } = lines.linePos(offset);
-    return { line, column: col };
-  }
-  return { line: 1, column: 1 };
+/** The text is read for its places when the first is asked for. */
+function placesOf(text: string): PolicyText['where'] {
+  let read: { readonly contents: unknown; readonly lines: LineCounter } | undefined;
+  return (pointer) => {
+    if (read === undefined) {
+      const lines = new LineCounter();
+      read = { lines, contents: parseDocument(text, { lineCounter: lines, prettyErrors: false }).contents };
+    }
+    const path = pointer
+      .split('/')
+      .slice(1)
+      .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'));
+    for (let length = path.length; length > 0; length--) {
+      const offset = offsetOf(read.contents, path.slice(0, length));
+      if (offset === undefined) continue;
+      const { line, col } = read.lines.linePos(offset);
+      return { line, column: col };
+    }
+    return { line: 1, column: 1 };
+  };
 }

@@ -97,12 +97,14 @@ describe('weir findings', () => {
 
   it('follows: each finding is told again when it was seen again, and only then, the newest last', async () => {
     const other = { ...finding, rule: 'other', last_seen: '2026-01-31T12:00:06.000Z', count: 1 };
+    const otherAgain = { ...other, count: 2 };
     const again = { ...finding, last_seen: '2026-01-31T12:00:07.000Z', count: 4 };
     const { url, asked } = await serverThatAnswers(
       page([finding]),
       page([other, finding]),
       page([other]),
-      page([again, other]),
+      page([otherAgain]),
+      page([again, otherAgain]),
     );
     const interruption = new AbortController();
     const { code, out } = await run(
@@ -110,14 +112,15 @@ describe('weir findings', () => {
       TOKEN,
       { interruption: interruption.signal },
       (all) => {
-        if (all.split('\n').length > 3) interruption.abort();
+        if (all.split('\n').length > 4) interruption.abort();
       },
     );
     const told = out.split('\n').slice(0, -1);
-    expect([code, told.map((line) => JSON.parse(line) as unknown)]).toEqual([0, [finding, other, again]]);
+    expect([code, told.map((line) => JSON.parse(line) as unknown)]).toEqual([0, [finding, other, otherAgain, again]]);
     expect(asked.map(({ path }) => new URL(path, url).searchParams.get('since'))).toEqual([
       null,
       finding.last_seen,
+      other.last_seen,
       other.last_seen,
       other.last_seen,
     ]);

@@ -87,11 +87,14 @@ test('what is wrong with a policy is said at its lines', async () => {
   const wrong = policy(80).replace('dst_ports: [80]', 'dst_prots: [80]').replace('action: allow', 'action: alow');
   const file = fileWith('wrong.yaml', wrong);
   const { code, err } = await cli(['policy', 'apply', '-f', file]);
-  expect(code).toBe(1);
-  expect(err.split('\n').slice(0, 3).sort()).toEqual([
-    expect.stringContaining(`${file}:10:19: `),
-    expect.stringContaining(`${file}:13:13: `),
-    `weir: ${file} was refused: 2 problems`,
+  const rule = '/policy/source_groups/0/rules/0';
+  expect([code, err.split('\n').slice(0, 3).sort()]).toEqual([
+    1,
+    [
+      `${file}:11:19: action must be "allow" or "deny". (${rule}/action)`,
+      `${file}:14:13: There is no field "dst_prots" here (did you mean "dst_ports"?). (${rule}/match/dst_prots)`,
+      `weir: ${file} was refused: 2 problems`,
+    ],
   ]);
 });
 
