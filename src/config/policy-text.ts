@@ -7,9 +7,12 @@ export type PolicyText = {
   readonly value: Readonly<Record<string, unknown>>;
   /** As it is sent: the text itself where that is JSON. */
   readonly json: string;
-  /** Where a JSON pointer leads, or the nearest thing around it. Lines and columns begin with 1. */
-  where(pointer: string): { readonly line: number; readonly column: number };
+  /** Where a JSON pointer leads, or the nearest thing around it. Null in a text that would take long to look through. */
+  where(pointer: string): Place | null;
 };
+
+/** Both begin with 1. */
+type Place = { readonly line: number; readonly column: number };
 
 export class PolicyTextError extends Error {
   override readonly name = 'PolicyTextError';
@@ -17,6 +20,8 @@ export class PolicyTextError extends Error {
 }
 
 const MAX_ALIASES = 100;
+/** Some 5 s. */
+const LONGEST_WITH_PLACES = 2 * 1024 * 1024;
 
 /** Reads YAML or JSON. Throws `PolicyTextError`; what is no policy besides is for the node to say. */
 export function readPolicyText(text: string): PolicyText {
@@ -61,6 +66,7 @@ function asYaml(text: string): Record<string, unknown> {
 function placesOf(text: string): PolicyText['where'] {
   let read: { readonly contents: unknown; readonly lines: LineCounter } | undefined;
   return (pointer) => {
+    if (text.length > LONGEST_WITH_PLACES) return null;
     if (read === undefined) {
       const lines = new LineCounter();
       read = { lines, contents: parseDocument(text, { lineCounter: lines, prettyErrors: false }).contents };

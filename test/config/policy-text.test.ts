@@ -43,6 +43,11 @@ describe('the text of a policy', () => {
     expect(readPolicyText('{\n "a/b": {"c~d": 1}}').where('/a~1b/c~0d')).toEqual({ line: 2, column: 17 });
   });
 
+  it('has no places where looking for them would take long', () => {
+    const ids = Array.from({ length: 300_000 }, (_, id) => id);
+    expect(readPolicyText(JSON.stringify({ ids, more: ids })).where('/ids/0')).toBeNull();
+  });
+
   it.each(['a: [', 'a: 1\na: 2\n', '- a\n', '"text"'])('is refused where it is %j', (text) => {
     expect(() => readPolicyText(text)).toThrow(PolicyTextError);
   });
