@@ -10,12 +10,12 @@ import { createMetrics } from '#observe/metrics.js';
 import { metricsPage } from '#observe/metrics-page.js';
 
 const unread = () => Promise.reject(new Error('nothing is scraped for a page'));
-const { families } = createMetrics({ version: '', stats: unread, readiness: () => ({ ready: false, checks: [] }) });
+const metrics = createMetrics({ version: '', stats: unread, readiness: () => ({ ready: false, checks: [] }) });
 const pages = {
   'cli.md': cliPage(shapeOf(commandTree(processTerminal, () => {}))),
   'configuration.md': configurationDocument(),
   'errors.md': errorsPage(DROP_REASON_MEANING),
-  'metrics.md': metricsPage(families()),
+  'metrics.md': metricsPage(metrics.families()),
 };
 for (const [name, text] of Object.entries(pages)) {
   writeFileSync(new URL(`../docs/${name}`, import.meta.url), text);

@@ -44,7 +44,7 @@ export async function run(config: Config): Promise<number> {
   const store = await openStore(
     config.node.dataDir,
     ({ code, message }) => log.error({ code }, message),
-    work.storeWrite,
+    (write) => work.storeWrite(write),
   );
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir);

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
-import { CliError } from './error.js';
+import { CliError, UnreachableError } from './error.js';
 import { refusalOf } from './refusal.js';
 import type { Terminal } from './terminal.js';
 
@@ -12,7 +12,7 @@ const TIMEOUT_MS = 30_000;
 
 export type ServerOptions = { readonly server?: string; readonly tokenFile?: string; readonly config?: string };
 
-export type Request = {
+type Request = {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
   /** Sent as JSON; text is sent as it is. */
   readonly body?: unknown;
@@ -20,7 +20,7 @@ export type Request = {
   /** Statuses besides 2xx that are answers too. */
   readonly accept?: readonly number[];
 };
-export type Reply = {
+type Reply = {
   readonly status: number;
   readonly headers: Headers;
   /** What JSON says; undefined of an empty answer. */
@@ -53,7 +53,7 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
   const unreachable = (cause: unknown): CliError =>
     cause instanceof CliError
       ? cause
-      : new CliError(`${server.origin} cannot be reached: ${reasonOf(cause)}`, {
+      : new UnreachableError(`${server.origin} cannot be reached: ${reasonOf(cause)}`, {
           cause,
           fix: 'see that the node runs there; --server, WEIR_SERVER or --config name another address',
         });

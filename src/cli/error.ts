@@ -16,6 +16,11 @@ export class CliError extends Error {
   }
 }
 
+/** Nobody answered. */
+export class UnreachableError extends CliError {
+  override readonly name = 'UnreachableError';
+}
+
 export type Problem = { readonly pointer: string; readonly code: string; readonly message: string };
 
 /** The node said no: what it said, the code of its error where it told one, and every problem. */

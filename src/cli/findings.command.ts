@@ -34,6 +34,7 @@ type Options = Output & {
 
 const PAGE = 1_000;
 const POLL_MS = 1_000;
+const MOST_IN_A_ROUND = 10_000;
 
 /** `weir findings`. */
 export function addFindingsCommand(program: Command, terminal: Terminal): void {
@@ -107,8 +108,12 @@ async function follow({ client, path, filters, options, terminal }: Following): 
   /** Of the findings seen last at `since`, how often: those are told again. */
   let known = new Map<string, number>();
   let since = options.since;
+  let most = options.limit;
   while (!interruption.aborted) {
-    const items = await read(client, path, { ...filters, since }, known.size + options.limit, terminal);
+    const items = await read(client, path, { ...filters, since }, most, terminal);
+    if (most > options.limit && items.length === most)
+      terminal.err(`more than ${most} were seen in one round; the others are left out\n`);
+    most = MOST_IN_A_ROUND;
     const fresh = items.filter((item) => known.get(identityOf(item)) !== item.count).reverse();
     for (const item of fresh) terminal.out(streamed(options.output, item, () => table([], [findingRow(item, style)])));
     await terminal.drained();

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Client } from './client.js';
-import { CliError } from './error.js';
+import { CliError, RefusedError } from './error.js';
 import { pause } from './pause.js';
 import { understood } from './remote.js';
 
@@ -27,7 +27,8 @@ export async function waitUntilReady(client: Client, timeoutMs: number, signal: 
       const report = await readReadiness(client);
       if (report.ready || isLast) return report;
     } catch (error) {
-      if (isLast || !(error instanceof CliError)) throw error;
+      const isFinal = error instanceof RefusedError && error.status < 500;
+      if (isLast || isFinal || !(error instanceof CliError)) throw error;
     }
     await pause(POLL_MS, signal);
   }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { type Client, createClient } from './client.js';
-import { CliError, RefusedError } from './error.js';
+import { RefusedError, UnreachableError } from './error.js';
 import { eventsOf } from './event-stream.js';
 import { pause } from './pause.js';
 import { type Output, type Parameter, remote, understood, withQuery } from './remote.js';
@@ -82,7 +82,8 @@ async function listen(client: Client, options: Options, terminal: Terminal): Pro
 /** Whether another try may help: a node that restarts, or is not reached for a while. */
 function isPassing(error: unknown): boolean {
   if (error instanceof RefusedError) return error.status === 429 || error.status >= 500;
-  return error instanceof CliError || error instanceof TypeError;
+  // A body that is cut off is a TypeError to fetch.
+  return error instanceof UnreachableError || error instanceof TypeError;
 }
 
 async function show(
@@ -92,20 +93,22 @@ async function show(
   style: Style,
 ): Promise<void> {
   for await (const frame of eventsOf(chunks)) {
-    const lines = messagesOf(frame).map((message) =>
-      streamed(options.output, message, () => `${wiretapLine(message, style)}\n`),
+    const value = readJson(frame);
+    const messages = understood(frameSchema, value);
+    const told: readonly unknown[] = Array.isArray(value) ? value : [value];
+    const lines = messages.map((message, index) =>
+      streamed(options.output, told[index], () => `${wiretapLine(message, style)}\n`),
     );
     terminal.out(lines.join(''));
     await terminal.drained();
   }
 }
 
-function messagesOf(frame: string) {
-  let value: unknown;
+/** Undefined of what is no JSON. */
+function readJson(frame: string): unknown {
   try {
-    value = JSON.parse(frame);
+    return JSON.parse(frame) as unknown;
   } catch {
-    value = undefined;
+    return undefined;
   }
-  return understood(frameSchema, value);
 }

@@ -7,9 +7,12 @@ export type PolicyText = {
   readonly value: Readonly<Record<string, unknown>>;
   /** As it is sent: the text itself where that is JSON. */
   readonly json: string;
-  /** Where a JSON pointer leads, or the nearest thing around it. Lines and columns begin with 1. */
-  where(pointer: string): { readonly line: number; readonly column: number };
+  /** Where a JSON pointer leads, or the nearest thing around it. Null in a text that would take long to look through. */
+  where(pointer: string): Place | null;
 };
+
+/** Both begin with 1. */
+type Place = { readonly line: number; readonly column: number };
 
 export class PolicyTextError extends Error {
   override readonly name = 'PolicyTextError';
@@ -17,6 +20,8 @@ export class PolicyTextError extends Error {
 }
 
 const MAX_ALIASES = 100;
+/** Some 5 s. */
+const LONGEST_WITH_PLACES = 2 * 1024 * 1024;
 
 /** Reads YAML or JSON. Throws `PolicyTextError`; what is no policy besides is for the node to say. */
 export function readPolicyText(text: string): PolicyText {
@@ -27,7 +32,7 @@ export function readPolicyText(text: string): PolicyText {
     form: isEnvelope ? 'envelope' : 'singleton',
     value,
     json: json === undefined ? JSON.stringify(value) : text,
-    where: (pointer) => placeOf(text, pointer),
+    where: placesOf(text),
   };
 }
 
@@ -57,18 +62,25 @@ function asYaml(text: string): Record<string, unknown> {
   return value as Record<string, unknown>;
 }
 
-function placeOf(text: string, pointer: string): { readonly line: number; readonly column: number } {
-  const lines = new LineCounter();
-  const { contents } = parseDocument(text, { lineCounter: lines, prettyErrors: false });
-  const path = pointer
-    .split('/')
-    .slice(1)
-    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'));
-  for (let length = path.length; length > 0; length--) {
-    const offset = offsetOf(contents, path.slice(0, length));
-    if (offset === undefined) continue;
-    const { line, col } = lines.linePos(offset);
-    return { line, column: col };
-  }
-  return { line: 1, column: 1 };
+/** The text is read for its places when the first is asked for. */
+function placesOf(text: string): PolicyText['where'] {
+  let read: { readonly contents: unknown; readonly lines: LineCounter } | undefined;
+  return (pointer) => {
+    if (text.length > LONGEST_WITH_PLACES) return null;
+    if (read === undefined) {
+      const lines = new LineCounter();
+      read = { lines, contents: parseDocument(text, { lineCounter: lines, prettyErrors: false }).contents };
+    }
+    const path = pointer
+      .split('/')
+      .slice(1)
+      .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'));
+    for (let length = path.length; length > 0; length--) {
+      const offset = offsetOf(read.contents, path.slice(0, length));
+      if (offset === undefined) continue;
+      const { line, col } = read.lines.linePos(offset);
+      return { line, column: col };
+    }
+    return { line: 1, column: 1 };
+  };
 }

@@ -76,7 +76,9 @@ export function createWorkMetrics(): WorkMetrics {
     'Writes to the store of policies, settings and tokens, by outcome: `written`, or the code of the failure.',
     'outcome',
   );
-  storeWrites.inc({ outcome: 'written' }, 0);
+  // A series that begins with its first failure has no increase that an alert could see.
+  for (const outcome of ['written', 'store_no_space', 'store_unavailable', 'store_read_only'])
+    storeWrites.inc({ outcome }, 0);
   const storeSeconds = histogram(
     'weir_store_write_duration_seconds',
     'Time that a write to the store took, the disk included.',

@@ -1,10 +1,17 @@
 import { createMetrics } from '#observe/metrics.js';
-import type { NodeStats } from '#observe/stats.js';
-import { READY, STATS } from '#test/api/fake-management.js';
+import type { NodeStats, ReadinessReport } from '#observe/stats.js';
+import { SINCE, STATS } from '#test/api/fake-management.js';
+
+const MAPS = ['program', 'flows', 'half_open', 'fragments', 'hits', 'rank_hits', 'grants', 'patterns'];
+const full = (entries: number) => ({ entries, capacity: 131_072 });
 
 /** A node all of whose parts run, with a number of its own in each place that metrics read. */
-export const EVERY_PART: NodeStats = {
+const EVERY_PART: NodeStats = {
   ...STATS,
+  dataplane: STATS.dataplane && {
+    ...STATS.dataplane,
+    maps: Object.fromEntries(MAPS.map((map, at) => [map, full(at)])),
+  },
   dns: {
     queriesAllow: 1,
     queriesDeny: 2,
@@ -34,6 +41,15 @@ export const EVERY_PART: NodeStats = {
     findings: { merged: 61, entries: 7, gaps: 1, overflowed: 2 },
     sinks: [{ name: 'syslog', delivered: 50, failed: 6, dropped: 7, waiting: 8 }],
   },
+};
+
+const CHECKS = [
+  ...['dataplane_running', 'dataplane_config', 'policy_ready', 'dns_allowlist', 'service_plane'],
+  ...['draining', 'cluster', 'policy_replication'],
+];
+const READY: ReadinessReport = {
+  ready: true,
+  checks: CHECKS.map((name) => ({ name, ok: true, state: 'active', detail: '', since: SINCE })),
 };
 
 /** Metrics of that node, after it did one of everything that it is told of. */

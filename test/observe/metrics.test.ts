@@ -79,6 +79,8 @@ describe('metrics', () => {
     expect(await samples('weir_store_writes_total', metrics)).toEqual([
       'weir_store_writes_total{outcome="written"} 0',
       'weir_store_writes_total{outcome="store_no_space"} 1',
+      'weir_store_writes_total{outcome="store_unavailable"} 0',
+      'weir_store_writes_total{outcome="store_read_only"} 0',
     ]);
     expect(await samples('weir_store_write_duration_seconds_sum', metrics)).toEqual([
       'weir_store_write_duration_seconds_sum 0.5',

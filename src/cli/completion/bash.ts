@@ -28,9 +28,11 @@ _weir() {
   case "$at $prev" in
 ${chosen.join('\n')}
     ${flagsThatTake(commands, 'file').map(quoted).join(' | ')})
-      compopt -o filenames 2>/dev/null
-      mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-      return
+      if [[ $cur != -* ]]; then
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return
+      fi
       ;;
     ${flagsThatTake(commands, 'text').map(quoted).join(' | ')}) return ;;
   esac

@@ -24,7 +24,9 @@ _weir() {
   done
   case "$at \${words[CURRENT - 1]}" in
 ${chosen.join('\n')}
-    ${flagsThatTake(commands, 'file').map(quoted).join(' | ')}) _files; return ;;
+    ${flagsThatTake(commands, 'file').map(quoted).join(' | ')})
+      if [[ \${words[CURRENT]} != -* ]]; then _files; return; fi
+      ;;
     ${flagsThatTake(commands, 'text').map(quoted).join(' | ')}) return ;;
   esac
   case "$at" in

@@ -139,5 +139,5 @@ function sameValue(from: unknown, to: unknown, isWord: boolean): boolean {
 /** The elements of a list by what makes them equal: `443` and `"443"` are one port. */
 export function elementsOf(list: unknown): Map<string, unknown> {
   const elements: readonly unknown[] = Array.isArray(list) ? list : list === undefined ? [] : [list];
-  return new Map(elements.map((one) => [typeof one === 'object' ? JSON.stringify(one) : String(one), one]));
+  return new Map(elements.map((one) => [typeof one === 'string' ? one : JSON.stringify(one), one]));
 }

@@ -30,8 +30,9 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
 /** `FILE:LINE:COLUMN: message (pointer)`, `prefix` being what stands around the document in what was sent. */
 export function placed(source: Source, { pointer, message }: Problem, prefix = ''): string {
   const own = pointer.startsWith(prefix) ? pointer.slice(prefix.length) : '';
-  const { line, column } = source.where(own);
-  return `${source.label}:${line}:${column}: ${message}${own === '' ? '' : ` (${own})`}`;
+  const place = source.where(own);
+  const at = place === null ? source.label : `${source.label}:${place.line}:${place.column}`;
+  return `${at}: ${message}${own === '' ? '' : ` (${own})`}`;
 }
 
 /** The refusal with each of its problems at its line. */

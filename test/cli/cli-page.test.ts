@@ -1,0 +1,31 @@
+import { readFile } from 'node:fs/promises';
+import { expect, it } from 'vitest';
+import { cliPage } from '#cli/cli-page.js';
+import { everyCommand, shapeOf } from '#cli/command-shape.js';
+import { commandTree } from '#cli/command-tree.js';
+import { processTerminal } from '#cli/terminal.js';
+
+const tree = shapeOf(commandTree(processTerminal, () => {}));
+const page = () => readFile(new URL('../../docs/cli.md', import.meta.url), 'utf8');
+
+it('docs/cli.md says what the commands say', async () => {
+  expect(await page(), 'run: npm run docs').toBe(cliPage(tree));
+});
+
+it('every command that can be called has its section, and every flag its line', async () => {
+  const text = await page();
+  for (const { path, commands, options } of everyCommand(tree)) {
+    if (commands.length > 0) continue;
+    expect(text).toContain(`\n## \`${path}\`\n`);
+    for (const { flags, names } of options) if (!names.includes('--help')) expect(text).toContain(`| \`${flags}\` |`);
+  }
+});
+
+it('every command that speaks to a node prints JSON and YAML', () => {
+  const remote = everyCommand(tree).filter(({ options }) => options.some(({ names }) => names.includes('--server')));
+  expect(remote.map(({ path }) => path)).toContain('weir policy list');
+  for (const { options } of remote) {
+    const output = options.find(({ names }) => names.includes('--output'));
+    expect(output?.takes).toEqual(expect.arrayContaining(['json', 'yaml']));
+  }
+});

@@ -1,0 +1,47 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { onTestFinished } from 'vitest';
+
+/** What one request is answered with: an error, or a stream that is written to until `after`. */
+export type Turn =
+  | { readonly status: number; readonly body: unknown }
+  | { readonly frames: readonly unknown[]; readonly after: 'end' | 'cut' | 'stay' };
+
+/** A node whose wiretap answers one turn after the other, and the last from then on. */
+export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
+  const asked: string[] = [];
+  const open = new Set<ServerResponse>();
+  const server = createServer((request, response) => {
+    const turn = turns[Math.min(asked.length, turns.length - 1)] as Turn;
+    asked.push(`${request.headers.accept ?? ''} ${request.url ?? ''}`);
+    if ('status' in turn) {
+      response.writeHead(turn.status, { 'content-type': 'application/problem+json' });
+      response.end(JSON.stringify(turn.body));
+      return;
+    }
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write(': here it begins\n\n');
+    for (const frame of turn.frames) response.write(`data: ${JSON.stringify(frame)}\n\n`);
+    open.add(response);
+    if (turn.after === 'end') response.end();
+    // What was written must leave before the connection is cut.
+    if (turn.after === 'cut') response.write(': cut\n\n', () => setImmediate(() => response.destroy()));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    asked,
+    /** Sends another frame to every open stream. */
+    send: (frame: unknown) => {
+      for (const response of open) response.write(`data: ${JSON.stringify(frame)}\n\n`);
+    },
+    /** How many streams a client still reads. */
+    reading: () => [...open].filter(({ destroyed, writableEnded }) => !destroyed && !writableEnded).length,
+  };
+}

@@ -1,0 +1,267 @@
+import { describe, expect, it } from 'vitest';
+import { type Answer, run, serverThatAnswers } from './rig.js';
+
+const TOKEN = { WEIR_TOKEN: 't' };
+const ok = (body: unknown): Answer => ({ status: 200, body });
+const SINCE = '2026-01-31T12:00:00.000Z';
+
+const finding = {
+  finding_type: 'l4_deny',
+  policy_id: 'p-1',
+  generation: 7,
+  source_group: 'lan',
+  rule: 'no-web',
+  src_ip: '10.0.0.7',
+  dst_ip: '192.0.2.1',
+  dst_port: 443,
+  proto: 6,
+  hostname: 'api.example.com',
+  sni: null,
+  http: null,
+  icmp_type: null,
+  icmp_code: null,
+  drop_reason: 'policy_deny',
+  effective_action: 'deny',
+  first_seen: SINCE,
+  last_seen: '2026-01-31T12:00:05.000Z',
+  count: 3,
+  node_ids: ['node-a'],
+};
+const nowhere = {
+  src_ip: null,
+  dst_ip: null,
+  dst_port: null,
+  proto: null,
+  hostname: null,
+  source_group: null,
+  rule: null,
+};
+const write = {
+  ...finding,
+  ...nowhere,
+  finding_type: 'config_change',
+  drop_reason: null,
+  effective_action: 'allow',
+  actor: 'alice',
+  operation: 'putActivePolicy',
+  target: '/api/v1/policy',
+};
+const page = (items: unknown[], next: string | null = null, errors: unknown[] = []) =>
+  ok({
+    items,
+    next_cursor: next,
+    partial: errors.length > 0,
+    node_errors: errors,
+    nodes_queried: 1,
+    nodes_responded: 1,
+  });
+
+describe('weir findings', () => {
+  it('is a table of every page up to the limit, and names who did not answer', async () => {
+    const { url, asked } = await serverThatAnswers(
+      page([finding], 'c1', [{ node_id: 'node-b', error: 'no answer within 2 s' }]),
+      page([write, { ...finding, dst_port: null, icmp_type: 8, icmp_code: 0, hostname: null, proto: 1, rule: null }]),
+    );
+    const flags = [
+      '--type',
+      'l4_deny',
+      'config_change',
+      '--group',
+      'lan',
+      '--since',
+      '2026-01-31T00:00:00Z',
+      '--limit',
+      '3',
+    ];
+    expect(await run(['findings', ...flags, '--server', url], TOKEN)).toEqual({
+      code: 0,
+      out: `LAST SEEN                 TYPE           PASSED  PROTO  SOURCE    DESTINATION                      BY             REASON           COUNT
+2026-01-31T12:00:05.000Z  l4_deny        no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)  lan/no-web     policy_deny      3
+2026-01-31T12:00:05.000Z  config_change  yes     -      alice     /api/v1/policy                   -              putActivePolicy  3
+2026-01-31T12:00:05.000Z  l4_deny        no      icmp   10.0.0.7  192.0.2.1 type 8 code 0          lan (default)  policy_deny      3
+`,
+      err: 'node-b did not answer: no answer within 2 s\n',
+    });
+    expect(asked.map(({ path }) => decodeURIComponent(path))).toEqual([
+      '/api/v1/audit/findings?finding_type=l4_deny&finding_type=config_change&source_group=lan&since=2026-01-31T00:00:00.000Z&limit=3',
+      '/api/v1/audit/findings?finding_type=l4_deny&finding_type=config_change&source_group=lan&since=2026-01-31T00:00:00.000Z&limit=2&cursor=c1',
+    ]);
+  });
+
+  it('asks this node alone, and prints all that it is told as JSON', async () => {
+    const { url, asked } = await serverThatAnswers(page([finding]));
+    const { out } = await run(['findings', '--local', '--server', url, '--output', 'json'], TOKEN);
+    expect(JSON.parse(out)).toEqual({ items: [finding] });
+    expect(asked.map(({ path }) => path)).toEqual(['/api/v1/audit/findings/local?limit=100']);
+  });
+
+  it('follows: each finding is told again when it was seen again, and only then, the newest last', async () => {
+    const other = { ...finding, rule: 'other', last_seen: '2026-01-31T12:00:06.000Z', count: 1 };
+    const otherAgain = { ...other, count: 2 };
+    const again = { ...finding, last_seen: '2026-01-31T12:00:07.000Z', count: 4 };
+    const { url, asked } = await serverThatAnswers(
+      page([finding]),
+      page([other, finding]),
+      page([other]),
+      page([otherAgain]),
+      page([again, otherAgain]),
+    );
+    const interruption = new AbortController();
+    const { code, out } = await run(
+      ['findings', '--follow', '--server', url, '--output', 'json'],
+      TOKEN,
+      { interruption: interruption.signal },
+      (all) => {
+        if (all.split('\n').length > 4) interruption.abort();
+      },
+    );
+    const told = out.split('\n').slice(0, -1);
+    expect([code, told.map((line) => JSON.parse(line) as unknown)]).toEqual([0, [finding, other, otherAgain, again]]);
+    expect(asked.map(({ path }) => new URL(path, url).searchParams.get('since'))).toEqual([
+      null,
+      finding.last_seen,
+      other.last_seen,
+      other.last_seen,
+      other.last_seen,
+    ]);
+  });
+
+  it.each([[['--since', 'yesterday']], [['--limit', '0']]])('%j ends with 2', async (words) => {
+    expect((await run(['findings', ...words], TOKEN)).code).toBe(2);
+  });
+
+  it('takes a duration for a time before now', async () => {
+    const { url, asked } = await serverThatAnswers(page([]));
+    const before = Date.now();
+    await run(['findings', '--since', '10m', '--server', url], TOKEN);
+    const since = Date.parse(new URL(asked[0]?.path ?? '', url).searchParams.get('since') ?? '');
+    expect(since).toBeGreaterThanOrEqual(before - 600_000);
+    expect(since).toBeLessThanOrEqual(Date.now() - 600_000);
+  });
+});
+
+describe('weir status', () => {
+  const check = { name: 'policy_ready', ok: true, state: 'active', detail: 'generation 7', since: SINCE };
+  const failing = {
+    ...check,
+    name: 'dns_allowlist',
+    ok: false,
+    state: 'needed_but_absent',
+    detail: 'a rule names a host',
+  };
+  const stats = {
+    generation: 7,
+    dataplane: {
+      active_flows: 2,
+      flows_opened: 5,
+      flows_closed: 3,
+      forwarding: { way: 'direct', reason: 'nothing stands in the way' },
+      packets: { allow: 10, deny: 3, audit: 1 },
+      drops: { policy_deny: 3, malformed: 1 },
+      maps: {
+        flows: { entries: 10, capacity: 100 },
+        grants: { entries: 3, capacity: 4 },
+        hits: { entries: 0, capacity: 10 },
+        program: { entries: 1, capacity: 10 },
+      },
+    },
+    dns: { queries_allow: 4, queries_deny: 1, servfail: 0, grants: 3 },
+  };
+  const record = {
+    ...{ id: 'p-1', name: 'office', form: 'envelope', mode: 'enforce', revision: 3 },
+    ...{ updated_at: SINCE, updated_by: 'alice', active: true },
+  };
+  const ready = ok({ ready: true, checks: [check] });
+  const unready = { status: 503, body: { ready: false, checks: [check, failing] } };
+
+  it('shows readiness, the policy in force and the numbers, and ends with 0', async () => {
+    const { url } = await serverThatAnswers(ready, ok(stats), ok({ items: [record] }));
+    expect(await run(['status', '--server', url], TOKEN)).toEqual({
+      code: 0,
+      out: `node        ready
+policy      office (enforce), revision 3, generation 7
+packets     allow 10  deny 3  audit 1  dropped 4
+flows       2 live  5 opened  3 closed
+forwarding  direct: nothing stands in the way
+dns         allow 4  deny 1  servfail 0  granted 3
+fullest     grants 3/4 (75 %)  flows 10/100 (10 %)  program 1/10 (10 %)
+
+    CHECK         STATE   SINCE                     DETAIL
+ok  policy_ready  active  2026-01-31T12:00:00.000Z  generation 7
+`,
+      err: '',
+    });
+  });
+
+  it('ends with 3 while a check fails, in every form', async () => {
+    const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }));
+    const { code, out } = await run(['status', '--server', url], TOKEN);
+    expect([code, out.split('\n').slice(0, 2)]).toEqual([
+      3,
+      ['node        not ready: 1 of 2 checks fail', 'policy      none is active: policy.fallback decides'],
+    ]);
+    expect(out).toContain('\nFAILS  dns_allowlist  needed_but_absent  2026-01-31T12:00:00.000Z  a rule names a host\n');
+    const again = await serverThatAnswers(unready, ok(stats), ok({ items: [record] }));
+    const json = await run(['status', '--output', 'json', '--server', again.url], TOKEN);
+    expect([json.code, JSON.parse(json.out)]).toEqual([3, { readiness: unready.body, policy: record, stats }]);
+  });
+
+  it('waits for a node that is not ready, or does not answer yet', async () => {
+    const { url, asked } = await serverThatAnswers(
+      { status: 502, body: '' },
+      unready,
+      ready,
+      ok(stats),
+      ok({ items: [record] }),
+    );
+    expect((await run(['status', '--wait', '--server', url], TOKEN)).code).toBe(0);
+    expect(asked.map(({ path }) => path)).toEqual(['/ready', '/ready', '/ready', '/api/v1/stats', '/api/v1/policies']);
+  });
+
+  it('waits no longer than it is told', async () => {
+    const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }));
+    expect((await run(['status', '--wait', '--timeout', '1ms', '--server', url], TOKEN)).code).toBe(3);
+  });
+});
+
+describe('weir performance-mode', () => {
+  it('says what it is, and sets it', async () => {
+    const { url, asked } = await serverThatAnswers(
+      ok({ enabled: true, source: null }),
+      ok({ enabled: false, source: 'local' }),
+    );
+    const told = [
+      await run(['performance-mode', '--server', url], TOKEN),
+      await run(['performance-mode', 'off', '--server', url], TOKEN),
+    ];
+    expect(told.map(({ out }) => out)).toEqual([
+      'performance mode is on (the default)\n',
+      'performance mode is off (set for this node)\n',
+    ]);
+    expect(asked.map(({ method, body }) => [method, body])).toEqual([
+      ['GET', ''],
+      ['PUT', '{"enabled":false}'],
+    ]);
+    expect((await run(['performance-mode', 'maybe', '--server', url], TOKEN)).code).toBe(2);
+  });
+});
+
+describe('weir dns-cache', () => {
+  it('lists names with their addresses and patterns', async () => {
+    const entry = {
+      hostname: 'api.example.com',
+      ips: ['192.0.2.1', '192.0.2.2'],
+      patterns: ['*.example.com'],
+      expires_at: SINCE,
+      last_seen: SINCE,
+    };
+    const { url } = await serverThatAnswers(ok({ entries: [entry, { ...entry, hostname: 'other.test' }] }));
+    expect(await run(['dns-cache', '--name', 'EXAMPLE', '--server', url], TOKEN)).toEqual({
+      code: 0,
+      out: `NAME             ADDRESSES            PATTERNS       EXPIRES                   LAST SEEN
+api.example.com  192.0.2.1 192.0.2.2  *.example.com  2026-01-31T12:00:00.000Z  2026-01-31T12:00:00.000Z
+`,
+      err: '',
+    });
+  });
+});

@@ -1,0 +1,60 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { expect, it, onTestFinished } from 'vitest';
+import { serverThatAnswers } from './rig.js';
+
+const program = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
+const record = {
+  ...{ id: 'p-1', name: 'office', form: 'envelope', mode: 'enforce', revision: 3 },
+  ...{ updated_at: '2026-02-01T08:30:00.000Z', updated_by: 'alice', active: true },
+};
+const GREEN = '\u001b[32mactive\u001b[39m';
+
+function start(command: string, words: readonly string[], environment: Record<string, string> = {}) {
+  const { NO_COLOR: _, FORCE_COLOR: __, ...inherited } = process.env;
+  const child = spawn(command, words, { env: { ...inherited, TERM: 'xterm', WEIR_TOKEN: 't', ...environment } });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const said = { out: '', err: '' };
+  child.stdout.on('data', (chunk) => {
+    said.out += String(chunk);
+  });
+  child.stderr.on('data', (chunk) => {
+    said.err += String(chunk);
+  });
+  const ending = once(child, 'close').then(([code]) => ({ code, ...said }));
+  return { child, ending };
+}
+
+it('colours are shown on a terminal, and nowhere else, and not where NO_COLOR is set', async () => {
+  const { url } = await serverThatAnswers({ status: 200, body: { items: [record] } });
+  const onTerminal = ['-qec', `${process.execPath} ${program} policy list --server ${url}`, '/dev/null'];
+  expect((await start('script', onTerminal).ending).out).toContain(GREEN);
+  const plain = [
+    await start('script', onTerminal, { NO_COLOR: '1' }).ending,
+    await start('script', onTerminal, { TERM: 'dumb' }).ending,
+    await start(process.execPath, [program, 'policy', 'list', '--server', url]).ending,
+  ];
+  expect(plain.map(({ out }) => [out.includes('office'), out.includes('\u001b[')])).toEqual([
+    [true, false],
+    [true, false],
+    [true, false],
+  ]);
+});
+
+it('a policy is read from standard input', async () => {
+  const { url, asked } = await serverThatAnswers({ status: 400, body: { error: 'No.' } });
+  const { child, ending } = start(process.execPath, [program, 'policy', 'apply', '-f', '-', '--server', url]);
+  child.stdin.write('{"default_');
+  child.stdin.end('policy":"deny"}');
+  expect(await ending).toEqual({ code: 1, out: '', err: 'weir: No.\n' });
+  expect(asked.map(({ body }) => body)).toEqual(['{"default_policy":"deny"}']);
+});
+
+it('a command whose output nobody reads ends without a word', async () => {
+  const items = Array.from({ length: 5_000 }, () => record);
+  const { url } = await serverThatAnswers({ status: 200, body: { items } });
+  const { child, ending } = start(process.execPath, [program, 'policy', 'list', '--server', url]);
+  child.stdout.destroy();
+  expect(await ending).toEqual({ code: 0, out: '', err: '' });
+});

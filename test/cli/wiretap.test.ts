@@ -1,0 +1,227 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+import { eventsOf } from '#cli/event-stream.js';
+import { wiretapThatSends } from './event-server.js';
+import { run } from './rig.js';
+
+const TOKEN = { WEIR_TOKEN: 't' };
+const flow = {
+  type: 'flow',
+  time: '2026-01-31T12:00:00.123Z',
+  src: '10.0.0.7',
+  src_port: 40_000,
+  dst: '192.0.2.1',
+  dst_port: 443,
+  proto: 6,
+  icmp_id: null,
+  src_names: [],
+  dst_names: ['api.example.com'],
+  verdict: 'allow',
+  effective_action: 'allow',
+  source_group: 'lan',
+  rule: 'web',
+  decided_by: 'rule',
+  policy_id: 'p-1',
+  generation: 7,
+  interface: 'lan0',
+  state: 'tcp_syn_sent',
+  foreign: false,
+};
+const ended = {
+  ...flow,
+  type: 'flow_end',
+  opened: '2026-01-31T11:59:00.000Z',
+  packets: { forward: 3, reply: 2 },
+  bytes: { forward: 180, reply: 120 },
+};
+const denied = {
+  ...flow,
+  type: 'verdict',
+  dst_names: [],
+  proto: 1,
+  src_port: null,
+  dst_port: null,
+  verdict: 'deny',
+  effective_action: 'deny',
+  source_group: null,
+  rule: null,
+  decided_by: 'policy_default',
+  drop_reason: 'policy_deny',
+  icmp_type: 8,
+  icmp_code: 0,
+  tcp_flags: null,
+  length: 60,
+  packets: 1,
+  outgoing: false,
+};
+const lookup = {
+  type: 'dns',
+  time: '2026-01-31T12:00:01.000Z',
+  src: '10.0.0.7',
+  hostname: 'api.example.com',
+  query_type: 'A',
+  verdict: 'allow',
+  effective_action: 'allow',
+  source_group: 'lan',
+  rule: 'web',
+  decided_by: 'rule',
+  policy_id: 'p-1',
+  generation: 7,
+  count: 1,
+  addresses: ['192.0.2.1'],
+};
+const lost = { type: 'lost', count: 12, where: 'reader' };
+const LINES = [
+  '12:00:00.123  flow      allow     tcp   10.0.0.7:40000 → api.example.com (192.0.2.1:443)  lan/web',
+  '12:00:00.123  flow_end  allow     tcp   10.0.0.7:40000 → api.example.com (192.0.2.1:443)  lan/web  3/2 packets, 180/120 bytes',
+  '12:00:00.123  verdict   deny      icmp  10.0.0.7 → 192.0.2.1  (policy_default)  type 8 code 0, policy_deny',
+  '12:00:01.000  dns       allow     dns   10.0.0.7 → A api.example.com = 192.0.2.1  lan/web',
+  '12 messages lost (reader)',
+];
+
+/** Runs until so many lines were printed, and then interrupts. */
+async function until(lines: number, words: readonly string[], surroundings: { colours?: boolean } = {}) {
+  const interruption = new AbortController();
+  return run(words, TOKEN, { ...surroundings, interruption: interruption.signal }, (all) => {
+    if (all.split('\n').length > lines) interruption.abort();
+  });
+}
+
+describe('weir wiretap', () => {
+  it('prints a line a message, names beside addresses, and ends with 0 when it is interrupted', async () => {
+    const { url, asked } = await wiretapThatSends({ frames: [flow, [ended, denied], lookup, lost], after: 'stay' });
+    const filters = ['--src', '10.0.0.0/8', '192.0.2.7', '--verdict', 'deny', '--replay', '10s'];
+    expect(await until(5, ['wiretap', ...filters, '--server', url])).toEqual({
+      code: 0,
+      out: LINES.map((line) => `${line}\n`).join(''),
+      err: '',
+    });
+    expect(asked.map(decodeURIComponent)).toEqual([
+      'text/event-stream /api/v1/wiretap/stream?src=10.0.0.0/8&src=192.0.2.7&verdict=deny&replay=10s',
+    ]);
+  });
+
+  it('prints a line of JSON, or a document of YAML, for each message', async () => {
+    const { url } = await wiretapThatSends({ frames: [[flow, lost]], after: 'stay' });
+    const { out: json } = await until(2, ['wiretap', '--output', 'json', '--server', url]);
+    expect(json).toBe(`${JSON.stringify(flow)}\n${JSON.stringify(lost)}\n`);
+    const { out: yaml } = await until(2, ['wiretap', '--output', 'yaml', '--server', url]);
+    expect(parseAllDocuments(yaml).map((document) => document.toJS() as unknown)).toEqual([flow, lost]);
+  });
+
+  it('shows verdicts and loss in colours on a terminal', async () => {
+    const { url } = await wiretapThatSends({ frames: [[denied, lost]], after: 'stay' });
+    const { out } = await until(2, ['wiretap', '--server', url], { colours: true });
+    expect(out).toContain('\u001b[31mdeny    \u001b[39m');
+    expect(out).toContain('\u001b[35m12 messages lost (reader)\u001b[39m\n');
+  });
+
+  it('begins anew where the stream ends or is cut or the node restarts, says so, and replays nothing twice', async () => {
+    const { url, asked } = await wiretapThatSends(
+      { frames: [flow], after: 'end' },
+      { status: 503, body: { type: 'urn:weir:error:draining', error: 'The node is shutting down.' } },
+      { frames: [lookup], after: 'cut' },
+      { frames: [ended], after: 'stay' },
+    );
+    const { code, out, err } = await until(3, ['wiretap', '--replay', '10s', '--server', url]);
+    expect([code, out]).toEqual([0, `${LINES[0]}\n${LINES[3]}\n${LINES[1]}\n`]);
+    expect(err.split('\n').filter((line) => line.startsWith('the stream goes on'))).toHaveLength(2);
+    expect(asked.map((path) => path.includes('replay'))).toEqual([true, false, false, false]);
+  });
+
+  it('ends with 1 where the node refuses it, and says what to do', async () => {
+    const body = { type: 'urn:weir:error:performance_mode_disabled', error: 'Performance mode is disabled.' };
+    const { url, asked } = await wiretapThatSends({ status: 503, body });
+    expect(await run(['wiretap', '--server', url], TOKEN)).toEqual({
+      code: 1,
+      out: '',
+      err: 'weir: Performance mode is disabled.\n  → run `weir performance-mode on` first\n',
+    });
+    expect(asked).toHaveLength(1);
+  });
+
+  it('ends with 1 where what it is sent is no message', async () => {
+    const { url } = await wiretapThatSends({ frames: [{ hello: 1 }], after: 'stay' });
+    const { code, err } = await run(['wiretap', '--server', url], TOKEN);
+    expect([code, err]).toEqual([
+      1,
+      'weir: the server answered with something else than was asked for; is it a Weir node?\n',
+    ]);
+  });
+
+  describe('as a process', () => {
+    const program = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
+    const started = (url: string) => {
+      const child = spawn(process.execPath, [program, 'wiretap', '--server', url], {
+        env: { ...process.env, ...TOKEN },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      });
+      onTestFinished(() => void child.kill('SIGKILL'));
+      let err = '';
+      child.stderr.on('data', (chunk) => {
+        err += String(chunk);
+      });
+      const ending = once(child, 'exit').then(([code, signal]) => ({ code, signal, err }));
+      return { child, ending };
+    };
+
+    it.each(['SIGINT', 'SIGTERM'] as const)('ends with 0 and without a word on %s', async (signal) => {
+      const { url, reading } = await wiretapThatSends({ frames: [flow], after: 'stay' });
+      const { child, ending } = started(url);
+      await once(child.stdout, 'data');
+      child.kill(signal);
+      expect(await ending).toEqual({ code: 0, signal: null, err: '' });
+      await expect.poll(reading).toBe(0);
+    });
+
+    it('ends with 0 and without a word when nobody reads it any more', async () => {
+      const { url, send } = await wiretapThatSends({ frames: [flow], after: 'stay' });
+      const { child, ending } = started(url);
+      await once(child.stdout, 'data');
+      child.stdout.destroy();
+      const writing = setInterval(() => send(flow), 20);
+      onTestFinished(() => clearInterval(writing));
+      expect(await ending).toEqual({ code: 0, signal: null, err: '' });
+    });
+  });
+});
+
+describe('events of a stream', () => {
+  const events = async (...chunks: string[]) => {
+    const bytes = chunks.map((chunk) => new TextEncoder().encode(chunk));
+    const found: string[] = [];
+    for await (const event of eventsOf(
+      (async function* () {
+        yield* bytes;
+      })(),
+    ))
+      found.push(event);
+    return found;
+  };
+
+  it('are found however the bytes are cut, and whatever ends the lines', async () => {
+    expect(await events('da', 'ta: a\n', '\nda', 'ta:b\r', '\n\r\ndata: c\r\rdata: d\n\n')).toEqual([
+      'a',
+      'b',
+      'c',
+      'd',
+    ]);
+  });
+
+  it('may have several lines; comments, other fields and what is not ended are none', async () => {
+    expect(await events(': hello\n\nevent: x\ndata: a\ndata: b\nid: 7\n\ndata: cut')).toEqual(['a\nb']);
+  });
+
+  it('keep characters that two chunks share', async () => {
+    const bytes = new TextEncoder().encode('data: ü→\n\n');
+    const found: string[] = [];
+    const cut = (async function* () {
+      for (const byte of bytes) yield Uint8Array.of(byte);
+    })();
+    for await (const event of eventsOf(cut)) found.push(event);
+    expect(found).toEqual(['ü→']);
+  });
+});

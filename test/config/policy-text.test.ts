@@ -1,0 +1,66 @@
+import { describe, expect, it } from 'vitest';
+import { PolicyTextError, readPolicyText } from '#config/policy-text.js';
+
+const YAML = `# ours
+default_policy: deny
+source_groups:
+  - id: "lan"
+    sources: { ips: [10.0.0.7, 10.0.0.8] }
+    rules:
+      - id: a/b
+        match: {}
+`;
+
+describe('the text of a policy', () => {
+  it('is YAML or JSON, an envelope where it has a policy', () => {
+    const { form, value, json } = readPolicyText('mode: audit\npolicy: { default_policy: deny }\n');
+    const read = { mode: 'audit', policy: { default_policy: 'deny' } };
+    expect({ form, value, json: JSON.parse(json) as unknown }).toEqual({ form: 'envelope', value: read, json: read });
+    expect(readPolicyText('{}')).toMatchObject({ form: 'singleton', value: {}, json: '{}' });
+    expect(readPolicyText('# nothing\n')).toMatchObject({ form: 'singleton', value: {}, json: '{}' });
+  });
+
+  it('is kept where it is JSON, so that whoever validates it sees a key that is there twice', () => {
+    const text = ' {"default_policy": "deny", "default_policy": "allow"}\n';
+    expect(readPolicyText(text).json).toBe(text);
+  });
+
+  it.each([
+    ['/default_policy', 2, 17],
+    ['/source_groups', 3, 1],
+    ['/source_groups/0', 4, 5],
+    ['/source_groups/0/id', 4, 9],
+    ['/source_groups/0/sources/ips/1', 5, 32],
+    ['/source_groups/0/rules/0/match', 8, 9],
+    ['/source_groups/0/rules/0/action', 7, 9],
+    ['/nothing/here', 1, 1],
+    ['', 1, 1],
+  ])('has %s, or what is nearest to it, at %i:%i', (pointer, line, column) => {
+    expect(readPolicyText(YAML).where(pointer)).toEqual({ line, column });
+  });
+
+  it('has keys that a pointer escapes, and places in JSON', () => {
+    expect(readPolicyText('{\n "a/b": {"c~d": 1}}').where('/a~1b/c~0d')).toEqual({ line: 2, column: 17 });
+  });
+
+  it('has no places where looking for them would take long', () => {
+    const ids = Array.from({ length: 300_000 }, (_, id) => id);
+    expect(readPolicyText(JSON.stringify({ ids, more: ids })).where('/ids/0')).toBeNull();
+  });
+
+  it.each(['a: [', 'a: 1\na: 2\n', '- a\n', '"text"'])('is refused where it is %j', (text) => {
+    expect(() => readPolicyText(text)).toThrow(PolicyTextError);
+  });
+
+  it('is refused where its aliases would grow beyond measure', () => {
+    const levels = ['a: &a [x,x,x,x,x,x,x,x,x]'];
+    for (const [one, before] of [
+      ['b', 'a'],
+      ['c', 'b'],
+      ['d', 'c'],
+      ['e', 'd'],
+    ])
+      levels.push(`${one}: &${one} [${Array.from({ length: 9 }, () => `*${before}`).join(',')}]`);
+    expect(() => readPolicyText(levels.join('\n'))).toThrow(PolicyTextError);
+  });
+});

@@ -1,0 +1,132 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { run } from '#test/cli/rig.js';
+import { createRig, type Rig } from './rig.js';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('commands', [80, 81], { dataplane: { pickup: '0s' } });
+}, 120_000);
+afterAll(() => rig?.remove());
+
+const cli = async (words: readonly string[], input = '') =>
+  run([...words, '--server', rig.node.url], { WEIR_TOKEN: await rig.node.token() }, { input });
+const fileWith = (name: string, text: string): string => {
+  const file = join(rig.node.folder, name);
+  writeFileSync(file, text);
+  return file;
+};
+const policy = (port: number, mode = 'enforce') => `mode: ${mode}
+name: office
+policy:
+  default_policy: deny
+  source_groups:
+    - id: clients
+      sources:
+        ips: [${ADDRESSES.client}]
+      rules:
+        - id: web
+          action: allow
+          match:
+            proto: tcp
+            dst_ports: [${port}]
+`;
+
+test('a policy is applied from a file, is in force at once, and comes back as it was written', async () => {
+  const before = await cli(['status']);
+  expect([before.code, before.out.split('\n')[1]]).toEqual([3, 'policy      none is active: policy.fallback decides']);
+  expect(await rig.tcp(80)).toMatch(/^(refused|silent|timeout|error)/);
+
+  const file = fileWith('office.yaml', policy(80));
+  const applied = await cli(['policy', 'apply', '-f', file, '--wait']);
+  expect(applied).toEqual({
+    code: 0,
+    out: expect.stringMatching(
+      /^office \(enforce\), revision 1: in force, generation 1\nETag ".+\.1"\nproved by \d+ packets of \d+ classes\nthe node is ready\n$/,
+    ),
+    err: '',
+  });
+  expect([await rig.tcp(80), await rig.udp(81)]).toEqual(['open', 'silent 1']);
+  expect((await cli(['status'])).code).toBe(0);
+
+  const { out } = await cli(['policy', 'get']);
+  const again = fileWith('again.yaml', out);
+  expect(await cli(['policy', 'diff', '-f', again])).toEqual({
+    code: 0,
+    out: `${again} says what office says\n`,
+    err: '',
+  });
+  const etag = /ETag: (.+)/.exec(out)?.[1] ?? '';
+  expect((await cli(['policy', 'apply', '-f', again, '--if-match', etag])).code).toBe(0);
+  const stale = await cli(['policy', 'apply', '-f', '-', '--if-match', etag], out);
+  expect([stale.code, stale.err]).toEqual([1, expect.stringContaining('read it again with `weir policy get`')]);
+});
+
+test('a difference, an explanation and a dry run say what another policy would do, and change nothing', async () => {
+  const file = fileWith('other.yaml', policy(81, 'audit'));
+  expect(await cli(['policy', 'diff', '-f', file])).toEqual({
+    code: 3,
+    out: `mode: enforce → audit
+~ group clients
+    mode: enforce → audit
+  ~ rule web
+      match.dst_ports: -80 +81
+`,
+    err: '',
+  });
+  const packet = ['policy', 'explain', '--src', ADDRESSES.client, '--dst', ADDRESSES.server, '--dst-port', '81'];
+  expect((await cli(packet)).out.split('\n')[0]).toBe('deny');
+  expect((await cli([...packet, '-f', file])).out.split('\n')[0]).toBe('allow by group clients, rule web');
+  expect((await cli(['policy', 'apply', '-f', file, '--dry-run'])).code).toBe(0);
+  expect(await rig.tcp(80)).toBe('open');
+});
+
+test('what is wrong with a policy is said at its lines', async () => {
+  const wrong = policy(80).replace('dst_ports: [80]', 'dst_prots: [80]').replace('action: allow', 'action: alow');
+  const file = fileWith('wrong.yaml', wrong);
+  const { code, err } = await cli(['policy', 'apply', '-f', file]);
+  const rule = '/policy/source_groups/0/rules/0';
+  expect([code, err.split('\n').slice(0, 3).sort()]).toEqual([
+    1,
+    [
+      `${file}:11:19: action must be "allow" or "deny". (${rule}/action)`,
+      `${file}:14:13: There is no field "dst_prots" here (did you mean "dst_ports"?). (${rule}/match/dst_prots)`,
+      `weir: ${file} was refused: 2 problems`,
+    ],
+  ]);
+});
+
+test('phases of policies and writes of the store are in a scrape', async () => {
+  const { text } = await rig.node.request('GET', '/metrics');
+  const value = (series: string) =>
+    Number(
+      text
+        .split('\n')
+        .find((line) => line.startsWith(`${series} `))
+        ?.split(' ')[1],
+    );
+  expect(value('weir_policy_writes_total{outcome="written"}')).toBe(2);
+  expect(value('weir_policy_writes_total{outcome="precondition_failed"}')).toBe(1);
+  expect(value('weir_policy_writes_total{outcome="invalid_policy"}')).toBe(1);
+  expect(value('weir_policy_phase_duration_seconds_count{phase="flip"}')).toBe(2);
+  for (const phase of ['write', 'compile', 'stage', 'explain'])
+    expect(value(`weir_policy_phase_duration_seconds_sum{phase="${phase}"}`)).toBeGreaterThan(0);
+  expect(value('weir_store_writes_total{outcome="written"}')).toBeGreaterThanOrEqual(2);
+  expect(value('weir_dataplane_sweep_age_seconds')).toBeLessThan(60);
+});
+
+test('performance mode is switched, and the active policy is deleted', async () => {
+  expect((await cli(['performance-mode', 'off'])).out).toBe('performance mode is off (set for this node)\n');
+  expect(await cli(['findings'])).toEqual({
+    code: 1,
+    out: '',
+    err: expect.stringContaining('→ run `weir performance-mode on` first'),
+  });
+  expect((await cli(['performance-mode', 'on'])).code).toBe(0);
+  expect((await cli(['policy', 'delete', '--name', 'office'])).out).toBe(
+    'office deleted\nnone is active now: policy.fallback decides\n',
+  );
+  expect((await cli(['policy', 'list', '--output', 'json'])).out).toBe('[]\n');
+});
