@@ -63,7 +63,7 @@ export async function run(config: Config): Promise<number> {
       },
     });
     logFacts(system, log);
-    const api = await createApi(managementOf(system, authority), apiOptions(config, log));
+    const api = await createApi(managementOf(system, authority, config.node.id), apiOptions(config, log));
     const unfollow = config.policy.file === null ? () => {} : follow(config.policy.file, system, log);
     try {
       await api.listen({ host: config.api.listen.host, port: config.api.listen.port });
@@ -176,7 +176,7 @@ function logFacts(system: System, log: Logger): void {
   });
 }
 
-function managementOf(system: System, authority: Authority): Management {
+function managementOf(system: System, authority: Authority, nodeId: string): Management {
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
@@ -201,6 +201,15 @@ function managementOf(system: System, authority: Authority): Management {
     traffic,
     lookups,
     tokens: authority,
+    findings: {
+      nodeId,
+      query: async () => ({
+        kind: 'refused',
+        code: 'feature_unavailable',
+        detail: 'this node records no findings yet',
+      }),
+    },
+    record: () => {},
     readiness,
     stats,
     metrics,
