@@ -24,7 +24,8 @@ export function keepAuditTrail(api: Api, management: Management): void {
       remote: remoteOf(request),
     });
   });
-  api.addHook('onResponse', async (request, reply) => {
+  // Not once it was sent: a caller that hangs up before has changed as much.
+  api.addHook('onSend', async (request, reply) => {
     if (!isChange(request, reply)) return;
     management.record({
       type: 'config_change',

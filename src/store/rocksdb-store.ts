@@ -84,7 +84,7 @@ class RocksDbStore implements KvStore {
   async batch(operations: readonly KvOperation[], { sync }: { readonly sync: boolean }): Promise<void> {
     if (this.#readOnly) throw new StoreError('store_read_only', 'write: the store was opened for reading only');
     const values = await Promise.all(
-      operations.map((operation) =>
+      operations.map(async (operation) =>
         operation.type === 'put' ? this.#envelope.seal(operation.key, operation.value) : null,
       ),
     );
@@ -96,7 +96,9 @@ class RocksDbStore implements KvStore {
         if (value === null) batch.del(key);
         else batch.put(key, value);
       }
-      return done((callback) => batch.write({ sync }, callback));
+      return done((callback) => {
+        batch.write({ sync }, callback);
+      });
     });
   }
 

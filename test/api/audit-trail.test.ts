@@ -1,6 +1,10 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
+import { auditDelta } from '#observe/findings/audit-event.js';
+import { PendingFindings } from '#observe/findings/pending.js';
 import { BODY, ETAG, fakeManagement, RECORD, TOKENS } from './fake-management.js';
-import { rig } from './rig.js';
+import { listening, rig } from './rig.js';
 
 const remote = '127.0.0.1';
 const PUT_POLICY = { operation: 'putActivePolicy', target: '/api/v1/policy', remote };
@@ -32,6 +36,19 @@ describe('refused logins', () => {
       { type: 'auth_denied', reason: 'host_refused', actor: null, ...PUT_POLICY, operation: 'getActivePolicy' },
       { type: 'auth_denied', reason: 'origin_refused', actor: null, ...PUT_POLICY },
       { type: 'auth_denied', reason: 'host_refused', actor: null, operation: null, target: null, remote },
+    ]);
+  });
+
+  test('are few findings, however many tokens, paths and queries are tried', async () => {
+    const { ask, node } = await rig({ limits: { requestsPerWindow: 10_000 } });
+    const pending = new PendingFindings('api');
+    for (let at = 0; at < 500; at++) {
+      await ask('GET', `/api/v1/policies/${at}?q=${at}`, { token: `guess-${at}`, headers: { 'user-agent': `x${at}` } });
+    }
+    for (const [at, event] of node.recorded.entries()) pending.add(auditDelta(event, at));
+    expect(pending.take().map(({ dropReason, count, source }) => [dropReason, count, source])).toEqual([
+      ['invalid_token', 10, remote],
+      ['too_many_failed_logins', 490, remote],
     ]);
   });
 
@@ -68,6 +85,31 @@ describe('changes', () => {
       { ...changed, operation: 'cutFlows', target: '/api/v1/flows?src=10.0.0.7', status: 200, etag: null },
       { ...changed, operation: 'revokeToken', target: '/api/v1/tokens/t-1', status: 204, etag: null },
     ]);
+  });
+
+  test('are recorded also where the caller hangs up before the answer', async () => {
+    const { api, node } = await rig();
+    let finish = (): void => {};
+    const { policyWrite } = node.answer;
+    const asked = new Promise<void>((began) => {
+      node.answer.policyWrite = async (write) => {
+        began();
+        await new Promise<void>((resolve) => {
+          finish = resolve;
+        });
+        return policyWrite(write);
+      };
+    });
+    const socket = connect(await listening(api), '127.0.0.1');
+    const head = ['PUT /api/v1/policy HTTP/1.1', 'Host: localhost', `Authorization: Bearer ${TOKENS.admin}`];
+    const body = ['Content-Type: application/json', `Content-Length: ${BODY.length}`, '', BODY];
+    socket.write([...head, ...body].join('\r\n'));
+    await asked;
+    socket.resetAndDestroy();
+    await once(socket, 'close');
+    await expect.poll(() => new Promise((resolve) => api.server.getConnections((_, open) => resolve(open)))).toBe(0);
+    finish();
+    await expect.poll(() => node.recorded).toEqual([{ ...changed, ...PUT_POLICY, status: 200, etag: ETAG }]);
   });
 
   test('are not reads, questions, trials, and writes that were refused', async () => {

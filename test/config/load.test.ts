@@ -296,6 +296,29 @@ dataplane:
     });
   });
 
+  it('takes a webhook of http or https, without credentials, whose secret is there', () => {
+    const urls = [
+      'ftp://a.example',
+      'https://u:p@a.example/',
+      'https://a.example/#x',
+      'a.example',
+      'https://a.example/x?y',
+    ];
+    expect(
+      urls.flatMap((url) =>
+        problemsOf(`version: 1\nfindings: { webhook: { url: "${url}", secret_file: /nonexistent } }`),
+      ),
+    ).toEqual([
+      ...urls
+        .slice(0, 4)
+        .map(
+          () =>
+            'invalid_value weir.yaml:2:29: findings.webhook.url: must be a URL of http or https without credentials, such as https://siem.example/weir',
+        ),
+      "file_missing weir.yaml:2:67: findings.webhook.secret_file: ENOENT: no such file or directory, access '/nonexistent'",
+    ]);
+  });
+
   it.each(['0.0.0.0:8080', '192.0.2.1:8080', '[::]:8080', 'weir.example.com:8080', '128.0.0.1:80'])(
     'refuses to listen on %s without TLS',
     (listen) => {

@@ -173,9 +173,9 @@ class Ledger implements FindingLedger {
   }
 
   async #acknowledge(sink: string, next: number): Promise<void> {
-    const { operations, commit } = this.#log.acknowledged(sink, next);
-    await this.#kv.batch(operations, { sync: false });
-    commit();
+    const moved = this.#log.acknowledged(sink, next);
+    await this.#kv.batch(moved.operations, { sync: false });
+    moved.commit();
     await this.#trim();
   }
 

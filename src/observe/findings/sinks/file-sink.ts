@@ -1,5 +1,5 @@
 import { type FileHandle, open, rename, stat } from 'node:fs/promises';
-import type { Sink, Told } from './sink.js';
+import type { Sink } from './sink.js';
 
 export type FileSinkOptions = {
   readonly path: string;

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import type { Sink, Told } from './sink.js';
+import type { Sink } from './sink.js';
 
 export type WebhookOptions = {
   readonly url: string;
