@@ -20,6 +20,7 @@ import { exemptBit } from '#dataplane/program/settings.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import type { DnsOptions } from '#dns/options.js';
 import { createMetrics } from '#observe/metrics.js';
+import { auditDelta } from '#observe/findings/audit-event.js';
 import { Observer } from '#observe/observer.js';
 import type { NodeStats } from '#observe/stats.js';
 import { createWorkMetrics, type PolicyPhase, type WorkMetrics } from '#observe/work-metrics.js';
@@ -75,7 +76,7 @@ export async function run(config: Config): Promise<number> {
     });
     logFacts(system, log);
     const observer = observe(system, config, log);
-    const api = await createApi(managementOf({ system, authority, work, observer }), apiOptions(config, log));
+    const api = await createApi(managementOf({ system, authority, work, observer, config }), apiOptions(config, log));
     const unfollow = config.policy.file === null ? () => {} : follow(config.policy.file, system, log);
     try {
       await api.listen({ host: config.api.listen.host, port: config.api.listen.port });
@@ -192,13 +193,19 @@ function logFacts(system: System, log: Logger): void {
 /** The observation plane of a node: what it sees, and whom it tells. */
 function observe(system: System, config: Config, log: Logger): Observer {
   const observer = new Observer(
-    { dataDir: config.node.dataDir, retentionMs: 30 * 86_400_000, maxEntries: 100_000, replayMs: REPLAY_MS },
+    {
+      dataDir: config.node.dataDir,
+      nodeId: config.node.id,
+      findings: config.findings,
+      replayMs: config.wiretap.replayMs,
+    },
     {
       wanted: ({ flows, lookups }) => {
         void system.setFlowsWanted(flows);
         system.lookups.setWanted(lookups);
       },
       trouble: (code, message) => log.error({ code }, message),
+      relief: (code, message) => log.info({ code }, message),
       restarted: () => void connect(),
     },
   );
@@ -220,16 +227,15 @@ function observe(system: System, config: Config, log: Logger): Observer {
   return observer;
 }
 
-const REPLAY_MS = 30_000;
-
 type Parts = {
   readonly system: System;
   readonly authority: Authority;
   readonly work: WorkMetrics;
   readonly observer: Observer;
+  readonly config: Config;
 };
 
-function managementOf({ system, authority, work, observer }: Parts): Management {
+function managementOf({ system, authority, work, observer, config }: Parts): Management {
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
@@ -257,8 +263,13 @@ function managementOf({ system, authority, work, observer }: Parts): Management 
     integrations,
     traffic,
     lookups,
-    wiretap: { replayMs: REPLAY_MS, read: (filter, replayMs, sink) => observer.read(filter, replayMs, sink) },
+    wiretap: {
+      replayMs: config.wiretap.replayMs,
+      read: (filter, replayMs, sink) => observer.read(filter, replayMs, sink),
+    },
     tokens: authority,
+    findings: { nodeId: config.node.id, query: (query) => observer.findings(query).catch(unread) },
+    record: (event) => observer.record(auditDelta(event, Date.now())),
     readiness,
     stats,
     metrics,
@@ -279,6 +290,11 @@ const PHASE_OF: Readonly<Record<string, PolicyPhase>> = {
 function timePhase(work: WorkMetrics, name: string, seconds: number): void {
   const phase = PHASE_OF[name];
   if (phase !== undefined) work.policyPhase(phase, seconds);
+}
+
+function unread(failure: unknown): Refusal {
+  const reason = failure instanceof Error ? failure.message : String(failure);
+  return { kind: 'refused', code: 'store_unavailable', detail: `the findings cannot be read: ${reason}` };
 }
 
 /** The file's policy goes the way of every other origin. What it says already is not written again. */

@@ -1,68 +1,24 @@
+import { Readable } from 'node:stream';
 import { z } from 'zod';
-import { errorAnswers, errorsOf, instant } from './answer.schema.js';
+import type { FindingPage, FindingQuery } from '#observe/findings/filter.js';
+import { shownFinding } from '#observe/findings/shown.js';
+import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { ApiError } from './errors.js';
+import { FindingsSchema, filterOf, findingsQuery, shownPage } from './audit.schema.js';
+import { refused } from './error-answer.js';
+import type { Management } from './management.js';
 import { needPerformanceMode } from './performance-gate.js';
-import { oneOrMore } from './query.js';
 
-const findingType = z.enum(['l4_deny', 'icmp_deny', 'dns_deny', 'tls_deny', 'http_deny', 'auth_denied']);
-const FindingSchema = z
-  .object({
-    finding_type: findingType,
-    policy_id: z.string().nullable(),
-    generation: z.int().min(0),
-    source_group: z.string().nullable(),
-    rule: z.string().nullable(),
-    src_ip: z.ipv4().nullable(),
-    dst_ip: z.ipv4().nullable(),
-    dst_port: z.int().min(0).max(65_535).nullable(),
-    proto: z.int().min(0).max(255).nullable(),
-    hostname: z.string().nullable(),
-    sni: z.string().nullable(),
-    http: z.object({ method: z.string(), host: z.string(), path: z.string() }).nullable(),
-    icmp_type: z.int().min(0).max(255).nullable(),
-    icmp_code: z.int().min(0).max(255).nullable(),
-    drop_reason: z.string().nullable(),
-    effective_action: z.enum(['allow', 'deny']),
-    first_seen: instant,
-    last_seen: instant,
-    count: z.int().min(1),
-    node_ids: z.array(z.string()),
-  })
-  .meta({ id: 'Finding', description: 'Equal denies are one finding with a count.' });
-const FindingsSchema = z
-  .object({
-    items: z.array(FindingSchema),
-    next_cursor: z.string().nullable(),
-    partial: z.boolean().describe('A node did not answer.'),
-    node_errors: z.array(z.object({ node_id: z.string(), error: z.string() })),
-    nodes_queried: z.int().min(0),
-    nodes_responded: z.int().min(0),
-  })
-  .meta({ id: 'Findings' });
-
-const INSTANT = { error: 'Must be a time in UTC such as 2026-01-31T12:00:00Z.' };
-const LIMIT = { error: 'Must be a whole number from 1 to 1000.' };
-
-const findingsQuery = z.strictObject({
-  finding_type: z
-    .union([findingType, z.array(findingType)], { error: `Must be one of ${findingType.options.join(', ')}.` })
-    .optional(),
-  source_group: oneOrMore.optional(),
-  rule: oneOrMore.optional(),
-  policy_id: oneOrMore.optional(),
-  src: oneOrMore.optional(),
-  dst: oneOrMore.optional(),
-  since: z.iso.datetime(INSTANT).optional(),
-  until: z.iso.datetime(INSTANT).optional(),
-  limit: z.coerce.number(LIMIT).int(LIMIT).min(1, LIMIT).max(1_000, LIMIT).optional(),
-  cursor: z.string('Must be a cursor that an answer gave.').optional(),
-});
+const JSON_LINES = 'application/x-ndjson';
+/** Sent as a stream of what the schema says. */
+const Lines = z.string().describe('One finding a line.') as unknown as z.ZodType<Readable>;
+const USUAL_LIMIT = 100;
+const LINES_AT_ONCE = 1_000;
 
 export const auditResource: Resource = (api, management) => {
   for (const [path, operationId, summary] of [
-    ['/api/v1/audit/findings', 'listFindings', 'Denies that were recorded, of every node'],
-    ['/api/v1/audit/findings/local', 'listLocalFindings', 'Denies that this node recorded'],
+    ['/api/v1/audit/findings', 'listFindings', 'Denies and changes that were recorded, of every node'],
+    ['/api/v1/audit/findings/local', 'listLocalFindings', 'Denies and changes that this node recorded'],
   ] as const) {
     api.get(
       path,
@@ -71,17 +27,55 @@ export const auditResource: Resource = (api, management) => {
           operationId,
           tags: ['observation'],
           summary,
+          description:
+            'Newest first. A page may have fewer findings than `limit`, or none, with others behind it: go on for as long ' +
+            'as there is a `next_cursor`. What is seen again during a walk moves to the front: nothing is shown twice.',
           querystring: findingsQuery,
           response: {
-            200: FindingsSchema,
-            ...errorAnswers(...errorsOf.read, 'performance_mode_disabled', 'feature_unavailable'),
+            200: {
+              description: 'Findings.',
+              content: { 'application/json': { schema: FindingsSchema }, [JSON_LINES]: { schema: Lines } },
+            },
+            ...errorAnswers(...errorsOf.read, 'performance_mode_disabled', 'feature_unavailable', 'store_unavailable'),
           },
         },
       },
-      async () => {
+      async ({ query }, reply) => {
         await needPerformanceMode(management);
-        throw new ApiError('feature_unavailable', 'this node records no findings yet');
+        const { findings } = management;
+        const { limit, cursor = null, format } = query;
+        const asked = { filter: filterOf(query), cursor };
+        if (format === 'json') {
+          const page = await pageOf(findings, { ...asked, limit: limit ?? USUAL_LIMIT });
+          return reply.type('application/json; charset=utf-8').send(shownPage(page, findings.nodeId));
+        }
+        const all = { ...asked, limit: limit ?? Number.POSITIVE_INFINITY };
+        // Refusals of the first page are answered as such.
+        const first = await pageOf(findings, { ...all, limit: Math.min(all.limit, LINES_AT_ONCE) });
+        return reply.type(JSON_LINES).send(Readable.from(lines(findings, all, first), { highWaterMark: 1 }));
       },
     );
   }
 };
+
+async function pageOf(findings: Management['findings'], query: FindingQuery): Promise<FindingPage> {
+  const page = await findings.query(query);
+  if ('kind' in page) throw refused(page);
+  return page;
+}
+
+/** A page at a time, the next one when the one before was taken. */
+async function* lines(
+  findings: Management['findings'],
+  all: FindingQuery,
+  first: FindingPage,
+): AsyncGenerator<string, void> {
+  let left = all.limit;
+  for (let page = first; ; ) {
+    const text = page.items.map((finding) => `${JSON.stringify(shownFinding(finding, findings.nodeId))}\n`).join('');
+    if (text !== '') yield text;
+    left -= page.items.length;
+    if (page.next === null || left <= 0) return;
+    page = await pageOf(findings, { ...all, cursor: page.next, limit: Math.min(left, LINES_AT_ONCE) });
+  }
+}

@@ -14,10 +14,9 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 const BEARER = /^Bearer +([\w.~+/=-]+) *$/i;
 
-/** The caller of a request that needs one (D36). A valid token passes even where others failed from the same address. */
+/** The caller of a request that needs one (D36), whatever its role. A valid token passes even where others failed from the same address. */
 export async function authenticate(
   request: FastifyRequest,
-  access: Exclude<Access, 'public'>,
   tokens: Management['tokens'],
   failedLogins: FailedLogins,
 ): Promise<Caller> {
@@ -35,11 +34,13 @@ export async function authenticate(
       'www-authenticate': `${CHALLENGE}, error="invalid_token"`,
     });
   }
-  const caller = verdict.identity;
-  if (access === 'write' && caller.role !== 'admin') {
-    throw new ApiError('forbidden', undefined, [], { 'www-authenticate': `${CHALLENGE}, error="insufficient_scope"` });
-  }
-  return caller;
+  return verdict.identity;
+}
+
+/** Refuses a caller whose role may not do this. */
+export function checkRole({ role }: Caller, access: Access): void {
+  if (access !== 'write' || role === 'admin') return;
+  throw new ApiError('forbidden', undefined, [], { 'www-authenticate': `${CHALLENGE}, error="insufficient_scope"` });
 }
 
 /** The subject that a write is recorded under. */

@@ -1,4 +1,6 @@
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
+import type { AuditEvent } from '#observe/findings/audit-event.js';
+import type { FindingPage, FindingQuery } from '#observe/findings/filter.js';
 import type { Metrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
 import type { WiretapFilter } from '#observe/wiretap/filter.js';
@@ -42,6 +44,12 @@ export type Management = {
   readonly traffic: Traffic;
   readonly wiretap: Wiretap;
   readonly lookups: { names(): Promise<readonly KnownName[] | Refusal> };
+  readonly findings: {
+    query(query: FindingQuery): Promise<FindingPage | Refusal>;
+    readonly nodeId: string;
+  };
+  /** Makes a finding of what the API did. Never throws, and keeps nobody waiting. */
+  record(event: AuditEvent): void;
   readiness(): ReadinessReport;
   stats(): Promise<NodeStats>;
   readonly metrics: Metrics;

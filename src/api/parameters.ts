@@ -24,7 +24,8 @@ function problemsOf(issue: z.core.$ZodIssue, schema: z.ZodType, values: unknown,
     });
   }
   const name = String(issue.path[0]);
-  const repeated = Array.isArray((values as Record<string, unknown>)[name]) && issue.code !== 'invalid_union';
+  const taken = issue.code === 'invalid_union' || issue.code === 'custom';
+  const repeated = Array.isArray((values as Record<string, unknown>)[name]) && !taken;
   const message = repeated ? 'This parameter is given once.' : issue.message;
   return [{ pointer: `${mark}${name}`, code: 'invalid_parameter', message }];
 }

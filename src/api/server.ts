@@ -3,7 +3,8 @@ import Fastify, { type FastifyRequest, type FastifyServerOptions, LogController,
 import { serializerCompiler } from 'fastify-type-provider-zod';
 import type { Access, Api } from './api.js';
 import { auditResource } from './audit.route.js';
-import { authenticate } from './authentication.js';
+import { keepAuditTrail } from './audit-trail.js';
+import { authenticate, checkRole } from './authentication.js';
 import { readBody } from './body.js';
 import { BodyBudget } from './body-budget.js';
 import { endBody, startBodyDeadline } from './body-deadline.js';
@@ -80,6 +81,7 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   // Before anything may refuse a request: it ends the socket of an upgrade that is refused.
   await registerWebSockets(api);
   guard(api, management, options, limits);
+  keepAuditTrail(api, management);
   await api.register(openapiResource(options.version));
   for (const resource of RESOURCES) await api.register(async (scope) => resource(scope, management));
   return api;
@@ -153,7 +155,8 @@ function guard(api: Api, management: Management, options: ApiOptions, limits: Ap
     const waitSeconds = await countRequest(request);
     if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
     if (request.is404) return;
-    request.caller = await authenticate(request, access, management.tokens, countFailedLogin);
+    request.caller = await authenticate(request, management.tokens, countFailedLogin);
+    checkRole(request.caller, access);
     if (policyBody) budget.take(request, reply);
     startBodyDeadline(request, reply, policyBody ? limits.policyRequestTimeoutMs : limits.requestTimeoutMs);
   });

@@ -24,6 +24,9 @@ export type Config = {
     readonly file: string | null;
   };
   readonly dns: DnsConfig | null;
+  readonly findings: FindingsConfig;
+  /** How far back a reader of the wiretap can begin. */
+  readonly wiretap: { readonly replayMs: number };
   readonly servicePlane: ServicePlaneConfig | null;
   readonly cluster: ClusterConfig | null;
 };
@@ -69,6 +72,13 @@ type DnsConfig = {
   readonly rebindAllow: readonly string[];
 };
 
+type FindingsConfig = {
+  readonly retentionMs: number;
+  readonly maxEntries: number;
+  readonly file: { readonly path: string; readonly maxBytes: number; readonly keep: number } | null;
+  readonly webhook: { readonly url: string; readonly secretFile: string; readonly timeoutMs: number } | null;
+};
+
 type ServicePlaneConfig = {
   readonly listen: ListenAddress;
   /** `system` or a path. */
@@ -83,7 +93,8 @@ type ClusterConfig = {
   readonly sealKeyFile: string | null;
 };
 
-export function configOf({ node, log, api, dataplane, policy, dns, service_plane, cluster }: ParsedConfig): Config {
+export function configOf(parsed: ParsedConfig): Config {
+  const { node, log, api, dataplane, policy, dns, wiretap, service_plane, cluster } = parsed;
   return frozen({
     node: { id: node.id, dataDir: node.data_dir },
     log,
@@ -130,6 +141,8 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
             rebindProtection: dns.rebind_protection,
             rebindAllow: dns.rebind_allow,
           },
+    findings: findingsOf(parsed.findings),
+    wiretap: { replayMs: wiretap.replay },
     servicePlane:
       service_plane === undefined
         ? null
@@ -143,6 +156,16 @@ export function configOf({ node, log, api, dataplane, policy, dns, service_plane
         ? null
         : { etcd: cluster.etcd, peer: cluster.peer, prefix: cluster.prefix, sealKeyFile: cluster.seal_key_file },
   });
+}
+
+function findingsOf({ retention, max_entries, file, webhook }: ParsedConfig['findings']): FindingsConfig {
+  return {
+    retentionMs: retention,
+    maxEntries: max_entries,
+    file: file === null ? null : { path: file.path, maxBytes: file.max_size * 2 ** 20, keep: file.keep },
+    webhook:
+      webhook === null ? null : { url: webhook.url, secretFile: webhook.secret_file, timeoutMs: webhook.timeout },
+  };
 }
 
 function timeoutsOf(idle: NonNullable<ParsedConfig['dataplane']>['timeouts']): FlowTimeouts {

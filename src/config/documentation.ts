@@ -35,7 +35,7 @@ const INTRODUCTION = [
   '- The environment variable `WEIR_SECTION__KEY` takes the place of `section.key`, as in `WEIR_API__LISTEN` or',
   '  `WEIR_DATAPLANE__INTERFACES=lan0,wan0`: lists are separated by commas. Deeper keys have more parts:',
   '  `WEIR_API__TLS__CERT`.',
-  '- Durations are written `500ms`, `60s`, `5m` or `2h`.',
+  '- Durations are written `500ms`, `60s`, `5m`, `2h` or `30d`.',
   '- A section that is left out and has no defaults is a part that does not run.',
 ];
 

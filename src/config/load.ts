@@ -87,10 +87,11 @@ function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
   return [problem('invalid_value', ['dataplane', 'pin_path'], message, source)];
 }
 
-function missingFiles({ api, servicePlane, cluster }: Config, source: Source): ConfigProblem[] {
+function missingFiles({ api, findings, servicePlane, cluster }: Config, source: Source): ConfigProblem[] {
   const named: [string, string | null | undefined][] = [
     ['api.tls.cert', api.tls?.cert],
     ['api.tls.key', api.tls?.key],
+    ['findings.webhook.secret_file', findings.webhook?.secretFile],
     ['service_plane.upstream_ca', servicePlane?.upstreamCa === 'system' ? null : servicePlane?.upstreamCa],
     ['cluster.etcd.tls.ca', cluster?.etcd.tls?.ca],
     ['cluster.etcd.tls.cert', cluster?.etcd.tls?.cert],

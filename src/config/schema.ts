@@ -13,6 +13,7 @@ import {
   path,
   text,
   url,
+  webUrl,
   whole,
 } from './value.js';
 
@@ -268,6 +269,45 @@ const cluster = z
       'Several nodes with one policy. This build accepts the section and does not run the part yet: it says so in `/ready`.',
   });
 
+const findings = z
+  .strictObject({
+    retention: duration('1m', '3650d', 'How long a finding is kept after it was seen last.').prefault('30d'),
+    max_entries: whole(
+      1_000,
+      10_000_000,
+      'Findings that are kept; of more, those go that were not seen for longest.',
+    ).prefault(100_000),
+    file: z
+      .strictObject({
+        path: absolutePath('The file, of mode 0600. Full ones are `path.1`, `path.2` and so on, the newest first.'),
+        max_size: whole(1, 4_096, 'MiB above which a new file is begun.').prefault(64),
+        keep: whole(1, 1_000, 'Full files that are kept.').prefault(5),
+      })
+      .nullable()
+      .prefault(null)
+      .meta({ description: 'Writes every change of a finding into a file, a JSON object a line.' }),
+    webhook: z
+      .strictObject({
+        url: webUrl('Where changes are sent, by POST as a JSON array. Redirects are not followed.'),
+        secret_file: path('File of the secret that requests are signed with, in the header `Weir-Signature`.'),
+        timeout: duration('100ms', '60s', 'How long one request may take.').prefault('5s'),
+      })
+      .nullable()
+      .prefault(null)
+      .meta({ description: 'Sends every change of a finding to a URL. What it does not take is sent again.' }),
+  })
+  .prefault({})
+  .meta({
+    description: 'The record of denies, refused logins and changes of the configuration: see `docs/findings.md`.',
+  });
+
+const wiretap = z
+  .strictObject({
+    replay: duration('0s', '10m', 'How far back a reader of the wiretap can begin.').prefault('30s'),
+  })
+  .prefault({})
+  .meta({ description: 'The live view of traffic.' });
+
 /** The configuration file (D41). Every leaf and section says in `meta` what it is for. */
 export const configSchema = z.strictObject({
   version: z
@@ -279,6 +319,8 @@ export const configSchema = z.strictObject({
   dataplane,
   policy,
   dns,
+  findings,
+  wiretap,
   service_plane: servicePlane,
   cluster,
 });

@@ -5,8 +5,8 @@ import { z } from 'zod';
  * The kinds of value that a key may have. Each takes text too where YAML would give a number or a boolean, because
  * environment variables are text. `form` is what `docs/configuration.md` says of it.
  */
-const DURATION = /^(\d+)(ms|s|m|h)$/;
-const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
+const DURATION = /^(\d+)(ms|s|m|h|d)$/;
+const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const HOSTNAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*$/i;
 
 export type ListenAddress = { readonly host: string; readonly port: number };
@@ -166,4 +166,20 @@ export function url(about: string) {
     .string()
     .regex(/^https?:\/\/[^\s/?#@]+\/?$/i, 'must be a URL of scheme and host, such as https://10.0.0.1:2379')
     .meta({ description: about, form: 'URL' });
+}
+
+/** A URL with path and query, for requests of this node. */
+export function webUrl(about: string) {
+  return z
+    .string()
+    .refine(isWebUrl, {
+      error: 'must be a URL of http or https without credentials, such as https://siem.example/weir',
+    })
+    .meta({ description: about, form: 'URL' });
+}
+
+function isWebUrl(value: string): boolean {
+  if (!URL.canParse(value)) return false;
+  const { protocol, username, password, hash } = new URL(value);
+  return /^https?:$/.test(protocol) && username === '' && password === '' && hash === '';
 }

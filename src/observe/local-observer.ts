@@ -5,14 +5,14 @@ import { AddressNames } from './address-names.js';
 import { Deciders } from './deciders.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
-import { MergeError } from './findings/ledger.js';
+import { PendingFindings } from './findings/pending.js';
 import { DeniedEvents, findingsOfLookups } from './denied-events.js';
 import type { SeenLookups } from './seen-lookup.js';
 import type { ObserverStats } from './stats.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 import { suppressedIn } from './wiretap/record.js';
 
-/** Keeps findings; see `findings/ledger.ts`. */
+/** Keeps findings; see `findings/findings-folder.ts`. What it cannot keep now it tries again with the next merge. */
 export type FindingKeeper = { readonly count: number; merge(deltas: readonly FindingDelta[]): Promise<void> };
 
 export type ObserverOutput = HubOutput & {
@@ -24,8 +24,6 @@ export type ObserverOutput = HubOutput & {
 const MERGE_MS = 1_000;
 /** Merging may take this part of the time. */
 const MERGE_SHARE = 0.2;
-/** Deltas that wait while they cannot be merged. */
-const WAITING = 16_384;
 /** So long what was judged before this process knows a policy waits for its name. */
 const NAMELESS_MS = 5_000;
 
@@ -35,12 +33,13 @@ export class LocalObserver {
   readonly #surroundings = new Surroundings();
   readonly #deciders = new Deciders(this.#surroundings.rosters);
   readonly #names = new AddressNames();
-  readonly #pending = new DeniedEvents(this.#deciders);
+  readonly #denied = new DeniedEvents(this.#deciders);
   readonly #keeper: FindingKeeper;
   readonly #output: ObserverOutput;
   readonly #startedMs = Date.now();
   #hearing: Hearing | undefined;
-  #waiting: FindingDelta[] = [];
+  /** What does not come from the kernel. */
+  readonly #waiting = new PendingFindings('observer');
   #timer: NodeJS.Timeout | undefined;
   #merging: Promise<void> | undefined;
   #wanted = { flows: true, lookups: false };
@@ -64,13 +63,13 @@ export class LocalObserver {
 
   see(seen: SeenLookups): void {
     for (const { address, hostname } of seen.named) this.#names.add(address, hostname);
-    this.#wait(findingsOfLookups(seen.lookups, this.#deciders));
+    for (const delta of findingsOfLookups(seen.lookups, this.#deciders)) this.#waiting.add(delta);
     if (seen.lost > 0) this.#gap('dns', seen.lost);
     this.hub.lookups(seen, Date.now());
   }
 
   record(delta: FindingDelta): void {
-    this.#wait([delta]);
+    this.#waiting.add(delta);
   }
 
   /** To be called when readers came or went. */
@@ -90,7 +89,7 @@ export class LocalObserver {
 
   /** Readers and sinks are counted elsewhere. */
   counts(): Omit<ObserverStats, 'readers' | 'lostReader' | 'sinks'> {
-    const { merged, overflowed } = this.#pending;
+    const { merged, overflowed } = this.#denied;
     return {
       messages: this.hub.messages,
       lostKernel: this.#lost.kernel,
@@ -112,20 +111,14 @@ export class LocalObserver {
     for (const [type, count] of Object.entries(batch.tally())) this.#events[type] = (this.#events[type] ?? 0) + count;
     this.#lost.kernel += batch.lost;
     this.#lost.sourceShare += suppressedIn(batch);
-    this.#pending.add(batch, now);
+    this.#denied.add(batch, now);
     this.hub.events(batch, now);
   }
 
   #gap(target: string, count: number): void {
     const now = Date.now();
     this.#lost.gaps += count;
-    this.#wait([gap(target, count, now, now)]);
-  }
-
-  #wait(deltas: readonly FindingDelta[]): void {
-    const room = WAITING - this.#waiting.length;
-    this.#waiting.push(...deltas.slice(0, room));
-    this.#lost.gaps += Math.max(0, deltas.length - room);
+    this.#waiting.add(gap(target, count, now, now));
   }
 
   #mergeLater(ms: number): void {
@@ -136,17 +129,11 @@ export class LocalObserver {
     clearTimeout(this.#timer);
     const started = performance.now();
     const isNameless = this.#surroundings.rosters.inForce === undefined && Date.now() - this.#startedMs < NAMELESS_MS;
-    if (!isNameless) this.#wait(this.#pending.take());
-    const deltas = this.#waiting;
-    this.#waiting = [];
+    const deltas = [...this.#waiting.take(), ...(isNameless ? [] : this.#denied.take())];
     try {
-      if (deltas.length > 0) await this.#keeper.merge(deltas);
+      await this.#keeper.merge(deltas);
     } catch (failure) {
       this.#output.trouble(failure);
-      const later = this.#waiting;
-      this.#waiting = [];
-      this.#wait(failure instanceof MergeError ? failure.unmerged : deltas);
-      this.#wait(later);
     }
     const tookMs = performance.now() - started;
     this.#mergeLater(Math.max(MERGE_MS, tookMs / MERGE_SHARE));

@@ -37,5 +37,7 @@ export type FromObserver =
   | { readonly kind: 'wanted'; readonly wanted: { readonly flows: boolean; readonly lookups: boolean } }
   /** Something that the operator must know. */
   | { readonly kind: 'trouble'; readonly code: string | null; readonly message: string }
+  /** That is over. */
+  | { readonly kind: 'relief'; readonly code: string; readonly message: string }
   | { readonly kind: 'answer'; readonly id: number; readonly answer: Asks[Ask]['answer'] }
   | { readonly kind: 'failure'; readonly id: number; readonly message: string };

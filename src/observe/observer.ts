@@ -15,6 +15,8 @@ export type ObserverEvents = {
   wanted(wanted: { readonly flows: boolean; readonly lookups: boolean }): void;
   /** Something that the operator must know; nothing stops because of it. */
   trouble(code: string | null, message: string): void;
+  /** Some of that is over. */
+  relief(code: string, message: string): void;
   /** Another one began in its place: it knows nothing yet, and hears nothing. */
   restarted(): void;
 };
@@ -134,6 +136,8 @@ export class Observer {
         return this.#events.wanted(message.wanted);
       case 'trouble':
         return this.#events.trouble(message.code, message.message);
+      case 'relief':
+        return this.#events.relief(message.code, message.message);
       case 'answer':
       case 'failure': {
         const waiting = this.#waiting.get(message.id);

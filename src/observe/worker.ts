@@ -1,16 +1,15 @@
 import { join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
-import { createMemoryStore } from '#store/memory-store.js';
-import { openRocksDbStore } from '#store/rocksdb-store.js';
-import { openLedger } from './findings/ledger.js';
+import { openFindings } from './findings/findings-folder.js';
+import { createSinks, type SinkOptions, sinkNames } from './findings/sinks/sinks.js';
 import { LocalObserver } from './local-observer.js';
 import type { Ask, Asks, FromObserver, ToObserver } from './messages.js';
 
 export type ObserverOptions = {
-  /** Of the node; findings have one of their own in it. Null: they are kept in memory. */
-  readonly dataDir: string | null;
-  readonly retentionMs: number;
-  readonly maxEntries: number;
+  readonly nodeId: string;
+  /** Of the node: findings have a folder of their own in it. */
+  readonly dataDir: string;
+  readonly findings: SinkOptions & { readonly retentionMs: number; readonly maxEntries: number };
   /** For how long what was seen is kept for wiretap readers to come. */
   readonly replayMs: number;
 };
@@ -19,11 +18,16 @@ const port = parentPort;
 if (port === null) throw new Error('the observer runs in a worker thread');
 const options = workerData as ObserverOptions;
 
-const kv =
-  options.dataDir === null
-    ? createMemoryStore()
-    : await openRocksDbStore(join(options.dataDir, 'findings'), { plain: true });
-const ledger = await openLedger(kv, { ...options, sinks: [] });
+const { nodeId, dataDir, findings, replayMs } = options;
+const ledger = openFindings(
+  join(dataDir, 'findings'),
+  { retentionMs: findings.retentionMs, maxEntries: findings.maxEntries, sinks: sinkNames(findings) },
+  ({ code, message }) => tell({ kind: 'trouble', code, message }),
+);
+const sinks = createSinks(ledger.outbox, findings, nodeId, ({ name, failure }) => {
+  if (failure !== null) tell({ kind: 'trouble', code: 'findings_not_delivered', message: failure });
+  else tell({ kind: 'relief', code: 'findings_delivered', message: `findings reach the ${name} again` });
+});
 const observer = new LocalObserver(
   ledger,
   {
@@ -32,14 +36,18 @@ const observer = new LocalObserver(
     wanted: (wanted) => tell({ kind: 'wanted', wanted }),
     trouble,
   },
-  options.replayMs,
+  replayMs,
 );
 
 const answers: { readonly [A in Ask]: (asks: Asks[A]['asks']) => Promise<Asks[A]['answer']> } = {
   findings: (query) => ledger.query(query),
-  stats: async () => ({ ...observer.counts(), sinks: [] }),
+  stats: async () => ({
+    ...observer.counts(),
+    sinks: sinks.states.map(({ failure: _, ...counts }) => counts),
+  }),
   close: async () => {
     await observer.close();
+    await sinks.close();
     await ledger.close();
     return null;
   },

@@ -13,7 +13,7 @@ const PAGE_BYTES = 1024 * 1024;
 
 /** How a value becomes what stands in the database, and back. */
 type Envelope = {
-  readonly seal: (key: string, value: Uint8Array) => Uint8Array | Promise<Uint8Array>;
+  readonly seal: (key: string, value: Uint8Array) => Buffer | Promise<Buffer>;
   readonly unseal: (key: string, stored: Buffer) => Uint8Array | Promise<Uint8Array>;
 };
 const SEALED: Envelope = { seal, unseal };
@@ -83,18 +83,23 @@ class RocksDbStore implements KvStore {
 
   async batch(operations: readonly KvOperation[], { sync }: { readonly sync: boolean }): Promise<void> {
     if (this.#readOnly) throw new StoreError('store_read_only', 'write: the store was opened for reading only');
-    const sealed = await Promise.all(
+    const values = await Promise.all(
       operations.map(async (operation) =>
-        operation.type === 'put'
-          ? {
-              type: 'put' as const,
-              key: bytesOf(operation.key),
-              value: await this.#envelope.seal(operation.key, operation.value),
-            }
-          : { type: 'del' as const, key: bytesOf(operation.key) },
+        operation.type === 'put' ? this.#envelope.seal(operation.key, operation.value) : null,
       ),
     );
-    await this.#run('write', () => done((callback) => this.#database.batch(sealed, { sync }, callback)));
+    // One call an operation costs a quarter of an array of objects.
+    await this.#run('write', () => {
+      const batch = this.#database.batch();
+      for (const [at, { key }] of operations.entries()) {
+        const value = values[at] ?? null;
+        if (value === null) batch.del(key);
+        else batch.put(key, value);
+      }
+      return done((callback) => {
+        batch.write({ sync }, callback);
+      });
+    });
   }
 
   async *iterate(range: KvRange): AsyncGenerator<readonly [string, Uint8Array]> {

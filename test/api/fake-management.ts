@@ -1,6 +1,7 @@
 import type { Management, PerformanceMode } from '#api/management.js';
 import type { Traffic } from '#api/traffic.js';
 import type { PolicyOutcome, PolicyWrite } from '#bus/requests.js';
+import type { AuditEvent } from '#observe/findings/audit-event.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
@@ -70,7 +71,11 @@ export type FakeManagement = Management & {
     /** What was asked of the traffic. */
     readonly asked: unknown[];
     names: Awaited<ReturnType<Management['lookups']['names']>>;
+    /** What `findings.query` answers, one after the other; the last one again and again. */
+    findings: Awaited<ReturnType<Management['findings']['query']>>[];
   };
+  /** What was recorded, in order. */
+  readonly recorded: AuditEvent[];
   answer: { policyWrite: (write: PolicyWrite) => PolicyOutcome | Promise<PolicyOutcome> };
 };
 
@@ -84,8 +89,10 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
     flows: { matched: 0, items: [], next: null },
     asked: [],
+    findings: [{ items: [], next: null }],
     names: { kind: 'refused', code: 'feature_unavailable', detail: 'no name is looked up on this node' },
   };
+  const recorded: FakeManagement['recorded'] = [];
   const answer: FakeManagement['answer'] = {
     policyWrite: (write) =>
       write.operation === 'delete'
@@ -110,6 +117,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
   return {
     changes,
     reads,
+    recorded,
     answer,
     lookups: { names: async () => reads.names },
     wiretap: { replayMs: 30_000, read: () => ({ close: () => {} }) },
@@ -193,6 +201,18 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         changed('traffic.cutFlows', filter);
         return { cut: 3 };
       },
+    },
+    findings: {
+      nodeId: 'node-a',
+      async query(query) {
+        reads.asked.push(query);
+        const [next = { items: [], next: null }, ...rest] = reads.findings;
+        if (rest.length > 0) reads.findings = rest;
+        return next;
+      },
+    },
+    record: (event) => {
+      recorded.push(event);
     },
     readiness: () => reads.readiness,
     stats: async () => STATS,

@@ -147,7 +147,7 @@ test.each([
   [
     'GET',
     '/api/v1/audit/findings?finding_type=x',
-    'invalid_parameter ?finding_type: Must be one of l4_deny, icmp_deny, dns_deny, tls_deny, http_deny, auth_denied.',
+    'invalid_parameter ?finding_type: Must be one of l4_deny, icmp_deny, dns_deny, tls_deny, http_deny, auth_denied, config_change, gap.',
   ],
 ])('%s %s is refused in plain words', async (method, path, problem) => {
   const { problems } = await told(method, path, method === 'POST' ? { body: '{}' } : {});

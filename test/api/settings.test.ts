@@ -49,7 +49,7 @@ describe('performance mode', () => {
     'gates %s',
     async (path) => {
       const { ask } = await rig();
-      expect((await ask('GET', path)).statusCode).not.toBe(503);
+      expect((await ask('GET', path)).json().type).not.toBe('urn:weir:error:performance_mode_disabled');
       await ask('PUT', PATH, { body: { enabled: false } });
       const answer = await ask('GET', path);
       expect([answer.statusCode, answer.json().type]).toEqual([503, 'urn:weir:error:performance_mode_disabled']);

@@ -33,6 +33,8 @@ const defaults = {
   dataplane: null,
   policy: { fallback: 'deny', activationTimeoutMs: 5000, file: null },
   dns: null,
+  findings: { retentionMs: 2_592_000_000, maxEntries: 100_000, file: null, webhook: null },
+  wiretap: { replayMs: 30_000 },
   servicePlane: null,
   cluster: null,
 };
@@ -107,6 +109,12 @@ dns:
   denied_response: refused
   min_grant: 1s
   max_grant: 2h
+findings:
+  retention: 7d
+  max_entries: 5000
+  file: { path: /var/log/weir/findings.jsonl, max_size: 2, keep: 3 }
+  webhook: { url: "https://siem.example/in?key=1", secret_file: ${pem}, timeout: 2s }
+wiretap: { replay: 1m }
 service_plane: { listen: 127.0.0.1:15001, upstream_ca: ${pem}, denied_http: 403 }
 cluster:
   etcd: { endpoints: ["https://10.0.0.1:2379"], tls: { ca: ${pem}, cert: ${pem}, key: ${pem} } }
@@ -157,6 +165,13 @@ cluster:
         rebindProtection: true,
         rebindAllow: [],
       },
+      findings: {
+        retentionMs: 604_800_000,
+        maxEntries: 5_000,
+        file: { path: '/var/log/weir/findings.jsonl', maxBytes: 2_097_152, keep: 3 },
+        webhook: { url: 'https://siem.example/in?key=1', secretFile: pem, timeoutMs: 2_000 },
+      },
+      wiretap: { replayMs: 60_000 },
       servicePlane: { listen: { host: '127.0.0.1', port: 15_001 }, upstreamCa: pem, deniedHttp: '403' },
       cluster: {
         etcd: { endpoints: ['https://10.0.0.1:2379'], tls: { ca: pem, cert: pem, key: pem } },
@@ -279,6 +294,29 @@ dataplane:
         'invalid_value WEIR_POLICY__FALLBACK: policy.fallback: must be one of allow, deny',
       ]);
     });
+  });
+
+  it('takes a webhook of http or https, without credentials, whose secret is there', () => {
+    const urls = [
+      'ftp://a.example',
+      'https://u:p@a.example/',
+      'https://a.example/#x',
+      'a.example',
+      'https://a.example/x?y',
+    ];
+    expect(
+      urls.flatMap((url) =>
+        problemsOf(`version: 1\nfindings: { webhook: { url: "${url}", secret_file: /nonexistent } }`),
+      ),
+    ).toEqual([
+      ...urls
+        .slice(0, 4)
+        .map(
+          () =>
+            'invalid_value weir.yaml:2:29: findings.webhook.url: must be a URL of http or https without credentials, such as https://siem.example/weir',
+        ),
+      "file_missing weir.yaml:2:67: findings.webhook.secret_file: ENOENT: no such file or directory, access '/nonexistent'",
+    ]);
   });
 
   it.each(['0.0.0.0:8080', '192.0.2.1:8080', '[::]:8080', 'weir.example.com:8080', '128.0.0.1:80'])(

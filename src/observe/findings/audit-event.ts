@@ -4,7 +4,7 @@ import { nobody } from './nobody.js';
 /** What the management API tells of itself. Never a body, a token, or the value of a header but the ETag. */
 export type AuditEvent = AuthDenied | ConfigChange;
 
-export type AuthDenied = {
+type AuthDenied = {
   readonly type: 'auth_denied';
   /** The error code that was answered. */
   readonly reason: string;
@@ -16,7 +16,7 @@ export type AuthDenied = {
   readonly target: string | null;
   readonly remote: string;
 };
-export type ConfigChange = Written & {
+type ConfigChange = Written & {
   readonly type: 'config_change';
   readonly actor: string | null;
   readonly operation: string | null;

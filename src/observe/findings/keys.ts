@@ -53,19 +53,21 @@ const FIELDS = {
     readonly asked: (filter: FindingFilter) => readonly string[];
   }
 >;
+const ENTRIES = Object.entries(FIELDS);
 
 /** The beginnings of all keys that a finding stands under; its place is behind each. */
 export function indexesOf(finding: FindingDelta): string[] {
-  const named = Object.entries(FIELDS).flatMap(([field, { of }]) => {
+  const indexes = [TIME];
+  for (const [field, { of }] of ENTRIES) {
     const value = of(finding);
-    return value === null ? [] : [indexKey(field, value)];
-  });
-  return [TIME, ...named];
+    if (value !== null) indexes.push(indexKey(field, value));
+  }
+  return indexes;
 }
 
 /** For each field of a filter that has an index, the beginnings of the keys that could fit. */
 export function indexesFor(filter: FindingFilter): string[][] {
-  return Object.entries(FIELDS).flatMap(([field, { asked }]) => {
+  return ENTRIES.flatMap(([field, { asked }]) => {
     const values = new Set(asked(filter));
     return values.size === 0 ? [] : [[...values].map((value) => indexKey(field, value))];
   });

@@ -48,7 +48,7 @@ export class MergeError extends StoreError {
 const FORMAT = 1;
 const OUTBOX_ENTRIES = 100_000;
 /** Written at once: some milliseconds. */
-const CHUNK = 256;
+const CHUNK = 128;
 /** Removed by a merge beyond as many as it added. */
 const REMOVED_AT_ONCE = 512;
 const STATE = 'state';
@@ -91,6 +91,7 @@ class Ledger implements FindingLedger {
     this.#log = log;
     this.outbox = {
       read: (sink, limit) => log.read(sink, limit),
+      standing: (sink) => log.standing(sink, this.#state),
       acknowledge: (sink, next) => this.#inTurn(() => this.#acknowledge(sink, next)),
       watch: (listener) => {
         this.#listeners.add(listener);
@@ -150,7 +151,7 @@ class Ledger implements FindingLedger {
       const before = changed.get(id)?.finding ?? (row === null ? undefined : decodeJson<FindingDelta>(row));
       const after = merged(before, delta);
       const place = placeOf(after.lastMs, id);
-      operations.push(putJson(rowKey(id), after), ...placed(after, before, id));
+      operations.push(putJson(rowKey(id), after), ...placed(after, place, before, id));
       changed.set(id, { finding: { ...after, id }, newCount: delta.count + (changed.get(id)?.newCount ?? 0) });
       if (before === undefined) count += 1;
       if (place >= end) end = `${place}\0`;
@@ -173,9 +174,9 @@ class Ledger implements FindingLedger {
   }
 
   async #acknowledge(sink: string, next: number): Promise<void> {
-    const { operations, commit } = this.#log.acknowledged(sink, next);
-    await this.#kv.batch(operations, { sync: false });
-    commit();
+    const moved = this.#log.acknowledged(sink, next);
+    await this.#kv.batch(moved.operations, { sync: false });
+    moved.commit();
     await this.#trim();
   }
 
@@ -216,10 +217,9 @@ class Ledger implements FindingLedger {
 const NOTHING = new Uint8Array(0);
 
 /** Equal findings have the same indexes: only the place in them changes. */
-function placed(after: FindingDelta, before: FindingDelta | undefined, id: string): KvOperation[] {
+function placed(after: FindingDelta, place: string, before: FindingDelta | undefined, id: string): KvOperation[] {
   if (before?.lastMs === after.lastMs) return [];
   const indexes = indexesOf(after);
-  const place = placeOf(after.lastMs, id);
   const puts = indexes.map((index): KvOperation => ({ type: 'put', key: index + place, value: NOTHING }));
   if (before === undefined) return puts;
   const old = placeOf(before.lastMs, id);

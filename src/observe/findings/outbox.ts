@@ -17,6 +17,8 @@ export type Outbox = {
   read(sink: string, limit: number): Promise<Changes>;
   /** Everything before `next` was delivered. */
   acknowledge(sink: string, next: number): Promise<void>;
+  /** What waits for a sink, and what was given up for it since the start. */
+  standing(sink: string): { readonly waiting: number; readonly dropped: number };
   /** Calls `listener` after every merge that changed something, until the function that it returns is called. */
   watch(listener: () => void): () => void;
 };
@@ -33,6 +35,7 @@ export class OutboxLog {
   readonly #kv: KvStore;
   readonly #limit: number;
   readonly #sinks: Map<string, number>;
+  readonly #dropped = new Map<string, number>();
 
   private constructor(kv: KvStore, limit: number, sinks: Map<string, number>) {
     this.#kv = kv;
@@ -56,6 +59,10 @@ export class OutboxLog {
 
   get used(): boolean {
     return this.#sinks.size > 0;
+  }
+
+  standing(sink: string, { next }: OutboxEnds): ReturnType<Outbox['standing']> {
+    return { waiting: next - this.#positionOf(sink), dropped: this.#dropped.get(sink) ?? 0 };
   }
 
   async read(sink: string, limit: number): Promise<Changes> {
@@ -88,7 +95,10 @@ export class OutboxLog {
     return {
       operations: late.map(([name]) => putJson(sinkKey(name), floor)),
       commit: () => {
-        for (const [name] of late) this.#sinks.set(name, floor);
+        for (const [name, position] of late) {
+          this.#sinks.set(name, floor);
+          this.#dropped.set(name, (this.#dropped.get(name) ?? 0) + floor - position);
+        }
       },
     };
   }

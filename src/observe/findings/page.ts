@@ -6,7 +6,7 @@ import { IndexWalk, type PlaceRange } from './index-walk.js';
 import { cursorOf, indexesFor, readCursor, readPlace, rowKey, TIME, timeKey } from './keys.js';
 
 /** Findings that a page looks at: some tens of milliseconds. */
-const LOOKED_AT = 2_000;
+const LOOKED_AT = 1_000;
 const ROWS_AT_ONCE = 128;
 const PAST_ALL = 'ffffffffffff~';
 

@@ -1,0 +1,65 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Api } from './api.js';
+import { ApiError, ERRORS } from './errors.js';
+import type { Management } from './management.js';
+
+const SAFE_METHODS = ['GET', 'HEAD', 'OPTIONS'];
+const LONGEST = 1_000;
+/** Writes by their method that leave everything as it was. */
+const CHANGE_NOTHING: readonly (string | undefined)[] = ['createClusterSysdump', 'explainPolicy'];
+
+/**
+ * Records refused logins and successful writes. Never a body, a token or a header but the ETag: what is recorded is kept,
+ * shown to readers and sent away.
+ */
+export function keepAuditTrail(api: Api, management: Management): void {
+  api.addHook('onError', async (request, _reply, error) => {
+    if (!(error instanceof ApiError) || !isRefusal(error)) return;
+    management.record({
+      type: 'auth_denied',
+      reason: error.code,
+      actor: request.caller?.subject ?? null,
+      operation: operationOf(request),
+      target: request.is404 ? null : (request.routeOptions.url ?? null),
+      remote: remoteOf(request),
+    });
+  });
+  // Not once it was sent: a caller that hangs up before has changed as much.
+  api.addHook('onSend', async (request, reply) => {
+    if (!isChange(request, reply)) return;
+    management.record({
+      type: 'config_change',
+      actor: request.caller?.subject ?? null,
+      operation: operationOf(request),
+      target: request.url.slice(0, LONGEST),
+      remote: remoteOf(request),
+      status: reply.statusCode,
+      etag: etagOf(reply),
+    });
+  });
+}
+
+/** A missing token is no attempt: browsers and probes ask without one. */
+function isRefusal({ code }: ApiError): boolean {
+  return code === 'invalid_token' || code === 'too_many_failed_logins' || ERRORS[code].status === 403;
+}
+
+function isChange(request: FastifyRequest, { statusCode }: FastifyReply): boolean {
+  if (SAFE_METHODS.includes(request.method) || statusCode < 200 || statusCode > 299) return false;
+  const { dry_run: dryRun = false } = (request.query ?? {}) as { readonly dry_run?: unknown };
+  return dryRun === false && !CHANGE_NOTHING.includes(operationOf(request) ?? undefined);
+}
+
+function operationOf({ routeOptions }: FastifyRequest): string | null {
+  const { operationId } = (routeOptions.schema ?? {}) as { readonly operationId?: string };
+  return operationId ?? null;
+}
+
+function remoteOf({ ip }: FastifyRequest): string {
+  return ip.replace(/^::ffff:/, '');
+}
+
+function etagOf(reply: FastifyReply): string | null {
+  const etag = reply.getHeader('etag');
+  return typeof etag === 'string' ? etag : null;
+}

@@ -1,0 +1,134 @@
+import { StoreError } from '#store/error.js';
+import type { FindingListener } from '#store/finding.js';
+import { quarantine } from '#store/quarantine.js';
+import { openRocksDbStore } from '#store/rocksdb-store.js';
+import { type FindingLedger, type LedgerOptions, MergeError, openLedger } from './ledger.js';
+import { PendingFindings } from './pending.js';
+
+/**
+ * The ledger over a RocksDB of its own in `folder`. It never keeps a node from starting: what is damaged is moved aside,
+ * begun anew and told to `onFinding`; what cannot be opened or written now is tried again with every merge. Until then
+ * what is to be merged waits in memory, as much of it as fits, and the other calls reject with a `StoreError`.
+ */
+export function openFindings(folder: string, options: LedgerOptions, onFinding: FindingListener): FindingLedger {
+  return new FindingsFolder(folder, options, onFinding);
+}
+
+class FindingsFolder implements FindingLedger {
+  readonly #folder: string;
+  readonly #options: LedgerOptions;
+  readonly #onFinding: FindingListener;
+  readonly #waiting = new PendingFindings('findings');
+  readonly #listeners = new Set<() => void>();
+  #opening: Promise<FindingLedger> | undefined;
+  #ledger: FindingLedger | undefined;
+  /** Of what was open before: nothing is opened before it is over. */
+  #leaving: Promise<void> = Promise.resolve();
+  #closed = false;
+
+  constructor(folder: string, options: LedgerOptions, onFinding: FindingListener) {
+    this.#folder = folder;
+    this.#options = options;
+    this.#onFinding = onFinding;
+  }
+
+  readonly outbox: FindingLedger['outbox'] = {
+    read: (sink, limit) => this.#with((ledger) => ledger.outbox.read(sink, limit)),
+    acknowledge: (sink, next) => this.#with((ledger) => ledger.outbox.acknowledge(sink, next)),
+    standing: (sink) => this.#ledger?.outbox.standing(sink) ?? { waiting: 0, dropped: 0 },
+    watch: (listener) => {
+      this.#listeners.add(listener);
+      return () => this.#listeners.delete(listener);
+    },
+  };
+
+  get count(): number {
+    return this.#ledger?.count ?? 0;
+  }
+
+  query: FindingLedger['query'] = (query) => this.#with((ledger) => ledger.query(query));
+
+  merge: FindingLedger['merge'] = async (deltas) => {
+    for (const delta of deltas) this.#waiting.add(delta);
+    let left = this.#waiting.take();
+    const addLeft = async (ledger: FindingLedger) => {
+      const merging = left;
+      left = [];
+      await ledger.merge(merging).catch((error: unknown) => {
+        left = error instanceof MergeError ? [...error.unmerged] : [];
+        throw error;
+      });
+    };
+    try {
+      await this.#with(addLeft);
+    } catch (error) {
+      for (const delta of left) this.#waiting.add(delta);
+      // RocksDB writes no more once a write has failed: the next merge opens it anew.
+      await this.#leave();
+      throw error;
+    }
+  };
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#leave();
+  }
+
+  /** Once more over a new store, where the first try met damage. */
+  async #with<T>(use: (ledger: FindingLedger) => Promise<T>): Promise<T> {
+    const ledger = await this.#open();
+    try {
+      return await use(ledger);
+    } catch (error) {
+      if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
+      // Of several calls that met the same damage the first one leaves.
+      if (this.#ledger === ledger) void this.#leave(async () => this.#onFinding(await quarantine(this.#folder, error)));
+      return use(await this.#open());
+    }
+  }
+
+  #open(): Promise<FindingLedger> {
+    if (this.#closed) return Promise.reject(new StoreError('store_closed', 'the findings are closed'));
+    this.#opening ??= this.#opened().catch((error: unknown) => {
+      this.#opening = undefined;
+      throw error;
+    });
+    return this.#opening;
+  }
+
+  async #opened(): Promise<FindingLedger> {
+    await this.#leaving;
+    const ledger = await this.#reallyOpen().catch(async (error: unknown) => {
+      if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
+      this.#onFinding(await quarantine(this.#folder, error));
+      return this.#reallyOpen();
+    });
+    ledger.outbox.watch(() => {
+      for (const listener of this.#listeners) listener();
+    });
+    this.#ledger = ledger;
+    return ledger;
+  }
+
+  async #reallyOpen(): Promise<FindingLedger> {
+    const kv = await openRocksDbStore(this.#folder, { plain: true });
+    try {
+      return await openLedger(kv, this.#options);
+    } catch (error) {
+      await kv.close();
+      throw error;
+    }
+  }
+
+  #leave(then: () => Promise<void> = async () => {}): Promise<void> {
+    const opening = this.#opening;
+    this.#opening = undefined;
+    this.#ledger = undefined;
+    this.#leaving = this.#leaving.then(async () => {
+      const ledger = await opening?.catch(() => undefined);
+      await ledger?.close().catch(() => undefined);
+      await then().catch(() => undefined);
+    });
+    return this.#leaving;
+  }
+}

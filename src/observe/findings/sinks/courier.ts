@@ -1,0 +1,115 @@
+import { setTimeout as pass } from 'node:timers/promises';
+import type { Outbox } from '../outbox.js';
+import { shownFinding } from '../shown.js';
+import type { Sink, SinkName, Told } from './sink.js';
+
+/** How long to wait after a failure: twice as long each time, and of that a random part. */
+export type Backoff = { readonly firstMs: number; readonly longestMs: number };
+
+export type SinkState = {
+  readonly name: SinkName;
+  /** Findings told since the start. */
+  readonly delivered: number;
+  /** Deliveries that failed since the start. */
+  readonly failed: number;
+  /** Findings given up since the start, and those that wait. */
+  readonly dropped: number;
+  readonly waiting: number;
+  /** Why the last delivery failed; null while deliveries succeed. */
+  readonly failure: string | null;
+};
+
+const AT_ONCE = 100;
+
+/** Carries what waits in the outbox to one sink, in order, until it is stopped. */
+export class Courier {
+  readonly #outbox: Outbox;
+  readonly #sink: Sink;
+  readonly #nodeId: string;
+  readonly #backoff: Backoff;
+  readonly #onState: (state: SinkState) => void;
+  readonly #stopped = new AbortController();
+  readonly #over: Promise<void>;
+  #delivered = 0;
+  #failed = 0;
+  #failure: string | null = null;
+  #hasNews = true;
+  #wake = (): void => {};
+
+  constructor(outbox: Outbox, sink: Sink, nodeId: string, backoff: Backoff, onState: (state: SinkState) => void) {
+    this.#outbox = outbox;
+    this.#sink = sink;
+    this.#nodeId = nodeId;
+    this.#backoff = backoff;
+    this.#onState = onState;
+    const unwatch = outbox.watch(() => {
+      this.#hasNews = true;
+      this.#wake();
+    });
+    this.#over = this.#run().finally(unwatch);
+  }
+
+  get state(): SinkState {
+    const { name } = this.#sink;
+    const [delivered, failed, failure] = [this.#delivered, this.#failed, this.#failure];
+    return { name, delivered, failed, failure, ...this.#outbox.standing(name) };
+  }
+
+  /** What was under way is told again after the next start. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    this.#wake();
+    await this.#over;
+  }
+
+  async #run(): Promise<void> {
+    let failures = 0;
+    while (!this.#stopped.signal.aborted) {
+      try {
+        const delivered = await this.#deliverSome();
+        failures = 0;
+        if (delivered > 0) this.#note(null);
+        else await this.#news();
+      } catch (error) {
+        if (this.#stopped.signal.aborted) return;
+        this.#failed++;
+        this.#note(error instanceof Error ? error.message : 'it failed');
+        const { firstMs, longestMs } = this.#backoff;
+        const waitMs = Math.min(longestMs, firstMs * 2 ** failures) * (0.5 + Math.random() / 2);
+        failures = Math.min(failures + 1, 30);
+        await pass(waitMs, undefined, { signal: this.#stopped.signal, ref: false }).catch(() => undefined);
+      }
+    }
+  }
+
+  async #deliverSome(): Promise<number> {
+    this.#hasNews = false;
+    const { items, next } = await this.#outbox.read(this.#sink.name, AT_ONCE);
+    if (items.length === 0) return 0;
+    const told = items.map(
+      ({ position, finding, newCount }): Told => ({
+        ...shownFinding(finding, this.#nodeId),
+        position,
+        new_count: newCount,
+      }),
+    );
+    await this.#sink.deliver(told, this.#stopped.signal);
+    await this.#outbox.acknowledge(this.#sink.name, next);
+    this.#delivered += items.length;
+    return items.length;
+  }
+
+  async #news(): Promise<void> {
+    if (this.#hasNews || this.#stopped.signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  /** Tells when it begins to fail, fails otherwise, or works again. */
+  #note(failure: string | null): void {
+    if (failure === this.#failure) return;
+    this.#failure = failure;
+    this.#onState(this.state);
+  }
+}

@@ -1,0 +1,58 @@
+import { createHmac } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import type { Sink } from './sink.js';
+
+export type WebhookOptions = {
+  readonly url: string;
+  /** Read for every delivery; white space at its ends does not count. */
+  readonly secretFile: string;
+  readonly timeoutMs: number;
+};
+
+/**
+ * POSTs a JSON array of findings. `weir-signature: t=SECONDS,v1=HEX` has the HMAC-SHA256 of `SECONDS.BODY`. Any answer
+ * of 2xx is a delivery; a redirect is not followed, and is none.
+ */
+export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions): Sink {
+  const { origin } = new URL(url);
+  return {
+    name: 'webhook',
+    async deliver(told, signal) {
+      const body = JSON.stringify(told);
+      const seconds = Math.floor(Date.now() / 1_000);
+      const signature = createHmac('sha256', await secretIn(secretFile))
+        .update(`${seconds}.${body}`)
+        .digest('hex');
+      const timeout = AbortSignal.timeout(timeoutMs);
+      try {
+        const answer = await fetch(url, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', 'weir-signature': `t=${seconds},v1=${signature}` },
+          body,
+          redirect: 'manual',
+          signal: AbortSignal.any([signal, timeout]),
+        });
+        await answer.body?.cancel();
+        if (!answer.ok) throw new Error(`it answered ${answer.status}`);
+      } catch (error) {
+        const why = timeout.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error);
+        // The path of such a URL is often a secret.
+        throw new Error(`post findings to ${origin}: ${why}`);
+      }
+    },
+  };
+}
+
+async function secretIn(path: string): Promise<string> {
+  const secret = (await readFile(path, 'utf8')).trim();
+  if (secret === '') throw new Error(`read ${path}: it is empty`);
+  return secret;
+}
+
+/** `fetch` says only that it failed; its cause says why. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'it failed';
+  const { cause } = error;
+  if (cause instanceof Error && 'code' in cause) return String(cause.code);
+  return error.message.startsWith('it answered') ? error.message : error.name;
+}
