@@ -3,12 +3,11 @@ import type { FindingListener } from '#store/finding.js';
 import { quarantine } from '#store/quarantine.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
 import { type FindingLedger, type LedgerOptions, MergeError, openLedger } from './ledger.js';
-import { PendingFindings } from './pending.js';
 
 /**
  * The ledger over a RocksDB of its own in `folder`. It never keeps a node from starting: what is damaged is moved aside,
- * begun anew and told to `onFinding`; what cannot be opened or written now is tried again with every merge. Until then
- * what is to be merged waits in memory, as much of it as fits, and the other calls reject with a `StoreError`.
+ * begun anew and told to `onFinding`; what cannot be opened or written now is tried again with every merge, and until then
+ * calls reject with a `StoreError`. It keeps nothing in memory: what a `MergeError` says was not merged is the caller's.
  */
 export function openFindings(folder: string, options: LedgerOptions, onFinding: FindingListener): FindingLedger {
   return new FindingsFolder(folder, options, onFinding);
@@ -18,7 +17,6 @@ class FindingsFolder implements FindingLedger {
   readonly #folder: string;
   readonly #options: LedgerOptions;
   readonly #onFinding: FindingListener;
-  readonly #waiting = new PendingFindings('findings');
   readonly #listeners = new Set<() => void>();
   #opening: Promise<FindingLedger> | undefined;
   #ledger: FindingLedger | undefined;
@@ -49,23 +47,18 @@ class FindingsFolder implements FindingLedger {
   query: FindingLedger['query'] = (query) => this.#with((ledger) => ledger.query(query));
 
   merge: FindingLedger['merge'] = async (deltas) => {
-    for (const delta of deltas) this.#waiting.add(delta);
-    let left = this.#waiting.take();
-    const addLeft = async (ledger: FindingLedger) => {
-      const merging = left;
-      left = [];
-      await ledger.merge(merging).catch((error: unknown) => {
-        left = error instanceof MergeError ? [...error.unmerged] : [];
+    let left = deltas;
+    const mergeLeft = (ledger: FindingLedger) =>
+      ledger.merge(left).catch((error: unknown) => {
+        if (error instanceof MergeError) left = error.unmerged;
         throw error;
       });
-    };
     try {
-      await this.#with(addLeft);
+      await this.#with(mergeLeft);
     } catch (error) {
-      for (const delta of left) this.#waiting.add(delta);
       // RocksDB writes no more once a write has failed: the next merge opens it anew.
       await this.#leave();
-      throw error;
+      throw error instanceof StoreError && !(error instanceof MergeError) ? new MergeError(left, error) : error;
     }
   };
 

@@ -115,12 +115,13 @@ class Ledger implements FindingLedger {
       const before = this.#state.count;
       for (let at = 0; at < changes.length; at += CHUNK) {
         await this.#add(changes.slice(at, at + CHUNK)).catch((error: unknown) => {
-          if (!(error instanceof StoreError)) throw error;
           const unmerged = changes.slice(at).map(({ delta }) => delta);
-          throw new MergeError(unmerged, error);
+          throw mergeFailure(unmerged, error);
         });
       }
-      await this.#removeOldest(REMOVED_AT_ONCE + this.#state.count - before);
+      await this.#removeOldest(REMOVED_AT_ONCE + this.#state.count - before).catch((error: unknown) => {
+        throw mergeFailure([], error);
+      });
       if (changes.length > 0) for (const listener of this.#listeners) listener();
     });
   }
@@ -212,6 +213,10 @@ class Ledger implements FindingLedger {
     await this.#kv.batch([...operations, stateOperation(state)], { sync: false });
     this.#state = state;
   }
+}
+
+function mergeFailure(unmerged: readonly FindingDelta[], error: unknown): unknown {
+  return error instanceof StoreError ? new MergeError(unmerged, error) : error;
 }
 
 const NOTHING = new Uint8Array(0);

@@ -250,6 +250,24 @@ describe('the ledger of findings', () => {
     expect((await ask(ledger)).map(({ count }) => count)).toEqual(Array.from({ length: 300 }, () => 1));
   });
 
+  it('does not ask for findings again that are stored, where only removing failed', async () => {
+    const kv = createMemoryStore();
+    let removing = false;
+    const failing: KvStore = {
+      ...bound(kv),
+      batch: async (operations, options) => {
+        if (removing && operations.every(({ type, key }) => type === 'delete' || key === 'state'))
+          throw new StoreError('store_unavailable', 'write: IO error');
+        await kv.batch(operations, options);
+      },
+    };
+    const ledger = await open({ maxEntries: 1 }, failing);
+    removing = true;
+    const error = await ledger.merge([seen(), seen({ rule: 'dns' })]).catch((thrown: unknown) => thrown);
+    if (!(error instanceof MergeError)) throw error;
+    expect([error.code, error.unmerged, ledger.count]).toEqual(['store_unavailable', [], 2]);
+  });
+
   it('does not read what a later build wrote', async () => {
     const kv = createMemoryStore();
     await kv.put('state', Buffer.from('{"format":2,"count":0,"first":1,"next":1}'), { sync: false });
