@@ -1,0 +1,59 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('findings', [80, 81], { dataplane: { pickup: '0s' } });
+  await rig.put(
+    policyOf([
+      { match: { proto: 'tcp', dst_ports: [80] } },
+      { action: 'deny', mode: 'audit', match: { proto: 'udp', dst_ports: [81] } },
+      { action: 'deny', match: { proto: 'icmp' } },
+    ]),
+  );
+}, 120_000);
+afterAll(() => rig?.remove());
+
+type Finding = Readonly<Record<string, unknown>> & { readonly count: number };
+const find = async (query: string): Promise<readonly Finding[]> => {
+  const reply = await rig.node.request('GET', `/api/v1/audit/findings${query}`);
+  if (reply.status !== 200) throw new Error(`${reply.status} ${reply.text}`);
+  return (reply.body as { items: Finding[] }).items;
+};
+const soon = { timeout: 10_000, interval: 100 };
+
+test('each deny is a finding with the rule that decided, whatever the mode, and equal ones are counted', async () => {
+  await rig.udp(81);
+  await rig.ping();
+  await rig.ping();
+  await rig.tcp(82);
+  const shown = async () =>
+    (await find(`?src=${ADDRESSES.client}`)).map(
+      ({ finding_type: type, rule, effective_action: action, icmp_type: icmp, dst_port: port }) =>
+        `${type} ${rule} ${action} ${icmp ?? port}`,
+    );
+  await expect
+    .poll(async () => (await shown()).toSorted(), soon)
+    .toEqual(['icmp_deny r2 deny 8', 'l4_deny null deny 82', 'l4_deny r1 allow 81'].toSorted());
+  expect((await find('?rule=r2')).map(({ count }) => count)).toEqual([2]);
+});
+
+test('they outlive the process, and count on', async () => {
+  await rig.node.end('SIGTERM');
+  await rig.node.restart();
+  await rig.node.ready();
+  expect((await find('?rule=r2')).map(({ count }) => count)).toEqual([2]);
+  await rig.ping();
+  await expect.poll(async () => (await find('?rule=r2')).map(({ count }) => count), soon).toEqual([3]);
+});
+
+test('a refused token and a write are findings of their own', async () => {
+  await rig.node.request('GET', '/api/v1/policy', undefined, { authorization: 'Bearer nonsense' });
+  await expect.poll(async () => (await find('?finding_type=auth_denied')).length, soon).toBe(1);
+  const [change] = await find('?finding_type=config_change');
+  expect(change).toMatchObject({ actor: 'admin', operation: 'putActivePolicy', target: '/api/v1/policy' });
+  const { text } = await rig.node.request('GET', '/api/v1/audit/findings?format=jsonl');
+  expect(text.trim().split('\n').length).toBe((await find('?limit=1000')).length);
+  expect(text).not.toContain('nonsense');
+});
