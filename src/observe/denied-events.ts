@@ -86,7 +86,7 @@ export class DeniedEvents {
     const details = (words[at + AT.details] as number) & 0xffff;
     const icmp = protocol !== IPPROTO.icmp ? 0 : type === EVENT_TYPE.flow_opened ? ICMP_ECHO_REQUEST : details;
     const port = HAS_PORTS.has(protocol) ? (words[at + AT.ports] as number) >>> 16 : 0;
-    const atMs = batch.unixMs(wide(words, at + AT.timeLow));
+    const atMs = Math.floor(batch.unixMs(wide(words, at + AT.timeLow)));
     const epoch = words[at + AT.epoch] as number;
     const suffix = `${hit} ${kind} ${passed ? 1 : 0}`;
     this.merged++;
@@ -179,8 +179,8 @@ export function findingsOfLookups(lookups: readonly SeenLookup[], deciders: Deci
       hostname,
       effectiveAction: (word & 7) === VERDICT_NUMBER.audit ? 'allow' : 'deny',
       generation,
-      firstMs: lastMs,
-      lastMs,
+      firstMs: Math.floor(lastMs),
+      lastMs: Math.floor(lastMs),
       count,
     }));
 }

@@ -46,8 +46,8 @@ const finding = {
 };
 
 test('equal denies are one finding, from the first to the last of them', () => {
-  denied.add(batchOf([deny({ sourcePort: 1 }), deny({ sourcePort: 2 })], { unixMs: 1_000 }), 0);
-  denied.add(batchOf([deny()], { unixMs: 5_000 }), 0);
+  denied.add(batchOf([deny({ sourcePort: 1 }), deny({ sourcePort: 2 })], { unixMs: 1_000.4 }), 0);
+  denied.add(batchOf([deny()], { unixMs: 5_000.9 }), 0);
   expect(denied.take()).toEqual([{ ...finding, firstMs: 1_000, lastMs: 5_000, count: 3 }]);
   expect([denied.take(), denied.merged]).toEqual([[], 3]);
 });
