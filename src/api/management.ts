@@ -1,6 +1,8 @@
+import type { Statecharts } from '#bus/inspection.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
 import type { Metrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
+import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import type { PolicyConfig } from '#policy/document.js';
 import type { ExplainQuery, Explanation } from '#policy/explain.js';
 import type { KnownName } from '#policy/known-name.js';
@@ -42,6 +44,8 @@ export type Management = {
   readiness(): ReadinessReport;
   stats(): Promise<NodeStats>;
   readonly metrics: Metrics;
+  readonly debug: Statecharts;
+  readonly support: Pick<Sysdumps, 'begin'>;
 };
 
 export type PolicyChoice =

@@ -8,6 +8,7 @@ import { readBody } from './body.js';
 import { BodyBudget } from './body-budget.js';
 import { endBody, startBodyDeadline } from './body-deadline.js';
 import { answerClientError } from './client-error.js';
+import { debugResource } from './debug.route.js';
 import { dnsCacheResource } from './dns-cache.route.js';
 import { answerError } from './error-answer.js';
 import { ApiError } from './errors.js';
@@ -53,6 +54,7 @@ const RESOURCES = [
   auditResource,
   wiretapResource,
   sysdumpResource,
+  debugResource,
 ];
 
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?$/i;

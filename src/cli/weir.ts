@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import { Command, CommanderError } from 'commander';
 import type { Config } from '#config/config.js';
-import { loadConfig } from '#config/load.js';
+import { loadConfig, readConfig } from '#config/load.js';
 import { ConfigError } from '#config/problem.js';
 import { addDataplaneCommands } from './dataplane.command.js';
 import { CliError } from './error.js';
@@ -27,10 +27,10 @@ export async function weir(words: readonly string[], terminal: Terminal = proces
     .description('run a node in the foreground until SIGTERM')
     .requiredOption('--config <file>', 'the configuration file')
     .action(async ({ config }: { config: string }) => {
-      const loaded = loadConfig(config, terminal.environment);
+      const read = readConfig(config, terminal.environment);
       const { run } = await import('#main.js');
-      code = await run(loaded).catch((failure: unknown) => {
-        throw startFailure(failure, loaded);
+      code = await run(read.config, read.disclosed).catch((failure: unknown) => {
+        throw startFailure(failure, read.config);
       });
     });
 
