@@ -48,7 +48,7 @@ export function createSupport(sources: SupportSources): Sysdumps {
   ]);
 }
 
-function ofParts({ system, stats, metrics }: SupportSources): Collector[] {
+function ofParts({ system, metrics, ...sources }: SupportSources): Collector[] {
   return [
     jsonFile('readiness.json', () => system.readiness()),
     jsonFile('statecharts.json', () => system.debug.charts()),
@@ -56,20 +56,20 @@ function ofParts({ system, stats, metrics }: SupportSources): Collector[] {
       // Definitions are in the other file.
       yield system.debug.recent().map((told) => ({ ...told, definition: undefined }));
     }),
-    jsonFile('stats.json', () => stats()),
+    jsonFile('stats.json', () => sources.stats()),
     textFile('metrics.txt', () => metrics.scrape()),
   ];
 }
 
-function ofPolicies({ policies, describe }: System): Collector[] {
+function ofPolicies(system: System): Collector[] {
   let described: ReturnType<System['describe']> | undefined;
   return [
-    jsonFile('policy/records.json', () => policies.list()),
-    textFile('policy/active.json', async () => (await policies.read({ by: 'active' }))?.body ?? '', LARGE),
+    jsonFile('policy/records.json', () => system.policies.list()),
+    textFile('policy/active.json', async () => (await system.policies.read({ by: 'active' }))?.body ?? '', LARGE),
     jsonFile(
       'policy/warnings.json',
       async (signal) => {
-        described = describe(signal);
+        described = system.describe(signal);
         return (await described)?.warnings ?? null;
       },
       LARGE,
@@ -149,6 +149,6 @@ const EVERY_FLOW: FlowFilter = {
 async function had<T>(asked: Promise<T | Refusal>): Promise<T> {
   const answer = await asked;
   if (typeof answer === 'object' && answer !== null && 'kind' in answer && answer.kind === 'refused')
-    throw new Error((answer as Refusal).detail);
+    throw new Error(answer.detail);
   return answer as T;
 }

@@ -41,7 +41,7 @@ const SHOWN_OF_EVENTS = ['generation', 'epoch', 'alive', 'dead'] as const;
 
 export function shownEvent(event: AnyEventObject): Extract<Inspection, { type: '@xstate.event' }>['event'] {
   const shown = SHOWN_OF_EVENTS.filter((member) => member in event).map((member) => [member, event[member] as unknown]);
-  return { ...Object.fromEntries(shown), type: event.type };
+  return { ...(Object.fromEntries(shown) as Record<string, unknown>), type: event.type };
 }
 
 /** `chart` is the id of a machine. */
@@ -65,5 +65,6 @@ export function shownSnapshot(chart: string, snapshot: AnyMachineSnapshot): Insp
 
 /** The configuration of a machine as JSON; functions are told by their names. */
 export function definitionOf(config: object): string {
-  return JSON.stringify(config, (_, value: unknown) => (typeof value === 'function' ? { type: value.name } : value));
+  const named = (_: string, value: unknown): unknown => (typeof value === 'function' ? { type: value.name } : value);
+  return JSON.stringify(config, named);
 }

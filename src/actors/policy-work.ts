@@ -112,7 +112,7 @@ export type DescribePolicy = {
   /** What is more of the listing is cut off. */
   readonly maxBytes: number;
 };
-export type DescribedPolicy = {
+type DescribedPolicy = {
   readonly kind: 'described';
   readonly warnings: readonly Warning[];
   /** UTF-8. */

@@ -14,7 +14,10 @@ export type ServerOptions = { readonly server?: string; readonly tokenFile?: str
 /** Speaks to the management API. Throws `CliError` with what the server said. */
 export type Client = {
   request(method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown): Promise<unknown>;
+  /** A file that takes its time to be made; `fileName` is the server's, without a folder. Chunks throw where it breaks off. */
+  download(method: 'GET' | 'POST', path: string): Promise<Download>;
 };
+type Download = { readonly fileName: string | undefined; readonly chunks: AsyncIterable<Uint8Array> };
 
 /**
  * The server and token of the flags, else of the node that `config` configures, else of `WEIR_SERVER` and `WEIR_TOKEN`,
@@ -24,10 +27,11 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
   const node = options.config === undefined ? undefined : nodeOf(options.config, environment);
   const server = serverUrl(options.server ?? node?.server ?? (environment.WEIR_SERVER || DEFAULT_SERVER));
   const token = tokenOf(options.tokenFile ?? node?.tokenFile, environment);
+  const authorization = `Bearer ${token}`;
   return {
     async request(method, path, body) {
       const url = new URL(path, server);
-      const headers: Record<string, string> = { authorization: `Bearer ${token}` };
+      const headers: Record<string, string> = { authorization };
       if (body !== undefined) headers['content-type'] = 'application/json';
       let response: Response;
       let text: string;
@@ -41,7 +45,7 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
         });
         text = await response.text();
       } catch (cause) {
-        throw new CliError(`${server.origin} cannot be reached: ${reasonOf(cause)}`, { cause });
+        throw unreachable(server, cause);
       }
       if (!response.ok) throw new CliError(refusalOf(response.status, text));
       if (text === '') return undefined;
@@ -51,7 +55,26 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
         throw new CliError(`${url.href} did not answer with JSON; is it the address of a Weir node?`, { cause });
       }
     },
+    async download(method, path) {
+      const response = await fetch(new URL(path, server), {
+        method,
+        headers: { authorization },
+        redirect: 'error',
+      }).catch((cause: unknown) => {
+        throw unreachable(server, cause);
+      });
+      if (!response.ok) throw new CliError(refusalOf(response.status, await response.text()));
+      const named = /filename="([\w.-]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1];
+      return {
+        fileName: named?.replace(/^[.]+/, ''),
+        chunks: (response.body ?? new Blob([]).stream()) as AsyncIterable<Uint8Array>,
+      };
+    },
   };
+}
+
+function unreachable({ origin }: URL, cause: unknown): CliError {
+  return new CliError(`${origin} cannot be reached: ${reasonOf(cause)}`, { cause });
 }
 
 function serverUrl(text: string): URL {

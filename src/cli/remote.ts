@@ -5,13 +5,19 @@ import { CliError } from './error.js';
 
 export type Output = ServerOptions & { readonly output: 'table' | 'json' };
 
-/** The flags of every command that speaks to a node. */
+/** The flags of every command that prints what a node says. */
 export function remote(command: Command): Command {
+  return reaching(command).addOption(
+    new Option('--output <form>', 'how to print').choices(['table', 'json']).default('table'),
+  );
+}
+
+/** The flags of every command that speaks to a node. */
+export function reaching(command: Command): Command {
   return command
     .option('--config <file>', 'the configuration file of a node on this machine: its address and its admin.token')
     .option('--server <url>', 'the node (default: WEIR_SERVER, else http://127.0.0.1:8080)')
-    .option('--token-file <file>', 'a file with a token (default: WEIR_TOKEN, else /var/lib/weir/admin.token)')
-    .addOption(new Option('--output <form>', 'how to print').choices(['table', 'json']).default('table'));
+    .option('--token-file <file>', 'a file with a token (default: WEIR_TOKEN, else /var/lib/weir/admin.token)');
 }
 
 export function understood<T>(schema: z.ZodType<T>, answer: unknown): T {

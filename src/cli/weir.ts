@@ -7,6 +7,7 @@ import { addDataplaneCommands } from './dataplane.command.js';
 import { CliError } from './error.js';
 import { addFlowsCommands } from './flows.command.js';
 import { addHitsCommand } from './hits.command.js';
+import { addSysdumpCommand } from './sysdump.command.js';
 import { processTerminal, type Terminal } from './terminal.js';
 import { addTokenCommands } from './token.command.js';
 
@@ -57,6 +58,7 @@ export async function weir(words: readonly string[], terminal: Terminal = proces
   addTokenCommands(program, terminal);
   addHitsCommand(program, terminal);
   addFlowsCommands(program, terminal);
+  addSysdumpCommand(program, terminal);
 
   try {
     await program.parseAsync([...words], { from: 'user' });

@@ -15,6 +15,7 @@ export type Manifest = {
   readonly created_at: string;
   readonly nodes: readonly {
     readonly node: string;
+    readonly folder: string;
     readonly entries: readonly ManifestEntry[];
   }[];
 };
@@ -72,14 +73,14 @@ export function createSysdumps(
       const tar = pack();
       // What goes wrong destroys the archive, and its reader is told by that.
       pipeline(tar, createGzip(), archive, () => {});
-      const folder = { path: `${name}/${safe(node)}`, mtime: began };
-      write(tar, collectorsOf(), folder, ended.signal)
+      const folder = safe(node);
+      write(tar, collectorsOf(), { path: `${name}/${folder}`, mtime: began }, ended.signal)
         .then(async (entries) => {
           const manifest: Manifest = {
             format: 1,
             version,
             created_at: began.toISOString(),
-            nodes: [{ node, entries }],
+            nodes: [{ node, folder, entries }],
           };
           await put(tar, `${name}/${MANIFEST}`, Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`), began);
           tar.finalize();
