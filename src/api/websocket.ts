@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import websocket from '@fastify/websocket';
 import type { Api } from './api.js';
 
@@ -12,6 +13,10 @@ const MESSAGE_BYTES = 1_024;
 
 /** Routes with `websocket: true` work from here on. */
 export async function registerWebSockets(api: Api): Promise<void> {
+  // Once a connection asked for an upgrade no time-out of HTTP holds for it: one that is refused must not stay.
+  api.addHook('onResponse', async ({ raw }) => {
+    if (upgrades(raw)) raw.socket.destroySoon();
+  });
   await api.register(websocket, {
     options: {
       maxPayload: MESSAGE_BYTES,
@@ -23,3 +28,6 @@ export async function registerWebSockets(api: Api): Promise<void> {
     },
   });
 }
+
+/** Node's types leave it out. */
+const upgrades = (request: IncomingMessage): boolean => (request as { readonly upgrade?: boolean }).upgrade === true;

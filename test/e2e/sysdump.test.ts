@@ -31,7 +31,9 @@ beforeAll(async () => {
   });
   delete process.env.PLANTED;
   writeFileSync(join(rig.node.folder, 'data', 'intercept-ca.key'), PLANTED.privateKey, { mode: 0o600 });
-  await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }, { match: { dns_hostname: 'api.example.com' } }]));
+  await rig.put(
+    policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }, { match: { dns_hostname: 'api.example.com' } }]),
+  );
   expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
   const integration = {
     name: 'cluster-a',
@@ -70,6 +72,6 @@ test('debug', async () => {
   const { name, archive } = await dump();
   console.log(name, archive.length, performance.now() - began);
   const files = await unpacked(archive);
-  for (const [path, { text, mode }] of files) console.log(path, text.length, mode?.toString(8), text.slice(0, 300));
+  for (const [path, { text, mode }] of files) console.log(path, text.length, mode?.toString(8), text.slice(0, 900));
   console.log([...files].at(-1)?.[1].text);
 });
