@@ -101,16 +101,17 @@ export class ChartRecorder implements Statecharts {
     if (known !== undefined) return known;
     const chart = actor.logic?.config?.id;
     const snapshot = shown(chart, actor.getSnapshot() as Snapshot<unknown>);
+    const at = this.now();
     const met: Running = {
       actor,
       rootId,
       chart,
       // The root goes by the id of its chart.
       name: actor.id === actor.sessionId ? (chart ?? actor.id) : actor.id,
-      createdAt: this.now(),
+      createdAt: at,
       snapshot,
       state: stateOf(snapshot),
-      since: this.now(),
+      since: at,
     };
     this.#running.set(actor.sessionId, met);
     this.#keep(this.#introduction(met));
@@ -119,14 +120,15 @@ export class ChartRecorder implements Statecharts {
 
   #noteSnapshot(running: Running, event: AnyEventObject, snapshot: Snapshot<unknown>): void {
     const { actor, chart, name, rootId } = running;
-    this.#enter(running, shown(chart, snapshot));
+    const at = this.now();
+    this.#enter(running, shown(chart, snapshot), at);
     if (running.snapshot.status !== 'active') this.#running.delete(actor.sessionId);
-    const stamp = this.#stamp(actor.sessionId, rootId);
+    const stamp = this.#stamp(actor.sessionId, rootId, at);
     this.#keep({ type: '@xstate.snapshot', event: shownEvent(event), snapshot: running.snapshot, ...stamp });
     if (chart === undefined) return;
     const ofChart = this.#ofChart.get(name) ?? [];
     this.#ofChart.set(name, ofChart);
-    ofChart.push({ time: this.now().toISOString(), event: event.type, value: running.snapshot.value });
+    ofChart.push({ time: at.toISOString(), event: event.type, value: running.snapshot.value });
     if (ofChart.length > KEPT_OF_A_CHART) ofChart.shift();
   }
 
@@ -140,12 +142,12 @@ export class ChartRecorder implements Statecharts {
     this.#keep({ type: '@xstate.snapshot', event: shownEvent(event), snapshot, ...stamp });
   }
 
-  #enter(running: Running, snapshot: InspectedSnapshot): void {
+  #enter(running: Running, snapshot: InspectedSnapshot, at: Date): void {
     running.snapshot = snapshot;
     const state = stateOf(snapshot);
     if (state === running.state) return;
     running.state = state;
-    running.since = this.now();
+    running.since = at;
   }
 
   #introduction(running: Running): Inspection {

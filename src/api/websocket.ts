@@ -10,6 +10,8 @@ const SUBPROTOCOLS: Readonly<Record<string, string>> = {
 
 /** Clients have nothing to say but control frames. */
 const MESSAGE_BYTES = 1_024;
+const GOING_AWAY = 1001;
+const GOODBYE_MS = 1_000;
 
 /** Routes with `websocket: true` work from here on. */
 export async function registerWebSockets(api: Api): Promise<void> {
@@ -18,6 +20,15 @@ export async function registerWebSockets(api: Api): Promise<void> {
     if (upgrades(raw)) raw.socket.destroySoon();
   });
   await api.register(websocket, {
+    preClose(done) {
+      for (const client of this.websocketServer.clients) {
+        client.close(GOING_AWAY, 'the node is shutting down');
+        // One that does not read does not answer either, and would hold the shutdown up.
+        setTimeout(() => client.terminate(), GOODBYE_MS).unref();
+      }
+      this.websocketServer.close();
+      done();
+    },
     options: {
       maxPayload: MESSAGE_BYTES,
       perMessageDeflate: false,

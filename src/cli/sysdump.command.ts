@@ -79,7 +79,7 @@ function summaryOf(target: string, bytes: number, { entries }: CheckedArchive): 
   const lines = lacking.map(
     ({ path, outcome, error }) => `${path}: ${OUTCOMES[outcome] ?? outcome}${error === null ? '' : `: ${error}`}\n`,
   );
-  const files = entries.length - lacking.filter(({ size }) => size === 0).length;
+  const files = entries.filter(({ size }) => size > 0).length;
   return [...lines, `${target === '-' ? 'the dump' : target} is whole: ${files} files, ${sizeText(bytes)}\n`].join('');
 }
 

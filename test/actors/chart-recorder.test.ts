@@ -16,14 +16,9 @@ const clock = () => {
 /** What happened, without what differs from run to run. */
 const told = (inspections: readonly Inspection[]) =>
   inspections.map((inspection) => {
-    switch (inspection.type) {
-      case '@xstate.actor':
-        return `actor ${inspection.name}`;
-      case '@xstate.event':
-        return `event ${inspection.event.type}`;
-      case '@xstate.snapshot':
-        return `snapshot ${inspection.snapshot.status} ${JSON.stringify(inspection.snapshot.value)}`;
-    }
+    if (inspection.type === '@xstate.actor') return `actor ${inspection.name}`;
+    if (inspection.type === '@xstate.event') return `event ${inspection.event.type}`;
+    return `snapshot ${inspection.snapshot.status} ${JSON.stringify(inspection.snapshot.value)}`;
   });
 
 const lamp = setup({

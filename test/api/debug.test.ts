@@ -164,6 +164,19 @@ describe('the statecharts', () => {
     await expect.poll(readers).toEqual({ open: 0, dropped: 1_001, cut_off: 1 });
   });
 
+  it('say goodbye when the node shuts down, and wait for no reader that does not hear it', async () => {
+    const { url, tell, api, listeners } = await serving();
+    const [hears, deaf] = await Promise.all([1, 2].map(() => openWebSocket(url, { token: TOKENS.admin })));
+    await expect.poll(() => listeners.size).toBe(2);
+    deaf?.socket.pause();
+    for (let at = 0; at < 20; at++) tell(inspected('x:0', 'x'.repeat(64 << 10)));
+    const began = performance.now();
+    await api.close();
+    expect(await hears?.closed).toEqual({ code: 1001, reason: 'the node is shutting down' });
+    expect(performance.now() - began).toBeLessThan(10_000);
+    deaf?.socket.destroy();
+  });
+
   it('have so many readers and no more', async () => {
     const { url, listeners } = await serving();
     const clients = await Promise.all(Array.from({ length: 33 }, () => openWebSocket(url, { token: TOKENS.admin })));

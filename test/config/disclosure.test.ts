@@ -35,7 +35,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], rebind_allow: [*id
   expect(version).toEqual({ from: 'file', value: 1 });
   expect(told).toEqual({
     'node.id': { from: 'environment' },
-    'node.data_dir': { from: 'file', value: '/data/${NAME}' },
+    'node.data_dir': { from: 'file', value: `/data/\${NAME}` },
     'api.listen': { from: 'environment' },
     'api.allowed_hosts': { from: 'environment' },
     'api.request_timeout': { from: 'file', value: '20s' },
