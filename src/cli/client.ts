@@ -17,7 +17,12 @@ export type Client = {
   /** A file that takes its time to be made; `fileName` is the server's, without a folder. Chunks throw where it breaks off. */
   download(method: 'GET' | 'POST', path: string): Promise<Download>;
 };
-type Download = { readonly fileName: string | undefined; readonly chunks: AsyncIterable<Uint8Array> };
+type Download = {
+  readonly fileName: string | undefined;
+  readonly chunks: AsyncIterable<Uint8Array>;
+  /** Tells the server that nobody wants it any more. */
+  cancel(): void;
+};
 
 /**
  * The server and token of the flags, else of the node that `config` configures, else of `WEIR_SERVER` and `WEIR_TOKEN`,
@@ -56,10 +61,12 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
       }
     },
     async download(method, path) {
+      const given = new AbortController();
       const response = await fetch(new URL(path, server), {
         method,
         headers: { authorization },
         redirect: 'error',
+        signal: given.signal,
       }).catch((cause: unknown) => {
         throw unreachable(server, cause);
       });
@@ -68,6 +75,7 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
       return {
         fileName: named?.replace(/^[.]+/, ''),
         chunks: (response.body ?? new Blob([]).stream()) as AsyncIterable<Uint8Array>,
+        cancel: () => given.abort(),
       };
     },
   };

@@ -14,9 +14,9 @@ export function addSysdumpCommand(program: Command, terminal: Terminal): void {
     .description('collect a support dump of the node: what it knows and does, and no secret')
     .option('--output <file>', '`-` for standard output (default: named by node and time, in this folder)')
     .action(async ({ output, ...options }: ServerOptions & { readonly output?: string }) => {
-      const { fileName, chunks } = await createClient(options, terminal).download('POST', PATH);
+      const { fileName, chunks, cancel } = await createClient(options, terminal).download('POST', PATH);
       const target = output ?? fileName ?? 'weir-sysdump.tar.gz';
-      const sink = target === '-' ? standardOutput() : await newFile(target);
+      const sink = target === '-' ? standardOutput() : await newFile(target, cancel);
       const check = new ArchiveCheck((name, size) => terminal.err(`${sizeText(size).padStart(10)}  ${name}\n`));
       let bytes = 0;
       try {
@@ -51,11 +51,12 @@ function standardOutput(): Sink {
 }
 
 /** Readable by its owner only. */
-async function newFile(path: string): Promise<Sink> {
+async function newFile(path: string, cancel: () => void): Promise<Sink> {
   let file: FileHandle;
   try {
     file = await open(path, 'wx', 0o600);
   } catch (cause) {
+    cancel();
     const { code, message } = cause as NodeJS.ErrnoException;
     const why = code === 'EEXIST' ? 'there is such a file already: remove it, or name another with --output' : message;
     throw new CliError(`${path} cannot be written: ${why}`, { cause });

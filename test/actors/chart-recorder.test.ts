@@ -47,7 +47,7 @@ describe('the recorder of the statecharts', () => {
     const seen: Inspection[] = [];
     recorder.watch((inspection) => seen.push(inspection));
     const actor = createActor(lamp, { inspect: (inspected) => recorder.inspect(inspected) }).start();
-    actor.send({ type: 'lamp.switched', secret: 'planted' } as never);
+    actor.send({ type: 'lamp.switched', secret: 'planted' });
     await expect.poll(() => actor.getSnapshot().value).toBe('off');
 
     expect(told(seen)).toEqual([

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
@@ -154,6 +154,18 @@ describe('a support dump', () => {
     await aborted;
     await setImmediate();
     expect([typeof dumps.begin(), later]).toEqual(['object', 0]);
+    dumps.close();
+  });
+
+  it('ends when its reader goes away in the middle of a file', async () => {
+    const dumps = sysdumps(() => [textFile('large.txt', () => randomBytes(4 << 20))]);
+    const { archive } = begun(dumps);
+    await once(archive, 'readable');
+    archive.read(1_000);
+    archive.destroy();
+    await once(archive, 'close');
+    await setImmediate();
+    expect(typeof dumps.begin()).toBe('object');
     dumps.close();
   });
 

@@ -5,7 +5,7 @@ import { type Pack, pack } from 'tar-stream';
 import { collect } from './collected.js';
 import type { Collector } from './collector.js';
 
-export const MANIFEST = 'manifest.json';
+const MANIFEST = 'manifest.json';
 
 /** The last file of a dump: what every other is. */
 export type Manifest = {
@@ -20,7 +20,7 @@ export type Manifest = {
   }[];
 };
 /** `sha256` is hex, and null with a size of 0: such an entry has no file. */
-export type ManifestEntry = {
+type ManifestEntry = {
   /** Path in the folder of the node. */
   readonly name: string;
   readonly outcome: 'complete' | 'cut' | 'failed' | 'timed_out';
@@ -118,10 +118,12 @@ async function write(
 /** Resolves once the bytes are on their way: whoever reads slowly slows the collecting down. */
 function put(tar: Pack, name: string, bytes: Buffer, mtime: Date): Promise<void> {
   return new Promise((resolve, reject) => {
-    tar.entry({ name, mtime, mode: 0o600, size: bytes.length }, bytes, (failure) => {
+    const entry = tar.entry({ name, mtime, mode: 0o600, size: bytes.length }, bytes, (failure) => {
       if (failure) reject(failure);
       else resolve();
     });
+    // The callback is told as well; an error that nobody hears ends the process.
+    entry.on('error', reject);
   });
 }
 
