@@ -21,7 +21,7 @@ type Download = {
   readonly fileName: string | undefined;
   readonly chunks: AsyncIterable<Uint8Array>;
   /** Tells the server that nobody wants it any more. */
-  cancel(): void;
+  readonly cancel: () => void;
 };
 
 /**

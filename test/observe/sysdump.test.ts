@@ -158,13 +158,14 @@ describe('a support dump', () => {
   });
 
   it('ends when its reader goes away in the middle of a file', async () => {
-    const dumps = sysdumps(() => [textFile('large.txt', () => randomBytes(4 << 20))]);
+    const files = ['a.txt', 'b.txt', 'c.txt'];
+    const dumps = sysdumps(() => files.map((name) => textFile(name, () => randomBytes(1 << 20).toString('hex'))));
     const { archive } = begun(dumps);
     await once(archive, 'readable');
-    archive.read(1_000);
     archive.destroy();
     await once(archive, 'close');
-    await setImmediate();
+    // What nobody hears ends the process only then.
+    for (let turn = 0; turn < 10; turn++) await setImmediate();
     expect(typeof dumps.begin()).toBe('object');
     dumps.close();
   });
