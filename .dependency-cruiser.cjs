@@ -124,6 +124,13 @@ module.exports = {
       to: { path: '^src/main[.]ts$' },
     },
     {
+      name: 'only-main-imports-support',
+      severity: 'error',
+      comment: 'support.ts is a part of the composition root.',
+      from: { pathNot: '^src/main[.]ts$' },
+      to: { path: '^src/support[.]ts$' },
+    },
+    {
       name: 'no-src-to-test',
       severity: 'error',
       comment: 'Tests know the code, never the other way.',

@@ -10,6 +10,7 @@ import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
 import type { Refusal } from '#bus/requests.js';
 import type { Config } from '#config/config.js';
+import type { DisclosedConfig } from '#config/disclosure.js';
 import { followPolicyFile } from '#config/policy-file.js';
 import type { PolicyText } from '#config/policy-text.js';
 import type { Missing } from '#dataplane/datapath.js';
@@ -19,14 +20,18 @@ import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#data
 import { exemptBit } from '#dataplane/program/settings.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import type { DnsOptions } from '#dns/options.js';
+import { LogRing } from '#observe/log-ring.js';
 import { createMetrics } from '#observe/metrics.js';
 import { auditDelta } from '#observe/findings/audit-event.js';
 import { Observer } from '#observe/observer.js';
 import type { NodeStats } from '#observe/stats.js';
 import { createWorkMetrics, type PolicyPhase, type WorkMetrics } from '#observe/work-metrics.js';
+import { redacted } from '#observe/redaction.js';
+import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import { parseHostname } from '#policy/hostname.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';
+import { createSupport } from './support.js';
 
 export type { DataplaneStatus } from '#dataplane/kernel/status.js';
 
@@ -34,10 +39,12 @@ const { version } = createRequire(import.meta.url)('weir/package.json') as { ver
 
 /**
  * Runs a node until SIGTERM, SIGINT or SIGHUP: opens the store, takes the dataplane over, serves the API. Resolves with the exit
- * code once it has drained; the datapath is left in place (D20). Throws what keeps it from starting.
+ * code once it has drained; the datapath is left in place (D20). Throws what keeps it from starting. `disclosed` is what of the
+ * configuration may be shown.
  */
-export async function run(config: Config): Promise<number> {
-  const log = createLog(config);
+export async function run(config: Config, disclosed: DisclosedConfig): Promise<number> {
+  const ring = new LogRing();
+  const log = createLog(config, ring);
   const stopped = new Promise<NodeJS.Signals>((resolve) => {
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.once(signal, () => resolve(signal));
   });
@@ -76,7 +83,8 @@ export async function run(config: Config): Promise<number> {
     });
     logFacts(system, log);
     const observer = observe(system, config, log);
-    const api = await createApi(managementOf({ system, authority, work, observer, config }), apiOptions(config, log));
+    const management = managementOf({ system, authority, work, observer, config, disclosed, log: ring });
+    const api = await createApi(management, apiOptions(config, log));
     const unfollow = config.policy.file === null ? () => {} : follow(config.policy.file, system, log);
     try {
       await api.listen({ host: config.api.listen.host, port: config.api.listen.port });
@@ -85,6 +93,7 @@ export async function run(config: Config): Promise<number> {
       log.info({ signal: await stopped }, 'draining');
     } finally {
       unfollow();
+      management.support.close();
       await system.shutdown();
       await observer.close();
       await api.close();
@@ -156,9 +165,10 @@ function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1
   };
 }
 
-function createLog(config: Config): Logger {
-  const options = { level: config.log.level, base: { node: config.node.id } };
-  return config.log.format === 'pretty' ? pino(options, pretty({ sync: true })) : pino(options);
+function createLog({ log: { level, format }, node }: Config, ring: LogRing): Logger {
+  const out = format === 'pretty' ? pretty({ sync: true }) : pino.destination({ dest: 1, sync: true });
+  const streams = [out, ring].map((stream) => ({ level: 'trace' as const, stream }));
+  return pino({ level, base: { node: node.id }, hooks: { streamWrite: redacted } }, pino.multistream(streams));
 }
 
 function logFacts(system: System, log: Logger): void {
@@ -233,9 +243,12 @@ type Parts = {
   readonly work: WorkMetrics;
   readonly observer: Observer;
   readonly config: Config;
+  readonly disclosed: DisclosedConfig;
+  readonly log: LogRing;
 };
 
-function managementOf({ system, authority, work, observer, config }: Parts): Management {
+function managementOf(parts: Parts): Management & { readonly support: Sysdumps } {
+  const { system, authority, work, observer, config, disclosed, log } = parts;
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
@@ -273,6 +286,17 @@ function managementOf({ system, authority, work, observer, config }: Parts): Man
     readiness,
     stats,
     metrics,
+    debug: system.debug,
+    support: createSupport({
+      version,
+      config,
+      disclosed,
+      system,
+      stats,
+      metrics,
+      log,
+      findings: (query) => observer.findings(query),
+    }),
   };
 }
 

@@ -104,16 +104,32 @@ export type ExplainPolicy = {
 type ExplainedPolicy = { readonly kind: 'explained'; readonly explanation: Explanation };
 type UnknownPolicy = { readonly kind: 'unknown' };
 
+/** Lint a policy and list the program that is made of it. */
+export type DescribePolicy = {
+  readonly kind: 'describe';
+  readonly text: PolicyText;
+  readonly surroundings: PolicySurroundings;
+  /** What is more of the listing is cut off. */
+  readonly maxBytes: number;
+};
+type DescribedPolicy = {
+  readonly kind: 'described';
+  readonly warnings: readonly Warning[];
+  /** UTF-8. */
+  readonly listing: Uint8Array;
+};
+
 /** Do with a made-up policy what writes will ask for. */
 type Rehearse = { readonly kind: 'rehearse'; readonly round: number; readonly surroundings: PolicySurroundings };
 type Rehearsed = { readonly kind: 'rehearsed' };
 
-export type PolicyWork = PreparePolicy | PrepareGroup | LocateGroup | ExplainPolicy | Rehearse;
+export type PolicyWork = PreparePolicy | PrepareGroup | LocateGroup | ExplainPolicy | DescribePolicy | Rehearse;
 type ResultOfKind = {
   readonly prepare: PreparedPolicy | Unreadable | TooLarge;
   readonly prepare_group: PreparedGroup | NoSuchGroup | UnknownPolicy | Unreadable | TooLarge;
   readonly locate_group: LocatedGroup | UnknownPolicy | Unreadable;
   readonly explain: ExplainedPolicy | UnknownPolicy | Unreadable;
+  readonly describe: DescribedPolicy | Unreadable | TooLarge;
   readonly rehearse: Rehearsed;
 };
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];

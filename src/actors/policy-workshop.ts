@@ -4,6 +4,7 @@ import { compile } from '#policy/compile.js';
 import { CompileMemory } from '#policy/compile-memory.js';
 import { explain } from '#policy/explain.js';
 import { deleteGroup, type HeldPolicy, putGroup } from '#policy/group-write.js';
+import { listing } from '#policy/listing.js';
 import type { Policy } from '#policy/model.js';
 import type { PolicyParts } from '#policy/parts.js';
 import type { Warning } from '#policy/problem.js';
@@ -15,6 +16,7 @@ import { SourceHolders } from '#policy/source-holders.js';
 import { LatestFew } from './latest-few.js';
 import { parseCertificate } from './parse-certificate.js';
 import type {
+  DescribePolicy,
   ExplainPolicy,
   LocateGroup,
   PolicyResult,
@@ -47,6 +49,8 @@ export function createPolicyWorkshop(): <W extends PolicyWork>(work: W) => Polic
         return workshop.locateGroup(work);
       case 'explain':
         return workshop.explain(work);
+      case 'describe':
+        return workshop.describe(work);
       case 'rehearse':
         rehearse(work.round, { ...work.surroundings, parseCertificate });
         return { kind: 'rehearsed' };
@@ -110,6 +114,18 @@ class Workshop {
     }
     if (key !== null) this.#explained.keep(key, policy);
     return { kind: 'explained', explanation: explain(policy, query) };
+  }
+
+  describe({ text, surroundings, maxBytes }: DescribePolicy): PolicyResult<DescribePolicy> {
+    const read = readText(text, surroundings, null);
+    if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
+    try {
+      const listed = new TextEncoder().encode(listing(compile(read.policy)));
+      return { kind: 'described', warnings: read.warnings, listing: listed.slice(0, maxBytes) };
+    } catch (error) {
+      if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };
+      throw error;
+    }
   }
 
   /** Undefined where neither the policy nor its text is here. */

@@ -1,6 +1,7 @@
 import { type AnyActorRef, type AnyMachineSnapshot, createActor, waitFor } from 'xstate';
 import { ask } from '#bus/ask.js';
 import { type Bus, createBus } from '#bus/bus.js';
+import type { Statecharts } from '#bus/inspection.js';
 import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/messages.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
 import type { Datapath, DatapathStats } from '#dataplane/datapath.js';
@@ -13,11 +14,13 @@ import type { PerformanceModeContext } from '#statecharts/performance-mode.chart
 import type { PolicyContext } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.js';
+import { ChartRecorder } from './chart-recorder.js';
 import { EventSwitch } from './event-switch.js';
 import { type ExplainQuestion, explainPolicy } from './explanation.js';
 import { type Integrations, integrationsOver } from './integrations.js';
 import { nodeActor } from './node.actor.js';
 import { lookupsOver, type NodeLookups } from './node-lookups.js';
+import { describePolicy, type PolicyDescription } from './policy-description.js';
 import { createPolicyThread, type PolicyThread } from './policy-thread.js';
 import type { PolicySurroundings } from './policy-work.js';
 import { readGroup } from './read-group.js';
@@ -67,6 +70,8 @@ export type System = {
     generation(): number;
   };
   explain(question: ExplainQuestion): Promise<Explanation | Refusal>;
+  /** The active policy, read and compiled anew in a thread of its own; null while none is active. */
+  describe(signal: AbortSignal): Promise<PolicyDescription | null>;
   readonly performanceMode: {
     read(): Promise<PerformanceMode>;
     write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
@@ -81,6 +86,8 @@ export type System = {
   setFlowsWanted(wanted: boolean): Promise<void>;
   readonly traffic: Traffic;
   readonly lookups: NodeLookups;
+  /** What goes on in the actors, without what nobody may see. */
+  readonly debug: Statecharts;
   /** The snapshot of every actor that runs, by name. */
   snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
   /** Finishes the write under way and lets go of the datapath, which goes on enforcing. Idempotent. */
@@ -123,11 +130,13 @@ export function createSystem(ports: SystemPorts): System {
   const configured = { ...sections, dataplane: dataplane !== null, dns: dns !== null };
   const input: NodeInput = { configured, activationTimeoutMs };
   const times = createStateTimes(now);
+  const recorder = new ChartRecorder(now);
   let started = false;
   const node = createActor(logic, {
     input,
-    inspect: ({ type }) => {
-      if (type === '@xstate.snapshot' && started) times.note(conditionsOf(view()));
+    inspect: (inspected) => {
+      recorder.inspect(inspected);
+      if (inspected.type === '@xstate.snapshot' && started) times.note(conditionsOf(view()));
     },
   });
 
@@ -185,6 +194,7 @@ export function createSystem(ports: SystemPorts): System {
       generation: () => generation,
     },
     explain: (question) => explainPolicy({ policies: store.policies, thread: explaining, surroundings }, question),
+    describe: (signal) => describePolicy({ policies: store.policies, createThread, surroundings }, signal),
     performanceMode: {
       read: async () => {
         const actor = partOf('performanceMode');
@@ -209,6 +219,7 @@ export function createSystem(ports: SystemPorts): System {
     lookups: lookupsOver(dns, () => snapshotOf('dnsProxy')?.matches({ running: 'serving' }) === true),
     takeEvents: (taker) => dataplane?.datapath.takeEvents(taker),
     setFlowsWanted: (wanted) => events.setFlowsWanted(wanted),
+    debug: recorder,
     snapshots: () => {
       const { snapshots } = view();
       return Object.fromEntries(

@@ -1,5 +1,5 @@
 import type { Refusal } from '#bus/requests.js';
-import type { Datapath, FlowFilter, FlowPage, FlowQuery, HitQuery, HitReport } from '#dataplane/datapath.js';
+import type { Datapath, FlowFilter, FlowPage, FlowQuery, HitQuery, HitReport, Learned } from '#dataplane/datapath.js';
 import { refusal } from '#statecharts/refusal.js';
 
 /** What the datapath knows of the traffic that it judged; a `Refusal` while there is none to ask. */
@@ -7,6 +7,8 @@ export type Traffic = {
   hits(query: HitQuery): Promise<HitReport | Refusal>;
   flows(query: FlowQuery): Promise<FlowPage | Refusal>;
   cutFlows(filter: FlowFilter): Promise<{ readonly cut: number } | Refusal>;
+  /** What is granted now; see `Datapath.learned`. */
+  learned(): Promise<readonly Learned[] | Refusal>;
 };
 
 const ABSENT = refusal('feature_unavailable', 'the configuration has no dataplane section: nothing is judged here');
@@ -22,6 +24,7 @@ export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean)
   return {
     hits: (query) => ask(async (asked) => (await asked.hits(query)) ?? NOTHING_YET),
     flows: (query) => ask((asked) => asked.flows(query)),
+    learned: () => ask((asked) => asked.learned()),
     cutFlows: (filter) => ask(async (asked) => ({ cut: await asked.cutFlows(filter) })),
   };
 }

@@ -134,6 +134,12 @@ export const ERRORS = {
     'The compiled policy needs more of a table than the dataplane has; nothing was changed.',
     'Make the policy smaller; `detail` names the table, the need and the limit.',
   ),
+  sysdump_running: entry(
+    409,
+    'Support dump running',
+    'A support dump is being collected already; one is collected at a time.',
+    'Wait until it is done, then ask again.',
+  ),
   precondition_failed: entry(
     412,
     'Precondition failed',
@@ -152,6 +158,12 @@ export const ERRORS = {
     'Unsupported media type',
     'The body was not sent with `Content-Type: application/json`, in UTF-8 and without content encoding.',
     'Send `Content-Type: application/json`.',
+  ),
+  upgrade_needed: entry(
+    426,
+    'Upgrade needed',
+    'The path is that of a WebSocket.',
+    'Connect by WebSocket, with the subprotocol that `/openapi/service-v1.json` names.',
   ),
   rate_limited: entry(
     429,

@@ -1,8 +1,10 @@
+import type { Statecharts } from '#bus/inspection.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import type { FindingPage, FindingQuery } from '#observe/findings/filter.js';
 import type { Metrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
+import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import type { WiretapFilter } from '#observe/wiretap/filter.js';
 import type { Sink } from '#observe/wiretap/readers.js';
 import type { PolicyConfig } from '#policy/document.js';
@@ -53,6 +55,8 @@ export type Management = {
   readiness(): ReadinessReport;
   stats(): Promise<NodeStats>;
   readonly metrics: Metrics;
+  readonly debug: Statecharts;
+  readonly support: Pick<Sysdumps, 'begin'>;
 };
 
 export type Wiretap = {

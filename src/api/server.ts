@@ -9,6 +9,7 @@ import { readBody } from './body.js';
 import { BodyBudget } from './body-budget.js';
 import { endBody, startBodyDeadline } from './body-deadline.js';
 import { answerClientError } from './client-error.js';
+import { debugResource } from './debug.route.js';
 import { dnsCacheResource } from './dns-cache.route.js';
 import { answerError } from './error-answer.js';
 import { ApiError } from './errors.js';
@@ -55,6 +56,7 @@ const RESOURCES = [
   auditResource,
   wiretapResource,
   sysdumpResource,
+  debugResource,
 ];
 
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?$/i;
@@ -78,10 +80,9 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   });
   api.setNotFoundHandler(notFound);
   await api.register(rateLimit, { global: false });
-  // Before anything may refuse a request: it ends the socket of an upgrade that is refused.
-  await registerWebSockets(api);
   guard(api, management, options, limits);
   keepAuditTrail(api, management);
+  await registerWebSockets(api);
   await api.register(openapiResource(options.version));
   for (const resource of RESOURCES) await api.register(async (scope) => resource(scope, management));
   return api;

@@ -4,7 +4,7 @@ import type { Resource } from './api.js';
 import { ApiError } from './errors.js';
 import { noQuery } from './query.js';
 
-export const sysdumpResource: Resource = (api) => {
+export const sysdumpResource: Resource = (api, { support }) => {
   api.post(
     '/api/v1/support/sysdump/cluster',
     {
@@ -12,18 +12,26 @@ export const sysdumpResource: Resource = (api) => {
         operationId: 'createClusterSysdump',
         tags: ['support'],
         summary: 'Collect a support dump of every node',
+        description:
+          'Holds no secret. It is sent while it is collected; `manifest.json` is the last file, and says what every other must be: ' +
+          'without it the archive is not whole.',
         querystring: noQuery,
         response: {
           200: {
             description: 'A .tar.gz with a manifest and one folder a node.',
             content: { 'application/gzip': { schema: z.string().meta({ format: 'binary' }) } },
           },
-          ...errorAnswers(...errorsOf.write, 'feature_unavailable'),
+          ...errorAnswers(...errorsOf.write, 'sysdump_running'),
         },
       },
     },
-    async () => {
-      throw new ApiError('feature_unavailable', 'this node cannot collect a support dump yet');
+    async (_request, reply) => {
+      const dump = support.begin();
+      if (dump === 'running') throw new ApiError('sysdump_running');
+      if (dump === 'closed') throw new ApiError('draining');
+      reply.header('content-disposition', `attachment; filename="${dump.fileName}"`).type('application/gzip');
+      // The schema says what is in it, not how it is sent.
+      return reply.send(dump.archive as never);
     },
   );
 };

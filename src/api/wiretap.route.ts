@@ -28,7 +28,7 @@ export const wiretapResource: Resource = (api, management) => {
       response: {
         101: z.null().describe('The connection is a WebSocket from now on.'),
         200: { description: 'Server-Sent Events.', content: { 'text/event-stream': { schema: z.string() } } },
-        ...errorAnswers(...errorsOf.read, 'invalid_header', 'performance_mode_disabled', 'feature_unavailable'),
+        ...errorAnswers(...errorsOf.read, 'upgrade_needed', 'performance_mode_disabled', 'feature_unavailable'),
       },
     },
     preHandler: async (request) => {
@@ -37,7 +37,7 @@ export const wiretapResource: Resource = (api, management) => {
     },
     handler: async (request, reply) => {
       if (!(request.headers.accept ?? '').includes('text/event-stream')) {
-        throw new ApiError('invalid_header', 'ask for text/event-stream, or for an upgrade to a WebSocket');
+        throw new ApiError('upgrade_needed', 'ask for text/event-stream, or for an upgrade to a WebSocket');
       }
       const { filter, replayMs } = wanted(request);
       eventStream(reply, (sink) => wiretap.read(filter, replayMs, sink));

@@ -27,6 +27,13 @@ type Reply = {
   readonly body: unknown;
 };
 
+type Download = {
+  readonly fileName: string | undefined;
+  readonly chunks: AsyncIterable<Uint8Array>;
+  /** Tells the server that nobody wants it any more. */
+  readonly cancel: () => void;
+};
+
 /** Speaks to the management API. Throws `RefusedError` with what the server said, and `CliError` where it said nothing. */
 export type Client = {
   /** Where it is, for sentences about it. */
@@ -35,6 +42,8 @@ export type Client = {
   exchange(path: string, request?: Request): Promise<Reply>;
   /** An answer that goes on until `signal` aborts. */
   stream(path: string, accept: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
+  /** A file that takes its time to be made; `fileName` is the server's, without a folder. Chunks throw where it breaks off. */
+  download(path: string): Promise<Download>;
 };
 
 /**
@@ -99,7 +108,27 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
       if (body === null) throw new CliError(`${server.origin} answered with nothing`);
       return body;
     },
+    async download(path) {
+      const given = new AbortController();
+      let response: Response;
+      try {
+        response = await send(path, { method: 'POST', signal: given.signal });
+        if (!response.ok) throw refusalOf(response.status, await response.text());
+      } catch (cause) {
+        throw unreachable(cause);
+      }
+      const named = /filename="([\w.-]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1];
+      return {
+        fileName: named?.replace(/^[.]+/, ''),
+        chunks: (response.body ?? new Blob([]).stream()) as AsyncIterable<Uint8Array>,
+        cancel: () => given.abort(),
+      };
+    },
   };
+}
+
+function unreachable({ origin }: URL, cause: unknown): CliError {
+  return new CliError(`${origin} cannot be reached: ${reasonOf(cause)}`, { cause });
 }
 
 function serverUrl(text: string): URL {

@@ -10,6 +10,7 @@ import { addNodeCommands } from './node.command.js';
 import { addPerformanceModeCommand } from './performance-mode.command.js';
 import { addPolicyCommands } from './policy/policy.command.js';
 import { addStatusCommand } from './status.command.js';
+import { addSysdumpCommand } from './sysdump.command.js';
 import type { Terminal } from './terminal.js';
 import { addTokenCommands } from './token.command.js';
 import { addWiretapCommand } from './wiretap.command.js';
@@ -49,6 +50,7 @@ export function commandTree(terminal: Terminal, end: End): Command {
   addWiretapCommand(program, terminal);
   addDnsCacheCommand(program, terminal);
   addPerformanceModeCommand(program, terminal);
+  addSysdumpCommand(program, terminal);
   addTokenCommands(program, terminal);
   addCompletionCommand(program, terminal);
   return program;

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { Config } from '#config/config.js';
-import { loadConfig } from '#config/load.js';
+import { loadConfig, readConfig } from '#config/load.js';
 import type { End } from './command-tree.js';
 import { CliError } from './error.js';
 import type { Terminal } from './terminal.js';
@@ -12,11 +12,11 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
     .description('run a node in the foreground until SIGTERM')
     .requiredOption('--config <file>', 'the configuration file')
     .action(async ({ config }: { config: string }) => {
-      const loaded = loadConfig(config, terminal.environment);
+      const read = readConfig(config, terminal.environment);
       const { run } = await import('#main.js');
       end(
-        await run(loaded).catch((failure: unknown) => {
-          throw startFailure(failure, loaded);
+        await run(read.config, read.disclosed).catch((failure: unknown) => {
+          throw startFailure(failure, read.config);
         }),
       );
     });

@@ -2,7 +2,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { loadConfig } from '#config/load.js';
+import { readConfig } from '#config/load.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from './topology.js';
 
@@ -82,7 +82,8 @@ async function apiOnly(sentences: readonly string[]): Promise<number> {
     print(`   curl -H "Authorization: Bearer $(cat ${folder}/data/admin.token)" http://${listen}/api/v1/policy`);
     print('Ctrl-C ends it.\n');
     const { run } = await import('#main.js');
-    return await run(loadConfig(file));
+    const { config: loaded, disclosed } = readConfig(file);
+    return await run(loaded, disclosed);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

@@ -9,15 +9,17 @@ const FORMS = ['table', 'json', 'yaml'] as const;
 export type Form = (typeof FORMS)[number];
 export type Output = ServerOptions & { readonly output: Form };
 
-/** The flags of every command that speaks to a node. */
+/** The flags of every command that prints what a node says. */
 export function remote(command: Command, forms: readonly Form[] = FORMS): Command {
-  return printing(
-    command
-      .option('--config <file>', 'the configuration file of a node on this machine: its address and its admin.token')
-      .option('--server <url>', 'the node (default: WEIR_SERVER, else http://127.0.0.1:8080)')
-      .option('--token-file <file>', 'a file with a token (default: WEIR_TOKEN, else /var/lib/weir/admin.token)'),
-    forms,
-  );
+  return printing(reaching(command), forms);
+}
+
+/** The flags of every command that speaks to a node. */
+export function reaching(command: Command): Command {
+  return command
+    .option('--config <file>', 'the configuration file of a node on this machine: its address and its admin.token')
+    .option('--server <url>', 'the node (default: WEIR_SERVER, else http://127.0.0.1:8080)')
+    .option('--token-file <file>', 'a file with a token (default: WEIR_TOKEN, else /var/lib/weir/admin.token)');
 }
 
 /** The flag of every command that prints what it read; the first form is the default. */

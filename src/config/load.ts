@@ -1,6 +1,7 @@
 import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
 import type { z } from 'zod';
 import { type Config, configOf } from './config.js';
+import { type DisclosedConfig, disclose } from './disclosure.js';
 import { ConfigError, type ConfigProblem } from './problem.js';
 import { configSchema } from './schema.js';
 import { type Environment, readSource, type Source } from './source.js';
@@ -8,6 +9,14 @@ import { isLoopback } from './value.js';
 
 /** Reads, checks and freezes the configuration. Throws `ConfigError` with every problem. */
 export function loadConfig(file: string, environment: Environment = process.env): Config {
+  return readConfig(file, environment).config;
+}
+
+/** The same, with what of it may be shown. */
+export function readConfig(
+  file: string,
+  environment: Environment = process.env,
+): { readonly config: Config; readonly disclosed: DisclosedConfig } {
   let yaml: string;
   try {
     yaml = readFileSync(file, 'utf8');
@@ -15,11 +24,15 @@ export function loadConfig(file: string, environment: Environment = process.env)
     const message = cause instanceof Error ? cause.message : String(cause);
     throw new ConfigError([{ code: 'unreadable', key: '', where: file, message }]);
   }
-  return parseConfig(yaml, file, environment);
+  return understand(yaml, file, environment);
 }
 
 /** The same from text; `name` is what problems call it. */
 export function parseConfig(yaml: string, name: string, environment: Environment): Config {
+  return understand(yaml, name, environment).config;
+}
+
+function understand(yaml: string, name: string, environment: Environment): ReturnType<typeof readConfig> {
   const source = readSource(yaml, name, environment);
   const unset = source.problems.some(({ code }) => code === 'syntax' || code === 'unset_variable');
   if (unset) throw new ConfigError(source.problems);
@@ -33,7 +46,7 @@ export function parseConfig(yaml: string, name: string, environment: Environment
   const config = configOf(parsed.data);
   problems.push(...contradictions(config, source), ...missingFiles(config, source), ...notPinnable(config, source));
   if (problems.length > 0) throw new ConfigError(problems);
-  return config;
+  return { config, disclosed: disclose(source, parsed.data) };
 }
 
 function problemsOf(issue: z.core.$ZodIssue, source: Source): ConfigProblem[] {

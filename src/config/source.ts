@@ -13,6 +13,8 @@ export type Source = {
   readonly problems: readonly ConfigProblem[];
   /** Where the value at a path stands, or its key; else the nearest thing around it. */
   where(path: readonly PropertyKey[], what?: 'value' | 'key'): string;
+  /** Whether the value at a path, or a part of it, is what an environment variable holds. */
+  isFromEnvironment(path: readonly string[], value: unknown): boolean;
 };
 
 /** `name` is what problems call the file. */
@@ -35,11 +37,14 @@ export function readSource(yaml: string, name: string, environment: Environment)
     const hint = variable === undefined ? message : `inside { } and [ ] a variable needs quotes: "${variable}"`;
     problems.push({ code: 'syntax', key: '', where: at(pos[0]), message: hint });
   }
+  /** By what it says, since an alias repeats it elsewhere. */
+  const substituted = new Set<unknown>();
   visit(document, {
     Scalar(key, scalar) {
       if (key === 'key' || typeof scalar.value !== 'string') return;
-      const { text, unset } = substitute(scalar.value, environment);
+      const { text, unset, replaced } = substitute(scalar.value, environment);
       scalar.value = text;
+      if (replaced) substituted.add(text);
       for (const variable of unset) {
         const message = `the environment variable ${variable} is not set`;
         problems.push({ code: 'unset_variable', key: '', where: at(scalar.range?.[0] ?? 0), message });
@@ -75,19 +80,28 @@ export function readSource(yaml: string, name: string, environment: Environment)
       }
     }
   }
-  return { value, problems, where };
+  const isSubstituted = (part: unknown): boolean =>
+    typeof part === 'object' && part !== null ? Object.values(part).some(isSubstituted) : substituted.has(part);
+  return {
+    value,
+    problems,
+    where,
+    isFromEnvironment: (path, part) => overridden.has(path.join('.')) || isSubstituted(part),
+  };
 }
 
 /** A name in `${}` becomes the variable's value; `$${` stands for `${`. */
-function substitute(value: string, environment: Environment): { text: string; unset: string[] } {
+function substitute(value: string, environment: Environment): { text: string; unset: string[]; replaced: boolean } {
   const unset: string[] = [];
+  let replaced = false;
   const text = value.replace(/\$(\$\{)|\$\{([^}]*)\}/g, (_, escaped: string | undefined, variable: string) => {
     if (escaped !== undefined) return escaped;
     const found = environment[variable];
     if (found === undefined) unset.push(variable);
+    replaced = true;
     return found ?? '';
   });
-  return { text, unset };
+  return { text, unset, replaced };
 }
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>

@@ -215,6 +215,8 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       recorded.push(event);
     },
     readiness: () => reads.readiness,
+    debug: { charts: () => [], actors: () => [], recent: () => [], watch: () => () => {} },
+    support: { begin: () => 'closed' },
     stats: async () => STATS,
     metrics: createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => reads.readiness }),
     ...overrides,

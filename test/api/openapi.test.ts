@@ -83,6 +83,8 @@ describe('the OpenAPI document', () => {
         'GET /api/v1/audit/findings/local',
         'GET /api/v1/wiretap/stream',
         'POST /api/v1/support/sysdump/cluster',
+        'GET /api/v1/debug/statecharts',
+        'GET /api/v1/debug/statecharts/stream',
       ].sort(),
     );
   });

@@ -59,7 +59,6 @@ describe('performance mode', () => {
 
 test.each([
   ['GET', '/api/v1/dns-cache', undefined],
-  ['POST', '/api/v1/support/sysdump/cluster', undefined],
   ['GET', '/api/v1/settings/tls-intercept-ca', undefined],
   ['PUT', '/api/v1/settings/tls-intercept-ca', { cert_pem: 'x', key_pem: 'y' }],
   ['DELETE', '/api/v1/settings/tls-intercept-ca', undefined],

@@ -105,7 +105,7 @@ test('a client that speaks something else is not spoken to', async () => {
 test('a plain request is told how to ask', async () => {
   const { ask } = await tapped();
   const answer = await ask('GET', PATH);
-  expect([answer.statusCode, answer.json().error]).toEqual([400, expect.stringContaining('text/event-stream')]);
+  expect([answer.statusCode, answer.json().error]).toEqual([426, expect.stringContaining('text/event-stream')]);
 });
 
 test('a client that says too much is cut off', async () => {

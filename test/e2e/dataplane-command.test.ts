@@ -49,6 +49,8 @@ test('status says what the kernel enforces, also without a process', async () =>
       maps: [
         {
           name: 'program',
+          id: expect.any(Number) as number,
+          type: 'array',
           entries: expect.any(Number) as number,
           capacity: 8_192,
           bytes: expect.any(Number) as number,

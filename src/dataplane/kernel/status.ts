@@ -55,6 +55,9 @@ type InForce = {
 };
 type MapStatus = {
   readonly name: MapName;
+  readonly id: number;
+  /** As the kernel's headers have it, in lower case. */
+  readonly type: string;
   /** Null where nobody counts them. */
   readonly entries: number | null;
   readonly capacity: number;
@@ -62,6 +65,15 @@ type MapStatus = {
 };
 /** `agoMs` is since the last one ended. */
 type Sweep = { readonly agoMs: number; readonly tookMs: number; readonly flows: number; readonly halfOpen: number };
+
+/** `enum bpf_map_type`: those that the datapath has. */
+const MAP_TYPES: Readonly<Record<number, string>> = {
+  2: 'array',
+  3: 'prog_array',
+  6: 'percpu_array',
+  9: 'lru_hash',
+  27: 'ringbuf',
+};
 
 /** Two slots, or lines of which half are surely had. */
 const HALF_OF_IT: ReadonlySet<MapName> = new Set(['program', 'rank_hits', 'flows']);
@@ -146,9 +158,11 @@ function mapsOf(set: MapSet): MapStatus[] {
   const sweep = sweepOf(set);
   const entries: Partial<Record<MapName, number | null>> = { program: lines, flows: sweep?.flows ?? null };
   return MAPS.filter((name) => set.has(name)).map((name) => {
-    const { maxEntries } = describeMap(set.fd(name));
+    const { maxEntries, type } = describeMap(set.fd(name));
     return {
       name,
+      id: set.id(name),
+      type: MAP_TYPES[type] ?? `${type}`,
       entries: entries[name] ?? null,
       capacity: HALF_OF_IT.has(name) ? maxEntries / 2 : maxEntries,
       bytes: Number(/^memlock:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${set.fd(name)}`, 'utf8'))?.[1] ?? 0),

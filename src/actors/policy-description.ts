@@ -1,0 +1,44 @@
+import type { Warning } from '#policy/problem.js';
+import type { PolicyStore } from '#store/port.js';
+import type { PolicyThread } from './policy-thread.js';
+import type { PolicySurroundings } from './policy-work.js';
+import { storedText } from './stored-text.js';
+
+/** The active policy: what there is to say about it, and its program as text (UTF-8). */
+export type PolicyDescription = { readonly warnings: readonly Warning[]; readonly listing: Uint8Array };
+
+export type DescriptionPorts = {
+  readonly policies: PolicyStore;
+  /** A large policy takes seconds: nobody else waits for this thread. */
+  readonly createThread: () => PolicyThread;
+  readonly surroundings: PolicySurroundings;
+};
+
+const MAX_LISTING_BYTES = 32 << 20;
+
+/** Null while no policy is active. Rejects where the stored one cannot be read. */
+export async function describePolicy(
+  { policies, createThread, surroundings }: DescriptionPorts,
+  signal: AbortSignal,
+): Promise<PolicyDescription | null> {
+  const stored = await policies.active();
+  if (stored === null) return null;
+  const thread = createThread();
+  try {
+    const text = storedText(stored);
+    const described = await thread.perform(
+      { kind: 'describe', text, surroundings, maxBytes: MAX_LISTING_BYTES },
+      { signal },
+    );
+    switch (described.kind) {
+      case 'described':
+        return { warnings: described.warnings, listing: described.listing };
+      case 'too_large':
+        throw new Error(`compile the active policy: ${described.detail}`);
+      case 'unreadable':
+        throw new Error(`read the active policy: ${described.problems[0]?.message ?? described.code}`);
+    }
+  } finally {
+    await thread.close();
+  }
+}

@@ -1,0 +1,125 @@
+import type { z } from 'zod';
+import { configSchema, type ParsedConfig } from './schema.js';
+import { members } from './schema-tree.js';
+import type { Source } from './source.js';
+
+/**
+ * Every key of the configuration, and whether its value may be shown, as in a support dump. Of what is not listed not even
+ * that it is there is told.
+ */
+export const SHOWN: Readonly<Record<string, boolean>> = {
+  version: true,
+  'node.id': true,
+  'node.data_dir': true,
+  'log.level': true,
+  'log.format': true,
+  'api.listen': true,
+  'api.tls.cert': true,
+  'api.tls.key': true,
+  'api.allowed_hosts': true,
+  'api.requests_per_second': true,
+  'api.failed_logins_per_minute': true,
+  'api.request_timeout': true,
+  'api.max_connections': true,
+  'dataplane.interfaces': true,
+  'dataplane.non_ipv4': true,
+  'dataplane.reverse_path': true,
+  'dataplane.police_local': true,
+  'dataplane.forwarding': true,
+  'dataplane.pickup': true,
+  'dataplane.flow_capacity': true,
+  'dataplane.program_capacity': true,
+  'dataplane.timeouts.tcp_opening': true,
+  'dataplane.timeouts.tcp_established': true,
+  'dataplane.timeouts.tcp_half_closed': true,
+  'dataplane.timeouts.tcp_closing': true,
+  'dataplane.timeouts.udp': true,
+  'dataplane.timeouts.udp_replied': true,
+  'dataplane.timeouts.icmp': true,
+  'dataplane.timeouts.other': true,
+  'dataplane.grant_capacity': true,
+  'dataplane.mark_mask': true,
+  'dataplane.pin_path': true,
+  'policy.fallback': true,
+  'policy.activation_timeout': true,
+  'policy.file': true,
+  'dns.listen': true,
+  'dns.upstreams': true,
+  'dns.transparent': true,
+  'dns.denied_response': true,
+  'dns.min_grant': true,
+  'dns.max_grant': true,
+  'dns.upstream_order': true,
+  'dns.cache_size': true,
+  'dns.serve_stale': true,
+  'dns.rebind_protection': true,
+  'dns.rebind_allow': true,
+  'findings.retention': true,
+  'findings.max_entries': true,
+  'findings.file.path': true,
+  'findings.file.max_size': true,
+  'findings.file.keep': true,
+  // The path of such a URL is often a secret.
+  'findings.webhook.url': false,
+  'findings.webhook.secret_file': true,
+  'findings.webhook.timeout': true,
+  'wiretap.replay': true,
+  'service_plane.listen': true,
+  'service_plane.upstream_ca': true,
+  'service_plane.denied_http': true,
+  'cluster.etcd.endpoints': true,
+  'cluster.etcd.tls.ca': true,
+  'cluster.etcd.tls.cert': true,
+  'cluster.etcd.tls.key': true,
+  'cluster.peer.listen': true,
+  'cluster.peer.advertise': true,
+  'cluster.peer.tls.ca': true,
+  'cluster.peer.tls.cert': true,
+  'cluster.peer.tls.key': true,
+  'cluster.prefix': true,
+  'cluster.seal_key_file': true,
+};
+
+/**
+ * The configuration without its secrets, by dotted key. Values stand as they do in the file, defaults as they were understood;
+ * what came from the environment is not told, nor what may not be shown.
+ */
+export type DisclosedConfig = Readonly<
+  Record<
+    string,
+    | { readonly from: 'file' | 'default'; readonly value: unknown }
+    | { readonly from: 'environment' }
+    | { readonly from: 'withheld' }
+  >
+>;
+
+export function disclose(source: Source, parsed: ParsedConfig): DisclosedConfig {
+  const told: [string, DisclosedConfig[string]][] = [];
+  for (const keys of leavesOf(configSchema)) {
+    const key = keys.join('.');
+    const value = valueAt(parsed, keys);
+    const shown = SHOWN[key];
+    if (value === undefined || shown === undefined) continue;
+    const written = valueAt(source.value, keys);
+    if (!shown) told.push([key, { from: 'withheld' }]);
+    else if (source.isFromEnvironment(keys, written)) told.push([key, { from: 'environment' }]);
+    else if (written === undefined) told.push([key, { from: 'default', value }]);
+    else told.push([key, { from: 'file', value: written }]);
+  }
+  return Object.fromEntries(told);
+}
+
+/** The paths of all keys that have values, not sections. */
+export function leavesOf(schema: z.core.$ZodType, path: readonly string[] = []): readonly (readonly string[])[] {
+  const inner = members(schema);
+  return inner.length === 0 ? [path] : inner.flatMap(([key, member]) => leavesOf(member, [...path, key]));
+}
+
+function valueAt(root: unknown, keys: readonly string[]): unknown {
+  let value = root;
+  for (const key of keys) {
+    if (typeof value !== 'object' || value === null) return undefined;
+    value = (value as Readonly<Record<string, unknown>>)[key];
+  }
+  return value;
+}

@@ -1,0 +1,32 @@
+const KEPT_BYTES = 4 << 20;
+const KEPT_MS = 15 * 60_000;
+
+/** The lines that were logged in the last minutes, for a support dump: a stream for pino to write to. */
+export class LogRing {
+  readonly #lines: { readonly at: number; readonly line: string }[] = [];
+  #bytes = 0;
+
+  constructor(
+    readonly keptBytes = KEPT_BYTES,
+    readonly keptMs = KEPT_MS,
+    readonly now: () => number = Date.now,
+  ) {}
+
+  write(line: string): void {
+    const at = this.now();
+    this.#lines.push({ at, line });
+    this.#bytes += line.length;
+    while (this.#lines.length > 0 && (this.#bytes > this.keptBytes || this.#isOld(at))) {
+      this.#bytes -= this.#lines.shift()?.line.length ?? 0;
+    }
+  }
+
+  /** Oldest first. */
+  lines(): readonly string[] {
+    return this.#lines.map(({ line }) => line);
+  }
+
+  #isOld(now: number): boolean {
+    return (this.#lines[0]?.at ?? now) < now - this.keptMs;
+  }
+}

@@ -1,0 +1,60 @@
+import { redactedBytes } from '../redaction.js';
+import { type Chunk, type Collector, MAX_BYTES, TIMEOUT_MS } from './collector.js';
+
+/** `cut`: it was longer than it may be. Of one that failed or took too long, what came until then is there. */
+type Outcome = 'complete' | 'cut' | 'failed' | 'timed_out';
+
+export type Collected = {
+  readonly outcome: Outcome;
+  /** Why it failed; null where it did not. */
+  readonly error: string | null;
+  readonly bytes: Buffer;
+  readonly ms: number;
+};
+
+/** Runs one collector within its time and its size. Never rejects, and is not held up by one that hangs. */
+export async function collect(collector: Collector, signal: AbortSignal): Promise<Collected> {
+  const { timeoutMs = TIMEOUT_MS, maxBytes = MAX_BYTES } = collector;
+  const began = performance.now();
+  const ended = new AbortController();
+  const chunks: Buffer[] = [];
+  let size = 0;
+  const run = async (): Promise<Outcome> => {
+    for await (const chunk of collector.collect(AbortSignal.any([signal, ended.signal]))) {
+      if (ended.signal.aborted) return 'timed_out';
+      const bytes = bufferOf(chunk).subarray(0, maxBytes - size);
+      chunks.push(bytes);
+      size += bytes.length;
+      if (bytes.length < chunk.length) return 'cut';
+    }
+    return 'complete';
+  };
+  let error: string | null = null;
+  const running = run().catch((failure: unknown): Outcome => {
+    error = sentenceOf(failure);
+    return 'failed';
+  });
+  const outcome = await Promise.race([running, end(timeoutMs, signal, ended.signal)]);
+  const kept = Buffer.concat(chunks);
+  ended.abort();
+  return { outcome, error, bytes: redactedBytes(kept), ms: Math.round(performance.now() - began) };
+}
+
+/** When the time is over, or nobody wants it any more. */
+function end(timeoutMs: number, signal: AbortSignal, over: AbortSignal): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const give = (): void => resolve('timed_out');
+    const timer = setTimeout(give, timeoutMs);
+    over.addEventListener('abort', () => clearTimeout(timer), { once: true });
+    signal.addEventListener('abort', give, { once: true, signal: over });
+    if (signal.aborted) give();
+  });
+}
+
+function bufferOf(chunk: Chunk): Buffer {
+  return typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+}
+
+function sentenceOf(failure: unknown): string {
+  return failure instanceof Error ? failure.message : String(failure);
+}

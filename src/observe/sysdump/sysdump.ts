@@ -1,0 +1,133 @@
+import { createHash } from 'node:crypto';
+import { PassThrough, pipeline, type Readable } from 'node:stream';
+import { createGzip } from 'node:zlib';
+import { type Pack, pack } from 'tar-stream';
+import { collect } from './collected.js';
+import type { Collector } from './collector.js';
+
+const MANIFEST = 'manifest.json';
+
+/** The last file of a dump: what every other is. */
+export type Manifest = {
+  readonly format: 1;
+  readonly version: string;
+  /** ISO 8601, UTC: when the collecting began. */
+  readonly created_at: string;
+  readonly nodes: readonly {
+    readonly node: string;
+    readonly folder: string;
+    readonly entries: readonly ManifestEntry[];
+  }[];
+};
+/** `sha256` is hex, and null with a size of 0: such an entry has no file. */
+type ManifestEntry = {
+  /** Path in the folder of the node. */
+  readonly name: string;
+  readonly outcome: 'complete' | 'cut' | 'failed' | 'timed_out';
+  readonly error: string | null;
+  readonly size: number;
+  readonly sha256: string | null;
+  readonly ms: number;
+};
+
+export type SysdumpOptions = {
+  readonly node: string;
+  readonly version: string;
+  readonly now?: () => Date;
+  /** Of the whole dump, also where its reader does not read. */
+  readonly timeoutMs?: number;
+};
+
+export type Sysdumps = {
+  /** Begins a dump, which ends early when its stream is destroyed; `running` while another is made. */
+  begin(): { readonly fileName: string; readonly archive: Readable } | 'running' | 'closed';
+  /** Ends the dump that is being made; none begins any more. */
+  close(): void;
+};
+
+const WHOLE_TIMEOUT_MS = 5 * 60_000;
+
+/** Support dumps of this node (D33), one at a time, each by collectors of its own. These run one after the other, as fast as the archive is read. */
+export function createSysdumps(
+  { node, version, now = () => new Date(), timeoutMs = WHOLE_TIMEOUT_MS }: SysdumpOptions,
+  collectorsOf: () => readonly Collector[],
+): Sysdumps {
+  let running: Readable | undefined;
+  let closed = false;
+  return {
+    begin() {
+      if (closed) return 'closed';
+      if (running !== undefined) return 'running';
+      const began = now();
+      const time = began.toISOString().replace(/[-:]|[.]\d+/g, '');
+      const name = `weir-sysdump-${safe(node)}-${time}`;
+      const ended = new AbortController();
+      const archive = new PassThrough();
+      running = archive;
+      const timer = setTimeout(() => archive.destroy(new Error('collect a support dump: it took too long')), timeoutMs);
+      archive.once('close', () => {
+        clearTimeout(timer);
+        ended.abort();
+        running = undefined;
+      });
+      const tar = pack();
+      // What goes wrong destroys the archive, and its reader is told by that.
+      pipeline(tar, createGzip(), archive, () => {});
+      const folder = safe(node);
+      write(tar, collectorsOf(), { path: `${name}/${folder}`, mtime: began }, ended.signal)
+        .then(async (entries) => {
+          const manifest: Manifest = {
+            format: 1,
+            version,
+            created_at: began.toISOString(),
+            nodes: [{ node, folder, entries }],
+          };
+          await put(tar, `${name}/${MANIFEST}`, Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`), began);
+          tar.finalize();
+        })
+        .catch((failure: unknown) => {
+          archive.destroy(failure instanceof Error ? failure : new Error(String(failure)));
+        });
+      return { fileName: `${name}.tar.gz`, archive };
+    },
+    close() {
+      closed = true;
+      running?.destroy(new Error('collect a support dump: the node is shutting down'));
+    },
+  };
+}
+
+async function write(
+  tar: Pack,
+  collectors: readonly Collector[],
+  { path, mtime }: { readonly path: string; readonly mtime: Date },
+  signal: AbortSignal,
+): Promise<ManifestEntry[]> {
+  const entries: ManifestEntry[] = [];
+  for (const collector of collectors) {
+    signal.throwIfAborted();
+    const { bytes, ...said } = await collect(collector, signal);
+    signal.throwIfAborted();
+    const sha256 = bytes.length === 0 ? null : createHash('sha256').update(bytes).digest('hex');
+    entries.push({ name: collector.name, size: bytes.length, sha256, ...said });
+    if (bytes.length > 0) await put(tar, `${path}/${collector.name}`, bytes, mtime);
+  }
+  return entries;
+}
+
+/** Resolves once the bytes are on their way: whoever reads slowly slows the collecting down. */
+function put(tar: Pack, name: string, bytes: Buffer, mtime: Date): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const entry = tar.entry({ name, mtime, mode: 0o600, size: bytes.length }, bytes, (failure) => {
+      if (failure) reject(failure);
+      else resolve();
+    });
+    // The callback is told as well; an error that nobody hears ends the process.
+    entry.on('error', reject);
+  });
+}
+
+/** Without what a path must not hold. */
+function safe(text: string): string {
+  return text.replace(/[^\w.-]/g, '_').replace(/^[.]+/, '_');
+}

@@ -1,0 +1,181 @@
+import type { System } from '#actors/system.js';
+import type { Refusal } from '#bus/requests.js';
+import type { Config } from '#config/config.js';
+import type { DisclosedConfig } from '#config/disclosure.js';
+import type { FlowFilter, HitReport } from '#dataplane/datapath.js';
+import { chains, hookPrograms, NETWORK_TEXTS, settings } from '#dataplane/kernel/machine/network.js';
+import { system as machine, ownProcess } from '#dataplane/kernel/machine/process.js';
+import { dataplaneStatus } from '#dataplane/kernel/status.js';
+import type { FindingFilter, FindingPage, FindingQuery } from '#observe/findings/filter.js';
+import { shownFinding } from '#observe/findings/shown.js';
+import type { LogRing } from '#observe/log-ring.js';
+import type { Metrics } from '#observe/metrics.js';
+import type { NodeStats } from '#observe/stats.js';
+import { type Collector, jsonFile, linesFile, textFile } from '#observe/sysdump/collector.js';
+import { createSysdumps, type Sysdumps } from '#observe/sysdump/sysdump.js';
+import { formatAddress } from '#policy/ipv4.js';
+
+export type SupportSources = {
+  readonly version: string;
+  readonly config: Config;
+  readonly disclosed: DisclosedConfig;
+  readonly system: System;
+  stats(): Promise<NodeStats>;
+  readonly metrics: Metrics;
+  readonly log: LogRing;
+  findings(query: FindingQuery): Promise<FindingPage>;
+};
+
+const MOST_FLOWS = 10_000;
+const MOST_FINDINGS = 10_000;
+const FINDINGS_AT_ONCE = 1_000;
+const MOST_GRANTS = 100_000;
+const HITS_AT_ONCE = 10_000;
+const LARGE = { timeoutMs: 60_000, maxBytes: 64 << 20 } as const;
+
+/** The support dumps of a node: what is listed here is in them, and nothing else. */
+export function createSupport(sources: SupportSources): Sysdumps {
+  const { version, config } = sources;
+  return createSysdumps({ node: config.node.id, version }, () => [
+    jsonFile('build.json', () => ({ version, node: process.version, arch: process.arch, platform: process.platform })),
+    jsonFile('configuration.json', () => sources.disclosed),
+    ...ofParts(sources),
+    ...ofPolicies(sources.system),
+    ...(config.dataplane === null ? [] : ofDataplane(sources.system, config.dataplane)),
+    linesFile('dns/names.jsonl', async function* () {
+      yield (await had(sources.system.lookups.names())).map((name) => ({
+        ...name,
+        addresses: name.addresses.map(formatAddress),
+      }));
+    }),
+    linesFile('findings.jsonl', () => findingsOf(sources)),
+    textFile('log.jsonl', () => sources.log.lines().join('')),
+    ...ofMachine(),
+  ]);
+}
+
+async function* findingsOf({ findings, config }: SupportSources): AsyncGenerator<readonly unknown[]> {
+  let left = MOST_FINDINGS;
+  for (let cursor: string | null | undefined; cursor !== null && left > 0; ) {
+    const limit = Math.min(left, FINDINGS_AT_ONCE);
+    const page = await findings({ filter: EVERY_FINDING, limit, cursor: cursor ?? null });
+    left -= page.items.length;
+    yield page.items.map((finding) => shownFinding(finding, config.node.id));
+    cursor = page.next;
+  }
+}
+
+function ofParts({ system, metrics, ...sources }: SupportSources): Collector[] {
+  return [
+    jsonFile('readiness.json', () => system.readiness()),
+    jsonFile('statecharts.json', () => system.debug.charts()),
+    linesFile('statechart-events.jsonl', async function* () {
+      // Definitions are in the other file.
+      yield system.debug.recent().map((told) => ({ ...told, definition: undefined }));
+    }),
+    jsonFile('stats.json', () => sources.stats()),
+    textFile('metrics.txt', () => metrics.scrape()),
+  ];
+}
+
+function ofPolicies(system: System): Collector[] {
+  let described: ReturnType<System['describe']> | undefined;
+  return [
+    jsonFile('policy/records.json', () => system.policies.list()),
+    textFile('policy/active.json', async () => (await system.policies.read({ by: 'active' }))?.body ?? '', LARGE),
+    jsonFile(
+      'policy/warnings.json',
+      async (signal) => {
+        described = system.describe(signal);
+        return (await described)?.warnings ?? null;
+      },
+      LARGE,
+    ),
+    textFile('policy/program.txt', async () => (await described)?.listing ?? '', LARGE),
+  ];
+}
+
+function ofDataplane({ traffic }: System, dataplane: NonNullable<Config['dataplane']>): Collector[] {
+  const { pinPath, interfaces, markMask, reversePath } = dataplane;
+  return [
+    jsonFile('dataplane/status.json', () =>
+      dataplaneStatus({ pinPath, configured: { interfaces, markMask, reversePath } }),
+    ),
+    jsonFile('dataplane/programs.json', hookPrograms),
+    linesFile('dataplane/hits.jsonl', async function* () {
+      for (let from: number | null = 0; from !== null; ) {
+        const page: HitReport = await had(
+          traffic.hits({ groups: [], rules: [], unused: undefined, from, limit: HITS_AT_ONCE }),
+        );
+        yield page.items;
+        from = page.next;
+      }
+    }),
+    linesFile('dataplane/flows.jsonl', async function* () {
+      const { items } = await had(traffic.flows({ filter: EVERY_FLOW, after: null, limit: MOST_FLOWS }));
+      yield items.map((flow) => ({
+        ...flow,
+        source: formatAddress(flow.source),
+        destination: formatAddress(flow.destination),
+      }));
+    }),
+    linesFile('dataplane/grants.jsonl', async function* () {
+      const now = process.hrtime.bigint();
+      let left = MOST_GRANTS;
+      for (const { pattern, addresses, expiresAtNs } of await had(traffic.learned())) {
+        if (left === 0) break;
+        const shown = [...addresses.subarray(0, left)];
+        left -= shown.length;
+        yield shown.map((address, at) => ({
+          pattern,
+          address: formatAddress(address),
+          expires_in_ms: Number(((expiresAtNs[at] ?? now) - now) / 1_000_000n),
+        }));
+      }
+    }),
+  ];
+}
+
+function ofMachine(): Collector[] {
+  return [
+    jsonFile('machine/system.json', machine),
+    jsonFile('machine/process.json', ownProcess),
+    jsonFile('machine/settings.json', settings),
+    jsonFile('machine/chains.json', chains),
+    ...Object.entries(NETWORK_TEXTS).map(([name, collect]): Collector => ({ name: `machine/${name}`, collect })),
+  ];
+}
+
+const EVERY_FINDING: FindingFilter = {
+  types: [],
+  policyIds: [],
+  sourceGroups: [],
+  rules: [],
+  sources: [],
+  destinations: [],
+  sinceMs: null,
+  untilMs: null,
+};
+const EVERY_FLOW: FlowFilter = {
+  sources: [],
+  destinations: [],
+  ports: [],
+  sourcePorts: [],
+  destinationPorts: [],
+  protocols: [],
+  groups: [],
+  rules: [],
+  verdicts: [],
+  states: [],
+  foreign: undefined,
+  current: undefined,
+  minBytes: 0,
+};
+
+/** A part that is not running says so, and the manifest repeats it. */
+async function had<T>(asked: Promise<T | Refusal>): Promise<T> {
+  const answer = await asked;
+  if (typeof answer === 'object' && answer !== null && 'kind' in answer && answer.kind === 'refused')
+    throw new Error(answer.detail);
+  return answer as T;
+}

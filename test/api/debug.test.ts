@@ -1,0 +1,234 @@
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
+import { describe, expect, it } from 'vitest';
+import type { Inspection, Statecharts } from '#bus/inspection.js';
+import { fakeManagement, SINCE, TOKENS } from './fake-management.js';
+import { listening, rig } from './rig.js';
+import { openWebSocket } from './websocket-client.js';
+
+const STREAM = '/api/v1/debug/statecharts/stream';
+const PROTOCOL = 'weir.statecharts.v1';
+
+const inspected = (sessionId: string, text = ''): Inspection => ({
+  type: '@xstate.snapshot',
+  event: { type: `lamp.switched${text}` },
+  snapshot: { status: 'active', value: 'on' },
+  sessionId,
+  rootId: 'x:0',
+  createdAt: '1769860800000',
+  _version: '0.7.2',
+  id: null,
+});
+const introduced: Inspection = {
+  type: '@xstate.actor',
+  name: 'lamp',
+  definition: '{"id":"lamp"}',
+  parentId: undefined,
+  snapshot: { status: 'active', value: 'off' },
+  sessionId: 'x:0',
+  rootId: 'x:0',
+  createdAt: '1769860800000',
+  _version: '0.7.2',
+  id: null,
+};
+
+async function serving() {
+  const listeners = new Set<(inspection: Inspection) => void>();
+  const debug: Statecharts = {
+    charts: () => [
+      {
+        name: 'lamp',
+        sessionId: 'x:0',
+        parentId: null,
+        definition: { id: 'lamp' },
+        status: 'active',
+        value: 'off',
+        tags: ['dark'],
+        context: { attempts: 1 },
+        since: SINCE,
+        recent: [{ time: SINCE, event: 'xstate.init', value: 'off' }],
+      },
+    ],
+    actors: () => [introduced],
+    recent: () => [],
+    watch: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+  const own = await rig({}, fakeManagement({ debug }));
+  const port = await listening(own.api);
+  const tell = (inspection: Inspection): void => {
+    for (const listener of listeners) listener(inspection);
+  };
+  const readers = async () => (await own.ask('GET', '/api/v1/debug/statecharts')).json<{ readers: unknown }>().readers;
+  return { ...own, url: `http://127.0.0.1:${port}${STREAM}`, tell, readers, listeners };
+}
+
+describe('the statecharts', () => {
+  it('are shown with their states and latest events', async () => {
+    const { ask } = await serving();
+    const answer = await ask('GET', '/api/v1/debug/statecharts', { token: TOKENS.readonly });
+    expect(answer.json()).toEqual({
+      charts: [
+        {
+          name: 'lamp',
+          session_id: 'x:0',
+          parent_id: null,
+          definition: { id: 'lamp' },
+          status: 'active',
+          value: 'off',
+          tags: ['dark'],
+          context: { attempts: 1 },
+          since: SINCE,
+          recent: [{ time: SINCE, event: 'xstate.init', value: 'off' }],
+        },
+      ],
+      readers: { open: 0, dropped: 0, cut_off: 0 },
+    });
+  });
+
+  it('are streamed: first every actor, then everything as it happens', async () => {
+    const { url, tell, listeners } = await serving();
+    const client = await openWebSocket(url, { token: TOKENS.readonly, protocol: PROTOCOL });
+    await expect.poll(() => listeners.size).toBe(1);
+    tell(inspected('x:0'));
+    await expect.poll(() => client.messages.length).toBe(2);
+    expect([client.protocol, client.messages]).toEqual([
+      PROTOCOL,
+      JSON.parse(JSON.stringify([introduced, inspected('x:0')])),
+    ]);
+    client.socket.destroy();
+    await expect.poll(() => listeners.size).toBe(0);
+  });
+
+  it('are streamed by WebSocket only, and to callers with a token only', async () => {
+    const { url, ask } = await serving();
+    const answer = await ask('GET', STREAM);
+    expect([answer.statusCode, answer.json<{ type: string }>().type]).toEqual([426, 'urn:weir:error:upgrade_needed']);
+    await expect(openWebSocket(url, { token: null, protocol: PROTOCOL })).rejects.toThrow('refused with 401');
+    await expect(openWebSocket(`${url}?token=x`, { token: TOKENS.admin })).rejects.toThrow('refused with 400');
+  });
+
+  it('leave no connection open to a caller that is refused', async () => {
+    const { url, api } = await serving();
+    const refused = Array.from({ length: 5 }, () => openWebSocket(url, { token: 'garbage' }).catch(String));
+    expect(await Promise.all(refused)).toEqual(refused.map(() => 'Error: refused with 401'));
+    const open = () => new Promise((resolve) => api.server.getConnections((_, count) => resolve(count)));
+    await expect.poll(open).toBe(0);
+  });
+
+  it('lose messages for a reader that stops for a while, which is told, and shown every actor anew', async () => {
+    const { url, tell, readers, listeners } = await serving();
+    const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
+    await expect.poll(() => listeners.size).toBe(1);
+    client.socket.pause();
+    const large = inspected('x:0', 'x'.repeat(64 << 10));
+    const dropped = async () => ((await readers()) as { dropped: number }).dropped;
+    while ((await dropped()) < 5) tell(large);
+    const lost = await dropped();
+    client.socket.resume();
+    await expect
+      .poll(
+        () => {
+          tell(inspected('x:1'));
+          return client.messages.at(-1);
+        },
+        { timeout: 10_000 },
+      )
+      .toEqual(inspected('x:1'));
+    const after = client.messages.slice(
+      client.messages.findIndex((message) => (message as { type: string }).type === 'lost'),
+    );
+    const { count } = after[0] as { count: number };
+    expect([count >= lost, after[1]]).toEqual([true, JSON.parse(JSON.stringify(introduced))]);
+  });
+
+  it('cut a reader off that does not read at all, and keep a bounded amount for it', async () => {
+    const { url, tell, readers, listeners } = await serving();
+    const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
+    await expect.poll(() => listeners.size).toBe(1);
+    client.socket.pause();
+    const large = inspected('x:0', 'x'.repeat(64 << 10));
+    const before = process.memoryUsage().arrayBuffers;
+    let told = 0;
+    while (((await readers()) as { cut_off: number }).cut_off === 0) {
+      for (let at = 0; at < 20; at++) tell(large);
+      told += 20;
+    }
+    expect(told).toBeLessThan(1_300);
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(32 << 20);
+    client.socket.resume();
+    const { code, reason } = (await client.closed) ?? { code: 0, reason: '' };
+    expect([code, reason]).toEqual([1008, 'too slow: 1001 messages were lost']);
+    await expect.poll(readers).toEqual({ open: 0, dropped: 1_001, cut_off: 1 });
+  });
+
+  it('say goodbye when the node shuts down, and wait for no reader that does not hear it', async () => {
+    const { url, tell, api, listeners } = await serving();
+    const [hears, deaf] = await Promise.all([1, 2].map(() => openWebSocket(url, { token: TOKENS.admin })));
+    await expect.poll(() => listeners.size).toBe(2);
+    deaf?.socket.pause();
+    for (let at = 0; at < 20; at++) tell(inspected('x:0', 'x'.repeat(64 << 10)));
+    const began = performance.now();
+    await api.close();
+    expect(await hears?.closed).toEqual({ code: 1001, reason: 'the node is shutting down' });
+    expect(performance.now() - began).toBeLessThan(10_000);
+    deaf?.socket.destroy();
+  });
+
+  it('have so many readers and no more', async () => {
+    const { url, listeners } = await serving();
+    const clients = await Promise.all(Array.from({ length: 33 }, () => openWebSocket(url, { token: TOKENS.admin })));
+    const refused = await Promise.race(clients.map(({ closed }) => closed));
+    expect([refused, listeners.size]).toEqual([{ code: 1013, reason: 'too many readers' }, 32]);
+    for (const { socket } of clients) socket.destroy();
+  });
+});
+
+describe('POST /api/v1/support/sysdump/cluster', () => {
+  const PATH = '/api/v1/support/sysdump/cluster';
+
+  it('answers with the archive as it is made', async () => {
+    const archive = new PassThrough();
+    const { ask } = await rig(
+      {},
+      fakeManagement({ support: { begin: () => ({ fileName: 'weir-sysdump-a.tar.gz', archive }) } }),
+    );
+    const answered = ask('POST', PATH);
+    archive.write('first ');
+    archive.end('last');
+    const answer = await answered;
+    expect([answer.statusCode, answer.body]).toEqual([200, 'first last']);
+    expect([answer.headers['content-type'], answer.headers['content-disposition']]).toEqual([
+      'application/gzip',
+      'attachment; filename="weir-sysdump-a.tar.gz"',
+    ]);
+  });
+
+  it.each([
+    ['running', 409, 'sysdump_running'],
+    ['closed', 503, 'draining'],
+  ] as const)('is refused while support is %s', async (state, status, code) => {
+    const { ask } = await rig({}, fakeManagement({ support: { begin: () => state } }));
+    const answer = await ask('POST', PATH);
+    expect([answer.statusCode, answer.json<{ type: string }>().type]).toEqual([status, `urn:weir:error:${code}`]);
+  });
+
+  it('ends the collecting when the caller goes away', async () => {
+    const archive = new PassThrough();
+    const { api } = await rig({}, fakeManagement({ support: { begin: () => ({ fileName: 'a', archive }) } }));
+    const port = await listening(api);
+    const given = new AbortController();
+    archive.write('begun');
+    const asked = await fetch(`http://127.0.0.1:${port}${PATH}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${TOKENS.admin}` },
+      signal: given.signal,
+    }).then((answer) => answer.body?.getReader());
+    await asked?.read();
+    const closed = once(archive, 'close');
+    given.abort();
+    await closed;
+  });
+});

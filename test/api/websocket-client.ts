@@ -1,0 +1,79 @@
+import { randomBytes } from 'node:crypto';
+import { type IncomingMessage, request } from 'node:http';
+import type { Socket } from 'node:net';
+
+export type WebSocketClient = {
+  /** As the server chose it. */
+  readonly protocol: string | undefined;
+  /** Every message so far, as JSON. */
+  readonly messages: readonly unknown[];
+  readonly socket: Socket;
+  /** The code and reason that the server closes with; null where the connection just ended. */
+  readonly closed: Promise<{ readonly code: number; readonly reason: string } | null>;
+};
+
+/** A client that does no more than it must: it reads, and can be told not to (`socket.pause`). Throws what it is refused with. */
+export function openWebSocket(
+  url: string,
+  { token, protocol }: { readonly token: string | null; readonly protocol?: string },
+): Promise<WebSocketClient> {
+  return new Promise((resolve, reject) => {
+    const asked = request(url, {
+      agent: false,
+      headers: {
+        connection: 'Upgrade',
+        upgrade: 'websocket',
+        'sec-websocket-version': '13',
+        'sec-websocket-key': randomBytes(16).toString('base64'),
+        ...(token === null ? {} : { authorization: `Bearer ${token}` }),
+        ...(protocol === undefined ? {} : { 'sec-websocket-protocol': protocol }),
+      },
+    });
+    asked.once('response', (response) => {
+      response.resume().once('close', () => reject(new Error(`refused with ${response.statusCode ?? 'nothing'}`)));
+    });
+    asked.once('error', reject);
+    asked.once('upgrade', (response, socket, head) => resolve(reading(response, socket, head)));
+    asked.end();
+  });
+}
+
+const CLOSE = 8;
+const NO_CODE = 1005;
+
+function reading({ headers }: IncomingMessage, socket: Socket, head: Buffer): WebSocketClient {
+  const messages: unknown[] = [];
+  let pending = Buffer.alloc(0);
+  const closed = new Promise<{ code: number; reason: string } | null>((resolve) => {
+    const take = (bytes: Buffer): void => {
+      pending = Buffer.concat([pending, bytes]);
+      for (let frame = frameIn(pending); frame !== undefined; frame = frameIn(pending)) {
+        pending = pending.subarray(frame.end);
+        if (frame.opcode === CLOSE) {
+          const code = frame.payload.length < 2 ? NO_CODE : frame.payload.readUInt16BE(0);
+          resolve({ code, reason: frame.payload.toString('utf8', 2) });
+          socket.destroy();
+        } else messages.push(JSON.parse(frame.payload.toString('utf8')));
+      }
+    };
+    socket.on('data', take);
+    socket.on('error', () => socket.destroy());
+    socket.once('close', () => resolve(null));
+    take(head);
+  });
+  return { protocol: headers['sec-websocket-protocol'], messages, socket, closed };
+}
+
+/** The first frame, where all of it is there. RFC 6455, 5.2; a server does not mask. */
+function frameIn(
+  bytes: Buffer,
+): { readonly opcode: number; readonly payload: Buffer; readonly end: number } | undefined {
+  if (bytes.length < 2) return undefined;
+  const short = bytes.readUInt8(1) & 0x7f;
+  const from = short === 127 ? 10 : short === 126 ? 4 : 2;
+  if (bytes.length < from) return undefined;
+  const length = short === 127 ? Number(bytes.readBigUInt64BE(2)) : short === 126 ? bytes.readUInt16BE(2) : short;
+  const end = from + length;
+  if (bytes.length < end) return undefined;
+  return { opcode: bytes.readUInt8(0) & 0x0f, payload: bytes.subarray(from, end), end };
+}

@@ -1,0 +1,118 @@
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { gunzipSync, gzipSync } from 'node:zlib';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { textFile } from '#observe/sysdump/collector.js';
+import { createSysdumps } from '#observe/sysdump/sysdump.js';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+import { run } from './rig.js';
+
+const FILE_NAME = 'weir-sysdump-node-a-20260131T120000Z.tar.gz';
+
+async function archive(): Promise<Buffer> {
+  const now = () => new Date('2026-01-31T12:00:00.000Z');
+  const dump = createSysdumps({ node: 'node-a', version: '1.2.3', now }, () => [
+    textFile('a.txt', () => 'first'),
+    textFile('b.txt', () => {
+      throw new Error('read it: ENOENT');
+    }),
+    textFile('c.txt', () => 'last'),
+  ]).begin();
+  if (typeof dump === 'string') throw new Error(dump);
+  return buffer(dump.archive);
+}
+
+/** A node that sends these bytes, and breaks off after them if it is told to. */
+async function nodeThatSends(bytes: Buffer, { breaksOff = false, fileName = FILE_NAME } = {}): Promise<string> {
+  const server = createServer((request, response) => {
+    response.setHeader('content-disposition', `attachment; filename="${fileName}"`);
+    response.statusCode = request.method === 'POST' ? 200 : 405;
+    if (breaksOff) response.write(bytes, () => response.destroy());
+    else response.end(bytes);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+async function fetched(bytes: Buffer, options = {}): Promise<{ code: number; err: string; file: string }> {
+  const file = join(temporaryFolder(), 'dump.tar.gz');
+  const url = await nodeThatSends(bytes, options);
+  const { code, err } = await run(['sysdump', '--server', url, '--output', file], { WEIR_TOKEN: 't' });
+  return { code, err: err.replaceAll(file, 'FILE'), file };
+}
+
+describe('weir sysdump', () => {
+  it('keeps the archive as it came, and says what is in it and what is not', async () => {
+    const bytes = await archive();
+    const { code, err, file } = await fetched(bytes);
+    expect([code, readFileSync(file).equals(bytes)]).toEqual([0, true]);
+    expect(err).toBe(`       5 B  node-a/a.txt
+       4 B  node-a/c.txt
+${/.*manifest[.]json\n/.exec(err)?.[0] ?? ''}node-a/b.txt: could not be collected: read it: ENOENT
+FILE is whole: 2 files, ${bytes.length} B
+`);
+  });
+
+  it.each([
+    [
+      'breaks off',
+      (bytes: Buffer) => bytes.subarray(0, 100),
+      { breaksOff: true },
+      /^weir: FILE is not whole: terminated$/,
+    ],
+    ['is short', (bytes: Buffer) => bytes.subarray(0, -20), {}, /^weir: FILE is not whole: unexpected end of file$/],
+    ['is no archive', () => Buffer.from('<html>'), {}, /^weir: FILE is not whole: incorrect header check$/],
+    ['is empty', () => Buffer.alloc(0), {}, /^weir: FILE is not whole: /],
+    [
+      'is altered',
+      (bytes: Buffer) =>
+        gzipSync(Buffer.from(gunzipSync(bytes).toString('latin1').replace('first', 'worst'), 'latin1')),
+      {},
+      /^weir: FILE is not whole: node-a\/a[.]txt is not what the manifest says$/,
+    ],
+    [
+      'has no manifest',
+      (bytes: Buffer) => {
+        const tar = gunzipSync(bytes);
+        return gzipSync(Buffer.concat([tar.subarray(0, tar.lastIndexOf('weir-sysdump-')), Buffer.alloc(1_024)]));
+      },
+      {},
+      /^weir: FILE is not whole: it ends before its manifest$/,
+    ],
+  ])('ends with 1 where what comes %s', async (_, change, options, said) => {
+    const { code, err } = await fetched(change(await archive()), options);
+    expect(code).toBe(1);
+    expect(err.trimEnd().split('\n').at(-1)).toMatch(said);
+  });
+
+  it('writes over no file', async () => {
+    const file = join(temporaryFolder(), 'mine');
+    writeFileSync(file, 'precious');
+    const url = await nodeThatSends(await archive());
+    const { code, err } = await run(['sysdump', '--server', url, '--output', file], { WEIR_TOKEN: 't' });
+    expect([code, err, readFileSync(file, 'utf8')]).toEqual([
+      1,
+      `weir: ${file} cannot be written: there is such a file already: remove it, or name another with --output\n`,
+      'precious',
+    ]);
+  });
+
+  it('is named by the server, but in no other folder', async () => {
+    const folder = temporaryFolder();
+    const before = process.cwd();
+    onTestFinished(() => process.chdir(before));
+    process.chdir(folder);
+    const bytes = await archive();
+    const token = { WEIR_TOKEN: 't' };
+    for (const fileName of [FILE_NAME, '../../etc/passwd'])
+      await run(['sysdump', '--server', await nodeThatSends(bytes, { fileName })], token);
+    for (const name of [FILE_NAME, 'weir-sysdump.tar.gz'])
+      expect([name, readFileSync(join(folder, name)).length]).toEqual([name, bytes.length]);
+  });
+});

@@ -1,0 +1,51 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { leavesOf, SHOWN } from '#config/disclosure.js';
+import { readConfig } from '#config/load.js';
+import { configSchema } from '#config/schema.js';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+
+test('every key says whether it may be shown, and there are no others', () => {
+  expect(Object.keys(SHOWN).sort()).toEqual(
+    leavesOf(configSchema)
+      .map((keys) => keys.join('.'))
+      .sort(),
+  );
+});
+
+test('values are told with where they come from, and none that the environment gave', () => {
+  const file = join(temporaryFolder(), 'weir.yaml');
+  writeFileSync(
+    file,
+    `
+version: 1
+node: { id: &id "\${SECRET}-1", data_dir: "/data/$\${NAME}" }
+api: { allowed_hosts: [weir.example.com, "\${SECRET}"], request_timeout: 20s }
+dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], rebind_allow: [*id] }
+`,
+  );
+  const environment = { SECRET: 'planted', WEIR_API__LISTEN: '127.0.0.1:1234', WEIR_DNS__MIN_GRANT: '90s' };
+  const { config, disclosed } = readConfig(file, environment);
+  expect([config.node.id, config.dns?.rebindAllow, config.api.listen.port]).toEqual(['planted-1', ['planted-1'], 1234]);
+  expect(JSON.stringify(disclosed)).not.toMatch(/planted|1234/);
+  const { version, ...told } = Object.fromEntries(
+    Object.entries(disclosed).filter(([, { from }]) => from !== 'default'),
+  );
+  expect(version).toEqual({ from: 'file', value: 1 });
+  expect(told).toEqual({
+    'node.id': { from: 'environment' },
+    'node.data_dir': { from: 'file', value: `/data/\${NAME}` },
+    'api.listen': { from: 'environment' },
+    'api.allowed_hosts': { from: 'environment' },
+    'api.request_timeout': { from: 'file', value: '20s' },
+    'dns.listen': { from: 'file', value: ['10.1.0.1:53'] },
+    'dns.upstreams': { from: 'file', value: ['192.0.2.53:53'] },
+    'dns.min_grant': { from: 'environment' },
+    'dns.rebind_allow': { from: 'environment' },
+  });
+  expect([disclosed['dns.max_grant'], disclosed['dataplane.interfaces']]).toEqual([
+    { from: 'default', value: 86_400_000 },
+    undefined,
+  ]);
+});

@@ -1,0 +1,281 @@
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { temporaryFolder } from '#cli/topology.js';
+import type { Manifest } from '#observe/sysdump/sysdump.js';
+import { CERTIFICATE } from '#test/api/certificate.js';
+import { openWebSocket } from '#test/api/websocket-client.js';
+import { run } from '#test/cli/rig.js';
+import { type UnpackedFile, unpacked } from '#test/observe/unpacked.js';
+import { readWiretap } from './reader.js';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const ENVIRONMENT = 'planted-in-the-environment';
+const INTEGRATION = 'planted-in-an-integration';
+const WEBHOOK = 'planted-secret-of-a-webhook';
+const WEBHOOK_PATH = 'planted-path-of-a-webhook';
+const CA_KEY = '-----BEGIN PRIVATE KEY-----\nUExBTlRFRC1TRUNSRVQtSU4tQS1LRVktRklMRQ==\n-----END PRIVATE KEY-----\n';
+const PATH = '/api/v1/support/sysdump/cluster';
+
+let rig: Rig;
+/** What must be found nowhere. */
+let secrets: readonly string[];
+beforeAll(async () => {
+  process.env.PLANTED = ENVIRONMENT;
+  const folder = await temporaryFolder('webhook');
+  const secretFile = join(folder, 'secret');
+  writeFileSync(secretFile, WEBHOOK, { mode: 0o600 });
+  rig = await createRig('dump', [80, 81], {
+    sections: {
+      api: { listen: '127.0.0.1:8080', allowed_hosts: [`\${${'PLANTED'}}`, 'weir.example.com'] },
+      // Nobody is there: the log says so.
+      findings: { webhook: { url: `https://127.0.0.1:9/${WEBHOOK_PATH}`, secret_file: secretFile } },
+      dns: { listen: ['10.77.1.1:53'], upstreams: ['10.77.2.2:53'] },
+    },
+  });
+  delete process.env.PLANTED;
+  const { node } = rig;
+  const data = join(node.folder, 'data');
+  writeFileSync(join(data, 'intercept-ca.key'), CA_KEY, { mode: 0o600 });
+  await rig.put(policy('web'));
+  expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
+  const integration = {
+    name: 'prod',
+    kind: 'kubernetes',
+    api_server_url: 'https://10.0.0.1:6443',
+    ca_cert_pem: CERTIFICATE,
+    service_account_token: INTEGRATION,
+  };
+  expect((await node.request('POST', '/api/v1/integrations', integration)).status).toBe(201);
+  const issued = await node.request('POST', '/api/v1/tokens', { subject: 'ops', role: 'readonly' });
+  const { token } = issued.body as { token: string };
+  const key = readFileSync(join(data, 'token.key'), 'utf8');
+  // A key is found by its body, not by its frame.
+  const bodies = [key, CA_KEY].map((pem) => pem.split('\n')[1] ?? '');
+  secrets = [ENVIRONMENT, INTEGRATION, WEBHOOK, WEBHOOK_PATH, await node.token(), token, ...bodies];
+  expect(secrets.map(({ length }) => length > 20)).toEqual(secrets.map(() => true));
+}, 120_000);
+afterAll(() => rig?.remove());
+
+const policy = (rule: string): unknown =>
+  policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }, { match: { dns_hostname: 'api.example.com' } }], {
+    id: rule,
+  });
+
+async function begin(signal?: AbortSignal): Promise<Response> {
+  return fetch(rig.node.url + PATH, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${await rig.node.token()}` },
+    signal: signal ?? null,
+  });
+}
+
+/** The files of a dump without the folder of the node. */
+async function filesOf(archive: Uint8Array): Promise<ReadonlyMap<string, UnpackedFile>> {
+  const files = await unpacked(Readable.from([archive]));
+  return new Map(
+    [...files].map(([name, file]) => [name.replace(/^weir-sysdump-node-a-\d{8}T\d{6}Z\/(node-a\/)?/, ''), file]),
+  );
+}
+
+const jsonIn = (files: ReadonlyMap<string, UnpackedFile>, name: string): unknown =>
+  JSON.parse(files.get(name)?.text ?? 'null');
+const linesIn = (files: ReadonlyMap<string, UnpackedFile>, name: string): unknown[] =>
+  (files.get(name)?.text ?? '')
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as unknown);
+
+/** As text, as hex, and as base64 wherever it begins in what was encoded. */
+function traces(secret: string): string[] {
+  const bytes = Buffer.from(secret);
+  const base64 = [0, 1, 2].map((shift) =>
+    Buffer.concat([Buffer.alloc(shift), bytes])
+      .toString('base64')
+      .slice(shift === 0 ? 0 : 4, -4),
+  );
+  return [secret, bytes.toString('hex'), bytes.toString('hex').toUpperCase(), ...base64];
+}
+
+const COMPLETE = [
+  'build.json',
+  'configuration.json',
+  'readiness.json',
+  'statecharts.json',
+  'statechart-events.jsonl',
+  'stats.json',
+  'metrics.txt',
+  'policy/records.json',
+  'policy/active.json',
+  'policy/warnings.json',
+  'policy/program.txt',
+  'dataplane/status.json',
+  'dataplane/programs.json',
+  'dataplane/hits.jsonl',
+  'dataplane/flows.jsonl',
+  'dataplane/grants.jsonl',
+  'dns/names.jsonl',
+  'findings.jsonl',
+  'log.jsonl',
+  'machine/system.json',
+  'machine/process.json',
+  'machine/settings.json',
+  'machine/chains.json',
+  'machine/links.json',
+  'machine/addresses.json',
+  'machine/routes.json',
+  'machine/routes6.json',
+  'machine/rules.json',
+  'machine/neighbours.json',
+  'machine/nftables-weir.txt',
+];
+
+test('weir sysdump writes what the node knows, whole, readable by its owner only', async () => {
+  const output = join(rig.node.folder, 'dump.tar.gz');
+  const words = ['sysdump', '--server', rig.node.url, '--output', output];
+  const environment = { WEIR_TOKEN: await rig.node.token() };
+  const { code, err: said } = await run(words, environment);
+  expect([code, statSync(output).mode & 0o777]).toEqual([0, 0o600]);
+  const files = await filesOf(readFileSync(output));
+  const { nodes } = jsonIn(files, 'manifest.json') as Manifest;
+  expect(nodes[0]?.entries.map(({ name, outcome, error }) => [name, outcome, error])).toEqual(
+    COMPLETE.map((name) => [name, 'complete', null]),
+  );
+  // Nothing was looked up yet.
+  const empty = ['dataplane/grants.jsonl', 'dns/names.jsonl'];
+  expect([...files.keys()]).toEqual([...COMPLETE.filter((name) => !empty.includes(name)), 'manifest.json']);
+  expect(said).toMatch(/^ +\d+ B {2}node-a\/build[.]json\n/);
+  expect(said).toMatch(/dump[.]tar[.]gz is whole: 28 files, [\d.]+ KiB\n$/);
+
+  expect(jsonIn(files, 'policy/active.json')).toEqual(policy('web'));
+  expect(files.get('policy/program.txt')?.text).toContain('tcp/80 #0 allow');
+  expect(jsonIn(files, 'readiness.json')).toEqual(expect.objectContaining({ ready: true }));
+  expect(linesIn(files, 'dataplane/flows.jsonl')).toEqual([
+    expect.objectContaining({ source: '10.77.1.2', destination: '10.77.2.2', protocol: 6, verdict: 'allow' }),
+  ]);
+  expect(linesIn(files, 'dataplane/hits.jsonl')).toHaveLength(3);
+  const { owner, maps } = jsonIn(files, 'dataplane/status.json') as {
+    owner: object;
+    maps: { name: string; id: number }[];
+  };
+  expect([owner, maps.every(({ id }) => id > 0)]).toEqual([
+    expect.objectContaining({ command: expect.any(String) as string }),
+    true,
+  ]);
+  const configuration = jsonIn(files, 'configuration.json') as Record<string, unknown>;
+  expect([configuration['api.allowed_hosts'], configuration['dns.upstreams']]).toEqual([
+    { from: 'environment' },
+    { from: 'file', value: ['10.77.2.2:53'] },
+  ]);
+  expect((jsonIn(files, 'machine/links.json') as { ifname: string }[]).map(({ ifname }) => ifname).sort()).toEqual([
+    'lan0',
+    'lo',
+    'wan0',
+  ]);
+  expect((jsonIn(files, 'machine/settings.json') as Record<string, string>)['net/ipv4/ip_forward']).toBe('1');
+  expect(linesIn(files, 'log.jsonl').map((line) => (line as { msg: string }).msg)).toContain('policy in force');
+
+  const again = await run(words, environment);
+  expect([again.code, again.err]).toEqual([
+    1,
+    `weir: ${output} cannot be written: there is such a file already: remove it, or name another with --output\n`,
+  ]);
+});
+
+test('no secret is in a dump, a log, the metrics or the statecharts', async () => {
+  const { node } = rig;
+  expect(
+    (await node.request('GET', '/api/v1/policy', undefined, { authorization: 'Bearer eyJh.eyJz.c2ln' })).status,
+  ).toBe(401);
+  const client = await openWebSocket(`${node.url}/api/v1/debug/statecharts/stream`, { token: await node.token() });
+  const tap = await readWiretap(node, '?replay=30s');
+  await rig.put(policy('secrets'));
+  await rig.tcp(81);
+  await expect.poll(() => tap.messages.length).toBeGreaterThan(0);
+  await expect
+    .poll(async () => (await node.request('GET', '/api/v1/audit/findings?finding_type=auth_denied')).text)
+    .toContain('invalid_token');
+  await expect.poll(() => node.log(), { timeout: 10_000 }).toContain('findings_not_delivered');
+  await expect.poll(() => client.messages.length).toBeGreaterThan(20);
+  client.socket.destroy();
+  const files = await filesOf(new Uint8Array(await (await begin()).arrayBuffer()));
+  const texts: Record<string, string> = {
+    ...Object.fromEntries([...files].map(([name, { text }]) => [name, text])),
+    log: await node.log(),
+    metrics: (await node.request('GET', '/metrics')).text,
+    statecharts: (await node.request('GET', '/api/v1/debug/statecharts')).text,
+    stream: JSON.stringify(client.messages),
+    wiretap: JSON.stringify(tap.messages),
+    findings: (await node.request('GET', '/api/v1/audit/findings?format=jsonl')).text,
+    configuration: (await node.request('GET', '/openapi/service-v1.json')).text,
+    integrations: (await node.request('GET', '/api/v1/integrations')).text,
+  };
+  const found = Object.entries(texts).flatMap(([name, text]) =>
+    secrets.flatMap((secret, at) =>
+      traces(secret).flatMap((trace, how) => (text.includes(trace) ? [[name, at, how]] : [])),
+    ),
+  );
+  expect(found).toEqual([]);
+  expect(Object.keys(texts).length).toBeGreaterThan(COMPLETE.length);
+  // The search finds what is there.
+  const planted = [`x${ENVIRONMENT}`, `xy${ENVIRONMENT}z`].map((text) => Buffer.from(text).toString('base64'));
+  expect(planted.map((text) => traces(ENVIRONMENT).some((trace) => text.includes(trace)))).toEqual([true, true]);
+});
+
+test('one dump is made at a time, and one that nobody waits for any more is given up', async () => {
+  const [first, second] = await Promise.all([begin(), begin()]);
+  const [made, refused] = first.status === 200 ? [first, second] : [second, first];
+  expect([made.status, refused.status, ((await refused.json()) as { type: string }).type]).toEqual([
+    200,
+    409,
+    'urn:weir:error:sysdump_running',
+  ]);
+  await made.arrayBuffer();
+
+  const given = new AbortController();
+  const begun = await begin(given.signal);
+  await begun.body?.getReader().read();
+  given.abort();
+  const next = async (): Promise<number> => {
+    const answer = await begin();
+    if (answer.status !== 200) await answer.text();
+    else expect((await filesOf(new Uint8Array(await answer.arrayBuffer()))).has('manifest.json')).toBe(true);
+    return answer.status;
+  };
+  await expect.poll(next, { timeout: 20_000 }).toBe(200);
+});
+
+test('a reader of the statecharts sees every transition that is recorded', async () => {
+  const { node } = rig;
+  const client = await openWebSocket(`${node.url}/api/v1/debug/statecharts/stream`, {
+    token: await node.token(),
+    protocol: 'weir.statecharts.v1',
+  });
+  await expect.poll(() => client.messages.length).toBeGreaterThanOrEqual(7);
+  for (const rule of ['one', 'two', 'three']) await rig.put(policy(rule));
+  type Chart = { name: string; session_id: string; recent: { time: string; event: string; value: unknown }[] };
+  type Told = {
+    type: string;
+    sessionId: string;
+    createdAt: string;
+    event: { type: string };
+    snapshot: { value: unknown };
+  };
+  const { charts } = (await node.request('GET', '/api/v1/debug/statecharts')).body as { charts: Chart[] };
+  const seenOf = ({ session_id: session }: Chart) =>
+    (client.messages as Told[])
+      .filter(({ type, sessionId }) => type === '@xstate.snapshot' && sessionId === session)
+      .map(({ createdAt, event, snapshot }) => ({
+        time: new Date(Number(createdAt)).toISOString(),
+        event: event.type,
+        value: snapshot.value,
+      }));
+  const writing = charts.filter(({ name }) => name === 'policy' || name === 'dataplane');
+  expect(writing.map((chart) => seenOf(chart).length > 10)).toEqual([true, true]);
+  for (const chart of charts) {
+    const seen = seenOf(chart);
+    expect(seen).toEqual(seen.length === 0 ? [] : chart.recent.slice(-seen.length));
+  }
+  client.socket.destroy();
+});

@@ -1,0 +1,23 @@
+import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { createGunzip } from 'node:zlib';
+import { extract } from 'tar-stream';
+
+export type UnpackedFile = {
+  readonly text: string;
+  readonly mode: number | undefined;
+  readonly mtime: Date | undefined;
+};
+
+/** The files of a .tar.gz by name, in their order. */
+export async function unpacked(archive: Readable): Promise<Map<string, UnpackedFile>> {
+  const files = new Map<string, UnpackedFile>();
+  const entries = extract();
+  const gunzip = createGunzip();
+  for (const stream of [archive, gunzip]) stream.once('error', (failure) => entries.destroy(failure));
+  for await (const entry of archive.pipe(gunzip).pipe(entries)) {
+    const { name, mode, mtime } = entry.header;
+    files.set(name, { text: await text(entry), mode, mtime });
+  }
+  return files;
+}
