@@ -20,14 +20,14 @@ import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#data
 import { exemptBit } from '#dataplane/program/settings.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import type { DnsOptions } from '#dns/options.js';
+import { auditDelta } from '#observe/findings/audit-event.js';
 import { LogRing } from '#observe/log-ring.js';
 import { createMetrics } from '#observe/metrics.js';
-import { auditDelta } from '#observe/findings/audit-event.js';
 import { Observer } from '#observe/observer.js';
-import type { NodeStats } from '#observe/stats.js';
-import { createWorkMetrics, type PolicyPhase, type WorkMetrics } from '#observe/work-metrics.js';
 import { redacted } from '#observe/redaction.js';
+import type { NodeStats } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
+import { createWorkMetrics, type PolicyPhase, type WorkMetrics } from '#observe/work-metrics.js';
 import { parseHostname } from '#policy/hostname.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';

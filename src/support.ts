@@ -48,19 +48,21 @@ export function createSupport(sources: SupportSources): Sysdumps {
         addresses: name.addresses.map(formatAddress),
       }));
     }),
-    linesFile('findings.jsonl', () => findingsOf(sources)),
+    linesFile('findings.jsonl', async function* () {
+      yield* findingsOf(sources);
+    }),
     textFile('log.jsonl', () => sources.log.lines().join('')),
     ...ofMachine(),
   ]);
 }
 
-async function* findingsOf({ findings, config }: SupportSources): AsyncGenerator<readonly unknown[]> {
+async function* findingsOf(sources: Pick<SupportSources, 'findings' | 'config'>): AsyncGenerator<readonly unknown[]> {
   let left = MOST_FINDINGS;
   for (let cursor: string | null | undefined; cursor !== null && left > 0; ) {
     const limit = Math.min(left, FINDINGS_AT_ONCE);
-    const page = await findings({ filter: EVERY_FINDING, limit, cursor: cursor ?? null });
+    const page = await sources.findings({ filter: EVERY_FINDING, limit, cursor: cursor ?? null });
     left -= page.items.length;
-    yield page.items.map((finding) => shownFinding(finding, config.node.id));
+    yield page.items.map((finding) => shownFinding(finding, sources.config.node.id));
     cursor = page.next;
   }
 }

@@ -59,7 +59,7 @@ export type Management = {
   readonly support: Pick<Sysdumps, 'begin'>;
 };
 
-export type Wiretap = {
+type Wiretap = {
   /** For how long what was seen is kept for readers to come. */
   readonly replayMs: number;
   /** Sends what matches to the sink, first of what was seen in the last milliseconds. */

@@ -1,10 +1,10 @@
-import { z } from 'zod';
 import type { FastifyRequest } from 'fastify';
+import { z } from 'zod';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { eventStream, webSocketStream } from './streams.js';
 import { ApiError } from './errors.js';
 import { needPerformanceMode } from './performance-gate.js';
+import { eventStream, webSocketStream } from './streams.js';
 import { replayOf, wiretapFilterOf, wiretapQuery } from './wiretap.schema.js';
 
 export const wiretapResource: Resource = (api, management) => {

@@ -127,10 +127,6 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
   };
 }
 
-function unreachable({ origin }: URL, cause: unknown): CliError {
-  return new CliError(`${origin} cannot be reached: ${reasonOf(cause)}`, { cause });
-}
-
 function serverUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {

@@ -5,7 +5,7 @@ import type { FindingIdentity } from './findings/finding.js';
 /** Who decided, by the names of the policy; all null where nobody did, or where that policy is not known any more. */
 export type NamedDecider = Pick<FindingIdentity, 'policyId' | 'sourceGroup' | 'rule' | 'decidedBy'>;
 
-export const NOBODY: NamedDecider = { policyId: null, sourceGroup: null, rule: null, decidedBy: null };
+const NOBODY: NamedDecider = { policyId: null, sourceGroup: null, rule: null, decidedBy: null };
 
 /** A word is `rank << 4 | …`. */
 const RANK_SHIFT = 4;

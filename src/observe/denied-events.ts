@@ -5,11 +5,11 @@ import { formatAddress } from '#policy/ipv4.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 import type { Deciders } from './deciders.js';
-import type { SeenLookup } from './seen-lookup.js';
-import { AT, startOf, wide } from './wiretap/record.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
 import { nobody } from './findings/nobody.js';
+import type { SeenLookup } from './seen-lookup.js';
+import { AT, startOf, wide } from './wiretap/record.js';
 
 /** Different ones between two takes. What is beyond is merged by who decided, without addresses and ports. */
 const DETAILED = 4_096;
@@ -92,7 +92,10 @@ export class DeniedEvents {
     this.merged++;
     const key = `${source} ${destination} ${port} ${icmp} ${suffix}`;
     const known = this.#detailed.get(key);
-    if (known !== undefined) return again(known, epoch, atMs);
+    if (known !== undefined) {
+      again(known, epoch, atMs);
+      return;
+    }
     const fresh = {
       hit,
       check: words[at + AT.hitCheck] as number,
@@ -109,7 +112,10 @@ export class DeniedEvents {
     }
     this.overflowed++;
     const less = this.#coarse.get(suffix);
-    if (less !== undefined) return again(less, epoch, atMs);
+    if (less !== undefined) {
+      again(less, epoch, atMs);
+      return;
+    }
     if (this.#coarse.size < COARSE) {
       this.#coarse.set(suffix, { ...fresh, source: null, destination: null, port: null, icmp: -1 });
       return;

@@ -129,15 +129,20 @@ export class Observer {
   #take(message: FromObserver): void {
     switch (message.kind) {
       case 'frame':
-        return this.#readers.frame(message.frame);
+        this.#readers.frame(message.frame);
+        return;
       case 'joined':
-        return this.#readers.joined(message.reader, message.channel);
+        this.#readers.joined(message.reader, message.channel);
+        return;
       case 'wanted':
-        return this.#events.wanted(message.wanted);
+        this.#events.wanted(message.wanted);
+        return;
       case 'trouble':
-        return this.#events.trouble(message.code, message.message);
+        this.#events.trouble(message.code, message.message);
+        return;
       case 'relief':
-        return this.#events.relief(message.code, message.message);
+        this.#events.relief(message.code, message.message);
+        return;
       case 'answer':
       case 'failure': {
         const waiting = this.#waiting.get(message.id);

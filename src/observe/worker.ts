@@ -78,7 +78,7 @@ port.on('message', (message: ToObserver) => {
 
 async function answer<A extends Ask>(id: number, what: A, asks: Asks[A]['asks']): Promise<void> {
   try {
-    tell({ kind: 'answer', id, answer: await answers[what](asks as never) });
+    tell({ kind: 'answer', id, answer: await answers[what](asks) });
   } catch (failure) {
     tell({ kind: 'failure', id, message: failure instanceof Error ? failure.message : String(failure) });
   }

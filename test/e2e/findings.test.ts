@@ -15,7 +15,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-type Finding = Readonly<Record<string, unknown>> & { readonly count: number };
+type Finding = Readonly<Record<string, string | number | null>> & { readonly count: number };
 const find = async (query: string): Promise<readonly Finding[]> => {
   const reply = await rig.node.request('GET', `/api/v1/audit/findings${query}`);
   if (reply.status !== 200) throw new Error(`${reply.status} ${reply.text}`);

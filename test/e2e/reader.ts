@@ -1,7 +1,8 @@
 import WebSocket from 'ws';
 import type { NodeProcess } from '#cli/node-process.js';
 
-export type WiretapMessage = Readonly<Record<string, unknown>> & { readonly type: string };
+type Value = string | number | boolean | null | readonly string[] | Readonly<Record<string, number>>;
+export type WiretapMessage = Readonly<Record<string, Value>> & { readonly type: string };
 
 /** A wiretap reader over a WebSocket. */
 export type WiretapReader = {

@@ -19,13 +19,15 @@ const soon = { timeout: 5_000, interval: 20 };
 const ofClient = (messages: readonly WiretapMessage[]) =>
   messages
     .filter(({ src }) => src === ADDRESSES.client)
-    .map(({ type, dst_port, rule }) => `${type} ${dst_port} ${rule}`);
+    .map(({ type, dst_port, rule }) => JSON.stringify([type, dst_port, rule]));
 
 test('a reader is told of each flow and each deny, by whom it was decided', async () => {
   const { messages, socket } = await readWiretap(rig.node);
   expect(await rig.tcp(80)).toBe('open');
   await rig.tcp(443);
-  await expect.poll(() => ofClient(messages), soon).toEqual(expect.arrayContaining(['flow 80 r0', 'verdict 443 null']));
+  await expect
+    .poll(() => ofClient(messages), soon)
+    .toEqual(expect.arrayContaining(['["flow",80,"r0"]', '["verdict",443,null]']));
   const flow = messages.find(({ type }) => type === 'flow');
   expect(flow).toEqual({
     type: 'flow',
@@ -62,7 +64,7 @@ test('a reader is told of each flow and each deny, by whom it was decided', asyn
 test('what was seen a moment ago is replayed to who asks for it, by his filter', async () => {
   await rig.udp(81);
   const { messages, socket } = await readWiretap(rig.node, '?replay=30s&proto=udp');
-  await expect.poll(() => ofClient(messages), soon).toEqual(['flow 81 r1']);
+  await expect.poll(() => ofClient(messages), soon).toEqual(['["flow",81,"r1"]']);
   expect(messages[0]).toMatchObject({ verdict: 'audit', effective_action: 'allow' });
   socket.close();
 });
@@ -92,6 +94,6 @@ test('performance mode off ends readers, and the kernel sends nothing', async ()
   await rig.node.request('PUT', '/api/v1/settings/performance-mode', { enabled: true });
   const { messages, socket } = await readWiretap(rig.node);
   await rig.tcp(445);
-  await expect.poll(() => ofClient(messages), soon).toContain('verdict 445 null');
+  await expect.poll(() => ofClient(messages), soon).toContain('["verdict",445,null]');
   socket.close();
 });

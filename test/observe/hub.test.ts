@@ -7,8 +7,8 @@ import type { WiretapFilter } from '#observe/wiretap/filter.js';
 import type { Frame } from '#observe/wiretap/frame.js';
 import { WiretapHub } from '#observe/wiretap/hub.js';
 import { IPPROTO } from '#policy/model.js';
-import { rosterOf, rosterOfRecord } from '#policy/roster.js';
 import { word } from '#policy/program.js';
+import { rosterOf, rosterOfRecord } from '#policy/roster.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { batchOf, type EventInput } from './events.js';
 
@@ -174,7 +174,9 @@ describe('a filter', () => {
       0,
     );
     hub.lookups({ lookups: [lookup('www.example.com'), lookup('other.example.org')], named: [], lost: 0 }, 0);
-    const found = messages().map(({ type, proto, dst_port: port, hostname }) => hostname ?? port ?? `${type} ${proto}`);
+    const found = messages().map(
+      ({ type, proto, dst_port: port, hostname }) => hostname ?? port ?? [type, proto].join(' '),
+    );
     given = [];
     return found;
   };

@@ -2,6 +2,7 @@ import type { DatapathStats, FlowFilter, FlowPage, FlowQuery, HitQuery, HitRepor
 import { FLOW_BYTES } from '#dataplane/program/flow.js';
 import { flowTest } from '#dataplane/program/flow-filter.js';
 import { capacityOf } from '#dataplane/program/flow-sets.js';
+import { Rosters } from '#dataplane/program/rosters.js';
 import type { FlowTimeouts } from '#dataplane/program/settings.js';
 import type { Roster } from '#policy/roster.js';
 import { countEntries } from './batches.js';
@@ -14,7 +15,6 @@ import { Hits, type Placement } from './hits.js';
 import { listInterfaces } from './interfaces.js';
 import { liveFlow } from './live-flow.js';
 import { Moment } from './moment.js';
-import { Rosters } from '#dataplane/program/rosters.js';
 import type { Slots } from './slots.js';
 import { Vitals } from './vitals.js';
 

@@ -1,9 +1,9 @@
 import type { Hit, HitQuery, HitReport } from '#dataplane/datapath.js';
+import type { Placed } from '#dataplane/program/rosters.js';
 import { deciderAt, type Roster } from '#policy/roster.js';
 import { textFinder } from '#policy/texts.js';
 import type { Hits } from './hits.js';
 import type { Moment } from './moment.js';
-import type { Placed } from '#dataplane/program/rosters.js';
 
 /** What the ranks of a roster were hit by, those that the query asks for. */
 export function hitReport(

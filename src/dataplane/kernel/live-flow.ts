@@ -1,12 +1,12 @@
 import type { FlowVerdict, LiveFlow } from '#dataplane/datapath.js';
 import { type Flow, readFlow } from '#dataplane/program/flow.js';
 import { TICK_NS } from '#dataplane/program/numbers.js';
+import type { Finder, Rosters } from '#dataplane/program/rosters.js';
 import type { FlowTimeouts } from '#dataplane/program/settings.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 import { deciderAt } from '#policy/roster.js';
 import type { Moment } from './moment.js';
-import type { Finder, Rosters } from '#dataplane/program/rosters.js';
 
 export type FlowSurroundings = {
   readonly rosters: Rosters;

@@ -5,8 +5,8 @@ import {
   type EventsWanted,
   ProofFailed,
 } from '#dataplane/datapath.js';
-import type { ProofMismatch } from '#policy/proof.js';
 import type { EventSource } from '#dataplane/events/source.js';
+import type { ProofMismatch } from '#policy/proof.js';
 import type { DatapathOptions } from './options.js';
 
 export type WorkerInput = { readonly options: DatapathOptions; readonly eventsWanted: EventsWanted };

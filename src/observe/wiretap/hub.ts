@@ -114,7 +114,7 @@ export class WiretapHub {
   events(batch: EventBatch, nowMs: number): void {
     const lost = { ...NOTHING_LOST, kernel: batch.lost, source_share: suppressedIn(batch) };
     if (this.#channels.size > 0) {
-      const texts: (string | undefined)[] = new Array(batch.count);
+      const texts: string[] = [];
       const textAt = (index: number): string => (texts[index] ??= this.#writer.record(batch, index));
       for (const channel of this.#channels.values()) {
         channel.lost = added(channel.lost, lost);
