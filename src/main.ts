@@ -6,6 +6,7 @@ import pretty from 'pino-pretty';
 import { timeExchanges } from '#actors/exchange-times.js';
 import { createPolicyThread } from '#actors/policy-thread.js';
 import { createSystem, type System } from '#actors/system.js';
+import type { Api } from '#api/api.js';
 import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
 import type { Refusal } from '#bus/requests.js';
@@ -96,7 +97,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       management.support.close();
       await system.shutdown();
       await observer.close();
-      await api.close();
+      await closed(api);
     }
   } finally {
     await store.close();
@@ -104,6 +105,14 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
   log.info(config.dataplane === null ? 'stopped' : 'stopped; the kernel goes on enforcing what was in force');
   return 0;
 }
+
+/** Whoever does not read his answer does not keep the node from ending. */
+async function closed(api: Api): Promise<void> {
+  const late = setTimeout(() => api.server.closeAllConnections(), GOODBYE_MS);
+  await api.close();
+  clearTimeout(late);
+}
+const GOODBYE_MS = 5_000;
 
 /** What this machine lacks for a dataplane; empty when nothing. */
 export async function missingForDataplane(): Promise<readonly Missing[]> {
@@ -216,16 +225,19 @@ function observe(system: System, config: Config, log: Logger): Observer {
       },
       trouble: (code, message) => log.error({ code }, message),
       relief: (code, message) => log.info({ code }, message),
-      restarted: () => void connect(),
+      restarted: () => connectAgain(),
     },
   );
+  const connectAgain = (): void => {
+    connect().catch((failure: unknown) => log.error({ err: failure }, 'names of addresses are not known'));
+  };
   const connect = async (): Promise<void> => {
     system.takeEvents((source) => observer.hear(source));
     // What was granted before it began; nothing where no name is looked up.
     const names = await system.lookups.names();
     if ('kind' in names) return;
     const named = names.flatMap(({ hostname, addresses }) => addresses.map((address) => ({ address, hostname })));
-    observer.see({ lookups: [], named, lost: 0 });
+    observer.see({ lookups: [], named, lost: 0, lostDenied: 0 });
   };
   system.lookups.seen.subscribe((seen) => observer.see(seen));
   system.bus.messages.subscribe((message) => {
@@ -233,7 +245,7 @@ function observe(system: System, config: Config, log: Logger): Observer {
       observer.endReaders('performance_mode_disabled');
     }
   });
-  void connect();
+  connectAgain();
   return observer;
 }
 

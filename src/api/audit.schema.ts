@@ -5,7 +5,7 @@ import { readCursor } from '#observe/findings/keys.js';
 import { shownFinding } from '#observe/findings/shown.js';
 import { parseCidr } from '#policy/ipv4.js';
 import { instant } from './answer.schema.js';
-import { listOf, oneOrMore } from './query.js';
+import { FEW, few, listOf, oneOrMore } from './query.js';
 
 const count = z.int().min(0);
 const FindingSchema = z
@@ -55,20 +55,18 @@ export const FindingsSchema = z
 
 const INSTANT = { error: 'Must be a time in UTC such as 2026-01-31T12:00:00Z.' };
 const LIMIT = { error: 'Must be a whole number from 1 to 1000.' };
-const VALUES = { error: 'Must be given at most 64 times.' };
-const few = (values: readonly unknown[] | undefined): boolean => (values?.length ?? 0) <= 64;
 
-const names = oneOrMore.optional().refine(few, VALUES);
+const names = oneOrMore.optional().refine(few, FEW);
 const networks = listOf(
   (text) => parseCidr(text)?.prefix,
   'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.',
-).refine(few, VALUES);
+).refine(few, FEW);
 
 export const findingsQuery = z.strictObject({
   finding_type: listOf(
     (text) => FINDING_TYPES.find((type) => type === text),
     `Must be one of ${FINDING_TYPES.join(', ')}.`,
-  ).refine(few, VALUES),
+  ).refine(few, FEW),
   source_group: names,
   rule: names,
   policy_id: names,

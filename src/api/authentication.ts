@@ -37,6 +37,12 @@ export async function authenticate(
   return verdict.identity;
 }
 
+/** Whether the token of a request still counts: for what goes on long after it was let in. */
+export async function isStillAllowed({ headers }: FastifyRequest, tokens: Management['tokens']): Promise<boolean> {
+  const token = BEARER.exec(headers.authorization ?? '')?.[1];
+  return token !== undefined && (await tokens.verify(token)).kind === 'accepted';
+}
+
 /** Refuses a caller whose role may not do this. */
 export function checkRole({ role }: Caller, access: Access): void {
   if (access !== 'write' || role === 'admin') return;

@@ -2,9 +2,11 @@ import { z } from 'zod';
 import type { Statechart } from '#bus/inspection.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
+import { isStillAllowed } from './authentication.js';
 import { ApiError } from './errors.js';
 import { noQuery } from './query.js';
 import { StatechartReaders } from './statechart-reader.js';
+import { closeWithToken } from './streams.js';
 
 const count = z.int().min(0);
 const state = z.unknown().describe('A state, or an object of regions and their states.');
@@ -34,7 +36,7 @@ const StatechartsSchema = z
   })
   .meta({ id: 'Statecharts', description: 'The statechart of every part of this node, and where each is now.' });
 
-export const debugResource: Resource = (api, { debug }) => {
+export const debugResource: Resource = (api, { debug, tokens }) => {
   const readers = new StatechartReaders(debug);
 
   api.get(
@@ -74,7 +76,10 @@ export const debugResource: Resource = (api, { debug }) => {
     handler: async () => {
       throw new ApiError('upgrade_needed');
     },
-    wsHandler: (socket) => readers.add(socket),
+    wsHandler: (socket, request) => {
+      closeWithToken(socket, () => isStillAllowed(request, tokens));
+      readers.add(socket);
+    },
   });
 };
 

@@ -17,6 +17,10 @@ export const listOf = <T>(read: (text: string) => T | undefined, fault: string) 
     .transform((texts) => texts.map((text) => read(text) as T))
     .optional();
 
+/** For parameters that are tested on each of very many things. */
+export const few = (values: readonly unknown[] | undefined): boolean => (values?.length ?? 0) <= 64;
+export const FEW = { error: 'Must be given at most 64 times.' };
+
 /** How many items a page has at most. */
 export const pageLimit = (usual: number, highest: number) => {
   const error = `Must be a whole number from 1 to ${highest}.`;

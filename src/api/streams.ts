@@ -3,35 +3,58 @@ import type { FastifyReply } from 'fastify';
 import type { Sink } from '#observe/wiretap/readers.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 
-/** Begins to send to a sink; `close` ends it. */
-type Begin = (sink: Sink) => { close(): void };
-
-const PING_MS = 30_000;
-const COMMENT_MS = 15_000;
-const CLOSES: Readonly<Record<Parameters<Sink['close']>[0], readonly [code: number, reason: string]>> = {
-  too_slow: [1008, 'nothing was read for a minute'],
-  going_away: [1001, 'the node ends this stream'],
-  performance_mode_disabled: [4503, 'performance mode was disabled'],
+export type Stream = {
+  /** Begins to send to a sink; `close` ends it. */
+  begin(sink: Sink): { close(): void };
+  /** Whether the token that it was opened with still counts. */
+  isAllowed(): Promise<boolean>;
 };
 
-/** Frames as text messages of a WebSocket. One whose peer answers no ping is cut off. */
-export function webSocketStream(socket: WebSocket, begin: Begin): void {
+const PING_MS = 30_000;
+const LOOK_MS = 15_000;
+const GOODBYE_MS = 1_000;
+const CLOSES: Readonly<Record<Parameters<Sink['close']>[0], readonly [code: number, reason: string]>> = {
+  too_slow: [1008, 'nothing was read for a minute'],
+  too_many: [1013, 'too many readers ask for something else each'],
+  going_away: [1001, 'the node ends this stream'],
+  performance_mode_disabled: [4503, 'performance mode was disabled'],
+  token_ended: [4401, 'the token was revoked or has expired'],
+};
+
+/** Frames as text messages of a WebSocket. One whose peer answers no ping, with nothing on its way to it, is cut off. */
+export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream): void {
   let isAlive = true;
-  const stream = begin({
+  let taken = 0;
+  const sink: Sink = {
     get waiting() {
       return socket.bufferedAmount;
     },
+    get taken() {
+      return taken;
+    },
     send: (frame, done) => {
       socket.send(frame, { binary: false }, (failure) => {
-        if (failure === undefined || failure === null) done?.();
+        if (failure !== undefined && failure !== null) return;
+        taken++;
+        done?.();
       });
     },
-    close: (why) => socket.close(...CLOSES[why]),
-  });
+    close: (why) => {
+      socket.close(...CLOSES[why]);
+      // What waits stands before the goodbye, and one who does not read gets neither.
+      setTimeout(() => socket.terminate(), GOODBYE_MS).unref();
+    },
+  };
+  const stream = begin(sink);
+  closeWithToken(socket, isAllowed);
   const pings = setInterval(() => {
-    if (!isAlive) return socket.terminate();
-    isAlive = false;
-    socket.ping();
+    // What is on its way has its own time to be taken.
+    if (sink.waiting > 0) isAlive = true;
+    else if (!isAlive) socket.terminate();
+    else {
+      isAlive = false;
+      socket.ping();
+    }
   }, PING_MS);
   socket.on('pong', () => {
     isAlive = true;
@@ -43,10 +66,20 @@ export function webSocketStream(socket: WebSocket, begin: Begin): void {
   });
 }
 
+/** Ends a stream some seconds after its token does. */
+export function closeWithToken(socket: WebSocket, isAllowed: Stream['isAllowed']): void {
+  const looks = setInterval(async () => {
+    if (!(await isAllowed())) socket.close(...CLOSES.token_ended);
+  }, LOOK_MS);
+  socket.on('close', () => clearInterval(looks));
+}
+
 /** Frames as Server-Sent Events, one `data` line each. */
-export function eventStream(reply: FastifyReply, begin: Begin): void {
+export function eventStream(reply: FastifyReply, { begin, isAllowed }: Stream): void {
   reply.hijack();
   const { raw } = reply;
+  // It may have hung up while it was found out who it is.
+  if (raw.destroyed || raw.socket === null || raw.socket.destroyed) return;
   raw.writeHead(200, {
     ...SECURITY_HEADERS,
     'content-type': 'text/event-stream; charset=utf-8',
@@ -55,26 +88,39 @@ export function eventStream(reply: FastifyReply, begin: Begin): void {
     'x-accel-buffering': 'no',
   });
   raw.write('retry: 1000\n\n');
-  const stream = begin({
+  let taken = 0;
+  const sink: Sink = {
     get waiting() {
       return raw.writableLength;
+    },
+    get taken() {
+      return taken;
     },
     send: (frame, done) => {
       raw.cork();
       raw.write('data: ');
       raw.write(frame);
       raw.write('\n\n', (failure) => {
-        if (failure === undefined || failure === null) done?.();
+        if (failure !== undefined && failure !== null) return;
+        taken++;
+        done?.();
       });
       raw.uncork();
     },
-    close: (why) => raw.end(`event: end\ndata: {"reason":"${CLOSES[why][1]}"}\n\n`),
-  });
-  const comments = setInterval(() => {
-    if (raw.writableLength === 0) raw.write(': still there\n\n');
-  }, COMMENT_MS);
+    close: (why) => {
+      raw.end(`event: end\ndata: {"reason":"${CLOSES[why][1]}"}\n\n`);
+      setTimeout(() => raw.destroy(), GOODBYE_MS).unref();
+    },
+  };
+  const stream = begin(sink);
+  const look = async (): Promise<void> => {
+    if (!(await isAllowed())) sink.close('token_ended');
+    else if (sink.waiting === 0) raw.write(': still there\n\n');
+  };
+  const looks = setInterval(() => void look(), LOOK_MS);
+  raw.on('error', () => raw.destroy());
   raw.on('close', () => {
-    clearInterval(comments);
+    clearInterval(looks);
     stream.close();
   });
 }

@@ -2,9 +2,10 @@ import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
+import { isStillAllowed } from './authentication.js';
 import { ApiError } from './errors.js';
 import { needPerformanceMode } from './performance-gate.js';
-import { eventStream, webSocketStream } from './streams.js';
+import { eventStream, type Stream, webSocketStream } from './streams.js';
 import { replayOf, wiretapFilterOf, wiretapQuery } from './wiretap.schema.js';
 
 export const wiretapResource: Resource = (api, management) => {
@@ -12,6 +13,13 @@ export const wiretapResource: Resource = (api, management) => {
   const wanted = ({ query }: Pick<FastifyRequest, 'query'>) => {
     const read = query as z.infer<typeof wiretapQuery>;
     return { filter: wiretapFilterOf(read), replayMs: replayOf(read, wiretap.replayMs) };
+  };
+  const streamFor = (request: FastifyRequest): Stream => {
+    const { filter, replayMs } = wanted(request);
+    return {
+      begin: (sink) => wiretap.read(filter, replayMs, sink),
+      isAllowed: () => isStillAllowed(request, management.tokens),
+    };
   };
   api.route({
     method: 'GET',
@@ -39,13 +47,11 @@ export const wiretapResource: Resource = (api, management) => {
       if (!(request.headers.accept ?? '').includes('text/event-stream')) {
         throw new ApiError('upgrade_needed', 'ask for text/event-stream, or for an upgrade to a WebSocket');
       }
-      const { filter, replayMs } = wanted(request);
-      eventStream(reply, (sink) => wiretap.read(filter, replayMs, sink));
+      eventStream(reply, streamFor(request));
       return reply;
     },
     wsHandler: (socket, request) => {
-      const { filter, replayMs } = wanted(request);
-      webSocketStream(socket, (sink) => wiretap.read(filter, replayMs, sink));
+      webSocketStream(socket, streamFor(request));
     },
   });
 };

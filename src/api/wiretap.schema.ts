@@ -4,7 +4,7 @@ import { parseCidr } from '#policy/ipv4.js';
 import { parsePorts } from '#policy/ports.js';
 import { parseProtocol } from '#policy/protocol.js';
 import { ApiError } from './errors.js';
-import { listOf, oneOrMore } from './query.js';
+import { FEW, few, listOf, oneOrMore } from './query.js';
 
 const HOSTNAME = /^(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*$/;
 const DURATION = /^(\d{1,7})(ms|s|m)$/;
@@ -15,23 +15,32 @@ const wordOf =
   (text: string): W | undefined =>
     words.find((word) => word === text);
 
+const networks = listOf(
+  (text) => parseCidr(text)?.prefix,
+  'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.',
+).refine(few, FEW);
+
 export const wiretapQuery = z.strictObject({
-  src: listOf((text) => parseCidr(text)?.prefix, 'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.'),
-  dst: listOf((text) => parseCidr(text)?.prefix, 'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.'),
+  src: networks,
+  dst: networks,
   port: listOf((text) => {
     const parsed = parsePorts(text);
     return 'range' in parsed ? parsed.range : undefined;
-  }, 'Must be a port, or a range such as 8000-8100.').describe('Of either side.'),
+  }, 'Must be a port, or a range such as 8000-8100.')
+    .refine(few, FEW)
+    .describe('Of either side.'),
   proto: listOf((text) => {
     const protocol = parseProtocol(/^\d{1,3}$/.test(text) ? Number(text) : text);
     return protocol === 'any' ? undefined : protocol;
-  }, 'Must be tcp, udp, icmp, or a number from 0 to 255.'),
+  }, 'Must be tcp, udp, icmp, or a number from 0 to 255.').refine(few, FEW),
   hostname: listOf((text) => {
     const name = text.toLowerCase().replace(/\.$/, '');
     return HOSTNAME.test(name) ? name : undefined;
-  }, 'Must be a name, or *. and a name.').describe('Looked up, or granted for an address of either side.'),
-  group: oneOrMore.optional(),
-  rule: oneOrMore.optional(),
+  }, 'Must be a name, or *. and a name.')
+    .refine(few, FEW)
+    .describe('Looked up, or granted for an address of either side.'),
+  group: oneOrMore.optional().refine(few, FEW),
+  rule: oneOrMore.optional().refine(few, FEW),
   verdict: listOf(wordOf(WIRETAP_VERDICTS), `Must be one of ${WIRETAP_VERDICTS.join(', ')}.`),
   type: listOf(wordOf(WIRETAP_TYPES), `Must be one of ${WIRETAP_TYPES.join(', ')}.`),
   replay: z

@@ -101,11 +101,13 @@ type Following = {
   readonly terminal: Terminal;
 };
 
+const OVERLAP_MS = 10_000;
+
 /** Prints each finding again whenever it was seen again. */
 async function follow({ client, path, filters, options, terminal }: Following): Promise<void> {
   const interruption = terminal.interruption();
   const style = styleOf(terminal);
-  /** Of the findings seen last at `since`, how often: those are told again. */
+  /** How often findings were seen that are told again. */
   let known = new Map<string, number>();
   let since = options.since;
   let most = options.limit;
@@ -119,8 +121,9 @@ async function follow({ client, path, filters, options, terminal }: Following): 
     await terminal.drained();
     const newest = items[0]?.last_seen;
     if (newest !== undefined) {
-      since = newest;
-      known = new Map(items.filter(({ last_seen: at }) => at === newest).map((item) => [identityOf(item), item.count]));
+      // One that was seen earlier may be stored later.
+      since = new Date(Date.parse(newest) - OVERLAP_MS).toISOString();
+      known = new Map(items.map((item) => [identityOf(item), item.count]));
     }
     await pause(POLL_MS, interruption);
   }

@@ -32,8 +32,13 @@ function ofProcess(): Terminal {
     drained: async () => {
       if (!stdout.writableNeedDrain || interrupted.signal.aborted) return;
       await new Promise<void>((resolve) => {
-        stdout.once('drain', resolve);
-        interrupted.signal.addEventListener('abort', () => resolve(), { once: true });
+        const go = (): void => {
+          stdout.off('drain', go);
+          interrupted.signal.removeEventListener('abort', go);
+          resolve();
+        };
+        stdout.on('drain', go);
+        interrupted.signal.addEventListener('abort', go);
       });
     },
     input: async () => {

@@ -75,4 +75,6 @@ export type SeenLookups = {
   readonly named: readonly { readonly address: number; readonly hostname: string }[];
   /** Lookups that there was no room for. */
   readonly lost: number;
+  /** Those of them that were denied, or would have been. */
+  readonly lostDenied: number;
 };

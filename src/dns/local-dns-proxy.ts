@@ -112,8 +112,8 @@ export class LocalDnsProxy {
   }
 
   takeSeen(): SeenLookups {
-    const { lostDenied, ...seen } = this.#sightings.take();
-    if (lostDenied > 0) this.#counts.refuse('denial_not_told', lostDenied);
+    const seen = this.#sightings.take();
+    if (seen.lostDenied > 0) this.#counts.refuse('denial_not_told', seen.lostDenied);
     return seen;
   }
 

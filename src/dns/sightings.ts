@@ -50,7 +50,7 @@ export class Sightings {
     if (this.#named.length < NAMED) this.#named.push({ address, key });
   }
 
-  take(): SeenLookups & { readonly lostDenied: number } {
+  take(): SeenLookups {
     const lookups = [...this.#denied.values(), ...this.#allowed.values()].map(({ key, lastMs, ...rest }) => ({
       ...rest,
       hostname: presentationOf(key),

@@ -15,6 +15,8 @@ import { AT, startOf, wide } from './wiretap/record.js';
 const DETAILED = 4_096;
 const COARSE = 2_048;
 
+/** Where events were lost: on their way, or beyond the share of a source. */
+type LostAt = 'dataplane' | 'source_share';
 type Pending = {
   readonly hit: number;
   readonly check: number;
@@ -44,7 +46,7 @@ export class DeniedEvents {
   readonly #deciders: Deciders;
   #detailed = new Map<string, Pending>();
   #coarse = new Map<string, Pending>();
-  #lost = { count: 0, firstMs: 0, lastMs: 0 };
+  #lost = new Map<LostAt, { count: number; firstMs: number; lastMs: number }>();
   /** Events that became part of a finding, and of these how many without addresses. */
   merged = 0;
   overflowed = 0;
@@ -58,24 +60,26 @@ export class DeniedEvents {
     for (let index = 0; index < count; index++) {
       const at = startOf(index);
       if (isFinding(words[at + AT.kind] as number)) this.#add(batch, at);
+      const suppressed = words[at + AT.suppressed] as number;
+      if (suppressed > 0) this.#lose('source_share', suppressed, nowMs);
     }
-    if (batch.lost > 0) this.#lose(batch.lost, nowMs);
+    if (batch.lost > 0) this.#lose('dataplane', batch.lost, nowMs);
   }
 
   /** What was added since the last time. */
   take(): readonly FindingDelta[] {
     const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
-    const { count, firstMs, lastMs } = this.#lost;
-    if (count > 0) taken.push(gap('dataplane', count, firstMs, lastMs));
+    for (const [where, { count, firstMs, lastMs }] of this.#lost) taken.push(gap(where, count, firstMs, lastMs));
     this.#detailed = new Map();
     this.#coarse = new Map();
-    this.#lost = { count: 0, firstMs: 0, lastMs: 0 };
+    this.#lost = new Map();
     return taken;
   }
 
   #add(batch: EventBatch, at: number): void {
     const { words } = batch;
     const hit = words[at + AT.hit] as number;
+    const check = words[at + AT.hitCheck] as number;
     const source = words[at + AT.source] as number;
     const destination = words[at + AT.destination] as number;
     const kind = ((words[at + AT.kind] as number) & KIND_BITS) >>> 0;
@@ -88,9 +92,9 @@ export class DeniedEvents {
     const port = HAS_PORTS.has(protocol) ? (words[at + AT.ports] as number) >>> 16 : 0;
     const atMs = Math.floor(batch.unixMs(wide(words, at + AT.timeLow)));
     const epoch = words[at + AT.epoch] as number;
-    const suffix = `${hit} ${kind} ${passed ? 1 : 0}`;
-    this.merged++;
+    const suffix = `${hit} ${check} ${kind} ${passed ? 1 : 0}`;
     const key = `${source} ${destination} ${port} ${icmp} ${suffix}`;
+    this.merged++;
     const known = this.#detailed.get(key);
     if (known !== undefined) {
       again(known, epoch, atMs);
@@ -98,7 +102,7 @@ export class DeniedEvents {
     }
     const fresh = {
       hit,
-      check: words[at + AT.hitCheck] as number,
+      check,
       kind,
       passed,
       epoch,
@@ -120,13 +124,15 @@ export class DeniedEvents {
       this.#coarse.set(suffix, { ...fresh, source: null, destination: null, port: null, icmp: -1 });
       return;
     }
-    this.#lose(1, atMs);
+    this.merged--;
+    this.#lose('dataplane', 1, atMs);
   }
 
-  #lose(count: number, atMs: number): void {
-    if (this.#lost.count === 0) this.#lost.firstMs = atMs;
-    this.#lost.count += count;
-    this.#lost.lastMs = atMs;
+  #lose(where: LostAt, count: number, atMs: number): void {
+    const lost = this.#lost.get(where) ?? { count: 0, firstMs: atMs, lastMs: atMs };
+    lost.count += count;
+    lost.lastMs = atMs;
+    this.#lost.set(where, lost);
   }
 
   #delta({ hit, check, source, destination, port, kind, icmp, passed, epoch, ...times }: Pending): FindingDelta {

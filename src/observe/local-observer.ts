@@ -6,19 +6,22 @@ import { Deciders } from './deciders.js';
 import { DeniedEvents, findingsOfLookups } from './denied-events.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
+import { MergeError } from './findings/ledger.js';
 import { PendingFindings } from './findings/pending.js';
 import type { SeenLookups } from './seen-lookup.js';
 import type { ObserverStats } from './stats.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 import { suppressedIn } from './wiretap/record.js';
 
-/** Keeps findings; see `findings/findings-folder.ts`. What it cannot keep now it tries again with the next merge. */
+/** Keeps findings; see `findings/findings-folder.ts`. What a `MergeError` says was not merged is the caller's. */
 export type FindingKeeper = { readonly count: number; merge(deltas: readonly FindingDelta[]): Promise<void> };
 
 export type ObserverOutput = HubOutput & {
   /** What of what could be seen is of use to anybody. */
   wanted(wanted: { readonly flows: boolean; readonly lookups: boolean }): void;
+  /** What could not be merged, told once for as long as it stays the same; and that it is over. */
   trouble(failure: unknown): void;
+  relief(code: string, message: string): void;
 };
 
 const MERGE_MS = 1_000;
@@ -42,7 +45,9 @@ export class LocalObserver {
   readonly #waiting = new PendingFindings('observer');
   #timer: NodeJS.Timeout | undefined;
   #merging: Promise<void> | undefined;
-  #wanted = { flows: true, lookups: false };
+  #isClosing = false;
+  #wanted: { readonly flows: boolean; readonly lookups: boolean } | undefined;
+  #trouble: string | null = null;
   #lost = { kernel: 0, sourceShare: 0, gaps: 0 };
   readonly #events: Record<string, number> = { flow_opened: 0, flow_ended: 0, denied: 0, dropped: 0, passed: 0 };
 
@@ -62,10 +67,13 @@ export class LocalObserver {
   }
 
   see(seen: SeenLookups): void {
+    // A lookup may be all that there is after a change of policy.
+    this.#hearing?.learn();
     for (const { address, hostname } of seen.named) this.#names.add(address, hostname);
     for (const delta of findingsOfLookups(seen.lookups, this.#deciders)) this.#waiting.add(delta);
-    if (seen.lost > 0) this.#gap('dns', seen.lost);
-    this.hub.lookups(seen, Date.now());
+    const now = Date.now();
+    if (seen.lostDenied > 0) this.#waiting.add(gap('dns', seen.lostDenied, now, now));
+    this.hub.lookups(seen, now);
   }
 
   record(delta: FindingDelta): void {
@@ -75,7 +83,7 @@ export class LocalObserver {
   /** To be called when readers came or went. */
   lookAtWanted(): void {
     const wanted = { flows: this.hub.wantsFlows, lookups: this.hub.wantsLookups };
-    if (wanted.flows === this.#wanted.flows && wanted.lookups === this.#wanted.lookups) return;
+    if (wanted.flows === this.#wanted?.flows && wanted.lookups === this.#wanted.lookups) return;
     this.#wanted = wanted;
     this.#output.wanted(wanted);
   }
@@ -102,6 +110,7 @@ export class LocalObserver {
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     this.#hearing?.close();
+    this.#isClosing = true;
     await this.merge();
     clearTimeout(this.#timer);
   }
@@ -115,12 +124,6 @@ export class LocalObserver {
     this.hub.events(batch, now);
   }
 
-  #gap(target: string, count: number): void {
-    const now = Date.now();
-    this.#lost.gaps += count;
-    this.#waiting.add(gap(target, count, now, now));
-  }
-
   #mergeLater(ms: number): void {
     this.#timer = setTimeout(() => void this.merge(), ms);
   }
@@ -128,12 +131,21 @@ export class LocalObserver {
   async #merge(): Promise<void> {
     clearTimeout(this.#timer);
     const started = performance.now();
+    this.#hearing?.learn();
     const isNameless = this.#surroundings.rosters.inForce === undefined && Date.now() - this.#startedMs < NAMELESS_MS;
-    const deltas = [...this.#waiting.take(), ...(isNameless ? [] : this.#denied.take())];
+    const isEarly = isNameless && !this.#isClosing;
+    const deltas = [...this.#waiting.take(), ...(isEarly ? [] : this.#denied.take())];
+    const gaps = deltas.filter(({ type }) => type === 'gap').reduce((sum, { count }) => sum + count, 0);
     try {
       await this.#keeper.merge(deltas);
+      this.#lost.gaps += gaps;
+      if (this.#trouble !== null) this.#output.relief('findings_stored', 'findings are stored again');
+      this.#trouble = null;
     } catch (failure) {
-      this.#output.trouble(failure);
+      for (const delta of failure instanceof MergeError ? failure.unmerged : deltas) this.#waiting.add(delta);
+      const message = failure instanceof Error ? failure.message : String(failure);
+      if (message !== this.#trouble) this.#output.trouble(failure);
+      this.#trouble = message;
     }
     const tookMs = performance.now() - started;
     this.#mergeLater(Math.max(MERGE_MS, tookMs / MERGE_SHARE));

@@ -33,6 +33,7 @@ export type ToObserver =
 
 export type FromObserver =
   | { readonly kind: 'frame'; readonly frame: Frame }
+  | { readonly kind: 'refused'; readonly reader: number }
   | { readonly kind: 'joined'; readonly reader: number; readonly channel: number }
   | { readonly kind: 'wanted'; readonly wanted: { readonly flows: boolean; readonly lookups: boolean } }
   /** Something that the operator must know. */

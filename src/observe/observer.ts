@@ -3,6 +3,7 @@ import { Worker } from 'node:worker_threads';
 import { type EventSource, portsOf } from '#dataplane/events/source.js';
 import type { FindingPage, FindingQuery } from './findings/filter.js';
 import type { FindingDelta } from './findings/finding.js';
+import { PendingFindings } from './findings/pending.js';
 import type { Ask, Asks, FromObserver, ToObserver } from './messages.js';
 import type { SeenLookups } from './seen-lookup.js';
 import type { ObserverStats } from './stats.js';
@@ -28,6 +29,8 @@ const builtWorker = here.includes('/dist/src/observe/')
   : fileURLToPath(new URL('../../dist/src/observe/worker.js', import.meta.url));
 
 const RESTART_MS = 1_000;
+/** A disk that does not answer must not keep the node from ending. */
+const CLOSE_MS = 5_000;
 
 type Waiting = { readonly resolve: (answer: never) => void; readonly reject: (failure: Error) => void };
 
@@ -42,6 +45,8 @@ export class Observer {
   #worker: Worker | null;
   #lastId = 0;
   #waiting = new Map<number, Waiting>();
+  /** Told while no thread was there. */
+  readonly #untold = new PendingFindings('observer');
   #isClosed = false;
 
   constructor(options: ObserverOptions, events: ObserverEvents) {
@@ -65,7 +70,8 @@ export class Observer {
   }
 
   record(delta: FindingDelta): void {
-    this.#post({ kind: 'record', delta });
+    if (this.#worker === null) this.#untold.add(delta);
+    else this.#post({ kind: 'record', delta });
   }
 
   findings(query: FindingQuery): Promise<FindingPage> {
@@ -79,6 +85,10 @@ export class Observer {
 
   /** Sends what matches to the sink, first of what was seen in the last milliseconds. `close` ends that. */
   read(filter: WiretapFilter, replayMs: number, sink: Sink): { close(): void } {
+    if (this.#worker === null) {
+      sink.close('going_away');
+      return { close: () => {} };
+    }
     const reader = this.#readers.open(sink);
     this.#post({ kind: 'open', reader, filter, sinceMs: Date.now() - replayMs });
     return { close: () => this.#readers.close(reader) };
@@ -90,11 +100,18 @@ export class Observer {
 
   /** What was seen is stored when it resolves. */
   async close(): Promise<void> {
-    this.#readers.end();
+    this.#readers.stop();
     this.#isClosed = true;
     const worker = this.#worker;
     if (worker === null) return;
-    await this.#ask('close', null).catch((failure: Error) => this.#events.trouble(null, failure.message));
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error('findings were not stored in time')), CLOSE_MS);
+    });
+    await Promise.race([this.#ask('close', null), late]).catch((failure: Error) =>
+      this.#events.trouble('observer_closed_late', failure.message),
+    );
+    clearTimeout(timer);
     this.#worker = null;
     await worker.terminate();
   }
@@ -122,6 +139,7 @@ export class Observer {
     setTimeout(() => {
       if (this.#isClosed) return;
       this.#worker = this.#begin();
+      for (const delta of this.#untold.take()) this.#post({ kind: 'record', delta });
       this.#events.restarted();
     }, RESTART_MS);
   }
@@ -130,6 +148,9 @@ export class Observer {
     switch (message.kind) {
       case 'frame':
         this.#readers.frame(message.frame);
+        return;
+      case 'refused':
+        this.#readers.end(message.reader, 'too_many');
         return;
       case 'joined':
         this.#readers.joined(message.reader, message.channel);

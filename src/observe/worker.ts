@@ -32,9 +32,11 @@ const observer = new LocalObserver(
   ledger,
   {
     frame: (frame) => port.postMessage({ kind: 'frame', frame } satisfies FromObserver, [frame.bytes.buffer]),
+    refused: (reader) => tell({ kind: 'refused', reader }),
     joined: (reader, channel) => tell({ kind: 'joined', reader, channel }),
     wanted: (wanted) => tell({ kind: 'wanted', wanted }),
     trouble,
+    relief: (code, message) => tell({ kind: 'relief', code, message }),
   },
   replayMs,
 );

@@ -131,12 +131,15 @@ describe('what the kernel sends', () => {
     let judged = 0;
     // The share is for a second or so: until the next one begins.
     await expect
-      .poll(() => {
-        run.run(length, 1_000);
-        judged += 1_000;
-        found.push(...observed());
-        return found.some(({ suppressed }) => suppressed > 0);
-      })
+      .poll(
+        () => {
+          run.run(length, 1_000);
+          judged += 1_000;
+          found.push(...observed());
+          return found.some(({ suppressed }) => suppressed > 0);
+        },
+        { timeout: 10_000 },
+      )
       .toBe(true);
     expect(found.length + (kernel.counted().events_suppressed ?? 0)).toBe(judged);
   });

@@ -133,6 +133,16 @@ test('what was lost on the way is a gap', () => {
   expect(denied.take()).toMatchObject([{ type: 'gap', target: 'dataplane', count: 15, firstMs: 500, lastMs: 900 }]);
 });
 
+test('what was beyond the share of a source is another gap', () => {
+  denied.add(batchOf([deny({ suppressed: 40 }), deny({ type: 'flow_opened', verdict: 'allow', suppressed: 2 })]), 500);
+  expect(denied.take().filter(({ type }) => type === 'gap')).toMatchObject([{ target: 'source_share', count: 42 }]);
+});
+
+test('denies of two rules that counted at the same place one after the other stay apart', () => {
+  denied.add(batchOf([deny(), deny({ hitCheck: 1 })]), 0);
+  expect(denied.take().map(({ rule }) => rule)).toEqual(['no', null]);
+});
+
 test('lookups that are denied, or would have been, are findings', () => {
   const lookup = (verdict: 'allow' | 'deny' | 'audit') => ({
     source: address('10.0.0.7'),

@@ -1,4 +1,4 @@
-import { EventBatch, RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
+import { EventBatch, type PackedEvents, RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
 import { EVENT_OFFSETS, EVENT_TYPE, type EventType } from '#dataplane/events/event.js';
 import { IPPROTO, type Verdict } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
@@ -22,7 +22,11 @@ export type EventInput = {
 };
 
 /** Records as the kernel writes them. Monotonic time 0 is `unixMs`. */
-export function batchOf(events: readonly EventInput[], { lost = 0, unixMs = 0 } = {}): EventBatch {
+export function batchOf(events: readonly EventInput[], options: { lost?: number; unixMs?: number } = {}): EventBatch {
+  return new EventBatch(packedOf(events, options));
+}
+
+export function packedOf(events: readonly EventInput[], { lost = 0, unixMs = 0 } = {}): PackedEvents {
   const records = new ArrayBuffer(events.length * RECORD_BYTES);
   const view = new DataView(records);
   for (const [index, event] of events.entries()) {
@@ -46,5 +50,5 @@ export function batchOf(events: readonly EventInput[], { lost = 0, unixMs = 0 } 
     view.setUint32(at('hit_check'), event.hitCheck ?? 0, true);
     view.setUint32(at('suppressed'), event.suppressed ?? 0, true);
   }
-  return new EventBatch({ records, count: events.length, lost, monotonicNs: 0, unixMs });
+  return { records, count: events.length, lost, monotonicNs: 0, unixMs };
 }

@@ -44,6 +44,7 @@ function hubKeeping(replayMs: number): WiretapHub {
   const output = {
     frame: (frame: Frame) => void given.push(frame),
     joined: (reader: number, joined: number) => void given.push({ reader, joined }),
+    refused: (reader: number) => void given.push({ reader, joined: 0 }),
   };
   return new WiretapHub(known, output, replayMs);
 }
@@ -137,7 +138,7 @@ describe('a message', () => {
   test('of a lookup names the rule of the policy that judged it', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
-    hub.lookups({ lookups: [lookup('www.example.com')], named: [], lost: 0 }, 0);
+    hub.lookups({ lookups: [lookup('www.example.com')], named: [], lost: 0, lostDenied: 0 }, 0);
     expect(messages()).toEqual([
       {
         type: 'dns',
@@ -170,10 +171,15 @@ describe('a filter', () => {
         flow(53, { type: 'denied', verdict: 'deny', protocol: 17, destination: address('198.51.100.1') }),
         flow(25, { type: 'dropped', verdict: null, source: address('172.16.0.1') }),
         flow(7, { type: 'flow_opened', verdict: 'audit', protocol: IPPROTO.icmp }),
+        // Foreign: nobody judged it.
+        flow(9, { verdict: null, protocol: 132, destination: address('198.51.100.9'), hit: 0 }),
       ]),
       0,
     );
-    hub.lookups({ lookups: [lookup('www.example.com'), lookup('other.example.org')], named: [], lost: 0 }, 0);
+    hub.lookups(
+      { lookups: [lookup('www.example.com'), lookup('other.example.org')], named: [], lost: 0, lostDenied: 0 },
+      0,
+    );
     const found = messages().map(
       ({ type, proto, dst_port: port, hostname }) => hostname ?? port ?? [type, proto].join(' '),
     );
@@ -183,7 +189,7 @@ describe('a filter', () => {
   const prefix = (text: string, length = 32) => ({ address: address(text), length });
 
   test.each<[string, Partial<WiretapFilter>, unknown[]]>([
-    ['nothing', {}, [443, 80, 53, 25, 'flow 1', 'www.example.com', 'other.example.org']],
+    ['nothing', {}, [443, 80, 53, 25, 'flow 1', 9, 'www.example.com', 'other.example.org']],
     ['types', { types: ['flow_end', 'dns'] }, [80, 'www.example.com', 'other.example.org']],
     ['sources', { sources: [prefix('172.16.0.0', 12)] }, [25]],
     ['every source', { sources: [prefix('0.0.0.0', 0)], types: ['verdict'] }, [53, 25]],
@@ -191,11 +197,12 @@ describe('a filter', () => {
     [
       'ports of either side, of protocols that have some',
       { ports: [{ low: 40_000, high: 40_000 }] },
-      [443, 80, 53, 25],
+      [443, 80, 53, 25, 9],
     ],
     ['protocols', { protocols: [17, 1] }, [53, 'flow 1']],
     ['verdicts, where what is dropped is denied', { verdicts: ['deny'] }, [53, 25]],
     ['audited ones', { verdicts: ['audit'] }, ['flow 1']],
+    ['what is allowed, judged or not', { verdicts: ['allow'], types: ['flow_end', 'flow'] }, [443, 80, 9]],
     ['rules', { rules: ['web'], types: ['flow', 'flow_end'] }, [443, 'flow 1']],
     ['groups', { groups: ['lan'], types: ['dns'] }, ['www.example.com', 'other.example.org']],
     ['names', { hostnames: ['www.example.com'], types: ['flow', 'dns'] }, [443, 'flow 1', 'www.example.com']],
@@ -203,6 +210,18 @@ describe('a filter', () => {
     ['two things at once', { protocols: [6], verdicts: ['allow'] }, [443, 80]],
   ])('of %s', (_, filter, expected) => {
     expect(seen(filter)).toEqual(expected);
+  });
+
+  test('beyond a hundred and twenty-eight different ones is refused', () => {
+    const hub = hubKeeping(0);
+    for (let reader = 1; reader <= 129; reader++)
+      hub.open(reader, { ...ALL, ports: [{ low: reader, high: reader }] }, 0);
+    hub.open(130, { ...ALL, ports: [{ low: 1, high: 1 }] }, 0);
+    expect([given.at(-2), given.at(-1), hub.readers]).toEqual([
+      { reader: 129, joined: 0 },
+      { reader: 130, joined: 1 },
+      129,
+    ]);
   });
 
   test('that two readers share makes each frame once', () => {
@@ -249,14 +268,14 @@ describe('what is kept', () => {
   test('is forgotten when it is too old, and a reader that is too slow for it is told how much', () => {
     const hub = hubKeeping(1_000);
     hub.events(batchOf(Array.from({ length: 600 }, () => flow(1))), 1_000);
-    hub.events(batchOf([flow(2), flow(2)]), 1_500);
+    hub.events(batchOf([flow(2), flow(2)], { lost: 3 }), 1_500);
     hub.open(9, ALL, 0);
     given = [];
     hub.events(batchOf([flow(3)], { lost: 4 }), 3_000);
     given = [];
     hub.more(9);
     expect(given).toMatchObject([
-      { to: { reader: 9 }, messages: 1, lost: { reader: 602 - 512, kernel: 4 } },
+      { to: { reader: 9 }, messages: 1, lost: { reader: 602 - 512, kernel: 3 + 4 } },
       { reader: 9, joined: 1 },
     ]);
     expect(ports()).toEqual([3]);

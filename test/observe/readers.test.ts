@@ -4,6 +4,7 @@ import { Readers, type Sink } from '#observe/wiretap/readers.js';
 
 class FakeSink implements Sink {
   waiting = 0;
+  taken = 0;
   readonly sent: string[] = [];
   readonly closes: string[] = [];
   send(frame: Uint8Array, done?: () => void): void {
@@ -31,7 +32,7 @@ beforeEach(() => {
   });
 });
 afterEach(() => {
-  readers.end();
+  readers.stop();
   vi.useRealTimers();
 });
 
@@ -81,10 +82,21 @@ describe('a reader', () => {
     expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
   });
 
+  test('that takes little by little stays', () => {
+    const sink = new FakeSink();
+    readers.open(sink);
+    sink.waiting = 8 * MIB;
+    for (let minute = 0; minute < 5; minute++) {
+      vi.advanceTimersByTime(50_000);
+      sink.taken++;
+    }
+    expect(sink.closes).toEqual([]);
+  });
+
   test('that takes nothing for a minute is closed, and not before', () => {
     const sink = new FakeSink();
     const reader = readers.open(sink);
-    sink.waiting = 8 * MIB;
+    sink.waiting = 1;
     vi.advanceTimersByTime(59_000);
     expect(sink.closes).toEqual([]);
     vi.advanceTimersByTime(2_000);

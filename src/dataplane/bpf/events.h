@@ -42,7 +42,17 @@ static __always_inline bool spend(__u32 source, bool of_flow, __u64 now_ns, __u3
 	return true;
 }
 
-/* An event to be filled and submitted, where events are wanted; 0 where none can be had. */
+/* What `spend` took, where no event carries it. */
+static __always_inline void give_back(__u32 source, __u32 suppressed)
+{
+	__u32 bucket = (source * 0x9e3779b1U) >> BUDGET_SHIFT;
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &bucket);
+
+	if (budget)
+		budget->suppressed += suppressed;
+}
+
+/* An event to be filled and submitted; 0 where none can be had. */
 static __always_inline struct event *reserve_event(__u32 source, bool of_flow, __u64 now_ns)
 {
 	__u32 suppressed = 0;
@@ -52,6 +62,7 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 		return 0;
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
+		give_back(source, suppressed);
 		count(COUNT_EVENTS_LOST);
 		return 0;
 	}

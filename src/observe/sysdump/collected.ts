@@ -22,10 +22,11 @@ export async function collect(collector: Collector, signal: AbortSignal): Promis
   const run = async (): Promise<Outcome> => {
     for await (const chunk of collector.collect(AbortSignal.any([signal, ended.signal]))) {
       if (ended.signal.aborted) return 'timed_out';
-      const bytes = bufferOf(chunk).subarray(0, maxBytes - size);
+      const whole = bufferOf(chunk);
+      const bytes = whole.subarray(0, maxBytes - size);
       chunks.push(bytes);
       size += bytes.length;
-      if (bytes.length < chunk.length) return 'cut';
+      if (bytes.length < whole.length) return 'cut';
     }
     return 'complete';
   };

@@ -1,4 +1,5 @@
-import { PORT_PROTOCOLS, type Prefix, type Range } from '#policy/model.js';
+import { EVENT_TYPE } from '#dataplane/events/event.js';
+import { PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#policy/model.js';
 import type { AddressNames } from '../address-names.js';
 import type { Deciders, NamedDecider } from '../deciders.js';
 import type { SeenLookup } from '../seen-lookup.js';
@@ -45,7 +46,7 @@ export class CompiledFilter {
       [filter.types.length > 0, (words, at) => wants(recordType(words[at + AT.kind] as number))],
       [
         filter.verdicts.length > 0,
-        (words, at) => filter.verdicts.includes(verdictName(words[at + AT.kind] as number) ?? 'deny'),
+        (words, at) => filter.verdicts.includes(shownVerdict(words[at + AT.kind] as number)),
       ],
       [filter.protocols.length > 0, (words, at) => filter.protocols.includes((words[at + AT.kind] as number) >>> 24)],
       [filter.sources.length > 0, addressTest(filter.sources, AT.source)],
@@ -82,6 +83,11 @@ export class CompiledFilter {
   matchesLookup(lookup: SeenLookup): boolean {
     return this.wantsLookups && this.#lookups.every((test) => test(lookup));
   }
+}
+
+/** What was dropped without a verdict is denied; what nobody judged and passes, such as foreign flows, is allowed. */
+function shownVerdict(kind: number): Verdict {
+  return verdictName(kind) ?? ((kind & 0xff) === EVENT_TYPE.dropped ? 'deny' : 'allow');
 }
 
 function addressTest(prefixes: readonly Prefix[], field: number): RecordTest {

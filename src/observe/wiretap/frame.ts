@@ -20,6 +20,15 @@ export function added(one: Lost, other: Lost): Lost {
   };
 }
 
+export function less(one: Lost, other: Lost): Lost {
+  return {
+    reader: one.reader - other.reader,
+    kernel: one.kernel - other.kernel,
+    source_share: one.source_share - other.source_share,
+    dns: one.dns - other.dns,
+  };
+}
+
 export const isNothing = (lost: Lost): boolean => lost.reader + lost.kernel + lost.source_share + lost.dns === 0;
 
 /** The messages that say it. */

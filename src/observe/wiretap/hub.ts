@@ -1,11 +1,13 @@
 import type { EventBatch } from '#dataplane/events/batch.js';
 import type { SeenLookups } from '../seen-lookup.js';
 import { CompiledFilter, type WiretapFilter } from './filter.js';
-import { added, type Frame, frameOf, isNothing, type Lost, NOTHING_LOST } from './frame.js';
+import { added, type Frame, frameOf, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
 import { Kept } from './kept.js';
 import { type MessageSurroundings, MessageWriter } from './message.js';
 import { suppressedIn } from './record.js';
 
+/** Different filters at most: each is tested on each event. */
+const CHANNELS = 128;
 /** Messages of a frame at most; each has 300 to 500 bytes. */
 const FRAME_MESSAGES = 512;
 /** Bytes of frames that were given away and are not written to sockets yet; above it, channels lose. */
@@ -19,12 +21,23 @@ type Channel = {
   lost: Lost;
 };
 /** Where a reader stands in what is kept: record or lookup `index` of that entry comes next, the `count`th of all. */
-type Replay = { readonly channel: Channel; entry: number; index: number; count: number; lost: Lost };
+type Replay = {
+  readonly channel: Channel;
+  entry: number;
+  index: number;
+  count: number;
+  /** What was lost before it, from the beginning. */
+  lostBefore: Lost;
+  /** And is not told yet. */
+  lost: Lost;
+};
 
 export type HubOutput = {
   frame(frame: Frame): void;
   /** From now on frames of this channel are for this reader too. */
   joined(reader: number, channel: number): void;
+  /** There are too many that ask for something else already. */
+  refused(reader: number): void;
 };
 
 /**
@@ -67,10 +80,15 @@ export class WiretapHub {
   /** What came in since then comes first. */
   open(reader: number, filter: WiretapFilter, sinceMs: number): void {
     const channel = this.#channelFor(filter);
+    if (channel === undefined) {
+      this.#output.refused(reader);
+      return;
+    }
     channel.readers++;
     this.#channelOf.set(reader, channel);
     const entry = this.#kept.since(sinceMs);
-    this.#replays.set(reader, { channel, entry, index: 0, count: this.#kept.before(entry), lost: NOTHING_LOST });
+    const { count, lost } = this.#kept.before(entry);
+    this.#replays.set(reader, { channel, entry, index: 0, count, lostBefore: lost, lost: NOTHING_LOST });
     this.more(reader);
   }
 
@@ -80,8 +98,11 @@ export class WiretapHub {
     if (replay === undefined) return;
     const texts: string[] = [];
     if (replay.entry < this.#kept.first) {
-      replay.lost = added(replay.lost, { ...NOTHING_LOST, reader: this.#kept.forgotten - replay.count });
-      replay.count = this.#kept.forgotten;
+      const { forgotten, forgottenLost } = this.#kept;
+      replay.lost = added(replay.lost, less(forgottenLost, replay.lostBefore));
+      replay.lost = added(replay.lost, { ...NOTHING_LOST, reader: forgotten - replay.count });
+      replay.count = forgotten;
+      replay.lostBefore = forgottenLost;
       replay.entry = this.#kept.first;
       replay.index = 0;
     }
@@ -135,10 +156,11 @@ export class WiretapHub {
     this.#kept.add({ atMs: nowMs, batch: null, lookups: seen.lookups, lost });
   }
 
-  #channelFor(filter: WiretapFilter): Channel {
+  #channelFor(filter: WiretapFilter): Channel | undefined {
     const key = JSON.stringify(filter);
     const known = this.#channels.get(key);
     if (known !== undefined) return known;
+    if (this.#channels.size >= CHANNELS) return undefined;
     const compiled = new CompiledFilter(filter, this.#known);
     const channel: Channel = { number: ++this.#lastChannel, key, filter: compiled, readers: 0, lost: NOTHING_LOST };
     this.#channels.set(key, channel);
@@ -169,7 +191,10 @@ export class WiretapHub {
   #readOn(replay: Replay, texts: string[]): void {
     const { filter } = replay.channel;
     const { batch = null, lookups = [], lost = NOTHING_LOST } = this.#kept.at(replay.entry) ?? {};
-    if (replay.index === 0) replay.lost = added(replay.lost, lost);
+    if (replay.index === 0) {
+      replay.lost = added(replay.lost, lost);
+      replay.lostBefore = added(replay.lostBefore, lost);
+    }
     const size = batch?.count ?? lookups.length;
     for (; replay.index < size && texts.length < FRAME_MESSAGES; replay.index++, replay.count++) {
       const lookup = lookups[replay.index];

@@ -1,6 +1,6 @@
 import type { EventBatch } from '#dataplane/events/batch.js';
 import type { SeenLookup } from '../seen-lookup.js';
-import { isNothing, type Lost } from './frame.js';
+import { added, isNothing, type Lost, NOTHING_LOST } from './frame.js';
 
 /** What came in at one time: events, or lookups. */
 export type KeptEntry = {
@@ -23,6 +23,8 @@ export class Kept {
   #bytes = 0;
   /** Records and lookups that are not kept any more: those that are, are counted on from there. */
   forgotten = 0;
+  /** What was lost before entries that are not kept any more. */
+  forgottenLost: Lost = NOTHING_LOST;
 
   constructor(keepsMs: number, maxBytes = 32 * 1024 * 1024) {
     this.keepsMs = keepsMs;
@@ -47,6 +49,7 @@ export class Kept {
       if (oldest.atMs >= entry.atMs - this.keepsMs && this.#bytes <= this.#maxBytes) break;
       this.#bytes -= bytesOf(oldest);
       this.forgotten += sizeOf(oldest);
+      this.forgottenLost = added(this.forgottenLost, oldest.lost);
       dropped++;
     }
     if (dropped === 0) return;
@@ -58,10 +61,13 @@ export class Kept {
     return this.#entries[number - this.#first];
   }
 
-  /** Records and lookups that came in before this entry. */
-  before(number: number): number {
+  /** Records and lookups that came in before this entry, and what was lost. */
+  before(number: number): { readonly count: number; readonly lost: Lost } {
     const earlier = this.#entries.slice(0, number - this.#first);
-    return earlier.reduce((sum, entry) => sum + sizeOf(entry), this.forgotten);
+    return {
+      count: earlier.reduce((sum, entry) => sum + sizeOf(entry), this.forgotten),
+      lost: earlier.reduce((sum, { lost }) => added(sum, lost), this.forgottenLost),
+    };
   }
 
   /** Number of the first entry that came in since. */

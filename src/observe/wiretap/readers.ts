@@ -4,9 +4,11 @@ import { added, type Frame, frameOf, isNothing, type Lost, lostMessages, NOTHING
 export type Sink = {
   /** Bytes that were given to it and that the network has not taken. */
   readonly waiting: number;
+  /** Frames that the network has taken. */
+  readonly taken: number;
   /** `done`, where it is given, is called once the network has taken the frame. */
   send(frame: Uint8Array, done?: () => void): void;
-  close(why: 'too_slow' | 'going_away' | 'performance_mode_disabled'): void;
+  close(why: 'too_slow' | 'too_many' | 'going_away' | 'performance_mode_disabled' | 'token_ended'): void;
 };
 
 /** What may wait for all readers together; readers of the same channel share their frames. */
@@ -20,7 +22,7 @@ const STALLED_MS = 60_000;
 const SENDS_AT_ONCE = 64;
 
 type Joining = { readonly joins: number; readonly channel: number };
-type Reader = { readonly sink: Sink; lost: Lost; channel: number | null; stalledSince: number | null };
+type Reader = { readonly sink: Sink; lost: Lost; channel: number | null; taken: number; stalledSince: number | null };
 
 export type ReadersOutput = {
   /** The reader takes more of what is kept. */
@@ -59,7 +61,7 @@ export class Readers {
 
   open(sink: Sink): number {
     const number = ++this.#last;
-    this.#readers.set(number, { sink, lost: NOTHING_LOST, channel: null, stalledSince: null });
+    this.#readers.set(number, { sink, lost: NOTHING_LOST, channel: null, taken: 0, stalledSince: null });
     return number;
   }
 
@@ -73,10 +75,13 @@ export class Readers {
   }
 
   closeAll(why: Parameters<Sink['close']>[0]): void {
-    for (const [number, { sink }] of [...this.#readers]) {
-      this.close(number);
-      sink.close(why);
-    }
+    for (const number of [...this.#readers.keys()]) this.end(number, why);
+  }
+
+  end(number: number, why: Parameters<Sink['close']>[0]): void {
+    const reader = this.#readers.get(number);
+    this.close(number);
+    reader?.sink.close(why);
   }
 
   /** Frames of this channel that come from now on are for this reader too. */
@@ -89,7 +94,7 @@ export class Readers {
     this.#take(frame);
   }
 
-  end(): void {
+  stop(): void {
     clearInterval(this.#timer);
     this.closeAll('going_away');
   }
@@ -141,15 +146,12 @@ export class Readers {
 
   #look(now: number): void {
     for (const [number, reader] of this.#readers) {
-      if (reader.sink.waiting < this.#waitingBytes) {
-        reader.stalledSince = null;
-        sayLost(reader);
-        continue;
-      }
-      reader.stalledSince ??= now;
-      if (now - reader.stalledSince < STALLED_MS) continue;
-      this.close(number);
-      reader.sink.close('too_slow');
+      const { waiting, taken } = reader.sink;
+      if (waiting < this.#waitingBytes) sayLost(reader);
+      if (waiting === 0 || taken !== reader.taken) reader.stalledSince = null;
+      else reader.stalledSince ??= now;
+      reader.taken = taken;
+      if (reader.stalledSince !== null && now - reader.stalledSince >= STALLED_MS) this.end(number, 'too_slow');
     }
     for (const [channel, members] of this.#channels) if (members.size === 0) this.#channels.delete(channel);
   }

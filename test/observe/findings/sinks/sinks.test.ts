@@ -122,7 +122,9 @@ describe('the webhook', () => {
     ]);
     expect(received.every((one) => isSigned(one, SECRET) && !isSigned(one, 'other'))).toBe(true);
     expect(briefly(toldBy(received))).toEqual(['10.0.0.7 +2 =2', '10.0.0.8 +1 =1']);
-    await expect.poll(() => sinks.states).toEqual([{ name: 'webhook', delivered: 2, failure: null }]);
+    await expect
+      .poll(() => sinks.states)
+      .toEqual([{ name: 'webhook', delivered: 2, failed: 0, failure: null, dropped: 0, waiting: 0 }]);
   });
 
   it('gets what it refused again, in order and at least once, also after a restart', async () => {
@@ -140,7 +142,16 @@ describe('the webhook', () => {
     await sinks.close();
     await first.close();
     const origin = new URL(url).origin;
-    expect(states).toEqual([{ name: 'webhook', delivered: 0, failure: `post findings to ${origin}: it answered 500` }]);
+    expect(states).toEqual([
+      {
+        name: 'webhook',
+        delivered: 0,
+        failed: 1,
+        failure: `post findings to ${origin}: it answered 500`,
+        dropped: 0,
+        waiting: expect.any(Number) as number,
+      },
+    ]);
 
     received.splice(0);
     told.answer = answer;

@@ -1,0 +1,128 @@
+import { MessageChannel } from 'node:worker_threads';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { PackedEvents } from '#dataplane/events/batch.js';
+import type { EventSource } from '#dataplane/events/source.js';
+import type { FindingDelta } from '#observe/findings/finding.js';
+import { MergeError } from '#observe/findings/ledger.js';
+import { LocalObserver } from '#observe/local-observer.js';
+import { word } from '#policy/program.js';
+import { rosterOf } from '#policy/roster.js';
+import { StoreError } from '#store/error.js';
+import { address, group, policy, rule } from '#test/policy/sample.js';
+import { packedOf } from './events.js';
+
+const roster = rosterOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })]));
+const placed = { roster, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 };
+const lookups = (count: number) => ({
+  lookups: [
+    {
+      source: address('10.0.0.7'),
+      hostname: 'www.example.com',
+      type: 1,
+      generation: 7,
+      word: word(0, 'deny', false),
+      count,
+      lastMs: 1_000,
+    },
+  ],
+  named: [],
+  lost: 9,
+  lostDenied: 4,
+});
+
+let merged: FindingDelta[];
+let failure: Error | null;
+let said: string[];
+let observer: LocalObserver;
+let batches: MessageChannel;
+let facts: MessageChannel;
+let source: EventSource;
+beforeEach(() => {
+  merged = [];
+  failure = null;
+  said = [];
+  const keeper = {
+    count: 0,
+    merge: async (deltas: readonly FindingDelta[]) => {
+      if (failure !== null) throw failure;
+      merged.push(...deltas);
+    },
+  };
+  observer = new LocalObserver(
+    keeper,
+    {
+      frame: () => {},
+      joined: () => {},
+      refused: () => {},
+      wanted: ({ flows, lookups: seen }) => said.push(`wanted ${flows} ${seen}`),
+      trouble: (error) => said.push(`trouble ${String(error)}`),
+      relief: (code) => said.push(code),
+    },
+    0,
+  );
+  batches = new MessageChannel();
+  facts = new MessageChannel();
+  source = { batches: batches.port2, facts: facts.port2, taken: new Int32Array(new SharedArrayBuffer(4)) };
+  observer.hear(source);
+});
+afterEach(async () => {
+  await observer.close();
+  for (const { port1 } of [batches, facts]) port1.close();
+});
+const shown = () => merged.map(({ type, rule: by, target, count }) => [type, by ?? target, count]);
+
+test('a lookup that is denied is named by the policy that was just put in force, without any packet', async () => {
+  facts.port1.postMessage({ kind: 'roster', placed });
+  observer.see(lookups(2));
+  await observer.merge();
+  expect(shown()).toEqual([
+    ['dns_deny', 'no', 2],
+    ['gap', 'dns', 4],
+  ]);
+});
+
+test('what could not be merged is merged later, and the trouble is told once', async () => {
+  facts.port1.postMessage({ kind: 'roster', placed });
+  failure = new StoreError('store_no_space', 'write: No space left');
+  observer.see(lookups(2));
+  await observer.merge();
+  await observer.merge();
+  observer.see({ ...lookups(3), lostDenied: 0 });
+  failure = null;
+  await observer.merge();
+  expect(shown()).toEqual([
+    ['dns_deny', 'no', 5],
+    ['gap', 'dns', 4],
+  ]);
+  expect(said).toEqual(['wanted false false', 'trouble StoreError: write: No space left', 'findings_stored']);
+});
+
+test('of a merge that was done in part the rest is merged later', async () => {
+  facts.port1.postMessage({ kind: 'roster', placed });
+  observer.see({ ...lookups(2), lostDenied: 0 });
+  failure = new MergeError([], new StoreError('store_unavailable', 'remove'));
+  await observer.merge();
+  failure = null;
+  await observer.merge();
+  expect(shown()).toEqual([]);
+});
+
+test('events are taken, counted and acknowledged, and wait for the name of who judged them', async () => {
+  const events = packedOf(
+    [{ type: 'denied', verdict: 'deny', epoch: 3, hit: 5, hitCheck: roster.identities[0] as number }],
+    {
+      lost: 3,
+    },
+  );
+  batches.port1.postMessage(events satisfies PackedEvents);
+  await expect.poll(() => Atomics.load(source.taken, 0)).toBe(1);
+  await observer.merge();
+  expect(shown()).toEqual([]);
+  facts.port1.postMessage({ kind: 'roster', placed });
+  await observer.merge();
+  expect(shown()).toEqual([
+    ['l4_deny', 'no', 1],
+    ['gap', 'dataplane', 3],
+  ]);
+  expect(observer.counts()).toMatchObject({ lostKernel: 3, events: { denied: 1 }, findings: { merged: 1, gaps: 3 } });
+});
