@@ -5,9 +5,9 @@ import { SECURITY_HEADERS } from './security-headers.js';
 
 export type Stream = {
   /** Begins to send to a sink; `close` ends it. */
-  begin(sink: Sink): { close(): void };
+  readonly begin: (sink: Sink) => { close(): void };
   /** Whether the token that it was opened with still counts. */
-  isAllowed(): Promise<boolean>;
+  readonly isAllowed: () => Promise<boolean>;
 };
 
 const PING_MS = 30_000;
