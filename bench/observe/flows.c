@@ -2,8 +2,8 @@
 /* flows FIRST SOURCES ADDRESS PORTS RATE SECONDS
  *
  * Sends UDP datagrams at RATE a second, in turns from SOURCES addresses beginning with FIRST, which need be nobody's, to
- * PORTS ports of ADDRESS from 1024 on: one after the other, so that each opens a flow until all pairs were used. RATE 0: as
- * fast as it goes. Prints how many were sent.
+ * PORTS ports of ADDRESS from 1024 on: one after the other, so that each opens a flow until all pairs were used. The port
+ * that they come from is this process's. RATE 0: as fast as it goes. Prints how many were sent.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #define FIRST_PORT 1024
 #define BATCH 64
@@ -43,7 +44,8 @@ static unsigned int address_of(const char *text)
 
 static int socket_from(unsigned int address)
 {
-	struct sockaddr_in own = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(address), .sin_port = htons(4000) };
+	struct sockaddr_in own = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(address), 
+				   .sin_port = htons(4000 + getpid() % 50000) };
 	int yes = 1, fd = socket(AF_INET, SOCK_DGRAM, 0);
 
 	if (fd < 0 || setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &yes, sizeof(yes)) ||

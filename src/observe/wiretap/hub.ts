@@ -1,10 +1,11 @@
 import type { EventBatch } from '#dataplane/events/batch.js';
-import type { SeenLookups } from '../seen-lookup.js';
+import type { SeenLookup, SeenLookups } from '../seen-lookup.js';
 import { CompiledFilter, type WiretapFilter } from './filter.js';
-import { added, type Frame, frameOf, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
+import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
 import { Kept } from './kept.js';
 import { type MessageSurroundings, MessageWriter } from './message.js';
 import { suppressedIn } from './record.js';
+import { Written } from './written.js';
 
 /** Different filters at most: each is tested on each event. */
 const CHANNELS = 128;
@@ -12,6 +13,9 @@ const CHANNELS = 128;
 const FRAME_MESSAGES = 512;
 /** Bytes of frames that were given away and are not written to sockets yet; above it, channels lose. */
 const UNDER_WAY_BYTES = 32 * 1024 * 1024;
+
+/** Of a frame that only tells of loss; one for each, since they are sent to another thread. */
+const noBytes = (): Uint8Array<ArrayBuffer> => new Uint8Array(0);
 
 type Channel = {
   readonly number: number;
@@ -46,7 +50,8 @@ export type HubOutput = {
  */
 export class WiretapHub {
   readonly #known: MessageSurroundings;
-  readonly #writer: MessageWriter;
+  readonly #live: Written;
+  readonly #again: Written;
   readonly #output: HubOutput;
   readonly #kept: Kept;
   readonly #channels = new Map<string, Channel>();
@@ -58,7 +63,9 @@ export class WiretapHub {
 
   constructor(known: MessageSurroundings, output: HubOutput, replayMs: number) {
     this.#known = known;
-    this.#writer = new MessageWriter(known);
+    const writer = new MessageWriter(known);
+    this.#live = new Written(writer);
+    this.#again = new Written(writer);
     this.#output = output;
     this.#kept = new Kept(replayMs);
   }
@@ -96,7 +103,6 @@ export class WiretapHub {
   more(reader: number): void {
     const replay = this.#replays.get(reader);
     if (replay === undefined) return;
-    const texts: string[] = [];
     if (replay.entry < this.#kept.first) {
       const { forgotten, forgottenLost } = this.#kept;
       replay.lost = added(replay.lost, less(forgottenLost, replay.lostBefore));
@@ -106,12 +112,9 @@ export class WiretapHub {
       replay.entry = this.#kept.first;
       replay.index = 0;
     }
-    while (texts.length < FRAME_MESSAGES && replay.entry < this.#kept.end) this.#readOn(replay, texts);
-    if (texts.length > 0 || !isNothing(replay.lost)) {
-      const bytes = texts.length === 0 ? new Uint8Array(0) : frameOf(texts);
-      this.#give({ to: { reader }, bytes, messages: texts.length, lost: replay.lost });
-      replay.lost = NOTHING_LOST;
-    }
+    let given = 0;
+    while (given === 0 && replay.entry < this.#kept.end) given = this.#readOn(reader, replay);
+    if (given === 0 && !isNothing(replay.lost)) this.#replayed(reader, replay, noBytes(), 0);
     if (replay.entry < this.#kept.end) return;
     this.#replays.delete(reader);
     this.#output.joined(reader, replay.channel.number);
@@ -135,11 +138,10 @@ export class WiretapHub {
   events(batch: EventBatch, nowMs: number): void {
     const lost = { ...NOTHING_LOST, kernel: batch.lost, source_share: suppressedIn(batch) };
     if (this.#channels.size > 0) {
-      const texts: string[] = [];
-      const textAt = (index: number): string => (texts[index] ??= this.#writer.record(batch, index));
+      const written = this.#live.ofBatch(batch);
       for (const channel of this.#channels.values()) {
         channel.lost = added(channel.lost, lost);
-        this.#tell(channel, matching(batch, channel.filter), textAt);
+        this.#tell(channel, matching(batch, channel.filter), written);
       }
     }
     this.#kept.add({ atMs: nowMs, batch, lookups: [], lost });
@@ -147,11 +149,11 @@ export class WiretapHub {
 
   lookups(seen: SeenLookups, nowMs: number): void {
     const lost = { ...NOTHING_LOST, dns: seen.lost };
+    const written = this.#live.ofLookups(seen.lookups);
     for (const channel of this.#channels.values()) {
       if (!channel.filter.wantsLookups) continue;
       channel.lost = added(channel.lost, lost);
-      const found = seen.lookups.filter((lookup) => channel.filter.matchesLookup(lookup));
-      this.#tell(channel, found, (lookup) => this.#writer.lookup(lookup));
+      this.#tell(channel, matchingLookups(seen.lookups, channel.filter), written);
     }
     this.#kept.add({ atMs: nowMs, batch: null, lookups: seen.lookups, lost });
   }
@@ -167,15 +169,15 @@ export class WiretapHub {
     return channel;
   }
 
-  #tell<T>(channel: Channel, found: readonly T[], textOf: (one: T) => string): void {
+  #tell(channel: Channel, found: readonly number[], written: Written): void {
     const to = { channel: channel.number };
     if (this.#underWay > UNDER_WAY_BYTES) {
       channel.lost = added(channel.lost, { ...NOTHING_LOST, reader: found.length });
       return;
     }
     for (let from = 0; from < found.length; from += FRAME_MESSAGES) {
-      const texts = found.slice(from, from + FRAME_MESSAGES).map(textOf);
-      this.#give({ to, bytes: frameOf(texts), messages: texts.length, lost: channel.lost });
+      const indexes = found.slice(from, from + FRAME_MESSAGES);
+      this.#give({ to, bytes: written.frame(indexes), messages: indexes.length, lost: channel.lost });
       channel.lost = NOTHING_LOST;
     }
     this.#sayLost(channel);
@@ -183,12 +185,12 @@ export class WiretapHub {
 
   #sayLost(channel: Channel): void {
     if (isNothing(channel.lost)) return;
-    this.#give({ to: { channel: channel.number }, bytes: new Uint8Array(0), messages: 0, lost: channel.lost });
+    this.#give({ to: { channel: channel.number }, bytes: noBytes(), messages: 0, lost: channel.lost });
     channel.lost = NOTHING_LOST;
   }
 
-  /** Says what matches in the rest of an entry, up to a frame full. */
-  #readOn(replay: Replay, texts: string[]): void {
+  /** Gives what matches in the rest of an entry, up to a frame full; how much that was. */
+  #readOn(reader: number, replay: Replay): number {
     const { filter } = replay.channel;
     const { batch = null, lookups = [], lost = NOTHING_LOST } = this.#kept.at(replay.entry) ?? {};
     if (replay.index === 0) {
@@ -196,15 +198,30 @@ export class WiretapHub {
       replay.lostBefore = added(replay.lostBefore, lost);
     }
     const size = batch?.count ?? lookups.length;
-    for (; replay.index < size && texts.length < FRAME_MESSAGES; replay.index++, replay.count++) {
+    const found: number[] = [];
+    for (; replay.index < size && found.length < FRAME_MESSAGES; replay.index++, replay.count++) {
       const lookup = lookups[replay.index];
-      if (batch !== null && filter.matches(batch.words, replay.index))
-        texts.push(this.#writer.record(batch, replay.index));
-      else if (lookup !== undefined && filter.matchesLookup(lookup)) texts.push(this.#writer.lookup(lookup));
+      if (
+        batch !== null
+          ? filter.matches(batch.words, replay.index)
+          : lookup !== undefined && filter.matchesLookup(lookup)
+      )
+        found.push(replay.index);
     }
-    if (replay.index < size) return;
-    replay.entry++;
-    replay.index = 0;
+    if (found.length > 0) {
+      const written = batch === null ? this.#again.ofLookups(lookups) : this.#again.ofBatch(batch);
+      this.#replayed(reader, replay, written.frame(found), found.length);
+    }
+    if (replay.index >= size) {
+      replay.entry++;
+      replay.index = 0;
+    }
+    return found.length;
+  }
+
+  #replayed(reader: number, replay: Replay, bytes: Uint8Array<ArrayBuffer>, messages: number): void {
+    this.#give({ to: { reader }, bytes, messages, lost: replay.lost });
+    replay.lost = NOTHING_LOST;
   }
 
   #give(frame: Frame): void {
@@ -212,6 +229,10 @@ export class WiretapHub {
     this.messages += frame.messages;
     this.#output.frame(frame);
   }
+}
+
+function matchingLookups(lookups: readonly SeenLookup[], filter: CompiledFilter): number[] {
+  return lookups.flatMap((lookup, index) => (filter.matchesLookup(lookup) ? [index] : []));
 }
 
 function matching({ words, count }: EventBatch, filter: CompiledFilter): number[] {

@@ -7,7 +7,8 @@ import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
 import type { AddressNames } from '../address-names.js';
 import type { Deciders, NamedDecider } from '../deciders.js';
 import type { SeenLookup } from '../seen-lookup.js';
-import { AT, startOf, VERDICT_NAMES, verdictName, wide } from './record.js';
+import { type ByteWriter, bytesOf } from './byte-writer.js';
+import { AT, startOf, VERDICT_NAMES, wide } from './record.js';
 
 export type MessageSurroundings = {
   readonly deciders: Deciders;
@@ -16,8 +17,45 @@ export type MessageSurroundings = {
 };
 
 const HAS_PORTS = new Set<number>(PORT_PROTOCOLS);
-const REASONS = byNumber(DROP_REASON);
-const STATES = byNumber(FLOW_STATE);
+const quoted = (text: string | null | undefined): string =>
+  text === null || text === undefined ? 'null' : `"${text}"`;
+const REASONS = partsBy(DROP_REASON, 'drop_reason');
+const STATES = partsBy(FLOW_STATE, 'state');
+const VERDICTS = Array.from({ length: 8 }, (_, number) => `,"verdict":${quoted(VERDICT_NAMES[number])}`);
+const PASSES = VERDICTS.map((verdict) => bytesOf(`${verdict},"effective_action":"allow",`));
+const ENDS_HERE = VERDICTS.map((verdict) => bytesOf(`${verdict},"effective_action":"deny",`));
+const part = {
+  flow: bytesOf('{"type":"flow","time":"'),
+  flowEnd: bytesOf('{"type":"flow_end","time":"'),
+  verdict: bytesOf('{"type":"verdict","time":"'),
+  source: bytesOf('","src":"'),
+  sourcePort: bytesOf('","src_port":'),
+  destination: bytesOf(',"dst":"'),
+  destinationPort: bytesOf('","dst_port":'),
+  protocol: bytesOf(',"proto":'),
+  icmpId: bytesOf(',"icmp_id":'),
+  unnamed: bytesOf(',"src_names":[],"dst_names":[]'),
+  sourceNames: bytesOf(',"src_names":'),
+  destinationNames: bytesOf(',"dst_names":'),
+  generation: bytesOf(',"generation":'),
+  nowhere: bytesOf(',"interface":null'),
+  foreign: bytesOf(',"foreign":true}'),
+  judged: bytesOf(',"foreign":false}'),
+  foreignEnd: bytesOf(',"foreign":true,"opened":"'),
+  judgedEnd: bytesOf(',"foreign":false,"opened":"'),
+  packetsForward: bytesOf('","packets":{"forward":'),
+  reply: bytesOf(',"reply":'),
+  bytesForward: bytesOf('},"bytes":{"forward":'),
+  end: bytesOf('}}'),
+  icmpType: bytesOf(',"icmp_type":'),
+  icmpCode: bytesOf(',"icmp_code":'),
+  tcpFlags: bytesOf(',"tcp_flags":'),
+  length: bytesOf(',"length":'),
+  packets: bytesOf(',"packets":'),
+  incoming: bytesOf(',"outgoing":false}'),
+  outgoing: bytesOf(',"outgoing":true}'),
+  nothing: bytesOf('null'),
+} as const;
 const QUERY_TYPES: Readonly<Record<number, string>> = {
   1: 'A',
   2: 'NS',
@@ -33,103 +71,175 @@ const QUERY_TYPES: Readonly<Record<number, string>> = {
   255: 'ANY',
 };
 
-/** Writes wiretap messages (D32), each as the text of one JSON object. */
+/** Writes wiretap messages (D32), each as one JSON object. */
 export class MessageWriter {
   readonly #known: MessageSurroundings;
-  readonly #deciders = new WeakMap<NamedDecider, string>();
+  readonly #deciders = new WeakMap<NamedDecider, Uint8Array>();
+  readonly #interfaces = new Map<string, Uint8Array>();
   #lastMs = Number.NaN;
-  #lastTime = '';
+  #lastTime = bytesOf('');
 
   constructor(known: MessageSurroundings) {
     this.#known = known;
   }
 
-  record(batch: EventBatch, index: number): string {
+  record(out: ByteWriter, batch: EventBatch, index: number): void {
     const { words } = batch;
     const at = startOf(index);
     const kind = words[at + AT.kind] as number;
+    const details = words[at + AT.details] as number;
     const type = kind & 0xff;
-    const flags = (words[at + AT.details] as number) >>> 24;
-    if (type === EVENT_TYPE.flow_opened) return `${this.#flow(batch, at, 'flow', kind, flags)}}`;
-    if (type === EVENT_TYPE.flow_ended) {
-      const [forward, reply] = [wide(words, at + AT.packets), wide(words, at + AT.packets + 2)];
-      const [sent, answered] = [wide(words, at + AT.bytes), wide(words, at + AT.bytes + 2)];
-      return `${this.#flow(batch, at, 'flow_end', kind, flags)},"opened":"${this.#time(batch, wide(words, at + AT.opened))}","packets":{"forward":${forward},"reply":${reply}},"bytes":{"forward":${sent},"reply":${answered}}}`;
-    }
-    return this.#verdict(batch, at, kind, flags);
+    out.begin();
+    if (type === EVENT_TYPE.flow_opened || type === EVENT_TYPE.flow_ended) this.#flow(out, batch, at, kind, details);
+    else this.#verdict(out, batch, at, kind, details);
   }
 
-  lookup({ source, hostname, type, generation, word, count, lastMs }: SeenLookup): string {
+  lookup(out: ByteWriter, { source, hostname, type, generation, word, count, lastMs }: SeenLookup): void {
     const { deciders } = this.#known;
     const verdict = VERDICT_NAMES[word & 7] ?? null;
     const action = verdict === 'deny' ? 'deny' : 'allow';
-    return `{"type":"dns","time":"${this.#wall(lastMs)}","src":"${formatAddress(source)}","hostname":${JSON.stringify(hostname)},"query_type":"${QUERY_TYPES[type] ?? `TYPE${type}`}","verdict":${quoted(verdict)},"effective_action":"${action}",${this.#decider(deciders.ofWord(generation, word))},"generation":${generation},"count":${count}}`;
+    const time = new Date(Math.floor(lastMs)).toISOString();
+    out.text(
+      `{"type":"dns","time":"${time}","src":"${formatAddress(source)}","hostname":${JSON.stringify(hostname)},"query_type":"${QUERY_TYPES[type] ?? `TYPE${type}`}","verdict":${quoted(verdict)},"effective_action":"${action}",`,
+    );
+    out.put(this.#decider(deciders.ofWord(generation, word)));
+    out.text(`,"generation":${generation},"count":${count}}`);
   }
 
-  #flow(batch: EventBatch, at: number, type: 'flow' | 'flow_end', kind: number, flags: number): string {
+  #flow(out: ByteWriter, batch: EventBatch, at: number, kind: number, details: number): void {
     const { words } = batch;
-    const state = STATES[((words[at + AT.details] as number) >>> 16) & 0xff] ?? null;
-    const foreign = (flags & EVENT_FLAG.foreign) !== 0;
-    return `${this.#common(batch, at, type, kind, 'allow')},"state":${quoted(state)},"foreign":${foreign}`;
+    const isEnd = (kind & 0xff) === EVENT_TYPE.flow_ended;
+    const isForeign = ((details >>> 24) & EVENT_FLAG.foreign) !== 0;
+    this.#common(out, batch, at, isEnd ? part.flowEnd : part.flow, kind, PASSES);
+    out.put(STATES[(details >>> 16) & 0xff] as Uint8Array);
+    if (!isEnd) {
+      out.put(isForeign ? part.foreign : part.judged);
+      return;
+    }
+    out.put(isForeign ? part.foreignEnd : part.judgedEnd);
+    out.put(this.#time(batch.unixMs(wide(words, at + AT.opened))));
+    out.put(part.packetsForward);
+    out.number(wide(words, at + AT.packets));
+    out.put(part.reply);
+    out.number(wide(words, at + AT.packets + 2));
+    out.put(part.bytesForward);
+    out.number(wide(words, at + AT.bytes));
+    out.put(part.reply);
+    out.number(wide(words, at + AT.bytes + 2));
+    out.put(part.end);
   }
 
-  #verdict(batch: EventBatch, at: number, kind: number, flags: number): string {
+  #verdict(out: ByteWriter, batch: EventBatch, at: number, kind: number, details: number): void {
     const { words } = batch;
-    const passed = (kind & 0xff) === EVENT_TYPE.passed;
-    const reason = (kind >>> 16) & 0xff;
-    const details = words[at + AT.details] as number;
-    const isIcmp = kind >>> 24 === IPPROTO.icmp;
-    const more = `"drop_reason":${quoted(reason === 0 ? null : (REASONS[reason] ?? null))},"icmp_type":${isIcmp ? details & 0xff : null},"icmp_code":${isIcmp ? (details >>> 8) & 0xff : null},"tcp_flags":${kind >>> 24 === IPPROTO.tcp ? (details >>> 16) & 0xff : null}`;
-    return `${this.#common(batch, at, 'verdict', kind, passed ? 'allow' : 'deny')},${more},"length":${words[at + AT.length]},"packets":${wide(words, at + AT.packets)},"outgoing":${(flags & EVENT_FLAG.outgoing) !== 0}}`;
+    const protocol = kind >>> 24;
+    const isIcmp = protocol === IPPROTO.icmp;
+    this.#common(out, batch, at, part.verdict, kind, (kind & 0xff) === EVENT_TYPE.passed ? PASSES : ENDS_HERE);
+    out.put(REASONS[(kind >>> 16) & 0xff] as Uint8Array);
+    out.put(part.icmpType);
+    numberOr(out, isIcmp, details & 0xff);
+    out.put(part.icmpCode);
+    numberOr(out, isIcmp, (details >>> 8) & 0xff);
+    out.put(part.tcpFlags);
+    numberOr(out, protocol === IPPROTO.tcp, (details >>> 16) & 0xff);
+    out.put(part.length);
+    out.number(words[at + AT.length] as number);
+    out.put(part.packets);
+    out.number(wide(words, at + AT.packets));
+    out.put(((details >>> 24) & EVENT_FLAG.outgoing) !== 0 ? part.outgoing : part.incoming);
   }
 
-  #common(batch: EventBatch, at: number, type: string, kind: number, action: 'allow' | 'deny'): string {
+  #common(
+    out: ByteWriter,
+    batch: EventBatch,
+    at: number,
+    type: Uint8Array,
+    kind: number,
+    outcomes: readonly Uint8Array[],
+  ): void {
     const { words } = batch;
-    const { deciders, names, surroundings } = this.#known;
+    const { deciders } = this.#known;
     const source = words[at + AT.source] as number;
     const destination = words[at + AT.destination] as number;
     const ports = words[at + AT.ports] as number;
     const protocol = kind >>> 24;
     const hasPorts = HAS_PORTS.has(protocol);
-    const isEcho = protocol === IPPROTO.icmp && type !== 'verdict';
-    const time = this.#time(batch, wide(words, at + AT.timeLow));
-    const sides = `"src":"${formatAddress(source)}","src_port":${hasPorts ? ports & 0xffff : null},"dst":"${formatAddress(destination)}","dst_port":${hasPorts ? ports >>> 16 : null},"proto":${protocol},"icmp_id":${isEcho ? ports & 0xffff : null},"src_names":${list(names.of(source))},"dst_names":${list(names.of(destination))}`;
-    const decider = this.#decider(deciders.ofHit(words[at + AT.hit] as number, words[at + AT.hitCheck] as number));
+    out.put(type);
+    out.put(this.#time(batch.unixMs(wide(words, at + AT.timeLow))));
+    out.put(part.source);
+    out.address(source);
+    out.put(part.sourcePort);
+    numberOr(out, hasPorts, ports & 0xffff);
+    out.put(part.destination);
+    out.address(destination);
+    out.put(part.destinationPort);
+    numberOr(out, hasPorts, ports >>> 16);
+    out.put(part.protocol);
+    out.number(protocol);
+    out.put(part.icmpId);
+    numberOr(out, protocol === IPPROTO.icmp && type !== part.verdict, ports & 0xffff);
+    this.#names(out, source, destination);
+    out.put(outcomes[(kind >>> 8) & 7] as Uint8Array);
+    out.put(this.#decider(deciders.ofHit(words[at + AT.hit] as number, words[at + AT.hitCheck] as number)));
+    out.put(part.generation);
     const generation = deciders.generationOf(words[at + AT.epoch] as number);
-    const name = surroundings.interfaces.get(words[at + AT.ifindex] as number) ?? null;
-    return `{"type":"${type}","time":"${time}",${sides},"verdict":${quoted(verdictName(kind) ?? null)},"effective_action":"${action}",${decider},"generation":${generation},"interface":${name === null ? null : JSON.stringify(name)}`;
+    numberOr(out, generation !== null, generation ?? 0);
+    out.put(this.#interface(words[at + AT.ifindex] as number));
   }
 
-  #decider(decider: NamedDecider): string {
+  #names(out: ByteWriter, source: number, destination: number): void {
+    const { names } = this.#known;
+    const [ofSource, ofDestination] = [names.of(source), names.of(destination)];
+    if (ofSource.length + ofDestination.length === 0) {
+      out.put(part.unnamed);
+      return;
+    }
+    out.put(part.sourceNames);
+    out.text(JSON.stringify(ofSource));
+    out.put(part.destinationNames);
+    out.text(JSON.stringify(ofDestination));
+  }
+
+  #interface(ifindex: number): Uint8Array {
+    const name = this.#known.surroundings.interfaces.get(ifindex);
+    if (name === undefined) return part.nowhere;
+    const known = this.#interfaces.get(name);
+    if (known !== undefined) return known;
+    const written = bytesOf(`,"interface":${JSON.stringify(name)}`);
+    this.#interfaces.set(name, written);
+    return written;
+  }
+
+  #decider(decider: NamedDecider): Uint8Array {
     const known = this.#deciders.get(decider);
     if (known !== undefined) return known;
     const { policyId, sourceGroup, rule, decidedBy } = decider;
-    const text = `"source_group":${JSON.stringify(sourceGroup)},"rule":${JSON.stringify(rule)},"decided_by":${JSON.stringify(decidedBy)},"policy_id":${JSON.stringify(policyId)}`;
-    this.#deciders.set(decider, text);
-    return text;
+    const written = bytesOf(
+      `"source_group":${JSON.stringify(sourceGroup)},"rule":${JSON.stringify(rule)},"decided_by":${JSON.stringify(decidedBy)},"policy_id":${JSON.stringify(policyId)}`,
+    );
+    this.#deciders.set(decider, written);
+    return written;
   }
 
-  #time(batch: EventBatch, monotonicNs: number): string {
-    return this.#wall(batch.unixMs(monotonicNs));
-  }
-
-  #wall(unixMs: number): string {
+  #time(unixMs: number): Uint8Array {
     const ms = Math.floor(unixMs);
     // Events come in the order of their times, many in each millisecond.
     if (ms !== this.#lastMs) {
       this.#lastMs = ms;
-      this.#lastTime = new Date(ms).toISOString();
+      this.#lastTime = bytesOf(new Date(ms).toISOString());
     }
     return this.#lastTime;
   }
 }
 
-/** Of words that need no escaping. */
-const quoted = (text: string | null): string => (text === null ? 'null' : `"${text}"`);
-const list = (texts: readonly string[]): string => (texts.length === 0 ? '[]' : JSON.stringify(texts));
+function numberOr(out: ByteWriter, is: boolean, value: number): void {
+  if (is) out.number(value);
+  else out.put(part.nothing);
+}
 
-function byNumber<N extends string>(numbers: Readonly<Record<N, number>>): readonly (N | undefined)[] {
-  const names: (N | undefined)[] = [];
-  for (const [name, number] of Object.entries<number>(numbers)) names[number] = name as N;
-  return names;
+/** By number: `,"field":"name"`, and `null` for 0 and what has no name. */
+function partsBy(numbers: Readonly<Record<string, number>>, field: string): readonly Uint8Array[] {
+  const parts = Array.from({ length: 256 }, () => bytesOf(`,"${field}":null`));
+  for (const [name, number] of Object.entries(numbers))
+    if (number > 0) parts[number] = bytesOf(`,"${field}":"${name}"`);
+  return parts;
 }

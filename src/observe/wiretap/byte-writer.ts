@@ -1,0 +1,70 @@
+const OCTETS: readonly Uint8Array[] = Array.from({ length: 256 }, (_, octet) => bytesOf(String(octet)));
+const DOT = 0x2e;
+const ZERO = 0x30;
+const FIRST_BYTES = 64 * 1024;
+/** More than one message takes, but for names and ids, which ask for room themselves. */
+const ROOM = 1_024;
+
+/** A constant part of a text. */
+export function bytesOf(text: string): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(text);
+}
+
+/** Text in UTF-8, written part by part into memory that is used again: a string for each would be garbage. */
+export class ByteWriter {
+  bytes = new Uint8Array(FIRST_BYTES);
+  length = 0;
+
+  /** There is room for a message from here on. */
+  begin(): void {
+    this.#reserve(ROOM);
+  }
+
+  put(part: Uint8Array): void {
+    this.#reserve(part.length + ROOM);
+    this.bytes.set(part, this.length);
+    this.length += part.length;
+  }
+
+  /** Of what need not be ASCII. */
+  text(text: string): void {
+    this.put(bytesOf(text));
+  }
+
+  byte(byte: number): void {
+    this.bytes[this.length++] = byte;
+  }
+
+  /** A whole number from 0 to 2^53. */
+  number(value: number): void {
+    if (value < 10) {
+      this.byte(ZERO + value);
+      return;
+    }
+    let digits = 1;
+    for (let rest = value; rest >= 10; rest = Math.floor(rest / 10)) digits++;
+    let left = value;
+    for (let at = this.length + digits - 1; at >= this.length; at--) {
+      const next = Math.floor(left / 10);
+      this.bytes[at] = ZERO + (left - next * 10);
+      left = next;
+    }
+    this.length += digits;
+  }
+
+  /** Of an address in host order. */
+  address(address: number): void {
+    for (let shift = 24; shift >= 0; shift -= 8) {
+      const octet = OCTETS[(address >>> shift) & 255] as Uint8Array;
+      for (let digit = 0; digit < octet.length; digit++) this.bytes[this.length++] = octet[digit] as number;
+      if (shift > 0) this.bytes[this.length++] = DOT;
+    }
+  }
+
+  #reserve(more: number): void {
+    if (this.length + more <= this.bytes.length) return;
+    const bytes = new Uint8Array(Math.max(2 * this.bytes.length, this.length + more));
+    bytes.set(this.bytes.subarray(0, this.length));
+    this.bytes = bytes;
+  }
+}
