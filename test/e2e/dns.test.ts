@@ -5,9 +5,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { type Dug, data, dig, startUpstream } from './names.js';
+import { readWiretap } from './reader.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
+const soon = { timeout: 10_000, interval: 100 };
 let rig: Rig;
 let upstream: ChildProcess;
 
@@ -66,6 +68,36 @@ describe('a name that the policy allows', () => {
     expect(named.map(({ ips, patterns }) => ({ ips, patterns }))).toEqual([
       { ips: [ADDRESSES.server], patterns: ['*.example.com'] },
     ]);
+  });
+});
+
+describe('what is observed', () => {
+  test('has names beside addresses, and lookups of a reader who wants them', async () => {
+    const { messages, socket } = await readWiretap(rig.node);
+    // The first lookup may be under way before the proxy knows that somebody wants it.
+    await expect
+      .poll(async () => {
+        await ask('api.example.com');
+        return messages.find(({ type, verdict }) => type === 'dns' && verdict === 'allow');
+      }, soon)
+      .toMatchObject({ hostname: 'api.example.com', query_type: 'A', source_group: 'clients', rule: 'r0' });
+    expect(await rig.tcp(443)).toBe('open');
+    await expect
+      .poll(() => messages.find(({ type, dst_port: port }) => type === 'flow' && port === 443), soon)
+      .toMatchObject({
+        dst: ADDRESSES.server,
+        dst_names: expect.arrayContaining(['api.example.com']) as string[],
+        rule: 'r0',
+      });
+    await ask('denied.example.net');
+    const finding = async () => {
+      const { body } = await rig.node.request('GET', '/api/v1/audit/findings?finding_type=dns_deny');
+      return (body as { items: Record<string, unknown>[] }).items[0];
+    };
+    await expect
+      .poll(finding, soon)
+      .toMatchObject({ hostname: 'denied.example.net', effective_action: 'deny', decided_by: 'policy_default' });
+    socket.close();
   });
 });
 

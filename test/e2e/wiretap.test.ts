@@ -85,15 +85,26 @@ test('Server-Sent Events carry the same', async () => {
   end.abort();
 });
 
+/** Events that the kernel sent so far. */
+async function sent(): Promise<number> {
+  const { text } = await rig.node.request('GET', '/metrics');
+  return Number(/^weir_events_sent_total (\d+)$/m.exec(text)?.[1]);
+}
+
 test('performance mode off ends readers, and the kernel sends nothing', async () => {
   const { closed } = await readWiretap(rig.node);
   await rig.node.request('PUT', '/api/v1/settings/performance-mode', { enabled: false });
   expect(await closed).toBe(4_503);
   expect((await rig.node.request('GET', '/api/v1/wiretap/stream')).status).toBe(503);
   await expect(readWiretap(rig.node)).rejects.toThrow('503');
+  const before = await sent();
+  await rig.tcp(446);
+  expect(await sent()).toBe(before);
   await rig.node.request('PUT', '/api/v1/settings/performance-mode', { enabled: true });
   const { messages, socket } = await readWiretap(rig.node);
+  const enabled = await sent();
   await rig.tcp(445);
   await expect.poll(() => ofClient(messages), soon).toContain('["verdict",445,null]');
+  expect(await sent()).toBeGreaterThan(enabled);
   socket.close();
 });

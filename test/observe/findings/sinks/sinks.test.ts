@@ -157,9 +157,11 @@ describe('the webhook', () => {
     told.answer = answer;
     const { ledger } = await running(options, { kv });
     await allDelivered(ledger, 'webhook');
-    expect(briefly(toldBy(received))).toEqual(['10.0.0.7 +1 =1', '10.0.0.7 +1 =2', '10.0.0.8 +1 =1']);
+    // What was under way when it was stopped may come twice, with its position.
+    const once = () => [...new Map(toldBy(received).map((one) => [one.position, one])).values()];
+    expect(briefly(once())).toEqual(['10.0.0.7 +1 =1', '10.0.0.7 +1 =2', '10.0.0.8 +1 =1']);
     await ledger.merge([seen({ source: '10.0.0.9' })]);
-    await expect.poll(() => toldBy(received).length).toBe(4);
+    await expect.poll(() => once().length).toBe(4);
   });
 
   it('is not followed where it redirects', async () => {
