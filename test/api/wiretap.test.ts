@@ -1,5 +1,8 @@
+import type { FastifyRequest } from 'fastify';
 import { expect, test } from 'vitest';
 import WebSocket from 'ws';
+import { isStillAllowed } from '#api/authentication.js';
+import type { TokenVerdict } from '#api/management.js';
 import type { WiretapFilter } from '#observe/wiretap/filter.js';
 import type { Sink } from '#observe/wiretap/readers.js';
 import { fakeManagement, TOKENS } from './fake-management.js';
@@ -115,4 +118,18 @@ test('a client that says too much is cut off', async () => {
   const end = new Promise<number>((resolve) => socket.once('close', resolve));
   socket.send('x'.repeat(2_000));
   expect(await end).toBe(1_009);
+});
+
+test.each([
+  ['accepted', true],
+  ['refused', false],
+  ['failed', false],
+] as const)('a stream whose token is %s by then goes on: %s', async (outcome, goesOn) => {
+  const verify = async (): Promise<TokenVerdict> => {
+    if (outcome === 'failed') throw new Error('the store is closed');
+    if (outcome === 'refused') return { kind: 'refused', reason: 'revoked' };
+    return { kind: 'accepted', identity: { id: 'r', subject: 'rita', role: 'readonly' } };
+  };
+  const request = { headers: { authorization: `Bearer ${TOKENS.readonly}` } } as FastifyRequest;
+  expect(await isStillAllowed(request, { ...fakeManagement().tokens, verify })).toBe(goesOn);
 });
