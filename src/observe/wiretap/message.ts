@@ -76,8 +76,8 @@ export class MessageWriter {
   readonly #known: MessageSurroundings;
   readonly #deciders = new WeakMap<NamedDecider, Uint8Array>();
   readonly #interfaces = new Map<string, Uint8Array>();
-  #lastMs = Number.NaN;
-  #lastTime = bytesOf('');
+  readonly #seen = new TimeText();
+  readonly #opened = new TimeText();
 
   constructor(known: MessageSurroundings) {
     this.#known = known;
@@ -117,7 +117,7 @@ export class MessageWriter {
       return;
     }
     out.put(isForeign ? part.foreignEnd : part.judgedEnd);
-    out.put(this.#time(batch.unixMs(wide(words, at + AT.opened))));
+    out.put(this.#opened.of(batch.unixMs(wide(words, at + AT.opened))));
     out.put(part.packetsForward);
     out.number(wide(words, at + AT.packets));
     out.put(part.reply);
@@ -164,7 +164,7 @@ export class MessageWriter {
     const protocol = kind >>> 24;
     const hasPorts = HAS_PORTS.has(protocol);
     out.put(type);
-    out.put(this.#time(batch.unixMs(wide(words, at + AT.timeLow))));
+    out.put(this.#seen.of(batch.unixMs(wide(words, at + AT.timeLow))));
     out.put(part.source);
     out.address(source);
     out.put(part.sourcePort);
@@ -219,15 +219,20 @@ export class MessageWriter {
     this.#deciders.set(decider, written);
     return written;
   }
+}
 
-  #time(unixMs: number): Uint8Array {
+/** Times of events that follow one another: many are of the same millisecond. */
+class TimeText {
+  #ms = Number.NaN;
+  #text = bytesOf('');
+
+  of(unixMs: number): Uint8Array {
     const ms = Math.floor(unixMs);
-    // Events come in the order of their times, many in each millisecond.
-    if (ms !== this.#lastMs) {
-      this.#lastMs = ms;
-      this.#lastTime = bytesOf(new Date(ms).toISOString());
+    if (ms !== this.#ms) {
+      this.#ms = ms;
+      this.#text = bytesOf(new Date(ms).toISOString());
     }
-    return this.#lastTime;
+    return this.#text;
   }
 }
 
