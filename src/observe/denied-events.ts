@@ -60,10 +60,9 @@ export class DeniedEvents {
     for (let index = 0; index < count; index++) {
       const at = startOf(index);
       if (isFinding(words[at + AT.kind] as number)) this.#add(batch, at);
-      const suppressed = words[at + AT.suppressed] as number;
-      if (suppressed > 0) this.#lose('source_share', suppressed, nowMs);
     }
     if (batch.lost > 0) this.#lose('dataplane', batch.lost, nowMs);
+    if (batch.suppressed > 0) this.#lose('source_share', batch.suppressed, nowMs);
   }
 
   /** What was added since the last time. */

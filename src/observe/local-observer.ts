@@ -11,7 +11,6 @@ import { PendingFindings } from './findings/pending.js';
 import type { SeenLookups } from './seen-lookup.js';
 import type { ObserverStats } from './stats.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
-import { suppressedIn } from './wiretap/record.js';
 
 /** Keeps findings; see `findings/findings-folder.ts`. What a `MergeError` says was not merged is the caller's. */
 export type FindingKeeper = { readonly count: number; merge(deltas: readonly FindingDelta[]): Promise<void> };
@@ -119,7 +118,7 @@ export class LocalObserver {
     const now = Date.now();
     for (const [type, count] of Object.entries(batch.tally())) this.#events[type] = (this.#events[type] ?? 0) + count;
     this.#lost.kernel += batch.lost;
-    this.#lost.sourceShare += suppressedIn(batch);
+    this.#lost.sourceShare += batch.suppressed;
     this.#denied.add(batch, now);
     this.hub.events(batch, now);
   }

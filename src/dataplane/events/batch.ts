@@ -35,6 +35,7 @@ export class EventBatch {
   readonly words: Uint32Array;
   readonly #view: DataView;
   readonly #packed: PackedEvents;
+  #suppressed: number | undefined;
 
   constructor(packed: PackedEvents) {
     this.#packed = packed;
@@ -65,6 +66,17 @@ export class EventBatch {
     const type = this.type(index);
     const at = this.#at(index);
     return type === 'flow_opened' || type === 'flow_ended' ? this.#flow(at, type) : this.#packet(at, type);
+  }
+
+  /** Events about sources of these that were not sent, since others of theirs were. */
+  get suppressed(): number {
+    if (this.#suppressed === undefined) {
+      let sum = 0;
+      const first = (RECORD_HEADER_BYTES + EVENT_OFFSETS.suppressed) / 4;
+      for (let at = first; at < this.words.length; at += RECORD_WORDS) sum += this.words[at] as number;
+      this.#suppressed = sum;
+    }
+    return this.#suppressed;
   }
 
   /** How many there are of each type. */

@@ -4,7 +4,6 @@ import { CompiledFilter, type WiretapFilter } from './filter.js';
 import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
 import { Kept } from './kept.js';
 import { type MessageSurroundings, MessageWriter } from './message.js';
-import { suppressedIn } from './record.js';
 import { Written } from './written.js';
 
 /** Different filters at most: each is tested on each event. */
@@ -136,7 +135,7 @@ export class WiretapHub {
   }
 
   events(batch: EventBatch, nowMs: number): void {
-    const lost = { ...NOTHING_LOST, kernel: batch.lost, source_share: suppressedIn(batch) };
+    const lost = { ...NOTHING_LOST, kernel: batch.lost, source_share: batch.suppressed };
     if (this.#channels.size > 0) {
       const written = this.#live.ofBatch(batch);
       for (const channel of this.#channels.values()) {

@@ -1,4 +1,4 @@
-import { type EventBatch, RECORD_HEADER_BYTES, RECORD_WORDS } from '#dataplane/events/batch.js';
+import { RECORD_HEADER_BYTES, RECORD_WORDS } from '#dataplane/events/batch.js';
 import { EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 import type { Verdict } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
@@ -21,7 +21,6 @@ export const AT = {
   word: word(EVENT_OFFSETS.word),
   hit: word(EVENT_OFFSETS.hit),
   hitCheck: word(EVENT_OFFSETS.hit_check),
-  suppressed: word(EVENT_OFFSETS.suppressed),
   length: word(EVENT_OFFSETS.length),
   opened: word(EVENT_OFFSETS.opened_ns),
   packets: word(EVENT_OFFSETS.packets),
@@ -46,11 +45,4 @@ export const startOf = (index: number): number => index * RECORD_WORDS;
 
 export function wide(words: Uint32Array, at: number): number {
   return (words[at] as number) + (words[at + 1] as number) * 0x1_0000_0000;
-}
-
-/** Events about sources of these records that were not sent, since others of theirs were. */
-export function suppressedIn({ words, count }: EventBatch): number {
-  let sum = 0;
-  for (let index = 0; index < count; index++) sum += words[startOf(index) + AT.suppressed] as number;
-  return sum;
 }
