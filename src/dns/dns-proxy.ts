@@ -1,6 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { KnownName } from '#policy/known-name.js';
 import type { Lookups } from '#policy/lookups.js';
+import type { SeenLookups } from '#policy/seen-lookup.js';
 
 /** What the DNS proxy part asks of the proxy. It runs in a worker thread; nothing that a query does passes through here. */
 export type DnsProxy = {
@@ -54,27 +55,4 @@ export type UpstreamStats = {
   readonly timeouts: number;
   /** Of late, in milliseconds; null before the first answer. */
   readonly latencyMs: number | null;
-};
-
-/** Equal lookups of a short time: of one source, for one name and type, decided alike. */
-export type SeenLookup = {
-  readonly source: number;
-  readonly hostname: string;
-  readonly type: number;
-  readonly generation: number;
-  /** Of the program of that generation. */
-  readonly word: number;
-  readonly count: number;
-  readonly lastMs: number;
-};
-
-/** What was seen since it was told the last time. */
-export type SeenLookups = {
-  readonly lookups: readonly SeenLookup[];
-  /** Addresses that were granted for names, and were not before. */
-  readonly named: readonly { readonly address: number; readonly hostname: string }[];
-  /** Lookups that there was no room for. */
-  readonly lost: number;
-  /** Those of them that were denied, or would have been. */
-  readonly lostDenied: number;
 };

@@ -1,8 +1,9 @@
 import { fileURLToPath } from 'node:url';
 import { type MessagePort, Worker } from 'node:worker_threads';
 import type { Lookups } from '#policy/lookups.js';
+import type { SeenLookups } from '#policy/seen-lookup.js';
 import { Descriptors } from '#sockets/descriptors.js';
-import type { DnsChange, DnsProxy, SeenLookups } from './dns-proxy.js';
+import type { DnsChange, DnsProxy } from './dns-proxy.js';
 import type { Asks, FromThread, Given, ToThread } from './messages.js';
 import type { DnsOptions } from './options.js';
 

@@ -1,12 +1,13 @@
 import type { MessagePort } from 'node:worker_threads';
 import { parseAddress } from '#policy/ipv4.js';
 import type { KnownName } from '#policy/known-name.js';
+import type { SeenLookups } from '#policy/seen-lookup.js';
 import type { Descriptors } from '#sockets/descriptors.js';
 import { Pump } from '#sockets/pump.js';
 import { AnswerCache } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import { Counts } from './counts.js';
-import type { DnsStats, SeenLookups } from './dns-proxy.js';
+import type { DnsStats } from './dns-proxy.js';
 import { Granter } from './granter.js';
 import { KnownNames } from './known-names.js';
 import { Learning } from './learning.js';

@@ -1,7 +1,8 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { KnownName } from '#policy/known-name.js';
 import type { Lookups } from '#policy/lookups.js';
-import type { DnsStats, SeenLookups } from './dns-proxy.js';
+import type { SeenLookups } from '#policy/seen-lookup.js';
+import type { DnsStats } from './dns-proxy.js';
 import type { DnsOptions } from './options.js';
 
 /** What the thread begins with. */

@@ -1,6 +1,6 @@
 import { VERDICT_NUMBER } from '#policy/program.js';
+import type { SeenLookups } from '#policy/seen-lookup.js';
 import { nowMs, wallMs } from './clock.js';
-import type { SeenLookups } from './dns-proxy.js';
 import { type NameKey, presentationOf } from './wire/name.js';
 
 const DENIED = 1_024;

@@ -4,11 +4,11 @@ import { DROP_REASON } from '#dataplane/program/numbers.js';
 import { formatAddress } from '#policy/ipv4.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
+import type { SeenLookup } from '#policy/seen-lookup.js';
 import type { Deciders } from './deciders.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
 import { nobody } from './findings/nobody.js';
-import type { SeenLookup } from './seen-lookup.js';
 import { AT, startOf, wide } from './wiretap/record.js';
 
 /** Different ones between two takes. What is beyond is merged by who decided, without addresses and ports. */

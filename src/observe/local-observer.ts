@@ -1,6 +1,7 @@
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { type EventSource, Hearing } from '#dataplane/events/source.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
+import type { SeenLookups } from '#policy/seen-lookup.js';
 import { AddressNames } from './address-names.js';
 import { Deciders } from './deciders.js';
 import { DeniedEvents, findingsOfLookups } from './denied-events.js';
@@ -8,7 +9,6 @@ import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
 import { MergeError } from './findings/ledger.js';
 import { PendingFindings } from './findings/pending.js';
-import type { SeenLookups } from './seen-lookup.js';
 import type { ObserverStats } from './stats.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 

@@ -1,7 +1,7 @@
 import type { EventSource } from '#dataplane/events/source.js';
+import type { SeenLookups } from '#policy/seen-lookup.js';
 import type { FindingPage, FindingQuery } from './findings/filter.js';
 import type { FindingDelta } from './findings/finding.js';
-import type { SeenLookups } from './seen-lookup.js';
 import type { ObserverStats } from './stats.js';
 import type { WiretapFilter } from './wiretap/filter.js';
 import type { Frame } from './wiretap/frame.js';

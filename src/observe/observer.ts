@@ -1,11 +1,11 @@
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { type EventSource, portsOf } from '#dataplane/events/source.js';
+import type { SeenLookups } from '#policy/seen-lookup.js';
 import type { FindingPage, FindingQuery } from './findings/filter.js';
 import type { FindingDelta } from './findings/finding.js';
 import { PendingFindings } from './findings/pending.js';
 import type { Ask, Asks, FromObserver, ToObserver } from './messages.js';
-import type { SeenLookups } from './seen-lookup.js';
 import type { ObserverStats } from './stats.js';
 import type { WiretapFilter } from './wiretap/filter.js';
 import { Readers, type Sink } from './wiretap/readers.js';

@@ -2,13 +2,13 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { AddressNames } from '#observe/address-names.js';
 import { Deciders } from '#observe/deciders.js';
-import type { SeenLookup } from '#observe/seen-lookup.js';
 import type { WiretapFilter } from '#observe/wiretap/filter.js';
 import type { Frame } from '#observe/wiretap/frame.js';
 import { WiretapHub } from '#observe/wiretap/hub.js';
 import { IPPROTO } from '#policy/model.js';
 import { word } from '#policy/program.js';
 import { rosterOf, rosterOfRecord } from '#policy/roster.js';
+import type { SeenLookup } from '#policy/seen-lookup.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { batchOf, type EventInput } from './events.js';
 

@@ -1,8 +1,8 @@
 import { EVENT_TYPE } from '#dataplane/events/event.js';
 import { PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#policy/model.js';
+import type { SeenLookup } from '#policy/seen-lookup.js';
 import type { AddressNames } from '../address-names.js';
 import type { Deciders, NamedDecider } from '../deciders.js';
-import type { SeenLookup } from '../seen-lookup.js';
 import { AT, recordType, startOf, VERDICT_NAMES, verdictName } from './record.js';
 
 export const WIRETAP_TYPES = ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'] as const;

@@ -1,5 +1,5 @@
 import type { EventBatch } from '#dataplane/events/batch.js';
-import type { SeenLookup, SeenLookups } from '../seen-lookup.js';
+import type { SeenLookup, SeenLookups } from '#policy/seen-lookup.js';
 import { CompiledFilter, type WiretapFilter } from './filter.js';
 import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
 import { Kept } from './kept.js';

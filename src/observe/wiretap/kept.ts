@@ -1,5 +1,5 @@
 import type { EventBatch } from '#dataplane/events/batch.js';
-import type { SeenLookup } from '../seen-lookup.js';
+import type { SeenLookup } from '#policy/seen-lookup.js';
 import { added, isNothing, type Lost, NOTHING_LOST } from './frame.js';
 
 /** What came in at one time: events, or lookups. */

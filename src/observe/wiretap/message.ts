@@ -4,9 +4,9 @@ import type { Surroundings } from '#dataplane/events/surroundings.js';
 import { DROP_REASON, FLOW_STATE } from '#dataplane/program/numbers.js';
 import { formatAddress } from '#policy/ipv4.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
+import type { SeenLookup } from '#policy/seen-lookup.js';
 import type { AddressNames } from '../address-names.js';
 import type { Deciders, NamedDecider } from '../deciders.js';
-import type { SeenLookup } from '../seen-lookup.js';
 import { type ByteWriter, bytesOf } from './byte-writer.js';
 import { AT, startOf, VERDICT_NAMES, wide } from './record.js';
 

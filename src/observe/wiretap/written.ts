@@ -1,5 +1,5 @@
 import type { EventBatch } from '#dataplane/events/batch.js';
-import type { SeenLookup } from '../seen-lookup.js';
+import type { SeenLookup } from '#policy/seen-lookup.js';
 import { ByteWriter } from './byte-writer.js';
 import type { MessageWriter } from './message.js';
 

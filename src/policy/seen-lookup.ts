@@ -1,4 +1,4 @@
-/** Equal lookups of a short time (structurally what the DNS proxy tells). Addresses in host order, times in milliseconds since 1970. */
+/** Equal lookups of a short time: of one source, for one name and type, decided alike. Addresses in host order, times in milliseconds since 1970. */
 export type SeenLookup = {
   readonly source: number;
   /** In presentation form, in lower case. */
