@@ -4,7 +4,6 @@ import { formatAddress } from '#policy/ipv4.js';
 
 const written = (write: (out: ByteWriter) => void): string => {
   const out = new ByteWriter();
-  out.begin();
   write(out);
   return new TextDecoder().decode(out.bytes.subarray(0, out.length));
 };

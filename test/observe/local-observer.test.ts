@@ -97,7 +97,7 @@ test('what could not be merged is merged later, and the trouble is told once', a
   expect(said).toEqual(['wanted false false', 'trouble StoreError: write: No space left', 'findings_stored']);
 });
 
-test('of a merge that was done in part the rest is merged later', async () => {
+test('what a merge that failed had merged is not merged again', async () => {
   facts.port1.postMessage({ kind: 'roster', placed });
   observer.see({ ...lookups(2), lostDenied: 0 });
   failure = new MergeError([], new StoreError('store_unavailable', 'remove'));

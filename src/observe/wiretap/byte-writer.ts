@@ -2,8 +2,8 @@ const OCTETS: readonly Uint8Array[] = Array.from({ length: 256 }, (_, octet) => 
 const DOT = 0x2e;
 const ZERO = 0x30;
 const FIRST_BYTES = 64 * 1024;
-/** More than one message takes, but for names and ids, which ask for room themselves. */
-const ROOM = 1_024;
+/** More than the numbers and addresses between two parts take. */
+const ROOM = 64;
 
 /** A constant part of a text. */
 export function bytesOf(text: string): Uint8Array<ArrayBuffer> {
@@ -15,11 +15,7 @@ export class ByteWriter {
   bytes = new Uint8Array(FIRST_BYTES);
   length = 0;
 
-  /** There is room for a message from here on. */
-  begin(): void {
-    this.#reserve(ROOM);
-  }
-
+  /** Behind it there is room for numbers and addresses. */
   put(part: Uint8Array): void {
     this.#reserve(part.length + ROOM);
     this.bytes.set(part, this.length);

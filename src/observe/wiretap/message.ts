@@ -89,7 +89,6 @@ export class MessageWriter {
     const kind = words[at + AT.kind] as number;
     const details = words[at + AT.details] as number;
     const type = kind & 0xff;
-    out.begin();
     if (type === EVENT_TYPE.flow_opened || type === EVENT_TYPE.flow_ended) this.#flow(out, batch, at, kind, details);
     else this.#verdict(out, batch, at, kind, details);
   }
