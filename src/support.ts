@@ -2,10 +2,11 @@ import type { System } from '#actors/system.js';
 import type { Refusal } from '#bus/requests.js';
 import type { Config } from '#config/config.js';
 import type { DisclosedConfig } from '#config/disclosure.js';
-import type { FlowFilter, HitReport } from '#dataplane/datapath.js';
+import type { HitReport } from '#dataplane/datapath.js';
 import { chains, hookPrograms, NETWORK_TEXTS, settings } from '#dataplane/kernel/machine/network.js';
 import { system as machine, ownProcess } from '#dataplane/kernel/machine/process.js';
 import { dataplaneStatus } from '#dataplane/kernel/status.js';
+import { anyFlow } from '#dataplane/program/flow-filter.js';
 import type { FindingFilter, FindingPage, FindingQuery } from '#observe/findings/filter.js';
 import { shownFinding } from '#observe/findings/shown.js';
 import type { LogRing } from '#observe/log-ring.js';
@@ -114,7 +115,7 @@ function ofDataplane({ traffic }: System, dataplane: NonNullable<Config['datapla
       }
     }),
     linesFile('dataplane/flows.jsonl', async function* () {
-      const { items } = await had(traffic.flows({ filter: EVERY_FLOW, after: null, limit: MOST_FLOWS }));
+      const { items } = await had(traffic.flows({ filter: anyFlow(), after: null, limit: MOST_FLOWS }));
       yield items.map((flow) => ({
         ...flow,
         source: formatAddress(flow.source),
@@ -157,21 +158,6 @@ const EVERY_FINDING: FindingFilter = {
   destinations: [],
   sinceMs: null,
   untilMs: null,
-};
-const EVERY_FLOW: FlowFilter = {
-  sources: [],
-  destinations: [],
-  ports: [],
-  sourcePorts: [],
-  destinationPorts: [],
-  protocols: [],
-  groups: [],
-  rules: [],
-  verdicts: [],
-  states: [],
-  foreign: undefined,
-  current: undefined,
-  minBytes: 0,
 };
 
 /** A part that is not running says so, and the manifest repeats it. */

@@ -1,24 +1,11 @@
 import { describe, expect, test } from 'vitest';
+import { anyFlow } from '#dataplane/program/flow-filter.js';
 import { refusal } from '#statecharts/refusal.js';
 import { RECORD, SINCE, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
 
 const SINCE_MS = Date.parse(SINCE);
-const NO_FILTER = {
-  sources: [],
-  destinations: [],
-  ports: [],
-  sourcePorts: [],
-  destinationPorts: [],
-  protocols: [],
-  groups: [],
-  rules: [],
-  verdicts: [],
-  states: [],
-  foreign: undefined,
-  current: undefined,
-  minBytes: 0,
-};
+const NO_FILTER = anyFlow();
 const readonly = { token: TOKENS.readonly };
 
 describe('GET /api/v1/policy/hits', () => {

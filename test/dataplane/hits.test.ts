@@ -4,6 +4,7 @@ import { MAPS } from '#dataplane/kernel/bpf-object.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
 import { Hits } from '#dataplane/kernel/hits.js';
 import { mapsOf } from '#dataplane/kernel/successor.js';
+import { anyFlow } from '#dataplane/program/flow-filter.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import { compile } from '#policy/compile.js';
 import { IPPROTO, type Packet, type Policy } from '#policy/model.js';
@@ -12,7 +13,6 @@ import { withChangedGroup } from '#test/policy/changed-groups.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
-import { anyFlow } from './any-flow.js';
 import { MAX_FRAME, TCP, writeFrame } from './frame.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 

@@ -106,3 +106,23 @@ function flags(size: number, numbers: readonly number[]): Uint8Array {
   for (const number of numbers) found[number] = 1;
   return found;
 }
+
+/** Every flow, but for what is given. */
+export function anyFlow(given: Partial<FlowFilter> = {}): FlowFilter {
+  return {
+    sources: [],
+    destinations: [],
+    ports: [],
+    sourcePorts: [],
+    destinationPorts: [],
+    protocols: [],
+    groups: [],
+    rules: [],
+    verdicts: [],
+    states: [],
+    foreign: undefined,
+    current: undefined,
+    minBytes: 0,
+    ...given,
+  };
+}
