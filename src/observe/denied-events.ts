@@ -1,6 +1,6 @@
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_TYPE } from '#dataplane/events/event.js';
-import { DROP_REASON } from '#dataplane/program/numbers.js';
+import { DROP_REASON, namesByNumber } from '#dataplane/program/numbers.js';
 import { formatAddress } from '#policy/ipv4.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
@@ -34,10 +34,7 @@ type Pending = {
 };
 
 const HAS_PORTS = new Set<number>(PORT_PROTOCOLS);
-const REASONS: readonly (string | undefined)[] = Object.entries(DROP_REASON).reduce(
-  (names, [name, number]) => names.with(number, name),
-  Array.from<string | undefined>({ length: 256 }),
-);
+const REASONS = namesByNumber(DROP_REASON);
 /** Verdict, drop reason and protocol. */
 const KIND_BITS = 0xffff_ff00;
 

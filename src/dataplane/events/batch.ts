@@ -1,4 +1,4 @@
-import { DROP_REASON, FLOW_STATE } from '#dataplane/program/numbers.js';
+import { DROP_REASON, FLOW_STATE, namesByNumber } from '#dataplane/program/numbers.js';
 import { IPPROTO, type Verdict } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 import { EVENT_BYTES, EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from './event.js';
@@ -19,10 +19,10 @@ export const RECORD_HEADER_BYTES = 8;
 export const RECORD_BYTES = RECORD_HEADER_BYTES + EVENT_BYTES;
 export const RECORD_WORDS = RECORD_BYTES / 4;
 
-const TYPES = named(EVENT_TYPE);
-const VERDICTS = named(VERDICT_NUMBER);
-const DROP_REASONS = named(DROP_REASON);
-const FLOW_STATES = named(FLOW_STATE);
+const TYPES = namesByNumber(EVENT_TYPE);
+const VERDICTS = namesByNumber(VERDICT_NUMBER);
+const DROP_REASONS = namesByNumber(DROP_REASON);
+const FLOW_STATES = namesByNumber(FLOW_STATE);
 
 /**
  * What one read of the ring found, oldest first. Fields are read where they stand: who wants few of them decodes no more.
@@ -164,12 +164,6 @@ export class EventBatch {
 
 function verdictOf(number: number): Verdict | null {
   return number === 0 ? null : nameOf(VERDICTS, number, 'verdict');
-}
-
-function named<N extends string>(numbers: Readonly<Record<N, number>>): readonly (N | undefined)[] {
-  const names: (N | undefined)[] = [];
-  for (const [name, number] of Object.entries<number>(numbers)) names[number] = name as N;
-  return names;
 }
 
 function nameOf<N>(names: readonly (N | undefined)[], number: number, what: string): N {

@@ -96,3 +96,10 @@ export type FlowState = keyof typeof FLOW_STATE;
 export const FLOW_STATES = 16;
 /** A tick of flow times is 2^20 ns. */
 export const TICK_NS = 1 << 20;
+
+/** The other way round; undefined for a number that has no name. */
+export function namesByNumber<N extends string>(numbers: Readonly<Record<N, number>>): readonly (N | undefined)[] {
+  const names: (N | undefined)[] = [];
+  for (const [name, number] of Object.entries<number>(numbers)) names[number] = name as N;
+  return names;
+}

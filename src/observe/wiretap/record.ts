@@ -1,5 +1,6 @@
 import { RECORD_HEADER_BYTES, RECORD_WORDS } from '#dataplane/events/batch.js';
 import { EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
+import { namesByNumber } from '#dataplane/program/numbers.js';
 import type { Verdict } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 
@@ -28,10 +29,7 @@ export const AT = {
 } as const;
 
 /** By number; undefined where nothing was judged. */
-export const VERDICT_NAMES: readonly (Verdict | undefined)[] = Object.entries(VERDICT_NUMBER).reduce(
-  (names, [name, number]) => names.with(number, name as Verdict),
-  Array.from<Verdict | undefined>({ length: 8 }),
-);
+export const VERDICT_NAMES: readonly (Verdict | undefined)[] = namesByNumber(VERDICT_NUMBER);
 export const verdictName = (kind: number): Verdict | undefined => VERDICT_NAMES[(kind >>> 8) & 0xff];
 
 /** What a wiretap message says a record is. */
