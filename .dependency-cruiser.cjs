@@ -53,6 +53,12 @@ module.exports = {
       'What is observed is decoded, named and kept; nobody whom it observes knows of it.',
     ),
     only('dns-codec-knows-nobody', '^src/dns/wire/', [], 'Bytes in, values out: sockets and policies use the codec.'),
+    only(
+      'tls-and-http-codecs-know-nobody',
+      '^src/service-plane/(tls|http)/',
+      ['^src/policy/(tls|http)-facts'],
+      'Bytes in, facts out: sockets and policies use the codecs.',
+    ),
     only('libc-knows-nobody', '^src/libc/', [], 'Prototypes of functions, and what went wrong in them.'),
     only('sockets-know-nobody', '^src/sockets/', ['^src/libc/'], 'Calls on sockets serve whoever has one.'),
     only('config-knows-nobody', '^src/config/', [], 'Configuration is a value; reading it needs none of the parts.'),
@@ -85,7 +91,7 @@ module.exports = {
       name: 'pure-code-has-no-io',
       severity: 'error',
       comment: 'Effects belong in src/dataplane/kernel, src/actors, src/store or src/api.',
-      from: { path: '^(statecharts|src/policy|src/bus|src/dataplane/program|src/dns/wire)/' },
+      from: { path: '^(statecharts|src/policy|src/bus|src/dataplane/program|src/dns/wire|src/service-plane/(tls|http))/' },
       to: { dependencyTypes: ['core'] },
     },
     {
