@@ -1,4 +1,4 @@
-import { check, libc } from '#libc/libc.js';
+import { check, errno, libc } from '#libc/libc.js';
 
 const AF_INET = 2;
 const TYPES = { udp: 2, tcp: 1 } as const;
@@ -9,6 +9,8 @@ const SO_RCVBUF = 8;
 const SO_SNDBUF = 7;
 const SO_MARK = 36;
 const SO_REUSEADDR = 2;
+const SO_REUSEPORT = 15;
+const EADDRINUSE = 98;
 const SOL_IP = 0;
 const IP_TRANSPARENT = 19;
 const IP_RECVORIGDSTADDR = 20;
@@ -54,13 +56,36 @@ export function bindSocket(fd: number, { address, port }: { readonly address: nu
   check(`listen on ${octets.join('.')}:${port}`, libc.bind(fd, sockaddr(address, port), SOCKADDR_BYTES));
 }
 
-/** A socket that listens; Node takes it over by its descriptor. */
-export function openListener(at: { readonly address: number; readonly port: number }, options: SocketOptions): number {
+/** A socket that listens; Node takes it over by its descriptor. With `isShared` others may listen there too. */
+export function openListener(
+  at: { readonly address: number; readonly port: number },
+  options: SocketOptions & { readonly isShared?: boolean },
+): number {
   const fd = openSocket('tcp', options);
   try {
     set(fd, SO_REUSEADDR, 1, 'share an address with what is over');
+    if (options.isShared === true) set(fd, SO_REUSEPORT, 1, 'share an address');
     bindSocket(fd, at);
     check('listen', libc.listen(fd, BACKLOG));
+    return fd;
+  } catch (failure) {
+    libc.close(fd);
+    throw failure;
+  }
+}
+
+/**
+ * A socket that connects by this address, whosever it is, and by this port or, where that is taken, another one. Node takes
+ * it over by its descriptor, and connects it.
+ */
+export function openConnector(from: { readonly address: number; readonly port: number }, mark: number): number {
+  const fd = openSocket('tcp', { mark, isTransparent: true });
+  try {
+    set(fd, SO_REUSEADDR, 1, 'share an address with what is over');
+    if (libc.bind(fd, sockaddr(from.address, from.port), SOCKADDR_BYTES) < 0) {
+      if (errno() !== EADDRINUSE) check('take the address of a client', -1);
+      check('take the address of a client', libc.bind(fd, sockaddr(from.address, 0), SOCKADDR_BYTES));
+    }
     return fd;
   } catch (failure) {
     libc.close(fd);

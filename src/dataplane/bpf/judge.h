@@ -33,7 +33,8 @@ __noinline enum drop_reason refusal_by(enum verdict verdict, bool audited)
 	case VERDICT_DENY:
 		return DROP_POLICY_DENY;
 	case VERDICT_REDIRECT:
-		return audited ? DROP_NONE : DROP_SERVICE_PLANE_ABSENT;
+		/* It was not opened by way of the service plane. */
+		return audited ? DROP_NONE : settings.plane_port ? DROP_NOT_INSPECTED : DROP_SERVICE_PLANE_ABSENT;
 	default:
 		return DROP_PROGRAM_DAMAGED;
 	}

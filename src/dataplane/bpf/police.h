@@ -127,6 +127,14 @@ static __always_inline int begin_flow(struct __sk_buff *skb, struct place *place
 		return police_stray(skb, place, packet, active_word, now < READ_ONCE(in_force->pickup_until_ns));
 	judged = (__u64)active_word << 32 | judge(packet, active_word, false);
 	refused = refusal_of(judged);
+	if (((__u32)judged & 7) == VERDICT_REDIRECT && is_inspecting() && !packet->outgoing) {
+		int verdict = inspect(skb, packet, judged);
+
+		if (verdict != NOT_INSPECTED)
+			return verdict;
+		if (refused)
+			refused = DROP_SERVICE_PLANE_ABSENT;
+	}
 	if (refused)
 		return refuse(skb, packet, judged, refused);
 	/* A reply that nobody asked for is judged as a packet of its own. */
@@ -194,6 +202,12 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 	}
 	if (flow)
 		return continue_flow(skb, flow, &place, packet, in_force, active_word, judgement, slot, now);
+	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
+		int verdict = continue_inspected(skb, packet);
+
+		if (verdict != NOT_INSPECTED)
+			return verdict;
+	}
 	if (!packet->outgoing) {
 		if (!settings.police_local && is_to_node(skb, packet))
 			return leave(skb, COUNT_TO_NODE);
@@ -203,6 +217,8 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
 		int refused = judge_error(skb, packet, &place, active_word, &judgement);
 
+		if (refused == ABOUT_INSPECTED)
+			return deliver_to_node(skb);
 		if (refused != NOT_RELATED)
 			return finish_error(skb, packet, judgement, refused);
 		/* An error has no flow of its own. */
@@ -259,7 +275,7 @@ static __always_inline int police(struct __sk_buff *skb, bool outgoing)
 	verdict = deliver(skb, packet);
 	if (verdict == TC_ACT_SHOT || verdict == TO_PREDECESSOR)
 		forget_fragment(packet);
-	else if (skb->mark & settings.guard_bit) /* else it is for the node, and so are the rest */
+	else if (skb->mark & settings.mark_mask) /* else it is for the node, and so are the rest */
 		remember_fragment(packet);
 	return verdict;
 }
@@ -277,6 +293,8 @@ __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
 		return TC_ACT_SHOT;
 	packet->outgoing = true;
 	if (parse(skb, packet) || packet->fragment == FRAGMENT_LATER)
+		return leave(skb, index);
+	if (is_inspecting() && index == COUNT_FROM_NODE && packet->protocol == IPPROTO_TCP && is_in_others_name(skb, packet))
 		return leave(skb, index);
 	find_place(&place, packet);
 	flow = find_flow(&place, packet, &judgement, &slot, now);

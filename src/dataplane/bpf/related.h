@@ -4,6 +4,7 @@
 
 #define ICMP_HEADER 8
 #define NOT_RELATED (-2)
+#define ABOUT_INSPECTED (-3)
 
 static __always_inline bool is_icmp_error(__u8 type)
 {
@@ -66,9 +67,22 @@ static __always_inline bool is_from_there(struct __sk_buff *skb, struct packet *
 	return !elsewhere;
 }
 
+/* Whether the error quotes what the service plane sent, in its own name or in another's. */
+static __always_inline bool is_about_inspected(struct __sk_buff *skb, const struct packet *error, struct packet *quoted)
+{
+	bool found;
+
+	if (!is_inspecting() || error->outgoing || quoted->protocol != IPPROTO_TCP)
+		return false;
+	turn_round(quoted);
+	found = has_socket(skb, quoted);
+	turn_round(quoted);
+	return found && is_from_there(skb, quoted) && !is_spoofed(skb, error);
+}
+
 /* An ICMP error follows the flow that it quotes (D18), where it goes to the one who sent what is quoted, and comes from
- * where that went. Answers why it is dropped, DROP_NONE where it passes, or NOT_RELATED where it is to be judged by
- * itself. `judged` is then what decided, as in tell_packet; 0 for a foreign flow. `place` becomes that of what is quoted.
+ * where that went. Answers why it is dropped, DROP_NONE where it passes, ABOUT_INSPECTED where it is for the node, or NOT_RELATED where it is to be
+ * judged by itself. `judged` is then what decided, as in tell_packet; 0 for a foreign flow. `place` becomes that of what is quoted.
  */
 __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, struct place *place,
 				  __u32 active_word, __u64 *judged)
@@ -87,7 +101,7 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, st
 	slot = find_slot(&place->key, place->hash);
 	flow = flow_at(slot);
 	if (!flow)
-		return NOT_RELATED;
+		return is_about_inspected(skb, error, quoted) ? ABOUT_INSPECTED : NOT_RELATED;
 	judgement = READ_ONCE(flow->judgement);
 	asm volatile("" ::: "memory");
 	if (!same_key(&flow->key, &place->key) || is_expired(flow, ticks_of(bpf_ktime_get_coarse_ns())))

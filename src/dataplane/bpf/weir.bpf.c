@@ -24,8 +24,9 @@
 #include "busy.h"
 #include "fragments.h"
 #include "judge.h"
-#include "related.h"
 #include "divert.h"
+#include "inspect.h"
+#include "related.h"
 #include "police.h"
 #include "sweep.h"
 #include "carry.h"
@@ -36,6 +37,7 @@ static __always_inline int judge_incoming(struct __sk_buff *skb)
 {
 	int verdict;
 
+	note_copy(skb);
 	skb->mark &= ~settings.mark_mask;
 	if (skb->vlan_present)
 		return drop(skb, 0, DROP_VLAN_TAGGED);

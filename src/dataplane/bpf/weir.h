@@ -39,10 +39,11 @@ enum drop_reason {
 	DROP_ICMP_REDIRECT = 16,
 	DROP_SOURCE_ROUTE = 17,        /* an IP option that says where to go */
 	DROP_DNS_PROXY_ABSENT = 18,    /* lookups are taken over, and nobody answers them */
-	DROP_REASONS = 19,
+	DROP_NOT_INSPECTED = 19,       /* the verdict is redirect, and it is too late, or it is the node's own */
+	DROP_REASONS = 20,
 };
 
-/* Every packet that comes in is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, foreign, diverted, or a drop; one
+/* Every packet that comes in is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, foreign, diverted, inspected, or a drop; one
  * that goes out and was not judged when it came in at one of: allow, audit, from_node, arp, non_ipv4, foreign, or a drop.
  */
 enum counter_index {
@@ -59,6 +60,7 @@ enum counter_index {
 	COUNT_HALF_OPENED = 11,  /* flows that a first packet opened */
 	COUNT_ICMP_RELATED = 12, /* ICMP errors that quote a flow; also counted as allow or audit */
 	COUNT_DIVERTED = 13,     /* handed to the DNS proxy */
+	COUNT_INSPECTED = 14,    /* handed to the service plane */
 	COUNT_EVENTS = 16,
 	COUNT_EVENTS_LOST = 17,       /* the ring was full */
 	COUNT_EVENTS_SUPPRESSED = 18, /* the source sent more than its share */
@@ -107,6 +109,8 @@ struct settings {
 	__u32 deny_events;  /* events that one source may cause each second on one CPU: of denied and dropped packets, */
 	__u32 flow_events;  /* and of flows */
 	__u32 timeouts[FLOW_STATES]; /* by state, in ticks */
+	__u32 plane_address; /* where the service plane listens, host byte order; */
+	__u32 plane_port;    /* 0: there is none */
 	__u8 pass_non_ipv4;
 	__u8 police_local;
 	__u8 judge_all;  /* tests: every packet counts as forwarded, from where it says */
@@ -345,7 +349,7 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 116, "no padding in settings");
+_Static_assert(sizeof(struct settings) == 124, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multiple of 8 bytes apart");
 _Static_assert(sizeof(struct flow_key) == 16, "compared as two words");

@@ -119,6 +119,7 @@ export class LocalDatapath {
         timeoutsMs: this.#options.timeoutsMs,
         policeLocal: this.#options.policeLocal,
         divertDns: this.#options.divertDns ?? false,
+        servicePlane: this.#options.servicePlane,
         direct: this.#options.forwarding !== 'stack',
         fibFlags: fibFlags(),
         markMask: this.#options.markMask,
@@ -139,7 +140,7 @@ export class LocalDatapath {
     this.#pins.prepare();
     // The guard first: a program that is not there yet must be closed, not open.
     this.#guard.make();
-    if (this.#options.divertDns === true) makeDiversion(this.#options.markMask);
+    if (this.#diverts()) makeDiversion(this.#options.markMask);
     else removeDiversion();
     const interfaces = this.#hooks.interfaces();
     const { policed } = interfaces;
@@ -286,7 +287,7 @@ export class LocalDatapath {
       ...(at.links ? this.#lookAtInterfaces(this.#succession) : []),
       ...(at.guard ? this.#watcher.lookAtGuard(this.#guard.stands()) : []),
       ...(at.others ? this.#forwarding.look(this.#succession.loaded.slots) : []),
-      ...(at.others && this.#options.divertDns === true
+      ...(at.others && this.#diverts()
         ? this.#watcher.lookAtDiversion(diversionStands(this.#options.markMask))
         : []),
     ];
@@ -302,6 +303,11 @@ export class LocalDatapath {
     this.#succession?.close();
     this.#succession = undefined;
     this.#ownership.release();
+  }
+
+  /** Whether some packets are delivered to the node, whatever address they are for. */
+  #diverts(): boolean {
+    return this.#options.divertDns === true || this.#options.servicePlane != null;
   }
 
   #opened(): Succession {

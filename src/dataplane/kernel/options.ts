@@ -16,6 +16,8 @@ export type DatapathOptions = {
   readonly policeLocal: boolean;
   /** Whether lookups are handed to the DNS proxy, whatever server they are for. */
   readonly divertDns?: boolean;
+  /** Where the service plane listens; null: there is none. */
+  readonly servicePlane?: { readonly address: number; readonly port: number } | null;
   /** Addresses that are learned at once. */
   readonly grantCapacity: number;
   /** Its lowest bit is the guard's. */

@@ -24,6 +24,7 @@ export const DROP_REASON = {
   icmp_redirect: 16,
   source_route: 17,
   dns_proxy_absent: 18,
+  not_inspected: 19,
 } as const;
 
 /** What each drop reason means, and what to do about it; `docs/errors.md` is written from this table. */
@@ -48,6 +49,8 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   fragment_tiny: 'A first fragment that ends before the ports or flags of its datagram.',
   icmp_redirect: 'An ICMP redirect that was to be forwarded; routers send them to neighbours only.',
   source_route: 'An IP option that says which way the packet shall take.',
+  not_inspected:
+    'A TLS rule matched what the service plane cannot take: a connection that was there before the rule, or one of the node itself.',
   dns_proxy_absent: 'A lookup that is taken over (`dns.transparent`), while the DNS proxy is not running.',
 };
 
@@ -65,6 +68,7 @@ export const COUNTER_INDEX = {
   half_opened: 11,
   icmp_related: 12,
   diverted: 13,
+  inspected: 14,
   events: 16,
   events_lost: 17,
   events_suppressed: 18,

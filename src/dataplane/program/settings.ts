@@ -31,6 +31,8 @@ export type Settings = {
   readonly bridges?: boolean;
   /** Lookups go to the DNS proxy, whatever server they are for. */
   readonly divertDns?: boolean;
+  /** Where the service plane listens for what is to be inspected; left out: nobody does. */
+  readonly servicePlane?: { readonly address: number; readonly port: number } | null | undefined;
 };
 
 export const SETTINGS_OFFSETS = {
@@ -45,17 +47,19 @@ export const SETTINGS_OFFSETS = {
   deny_events: 32,
   flow_events: 36,
   timeouts: 40,
-  pass_non_ipv4: 104,
-  police_local: 105,
-  judge_all: 106,
-  trace_word: 107,
-  direct: 108,
-  fib_flags: 109,
-  bridges: 110,
-  flow_shift: 111,
-  divert_dns: 112,
+  plane_address: 104,
+  plane_port: 108,
+  pass_non_ipv4: 112,
+  police_local: 113,
+  judge_all: 114,
+  trace_word: 115,
+  direct: 116,
+  fib_flags: 117,
+  bridges: 118,
+  flow_shift: 119,
+  divert_dns: 120,
 } as const;
-export const SETTINGS_BYTES = 116;
+export const SETTINGS_BYTES = 124;
 
 /** The lowest bit of the mask is the guard's, the next the redirects'. */
 export function guardBit(markMask: number): number {
@@ -92,6 +96,8 @@ export function encodeSettings(settings: Settings): Uint8Array {
     if (state >= FLOW_STATES) throw new RangeError(`there is no state ${state}`);
     set(SETTINGS_OFFSETS.timeouts + 4 * state, Math.ceil((ms * 1e6) / TICK_NS));
   }
+  set(SETTINGS_OFFSETS.plane_address, settings.servicePlane?.address ?? 0);
+  set(SETTINGS_OFFSETS.plane_port, settings.servicePlane?.port ?? 0);
   flag(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4);
   flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);
   flag(SETTINGS_OFFSETS.judge_all, settings.judgeAll);

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_INSPECT_H
+#define WEIR_INSPECT_H
+
+/* Connections that the service plane inspects. They have no flow: the node's sockets are the truth about them, those that
+ * the service plane has to the client by the server's address, and those that it has to the server by the client's.
+ */
+#define NOT_INSPECTED (-4)
+
+#define COPIED 1 /* of skb->cb: this packet is what `end_wait` made */
+
+static __always_inline bool is_inspecting(void)
+{
+	return settings.plane_port != 0;
+}
+
+/* By the mark that it came with. Who forges that gains nothing by it. */
+static __always_inline void note_copy(struct __sk_buff *skb)
+{
+	if (is_inspecting())
+		skb->cb[COPIED] = skb->mark & redirect_bit();
+}
+
+/* The part of struct bpf_sock_tuple that is for IPv4: the whole does not fit on the stack. */
+struct tuple {
+	__be32 source;
+	__be32 destination;
+	__be16 source_port;
+	__be16 destination_port;
+};
+
+/* The socket that gets what is sent from the packet's source to there; to be released. */
+static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct packet *packet, __u32 address,
+						    __u16 port)
+{
+	struct tuple tuple = {
+		.source = bpf_htonl(packet->source),
+		.destination = bpf_htonl(address),
+		.source_port = bpf_htons(packet->source_port),
+		.destination_port = bpf_htons(port),
+	};
+
+	return bpf_skc_lookup_tcp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
+}
+
+/* Delivers a packet to the node, whatever address it is for. */
+static __always_inline int deliver_to_node(struct __sk_buff *skb)
+{
+	skb->mark |= redirect_bit();
+	count_packet(COUNT_INSPECTED, skb);
+	return TC_ACT_UNSPEC;
+}
+
+/* As in the kernel, wherever its fields stand there. */
+struct sock_common {
+	__u32 skc_tw_rcv_nxt;
+} __attribute__((preserve_access_index));
+struct inet_timewait_sock {
+	struct sock_common __tw_common;
+} __attribute__((preserve_access_index));
+struct tcp_timewait_sock {
+	struct inet_timewait_sock tw_sk;
+} __attribute__((preserve_access_index));
+
+static __always_inline bool has_socket(struct __sk_buff *skb, const struct packet *packet)
+{
+	struct bpf_sock *socket = find_socket(skb, packet, packet->destination, packet->destination_port);
+	__u32 state;
+
+	if (!socket)
+		return false;
+	state = socket->state;
+	bpf_sk_release(socket);
+	return state != BPF_TCP_LISTEN;
+}
+
+#define TCP_SEQUENCE 4 /* offsets in the header */
+#define TCP_FLAGS 12
+#define TCP_CHECKSUM 16
+
+/* Opens a connection anew whose socket waits out its time (RFC 9293, 3.6.1): a copy of the SYN comes in again once this
+ * packet, made a RST, has ended the wait. A socket that is assigned would be refused for as long as the wait lasts.
+ */
+static __always_inline void end_wait(struct __sk_buff *skb, const struct packet *packet, __u32 expected)
+{
+	__u32 at = ETH_HLEN + packet->header, sequence, next = bpf_htonl(expected);
+	__u16 flags, reset;
+
+	if (bpf_skb_load_bytes(skb, at + TCP_SEQUENCE, &sequence, sizeof(sequence)) ||
+	    bpf_skb_load_bytes(skb, at + TCP_FLAGS, &flags, sizeof(flags)))
+		return;
+	/* What is older the kernel answers, and a copy whose socket waits on. */
+	if (skb->cb[COPIED] || (__s32)(bpf_ntohl(sequence) - expected) <= 0)
+		return;
+	skb->mark |= redirect_bit();
+	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
+		return;
+	reset = (flags & bpf_htons(0xf000)) | bpf_htons(TCP_RST);
+	if (bpf_l4_csum_replace(skb, at + TCP_CHECKSUM, sequence, next, sizeof(next)) ||
+	    bpf_l4_csum_replace(skb, at + TCP_CHECKSUM, flags, reset, sizeof(reset)) ||
+	    bpf_skb_store_bytes(skb, at + TCP_SEQUENCE, &next, sizeof(next), 0))
+		return;
+	bpf_skb_store_bytes(skb, at + TCP_FLAGS, &reset, sizeof(reset), 0);
+}
+
+/* Delivers a SYN to the socket that has the addresses and ports already, which knows what to say to it. False: there is none. */
+static __always_inline bool is_known(struct __sk_buff *skb, const struct packet *packet)
+{
+	struct bpf_sock *socket = find_socket(skb, packet, packet->destination, packet->destination_port);
+	struct tcp_timewait_sock *waiting;
+	__u32 state, expected = 0;
+
+	if (!socket)
+		return false;
+	state = socket->state;
+	waiting = bpf_skc_to_tcp_timewait_sock(socket);
+	if (waiting)
+		expected = waiting->tw_sk.__tw_common.skc_tw_rcv_nxt;
+	bpf_sk_release(socket);
+	if (state == BPF_TCP_LISTEN)
+		return false;
+	if (waiting)
+		end_wait(skb, packet, expected);
+	return true;
+}
+
+/* Hands the packet that opens a connection to the service plane. NOT_INSPECTED: there is none, or it cannot take it. */
+__noinline int inspect(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
+{
+	struct bpf_sock *socket;
+	struct hit_ref ref;
+	long failed;
+
+	if (!packet || packet->outgoing || packet->fragment != FRAGMENT_NONE)
+		return NOT_INSPECTED;
+	if (is_known(skb, packet))
+		return deliver_to_node(skb);
+	socket = find_socket(skb, packet, settings.plane_address, settings.plane_port);
+	if (!socket)
+		return NOT_INSPECTED;
+	failed = socket->state == BPF_TCP_LISTEN ? bpf_sk_assign(skb, socket, 0) : -1;
+	bpf_sk_release(socket);
+	if (failed)
+		return NOT_INSPECTED;
+	trace(skb, judged);
+	ref = hit_of(judged >> 32, judged);
+	add_hit(ref.hit, ref.check, 1, skb->len, bpf_ktime_get_coarse_ns());
+	return deliver_to_node(skb);
+}
+
+/* What goes on in a connection finds its socket without help. NOT_INSPECTED: it is of none that the service plane has. */
+__noinline int continue_inspected(struct __sk_buff *skb, struct packet *packet)
+{
+	if (!packet || packet->outgoing || !has_socket(skb, packet) || is_to_node(skb, packet))
+		return NOT_INSPECTED;
+	if (is_spoofed(skb, packet))
+		return drop(skb, packet, DROP_SPOOFED_SOURCE);
+	return deliver_to_node(skb);
+}
+
+/* Whether a packet of the node itself goes out by the address of another. */
+__noinline bool is_in_others_name(struct __sk_buff *skb, const struct packet *packet)
+{
+	struct bpf_fib_lookup fib = {};
+	long found;
+
+	if (!packet)
+		return false;
+	fib.family = FAMILY_INET;
+	fib.l4_protocol = packet->protocol;
+	fib.ipv4_src = bpf_htonl(packet->destination);
+	fib.ipv4_dst = bpf_htonl(packet->source);
+	fib.ifindex = skb->ifindex;
+	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
+	return found != BPF_FIB_LKUP_RET_NOT_FWDED && found != BPF_FIB_LKUP_RET_FWD_DISABLED;
+}
+
+#endif
