@@ -13,5 +13,8 @@ export type RequestFacts = {
 
 export type ResponseFacts = { readonly headers: Headers };
 
-/** In the order in which they came; names in lower case, those of one hop left out. */
-export type Headers = readonly (readonly [name: string, value: string])[];
+/** In the order in which they came, without those of one hop: exactly what is sent on. */
+export type Headers = readonly Header[];
+
+/** The name in lower case; `sent`: as it was written, where the version of HTTP has more than lower case. */
+export type Header = readonly [name: string, value: string, sent?: string];

@@ -1,0 +1,127 @@
+import type { Headers } from '#policy/http-facts.js';
+import type { HttpFault } from './fault.js';
+import { CR, LF, SEMICOLON, textEnd } from './octets.js';
+import { TrailerReader } from './trailers.js';
+
+const MAX_SIZE_DIGITS = 16;
+const MAX_EXTENSION_BYTES = 16_384;
+
+const STAGE = { size: 0, extension: 1, sizeLf: 2, data: 3, dataCr: 4, dataLf: 5, trailers: 6, done: 7 };
+
+/** Reads a body in chunks (RFC 9112, 7.1). Extensions are dropped. */
+export class ChunkReader {
+  fault: HttpFault | null = null;
+  trailers: Headers = [];
+  /** Where, in the chunk that was pushed last, the body ended. */
+  end = 0;
+  #stage = STAGE.size;
+  #digits = 0;
+  /** Of the chunk: its size while that is read, then what is left of it. */
+  #left = 0;
+  #extensionBytes = 0;
+  readonly #trailerReader = new TrailerReader();
+
+  get isComplete(): boolean {
+    return this.#stage === STAGE.done;
+  }
+
+  push(bytes: Buffer, from: number, data: Buffer[]): void {
+    let at = from;
+    while (at < bytes.length && this.fault === null && this.#stage !== STAGE.done) at = this.#step(bytes, at, data);
+    this.end = at;
+  }
+
+  #step(bytes: Buffer, at: number, data: Buffer[]): number {
+    switch (this.#stage) {
+      case STAGE.size:
+        return this.#size(bytes, at);
+      case STAGE.extension:
+        return this.#extension(bytes, at);
+      case STAGE.sizeLf:
+        if (bytes[at] !== LF) return this.#refuse('bare_cr', at);
+        this.#stage = this.#left === 0 ? STAGE.trailers : STAGE.data;
+        return at + 1;
+      case STAGE.data: {
+        const end = Math.min(bytes.length, at + this.#left);
+        data.push(bytes.subarray(at, end));
+        this.#left -= end - at;
+        if (this.#left === 0) this.#stage = STAGE.dataCr;
+        return end;
+      }
+      case STAGE.dataCr:
+        if (bytes[at] !== CR) return this.#refuse('chunk_end', at);
+        this.#stage = STAGE.dataLf;
+        return at + 1;
+      case STAGE.dataLf:
+        if (bytes[at] !== LF) return this.#refuse('chunk_end', at);
+        this.#stage = STAGE.size;
+        this.#digits = 0;
+        return at + 1;
+      default:
+        return this.#trailers(bytes, at);
+    }
+  }
+
+  #size(bytes: Buffer, from: number): number {
+    let at = from;
+    for (; at < bytes.length; at++) {
+      const digit = hexDigit(bytes[at] as number);
+      if (digit === -1) break;
+      this.#left = this.#left * 16 + digit;
+      if (++this.#digits > MAX_SIZE_DIGITS || !Number.isSafeInteger(this.#left)) return this.#refuse('chunk_size', at);
+    }
+    if (at === bytes.length) return at;
+    if (this.#digits === 0) return this.#refuse('chunk_size', at);
+    if (bytes[at] === CR) this.#stage = STAGE.sizeLf;
+    else if (bytes[at] === SEMICOLON) this.#stage = STAGE.extension;
+    else return this.#refuse(bytes[at] === LF ? 'bare_lf' : 'chunk_size', at);
+    return at + 1;
+  }
+
+  #extension(bytes: Buffer, from: number): number {
+    const most = from + MAX_EXTENSION_BYTES - this.#extensionBytes;
+    const at = textEnd(bytes, from, Math.min(bytes.length, most));
+    this.#extensionBytes += at - from;
+    if (at === bytes.length) return at;
+    if (at === most) return this.#refuse('chunk_extension', at);
+    if (bytes[at] !== CR) return this.#refuse(bytes[at] === LF ? 'bare_lf' : 'chunk_extension', at);
+    this.#stage = STAGE.sizeLf;
+    return at + 1;
+  }
+
+  #trailers(bytes: Buffer, at: number): number {
+    const trailers = this.#trailerReader.push(bytes, at);
+    if (trailers === null) return bytes.length;
+    if ('fault' in trailers) return this.#refuse(trailers.fault, at);
+    this.trailers = trailers;
+    this.#stage = STAGE.done;
+    return this.#trailerReader.end;
+  }
+
+  #refuse(fault: HttpFault, at: number): number {
+    this.fault = fault;
+    return at;
+  }
+}
+
+function hexDigit(octet: number): number {
+  if (octet >= 0x30 && octet <= 0x39) return octet - 0x30;
+  const lower = octet | 0x20;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
+}
+
+const LINE_END = Buffer.from('\r\n', 'latin1');
+
+/** Data as one chunk, to be sent in this order; nothing for no data. */
+export function chunked(data: readonly Buffer[]): readonly Buffer[] {
+  let size = 0;
+  for (const slice of data) size += slice.length;
+  if (size === 0) return [];
+  return [Buffer.from(`${size.toString(16)}\r\n`, 'latin1'), ...data, LINE_END];
+}
+
+/** What ends a body in chunks. */
+export function lastChunk(trailers: Headers = []): Buffer {
+  const lines = trailers.map(([name, value, sent]) => `${sent ?? name}: ${value}\r\n`);
+  return Buffer.from(`0\r\n${lines.join('')}\r\n`, 'latin1');
+}

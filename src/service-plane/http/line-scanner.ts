@@ -1,0 +1,140 @@
+import type { HttpFault } from './fault.js';
+import { COLON, CR, isSpace, LF, textEnd, tokenEnd } from './octets.js';
+
+export const MAX_FIELDS = 256;
+
+const STAGE = {
+  before: 0,
+  beforeLf: 1,
+  first: 2,
+  start: 3,
+  startLf: 4,
+  line: 5,
+  name: 6,
+  value: 7,
+  valueLf: 8,
+  endLf: 9,
+};
+
+export type Begin = 'request' | 'response' | 'trailers';
+const BEGIN: Readonly<Record<Begin, number>> = { request: STAGE.before, response: STAGE.first, trailers: STAGE.line };
+
+/**
+ * Finds the lines of a head or of a trailer section (RFC 9112, 2.2 and 5), and goes on where it stopped. Only CRLF ends a line; the
+ * first octet that cannot stand where it is, is a fault, however the bytes were split.
+ */
+export class LineScanner {
+  /** Where it stopped. */
+  at = 0;
+  /** Where the start line begins and ends. */
+  start = 0;
+  startEnd = 0;
+  /** Three places a field: of its name, of its colon, of the CR that ends it. */
+  readonly marks: number[] = [];
+  readonly #begin: number;
+  #stage: number;
+
+  constructor(begin: Begin) {
+    this.#begin = BEGIN[begin];
+    this.#stage = this.#begin;
+  }
+
+  restart(at: number): void {
+    this.at = at;
+    this.start = at;
+    this.marks.length = 0;
+    this.#stage = this.#begin;
+  }
+
+  /** All places become smaller by so much. */
+  shift(by: number): void {
+    this.at -= by;
+    this.start -= by;
+    this.startEnd -= by;
+    for (let index = 0; index < this.marks.length; index++) this.marks[index] = (this.marks[index] as number) - by;
+  }
+
+  /** Scans up to `end`; null: there are more lines to come. */
+  scan(bytes: Uint8Array, end: number): 'done' | HttpFault | null {
+    const { marks } = this;
+    let at = this.at;
+    let stage = this.#stage;
+    while (at < end) {
+      switch (stage) {
+        case STAGE.line: {
+          const octet = bytes[at] as number;
+          if (octet === CR) {
+            at++;
+            stage = STAGE.endLf;
+            break;
+          }
+          if (isSpace(octet)) return marks.length === 0 ? 'leading_space' : 'obs_fold';
+          if (marks.length === 3 * MAX_FIELDS) return 'too_many_fields';
+          marks.push(at);
+          stage = STAGE.name;
+          break;
+        }
+        case STAGE.name:
+          at = tokenEnd(bytes, at, end);
+          if (at === end) break;
+          if (bytes[at] !== COLON) return nameFault(bytes[at] as number);
+          if (at === marks[marks.length - 1]) return 'field_name';
+          marks.push(at++);
+          stage = STAGE.value;
+          break;
+        case STAGE.value:
+          at = textEnd(bytes, at, end);
+          if (at === end) break;
+          if (bytes[at] !== CR) return textFault(bytes[at] as number);
+          marks.push(at++);
+          stage = STAGE.valueLf;
+          break;
+        case STAGE.start:
+          at = textEnd(bytes, at, end);
+          if (at === end) break;
+          if (bytes[at] !== CR) return textFault(bytes[at] as number);
+          this.startEnd = at++;
+          stage = STAGE.startLf;
+          break;
+        case STAGE.endLf:
+          if (bytes[at] !== LF) return 'bare_cr';
+          this.at = at + 1;
+          return 'done';
+        case STAGE.before:
+          // RFC 9112, 2.2: an empty line before a request is skipped; one.
+          if (bytes[at] === CR) {
+            at++;
+            stage = STAGE.beforeLf;
+          } else {
+            stage = STAGE.first;
+          }
+          break;
+        case STAGE.first:
+          if (bytes[at] === CR || isSpace(bytes[at] as number)) {
+            return this.#begin === STAGE.before ? 'request_line' : 'status_line';
+          }
+          this.start = at;
+          stage = STAGE.start;
+          break;
+        default:
+          if (bytes[at] !== LF) return 'bare_cr';
+          at++;
+          stage = stage === STAGE.beforeLf ? STAGE.first : STAGE.line;
+      }
+    }
+    this.at = at;
+    this.#stage = stage;
+    return null;
+  }
+}
+
+function nameFault(octet: number): HttpFault {
+  if (isSpace(octet)) return 'space_before_colon';
+  if (octet === LF) return 'bare_lf';
+  return octet === 0 ? 'nul' : 'field_name';
+}
+
+function textFault(octet: number): HttpFault {
+  if (octet === LF) return 'bare_lf';
+  return octet === 0 ? 'nul' : 'control_character';
+}

@@ -1,0 +1,47 @@
+const TOKEN = 1;
+const TEXT = 2;
+
+const CLASSES = new Uint8Array(256);
+for (let octet = 0x20; octet < 256; octet++) CLASSES[octet] = octet === 0x7f ? 0 : TEXT;
+CLASSES[0x09] = TEXT;
+for (const character of "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
+  CLASSES[character.charCodeAt(0)] = TEXT | TOKEN;
+}
+
+export const HTAB = 0x09;
+export const LF = 0x0a;
+export const CR = 0x0d;
+export const SP = 0x20;
+export const COLON = 0x3a;
+export const SEMICOLON = 0x3b;
+
+/** Where a token that begins at `at` ends (RFC 9110, 5.6.2). */
+export function tokenEnd(bytes: Uint8Array, at: number, end: number): number {
+  let place = at;
+  while (place < end && ((CLASSES[bytes[place] as number] as number) & TOKEN) !== 0) place++;
+  return place;
+}
+
+/** Where text of a field value ends (RFC 9110, 5.5). */
+export function textEnd(bytes: Uint8Array, at: number, end: number): number {
+  let place = at;
+  while (place < end && CLASSES[bytes[place] as number] !== 0) place++;
+  return place;
+}
+
+export function isToken(text: string): boolean {
+  for (let at = 0; at < text.length; at++) {
+    if (((CLASSES[text.charCodeAt(at)] ?? 0) & TOKEN) === 0) return false;
+  }
+  return text !== '';
+}
+
+/** Whether a text may be the value of a field; it has no space at its ends. */
+export function isFieldValue(text: string): boolean {
+  for (let at = 0; at < text.length; at++) if ((CLASSES[text.charCodeAt(at)] ?? 0) === 0) return false;
+  return !isSpace(text.charCodeAt(0)) && !isSpace(text.charCodeAt(text.length - 1));
+}
+
+export function isSpace(octet: number): boolean {
+  return octet === SP || octet === HTAB;
+}

@@ -1,0 +1,31 @@
+import type { HttpFault } from './fault.js';
+
+export type Target = { readonly path: string; readonly query: string | null };
+
+/**
+ * A request target (RFC 9112, 3.2) as it goes on. The absolute form must name what the Host field names, and goes on in the origin form.
+ * Visible ASCII but for `#` and `\`.
+ */
+export function readTarget(text: string, method: string, host: string): Target | HttpFault {
+  if (!/^[!-"$-[\]-~]+$/.test(text)) return 'target';
+  if (text.startsWith('/')) return split(text);
+  if (text === '*') return method === 'OPTIONS' ? { path: '*', query: null } : 'asterisk_form';
+  const scheme = /^https?:\/\//i.exec(text);
+  if (scheme === null) return 'target';
+  const after = text.slice(scheme[0].length);
+  const end = after.search(/[/?]/);
+  const authority = end === -1 ? after : after.slice(0, end);
+  if (authority.includes('@')) return 'userinfo';
+  if (authority.toLowerCase() !== host.toLowerCase()) return 'absolute_form_mismatch';
+  // RFC 9112, 3.2.4: OPTIONS of nothing asks about the server.
+  if (end === -1) return method === 'OPTIONS' ? { path: '*', query: null } : { path: '/', query: null };
+  const rest = after.slice(end);
+  return split(rest.startsWith('/') ? rest : `/${rest}`);
+}
+
+function split(text: string): Target {
+  const question = text.indexOf('?');
+  return question === -1
+    ? { path: text, query: null }
+    : { path: text.slice(0, question), query: text.slice(question + 1) };
+}

@@ -1,0 +1,62 @@
+import type { Header, Headers } from '#policy/http-facts.js';
+import type { Refusal } from './fault.js';
+import { fieldAt } from './fields.js';
+import { HeadReader, type RawHead } from './head.js';
+
+const MAX_TRAILER_BYTES = 8192;
+
+/** RFC 9110, 6.5.1: what frames, routes, authenticates or describes a message does not come after it. */
+const FORBIDDEN: ReadonlySet<string> = new Set([
+  'age',
+  'authorization',
+  'cache-control',
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-range',
+  'content-type',
+  'cookie',
+  'date',
+  'expect',
+  'expires',
+  'host',
+  'http2-settings',
+  'keep-alive',
+  'location',
+  'max-forwards',
+  'pragma',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'range',
+  'retry-after',
+  'set-cookie',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'vary',
+  'warning',
+  'www-authenticate',
+]);
+
+export function isForbiddenTrailer(name: string): boolean {
+  return FORBIDDEN.has(name) || name.startsWith('if-');
+}
+
+/** Reads what stands behind the last chunk, by the rules of a head. */
+export class TrailerReader extends HeadReader<Headers> {
+  constructor() {
+    super('trailers', MAX_TRAILER_BYTES);
+  }
+
+  protected finish(head: RawHead): Headers | Refusal {
+    const trailers: Header[] = [];
+    for (let index = 0; index < head.lines.marks.length; index += 3) {
+      const field = fieldAt(head, index);
+      if (isForbiddenTrailer(field[0])) return { fault: 'forbidden_trailer' };
+      trailers.push(field);
+    }
+    return trailers;
+  }
+}

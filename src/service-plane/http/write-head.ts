@@ -1,0 +1,45 @@
+import type { Header, Headers } from '#policy/http-facts.js';
+import type { Framing } from './fields.js';
+import type { RequestHead } from './request-head.js';
+import type { ResponseHead } from './response-head.js';
+
+/** The connection that a head goes out on: whether it is closed after this message. */
+export type Outgoing = { readonly closes: boolean };
+
+/** The head of a request, made from the model, Host first; to be sent in latin1. */
+export function writeRequestHead(request: RequestHead, { closes }: Outgoing): string {
+  const { method, path, query, authority, headers, framing, isWebSocket } = request;
+  const target = query === null ? path : `${path}?${query}`;
+  let text = `${method} ${target} HTTP/1.1\r\nHost: ${authority}\r\n`;
+  for (let index = 0; index < headers.length; index++) {
+    const field = headers[index] as Header;
+    if (field[0] !== 'host') text += `${field[2] ?? field[0]}: ${field[1]}\r\n`;
+  }
+  return `${text}${framed(framing)}${connection(closes, isWebSocket, headers)}\r\n`;
+}
+
+/**
+ * The head of a response, made from the model; to be sent in latin1. `framing`: how its body is delimited on the way to the client,
+ * which is `until_close` for a body that came in chunks to a client of HTTP/1.0.
+ */
+export function writeResponseHead(response: ResponseHead, framing: Framing, { closes }: Outgoing): string {
+  const { status, reason, headers } = response;
+  let text = `HTTP/1.1 ${status} ${reason}\r\n`;
+  for (let index = 0; index < headers.length; index++) {
+    const field = headers[index] as Header;
+    text += `${field[2] ?? field[0]}: ${field[1]}\r\n`;
+  }
+  const interim = status < 200 && status !== 101;
+  return `${text}${framed(framing)}${interim ? '' : connection(closes, status === 101, headers)}\r\n`;
+}
+
+function framed(framing: Framing): string {
+  return framing === 'chunked' ? 'Transfer-Encoding: chunked\r\n' : '';
+}
+
+function connection(closes: boolean, upgrades: boolean, headers: Headers): string {
+  if (upgrades) return 'Connection: Upgrade\r\n';
+  const te = headers.some(([name]) => name === 'te') ? 'TE' : '';
+  if (closes) return te === '' ? 'Connection: close\r\n' : 'Connection: close, TE\r\n';
+  return te === '' ? '' : 'Connection: TE\r\n';
+}

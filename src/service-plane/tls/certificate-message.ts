@@ -1,0 +1,15 @@
+import { Cursor } from './cursor.js';
+
+/** The certificates of a Certificate message before TLS 1.3 (RFC 5246, 7.4.2), leaf first, as copies; null: malformed. */
+export function readCertificateMessage(body: Uint8Array): readonly Uint8Array[] | null {
+  const message = new Cursor(body);
+  const list = message.vector(3);
+  if (!message.isSpent) return null;
+  const ders: Uint8Array[] = [];
+  while (list.left > 0) {
+    const der = list.vector(3).rest();
+    if (der.length === 0) return null;
+    ders.push(der.slice());
+  }
+  return list.isSpent ? ders : null;
+}

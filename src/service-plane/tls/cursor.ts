@@ -1,0 +1,60 @@
+/** A place in bytes that moves on. Reading beyond the end gives zeros and nothing, and is never forgotten. */
+export class Cursor {
+  #hasOverrun = false;
+
+  constructor(
+    readonly bytes: Uint8Array,
+    private at = 0,
+    private readonly end = bytes.length,
+  ) {}
+
+  get left(): number {
+    return this.end - this.at;
+  }
+
+  get hasOverrun(): boolean {
+    return this.#hasOverrun;
+  }
+
+  /** Whether everything was read, and nothing beyond it. */
+  get isSpent(): boolean {
+    return this.at === this.end && !this.#hasOverrun;
+  }
+
+  number(width: 1 | 2 | 3): number {
+    const from = this.#take(width);
+    if (from < 0) return 0;
+    let value = 0;
+    for (let at = from; at < this.at; at++) value = (value << 8) | (this.bytes[at] as number);
+    return value;
+  }
+
+  /** What is behind a length of `width` bytes. */
+  vector(width: 1 | 2 | 3): Cursor {
+    const length = this.number(width);
+    const from = this.#take(length);
+    return from < 0 ? new Cursor(this.bytes, this.at, this.at) : new Cursor(this.bytes, from, this.at);
+  }
+
+  skip(count: number): void {
+    this.#take(count);
+  }
+
+  /** A view of what is left, which is read by it. */
+  rest(): Uint8Array {
+    const from = this.at;
+    this.at = this.end;
+    return this.bytes.subarray(from, this.end);
+  }
+
+  #take(count: number): number {
+    const from = this.at;
+    if (count > this.end - from) {
+      this.#hasOverrun = true;
+      this.at = this.end;
+      return -1;
+    }
+    this.at = from + count;
+    return from;
+  }
+}

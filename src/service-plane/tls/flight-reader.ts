@@ -1,0 +1,120 @@
+import { readCertificateMessage } from './certificate-message.js';
+import { type HandshakeMessage, MessageReader } from './message-reader.js';
+import { CONTENT, HANDSHAKE } from './numbers.js';
+import { type RecordFault, type RecordPiece, RecordReader } from './record-reader.js';
+import { readServerHello } from './server-hello.js';
+
+const LIMIT = 262_144;
+/** OpenSSL and others have sent that much also before encryption. */
+const LONGEST_RECORD = 16_384 + 256;
+const WARNING = 1;
+const UNRECOGNIZED_NAME = 112;
+
+/** What a server's first flight shows of its certificate. */
+export type FlightFacts =
+  /** In DER, leaf first; at least one. */
+  | { readonly kind: 'chain'; readonly ders: readonly Uint8Array[] }
+  | { readonly kind: 'hidden'; readonly by: 'tls13' | 'resumption' }
+  | { readonly kind: 'unreadable'; readonly fault: FlightFault };
+
+export type FlightFault =
+  | RecordFault
+  /** The server refused. */
+  | 'alert'
+  /** The server proves itself without a certificate, or not at all. */
+  | 'anonymous';
+
+/** Reads a server's answer to a hello as a bystander. What it says depends only on the bytes, never on how they were pushed. */
+export class FlightReader {
+  readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
+  readonly #messages = new MessageReader(LIMIT);
+  #hasHello = false;
+  #alertLevel = 0;
+  #facts: FlightFacts | null = null;
+
+  /** All that was pushed. A view, valid until the next push. */
+  get bytes(): Uint8Array {
+    return this.#records.bytes;
+  }
+
+  /** Null: more is needed. Once there are facts they stay. */
+  push(chunk: Uint8Array): FlightFacts | null {
+    this.#records.push(chunk);
+    this.#facts ??= this.#read();
+    return this.#facts;
+  }
+
+  #read(): FlightFacts | null {
+    for (;;) {
+      const piece = this.#records.next();
+      if (piece === null) return null;
+      const facts = typeof piece === 'string' ? unreadable(piece) : this.#piece(piece);
+      if (facts !== null) return facts;
+    }
+  }
+
+  #piece(piece: RecordPiece): FlightFacts | null {
+    if (piece.type === CONTENT.handshake) return this.#handshake(piece.data);
+    if (!this.#messages.isBetween) return unreadable('malformed');
+    if (piece.type === CONTENT.alert) return this.#alert(piece);
+    if (piece.type !== CONTENT.changeCipherSpec || !this.#hasHello) return unreadable('malformed');
+    const { data, isLast } = piece;
+    return data.length === 1 && data[0] === 1 && isLast
+      ? { kind: 'hidden', by: 'resumption' }
+      : unreadable('malformed');
+  }
+
+  /** A server that does not know the name may say so and go on (RFC 6066, 3). */
+  #alert({ data, isLast }: RecordPiece): FlightFacts | null {
+    for (const byte of data) {
+      if (this.#alertLevel === 0) {
+        if (byte !== WARNING) return unreadable('alert');
+        this.#alertLevel = byte;
+      } else {
+        if (byte !== UNRECOGNIZED_NAME) return unreadable('alert');
+        this.#alertLevel = 0;
+      }
+    }
+    return isLast && this.#alertLevel !== 0 ? unreadable('malformed') : null;
+  }
+
+  #handshake(data: Uint8Array): FlightFacts | null {
+    this.#messages.push(data);
+    for (;;) {
+      const message = this.#messages.next();
+      if (message === null) return null;
+      const facts = message === 'too_long' ? unreadable('too_long') : this.#message(message);
+      if (facts !== null) return facts;
+    }
+  }
+
+  #message({ type, body }: HandshakeMessage): FlightFacts | null {
+    if (!this.#hasHello) {
+      const version = type === HANDSHAKE.serverHello ? readServerHello(body) : null;
+      if (version === null) return unreadable('malformed');
+      this.#hasHello = true;
+      return version === 'tls13' ? { kind: 'hidden', by: 'tls13' } : null;
+    }
+    switch (type) {
+      case HANDSHAKE.certificate: {
+        const ders = readCertificateMessage(body);
+        if (ders === null) return unreadable('malformed');
+        return ders.length === 0 ? unreadable('anonymous') : { kind: 'chain', ders };
+      }
+      case HANDSHAKE.newSessionTicket:
+        return { kind: 'hidden', by: 'resumption' };
+      case HANDSHAKE.supplementalData:
+        return null;
+      case HANDSHAKE.serverKeyExchange:
+      case HANDSHAKE.certificateRequest:
+      case HANDSHAKE.serverHelloDone:
+        return unreadable('anonymous');
+      default:
+        return unreadable('malformed');
+    }
+  }
+}
+
+function unreadable(fault: FlightFault): FlightFacts {
+  return { kind: 'unreadable', fault };
+}

@@ -1,0 +1,48 @@
+import { GrowingBytes } from './growing-bytes.js';
+
+const HEADER_BYTES = 4;
+
+export type HandshakeMessage = { readonly type: number; readonly body: Uint8Array };
+
+/** Puts handshake messages together from pieces of records. What it gives are views, valid until the next push. */
+export class MessageReader {
+  readonly #longest: number;
+  readonly #held = new GrowingBytes();
+  #source: Uint8Array = new Uint8Array(0);
+  #at = 0;
+
+  /** `longest`: the body that a message may have. */
+  constructor(longest: number) {
+    this.#longest = longest;
+  }
+
+  /** Whether nothing is left of what was pushed. */
+  get isBetween(): boolean {
+    return this.#at === this.#source.length;
+  }
+
+  push(piece: Uint8Array): void {
+    if (this.isBetween) {
+      this.#held.clear();
+      this.#source = piece;
+      this.#at = 0;
+      return;
+    }
+    if (this.#held.length === 0) this.#held.append(this.#source);
+    this.#held.append(piece);
+    this.#source = this.#held.bytes;
+  }
+
+  /** Null: more is needed. */
+  next(): HandshakeMessage | 'too_long' | null {
+    const bytes = this.#source;
+    const at = this.#at;
+    const start = at + HEADER_BYTES;
+    if (start > bytes.length) return null;
+    const length = ((bytes[at + 1] as number) << 16) | ((bytes[at + 2] as number) << 8) | (bytes[at + 3] as number);
+    if (length > this.#longest) return 'too_long';
+    if (start + length > bytes.length) return null;
+    this.#at = start + length;
+    return { type: bytes[at] as number, body: bytes.subarray(start, this.#at) };
+  }
+}

@@ -1,0 +1,69 @@
+import { GrowingBytes } from './growing-bytes.js';
+import { CONTENT } from './numbers.js';
+
+const HEADER_BYTES = 5;
+
+export type RecordFault = 'not_tls' | 'malformed' | 'too_long';
+
+/** What has come of a record: never empty. `isLast`: the record ends with it. */
+export type RecordPiece = { readonly type: number; readonly data: Uint8Array; readonly isLast: boolean };
+
+/**
+ * Cuts a stream that is not encrypted into pieces of records, however it was split. What is found depends only on the bytes, never
+ * on how they were pushed. More than `limit` bytes: `too_long`.
+ */
+export class RecordReader {
+  readonly #limit: number;
+  readonly #longest: number;
+  readonly #wire = new GrowingBytes();
+  #at = 0;
+  #type = 0;
+  #left = 0;
+
+  /** `longest`: the payload that a record may have. */
+  constructor({ limit, longest }: { readonly limit: number; readonly longest: number }) {
+    this.#limit = limit;
+    this.#longest = longest;
+  }
+
+  /** All that was pushed. */
+  get bytes(): Uint8Array {
+    return this.#wire.bytes;
+  }
+
+  push(chunk: Uint8Array): void {
+    this.#wire.append(chunk);
+  }
+
+  /** Null: more is needed. */
+  next(): RecordPiece | RecordFault | null {
+    const end = Math.min(this.#wire.length, this.#limit);
+    if (this.#left === 0) {
+      const fault = this.#header(end);
+      if (fault !== null) return fault;
+    }
+    const from = this.#at;
+    const taken = Math.min(this.#left, end - from);
+    if (this.#left === 0 || taken === 0) return this.#wire.length > this.#limit ? 'too_long' : null;
+    this.#at += taken;
+    this.#left -= taken;
+    return { type: this.#type, data: this.#wire.bytes.subarray(from, this.#at), isLast: this.#left === 0 };
+  }
+
+  #header(end: number): RecordFault | null {
+    const from = this.#at;
+    const fault = from === 0 ? 'not_tls' : 'malformed';
+    if (from >= end) return null;
+    const type = this.#wire.at(from);
+    if (type < CONTENT.changeCipherSpec || type > CONTENT.heartbeat) return fault;
+    if (from + 1 >= end) return null;
+    if (this.#wire.at(from + 1) !== 3) return fault;
+    if (from + HEADER_BYTES > end) return null;
+    const length = (this.#wire.at(from + 3) << 8) | this.#wire.at(from + 4);
+    if (length === 0 || length > this.#longest) return 'malformed';
+    this.#at = from + HEADER_BYTES;
+    this.#type = type;
+    this.#left = length;
+    return null;
+  }
+}

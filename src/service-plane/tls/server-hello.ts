@@ -1,0 +1,34 @@
+import { Cursor } from './cursor.js';
+import { readExtensions } from './extensions.js';
+import { EXTENSION, TLS13 } from './numbers.js';
+
+const RANDOM_BYTES = 32;
+const SESSION_ID_BYTES = 32;
+
+/**
+ * Which certificates a ServerHello lets be seen (RFC 8446, 4.1.3): those of 1.3 are encrypted. A HelloRetryRequest has its form, and is
+ * said by 1.3 only. Null: malformed.
+ */
+export function readServerHello(body: Uint8Array): 'tls13' | 'older' | null {
+  const hello = new Cursor(body);
+  const version = hello.number(2);
+  hello.skip(RANDOM_BYTES);
+  const sessionId = hello.vector(1);
+  hello.skip(2 + 1);
+  if (version < 0x0300 || version > 0x0303 || sessionId.left > SESSION_ID_BYTES) return null;
+  const extensions = readExtensions(hello);
+  if (extensions === null) return null;
+  const selected = extensions.get(EXTENSION.supportedVersions);
+  if (selected === undefined) return isRetry(body) ? null : 'older';
+  // RFC 8446, 4.2.1: no version before 1.3 is selected in this way.
+  return version === 0x0303 && selected.number(2) === TLS13 && selected.isSpent ? 'tls13' : null;
+}
+
+const RETRY_RANDOM = [
+  0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
+  0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+
+function isRetry(body: Uint8Array): boolean {
+  return RETRY_RANDOM.every((byte, index) => body[2 + index] === byte);
+}

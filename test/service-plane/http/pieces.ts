@@ -1,0 +1,40 @@
+import type { Refusal } from '#service-plane/http/fault.js';
+import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
+import { type Asked, type ResponseHead, ResponseHeadReader } from '#service-plane/http/response-head.js';
+
+export const bytesOf = (text: string): Buffer => Buffer.from(text, 'latin1');
+
+/** What a fresh reader says of bytes, and how many of them it took. */
+export type Read<Head> = { readonly result: Head | Refusal | null; readonly end: number };
+
+type Reader<Head> = { push(chunk: Buffer, from?: number): Head | Refusal | null; readonly end: number };
+
+/** Pushes pieces until there is a result; its end counts over all pieces. */
+export function readPieces<Head>(reader: Reader<Head>, pieces: readonly Buffer[]): Read<Head> {
+  let before = 0;
+  for (const piece of pieces) {
+    const result = reader.push(piece);
+    if (result !== null) return { result, end: isRefusal(result) ? 0 : before + reader.end };
+    before += piece.length;
+  }
+  return { result: null, end: 0 };
+}
+
+function isRefusal(result: unknown): result is Refusal {
+  return typeof result === 'object' && result !== null && 'fault' in result;
+}
+
+export const readRequest = (...pieces: readonly Buffer[]): Read<RequestHead> =>
+  readPieces(new RequestHeadReader(), pieces);
+
+export function readResponse(asked: Asked, ...pieces: readonly Buffer[]): Read<ResponseHead> {
+  const reader = new ResponseHeadReader();
+  reader.asked = asked;
+  return readPieces(reader, pieces);
+}
+
+/** Every way to cut bytes in two, and one byte at a time. */
+export function* cutsOf(bytes: Buffer): Generator<readonly Buffer[]> {
+  for (let at = 0; at <= bytes.length; at++) yield [bytes.subarray(0, at), bytes.subarray(at)];
+  yield Array.from(bytes, (octet) => Buffer.of(octet));
+}
