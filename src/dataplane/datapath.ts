@@ -33,7 +33,7 @@ export type Datapath = {
   grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
-   * A port for another thread to grant by, without a way through this one: takes `GrantRequest`s and gives `GrantAnswer`s
+   * A port for another thread to grant by, and to ask what is granted, without a way through this one
    * (`#policy/grant-port.js`). It closes when the datapath does.
    */
   grantPort(): Promise<MessagePort>;

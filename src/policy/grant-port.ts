@@ -1,4 +1,4 @@
-/** What the DNS proxy and the datapath say to each other, by a port between their threads. */
+/** What the DNS proxy and the service plane ask of the datapath, by a port between their threads, and what it answers. */
 export type GrantRequest = {
   readonly id: number;
   /** Row by row: an address for the text of a pattern, until a time of the monotonic clock in nanoseconds. */
@@ -8,3 +8,7 @@ export type GrantRequest = {
 };
 /** Once it is in force. `refused`: addresses that were not learned because the table was full; null where none could be. */
 export type GrantAnswer = { readonly id: number; readonly refused: number | null };
+
+/** Asks for the patterns that an address is granted for now. */
+export type GrantedRequest = { readonly id: number; readonly address: number };
+export type GrantedAnswer = { readonly id: number; readonly patterns: readonly string[] };

@@ -83,6 +83,14 @@ export class GrantTable {
     return true;
   }
 
+  /** Pattern and expiry of each grant to one address. */
+  grantsOf(address: number): readonly (readonly [pattern: number, expiry: number])[] {
+    const found = address === 0 ? -1 : this.#find(address);
+    if (found < 0) return [];
+    const low = this.#memory.low(found);
+    return low < SET ? [[low, this.#memory.high(found)]] : [...this.#sets.grants(low - SET)];
+  }
+
   /** Removes the grants to one address that `isDead` answers true for. */
   prune(address: number, isDead: IsDead): void {
     const found = this.#find(address);

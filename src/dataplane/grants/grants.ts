@@ -80,6 +80,15 @@ export class Grants {
     }
   }
 
+  /** Texts of the patterns that an address is granted for now. */
+  patternsOf(address: number, nowNs: bigint): readonly string[] {
+    const now = expiryOf(nowNs);
+    return this.#table.grantsOf(address).flatMap(([pattern, expiry]) => {
+      const text = expiry > now && this.#patterns.isLive(pattern) ? this.#patterns.textOf(pattern) : undefined;
+      return text === undefined ? [] : [text];
+    });
+  }
+
   /** What is granted now, by pattern; not that of a pattern found in force before a program said its text. */
   learned(nowNs: bigint): readonly Learned[] {
     const now = expiryOf(nowNs);

@@ -240,6 +240,11 @@ export class LocalDatapath {
     this.#opened().loaded.grants.remove(grants);
   }
 
+  /** Texts of the patterns that an address is granted for; none where nothing is open. */
+  grantedFor(address: number): readonly string[] {
+    return this.#succession?.loaded.grants.patternsOf(address, process.hrtime.bigint()) ?? [];
+  }
+
   learned(): readonly Learned[] {
     return this.#opened().loaded.grants.learned(process.hrtime.bigint());
   }

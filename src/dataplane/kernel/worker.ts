@@ -1,7 +1,7 @@
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { EventsWanted, FlowQuery, Grant, HitQuery } from '#dataplane/datapath.js';
 import { portsOf } from '#dataplane/events/source.js';
-import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
+import type { GrantAnswer, GrantedAnswer, GrantedRequest, GrantRequest } from '#policy/grant-port.js';
 import type { Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
 import { Ear } from './ear.js';
@@ -74,8 +74,14 @@ const grantors = new Set<MessagePort>();
 /** As long as both ends live. */
 function grantBy(grantor: MessagePort): void {
   grantors.add(grantor);
-  grantor.on('message', (request: GrantRequest) => grantFor(grantor, request));
+  grantor.on('message', (request: GrantRequest | GrantedRequest) => serve(grantor, request));
   grantor.on('close', () => grantors.delete(grantor));
+}
+
+function serve(grantor: MessagePort, request: GrantRequest | GrantedRequest): void {
+  if ('patterns' in request) return grantFor(grantor, request);
+  const { id, address } = request;
+  grantor.postMessage({ id, patterns: datapath.grantedFor(address) } satisfies GrantedAnswer);
 }
 
 function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }: GrantRequest): void {
@@ -96,7 +102,7 @@ function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }:
 datapath.breathe = () => {
   for (const grantor of grantors) {
     for (let next = receiveMessageOnPort(grantor); next !== undefined; next = receiveMessageOnPort(grantor)) {
-      grantFor(grantor, (next as { readonly message: GrantRequest }).message);
+      serve(grantor, (next as { readonly message: GrantRequest | GrantedRequest }).message);
     }
   }
 };

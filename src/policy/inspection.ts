@@ -1,0 +1,161 @@
+import { classify } from './classify.js';
+import { judgeRequest } from './http-block.js';
+import type { RequestFacts } from './http-facts.js';
+import { mismatch } from './mismatch.js';
+import type { Action, Grants, HostnamePattern, Mode, Packet, Policy, Rule, Verdict } from './model.js';
+import { AUDITED, type Program, VERDICT_NUMBER } from './program.js';
+import { outcome } from './rank.js';
+import { type Decider, deciderAt } from './roster.js';
+import { SourceIndex } from './source-index.js';
+import { judgeTlsBlock } from './tls-block.js';
+import type { TlsFacts } from './tls-facts.js';
+
+/** An `Inspection` on its way to a thread. */
+export type InspectionImage = Omit<Inspection, 'policy'> & {
+  /** The policy as `v8.serialize` writes it; null where it has no TLS rule. */
+  readonly policy: Uint8Array | null;
+  /** Whether a rule intercepts. */
+  readonly intercepts: boolean;
+};
+
+/** What connections that were redirected are judged by: of the program of a generation. */
+export type Inspection = {
+  readonly generation: number;
+  readonly program: Program;
+  /** Null where the policy has no TLS rule: then the program says it all. */
+  readonly policy: Policy | null;
+};
+
+/** One thing of the walk of D3 that meets the addresses and ports of a connection, and may decide it. */
+export type Step = {
+  readonly decider: Decider;
+  readonly action: Action;
+  readonly mode: Mode;
+  /** Of a TLS rule, which decides by what is said on the connection; null: this decides whatever is said. */
+  readonly tls: Rule['tls'] | null;
+};
+
+/** Why something was decided beside the plain words of a rule. */
+export type Reason = 'matched' | 'unknown' | 'hidden' | 'no_ca';
+
+export type Decided = { readonly kind: 'decided'; readonly step: Step; readonly verdict: Verdict; readonly reason: Reason };
+
+export type ConnectionJudgement =
+  | Decided
+  /** A rule before any other that decides reads the server's certificate. */
+  | { readonly kind: 'needs_certificate' }
+  /** Requests decide, from this step on. */
+  | { readonly kind: 'intercept'; readonly from: number };
+
+/** Finds the steps of connections; made once for each inspection. */
+export class StepFinder {
+  readonly #sources: SourceIndex;
+
+  constructor(private readonly inspection: Inspection) {
+    this.#sources = new SourceIndex(inspection.policy?.groups ?? []);
+  }
+
+  /** In the order of the walk; the last one decides whatever is said. */
+  stepsOf(packet: Packet, grants: Grants): readonly Step[] {
+    const { policy, program } = this.inspection;
+    if (policy === null) return [stepOfProgram(program, packet, grants)];
+    const steps: Step[] = [];
+    for (const index of this.#sources.groupsOf(packet.source)) {
+      const group = policy.groups[index];
+      if (group === undefined) throw new RangeError('no such group');
+      for (const rule of group.rules) {
+        if (mismatch(rule, packet, grants) !== undefined) continue;
+        const { action, mode, tls } = rule;
+        steps.push({ decider: { kind: 'rule', group: group.id, rule: rule.id }, action, mode, tls: tls ?? null });
+        if (tls === undefined) return steps;
+      }
+      if (group.defaultAction === undefined) continue;
+      const decider = { kind: 'group_default', group: group.id } as const;
+      return [...steps, { decider, action: group.defaultAction, mode: group.mode, tls: null }];
+    }
+    const { action, mode } = policy.default;
+    return [...steps, { decider: { kind: 'policy_default' }, action, mode, tls: null }];
+  }
+}
+
+/** Judges a connection by what is known of it (D22, D22a). */
+export function judgeConnection(steps: readonly Step[], facts: TlsFacts): ConnectionJudgement {
+  for (const [index, step] of steps.entries()) {
+    if (step.tls == null) return decided(step);
+    if (step.tls.mode === 'intercept') {
+      if (facts.hello.kind === 'hello') return { kind: 'intercept', from: index };
+      const judged = unknown(step, facts);
+      if (judged !== null) return judged;
+      continue;
+    }
+    const judged = judgeMetadata(step, facts);
+    if (judged !== null) return judged;
+  }
+  throw new Error('a walk ends with what decides');
+}
+
+/** Judges a request of a connection that is intercepted from this step on (D24): its certificate was seen. */
+export function judgeExchange(
+  steps: readonly Step[],
+  from: number,
+  facts: TlsFacts,
+  request: RequestFacts,
+): Decided {
+  for (let index = from; index < steps.length; index++) {
+    const step = steps[index] as Step;
+    if (step.tls == null) return decided(step);
+    if (step.tls.mode === 'intercept') {
+      if (judgeRequest(step.tls.http?.request, request, step.action) === 'yes') return decided(step);
+      continue;
+    }
+    const judged = judgeMetadata(step, facts);
+    if (judged?.kind === 'decided') return judged;
+  }
+  throw new Error('a walk ends with what decides');
+}
+
+function judgeMetadata(step: Step, facts: TlsFacts): Decided | { readonly kind: 'needs_certificate' } | null {
+  if (step.tls == null) return decided(step);
+  switch (judgeTlsBlock(step.tls, facts)) {
+    case 'yes':
+      return decided(step);
+    case 'no':
+      return null;
+    case 'unknown':
+      return unknown(step, facts);
+    case 'hidden': {
+      const action = step.tls.tls13_uninspectable === 'allow' ? 'allow' : 'deny';
+      return { kind: 'decided', step, verdict: outcome(action, step.mode).verdict, reason: 'hidden' };
+    }
+    case 'needs_certificate':
+      return { kind: 'needs_certificate' };
+  }
+}
+
+/** D19a: an allow is passed over, a deny matches. Under audit what cannot be read passes, whatever comes behind (D4). */
+function unknown(step: Step, { hello }: TlsFacts): Decided | null {
+  if (step.action === 'deny') return { ...decided(step), reason: 'unknown' };
+  if (step.mode === 'audit' && hello.kind === 'unreadable')
+    return { kind: 'decided', step, verdict: 'audit', reason: 'unknown' };
+  return null;
+}
+
+function decided(step: Step): Decided {
+  return { kind: 'decided', step, verdict: outcome(step.action, step.mode).verdict, reason: 'matched' };
+}
+
+function stepOfProgram(program: Program, packet: Packet, grants: Grants): Step {
+  const names = new Set<number>();
+  for (const [index, pattern] of program.names.entries()) {
+    if (grants.has(pattern, packet.destination)) names.add(index);
+  }
+  const word = classify(program, packet, names);
+  const action = (word & 7) === VERDICT_NUMBER.allow ? 'allow' : 'deny';
+  const decider = deciderAt(program.roster, word >>> 4);
+  return { decider, action, mode: (word & AUDITED) === 0 ? 'enforce' : 'audit', tls: null };
+}
+
+/** The grants of one address, by the texts of their patterns. */
+export function grantsOf(address: number, patterns: ReadonlySet<string>): Grants {
+  return { has: (pattern: HostnamePattern, asked: number) => asked === address && patterns.has(pattern.text) };
+}

@@ -1,0 +1,235 @@
+import type { Socket } from 'node:net';
+import { type Decided, judgeConnection, type Step } from '#policy/inspection.js';
+import type { Packet } from '#policy/model.js';
+import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#policy/tls-facts.js';
+import { certificateFacts } from './certificate-facts.js';
+import type { Plane } from './plane.js';
+import { splice } from './splice.js';
+import { FlightReader } from './tls/flight-reader.js';
+import { HelloReader } from './tls/hello-reader.js';
+import { connectUpstream } from './upstream.js';
+
+const HELLO_MS = 5_000;
+const FLIGHT_MS = 5_000;
+const UNREAD: HelloFacts = { kind: 'unreadable', fault: 'incomplete' };
+
+/** What goes on with a connection once it was decided. */
+type Live = {
+  /** Judged again by these steps; false: it is to be cut. */
+  judgeAgain(steps: readonly Step[], facts: TlsFacts): boolean;
+};
+
+/** A connection that was redirected: nothing of it goes on before a verdict (D22). */
+export class Connection {
+  #facts: TlsFacts = { hello: UNREAD, certificate: { kind: 'unasked' } };
+  #server: Socket | null = null;
+  #live: Live | null = null;
+  #isOver = false;
+  #cancel: () => void = () => {};
+
+  constructor(
+    private readonly plane: Plane,
+    private readonly client: Socket,
+    readonly flow: Packet,
+    private readonly over: (connection: Connection) => void,
+  ) {
+    client.on('error', () => this.#end());
+    client.once('close', () => this.#end());
+  }
+
+  async begin(): Promise<void> {
+    const steps = await this.plane.judge.stepsOf(this.flow);
+    if (this.#isOver) return;
+    if (steps === null) return this.#refuse('no_policy');
+    // It was redirected by a policy that is not in force any more.
+    if (steps[0]?.tls === null) return this.#decide(steps, this.#facts, []);
+    this.#readHello(steps);
+  }
+
+  /** By a policy that came into force (D19b). */
+  async judgeAgain(): Promise<void> {
+    const live = this.#live;
+    const steps = live === null ? null : await this.plane.judge.stepsOf(this.flow);
+    if (live === null || steps === null || this.#isOver) return;
+    if (!live.judgeAgain(steps, this.#facts)) this.#refuse('cut_by_policy');
+  }
+
+  /** Both sides are told at once. */
+  cut(): void {
+    if (this.#isOver) return;
+    this.client.resetAndDestroy();
+    this.#server?.resetAndDestroy();
+    this.#end();
+  }
+
+  #readHello(steps: readonly Step[]): void {
+    const reader = new HelloReader();
+    const { client } = this;
+    const stop = (): void => {
+      clearTimeout(late);
+      client.off('data', read);
+      client.off('end', ended);
+      client.pause();
+    };
+    const settle = (hello: HelloFacts): void => {
+      stop();
+      this.#facts = { ...this.#facts, hello };
+      this.#decide(steps, this.#facts, [Buffer.from(reader.bytes)]);
+    };
+    const read = (chunk: Buffer): void => {
+      const hello = reader.push(chunk);
+      if (hello !== null) settle(hello);
+    };
+    const giveUp = (fault: HelloFault) => (): void => settle({ kind: 'unreadable', fault });
+    const ended = giveUp('incomplete');
+    const late = setTimeout(giveUp('late'), HELLO_MS);
+    this.#cancel = stop;
+    client.on('data', read);
+    client.once('end', ended);
+    client.resume();
+  }
+
+  /** `said`: what the client said so far, which the server has not been told. */
+  #decide(steps: readonly Step[], facts: TlsFacts, said: readonly Buffer[]): void {
+    const judged = judgeConnection(steps, facts);
+    switch (judged.kind) {
+      case 'decided':
+        return this.#carryOut(judged, (carry) => this.#connect(said, carry));
+      case 'needs_certificate':
+        return this.#askServer(steps, said);
+      case 'intercept': {
+        const { hello } = facts;
+        if (hello.kind !== 'hello') throw new Error('what cannot be read is not intercepted');
+        const step = steps[judged.from] as Step;
+        if (this.plane.interceptor.isAble) return this.#intercept(steps, judged.from, said);
+        // D4, D23: it fails closed, and under audit it passes uninspected.
+        const verdict = step.mode === 'audit' ? 'audit' : 'deny';
+        this.plane.counts.refuse('no_ca');
+        return this.#carryOut({ kind: 'decided', step, verdict, reason: 'no_ca' }, (carry) =>
+          this.#connect(said, carry),
+        );
+      }
+    }
+  }
+
+  #carryOut(decided: Decided, pass: (carry: (server: Socket) => void) => void): void {
+    this.#tell(decided);
+    if (decided.verdict === 'deny') return this.cut();
+    pass((server) => this.#splice(server));
+  }
+
+  #connect(said: readonly Buffer[], then: (server: Socket) => void): void {
+    this.#cancel = connectUpstream(this.flow, this.plane.options.mark, (server) => {
+      this.#cancel = () => {};
+      if (server === null) return this.#refuse('server_unreachable');
+      if (this.#isOver) {
+        server.destroy();
+        return;
+      }
+      this.#server = server;
+      for (const bytes of said) if (bytes.length > 0) server.write(bytes);
+      then(server);
+    });
+  }
+
+  #splice(server: Socket): void {
+    this.#live = {
+      judgeAgain: (steps, facts) => {
+        // What was not asked then cannot be asked any more.
+        const certificate: CertificateFacts =
+          facts.certificate.kind === 'unasked' ? { kind: 'unreadable' } : facts.certificate;
+        const judged = judgeConnection(steps, { ...facts, certificate });
+        const step = judged.kind === 'intercept' ? steps[judged.from] : undefined;
+        if (step !== undefined) return step.mode === 'audit';
+        return judged.kind === 'decided' && judged.verdict !== 'deny';
+      },
+    };
+    splice(this.client, server, () => this.#end());
+  }
+
+  /** The hello goes on, and what the server answers is held until it is judged. */
+  #askServer(steps: readonly Step[], said: readonly Buffer[]): void {
+    this.#connect(said, (server) => {
+      const reader = new FlightReader();
+      const stop = (): void => {
+        clearTimeout(late);
+        server.off('data', read);
+        server.off('end', giveUp);
+        server.off('error', giveUp);
+        server.pause();
+      };
+      const settle = (certificate: CertificateFacts): void => {
+        stop();
+        this.#facts = { ...this.#facts, certificate };
+        const held = Buffer.from(reader.bytes);
+        const judged = judgeConnection(steps, this.#facts);
+        if (judged.kind !== 'decided') return this.#refuse('intercept_behind_certificate');
+        this.#carryOut(judged, (carry) => {
+          if (held.length > 0) this.client.write(held);
+          carry(server);
+        });
+      };
+      const read = (chunk: Buffer): void => {
+        const flight = reader.push(chunk);
+        if (flight !== null) settle(certificateFacts(flight));
+      };
+      const giveUp = (): void => settle({ kind: 'unreadable' });
+      const late = setTimeout(giveUp, FLIGHT_MS);
+      this.#cancel = stop;
+      server.on('data', read);
+      server.once('end', giveUp);
+      server.once('error', giveUp);
+      server.resume();
+    });
+  }
+
+  #intercept(steps: readonly Step[], from: number, said: readonly Buffer[]): void {
+    const { hello } = this.#facts;
+    if (hello.kind !== 'hello') throw new Error('what cannot be read is not intercepted');
+    this.plane.counts.intercepted++;
+    const session = this.plane.interceptor.begin({
+      client: this.client,
+      flow: this.flow,
+      hello,
+      said: Buffer.concat(said),
+      steps,
+      from,
+      over: () => this.#end(),
+    });
+    this.#cancel = () => session.cut();
+    this.#live = { judgeAgain: (again, facts) => session.judgeAgain(again, facts) };
+  }
+
+  #tell({ step, verdict, reason }: Decided): void {
+    const { plane, flow } = this;
+    const { hello } = this.#facts;
+    plane.counts.connection(verdict);
+    plane.see({
+      kind: 'tls',
+      source: flow.source,
+      sourcePort: flow.sourcePort,
+      destination: flow.destination,
+      destinationPort: flow.destinationPort,
+      generation: plane.judge.generation,
+      decider: step.decider,
+      verdict,
+      reason: reason === 'unknown' && hello.kind === 'unreadable' ? hello.fault : reason === 'matched' ? null : reason,
+      sni: hello.kind === 'hello' ? hello.sni : null,
+      http: null,
+    });
+  }
+
+  #refuse(reason: string): void {
+    this.plane.counts.refuse(reason);
+    this.cut();
+  }
+
+  #end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#cancel();
+    this.client.destroy();
+    this.#server?.destroy();
+    this.over(this);
+  }
+}

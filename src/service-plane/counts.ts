@@ -1,0 +1,57 @@
+import type { Verdict } from '#policy/model.js';
+import type { ServicePlaneStats } from './service-plane.js';
+
+/** What one thread counts. */
+export class Counts {
+  intercepted = 0;
+  readonly #connections = { allow: 0, deny: 0, audit: 0, redirect: 0 };
+  readonly #requests = { allow: 0, deny: 0, audit: 0, redirect: 0 };
+  readonly #refused = new Map<string, number>();
+
+  connection(verdict: Verdict): void {
+    this.#connections[verdict]++;
+  }
+
+  request(verdict: Verdict): void {
+    this.#requests[verdict]++;
+  }
+
+  refuse(reason: string): void {
+    this.#refused.set(reason, (this.#refused.get(reason) ?? 0) + 1);
+  }
+
+  stats(connections: number): ServicePlaneStats {
+    const { allow, deny, audit } = this.#connections;
+    return {
+      allow,
+      deny,
+      audit,
+      intercepted: this.intercepted,
+      requestsAllow: this.#requests.allow,
+      requestsDeny: this.#requests.deny,
+      requestsAudit: this.#requests.audit,
+      connections,
+      refused: Object.fromEntries(this.#refused),
+    };
+  }
+}
+
+/** What several threads counted together. */
+export function sumOf(all: readonly ServicePlaneStats[]): ServicePlaneStats {
+  const sum = (of: (stats: ServicePlaneStats) => number): number => all.reduce((total, stats) => total + of(stats), 0);
+  const refused: Record<string, number> = {};
+  for (const stats of all) {
+    for (const [reason, count] of Object.entries(stats.refused)) refused[reason] = (refused[reason] ?? 0) + count;
+  }
+  return {
+    allow: sum(({ allow }) => allow),
+    deny: sum(({ deny }) => deny),
+    audit: sum(({ audit }) => audit),
+    intercepted: sum(({ intercepted }) => intercepted),
+    requestsAllow: sum(({ requestsAllow }) => requestsAllow),
+    requestsDeny: sum(({ requestsDeny }) => requestsDeny),
+    requestsAudit: sum(({ requestsAudit }) => requestsAudit),
+    connections: sum(({ connections }) => connections),
+    refused,
+  };
+}

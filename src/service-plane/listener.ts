@@ -1,0 +1,51 @@
+import { createServer, type Server, type Socket } from 'node:net';
+import { parseAddress } from '#policy/ipv4.js';
+import { IPPROTO, type Packet } from '#policy/model.js';
+import { openListener } from '#sockets/socket-options.js';
+import type { ServicePlaneOptions } from './options.js';
+
+/** Takes redirected connections, one thread of several; by their sockets they say from where and for whom they were. */
+export class Listener {
+  readonly #server: Server;
+
+  constructor(
+    private readonly options: ServicePlaneOptions,
+    private readonly accept: (client: Socket, flow: Packet) => void,
+  ) {
+    this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, (socket) =>
+      this.#take(socket),
+    );
+  }
+
+  open(): Promise<void> {
+    const { listen, mark } = this.options;
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      const fd = openListener(listen, { mark, isTransparent: true, isShared: true });
+      this.#server.listen({ fd }, () => {
+        this.#server.off('error', reject);
+        this.#server.on('error', () => {});
+        resolve();
+      });
+    });
+  }
+
+  close(): Promise<void> {
+    return new Promise((resolve) => this.#server.close(() => resolve()));
+  }
+
+  #take(socket: Socket): void {
+    const source = parseAddress(socket.remoteAddress ?? '');
+    const destination = parseAddress(socket.localAddress ?? '');
+    const { remotePort: sourcePort, localPort: destinationPort } = socket;
+    const isDirect = destination === this.options.listen.address && destinationPort === this.options.listen.port;
+    // Nobody has any business to connect here but by way of the datapath.
+    if (source === undefined || destination === undefined || sourcePort === undefined || isDirect) {
+      socket.resetAndDestroy();
+      return;
+    }
+    if (destinationPort === undefined) throw new Error('a socket of TCP has a port');
+    const flow = { source, destination, protocol: IPPROTO.tcp, sourcePort, destinationPort, icmpType: 0, icmpCode: 0 };
+    this.accept(socket, flow);
+  }
+}

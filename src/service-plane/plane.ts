@@ -1,0 +1,14 @@
+import type { SeenConnection } from '#policy/seen-connection.js';
+import type { Counts } from './counts.js';
+import type { Interceptor } from './interceptor.js';
+import type { Judge } from './judge.js';
+import type { ServicePlaneOptions } from './options.js';
+
+/** What the connections of one thread have in common. */
+export type Plane = {
+  readonly options: ServicePlaneOptions;
+  readonly judge: Judge;
+  readonly counts: Counts;
+  readonly interceptor: Interceptor;
+  see(seen: Omit<SeenConnection, 'atMs'>): void;
+};

@@ -1,0 +1,43 @@
+import type { MessagePort } from 'node:worker_threads';
+import type { InspectionImage } from '#policy/inspection.js';
+import type { SeenConnections } from '#policy/seen-connection.js';
+
+/** A certificate authority and its key, as PEM. */
+export type CaMaterial = { readonly certPem: string; readonly keyPem: string };
+
+/** What the service plane part asks of the plane. It runs in worker threads; nothing that a connection does passes through here. */
+export type ServicePlane = {
+  /** Listens in every thread. Connections are reset until `use`. Rejects where the address cannot be bound. */
+  open(): Promise<void>;
+  /** Judges by this from now on, also the connections that there are (D19b). */
+  use(inspection: InspectionImage): void;
+  /** Signs by this from now on; null: nothing is intercepted, and what a rule would intercept fails closed. */
+  useCa(ca: CaMaterial | null): void;
+  /** Where threads ask for what addresses are granted for; see `Datapath.grantPort`. One for each thread. */
+  readonly threads: number;
+  grantsBy(ports: readonly MessagePort[]): void;
+  stats(): Promise<ServicePlaneStats>;
+  watch(listener: (change: ServicePlaneChange) => void): () => void;
+  observe(listener: (seen: SeenConnections) => void): () => void;
+  /** Resets what there is, and lets go of the sockets. */
+  close(): Promise<void>;
+};
+
+export type ServicePlaneChange = { readonly type: 'worker_died'; readonly reason: string };
+
+/** Since the plane was opened, over all threads. */
+export type ServicePlaneStats = {
+  /** Connections by what became of them. */
+  readonly allow: number;
+  readonly deny: number;
+  readonly audit: number;
+  readonly intercepted: number;
+  /** Requests of those that were intercepted. */
+  readonly requestsAllow: number;
+  readonly requestsDeny: number;
+  readonly requestsAudit: number;
+  /** Connections now. */
+  readonly connections: number;
+  /** What was not served, by reason. */
+  readonly refused: Readonly<Record<string, number>>;
+};
