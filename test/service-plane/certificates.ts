@@ -13,6 +13,9 @@ export const SERVER_ADDRESS = '192.0.2.10';
 export type Certificates = {
   readonly rootPem: string;
   readonly intermediatePem: string;
+  readonly intermediateKeyPem: string;
+  /** A CA that stands where its chain allows none, and that chain up to the root. */
+  readonly beyondPem: string;
   /** For `SERVER_NAME` and `SERVER_ADDRESS`; the chain is in order. */
   readonly good: ServerCertificate;
   readonly reversedChain: ServerCertificate;
@@ -124,6 +127,8 @@ function certificatesIn(folder: string): Certificates {
   return {
     rootPem: text('root.pem'),
     intermediatePem: intermediate,
+    intermediateKeyPem: text('intermediate.key'),
+    beyondPem: beyond + last,
     good: shown(good, intermediate),
     reversedChain: shown(good, text('root.pem'), intermediate),
     broken: {

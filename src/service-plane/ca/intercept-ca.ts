@@ -42,6 +42,9 @@ export function certificatesIn(pem: string): string[] {
   return (pem.match(BLOCK) ?? []).map((block) => `${block}\n`);
 }
 
+/** What stands in a PEM text besides certificates. */
+export const outsideCertificates = (pem: string): string => pem.replace(BLOCK, '');
+
 function isRoot(pem: string): boolean {
   const certificate = new X509Certificate(pem);
   return certificate.checkIssued(certificate);
