@@ -61,7 +61,7 @@ function headers(config: HeaderMatchConfig): HeaderMatchConfig {
 
 function lowerNames(matcher: TlsNameMatch): TlsNameMatch {
   if (typeof matcher === 'string') return matcher;
-  return isList(matcher) ? matcher.map(lowerName) : lowerObject(matcher);
+  return isNameList(matcher) ? matcher.map(lowerName) : lowerObject(matcher);
 }
 
 function lowerObject({ exact, regex }: NameMatchObject): NameMatchObject {
@@ -87,7 +87,8 @@ function bare<T>(map: Readonly<Record<string, T>>, key: (text: string) => string
   return copy;
 }
 
-function isList(matcher: Exclude<TlsNameMatch, string>): matcher is readonly string[] {
+/** An array that is not to be changed is not narrowed by `Array.isArray`. */
+export function isNameList(matcher: Exclude<TlsNameMatch, string>): matcher is readonly string[] {
   return Array.isArray(matcher);
 }
 

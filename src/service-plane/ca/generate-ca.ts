@@ -1,0 +1,39 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { extension, keyIdOf, named, pemOf, publicKeyInfo, signedCertificate, signerOf } from './certificate.js';
+import * as der from './der.js';
+import { type InterceptCa, interceptCaOf } from './intercept-ca.js';
+
+export type CaWish = {
+  /** At most 64 characters. */
+  readonly commonName: string;
+  readonly days: number;
+};
+
+const DAY_MS = 86_400_000;
+/** Clocks of clients may be behind. */
+const BACKDATED_MS = 3_600_000;
+const CERT_SIGN_AND_CRL_SIGN = Buffer.of(0x06);
+
+/** Makes a root of its own with a P-256 key. It may sign leaves and no other CA. */
+export function generateCa({ commonName, days }: CaWish, now: Date = new Date()): InterceptCa {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const spki = publicKeyInfo(privateKey);
+  const name = named(commonName);
+  const noCaBelow = der.integer(Buffer.of(0));
+  const certificate = signedCertificate(
+    {
+      issuer: name,
+      subject: name,
+      notBefore: new Date(now.getTime() - BACKDATED_MS),
+      notAfter: new Date(now.getTime() + days * DAY_MS),
+      publicKey: der.encodedSequence(spki),
+      extensions: [
+        extension('2.5.29.19', true, der.sequence(der.yes(), noCaBelow)),
+        extension('2.5.29.15', true, der.bits(CERT_SIGN_AND_CRL_SIGN, 1)),
+        extension('2.5.29.14', false, der.octets(keyIdOf(spki))),
+      ],
+    },
+    signerOf(privateKey),
+  );
+  return interceptCaOf(pemOf(certificate), '', privateKey);
+}

@@ -1,0 +1,58 @@
+import { type KeyObject, X509Certificate } from 'node:crypto';
+import { isIPv4 } from 'node:net';
+import { extension, keyIdOf, named, pemOf, publicKeyInfo, signedCertificate, signerOf } from './certificate.js';
+import * as der from './der.js';
+import type { InterceptCa } from './intercept-ca.js';
+import { issuerOf } from './issuer.js';
+
+const HOUR_MS = 3_600_000;
+const BACKDATED_MS = HOUR_MS;
+const LIFE_MS = 7 * 24 * HOUR_MS;
+/** RFC 5280, ub-common-name. */
+const LONGEST_COMMON_NAME = 64;
+const DNS_NAME = 2;
+const IP_ADDRESS = 7;
+const DIGITAL_SIGNATURE = Buffer.of(0x80);
+const SERVER_AUTH = '1.3.6.1.5.5.7.3.1';
+
+export type Leaf = { readonly certPem: string; readonly notBefore: Date; readonly notAfter: Date };
+/** Makes a leaf for a host name or an IPv4 address. */
+export type LeafMint = (name: string, now: Date) => Leaf;
+
+/** Leaves that `ca` signs for `leafKey`, an EC key: one for all of them, as making one and reading it again costs more than the rest. */
+export function createLeafMint(ca: InterceptCa, leafKey: KeyObject): LeafMint {
+  const issuer = issuerOf(new X509Certificate(ca.certPem).raw);
+  const signer = signerOf(ca.key);
+  const spki = publicKeyInfo(leafKey);
+  const publicKey = der.encodedSequence(spki);
+  const issuerName = der.encodedSequence(issuer.name);
+  const constant = [
+    extension('2.5.29.19', true, der.sequence()),
+    extension('2.5.29.15', true, der.bits(DIGITAL_SIGNATURE, 7)),
+    extension('2.5.29.37', false, der.sequence(der.oid(SERVER_AUTH))),
+    extension('2.5.29.14', false, der.octets(keyIdOf(spki))),
+    ...(issuer.keyId === null ? [] : [extension('2.5.29.35', false, der.sequence(der.implicit(0, issuer.keyId)))]),
+  ].map((made) => der.encodedSequence(der.bytesOf(made)));
+
+  return (name, now) => {
+    const notBefore = new Date(Math.max(now.getTime() - BACKDATED_MS, ca.notBefore.getTime()));
+    const notAfter = new Date(Math.min(now.getTime() + LIFE_MS, ca.notAfter.getTime()));
+    const commonName = name.length > LONGEST_COMMON_NAME ? null : name;
+    const names = isIPv4(name)
+      ? der.implicit(IP_ADDRESS, Buffer.from(name.split('.').map(Number)))
+      : der.implicit(DNS_NAME, Buffer.from(name, 'latin1'));
+    const certificate = signedCertificate(
+      {
+        issuer: issuerName,
+        subject: named(commonName),
+        notBefore,
+        notAfter,
+        publicKey,
+        // RFC 5280, 4.2.1.6: critical where the subject is empty.
+        extensions: [...constant, extension('2.5.29.17', commonName === null, der.sequence(names))],
+      },
+      signer,
+    );
+    return { certPem: pemOf(certificate), notBefore, notAfter };
+  };
+}

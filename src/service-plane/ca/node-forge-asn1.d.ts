@@ -1,0 +1,5 @@
+declare module 'node-forge/lib/asn1.js' {
+  import { asn1 } from 'node-forge';
+
+  export default asn1;
+}

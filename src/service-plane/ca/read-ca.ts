@@ -1,0 +1,88 @@
+import { type KeyObject, X509Certificate } from 'node:crypto';
+import type { UntrustedReason } from '../untrusted-reason.js';
+import { certificatesIn, type InterceptCa, interceptCaOf, outsideCertificates } from './intercept-ca.js';
+import { readKey } from './read-key.js';
+import { tryCa } from './trial.js';
+
+/** A thing that is wrong with what an operator gave. Nothing of the key is in the message. */
+export type CaFault = { readonly pointer: '/cert_pem' | '/key_pem'; readonly message: string };
+export type CaReading =
+  | { readonly kind: 'ca'; readonly ca: InterceptCa; readonly warnings: readonly string[] }
+  | { readonly kind: 'faulty'; readonly faults: readonly CaFault[] };
+
+const MOST_CERTIFICATES = 10;
+const NO_CA =
+  'Must be the certificate of a CA: basic constraints with CA:TRUE, and keyCertSign where it has a key usage.';
+
+/**
+ * Reads a CA from PEM: its certificate, with those above it behind it in order, and its key. It is accepted if a client
+ * that trusts it would take a leaf of it, which is tried with OpenSSL.
+ */
+export async function readCa(certPem: string, keyPem: string, now: Date = new Date()): Promise<CaReading> {
+  const key = readKey(keyPem);
+  const chain = readChain(certPem);
+  const faults: CaFault[] = [];
+  if ('fault' in key) faults.push({ pointer: '/key_pem', message: key.fault });
+  if ('fault' in chain) faults.push({ pointer: '/cert_pem', message: chain.fault });
+  if ('fault' in key || 'fault' in chain) return { kind: 'faulty', faults };
+
+  const [certificate, ...above] = chain.certificates;
+  const ca = interceptCaOf(certificate.pem, above.map(({ pem }) => pem).join(''), key);
+  faults.push(...faultsOf(certificate.read, key, ca, now));
+  if (faults.length > 0) return { kind: 'faulty', faults };
+  if (now < ca.notBefore)
+    return {
+      kind: 'ca',
+      ca,
+      warnings: [`It is not valid before ${ca.notBefore.toISOString()}: until then it signs nothing.`],
+    };
+  const found = await tryCa(ca, now);
+  if (found === 'name_not_permitted')
+    return { kind: 'ca', ca, warnings: ['It may sign for some names alone: clients refuse the others.'] };
+  if (found !== null) return { kind: 'faulty', faults: [{ pointer: '/cert_pem', message: TRIED[found] ?? OTHERWISE }] };
+  return { kind: 'ca', ca, warnings: [] };
+}
+
+/** What a client says of a leaf that this CA signed. */
+const TRIED: Readonly<Partial<Record<UntrustedReason, string>>> = {
+  expired: 'A certificate of the chain has expired.',
+  not_yet_valid: 'A certificate of the chain is not valid yet.',
+  weak_signature: 'A certificate of the chain is signed with a digest that is too weak, such as SHA-1.',
+  weak_key: 'A certificate of the chain has a key that is too short.',
+  wrong_purpose: 'May not sign for servers: its extended key usage or its chain says so.',
+  not_a_ca: 'A certificate of the chain may not sign certificates.',
+  path_too_long: 'Must not stand below a certificate whose path length allows no CA below it.',
+  bad_signature: 'A certificate of the chain is not signed by the one behind it.',
+};
+const OTHERWISE = 'A client that trusts this CA refuses what it signs.';
+
+type Read = { readonly pem: string; readonly read: X509Certificate };
+
+function readChain(text: string): { readonly certificates: readonly [Read, ...Read[]] } | { readonly fault: string } {
+  const blocks = certificatesIn(text);
+  if (blocks.length === 0 || outsideCertificates(text).trim() !== '')
+    return { fault: 'Must be a certificate in PEM, with those above it behind it, and nothing else.' };
+  if (blocks.length > MOST_CERTIFICATES) return { fault: `Must be at most ${MOST_CERTIFICATES} certificates.` };
+  let certificates: Read[];
+  try {
+    certificates = blocks.map((pem) => ({ pem, read: new X509Certificate(pem) }));
+  } catch {
+    return { fault: 'Holds a certificate that OpenSSL cannot read.' };
+  }
+  const [first, ...above] = certificates;
+  if (first === undefined) return { fault: 'Must be a certificate.' };
+  const isInOrder = above.every(({ read }, at) => certificates[at]?.read.checkIssued(read) === true);
+  return isInOrder
+    ? { certificates: [first, ...above] }
+    : { fault: 'Must have the CA first, and behind each certificate the one that issued it.' };
+}
+
+function faultsOf(certificate: X509Certificate, key: KeyObject, ca: InterceptCa, now: Date): CaFault[] {
+  const faults: CaFault[] = [];
+  if (!certificate.checkPrivateKey(key))
+    faults.push({ pointer: '/key_pem', message: 'Must be the key of the first certificate of `cert_pem`.' });
+  if (!certificate.ca) faults.push({ pointer: '/cert_pem', message: NO_CA });
+  if (now >= ca.notAfter)
+    faults.push({ pointer: '/cert_pem', message: `Has expired on ${ca.notAfter.toISOString()}.` });
+  return faults;
+}

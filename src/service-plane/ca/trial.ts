@@ -1,0 +1,36 @@
+import { randomBytes } from 'node:crypto';
+import { duplexPair } from 'node:stream';
+import { connect, DEFAULT_CIPHERS, TLSSocket } from 'node:tls';
+import { type UntrustedReason, untrustedReason } from '../untrusted-reason.js';
+import { certificatesIn, type InterceptCa } from './intercept-ca.js';
+import { LeafContexts } from './leaf-contexts.js';
+
+const NAME = 'weir-trial.invalid';
+
+/** What a client that trusts the top of this CA's chain says of a leaf: null where it is content. Nothing leaves the process. */
+export async function tryCa(ca: InterceptCa, now: Date): Promise<UntrustedReason | null> {
+  const contexts = new LeafContexts({ ticketKeys: randomBytes(48), now: () => now });
+  contexts.use(ca);
+  const secureContext = contexts.of(NAME);
+  if (secureContext === null) throw new RangeError('try a CA: it is not valid now');
+  const [near, far] = duplexPair();
+  const server = new TLSSocket(far, { isServer: true, secureContext });
+  const client = connect({
+    socket: near,
+    servername: NAME,
+    ca: certificatesIn(ca.certPem + ca.chainPem).at(-1),
+    allowPartialTrustChain: true,
+    ciphers: `${DEFAULT_CIPHERS}:@SECLEVEL=2`,
+  });
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.on('error', reject);
+      client.on('error', reject).once('secureConnect', resolve);
+    });
+    return null;
+  } catch (failure) {
+    return untrustedReason(failure) ?? 'other';
+  } finally {
+    for (const end of [client, server, near, far]) end.destroy();
+  }
+}

@@ -1,0 +1,54 @@
+import { createHash } from 'node:crypto';
+import type { CertificateFacts } from '#policy/tls-facts.js';
+import { type Certificate, readCertificate } from './certificate/certificate.js';
+import { leadsTo } from './certificate/chain.js';
+import { dnsNamesOf } from './certificate/extensions.js';
+import { anchorsOf, systemAnchors, type TrustAnchors } from './certificate/trust-anchors.js';
+
+const CERTIFICATES = 10;
+const BYTES = 102_400;
+
+export type CertificateOptions = {
+  /** What stands for the roots of the system. */
+  readonly roots?: () => TrustAnchors;
+  readonly nowMs?: () => number;
+};
+
+/**
+ * What is said by the certificates that a server sent, in DER, leaf first. `unreadable`: none, more than 10 or 100 KiB of them, or a leaf
+ * that OpenSSL or the reader for its names refuses; of the others those that cannot be read are left out. Never throws.
+ */
+export function readCertificateFacts(
+  ders: readonly Uint8Array[],
+  { roots = systemAnchors, nowMs = Date.now }: CertificateOptions = {},
+): CertificateFacts {
+  const [leaf] = ders;
+  const bytes = ders.reduce((sum, { length }) => sum + length, 0);
+  if (leaf === undefined || ders.length > CERTIFICATES || bytes > BYTES) return UNREADABLE;
+  const certificate = readable(leaf);
+  if (certificate === null) return UNREADABLE;
+  const others = ders.slice(1).map(readable);
+  const chain = [certificate, ...others.filter((other) => other !== null)];
+  try {
+    return {
+      kind: 'seen',
+      subject: certificate.subject.text,
+      commonNames: certificate.subject.commonNames,
+      dnsNames: dnsNamesOf(certificate),
+      fingerprint: createHash('sha256').update(leaf).digest('hex'),
+      isTrusted: (pems) => leadsTo(pems === null ? roots() : anchorsOf(pems), chain, nowMs()),
+    };
+  } catch {
+    return UNREADABLE;
+  }
+}
+
+const UNREADABLE: CertificateFacts = { kind: 'unreadable' };
+
+function readable(der: Uint8Array): Certificate | null {
+  try {
+    return readCertificate(der);
+  } catch {
+    return null;
+  }
+}

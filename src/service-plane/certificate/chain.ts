@@ -1,0 +1,78 @@
+import type { Certificate } from './certificate.js';
+import { authorityOf, EXTENSION, KEY_USAGE, mayServe, mayUseKey } from './extensions.js';
+import { hasStrongKey, isStronglySigned } from './strength.js';
+import type { TrustAnchors } from './trust-anchors.js';
+
+/** Certificates may be issued by each other in a ring, and have each other's names. */
+const STEPS = 200;
+
+/** Extensions whose demands are met here. Policies are none where nobody demands one (RFC 5280, 6.1.1). */
+const EVALUATED: ReadonlySet<string> = new Set([
+  EXTENSION.subjectKeyIdentifier,
+  EXTENSION.keyUsage,
+  EXTENSION.subjectAltName,
+  EXTENSION.basicConstraints,
+  EXTENSION.certificatePolicies,
+  EXTENSION.authorityKeyIdentifier,
+  EXTENSION.extendedKeyUsage,
+]);
+
+/**
+ * Whether some path leads from the first of these certificates over others, in any order, to an anchor, and every certificate on it is
+ * good for a TLS server as OpenSSL sees it at that time. An anchor need not be self-signed. Name constraints are not evaluated: a path with
+ * some is none. Revocation is not looked at.
+ */
+export function leadsTo(anchors: TrustAnchors, certificates: readonly Certificate[], nowMs: number): boolean {
+  let steps = 0;
+  const search = (path: readonly Certificate[]): boolean => {
+    const last = path.at(-1);
+    if (last === undefined || ++steps > STEPS || !holds(() => isUsable(path, nowMs))) return false;
+    if (anchors.includes(last)) return true;
+    if (!holds(() => isStronglySigned(last))) return false;
+    const issued = (issuer: Certificate): boolean => isIssuedBy(last, issuer);
+    if (anchors.issuersOf(last).some((anchor) => issued(anchor) && holds(() => isUsable([...path, anchor], nowMs)))) {
+      return true;
+    }
+    return certificates.some((issuer) => !path.includes(issuer) && issued(issuer) && search([...path, issuer]));
+  };
+  return search(certificates.slice(0, 1));
+}
+
+/** Whether the last of a path is good for its place in it. @throws Error for what cannot be read. */
+function isUsable(path: readonly Certificate[], nowMs: number): boolean {
+  const last = path.at(-1) as Certificate;
+  if (nowMs < last.notBeforeMs || nowMs > last.notAfterMs) return false;
+  if (last.extensions.has(EXTENSION.nameConstraints) || !mayServe(last) || !hasStrongKey(last)) return false;
+  for (const [oid, { isCritical }] of last.extensions) if (isCritical && !EVALUATED.has(oid)) return false;
+  if (path.length === 1) {
+    return mayUseKey(last, KEY_USAGE.digitalSignature | KEY_USAGE.keyEncipherment | KEY_USAGE.keyAgreement);
+  }
+  const authority = authorityOf(last);
+  if (authority === null || !mayUseKey(last, KEY_USAGE.certSign)) return false;
+  // RFC 5280, 4.2.1.9: those that issued themselves do not count.
+  const between = path.slice(1, -1).filter(({ subject, issuer }) => subject.key !== issuer.key);
+  return between.length <= authority.pathLength;
+}
+
+const signatures = new WeakMap<Certificate, WeakMap<Certificate, boolean>>();
+
+function isIssuedBy(certificate: Certificate, issuer: Certificate): boolean {
+  const known = signatures.get(certificate) ?? new WeakMap<Certificate, boolean>();
+  const verified = known.get(issuer) ?? holds(() => isVerifiedBy(certificate, issuer));
+  known.set(issuer, verified);
+  signatures.set(certificate, known);
+  return verified;
+}
+
+function isVerifiedBy({ x509, issuer }: Certificate, { x509: other, subject }: Certificate): boolean {
+  return issuer.key === subject.key && x509.checkIssued(other) && x509.verify(other.publicKey);
+}
+
+/** What cannot be read cannot be trusted. */
+function holds(condition: () => boolean): boolean {
+  try {
+    return condition();
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,35 @@
+import type { DerValue } from './der.js';
+
+const UTF8_STRING = 12;
+/** Numeric, printable, teletex, IA5 and visible strings; the teletex ones are Latin 1, whatever the standard says. */
+const BYTE_STRINGS: ReadonlySet<number> = new Set([18, 19, 20, 22, 26]);
+const UNIVERSAL_STRING = 28;
+const BMP_STRING = 30;
+
+/** The text of a string; null: it is none, or not rightly written. */
+export function readText({ tag, content }: DerValue): string | null {
+  if (BYTE_STRINGS.has(tag)) return Buffer.from(content).toString('latin1');
+  if (tag === UTF8_STRING) return utf8(content);
+  if (tag === BMP_STRING) return wide(content, 2);
+  return tag === UNIVERSAL_STRING ? wide(content, 4) : null;
+}
+
+function utf8(content: Uint8Array): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(content);
+  } catch {
+    return null;
+  }
+}
+
+function wide(content: Uint8Array, width: 2 | 4): string | null {
+  if (content.length % width !== 0) return null;
+  const view = new DataView(content.buffer, content.byteOffset, content.length);
+  const characters: string[] = [];
+  for (let at = 0; at < content.length; at += width) {
+    const point = width === 2 ? view.getUint16(at) : view.getUint32(at);
+    if (point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) return null;
+    characters.push(String.fromCodePoint(point));
+  }
+  return characters.join('');
+}

@@ -1,0 +1,60 @@
+export const TAG = {
+  boolean: 0x01,
+  integer: 0x02,
+  bitString: 0x03,
+  octetString: 0x04,
+  objectIdentifier: 0x06,
+  sequence: 0x30,
+  set: 0x31,
+} as const;
+
+/** One value in DER (X.690). `bytes` is all of it, `content` what is behind its length. */
+export type DerValue = { readonly tag: number; readonly bytes: Uint8Array; readonly content: Uint8Array };
+
+export class DerFault extends Error {}
+
+/** The values that fill bytes exactly. @throws DerFault for what is BER only, and for anything else. */
+export function readDer(bytes: Uint8Array): readonly DerValue[] {
+  const values: DerValue[] = [];
+  let at = 0;
+  while (at < bytes.length) {
+    const value = readValue(bytes, at);
+    values.push(value);
+    at += value.bytes.length;
+  }
+  return values;
+}
+
+/** The one value that bytes are. @throws DerFault */
+export function readDerValue(bytes: Uint8Array, tag: number): DerValue {
+  const [value, more] = readDer(bytes);
+  if (more !== undefined) throw new DerFault('a second value');
+  return expected(value, tag);
+}
+
+/** @throws DerFault unless the value is there and has that tag. */
+export function expected(value: DerValue | undefined, tag: number): DerValue {
+  if (value?.tag !== tag) throw new DerFault(`tag ${value?.tag} in place of ${tag}`);
+  return value;
+}
+
+/** @throws DerFault */
+export function membersOf(value: DerValue | undefined, tag: number = TAG.sequence): readonly DerValue[] {
+  return readDer(expected(value, tag).content);
+}
+
+function readValue(bytes: Uint8Array, at: number): DerValue {
+  const tag = bytes[at] as number;
+  if ((tag & 0x1f) === 0x1f) throw new DerFault('a tag of many bytes');
+  const first = bytes[at + 1] ?? 0x80;
+  const width = first < 0x80 ? 0 : first & 0x7f;
+  if (first === 0x80 || width > 3) throw new DerFault(`length ${first}`);
+  let length = width === 0 ? first : 0;
+  for (let index = 0; index < width; index++) length = (length << 8) | (bytes[at + 2 + index] ?? 0);
+  if (width > 0 && (length < 0x80 || length >>> (8 * (width - 1)) === 0))
+    throw new DerFault('a length that is too wide');
+  const start = at + 2 + width;
+  const end = start + length;
+  if (end > bytes.length) throw new DerFault('truncated');
+  return { tag, bytes: bytes.subarray(at, end), content: bytes.subarray(start, end) };
+}

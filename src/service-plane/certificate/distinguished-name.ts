@@ -1,0 +1,110 @@
+import { DerFault, type DerValue, membersOf, readDerValue, TAG } from './der.js';
+import { readText } from './der-text.js';
+import { readObjectIdentifier } from './object-identifier.js';
+
+/** As OpenSSL writes them; RFC 4514, 3 knows a part of them. */
+const KEYWORDS: ReadonlyMap<string, string> = new Map([
+  ['2.5.4.3', 'CN'],
+  ['2.5.4.4', 'SN'],
+  ['2.5.4.5', 'serialNumber'],
+  ['2.5.4.6', 'C'],
+  ['2.5.4.7', 'L'],
+  ['2.5.4.8', 'ST'],
+  ['2.5.4.9', 'street'],
+  ['2.5.4.10', 'O'],
+  ['2.5.4.11', 'OU'],
+  ['2.5.4.12', 'title'],
+  ['2.5.4.13', 'description'],
+  ['2.5.4.15', 'businessCategory'],
+  ['2.5.4.17', 'postalCode'],
+  ['2.5.4.41', 'name'],
+  ['2.5.4.42', 'GN'],
+  ['2.5.4.43', 'initials'],
+  ['2.5.4.44', 'generationQualifier'],
+  ['2.5.4.46', 'dnQualifier'],
+  ['2.5.4.65', 'pseudonym'],
+  ['2.5.4.97', 'organizationIdentifier'],
+  ['0.9.2342.19200300.100.1.1', 'UID'],
+  ['0.9.2342.19200300.100.1.25', 'DC'],
+  ['1.2.840.113549.1.9.1', 'emailAddress'],
+  ['1.3.6.1.4.1.311.60.2.1.1', 'jurisdictionL'],
+  ['1.3.6.1.4.1.311.60.2.1.2', 'jurisdictionST'],
+  ['1.3.6.1.4.1.311.60.2.1.3', 'jurisdictionC'],
+]);
+const COMMON_NAME = '2.5.4.3';
+
+type Attribute = { readonly type: string; readonly value: DerValue; readonly text: string | null };
+
+/** A Name (RFC 5280, 4.1.2.4). */
+export class DistinguishedName {
+  readonly #sets: readonly (readonly Attribute[])[];
+
+  /** @throws DerFault */
+  constructor(der: Uint8Array) {
+    this.#sets = membersOf(readDerValue(der, TAG.sequence)).map(readSet);
+  }
+
+  /**
+   * The string form of RFC 4514: what `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints, without `subject=`. The last
+   * set comes first, and so do the last members of a set; attributes without a keyword are numbers and their value is `#` and DER in hex.
+   */
+  get text(): string {
+    return this.#sets
+      .map((set) => set.map(attributeText).reverse().join('+'))
+      .reverse()
+      .join(',');
+  }
+
+  /** @throws DerFault for one that is no text. */
+  get commonNames(): readonly string[] {
+    return this.#sets
+      .flat()
+      .filter(({ type }) => type === COMMON_NAME)
+      .map(({ text }) => {
+        if (text === null || text.includes('\0')) throw new DerFault('a common name that is no text');
+        return text;
+      });
+  }
+
+  /** The same for names that are equal (RFC 5280, 7.1), and perhaps for others. */
+  get key(): string {
+    return JSON.stringify(this.#sets.map((set) => set.map(attributeKey).sort()));
+  }
+}
+
+function readSet(value: DerValue): readonly Attribute[] {
+  const members = membersOf(value, TAG.set);
+  if (members.length === 0) throw new DerFault('an empty set');
+  return members.map((member) => {
+    const [type, attribute, more] = membersOf(member);
+    if (attribute === undefined || more !== undefined) throw new DerFault('an attribute is a type and a value');
+    return { type: readObjectIdentifier(type), value: attribute, text: readText(attribute) };
+  });
+}
+
+function attributeText({ type, value, text }: Attribute): string {
+  const keyword = KEYWORDS.get(type);
+  return keyword === undefined || text === null
+    ? `${keyword ?? type}=#${Buffer.from(value.bytes).toString('hex').toUpperCase()}`
+    : `${keyword}=${escaped(text)}`;
+}
+
+function attributeKey({ type, value, text }: Attribute): string {
+  const folded = text?.toLowerCase().trim().replace(/\s+/g, ' ');
+  return `${type}=${folded ?? Buffer.from(value.bytes).toString('hex')}`;
+}
+
+/** RFC 4514, 2.4; control characters too. */
+function escaped(text: string): string {
+  return text
+    .replace(/[,+"<>;\\]|^[# ]| $/g, '\\$&')
+    .replace(/\p{Cc}/gu, (character) => (isAscii(character) ? hexPair(character) : character));
+}
+
+function isAscii(character: string): boolean {
+  return character <= '\x7f';
+}
+
+function hexPair(character: string): string {
+  return `\\${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
+}

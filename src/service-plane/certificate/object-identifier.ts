@@ -1,0 +1,24 @@
+import { DerFault, type DerValue, expected, TAG } from './der.js';
+
+const LONGEST = 64;
+
+/** An object identifier as in `2.5.4.3`. Arcs have no bound, so that none is taken for another. @throws DerFault */
+export function readObjectIdentifier(value: DerValue | undefined): string {
+  const { content } = expected(value, TAG.objectIdentifier);
+  if (content.length === 0 || content.length > LONGEST) throw new DerFault('an object identifier without end');
+  const arcs: bigint[] = [];
+  let arc = 0n;
+  let isInside = false;
+  for (const byte of content) {
+    if (!isInside && byte === 0x80) throw new DerFault('an arc with leading zeros');
+    arc = (arc << 7n) | BigInt(byte & 0x7f);
+    isInside = byte >= 0x80;
+    if (isInside) continue;
+    arcs.push(arc);
+    arc = 0n;
+  }
+  const [first] = arcs;
+  if (isInside || first === undefined) throw new DerFault('an arc without end');
+  const root = first < 80n ? first / 40n : 2n;
+  return [root, first - root * 40n, ...arcs.slice(1)].join('.');
+}

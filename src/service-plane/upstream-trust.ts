@@ -1,0 +1,116 @@
+import { constants, X509Certificate } from 'node:crypto';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import {
+  type ConnectionOptions,
+  createSecureContext,
+  DEFAULT_CIPHERS,
+  type PeerCertificate,
+  rootCertificates,
+  type SecureContext,
+} from 'node:tls';
+import { Untrusted } from './untrusted-reason.js';
+
+/** Whom a node trusts as a server. */
+export type UpstreamTrust = {
+  /**
+   * How to connect to the server `name` at `address`, an IPv4 address, over `socket`. Where the client named nobody the
+   * certificate must be for the address.
+   */
+  connection(name: string | null, address: string): ConnectionOptions;
+  /** What keeps the file from being read now; those of before count meanwhile. Null: nothing. */
+  fault(): string | null;
+};
+
+export type UpstreamTrustOptions = {
+  /** `service_plane.upstream_ca`: `system`, or a file of PEM. */
+  readonly source: string;
+  readonly systemFile?: string;
+  /** Milliseconds that never go back. */
+  readonly nowMs?: () => number;
+};
+
+const SYSTEM_FILE = '/etc/ssl/certs/ca-certificates.crt';
+const LOOK_AGAIN_MS = 1_000;
+/** 112 bits: neither SHA-1 nor RSA below 2048 bits in the whole chain. */
+const CIPHERS = `${DEFAULT_CIPHERS}:@SECLEVEL=2`;
+
+/**
+ * Reads the authorities once, and again when their file changes: looked at when they are used, at most once a second.
+ * Throws where a file that was named cannot be read, or holds no certificate.
+ */
+export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrust {
+  const { source, systemFile = SYSTEM_FILE, nowMs = () => performance.now() } = options;
+  const file = source !== 'system' ? source : existsSync(systemFile) ? systemFile : null;
+  let stamp = file === null ? '' : stampOf(file);
+  let context = contextOf(file === null ? rootCertificates : authoritiesIn(file));
+  let fault: string | null = null;
+  let lookAtMs = nowMs() + LOOK_AGAIN_MS;
+
+  const look = (path: string): void => {
+    try {
+      const found = stampOf(path);
+      if (found === stamp) return;
+      context = contextOf(authoritiesIn(path));
+      stamp = found;
+      fault = null;
+    } catch (failure) {
+      fault = failure instanceof Error ? failure.message : String(failure);
+    }
+  };
+  return {
+    connection(name, address) {
+      if (file !== null && nowMs() >= lookAtMs) {
+        lookAtMs = nowMs() + LOOK_AGAIN_MS;
+        look(file);
+      }
+      return {
+        secureContext: context,
+        servername: name ?? '',
+        rejectUnauthorized: true,
+        checkServerIdentity: (_host, certificate) => identityFault(name, address, certificate),
+      };
+    },
+    fault: () => fault,
+  };
+}
+
+function contextOf(authorities: string | readonly string[]): SecureContext {
+  return createSecureContext({
+    ca: typeof authorities === 'string' ? authorities : [...authorities],
+    minVersion: 'TLSv1.2',
+    ciphers: CIPHERS,
+    secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
+  });
+}
+
+function authoritiesIn(path: string): string {
+  const pem = readFileSync(path, 'utf8');
+  // Without a certificate Node would take its own list of roots.
+  if (!isCertificate(pem)) throw new Error(`read ${path}: it holds no certificate`);
+  return pem;
+}
+
+function isCertificate(pem: string): boolean {
+  try {
+    return new X509Certificate(pem).raw.length > 0;
+  } catch {
+    return false;
+  }
+}
+
+function stampOf(path: string): string {
+  const { mtimeMs, ino, size } = statSync(path);
+  return `${mtimeMs} ${ino} ${size}`;
+}
+
+/** RFC 9525: the alternative names alone count, and a wildcard is a whole label. */
+function identityFault(name: string | null, address: string, { raw }: PeerCertificate): Error | undefined {
+  const certificate = new X509Certificate(raw);
+  if (certificate.subjectAltName === undefined)
+    return new Untrusted('no_names', 'the certificate has no alternative names');
+  const found =
+    name === null
+      ? certificate.checkIP(address)
+      : certificate.checkHost(name, { subject: 'never', partialWildcards: false });
+  return found === undefined ? new Untrusted('wrong_name', `the certificate is not for ${name ?? address}`) : undefined;
+}

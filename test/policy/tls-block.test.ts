@@ -1,0 +1,143 @@
+import { describe, expect, it } from 'vitest';
+import type { TlsMatchConfig } from '#policy/document.js';
+import { normaliseTls } from '#policy/tls.js';
+import { judgeTlsBlock, type TlsBlockMatch } from '#policy/tls-block.js';
+import type { CertificateFacts, ClientHello, HelloFacts, SeenCertificate } from '#policy/tls-facts.js';
+
+const hello: ClientHello = { kind: 'hello', sni: 'api.example.com', ech: false, alpn: [], offersTls13: true };
+const nameless: ClientHello = { ...hello, sni: null };
+const encrypted: ClientHello = { ...hello, ech: true };
+const garbled: HelloFacts = { kind: 'unreadable', fault: 'malformed' };
+
+const print = 'ab'.repeat(32);
+const seen: SeenCertificate = {
+  kind: 'seen',
+  subject: 'CN=api.example.com,O=Example,C=DE',
+  commonNames: ['api.example.com', 'Second Name'],
+  dnsNames: ['api.example.com', '*.api.example.com', 'www.example.com'],
+  fingerprint: print,
+  isTrusted: (anchors) => anchors === null || anchors.includes('good'),
+};
+const untrusted: SeenCertificate = { ...seen, isTrusted: () => false };
+const unasked: CertificateFacts = { kind: 'unasked' };
+const unreadable: CertificateFacts = { kind: 'unreadable' };
+const by13: CertificateFacts = { kind: 'hidden', by: 'tls13' };
+const byTicket: CertificateFacts = { kind: 'hidden', by: 'resumption' };
+
+const judge = (tls: TlsMatchConfig, said: HelloFacts, certificate: CertificateFacts = unasked): TlsBlockMatch =>
+  judgeTlsBlock(normaliseTls(tls), { hello: said, certificate });
+
+type Row = readonly [TlsMatchConfig, HelloFacts, CertificateFacts, TlsBlockMatch];
+
+describe('the name of a hello', () => {
+  const rows: readonly Row[] = [
+    [{}, hello, unasked, 'yes'],
+    [{}, nameless, unasked, 'yes'],
+    [{}, encrypted, unasked, 'yes'],
+    [{}, garbled, unasked, 'unknown'],
+    [{ sni: ['api.example.com'] }, hello, unasked, 'yes'],
+    [{ sni: ['API.Example.com.'] }, hello, unasked, 'yes'],
+    [{ sni: ['other.example.com', 'api.example.com'] }, hello, unasked, 'yes'],
+    [{ sni: ['example.com'] }, hello, unasked, 'no'],
+    [{ sni: ['*.example.com'] }, hello, unasked, 'no'],
+    [{ sni: ['api.example.com'] }, nameless, unasked, 'unknown'],
+    [{ sni: ['api.example.com'] }, encrypted, unasked, 'unknown'],
+    [{ sni: ['other.example.com'] }, encrypted, unasked, 'unknown'],
+    [{ sni: ['api.example.com'] }, garbled, unasked, 'unknown'],
+    [{ sni: 'example' }, hello, unasked, 'yes'],
+    [{ sni: '^example' }, hello, unasked, 'no'],
+    [{ sni: '^API\\.' }, hello, unasked, 'yes'],
+    [{ sni: { exact: ['api.example.com'] } }, hello, unasked, 'yes'],
+    [{ sni: { regex: 'com$' } }, hello, unasked, 'yes'],
+    [{ sni: { exact: ['api.example.com'], regex: 'com$' } }, hello, unasked, 'yes'],
+    [{ sni: { exact: ['api.example.com'], regex: 'org$' } }, hello, unasked, 'no'],
+    [{ sni: { exact: ['api.example.org'], regex: 'com$' } }, hello, unasked, 'no'],
+    [{ sni: { exact: [], regex: 'com$' } }, hello, unasked, 'yes'],
+    [{ fingerprint_sha256: [], trust_anchors_pem: [] }, hello, unasked, 'yes'],
+  ];
+  it.each(rows)('%# %j', (tls, said, certificate, match) => {
+    expect(judge(tls, said, certificate)).toBe(match);
+  });
+});
+
+describe('a certificate that is seen', () => {
+  const rows: readonly (readonly [TlsMatchConfig, CertificateFacts, TlsBlockMatch])[] = [
+    [{ server_dn: 'CN=api.example.com,O=Example,C=DE' }, seen, 'yes'],
+    [{ server_dn: 'cn=api.example.com,O=Example,C=DE' }, seen, 'no'],
+    [{ server_dn: 'CN=api.example.com' }, seen, 'no'],
+    [{ server_san: ['WWW.example.com'] }, seen, 'yes'],
+    [{ server_san: ['*.api.example.com'] }, seen, 'yes'],
+    [{ server_san: ['b.api.example.com'] }, seen, 'no'],
+    [{ server_san: 'WWW' }, seen, 'yes'],
+    [{ server_san: { exact: ['www.example.com'], regex: '^api' } }, seen, 'no'],
+    [{ server_cn: ['Second Name'] }, seen, 'yes'],
+    [{ server_cn: ['second name'] }, seen, 'no'],
+    [{ server_cn: '^Second' }, seen, 'yes'],
+    [{ server_cn: '^second' }, seen, 'no'],
+    [{ server_cn: '(?i)^second' }, seen, 'yes'],
+    [{ server_cn: ['x'] }, { ...seen, commonNames: [] }, 'no'],
+    [{ fingerprint_sha256: [print.toUpperCase()] }, seen, 'yes'],
+    [{ fingerprint_sha256: [print.replace(/..(?=.)/g, '$&:')] }, seen, 'yes'],
+    [{ fingerprint_sha256: ['cd'.repeat(32)] }, seen, 'no'],
+    [{ trust_anchors_pem: ['good'] }, seen, 'yes'],
+    [{ trust_anchors_pem: ['bad'] }, seen, 'no'],
+    [{ trust_anchors_pem: ['bad'], server_san: ['www.example.com'] }, seen, 'unknown'],
+    [{ trust_anchors_pem: ['bad'], server_san: ['x.example.com'] }, seen, 'no'],
+    [{ trust_anchors_pem: ['good'], server_san: ['www.example.com'] }, seen, 'yes'],
+    [{ trust_anchors_pem: ['bad'], fingerprint_sha256: [print] }, seen, 'no'],
+    [{ server_san: ['www.example.com'] }, untrusted, 'unknown'],
+    [{ server_cn: ['api.example.com'] }, untrusted, 'unknown'],
+    [{ server_dn: seen.subject }, untrusted, 'unknown'],
+    [{ server_san: ['x.example.com'] }, untrusted, 'no'],
+    [{ fingerprint_sha256: [print] }, untrusted, 'yes'],
+    [{ fingerprint_sha256: [print], server_san: ['www.example.com'] }, untrusted, 'yes'],
+    [{ fingerprint_sha256: [print], trust_anchors_pem: ['good'], server_cn: ['Second Name'] }, untrusted, 'unknown'],
+    [{ trust_anchors_pem: ['good'] }, untrusted, 'no'],
+  ];
+  it.each(rows)('%# %j', (tls, certificate, match) => {
+    expect(judge(tls, hello, certificate)).toBe(match);
+  });
+});
+
+describe('a certificate that is not seen', () => {
+  const one = { sni: ['api.example.com'], server_san: ['www.example.com'] };
+  const rows: readonly Row[] = [
+    [one, hello, unasked, 'needs_certificate'],
+    [{ fingerprint_sha256: [print] }, nameless, unasked, 'needs_certificate'],
+    [one, nameless, unasked, 'unknown'],
+    [one, encrypted, unasked, 'unknown'],
+    [{ ...one, sni: ['other'] }, hello, unasked, 'no'],
+    [one, hello, by13, 'hidden'],
+    [one, hello, byTicket, 'hidden'],
+    [{ trust_anchors_pem: ['good'] }, nameless, by13, 'hidden'],
+    [one, nameless, by13, 'unknown'],
+    [{ ...one, sni: ['other'] }, hello, by13, 'no'],
+    [one, garbled, by13, 'unknown'],
+    [one, hello, unreadable, 'unknown'],
+    [{ ...one, sni: ['other'] }, hello, unreadable, 'no'],
+    [{ sni: ['api.example.com'] }, hello, unreadable, 'yes'],
+    [{ sni: ['api.example.com'] }, hello, by13, 'yes'],
+    [one, nameless, seen, 'unknown'],
+    [{ ...one, server_san: ['other'] }, nameless, seen, 'no'],
+  ];
+  it.each(rows)('%# %j', (tls, said, certificate, match) => {
+    expect(judge(tls, said, certificate)).toBe(match);
+  });
+});
+
+describe('a block', () => {
+  it('asks whether a chain is trusted only where it matters, and with its own anchors', () => {
+    const asked: (readonly string[] | null)[] = [];
+    const certificate: SeenCertificate = { ...seen, isTrusted: (anchors) => asked.push(anchors) > 0 };
+    judge({ server_san: ['no.example.com'] }, hello, certificate);
+    judge({ fingerprint_sha256: [print], server_san: ['www.example.com'] }, hello, certificate);
+    expect(asked).toEqual([]);
+    judge({ server_san: ['www.example.com'] }, hello, certificate);
+    judge({ trust_anchors_pem: ['mine'] }, hello, certificate);
+    expect(asked).toEqual([null, ['mine']]);
+  });
+
+  it('with an expression that does not compile is a bug', () => {
+    expect(() => judgeTlsBlock({ sni: '(' }, { hello, certificate: unasked })).toThrow('does not compile');
+  });
+});

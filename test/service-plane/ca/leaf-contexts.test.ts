@@ -1,0 +1,121 @@
+import { randomBytes, X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import type { SecureContext } from 'node:tls';
+import { describe, expect, it } from 'vitest';
+import { generateCa } from '#service-plane/ca/generate-ca.js';
+import { LeafContexts } from '#service-plane/ca/leaf-contexts.js';
+import { handshake } from '../handshake.js';
+
+const DAY_MS = 86_400_000;
+const ca = generateCa({ commonName: 'first', days: 365 });
+const other = generateCa({ commonName: 'second', days: 365 });
+
+function contexts(options: { capacity?: number; now?: () => Date; ticketKeys?: Buffer } = {}): LeafContexts {
+  const made = new LeafContexts({ ticketKeys: randomBytes(48), ...options });
+  made.use(ca);
+  return made;
+}
+function present(context: SecureContext | null): SecureContext {
+  if (context === null) throw new Error('there is no context');
+  return context;
+}
+
+/** What a client that trusts `trusted` is shown, and the session that it is given. */
+async function visited(
+  context: SecureContext | null,
+  name: string,
+  more: { session?: Buffer; maxVersion?: 'TLSv1.2' } = {},
+) {
+  const options = { servername: name, ca: ca.certPem + other.certPem, ...more };
+  const { client, server, close } = await handshake(present(context), options);
+  const given = more.session === undefined && client.getProtocol() === 'TLSv1.3' ? once(client, 'session') : undefined;
+  server.write('hello');
+  await once(client, 'data');
+  await given;
+  const seen = {
+    session: client.getSession() ?? Buffer.of(),
+    issuer: client.getPeerX509Certificate()?.issuer,
+    fingerprint: client.getPeerX509Certificate()?.fingerprint256,
+    isReused: client.isSessionReused(),
+    protocol: client.getProtocol(),
+  };
+  close();
+  return seen;
+}
+
+describe('the context of a name', () => {
+  it('is made once, and goes when others were used more recently', () => {
+    const made = contexts({ capacity: 2 });
+    const first = made.of('a.test');
+    expect([made.of('a.test') === first, made.of('b.test') === first]).toEqual([true, false]);
+    made.of('a.test');
+    made.of('c.test');
+    expect([made.size, made.of('a.test') === first]).toEqual([2, true]);
+  });
+
+  it('is made anew when half of the leaf’s life is over', () => {
+    const clock = { ms: Date.now() };
+    const made = contexts({ now: () => new Date(clock.ms) });
+    const first = made.of('a.test');
+    clock.ms += 3.5 * DAY_MS - 2_000;
+    expect(made.of('a.test')).toBe(first);
+    clock.ms += 2_000;
+    expect(made.of('a.test')).not.toBe(first);
+  });
+
+  it('does not exist without a CA, and while the CA is not valid', () => {
+    const clock = { at: ca.notBefore };
+    const made = contexts({ now: () => clock.at });
+    expect(made.of('a.test')).not.toBeNull();
+    clock.at = ca.notAfter;
+    expect(made.of('a.test')).toBeNull();
+    clock.at = new Date(ca.notBefore.getTime() - 1);
+    expect(made.of('b.test')).toBeNull();
+    clock.at = new Date();
+    made.use(null);
+    expect(made.of('a.test')).toBeNull();
+  });
+
+  it('is signed by the new CA after a change, while connections of before go on', async () => {
+    const made = contexts();
+    const options = { servername: 'a.test', ca: ca.certPem };
+    const { client, server, close } = await handshake(present(made.of('a.test')), options);
+    made.use(other);
+    expect((await visited(made.of('a.test'), 'a.test')).issuer).toBe('CN=second');
+    server.write('still here');
+    expect(((await once(client, 'data')) as [Buffer])[0].toString()).toBe('still here');
+    expect(client.getPeerX509Certificate()?.issuer).toBe('CN=first');
+    close();
+  });
+
+  it('shows what stands between the leaf and the root, and not the root', async () => {
+    const made = contexts();
+    const { client, close } = await handshake(present(made.of('a.test')), { servername: 'a.test', ca: ca.certPem });
+    const leaf = client.getPeerX509Certificate();
+    expect(leaf?.checkIssued(new X509Certificate(ca.certPem))).toBe(true);
+    expect(leaf?.issuerCertificate).toBeUndefined();
+    close();
+  });
+});
+
+describe.each([undefined, 'TLSv1.2'] as const)('a session (%s at most)', (maxVersion) => {
+  const version = maxVersion === undefined ? {} : { maxVersion };
+
+  it('is resumed by another thread that has the same ticket keys', async () => {
+    const ticketKeys = randomBytes(48);
+    const { session } = await visited(contexts({ ticketKeys }).of('a.test'), 'a.test', version);
+    const again = await visited(contexts({ ticketKeys }).of('a.test'), 'a.test', { session, ...version });
+    expect([again.isReused, again.protocol]).toEqual([true, maxVersion ?? 'TLSv1.3']);
+  });
+
+  it('is not resumed for another name, after a change of the CA, or under other ticket keys', async () => {
+    const ticketKeys = randomBytes(48);
+    const made = contexts({ ticketKeys });
+    const { session } = await visited(made.of('a.test'), 'a.test', version);
+    const elsewhere = await visited(made.of('b.test'), 'b.test', { session, ...version });
+    made.use(other);
+    const changed = await visited(made.of('a.test'), 'a.test', { session, ...version });
+    const foreign = await visited(contexts().of('a.test'), 'a.test', { session, ...version });
+    expect([elsewhere, changed, foreign].map(({ isReused }) => isReused)).toEqual([false, false, false]);
+  });
+});

@@ -1,0 +1,26 @@
+import { duplexPair } from 'node:stream';
+import { type ConnectionOptions, connect, type SecureContext, TLSSocket } from 'node:tls';
+
+/** Both ends of a TLS connection that never leaves the process, once the client trusts the server. Rejects with what the client said. */
+export async function handshake(
+  secureContext: SecureContext,
+  options: ConnectionOptions,
+): Promise<{ readonly client: TLSSocket; readonly server: TLSSocket; close(): void }> {
+  const [near, far] = duplexPair();
+  const server = new TLSSocket(far, { isServer: true, secureContext });
+  server.on('error', () => {});
+  const close = () => {
+    client.destroy();
+    server.destroy();
+    near.destroy();
+    far.destroy();
+  };
+  const client = connect({ ...options, socket: near });
+  try {
+    await new Promise<void>((resolve, reject) => client.once('secureConnect', resolve).on('error', reject));
+  } catch (failure) {
+    close();
+    throw failure;
+  }
+  return { client, server, close };
+}

@@ -1,0 +1,127 @@
+import { rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createSecureContext } from 'node:tls';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { type UntrustedReason, untrustedReason } from '#service-plane/untrusted-reason.js';
+import { createUpstreamTrust, type UpstreamTrust } from '#service-plane/upstream-trust.js';
+import { temporaryFolder } from '../store/temporary-folder.js';
+import {
+  type Certificates,
+  type Fault,
+  makeCertificates,
+  SERVER_ADDRESS,
+  SERVER_NAME,
+  type ServerCertificate,
+} from './certificates.js';
+import { handshake } from './handshake.js';
+
+let certificates: Certificates;
+beforeAll(() => {
+  certificates = makeCertificates();
+});
+
+/** `trusted`, or why not. */
+async function judged(trust: UpstreamTrust, { certPem, keyPem }: ServerCertificate, name: string | null = SERVER_NAME) {
+  const server = createSecureContext({ cert: certPem, key: keyPem, ciphers: 'DEFAULT:@SECLEVEL=0' });
+  try {
+    const { client, close } = await handshake(server, trust.connection(name, SERVER_ADDRESS));
+    const { authorized } = client;
+    close();
+    return authorized ? 'trusted' : 'not authorized';
+  } catch (failure) {
+    return untrustedReason(failure) ?? failure;
+  }
+}
+
+function trustIn(pem: string): UpstreamTrust {
+  const source = join(temporaryFolder(), 'roots.pem');
+  writeFileSync(source, pem);
+  return createUpstreamTrust({ source });
+}
+
+describe('a server is', () => {
+  it('trusted where the chain leads to a root, in whatever order it is sent behind the leaf', async () => {
+    const trust = trustIn(certificates.rootPem);
+    expect(await judged(trust, certificates.good)).toBe('trusted');
+    expect(await judged(trust, certificates.reversedChain)).toBe('trusted');
+  });
+
+  it.each<readonly [Fault, UntrustedReason]>([
+    ['expired', 'expired'],
+    ['not yet valid', 'not_yet_valid'],
+    ['wrong host', 'wrong_name'],
+    ['self-signed', 'self_signed'],
+    ['unknown issuer', 'unknown_issuer'],
+    ['unknown issuer that is sent', 'unknown_issuer'],
+    ['incomplete chain', 'unknown_issuer'],
+    ['SHA-1', 'weak_signature'],
+    ['RSA 1024', 'weak_key'],
+    ['clientAuth only', 'wrong_purpose'],
+    ['no SAN', 'no_names'],
+    ['issuer that is no CA', 'wrong_purpose'],
+    ['path too long', 'path_too_long'],
+    ['name not permitted', 'name_not_permitted'],
+  ])('refused for the fault %s: %s', async (fault, reason) => {
+    expect(await judged(trustIn(certificates.rootPem), certificates.broken[fault])).toBe(reason);
+  });
+});
+
+it('is judged by its address where the client names nobody', async () => {
+  const trust = trustIn(certificates.rootPem);
+  expect(await judged(trust, certificates.good, null)).toBe('trusted');
+  expect(await judged(trust, certificates.broken['wrong host'], null)).toBe('wrong_name');
+});
+
+describe('the file of authorities', () => {
+  it('is read again when it changed, not more often than once a second', async () => {
+    const source = join(temporaryFolder(), 'roots.pem');
+    const clock = { ms: 0 };
+    writeFileSync(source, certificates.intermediatePem);
+    const trust = createUpstreamTrust({ source, nowMs: () => clock.ms });
+    const context = () => trust.connection(SERVER_NAME, SERVER_ADDRESS).secureContext;
+    const first = context();
+    expect(await judged(trust, certificates.good)).toBe('unknown_issuer');
+    writeFileSync(source, certificates.rootPem);
+    clock.ms = 999;
+    expect(context()).toBe(first);
+    clock.ms = 1_000;
+    expect(await judged(trust, certificates.good)).toBe('trusted');
+    const second = context();
+    clock.ms = 5_000;
+    expect(context()).toBe(second);
+  });
+
+  it('that cannot be read any more leaves those in force that were read, and says so until it can', async () => {
+    const source = join(temporaryFolder(), 'roots.pem');
+    const clock = { ms: 0 };
+    writeFileSync(source, certificates.rootPem);
+    const trust = createUpstreamTrust({ source, nowMs: () => clock.ms });
+    rmSync(source);
+    clock.ms = 2_000;
+    expect(await judged(trust, certificates.good)).toBe('trusted');
+    expect(trust.fault()).toContain('ENOENT');
+    writeFileSync(source, 'nothing');
+    clock.ms = 4_000;
+    expect(await judged(trust, certificates.good)).toBe('trusted');
+    expect(trust.fault()).toBe(`read ${source}: it holds no certificate`);
+    writeFileSync(source, certificates.rootPem);
+    utimesSync(source, 1, 1);
+    clock.ms = 6_000;
+    expect(await judged(trust, certificates.good)).toBe('trusted');
+    expect(trust.fault()).toBeNull();
+  });
+
+  it.each(['', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'])(
+    'keeps the node from starting where it holds no certificate, rather than trust the roots of Node',
+    (content) => {
+      expect(() => trustIn(content)).toThrow('it holds no certificate');
+    },
+  );
+});
+
+it('trusts the roots of the system, and of Node where the system has none', () => {
+  for (const systemFile of ['/etc/ssl/certs/ca-certificates.crt', join(temporaryFolder(), 'none')]) {
+    const trust = createUpstreamTrust({ source: 'system', systemFile });
+    expect([trust.connection('a.test', SERVER_ADDRESS).servername, trust.fault()]).toEqual(['a.test', null]);
+  }
+});
