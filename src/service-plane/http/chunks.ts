@@ -83,7 +83,6 @@ export class ChunkReader {
     const at = textEnd(bytes, from, Math.min(bytes.length, most));
     this.#extensionBytes += at - from;
     if (at === bytes.length) return at;
-    if (at === most) return this.#refuse('chunk_extension', at);
     if (bytes[at] !== CR) return this.#refuse(bytes[at] === LF ? 'bare_lf' : 'chunk_extension', at);
     this.#stage = STAGE.sizeLf;
     return at + 1;

@@ -25,7 +25,7 @@ export type RequestHead = RequestFacts & {
 export class RequestHeadReader extends HeadReader<RequestHead> {
   /** Requests of one connection have one host. */
   #authorityText = '';
-  #authority: Authority = { host: '', port: null };
+  #authority: Authority | null = null;
 
   constructor() {
     super('request');
@@ -76,7 +76,7 @@ export class RequestHeadReader extends HeadReader<RequestHead> {
     const [text] = hosts;
     if (text === undefined) return 'no_host';
     if (hosts.length > 1) return 'two_hosts';
-    if (text === this.#authorityText) return this.#authority;
+    if (this.#authority !== null && text === this.#authorityText) return this.#authority;
     const authority = readAuthority(text);
     if (typeof authority === 'string') return authority;
     this.#authorityText = text;
