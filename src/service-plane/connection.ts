@@ -2,10 +2,10 @@ import type { Socket } from 'node:net';
 import { type Decided, judgeConnection, type Step } from '#policy/inspection.js';
 import type { Packet } from '#policy/model.js';
 import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#policy/tls-facts.js';
-import { certificateFacts } from './certificate-facts.js';
+import { readCertificateFacts } from './certificate-facts.js';
 import type { Plane } from './plane.js';
 import { splice } from './splice.js';
-import { FlightReader } from './tls/flight-reader.js';
+import { type FlightFacts, FlightReader } from './tls/flight-reader.js';
 import { HelloReader } from './tls/hello-reader.js';
 import { connectUpstream } from './upstream.js';
 
@@ -171,7 +171,7 @@ export class Connection {
       };
       const read = (chunk: Buffer): void => {
         const flight = reader.push(chunk);
-        if (flight !== null) settle(certificateFacts(flight));
+        if (flight !== null) settle(certificateOf(flight));
       };
       const giveUp = (): void => settle({ kind: 'unreadable' });
       const late = setTimeout(giveUp, FLIGHT_MS);
@@ -231,5 +231,16 @@ export class Connection {
     this.client.destroy();
     this.#server?.destroy();
     this.over(this);
+  }
+}
+
+function certificateOf(flight: FlightFacts): CertificateFacts {
+  switch (flight.kind) {
+    case 'chain':
+      return readCertificateFacts(flight.ders);
+    case 'hidden':
+      return flight;
+    case 'unreadable':
+      return { kind: 'unreadable' };
   }
 }

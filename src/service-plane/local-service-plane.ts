@@ -3,6 +3,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#policy/inspection.js';
 import type { Packet } from '#policy/model.js';
 import type { SeenConnection, SeenConnections } from '#policy/seen-connection.js';
+import type { InterceptCa } from './ca/intercept-ca.js';
 import { Connection } from './connection.js';
 import { Counts } from './counts.js';
 import { Interceptor } from './interceptor.js';
@@ -10,7 +11,7 @@ import { Judge } from './judge.js';
 import { Listener } from './listener.js';
 import type { ServicePlaneOptions } from './options.js';
 import type { Plane } from './plane.js';
-import type { CaMaterial, ServicePlaneStats } from './service-plane.js';
+import type { ServicePlaneStats } from './service-plane.js';
 
 /** What is seen between two takes; of more only the number is known. */
 const SEEN = 8_192;
@@ -20,14 +21,19 @@ export class LocalServicePlane {
   readonly #plane: Plane;
   readonly #listener: Listener;
   readonly #connections = new Set<Connection>();
+  /** Whether what is allowed is of use to anybody. */
+  allowedWanted = false;
   #seen: SeenConnection[] = [];
   #lost = 0;
 
-  constructor(private readonly options: ServicePlaneOptions) {
+  constructor(
+    private readonly options: ServicePlaneOptions,
+    ticketKeys: Buffer,
+  ) {
     const judge = new Judge();
     const counts = new Counts();
     const see: Plane['see'] = (seen) => this.#see(seen);
-    this.#plane = { options, judge, counts, see, interceptor: new Interceptor({ options, judge, counts, see }) };
+    this.#plane = { options, judge, counts, see, interceptor: new Interceptor({ options, judge, counts, see }, ticketKeys) };
     this.#listener = new Listener(options, (client, flow) => this.#accept(client, flow));
   }
 
@@ -40,7 +46,7 @@ export class LocalServicePlane {
     for (const connection of this.#connections) void connection.judgeAgain();
   }
 
-  useCa(ca: CaMaterial | null): void {
+  useCa(ca: InterceptCa | null): void {
     this.#plane.interceptor.useCa(ca);
   }
 
@@ -78,6 +84,7 @@ export class LocalServicePlane {
   }
 
   #see(seen: Omit<SeenConnection, 'atMs'>): void {
+    if (seen.verdict === 'allow' && !this.allowedWanted) return;
     if (this.#seen.length < SEEN) this.#seen.push({ ...seen, atMs: Date.now() });
     else this.#lost++;
   }

@@ -1,9 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#policy/inspection.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
-
-/** A certificate authority and its key, as PEM. */
-export type CaMaterial = { readonly certPem: string; readonly keyPem: string };
+import type { InterceptCa } from './ca/intercept-ca.js';
 
 /** What the service plane part asks of the plane. It runs in worker threads; nothing that a connection does passes through here. */
 export type ServicePlane = {
@@ -12,13 +10,15 @@ export type ServicePlane = {
   /** Judges by this from now on, also the connections that there are (D19b). */
   use(inspection: InspectionImage): void;
   /** Signs by this from now on; null: nothing is intercepted, and what a rule would intercept fails closed. */
-  useCa(ca: CaMaterial | null): void;
+  useCa(ca: InterceptCa | null): void;
   /** Where threads ask for what addresses are granted for; see `Datapath.grantPort`. One for each thread. */
   readonly threads: number;
   grantsBy(ports: readonly MessagePort[]): void;
   stats(): Promise<ServicePlaneStats>;
   watch(listener: (change: ServicePlaneChange) => void): () => void;
   observe(listener: (seen: SeenConnections) => void): () => void;
+  /** Whether what is allowed is told of too; not at first. Holds when the plane is opened again. */
+  setAllowedWanted(wanted: boolean): void;
   /** Resets what there is, and lets go of the sockets. */
   close(): Promise<void>;
 };

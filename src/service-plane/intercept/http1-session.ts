@@ -1,0 +1,398 @@
+import type { TLSSocket } from 'node:tls';
+import { breaksResponse } from '#policy/http-block.js';
+import type { Decided, Step } from '#policy/inspection.js';
+import { BodyReader } from '../http/body.js';
+import { type Connection, hostFault } from '../http/canonical.js';
+import { chunked, lastChunk } from '../http/chunks.js';
+import { FAULT_STATUS, type HttpFault } from '../http/fault.js';
+import { type RequestHead, RequestHeadReader } from '../http/request-head.js';
+import { type ResponseHead, ResponseHeadReader } from '../http/response-head.js';
+import { writeRequestHead, writeResponseHead } from '../http/write-head.js';
+import { type Problem, problemResponse } from './answer.js';
+import { Out } from './out.js';
+import type { ServerLink, ServerLinkFailure } from './server-link.js';
+
+/** Between two requests, and until a head is complete. */
+const IDLE_MS = 60_000;
+/** While one is answered. */
+const BUSY_MS = 300_000;
+/** May be sent again where a server closed before it answered (RFC 9110, 9.2.2). */
+const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
+
+export type Http1Ports = {
+  readonly client: TLSSocket;
+  /** Verified: the client was shown a certificate because of it. */
+  readonly link: ServerLink;
+  readonly connection: Connection;
+  readonly denied: '403' | 'reset';
+  /** Judges and tells. */
+  judge(request: RequestHead): Decided;
+  /** A response, or its trailers, that broke the rule which let the request pass. */
+  tellBroken(request: RequestHead, step: Step, matcher: string): void;
+  refuse(reason: string): void;
+  linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void;
+  /** Nobody here needs it any more. */
+  give(link: ServerLink): void;
+  over(): void;
+};
+
+type Exchange = {
+  readonly request: RequestHead;
+  readonly step: Step;
+  readonly body: BodyReader;
+  /** The server has been told of it. */
+  isSent: boolean;
+  response: { readonly head: ResponseHead; readonly body: BodyReader; readonly isChunked: boolean } | null;
+  /** Interim responses, or a part of a head, came. */
+  isAnswered: boolean;
+  mayRepeat: boolean;
+};
+
+/** HTTP/1.1 between a client and a server, one request at a time; each is read, judged and written anew. */
+export class Http1Session {
+  readonly #heads = new RequestHeadReader();
+  #responses = new ResponseHeadReader();
+  readonly #toClient = new Out();
+  readonly #toServer = new Out();
+  #exchange: Exchange | null = null;
+  #link: ServerLink | null = null;
+  #unhook: () => void = () => {};
+  /** Of the client, behind the request that is under way. */
+  #waiting: Buffer | null = null;
+  #isTunnel = false;
+  #isClosing = false;
+  #clientEnded = false;
+
+  constructor(private readonly ports: Http1Ports) {
+    const { client, link } = ports;
+    this.#hook(link);
+    client.on('data', (chunk: Buffer) => this.#onClient(chunk));
+    client.on('drain', () => this.#link?.socket.resume());
+    client.once('end', () => this.#onClientEnd());
+    client.setTimeout(IDLE_MS, () => this.#abort('client_late'));
+  }
+
+  get isIdle(): boolean {
+    return this.#exchange === null && !this.#isTunnel;
+  }
+
+  /** Ends what there is; the server's side is given back where it can be of use. */
+  close(): void {
+    if (this.#isClosing) return;
+    this.#isClosing = true;
+    const link = this.#link;
+    this.#drop(this.#exchange === null && !this.#isTunnel && link !== null && link.isUsed);
+  }
+
+  #onClient(chunk: Buffer): void {
+    if (this.#isTunnel) {
+      const { socket } = this.#link as ServerLink;
+      if (!socket.write(chunk)) this.ports.client.pause();
+      return;
+    }
+    this.#waiting = this.#waiting === null ? chunk : Buffer.concat([this.#waiting, chunk]);
+    this.#read();
+  }
+
+  /** Reads what the client sent as far as it may be read now. */
+  #read(): void {
+    let chunk = this.#waiting;
+    let at = 0;
+    while (chunk !== null && at < chunk.length && !this.#isClosing) {
+      const exchange = this.#exchange;
+      if (exchange === null) {
+        const head = this.#heads.push(chunk, at);
+        if (head === null) {
+          at = chunk.length;
+          break;
+        }
+        if ('fault' in head) return this.#refuse(head.fault);
+        at = this.#heads.end;
+        this.#begin(head);
+      } else if (exchange.isSent && !exchange.body.isComplete) {
+        const data = exchange.body.push(chunk, at);
+        at = exchange.body.end;
+        if (exchange.body.fault !== null) return this.#refuse(exchange.body.fault);
+        this.#sendBody(exchange, data);
+      } else {
+        break;
+      }
+    }
+    if (chunk !== null) chunk = at === chunk.length ? null : at === 0 ? chunk : chunk.subarray(at);
+    this.#waiting = chunk;
+    const link = this.#link;
+    const takes = link === null || this.#toServer.flush(link.socket);
+    if (chunk !== null || !takes) this.ports.client.pause();
+    else if (this.ports.client.isPaused() && link?.socket.writableNeedDrain !== true) this.ports.client.resume();
+  }
+
+  #begin(request: RequestHead): void {
+    const { ports } = this;
+    const fault = hostFault(request, ports.connection);
+    if (fault !== null) return this.#refuse(fault);
+    const { step, verdict } = ports.judge(request);
+    if (verdict === 'deny') return this.#deny(request, step);
+    const mayRepeat = REPEATABLE.has(request.method) && request.framing === 0 && !request.isWebSocket;
+    const body = new BodyReader(request.framing);
+    this.#exchange = { request, step, body, isSent: false, response: null, isAnswered: false, mayRepeat };
+    ports.client.setTimeout(BUSY_MS);
+    if (request.expectsContinue) ports.client.write('HTTP/1.1 100 Continue\r\n\r\n');
+    this.#send();
+  }
+
+  #send(): void {
+    const exchange = this.#exchange;
+    if (exchange === null) return;
+    const link = this.#link;
+    if (link === null) return this.#linkAgain();
+    const { request } = exchange;
+    exchange.isSent = true;
+    this.#responses.asked = { method: request.method, isWebSocket: request.isWebSocket };
+    this.#toServer.add(writeRequestHead(request, { closes: false }));
+  }
+
+  #linkAgain(): void {
+    this.ports.linkAgain((link) => {
+      if (this.#isClosing) {
+        if (!('kind' in link)) link.socket.destroy();
+        return;
+      }
+      if ('kind' in link) return this.#fail(502, link.reason, 'The server cannot be reached.');
+      this.#hook(link);
+      this.#send();
+      this.#read();
+    });
+  }
+
+  #sendBody({ request, step, body }: Exchange, data: readonly Buffer[]): void {
+    const parts = request.framing === 'chunked' ? chunked(data) : data;
+    for (const part of parts) this.#toServer.add(part);
+    if (request.framing !== 'chunked' || !body.isComplete) return;
+    // What a rule says of headers it says of these, which come too late for it.
+    const isJudged = step.tls?.http?.request?.headers !== undefined;
+    this.#toServer.add(lastChunk(isJudged ? [] : body.trailers));
+  }
+
+  #onServer(chunk: Buffer): void {
+    if (this.#isTunnel) {
+      if (!this.ports.client.write(chunk)) this.#link?.socket.pause();
+      return;
+    }
+    let at = 0;
+    while (at < chunk.length && !this.#isClosing && !this.#isTunnel) {
+      const exchange = this.#exchange;
+      // A server that speaks unasked answers the next request before it is sent.
+      if (exchange === null || !exchange.isSent) return this.#abort('unasked_response');
+      exchange.isAnswered = true;
+      if (exchange.response === null) {
+        const head = this.#responses.push(chunk, at);
+        if (head === null) break;
+        if ('fault' in head) return this.#fail(502, `response_${head.fault}`, 'The server does not speak HTTP as it must.');
+        at = this.#responses.end;
+        this.#beginResponse(exchange, head, chunk.subarray(at));
+      } else {
+        const { body, isChunked } = exchange.response;
+        const data = body.push(chunk, at);
+        at = body.end;
+        if (body.fault !== null) return this.#abort(`response_${body.fault}`);
+        for (const part of isChunked ? chunked(data) : data) this.#toClient.add(part);
+        if (body.isComplete) this.#endResponse(exchange, at === chunk.length);
+      }
+    }
+    if (!this.#isClosing && !this.#toClient.flush(this.ports.client)) this.#link?.socket.pause();
+  }
+
+  #beginResponse(exchange: Exchange, head: ResponseHead, rest: Buffer): void {
+    const { request, step } = exchange;
+    const broken = breaksResponse(step.tls?.http?.response, head);
+    if (broken !== null && step.mode !== 'audit') {
+      this.ports.tellBroken(request, step, broken);
+      return this.#fail(502, 'response_denied', `The response breaks ${broken} of the rule that let the request pass.`, step);
+    }
+    if (broken !== null) this.ports.tellBroken(request, step, broken);
+    if (head.status === 101) return this.#beginTunnel(head, rest);
+    if (head.status < 200) {
+      // The client's 100 is ours; HTTP/1.0 knows none of them.
+      if (head.status !== 100 && request.version === '1.1') this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
+      return;
+    }
+    const isChunked = head.framing === 'chunked' && request.version === '1.1';
+    const framing = head.framing === 'chunked' && !isChunked ? 'until_close' : head.framing;
+    const closes = !this.#clientStays(exchange, framing);
+    this.#toClient.add(writeResponseHead(head, framing, { closes }));
+    exchange.response = { head, body: new BodyReader(head.framing), isChunked };
+    if (exchange.response.body.isComplete) this.#endResponse(exchange, rest.length === 0);
+  }
+
+  #clientStays({ request, body }: Exchange, framing: ResponseHead['framing']): boolean {
+    return request.keepsAlive && framing !== 'until_close' && body.isComplete && !this.#clientEnded;
+  }
+
+  /** `isAlone`: nothing came behind the response. */
+  #endResponse(exchange: Exchange, isAlone: boolean): void {
+    const { request, step, response } = exchange;
+    if (response === null) throw new Error('a response ends that did not begin');
+    const isJudged = step.tls?.http?.response !== undefined;
+    if (response.isChunked) this.#toClient.add(lastChunk(isJudged ? [] : response.body.trailers));
+    const framing = response.head.framing === 'chunked' && !response.isChunked ? 'until_close' : response.head.framing;
+    const stays = this.#clientStays(exchange, framing);
+    this.#exchange = null;
+    const link = this.#link;
+    if (link !== null) link.isUsed = true;
+    if (link !== null && isBound(request, response.head)) link.isBound = true;
+    const mayServe = response.head.keepsAlive && isAlone && exchange.body.isComplete;
+    if (!mayServe) this.#dropLink(false);
+    this.#toClient.flush(this.ports.client);
+    if (!stays) {
+      this.#isClosing = true;
+      this.ports.client.end();
+      this.#drop(mayServe);
+      return;
+    }
+    this.ports.client.setTimeout(IDLE_MS);
+    if (this.#waiting !== null) setImmediate(() => this.#read());
+  }
+
+  /** From here on nothing is understood any more; the rule let it pass. */
+  #beginTunnel(head: ResponseHead, rest: Buffer): void {
+    this.#isTunnel = true;
+    const { client } = this.ports;
+    client.setTimeout(0);
+    this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
+    this.#toClient.add(rest);
+    this.#toClient.flush(client);
+    const link = this.#link as ServerLink;
+    if (this.#waiting !== null) link.socket.write(this.#waiting);
+    this.#waiting = null;
+    client.resume();
+  }
+
+  #deny(request: RequestHead, step: Step): void {
+    const { client, denied } = this.ports;
+    if (denied === 'reset') return this.#abort(null);
+    const closes = request.framing !== 0 || !request.keepsAlive;
+    const detail = 'The policy does not allow this request.';
+    const isHead = request.method === 'HEAD';
+    client.write(problemResponse({ status: 403, detail, rule: step.decider }, { closes, isHead }));
+    if (closes) this.#endClient();
+  }
+
+  #refuse(fault: HttpFault): void {
+    this.ports.refuse(`request_${fault}`);
+    this.#say({ status: FAULT_STATUS[fault], detail: `The request is refused: ${fault.replaceAll('_', ' ')}.` });
+  }
+
+  /** Something went wrong with the server. */
+  #fail(status: number, reason: string, detail: string, step?: Step): void {
+    this.ports.refuse(reason);
+    const exchange = this.#exchange;
+    if (exchange?.response !== null && exchange !== null) return this.#abort(null);
+    this.#say({ status, detail, ...(step === undefined ? {} : { rule: step.decider }) });
+  }
+
+  #say(problem: Problem): void {
+    if (this.#isClosing) return;
+    const isHead = this.#exchange?.request.method === 'HEAD';
+    this.ports.client.write(problemResponse(problem, { closes: true, isHead }));
+    this.#endClient();
+  }
+
+  #endClient(): void {
+    this.#isClosing = true;
+    this.ports.client.end();
+    this.#drop(false);
+  }
+
+  #abort(reason: string | null): void {
+    if (reason !== null) this.ports.refuse(reason);
+    this.#isClosing = true;
+    this.#drop(false);
+    this.ports.over();
+  }
+
+  #onClientEnd(): void {
+    this.#clientEnded = true;
+    if (this.#isTunnel) {
+      this.#link?.socket.end();
+      return;
+    }
+    const exchange = this.#exchange;
+    if (exchange === null || !exchange.body.isComplete) {
+      this.#endClient();
+      this.ports.over();
+    }
+  }
+
+  #hook(link: ServerLink): void {
+    const { socket } = link;
+    const data = (chunk: Buffer): void => this.#onServer(chunk);
+    const drain = (): void => {
+      if (this.#waiting === null) this.ports.client.resume();
+      else this.#read();
+    };
+    const gone = (): void => this.#onServerGone();
+    socket.on('data', data);
+    socket.on('drain', drain);
+    socket.once('end', gone);
+    socket.once('close', gone);
+    socket.on('error', gone);
+    socket.resume();
+    this.#link = link;
+    this.#responses = new ResponseHeadReader();
+    this.#unhook = () => {
+      socket.off('data', data);
+      socket.off('drain', drain);
+      socket.off('end', gone);
+      socket.off('close', gone);
+      socket.off('error', gone);
+      this.#unhook = () => {};
+    };
+  }
+
+  #onServerGone(): void {
+    const link = this.#link;
+    const exchange = this.#exchange;
+    const wasUsed = link?.isUsed === true;
+    if (this.#isTunnel) {
+      this.ports.client.end();
+      return this.#drop(false);
+    }
+    this.#dropLink(false);
+    if (exchange === null || !exchange.isSent || this.#isClosing) return;
+    if (exchange.response !== null) {
+      if (!exchange.response.body.finish()) return this.#abort('response_cut_short');
+      this.#endResponse(exchange, true);
+      return;
+    }
+    if (wasUsed && exchange.mayRepeat && !exchange.isAnswered) {
+      exchange.mayRepeat = false;
+      exchange.isSent = false;
+      return this.#linkAgain();
+    }
+    this.#fail(502, 'server_closed', 'The server closed the connection before it answered.');
+  }
+
+  #dropLink(mayServe: boolean): void {
+    const link = this.#link;
+    this.#unhook();
+    this.#link = null;
+    if (link === null) return;
+    if (mayServe && !link.isBound) this.ports.give(link);
+    else {
+      link.socket.on('error', () => {});
+      link.socket.destroy();
+    }
+  }
+
+  #drop(mayServe: boolean): void {
+    this.#waiting = null;
+    this.#dropLink(mayServe);
+  }
+}
+
+/** Whether a server takes the connection for the one who authenticated on it. */
+function isBound({ headers }: RequestHead, response: ResponseHead): boolean {
+  const binds = ([name, value]: readonly [string, string, ...unknown[]]): boolean =>
+    (name === 'authorization' || name === 'www-authenticate') && /^(ntlm|negotiate)\b/i.test(value);
+  return headers.some(binds) || response.headers.some(binds);
+}

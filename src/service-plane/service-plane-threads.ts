@@ -1,0 +1,121 @@
+import { randomBytes } from 'node:crypto';
+import type { MessagePort } from 'node:worker_threads';
+import type { InspectionImage } from '#policy/inspection.js';
+import type { SeenConnections } from '#policy/seen-connection.js';
+import type { InterceptCa } from './ca/intercept-ca.js';
+import { sumOf } from './counts.js';
+import type { ToThread } from './messages.js';
+import type { ServicePlaneOptions } from './options.js';
+import { PlaneThread } from './plane-thread.js';
+import type { ServicePlane, ServicePlaneChange } from './service-plane.js';
+
+const TICKET_KEY_BYTES = 48;
+
+/**
+ * The service plane in threads of its own, all of which listen at one address: the kernel gives each its share. Where one
+ * dies its connections are reset, `watch` is told, and all begin anew with the next `open`.
+ */
+export function createServicePlane(options: ServicePlaneOptions): ServicePlane {
+  return new ServicePlaneThreads(options);
+}
+
+class ServicePlaneThreads implements ServicePlane {
+  /** The same for every thread, and after one that died: what a client keeps of a session stays good. */
+  readonly #ticketKeys = randomBytes(TICKET_KEY_BYTES);
+  readonly #watchers = new Set<(change: ServicePlaneChange) => void>();
+  readonly #observers = new Set<(seen: SeenConnections) => void>();
+  #threads: readonly PlaneThread[] = [];
+  #inspection: InspectionImage | null = null;
+  #ca: InterceptCa | null = null;
+  #allowedWanted = false;
+
+  constructor(private readonly options: ServicePlaneOptions) {}
+
+  get threads(): number {
+    return this.options.workers;
+  }
+
+  async open(): Promise<void> {
+    await this.#end();
+    const threads = Array.from({ length: this.options.workers }, () => this.#begin());
+    this.#threads = threads;
+    if (this.#inspection !== null) this.#post({ kind: 'use', inspection: this.#inspection });
+    this.#post({ kind: 'use_ca', ca: this.#ca });
+    this.#post({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
+    try {
+      await Promise.all(threads.map((thread) => thread.ask('open')));
+    } catch (failure) {
+      await this.#end();
+      throw failure;
+    }
+  }
+
+  use(inspection: InspectionImage): void {
+    this.#inspection = inspection;
+    this.#post({ kind: 'use', inspection });
+  }
+
+  useCa(ca: InterceptCa | null): void {
+    this.#ca = ca;
+    this.#post({ kind: 'use_ca', ca });
+  }
+
+  grantsBy(ports: readonly MessagePort[]): void {
+    for (const [index, port] of ports.entries()) {
+      const thread = this.#threads[index];
+      if (thread === undefined) port.close();
+      else thread.post({ kind: 'grants_by', port }, [port]);
+    }
+  }
+
+  stats = async (): ReturnType<ServicePlane['stats']> =>
+    sumOf(await Promise.all(this.#threads.map((thread) => thread.ask('stats'))));
+
+  watch(listener: (change: ServicePlaneChange) => void): () => void {
+    this.#watchers.add(listener);
+    return () => {
+      this.#watchers.delete(listener);
+    };
+  }
+
+  observe(listener: (seen: SeenConnections) => void): () => void {
+    this.#observers.add(listener);
+    return () => {
+      this.#observers.delete(listener);
+    };
+  }
+
+  setAllowedWanted(wanted: boolean): void {
+    this.#allowedWanted = wanted;
+    this.#post({ kind: 'allowed_wanted', wanted });
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#threads.map((thread) => thread.ask('close').catch(() => {})));
+    await this.#end();
+  }
+
+  #begin(): PlaneThread {
+    return new PlaneThread(
+      { options: this.options, ticketKeys: this.#ticketKeys },
+      {
+        onSeen: (seen) => {
+          for (const observer of this.#observers) observer(seen);
+        },
+        onDeath: (reason) => {
+          for (const watcher of this.#watchers) watcher({ type: 'worker_died', reason });
+        },
+      },
+    );
+  }
+
+  #post(message: ToThread): void {
+    for (const thread of this.#threads) thread.post(message);
+  }
+
+  async #end(): Promise<void> {
+    const threads = this.#threads;
+    this.#threads = [];
+    await Promise.all(threads.map((thread) => thread.end()));
+  }
+}
