@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
 import { timeExchanges } from '#actors/exchange-times.js';
+import { type InterceptCaSetting, interceptCaOver } from '#actors/intercept-ca.js';
 import { createPolicyThread } from '#actors/policy-thread.js';
 import { createSystem, type System } from '#actors/system.js';
 import type { Api } from '#api/api.js';
@@ -54,9 +55,11 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     config.node.dataDir,
     ({ code, message }) => log.error({ code }, message),
     (write) => work.storeWrite(write),
+    config.cluster?.sealKeyFile ?? null,
   );
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir);
+    const interceptCa = await interceptCaOver(store.interceptCa, config.node.id);
     const dataplane =
       config.dataplane === null
         ? null
@@ -84,7 +87,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     });
     logFacts(system, log);
     const observer = observe(system, config, log);
-    const management = managementOf({ system, authority, work, observer, config, disclosed, log: ring });
+    const management = managementOf({ system, interceptCa, authority, work, observer, config, disclosed, log: ring });
     const api = await createApi(management, apiOptions(config, log));
     const unfollow = config.policy.file === null ? () => {} : follow(config.policy.file, system, log);
     try {
@@ -251,6 +254,7 @@ function observe(system: System, config: Config, log: Logger): Observer {
 
 type Parts = {
   readonly system: System;
+  readonly interceptCa: InterceptCaSetting;
   readonly authority: Authority;
   readonly work: WorkMetrics;
   readonly observer: Observer;
@@ -260,7 +264,7 @@ type Parts = {
 };
 
 function managementOf(parts: Parts): Management & { readonly support: Sysdumps } {
-  const { system, authority, work, observer, config, disclosed, log } = parts;
+  const { system, interceptCa, authority, work, observer, config, disclosed, log } = parts;
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
@@ -286,6 +290,7 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
     explain: (question) => system.explain(question),
     performanceMode,
     integrations,
+    interceptCa,
     traffic,
     lookups,
     wiretap: {

@@ -1,7 +1,7 @@
-import type { Refusal, RefusalCode } from '#bus/requests.js';
+import type { Refusal } from '#bus/requests.js';
 import { refusal } from '#statecharts/refusal.js';
-import { StoreError } from '#store/error.js';
 import type { Integration, IntegrationRecord, IntegrationStore } from '#store/port.js';
+import { orRefusal } from './or-refusal.js';
 
 /** An integration as it is shown: without its token. */
 type IntegrationView = Omit<IntegrationRecord, 'service_account_token'>;
@@ -54,14 +54,4 @@ export function integrationsOver(store: IntegrationStore, inUse: () => readonly 
 
 function viewOf({ service_account_token: _token, ...shown }: IntegrationRecord): IntegrationView {
   return shown;
-}
-
-async function orRefusal<T>(act: () => Promise<T | Refusal>): Promise<T | Refusal> {
-  try {
-    return await act();
-  } catch (failure) {
-    if (!(failure instanceof StoreError)) throw failure;
-    const code: RefusalCode = failure.code === 'revision_conflict' ? 'precondition_failed' : 'store_unavailable';
-    return refusal(code, failure.message);
-  }
 }

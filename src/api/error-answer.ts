@@ -22,6 +22,10 @@ const KNOWN_CODES: Readonly<Record<string, ErrorCode>> = {
   store_read_only: 'store_unavailable',
   store_closed: 'store_unavailable',
   store_unavailable: 'store_unavailable',
+  seal_key_missing: 'store_unavailable',
+  seal_key_exposed: 'store_unavailable',
+  seal_key_invalid: 'store_unavailable',
+  seal_broken: 'store_unavailable',
   revision_conflict: 'precondition_failed',
 };
 

@@ -60,6 +60,12 @@ export const ERRORS = {
     'The policy breaks validation rules; nothing was stored.',
     'Correct every problem in `problems`; all of them are listed.',
   ),
+  invalid_ca: entry(
+    400,
+    'Invalid CA',
+    'Clients would not accept what this CA signs, or the key is not its own; nothing was changed.',
+    'Correct what `problems` names.',
+  ),
   token_in_query: entry(
     400,
     'Token in the query',
@@ -105,7 +111,7 @@ export const ERRORS = {
   not_found: entry(
     404,
     'Not found',
-    'The path is right, but there is no such policy, integration or token.',
+    'The path is right, but there is no such policy, integration, token or intercept CA.',
     'List the collection to see what there is.',
   ),
   method_not_allowed: entry(

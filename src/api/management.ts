@@ -10,6 +10,7 @@ import type { Sink } from '#observe/wiretap/readers.js';
 import type { PolicyConfig } from '#policy/document.js';
 import type { ExplainQuery, Explanation } from '#policy/explain.js';
 import type { KnownName } from '#policy/known-name.js';
+import type { Warning } from '#policy/problem.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 import type { Traffic } from './traffic.js';
 
@@ -35,6 +36,15 @@ export type Management = {
     read(name: string): Promise<IntegrationView | null>;
     write(write: IntegrationWrite): Promise<IntegrationWritten | Refusal>;
     remove(removal: IntegrationRemoval): Promise<{ readonly kind: 'deleted' } | Refusal>;
+  };
+  readonly interceptCa: {
+    read(): Promise<InterceptCaView | null>;
+    put(
+      write: WrittenBy & { readonly certPem: string; readonly keyPem: string },
+    ): Promise<InterceptCaWritten | Refusal>;
+    /** Makes one, in place of the one that there is. */
+    generate(write: WrittenBy): Promise<InterceptCaWritten | Refusal>;
+    remove(removal: Pick<WrittenBy, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
   };
   readonly tokens: {
     verify(token: string): Promise<TokenVerdict>;
@@ -136,6 +146,27 @@ type IntegrationWritten = {
   readonly kind: 'written';
   readonly created: boolean;
   readonly integration: IntegrationView;
+};
+/** The intercept CA as it is shown: without its key. Times are ISO 8601, UTC. */
+export type InterceptCaView = {
+  readonly subject: string;
+  readonly fingerprint_sha256: string;
+  readonly not_before: string;
+  readonly not_after: string;
+  readonly cert_pem: string;
+  readonly revision: number;
+  readonly updated_at: string;
+  readonly updated_by: string;
+};
+type InterceptCaWritten = {
+  readonly kind: 'written';
+  readonly ca: InterceptCaView;
+  readonly warnings: readonly Warning[];
+};
+type WrittenBy = {
+  readonly author: string;
+  /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
+  readonly expectedRevision?: number;
 };
 type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number };
 

@@ -1,30 +1,51 @@
 import { z } from 'zod';
-import { empty, errorAnswers, errorsOf, instant } from './answer.schema.js';
+import { empty, errorAnswers, errorsOf, instant, WarningSchema } from './answer.schema.js';
 import type { Resource } from './api.js';
+import { authorOf } from './authentication.js';
+import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
+import type { InterceptCaView } from './management.js';
+import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
 import { noQuery } from './query.js';
 
+const PEM = '-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n';
+const shownMembers = {
+  subject: z.string(),
+  fingerprint_sha256: z.string().describe('Of the DER: 64 hex digits in lower case.'),
+  not_before: instant,
+  not_after: instant,
+  cert_pem: z.string().describe('Its certificate, without those above it.'),
+  revision: z.int().min(1),
+  updated_at: instant,
+  updated_by: z.string(),
+};
 const CaSchema = z
-  .object({
-    subject: z.string(),
-    fingerprint_sha256: z.string(),
-    not_before: instant,
-    not_after: instant,
-  })
+  .object(shownMembers)
   .meta({ id: 'TlsInterceptCa', description: 'The CA that signs intercepted connections. Its key is never shown.' });
+const WrittenCaSchema = z
+  .object({ ...shownMembers, warnings: z.array(WarningSchema) })
+  .meta({ id: 'WrittenTlsInterceptCa', description: 'The intercept CA as it was written.' });
 const CaWriteSchema = z
-  .strictObject({ cert_pem: z.string(), key_pem: z.string().meta({ writeOnly: true }) })
-  .meta({ id: 'TlsInterceptCaWrite' });
+  .strictObject({
+    cert_pem: z
+      .string()
+      .max(65_536)
+      .describe('The certificate of the CA, with those above it behind it, its issuer first.'),
+    key_pem: z.string().max(16_384).describe('Its private key, not encrypted: RSA, or EC.').meta({ writeOnly: true }),
+  })
+  .meta({
+    id: 'TlsInterceptCaWrite',
+    examples: [{ cert_pem: PEM, key_pem: '-----BEGIN PRIVATE KEY-----\n…\n-----END PRIVATE KEY-----\n' }],
+  });
 
 const PATH = '/api/v1/settings/tls-intercept-ca';
+const FILE_NAME = 'weir-intercept-ca.pem';
+const tags = ['settings'];
+const querystring = noQuery;
+const etagOf = ({ revision }: InterceptCaView) => `"tls-intercept-ca.${revision}"`;
+const absent = () => new ApiError('not_found', 'there is no intercept CA');
 
-export const tlsInterceptCaResource: Resource = (api) => {
-  const absent = async (): Promise<never> => {
-    throw new ApiError('feature_unavailable', 'the service plane is not running on this node');
-  };
-  const tags = ['settings'];
-  const querystring = noQuery;
-
+export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
   api.get(
     PATH,
     {
@@ -33,11 +54,21 @@ export const tlsInterceptCaResource: Resource = (api) => {
         tags,
         summary: 'The intercept CA',
         querystring,
-        response: { 200: CaSchema, ...errorAnswers(...errorsOf.read, 'not_found', 'feature_unavailable') },
+        response: {
+          200: CaSchema,
+          304: empty,
+          ...errorAnswers(...errorsOf.read, 'not_found', 'store_unavailable'),
+        },
       },
     },
-    absent,
+    async (request, reply) => {
+      const ca = await interceptCa.read();
+      if (ca === null) throw absent();
+      if (isUnchanged(request, reply, etagOf(ca))) return reply.code(304).send();
+      return reply.send(shown(ca));
+    },
   );
+
   api.put(
     PATH,
     {
@@ -47,37 +78,81 @@ export const tlsInterceptCaResource: Resource = (api) => {
         summary: 'Install an intercept CA',
         querystring,
         body: CaWriteSchema,
-        response: { 200: CaSchema, ...errorAnswers(...errorsOf.body, 'feature_unavailable') },
+        response: {
+          200: WrittenCaSchema,
+          ...errorAnswers(...errorsOf.body, 'invalid_ca', 'invalid_header', 'precondition_failed'),
+        },
       },
     },
-    absent,
+    async (request, reply) => {
+      const preconditions = preconditionsOf(request);
+      const before = await interceptCa.read();
+      checkPreconditions(preconditions, before === null ? null : etagOf(before));
+      const written = await interceptCa.put({
+        certPem: request.body.cert_pem,
+        keyPem: request.body.key_pem,
+        author: authorOf(request),
+        ...expectedRevision(preconditions, before?.revision ?? 0),
+      });
+      if (written.kind === 'refused') throw refused(written);
+      reply.header('etag', etagOf(written.ca));
+      return reply.send({ ...shown(written.ca), warnings: [...written.warnings] });
+    },
   );
+
   api.delete(
     PATH,
     {
       schema: {
         operationId: 'deleteTlsInterceptCa',
         tags,
-        summary: 'Remove the intercept CA',
+        summary: 'Remove the intercept CA; connections that it would sign for fail from then on',
         querystring,
-        response: { 204: empty, ...errorAnswers(...errorsOf.write, 'not_found', 'feature_unavailable') },
+        response: {
+          204: empty,
+          ...errorAnswers(...errorsOf.write, 'invalid_header', 'not_found', 'precondition_failed'),
+        },
       },
     },
-    absent,
+    async (request, reply) => {
+      const preconditions = preconditionsOf(request);
+      const before = await interceptCa.read();
+      if (before === null) throw absent();
+      checkPreconditions(preconditions, etagOf(before));
+      const removed = await interceptCa.remove(expectedRevision(preconditions, before.revision));
+      if (removed.kind === 'refused') throw refused(removed);
+      return reply.code(204).send();
+    },
   );
+
   api.post(
     `${PATH}/generate`,
     {
       schema: {
         operationId: 'generateTlsInterceptCa',
         tags,
-        summary: 'Make a new intercept CA',
+        summary: 'Make a new intercept CA, in place of the one that there is',
         querystring,
-        response: { 201: CaSchema, ...errorAnswers(...errorsOf.write, 'feature_unavailable') },
+        response: {
+          201: CaSchema,
+          ...errorAnswers(...errorsOf.write, 'invalid_header', 'precondition_failed'),
+        },
       },
     },
-    absent,
+    async (request, reply) => {
+      const preconditions = preconditionsOf(request);
+      const before = await interceptCa.read();
+      checkPreconditions(preconditions, before === null ? null : etagOf(before));
+      const made = await interceptCa.generate({
+        author: authorOf(request),
+        ...expectedRevision(preconditions, before?.revision ?? 0),
+      });
+      if (made.kind === 'refused') throw refused(made);
+      reply.header('etag', etagOf(made.ca)).header('location', PATH);
+      return reply.code(201).send(shown(made.ca));
+    },
   );
+
   api.get(
     `${PATH}/cert`,
     {
@@ -88,10 +163,25 @@ export const tlsInterceptCaResource: Resource = (api) => {
         querystring,
         response: {
           200: { description: 'PEM.', content: { 'application/x-pem-file': { schema: z.string() } } },
-          ...errorAnswers(...errorsOf.read, 'not_found', 'feature_unavailable'),
+          304: empty,
+          ...errorAnswers(...errorsOf.read, 'not_found', 'store_unavailable'),
         },
       },
     },
-    absent,
+    async (request, reply) => {
+      const ca = await interceptCa.read();
+      if (ca === null) throw absent();
+      if (isUnchanged(request, reply, etagOf(ca))) return reply.code(304).send();
+      return reply
+        .type('application/x-pem-file')
+        .header('content-disposition', `attachment; filename="${FILE_NAME}"`)
+        .send(ca.cert_pem);
+    },
   );
 };
+
+/** Member by member, so that a secret can never come along. */
+function shown(ca: InterceptCaView): z.infer<typeof CaSchema> {
+  const { subject, fingerprint_sha256, not_before, not_after, cert_pem, revision, updated_at, updated_by } = ca;
+  return { subject, fingerprint_sha256, not_before, not_after, cert_pem, revision, updated_at, updated_by };
+}

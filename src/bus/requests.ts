@@ -40,6 +40,7 @@ export type Refusal = {
 export type RefusalCode =
   | 'invalid_body' // 400, does not parse as JSON, duplicate keys, too deep
   | 'invalid_policy' // 400, with problems
+  | 'invalid_ca' // 400, with problems
   | 'not_found' // 404
   | 'name_taken' // 409
   | 'integration_in_use' // 409

@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module';
 import { Command } from 'commander';
+import { addCaCommands } from './ca.command.js';
 import { addCompletionCommand } from './completion.command.js';
 import { addDataplaneCommands } from './dataplane.command.js';
 import { addDnsCacheCommand } from './dns-cache.command.js';
@@ -51,6 +52,7 @@ export function commandTree(terminal: Terminal, end: End): Command {
   addDnsCacheCommand(program, terminal);
   addPerformanceModeCommand(program, terminal);
   addSysdumpCommand(program, terminal);
+  addCaCommands(program, terminal);
   addTokenCommands(program, terminal);
   addCompletionCommand(program, terminal);
   return program;

@@ -18,6 +18,7 @@ const FIXES: Readonly<Record<string, string>> = {
   forbidden: 'give the token of an admin with --token-file or WEIR_TOKEN',
   performance_mode_disabled: 'run `weir performance-mode on` first',
   precondition_failed: 'read it again with `weir policy get`, bring the change over, and give its new ETag',
+  invalid_ca: 'correct what is named above; `openssl x509 -text` and `openssl pkey -text` show what the files hold',
   not_found: '`weir policy list` shows what there is',
 };
 

@@ -29,8 +29,11 @@ export function writtenPath(path: string): string {
   return path.replace(/[^!-~]+/g, escapesOf);
 }
 
-/** Escapes of `/`, `\` and NUL, also when they are escaped twice, and dots that are; what is no escape; what stands in no path. */
-const AMBIGUOUS = /%(?:2f|5c|00|25(?:2f|5c|00|2e|25)|(?![0-9a-f]{2}))|[^!-~]|#/i;
+/**
+ * Escapes of `/`, `\` and NUL, also when they are escaped twice, and dots that are; dots before an escaped `;`; what is no escape; what stands
+ * in no path.
+ */
+const AMBIGUOUS = /%(?:2f|5c|00|25(?:2f|5c|00|2e|25)|(?![0-9a-f]{2}))|\/(?:\.|%2e){1,2}%3b|[^!-~]|#/i;
 
 function decodedEscape(text: string): string {
   const character = String.fromCharCode(Number.parseInt(text.slice(1), 16));

@@ -9,6 +9,10 @@ export type StoreErrorCode =
   | 'revision_conflict' // the stored revision is not the expected one
   | 'token_key_exposed' // others than the service's user may read the signing key
   | 'token_key_invalid' // the key file holds no Ed25519 private key
+  | 'seal_key_missing' // what was sealed cannot be opened without this file
+  | 'seal_key_exposed' // others than the service's user may read the sealing key
+  | 'seal_key_invalid' // the file holds no sealing key
+  | 'seal_broken' // sealed with another key, or changed
   | 'generation_regressed'; // a commit would go back behind the stored generation
 
 /** A failure of the store: what was being done, then what came back. */

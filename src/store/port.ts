@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#policy/record.js';
 
 /** An ordered store of bytes under string keys (order of their UTF-8 bytes). Every failure is a `StoreError`. */
@@ -97,6 +98,36 @@ export type IntegrationStore = {
   put(integration: Integration, author: string, expected?: number): Promise<IntegrationRecord>;
   /** Whether there was one. */
   remove(name: string, expected?: number): Promise<boolean>;
+};
+
+/** The intercept CA as it is kept (D26). */
+export type InterceptCaRecord = {
+  readonly cert_pem: string;
+  /** The certificates above it, its issuer first. */
+  readonly chain_pem: string;
+  /** SHA-256 of its DER: 64 hex digits in lower case. */
+  readonly fingerprint: string;
+  readonly sealed_key: string;
+  /** Counts the writes from 1, also across removals. */
+  readonly revision: number;
+  readonly updated_at: string;
+  readonly updated_by: string;
+};
+type InterceptCaWrite = {
+  readonly certPem: string;
+  readonly chainPem: string;
+  readonly fingerprint: string;
+  readonly key: KeyObject;
+};
+
+export type InterceptCaStore = {
+  get(): Promise<InterceptCaRecord | null>;
+  /** The key of a record. Throws `seal_broken`, or what keeps the sealing key from being read. */
+  key(record: InterceptCaRecord): Promise<KeyObject>;
+  /** `expected` is the revision that must be stored now, 0 for none, left out for any; else `revision_conflict`. */
+  put(ca: InterceptCaWrite, author: string, expected?: number): Promise<InterceptCaRecord>;
+  /** Whether there was one. */
+  remove(expected?: number): Promise<boolean>;
 };
 
 export type Role = 'admin' | 'readonly';

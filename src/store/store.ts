@@ -3,12 +3,14 @@ import { join } from 'node:path';
 import { StoreError } from './error.js';
 import type { FindingListener } from './finding.js';
 import { createIntegrationStore } from './integrations.js';
+import { createInterceptCaStore } from './intercept-ca.js';
 import { type LastGoodFile, lastGoodFile } from './last-good.js';
 import { createMemoryStore } from './memory-store.js';
 import { loadPolicyStore } from './policies.js';
-import type { IntegrationStore, KvStore, PolicyStore, SettingsStore, TokenStore } from './port.js';
+import type { IntegrationStore, InterceptCaStore, KvStore, PolicyStore, SettingsStore, TokenStore } from './port.js';
 import { quarantine } from './quarantine.js';
 import { openRocksDbStore } from './rocksdb-store.js';
+import { fileSeal, memorySeal, type Seal } from './seal.js';
 import { createSettingsStore } from './settings.js';
 import { timedWrites, type WriteListener } from './timed-writes.js';
 import { createTokenStore } from './tokens.js';
@@ -18,6 +20,7 @@ export type Store = {
   readonly policies: PolicyStore;
   readonly settings: SettingsStore;
   readonly integrations: IntegrationStore;
+  readonly interceptCa: InterceptCaStore;
   readonly tokens: TokenStore;
   close(): Promise<void>;
 };
@@ -26,17 +29,21 @@ export type Store = {
  * Opens the node's store in its data folder: `store/` (RocksDB) and `last-good.policy`. A store that is damaged
  * beyond opening is moved aside and begun anew from the last-good copy; on a full disk the store is opened for reading
  * only. Either is told to `onFinding`, and every write to `onWrite`. Throws `store_locked`, `store_no_space`, `store_unavailable`, `store_damaged`.
+ * The key of the intercept CA is sealed with the key in `sealKeyFile`; without one it is `seal.key` in the data folder.
  */
 export async function openStore(
   dataDir: string,
   onFinding: FindingListener,
   onWrite: WriteListener = () => {},
+  sealKeyFile: string | null = null,
 ): Promise<Store> {
   const folder = join(dataDir, 'store');
   await makeFolder(dataDir);
   const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));
   try {
-    return await assemble(timedWrites(kv, onWrite), lastGoodFile(join(dataDir, 'last-good.policy')), onFinding);
+    const seal = fileSeal(sealKeyFile ?? join(dataDir, 'seal.key'), sealKeyFile !== null);
+    const lastGood = lastGoodFile(join(dataDir, 'last-good.policy'));
+    return await assemble(timedWrites(kv, onWrite), lastGood, seal, onFinding);
   } catch (error) {
     await kv.close();
     throw error;
@@ -48,15 +55,17 @@ export function openMemoryStore(): Promise<Store> {
   return assemble(
     createMemoryStore(),
     { read: async () => null, write: async () => {}, append: async () => true },
+    memorySeal(),
     () => {},
   );
 }
 
-async function assemble(kv: KvStore, lastGood: LastGoodFile, onFinding: FindingListener): Promise<Store> {
+async function assemble(kv: KvStore, lastGood: LastGoodFile, seal: Seal, onFinding: FindingListener): Promise<Store> {
   return {
     policies: await loadPolicyStore(kv, lastGood, onFinding),
     settings: createSettingsStore(kv),
     integrations: createIntegrationStore(kv),
+    interceptCa: createInterceptCaStore(kv, seal),
     tokens: createTokenStore(kv),
     close: () => kv.close(),
   };

@@ -1,10 +1,11 @@
-import type { Management, PerformanceMode } from '#api/management.js';
+import type { InterceptCaView, Management, PerformanceMode } from '#api/management.js';
 import type { Traffic } from '#api/traffic.js';
 import type { PolicyOutcome, PolicyWrite } from '#bus/requests.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import { CERTIFICATE } from './certificate.js';
 
 export const TOKENS = { admin: 'admin-token', readonly: 'readonly-token', expired: 'expired-token' } as const;
 export const SINCE = '2026-01-31T12:00:00.000Z';
@@ -110,6 +111,14 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     changes.push({ call, with: argument });
   };
   const integrations = new Map<string, { readonly secret: string; readonly view: IntegrationView }>();
+  let ca: InterceptCaView | null = null;
+  let caWrites = 0;
+  const writeCa = (subject: string, cert_pem: string, updated_by: string) => {
+    caWrites += 1;
+    const times = { not_before: SINCE, not_after: SINCE, updated_at: SINCE };
+    ca = { subject, fingerprint_sha256: 'ab'.repeat(32), ...times, cert_pem, revision: caWrites, updated_by };
+    return { kind: 'written', ca, warnings: [] } as const;
+  };
   const tokens = [
     { id: 't-1', subject: 'ops', role: 'admin' as const, created_at: SINCE, expires_at: null, revoked_at: null },
   ];
@@ -165,6 +174,22 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       async remove(removal) {
         changed('integrations.remove', removal);
         integrations.delete(removal.name);
+        return { kind: 'deleted' };
+      },
+    },
+    interceptCa: {
+      read: async () => ca,
+      async put(write) {
+        changed('interceptCa.put', write);
+        return writeCa('CN=given', write.certPem, write.author);
+      },
+      async generate(write) {
+        changed('interceptCa.generate', write);
+        return writeCa('CN=made', CERTIFICATE, write.author);
+      },
+      async remove(removal) {
+        changed('interceptCa.remove', removal);
+        ca = null;
         return { kind: 'deleted' };
       },
     },

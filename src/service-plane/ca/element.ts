@@ -7,6 +7,7 @@ export function elementsOf(bytes: Buffer): Element[] {
   for (let at = 0; at < bytes.length; ) {
     const tag = bytes.readUInt8(at);
     const first = bytes.readUInt8(at + 1);
+    if (first === 0x80) throw new RangeError('read DER: a length is indefinite');
     const lengthBytes = first < 0x80 ? 0 : first & 0x7f;
     const begin = at + 2 + lengthBytes;
     const end = begin + (lengthBytes === 0 ? first : bytes.readUIntBE(at + 2, lengthBytes));

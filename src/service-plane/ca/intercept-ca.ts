@@ -16,11 +16,13 @@ export type InterceptCa = {
 
 /** Of a certificate and a key that belong together; `readCa` judges whether they do. */
 export function interceptCaOf(certPem: string, chainPem: string, key: KeyObject): InterceptCa {
+  return { certPem, chainPem, key, ...describeCa(certPem) };
+}
+
+/** What is told of a CA. */
+export function describeCa(certPem: string): Pick<InterceptCa, 'subject' | 'fingerprint' | 'notBefore' | 'notAfter'> {
   const certificate = new X509Certificate(certPem);
   return {
-    certPem,
-    chainPem,
-    key,
     subject: certificate.subject.split('\n').reverse().join(','),
     fingerprint: certificate.fingerprint256.replaceAll(':', '').toLowerCase(),
     notBefore: new Date(certificate.validFrom),

@@ -1,13 +1,15 @@
 import { type KeyObject, X509Certificate } from 'node:crypto';
 import type { UntrustedReason } from '../untrusted-reason.js';
 import { certificatesIn, type InterceptCa, interceptCaOf, outsideCertificates } from './intercept-ca.js';
+import { issuerOf } from './issuer.js';
 import { readKey } from './read-key.js';
 import { tryCa } from './trial.js';
 
 /** A thing that is wrong with what an operator gave. Nothing of the key is in the message. */
 export type CaFault = { readonly pointer: '/cert_pem' | '/key_pem'; readonly message: string };
+export type CaWarning = 'ca_not_valid_yet' | 'ca_bound_to_names';
 export type CaReading =
-  | { readonly kind: 'ca'; readonly ca: InterceptCa; readonly warnings: readonly string[] }
+  | { readonly kind: 'ca'; readonly ca: InterceptCa; readonly warnings: readonly CaWarning[] }
   | { readonly kind: 'faulty'; readonly faults: readonly CaFault[] };
 
 const MOST_CERTIFICATES = 10;
@@ -30,15 +32,9 @@ export async function readCa(certPem: string, keyPem: string, now: Date = new Da
   const ca = interceptCaOf(certificate.pem, above.map(({ pem }) => pem).join(''), key);
   faults.push(...faultsOf(certificate.read, key, ca, now));
   if (faults.length > 0) return { kind: 'faulty', faults };
-  if (now < ca.notBefore)
-    return {
-      kind: 'ca',
-      ca,
-      warnings: [`It is not valid before ${ca.notBefore.toISOString()}: until then it signs nothing.`],
-    };
+  if (now < ca.notBefore) return { kind: 'ca', ca, warnings: ['ca_not_valid_yet'] };
   const found = await tryCa(ca, now);
-  if (found === 'name_not_permitted')
-    return { kind: 'ca', ca, warnings: ['It may sign for some names alone: clients refuse the others.'] };
+  if (found === 'name_not_permitted') return { kind: 'ca', ca, warnings: ['ca_bound_to_names'] };
   if (found !== null) return { kind: 'faulty', faults: [{ pointer: '/cert_pem', message: TRIED[found] ?? OTHERWISE }] };
   return { kind: 'ca', ca, warnings: [] };
 }
@@ -66,8 +62,10 @@ function readChain(text: string): { readonly certificates: readonly [Read, ...Re
   let certificates: Read[];
   try {
     certificates = blocks.map((pem) => ({ pem, read: new X509Certificate(pem) }));
+    // OpenSSL also reads BER.
+    for (const { read } of certificates) issuerOf(read.raw);
   } catch {
-    return { fault: 'Holds a certificate that OpenSSL cannot read.' };
+    return { fault: 'Holds a certificate that cannot be read.' };
   }
   const [first, ...above] = certificates;
   if (first === undefined) return { fault: 'Must be a certificate.' };

@@ -45,7 +45,8 @@ export class DistinguishedName {
   }
 
   /**
-   * The string form of RFC 4514: what `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints, without `subject=`. The last
+   * The string form of RFC 4514: what `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints behind `subject=`, but for a value
+   * that is one `#`, which OpenSSL does not escape. The last
    * set comes first, and so do the last members of a set; attributes without a keyword are numbers and their value is `#` and DER in hex.
    */
   get text(): string {

@@ -70,7 +70,7 @@ describe('a CA is accepted', () => {
   it('that is not valid yet, with a warning', async () => {
     expect(await read(own, new Date(generated.notBefore.getTime() - 1))).toEqual({
       subject: 'CN=generated',
-      warnings: [`It is not valid before ${generated.notBefore.toISOString()}: until then it signs nothing.`],
+      warnings: ['ca_not_valid_yet'],
     });
   });
 
@@ -78,7 +78,7 @@ describe('a CA is accepted', () => {
     const extensions = [...SIGNS, 'nameConstraints=critical,permitted;DNS:corp.test'];
     expect(await read(root({ extensions }))).toEqual({
       subject: 'CN=root',
-      warnings: ['It may sign for some names alone: clients refuse the others.'],
+      warnings: ['ca_bound_to_names'],
     });
   });
 });
@@ -97,7 +97,7 @@ describe('a CA is refused', () => {
     [
       'with a block that is no certificate',
       { cert: '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----', key: own.key },
-      [cert('Holds a certificate that OpenSSL cannot read.')],
+      [cert('Holds a certificate that cannot be read.')],
     ],
     ['with its key among the certificates', { cert: own.cert + own.key, key: own.key }, [NO_CERTIFICATE]],
     ['with two keys', { cert: own.cert, key: own.key + own.key }, [NO_KEY]],

@@ -1,0 +1,124 @@
+import { type Observable, ReplaySubject } from 'rxjs';
+import type { Refusal } from '#bus/requests.js';
+import { WARNING_CODES, type Warning } from '#policy/problem.js';
+import { generateCa } from '#service-plane/ca/generate-ca.js';
+import { describeCa, type InterceptCa, interceptCaOf } from '#service-plane/ca/intercept-ca.js';
+import { readCa } from '#service-plane/ca/read-ca.js';
+import { refusal } from '#statecharts/refusal.js';
+import { StoreError } from '#store/error.js';
+import type { InterceptCaRecord, InterceptCaStore } from '#store/port.js';
+import { orRefusal } from './or-refusal.js';
+
+/** What the service plane signs with: null where there is none. */
+export type InterceptCaMaterial =
+  | { readonly kind: 'ca'; readonly ca: InterceptCa }
+  /** There is one, and its key cannot be had. */
+  | { readonly kind: 'unreadable'; readonly reason: string };
+
+/** The intercept CA as it is shown: without its key. Times are ISO 8601, UTC. */
+type InterceptCaView = {
+  readonly subject: string;
+  readonly fingerprint_sha256: string;
+  readonly not_before: string;
+  readonly not_after: string;
+  readonly cert_pem: string;
+  readonly revision: number;
+  readonly updated_at: string;
+  readonly updated_by: string;
+};
+type InterceptCaWritten = {
+  readonly kind: 'written';
+  readonly ca: InterceptCaView;
+  readonly warnings: readonly Warning[];
+};
+type By = {
+  readonly author: string;
+  /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
+  readonly expectedRevision?: number;
+};
+
+export type InterceptCaSetting = {
+  read(): Promise<InterceptCaView | null>;
+  put(write: By & { readonly certPem: string; readonly keyPem: string }): Promise<InterceptCaWritten | Refusal>;
+  /** Makes one, in place of the one that there is. */
+  generate(write: By): Promise<InterceptCaWritten | Refusal>;
+  remove(removal: Pick<By, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
+  /** What is in force, at once, and again with each change. */
+  readonly changed: Observable<InterceptCaMaterial | null>;
+};
+
+/** Ten years: clients must be given each new one by hand. */
+const LIFE_DAYS = 3650;
+/** RFC 5280, ub-common-name. */
+const LONGEST_COMMON_NAME = 64;
+
+/** Over what is stored, which is read first. */
+export async function interceptCaOver(store: InterceptCaStore, nodeId: string): Promise<InterceptCaSetting> {
+  const changed = new ReplaySubject<InterceptCaMaterial | null>(1);
+  changed.next(await materialOf(store));
+
+  const keep = async (ca: InterceptCa, { author, expectedRevision }: By, warnings: readonly Warning[]) => {
+    const record = await store.put(ca, author, expectedRevision);
+    changed.next({ kind: 'ca', ca });
+    return { kind: 'written', ca: viewOf(record), warnings } as const;
+  };
+  return {
+    changed,
+    read: async () => {
+      const record = await store.get();
+      return record === null ? null : viewOf(record);
+    },
+    put: (write) =>
+      orRefusal(async () => {
+        const reading = await readCa(write.certPem, write.keyPem);
+        if (reading.kind === 'faulty') {
+          const problems = reading.faults.map((fault) => ({ ...fault, code: 'invalid_value' as const }));
+          const detail = problems.map(({ pointer, message }) => `${pointer}: ${message}`).join(' ');
+          return { ...refusal('invalid_ca', detail), problems };
+        }
+        const warnings = reading.warnings.map((code) => ({
+          pointer: '/cert_pem',
+          code,
+          message: WARNING_CODES[code],
+        }));
+        return keep(reading.ca, write, warnings);
+      }),
+    generate: (write) =>
+      orRefusal(() => {
+        const commonName = `Weir intercept CA ${nodeId}`.slice(0, LONGEST_COMMON_NAME);
+        return keep(generateCa({ commonName, days: LIFE_DAYS }), write, []);
+      }),
+    remove: ({ expectedRevision }) =>
+      orRefusal(async () => {
+        if (!(await store.remove(expectedRevision))) return refusal('not_found', 'there is no intercept CA');
+        changed.next(null);
+        return { kind: 'deleted' };
+      }),
+  };
+}
+
+async function materialOf(store: InterceptCaStore): Promise<InterceptCaMaterial | null> {
+  try {
+    const record = await store.get();
+    if (record === null) return null;
+    const key = await store.key(record);
+    return { kind: 'ca', ca: interceptCaOf(record.cert_pem, record.chain_pem, key) };
+  } catch (failure) {
+    if (!(failure instanceof StoreError)) throw failure;
+    return { kind: 'unreadable', reason: failure.message };
+  }
+}
+
+function viewOf({ cert_pem, revision, updated_at, updated_by }: InterceptCaRecord): InterceptCaView {
+  const { subject, fingerprint, notBefore, notAfter } = describeCa(cert_pem);
+  return {
+    subject,
+    fingerprint_sha256: fingerprint,
+    not_before: notBefore.toISOString(),
+    not_after: notAfter.toISOString(),
+    cert_pem,
+    revision,
+    updated_at,
+    updated_by,
+  };
+}

@@ -1,0 +1,14 @@
+import type { Refusal, RefusalCode } from '#bus/requests.js';
+import { refusal } from '#statecharts/refusal.js';
+import { StoreError } from '#store/error.js';
+
+/** What a store refuses is told to the caller; all else is thrown. */
+export async function orRefusal<T>(act: () => Promise<T | Refusal>): Promise<T | Refusal> {
+  try {
+    return await act();
+  } catch (failure) {
+    if (!(failure instanceof StoreError)) throw failure;
+    const code: RefusalCode = failure.code === 'revision_conflict' ? 'precondition_failed' : 'store_unavailable';
+    return refusal(code, failure.message);
+  }
+}

@@ -1,0 +1,106 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import type { Command } from 'commander';
+import { z } from 'zod';
+import { createClient, type ServerOptions } from './client.js';
+import { CliError, RefusedError } from './error.js';
+import { type Output, print, reaching, remote, understood } from './remote.js';
+import type { Terminal } from './terminal.js';
+
+const PATH = '/api/v1/settings/tls-intercept-ca';
+const caSchema = z.object({
+  subject: z.string(),
+  fingerprint_sha256: z.string(),
+  not_before: z.string(),
+  not_after: z.string(),
+  cert_pem: z.string(),
+  revision: z.number(),
+  updated_at: z.string(),
+  updated_by: z.string(),
+});
+const writtenSchema = caSchema.extend({ warnings: z.array(z.object({ message: z.string() })).default([]) });
+type Ca = z.infer<typeof caSchema>;
+type Write = Output & { readonly replace?: true };
+
+/** `weir ca show | generate | install | cert | remove`. */
+export function addCaCommands(program: Command, terminal: Terminal): void {
+  const ca = program.command('ca').description('the CA that signs intercepted connections');
+
+  remote(ca.command('show'))
+    .description('whose certificate it is, and how long it is valid')
+    .action(async (options: Output) => {
+      const shown = understood(caSchema, await createClient(options, terminal).request(PATH));
+      print(terminal, options.output, shown, () => textOf(shown));
+    });
+
+  const writing = (command: Command): Command =>
+    remote(command).option('--replace', 'put it in place of the one that there is');
+  const write = async (options: Write, path: string, method: 'POST' | 'PUT', body?: object): Promise<void> => {
+    const headers = options.replace === true ? {} : { 'if-none-match': '*' };
+    const answer = await createClient(options, terminal)
+      .request(path, { method, headers, ...(body === undefined ? {} : { body }) })
+      .catch((refused: unknown) => Promise.reject(existing(refused)));
+    const { warnings, ...written } = understood(writtenSchema, answer);
+    for (const { message } of warnings) terminal.err(`warning: ${message}\n`);
+    print(terminal, options.output, written, () => textOf(written));
+  };
+  writing(ca.command('generate'))
+    .description('make one on the node; its key never leaves it')
+    .action((options: Write) => write(options, `${PATH}/generate`, 'POST'));
+  writing(ca.command('install'))
+    .description('install one that was made elsewhere')
+    .requiredOption('--cert <file>', 'its certificate in PEM, with those above it behind it')
+    .requiredOption('--key <file>', 'its private key in PEM, not encrypted')
+    .action((options: Write & { readonly cert: string; readonly key: string }) =>
+      write(options, PATH, 'PUT', { cert_pem: read(options.cert), key_pem: read(options.key) }),
+    );
+
+  reaching(ca.command('cert'))
+    .description('print its certificate, to install on clients')
+    .option('-o, --output <file>', 'write it to a file')
+    .action(async ({ output, ...options }: ServerOptions & { readonly output?: string }) => {
+      const { cert_pem } = understood(caSchema, await createClient(options, terminal).request(PATH));
+      if (output === undefined) terminal.out(cert_pem);
+      else save(output, cert_pem);
+    });
+
+  remote(ca.command('remove'))
+    .description('remove it: connections that it would sign for fail from then on')
+    .action(async (options: Output) => {
+      await createClient(options, terminal).request(PATH, { method: 'DELETE' });
+      print(terminal, options.output, { removed: true }, () => 'the intercept CA is removed\n');
+    });
+}
+
+function textOf(ca: Ca): string {
+  const lines = [
+    ['subject', ca.subject],
+    ['SHA-256', ca.fingerprint_sha256],
+    ['valid', `${ca.not_before} to ${ca.not_after}`],
+    ['written', `${ca.updated_at} by ${ca.updated_by}`],
+  ];
+  return lines.map(([name = '', value = '']) => `${name.padEnd(8)} ${value}\n`).join('');
+}
+
+function existing(refused: unknown): unknown {
+  if (!(refused instanceof RefusedError) || refused.code !== 'precondition_failed') return refused;
+  const fix = 'give --replace, and give clients the certificate of the new one';
+  return new CliError('there is an intercept CA already', { cause: refused, fix });
+}
+
+function read(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (cause) {
+    throw new CliError(`${file} cannot be read: ${reasonOf(cause)}`, { cause });
+  }
+}
+
+function save(file: string, text: string): void {
+  try {
+    writeFileSync(file, text);
+  } catch (cause) {
+    throw new CliError(`${file} cannot be written: ${reasonOf(cause)}`, { cause });
+  }
+}
+
+const reasonOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause));

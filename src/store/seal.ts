@@ -1,0 +1,82 @@
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { readFile, stat } from 'node:fs/promises';
+import { writeDurably } from './durable-file.js';
+import { StoreError } from './error.js';
+
+/** Hides what is stored from whoever has the store and not the key: AES-256-GCM. */
+export type Seal = {
+  /** `about` is not hidden; what was sealed opens for the same alone. */
+  seal(secret: Uint8Array, about: string): Promise<string>;
+  /** Throws `seal_broken`, and where the key cannot be had `seal_key_missing`, `seal_key_exposed`, `seal_key_invalid`. */
+  open(sealed: string, about: string): Promise<Buffer>;
+};
+
+const ALGORITHM = 'aes-256-gcm';
+const KEY_BYTES = 32;
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+
+/**
+ * With the key in the file at `path`: 32 random bytes in base64, readable by its user alone. It is made when the first
+ * secret is sealed, unless somebody else gives it.
+ */
+export function fileSeal(path: string, isGiven: boolean): Seal {
+  return sealWith(async (purpose) => {
+    const key = await readKey(path);
+    if (key !== null) return key;
+    if (isGiven || purpose === 'open') throw new StoreError('seal_key_missing', `read ${path}: there is no such file`);
+    const made = randomBytes(KEY_BYTES);
+    await writeDurably(path, `${made.toString('base64')}\n`);
+    return made;
+  });
+}
+
+/** With a key that ends with the process. */
+export function memorySeal(): Seal {
+  const key = randomBytes(KEY_BYTES);
+  return sealWith(async () => key);
+}
+
+function sealWith(keyFor: (purpose: 'seal' | 'open') => Promise<Buffer>): Seal {
+  return {
+    async seal(secret, about) {
+      const nonce = randomBytes(NONCE_BYTES);
+      const cipher = createCipheriv(ALGORITHM, await keyFor('seal'), nonce, { authTagLength: TAG_BYTES });
+      cipher.setAAD(Buffer.from(about));
+      const hidden = [cipher.update(secret), cipher.final()];
+      return Buffer.concat([nonce, cipher.getAuthTag(), ...hidden]).toString('base64');
+    },
+    async open(sealed, about) {
+      const bytes = Buffer.from(sealed, 'base64');
+      const key = await keyFor('open');
+      try {
+        const nonce = bytes.subarray(0, NONCE_BYTES);
+        const decipher = createDecipheriv(ALGORITHM, key, nonce, { authTagLength: TAG_BYTES });
+        decipher.setAAD(Buffer.from(about));
+        decipher.setAuthTag(bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES));
+        return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES + TAG_BYTES)), decipher.final()]);
+      } catch (cause) {
+        throw new StoreError('seal_broken', `unseal ${about}: it was sealed with another key, or changed`, { cause });
+      }
+    },
+  };
+}
+
+async function readKey(path: string): Promise<Buffer | null> {
+  let text: string;
+  try {
+    const { mode } = await stat(path);
+    if ((mode & 0o077) !== 0)
+      throw new StoreError('seal_key_exposed', `read ${path}: others may read this key; run chmod 600 ${path}`);
+    text = await readFile(path, 'utf8');
+  } catch (cause) {
+    if (cause instanceof StoreError) throw cause;
+    if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;
+    const message = cause instanceof Error ? cause.message : String(cause);
+    throw new StoreError('store_unavailable', `read ${path}: ${message}`, { cause });
+  }
+  const key = Buffer.from(text, 'base64');
+  if (key.length !== KEY_BYTES || !/^[A-Za-z0-9+/]{43}=\s*$/.test(text))
+    throw new StoreError('seal_key_invalid', `read ${path}: it does not hold 32 bytes in base64`);
+  return key;
+}

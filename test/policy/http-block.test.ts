@@ -1,0 +1,283 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#policy/document.js';
+import { breaksResponse, judgeRequest } from '#policy/http-block.js';
+import type { Headers, RequestFacts } from '#policy/http-facts.js';
+import { isAmbiguousPath, normalPath } from '#policy/http-path.js';
+import { PATHS } from './http-paths.js';
+import { plainPath, referenceJudge } from './http-reference.js';
+
+const facts: RequestFacts = { method: 'GET', host: 'a.test', path: '/', query: null, headers: [] };
+
+type Words = readonly [allow: 'yes' | 'no', deny: 'yes' | 'no'];
+
+function words(config: HttpRequestMatchConfig | undefined, differs: Partial<RequestFacts>): Words {
+  const request = { ...facts, ...differs };
+  const answers: Words = [judgeRequest(config, request, 'allow'), judgeRequest(config, request, 'deny')];
+  expect(answers).toEqual([referenceJudge(config, request, 'allow'), referenceJudge(config, request, 'deny')]);
+  return answers;
+}
+
+const said = (allow: boolean, deny: boolean): Words => [allow ? 'yes' : 'no', deny ? 'yes' : 'no'];
+
+type Query = NonNullable<HttpRequestMatchConfig['query']>;
+const values = (exact: Record<string, string[]>): Query => ({ key_values_exact: exact });
+const expression = (regex: Record<string, string>): Query => ({ key_values_regex: regex });
+
+const queries: readonly (readonly [config: Query, query: string | null, allow: boolean, deny: boolean])[] = [
+  [{ keys_present: ['a'] }, null, false, false],
+  [{ keys_present: ['a'] }, '', false, false],
+  [{ keys_present: ['a'] }, 'a', true, true],
+  [{ keys_present: ['a'] }, 'a=', true, true],
+  [{ keys_present: ['a'] }, '=a', false, false],
+  [{ keys_present: ['a'] }, 'b=a', false, false],
+  [{ keys_present: ['a'] }, 'A=1', false, false],
+  [{ keys_present: ['a'] }, '%61=1', true, true],
+  [{ keys_present: ['a'] }, '?a=1', false, false],
+  [{ keys_present: ['?a'] }, '?a=1', true, true],
+  [{ keys_present: ['a'] }, 'x;a=1', false, false],
+  [{ keys_present: ['a'] }, '&&a&&', true, true],
+  [{ keys_present: ['a b'] }, 'a+b=1', true, true],
+  [{ keys_present: ['a b'] }, 'a%20b=1', true, true],
+  [{ keys_present: ['a+b'] }, 'a+b=1', false, false],
+  [{ keys_present: ['a+b'] }, 'a%2bb=1', true, true],
+  [{ keys_present: ['a[]'] }, 'a[]=1', true, true],
+  [{ keys_present: ['a[]'] }, 'a%5B%5D=1', true, true],
+  [{ keys_present: ['a'] }, 'a[]=1', false, false],
+  [{ keys_present: ['\u00e4'] }, '%C3%A4', true, true],
+  [{ keys_present: ['\ufffd'] }, '%ff', true, true],
+  [{ keys_present: ['%zz'] }, '%zz=1', true, true],
+  [{ keys_present: ['a', 'b'] }, 'a', false, false],
+  [{ keys_present: ['a', 'b'] }, 'b&a', true, true],
+  [{ keys_present: ['__proto__'] }, '', false, false],
+  [{ keys_present: ['toString'] }, 'a', false, false],
+  [values({ a: ['1'] }), 'a=1', true, true],
+  [values({ a: ['1'] }), 'a=2', false, false],
+  [values({ a: ['1'] }), 'a', false, false],
+  [values({ a: [''] }), 'a', true, true],
+  [values({ a: ['1'] }), null, false, false],
+  [values({ a: ['1', '2'] }), 'a=2', true, true],
+  [values({ a: ['1', '2'] }), 'a=2&a=1', true, true],
+  [values({ a: ['1'] }), 'a=1&a=2', false, true],
+  [values({ a: ['1'] }), 'a=2&a=1', false, true],
+  [values({ a: ['1'] }), 'a=1&%61=2', false, true],
+  [values({ a: ['1'] }), 'a=%31', true, true],
+  [values({ a: ['b=c'] }), 'a=b=c', true, true],
+  [values({ a: ['b;c'] }), 'a=b;c', true, true],
+  [values({ a: ['x y'] }), 'a=x+y', true, true],
+  [values({ a: ['x y'] }), 'a=x%20y', true, true],
+  [values({ a: ['x+y'] }), 'a=x%2By', true, true],
+  [values({ a: ['1'], b: ['2'] }), 'a=1&b=2', true, true],
+  [values({ a: ['1'], b: ['2'] }), 'a=1', false, false],
+  [expression({ a: '^[0-9]+$' }), 'a=12', true, true],
+  [expression({ a: '^[0-9]+$' }), 'a=1x', false, false],
+  [expression({ a: '^[0-9]+$' }), 'a=12&a=x', false, true],
+  [expression({ a: 'x' }), 'b=x', false, false],
+  [{ keys_present: ['b'], ...values({ a: ['1'] }), ...expression({ c: 'z' }) }, 'a=1&b&c=z', true, true],
+  [{ keys_present: ['b'], ...values({ a: ['1'] }), ...expression({ c: 'z' }) }, 'a=1&c=z', false, false],
+];
+
+const present = (...names: string[]): HeaderMatchConfig => ({ require_present: names });
+const absent = (...names: string[]): HeaderMatchConfig => ({ deny_present: names });
+const line = (name: string, value = ''): Headers[number] => [name, value];
+
+const headers: readonly (readonly [config: HeaderMatchConfig, headers: Headers, allow: boolean, deny: boolean])[] = [
+  [present('x-a'), [], false, false],
+  [present('x-a'), [line('x-a')], true, true],
+  [present('x-a'), [line('x-b')], false, false],
+  [present('x-a', 'x-b'), [line('x-b')], false, false],
+  [present('x-a', 'x-b'), [line('x-b'), line('x-a')], true, true],
+  [absent('x-a'), [], true, true],
+  [absent('x-a'), [line('x-a')], false, false],
+  [absent('x-a'), [line('x-b')], true, true],
+  [absent('x-a', 'x-b'), [line('x-b')], false, false],
+  [absent('upgrade'), [line('upgrade', 'websocket')], false, false],
+  [{ exact: { 'x-a': ['1'] } }, [line('x-a', '1')], true, true],
+  [{ exact: { 'x-a': ['1'] } }, [line('x-a', '2')], false, false],
+  [{ exact: { 'x-a': ['1'] } }, [], false, false],
+  [{ exact: { 'x-a': [''] } }, [line('x-a')], true, true],
+  [{ exact: { 'x-a': ['a'] } }, [line('x-a', 'A')], false, false],
+  [{ exact: { 'x-a': ['1', '2'] } }, [line('x-a', '1'), line('x-a', '2')], true, true],
+  [{ exact: { 'x-a': ['1'] } }, [line('x-a', '1'), line('x-a', '2')], false, true],
+  [{ exact: { 'x-a': ['1'] } }, [line('x-a', '2'), line('x-a', '1')], false, true],
+  [{ exact: { 'x-a': ['1'] } }, [line('x-a', '2, 1')], false, true],
+  [{ exact: { 'x-a': ['1'] } }, [line('x-a', '1,2')], false, true],
+  [{ exact: { 'x-a': ['1, 2'] } }, [line('x-a', '1, 2')], true, true],
+  [{ exact: { 'x-a': ['1, 2'] } }, [line('x-a', '1'), line('x-a', '2')], false, true],
+  [{ exact: { 'x-a': ['1'], 'x-b': ['2'] } }, [line('x-a', '1')], false, false],
+  [{ regex: { 'x-a': '^1' } }, [line('x-a', '12')], true, true],
+  [{ regex: { 'x-a': '^1' } }, [line('x-a', '2')], false, false],
+  [{ regex: { 'x-a': '^1' } }, [line('x-a', '12'), line('x-a', '2')], false, true],
+  [{ regex: { 'x-a': '^1' } }, [line('x-a', '2, 12')], false, true],
+  [{ regex: { 'x-a': '^1' } }, [], false, false],
+  [{ ...present('x-a'), ...absent('x-b') }, [line('x-a')], true, true],
+  [{ ...present('x-a'), ...absent('x-b') }, [line('x-a'), line('x-b')], false, false],
+  // `_` for `-`.
+  [present('x-a'), [line('x_a')], false, true],
+  [present('x-a'), [line('x-a'), line('x_a')], false, true],
+  [absent('x-a'), [line('x_a')], false, true],
+  [absent('x_a'), [line('x-a')], false, true],
+  [present('x_a'), [line('x_a')], true, true],
+  [present('x_a', 'x-a'), [line('x_a'), line('x-a')], true, true],
+  [present('x-a-b'), [line('x-a_b')], false, true],
+  [{ exact: { 'x-a': ['1'] } }, [line('x-a', '1'), line('x_a', '1')], false, true],
+  [present('x-a'), [line('x-a'), line('x_b')], true, true],
+];
+
+describe('the HTTP block of a rule', () => {
+  it.each(PATHS)('%j and the path %j: allow %s, deny %s', (path, sent, allow, deny) => {
+    expect(words({ path }, { path: sent })).toEqual(said(allow, deny));
+  });
+
+  it.each(queries)('%j and the query %j: allow %s, deny %s', (query, sent, allow, deny) => {
+    expect(words({ query }, { query: sent })).toEqual(said(allow, deny));
+  });
+
+  it.each(headers)('%j and the headers %j: allow %s, deny %s', (config, sent, allow, deny) => {
+    expect(words({ headers: config }, { headers: sent })).toEqual(said(allow, deny));
+  });
+
+  it.each<[HttpRequestMatchConfig | undefined, Partial<RequestFacts>, boolean]>([
+    [undefined, {}, true],
+    [{ methods: ['GET'] }, {}, true],
+    [{ methods: ['GET', 'PUT'] }, { method: 'PUT' }, true],
+    [{ methods: ['GET'] }, { method: 'HEAD' }, false],
+    [{ methods: ['GET'] }, { method: 'get' }, false],
+    [{ host: { exact: ['a.test'] } }, {}, true],
+    [{ host: { exact: ['b.test'] } }, {}, false],
+    [{ host: { exact: ['b.test', 'a.test'] } }, {}, true],
+    [{ host: { exact: ['b.test'], regex: '^A\\.' } }, {}, true],
+    [{ host: { regex: '^b\\.' } }, {}, false],
+    [{ host: { exact: ['a.test'] }, methods: ['GET'], path: { exact: ['/'] } }, {}, true],
+    [{ host: { exact: ['a.test'] }, methods: ['PUT'], path: { exact: ['/'] } }, {}, false],
+    [{ host: { exact: ['a.test'] }, methods: ['GET'], path: { exact: ['/a'] } }, {}, false],
+    [{ methods: ['PUT'], path: { exact: ['/a'] } }, { path: '/%2f' }, false],
+  ])('%j against %j: %s', (config, differs, matches) => {
+    expect(words(config, differs)).toEqual(said(matches, matches));
+  });
+
+  it('leaves a text unresolved that is too long for an expression, and closes', () => {
+    const long = {
+      path: `/${'a'.repeat(8_192)}`,
+      query: `a=${'a'.repeat(8_193)}`,
+      headers: [line('x', 'a'.repeat(8_193))],
+    };
+    const request = { ...facts, ...long };
+    const configs: HttpRequestMatchConfig[] = [
+      { path: { regex: 'b' } },
+      { query: { key_values_regex: { a: 'b' } } },
+      { headers: { regex: { x: 'b' } } },
+    ];
+    expect(configs.map((config) => judgeRequest(config, request, 'allow'))).toEqual(['no', 'no', 'no']);
+    expect(configs.map((config) => judgeRequest(config, request, 'deny'))).toEqual(['yes', 'yes', 'yes']);
+  });
+
+  it('reads ten thousand keys', () => {
+    const query = Array.from({ length: 10_000 }, (_, index) => `k${index}=${index}`).join('&');
+    expect(words({ query: { key_values_exact: { k9999: ['9999'] } } }, { query })).toEqual(['yes', 'yes']);
+  });
+
+  it.each<[HeaderMatchConfig, Headers, string | null]>([
+    [{ deny_present: ['x-a'] }, [], null],
+    [{ deny_present: ['x-a', 'x-b'] }, [line('x-b')], '/response/headers/deny_present/x-b'],
+    [{ require_present: ['x-a'] }, [], '/response/headers/require_present/x-a'],
+    [{ exact: { 'x~': ['1'] } }, [line('x~', '2')], '/response/headers/exact/x~0'],
+    [{ exact: { 'x-a': ['1'] } }, [line('x-a', '1'), line('x-a', '2')], '/response/headers/exact/x-a'],
+    [{ exact: { 'x-a': ['1'] } }, [line('x-a', '1')], null],
+    [{ regex: { 'x-a': '^1' } }, [line('x-a', '2')], '/response/headers/regex/x-a'],
+    [{ regex: { 'x-a': '^1' } }, [line('x-a', `1${'a'.repeat(8_192)}`)], '/response/headers/regex/x-a'],
+  ])('of a response: %j is broken by %j at %s', (config, sent, pointer) => {
+    expect(breaksResponse({ headers: config }, { headers: sent })).toBe(pointer);
+  });
+
+  it('without a response matcher is broken by nothing', () => {
+    expect([breaksResponse(undefined, { headers: [] }), breaksResponse({}, { headers: [] })]).toEqual([null, null]);
+  });
+});
+
+const piece = fc.constantFrom(
+  '/',
+  '/',
+  '..',
+  '.',
+  'a',
+  'b',
+  ';',
+  'x',
+  '%2e',
+  '%61',
+  '%41',
+  '%3b',
+  '%40',
+  '@',
+  '\\',
+  '%c3',
+  '%25',
+  '%2f',
+  '%',
+);
+const path = fc.array(piece, { maxLength: 10 }).map((pieces) => `/${pieces.join('')}`);
+const key = fc.constantFrom('a', 'b', 'x-a', 'x_a');
+const value = fc.constantFrom('', '1', '2', 'a', 'a, 1', '1,2');
+const source = fc.constantFrom('1', '^a', 'b$', '^/a', '[0-9]$', '\\.\\.');
+const lists = fc.dictionary(key, fc.array(value, { minLength: 1, maxLength: 2 }), { maxKeys: 2 });
+const sources = fc.dictionary(key, source, { maxKeys: 1 });
+const keys = fc.array(key, { maxLength: 2 });
+
+const config: fc.Arbitrary<HttpRequestMatchConfig> = fc.record(
+  {
+    methods: fc.subarray(['GET', 'PUT']),
+    host: fc.record({ exact: fc.constant(['a.test']), regex: source }, { requiredKeys: [] }),
+    path: fc.record(
+      { exact: fc.array(path, { maxLength: 2 }), prefix: fc.array(path, { maxLength: 2 }), regex: source },
+      { requiredKeys: [] },
+    ),
+    query: fc.record({ keys_present: keys, key_values_exact: lists, key_values_regex: sources }, { requiredKeys: [] }),
+    headers: fc.record(
+      { require_present: keys, deny_present: keys, exact: lists, regex: sources },
+      { requiredKeys: [] },
+    ),
+  },
+  { requiredKeys: [] },
+);
+
+const request: fc.Arbitrary<RequestFacts> = fc.record({
+  method: fc.constantFrom('GET', 'PUT', 'get'),
+  host: fc.constantFrom('a.test', 'b'),
+  path,
+  query: fc.option(
+    fc
+      .array(fc.constantFrom('a', 'b', '=', '&', '1', '+', '%61', '%c3%a4', '%', ';', '?'), { maxLength: 12 })
+      .map((all) => all.join('')),
+  ),
+  headers: fc.array(fc.tuple(key, value), { maxLength: 4 }),
+});
+
+describe('judging a request', () => {
+  it('agrees with a plain reading of the same', () => {
+    fc.assert(
+      fc.property(config, request, fc.constantFrom('allow' as const, 'deny' as const), (block, sent, action) => {
+        expect(judgeRequest(block, sent, action)).toBe(referenceJudge(block, sent, action));
+      }),
+      { numRuns: 20_000 },
+    );
+  });
+
+  it('understands paths as a plain rewriting does', () => {
+    fc.assert(
+      fc.property(path, (sent) => {
+        if (!isAmbiguousPath(sent)) expect(normalPath(sent)).toBe(plainPath(sent));
+      }),
+      { numRuns: 20_000 },
+    );
+  });
+
+  it('never lets an allow match what a deny of the same block does not', () => {
+    fc.assert(
+      fc.property(config, request, (block, sent) => {
+        if (judgeRequest(block, sent, 'allow') === 'yes') expect(judgeRequest(block, sent, 'deny')).toBe('yes');
+      }),
+      { numRuns: 20_000 },
+    );
+  });
+});

@@ -1,0 +1,63 @@
+import type { Header } from '#policy/http-facts.js';
+import { BodyReader } from '#service-plane/http/body.js';
+import { chunked, lastChunk } from '#service-plane/http/chunks.js';
+import type { HttpFault } from '#service-plane/http/fault.js';
+import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
+import { writeRequestHead } from '#service-plane/http/write-head.js';
+
+/** One request: its body as far as it came. */
+export type Exchange = {
+  readonly head: RequestHead;
+  readonly body: string;
+  readonly trailers: readonly Header[];
+  readonly isComplete: boolean;
+};
+
+export type Conversation = { readonly exchanges: readonly Exchange[]; readonly fault: HttpFault | null };
+
+/** What a proxy makes of the bytes of a connection, until a fault or an upgrade. */
+export function converse(pieces: readonly Buffer[]): Conversation {
+  const heads = new RequestHeadReader();
+  const exchanges: Exchange[] = [];
+  let current: { readonly head: RequestHead; readonly reader: BodyReader; body: string } | null = null;
+  let fault: HttpFault | null = null;
+
+  const settle = (): void => {
+    if (current === null) return;
+    const { head, reader, body } = current;
+    exchanges.push({ head, body, trailers: reader.trailers, isComplete: reader.isComplete });
+    current = null;
+  };
+
+  for (const piece of pieces) {
+    let at = 0;
+    while (at < piece.length || current?.reader.isComplete === true) {
+      if (current === null) {
+        if (exchanges.at(-1)?.head.isWebSocket === true) return { exchanges, fault };
+        const head = heads.push(piece, at);
+        if (head === null) break;
+        if ('fault' in head) return { exchanges, fault: head.fault };
+        current = { head, reader: new BodyReader(head.framing), body: '' };
+        at = heads.end;
+      } else if (current.reader.isComplete) {
+        settle();
+      } else {
+        for (const slice of current.reader.push(piece, at)) current.body += slice.toString('latin1');
+        at = current.reader.end;
+        fault = current.reader.fault;
+        if (fault !== null) break;
+      }
+    }
+    if (fault !== null) break;
+  }
+  settle();
+  return { exchanges, fault };
+}
+
+/** The bytes that go to the server for a request that is complete. */
+export function passedOn({ head, body, trailers }: Exchange): Buffer {
+  const written = Buffer.from(writeRequestHead(head, { closes: false }), 'latin1');
+  const data = Buffer.from(body, 'latin1');
+  if (head.framing !== 'chunked') return Buffer.concat([written, data]);
+  return Buffer.concat([written, ...chunked([data]), lastChunk(trailers)]);
+}

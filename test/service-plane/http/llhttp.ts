@@ -1,0 +1,86 @@
+import { createRequire } from 'node:module';
+
+type Callback = (...values: never[]) => number | undefined;
+
+type NodeParser = {
+  initialize(type: number, resource: object, maxHeaderBytes: number, lenient: number): void;
+  execute(bytes: Buffer): number | Error;
+  [index: number]: Callback | null;
+};
+
+type NodeHttp = {
+  readonly methods: readonly string[];
+  readonly HTTPParser: {
+    new (): NodeParser;
+    readonly REQUEST: number;
+    readonly kOnHeaders: number;
+    readonly kOnHeadersComplete: number;
+    readonly kOnBody: number;
+    readonly kOnMessageComplete: number;
+  };
+};
+
+const { HTTPParser, methods } = createRequire(import.meta.url)('node:_http_common') as NodeHttp;
+
+/** A request as Node's own strict parser understands it. */
+export type NodeRequest = {
+  readonly method: string;
+  readonly url: string;
+  readonly version: string;
+  readonly headers: readonly (readonly [sent: string, value: string])[];
+  readonly body: string;
+  readonly isComplete: boolean;
+  readonly upgrades: boolean;
+};
+
+export type NodeView = { readonly requests: readonly NodeRequest[]; readonly error: string | null };
+
+export function nodeView(bytes: Buffer): NodeView {
+  const requests: { -readonly [Key in keyof NodeRequest]: NodeRequest[Key] }[] = [];
+  let flushed: string[] = [];
+  let flushedUrl = '';
+  const parser = new HTTPParser();
+  parser.initialize(HTTPParser.REQUEST, {}, 131_072, 0);
+  parser[HTTPParser.kOnHeaders] = ((headers: string[], url: string) => {
+    flushed.push(...headers);
+    flushedUrl += url;
+  }) as Callback;
+  parser[HTTPParser.kOnHeadersComplete] = ((
+    major: number,
+    minor: number,
+    headers: string[] | undefined,
+    method: number,
+    url: string | undefined,
+    _status: number,
+    _reason: string,
+    upgrades: boolean,
+  ) => {
+    requests.push({
+      method: methods[method] ?? '',
+      url: url ?? flushedUrl,
+      version: `${major}.${minor}`,
+      headers: paired([...flushed, ...(headers ?? [])]),
+      body: '',
+      isComplete: false,
+      upgrades,
+    });
+    flushed = [];
+    flushedUrl = '';
+    return 0;
+  }) as Callback;
+  parser[HTTPParser.kOnBody] = ((data: Buffer) => {
+    const last = requests.at(-1);
+    if (last !== undefined) last.body += data.toString('latin1');
+  }) as Callback;
+  parser[HTTPParser.kOnMessageComplete] = (() => {
+    const last = requests.at(-1);
+    if (last !== undefined) last.isComplete = true;
+    flushed = [];
+  }) as Callback;
+  const taken = parser.execute(bytes);
+  return { requests, error: typeof taken === 'number' ? null : ((taken as Error & { code?: string }).code ?? '') };
+}
+
+function paired(flat: readonly string[]): (readonly [string, string])[] {
+  return Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index] ?? '', flat[2 * index + 1] ?? '']);
+}

@@ -1,0 +1,46 @@
+import { describe, expect, it } from 'vitest';
+import { converse } from './conversation.js';
+import { nodeView } from './llhttp.js';
+import { MESSAGES } from './messages.js';
+import { bytesOf, cutsOf } from './pieces.js';
+import { differenceFromNode } from './second-opinion.js';
+import { SMUGGLING } from './smuggling.js';
+
+const HOST = 'Host: a.test\r\n';
+
+describe("the bytes of a connection, and Node's parser as a second opinion", () => {
+  it.each(MESSAGES)('%j is understood alike, and alike behind the proxy', (text) => {
+    const bytes = bytesOf(text);
+    const conversation = converse([bytes]);
+    expect([conversation.fault, conversation.exchanges.every(({ isComplete }) => isComplete)]).toEqual([null, true]);
+    expect(conversation.exchanges.length).toBeGreaterThan(0);
+    expect(differenceFromNode(bytes, conversation)).toBeNull();
+  });
+
+  it.each(MESSAGES)('%j is understood alike however it is split', (text) => {
+    const bytes = bytesOf(text);
+    const whole = converse([bytes]);
+    for (const pieces of cutsOf(bytes)) expect(converse(pieces)).toEqual(whole);
+  });
+
+  it.each(SMUGGLING.filter(([text]) => text.length < 1000).map(([text]) => text))('%j reaches no server', (text) => {
+    expect(converse([bytesOf(`${text}GET /2 HTTP/1.1\r\n${HOST}\r\n`)]).exchanges).toEqual([]);
+  });
+
+  it('notices a difference', () => {
+    const bytes = bytesOf(`POST / HTTP/1.1\r\n${HOST}Content-Length: 5\r\n\r\nhello`);
+    const { exchanges } = converse([bytes]);
+    const [exchange] = exchanges;
+    if (exchange === undefined) throw new Error('nothing was read');
+    const changed = (differs: object, body = exchange.body) => ({
+      fault: null,
+      exchanges: [{ ...exchange, body, head: { ...exchange.head, ...differs } }],
+    });
+    expect(nodeView(bytes).requests).toHaveLength(1);
+    expect(differenceFromNode(bytes, changed({ path: '/x' }))).toBe('request 0: target /x, /');
+    expect(differenceFromNode(bytes, changed({ method: 'PUT' }))).toBe('request 0: method POST');
+    expect(differenceFromNode(bytes, changed({ headers: [['x', 'y']] }))).toBe('request 0: header x: y');
+    expect(differenceFromNode(bytes, changed({}, 'hell'))).toBe('request 0: body "hello", complete: true');
+    expect(differenceFromNode(bytes, changed({ framing: 0 }, ''))).toContain('request 0: body');
+  });
+});

@@ -1,0 +1,76 @@
+import { type Conversation, type Exchange, passedOn } from './conversation.js';
+import { type NodeRequest, nodeView } from './llhttp.js';
+
+/** Fields that do not go on as they came. */
+const OF_HOP =
+  /^(te|expect|upgrade|keep-alive|connection|http2-settings|proxy-connection|transfer-encoding|content-length)$/;
+
+/**
+ * Where Node's parser differs from what was understood of the bytes of a connection, or would differ behind the proxy; null: nowhere.
+ * Node may accept more, never less.
+ */
+export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): string | null {
+  const seen = nodeView(bytes);
+  for (const [index, exchange] of exchanges.entries()) {
+    const node = seen.requests[index];
+    if (node === undefined)
+      return isOnlyUnknown(exchange, seen.error) ? null : `request ${index}: ${seen.error ?? 'not seen'}`;
+    const difference = before(exchange, node) ?? behind(exchange);
+    if (difference !== null) return `request ${index}: ${difference}`;
+    if (node.upgrades) return null;
+  }
+  return null;
+}
+
+/** Node knows a list of methods; any other token is one for a proxy. */
+function isOnlyUnknown({ head }: Exchange, error: string | null): boolean {
+  return error === 'HPE_INVALID_METHOD' || (error === 'HPE_INVALID_CONSTANT' && head.method !== 'GET');
+}
+
+function before(exchange: Exchange, node: NodeRequest): string | null {
+  const { head } = exchange;
+  const target = head.query === null ? head.path : `${head.path}?${head.query}`;
+  const isAbsolute = /^https?:/i.test(node.url);
+  if (!isAbsolute && node.url !== target) return `target ${target}, ${node.url}`;
+  if (isAbsolute && target !== '*' && target !== '/' && !node.url.endsWith(target.replace(/^\/\?/, '?')))
+    return `target ${target}, ${node.url}`;
+  if (node.version !== head.version) return `version ${node.version}`;
+  const theirs = node.headers
+    .filter(([sent]) => !OF_HOP.test(sent.toLowerCase()))
+    .map(([sent, value]) => `${sent}: ${value}`);
+  const ours = head.headers
+    .filter(([name]) => !OF_HOP.test(name))
+    .map(([name, value, sent]) => `${sent ?? name}: ${value}`);
+  let at = 0;
+  for (const line of ours) {
+    at = theirs.indexOf(line, at) + 1;
+    if (at === 0) return `header ${line}`;
+  }
+  return sameMessage(exchange, node);
+}
+
+function behind(exchange: Exchange): string | null {
+  if (!exchange.isComplete) return null;
+  const { head } = exchange;
+  const { requests, error } = nodeView(passedOn(exchange));
+  const [node, second] = requests;
+  if (error !== null || node === undefined || second !== undefined)
+    return `behind the proxy: ${error ?? requests.length}`;
+  if (!node.isComplete) return 'behind the proxy: not complete';
+  const expected = head.headers
+    .filter(([name]) => name !== 'host')
+    .map(([name, value, sent]) => `${sent ?? name}: ${value}`);
+  const theirs = node.headers
+    .map(([sent, value]) => `${sent}: ${value}`)
+    .filter((line) => !/^(Connection|Transfer-Encoding): /.test(line));
+  if (JSON.stringify(theirs) !== JSON.stringify([`Host: ${head.authority}`, ...expected]))
+    return `behind the proxy: ${theirs.join(' | ')}`;
+  return sameMessage(exchange, node);
+}
+
+function sameMessage({ head, body, isComplete }: Exchange, node: NodeRequest): string | null {
+  if (node.method !== head.method) return `method ${node.method}`;
+  if (isComplete && !(node.isComplete && node.body === body))
+    return `body ${JSON.stringify(node.body)}, complete: ${node.isComplete}`;
+  return null;
+}

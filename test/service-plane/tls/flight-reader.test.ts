@@ -1,0 +1,204 @@
+import { constants } from 'node:crypto';
+import type { ConnectionOptions, TlsOptions } from 'node:tls';
+import { afterAll, describe, expect, it } from 'vitest';
+import { type FlightFacts, type FlightFault, FlightReader } from '#service-plane/tls/flight-reader.js';
+import { AUTHORITY, Issuer } from '../certificate/issued.js';
+import { recordFlight } from './flight.js';
+import { extension, message, record, records, u8, u16, vector8, vector16, vector24 } from './hello-bytes.js';
+import { read, split } from './pushed.js';
+
+const issuer = new Issuer();
+afterAll(() => issuer.close());
+const root = issuer.issue({ subject: '/CN=root', extensions: AUTHORITY });
+const ec = issuer.issue({ subject: '/CN=ec', by: root });
+const rsa = issuer.issue({ subject: '/CN=rsa', by: root, key: ['rsa:2048'] });
+
+const factsOf = (bytes: Uint8Array): FlightFacts | null => {
+  const facts = read(new FlightReader(), [bytes]);
+  expect(read(new FlightReader(), split(bytes, 1))).toEqual(facts);
+  expect(read(new FlightReader(), split(bytes, 1_399))).toEqual(facts);
+  return facts;
+};
+const unreadable = (fault: FlightFault): FlightFacts => ({ kind: 'unreadable', fault });
+const byTls13: FlightFacts = { kind: 'hidden', by: 'tls13' };
+const byResumption: FlightFacts = { kind: 'hidden', by: 'resumption' };
+const chainOf = (...ders: readonly Uint8Array[]): FlightFacts => ({
+  kind: 'chain',
+  ders: ders.map((der) => new Uint8Array(der)),
+});
+
+describe('the flight of a real server', () => {
+  const serving: TlsOptions = { key: ec.key, cert: ec.pem + root.pem };
+  const tls12: ConnectionOptions = { maxVersion: 'TLSv1.2' };
+  const weak: ConnectionOptions = { ciphers: 'ALL:@SECLEVEL=0', minVersion: 'TLSv1', maxVersion: 'TLSv1' };
+  type Row = readonly [says: string, TlsOptions, ConnectionOptions, FlightFacts];
+  const rows: readonly Row[] = [
+    ['of 1.2 with ECDSA shows its chain', serving, tls12, chainOf(ec.der, root.der)],
+    ['of 1.2 with RSA shows its chain', { key: rsa.key, cert: rsa.pem }, tls12, chainOf(rsa.der)],
+    [
+      'of 1.2 that asks for a certificate shows its chain',
+      { ...serving, requestCert: true, rejectUnauthorized: false },
+      tls12,
+      chainOf(ec.der, root.der),
+    ],
+    ['of 1.0 shows its chain', { ...serving, ...weak } as TlsOptions, weak, chainOf(ec.der, root.der)],
+    ['of 1.3 hides it', serving, {}, byTls13],
+    [
+      'of 1.3 that asks for another hello hides it',
+      { ...serving, ecdhCurve: 'P-384' },
+      { ecdhCurve: 'P-256:P-384' },
+      byTls13,
+    ],
+    ['without a common version is an alert', { ...serving, minVersion: 'TLSv1.3' }, tls12, unreadable('alert')],
+    [
+      'of 1.2 without authentication shows none',
+      { ciphers: 'AECDH-AES128-SHA:@SECLEVEL=0' },
+      { ...tls12, ciphers: 'AECDH-AES128-SHA:@SECLEVEL=0' },
+      unreadable('anonymous'),
+    ],
+    [
+      'of 1.2 with a pre-shared key shows none',
+      { ciphers: 'PSK-AES128-CBC-SHA256', pskCallback: () => Buffer.alloc(16), pskIdentityHint: 'hint' },
+      {
+        ...tls12,
+        ciphers: 'PSK-AES128-CBC-SHA256',
+        pskCallback: () => ({ psk: Buffer.alloc(16), identity: 'client' }),
+        checkServerIdentity: () => undefined,
+      },
+      unreadable('anonymous'),
+    ],
+  ];
+  it.each(rows)('%s', async (_, options, asking, facts) => {
+    const { flight } = await recordFlight(options, asking);
+    expect(factsOf(flight)).toEqual(facts);
+  });
+
+  it.each([
+    ['a ticket', 0],
+    ['an id', constants.SSL_OP_NO_TICKET],
+  ])('that is resumed by %s hides its chain', async (_, secureOptions) => {
+    const options: TlsOptions = { ...serving, secureOptions, ticketKeys: Buffer.alloc(48, 7) };
+    const { flight, session } = await recordFlight(options, tls12);
+    expect(factsOf(flight)).toEqual(chainOf(ec.der, root.der));
+    if (session === undefined) throw new Error('no session was given');
+    const resumed = await recordFlight(options, { ...tls12, session });
+    expect(factsOf(resumed.flight)).toEqual(byResumption);
+  });
+
+  it('says the same at every boundary, and is kept', async () => {
+    const { flight } = await recordFlight(serving, tls12);
+    for (let at = 0; at <= flight.length; at++) {
+      const reader = new FlightReader();
+      expect(read(reader, [flight.subarray(0, at), flight.subarray(at)])).toEqual(chainOf(ec.der, root.der));
+      expect(Buffer.compare(reader.bytes, flight)).toBe(0);
+    }
+  });
+});
+
+type Hello = {
+  version?: number;
+  random?: Uint8Array;
+  sessionId?: Uint8Array;
+  extensions?: readonly Uint8Array[] | null;
+};
+const helloBody = ({ version = 0x0303, random, sessionId, extensions = [] }: Hello = {}): Buffer =>
+  Buffer.concat([
+    u16(version),
+    random ?? Buffer.alloc(32, 3),
+    vector8(sessionId ?? Buffer.alloc(32, 4)),
+    u16(0xc02f),
+    u8(0),
+    ...(extensions === null ? [] : [vector16(...extensions)]),
+  ]);
+const serverHello = (hello?: Hello): Buffer => message(2, helloBody(hello));
+const selected = (version: number): Buffer => extension(43, u16(version));
+const retry = Buffer.from('cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c', 'hex');
+const certificate = (...ders: readonly Uint8Array[]): Buffer =>
+  message(11, vector24(...ders.map((der) => vector24(der))));
+const flight = (...messages: readonly Uint8Array[]): Buffer => record(Buffer.concat(messages));
+
+describe('a flight', () => {
+  const der = Buffer.alloc(40, 0x30);
+  const shown = chainOf(der);
+  const big = Buffer.alloc(100_000, 0x31);
+  const rows: readonly (readonly [string, Uint8Array, FlightFacts | null])[] = [
+    ['in one record', flight(serverHello(), certificate(der), message(14, u8(0))), shown],
+    ['in a record for each message', Buffer.concat([flight(serverHello()), flight(certificate(der))]), shown],
+    ['in one byte a record', records(Buffer.concat([serverHello(), certificate(der)]), 1), shown],
+    ['with a big certificate', records(Buffer.concat([serverHello(), certificate(big)]), 16_640), chainOf(big)],
+    ['without extensions', flight(serverHello({ extensions: null }), certificate(der)), shown],
+    ['with supplemental data', flight(serverHello(), message(23, u8(0)), certificate(der)), shown],
+    [
+      'with a warning that the name is not known',
+      Buffer.concat([record(Buffer.from([1, 112]), 21), flight(serverHello(), certificate(der))]),
+      shown,
+    ],
+    ['of which only the hello has come', flight(serverHello()), null],
+    ['of 1.3, from its hello alone', flight(serverHello({ extensions: [selected(0x0304)] })), byTls13],
+    ['that retries', flight(serverHello({ random: retry, extensions: [selected(0x0304)] })), byTls13],
+    ['that retries before 1.3', flight(serverHello({ random: retry })), unreadable('malformed')],
+    ['that selects 1.2', flight(serverHello({ extensions: [selected(0x0303)] })), unreadable('malformed')],
+    ['that selects a draft', flight(serverHello({ extensions: [selected(0x7f1c)] })), unreadable('malformed')],
+    [
+      'that selects 1.3 in 1.0',
+      flight(serverHello({ version: 0x0301, extensions: [selected(0x0304)] })),
+      unreadable('malformed'),
+    ],
+    ['of version 1.3 by its old field', flight(serverHello({ version: 0x0304 })), unreadable('malformed')],
+    ['of version 2', flight(serverHello({ version: 0x0200 })), unreadable('malformed')],
+    ['with a session id of 33 bytes', flight(serverHello({ sessionId: Buffer.alloc(33) })), unreadable('malformed')],
+    [
+      'with an extension twice',
+      flight(serverHello({ extensions: [extension(5), extension(5)] })),
+      unreadable('malformed'),
+    ],
+    ['with a byte behind its hello', flight(message(2, Buffer.concat([helloBody(), u8(0)]))), unreadable('malformed')],
+    ['with a new ticket before a certificate', flight(serverHello(), message(4, Buffer.alloc(6))), byResumption],
+    ['with a change of cipher', Buffer.concat([flight(serverHello()), record(u8(1), 20)]), byResumption],
+    ['with a change of cipher first', record(u8(1), 20), unreadable('malformed')],
+    [
+      'with a change of two bytes',
+      Buffer.concat([flight(serverHello()), record(u16(0x0101), 20)]),
+      unreadable('malformed'),
+    ],
+    [
+      'with a change of cipher inside a message',
+      Buffer.concat([flight(serverHello(), certificate(der).subarray(0, 9)), record(u8(1), 20)]),
+      unreadable('malformed'),
+    ],
+    ['with two hellos', flight(serverHello(), serverHello()), unreadable('malformed')],
+    ['with an open end', flight(serverHello(), message(20, Buffer.alloc(12))), unreadable('malformed')],
+    ['with a certificate first', flight(certificate(der)), unreadable('malformed')],
+    ['with an empty chain', flight(serverHello(), certificate()), unreadable('anonymous')],
+    ['with an empty certificate', flight(serverHello(), certificate(der, Buffer.alloc(0))), unreadable('malformed')],
+    [
+      'with a byte behind its chain',
+      flight(serverHello(), message(11, Buffer.concat([vector24(), u8(0)]))),
+      unreadable('malformed'),
+    ],
+    [
+      'with a chain that is shorter than it says',
+      flight(serverHello(), message(11, vector24(u8(0)))),
+      unreadable('malformed'),
+    ],
+    ['that begins with keys', flight(serverHello(), message(12, Buffer.alloc(9))), unreadable('anonymous')],
+    ['that asks for a certificate first', flight(serverHello(), message(13, Buffer.alloc(9))), unreadable('anonymous')],
+    ['that is done at once', flight(serverHello(), message(14, Buffer.alloc(0))), unreadable('anonymous')],
+    ['that is an alert', record(Buffer.from([2, 40]), 21), unreadable('alert')],
+    ['that is closed', record(Buffer.from([1, 0]), 21), unreadable('alert')],
+    ['with half an alert', record(u8(1), 21), unreadable('malformed')],
+    ['with data', Buffer.concat([flight(serverHello()), record(u8(1), 23)]), unreadable('malformed')],
+    ['with an empty record', Buffer.concat([flight(serverHello()), record(Buffer.alloc(0))]), unreadable('malformed')],
+    ['with a record that is too long', record(Buffer.alloc(16_641, 2)), unreadable('malformed')],
+    ['in HTTP', Buffer.from('HTTP/1.1 400 Bad Request\r\n'), unreadable('not_tls')],
+    [
+      'of more than 256 KiB',
+      records(Buffer.concat([serverHello(), message(11, Buffer.alloc(262_100))]), 16_384),
+      unreadable('too_long'),
+    ],
+    ['that announces more than 256 KiB', flight(serverHello(), Buffer.from([11, 4, 0, 1])), unreadable('too_long')],
+  ];
+  it.each(rows)('%s', (_, bytes, facts) => {
+    expect(factsOf(bytes)).toEqual(facts);
+  });
+});

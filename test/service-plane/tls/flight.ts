@@ -1,0 +1,39 @@
+import { type ConnectionOptions, connect, createServer, type TlsOptions } from 'node:tls';
+import { memoryPair } from './memory-pair.js';
+
+export type Recorded = { readonly flight: Buffer; readonly session: Buffer | undefined };
+
+/**
+ * Shakes hands in memory, and records all that the server says until the client has an answer to its first byte or one of them
+ * refuses. A session for resumption is what the client was given last.
+ */
+export async function recordFlight(serving: TlsOptions, asking: ConnectionOptions): Promise<Recorded> {
+  const said: Buffer[] = [];
+  const [near, far] = memoryPair((chunk) => said.push(chunk));
+  const sessions = new Map<string, Buffer>();
+  const server = createServer(serving, (socket) => socket.on('error', () => {}).pipe(socket));
+  server.on('tlsClientError', () => {});
+  server.on('newSession', (id, data, done) => {
+    kept.set(id.toString('hex'), data);
+    sessions.set(id.toString('hex'), data);
+    done();
+  });
+  server.on('resumeSession', (id, done) => done(null, kept.get(id.toString('hex')) ?? null));
+  server.emit('connection', far);
+  const client = connect({ socket: near, rejectUnauthorized: false, ...asking });
+  let session: Buffer | undefined;
+  client.on('session', (given) => {
+    session = given;
+  });
+  await new Promise<void>((resolve) => {
+    client.on('error', () => resolve()).on('close', () => resolve());
+    client.on('data', () => resolve());
+    client.write('x');
+  });
+  client.destroy();
+  far.destroy();
+  return { flight: Buffer.concat(said), session };
+}
+
+/** Sessions by their ids, for servers without tickets. */
+const kept = new Map<string, Buffer>();

@@ -1,0 +1,27 @@
+import { Duplex } from 'node:stream';
+
+/** Two ends of a stream that has no socket. `tap` sees what the second end says. */
+export function memoryPair(tap: (chunk: Buffer) => void = () => {}): readonly [Duplex, Duplex] {
+  const ends: Duplex[] = [];
+  const end = (other: number, see: (chunk: Buffer) => void): Duplex =>
+    new Duplex({
+      read() {},
+      write(chunk: Buffer, _, done) {
+        see(chunk);
+        setImmediate(() => {
+          ends[other]?.push(chunk);
+          done();
+        });
+      },
+      final(done) {
+        setImmediate(() => {
+          ends[other]?.push(null);
+          done();
+        });
+      },
+    });
+  const first = end(1, () => {});
+  const second = end(0, tap);
+  ends.push(first, second);
+  return [first, second];
+}

@@ -1,0 +1,13 @@
+/** Chunks of `size` bytes. */
+export function split(bytes: Uint8Array, size: number): Uint8Array[] {
+  const chunks: Uint8Array[] = [];
+  for (let at = 0; at < bytes.length; at += size) chunks.push(bytes.subarray(at, at + size));
+  return chunks;
+}
+
+/** What a reader says of these chunks in the end. */
+export function read<T>(reader: { push(chunk: Uint8Array): T | null }, chunks: readonly Uint8Array[]): T | null {
+  let said: T | null = null;
+  for (const chunk of chunks) said = reader.push(chunk);
+  return said;
+}
