@@ -31,6 +31,9 @@ import type { NodeStats } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import { createWorkMetrics, type PolicyPhase, type WorkMetrics } from '#observe/work-metrics.js';
 import { parseHostname } from '#policy/hostname.js';
+import { parseAddress } from '#policy/ipv4.js';
+import type { ServicePlaneOptions } from '#service-plane/options.js';
+import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';
 import { createSupport } from './support.js';
@@ -60,11 +63,16 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir);
     const interceptCa = await interceptCaOver(store.interceptCa, config.node.id);
+    const inspecting = config.servicePlane === null ? null : servicePlaneOptions(config.servicePlane, config.dataplane);
     const dataplane =
       config.dataplane === null
         ? null
         : {
-            datapath: openDatapath({ ...config.dataplane, divertDns: config.dns?.transparent ?? false }),
+            datapath: openDatapath({
+              ...config.dataplane,
+              divertDns: config.dns?.transparent ?? false,
+              servicePlane: inspecting?.listen ?? null,
+            }),
             interfaces: config.dataplane.interfaces,
           };
     dataplane?.datapath.watch((change) => {
@@ -77,10 +85,10 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       store,
       dataplane,
       dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane)),
+      servicePlane: inspecting === null ? null : { plane: createServicePlane(inspecting), interceptCa },
       fallback: config.policy.fallback,
       activationTimeoutMs: config.policy.activationTimeoutMs,
       sections: {
-        servicePlane: config.servicePlane !== null,
         cluster: config.cluster !== null,
       },
       createThread: () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) }),
@@ -158,6 +166,16 @@ function dnsOptions(dns: NonNullable<Config['dns']>, dataplane: Config['dataplan
     return 'pattern' in parsed ? [parsed.pattern] : [];
   });
   return { ...dns, rebindAllow, mark: dataplane === null ? 0 : exemptBit(dataplane.markMask) };
+}
+
+function servicePlaneOptions(
+  { listen, ...plane }: NonNullable<Config['servicePlane']>,
+  dataplane: Config['dataplane'],
+): ServicePlaneOptions {
+  const address = parseAddress(listen.host);
+  if (address === undefined) throw new Error(`${listen.host} is not an IPv4 address`);
+  const mark = dataplane === null ? 0 : exemptBit(dataplane.markMask);
+  return { ...plane, listen: { address, port: listen.port }, mark };
 }
 
 function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1] {

@@ -1,13 +1,14 @@
 import { type AnyActorLogic, assign, fromPromise, setup } from 'xstate';
 import type { Fact, Message, Needs } from '#bus/messages.js';
+import type { InspectionImage } from '#policy/inspection.js';
 import type { Lookups } from '#policy/lookups.js';
-import type { AbsentPartInput } from './absent-part.js';
 import type { ClusterInput } from './cluster.chart.js';
 import type { DataplaneInput } from './dataplane.chart.js';
 import type { DnsProxyInput } from './dns-proxy.chart.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { PolicyInput } from './policy.chart.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import type { ServicePlaneInput } from './service-plane.chart.js';
 
 /** The actors that the node supervises; each is a child of this name and a region of the chart. */
 export const PARTS = ['policy', 'dataplane', 'dnsProxy', 'servicePlane', 'cluster', 'performanceMode'] as const;
@@ -27,6 +28,7 @@ type NodeContext = NodeInput & {
   /** Of the policy in force; a part that is started again is told. */
   readonly needs: Needs;
   readonly lookups: Lookups | null;
+  readonly inspection: InspectionImage | null;
   readonly restarts: Readonly<Record<Part, number>>;
   /** What each part ended with, the last time that it did. */
   readonly ended: Readonly<Partial<Record<Part, string>>>;
@@ -48,15 +50,16 @@ const node = setup({
     policy: fromPromise<void, PolicyInput>(notProvided('policy')) as AnyActorLogic,
     dataplane: fromPromise<void, DataplaneInput>(notProvided('dataplane')) as AnyActorLogic,
     dnsProxy: fromPromise<void, DnsProxyInput>(notProvided('dnsProxy')) as AnyActorLogic,
-    servicePlane: fromPromise<void, AbsentPartInput>(notProvided('servicePlane')) as AnyActorLogic,
+    servicePlane: fromPromise<void, ServicePlaneInput>(notProvided('servicePlane')) as AnyActorLogic,
     cluster: fromPromise<void, ClusterInput>(notProvided('cluster')) as AnyActorLogic,
     performanceMode: fromPromise<void>(notProvided('performanceMode')) as AnyActorLogic,
   },
   actions: {
     publish: (_, _params: { message: Message }) => {},
-    notePolicy: assign((_, params: { needs: Needs; lookups: Lookups }) => ({
+    notePolicy: assign((_, params: { needs: Needs; lookups: Lookups; inspection: InspectionImage }) => ({
       needs: params.needs,
       lookups: params.lookups,
+      inspection: params.inspection,
     })),
     noteEnd: assign(({ context }, params: { part: Part; failure: unknown }) => ({
       restarts: { ...context.restarts, [params.part]: context.restarts[params.part] + 1 },
@@ -96,7 +99,12 @@ function inputOf(part: Part, context: NodeContext): unknown {
         lookups: context.lookups,
       } satisfies DnsProxyInput;
     case 'servicePlane':
-      return { configured: configured.servicePlane, needed: needs.servicePlane } satisfies AbsentPartInput;
+      return {
+        configured: configured.servicePlane,
+        needed: needs.servicePlane,
+        enforced: configured.dataplane,
+        inspection: context.inspection,
+      } satisfies ServicePlaneInput;
     case 'cluster':
       return { configured: configured.cluster } satisfies ClusterInput;
     case 'performanceMode':
@@ -132,6 +140,7 @@ export const nodeChart = node.createMachine({
     ...input,
     needs: { dataplane: false, dns: false, servicePlane: false },
     lookups: null,
+    inspection: null,
     restarts: { policy: 0, dataplane: 0, dnsProxy: 0, servicePlane: 0, cluster: 0, performanceMode: 0 },
     ended: {},
     trouble: {},

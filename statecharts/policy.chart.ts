@@ -8,6 +8,7 @@ import type {
   PolicyWritten,
   Refusal,
 } from '#bus/requests.js';
+import type { InspectionImage } from '#policy/inspection.js';
 import type { Lookups } from '#policy/lookups.js';
 import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
@@ -24,6 +25,7 @@ export type PolicyInForce = {
   readonly generation: number;
   readonly needs: Needs;
   readonly lookups: Lookups;
+  readonly inspection: InspectionImage;
   /** Names of the integrations that its selectors use. */
   readonly integrations: readonly string[];
 };
@@ -247,6 +249,7 @@ const activated = (context: PolicyContext): { message: Message | null } => ({
           epoch: context.epoch,
           needs: context.inForce.needs,
           lookups: context.inForce.lookups,
+          inspection: context.inForce.inspection,
         },
 });
 

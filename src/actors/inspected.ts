@@ -31,7 +31,7 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
     'trouble',
   ],
   dnsProxy: ['configured', 'needed', 'enforced', 'isEnforcing', 'isGranting', 'upstreams', 'attempts', 'trouble'],
-  servicePlane: ['configured', 'needed'],
+  servicePlane: ['configured', 'needed', 'enforced', 'isEnforcing', 'hasGrants', 'hasCa', 'attempts', 'trouble'],
   cluster: ['configured'],
   performanceMode: ['mode', 'attempts', 'trouble'],
 };

@@ -1,5 +1,6 @@
 import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten, Refusal } from '#bus/requests.js';
 import { compile } from '#policy/compile.js';
+import type { InspectionImage } from '#policy/inspection.js';
 import { lookupsOf } from '#policy/lookups.js';
 import type { Action, Policy } from '#policy/model.js';
 import type { Warning } from '#policy/problem.js';
@@ -198,12 +199,9 @@ function activationOf(
     case 'this': {
       if (prepared?.program == null || prepared.sample === null)
         throw new Error('a policy that is activated was not compiled');
-      const { program, sample, needs, integrations } = prepared;
-      return {
-        program: ofRecord(program, stored.record),
-        sample,
-        inForce: { record: stored.record, generation, needs, integrations, lookups: lookupsOf(program, generation) },
-      };
+      const { sample } = prepared;
+      const program = ofRecord(prepared.program, stored.record);
+      return { program, sample, inForce: inForceBy(stored.record, generation, prepared, program) };
     }
   }
 }
@@ -231,11 +229,13 @@ export async function replay(ports: JudgementPorts, signal: AbortSignal): Promis
     { signal },
   );
   if (prepared.kind !== 'prepared') throw new Error(`read the stored policy: ${refusalOfText(prepared).detail}`);
-  const { program, sample, needs, integrations } = prepared;
-  if (program === null || sample === null) throw new Error('read the stored policy: it is active and disabled at once');
+  const { sample } = prepared;
+  if (prepared.program === null || sample === null)
+    throw new Error('read the stored policy: it is active and disabled at once');
+  const program = ofRecord(prepared.program, stored.record);
   return {
-    inForce: { record: stored.record, generation, needs, integrations, lookups: lookupsOf(program, generation) },
-    program: ofRecord(program, stored.record),
+    inForce: inForceBy(stored.record, generation, prepared, program),
+    program,
     sample: await sample,
     everActivated,
   };
@@ -256,6 +256,17 @@ async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<L
   }
 }
 
+function inForceBy(
+  record: PolicyRecord,
+  generation: number,
+  { needs, integrations, inspected }: Pick<Prepared, 'needs' | 'integrations' | 'inspected'>,
+  program: Program,
+): PolicyInForce {
+  const inspection: InspectionImage = { generation, program, ...(inspected ?? NOT_INSPECTED) };
+  return { record, generation, needs, integrations, lookups: lookupsOf(program, generation), inspection };
+}
+const NOT_INSPECTED = { policy: null, intercepts: false };
+
 function ofRecord(program: Program, record: PolicyRecord): Program {
   return { ...program, roster: rosterOfRecord(program.roster, record) };
 }
@@ -268,7 +279,14 @@ function withoutPolicy(
   const policy: Policy = { groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } };
   const program = compile(policy);
   const needs = { dataplane: false, dns: false, servicePlane: false };
-  const inForce = { record: null, generation, needs, integrations: [], lookups: lookupsOf(program, generation) };
+  const inForce = {
+    record: null,
+    generation,
+    needs,
+    integrations: [],
+    lookups: lookupsOf(program, generation),
+    inspection: { generation, program, policy: null, intercepts: false },
+  };
   return { program, sample: sampleOf(policy), inForce };
 }
 

@@ -3,7 +3,6 @@ import type { Message } from '#bus/messages.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { clusterChart } from '#statecharts/cluster.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
-import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import type { SettingsStore } from '#store/port.js';
 import { type DataplanePorts, dataplaneActor } from './dataplane.actor.js';
 import { dnsProxyActor } from './dns-proxy.actor.js';
@@ -11,26 +10,30 @@ import type { EventSwitch } from './event-switch.js';
 import type { JudgementPorts } from './judgement.js';
 import { performanceModeActor } from './performance-mode.actor.js';
 import { policyActor } from './policy.actor.js';
+import { type ServicePlanePorts, servicePlaneActor } from './service-plane.actor.js';
 
 export type NodePorts = {
   readonly judgement: JudgementPorts;
   readonly dataplane: DataplanePorts | null;
   /** Null without a `dns` section. */
   readonly dns: DnsProxy | null;
+  /** Null without a `service_plane` section. */
+  readonly servicePlane: ServicePlanePorts | null;
   readonly settings: SettingsStore;
   readonly events: EventSwitch;
   readonly now: () => Date;
 };
 
 /** Binds the node chart to the actors that it supervises. */
-export function nodeActor(bus: Bus<Message>, { judgement, dataplane, dns, settings, events, now }: NodePorts) {
+export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
+  const { judgement, dataplane, dns, servicePlane, settings, events, now } = ports;
   return nodeChart.provide({
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
       policy: policyActor(bus, judgement),
       dataplane: dataplaneActor(bus, dataplane),
       dnsProxy: dnsProxyActor(dns, dataplane?.datapath ?? null),
-      servicePlane: servicePlaneChart,
+      servicePlane: servicePlaneActor(servicePlane, dataplane?.datapath ?? null),
       cluster: clusterChart,
       performanceMode: performanceModeActor(bus, { settings, events, now }),
     },

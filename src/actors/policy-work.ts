@@ -1,6 +1,7 @@
 import type { Needs } from '#bus/messages.js';
 import type { EnvelopeMode, Form } from '#policy/document.js';
 import type { ExplainQuery, Explanation } from '#policy/explain.js';
+import type { InspectionImage } from '#policy/inspection.js';
 import type { Action } from '#policy/model.js';
 import type { TextEdit } from '#policy/outline.js';
 import type { Problem, Warning } from '#policy/problem.js';
@@ -59,6 +60,8 @@ type LocatedGroup = {
   readonly span: { readonly from: number; readonly to: number } | null;
 };
 
+export type Inspected = Pick<InspectionImage, 'policy' | 'intercepts'>;
+
 /** What a write puts in force, and what there is to say about it. */
 export type Prepared = {
   readonly mode: EnvelopeMode;
@@ -66,6 +69,8 @@ export type Prepared = {
   readonly needs: Needs;
   readonly integrations: readonly string[];
   readonly program: Program | null;
+  /** What the service plane is told of the policy; null where it is told nothing. */
+  readonly inspected: Inspected | null;
   /** What the program is proved with, made while it is staged; null where there is none. */
   readonly sample: Promise<ProofSample> | null;
 };

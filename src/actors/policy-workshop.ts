@@ -1,3 +1,4 @@
+import { serialize } from 'node:v8';
 import type { Needs } from '#bus/messages.js';
 import { CompileTooLarge } from '#policy/budget.js';
 import { compile } from '#policy/compile.js';
@@ -18,6 +19,7 @@ import { parseCertificate } from './parse-certificate.js';
 import type {
   DescribePolicy,
   ExplainPolicy,
+  Inspected,
   LocateGroup,
   PolicyResult,
   PolicySurroundings,
@@ -73,7 +75,7 @@ class Workshop {
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     const { policyJson, name, warnings, policy, held } = read;
     this.#held.keep(work.key, held);
-    const prepared = this.#prepared(held.parts, policy, warnings, work.compile);
+    const prepared = this.#prepared(held.parts, policy, warnings, work.compile, work.surroundings);
     return 'kind' in prepared ? prepared : { kind: 'prepared', policyJson, name, ...prepared };
   }
 
@@ -87,7 +89,7 @@ class Workshop {
     if (write === null) return { kind: 'no_such_group' };
     if (!write.ok) return { kind: 'unreadable', code: write.code, problems: write.problems };
     this.#held.keep(work.key, write.held);
-    const prepared = this.#prepared(write.held.parts, write.policy, write.warnings, work.compile);
+    const prepared = this.#prepared(write.held.parts, write.policy, write.warnings, work.compile, work.surroundings);
     if ('kind' in prepared) return prepared;
     const { created, edit, groupJson } = write;
     return { kind: 'prepared_group', created, edit, groupJson: groupJson ?? new Uint8Array(0), ...prepared };
@@ -143,6 +145,7 @@ class Workshop {
     policy: Policy,
     warnings: readonly Warning[],
     compiled: boolean,
+    surroundings: PolicySurroundings,
   ): Prepared | TooLarge {
     try {
       return {
@@ -151,6 +154,7 @@ class Workshop {
         needs: needsOf(policy),
         integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
         program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory }) : null,
+        inspected: compiled && surroundings.servicePlane ? inspectedOf(policy) : null,
         sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs)) : null,
       };
     } catch (error) {
@@ -166,6 +170,16 @@ function afterwards<T>(make: () => T): Promise<T> {
   // Whoever asks for it is told; nobody need ask.
   made.catch(() => {});
   return made;
+}
+
+/** Serialised here, where nobody waits for it, into memory that threads share. */
+function inspectedOf(policy: Policy): Inspected | null {
+  if (!factsOfGroups(policy.groups).some(({ hasTls }) => hasTls)) return null;
+  const written = serialize(policy);
+  const shared = new Uint8Array(new SharedArrayBuffer(written.length));
+  shared.set(written);
+  const intercepts = policy.groups.some(({ rules }) => rules.some(({ tls }) => tls?.mode === 'intercept'));
+  return { policy: shared, intercepts };
 }
 
 function needsOf({ groups }: Policy): Needs {

@@ -17,6 +17,7 @@ import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.j
 import { ChartRecorder } from './chart-recorder.js';
 import { EventSwitch } from './event-switch.js';
 import { type ExplainQuestion, explainPolicy } from './explanation.js';
+import { type Inspecting, inspectingOver } from './inspecting.js';
 import { type Integrations, integrationsOver } from './integrations.js';
 import { nodeActor } from './node.actor.js';
 import { lookupsOver, type NodeLookups } from './node-lookups.js';
@@ -27,6 +28,7 @@ import { readGroup } from './read-group.js';
 import { conditionsOf, type NodeView, type ReadinessReport, reportOf } from './readiness.js';
 import { isRefusal } from './refused.js';
 import { routeMessages } from './router.js';
+import type { ServicePlanePorts } from './service-plane.actor.js';
 import { createStateTimes } from './state-times.js';
 import { type Traffic, trafficOver } from './traffic.js';
 
@@ -43,8 +45,10 @@ export type SystemPorts = {
   readonly activationTimeoutMs: number;
   /** Null without a `dns` section. */
   readonly dns: DnsProxy | null;
-  /** Which of these sections the configuration has. */
-  readonly sections: { readonly servicePlane: boolean; readonly cluster: boolean };
+  /** Null without a `service_plane` section. */
+  readonly servicePlane: ServicePlanePorts | null;
+  /** Whether the configuration has this section. */
+  readonly sections: { readonly cluster: boolean };
   readonly now?: () => Date;
   /** Starts a policy thread; one writes, another explains. */
   readonly createThread?: () => PolicyThread;
@@ -86,6 +90,7 @@ export type System = {
   setFlowsWanted(wanted: boolean): Promise<void>;
   readonly traffic: Traffic;
   readonly lookups: NodeLookups;
+  readonly inspecting: Inspecting;
   /** What goes on in the actors, without what nobody may see. */
   readonly debug: Statecharts;
   /** The snapshot of every actor that runs, by name. */
@@ -101,13 +106,12 @@ const FIRST_READ_TIMEOUT_MS = 2_000;
 
 /** Starts the node actor and all its parts. */
 export function createSystem(ports: SystemPorts): System {
-  const { store, dataplane, dns, fallback, activationTimeoutMs, sections } = ports;
+  const { store, dataplane, dns, servicePlane, fallback, activationTimeoutMs, sections } = ports;
   const now = ports.now ?? (() => new Date());
   const createThread = ports.createThread ?? createPolicyThread;
   const writing = createThread();
   const explaining = createThread();
-  // This build does not run the service plane, whatever is configured.
-  const surroundings: PolicySurroundings = { fallback, dns: dns !== null, servicePlane: false };
+  const surroundings: PolicySurroundings = { fallback, dns: dns !== null, servicePlane: servicePlane !== null };
   const bus = createBus<Message>();
 
   const events = new EventSwitch(dataplane?.datapath ?? null);
@@ -123,11 +127,17 @@ export function createSystem(ports: SystemPorts): System {
     },
     dataplane,
     dns,
+    servicePlane,
     settings: store.settings,
     events,
     now,
   });
-  const configured = { ...sections, dataplane: dataplane !== null, dns: dns !== null };
+  const configured = {
+    ...sections,
+    dataplane: dataplane !== null,
+    dns: dns !== null,
+    servicePlane: servicePlane !== null,
+  };
   const input: NodeInput = { configured, activationTimeoutMs };
   const times = createStateTimes(now);
   const recorder = new ChartRecorder(now);
@@ -176,7 +186,7 @@ export function createSystem(ports: SystemPorts): System {
     await waitFor(node, (snapshot) => snapshot.matches({ phase: 'stopped' }));
     stopped = true;
     node.stop();
-    await Promise.all([writing.close(), explaining.close(), dns?.close()]);
+    await Promise.all([writing.close(), explaining.close(), dns?.close(), servicePlane?.plane.close()]);
   };
   let stopping: Promise<void> | undefined;
 
@@ -217,6 +227,10 @@ export function createSystem(ports: SystemPorts): System {
     datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
     traffic: trafficOver(dataplane?.datapath ?? null, isEngaged),
     lookups: lookupsOver(dns, () => snapshotOf('dnsProxy')?.matches({ running: 'serving' }) === true),
+    inspecting: inspectingOver(
+      servicePlane?.plane ?? null,
+      () => snapshotOf('servicePlane')?.matches({ running: 'serving' }) === true,
+    ),
     takeEvents: (taker) => dataplane?.datapath.takeEvents(taker),
     setFlowsWanted: (wanted) => events.setFlowsWanted(wanted),
     debug: recorder,

@@ -1,3 +1,4 @@
+import type { InspectionImage } from '#policy/inspection.js';
 import type { Lookups } from '#policy/lookups.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample, Sampling } from '#policy/proof.js';
@@ -66,6 +67,7 @@ export type Fact =
       readonly epoch: number | null;
       readonly needs: Needs;
       readonly lookups: Lookups;
+      readonly inspection: InspectionImage;
     }
   /** What the dataplane is to enforce from now on, whatever it is doing at the moment. */
   | {

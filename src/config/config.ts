@@ -81,6 +81,9 @@ type FindingsConfig = {
 
 type ServicePlaneConfig = {
   readonly listen: ListenAddress;
+  readonly workers: number;
+  /** Of one worker. */
+  readonly maxConnections: number;
   /** `system` or a path. */
   readonly upstreamCa: string;
   readonly deniedHttp: '403' | 'reset';
@@ -148,6 +151,8 @@ export function configOf(parsed: ParsedConfig): Config {
         ? null
         : {
             listen: service_plane.listen,
+            workers: service_plane.workers,
+            maxConnections: service_plane.max_connections,
             upstreamCa: service_plane.upstream_ca,
             deniedHttp: service_plane.denied_http,
           },

@@ -65,6 +65,8 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'findings.webhook.timeout': true,
   'wiretap.replay': true,
   'service_plane.listen': true,
+  'service_plane.workers': true,
+  'service_plane.max_connections': true,
   'service_plane.upstream_ca': true,
   'service_plane.denied_http': true,
   'cluster.etcd.endpoints': true,

@@ -220,7 +220,17 @@ const dns = z
 
 const servicePlane = z
   .strictObject({
-    listen: listenAddress('Where redirected connections arrive.', { addressOnly: true }).prefault('127.0.0.1:15001'),
+    listen: listenAddress('Where redirected connections arrive: an address of this node that nobody else needs.', {
+      addressOnly: true,
+    })
+      .refine(isIpv4, { error: NOT_IPV4 })
+      .prefault('127.0.0.1:15001'),
+    workers: whole(1, 64, 'Threads that inspect; each connection belongs to one.').prefault(2),
+    max_connections: whole(
+      16,
+      1_000_000,
+      'Connections that one thread has at once. What is more is reset, also under audit.',
+    ).prefault(32_768),
     upstream_ca: text('`system`, or a PEM file of the authorities that servers must be signed by.')
       .prefault('system')
       .meta({
@@ -236,7 +246,7 @@ const servicePlane = z
   .optional()
   .meta({
     description:
-      'TLS and HTTP inspection. This build accepts the section and does not run the part yet: it says so in `/ready`.',
+      'TLS and HTTP inspection: connections that reach a TLS rule are judged by what they say. Without it they fail.',
   });
 
 const cluster = z

@@ -38,7 +38,12 @@ export type Step = {
 /** Why something was decided beside the plain words of a rule. */
 export type Reason = 'matched' | 'unknown' | 'hidden' | 'no_ca';
 
-export type Decided = { readonly kind: 'decided'; readonly step: Step; readonly verdict: Verdict; readonly reason: Reason };
+export type Decided = {
+  readonly kind: 'decided';
+  readonly step: Step;
+  readonly verdict: Verdict;
+  readonly reason: Reason;
+};
 
 export type ConnectionJudgement =
   | Decided
@@ -95,12 +100,7 @@ export function judgeConnection(steps: readonly Step[], facts: TlsFacts): Connec
 }
 
 /** Judges a request of a connection that is intercepted from this step on (D24): its certificate was seen. */
-export function judgeExchange(
-  steps: readonly Step[],
-  from: number,
-  facts: TlsFacts,
-  request: RequestFacts,
-): Decided {
+export function judgeExchange(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
   for (let index = from; index < steps.length; index++) {
     const step = steps[index] as Step;
     if (step.tls == null) return decided(step);

@@ -4,9 +4,9 @@ import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy
 import { formatAddress } from '#policy/ipv4.js';
 import type { Packet } from '#policy/model.js';
 import type { ClientHello, TlsFacts } from '#policy/tls-facts.js';
-import { readCertificateFacts } from './certificate-facts.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { LeafContexts } from './ca/leaf-contexts.js';
+import { readCertificateFacts } from './certificate-facts.js';
 import type { RequestHead } from './http/request-head.js';
 import { Http1Session } from './intercept/http1-session.js';
 import { keyOf, linkServer, type ServerLink, type ServerLinkFailure } from './intercept/server-link.js';
@@ -106,7 +106,10 @@ class Session implements InterceptedSession {
   }
 
   judgeAgain(steps: readonly Step[], facts: TlsFacts): boolean {
-    const judged = judgeConnection(steps, { ...facts, certificate: this.#facts?.certificate ?? { kind: 'unreadable' } });
+    const judged = judgeConnection(steps, {
+      ...facts,
+      certificate: this.#facts?.certificate ?? { kind: 'unreadable' },
+    });
     if (judged.kind === 'needs_certificate') return false;
     if (judged.kind === 'decided' && judged.verdict === 'deny') return false;
     this.#steps = steps;

@@ -33,7 +33,13 @@ export class LocalServicePlane {
     const judge = new Judge();
     const counts = new Counts();
     const see: Plane['see'] = (seen) => this.#see(seen);
-    this.#plane = { options, judge, counts, see, interceptor: new Interceptor({ options, judge, counts, see }, ticketKeys) };
+    this.#plane = {
+      options,
+      judge,
+      counts,
+      see,
+      interceptor: new Interceptor({ options, judge, counts, see }, ticketKeys),
+    };
     this.#listener = new Listener(options, (client, flow) => this.#accept(client, flow));
   }
 

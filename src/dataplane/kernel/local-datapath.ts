@@ -292,9 +292,7 @@ export class LocalDatapath {
       ...(at.links ? this.#lookAtInterfaces(this.#succession) : []),
       ...(at.guard ? this.#watcher.lookAtGuard(this.#guard.stands()) : []),
       ...(at.others ? this.#forwarding.look(this.#succession.loaded.slots) : []),
-      ...(at.others && this.#diverts()
-        ? this.#watcher.lookAtDiversion(diversionStands(this.#options.markMask))
-        : []),
+      ...(at.others && this.#diverts() ? this.#watcher.lookAtDiversion(diversionStands(this.#options.markMask)) : []),
     ];
   }
 

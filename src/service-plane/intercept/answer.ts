@@ -25,7 +25,10 @@ export function problemBody({ status, detail, rule }: Problem): string {
 }
 
 /** A whole response of HTTP/1.1, without its body where a HEAD is answered. */
-export function problemResponse(problem: Problem, options: { readonly closes: boolean; readonly isHead: boolean }): string {
+export function problemResponse(
+  problem: Problem,
+  options: { readonly closes: boolean; readonly isHead: boolean },
+): string {
   const body = problemBody(problem);
   return [
     `HTTP/1.1 ${problem.status} ${REASONS[problem.status] ?? 'Error'}`,

@@ -187,7 +187,8 @@ export class Http1Session {
       if (exchange.response === null) {
         const head = this.#responses.push(chunk, at);
         if (head === null) break;
-        if ('fault' in head) return this.#fail(502, `response_${head.fault}`, 'The server does not speak HTTP as it must.');
+        if ('fault' in head)
+          return this.#fail(502, `response_${head.fault}`, 'The server does not speak HTTP as it must.');
         at = this.#responses.end;
         this.#beginResponse(exchange, head, chunk.subarray(at));
       } else {
@@ -207,13 +208,19 @@ export class Http1Session {
     const broken = breaksResponse(step.tls?.http?.response, head);
     if (broken !== null && step.mode !== 'audit') {
       this.ports.tellBroken(request, step, broken);
-      return this.#fail(502, 'response_denied', `The response breaks ${broken} of the rule that let the request pass.`, step);
+      return this.#fail(
+        502,
+        'response_denied',
+        `The response breaks ${broken} of the rule that let the request pass.`,
+        step,
+      );
     }
     if (broken !== null) this.ports.tellBroken(request, step, broken);
     if (head.status === 101) return this.#beginTunnel(head, rest);
     if (head.status < 200) {
       // The client's 100 is ours; HTTP/1.0 knows none of them.
-      if (head.status !== 100 && request.version === '1.1') this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
+      if (head.status !== 100 && request.version === '1.1')
+        this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
       return;
     }
     const isChunked = head.framing === 'chunked' && request.version === '1.1';

@@ -52,7 +52,11 @@ export function linkServer(
       return finish({ kind: 'failed', reason: 'server_unreachable' });
     }
     const options = trust.connection(sni, formatAddress(flow.destination));
-    const secure = connect({ ...options, socket: raw, ...(protocols.length > 0 ? { ALPNProtocols: [...protocols] } : {}) });
+    const secure = connect({
+      ...options,
+      socket: raw,
+      ...(protocols.length > 0 ? { ALPNProtocols: [...protocols] } : {}),
+    });
     socket = secure;
     secure.on('error', (failure) => {
       const reason = untrustedReason(failure);

@@ -1,0 +1,46 @@
+import { type EventObject, fromCallback, fromPromise } from 'xstate';
+import type { Datapath } from '#dataplane/datapath.js';
+import type { ServicePlane } from '#service-plane/service-plane.js';
+import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
+import type { InterceptCaSetting } from './intercept-ca.js';
+
+/** The plane, and who signs in it. */
+export type ServicePlanePorts = {
+  readonly plane: ServicePlane;
+  readonly interceptCa: Pick<InterceptCaSetting, 'changed'>;
+};
+
+/** Binds the service plane's chart to a plane, and that to the datapath; without one, to nothing that it would ever ask. */
+export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Datapath | null) {
+  const asked = (): ServicePlanePorts => {
+    if (ports === null) throw new Error('the configuration has no service_plane section');
+    return ports;
+  };
+  return servicePlaneChart.provide({
+    actions: {
+      use: (_, { inspection }) => {
+        if (inspection !== null) asked().plane.use(inspection);
+      },
+    },
+    actors: {
+      open: fromPromise(() => asked().plane.open()),
+      connectGrants: fromPromise(async () => {
+        if (datapath === null) throw new Error('the configuration has no dataplane section');
+        const { plane } = asked();
+        plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
+      }),
+      watch: fromCallback<EventObject>(({ sendBack }) =>
+        asked().plane.watch(({ reason }) => sendBack({ type: 'service_plane.died', reason })),
+      ),
+      watchCa: fromCallback<EventObject>(({ sendBack }) => {
+        const { plane, interceptCa } = asked();
+        const watching = interceptCa.changed.subscribe((material) => {
+          plane.useCa(material?.kind === 'ca' ? material.ca : null);
+          const fault = material?.kind === 'unreadable' ? material.reason : null;
+          sendBack({ type: 'service_plane.ca_changed', hasCa: material?.kind === 'ca', fault });
+        });
+        return () => watching.unsubscribe();
+      }),
+    },
+  });
+}
