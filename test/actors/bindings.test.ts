@@ -8,6 +8,7 @@ import { nodeActor } from '#actors/node.actor.js';
 import { performanceModeActor } from '#actors/performance-mode.actor.js';
 import { policyActor } from '#actors/policy.actor.js';
 import { ROUTES } from '#actors/router.js';
+import { servicePlaneActor } from '#actors/service-plane.actor.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/messages.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
@@ -15,6 +16,7 @@ import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { nodeChart, PARTS } from '#statecharts/node.chart.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
+import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import { openMemoryStore } from '#store/store.js';
 import { nodesOf } from '#test/statecharts/chart-walk.js';
 import { threadHere } from './running-system.js';
@@ -45,11 +47,20 @@ test('every actor provides every effect that its chart declares', async () => {
     adoptedGeneration: () => 0,
   };
   const events = new EventSwitch(null);
-  const node = nodeActor(bus, { judgement, dataplane: null, dns: null, settings: store.settings, events, now });
+  const node = nodeActor(bus, {
+    judgement,
+    dataplane: null,
+    dns: null,
+    servicePlane: null,
+    settings: store.settings,
+    events,
+    now,
+  });
   expect(unprovided(nodeChart, node)).toEqual([]);
   expect(unprovided(policyChart, policyActor(bus, judgement))).toEqual([]);
   expect(unprovided(dataplaneChart, dataplaneActor(bus, null))).toEqual([]);
   expect(unprovided(dnsProxyChart, dnsProxyActor(null, null))).toEqual([]);
+  expect(unprovided(servicePlaneChart, servicePlaneActor(null, null))).toEqual([]);
   expect(
     unprovided(performanceModeChart, performanceModeActor(bus, { settings: store.settings, events, now })),
   ).toEqual([]);

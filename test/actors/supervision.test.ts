@@ -4,7 +4,7 @@ import { routeMessages } from '#actors/router.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/messages.js';
 import { nodeChart } from '#statecharts/node.chart.js';
-import { LOOKUPS, NEEDS, WRITE } from '#test/statecharts/sample.js';
+import { INSPECTION, LOOKUPS, NEEDS, WRITE } from '#test/statecharts/sample.js';
 
 const idle = fromCallback(() => {});
 const INPUT = {
@@ -63,7 +63,15 @@ test('a quiet time wipes out earlier ends', async () => {
 
 test('shutdown ends by its deadlines when the parts do not answer', () => {
   const { node, clock } = supervising(() => new Promise(() => {}));
-  node.send({ type: 'policy.activated', record: null, generation: 0, epoch: 1, needs: NEEDS, lookups: LOOKUPS });
+  node.send({
+    type: 'policy.activated',
+    record: null,
+    generation: 0,
+    epoch: 1,
+    needs: NEEDS,
+    lookups: LOOKUPS,
+    inspection: INSPECTION,
+  });
   expect(node.getSnapshot().matches({ phase: 'running' })).toBe(true);
   node.send({ type: 'shutdown.requested' });
   clock.increment(6_000);

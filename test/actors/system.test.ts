@@ -49,13 +49,12 @@ describe('parts that this build does not have', () => {
   });
 
   test('never pretend to serve what is configured', async () => {
-    const { system } = await startSystem({ sections: { servicePlane: true, cluster: true } });
+    const { system } = await startSystem({ sections: { cluster: true } });
     const failing = system
       .readiness()
       .checks.slice(4)
       .filter(({ ok }) => !ok);
     expect(failing.map(({ name, state }) => [name, state])).toEqual([
-      ['service_plane', 'unserved'],
       ['cluster', 'unserved'],
       ['policy_replication', 'unserved'],
     ]);

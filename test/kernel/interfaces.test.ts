@@ -56,7 +56,8 @@ async function start(fallback: 'allow' | 'deny'): Promise<void> {
     fallback,
     activationTimeoutMs: 5_000,
     dns: null,
-    sections: { servicePlane: false, cluster: false },
+    servicePlane: null,
+    sections: { cluster: false },
     createThread: threadHere,
   });
   await expect.poll(running, { timeout: 10_000, interval: 10 }).toBe('enforcing');

@@ -1,5 +1,6 @@
 import type { Needs } from '#bus/messages.js';
 import type { PolicyWrite } from '#bus/requests.js';
+import type { InspectionImage } from '#policy/inspection.js';
 import { type Lookups, lookupsOf } from '#policy/lookups.js';
 import { namePool } from '#policy/name-pool.js';
 import { nameTables } from '#policy/name-tables.js';
@@ -35,6 +36,8 @@ export const PROGRAM: Program = {
 };
 
 export const LOOKUPS: Lookups = lookupsOf(PROGRAM, 1);
+
+export const INSPECTION: InspectionImage = { generation: 1, program: PROGRAM, policy: null, intercepts: false };
 
 export const SAMPLE: ProofSample = { packets: none, expected: none, classes: 1, complete: true };
 

@@ -8,7 +8,7 @@ import type { PolicyContext, PolicyInForce } from '#statecharts/policy.chart.js'
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import type { Walk } from './chart-walk.js';
-import { LOOKUPS, NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } from './sample.js';
+import { INSPECTION, LOOKUPS, NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } from './sample.js';
 
 const activated = (dns: boolean) => ({
   type: 'policy.activated',
@@ -17,6 +17,7 @@ const activated = (dns: boolean) => ({
   epoch: 1,
   needs: { dataplane: dns, dns, servicePlane: dns },
   lookups: LOOKUPS,
+  inspection: { ...INSPECTION, intercepts: dns },
 });
 
 const stage = (generation: number) => ({
@@ -51,6 +52,7 @@ const inForce = (record: typeof RECORD | null, generation: number): PolicyInForc
   needs: NEEDS,
   integrations: [],
   lookups: LOOKUPS,
+  inspection: INSPECTION,
 });
 const judged = (activates: boolean) => ({
   kind: 'judged',
@@ -190,12 +192,26 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     { configured: false, needed: false },
     { configured: false, needed: true },
     { configured: true, needed: true },
-  ].map((input) => ({
-    machine: servicePlaneChart,
-    input,
-    events: [activated(true), activated(false)],
-    regions: { '': 'service_plane' },
-  })),
+  ].flatMap((configured) =>
+    [
+      { enforced: true, inspection: null },
+      { enforced: false, inspection: INSPECTION },
+    ].map((more) => ({
+      machine: servicePlaneChart,
+      input: { ...configured, ...more },
+      events: [
+        activated(true),
+        activated(false),
+        { type: 'dataplane.enforcing', generation: 1, epoch: 1 },
+        { type: 'dataplane.lost', reason: 'the worker died' },
+        { type: 'dataplane.closed' },
+        { type: 'service_plane.ca_changed', hasCa: true, fault: null },
+        { type: 'service_plane.ca_changed', hasCa: false, fault: 'its key cannot be unsealed' },
+        { type: 'service_plane.died', reason: 'the thread ended' },
+      ],
+      regions: { '': 'service_plane' } as const,
+    })),
+  ),
   cluster: [{ configured: false }, { configured: true }].map((input) => ({
     machine: clusterChart,
     input,
