@@ -1,0 +1,65 @@
+import type { ChildProcess } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ADDRESSES } from '#cli/topology.js';
+import { makeCertificates, SERVER_NAME, type ServerCertificate } from '#test/service-plane/certificates.js';
+import { createRig, type Rig } from './rig.js';
+
+/** A rig whose node inspects, and whose servers have certificates. */
+export type InspectedRig = Rig & {
+  readonly certificates: ReturnType<typeof makeCertificates>;
+  /** `openssl s_server` on the server, with these options besides; resolves once it listens. */
+  serve(port: number, shown: ServerCertificate, ...options: string[]): Promise<ChildProcess>;
+  /** `openssl s_client` on the client, which sends `input`. */
+  dial(port: number, options: readonly string[], input?: string): Promise<Dialled>;
+  curl(...options: string[]): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }>;
+  /** Writes a file that both ends can read. */
+  file(name: string, content: string): Promise<string>;
+};
+export type Dialled = { readonly code: number | null; readonly text: string };
+
+export async function createInspectedRig(
+  tag: string,
+  plane: Readonly<Record<string, unknown>> = {},
+): Promise<InspectedRig> {
+  const certificates = makeCertificates();
+  const rootFile = `/tmp/weir-${process.pid}-${tag}-root.pem`;
+  await writeFile(rootFile, certificates.rootPem);
+  const rig = await createRig(tag, [80], {
+    sections: { service_plane: { upstream_ca: rootFile, ...plane } },
+  });
+  const { client, server } = rig.topology;
+  const file = async (name: string, content: string): Promise<string> => {
+    const path = join(rig.node.folder, name);
+    await writeFile(path, content);
+    return path;
+  };
+  return {
+    ...rig,
+    certificates,
+    file,
+    serve: async (port, { certPem, keyPem }, ...options) => {
+      const cert = await file(`server-${port}.pem`, certPem);
+      const key = await file(`server-${port}.key`, keyPem);
+      const shown = ['-cert', cert, '-cert_chain', cert, '-key', key];
+      const child = server.start('openssl', ['s_server', '-accept', String(port), ...shown, ...options]);
+      await new Promise<void>((resolve, reject) => {
+        child.stdout?.on('data', (chunk: Buffer) => {
+          if (chunk.includes('ACCEPT')) resolve();
+        });
+        child.once('exit', (code) => reject(new Error(`openssl s_server ended with ${code}`)));
+      });
+      return child;
+    },
+    dial: async (port, options, input = 'GET / HTTP/1.0\r\n\r\n') => {
+      const words = ['s_client', '-connect', `${ADDRESSES.server}:${port}`, '-servername', SERVER_NAME, ...options];
+      const command = `printf '${input.replaceAll('\r', '\\r').replaceAll('\n', '\\n')}' | timeout 10 openssl ${words.join(' ')} -ign_eof 2>&1`;
+      const { code, stdout } = await client.run('sh', '-c', command);
+      return { code, text: stdout };
+    },
+    curl: (...options) => client.run('curl', '-sS', '--max-time', '10', ...options),
+    remove: async () => {
+      await rig.remove();
+    },
+  };
+}
