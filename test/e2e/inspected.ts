@@ -5,14 +5,34 @@ import { ADDRESSES } from '#cli/topology.js';
 import { makeCertificates, SERVER_NAME, type ServerCertificate } from '#test/service-plane/certificates.js';
 import { createRig, type Rig } from './rig.js';
 
+/** Answers every request with what it understood of it. */
+const SERVER = `
+const { createServer } = require('node:https');
+const { readFileSync } = require('node:fs');
+const [port, ...files] = process.argv.slice(1);
+const [cert, key] = files.map((path) => readFileSync(path));
+createServer({ cert, key }, (request, response) => {
+  let bytes = 0;
+  request.on('data', (chunk) => { bytes += chunk.length; });
+  request.on('end', () => {
+    const body = JSON.stringify({ method: request.method, url: request.url, headers: request.rawHeaders, bytes, from: request.socket.remoteAddress });
+    response.writeHead(200, { 'content-type': 'application/json', 'x-internal': 'yes' });
+    response.end(body);
+  });
+}).listen(Number(port), () => console.log('up'));`;
+
 /** A rig whose node inspects, and whose servers have certificates. */
 export type InspectedRig = Rig & {
   readonly certificates: ReturnType<typeof makeCertificates>;
   /** `openssl s_server` on the server, with these options besides; resolves once it listens. */
   serve(port: number, shown: ServerCertificate, ...options: string[]): Promise<ChildProcess>;
+  /** An HTTPS server, which answers with what it understood of a request. */
+  web(port: number, shown: ServerCertificate): Promise<ChildProcess>;
   /** `openssl s_client` on the client, which sends `input`. */
   dial(port: number, options: readonly string[], input?: string): Promise<Dialled>;
-  curl(...options: string[]): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }>;
+  curl(
+    ...options: string[]
+  ): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }>;
   /** Writes a file that both ends can read. */
   file(name: string, content: string): Promise<string>;
 };
@@ -49,6 +69,12 @@ export async function createInspectedRig(
         });
         child.once('exit', (code) => reject(new Error(`openssl s_server ended with ${code}`)));
       });
+      return child;
+    },
+    web: async (port, { certPem, keyPem }) => {
+      const files = [await file(`web-${port}.pem`, certPem), await file(`web-${port}.key`, keyPem)];
+      const child = server.start(process.execPath, ['-e', SERVER, String(port), ...files]);
+      await new Promise((resolve) => child.stdout?.once('data', resolve));
       return child;
     },
     dial: async (port, options, input = 'GET / HTTP/1.0\r\n\r\n') => {

@@ -5,29 +5,11 @@ import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
 
 const CA = '/api/v1/settings/tls-intercept-ca';
-/** Answers every request with what it understood of it. */
-const SERVER = `
-const { createServer } = require('node:https');
-const { readFileSync } = require('node:fs');
-const [cert, key] = process.argv.slice(1).map((path) => readFileSync(path));
-createServer({ cert, key }, (request, response) => {
-  let bytes = 0;
-  request.on('data', (chunk) => { bytes += chunk.length; });
-  request.on('end', () => {
-    const body = JSON.stringify({ method: request.method, url: request.url, headers: request.rawHeaders, bytes, from: request.socket.remoteAddress });
-    response.writeHead(200, { 'content-type': 'application/json', 'x-internal': 'yes' });
-    response.end(body);
-  });
-}).listen(443, () => console.log('up'));`;
-
 let rig: InspectedRig;
 let caFile: string;
 beforeAll(async () => {
   rig = await createInspectedRig('intercept');
-  const { certPem, keyPem } = rig.certificates.good;
-  const files = [await rig.file('cert.pem', certPem), await rig.file('key.pem', keyPem)];
-  const server = rig.topology.server.start(process.execPath, ['-e', SERVER, ...files]);
-  await new Promise((resolve) => server.stdout?.once('data', resolve));
+  await rig.web(443, rig.certificates.good);
   const made = await rig.node.request('POST', `${CA}/generate`);
   if (made.status !== 201) throw new Error(made.text);
   caFile = await rig.file('ca.pem', (await rig.node.request('GET', `${CA}/cert`)).text);
@@ -45,7 +27,9 @@ const fetch = (path: string, ...options: string[]) =>
   );
 
 test('a request that a rule allows goes on, and one that none allows is answered 403 with the rule', async () => {
-  await rig.put(policyOf([http({ request: { methods: ['GET'], path: { prefix: ['/v1/'] } } })], { default_action: 'deny' }));
+  await rig.put(
+    policyOf([http({ request: { methods: ['GET'], path: { prefix: ['/v1/'] } } })], { default_action: 'deny' }),
+  );
   await rig.node.ready();
   const passed = await fetch('/v1/things?x=1', '-H', 'X-Own: 1');
   expect(passed.stderr).toBe('');
@@ -74,4 +58,80 @@ test('bodies go both ways', async () => {
 test('a response that breaks the rule is answered 502', async () => {
   await rig.put(policyOf([http({ response: { headers: { deny_present: ['x-internal'] } } })]));
   expect((await fetch('/v1/things')).stdout.split('\n').at(-1)).toBe('502');
+});
+
+test('behind a certificate that is wrong in any way no client is shown a good one', { timeout: 120_000 }, async () => {
+  await rig.put(
+    policyOf([{ match: { proto: 'tcp', tls: { mode: 'intercept', http: { request: { methods: ['GET'] } } } } }]),
+  );
+  const reached: string[] = [];
+  let port = 4_430;
+  for (const [fault, shown] of Object.entries(rig.certificates.broken)) {
+    port += 1;
+    const server = await rig.serve(port, shown, '-www', '-cipher', 'ALL:@SECLEVEL=0');
+    const at = `${SERVER_NAME}:${port}`;
+    const { code, stdout } = await rig.curl('-k', '--resolve', `${at}:${ADDRESSES.server}`, `https://${at}/`);
+    if (code === 0 || stdout !== '') reached.push(fault);
+    server.kill('SIGKILL');
+  }
+  expect(reached).toEqual([]);
+  port += 1;
+  await rig.serve(port, rig.certificates.good, '-www');
+  const { stdout } = await rig.curl(
+    '-k',
+    '--resolve',
+    `${SERVER_NAME}:${port}:${ADDRESSES.server}`,
+    `https://${SERVER_NAME}:${port}/`,
+  );
+  expect(stdout).toContain('s_server');
+});
+
+test('a request for another host than the connection is for is refused, also the second one on it', async () => {
+  await rig.put(policyOf([http({ request: { path: { prefix: ['/'] } } })]));
+  const { stdout } = await rig.curl(
+    ...[
+      '--cacert',
+      caFile,
+      '--resolve',
+      `${SERVER_NAME}:443:${ADDRESSES.server}`,
+      '-o',
+      '/dev/null',
+      '-w',
+      '%{http_code} ',
+    ],
+    ...[
+      `https://${SERVER_NAME}/one`,
+      '--next',
+      '--cacert',
+      caFile,
+      '-sS',
+      '--resolve',
+      `${SERVER_NAME}:443:${ADDRESSES.server}`,
+    ],
+    ...['-o', '/dev/null', '-w', '%{http_code}', '-H', 'Host: other.test', `https://${SERVER_NAME}/two`],
+  );
+  expect(stdout).toBe('200 421');
+});
+
+test('without a CA what a rule intercepts is reset, and readiness says so; under audit it passes', async () => {
+  await rig.put(policyOf([http({ request: { methods: ['GET'] } })]));
+  expect((await rig.node.request('DELETE', CA)).status).toBe(204);
+  const ready = await rig.node.request('GET', '/ready');
+  expect(ready.text).toContain('there is no intercept CA');
+  expect((await fetch('/')).code).not.toBe(0);
+  await rig.put(policyOf([http({ request: { methods: ['GET'] } }, { mode: 'audit' })]));
+  const { certificates } = rig;
+  const root = await rig.file('root.pem', certificates.rootPem);
+  const passed = await rig.curl(
+    '--cacert',
+    root,
+    '--resolve',
+    `${SERVER_NAME}:443:${ADDRESSES.server}`,
+    `https://${SERVER_NAME}/`,
+  );
+  expect(JSON.parse(passed.stdout)).toMatchObject({ method: 'GET' });
+  await rig.node.request('POST', `${CA}/generate`);
+  await rig.node.ready();
+  caFile = await rig.file('ca-2.pem', (await rig.node.request('GET', `${CA}/cert`)).text);
+  expect((await fetch('/', '-w', '%{http_code}')).stdout.endsWith('200')).toBe(true);
 });

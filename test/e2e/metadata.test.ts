@@ -6,7 +6,7 @@ import { policyOf } from './rig.js';
 let rig: InspectedRig;
 beforeAll(async () => {
   rig = await createInspectedRig('metadata');
-  await rig.serve(443, rig.certificates.good, '-www');
+  await rig.web(443, rig.certificates.good);
 }, 120_000);
 afterAll(() => rig?.remove());
 
@@ -15,7 +15,7 @@ const tls = (block: Readonly<Record<string, unknown>>, more: Readonly<Record<str
   ...more,
 });
 const passes = async (...options: string[]): Promise<boolean> =>
-  (await rig.dial(443, options)).text.includes('HTTP/1.0 200 ok');
+  (await rig.dial(443, options)).text.includes('HTTP/1.1 200 OK');
 
 test('a connection passes by the name that it asks for, and by no other', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
@@ -41,4 +41,95 @@ c,a=s.accept(); print(a[0],a[1],flush=True); c.recv(10); c.close()`;
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [444], tls: {} } }]));
   await client.run('sh', '-c', 'timeout 3 openssl s_client -bind 10.77.1.2:40123 -connect 10.77.2.2:444 </dev/null');
   expect(said).toContain('10.77.1.2 40123');
+});
+
+test('what the server shows decides before TLS 1.3, and where it is hidden the rule says what then', async () => {
+  await rig.put(policyOf([tls({ server_cn: [SERVER_NAME] })]));
+  expect(await passes('-tls1_2')).toBe(false);
+  const { rootPem } = rig.certificates;
+  await rig.put(policyOf([tls({ server_cn: [SERVER_NAME], trust_anchors_pem: [rootPem] })]));
+  expect(await passes('-tls1_2')).toBe(true);
+  expect(await passes('-tls1_3')).toBe(false);
+  await rig.put(policyOf([tls({ server_cn: ['other.test'], trust_anchors_pem: [rootPem] })]));
+  expect(await passes('-tls1_2')).toBe(false);
+  await rig.put(policyOf([tls({ server_cn: ['x.test'], trust_anchors_pem: [rootPem], tls13_uninspectable: 'allow' })]));
+  expect(await passes('-tls1_3')).toBe(true);
+});
+
+test('what is no TLS, or hides its name, is passed over by an allow and matched by a deny', async () => {
+  const plain = (input: string) =>
+    rig.topology.client.run('sh', '-c', `printf '${input}' | timeout 5 nc -q 3 10.77.2.2 443; echo "ended $?"`);
+  await rig.put(policyOf([tls({}), { match: { proto: 'tcp', dst_ports: [443] } }]));
+  expect((await plain('GET / HTTP/1.0\\r\\n\\r\\n')).stdout).toContain('ended');
+  await rig.put(
+    policyOf([tls({ sni: ['other.test'] }, { action: 'deny' }), { match: { proto: 'tcp', dst_ports: [443] } }]),
+  );
+  expect(await passes()).toBe(true);
+  expect(await passes('-noservername')).toBe(false);
+});
+
+test('under audit nothing is cut', async () => {
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny', mode: 'audit' })]));
+  expect(await passes()).toBe(true);
+  await rig.put(policyOf([tls({ sni: ['other.test'] }, { action: 'deny', mode: 'audit' })]));
+  expect(await passes()).toBe(false);
+});
+
+/** A connection that is held open; resolves with what became of it after `change`. */
+async function held(change: () => Promise<void>): Promise<'open' | 'closed'> {
+  const words = ['s_client', '-connect', '10.77.2.2:443', '-servername', SERVER_NAME, '-quiet', '-no_ign_eof'];
+  const child = rig.topology.client.start('openssl', words);
+  let said = '';
+  child.stderr?.on('data', (chunk: Buffer) => {
+    said += chunk.toString();
+  });
+  await expect.poll(() => said, { timeout: 5_000 }).toContain('verify');
+  const gone = new Promise<'closed'>((resolve) => child.once('exit', () => resolve('closed')));
+  await change();
+  const answered = new Promise<'open'>((resolve) => child.stdout?.once('data', () => resolve('open')));
+  child.stdin?.write('GET / HTTP/1.0\r\n\r\n');
+  const what = await Promise.race([gone, answered]);
+  child.kill('SIGKILL');
+  return what;
+}
+const WEB = { match: { proto: 'tcp', dst_ports: [443] } };
+
+test('a connection that is inspected is judged again by the next policy', async () => {
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
+  expect(await held(() => rig.put(policyOf([tls({ sni: [SERVER_NAME, 'more.test'] })])))).toBe('open');
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
+  expect(await held(() => rig.put(policyOf([tls({ sni: ['more.test'] })])))).toBe('closed');
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
+  expect(await held(() => rig.put(policyOf([WEB])))).toBe('open');
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
+  expect(await held(() => rig.put(policyOf([])))).toBe('closed');
+});
+
+test('one that was not inspected is cut where it would have to be', async () => {
+  await rig.put(policyOf([WEB]));
+  const child = rig.topology.client.start('sh', [
+    '-c',
+    `(sleep 2; printf 'GET / HTTP/1.0\\r\\n\\r\\n') | timeout 6 openssl s_client -connect 10.77.2.2:443 -servername ${SERVER_NAME} -quiet 2>/dev/null`,
+  ]);
+  let said = '';
+  child.stdout?.on('data', (chunk: Buffer) => {
+    said += chunk.toString();
+  });
+  await expect
+    .poll(async () => (await rig.topology.client.run('ss', '-tn', 'state', 'established')).stdout)
+    .toContain('10.77.2.2:443');
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
+  await new Promise((resolve) => child.once('exit', resolve));
+  expect(said).toBe('');
+  expect((await rig.stats()).drops.not_inspected).toBeGreaterThan(0);
+});
+
+test('while the process is dead nothing that a TLS rule is about passes, and what was open dies', async () => {
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
+  expect(await held(() => rig.node.end('SIGKILL').then(() => {}))).toBe('closed');
+  expect(await passes()).toBe(false);
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(await passes()).toBe(true);
+  expect((await rig.stats()).drops.service_plane_absent).toBeGreaterThan(0);
 });
