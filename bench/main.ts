@@ -11,6 +11,7 @@ import { connectionsBench } from './forward/connections.js';
 import { forwardingBench } from './forward/forwarding.js';
 import { programCostBench } from './forward/program-cost.js';
 import { survivalBench } from './forward/survival.js';
+import { inspectionBench } from './inspection.js';
 import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
@@ -29,6 +30,7 @@ const benches = [
   survivalBench,
   eventsBench,
   observeBench,
+  inspectionBench,
   policyWriteBench,
 ];
 

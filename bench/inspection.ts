@@ -1,0 +1,120 @@
+import { readFileSync } from 'node:fs';
+import { type NodeProcess, startNode } from '#cli/node-process.js';
+import { ADDRESSES } from '#cli/topology.js';
+import type { Bench, Row } from './bench.js';
+import { quantile } from './forward/comparison.js';
+import { paced, wrk } from './inspection/load.js';
+import { type Peer, startPeers, type Way } from './inspection/peers.js';
+import { createSite, PORTS, PROXY_CPU, type Site } from './inspection/site.js';
+
+const SECONDS = 2;
+const ROUNDS = 5;
+const CONNECTIONS = 32;
+const PEERS: readonly Peer[] = ['squid', 'haproxy', 'mitmproxy'];
+const CLOCK_TICKS = 100;
+
+type Figures = { readonly perSecond: number; readonly cpuUs: number };
+
+export const inspectionBench: Bench = { name: 'inspection', run: measure };
+
+async function measure(): Promise<readonly Row[]> {
+  const own = await createSite('inspected');
+  const others = await createSite('others');
+  let node: NodeProcess | undefined;
+  try {
+    node = await startWeir(own);
+    const weir: Way = { name: 'weir', site: own, port: PORTS.direct, pids: () => [node?.pid ?? 0] };
+    const ways = [weir, ...(await startPeers(others, PEERS))];
+    const rows: Row[] = [];
+    const kept = await compare(ways, false);
+    const fresh = await compare(ways, true);
+    for (const [what, found] of [
+      ['requests a second', kept],
+      ['new connections a second', fresh],
+    ] as const) {
+      for (const [name, { perSecond, cpuUs }] of found) {
+        rows.push({ what: `${name}: ${what}`, value: perSecond, unit: '/s' });
+        rows.push({ what: `${name}: processor time of each`, value: cpuUs, unit: 'µs' });
+      }
+    }
+    rows.push({ what: 'requests, to those of squid', value: ratio(kept), unit: '×', atLeast: 1.3 });
+    rows.push({ what: 'new connections, to those of squid', value: ratio(fresh), unit: '×', atLeast: 2.5 });
+    for (const way of ways) {
+      const half = (kept.get(way.name)?.perSecond ?? 0) / 2;
+      const latencies = await paced(way.site, way.port, { seconds: 4, connections: 8, perSecond: half });
+      const bound = way.name === 'weir' ? { atMost: 10 } : {};
+      rows.push({
+        what: `${way.name}: p99 at half of its requests`,
+        value: quantile(latencies, 0.99),
+        unit: 'ms',
+        ...bound,
+      });
+    }
+    return rows;
+  } finally {
+    await node?.remove();
+    await own.remove();
+    await others.remove();
+  }
+}
+
+function ratio(found: ReadonlyMap<string, Figures>): number {
+  return (found.get('weir')?.perSecond ?? 0) / (found.get('squid')?.perSecond ?? Number.POSITIVE_INFINITY);
+}
+
+/** In turns; the median of each. */
+async function compare(ways: readonly Way[], isNew: boolean): Promise<ReadonlyMap<string, Figures>> {
+  const found = new Map<string, Figures[]>(ways.map(({ name }) => [name, []]));
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const way of ways) {
+      const pids = way.pids();
+      const before = ticksOf(pids);
+      const load = await wrk(way.site, way.port, { seconds: SECONDS, connections: CONNECTIONS, isNew });
+      if (load.failed > 0 && way.name === 'weir') throw new Error(`${load.failed} requests failed`);
+      const ticks = ticksOf(pids) - before;
+      found.get(way.name)?.push({
+        perSecond: load.perSecond,
+        cpuUs: ((ticks / CLOCK_TICKS) * 1e6) / Math.max(1, load.requests),
+      });
+    }
+  }
+  return new Map(
+    [...found].map(([name, all]) => [
+      name,
+      {
+        perSecond: quantile(
+          all.map(({ perSecond }) => perSecond),
+          0.5,
+        ),
+        cpuUs: quantile(
+          all.map(({ cpuUs }) => cpuUs),
+          0.5,
+        ),
+      },
+    ]),
+  );
+}
+
+/** Of user and kernel together. */
+function ticksOf(pids: readonly number[]): number {
+  return pids.reduce((sum, pid) => {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+    return sum + Number(fields[11]) + Number(fields[12]);
+  }, 0);
+}
+
+async function startWeir({ topology, rootFile }: Site): Promise<NodeProcess> {
+  const node = await startNode(topology, {
+    cpu: PROXY_CPU,
+    sections: { service_plane: { upstream_ca: rootFile, workers: 1 } },
+  });
+  await node.ready({ except: ['policy_ready'] });
+  await node.request('POST', '/api/v1/settings/tls-intercept-ca/generate');
+  const tls = { mode: 'intercept', http: { request: { methods: ['GET'], path: { prefix: ['/'] } } } };
+  const rules = [{ id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [PORTS.direct], tls } }];
+  const group = { id: 'clients', mode: 'enforce', sources: { ips: [ADDRESSES.client] }, rules };
+  const reply = await node.request('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups: [group] });
+  if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+  await node.ready();
+  return node;
+}

@@ -1,0 +1,64 @@
+import { readFile } from 'node:fs/promises';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { LOAD_CPU, type Site } from './site.js';
+
+export type Load = { readonly perSecond: number; readonly requests: number; readonly failed: number };
+
+/** Requests by some connections, as fast as they are answered; each on a connection of its own where `isNew`. */
+export async function wrk(
+  site: Site,
+  port: number,
+  { seconds, connections, isNew }: { readonly seconds: number; readonly connections: number; readonly isNew: boolean },
+): Promise<Load> {
+  const header = isNew ? `-H 'Connection: close'` : '';
+  const command = `exec taskset -c ${LOAD_CPU} wrk -t1 -c${connections} -d${seconds}s ${header} https://${SERVER_NAME}:${port}/`;
+  const said = await named(site, command);
+  const figure = (pattern: RegExp): number => Number(pattern.exec(said)?.[1] ?? 0);
+  const failed =
+    figure(/connect (\d+)/) +
+    figure(/read (\d+)/) +
+    figure(/timeout (\d+)/) +
+    figure(/Non-2xx or 3xx responses: (\d+)/);
+  const perSecond = figure(/Requests\/sec:\s+([\d.]+)/);
+  return {
+    perSecond,
+    requests: figure(/(\d+) requests in/),
+    failed: isNew ? figure(/Non-2xx or 3xx responses: (\d+)/) : failed,
+  };
+}
+
+/** Latencies in milliseconds of so many requests a second, over HTTP/1.1 or HTTP/2. */
+export async function paced(
+  site: Site,
+  port: number,
+  load: {
+    readonly seconds: number;
+    readonly connections: number;
+    readonly perSecond: number;
+    readonly isHttp2?: boolean;
+  },
+): Promise<readonly number[]> {
+  const log = `${site.folder}/h2load-${port}.log`;
+  const rate = Math.max(1, Math.round(load.perSecond / load.connections));
+  const words = [
+    load.isHttp2 === true ? '' : '--h1',
+    `-c ${load.connections} -D ${load.seconds} --rps=${rate} --log-file=${log}`,
+    `https://${SERVER_NAME}:${port}/`,
+  ];
+  await named(site, `rm -f ${log}; exec taskset -c ${LOAD_CPU} h2load ${words.join(' ')}`);
+  // start time in µs, status, latency in µs
+  const lines = (await readFile(log, 'utf8')).trim().split('\n');
+  return lines.map((line) => Number(line.split('\t')[2]) / 1_000).filter((ms) => ms > 0);
+}
+
+/** Where the server's name leads to it. */
+async function named({ topology, hostsFile }: Site, command: string): Promise<string> {
+  const { stdout } = await topology.client.run(
+    'unshare',
+    '-m',
+    'sh',
+    '-c',
+    `mount --bind ${hostsFile} /etc/hosts; ${command}`,
+  );
+  return stdout;
+}

@@ -1,0 +1,76 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
+import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
+
+/** The proxies have one core, and the load and the servers the other. */
+export const PROXY_CPU = '0';
+export const LOAD_CPU = '1';
+/** On each of these the server answers; each way to it has one of its own. */
+export const PORTS = { direct: 443, squid: 444, haproxy: 445, mitmproxy: 446, raw: 447 } as const;
+export const BODY = 'hello world';
+
+/** A topology with a server, and files that all of its processes can read. */
+export type Site = {
+  readonly topology: Topology;
+  readonly folder: string;
+  readonly rootFile: string;
+  /** Maps the server's name to its address. */
+  readonly hostsFile: string;
+  file(name: string, content: string): Promise<string>;
+  remove(): Promise<void>;
+};
+
+export async function createSite(tag: string): Promise<Site> {
+  const topology = await createTopology(tag);
+  const folder = await temporaryFolder(tag);
+  const file = async (name: string, content: string): Promise<string> => {
+    const path = join(folder, name);
+    await writeFile(path, content, { mode: 0o644 });
+    return path;
+  };
+  const { good, rootPem } = makeCertificates();
+  const site: Site = {
+    topology,
+    folder,
+    rootFile: await file('root.pem', rootPem),
+    hostsFile: await file('hosts', `${ADDRESSES.server} ${SERVER_NAME}\n127.0.0.1 localhost\n`),
+    file,
+    remove: () => topology.remove(),
+  };
+  const cert = await file('server.pem', good.certPem);
+  const key = await file('server.key', good.keyPem);
+  const listens = Object.values(PORTS).map((port) => `listen ${port} ssl http2 backlog=4096;`);
+  const conf = await file(
+    'nginx.conf',
+    `daemon off; worker_processes 1; error_log ${folder}/nginx.log; pid ${folder}/nginx.pid;
+events { worker_connections 16384; }
+http {
+  access_log off; keepalive_requests 100000000; keepalive_timeout 300; http2_max_requests 100000000;
+  client_body_temp_path ${folder}; proxy_temp_path ${folder}; fastcgi_temp_path ${folder}; uwsgi_temp_path ${folder}; scgi_temp_path ${folder};
+  server {
+    ${listens.join(' ')}
+    ssl_certificate ${cert}; ssl_certificate_key ${key}; ssl_session_cache shared:s:4m;
+    location / { return 200 "${BODY}"; }
+  }
+}`,
+  );
+  const nginx = topology.server.start('taskset', ['-c', LOAD_CPU, 'nginx', '-c', conf]);
+  nginx.stdout?.resume();
+  nginx.stderr?.resume();
+  await untilItAnswers(site, PORTS.direct);
+  return site;
+}
+
+const PATIENCE_MS = 20_000;
+
+/** By whatever is in between. */
+export async function untilItAnswers(site: Site, port: number): Promise<void> {
+  const deadline = performance.now() + PATIENCE_MS;
+  const words = ['-sk', '--max-time', '3', '--resolve', `${SERVER_NAME}:${port}:${ADDRESSES.server}`];
+  for (;;) {
+    const { stdout } = await site.topology.client.run('curl', ...words, `https://${SERVER_NAME}:${port}/`);
+    if (stdout === BODY) return;
+    if (performance.now() > deadline) throw new Error(`nobody answers at port ${port}: ${stdout}`);
+  }
+}
