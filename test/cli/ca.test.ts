@@ -51,7 +51,7 @@ describe('weir ca', () => {
     const { code, err } = await run(['ca', 'generate', '--server', url], ENVIRONMENT);
     expect([code, err]).toEqual([
       1,
-      'there is an intercept CA already; give --replace, and give clients the certificate of the new one\n',
+      'weir: there is an intercept CA already\n→ give --replace, and give clients the certificate of the new one\n',
     ]);
   });
 
@@ -73,7 +73,7 @@ describe('weir ca', () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: CA });
     const words = ['ca', 'install', '--cert', '/nowhere/ca.pem', '--key', '/nowhere/ca.key', '--server', url];
     const { code, err } = await run(words, ENVIRONMENT);
-    expect([code, err.startsWith('/nowhere/ca.pem cannot be read: '), asked]).toEqual([1, true, []]);
+    expect([code, err.startsWith('weir: /nowhere/ca.pem cannot be read: '), asked]).toEqual([1, true, []]);
   });
 
   test('cert prints the certificate, or writes it to a file', async () => {
@@ -90,7 +90,11 @@ describe('weir ca', () => {
     const { url, asked } = await serverThatAnswers({ status: 204, body: undefined }, problem(404, 'not_found'));
     const words = ['ca', 'remove', '--server', url];
     expect(await run(words, ENVIRONMENT)).toEqual({ code: 0, out: 'the intercept CA is removed\n', err: '' });
-    expect((await run(words, ENVIRONMENT)).code).toBe(1);
+    expect(await run(words, ENVIRONMENT)).toEqual({
+      code: 1,
+      out: '',
+      err: 'weir: there is no intercept CA\n→ `weir ca generate` makes one, `weir ca install` takes one that was made elsewhere\n',
+    });
     expect(asked.map(({ method }) => method)).toEqual(['DELETE', 'DELETE']);
   });
 });
