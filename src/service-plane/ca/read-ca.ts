@@ -1,7 +1,7 @@
 import { type KeyObject, X509Certificate } from 'node:crypto';
+import { readCertificate } from '../certificate/certificate.js';
 import type { UntrustedReason } from '../untrusted-reason.js';
 import { certificatesIn, type InterceptCa, interceptCaOf, outsideCertificates } from './intercept-ca.js';
-import { issuerOf } from './issuer.js';
 import { readKey } from './read-key.js';
 import { tryCa } from './trial.js';
 
@@ -63,7 +63,7 @@ function readChain(text: string): { readonly certificates: readonly [Read, ...Re
   try {
     certificates = blocks.map((pem) => ({ pem, read: new X509Certificate(pem) }));
     // OpenSSL also reads BER.
-    for (const { read } of certificates) issuerOf(read.raw);
+    for (const { read } of certificates) readCertificate(read.raw);
   } catch {
     return { fault: 'Holds a certificate that cannot be read.' };
   }
