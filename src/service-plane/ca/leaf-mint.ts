@@ -16,7 +16,7 @@ const DNS_NAME = 2;
 const IP_ADDRESS = 7;
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1';
 
-export type Leaf = { readonly certPem: string; readonly notBefore: Date; readonly notAfter: Date };
+type Leaf = { readonly certPem: string; readonly notBefore: Date; readonly notAfter: Date };
 /** Makes a leaf for a host name or an IPv4 address. */
 export type LeafMint = (name: string, now: Date) => Leaf;
 

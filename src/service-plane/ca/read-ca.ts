@@ -6,8 +6,8 @@ import { readKey } from './read-key.js';
 import { tryCa } from './trial.js';
 
 /** A thing that is wrong with what an operator gave. Nothing of the key is in the message. */
-export type CaFault = { readonly pointer: '/cert_pem' | '/key_pem'; readonly message: string };
-export type CaWarning = 'ca_not_valid_yet' | 'ca_bound_to_names';
+type CaFault = { readonly pointer: '/cert_pem' | '/key_pem'; readonly message: string };
+type CaWarning = 'ca_not_valid_yet' | 'ca_bound_to_names';
 export type CaReading =
   | { readonly kind: 'ca'; readonly ca: InterceptCa; readonly warnings: readonly CaWarning[] }
   | { readonly kind: 'faulty'; readonly faults: readonly CaFault[] };

@@ -6,7 +6,7 @@ export function tracesOf(key: KeyObject): readonly string[] {
   const scalar = Buffer.from(d, 'base64url');
   const types = key.asymmetricKeyType === 'ec' ? (['pkcs8', 'sec1'] as const) : (['pkcs8', 'pkcs1'] as const);
   const bodies = types.flatMap((type) => {
-    const pem = key.export({ type: type as 'pkcs8', format: 'pem' }) as string;
+    const pem = key.export({ type: type, format: 'pem' }).toString();
     const der = key.export({ type: type as 'pkcs8', format: 'der' });
     return [...pem.split('\n').filter((line) => line.length >= 40 && !line.startsWith('-')), der.toString('hex')];
   });
