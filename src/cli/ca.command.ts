@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { z } from 'zod';
-import { createClient, type ServerOptions } from './client.js';
+import { createClient } from './client.js';
 import { CliError, RefusedError } from './error.js';
-import { type Output, print, reaching, remote, understood } from './remote.js';
+import { type Output, print, remote, understood } from './remote.js';
 import type { Terminal } from './terminal.js';
 
 const PATH = '/api/v1/settings/tls-intercept-ca';
@@ -28,7 +28,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
   remote(ca.command('show'))
     .description('whose certificate it is, and how long it is valid')
     .action(async (options: Output) => {
-      const shown = understood(caSchema, await createClient(options, terminal).request(PATH));
+      const shown = await fetched(options, terminal);
       print(terminal, options.output, shown, () => textOf(shown));
     });
 
@@ -38,7 +38,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
     const headers = options.replace === true ? {} : { 'if-none-match': '*' };
     const answer = await createClient(options, terminal)
       .request(path, { method, headers, ...(body === undefined ? {} : { body }) })
-      .catch((refused: unknown) => Promise.reject(existing(refused)));
+      .catch(inOwnWords);
     const { warnings, ...written } = understood(writtenSchema, answer);
     for (const { message } of warnings) terminal.err(`warning: ${message}\n`);
     print(terminal, options.output, written, () => textOf(written));
@@ -54,19 +54,19 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
       write(options, PATH, 'PUT', { cert_pem: read(options.cert), key_pem: read(options.key) }),
     );
 
-  reaching(ca.command('cert'))
+  remote(ca.command('cert'))
     .description('print its certificate, to install on clients')
-    .option('-o, --output <file>', 'write it to a file')
-    .action(async ({ output, ...options }: ServerOptions & { readonly output?: string }) => {
-      const { cert_pem } = understood(caSchema, await createClient(options, terminal).request(PATH));
-      if (output === undefined) terminal.out(cert_pem);
-      else save(output, cert_pem);
+    .option('-o, --file <file>', 'write it to a file')
+    .action(async ({ file, ...options }: Output & { readonly file?: string }) => {
+      const { cert_pem } = await fetched(options, terminal);
+      if (file === undefined) print(terminal, options.output, { cert_pem }, () => cert_pem);
+      else save(file, cert_pem);
     });
 
   remote(ca.command('remove'))
     .description('remove it: connections that it would sign for fail from then on')
     .action(async (options: Output) => {
-      await createClient(options, terminal).request(PATH, { method: 'DELETE' });
+      await createClient(options, terminal).request(PATH, { method: 'DELETE' }).catch(inOwnWords);
       print(terminal, options.output, { removed: true }, () => 'the intercept CA is removed\n');
     });
 }
@@ -81,10 +81,23 @@ function textOf(ca: Ca): string {
   return lines.map(([name = '', value = '']) => `${name.padEnd(8)} ${value}\n`).join('');
 }
 
-function existing(refused: unknown): unknown {
-  if (!(refused instanceof RefusedError) || refused.code !== 'precondition_failed') return refused;
-  const fix = 'give --replace, and give clients the certificate of the new one';
-  return new CliError('there is an intercept CA already', { cause: refused, fix });
+async function fetched(options: Output, terminal: Terminal): Promise<Ca> {
+  return understood(caSchema, await createClient(options, terminal).request(PATH).catch(inOwnWords));
+}
+
+function inOwnWords(refused: unknown): never {
+  switch (refused instanceof RefusedError ? refused.code : undefined) {
+    case 'precondition_failed': {
+      const fix = 'give --replace, and give clients the certificate of the new one';
+      throw new CliError('there is an intercept CA already', { cause: refused, fix });
+    }
+    case 'not_found': {
+      const fix = '`weir ca generate` makes one, `weir ca install` takes one that was made elsewhere';
+      throw new CliError('there is no intercept CA', { cause: refused, fix });
+    }
+    default:
+      throw refused;
+  }
 }
 
 function read(file: string): string {

@@ -31,9 +31,9 @@ const node = z
       form: 'text',
       shown: 'the host name',
     }),
-    data_dir: absolutePath('Folder of the store, the token key and the admin token. Made with mode 0700.').prefault(
-      '/var/lib/weir',
-    ),
+    data_dir: absolutePath(
+      'Folder of the store, the keys of tokens and of the seal, and the admin token. Made with mode 0700.',
+    ).prefault('/var/lib/weir'),
   })
   .prefault({})
   .meta({ description: 'What this node is called and where it keeps its data.' });
@@ -269,7 +269,8 @@ const cluster = z
       .prefault('/weir')
       .meta({ description: 'Prefix of every key in etcd.', form: 'text' }),
     seal_key_file: path('File of the key that seals the intercept CA.').nullable().prefault(null).meta({
-      description: 'File of the key that seals the intercept CA in etcd; without it the CA stays on its node.',
+      description:
+        'File of the key that seals the intercept CA: 32 random bytes in base64, for its user alone. Without it the CA stays on its node, sealed with `seal.key` of the data folder.',
       form: 'path or `null`',
     }),
   })

@@ -8,6 +8,7 @@ import {
   rootCertificates,
   type SecureContext,
 } from 'node:tls';
+import { SYSTEM_FILE } from './certificate/trust-anchors.js';
 import { Untrusted } from './untrusted-reason.js';
 
 /** Whom a node trusts as a server. */
@@ -29,7 +30,6 @@ export type UpstreamTrustOptions = {
   readonly nowMs?: () => number;
 };
 
-const SYSTEM_FILE = '/etc/ssl/certs/ca-certificates.crt';
 const LOOK_AGAIN_MS = 1_000;
 /** 112 bits: neither SHA-1 nor RSA below 2048 bits in the whole chain. */
 const CIPHERS = `${DEFAULT_CIPHERS}:@SECLEVEL=2`;

@@ -15,6 +15,7 @@ type Asked = {
   readonly authorization: string;
   readonly body: string;
   readonly ifMatch: string | undefined;
+  readonly ifNoneMatch: string | undefined;
 };
 
 /** A server that gives one answer after the other, and the last from then on, and keeps what it was asked. */
@@ -25,7 +26,8 @@ export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[
     for await (const chunk of request) text += String(chunk);
     const { method = '', url: path = '', headers } = request;
     const { status, body, headers: said = {} } = answers[Math.min(asked.length, answers.length - 1)] as Answer;
-    asked.push({ method, path, authorization: headers.authorization ?? '', body: text, ifMatch: headers['if-match'] });
+    const preconditions = { ifMatch: headers['if-match'], ifNoneMatch: headers['if-none-match'] };
+    asked.push({ method, path, authorization: headers.authorization ?? '', body: text, ...preconditions });
     if (status === 302) response.setHeader('location', '/elsewhere');
     for (const [name, value] of Object.entries(said)) response.setHeader(name, value);
     response.statusCode = status;

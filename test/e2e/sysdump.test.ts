@@ -1,13 +1,15 @@
+import { createPrivateKey } from 'node:crypto';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { temporaryFolder } from '#cli/topology.js';
 import type { Manifest } from '#observe/sysdump/sysdump.js';
-import { CERTIFICATE } from '#test/api/certificate.js';
+import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { openWebSocket } from '#test/api/websocket-client.js';
 import { run } from '#test/cli/rig.js';
 import { type UnpackedFile, unpacked } from '#test/observe/unpacked.js';
+import { tracesOf } from '#test/service-plane/ca/traces.js';
 import { readWiretap } from './reader.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
@@ -15,7 +17,6 @@ const ENVIRONMENT = 'planted-in-the-environment';
 const INTEGRATION = 'planted-in-an-integration';
 const WEBHOOK = 'planted-secret-of-a-webhook';
 const WEBHOOK_PATH = 'planted-path-of-a-webhook';
-const CA_KEY = '-----BEGIN PRIVATE KEY-----\nUExBTlRFRC1TRUNSRVQtSU4tQS1LRVktRklMRQ==\n-----END PRIVATE KEY-----\n';
 const PATH = '/api/v1/support/sysdump/cluster';
 
 let rig: Rig;
@@ -37,7 +38,6 @@ beforeAll(async () => {
   delete process.env.PLANTED;
   const { node } = rig;
   const data = join(node.folder, 'data');
-  writeFileSync(join(data, 'intercept-ca.key'), CA_KEY, { mode: 0o600 });
   await rig.put(policy('web'));
   expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
   const integration = {
@@ -48,12 +48,15 @@ beforeAll(async () => {
     service_account_token: INTEGRATION,
   };
   expect((await node.request('POST', '/api/v1/integrations', integration)).status).toBe(201);
+  const ca = { cert_pem: CERTIFICATE, key_pem: KEY };
+  expect((await node.request('PUT', '/api/v1/settings/tls-intercept-ca', ca)).status).toBe(200);
   const issued = await node.request('POST', '/api/v1/tokens', { subject: 'ops', role: 'readonly' });
   const { token } = issued.body as { token: string };
-  const key = readFileSync(join(data, 'token.key'), 'utf8');
+  const sealKey = readFileSync(join(data, 'seal.key'), 'utf8').trim();
   // A key is found by its body, not by its frame.
-  const bodies = [key, CA_KEY].map((pem) => pem.split('\n')[1] ?? '');
-  secrets = [ENVIRONMENT, INTEGRATION, WEBHOOK, WEBHOOK_PATH, await node.token(), token, ...bodies];
+  const tokenKey = readFileSync(join(data, 'token.key'), 'utf8').split('\n')[1] ?? '';
+  const keys = [tokenKey, sealKey, ...tracesOf(createPrivateKey(KEY))];
+  secrets = [ENVIRONMENT, INTEGRATION, WEBHOOK, WEBHOOK_PATH, await node.token(), token, ...keys];
   expect(secrets.map(({ length }) => length > 20)).toEqual(secrets.map(() => true));
 }, 120_000);
 afterAll(() => rig?.remove());
@@ -210,6 +213,7 @@ test('no secret is in a dump, a log, the metrics or the statecharts', async () =
     findings: (await node.request('GET', '/api/v1/audit/findings?format=jsonl')).text,
     configuration: (await node.request('GET', '/openapi/service-v1.json')).text,
     integrations: (await node.request('GET', '/api/v1/integrations')).text,
+    ca: (await node.request('GET', '/api/v1/settings/tls-intercept-ca')).text,
   };
   const found = Object.entries(texts).flatMap(([name, text]) =>
     secrets.flatMap((secret, at) =>

@@ -5,7 +5,7 @@ import { type ConnectionOptions, connect, type SecureContext, TLSSocket } from '
 export async function handshake(
   secureContext: SecureContext,
   options: ConnectionOptions,
-): Promise<{ readonly client: TLSSocket; readonly server: TLSSocket; close(): void }> {
+): Promise<{ readonly client: TLSSocket; readonly server: TLSSocket; readonly close: () => void }> {
   const [near, far] = duplexPair();
   const server = new TLSSocket(far, { isServer: true, secureContext });
   server.on('error', () => {});

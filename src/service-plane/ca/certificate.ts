@@ -1,6 +1,6 @@
 import { createHash, createPublicKey, type KeyObject, randomBytes, sign } from 'node:crypto';
+import { expected, membersOf, readDerValue, TAG } from '../certificate/der.js';
 import * as der from './der.js';
-import { elementOf, elementsOf } from './element.js';
 
 export type CertificateText = {
   /** The DER of a Name. */
@@ -66,9 +66,8 @@ export const publicKeyInfo = (key: KeyObject): Buffer => createPublicKey(key).ex
 
 /** RFC 7093, method 1. */
 export function keyIdOf(spki: Buffer): Buffer {
-  const [, key] = elementsOf(elementOf(spki).content);
-  if (key === undefined) throw new RangeError('read a public key: there is none');
-  return createHash('sha256').update(key.content.subarray(1)).digest().subarray(0, 20);
+  const [, key] = membersOf(readDerValue(spki, TAG.sequence));
+  return createHash('sha256').update(expected(key, TAG.bitString).content.subarray(1)).digest().subarray(0, 20);
 }
 
 export function pemOf(certificate: Buffer): string {

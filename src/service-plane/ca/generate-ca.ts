@@ -1,4 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
+import { EXTENSION, KEY_USAGE } from '../certificate/extensions.js';
 import { extension, keyIdOf, named, pemOf, publicKeyInfo, signedCertificate, signerOf } from './certificate.js';
 import * as der from './der.js';
 import { type InterceptCa, interceptCaOf } from './intercept-ca.js';
@@ -12,7 +13,7 @@ export type CaWish = {
 const DAY_MS = 86_400_000;
 /** Clocks of clients may be behind. */
 const BACKDATED_MS = 3_600_000;
-const CERT_SIGN_AND_CRL_SIGN = Buffer.of(0x06);
+const CRL_SIGN = 0x02;
 
 /** Makes a root of its own with a P-256 key. It may sign leaves and no other CA. */
 export function generateCa({ commonName, days }: CaWish, now: Date = new Date()): InterceptCa {
@@ -28,9 +29,9 @@ export function generateCa({ commonName, days }: CaWish, now: Date = new Date())
       notAfter: new Date(now.getTime() + days * DAY_MS),
       publicKey: der.encodedSequence(spki),
       extensions: [
-        extension('2.5.29.19', true, der.sequence(der.yes(), noCaBelow)),
-        extension('2.5.29.15', true, der.bits(CERT_SIGN_AND_CRL_SIGN, 1)),
-        extension('2.5.29.14', false, der.octets(keyIdOf(spki))),
+        extension(EXTENSION.basicConstraints, true, der.sequence(der.yes(), noCaBelow)),
+        extension(EXTENSION.keyUsage, true, der.bits(Buffer.of(KEY_USAGE.certSign | CRL_SIGN), 1)),
+        extension(EXTENSION.subjectKeyIdentifier, false, der.octets(keyIdOf(spki))),
       ],
     },
     signerOf(privateKey),

@@ -1,4 +1,5 @@
 import { type KeyObject, X509Certificate } from 'node:crypto';
+import { readCertificate } from '../certificate/certificate.js';
 
 /** The CA that signs for intercepted connections. A value that threads can be sent. */
 export type InterceptCa = {
@@ -23,7 +24,7 @@ export function interceptCaOf(certPem: string, chainPem: string, key: KeyObject)
 export function describeCa(certPem: string): Pick<InterceptCa, 'subject' | 'fingerprint' | 'notBefore' | 'notAfter'> {
   const certificate = new X509Certificate(certPem);
   return {
-    subject: certificate.subject.split('\n').reverse().join(','),
+    subject: readCertificate(certificate.raw).subject.text,
     fingerprint: certificate.fingerprint256.replaceAll(':', '').toLowerCase(),
     notBefore: new Date(certificate.validFrom),
     notAfter: new Date(certificate.validTo),

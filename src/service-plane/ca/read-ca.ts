@@ -1,13 +1,13 @@
 import { type KeyObject, X509Certificate } from 'node:crypto';
+import { readCertificate } from '../certificate/certificate.js';
 import type { UntrustedReason } from '../untrusted-reason.js';
 import { certificatesIn, type InterceptCa, interceptCaOf, outsideCertificates } from './intercept-ca.js';
-import { issuerOf } from './issuer.js';
 import { readKey } from './read-key.js';
 import { tryCa } from './trial.js';
 
 /** A thing that is wrong with what an operator gave. Nothing of the key is in the message. */
-export type CaFault = { readonly pointer: '/cert_pem' | '/key_pem'; readonly message: string };
-export type CaWarning = 'ca_not_valid_yet' | 'ca_bound_to_names';
+type CaFault = { readonly pointer: '/cert_pem' | '/key_pem'; readonly message: string };
+type CaWarning = 'ca_not_valid_yet' | 'ca_bound_to_names';
 export type CaReading =
   | { readonly kind: 'ca'; readonly ca: InterceptCa; readonly warnings: readonly CaWarning[] }
   | { readonly kind: 'faulty'; readonly faults: readonly CaFault[] };
@@ -63,7 +63,7 @@ function readChain(text: string): { readonly certificates: readonly [Read, ...Re
   try {
     certificates = blocks.map((pem) => ({ pem, read: new X509Certificate(pem) }));
     // OpenSSL also reads BER.
-    for (const { read } of certificates) issuerOf(read.raw);
+    for (const { read } of certificates) readCertificate(read.raw);
   } catch {
     return { fault: 'Holds a certificate that cannot be read.' };
   }

@@ -1,7 +1,7 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { CURVES } from './certificate.js';
 
-const KEY_BLOCK = /-----BEGIN ((?:RSA |EC |ENCRYPTED )?PRIVATE KEY)-----[^]+?-----END \1-----/g;
+const KEY_BLOCK = /-----BEGIN ((?:RSA |EC |ENCRYPTED )?PRIVATE KEY)-----[\s\S]+?-----END \1-----/g;
 /** What `openssl ecparam -genkey` writes before the key. */
 const EC_PARAMETERS = /-----BEGIN EC PARAMETERS-----[^-]+-----END EC PARAMETERS-----/;
 const LEAST_RSA_BITS = 2048;

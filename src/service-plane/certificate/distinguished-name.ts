@@ -40,8 +40,11 @@ export class DistinguishedName {
   readonly #sets: readonly (readonly Attribute[])[];
 
   /** @throws DerFault */
-  constructor(der: Uint8Array) {
-    this.#sets = membersOf(readDerValue(der, TAG.sequence)).map(readSet);
+  constructor(
+    /** Its DER. */
+    readonly bytes: Uint8Array,
+  ) {
+    this.#sets = membersOf(readDerValue(bytes, TAG.sequence)).map(readSet);
   }
 
   /**

@@ -3,7 +3,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { rootCertificates } from 'node:tls';
 import { type Certificate, readCertificate } from './certificate.js';
 
-const SYSTEM_FILE = '/etc/ssl/certs/ca-certificates.crt';
+/** Where Debian and its like keep the roots that they trust. */
+export const SYSTEM_FILE = '/etc/ssl/certs/ca-certificates.crt';
 
 /** Certificates that are trusted by themselves. What cannot be read is none. */
 export class TrustAnchors {

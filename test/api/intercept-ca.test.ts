@@ -1,0 +1,204 @@
+import { X509Certificate } from 'node:crypto';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { firstValueFrom } from 'rxjs';
+import { describe, expect, test } from 'vitest';
+import { type InterceptCaMaterial, interceptCaOver } from '#actors/intercept-ca.js';
+import type { Management } from '#api/management.js';
+import { generateCa } from '#service-plane/ca/generate-ca.js';
+import { openMemoryStore, openStore } from '#store/store.js';
+import { foundIn, tracesOf } from '../service-plane/ca/traces.js';
+import { temporaryFolder } from '../store/temporary-folder.js';
+import { CERTIFICATE, KEY } from './certificate.js';
+import { fakeManagement, TOKENS } from './fake-management.js';
+import { rig } from './rig.js';
+
+const PATH = '/api/v1/settings/tls-intercept-ca';
+const given = generateCa({ commonName: 'given', days: 30 });
+const body = {
+  cert_pem: given.certPem,
+  key_pem: given.key.export({ type: 'pkcs8', format: 'pem' }) as string,
+};
+
+/** An API over the setting itself, and what the service plane is told. */
+async function real(store?: Awaited<ReturnType<typeof openMemoryStore>>) {
+  const interceptCa = await interceptCaOver((store ?? (await openMemoryStore())).interceptCa, 'node-a');
+  const told: (InterceptCaMaterial | null)[] = [];
+  interceptCa.changed.subscribe((material) => told.push(material));
+  const made = await rig({}, fakeManagement({ interceptCa } satisfies Partial<Management>));
+  return { ...made, told, subjects: () => told.map((one) => (one?.kind === 'ca' ? one.ca.subject : one)) };
+}
+
+describe('the intercept CA', () => {
+  test('is made, read, replaced and removed, and the service plane is told each time', async () => {
+    const { ask, subjects } = await real();
+    expect((await ask('GET', PATH)).json().type).toBe('urn:weir:error:not_found');
+    expect((await ask('GET', `${PATH}/cert`)).statusCode).toBe(404);
+    expect((await ask('DELETE', PATH)).statusCode).toBe(404);
+
+    const made = await ask('POST', `${PATH}/generate`, { headers: { 'if-none-match': '*' } });
+    const ca = made.json<{ cert_pem: string; updated_at: string }>();
+    const certificate = new X509Certificate(ca.cert_pem);
+    expect([made.statusCode, made.headers.etag, made.headers.location, ca]).toEqual([
+      201,
+      '"tls-intercept-ca.1"',
+      PATH,
+      {
+        subject: 'CN=Weir intercept CA node-a',
+        fingerprint_sha256: certificate.fingerprint256.replaceAll(':', '').toLowerCase(),
+        not_before: new Date(certificate.validFrom).toISOString(),
+        not_after: new Date(certificate.validTo).toISOString(),
+        cert_pem: ca.cert_pem,
+        revision: 1,
+        updated_at: ca.updated_at,
+        updated_by: 'alice',
+      },
+    ]);
+    const read = await ask('GET', PATH, { token: TOKENS.readonly });
+    expect([read.json(), read.headers.etag]).toEqual([ca, '"tls-intercept-ca.1"']);
+    expect((await ask('GET', PATH, { headers: { 'if-none-match': '"tls-intercept-ca.1"' } })).statusCode).toBe(304);
+
+    const put = await ask('PUT', PATH, { body, headers: { 'if-match': '"tls-intercept-ca.1"' } });
+    expect([put.statusCode, put.headers.etag, put.json().subject, put.json().warnings]).toEqual([
+      200,
+      '"tls-intercept-ca.2"',
+      'CN=given',
+      [],
+    ]);
+    expect((await ask('DELETE', PATH, { headers: { 'if-match': '"tls-intercept-ca.1"' } })).statusCode).toBe(412);
+    const removed = await ask('DELETE', PATH, { headers: { 'if-match': '"tls-intercept-ca.2"' } });
+    expect([removed.statusCode, removed.body]).toEqual([204, '']);
+    expect(subjects()).toEqual([null, 'CN=Weir intercept CA node-a', 'CN=given', null]);
+  });
+
+  test('is not replaced where another one was expected', async () => {
+    const { ask, subjects } = await real();
+    await ask('PUT', PATH, { body });
+    const late = { headers: { 'if-none-match': '*' } };
+    expect((await ask('PUT', PATH, { body, ...late })).statusCode).toBe(412);
+    expect((await ask('POST', `${PATH}/generate`, late)).statusCode).toBe(412);
+    expect((await ask('POST', `${PATH}/generate`, { headers: { 'if-match': '"x.1"' } })).statusCode).toBe(412);
+    expect(subjects()).toEqual([null, 'CN=given']);
+  });
+
+  test('has a certificate to install on clients, as a file', async () => {
+    const { ask } = await real();
+    await ask('PUT', PATH, { body });
+    const file = await ask('GET', `${PATH}/cert`, { token: TOKENS.readonly });
+    expect([file.statusCode, file.headers['content-type'], file.headers['content-disposition'], file.body]).toEqual([
+      200,
+      'application/x-pem-file',
+      'attachment; filename="weir-intercept-ca.pem"',
+      given.certPem,
+    ]);
+  });
+
+  test('that clients would refuse is refused, with everything that is wrong', async () => {
+    const { ask, subjects } = await real();
+    const answer = await ask('PUT', PATH, { body: { cert_pem: CERTIFICATE, key_pem: body.key_pem } });
+    expect([answer.statusCode, answer.json().type, answer.json().problems]).toEqual([
+      400,
+      'urn:weir:error:invalid_ca',
+      [
+        {
+          pointer: '/key_pem',
+          code: 'invalid_value',
+          message: 'Must be the key of the first certificate of `cert_pem`.',
+        },
+      ],
+    ]);
+    expect(subjects()).toEqual([null]);
+  });
+
+  test('may be written by an admin alone', async () => {
+    const { ask, subjects } = await real();
+    const token = TOKENS.readonly;
+    const answers = [
+      await ask('PUT', PATH, { token, body }),
+      await ask('DELETE', PATH, { token }),
+      await ask('POST', `${PATH}/generate`, { token }),
+    ];
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403]);
+    expect(subjects()).toEqual([null]);
+  });
+
+  test('is recorded in the audit trail by its ETag, and nothing of it', async () => {
+    const { ask, node } = await real();
+    await ask('PUT', PATH, { body });
+    await ask('POST', `${PATH}/generate`);
+    await ask('DELETE', PATH);
+    const by = { type: 'config_change', actor: 'alice', remote: '127.0.0.1' };
+    expect(node.recorded).toEqual([
+      { ...by, operation: 'putTlsInterceptCa', target: PATH, status: 200, etag: '"tls-intercept-ca.1"' },
+      {
+        ...by,
+        operation: 'generateTlsInterceptCa',
+        target: `${PATH}/generate`,
+        status: 201,
+        etag: '"tls-intercept-ca.2"',
+      },
+      { ...by, operation: 'deleteTlsInterceptCa', target: PATH, status: 204, etag: null },
+    ]);
+  });
+});
+
+test('the key of the CA is in no answer, no file of the data folder and no record of what was done', async () => {
+  const dataDir = temporaryFolder();
+  const store = await openStore(dataDir, () => {});
+  const { ask, node, told } = await real(store);
+  const traces = [...tracesOf(given.key), ...(KEY.match(/^[^-].{40,}$/gm) ?? [])];
+  const answers = [
+    await ask('PUT', PATH, { body }),
+    await ask('GET', PATH),
+    await ask('GET', `${PATH}/cert`),
+    // The key in the wrong place, of another certificate, cut, and in a body that is none.
+    await ask('PUT', PATH, { body: { cert_pem: body.key_pem, key_pem: body.key_pem } }),
+    await ask('PUT', PATH, { body: { cert_pem: CERTIFICATE, key_pem: body.key_pem } }),
+    await ask('PUT', PATH, { body: { cert_pem: given.certPem, key_pem: KEY } }),
+    await ask('PUT', PATH, { body: { cert_pem: given.certPem, key_pem: body.key_pem.slice(0, -20) } }),
+    await ask('PUT', PATH, { body: { cert_pem: given.certPem, key_pem: [body.key_pem] } }),
+    await ask('PUT', PATH, { body: `{"key_pem": ${JSON.stringify(body.key_pem)}` }),
+    await ask('GET', '/api/v1/stats'),
+    await ask('GET', '/metrics'),
+  ];
+  await store.close();
+  for (const answer of answers) expect(foundIn(answer.body, traces)).toEqual([]);
+  expect(foundIn(JSON.stringify(node.recorded), traces)).toEqual([]);
+  for (const file of readdirSync(dataDir, { recursive: true, withFileTypes: true })) {
+    if (!file.isFile()) continue;
+    expect([file.name, foundIn(readFileSync(join(file.parentPath, file.name)), traces)]).toEqual([file.name, []]);
+  }
+  // The plane has it, and JSON of what the plane has does not.
+  const last = told.at(-1);
+  expect(last?.kind === 'ca' && last.ca.key.equals(given.key)).toBe(true);
+  expect(foundIn(JSON.stringify(told), traces)).toEqual([]);
+});
+
+test('a node that starts again has its CA, and says so where it cannot have the key', async () => {
+  const dataDir = temporaryFolder();
+  const begin = async () => {
+    const store = await openStore(dataDir, () => {});
+    const setting = await interceptCaOver(store.interceptCa, 'node-a');
+    return { store, setting, material: await firstValueFrom(setting.changed) };
+  };
+  const first = await begin();
+  expect(first.material).toBeNull();
+  await first.setting.generate({ author: 'ops' });
+  await first.store.close();
+
+  const second = await begin();
+  const view = await second.setting.read();
+  expect(second.material?.kind === 'ca' && second.material.ca.fingerprint).toBe(view?.fingerprint_sha256);
+  await second.store.close();
+
+  rmSync(join(dataDir, 'seal.key'));
+  const third = await begin();
+  expect(third.material).toEqual({
+    kind: 'unreadable',
+    reason: `read ${join(dataDir, 'seal.key')}: there is no such file`,
+  });
+  expect(await third.setting.read()).toEqual(view);
+  expect((await third.setting.generate({ author: 'ops' })).kind).toBe('written');
+  expect((await firstValueFrom(third.setting.changed))?.kind).toBe('ca');
+  await third.store.close();
+});
