@@ -29,6 +29,15 @@ export function textEnd(bytes: Uint8Array, at: number, end: number): number {
   return place;
 }
 
+export function isTokenOctet(octet: number): boolean {
+  return ((CLASSES[octet] as number) & TOKEN) !== 0;
+}
+
+/** What a field value holds, spaces and tabs included. */
+export function isTextOctet(octet: number): boolean {
+  return CLASSES[octet] !== 0;
+}
+
 export function isToken(text: string): boolean {
   for (let at = 0; at < text.length; at++) {
     if (((CLASSES[text.charCodeAt(at)] ?? 0) & TOKEN) === 0) return false;

@@ -10,6 +10,7 @@ const OF_HOP =
  * Node may accept more, never less.
  */
 export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): string | null {
+  if (exchanges.length === 0) return null;
   const seen = nodeView(bytes);
   for (const [index, exchange] of exchanges.entries()) {
     const node = seen.requests[index];
