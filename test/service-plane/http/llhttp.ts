@@ -78,7 +78,7 @@ export function nodeView(bytes: Buffer): NodeView {
     flushed = [];
   }) as Callback;
   const taken = parser.execute(bytes);
-  return { requests, error: typeof taken === 'number' ? null : ((taken as Error & { code?: string }).code ?? '') };
+  return { requests, error: typeof taken === 'number' ? null : String((taken as { code?: unknown }).code) };
 }
 
 function paired(flat: readonly string[]): (readonly [string, string])[] {

@@ -7,7 +7,7 @@ import { readResponse } from '../pieces.js';
 import { differenceFromNode } from '../second-opinion.js';
 import { cut, mutant } from './mutation.js';
 
-export type Failure = { readonly number: number; readonly seed: number; readonly bytes: string; readonly what: string };
+type Failure = { readonly number: number; readonly seed: number; readonly bytes: string; readonly what: string };
 
 export type Campaign = { readonly mutants: number; readonly accepted: number; readonly failure: Failure | null };
 
