@@ -11,6 +11,7 @@ import { connectionsBench } from './forward/connections.js';
 import { forwardingBench } from './forward/forwarding.js';
 import { programCostBench } from './forward/program-cost.js';
 import { survivalBench } from './forward/survival.js';
+import { httpBench } from './http.js';
 import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
@@ -30,6 +31,7 @@ const benches = [
   eventsBench,
   observeBench,
   policyWriteBench,
+  httpBench,
 ];
 
 const wanted = process.argv.slice(2);

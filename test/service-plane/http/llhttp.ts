@@ -81,6 +81,21 @@ export function nodeView(bytes: Buffer): NodeView {
   return { requests, error: typeof taken === 'number' ? null : String((taken as { code?: unknown }).code) };
 }
 
+/** Reads one request after the other with one parser, as Node does for a connection; says how many it saw. */
+export function nodeReader(): (bytes: Buffer) => number {
+  const parser = new HTTPParser();
+  parser.initialize(HTTPParser.REQUEST, {}, 131_072, 0);
+  let seen = 0;
+  parser[HTTPParser.kOnHeadersComplete] = (() => {
+    seen++;
+    return 0;
+  }) as Callback;
+  return (bytes) => {
+    parser.execute(bytes);
+    return seen;
+  };
+}
+
 function paired(flat: readonly string[]): (readonly [string, string])[] {
   return Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index] ?? '', flat[2 * index + 1] ?? '']);
 }
