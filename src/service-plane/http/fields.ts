@@ -50,6 +50,7 @@ type Said = {
 };
 
 const NONE: readonly string[] = [];
+const KEPT_ALIVE: readonly string[] = ['keep-alive'];
 const NOTHING_SAID: Said = {
   hosts: NONE,
   length: null,
@@ -130,6 +131,7 @@ export function readLength(text: string): number | null {
 
 /** What a Connection field names is of this hop; null: it names what is not (RFC 9110, 7.6.1). */
 function withoutNamed(list: Headers, connection: readonly string[]): Headers | null {
+  if (connection === KEPT_ALIVE) return list;
   let kept = list;
   for (const option of connection) {
     if (option === 'keep-alive' || option === 'close' || option === 'upgrade') continue;
@@ -140,6 +142,7 @@ function withoutNamed(list: Headers, connection: readonly string[]): Headers | n
 }
 
 function options(before: readonly string[], value: string): readonly string[] {
+  if (before.length === 0 && value.toLowerCase() === 'keep-alive') return KEPT_ALIVE;
   const more = value
     .toLowerCase()
     .split(',')
