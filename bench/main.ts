@@ -11,6 +11,7 @@ import { connectionsBench } from './forward/connections.js';
 import { forwardingBench } from './forward/forwarding.js';
 import { programCostBench } from './forward/program-cost.js';
 import { survivalBench } from './forward/survival.js';
+import { httpBench } from './http.js';
 import { inspectionBench } from './inspection.js';
 import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
@@ -32,6 +33,7 @@ const benches = [
   observeBench,
   inspectionBench,
   policyWriteBench,
+  httpBench,
 ];
 
 const wanted = process.argv.slice(2);

@@ -256,28 +256,31 @@ const request: fc.Arbitrary<RequestFacts> = fc.record({
 describe('judging a request', () => {
   it('agrees with a plain reading of the same', () => {
     fc.assert(
-      fc.property(config, request, fc.constantFrom('allow' as const, 'deny' as const), (block, sent, action) => {
-        expect(judgeRequest(block, sent, action)).toBe(referenceJudge(block, sent, action));
-      }),
-      { numRuns: 20_000 },
+      fc.property(
+        config,
+        request,
+        fc.constantFrom('allow' as const, 'deny' as const),
+        (block, sent, action) => judgeRequest(block, sent, action) === referenceJudge(block, sent, action),
+      ),
+      { numRuns: 5_000 },
     );
   });
 
   it('understands paths as a plain rewriting does', () => {
     fc.assert(
-      fc.property(path, (sent) => {
-        if (!isAmbiguousPath(sent)) expect(normalPath(sent)).toBe(plainPath(sent));
-      }),
-      { numRuns: 20_000 },
+      fc.property(path, (sent) => isAmbiguousPath(sent) || normalPath(sent) === plainPath(sent)),
+      { numRuns: 5_000 },
     );
   });
 
   it('never lets an allow match what a deny of the same block does not', () => {
     fc.assert(
-      fc.property(config, request, (block, sent) => {
-        if (judgeRequest(block, sent, 'allow') === 'yes') expect(judgeRequest(block, sent, 'deny')).toBe('yes');
-      }),
-      { numRuns: 20_000 },
+      fc.property(
+        config,
+        request,
+        (block, sent) => judgeRequest(block, sent, 'allow') === 'no' || judgeRequest(block, sent, 'deny') === 'yes',
+      ),
+      { numRuns: 5_000 },
     );
   });
 });

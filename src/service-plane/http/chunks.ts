@@ -1,6 +1,7 @@
 import type { Headers } from '#policy/http-facts.js';
+import { ChunkExtension } from './chunk-extension.js';
 import type { HttpFault } from './fault.js';
-import { CR, LF, SEMICOLON, textEnd } from './octets.js';
+import { CR, LF, SEMICOLON } from './octets.js';
 import { TrailerReader } from './trailers.js';
 
 const MAX_SIZE_DIGITS = 16;
@@ -19,6 +20,7 @@ export class ChunkReader {
   /** Of the chunk: its size while that is read, then what is left of it. */
   #left = 0;
   #extensionBytes = 0;
+  readonly #extensions = new ChunkExtension();
   readonly #trailerReader = new TrailerReader();
 
   get isComplete(): boolean {
@@ -73,17 +75,23 @@ export class ChunkReader {
     if (at === bytes.length) return at;
     if (this.#digits === 0) return this.#refuse('chunk_size', at);
     if (bytes[at] === CR) this.#stage = STAGE.sizeLf;
-    else if (bytes[at] === SEMICOLON) this.#stage = STAGE.extension;
-    else return this.#refuse(bytes[at] === LF ? 'bare_lf' : 'chunk_size', at);
+    else if (bytes[at] !== SEMICOLON) return this.#refuse(bytes[at] === LF ? 'bare_lf' : 'chunk_size', at);
+    else {
+      this.#stage = STAGE.extension;
+      this.#extensions.restart();
+    }
     return at + 1;
   }
 
   #extension(bytes: Buffer, from: number): number {
-    const most = from + MAX_EXTENSION_BYTES - this.#extensionBytes;
-    const at = textEnd(bytes, from, Math.min(bytes.length, most));
-    this.#extensionBytes += at - from;
+    let at = from;
+    for (; at < bytes.length && bytes[at] !== CR; at++) {
+      if (bytes[at] === LF) return this.#refuse('bare_lf', at);
+      const isTooLong = ++this.#extensionBytes > MAX_EXTENSION_BYTES;
+      if (isTooLong || !this.#extensions.take(bytes[at] as number)) return this.#refuse('chunk_extension', at);
+    }
     if (at === bytes.length) return at;
-    if (bytes[at] !== CR) return this.#refuse(bytes[at] === LF ? 'bare_lf' : 'chunk_extension', at);
+    if (!this.#extensions.take(CR)) return this.#refuse('chunk_extension', at);
     this.#stage = STAGE.sizeLf;
     return at + 1;
   }

@@ -22,112 +22,104 @@ export type Fields = {
 
 export type Side = 'request' | 'response';
 
-const NONE: readonly string[] = [];
-
 export function readFields(head: RawHead, side: Side): Fields | HttpFault {
-  return new FieldReading(head, side).fields();
+  const said: Said = { ...NOTHING_SAID };
+  const list: Header[] = [];
+  const count = head.lines.marks.length;
+  for (let index = 0; index < count; index += 3) {
+    const field = fieldAt(head, index);
+    if (goesOn(field, said, side)) list.push(field);
+  }
+  const framing = framingOf(said);
+  if (said.fault !== null) return said.fault;
+  const kept = withoutNamed(list, said.connection);
+  if (kept === null) return 'connection_option';
+  const { hosts, connection, upgrade, te, expect } = said;
+  return { list: kept, hosts, framing, connection, upgrade, te, expect };
 }
 
-class FieldReading {
-  readonly #head: RawHead;
-  readonly #isRequest: boolean;
-  readonly #list: Header[] = [];
-  #hosts: string[] | null = null;
-  #length: string | null = null;
-  #coding: string | null = null;
-  #connection: string[] | null = null;
-  #upgrade: string[] | null = null;
-  #te: string[] | null = null;
-  #expect: string[] | null = null;
-  #fault: HttpFault | null = null;
+type Said = {
+  hosts: readonly string[];
+  length: string | null;
+  coding: string | null;
+  connection: readonly string[];
+  upgrade: readonly string[];
+  te: readonly string[];
+  expect: readonly string[];
+  fault: HttpFault | null;
+};
 
-  constructor(head: RawHead, side: Side) {
-    this.#head = head;
-    this.#isRequest = side === 'request';
-  }
+const NONE: readonly string[] = [];
+const KEPT_ALIVE: readonly string[] = ['keep-alive'];
+const NOTHING_SAID: Said = {
+  hosts: NONE,
+  length: null,
+  coding: null,
+  connection: NONE,
+  upgrade: NONE,
+  te: NONE,
+  expect: NONE,
+  fault: null,
+};
 
-  fields(): Fields | HttpFault {
-    const count = this.#head.lines.marks.length;
-    for (let index = 0; index < count; index += 3) this.#take(fieldAt(this.#head, index));
-    const framing = this.#framing();
-    if (this.#fault !== null) return this.#fault;
-    const connection = this.#connection ?? NONE;
-    const list = withoutNamed(this.#list, connection);
-    if (list === null) return 'connection_option';
-    return {
-      list,
-      hosts: this.#hosts ?? NONE,
-      framing,
-      connection,
-      upgrade: this.#upgrade ?? NONE,
-      te: this.#te ?? NONE,
-      expect: this.#expect ?? NONE,
-    };
+/** Notes what a field says of this hop. The names that do differ in length from nearly all others. */
+function goesOn([name, value]: Header, said: Said, side: Side): boolean {
+  switch (name.length) {
+    case 2:
+      if (name !== 'te') return true;
+      said.te = options(said.te, value);
+      return false;
+    case 4:
+      if (name === 'host' && side === 'request') said.hosts = [...said.hosts, value];
+      return true;
+    case 6:
+      if (name !== 'expect' || side !== 'request') return true;
+      said.expect = options(said.expect, value);
+      return false;
+    case 7:
+      if (name !== 'upgrade') return true;
+      said.upgrade = options(said.upgrade, value);
+      return false;
+    case 10:
+      if (name === 'connection') said.connection = options(said.connection, value);
+      return name !== 'connection' && name !== 'keep-alive';
+    case 14:
+      if (name === 'content-length') {
+        if (said.length !== null) said.fault ??= 'repeated_content_length';
+        said.length = value;
+      }
+      return name !== 'http2-settings';
+    case 16:
+      return name !== 'proxy-connection';
+    case 17:
+      if (name !== 'transfer-encoding') return true;
+      if (said.coding !== null) said.fault ??= 'transfer_encoding';
+      said.coding = value;
+      return false;
+    default:
+      return true;
   }
+}
 
-  /** The names that mean something to this hop differ in length from nearly all others. */
-  #take(field: Header): void {
-    const [name, value] = field;
-    switch (name.length) {
-      case 2:
-        if (name !== 'te') break;
-        this.#te = options(this.#te, value);
-        return;
-      case 4:
-        if (name !== 'host' || !this.#isRequest) break;
-        if (this.#hosts === null) this.#hosts = [value];
-        else this.#hosts.push(value);
-        break;
-      case 6:
-        if (name !== 'expect' || !this.#isRequest) break;
-        this.#expect = options(this.#expect, value);
-        return;
-      case 7:
-        if (name !== 'upgrade') break;
-        this.#upgrade = options(this.#upgrade, value);
-        return;
-      case 10:
-        if (name === 'keep-alive') return;
-        if (name !== 'connection') break;
-        this.#connection = options(this.#connection, value);
-        return;
-      case 14:
-        if (name === 'http2-settings') return;
-        if (name !== 'content-length') break;
-        if (this.#length !== null) this.#fault ??= 'repeated_content_length';
-        this.#length = value;
-        break;
-      case 16:
-        if (name === 'proxy-connection') return;
-        break;
-      case 17:
-        if (name !== 'transfer-encoding') break;
-        if (this.#coding !== null) this.#fault ??= 'transfer_encoding';
-        this.#coding = value;
-        return;
-    }
-    this.#list.push(field);
+function framingOf(said: Said): number | 'chunked' | null {
+  if (said.coding !== null) {
+    if (said.coding.toLowerCase() !== 'chunked') said.fault ??= 'transfer_encoding';
+    if (said.length !== null) said.fault ??= 'conflicting_lengths';
+    return 'chunked';
   }
-
-  #framing(): number | 'chunked' | null {
-    if (this.#coding !== null) {
-      if (this.#coding.toLowerCase() !== 'chunked') this.#fault ??= 'transfer_encoding';
-      if (this.#length !== null) this.#fault ??= 'conflicting_lengths';
-      return 'chunked';
-    }
-    if (this.#length === null) return null;
-    const length = readLength(this.#length);
-    if (length === null) this.#fault ??= 'content_length';
-    return length;
-  }
+  if (said.length === null) return null;
+  const length = readLength(said.length);
+  if (length === null) said.fault ??= 'content_length';
+  return length;
 }
 
 /** The field whose places stand at `index` of the marks. */
-export function fieldAt({ text, base, lines }: RawHead, index: number): Header {
+export function fieldAt({ text, lower, base, lines }: RawHead, index: number): Header {
   const { marks } = lines;
   const colon = (marks[index + 1] as number) - base;
-  const sent = text.slice((marks[index] as number) - base, colon);
-  return [sent.toLowerCase(), trimmed(text, colon + 1, (marks[index + 2] as number) - base), sent];
+  const start = (marks[index] as number) - base;
+  const value = trimmed(text, colon + 1, (marks[index + 2] as number) - base);
+  return [lower.slice(start, colon), value, text.slice(start, colon)];
 }
 
 /** A Content-Length (RFC 9110, 8.6) as everyone reads it; null: it is none, has a zero before it, or is too great to count. */
@@ -139,6 +131,7 @@ export function readLength(text: string): number | null {
 
 /** What a Connection field names is of this hop; null: it names what is not (RFC 9110, 7.6.1). */
 function withoutNamed(list: Headers, connection: readonly string[]): Headers | null {
+  if (connection === KEPT_ALIVE) return list;
   let kept = list;
   for (const option of connection) {
     if (option === 'keep-alive' || option === 'close' || option === 'upgrade') continue;
@@ -148,13 +141,14 @@ function withoutNamed(list: Headers, connection: readonly string[]): Headers | n
   return kept;
 }
 
-function options(before: string[] | null, value: string): string[] {
-  const all = before ?? [];
-  for (const part of value.toLowerCase().split(',')) {
-    const option = trimmed(part, 0, part.length);
-    if (option !== '') all.push(option);
-  }
-  return all;
+function options(before: readonly string[], value: string): readonly string[] {
+  if (before.length === 0 && value.toLowerCase() === 'keep-alive') return KEPT_ALIVE;
+  const more = value
+    .toLowerCase()
+    .split(',')
+    .map((part) => trimmed(part, 0, part.length))
+    .filter((option) => option !== '');
+  return before.length === 0 ? more : [...before, ...more];
 }
 
 /** Without spaces and tabs at its ends; other white space is a part of the value. */

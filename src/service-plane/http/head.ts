@@ -1,11 +1,16 @@
 import type { Refusal } from './fault.js';
 import { type Begin, LineScanner } from './line-scanner.js';
 
-export const MAX_HEAD_BYTES = 65_536;
+const MAX_HEAD_BYTES = 65_536;
 const FIRST_CAPACITY = 4096;
 
-/** A head as it came: places in `text`, `base` too great. */
-export type RawHead = { readonly text: string; readonly base: number; readonly lines: LineScanner };
+/** A head as it came, and in lower case: places in both, `base` too great. */
+export type RawHead = {
+  readonly text: string;
+  readonly lower: string;
+  readonly base: number;
+  readonly lines: LineScanner;
+};
 
 /** Reads heads, one after the other, however the bytes were split; `finish` understands them. */
 export abstract class HeadReader<Head> {
@@ -45,7 +50,7 @@ export abstract class HeadReader<Head> {
     const found = lines.scan(chunk, end);
     if (found === 'done') {
       this.end = lines.at;
-      return this.finish({ text: chunk.toString('latin1', from, lines.at), base: from, lines });
+      return this.#finished(chunk, from);
     }
     if (found !== null) return { fault: found };
     if (end === from + this.#limit) return { fault: 'head_too_long' };
@@ -53,6 +58,13 @@ export abstract class HeadReader<Head> {
     this.#length = chunk.copy(this.#held, 0, from, end);
     lines.shift(from);
     return null;
+  }
+
+  #finished(bytes: Buffer, base: number): Head | Refusal {
+    const lines = this.#lines;
+    const text = bytes.toString('latin1', base, lines.at);
+    // Once for all names: in latin1 the places stay the same.
+    return this.finish({ text, lower: text.toLowerCase(), base, lines });
   }
 
   #part(before: Buffer, chunk: Buffer, from: number): Head | Refusal | null {
@@ -66,7 +78,7 @@ export abstract class HeadReader<Head> {
       this.end = from + lines.at - this.#length;
       this.#held = null;
       this.#length = 0;
-      return this.finish({ text: held.toString('latin1', 0, lines.at), base: 0, lines });
+      return this.#finished(held, 0);
     }
     if (found !== null) return { fault: found };
     if (length === this.#limit) return { fault: 'head_too_long' };

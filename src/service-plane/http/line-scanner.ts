@@ -1,7 +1,7 @@
 import type { HttpFault } from './fault.js';
 import { COLON, CR, isSpace, LF, textEnd, tokenEnd } from './octets.js';
 
-export const MAX_FIELDS = 256;
+const MAX_FIELDS = 256;
 
 const STAGE = {
   before: 0,

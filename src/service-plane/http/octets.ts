@@ -8,10 +8,10 @@ for (const character of "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcd
   CLASSES[character.charCodeAt(0)] = TEXT | TOKEN;
 }
 
-export const HTAB = 0x09;
+const HTAB = 0x09;
 export const LF = 0x0a;
 export const CR = 0x0d;
-export const SP = 0x20;
+const SP = 0x20;
 export const COLON = 0x3a;
 export const SEMICOLON = 0x3b;
 
@@ -27,6 +27,15 @@ export function textEnd(bytes: Uint8Array, at: number, end: number): number {
   let place = at;
   while (place < end && CLASSES[bytes[place] as number] !== 0) place++;
   return place;
+}
+
+export function isTokenOctet(octet: number): boolean {
+  return ((CLASSES[octet] as number) & TOKEN) !== 0;
+}
+
+/** What a field value holds, spaces and tabs included. */
+export function isTextOctet(octet: number): boolean {
+  return CLASSES[octet] !== 0;
 }
 
 export function isToken(text: string): boolean {

@@ -15,7 +15,7 @@ export type Exchange = {
 
 export type Conversation = { readonly exchanges: readonly Exchange[]; readonly fault: HttpFault | null };
 
-/** What a proxy makes of the bytes of a connection, until a fault or an upgrade. */
+/** What a proxy makes of the bytes of a connection, until a fault, an upgrade or a close. */
 export function converse(pieces: readonly Buffer[]): Conversation {
   const heads = new RequestHeadReader();
   const exchanges: Exchange[] = [];
@@ -33,7 +33,8 @@ export function converse(pieces: readonly Buffer[]): Conversation {
     let at = 0;
     while (at < piece.length || current?.reader.isComplete === true) {
       if (current === null) {
-        if (exchanges.at(-1)?.head.isWebSocket === true) return { exchanges, fault };
+        const last = exchanges.at(-1)?.head;
+        if (last !== undefined && (last.isWebSocket || !last.keepsAlive)) return { exchanges, fault };
         const head = heads.push(piece, at);
         if (head === null) break;
         if ('fault' in head) return { exchanges, fault: head.fault };

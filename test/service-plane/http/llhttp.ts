@@ -78,7 +78,22 @@ export function nodeView(bytes: Buffer): NodeView {
     flushed = [];
   }) as Callback;
   const taken = parser.execute(bytes);
-  return { requests, error: typeof taken === 'number' ? null : ((taken as Error & { code?: string }).code ?? '') };
+  return { requests, error: typeof taken === 'number' ? null : String((taken as { code?: unknown }).code) };
+}
+
+/** Reads one request after the other with one parser, as Node does for a connection; says how many it saw. */
+export function nodeReader(): (bytes: Buffer) => number {
+  const parser = new HTTPParser();
+  parser.initialize(HTTPParser.REQUEST, {}, 131_072, 0);
+  let seen = 0;
+  parser[HTTPParser.kOnHeadersComplete] = (() => {
+    seen++;
+    return 0;
+  }) as Callback;
+  return (bytes) => {
+    parser.execute(bytes);
+    return seen;
+  };
 }
 
 function paired(flat: readonly string[]): (readonly [string, string])[] {

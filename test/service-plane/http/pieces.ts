@@ -10,7 +10,7 @@ export type Read<Head> = { readonly result: Head | Refusal | null; readonly end:
 type Reader<Head> = { push(chunk: Buffer, from?: number): Head | Refusal | null; readonly end: number };
 
 /** Pushes pieces until there is a result; its end counts over all pieces. */
-export function readPieces<Head>(reader: Reader<Head>, pieces: readonly Buffer[]): Read<Head> {
+function readPieces<Head>(reader: Reader<Head>, pieces: readonly Buffer[]): Read<Head> {
   let before = 0;
   for (const piece of pieces) {
     const result = reader.push(piece);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { HttpFault } from '#service-plane/http/fault.js';
+import { FAULT_STATUS, type HttpFault } from '#service-plane/http/fault.js';
 import type { RequestHead } from '#service-plane/http/request-head.js';
 import { RequestHeadReader } from '#service-plane/http/request-head.js';
 import { bytesOf, cutsOf, readRequest } from './pieces.js';
@@ -127,6 +127,10 @@ describe('the head of a request', () => {
       for (const pieces of cutsOf(bytesOf(text))) expect(readRequest(...pieces)).toEqual({ result: { fault }, end: 0 });
     },
   );
+
+  it('that is refused gets a status that says so', () => {
+    expect(new Set(Object.values(FAULT_STATUS))).toEqual(new Set([400, 417, 421, 431, 501, 505]));
+  });
 
   it('says why it refuses as soon as it is seen', () => {
     const faults: [string, HttpFault][] = [

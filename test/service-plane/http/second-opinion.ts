@@ -10,11 +10,12 @@ const OF_HOP =
  * Node may accept more, never less.
  */
 export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): string | null {
+  if (exchanges.length === 0) return null;
   const seen = nodeView(bytes);
   for (const [index, exchange] of exchanges.entries()) {
     const node = seen.requests[index];
     if (node === undefined)
-      return isOnlyUnknown(exchange, seen.error) ? null : `request ${index}: ${seen.error ?? 'not seen'}`;
+      return isKnown(exchange, seen.error, bytes) ? null : `request ${index}: ${seen.error ?? 'not seen'}`;
     const difference = before(exchange, node) ?? behind(exchange);
     if (difference !== null) return `request ${index}: ${difference}`;
     if (node.upgrades) return null;
@@ -22,8 +23,9 @@ export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): 
   return null;
 }
 
-/** Node knows a list of methods; any other token is one for a proxy. */
-function isOnlyUnknown({ head }: Exchange, error: string | null): boolean {
+/** What Node refuses and a proxy passes on: methods that are not in its list, a tab behind a Content-Length (which goes on without it). */
+function isKnown({ head }: Exchange, error: string | null, bytes: Buffer): boolean {
+  if (error === 'HPE_INVALID_CONTENT_LENGTH') return /content-length:[^\r]*\t[\t ]*\r/i.test(bytes.toString('latin1'));
   return error === 'HPE_INVALID_METHOD' || (error === 'HPE_INVALID_CONSTANT' && head.method !== 'GET');
 }
 

@@ -1,0 +1,23 @@
+import { describe, expect, it } from 'vitest';
+import { readAuthority } from '#service-plane/http/authority.js';
+import { hostFault } from '#service-plane/http/canonical.js';
+
+const connection = { sni: 'a.test', port: 8443 };
+
+describe('a request on a connection', () => {
+  it.each([
+    ['a.test', null],
+    ['A.Test', null],
+    ['a.test.', null],
+    ['a.test:8443', null],
+    ['a.test:443', 'host_is_not_sni'],
+    ['b.test', 'host_is_not_sni'],
+    ['x.a.test', 'host_is_not_sni'],
+    ['a.test.evil', 'host_is_not_sni'],
+    ['[::1]', 'host_is_not_sni'],
+  ])('for %s: %s', (text, fault) => {
+    const authority = readAuthority(text);
+    if (typeof authority === 'string') throw new Error(authority);
+    expect(hostFault(authority, connection)).toBe(fault);
+  });
+});
