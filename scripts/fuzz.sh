@@ -1,6 +1,15 @@
 #!/usr/bin/env bash
-# Plays mutated frames to the datapath in the kernel and to a model of it. Options: --packets N, --seed N, --processes 1|2.
+# dataplane (default): plays mutated frames to the datapath in the kernel and to a model of it. Options: --packets N, --seed N, --processes 1|2.
+# tls: plays mutated hellos, server flights and certificates to their readers. Options: --count N, --seconds N, --seed N, --target NAME.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+target=dataplane
+case "${1:-}" in
+  dataplane) shift ;;
+  tls)
+    target=service-plane/tls
+    shift
+    ;;
+esac
 bash scripts/setup.sh
-exec node dist/test/dataplane/fuzz/main.js "$@"
+exec node "dist/test/$target/fuzz/main.js" "$@"
