@@ -41,10 +41,12 @@ function joined(...parts: readonly Uint8Array[]): Uint8Array {
   return new Uint8Array(Buffer.concat(parts));
 }
 
+const LONGEST_CHUNKS = [1, 20, 200, 200, 400, 400, 1_000, 1_000];
+
 /** Chunks of random sizes. */
 export function anySplit(random: Random, bytes: Uint8Array): Uint8Array[] {
   const chunks: Uint8Array[] = [];
-  const longest = random.pick([1, 3, 20, 200, 2_000]);
+  const longest = random.pick(LONGEST_CHUNKS);
   for (let at = 0; at < bytes.length; ) {
     const end = at + random.between(1, longest);
     chunks.push(bytes.subarray(at, end));
