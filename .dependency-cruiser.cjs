@@ -91,7 +91,9 @@ module.exports = {
       name: 'pure-code-has-no-io',
       severity: 'error',
       comment: 'Effects belong in src/dataplane/kernel, src/actors, src/store or src/api.',
-      from: { path: '^(statecharts|src/policy|src/bus|src/dataplane/program|src/dns/wire|src/service-plane/(tls|http))/' },
+      from: {
+        path: '^(statecharts|src/policy|src/bus|src/dataplane/program|src/dns/wire|src/service-plane/(tls|http))/',
+      },
       to: { dependencyTypes: ['core'] },
     },
     {

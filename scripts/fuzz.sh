@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Plays mutated frames to the datapath in the kernel and to a model of it. Options: --packets N, --seed N, --processes 1|2.
-# `http N` or `http Ns` instead: so many mutated connections, or for so many seconds, to the readers of HTTP. WEIR_SEED repeats a run.
+# dataplane (default): plays mutated frames to the datapath in the kernel and to a model of it. Options: --packets N, --seed N, --processes 1|2.
+# tls: plays mutated hellos, server flights and certificates to their readers. Options: --count N, --seconds N, --seed N, --target NAME.
+# http: plays mutated connections to the readers of HTTP and to Node's: `http N` of them, or `http Ns` for so long. WEIR_SEED repeats a run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-bash scripts/setup.sh
+target=dataplane
 case "${1:-}" in
-  http)
+  dataplane) shift ;;
+  tls | http)
+    target="service-plane/$1"
     shift
-    exec node dist/test/service-plane/http/fuzz/main.js "$@"
     ;;
 esac
-exec node dist/test/dataplane/fuzz/main.js "$@"
+bash scripts/setup.sh
+exec node "dist/test/$target/fuzz/main.js" "$@"

@@ -6,7 +6,7 @@ import { readObjectIdentifier } from './object-identifier.js';
 const CONTEXT_0 = 0xa0;
 const EXTENSIONS = 0xa3;
 
-export type Extension = { readonly isCritical: boolean; readonly value: Uint8Array };
+type Extension = { readonly isCritical: boolean; readonly value: Uint8Array };
 
 /** A certificate (RFC 5280, 4.1): OpenSSL read it, and this reader did, which takes DER only. */
 export type Certificate = {

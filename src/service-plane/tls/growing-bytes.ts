@@ -9,9 +9,13 @@ export class GrowingBytes {
     return this.#length;
   }
 
-  /** A view: it is not changed by what is added later, but by `clear`. */
   get bytes(): Uint8Array {
-    return this.#held.subarray(0, this.#length);
+    return this.view(0, this.#length);
+  }
+
+  /** It is not changed by what is added later, but by what is added after `clear`. */
+  view(from: number, to: number): Uint8Array {
+    return this.#held.subarray(from, to);
   }
 
   at(index: number): number {

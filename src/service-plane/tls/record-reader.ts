@@ -47,7 +47,7 @@ export class RecordReader {
     if (this.#left === 0 || taken === 0) return this.#wire.length > this.#limit ? 'too_long' : null;
     this.#at += taken;
     this.#left -= taken;
-    return { type: this.#type, data: this.#wire.bytes.subarray(from, this.#at), isLast: this.#left === 0 };
+    return { type: this.#type, data: this.#wire.view(from, this.#at), isLast: this.#left === 0 };
   }
 
   #header(end: number): RecordFault | null {

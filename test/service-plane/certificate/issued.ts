@@ -22,7 +22,7 @@ export type Order = {
   readonly more?: readonly string[];
 };
 
-export const EC = ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'] as const;
+const EC = ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'] as const;
 export const AUTHORITY = ['basicConstraints=critical,CA:TRUE', 'keyUsage=critical,keyCertSign,cRLSign'] as const;
 
 /** Makes certificates with the command line of OpenSSL, valid from now for 30 days, in a folder of its own. */

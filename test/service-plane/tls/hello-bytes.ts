@@ -1,7 +1,7 @@
 /** Builds hellos byte by byte, also those that nobody should send. */
 export const u8 = (value: number): Buffer => Buffer.from([value]);
 export const u16 = (value: number): Buffer => Buffer.from([value >>> 8, value & 0xff]);
-export const u24 = (value: number): Buffer => Buffer.concat([u8(value >>> 16), u16(value & 0xffff)]);
+const u24 = (value: number): Buffer => Buffer.concat([u8(value >>> 16), u16(value & 0xffff)]);
 export const vector8 = (...parts: readonly Uint8Array[]): Buffer => prefixed(u8, parts);
 export const vector16 = (...parts: readonly Uint8Array[]): Buffer => prefixed(u16, parts);
 export const vector24 = (...parts: readonly Uint8Array[]): Buffer => prefixed(u24, parts);
@@ -35,7 +35,7 @@ export type HelloParts = {
   readonly tail?: Uint8Array;
 };
 
-export function helloBody(parts: HelloParts): Buffer {
+function helloBody(parts: HelloParts): Buffer {
   const { version = 0x0303, sessionId, cipherSuites, compressions, extensions = [], tail } = parts;
   return Buffer.concat([
     u16(version),

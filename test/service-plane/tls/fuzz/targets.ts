@@ -1,0 +1,44 @@
+import { deepStrictEqual } from 'node:assert';
+import { readCertificateFacts } from '#service-plane/certificate-facts.js';
+import { FlightReader } from '#service-plane/tls/flight-reader.js';
+import { HelloReader } from '#service-plane/tls/hello-reader.js';
+import type { Random } from '#test/seed.js';
+import { anySplit, mutant } from '../mutant.js';
+import { read } from '../pushed.js';
+import type { Seeds } from './seeds.js';
+
+/** Makes one input, and judges what is said of it. */
+export type Target = {
+  readonly make: (random: Random) => Uint8Array;
+  readonly judge: (bytes: Uint8Array, random: Random) => void;
+};
+
+export function targetsOf({ hellos, flights, certificates, root }: Seeds): ReadonlyMap<string, Target> {
+  const anchors = [root.pem];
+  return new Map([
+    ['hellos', { make: (random) => mutant(random, hellos), judge: isSplitAlike(() => new HelloReader()) }],
+    ['flights', { make: (random) => mutant(random, flights), judge: isSplitAlike(() => new FlightReader()) }],
+    [
+      'certificates',
+      {
+        make: (random) => mutant(random, certificates),
+        judge: (bytes) => {
+          const facts = readCertificateFacts([bytes, root.der]);
+          if (facts.kind === 'seen') facts.isTrusted(anchors);
+        },
+      },
+    ],
+  ]);
+}
+
+type Reader = { readonly bytes: Uint8Array; push(chunk: Uint8Array): unknown };
+
+function isSplitAlike(make: () => Reader): Target['judge'] {
+  return (bytes, random) => {
+    const whole = make();
+    const parts = make();
+    deepStrictEqual(read(parts, anySplit(random, bytes)) ?? null, whole.push(bytes));
+    if (Buffer.compare(parts.bytes, bytes) !== 0 || Buffer.compare(whole.bytes, bytes) !== 0)
+      throw new Error('lost bytes');
+  };
+}

@@ -1,0 +1,28 @@
+import { type SecureContext, TLSSocket } from 'node:tls';
+import { memoryPair } from './memory-pair.js';
+
+const HANDSHAKE = 22;
+
+/** The name that OpenSSL as a server takes from these bytes; null: it answers without one; undefined: it refuses them. */
+export async function serverNameByOpenssl(
+  context: SecureContext,
+  bytes: Uint8Array,
+): Promise<string | null | undefined> {
+  const [near, far] = memoryPair();
+  return new Promise((resolve) => {
+    const end = (name: string | null | undefined): void => {
+      resolve(name);
+      near.destroy();
+      socket.destroy();
+    };
+    const socket = new TLSSocket(far, {
+      isServer: true,
+      secureContext: context,
+      SNICallback: (name) => end(name),
+    });
+    socket.on('error', () => end(undefined)).on('close', () => end(undefined));
+    near.on('data', (answer: Buffer) => end(answer[0] === HANDSHAKE ? null : undefined)).on('error', () => {});
+    near.write(bytes);
+    near.end();
+  });
+}
