@@ -45,7 +45,7 @@ export function nodeView(bytes: Buffer): NodeView {
     flushed.push(...headers);
     flushedUrl += url;
   }) as Callback;
-  parser[HTTPParser.kOnHeadersComplete] = ((
+  parser[HTTPParser.kOnHeadersComplete] = (
     major: number,
     minor: number,
     headers: string[] | undefined,
@@ -67,7 +67,7 @@ export function nodeView(bytes: Buffer): NodeView {
     flushed = [];
     flushedUrl = '';
     return 0;
-  }) as Callback;
+  };
   parser[HTTPParser.kOnBody] = ((data: Buffer) => {
     const last = requests.at(-1);
     if (last !== undefined) last.body += data.toString('latin1');
@@ -75,7 +75,9 @@ export function nodeView(bytes: Buffer): NodeView {
   parser[HTTPParser.kOnMessageComplete] = (() => {
     const last = requests.at(-1);
     if (last !== undefined) last.isComplete = true;
+    // Trailers are flushed too, with the target of the request that they end.
     flushed = [];
+    flushedUrl = '';
   }) as Callback;
   const taken = parser.execute(bytes);
   return { requests, error: typeof taken === 'number' ? null : String((taken as { code?: unknown }).code) };
@@ -86,10 +88,10 @@ export function nodeReader(): (bytes: Buffer) => number {
   const parser = new HTTPParser();
   parser.initialize(HTTPParser.REQUEST, {}, 131_072, 0);
   let seen = 0;
-  parser[HTTPParser.kOnHeadersComplete] = (() => {
+  parser[HTTPParser.kOnHeadersComplete] = () => {
     seen++;
     return 0;
-  }) as Callback;
+  };
   return (bytes) => {
     parser.execute(bytes);
     return seen;

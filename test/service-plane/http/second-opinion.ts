@@ -11,11 +11,12 @@ const OF_HOP =
  */
 export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): string | null {
   if (exchanges.length === 0) return null;
+  if (TAB_BEHIND.test(bytes.toString('latin1'))) return exchanges.map(behind).find((one) => one !== null) ?? null;
   const seen = nodeView(bytes);
   for (const [index, exchange] of exchanges.entries()) {
     const node = seen.requests[index];
     if (node === undefined)
-      return isKnown(exchange, seen.error, bytes) ? null : `request ${index}: ${seen.error ?? 'not seen'}`;
+      return isOnlyUnknown(exchange, seen.error) ? null : `request ${index}: ${seen.error ?? 'not seen'}`;
     const difference = before(exchange, node) ?? behind(exchange);
     if (difference !== null) return `request ${index}: ${difference}`;
     if (node.upgrades) return null;
@@ -23,11 +24,13 @@ export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): 
   return null;
 }
 
-/** What Node refuses and a proxy passes on: methods that are not in its list, a tab behind a Content-Length (which goes on without it). */
-function isKnown({ head }: Exchange, error: string | null, bytes: Buffer): boolean {
-  if (error === 'HPE_INVALID_CONTENT_LENGTH') return /content-length:[^\r]*\t[\t ]*\r/i.test(bytes.toString('latin1'));
+/** Node knows a list of methods; any other token is one for a proxy. */
+function isOnlyUnknown({ head }: Exchange, error: string | null): boolean {
   return error === 'HPE_INVALID_METHOD' || (error === 'HPE_INVALID_CONSTANT' && head.method !== 'GET');
 }
+
+/** Node takes a tab behind these values for a part of them; RFC 9110, 5.5 does not, and none goes on. */
+const TAB_BEHIND = /(content-length|transfer-encoding):[^\r]*\t[\t ]*\r/i;
 
 function before(exchange: Exchange, node: NodeRequest): string | null {
   const { head } = exchange;
