@@ -16,6 +16,8 @@ export type Way = {
 };
 
 const INNER = { squid: 3_130, haproxy: 8_445, mitmproxy: 8_446 } as const;
+/** Of what a peer says, what is told where it does not answer. */
+const SAID = 4_096;
 /** Debian's; it gives up root for this one. */
 const SQUID_USER = 'proxy';
 
@@ -32,9 +34,15 @@ export async function startPeers(site: Site, peers: readonly Peer[]): Promise<re
   const ways: Way[] = [];
   for (const peer of peers) {
     const child = await START[peer](site, bundle);
-    child.stdout?.resume();
-    child.stderr?.resume();
-    await untilItAnswers(site, PORTS[peer]);
+    let said = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.on('data', (chunk: Buffer) => {
+        said = (said + chunk.toString()).slice(-SAID);
+      });
+    }
+    await untilItAnswers(site, PORTS[peer]).catch((failure: Error) => {
+      throw new Error(`${peer}: ${failure.message}\n${said}`);
+    });
     ways.push({ name: peer, site, port: PORTS[peer], pids: () => familyOf(child.pid ?? 0) });
   }
   return ways;
@@ -88,7 +96,7 @@ shutdown_lifetime 1 second
       'haproxy.cfg',
       `global
   nbthread 1
-  maxconn 40000
+  maxconn 8000
   tune.ssl.default-dh-param 2048
 defaults
   mode http

@@ -43,7 +43,7 @@ export async function createSite(tag: string): Promise<Site> {
   const listens = Object.values(PORTS).map((port) => `listen ${port} ssl http2 backlog=4096;`);
   const conf = await file(
     'nginx.conf',
-    `daemon off; worker_processes 1; error_log ${folder}/nginx.log; pid ${folder}/nginx.pid;
+    `daemon off; master_process off; error_log ${folder}/nginx.log; pid ${folder}/nginx.pid;
 events { worker_connections 16384; }
 http {
   access_log off; keepalive_requests 100000000; keepalive_timeout 300; http2_max_requests 100000000;
