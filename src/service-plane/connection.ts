@@ -204,6 +204,7 @@ export class Connection {
     const { plane, flow } = this;
     const { hello } = this.#facts;
     plane.counts.connection(verdict);
+    if (!plane.tells(verdict)) return;
     plane.see({
       kind: 'tls',
       source: flow.source,

@@ -15,6 +15,7 @@ import type { Plane } from './plane.js';
 import { createUpstreamTrust, type UpstreamTrust } from './upstream-trust.js';
 
 const HANDSHAKE_MS = 10_000;
+const TICK_MS = 5_000;
 const HTTP1 = 'http/1.1';
 
 /** What a connection is intercepted with. */
@@ -41,12 +42,16 @@ export class Interceptor {
   readonly #contexts: LeafContexts;
   readonly #trust: UpstreamTrust;
   readonly #pool = new ServerPool();
+  readonly #sessions = new Set<Session>();
+  readonly #clock = { tick: 0 };
+  readonly #ticking: NodeJS.Timeout;
   #isAble = false;
 
   constructor(plane: Omit<Plane, 'interceptor'>, ticketKeys: Buffer) {
     this.#plane = plane;
     this.#contexts = new LeafContexts({ ticketKeys });
     this.#trust = createUpstreamTrust({ source: plane.options.upstreamCa });
+    this.#ticking = setInterval(() => this.#tick(), TICK_MS);
   }
 
   /** Whether there is a CA. */
@@ -60,6 +65,7 @@ export class Interceptor {
   }
 
   close(): void {
+    clearInterval(this.#ticking);
     this.#pool.close();
   }
 
@@ -68,13 +74,27 @@ export class Interceptor {
       contexts: this.#contexts,
       pool: this.#pool,
       trust: this.#trust,
+      clock: this.#clock,
+      over: () => this.#sessions.delete(session),
     });
+    this.#sessions.add(session);
     session.begin();
     return session;
   }
+
+  #tick(): void {
+    this.#clock.tick++;
+    for (const session of this.#sessions) session.lookAtClock();
+  }
 }
 
-type Means = { readonly contexts: LeafContexts; readonly pool: ServerPool; readonly trust: UpstreamTrust };
+type Means = {
+  readonly contexts: LeafContexts;
+  readonly pool: ServerPool;
+  readonly trust: UpstreamTrust;
+  readonly clock: { readonly tick: number };
+  readonly over: () => void;
+};
 
 class Session implements InterceptedSession {
   #steps: readonly Step[];
@@ -121,8 +141,13 @@ class Session implements InterceptedSession {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#giveUp();
+    this.means.over();
     this.#http?.close();
     this.#secure?.destroy();
+  }
+
+  lookAtClock(): void {
+    this.#http?.lookAtClock();
   }
 
   #destination() {
@@ -176,6 +201,7 @@ class Session implements InterceptedSession {
     this.#http = new Http1Session({
       client,
       link,
+      clock: this.means.clock,
       connection: { sni: hello.sni ?? formatAddress(flow.destination), port: flow.destinationPort },
       denied: this.plane.options.deniedHttp,
       judge: (request) => this.#judge(request),
@@ -191,7 +217,8 @@ class Session implements InterceptedSession {
     const facts = this.#facts as TlsFacts;
     const decided = judgeExchange(this.#steps, this.#from, facts, request);
     this.plane.counts.request(decided.verdict);
-    this.#tell(decided, request, decided.reason === 'matched' ? null : decided.reason);
+    if (this.plane.tells(decided.verdict))
+      this.#tell(decided, request, decided.reason === 'matched' ? null : decided.reason);
     return decided;
   }
 

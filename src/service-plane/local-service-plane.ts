@@ -32,14 +32,14 @@ export class LocalServicePlane {
   ) {
     const judge = new Judge();
     const counts = new Counts();
-    const see: Plane['see'] = (seen) => this.#see(seen);
-    this.#plane = {
+    const common: Omit<Plane, 'interceptor'> = {
       options,
       judge,
       counts,
-      see,
-      interceptor: new Interceptor({ options, judge, counts, see }, ticketKeys),
+      tells: (verdict) => verdict !== 'allow' || this.allowedWanted,
+      see: (seen) => this.#see(seen),
     };
+    this.#plane = { ...common, interceptor: new Interceptor(common, ticketKeys) };
     this.#listener = new Listener(options, (client, flow) => this.#accept(client, flow));
   }
 
@@ -90,7 +90,6 @@ export class LocalServicePlane {
   }
 
   #see(seen: Omit<SeenConnection, 'atMs'>): void {
-    if (seen.verdict === 'allow' && !this.allowedWanted) return;
     if (this.#seen.length < SEEN) this.#seen.push({ ...seen, atMs: Date.now() });
     else this.#lost++;
   }

@@ -1,3 +1,4 @@
+import type { Verdict } from '#policy/model.js';
 import type { SeenConnection } from '#policy/seen-connection.js';
 import type { Counts } from './counts.js';
 import type { Interceptor } from './interceptor.js';
@@ -10,5 +11,7 @@ export type Plane = {
   readonly judge: Judge;
   readonly counts: Counts;
   readonly interceptor: Interceptor;
+  /** Whether what was decided so is to be told. */
+  tells(verdict: Verdict): boolean;
   see(seen: Omit<SeenConnection, 'atMs'>): void;
 };

@@ -12,15 +12,17 @@ import { type Problem, problemResponse } from './answer.js';
 import { Out } from './out.js';
 import type { ServerLink, ServerLinkFailure } from './server-link.js';
 
-/** Between two requests, and until a head is complete. */
-const IDLE_MS = 60_000;
+/** Between two requests, and until a head is complete; in ticks of the clock. */
+const IDLE_TICKS = 12;
 /** While one is answered. */
-const BUSY_MS = 300_000;
+const BUSY_TICKS = 60;
 /** May be sent again where a server closed before it answered (RFC 9110, 9.2.2). */
 const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 export type Http1Ports = {
   readonly client: TLSSocket;
+  /** Of five seconds: a timer for each connection would be set anew with every packet. */
+  readonly clock: { readonly tick: number };
   /** Verified: the client was shown a certificate because of it. */
   readonly link: ServerLink;
   readonly connection: Connection;
@@ -62,6 +64,7 @@ export class Http1Session {
   #isTunnel = false;
   #isClosing = false;
   #clientEnded = false;
+  #movedAt = 0;
 
   constructor(private readonly ports: Http1Ports) {
     const { client, link } = ports;
@@ -69,7 +72,7 @@ export class Http1Session {
     client.on('data', (chunk: Buffer) => this.#onClient(chunk));
     client.on('drain', () => this.#link?.socket.resume());
     client.once('end', () => this.#onClientEnd());
-    client.setTimeout(IDLE_MS, () => this.#abort('client_late'));
+    this.#movedAt = ports.clock.tick;
   }
 
   get isIdle(): boolean {
@@ -84,7 +87,14 @@ export class Http1Session {
     this.#drop(this.#exchange === null && !this.#isTunnel && link !== null && link.isUsed);
   }
 
+  /** Gives up what has not moved for too long. */
+  lookAtClock(): void {
+    const still = this.ports.clock.tick - this.#movedAt;
+    if (!this.#isTunnel && still > (this.#exchange === null ? IDLE_TICKS : BUSY_TICKS)) this.#abort('idle');
+  }
+
   #onClient(chunk: Buffer): void {
+    this.#movedAt = this.ports.clock.tick;
     if (this.#isTunnel) {
       const { socket } = this.#link as ServerLink;
       if (!socket.write(chunk)) this.ports.client.pause();
@@ -135,7 +145,6 @@ export class Http1Session {
     const mayRepeat = REPEATABLE.has(request.method) && request.framing === 0 && !request.isWebSocket;
     const body = new BodyReader(request.framing);
     this.#exchange = { request, step, body, isSent: false, response: null, isAnswered: false, mayRepeat };
-    ports.client.setTimeout(BUSY_MS);
     if (request.expectsContinue) ports.client.write('HTTP/1.1 100 Continue\r\n\r\n');
     this.#send();
   }
@@ -174,6 +183,7 @@ export class Http1Session {
   }
 
   #onServer(chunk: Buffer): void {
+    this.#movedAt = this.ports.clock.tick;
     if (this.#isTunnel) {
       if (!this.ports.client.write(chunk)) this.#link?.socket.pause();
       return;
@@ -256,7 +266,6 @@ export class Http1Session {
       this.#drop(mayServe);
       return;
     }
-    this.ports.client.setTimeout(IDLE_MS);
     if (this.#waiting !== null) setImmediate(() => this.#read());
   }
 
@@ -264,7 +273,6 @@ export class Http1Session {
   #beginTunnel(head: ResponseHead, rest: Buffer): void {
     this.#isTunnel = true;
     const { client } = this.ports;
-    client.setTimeout(0);
     this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
     this.#toClient.add(rest);
     this.#toClient.flush(client);
