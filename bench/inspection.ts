@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
-import { type NodeProcess, startNode } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import type { NodeProcess } from '#cli/node-process.js';
 import type { Bench, Row } from './bench.js';
 import { quantile } from './forward/comparison.js';
 import { paced, wrk } from './inspection/load.js';
 import { type Peer, startPeers, type Way } from './inspection/peers.js';
-import { createSite, PORTS, PROXY_CPU, type Site } from './inspection/site.js';
+import { createSite, PORTS } from './inspection/site.js';
+import { startWeir } from './inspection/weir.js';
 
 const SECONDS = 2;
 const ROUNDS = 5;
@@ -22,7 +22,7 @@ async function measure(): Promise<readonly Row[]> {
   const others = await createSite('others');
   let node: NodeProcess | undefined;
   try {
-    node = await startWeir(own);
+    node = await startWeir(own, 1);
     const weir: Way = { name: 'weir', site: own, port: PORTS.direct, pids: () => [node?.pid ?? 0] };
     const ways = [weir, ...(await startPeers(others, PEERS))];
     const rows: Row[] = [];
@@ -101,20 +101,4 @@ function ticksOf(pids: readonly number[]): number {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
     return sum + Number(fields[11]) + Number(fields[12]);
   }, 0);
-}
-
-async function startWeir({ topology, rootFile }: Site): Promise<NodeProcess> {
-  const node = await startNode(topology, {
-    cpu: PROXY_CPU,
-    sections: { service_plane: { upstream_ca: rootFile, workers: 1 } },
-  });
-  await node.ready({ except: ['policy_ready'] });
-  await node.request('POST', '/api/v1/settings/tls-intercept-ca/generate');
-  const tls = { mode: 'intercept', http: { request: { methods: ['GET'], path: { prefix: ['/'] } } } };
-  const rules = [{ id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [PORTS.direct], tls } }];
-  const group = { id: 'clients', mode: 'enforce', sources: { ips: [ADDRESSES.client] }, rules };
-  const reply = await node.request('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups: [group] });
-  if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
-  await node.ready();
-  return node;
 }

@@ -13,6 +13,7 @@ import { programCostBench } from './forward/program-cost.js';
 import { survivalBench } from './forward/survival.js';
 import { httpBench } from './http.js';
 import { inspectionBench } from './inspection.js';
+import { inspectionMemoryBench } from './inspection-memory.js';
 import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
@@ -32,6 +33,7 @@ const benches = [
   eventsBench,
   observeBench,
   inspectionBench,
+  inspectionMemoryBench,
   policyWriteBench,
   httpBench,
 ];

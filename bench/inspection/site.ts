@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { open, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
@@ -9,6 +9,8 @@ export const LOAD_CPU = '1';
 /** On each of these the server answers; each way to it has one of its own. */
 export const PORTS = { direct: 443, squid: 444, haproxy: 445, mitmproxy: 446, raw: 447 } as const;
 export const BODY = 'hello world';
+/** Of what the server has at /large. */
+export const LARGE_BYTES = 10 * 2 ** 30;
 
 /** A topology with a server, and files that all of its processes can read. */
 export type Site = {
@@ -41,6 +43,10 @@ export async function createSite(tag: string): Promise<Site> {
   const cert = await file('server.pem', good.certPem);
   const key = await file('server.key', good.keyPem);
   const listens = Object.values(PORTS).map((port) => `listen ${port} ssl http2 backlog=4096;`);
+  // It takes no room: nobody has written to it.
+  const large = await open(await file('large', ''), 'r+');
+  await large.truncate(LARGE_BYTES);
+  await large.close();
   const conf = await file(
     'nginx.conf',
     `daemon off; master_process off; error_log ${folder}/nginx.log; pid ${folder}/nginx.pid;
@@ -52,6 +58,7 @@ http {
     ${listens.join(' ')}
     ssl_certificate ${cert}; ssl_certificate_key ${key}; ssl_session_cache shared:s:4m;
     location / { return 200 "${BODY}"; }
+    location /large { alias ${folder}/large; }
   }
 }`,
   );

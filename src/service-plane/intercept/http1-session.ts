@@ -12,10 +12,12 @@ import { type Problem, problemResponse } from './answer.js';
 import { Out } from './out.js';
 import type { ServerLink, ServerLinkFailure } from './server-link.js';
 
-/** Between two requests, and until a head is complete; in ticks of the clock. */
-const IDLE_TICKS = 12;
-/** While one is answered. */
-const BUSY_TICKS = 60;
+/** Ticks of the clock after which what does not move is given up. */
+const IDLE_TICKS = 60;
+/** And after which a head must be complete, however slowly it moves. */
+const HEAD_TICKS = 6;
+/** Then the server's side goes to whoever needs one: an idle client takes no more than its own. */
+const RESTING_TICKS = 1;
 /** May be sent again where a server closed before it answered (RFC 9110, 9.2.2). */
 const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
@@ -65,6 +67,7 @@ export class Http1Session {
   #isClosing = false;
   #clientEnded = false;
   #movedAt = 0;
+  #headSince = 0;
 
   constructor(private readonly ports: Http1Ports) {
     const { client, link } = ports;
@@ -72,7 +75,7 @@ export class Http1Session {
     client.on('data', (chunk: Buffer) => this.#onClient(chunk));
     client.on('drain', () => this.#link?.socket.resume());
     client.once('end', () => this.#onClientEnd());
-    this.#movedAt = ports.clock.tick;
+    this.#movedAt = this.#headSince = ports.clock.tick;
   }
 
   get isIdle(): boolean {
@@ -89,8 +92,13 @@ export class Http1Session {
 
   /** Gives up what has not moved for too long. */
   lookAtClock(): void {
-    const still = this.ports.clock.tick - this.#movedAt;
-    if (!this.#isTunnel && still > (this.#exchange === null ? IDLE_TICKS : BUSY_TICKS)) this.#abort('idle');
+    if (this.#isTunnel) return;
+    const { tick } = this.ports.clock;
+    const still = tick - this.#movedAt;
+    if (this.isIdle && still > RESTING_TICKS) this.#dropLink(true);
+    if (!this.#heads.isInside) this.#headSince = tick;
+    if (still > IDLE_TICKS) this.#abort('idle');
+    else if (tick - this.#headSince > HEAD_TICKS) this.#abort('head_late');
   }
 
   #onClient(chunk: Buffer): void {

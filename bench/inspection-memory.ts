@@ -1,0 +1,71 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { firstLine, type NodeProcess } from '#cli/node-process.js';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import type { Bench, Row } from './bench.js';
+import { createSite, LARGE_BYTES, PORTS, type Site } from './inspection/site.js';
+import { startWeir } from './inspection/weir.js';
+
+const IDLE_CONNECTIONS = 10_000;
+const SAMPLE_MS = 250;
+const SETTLE_MS = 3_000;
+/** What a body of any size may take besides: buffers of the kernel are not counted. */
+const LARGE_MIB = 64;
+
+/** What intercepted connections take of the node's memory. */
+export const inspectionMemoryBench: Bench = { name: 'inspection-memory', run: measure };
+
+async function measure(): Promise<readonly Row[]> {
+  const site = await createSite('memory');
+  let node: NodeProcess | undefined;
+  try {
+    node = await startWeir(site, 1);
+    return [...(await largeBody(site, node)), ...(await idleConnections(site, node))];
+  } finally {
+    await node?.remove();
+    await site.remove();
+  }
+}
+
+async function largeBody({ topology, hostsFile }: Site, { pid }: NodeProcess): Promise<readonly Row[]> {
+  const curl = `curl -sk -o /dev/null -w '%{size_download} %{time_total}' https://${SERVER_NAME}:${PORTS.direct}/large`;
+  const before = residentMiB(pid);
+  let most = before;
+  const sampling = setInterval(() => {
+    most = Math.max(most, residentMiB(pid));
+  }, SAMPLE_MS);
+  const { stdout } = await topology.client.run(
+    'unshare',
+    '-m',
+    'sh',
+    '-c',
+    `mount --bind ${hostsFile} /etc/hosts; ${curl}`,
+  );
+  clearInterval(sampling);
+  const [bytes = 0, seconds = 1] = stdout.split(' ').map(Number);
+  if (bytes !== LARGE_BYTES) throw new Error(`of ${LARGE_BYTES} bytes ${bytes} came`);
+  return [
+    { what: 'a body of 10 GiB: memory above that of before', value: most - before, unit: 'MiB', atMost: LARGE_MIB },
+    { what: 'a body of 10 GiB: throughput', value: bytes / seconds / 2 ** 20, unit: 'MiB/s' },
+  ];
+}
+
+async function idleConnections({ topology }: Site, { pid }: NodeProcess): Promise<readonly Row[]> {
+  const before = residentMiB(pid);
+  const program = fileURLToPath(new URL('./inspection/idle-process.js', import.meta.url));
+  const client = topology.client.start(process.execPath, [program, String(IDLE_CONNECTIONS)]);
+  client.stderr?.on('data', (chunk: Buffer) => console.error(chunk.toString()));
+  const held = Number(await firstLine(client));
+  if (held !== IDLE_CONNECTIONS) throw new Error(`of ${IDLE_CONNECTIONS} connections ${held} stand`);
+  await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
+  const after = residentMiB(pid);
+  client.kill('SIGKILL');
+  return [
+    { what: 'idle intercepted connections', value: held, unit: '', atLeast: IDLE_CONNECTIONS },
+    { what: 'memory of each, both sides', value: ((after - before) * 1024) / held, unit: 'KiB' },
+  ];
+}
+
+function residentMiB(pid: number): number {
+  return Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
+}

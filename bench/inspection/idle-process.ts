@@ -1,0 +1,30 @@
+import { connect, createSecureContext } from 'node:tls';
+import { ADDRESSES } from '#cli/topology.js';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { PORTS } from './site.js';
+
+/** Opens so many connections, one request on each, and holds them. Says how many stand. */
+const count = Number(process.argv[2]);
+const AT_ONCE = 64;
+const secureContext = createSecureContext();
+let opened = 0;
+let stands = 0;
+
+function open(): void {
+  if (opened === count) return;
+  opened++;
+  const at = { host: ADDRESSES.server, port: PORTS.direct, servername: SERVER_NAME };
+  const socket = connect({ ...at, secureContext, rejectUnauthorized: false });
+  socket.once('secureConnect', () => socket.write(`GET / HTTP/1.1\r\nHost: ${SERVER_NAME}\r\n\r\n`));
+  socket.once('data', () => {
+    stands++;
+    if (stands === count) console.log(stands);
+    open();
+  });
+  socket.on('close', () => stands--);
+  socket.on('error', (failure) => {
+    console.error(failure.message);
+    process.exit(1);
+  });
+}
+for (let each = 0; each < AT_ONCE; each++) open();
