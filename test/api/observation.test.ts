@@ -276,9 +276,9 @@ describe('metrics', () => {
         'weir_events_lost_total{where="source_share"} 4',
         'weir_dataplane_map_entries{map="flows"} 2',
         'weir_dataplane_map_capacity{map="flows"} 131072',
-        'weir_http_requests_total{route="/api/v1/policies/:id",method="GET",status="2xx"} 2',
-        'weir_http_requests_total{route="none",method="GET",status="4xx"} 1',
-        'weir_http_request_duration_seconds_count{route="/api/v1/policies/:id",method="GET"} 2',
+        'weir_api_requests_total{route="/api/v1/policies/:id",method="GET",status="2xx"} 2',
+        'weir_api_requests_total{route="none",method="GET",status="4xx"} 1',
+        'weir_api_request_duration_seconds_count{route="/api/v1/policies/:id",method="GET"} 2',
       ]),
     );
     expect(lines.some((line) => line.startsWith('weir_nodejs_eventloop_lag_seconds '))).toBe(true);
