@@ -11,7 +11,13 @@ const DETAILED = 4_096;
 const OF_A_SOURCE = 256;
 const COARSE = 2_048;
 
-type Pending = { readonly seen: SeenConnection; readonly isCoarse: boolean; firstMs: number; lastMs: number; count: number };
+type Pending = {
+  readonly seen: SeenConnection;
+  readonly isCoarse: boolean;
+  firstMs: number;
+  lastMs: number;
+  count: number;
+};
 
 /** Connections and requests that were denied, or would have been, until they are taken: equal ones are one, however many there are. */
 export class DeniedConnections {
@@ -36,8 +42,7 @@ export class DeniedConnections {
   /** What was added since the last time. */
   take(): readonly FindingDelta[] {
     const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
-    if (this.#lost !== null)
-      taken.push(gap('service_plane', this.#lost.count, this.#lost.firstMs, this.#lost.lastMs));
+    if (this.#lost !== null) taken.push(gap('service_plane', this.#lost.count, this.#lost.firstMs, this.#lost.lastMs));
     this.#detailed = new Map();
     this.#coarse = new Map();
     this.#ofSource = new Map();

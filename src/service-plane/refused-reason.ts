@@ -2,7 +2,11 @@ import type { HttpFault } from './http/fault.js';
 import type { UntrustedReason } from './untrusted-reason.js';
 
 /** Why there is no connection to a server that a client may be shown. */
-export type LinkFault = 'server_unreachable' | 'server_handshake' | 'given_up' | `upstream_untrusted:${UntrustedReason}`;
+export type LinkFault =
+  | 'server_unreachable'
+  | 'server_handshake'
+  | 'given_up'
+  | `upstream_untrusted:${UntrustedReason}`;
 
 /** Why something was not served. The set is closed, and the peers choose no word of it: it is a label of a metric. */
 export type RefusedReason =
