@@ -1,6 +1,9 @@
 import type { Families } from './families.js';
 import type { ServicePlaneStats } from './stats.js';
 
+/** A series that begins with its first refusal has no increase that an alert could see. */
+const ALERTED = ['too_many_connections', 'upstream_untrusted:unknown_issuer'];
+
 /** What the service plane counts; nothing of it while that is not running. */
 export function servicePlaneMetrics({ gauge, counter }: Families) {
   const connections = counter(
@@ -37,6 +40,7 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
       responses.inc({ verdict: 'deny' }, stats.responsesDeny);
       responses.inc({ verdict: 'audit' }, stats.responsesAudit);
       live.set(stats.connections);
+      for (const reason of ALERTED) refused.inc({ reason }, 0);
       for (const [reason, count] of Object.entries(stats.refused)) refused.inc({ reason }, count);
     },
   };

@@ -58,10 +58,11 @@ describe('metrics', () => {
     ]);
     expect(await samples('weir_service_plane_')).toEqual([
       'weir_service_plane_connections 29',
+      'weir_service_plane_refused_total{reason="too_many_connections"} 33',
+      'weir_service_plane_refused_total{reason="upstream_untrusted:unknown_issuer"} 0',
       'weir_service_plane_refused_total{reason="upstream_untrusted:expired"} 30',
       'weir_service_plane_refused_total{reason="no_ca"} 31',
       'weir_service_plane_refused_total{reason="server_unreachable"} 32',
-      'weir_service_plane_refused_total{reason="too_many_connections"} 33',
     ]);
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     expect(await samples('weir_http_requests_total', metrics)).toEqual([]);
