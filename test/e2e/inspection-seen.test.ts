@@ -25,8 +25,8 @@ let since: string;
 beforeEach(() => {
   since = new Date().toISOString();
 });
-const find = async (): Promise<readonly Finding[]> => {
-  const query = `?finding_type=tls_deny&finding_type=http_deny&finding_type=l4_deny&since=${since}`;
+const find = async (from = since): Promise<readonly Finding[]> => {
+  const query = `?finding_type=tls_deny&finding_type=http_deny&finding_type=l4_deny&since=${from}`;
   const reply = await rig.node.request('GET', `/api/v1/audit/findings${query}`);
   if (reply.status !== 200) throw new Error(`${reply.status} ${reply.text}`);
   return (reply.body as { items: Finding[] }).items;
@@ -74,7 +74,7 @@ const reading = (): Promise<WiretapReader> =>
 /** What was done is told once, and is one finding. */
 async function expectSeen(reader: WiretapReader, messages: readonly Readonly<Record<string, unknown>>[]) {
   await expect.poll(() => reader.messages, soon).toMatchObject(messages);
-  await expect.poll(find, soon).toHaveLength(messages.length);
+  await expect.poll(() => find(), soon).toHaveLength(messages.length);
   expect(await find()).toEqual(
     expect.arrayContaining(messages.map((message) => expect.objectContaining(findingOf(message)))),
   );
@@ -125,7 +125,7 @@ test('a response that breaks its rule is one finding, which names the matcher', 
   const reader = await reading();
   expect(await fetch('/v1/things')).toBe('502');
   const http = { method: 'GET', host: SERVER_NAME, path: '/v1/things' };
-  const reason = 'response /headers/deny_present/0';
+  const reason = 'response /response/headers/deny_present/x-internal';
   await expectSeen(reader, [{ ...decided, type: 'http', verdict: 'deny', reason, http }]);
 });
 
@@ -140,7 +140,7 @@ test('a server that cannot be trusted is one finding, which says why', async () 
 test('they are replayed to who comes later, and Server-Sent Events carry the same', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   await rig.dial(443, []);
-  await expect.poll(find, soon).toHaveLength(1);
+  await expect.poll(() => find(), soon).toHaveLength(1);
   const later = await readWiretap(rig.node, '?replay=30s&type=http&verdict=deny');
   await expect.poll(() => later.messages.map(({ reason }) => reason), soon).toEqual([null, expect.any(String)]);
   later.socket.close();
@@ -158,7 +158,19 @@ test('they are replayed to who comes later, and Server-Sent Events carry the sam
   end.abort();
 });
 
-test('stats and metrics count what was seen', async () => {
+test('nothing was a finding twice, or of another kind; stats and metrics count the same', async () => {
+  const shown = (await find('2026-01-01T00:00:00Z')).map(
+    ({ finding_type: type, rule, effective_action: action, reason, count }) =>
+      `${String(type)} ${String(rule)} ${String(action)} ${String(reason)} ${count}`,
+  );
+  expect(shown.toSorted()).toEqual([
+    'http_deny null deny null 1',
+    'http_deny r0 deny response /response/headers/deny_present/x-internal 1',
+    'tls_deny r0 allow null 1',
+    'tls_deny r0 deny null 2',
+    'tls_deny r0 deny unknown 1',
+    'tls_deny r0 deny upstream_untrusted:expired 1',
+  ]);
   const stats = (await rig.node.request('GET', '/api/v1/stats')).body as Record<string, Record<string, unknown>>;
   expect(stats.tls).toEqual({
     allow: 0,

@@ -45,11 +45,17 @@ test('equal denies are one finding, whatever their source ports, from the first 
 });
 
 test('a request has its method, host and path, and what passed under audit says so', () => {
-  add(request('/a'), request('/a', { verdict: 'audit', reason: 'response /headers/deny_present/0' }));
+  add(request('/a'), request('/a', { verdict: 'audit', reason: 'response /response/headers/deny_present/x' }));
   const http = { method: 'GET', host: 'www.example.com', path: '/a' };
   expect(denied.take()).toEqual([
     { ...finding, type: 'http_deny', http },
-    { ...finding, type: 'http_deny', http, reason: 'response /headers/deny_present/0', effectiveAction: 'allow' },
+    {
+      ...finding,
+      type: 'http_deny',
+      http,
+      reason: 'response /response/headers/deny_present/x',
+      effectiveAction: 'allow',
+    },
   ]);
 });
 
