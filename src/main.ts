@@ -240,9 +240,10 @@ function observe(system: System, config: Config, log: Logger): Observer {
       replayMs: config.wiretap.replayMs,
     },
     {
-      wanted: ({ flows, lookups }) => {
+      wanted: ({ flows, lookups, connections }) => {
         void system.setFlowsWanted(flows);
         system.lookups.setWanted(lookups);
+        system.inspecting.setWanted(connections);
       },
       trouble: (code, message) => log.error({ code }, message),
       relief: (code, message) => log.info({ code }, message),
@@ -261,6 +262,7 @@ function observe(system: System, config: Config, log: Logger): Observer {
     observer.see({ lookups: [], named, lost: 0, lostDenied: 0 });
   };
   system.lookups.seen.subscribe((seen) => observer.see(seen));
+  system.inspecting.seen.subscribe((seen) => observer.seeConnections(seen));
   system.bus.messages.subscribe((message) => {
     if (message.type === 'performance_mode.changed' && !message.mode.enabled) {
       observer.endReaders('performance_mode_disabled');
@@ -287,8 +289,7 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
     dns: await system.lookups.stats(),
-    tls: null,
-    http: null,
+    servicePlane: await system.inspecting.stats(),
     cluster: null,
     observer: await observer.stats().catch(() => null),
   });

@@ -14,7 +14,7 @@ export type Inspecting = {
 /** `isServing` says whether the plane is open. */
 export function inspectingOver(plane: ServicePlane | null, isServing: () => boolean): Inspecting {
   return {
-    stats: async () => (plane !== null && isServing() ? plane.stats() : null),
+    stats: async () => (plane !== null && isServing() ? plane.stats().catch(() => null) : null),
     setWanted: (wanted) => plane?.setAllowedWanted(wanted),
     seen:
       plane === null

@@ -29,6 +29,10 @@ const FindingSchema = z
     icmp_type: z.int().min(0).max(255).nullable(),
     icmp_code: z.int().min(0).max(255).nullable(),
     drop_reason: z.string().nullable().describe('Of `auth_denied`: the error code that was answered.'),
+    reason: z
+      .string()
+      .nullable()
+      .describe('Of `tls_deny` and `http_deny`: why, beside what the rule says, such as `no_ca`.'),
     effective_action: z.enum(['allow', 'deny']),
     actor: z.string().nullable().describe('Subject of the token.'),
     operation: z.string().nullable().describe('Operation of this API.'),

@@ -40,14 +40,29 @@ const StatsSchema = z
       .object({
         readers: count.describe('Clients that read the wiretap.'),
         messages: count,
-        lost: z.object({ reader: count, kernel: count, source_share: count }),
+        lost: z.object({ reader: count, kernel: count, source_share: count, service_plane: count }),
         findings: z.object({ merged: count, entries: count, gaps: count, overflowed: count }),
         sinks: z.array(z.object({ name: z.string(), delivered: count, failed: count, dropped: count, waiting: count })),
       })
       .nullable()
       .describe('Wiretap and findings; null where nobody observes.'),
-    tls: z.object({ allow: count, deny: count, intercepted: count }),
-    http: z.object({ allow: count, deny: count }),
+    tls: z
+      .object({
+        ...byVerdict.shape,
+        intercepted: count,
+        connections: count.describe('That the service plane has now.'),
+        refused: z
+          .record(z.string(), count)
+          .describe('What was not served, or cut, for another reason than the plain words of a rule, by reason.'),
+      })
+      .describe('Connections that were redirected. By verdict are those that were decided without their requests.'),
+    http: z
+      .object({
+        ...byVerdict.shape,
+        responses_deny: count.describe('Responses that broke the rule which let their request pass.'),
+        responses_audit: count,
+      })
+      .describe('Requests of intercepted connections.'),
     cluster: z.object({
       enabled: z.boolean(),
       is_leader: z.boolean(),
@@ -83,8 +98,7 @@ function statsAnswer({
   generation,
   dataplane,
   dns,
-  tls,
-  http,
+  servicePlane,
   cluster,
   observer,
 }: NodeStats): z.infer<typeof StatsSchema> {
@@ -135,12 +149,26 @@ function statsAnswer({
               reader: observer.lostReader,
               kernel: observer.lostKernel,
               source_share: observer.lostSourceShare,
+              service_plane: observer.lostServicePlane,
             },
             findings: { ...observer.findings },
             sinks: observer.sinks.map((sink) => ({ ...sink })),
           },
-    tls: { allow: tls?.allow ?? 0, deny: tls?.deny ?? 0, intercepted: tls?.intercepted ?? 0 },
-    http: { allow: http?.allow ?? 0, deny: http?.deny ?? 0 },
+    tls: {
+      allow: servicePlane?.allow ?? 0,
+      deny: servicePlane?.deny ?? 0,
+      audit: servicePlane?.audit ?? 0,
+      intercepted: servicePlane?.intercepted ?? 0,
+      connections: servicePlane?.connections ?? 0,
+      refused: { ...servicePlane?.refused },
+    },
+    http: {
+      allow: servicePlane?.requestsAllow ?? 0,
+      deny: servicePlane?.requestsDeny ?? 0,
+      audit: servicePlane?.requestsAudit ?? 0,
+      responses_deny: servicePlane?.responsesDeny ?? 0,
+      responses_audit: servicePlane?.responsesAudit ?? 0,
+    },
     cluster: {
       enabled: cluster !== null,
       is_leader: cluster?.isLeader ?? false,

@@ -38,7 +38,7 @@ export const wiretapQuery = z.strictObject({
     return HOSTNAME.test(name) ? name : undefined;
   }, 'Must be a name, or *. and a name.')
     .refine(few, FEW)
-    .describe('Looked up, or granted for an address of either side.'),
+    .describe('Looked up, in a TLS hello, the host of a request, or granted for an address of either side.'),
   group: oneOrMore.optional().refine(few, FEW),
   rule: oneOrMore.optional().refine(few, FEW),
   verdict: listOf(wordOf(WIRETAP_VERDICTS), `Must be one of ${WIRETAP_VERDICTS.join(', ')}.`),

@@ -14,9 +14,11 @@ export const findingSchema = z.looseObject({
   proto: number,
   hostname: text,
   sni: text,
+  http: z.object({ method: z.string(), host: z.string(), path: z.string() }).nullish(),
   icmp_type: number,
   icmp_code: number,
   drop_reason: text,
+  reason: text.optional(),
   effective_action: z.string(),
   first_seen: z.string(),
   last_seen: z.string(),
@@ -47,7 +49,7 @@ export function findingRow(finding: Finding, style: Style): string[] {
     finding.src_ip ?? textOf(finding.actor) ?? '-',
     destinationOf(finding),
     deciderOf({ ...finding, decided_by: textOf(finding.decided_by) }),
-    finding.drop_reason ?? textOf(finding.operation) ?? '-',
+    finding.drop_reason ?? finding.reason ?? textOf(finding.operation) ?? '-',
     String(finding.count),
   ];
 }
@@ -58,17 +60,19 @@ function destinationOf({
   dst_port: port,
   hostname,
   sni,
+  http,
   icmp_type: type,
   icmp_code: code,
   ...more
 }: Finding): string {
-  const name = hostname ?? sni;
+  const name = http == null ? (hostname ?? sni) : requestOf(http);
   const at = address === null ? undefined : endpoint(address, port);
   const icmp = type === null ? '' : ` type ${type} code ${code ?? 0}`;
   if (at === undefined) return name ?? textOf(more.target) ?? '-';
   return name === null ? `${at}${icmp}` : `${name} (${at})${icmp}`;
 }
 
+const requestOf = ({ method, host, path }: NonNullable<Finding['http']>): string => `${method} ${host}${path}`;
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 
 /** What makes two reports the same finding, its count and times left out. */

@@ -28,6 +28,8 @@ const statsSchema = z.looseObject({
     servfail: z.number(),
     grants: z.number(),
   }),
+  tls: z.looseObject({ ...byVerdict.shape, intercepted: z.number(), connections: z.number() }),
+  http: z.looseObject({ ...byVerdict.shape, responses_deny: z.number() }),
 });
 type Stats = z.infer<typeof statsSchema>;
 type Status = { readonly readiness: Readiness; readonly policy: PolicyRecord | null; readonly stats: Stats };
@@ -60,16 +62,17 @@ export function addStatusCommand(program: Command, terminal: Terminal, end: End)
 function text({ readiness, policy, stats }: Status, style: Style): string {
   const { ready, checks } = readiness;
   const failing = checks.filter(({ ok }) => !ok).length;
-  const { dataplane, dns } = stats;
-  const { allow, deny, audit } = dataplane.packets;
+  const { dataplane, dns, tls, http } = stats;
   const dropped = Object.values(dataplane.drops).reduce((sum, count) => sum + count, 0);
   const facts = [
     ['node', ready ? style.good('ready') : style.bad(`not ready: ${failing} of ${checks.length} checks fail`)],
     ['policy', policy === null ? style.warn('none is active: policy.fallback decides') : policyLine(policy, stats)],
-    ['packets', `allow ${allow}  deny ${deny}  audit ${audit}  dropped ${dropped}`],
+    ['packets', `${verdicts(dataplane.packets)}  dropped ${dropped}`],
     ['flows', `${dataplane.active_flows} live  ${dataplane.flows_opened} opened  ${dataplane.flows_closed} closed`],
     ['forwarding', dataplane.forwarding === null ? '-' : `${dataplane.forwarding.way}: ${dataplane.forwarding.reason}`],
     ['dns', `allow ${dns.queries_allow}  deny ${dns.queries_deny}  servfail ${dns.servfail}  granted ${dns.grants}`],
+    ['tls', `${verdicts(tls)}  intercepted ${tls.intercepted}  live ${tls.connections}`],
+    ['http', `${verdicts(http)}  responses denied ${http.responses_deny}`],
     ['fullest', fullest(dataplane.maps)],
   ];
   const rows = checks.map(({ name, ok, state, since, detail }) => [
@@ -81,6 +84,9 @@ function text({ readiness, policy, stats }: Status, style: Style): string {
   ]);
   return `${table([], facts)}\n${table(['', 'CHECK', 'STATE', 'SINCE', 'DETAIL'], rows)}`;
 }
+
+const verdicts = ({ allow, deny, audit }: z.infer<typeof byVerdict>): string =>
+  `allow ${allow}  deny ${deny}  audit ${audit}`;
 
 const policyLine = ({ id, name, mode, revision }: PolicyRecord, { generation }: Stats): string =>
   `${name ?? id} (${mode}), revision ${revision}, generation ${generation}`;

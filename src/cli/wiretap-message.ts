@@ -28,6 +28,9 @@ const messageSchema = z.looseObject({
   packets: z.union([bothWays, z.number()]),
   bytes: bothWays,
   hostname: text,
+  sni: text,
+  http: z.object({ method: z.string(), host: z.string(), path: z.string() }).nullish(),
+  reason: text,
   query_type: text,
   addresses: names,
   count: number,
@@ -62,7 +65,9 @@ function packetCells(message: WiretapMessage): string[] {
     typeof packets === 'object' && packets !== null && bytes !== null && bytes !== undefined
       ? `${packets.forward}/${packets.reply} packets, ${bytes.forward}/${bytes.reply} bytes`
       : undefined;
-  const about = [icmp, message.drop_reason, carried].filter((part) => typeof part === 'string');
+  const { http, sni } = message;
+  const asked = http === null || http === undefined ? sni : `${http.method} ${http.host}${http.path}`;
+  const about = [asked, icmp, message.drop_reason, message.reason, carried].filter((part) => typeof part === 'string');
   return [protocol.padEnd('icmp'.length), to, deciderOf(message), about.join(', ')];
 }
 

@@ -28,7 +28,7 @@ const LONGEST_PAUSE_MS = 10_000;
 /** `weir wiretap`. */
 export function addWiretapCommand(program: Command, terminal: Terminal): void {
   remote(program.command('wiretap'))
-    .description('live traffic: flows, verdicts and lookups, until it is interrupted')
+    .description('live traffic: flows, verdicts, lookups, and what is inspected, until it is interrupted')
     .option('--type <type...>', 'flow, flow_end, verdict, dns, tls or http')
     .option('--src <cidr...>', 'sent by these addresses')
     .option('--dst <cidr...>', 'sent to these addresses')

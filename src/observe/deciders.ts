@@ -1,5 +1,5 @@
 import type { Rosters } from '#dataplane/program/rosters.js';
-import { deciderAt, type Roster } from '#policy/roster.js';
+import { type Decider, deciderAt, type Roster } from '#policy/roster.js';
 import type { FindingIdentity } from './findings/finding.js';
 
 /** Who decided, by the names of the policy; all null where nobody did, or where that policy is not known any more. */
@@ -41,6 +41,11 @@ export class Deciders {
     return roster === undefined ? NOBODY : nameAt(roster, word >>> RANK_SHIFT);
   }
 
+  /** Who decided by a policy of that generation, as that calls him. */
+  ofNames(generation: number, decider: Decider | null): NamedDecider {
+    return decider === null ? NOBODY : named(this.#rosters.ofGeneration(generation), decider);
+  }
+
   /** Null for what another process put in force. */
   generationOf(epoch: number): number | null {
     return this.#rosters.generationOf(epoch) ?? null;
@@ -49,9 +54,12 @@ export class Deciders {
 
 function nameAt(roster: Roster, rank: number): NamedDecider {
   if (rank >= roster.groups.length) return NOBODY;
-  const decider = deciderAt(roster, rank);
+  return named(roster, deciderAt(roster, rank));
+}
+
+function named(roster: Roster | undefined, decider: Decider): NamedDecider {
   return {
-    policyId: roster.policy?.id ?? null,
+    policyId: roster?.policy?.id ?? null,
     sourceGroup: decider.kind === 'policy_default' ? null : decider.group,
     rule: decider.kind === 'rule' ? decider.rule : null,
     decidedBy: decider.kind,

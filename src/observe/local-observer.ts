@@ -1,14 +1,18 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { type EventSource, Hearing } from '#dataplane/events/source.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
+import type { SeenConnections } from '#policy/seen-connection.js';
 import type { SeenLookups } from '#policy/seen-lookup.js';
 import { AddressNames } from './address-names.js';
 import { Deciders } from './deciders.js';
+import { DeniedConnections } from './denied-connections.js';
 import { DeniedEvents, findingsOfLookups } from './denied-events.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
 import { MergeError } from './findings/ledger.js';
 import { PendingFindings } from './findings/pending.js';
+import type { Wanted } from './messages.js';
 import type { ObserverStats } from './stats.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 
@@ -16,8 +20,7 @@ import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 export type FindingKeeper = { readonly count: number; merge(deltas: readonly FindingDelta[]): Promise<void> };
 
 export type ObserverOutput = HubOutput & {
-  /** What of what could be seen is of use to anybody. */
-  wanted(wanted: { readonly flows: boolean; readonly lookups: boolean }): void;
+  wanted(wanted: Wanted): void;
   /** What could not be merged, told once for as long as it stays the same; and that it is over. */
   trouble(failure: unknown): void;
   relief(code: string, message: string): void;
@@ -36,6 +39,7 @@ export class LocalObserver {
   readonly #deciders = new Deciders(this.#surroundings.rosters);
   readonly #names = new AddressNames();
   readonly #denied = new DeniedEvents(this.#deciders);
+  readonly #deniedConnections = new DeniedConnections(this.#deciders);
   readonly #keeper: FindingKeeper;
   readonly #output: ObserverOutput;
   readonly #startedMs = Date.now();
@@ -45,9 +49,9 @@ export class LocalObserver {
   #timer: NodeJS.Timeout | undefined;
   #merging: Promise<void> | undefined;
   #isClosing = false;
-  #wanted: { readonly flows: boolean; readonly lookups: boolean } | undefined;
+  #wanted: Wanted | undefined;
   #trouble: string | null = null;
-  #lost = { kernel: 0, sourceShare: 0, gaps: 0 };
+  #lost = { kernel: 0, sourceShare: 0, servicePlane: 0, gaps: 0 };
   readonly #events: Record<string, number> = { flow_opened: 0, flow_ended: 0, denied: 0, dropped: 0, passed: 0 };
 
   constructor(keeper: FindingKeeper, output: ObserverOutput, replayMs: number) {
@@ -75,14 +79,23 @@ export class LocalObserver {
     this.hub.lookups(seen, now);
   }
 
+  seeConnections(seen: SeenConnections): void {
+    this.#hearing?.learn();
+    const now = Date.now();
+    this.#lost.servicePlane += seen.lost;
+    this.#deniedConnections.add(seen, now);
+    this.hub.connections(seen, now);
+  }
+
   record(delta: FindingDelta): void {
     this.#waiting.add(delta);
   }
 
   /** To be called when readers came or went. */
   lookAtWanted(): void {
-    const wanted = { flows: this.hub.wantsFlows, lookups: this.hub.wantsLookups };
-    if (wanted.flows === this.#wanted?.flows && wanted.lookups === this.#wanted.lookups) return;
+    const { wantsFlows: flows, wantsLookups: lookups, wantsConnections: connections } = this.hub;
+    const wanted = { flows, lookups, connections };
+    if (isDeepStrictEqual(wanted, this.#wanted)) return;
     this.#wanted = wanted;
     this.#output.wanted(wanted);
   }
@@ -96,11 +109,13 @@ export class LocalObserver {
 
   /** Readers and sinks are counted elsewhere. */
   counts(): Omit<ObserverStats, 'readers' | 'lostReader' | 'sinks'> {
-    const { merged, overflowed } = this.#denied;
+    const merged = this.#denied.merged + this.#deniedConnections.merged;
+    const overflowed = this.#denied.overflowed + this.#deniedConnections.overflowed;
     return {
       messages: this.hub.messages,
       lostKernel: this.#lost.kernel,
       lostSourceShare: this.#lost.sourceShare,
+      lostServicePlane: this.#lost.servicePlane,
       events: { ...this.#events },
       findings: { merged, entries: this.#keeper.count, overflowed, gaps: this.#lost.gaps },
     };
@@ -133,7 +148,8 @@ export class LocalObserver {
     this.#hearing?.learn();
     const isNameless = this.#surroundings.rosters.inForce === undefined && Date.now() - this.#startedMs < NAMELESS_MS;
     const isEarly = isNameless && !this.#isClosing;
-    const deltas = [...this.#waiting.take(), ...(isEarly ? [] : this.#denied.take())];
+    const denied = isEarly ? [] : [...this.#denied.take(), ...this.#deniedConnections.take()];
+    const deltas = [...this.#waiting.take(), ...denied];
     const gaps = deltas.filter(({ type }) => type === 'gap').reduce((sum, { count }) => sum + count, 0);
     try {
       await this.#keeper.merge(deltas);

@@ -1,4 +1,5 @@
 import type { EventSource } from '#dataplane/events/source.js';
+import type { SeenConnections } from '#policy/seen-connection.js';
 import type { SeenLookups } from '#policy/seen-lookup.js';
 import type { FindingPage, FindingQuery } from './findings/filter.js';
 import type { FindingDelta } from './findings/finding.js';
@@ -14,9 +15,13 @@ export type Asks = {
 };
 export type Ask = keyof Asks;
 
+/** What of what could be seen is of use to anybody: flows, and what is allowed of the others. */
+export type Wanted = { readonly flows: boolean; readonly lookups: boolean; readonly connections: boolean };
+
 export type ToObserver =
   | { readonly kind: 'hear'; readonly source: EventSource }
   | { readonly kind: 'see'; readonly seen: SeenLookups }
+  | { readonly kind: 'see_connections'; readonly seen: SeenConnections }
   | { readonly kind: 'record'; readonly delta: FindingDelta }
   | { readonly kind: 'open'; readonly reader: number; readonly filter: WiretapFilter; readonly sinceMs: number }
   | { readonly kind: 'more'; readonly reader: number }
@@ -35,7 +40,7 @@ export type FromObserver =
   | { readonly kind: 'frame'; readonly frame: Frame }
   | { readonly kind: 'refused'; readonly reader: number }
   | { readonly kind: 'joined'; readonly reader: number; readonly channel: number }
-  | { readonly kind: 'wanted'; readonly wanted: { readonly flows: boolean; readonly lookups: boolean } }
+  | { readonly kind: 'wanted'; readonly wanted: Wanted }
   /** Something that the operator must know. */
   | { readonly kind: 'trouble'; readonly code: string | null; readonly message: string }
   /** That is over. */

@@ -3,6 +3,7 @@ import { dnsMetrics } from './dns-metrics.js';
 import { familiesOf } from './families.js';
 import { nodeMetrics } from './node-metrics.js';
 import { observerMetrics } from './observer-metrics.js';
+import { servicePlaneMetrics } from './service-plane-metrics.js';
 import type { NodeStats, ReadinessReport } from './stats.js';
 import { createWorkMetrics, type WorkMetrics } from './work-metrics.js';
 
@@ -35,6 +36,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
   families.gauge('weir_build_info', 'Version of this build.', 'version').set({ version: sources.version }, 1);
   const node = nodeMetrics(families);
   const dns = dnsMetrics(families);
+  const servicePlane = servicePlaneMetrics(families);
   const observer = observerMetrics(families);
 
   return {
@@ -45,6 +47,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
       const stats = await sources.stats().catch(() => null);
       node.stats(stats);
       dns.stats(stats?.dns ?? null);
+      servicePlane.stats(stats?.servicePlane ?? null);
       observer.stats(stats?.observer ?? null);
       return registry.metrics();
     },

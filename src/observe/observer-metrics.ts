@@ -7,7 +7,7 @@ export function observerMetrics({ gauge, counter }: Families) {
   const messages = counter('weir_wiretap_messages_total', 'Messages that were given to readers of the wiretap.');
   const lost = counter(
     'weir_wiretap_lost_total',
-    'Messages that readers did not get: `reader`, it was too slow; `kernel`, events were lost on their way from the kernel; `source_share`, the source had had its share.',
+    'Messages that readers did not get: `reader`, it was too slow; `kernel`, events were lost on their way from the kernel; `source_share`, the source had had its share; `service_plane`, that had no room for more.',
     'where',
   );
   const observed = counter('weir_events_total', 'Events of the dataplane that were read, by type.', 'type');
@@ -38,6 +38,7 @@ export function observerMetrics({ gauge, counter }: Families) {
       lost.inc({ where: 'reader' }, stats.lostReader);
       lost.inc({ where: 'kernel' }, stats.lostKernel);
       lost.inc({ where: 'source_share' }, stats.lostSourceShare);
+      lost.inc({ where: 'service_plane' }, stats.lostServicePlane);
       for (const [type, count] of Object.entries(stats.events)) observed.inc({ type }, count);
       merged.inc(stats.findings.merged);
       entries.set(stats.findings.entries);

@@ -1,19 +1,19 @@
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { type EventSource, portsOf } from '#dataplane/events/source.js';
+import type { SeenConnections } from '#policy/seen-connection.js';
 import type { SeenLookups } from '#policy/seen-lookup.js';
 import type { FindingPage, FindingQuery } from './findings/filter.js';
 import type { FindingDelta } from './findings/finding.js';
 import { PendingFindings } from './findings/pending.js';
-import type { Ask, Asks, FromObserver, ToObserver } from './messages.js';
+import type { Ask, Asks, FromObserver, ToObserver, Wanted } from './messages.js';
 import type { ObserverStats } from './stats.js';
 import type { WiretapFilter } from './wiretap/filter.js';
 import { Readers, type Sink } from './wiretap/readers.js';
 import type { ObserverOptions } from './worker.js';
 
 export type ObserverEvents = {
-  /** What of what could be seen is of use to anybody. */
-  wanted(wanted: { readonly flows: boolean; readonly lookups: boolean }): void;
+  wanted(wanted: Wanted): void;
   /** Something that the operator must know; nothing stops because of it. */
   trouble(code: string | null, message: string): void;
   /** Some of that is over. */
@@ -67,6 +67,10 @@ export class Observer {
 
   see(seen: SeenLookups): void {
     this.#post({ kind: 'see', seen });
+  }
+
+  seeConnections(seen: SeenConnections): void {
+    this.#post({ kind: 'see_connections', seen });
   }
 
   record(delta: FindingDelta): void {

@@ -55,8 +55,10 @@ export type ObserverStats = {
   readonly lostReader: number;
   /** because events were lost on their way from the kernel, */
   readonly lostKernel: number;
-  /** or because the source had had its share. */
+  /** because the source had had its share, */
   readonly lostSourceShare: number;
+  /** or because the service plane had no room for more. */
+  readonly lostServicePlane: number;
   /** Observations taken in, by type. */
   readonly events: Readonly<Record<string, number>>;
   readonly findings: {
@@ -75,8 +77,24 @@ export type ObserverStats = {
     readonly waiting: number;
   }[];
 };
-type TlsStats = { readonly allow: number; readonly deny: number; readonly intercepted: number };
-type HttpStats = { readonly allow: number; readonly deny: number };
+export type ServicePlaneStats = {
+  /** Connections that were decided without their requests. */
+  readonly allow: number;
+  readonly deny: number;
+  readonly audit: number;
+  readonly intercepted: number;
+  /** Requests of those that were intercepted. */
+  readonly requestsAllow: number;
+  readonly requestsDeny: number;
+  readonly requestsAudit: number;
+  /** Responses that broke the rule which let their request pass. */
+  readonly responsesDeny: number;
+  readonly responsesAudit: number;
+  /** Connections now. */
+  readonly connections: number;
+  /** What was not served, by reason; a closed set of them. */
+  readonly refused: Readonly<Record<string, number>>;
+};
 type ClusterStats = {
   readonly isLeader: boolean;
   readonly leader: string | null;
@@ -92,8 +110,7 @@ export type NodeStats = {
   readonly generation: number;
   readonly dataplane: DataplaneStats | null;
   readonly dns: DnsStats | null;
-  readonly tls: TlsStats | null;
-  readonly http: HttpStats | null;
+  readonly servicePlane: ServicePlaneStats | null;
   readonly cluster: ClusterStats | null;
   readonly observer: ObserverStats | null;
 };

@@ -31,14 +31,14 @@ export function createWorkMetrics(): WorkMetrics {
   const registry = new Registry();
   const { gauge, counter, histogram } = familiesOf(registry);
   const requests = counter(
-    'weir_http_requests_total',
+    'weir_api_requests_total',
     'Requests answered by the management API.',
     'route',
     'method',
     'status',
   );
   const seconds = histogram(
-    'weir_http_request_duration_seconds',
+    'weir_api_request_duration_seconds',
     'Time from the request line to the last byte of the answer.',
     [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10],
     'route',

@@ -61,6 +61,8 @@ port.on('message', (message: ToObserver) => {
       return observer.hear(message.source);
     case 'see':
       return observer.see(message.seen);
+    case 'see_connections':
+      return observer.seeConnections(message.seen);
     case 'record':
       return observer.record(message.delta);
     case 'open':

@@ -16,8 +16,15 @@ export type SeenConnection = {
   /** Why, beside what the rule says; null where that is all. */
   readonly reason: string | null;
   readonly sni: string | null;
+  /** The path without its query; what was cut off of it is an `…`. */
   readonly http: { readonly method: string; readonly host: string; readonly path: string } | null;
 };
 
 /** What the service plane saw since it told the last time. */
-export type SeenConnections = { readonly connections: readonly SeenConnection[]; readonly lost: number };
+export type SeenConnections = {
+  readonly connections: readonly SeenConnection[];
+  /** What there was no room for. */
+  readonly lost: number;
+  /** What of it was denied, or would have been. */
+  readonly lostDenied: number;
+};

@@ -4,6 +4,7 @@ import type { Packet } from '#policy/model.js';
 import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#policy/tls-facts.js';
 import { readCertificateFacts } from './certificate-facts.js';
 import type { Plane } from './plane.js';
+import type { RefusedReason } from './refused-reason.js';
 import { splice } from './splice.js';
 import { type FlightFacts, FlightReader } from './tls/flight-reader.js';
 import { HelloReader } from './tls/hello-reader.js';
@@ -220,7 +221,7 @@ export class Connection {
     });
   }
 
-  #refuse(reason: string): void {
+  #refuse(reason: RefusedReason): void {
     this.plane.counts.refuse(reason);
     this.cut();
   }

@@ -1,4 +1,5 @@
 import type { Verdict } from '#policy/model.js';
+import type { RefusedReason } from './refused-reason.js';
 import type { ServicePlaneStats } from './service-plane.js';
 
 /** What one thread counts. */
@@ -6,7 +7,8 @@ export class Counts {
   intercepted = 0;
   readonly #connections = { allow: 0, deny: 0, audit: 0, redirect: 0 };
   readonly #requests = { allow: 0, deny: 0, audit: 0, redirect: 0 };
-  readonly #refused = new Map<string, number>();
+  readonly #responses = { deny: 0, audit: 0 };
+  readonly #refused = new Map<RefusedReason, number>();
 
   connection(verdict: Verdict): void {
     this.#connections[verdict]++;
@@ -16,7 +18,12 @@ export class Counts {
     this.#requests[verdict]++;
   }
 
-  refuse(reason: string): void {
+  /** Of a response that broke its rule. */
+  response(verdict: 'deny' | 'audit'): void {
+    this.#responses[verdict]++;
+  }
+
+  refuse(reason: RefusedReason): void {
     this.#refused.set(reason, (this.#refused.get(reason) ?? 0) + 1);
   }
 
@@ -30,6 +37,8 @@ export class Counts {
       requestsAllow: this.#requests.allow,
       requestsDeny: this.#requests.deny,
       requestsAudit: this.#requests.audit,
+      responsesDeny: this.#responses.deny,
+      responsesAudit: this.#responses.audit,
       connections,
       refused: Object.fromEntries(this.#refused),
     };
@@ -51,6 +60,8 @@ export function sumOf(all: readonly ServicePlaneStats[]): ServicePlaneStats {
     requestsAllow: sum(({ requestsAllow }) => requestsAllow),
     requestsDeny: sum(({ requestsDeny }) => requestsDeny),
     requestsAudit: sum(({ requestsAudit }) => requestsAudit),
+    responsesDeny: sum(({ responsesDeny }) => responsesDeny),
+    responsesAudit: sum(({ responsesAudit }) => responsesAudit),
     connections: sum(({ connections }) => connections),
     refused,
   };

@@ -12,6 +12,7 @@ import { Http1Session } from './intercept/http1-session.js';
 import { keyOf, linkServer, type ServerLink, type ServerLinkFailure } from './intercept/server-link.js';
 import { ServerPool } from './intercept/server-pool.js';
 import type { Plane } from './plane.js';
+import type { RefusedReason } from './refused-reason.js';
 import { createUpstreamTrust, type UpstreamTrust } from './upstream-trust.js';
 
 const HANDSHAKE_MS = 10_000;
@@ -119,8 +120,11 @@ class Session implements InterceptedSession {
     // Whoever offers protocols and not this one does not mean HTTP that can be read.
     if (hello.alpn.length > 0 && !hello.alpn.includes(HTTP1)) return this.#fail('no_common_protocol');
     this.#link((link) => {
+      if (this.#isOver) {
+        if (!('kind' in link)) link.socket.destroy();
+        return;
+      }
       if ('kind' in link) return this.#fail(link.reason);
-      if (this.#isOver) return link.socket.destroy();
       this.#greet(link);
     });
   }
@@ -224,6 +228,7 @@ class Session implements InterceptedSession {
 
   #tellBroken(request: RequestHead, step: Step, matcher: string): void {
     const verdict = step.mode === 'audit' ? 'audit' : 'deny';
+    this.plane.counts.response(verdict);
     this.#tell({ step, verdict }, request, `response ${matcher}`);
   }
 
@@ -249,10 +254,14 @@ class Session implements InterceptedSession {
     });
   }
 
-  #fail(reason: string): void {
-    this.plane.counts.refuse(reason);
-    const step = this.#steps[this.#from];
-    this.#see({ decider: step?.decider ?? null, verdict: 'deny', reason, http: null });
+  #fail(reason: RefusedReason): void {
+    const { counts } = this.plane;
+    counts.refuse(reason);
+    // Nobody denied what a peer did not come to.
+    if (reason !== 'server_unreachable' && reason !== 'client_handshake') {
+      counts.connection('deny');
+      this.#see({ decider: this.#steps[this.#from]?.decider ?? null, verdict: 'deny', reason, http: null });
+    }
     if (this.#secure === null) this.what.client.resetAndDestroy();
     this.#end();
   }

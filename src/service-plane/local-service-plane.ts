@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#policy/inspection.js';
 import type { Packet } from '#policy/model.js';
-import type { SeenConnection, SeenConnections } from '#policy/seen-connection.js';
+import type { SeenConnections } from '#policy/seen-connection.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { Connection } from './connection.js';
 import { Counts } from './counts.js';
@@ -11,20 +11,15 @@ import { Judge } from './judge.js';
 import { Listener } from './listener.js';
 import type { ServicePlaneOptions } from './options.js';
 import type { Plane } from './plane.js';
+import { Seen } from './seen.js';
 import type { ServicePlaneStats } from './service-plane.js';
-
-/** What is seen between two takes; of more only the number is known. */
-const SEEN = 8_192;
 
 /** The service plane of one thread, in the thread that made it. */
 export class LocalServicePlane {
   readonly #plane: Plane;
   readonly #listener: Listener;
   readonly #connections = new Set<Connection>();
-  /** Whether what is allowed is of use to anybody. */
-  allowedWanted = false;
-  #seen: SeenConnection[] = [];
-  #lost = 0;
+  readonly #seen = new Seen();
 
   constructor(
     private readonly options: ServicePlaneOptions,
@@ -36,8 +31,8 @@ export class LocalServicePlane {
       options,
       judge,
       counts,
-      tells: (verdict) => verdict !== 'allow' || this.allowedWanted,
-      see: (seen) => this.#see(seen),
+      tells: (verdict) => verdict !== 'allow' || this.#seen.allowedWanted,
+      see: (seen) => this.#seen.add(seen, Date.now()),
     };
     this.#plane = { ...common, interceptor: new Interceptor(common, ticketKeys) };
     this.#listener = new Listener(options, (client, flow) => this.#accept(client, flow));
@@ -64,11 +59,13 @@ export class LocalServicePlane {
     return this.#plane.counts.stats(this.#connections.size);
   }
 
+  /** Whether what is allowed is seen too. */
+  setAllowedWanted(wanted: boolean): void {
+    this.#seen.allowedWanted = wanted;
+  }
+
   takeSeen(): SeenConnections {
-    const taken = { connections: this.#seen, lost: this.#lost };
-    this.#seen = [];
-    this.#lost = 0;
-    return taken;
+    return this.#seen.take();
   }
 
   async close(): Promise<void> {
@@ -87,10 +84,5 @@ export class LocalServicePlane {
     const connection = new Connection(this.#plane, client, flow, (over) => this.#connections.delete(over));
     this.#connections.add(connection);
     void connection.begin();
-  }
-
-  #see(seen: Omit<SeenConnection, 'atMs'>): void {
-    if (this.#seen.length < SEEN) this.#seen.push({ ...seen, atMs: Date.now() });
-    else this.#lost++;
   }
 }

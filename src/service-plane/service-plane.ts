@@ -27,7 +27,7 @@ export type ServicePlaneChange = { readonly type: 'worker_died'; readonly reason
 
 /** Since the plane was opened, over all threads. */
 export type ServicePlaneStats = {
-  /** Connections by what became of them. */
+  /** Connections that were decided without their requests. */
   readonly allow: number;
   readonly deny: number;
   readonly audit: number;
@@ -36,6 +36,9 @@ export type ServicePlaneStats = {
   readonly requestsAllow: number;
   readonly requestsDeny: number;
   readonly requestsAudit: number;
+  /** Responses that broke the rule which let their request pass. */
+  readonly responsesDeny: number;
+  readonly responsesAudit: number;
   /** Connections now. */
   readonly connections: number;
   /** What was not served, by reason. */

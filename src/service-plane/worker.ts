@@ -30,8 +30,7 @@ port.on('message', async (message: ToThread) => {
     case 'grants_by':
       return plane.grantsBy(message.port);
     case 'allowed_wanted':
-      plane.allowedWanted = message.wanted;
-      return;
+      return plane.setAllowedWanted(message.wanted);
     case 'ask':
       return tell(await answer(message.id, message.what));
   }

@@ -54,8 +54,7 @@ export const STATS: NodeStats = {
     maps: { flows: { entries: 2, capacity: 131_072 } },
   },
   dns: null,
-  tls: null,
-  http: null,
+  servicePlane: null,
   cluster: null,
   observer: null,
 };

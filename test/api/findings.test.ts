@@ -31,6 +31,7 @@ const SHOWN = {
   icmp_type: null,
   icmp_code: null,
   drop_reason: 'policy_deny',
+  reason: null,
   effective_action: 'deny',
   actor: null,
   operation: null,

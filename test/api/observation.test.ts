@@ -86,8 +86,8 @@ describe('stats', () => {
         grants: 0,
       },
       observer: null,
-      tls: { allow: 0, deny: 0, intercepted: 0 },
-      http: { allow: 0, deny: 0 },
+      tls: { allow: 0, deny: 0, audit: 0, intercepted: 0, connections: 0, refused: {} },
+      http: { allow: 0, deny: 0, audit: 0, responses_deny: 0, responses_audit: 0 },
       cluster: {
         enabled: false,
         is_leader: false,
@@ -119,16 +119,27 @@ describe('stats', () => {
         refused: { unasked: 11 },
         upstreams: [{ address: '192.0.2.53:53', alive: true, queries: 12, timeouts: 13, latencyMs: 0.5 }],
       },
-      tls: { allow: 7, deny: 8, intercepted: 9 },
-      http: { allow: 10, deny: 11 },
+      servicePlane: {
+        allow: 7,
+        deny: 8,
+        audit: 9,
+        intercepted: 10,
+        requestsAllow: 11,
+        requestsDeny: 12,
+        requestsAudit: 13,
+        responsesDeny: 14,
+        responsesAudit: 15,
+        connections: 16,
+        refused: { no_ca: 17 },
+      },
       cluster: { isLeader: true, leader: 'a', members: ['a', 'b'], revision: 12, appliedRevision: 11, lag: 1 },
     };
     const { ask } = await rig({}, { ...fakeManagement(), stats: async () => stats });
     expect((await ask('GET', '/api/v1/stats')).json()).toMatchObject({
       dataplane: { active_flows: 0, forwarding: null, packets: { allow: 0, deny: 0, audit: 0 }, drops: {}, maps: {} },
       dns: { queries_allow: 1, queries_deny: 2, nxdomain_policy: 3, nxdomain_upstream: 4, servfail: 5, grants: 6 },
-      tls: { allow: 7, deny: 8, intercepted: 9 },
-      http: { allow: 10, deny: 11 },
+      tls: { allow: 7, deny: 8, audit: 9, intercepted: 10, connections: 16, refused: { no_ca: 17 } },
+      http: { allow: 11, deny: 12, audit: 13, responses_deny: 14, responses_audit: 15 },
       cluster: {
         enabled: true,
         is_leader: true,
@@ -276,9 +287,9 @@ describe('metrics', () => {
         'weir_events_lost_total{where="source_share"} 4',
         'weir_dataplane_map_entries{map="flows"} 2',
         'weir_dataplane_map_capacity{map="flows"} 131072',
-        'weir_http_requests_total{route="/api/v1/policies/:id",method="GET",status="2xx"} 2',
-        'weir_http_requests_total{route="none",method="GET",status="4xx"} 1',
-        'weir_http_request_duration_seconds_count{route="/api/v1/policies/:id",method="GET"} 2',
+        'weir_api_requests_total{route="/api/v1/policies/:id",method="GET",status="2xx"} 2',
+        'weir_api_requests_total{route="none",method="GET",status="4xx"} 1',
+        'weir_api_request_duration_seconds_count{route="/api/v1/policies/:id",method="GET"} 2',
       ]),
     );
     expect(lines.some((line) => line.startsWith('weir_nodejs_eventloop_lag_seconds '))).toBe(true);

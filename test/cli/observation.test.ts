@@ -46,6 +46,15 @@ const write = {
   operation: 'putActivePolicy',
   target: '/api/v1/policy',
 };
+const request = {
+  ...finding,
+  finding_type: 'http_deny',
+  sni: 'api.example.com',
+  hostname: null,
+  http: { method: 'GET', host: 'api.example.com', path: '/v1/things' },
+  drop_reason: null,
+  reason: 'response /response/headers/deny_present/x',
+};
 const page = (items: unknown[], next: string | null = null, errors: unknown[] = []) =>
   ok({
     items,
@@ -85,6 +94,16 @@ describe('weir findings', () => {
     expect(asked.map(({ path }) => decodeURIComponent(path))).toEqual([
       '/api/v1/audit/findings?finding_type=l4_deny&finding_type=config_change&source_group=lan&since=2026-01-31T00:00:00.000Z&limit=3',
       '/api/v1/audit/findings?finding_type=l4_deny&finding_type=config_change&source_group=lan&since=2026-01-31T00:00:00.000Z&limit=2&cursor=c1',
+    ]);
+  });
+
+  it('shows what was asked for, and why it was denied beside the words of the rule', async () => {
+    const expired = { ...request, finding_type: 'tls_deny', http: null, reason: 'upstream_untrusted:expired' };
+    const { url } = await serverThatAnswers(page([request, expired]));
+    const { out } = await run(['findings', '--server', url], TOKEN);
+    expect(out.split('\n').slice(1, -1)).toEqual([
+      '2026-01-31T12:00:05.000Z  http_deny  no      tcp    10.0.0.7  GET api.example.com/v1/things (192.0.2.1:443)  lan/no-web  response /response/headers/deny_present/x  3',
+      '2026-01-31T12:00:05.000Z  tls_deny   no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)                lan/no-web  upstream_untrusted:expired        3',
     ]);
   });
 
@@ -168,6 +187,8 @@ describe('weir status', () => {
       },
     },
     dns: { queries_allow: 4, queries_deny: 1, servfail: 0, grants: 3 },
+    tls: { allow: 5, deny: 2, audit: 1, intercepted: 6, connections: 3 },
+    http: { allow: 9, deny: 4, audit: 0, responses_deny: 1 },
   };
   const record = {
     ...{ id: 'p-1', name: 'office', form: 'envelope', mode: 'enforce', revision: 3 },
@@ -186,6 +207,8 @@ packets     allow 10  deny 3  audit 1  dropped 4
 flows       2 live  5 opened  3 closed
 forwarding  direct: nothing stands in the way
 dns         allow 4  deny 1  servfail 0  granted 3
+tls         allow 5  deny 2  audit 1  intercepted 6  live 3
+http        allow 9  deny 4  audit 0  responses denied 1
 fullest     grants 3/4 (75 %)  flows 10/100 (10 %)  program 1/10 (10 %)
 
     CHECK         STATE   SINCE                     DETAIL

@@ -73,12 +73,31 @@ const lookup = {
   count: 1,
   addresses: ['192.0.2.1'],
 };
+const inspected = {
+  ...flow,
+  type: 'tls',
+  verdict: 'deny',
+  effective_action: 'deny',
+  interface: null,
+  reason: 'upstream_untrusted:expired',
+  sni: 'api.example.com',
+};
+const request = {
+  ...inspected,
+  type: 'http',
+  verdict: 'audit',
+  effective_action: 'allow',
+  reason: null,
+  http: { method: 'GET', host: 'api.example.com', path: '/v1/things' },
+};
 const lost = { type: 'lost', count: 12, where: 'reader' };
 const LINES = [
   '12:00:00.123  flow      allow     tcp   10.0.0.7:40000 → api.example.com (192.0.2.1:443)  lan/web',
   '12:00:00.123  flow_end  allow     tcp   10.0.0.7:40000 → api.example.com (192.0.2.1:443)  lan/web  3/2 packets, 180/120 bytes',
   '12:00:00.123  verdict   deny      icmp  10.0.0.7 → 192.0.2.1  (policy_default)  type 8 code 0, policy_deny',
   '12:00:01.000  dns       allow     dns   10.0.0.7 → A api.example.com = 192.0.2.1  lan/web',
+  '12:00:00.123  tls       deny      tcp   10.0.0.7:40000 → api.example.com (192.0.2.1:443)  lan/web  api.example.com, upstream_untrusted:expired',
+  '12:00:00.123  http      audit     tcp   10.0.0.7:40000 → api.example.com (192.0.2.1:443)  lan/web  GET api.example.com/v1/things',
   '12 messages lost (reader)',
 ];
 
@@ -92,9 +111,12 @@ async function until(lines: number, words: readonly string[], surroundings: { co
 
 describe('weir wiretap', () => {
   it('prints a line a message, names beside addresses, and ends with 0 when it is interrupted', async () => {
-    const { url, asked } = await wiretapThatSends({ frames: [flow, [ended, denied], lookup, lost], after: 'stay' });
+    const { url, asked } = await wiretapThatSends({
+      frames: [flow, [ended, denied], lookup, inspected, request, lost],
+      after: 'stay',
+    });
     const filters = ['--src', '10.0.0.0/8', '192.0.2.7', '--verdict', 'deny', '--replay', '10s'];
-    expect(await until(5, ['wiretap', ...filters, '--server', url])).toEqual({
+    expect(await until(7, ['wiretap', ...filters, '--server', url])).toEqual({
       code: 0,
       out: LINES.map((line) => `${line}\n`).join(''),
       err: '',

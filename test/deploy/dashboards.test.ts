@@ -116,6 +116,7 @@ describe('the dashboard', () => {
       'Flows and tables',
       'Events, wiretap and findings',
       'DNS',
+      'TLS and HTTP',
       'Process and API',
     ]);
     const panels = dashboard.panels.filter(({ type }) => type !== 'row');

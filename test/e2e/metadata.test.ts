@@ -83,6 +83,8 @@ async function held(change: () => Promise<void>): Promise<'open' | 'closed'> {
   child.stderr?.on('data', (chunk: Buffer) => {
     said += chunk.toString();
   });
+  // It may be gone before it is written to.
+  child.stdin?.on('error', () => {});
   await expect.poll(() => said, { timeout: 5_000 }).toContain('verify');
   const gone = new Promise<'closed'>((resolve) => child.once('exit', () => resolve('closed')));
   await change();

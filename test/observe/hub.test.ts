@@ -10,6 +10,7 @@ import { word } from '#policy/program.js';
 import { rosterOf, rosterOfRecord } from '#policy/roster.js';
 import type { SeenLookup } from '#policy/seen-lookup.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
+import { request, seenConnection } from './connections.js';
 import { batchOf, type EventInput } from './events.js';
 
 const ALL: WiretapFilter = {
@@ -156,6 +157,123 @@ describe('a message', () => {
         count: 2,
       },
     ]);
+  });
+});
+
+describe('a message of what was inspected', () => {
+  const common = {
+    time: '1970-01-01T00:00:01.000Z',
+    src: '10.0.0.7',
+    src_port: 40_000,
+    dst: '192.0.2.1',
+    dst_port: 443,
+    proto: 6,
+    icmp_id: null,
+    src_names: [],
+    dst_names: ['cdn.example.net'],
+    source_group: 'lan',
+    rule: 'web',
+    decided_by: 'rule',
+    policy_id: record.id,
+    generation: 7,
+    interface: null,
+    sni: 'www.example.com',
+  };
+  const decider = { kind: 'rule', group: 'lan', rule: 'web' } as const;
+
+  test('says what was asked for, by which rule, and why, and quotes what the client chose', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    names.add(address('192.0.2.1'), 'cdn.example.net');
+    const connections = [
+      seenConnection({ decider, reason: 'no_ca' }),
+      request('/a"b\\c', { decider, verdict: 'audit' }),
+      request('/', { decider, verdict: 'allow' }),
+      seenConnection({ decider: null, sni: null, generation: 99 }),
+    ];
+    hub.connections({ connections, lost: 0, lostDenied: 0 }, 0);
+    const nobody = { source_group: null, rule: null, decided_by: null, policy_id: null, generation: 99, sni: null };
+    const denied = { type: 'tls', verdict: 'deny', effective_action: 'deny' };
+    const passed = { type: 'http', effective_action: 'allow', reason: null };
+    expect(messages()).toEqual([
+      { ...common, ...denied, reason: 'no_ca' },
+      { ...common, ...passed, verdict: 'audit', http: { method: 'GET', host: 'www.example.com', path: '/a"b\\c' } },
+      { ...common, ...passed, verdict: 'allow', http: { method: 'GET', host: 'www.example.com', path: '/' } },
+      { ...common, ...denied, ...nobody, reason: null },
+    ]);
+  });
+
+  const seen = (filter: Partial<WiretapFilter>): unknown[] => {
+    const hub = hubKeeping(0);
+    names.add(address('192.0.2.9'), 'granted.example.net');
+    hub.open(1, { ...ALL, ...filter }, 0);
+    const named = (sni: string, of = {}) => seenConnection({ sni, ...of });
+    hub.connections(
+      {
+        connections: [
+          named('a.example.com', { source: address('172.16.0.1'), verdict: 'allow' }),
+          named('b.example.com', { destination: address('192.0.2.9'), destinationPort: 8_443, verdict: 'audit' }),
+          named('c.example.com', { decider: { kind: 'group_default', group: 'lan' } }),
+          request('/d', { sni: 'd.example.org' }),
+        ],
+        lost: 0,
+        lostDenied: 0,
+      },
+      0,
+    );
+    const found = messages().map(({ sni }) => String(sni)[0]);
+    given = [];
+    return found;
+  };
+  const prefix = (text: string, length = 32) => ({ address: address(text), length });
+
+  test.each<[string, Partial<WiretapFilter>, string]>([
+    ['nothing', {}, 'abcd'],
+    ['connections', { types: ['tls'] }, 'abc'],
+    ['requests', { types: ['http', 'flow'] }, 'd'],
+    ['other things', { types: ['dns', 'verdict'] }, ''],
+    ['sources', { sources: [prefix('172.16.0.0', 12)] }, 'a'],
+    ['destinations', { destinations: [prefix('192.0.2.9')] }, 'b'],
+    ['the port of the server', { ports: [{ low: 8_000, high: 9_000 }] }, 'b'],
+    ['the port of the client', { ports: [{ low: 40_000, high: 40_000 }] }, 'abcd'],
+    ['TCP', { protocols: [17, 6] }, 'abcd'],
+    ['another protocol', { protocols: [17] }, ''],
+    ['the name in the hello', { hostnames: ['a.example.com'] }, 'a'],
+    ['the host of a request', { hostnames: ['www.example.com'] }, 'd'],
+    ['a name that an address was granted for', { hostnames: ['*.example.net'] }, 'b'],
+    ['groups', { groups: ['lan'], verdicts: ['deny'] }, 'cd'],
+    ['rules', { rules: ['no'] }, 'abd'],
+    ['verdicts', { verdicts: ['allow', 'audit'] }, 'ab'],
+  ])('can be asked for by %s', (_, filter, expected) => {
+    expect(seen(filter).join('')).toBe(expected);
+  });
+
+  test('is replayed, and what the service plane lost is told to those who read such messages', () => {
+    const hub = hubKeeping(10_000);
+    hub.connections({ connections: [request('/kept')], lost: 3, lostDenied: 0 }, 1_000);
+    hub.events(batchOf([flow(443)]), 1_500);
+    hub.open(9, { ...ALL, types: ['http'] }, 0);
+    hub.more(9);
+    expect(given).toMatchObject([
+      { to: { reader: 9 }, messages: 1, lost: { service_plane: 3 } },
+      { reader: 9, joined: 1 },
+    ]);
+    expect(messages()).toMatchObject([{ type: 'http', http: { path: '/kept' } }]);
+    hub.open(10, { ...ALL, types: ['dns'] }, 5_000);
+    given = [];
+    hub.connections({ connections: [], lost: 4, lostDenied: 4 }, 2_000);
+    expect(given).toMatchObject([{ to: { channel: 1 }, messages: 0, lost: { service_plane: 4 } }]);
+  });
+
+  test('of what is allowed is made only for those who can get it', () => {
+    const hub = hubKeeping(10_000);
+    hub.open(1, { ...ALL, types: ['tls'], verdicts: ['deny'] }, 0);
+    hub.open(2, { ...ALL, protocols: [17] }, 0);
+    expect(hub.wantsConnections).toBe(false);
+    hub.open(3, { ...ALL, types: ['tls'] }, 0);
+    expect(hub.wantsConnections).toBe(true);
+    hub.close(3);
+    expect(hub.wantsConnections).toBe(false);
   });
 });
 

@@ -9,6 +9,7 @@ import { word } from '#policy/program.js';
 import { rosterOf } from '#policy/roster.js';
 import { StoreError } from '#store/error.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
+import { seenConnection } from './connections.js';
 import { packedOf } from './events.js';
 
 const roster = rosterOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })]));
@@ -54,7 +55,7 @@ beforeEach(() => {
       frame: () => {},
       joined: () => {},
       refused: () => {},
-      wanted: ({ flows, lookups: seen }) => said.push(`wanted ${flows} ${seen}`),
+      wanted: ({ flows, lookups: seen, connections }) => said.push(`wanted ${flows} ${seen} ${connections}`),
       trouble: (error) => said.push(`trouble ${String(error)}`),
       relief: (code) => said.push(code),
     },
@@ -81,6 +82,28 @@ test('a lookup that is denied is named by the policy that was just put in force,
   ]);
 });
 
+test('a connection that is denied is named likewise, and what the service plane lost is a gap and counted', async () => {
+  facts.port1.postMessage({ kind: 'roster', placed });
+  const decider = { kind: 'rule', group: 'lan', rule: 'no' } as const;
+  observer.seeConnections({ connections: [seenConnection({ decider })], lost: 9, lostDenied: 4 });
+  await observer.merge();
+  expect(shown()).toEqual([
+    ['tls_deny', 'no', 1],
+    ['gap', 'service_plane', 4],
+  ]);
+  expect(observer.counts()).toMatchObject({ lostServicePlane: 9, findings: { merged: 1, gaps: 4 } });
+});
+
+test('what is allowed is wanted while somebody reads it', () => {
+  const none = { sources: [], destinations: [], ports: [], protocols: [], hostnames: [], groups: [], rules: [] };
+  observer.hub.open(1, { ...none, verdicts: [], types: ['http'] }, 0);
+  observer.lookAtWanted();
+  observer.hub.open(2, { ...none, verdicts: ['deny'], types: ['tls'] }, 0);
+  observer.hub.close(1);
+  observer.lookAtWanted();
+  expect(said).toEqual(['wanted false false false', 'wanted false false true', 'wanted false false false']);
+});
+
 test('what could not be merged is merged later, and the trouble is told once', async () => {
   facts.port1.postMessage({ kind: 'roster', placed });
   failure = new StoreError('store_no_space', 'write: No space left');
@@ -94,7 +117,7 @@ test('what could not be merged is merged later, and the trouble is told once', a
     ['dns_deny', 'no', 5],
     ['gap', 'dns', 4],
   ]);
-  expect(said).toEqual(['wanted false false', 'trouble StoreError: write: No space left', 'findings_stored']);
+  expect(said).toEqual(['wanted false false false', 'trouble StoreError: write: No space left', 'findings_stored']);
 });
 
 test('what a merge that failed had merged is not merged again', async () => {

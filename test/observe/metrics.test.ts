@@ -18,6 +18,7 @@ describe('metrics', () => {
       'weir_wiretap_lost_total{where="reader"} 3',
       'weir_wiretap_lost_total{where="kernel"} 4',
       'weir_wiretap_lost_total{where="source_share"} 5',
+      'weir_wiretap_lost_total{where="service_plane"} 6',
     ]);
     expect(await samples('weir_findings_')).toEqual([
       'weir_findings_merged_total 61',
@@ -39,6 +40,32 @@ describe('metrics', () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     expect(await samples('weir_wiretap_lost_total', metrics)).toEqual([]);
     expect(await samples('weir_findings_sink_', metrics)).toEqual([]);
+  });
+
+  it('of the service plane are what it counts, and none while it does not run', async () => {
+    expect(await samples('weir_tls_')).toEqual([
+      'weir_tls_connections_total{verdict="allow"} 20',
+      'weir_tls_connections_total{verdict="deny"} 21',
+      'weir_tls_connections_total{verdict="audit"} 22',
+      'weir_tls_intercepted_total 23',
+    ]);
+    expect(await samples('weir_http_')).toEqual([
+      'weir_http_requests_total{verdict="allow"} 24',
+      'weir_http_requests_total{verdict="deny"} 25',
+      'weir_http_requests_total{verdict="audit"} 26',
+      'weir_http_responses_broken_total{verdict="deny"} 27',
+      'weir_http_responses_broken_total{verdict="audit"} 28',
+    ]);
+    expect(await samples('weir_service_plane_')).toEqual([
+      'weir_service_plane_connections 29',
+      'weir_service_plane_refused_total{reason="too_many_connections"} 33',
+      'weir_service_plane_refused_total{reason="upstream_untrusted:unknown_issuer"} 0',
+      'weir_service_plane_refused_total{reason="upstream_untrusted:expired"} 30',
+      'weir_service_plane_refused_total{reason="no_ca"} 31',
+      'weir_service_plane_refused_total{reason="server_unreachable"} 32',
+    ]);
+    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    expect(await samples('weir_http_requests_total', metrics)).toEqual([]);
   });
 
   it('of the sweep are in seconds', async () => {

@@ -30,6 +30,8 @@ export type FindingIdentity = {
   readonly icmpType: number | null;
   readonly icmpCode: number | null;
   readonly dropReason: string | null;
+  /** Of what the service plane denied: why, beside what the rule says. Findings of an older build have none. */
+  readonly reason: string | null;
   readonly effectiveAction: 'allow' | 'deny';
   /** Who wrote, or tried to: the subject of a token. */
   readonly actor: string | null;

@@ -26,6 +26,8 @@ export function findingId(of: FindingIdentity): string {
     of.actor,
     of.operation,
     of.target,
+    // Findings that are kept were numbered without it.
+    ...(of.reason === null ? [] : [of.reason]),
   ];
   return createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, ID_DIGITS);
 }

@@ -16,6 +16,7 @@ export const nobody = {
   icmpType: null,
   icmpCode: null,
   dropReason: null,
+  reason: null,
   actor: null,
   operation: null,
   target: null,

@@ -20,6 +20,7 @@ export type ShownFinding = {
   icmp_type: number | null;
   icmp_code: number | null;
   drop_reason: string | null;
+  reason: string | null;
   effective_action: 'allow' | 'deny';
   actor: string | null;
   operation: string | null;
@@ -54,6 +55,7 @@ export function shownFinding(finding: Finding, nodeId: string): ShownFinding {
     icmp_type: finding.icmpType,
     icmp_code: finding.icmpCode,
     drop_reason: finding.dropReason,
+    reason: finding.reason ?? null,
     effective_action: finding.effectiveAction,
     actor: finding.actor,
     operation: finding.operation,

@@ -1,9 +1,11 @@
 import { EVENT_TYPE } from '#dataplane/events/event.js';
-import { PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#policy/model.js';
+import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#policy/model.js';
+import type { SeenConnection } from '#policy/seen-connection.js';
 import type { SeenLookup } from '#policy/seen-lookup.js';
 import type { AddressNames } from '../address-names.js';
 import type { Deciders, NamedDecider } from '../deciders.js';
 import { AT, recordType, startOf, VERDICT_NAMES, verdictName } from './record.js';
+import type { Seen } from './seen.js';
 
 export const WIRETAP_TYPES = ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'] as const;
 export const WIRETAP_VERDICTS = ['allow', 'deny', 'audit', 'redirect'] as const;
@@ -31,8 +33,11 @@ type RecordTest = (words: Uint32Array, at: number) => boolean;
 export class CompiledFilter {
   readonly wantsLookups: boolean;
   readonly wantsFlows: boolean;
+  readonly wantsAllowedConnections: boolean;
+  readonly #wantsConnections: boolean;
   readonly #records: readonly RecordTest[];
   readonly #lookups: readonly ((lookup: SeenLookup) => boolean)[];
+  readonly #connections: readonly ((seen: SeenConnection) => boolean)[];
 
   constructor(filter: WiretapFilter, { deciders, names }: Surrounded) {
     const wants = (type: (typeof WIRETAP_TYPES)[number]): boolean =>
@@ -40,6 +45,10 @@ export class CompiledFilter {
     const ofPackets = filter.destinations.length + filter.ports.length + filter.protocols.length > 0;
     this.wantsLookups = wants('dns') && !ofPackets;
     this.wantsFlows = wants('flow') || wants('flow_end');
+    const isOfTcp = filter.protocols.length === 0 || filter.protocols.includes(IPPROTO.tcp);
+    this.#wantsConnections = (wants('tls') || wants('http')) && isOfTcp;
+    const wantsAllowed = filter.verdicts.length === 0 || filter.verdicts.includes('allow');
+    this.wantsAllowedConnections = this.#wantsConnections && wantsAllowed;
     const isNamed = nameTest(filter.hostnames);
     const isDecided = deciderTest(filter);
     const records: [asked: boolean, test: RecordTest][] = [
@@ -72,16 +81,56 @@ export class CompiledFilter {
       [isDecided !== null, ({ generation, word }) => isDecided?.(deciders.ofWord(generation, word)) === true],
     ];
     this.#lookups = lookups.filter(([asked]) => asked).map(([, test]) => test);
+    const connections: [asked: boolean, test: (seen: SeenConnection) => boolean][] = [
+      [filter.types.length > 0, ({ kind }) => wants(kind)],
+      [filter.verdicts.length > 0, ({ verdict }) => filter.verdicts.includes(verdict)],
+      [filter.sources.length > 0, ({ source }) => filter.sources.some((prefix) => contains(prefix, source))],
+      [
+        filter.destinations.length > 0,
+        ({ destination }) => filter.destinations.some((prefix) => contains(prefix, destination)),
+      ],
+      [
+        filter.ports.length > 0,
+        ({ sourcePort, destinationPort }) => isIn(filter.ports, sourcePort) || isIn(filter.ports, destinationPort),
+      ],
+      [isDecided !== null, ({ generation, decider }) => isDecided?.(deciders.ofNames(generation, decider)) === true],
+      [
+        isNamed !== null,
+        ({ sni, http, source, destination }) =>
+          [sni ?? '', http?.host ?? '', ...names.of(destination), ...names.of(source)].some((name) => isNamed?.(name)),
+      ],
+    ];
+    this.#connections = connections.filter(([asked]) => asked).map(([, test]) => test);
   }
 
-  matches(words: Uint32Array, index: number): boolean {
-    const at = startOf(index);
+  /** Whether anything of that kind can match. Events of the kernel are asked one by one. */
+  wants(kind: Seen['kind']): boolean {
+    switch (kind) {
+      case 'events':
+        return true;
+      case 'lookups':
+        return this.wantsLookups;
+      case 'connections':
+        return this.#wantsConnections;
+    }
+  }
+
+  /** Says of each message of it whether it matches. */
+  testOf(seen: Seen): (index: number) => boolean {
+    if (!this.wants(seen.kind)) return () => false;
+    switch (seen.kind) {
+      case 'events':
+        return (index) => this.#matches(seen.batch.words, startOf(index));
+      case 'lookups':
+        return (index) => this.#lookups.every((test) => test(seen.lookups[index] as SeenLookup));
+      case 'connections':
+        return (index) => this.#connections.every((test) => test(seen.connections[index] as SeenConnection));
+    }
+  }
+
+  #matches(words: Uint32Array, at: number): boolean {
     for (const test of this.#records) if (!test(words, at)) return false;
     return true;
-  }
-
-  matchesLookup(lookup: SeenLookup): boolean {
-    return this.wantsLookups && this.#lookups.every((test) => test(lookup));
   }
 }
 
@@ -102,13 +151,15 @@ function contains({ address, length }: Prefix, tested: number): boolean {
 }
 
 function portTest(ranges: readonly Range[]): RecordTest {
-  const isIn = (port: number): boolean => ranges.some(({ low, high }) => port >= low && port <= high);
   return (words, at) => {
     if (!PORT_PROTOCOLS.includes((words[at + AT.kind] as number) >>> 24)) return false;
     const ports = words[at + AT.ports] as number;
-    return isIn(ports & 0xffff) || isIn(ports >>> 16);
+    return isIn(ranges, ports & 0xffff) || isIn(ranges, ports >>> 16);
   };
 }
+
+const isIn = (ranges: readonly Range[], port: number): boolean =>
+  ranges.some(({ low, high }) => port >= low && port <= high);
 
 function nameTest(patterns: readonly string[]): ((name: string) => boolean) | null {
   if (patterns.length === 0) return null;

@@ -8,8 +8,10 @@ export type Lost = {
   readonly source_share: number;
   /** The DNS proxy had no room for more lookups. */
   readonly dns: number;
+  /** The service plane had no room for more connections and requests. */
+  readonly service_plane: number;
 };
-export const NOTHING_LOST: Lost = { reader: 0, kernel: 0, source_share: 0, dns: 0 };
+export const NOTHING_LOST: Lost = { reader: 0, kernel: 0, source_share: 0, dns: 0, service_plane: 0 };
 
 export function added(one: Lost, other: Lost): Lost {
   return {
@@ -17,6 +19,7 @@ export function added(one: Lost, other: Lost): Lost {
     kernel: one.kernel + other.kernel,
     source_share: one.source_share + other.source_share,
     dns: one.dns + other.dns,
+    service_plane: one.service_plane + other.service_plane,
   };
 }
 
@@ -26,10 +29,12 @@ export function less(one: Lost, other: Lost): Lost {
     kernel: one.kernel - other.kernel,
     source_share: one.source_share - other.source_share,
     dns: one.dns - other.dns,
+    service_plane: one.service_plane - other.service_plane,
   };
 }
 
-export const isNothing = (lost: Lost): boolean => lost.reader + lost.kernel + lost.source_share + lost.dns === 0;
+export const isNothing = (lost: Lost): boolean =>
+  lost.reader + lost.kernel + lost.source_share + lost.dns + lost.service_plane === 0;
 
 /** The messages that say it. */
 export function lostMessages(lost: Lost): readonly string[] {

@@ -1,9 +1,11 @@
 import type { EventBatch } from '#dataplane/events/batch.js';
-import type { SeenLookup, SeenLookups } from '#policy/seen-lookup.js';
+import type { SeenConnections } from '#policy/seen-connection.js';
+import type { SeenLookups } from '#policy/seen-lookup.js';
 import { CompiledFilter, type WiretapFilter } from './filter.js';
 import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
-import { Kept } from './kept.js';
+import { Kept, type KeptEntry } from './kept.js';
 import { type MessageSurroundings, MessageWriter } from './message.js';
+import { type Seen, sizeOf } from './seen.js';
 import { Written } from './written.js';
 
 /** Different filters at most: each is tested on each event. */
@@ -23,7 +25,7 @@ type Channel = {
   readers: number;
   lost: Lost;
 };
-/** Where a reader stands in what is kept: record or lookup `index` of that entry comes next, the `count`th of all. */
+/** Where a reader stands in what is kept: message `index` of that entry comes next, the `count`th of all. */
 type Replay = {
   readonly channel: Channel;
   entry: number;
@@ -83,6 +85,11 @@ export class WiretapHub {
     return [...this.#channels.values()].some(({ filter }) => filter.wantsLookups);
   }
 
+  /** Whether connections and requests that are allowed are of use to anybody. */
+  get wantsConnections(): boolean {
+    return [...this.#channels.values()].some(({ filter }) => filter.wantsAllowedConnections);
+  }
+
   /** What came in since then comes first. */
   open(reader: number, filter: WiretapFilter, sinceMs: number): void {
     const channel = this.#channelFor(filter);
@@ -136,25 +143,27 @@ export class WiretapHub {
 
   events(batch: EventBatch, nowMs: number): void {
     const lost = { ...NOTHING_LOST, kernel: batch.lost, source_share: batch.suppressed };
-    if (this.#channels.size > 0) {
-      const written = this.#live.ofBatch(batch);
-      for (const channel of this.#channels.values()) {
-        channel.lost = added(channel.lost, lost);
-        this.#tell(channel, matching(batch, channel.filter), written);
-      }
-    }
-    this.#kept.add({ atMs: nowMs, batch, lookups: [], lost });
+    this.#see({ kind: 'events', batch }, lost, nowMs);
   }
 
   lookups(seen: SeenLookups, nowMs: number): void {
-    const lost = { ...NOTHING_LOST, dns: seen.lost };
-    const written = this.#live.ofLookups(seen.lookups);
-    for (const channel of this.#channels.values()) {
-      if (!channel.filter.wantsLookups) continue;
-      channel.lost = added(channel.lost, lost);
-      this.#tell(channel, matchingLookups(seen.lookups, channel.filter), written);
+    this.#see({ kind: 'lookups', lookups: seen.lookups }, { ...NOTHING_LOST, dns: seen.lost }, nowMs);
+  }
+
+  connections({ connections, lost }: SeenConnections, nowMs: number): void {
+    this.#see({ kind: 'connections', connections }, { ...NOTHING_LOST, service_plane: lost }, nowMs);
+  }
+
+  #see(seen: Seen, lost: Lost, nowMs: number): void {
+    if (this.#channels.size > 0) {
+      const written = this.#live.of(seen);
+      for (const channel of this.#channels.values()) {
+        if (!channel.filter.wants(seen.kind)) continue;
+        channel.lost = added(channel.lost, lost);
+        this.#tell(channel, matching(seen, channel.filter), written);
+      }
     }
-    this.#kept.add({ atMs: nowMs, batch: null, lookups: seen.lookups, lost });
+    this.#kept.add({ atMs: nowMs, seen, lost });
   }
 
   #channelFor(filter: WiretapFilter): Channel | undefined {
@@ -191,26 +200,17 @@ export class WiretapHub {
   /** Gives what matches in the rest of an entry, up to a frame full; how much that was. */
   #readOn(reader: number, replay: Replay): number {
     const { filter } = replay.channel;
-    const { batch = null, lookups = [], lost = NOTHING_LOST } = this.#kept.at(replay.entry) ?? {};
+    const { seen, lost } = this.#kept.at(replay.entry) as KeptEntry;
     if (replay.index === 0) {
       replay.lost = added(replay.lost, lost);
       replay.lostBefore = added(replay.lostBefore, lost);
     }
-    const size = batch?.count ?? lookups.length;
+    const size = sizeOf(seen);
+    const matches = filter.testOf(seen);
     const found: number[] = [];
-    for (; replay.index < size && found.length < FRAME_MESSAGES; replay.index++, replay.count++) {
-      const lookup = lookups[replay.index];
-      if (
-        batch !== null
-          ? filter.matches(batch.words, replay.index)
-          : lookup !== undefined && filter.matchesLookup(lookup)
-      )
-        found.push(replay.index);
-    }
-    if (found.length > 0) {
-      const written = batch === null ? this.#again.ofLookups(lookups) : this.#again.ofBatch(batch);
-      this.#replayed(reader, replay, written.frame(found), found.length);
-    }
+    for (; replay.index < size && found.length < FRAME_MESSAGES; replay.index++, replay.count++)
+      if (matches(replay.index)) found.push(replay.index);
+    if (found.length > 0) this.#replayed(reader, replay, this.#again.of(seen).frame(found), found.length);
     if (replay.index >= size) {
       replay.entry++;
       replay.index = 0;
@@ -230,12 +230,10 @@ export class WiretapHub {
   }
 }
 
-function matchingLookups(lookups: readonly SeenLookup[], filter: CompiledFilter): number[] {
-  return lookups.flatMap((lookup, index) => (filter.matchesLookup(lookup) ? [index] : []));
-}
-
-function matching({ words, count }: EventBatch, filter: CompiledFilter): number[] {
+function matching(seen: Seen, filter: CompiledFilter): number[] {
+  const matches = filter.testOf(seen);
+  const size = sizeOf(seen);
   const found: number[] = [];
-  for (let index = 0; index < count; index++) if (filter.matches(words, index)) found.push(index);
+  for (let index = 0; index < size; index++) if (matches(index)) found.push(index);
   return found;
 }

@@ -1,17 +1,12 @@
-import type { EventBatch } from '#dataplane/events/batch.js';
-import type { SeenLookup } from '#policy/seen-lookup.js';
 import { added, isNothing, type Lost, NOTHING_LOST } from './frame.js';
+import { bytesOf, type Seen, sizeOf } from './seen.js';
 
-/** What came in at one time: events, or lookups. */
 export type KeptEntry = {
   readonly atMs: number;
-  readonly batch: EventBatch | null;
-  readonly lookups: readonly SeenLookup[];
+  readonly seen: Seen;
   /** Before it. */
   readonly lost: Lost;
 };
-
-const LOOKUP_BYTES = 200;
 
 /** The last that was seen, for those who begin to read later: so many milliseconds of it, and so many bytes at most. */
 export class Kept {
@@ -21,7 +16,7 @@ export class Kept {
   /** Number of the first of the entries; they are numbered from 0. */
   #first = 0;
   #bytes = 0;
-  /** Records and lookups that are not kept any more: those that are, are counted on from there. */
+  /** Messages of entries that are not kept any more: those that are, are counted on from there. */
   forgotten = 0;
   /** What was lost before entries that are not kept any more. */
   forgottenLost: Lost = NOTHING_LOST;
@@ -41,14 +36,14 @@ export class Kept {
   }
 
   add(entry: KeptEntry): void {
-    if (this.keepsMs === 0 || (sizeOf(entry) === 0 && isNothing(entry.lost))) return;
+    if (this.keepsMs === 0 || (sizeOf(entry.seen) === 0 && isNothing(entry.lost))) return;
     this.#entries.push(entry);
-    this.#bytes += bytesOf(entry);
+    this.#bytes += bytesOf(entry.seen);
     let dropped = 0;
     for (const oldest of this.#entries) {
       if (oldest.atMs >= entry.atMs - this.keepsMs && this.#bytes <= this.#maxBytes) break;
-      this.#bytes -= bytesOf(oldest);
-      this.forgotten += sizeOf(oldest);
+      this.#bytes -= bytesOf(oldest.seen);
+      this.forgotten += sizeOf(oldest.seen);
       this.forgottenLost = added(this.forgottenLost, oldest.lost);
       dropped++;
     }
@@ -61,11 +56,11 @@ export class Kept {
     return this.#entries[number - this.#first];
   }
 
-  /** Records and lookups that came in before this entry, and what was lost. */
+  /** Messages that came in before this entry, and what was lost. */
   before(number: number): { readonly count: number; readonly lost: Lost } {
     const earlier = this.#entries.slice(0, number - this.#first);
     return {
-      count: earlier.reduce((sum, entry) => sum + sizeOf(entry), this.forgotten),
+      count: earlier.reduce((sum, entry) => sum + sizeOf(entry.seen), this.forgotten),
       lost: earlier.reduce((sum, { lost }) => added(sum, lost), this.forgottenLost),
     };
   }
@@ -76,7 +71,3 @@ export class Kept {
     return found < 0 ? this.end : this.#first + found;
   }
 }
-
-const sizeOf = ({ batch, lookups }: KeptEntry): number => (batch?.count ?? 0) + lookups.length;
-const bytesOf = ({ batch, lookups }: KeptEntry): number =>
-  (batch?.words.byteLength ?? 0) + lookups.length * LOOKUP_BYTES;

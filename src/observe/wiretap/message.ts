@@ -4,10 +4,12 @@ import type { Surroundings } from '#dataplane/events/surroundings.js';
 import { DROP_REASON, FLOW_STATE } from '#dataplane/program/numbers.js';
 import { formatAddress } from '#policy/ipv4.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
+import type { SeenConnection } from '#policy/seen-connection.js';
 import type { SeenLookup } from '#policy/seen-lookup.js';
 import type { AddressNames } from '../address-names.js';
 import type { Deciders, NamedDecider } from '../deciders.js';
 import { type ByteWriter, bytesOf } from './byte-writer.js';
+import { connectionMessage } from './connection-message.js';
 import { AT, startOf, VERDICT_NAMES, wide } from './record.js';
 
 export type MessageSurroundings = {
@@ -103,6 +105,10 @@ export class MessageWriter {
     );
     out.put(this.#decider(deciders.ofWord(generation, word)));
     out.text(`,"generation":${generation},"count":${count}}`);
+  }
+
+  connection(out: ByteWriter, seen: SeenConnection): void {
+    out.text(connectionMessage(seen, this.#known));
   }
 
   #flow(out: ByteWriter, batch: EventBatch, at: number, kind: number, details: number): void {

@@ -1,13 +1,14 @@
-import type { EventBatch } from '#dataplane/events/batch.js';
+import type { SeenConnection } from '#policy/seen-connection.js';
 import type { SeenLookup } from '#policy/seen-lookup.js';
 import { ByteWriter } from './byte-writer.js';
 import type { MessageWriter } from './message.js';
+import { type Seen, sizeOf } from './seen.js';
 
 const OPEN = 0x5b;
 const COMMA = 0x2c;
 const CLOSE = 0x5d;
 
-/** Messages of one batch or of some lookups, each written when it is asked for the first time, with a comma behind it. */
+/** Messages of what came in at one time, each written when it is asked for the first time, with a comma behind it. */
 export class Written {
   readonly #writer: MessageWriter;
   readonly #out = new ByteWriter();
@@ -20,15 +21,9 @@ export class Written {
   }
 
   /** What was written before is forgotten. */
-  ofBatch(batch: EventBatch): this {
-    this.#begin(batch.count);
-    this.#write = (index) => this.#writer.record(this.#out, batch, index);
-    return this;
-  }
-
-  ofLookups(lookups: readonly SeenLookup[]): this {
-    this.#begin(lookups.length);
-    this.#write = (index) => this.#writer.lookup(this.#out, lookups[index] as SeenLookup);
+  of(seen: Seen): this {
+    this.#begin(sizeOf(seen));
+    this.#write = this.#writeOf(seen);
     return this;
   }
 
@@ -55,6 +50,18 @@ export class Written {
     }
     frame[bytes] = CLOSE;
     return frame;
+  }
+
+  #writeOf(seen: Seen): (index: number) => void {
+    const [writer, out] = [this.#writer, this.#out];
+    switch (seen.kind) {
+      case 'events':
+        return (index) => writer.record(out, seen.batch, index);
+      case 'lookups':
+        return (index) => writer.lookup(out, seen.lookups[index] as SeenLookup);
+      case 'connections':
+        return (index) => writer.connection(out, seen.connections[index] as SeenConnection);
+    }
   }
 
   #begin(count: number): void {

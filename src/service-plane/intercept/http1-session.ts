@@ -8,6 +8,7 @@ import { FAULT_STATUS, type HttpFault } from '../http/fault.js';
 import { type RequestHead, RequestHeadReader } from '../http/request-head.js';
 import { type ResponseHead, ResponseHeadReader } from '../http/response-head.js';
 import { writeRequestHead, writeResponseHead } from '../http/write-head.js';
+import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemResponse } from './answer.js';
 import { Out } from './out.js';
 import type { ServerLink, ServerLinkFailure } from './server-link.js';
@@ -33,7 +34,7 @@ export type Http1Ports = {
   judge(request: RequestHead): Decided;
   /** A response, or its trailers, that broke the rule which let the request pass. */
   tellBroken(request: RequestHead, step: Step, matcher: string): void;
-  refuse(reason: string): void;
+  refuse(reason: RefusedReason): void;
   linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void;
   /** Nobody here needs it any more. */
   give(link: ServerLink): void;
@@ -306,7 +307,7 @@ export class Http1Session {
   }
 
   /** Something went wrong with the server. */
-  #fail(status: number, reason: string, detail: string, step?: Step): void {
+  #fail(status: number, reason: RefusedReason, detail: string, step?: Step): void {
     this.ports.refuse(reason);
     const exchange = this.#exchange;
     if (exchange?.response !== null && exchange !== null) return this.#abort(null);
@@ -326,7 +327,7 @@ export class Http1Session {
     this.#drop(false);
   }
 
-  #abort(reason: string | null): void {
+  #abort(reason: RefusedReason | null): void {
     if (reason !== null) this.ports.refuse(reason);
     this.#isClosing = true;
     this.#drop(false);

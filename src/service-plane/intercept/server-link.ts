@@ -1,6 +1,7 @@
 import { connect, type TLSSocket } from 'node:tls';
 import { formatAddress } from '#policy/ipv4.js';
 import type { Packet } from '#policy/model.js';
+import type { LinkFault } from '../refused-reason.js';
 import { untrustedReason } from '../untrusted-reason.js';
 import { connectUpstream } from '../upstream.js';
 import type { UpstreamTrust } from '../upstream-trust.js';
@@ -20,7 +21,7 @@ export type ServerLink = {
   isBound: boolean;
 };
 
-export type ServerLinkFailure = { readonly kind: 'failed'; readonly reason: string };
+export type ServerLinkFailure = { readonly kind: 'failed'; readonly reason: LinkFault };
 
 /** Who is connected to whom, and how. */
 export type Destination = { readonly flow: Packet; readonly sni: string | null; readonly protocols: readonly string[] };

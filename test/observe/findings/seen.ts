@@ -19,6 +19,7 @@ export function seen(of: Partial<FindingDelta> = {}): FindingDelta {
     icmpType: null,
     icmpCode: null,
     dropReason: 'policy_deny',
+    reason: null,
     effectiveAction: 'deny',
     actor: null,
     operation: null,

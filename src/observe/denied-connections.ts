@@ -1,0 +1,117 @@
+import { formatAddress } from '#policy/ipv4.js';
+import { IPPROTO } from '#policy/model.js';
+import type { SeenConnection, SeenConnections } from '#policy/seen-connection.js';
+import type { Deciders } from './deciders.js';
+import type { FindingDelta } from './findings/finding.js';
+import { gap } from './findings/gap.js';
+import { nobody } from './findings/nobody.js';
+
+/** Different ones between two takes, and of these of one source. What is beyond is merged without what was asked for. */
+const DETAILED = 4_096;
+const OF_A_SOURCE = 256;
+const COARSE = 2_048;
+
+type Pending = {
+  readonly seen: SeenConnection;
+  readonly isCoarse: boolean;
+  firstMs: number;
+  lastMs: number;
+  count: number;
+};
+
+/** Connections and requests that were denied, or would have been, until they are taken: equal ones are one, however many there are. */
+export class DeniedConnections {
+  readonly #deciders: Deciders;
+  #detailed = new Map<string, Pending>();
+  #coarse = new Map<string, Pending>();
+  #ofSource = new Map<number, number>();
+  #lost: { count: number; firstMs: number; lastMs: number } | null = null;
+  /** What became part of a finding, and how much of it without what was asked for. */
+  merged = 0;
+  overflowed = 0;
+
+  constructor(deciders: Deciders) {
+    this.#deciders = deciders;
+  }
+
+  add({ connections, lostDenied }: SeenConnections, nowMs: number): void {
+    for (const seen of connections) if (seen.verdict === 'deny' || seen.verdict === 'audit') this.#add(seen);
+    if (lostDenied > 0) this.#lose(lostDenied, nowMs);
+  }
+
+  /** What was added since the last time. */
+  take(): readonly FindingDelta[] {
+    const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
+    if (this.#lost !== null) taken.push(gap('service_plane', this.#lost.count, this.#lost.firstMs, this.#lost.lastMs));
+    this.#detailed = new Map();
+    this.#coarse = new Map();
+    this.#ofSource = new Map();
+    this.#lost = null;
+    return taken;
+  }
+
+  #add(seen: SeenConnection): void {
+    const { source, sni, http } = seen;
+    const less = lessOf(seen);
+    const key = `${less} ${seen.destination} ${seen.destinationPort} ${JSON.stringify([sni, http])}`;
+    const known = this.#detailed.get(key);
+    if (known !== undefined) return this.#again(known, seen);
+    const ofSource = this.#ofSource.get(source) ?? 0;
+    if (this.#detailed.size < DETAILED && ofSource < OF_A_SOURCE) {
+      this.#ofSource.set(source, ofSource + 1);
+      return this.#begin(this.#detailed, key, seen);
+    }
+    this.overflowed++;
+    const coarse = this.#coarse.get(less);
+    if (coarse !== undefined) return this.#again(coarse, seen);
+    if (this.#coarse.size < COARSE) return this.#begin(this.#coarse, less, seen);
+    this.#lose(1, seen.atMs);
+  }
+
+  #begin(among: Map<string, Pending>, key: string, seen: SeenConnection): void {
+    const { atMs } = seen;
+    among.set(key, { seen, isCoarse: among === this.#coarse, firstMs: atMs, lastMs: atMs, count: 1 });
+    this.merged++;
+  }
+
+  #again(pending: Pending, { atMs }: SeenConnection): void {
+    pending.firstMs = Math.min(pending.firstMs, atMs);
+    pending.lastMs = Math.max(pending.lastMs, atMs);
+    pending.count++;
+    this.merged++;
+  }
+
+  #lose(count: number, atMs: number): void {
+    this.#lost ??= { count: 0, firstMs: atMs, lastMs: atMs };
+    this.#lost.count += count;
+    this.#lost.lastMs = atMs;
+  }
+
+  #delta({ seen, isCoarse, ...times }: Pending): FindingDelta {
+    const { generation, verdict, reason } = seen;
+    return {
+      ...nobody,
+      ...this.#deciders.ofNames(generation, seen.decider),
+      type: seen.kind === 'tls' ? 'tls_deny' : 'http_deny',
+      source: formatAddress(seen.source),
+      protocol: IPPROTO.tcp,
+      ...(isCoarse
+        ? {}
+        : {
+            destination: formatAddress(seen.destination),
+            destinationPort: seen.destinationPort,
+            sni: seen.sni,
+            http: seen.http,
+          }),
+      reason,
+      effectiveAction: verdict === 'audit' ? 'allow' : 'deny',
+      generation,
+      ...times,
+    };
+  }
+}
+
+/** Whose it was and who decided, without what was asked for: of that a client makes as many as it likes. */
+function lessOf({ kind, source, generation, decider, verdict, reason }: SeenConnection): string {
+  return `${kind} ${source} ${generation} ${verdict} ${JSON.stringify([decider, reason])}`;
+}

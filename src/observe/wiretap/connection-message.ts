@@ -1,0 +1,37 @@
+import { formatAddress } from '#policy/ipv4.js';
+import { IPPROTO } from '#policy/model.js';
+import type { SeenConnection } from '#policy/seen-connection.js';
+import type { AddressNames } from '../address-names.js';
+import type { Deciders } from '../deciders.js';
+
+/** The message of a connection or a request that the service plane decided (D32), as one JSON object. */
+export function connectionMessage(
+  seen: SeenConnection,
+  { deciders, names }: { readonly deciders: Deciders; readonly names: AddressNames },
+): string {
+  const { kind, source, destination, generation, verdict, http } = seen;
+  const { sourceGroup, rule, decidedBy, policyId } = deciders.ofNames(generation, seen.decider);
+  return JSON.stringify({
+    type: kind,
+    time: new Date(seen.atMs).toISOString(),
+    src: formatAddress(source),
+    src_port: seen.sourcePort,
+    dst: formatAddress(destination),
+    dst_port: seen.destinationPort,
+    proto: IPPROTO.tcp,
+    icmp_id: null,
+    src_names: names.of(source),
+    dst_names: names.of(destination),
+    verdict,
+    effective_action: verdict === 'deny' ? 'deny' : 'allow',
+    source_group: sourceGroup,
+    rule,
+    decided_by: decidedBy,
+    policy_id: policyId,
+    generation,
+    interface: null,
+    reason: seen.reason,
+    sni: seen.sni,
+    ...(http === null ? {} : { http }),
+  });
+}

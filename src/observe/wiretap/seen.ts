@@ -1,0 +1,37 @@
+import type { EventBatch } from '#dataplane/events/batch.js';
+import type { SeenConnection } from '#policy/seen-connection.js';
+import type { SeenLookup } from '#policy/seen-lookup.js';
+
+/** What came in at one time, of one kind. */
+export type Seen =
+  | { readonly kind: 'events'; readonly batch: EventBatch }
+  | { readonly kind: 'lookups'; readonly lookups: readonly SeenLookup[] }
+  | { readonly kind: 'connections'; readonly connections: readonly SeenConnection[] };
+
+const LOOKUP_BYTES = 200;
+/** But for its path. */
+const CONNECTION_BYTES = 400;
+
+/** Of how many messages it is. */
+export function sizeOf(seen: Seen): number {
+  switch (seen.kind) {
+    case 'events':
+      return seen.batch.count;
+    case 'lookups':
+      return seen.lookups.length;
+    case 'connections':
+      return seen.connections.length;
+  }
+}
+
+/** The memory that it takes, about. */
+export function bytesOf(seen: Seen): number {
+  switch (seen.kind) {
+    case 'events':
+      return seen.batch.words.byteLength;
+    case 'lookups':
+      return seen.lookups.length * LOOKUP_BYTES;
+    case 'connections':
+      return seen.connections.reduce((sum, { http }) => sum + CONNECTION_BYTES + (http?.path.length ?? 0), 0);
+  }
+}

@@ -1,0 +1,27 @@
+import type { HttpFault } from './http/fault.js';
+import type { UntrustedReason } from './untrusted-reason.js';
+
+/** Why there is no connection to a server that a client may be shown. */
+export type LinkFault =
+  | 'server_unreachable'
+  | 'server_handshake'
+  | 'given_up'
+  | `upstream_untrusted:${UntrustedReason}`;
+
+/** Why something was not served. The set is closed, and the peers choose no word of it: it is a label of a metric. */
+export type RefusedReason =
+  | LinkFault
+  | `request_${HttpFault}`
+  | `response_${HttpFault}`
+  | 'client_handshake'
+  | 'client_late'
+  | 'cut_by_policy'
+  | 'intercept_behind_certificate'
+  | 'no_ca'
+  | 'no_common_protocol'
+  | 'no_policy'
+  | 'response_cut_short'
+  | 'response_denied'
+  | 'server_closed'
+  | 'too_many_connections'
+  | 'unasked_response';

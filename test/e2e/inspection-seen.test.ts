@@ -1,0 +1,201 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { createInspectedRig, type InspectedRig } from './inspected.js';
+import { readWiretap, type WiretapReader } from './reader.js';
+import { policyOf } from './rig.js';
+
+const CA = '/api/v1/settings/tls-intercept-ca';
+const EXPIRED_PORT = 4_431;
+let rig: InspectedRig;
+let caFile: string;
+beforeAll(async () => {
+  rig = await createInspectedRig('inspection-seen');
+  const { good, broken } = rig.certificates;
+  await rig.web(443, good);
+  await rig.serve(EXPIRED_PORT, broken.expired, '-www');
+  const made = await rig.node.request('POST', `${CA}/generate`);
+  if (made.status !== 201) throw new Error(made.text);
+  caFile = await rig.file('ca.pem', (await rig.node.request('GET', `${CA}/cert`)).text);
+}, 120_000);
+afterAll(() => rig?.remove());
+
+type Finding = Readonly<Record<string, unknown>> & { readonly count: number };
+let since: string;
+beforeEach(() => {
+  since = new Date().toISOString();
+});
+const find = async (from = since): Promise<readonly Finding[]> => {
+  const query = `?finding_type=tls_deny&finding_type=http_deny&finding_type=l4_deny&since=${from}`;
+  const reply = await rig.node.request('GET', `/api/v1/audit/findings${query}`);
+  if (reply.status !== 200) throw new Error(`${reply.status} ${reply.text}`);
+  return (reply.body as { items: Finding[] }).items;
+};
+const soon = { timeout: 10_000, interval: 50 };
+
+const tls = (block: Readonly<Record<string, unknown>>, more: Readonly<Record<string, unknown>> = {}) => ({
+  match: { proto: 'tcp', dst_ports: [443, EXPIRED_PORT], tls: block },
+  ...more,
+});
+const intercepting = (http: Readonly<Record<string, unknown>>) => tls({ mode: 'intercept', http });
+const fetch = async (path: string, port = 443): Promise<string> => {
+  const at = `${SERVER_NAME}:${port}`;
+  const words = ['--cacert', caFile, '--resolve', `${at}:${ADDRESSES.server}`, '-o', '/dev/null', '-w', '%{http_code}'];
+  return (await rig.curl(...words, `https://${at}${path}`)).stdout;
+};
+
+const decided = {
+  src: ADDRESSES.client,
+  dst: ADDRESSES.server,
+  dst_port: 443,
+  proto: 6,
+  source_group: 'clients',
+  rule: 'r0',
+  decided_by: 'rule',
+  policy_id: expect.any(String),
+  generation: expect.any(Number),
+  reason: null,
+  sni: SERVER_NAME,
+};
+/** What the finding of a message is to be, seen once. */
+const findingOf = ({ type, src, dst, verdict, ...said }: Readonly<Record<string, unknown>>) => ({
+  ...said,
+  finding_type: `${String(type)}_deny`,
+  src_ip: src,
+  dst_ip: dst,
+  http: said.http ?? null,
+  effective_action: verdict === 'audit' ? 'allow' : 'deny',
+  count: 1,
+});
+/** Readers that ask for what is inspected alone, and for nothing that is allowed. */
+const reading = (): Promise<WiretapReader> =>
+  readWiretap(rig.node, '?type=tls&type=http&verdict=deny&verdict=audit&proto=tcp');
+
+/** What was done is told once, and is one finding. */
+async function expectSeen(reader: WiretapReader, messages: readonly Readonly<Record<string, unknown>>[]) {
+  await expect.poll(() => reader.messages, soon).toMatchObject(messages);
+  await expect.poll(() => find(), soon).toHaveLength(messages.length);
+  expect(await find()).toEqual(
+    expect.arrayContaining(messages.map((message) => expect.objectContaining(findingOf(message)))),
+  );
+  reader.socket.close();
+}
+
+test('a connection that a rule denies by its name is one finding, and one message', async () => {
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
+  await rig.node.ready();
+  const reader = await reading();
+  expect((await rig.dial(443, [])).code).not.toBe(0);
+  await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny' }]);
+});
+
+test('under audit it passes, and is the same but for that', async () => {
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny', mode: 'audit' })]));
+  const reader = await reading();
+  expect((await rig.dial(443, [])).text).toContain('HTTP/1.1 200 OK');
+  await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'audit' }]);
+});
+
+test('whoever hides the name is denied by a deny of names, which says why', async () => {
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
+  const reader = await reading();
+  await rig.dial(443, ['-noservername']);
+  await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', sni: null, reason: 'unknown' }]);
+});
+
+test('a request that no rule allows is one finding, without its query; what is allowed is none', async () => {
+  await rig.put(policyOf([intercepting({ request: { path: { prefix: ['/v1/'] } } })], { default_action: 'deny' }));
+  const all = await readWiretap(rig.node, `?hostname=${SERVER_NAME}`);
+  const reader = await reading();
+  expect(await fetch('/v1/things?token=secret')).toBe('200');
+  expect(await fetch('/other?token=secret')).toBe('403');
+  const http = (path: string) => ({ method: 'GET', host: SERVER_NAME, path });
+  const byDefault = { ...decided, rule: null, decided_by: 'group_default' };
+  const denied = { ...byDefault, type: 'http', verdict: 'deny', http: http('/other') };
+  await expectSeen(reader, [denied]);
+  await expect
+    .poll(() => all.messages, soon)
+    .toMatchObject([{ ...decided, type: 'http', verdict: 'allow', http: http('/v1/things') }, denied]);
+  expect(JSON.stringify([await find(), all.messages])).not.toContain('secret');
+  all.socket.close();
+});
+
+test('a response that breaks its rule is one finding, which names the matcher', async () => {
+  await rig.put(policyOf([intercepting({ response: { headers: { deny_present: ['x-internal'] } } })]));
+  const reader = await reading();
+  expect(await fetch('/v1/things')).toBe('502');
+  const http = { method: 'GET', host: SERVER_NAME, path: '/v1/things' };
+  const reason = 'response /response/headers/deny_present/x-internal';
+  await expectSeen(reader, [{ ...decided, type: 'http', verdict: 'deny', reason, http }]);
+});
+
+test('a server that cannot be trusted is one finding, which says why', async () => {
+  await rig.put(policyOf([intercepting({ request: { methods: ['GET'] } })]));
+  const reader = await reading();
+  expect(await fetch('/', EXPIRED_PORT)).toBe('000');
+  const reason = 'upstream_untrusted:expired';
+  await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', dst_port: EXPIRED_PORT, reason }]);
+});
+
+test('they are replayed to who comes later, and Server-Sent Events carry the same', async () => {
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
+  await rig.dial(443, []);
+  await expect.poll(() => find(), soon).toHaveLength(1);
+  const later = await readWiretap(rig.node, '?replay=30s&type=http&verdict=deny');
+  await expect.poll(() => later.messages.map(({ reason }) => reason), soon).toEqual([null, expect.any(String)]);
+  later.socket.close();
+  const headers = { authorization: `Bearer ${await rig.node.token()}`, accept: 'text/event-stream' };
+  const end = new AbortController();
+  const stream = `${rig.node.url}/api/v1/wiretap/stream?type=tls&rule=r0&replay=30s`;
+  const response = await globalThis.fetch(stream, { headers, signal: end.signal });
+  let text = '';
+  const decoder = new TextDecoder();
+  for await (const bytes of response.body ?? []) {
+    text += decoder.decode(bytes as Uint8Array, { stream: true });
+    if (text.includes('"verdict":"audit"')) break;
+  }
+  expect(text).toMatch(/^data: .*"type":"tls".*"verdict":"audit"/m);
+  end.abort();
+});
+
+test('nothing was a finding twice, or of another kind; stats and metrics count the same', async () => {
+  const shown = (await find('2026-01-01T00:00:00Z')).map(
+    ({ finding_type: type, rule, effective_action: action, reason, count }) =>
+      `${String(type)} ${String(rule)} ${String(action)} ${String(reason)} ${count}`,
+  );
+  expect(shown.toSorted()).toEqual([
+    'http_deny null deny null 1',
+    'http_deny r0 deny response /response/headers/deny_present/x-internal 1',
+    'tls_deny r0 allow null 1',
+    'tls_deny r0 deny null 2',
+    'tls_deny r0 deny unknown 1',
+    'tls_deny r0 deny upstream_untrusted:expired 1',
+  ]);
+  const stats = (await rig.node.request('GET', '/api/v1/stats')).body as Record<string, Record<string, unknown>>;
+  expect(stats.tls).toEqual({
+    allow: 0,
+    deny: 4,
+    audit: 1,
+    intercepted: 4,
+    connections: expect.any(Number),
+    refused: { response_denied: 1, 'upstream_untrusted:expired': 1 },
+  });
+  expect(stats.http).toEqual({ allow: 2, deny: 1, audit: 0, responses_deny: 1, responses_audit: 0 });
+  const { text } = await rig.node.request('GET', '/metrics');
+  const lines = text.split('\n').filter((line) => /^weir_(tls|http|service_plane_refused)_/.test(line));
+  expect(lines).toEqual([
+    'weir_tls_connections_total{verdict="allow"} 0',
+    'weir_tls_connections_total{verdict="deny"} 4',
+    'weir_tls_connections_total{verdict="audit"} 1',
+    'weir_tls_intercepted_total 4',
+    'weir_http_requests_total{verdict="allow"} 2',
+    'weir_http_requests_total{verdict="deny"} 1',
+    'weir_http_requests_total{verdict="audit"} 0',
+    'weir_http_responses_broken_total{verdict="deny"} 1',
+    'weir_http_responses_broken_total{verdict="audit"} 0',
+    'weir_service_plane_refused_total{reason="too_many_connections"} 0',
+    'weir_service_plane_refused_total{reason="upstream_untrusted:unknown_issuer"} 0',
+    expect.stringContaining('{reason="'),
+    expect.stringContaining('{reason="'),
+  ]);
+});

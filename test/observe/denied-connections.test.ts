@@ -1,0 +1,109 @@
+import { beforeEach, expect, test } from 'vitest';
+import { Rosters } from '#dataplane/program/rosters.js';
+import { Deciders } from '#observe/deciders.js';
+import { DeniedConnections } from '#observe/denied-connections.js';
+import { findingId } from '#observe/findings/identity.js';
+import { nobody } from '#observe/findings/nobody.js';
+import { rosterOf, rosterOfRecord } from '#policy/roster.js';
+import type { SeenConnection } from '#policy/seen-connection.js';
+import { address, group, policy, rule } from '#test/policy/sample.js';
+import { request, seenConnection } from './connections.js';
+
+const record = { id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10', revision: 1 };
+const roster = rosterOfRecord(rosterOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })])), record);
+let denied: DeniedConnections;
+beforeEach(() => {
+  const rosters = new Rosters();
+  rosters.place({ roster, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 });
+  denied = new DeniedConnections(new Deciders(rosters));
+});
+const add = (...connections: SeenConnection[]) => denied.add({ connections, lost: 0, lostDenied: 0 }, 0);
+const finding = {
+  ...nobody,
+  type: 'tls_deny',
+  policyId: record.id,
+  sourceGroup: 'lan',
+  rule: 'no',
+  decidedBy: 'rule',
+  source: '10.0.0.7',
+  destination: '192.0.2.1',
+  destinationPort: 443,
+  protocol: 6,
+  sni: 'www.example.com',
+  effectiveAction: 'deny',
+  generation: 7,
+  firstMs: 1_000,
+  lastMs: 1_000,
+  count: 1,
+};
+
+test('equal denies are one finding, whatever their source ports, from the first to the last of them', () => {
+  add(seenConnection({ atMs: 2_000 }), seenConnection({ sourcePort: 9, atMs: 1_000 }));
+  add(seenConnection({ atMs: 4_000 }));
+  expect(denied.take()).toEqual([{ ...finding, lastMs: 4_000, count: 3 }]);
+  expect([denied.take(), denied.merged]).toEqual([[], 3]);
+});
+
+test('a request has its method, host and path, and what passed under audit says so', () => {
+  add(request('/a'), request('/a', { verdict: 'audit', reason: 'response /response/headers/deny_present/x' }));
+  const http = { method: 'GET', host: 'www.example.com', path: '/a' };
+  expect(denied.take()).toEqual([
+    { ...finding, type: 'http_deny', http },
+    {
+      ...finding,
+      type: 'http_deny',
+      http,
+      reason: 'response /response/headers/deny_present/x',
+      effectiveAction: 'allow',
+    },
+  ]);
+});
+
+test('what differs in its reason alone stays apart, and none has the number that it had before there were reasons', () => {
+  add(seenConnection(), seenConnection({ reason: 'late' }), seenConnection({ reason: 'no_ca' }));
+  const taken = denied.take();
+  expect(taken.map(({ reason }) => reason)).toEqual([null, 'late', 'no_ca']);
+  expect(new Set(taken.map((delta) => findingId(delta))).size).toBe(3);
+  expect(findingId({ ...nobody, type: 'l4_deny', effectiveAction: 'deny' })).toBe('71954b93b46d09b2c09e73279f95b8fe');
+});
+
+test('what is allowed is none, and whoever was not come to is nobody', () => {
+  add(seenConnection({ verdict: 'allow' }), seenConnection({ decider: null }), seenConnection({ generation: 6 }));
+  expect(denied.take().map(({ policyId, rule: by, decidedBy }) => [policyId, by, decidedBy])).toEqual([
+    [null, null, null],
+    [null, 'no', 'rule'],
+  ]);
+});
+
+test('of a client that makes a million paths the rest is counted without what it asked for, and none is missing', () => {
+  for (let from = 0; from < 1_000_000; from += 1_000)
+    add(...Array.from({ length: 1_000 }, (_, index) => request(`/${from + index}`)));
+  add(request('/other', { source: address('10.0.0.8') }));
+  const taken = denied.take();
+  expect(taken.length).toBe(256 + 1 + 1);
+  expect(taken.at(-1)).toEqual({
+    ...finding,
+    type: 'http_deny',
+    destination: null,
+    destinationPort: null,
+    sni: null,
+    count: 1_000_000 - 256,
+  });
+  expect(taken.at(-2)).toMatchObject({ source: '10.0.0.8', http: { path: '/other' } });
+  expect([denied.merged, denied.overflowed]).toEqual([1_000_001, 1_000_000 - 256]);
+});
+
+test('beyond every bound, and where the service plane had no room, it is a gap', () => {
+  for (let source = 0; source < 8_000; source++) add(request('/', { source, atMs: 3_000 }));
+  denied.add({ connections: [], lost: 9, lostDenied: 4 }, 5_000);
+  const taken = denied.take();
+  expect(taken.length).toBe(4_096 + 2_048 + 1);
+  expect(taken.at(-1)).toMatchObject({
+    type: 'gap',
+    target: 'service_plane',
+    count: 8_000 - 4_096 - 2_048 + 4,
+    firstMs: 3_000,
+    lastMs: 5_000,
+  });
+  expect(taken.reduce((sum, { count }) => sum + count, 0)).toBe(8_004);
+});
