@@ -12,6 +12,7 @@ import { Listener } from './listener.js';
 import type { ServicePlaneOptions } from './options.js';
 import type { Plane } from './plane.js';
 import type { ServicePlaneStats } from './service-plane.js';
+import type { Splices } from './splice.js';
 
 /** What is seen between two takes; of more only the number is known. */
 const SEEN = 8_192;
@@ -29,6 +30,7 @@ export class LocalServicePlane {
   constructor(
     private readonly options: ServicePlaneOptions,
     ticketKeys: Buffer,
+    splices: Splices,
   ) {
     const judge = new Judge();
     const counts = new Counts();
@@ -38,6 +40,7 @@ export class LocalServicePlane {
       judge,
       counts,
       see,
+      splices,
       interceptor: new Interceptor({ options, judge, counts, see }, ticketKeys),
     };
     this.#listener = new Listener(options, (client, flow) => this.#accept(client, flow));

@@ -3,6 +3,7 @@ import type { Counts } from './counts.js';
 import type { Interceptor } from './interceptor.js';
 import type { Judge } from './judge.js';
 import type { ServicePlaneOptions } from './options.js';
+import type { Splices } from './splice.js';
 
 /** What the connections of one thread have in common. */
 export type Plane = {
@@ -10,5 +11,6 @@ export type Plane = {
   readonly judge: Judge;
   readonly counts: Counts;
   readonly interceptor: Interceptor;
+  readonly splices: Splices;
   see(seen: Omit<SeenConnection, 'atMs'>): void;
 };
