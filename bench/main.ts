@@ -17,6 +17,7 @@ import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
 import { policyWriteBench } from './policy-write.js';
+import { spliceBench } from './splice.js';
 
 const benches = [
   classifierBench,
@@ -32,6 +33,7 @@ const benches = [
   eventsBench,
   observeBench,
   inspectionBench,
+  spliceBench,
   policyWriteBench,
   httpBench,
 ];

@@ -78,7 +78,10 @@ export class PlaneThread {
   }
 
   #hear(message: FromThread): void {
-    if (message.kind === 'seen') return this.listener.onSeen(message.seen);
+    if (message.kind === 'seen') {
+      this.listener.onSeen(message.seen);
+      return;
+    }
     const waiting = this.#waiting.get(message.id);
     this.#waiting.delete(message.id);
     if (message.kind === 'answer') waiting?.resolve(message.value);

@@ -45,13 +45,17 @@ export class Splices {
   #handOver(id: number, one: Socket, other: Socket): void {
     if (!this.#ends.has(id)) return;
     const fds = [one, other].map((socket) => (socket as Handled)._handle?.fd ?? -1);
-    if (fds.some((fd) => fd < 0)) return this.#giveUp(id, one, other);
+    if (fds.some((fd) => fd < 0)) {
+      this.#giveUp(id, one, other);
+      return;
+    }
     const taken: number[] = [];
     try {
       for (const fd of fds) taken.push(this.handover.take(fd));
     } catch {
       for (const fd of taken) this.handover.drop(fd);
-      return this.#giveUp(id, one, other);
+      this.#giveUp(id, one, other);
+      return;
     }
     for (const socket of [one, other]) {
       socket.removeAllListeners();
