@@ -18,6 +18,7 @@ import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
 import { policyWriteBench } from './policy-write.js';
+import { spliceBench } from './splice.js';
 
 const benches = [
   classifierBench,
@@ -34,6 +35,7 @@ const benches = [
   observeBench,
   inspectionBench,
   inspectionMemoryBench,
+  spliceBench,
   policyWriteBench,
   httpBench,
 ];

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 source scripts/llvm.sh
 clang=$(find_tool clang)
-mkdir -p dist/bpf dist/bench/forward dist/bench/observe
+mkdir -p dist/bpf dist/bench/forward dist/bench/observe dist/bench/splice
 for source in bench/forward/*.bpf.c; do
   object=dist/bpf/$(basename "$source" .c).o
   if [[ $object -nt $source ]]; then continue; fi

@@ -26,6 +26,10 @@ type Libc = {
   poll(descriptors: Uint8Array, count: number, timeoutMs: number): number;
   eventfd(count: number, flags: number): number;
   write(fd: number, bytes: Uint8Array, length: number): number;
+  fcntl(fd: number, command: number, argument: number): number;
+  pipe2(ends: Int32Array, flags: number): number;
+  shutdown(fd: number, how: number): number;
+  splice(from: number, fromOffset: number, to: number, toOffset: number, length: number, flags: number): number;
   getpagesize(): number;
   ioctl(fd: number, request: number, argument: Uint8Array): number;
   if_nameindex(): Pointer;
@@ -56,6 +60,11 @@ const LIBC: Record<keyof Libc, string> = {
   poll: 'int poll(_Inout_ void *descriptors, ulong count, int timeout)',
   eventfd: 'int eventfd(uint32_t count, int flags)',
   write: 'long write(int fd, const void *bytes, size_t length)',
+  fcntl: 'int fcntl(int fd, int command, long argument)',
+  pipe2: 'int pipe2(_Out_ void *ends, int flags)',
+  shutdown: 'int shutdown(int fd, int how)',
+  // The offsets as numbers, since there are none.
+  splice: 'long splice(int from, uint64_t from_offset, int to, uint64_t to_offset, size_t length, uint32_t flags)',
   getpagesize: 'int getpagesize()',
   ioctl: 'int ioctl(int fd, ulong request, _Inout_ void *argument)',
   if_nameindex: 'void *if_nameindex()',

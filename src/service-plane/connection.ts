@@ -5,7 +5,6 @@ import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#policy
 import { readCertificateFacts } from './certificate-facts.js';
 import type { Plane } from './plane.js';
 import type { RefusedReason } from './refused-reason.js';
-import { splice } from './splice.js';
 import { type FlightFacts, FlightReader } from './tls/flight-reader.js';
 import { HelloReader } from './tls/hello-reader.js';
 import { connectUpstream } from './upstream.js';
@@ -145,7 +144,7 @@ export class Connection {
         return judged.kind === 'decided' && judged.verdict !== 'deny';
       },
     };
-    splice(this.client, server, () => this.#end());
+    this.#cancel = this.plane.splices.splice(this.client, server, () => this.#end());
   }
 
   /** The hello goes on, and what the server answers is held until it is judged. */

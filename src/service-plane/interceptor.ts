@@ -39,7 +39,7 @@ export type InterceptedSession = {
 
 /** Ends TLS in a server's place, and judges every request (D23, D24). Of one thread. */
 export class Interceptor {
-  readonly #plane: Omit<Plane, 'interceptor'>;
+  readonly #plane: Omit<Plane, 'interceptor' | 'splices'>;
   readonly #contexts: LeafContexts;
   readonly #trust: UpstreamTrust;
   readonly #pool = new ServerPool();
@@ -48,7 +48,7 @@ export class Interceptor {
   readonly #ticking: NodeJS.Timeout;
   #isAble = false;
 
-  constructor(plane: Omit<Plane, 'interceptor'>, ticketKeys: Buffer) {
+  constructor(plane: Omit<Plane, 'interceptor' | 'splices'>, ticketKeys: Buffer) {
     this.#plane = plane;
     this.#contexts = new LeafContexts({ ticketKeys });
     this.#trust = createUpstreamTrust({ source: plane.options.upstreamCa });
@@ -108,7 +108,7 @@ class Session implements InterceptedSession {
 
   constructor(
     private readonly what: Intercepted,
-    private readonly plane: Omit<Plane, 'interceptor'>,
+    private readonly plane: Omit<Plane, 'interceptor' | 'splices'>,
     private readonly means: Means,
   ) {
     this.#steps = what.steps;

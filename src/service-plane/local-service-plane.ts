@@ -13,6 +13,7 @@ import type { ServicePlaneOptions } from './options.js';
 import type { Plane } from './plane.js';
 import { Seen } from './seen.js';
 import type { ServicePlaneStats } from './service-plane.js';
+import type { Splices } from './splice.js';
 
 /** The service plane of one thread, in the thread that made it. */
 export class LocalServicePlane {
@@ -24,6 +25,7 @@ export class LocalServicePlane {
   constructor(
     private readonly options: ServicePlaneOptions,
     ticketKeys: Buffer,
+    splices: Splices,
   ) {
     const judge = new Judge();
     const counts = new Counts();
@@ -33,6 +35,7 @@ export class LocalServicePlane {
       counts,
       tells: (verdict) => verdict !== 'allow' || this.#seen.allowedWanted,
       see: (seen) => this.#seen.add(seen, Date.now()),
+      splices,
     };
     this.#plane = { ...common, interceptor: new Interceptor(common, ticketKeys) };
     this.#listener = new Listener(options, (client, flow) => this.#accept(client, flow));

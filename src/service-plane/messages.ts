@@ -1,6 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#policy/inspection.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
+import type { SharedHandover } from '#sockets/handover.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import type { ServicePlaneOptions } from './options.js';
 import type { ServicePlaneStats } from './service-plane.js';
@@ -10,7 +11,12 @@ export type Given = {
   readonly options: ServicePlaneOptions;
   /** See `LeafContexts`. */
   readonly ticketKeys: Uint8Array;
+  readonly splices: GivenToSplice;
 };
+/** What the thread that carries its bytes begins with, and by what it talks to it. */
+export type GivenToSplice = { readonly port: MessagePort; readonly handover: SharedHandover };
+/** Two descriptors that are to be carried to each other, or null: the pair is to be reset. Ids come back, of what is over. */
+export type SpliceOrder = { readonly id: number; readonly pair: readonly [number, number] | null };
 /** What is said to a thread. */
 export type ToThread =
   | { readonly kind: 'use'; readonly inspection: InspectionImage }

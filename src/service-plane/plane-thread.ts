@@ -1,39 +1,40 @@
 import { fileURLToPath } from 'node:url';
-import { type MessagePort, Worker } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { SeenConnections } from '#policy/seen-connection.js';
-import type { Asks, FromThread, Given, ToThread } from './messages.js';
+import { Handover } from '#sockets/handover.js';
+import type { Asks, FromThread, Given, GivenToSplice, ToThread } from './messages.js';
 
 /** Worker threads run built code, also where the sources are loaded directly. */
 const here = fileURLToPath(new URL('.', import.meta.url));
-const builtWorker = here.includes('/dist/src/service-plane/')
-  ? `${here}worker.js`
-  : fileURLToPath(new URL('../../dist/src/service-plane/worker.js', import.meta.url));
+const built = here.includes('/dist/src/service-plane/')
+  ? here
+  : fileURLToPath(new URL('../../dist/src/service-plane/', import.meta.url));
 
 type Waiting = { readonly resolve: (value: unknown) => void; readonly reject: (failure: Error) => void };
 
-/** One thread of the service plane. */
+/** One thread of the service plane, and the one that carries the bytes of what it decided. */
 export class PlaneThread {
   readonly #worker: Worker;
+  readonly #splicer: Worker;
+  readonly #handover = new Handover();
+  #stopped: Promise<void> | null = null;
   #isOver = false;
   #lastId = 0;
   #waiting = new Map<number, Waiting>();
 
   constructor(
-    given: Given,
+    given: Omit<Given, 'splices'>,
     private readonly listener: {
       readonly onSeen: (seen: SeenConnections) => void;
       /** Not where it was ended. */
       readonly onDeath: (reason: string) => void;
     },
   ) {
-    const worker = new Worker(builtWorker, { workerData: given, execArgv: [] });
-    let reason: string | null = null;
-    worker.on('message', (message: FromThread) => this.#hear(message));
-    worker.on('error', (failure) => {
-      reason = failure.message;
-    });
-    worker.on('exit', (code) => this.#died(reason ?? `a thread of the service plane ended with ${code}`));
-    this.#worker = worker;
+    const { port1, port2 } = new MessageChannel();
+    const handover = this.#handover.shared;
+    this.#worker = this.#start('worker.js', { ...given, splices: { port: port1, handover } } satisfies Given, port1);
+    this.#splicer = this.#start('splice-worker.js', { port: port2, handover } satisfies GivenToSplice, port2);
+    this.#worker.on('message', (message: FromThread) => this.#hear(message));
   }
 
   post(message: ToThread, transferred: readonly MessagePort[] = []): void {
@@ -51,12 +52,36 @@ export class PlaneThread {
 
   async end(): Promise<void> {
     this.#isOver = true;
-    await this.#worker.terminate();
+    await this.#stop();
     this.#failAll('the service plane was closed');
   }
 
+  #start(name: string, workerData: unknown, port: MessagePort): Worker {
+    const worker = new Worker(`${built}${name}`, { workerData, transferList: [port], execArgv: [] });
+    let reason: string | null = null;
+    worker.on('error', (failure) => {
+      reason = failure.message;
+    });
+    worker.on('exit', (code) => this.#died(reason ?? `a thread of the service plane ended with ${code}`));
+    return worker;
+  }
+
+  /** Neither is of use without the other. */
+  #stop(): Promise<void> {
+    this.#stopped ??= (async () => {
+      const stopped = [this.#worker, this.#splicer].map((worker) => worker.terminate());
+      this.#handover.ring();
+      await Promise.all(stopped);
+      this.#handover.close();
+    })();
+    return this.#stopped;
+  }
+
   #hear(message: FromThread): void {
-    if (message.kind === 'seen') return this.listener.onSeen(message.seen);
+    if (message.kind === 'seen') {
+      this.listener.onSeen(message.seen);
+      return;
+    }
     const waiting = this.#waiting.get(message.id);
     this.#waiting.delete(message.id);
     if (message.kind === 'answer') waiting?.resolve(message.value);
@@ -67,6 +92,7 @@ export class PlaneThread {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#failAll(reason);
+    void this.#stop();
     this.listener.onDeath(reason);
   }
 

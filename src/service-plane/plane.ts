@@ -4,6 +4,7 @@ import type { Counts } from './counts.js';
 import type { Interceptor } from './interceptor.js';
 import type { Judge } from './judge.js';
 import type { ServicePlaneOptions } from './options.js';
+import type { Splices } from './splice.js';
 
 /** What the connections of one thread have in common. */
 export type Plane = {
@@ -13,5 +14,6 @@ export type Plane = {
   readonly interceptor: Interceptor;
   /** Whether what was decided so is to be told. */
   tells(verdict: Verdict): boolean;
+  readonly splices: Splices;
   see(seen: Omit<SeenConnection, 'atMs'>): void;
 };

@@ -14,7 +14,8 @@ export type RefusedReason =
   | `request_${HttpFault}`
   | `response_${HttpFault}`
   | 'client_handshake'
-  | 'client_late'
+  | 'head_late'
+  | 'idle'
   | 'cut_by_policy'
   | 'intercept_behind_certificate'
   | 'no_ca'

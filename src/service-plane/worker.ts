@@ -1,13 +1,19 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import { Handover } from '#sockets/handover.js';
 import { LocalServicePlane } from './local-service-plane.js';
 import type { Asks, FromThread, Given, ToThread } from './messages.js';
+import { Splices } from './splice.js';
 
 const TELL_MS = 200;
 
 const port = parentPort;
 if (port === null) throw new Error('the service plane runs in worker threads');
-const { options, ticketKeys } = workerData as Given;
-const plane = new LocalServicePlane(options, Buffer.from(ticketKeys));
+const { options, ticketKeys, splices } = workerData as Given;
+const plane = new LocalServicePlane(
+  options,
+  Buffer.from(ticketKeys),
+  new Splices(splices.port, new Handover(splices.handover)),
+);
 
 function perform(what: keyof Asks): unknown {
   return plane[what]();

@@ -1,6 +1,7 @@
 import { libc } from '#libc/libc.js';
 
-const CAPACITY = 65_536;
+/** As many as a process may have (fs.nr_open); what is not used takes no memory. */
+const CAPACITY = 1 << 20;
 
 /**
  * The descriptors that a thread has open without Node's knowledge. They stay open when it dies, ports bound, until
@@ -22,10 +23,10 @@ export class Descriptors {
   }
 
   /** Only once the thread is no more. */
-  closeAll(): void {
+  closeAll(close: (fd: number) => void = (fd) => libc.close(fd)): void {
     for (let fd = this.#held.indexOf(1); fd >= 0; fd = this.#held.indexOf(1, fd)) {
       this.release(fd);
-      libc.close(fd);
+      close(fd);
     }
   }
 }

@@ -9,6 +9,7 @@ const SO_RCVBUF = 8;
 const SO_SNDBUF = 7;
 const SO_MARK = 36;
 const SO_REUSEADDR = 2;
+const SO_LINGER = 13;
 const SO_REUSEPORT = 15;
 const EADDRINUSE = 98;
 const SOL_IP = 0;
@@ -92,6 +93,14 @@ export function openConnector(from: { readonly address: number; readonly port: n
     throw failure;
   }
 }
+
+/** Closes it with a reset, whatever is still to be sent. */
+export function resetSocket(fd: number): void {
+  // What is no socket is closed.
+  libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, LINGER_FOR_NOTHING, LINGER_FOR_NOTHING.byteLength);
+  libc.close(fd);
+}
+const LINGER_FOR_NOTHING = Uint32Array.of(1, 0);
 
 /** As sockaddr_in; the address in host byte order. */
 export function sockaddr(address: number, port: number): Uint8Array {

@@ -89,6 +89,8 @@ async function held(change: () => Promise<void>): Promise<'open' | 'closed'> {
   const gone = new Promise<'closed'>((resolve) => child.once('exit', () => resolve('closed')));
   await change();
   const answered = new Promise<'open'>((resolve) => child.stdout?.once('data', () => resolve('open')));
+  // It may be over already.
+  child.stdin?.on('error', () => {});
   child.stdin?.write('GET / HTTP/1.0\r\n\r\n');
   const what = await Promise.race([gone, answered]);
   child.kill('SIGKILL');

@@ -1,8 +1,9 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import { Bell } from '#libc/bell.js';
 import { EAR, type EarInput } from './ear.js';
 import { EventReader } from './event-reader.js';
 import { NewsSockets } from './news.js';
-import { Bell, Poll } from './poll.js';
+import { Poll } from './poll.js';
 
 const port = parentPort;
 if (port === null) throw new Error('the ear listens in a worker thread');

@@ -1,9 +1,9 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { EventSource } from '#dataplane/events/source.js';
 import type { EventFact } from '#dataplane/events/surroundings.js';
+import { Bell } from '#libc/bell.js';
 import { builtEar } from './built.js';
 import type { News } from './news.js';
-import { Bell } from './poll.js';
 
 /** Words that both sides see. */
 export const EAR = { end: 0, ended: 1, batchesTaken: 2, words: 3 } as const;

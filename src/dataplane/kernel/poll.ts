@@ -1,9 +1,8 @@
 import { KernelFailure } from '#libc/failure.js';
-import { check, errno, libc } from '#libc/libc.js';
+import { errno, libc } from '#libc/libc.js';
 
 const POLLIN = 1;
 const EINTR = 4;
-const EFD_CLOEXEC = 0x80000;
 // struct pollfd
 const BYTES = 8;
 const RETURNED = 6;
@@ -34,19 +33,5 @@ export class Poll {
   isReadable(fd: number): boolean {
     const index = this.fds.indexOf(fd);
     return index >= 0 && this.#view.getInt16(index * BYTES + RETURNED, true) !== 0;
-  }
-}
-
-/** A descriptor that becomes readable, and stays so, when somebody `ring`s it. */
-export class Bell {
-  constructor(readonly fd: number = check('make eventfd', libc.eventfd(0, EFD_CLOEXEC))) {}
-
-  ring(): void {
-    const one = new Uint8Array(BigUint64Array.of(1n).buffer);
-    check('write eventfd', libc.write(this.fd, one, one.length));
-  }
-
-  close(): void {
-    libc.close(this.fd);
   }
 }

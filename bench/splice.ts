@@ -1,0 +1,66 @@
+import { writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { firstLine, type NodeProcess, startNode } from '#cli/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { builtObject } from '#dataplane/kernel/built.js';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { helloOfNode } from '#test/service-plane/tls/recorded-hello.js';
+import type { Bench, Row } from './bench.js';
+import { quantile } from './forward/comparison.js';
+import { LOAD_CPU, PROXY_CPU } from './inspection/site.js';
+
+/** At each, much is sent; at the port after it, a connection has one answer. */
+const PORTS = { forwarded: 7_000, spliced: 7_100 } as const;
+const SECONDS = 1.5;
+const ROUNDS = 9;
+const CONNECTIONS = 32;
+const ends = join(dirname(builtObject), '../bench/splice/ends');
+
+export const spliceBench: Bench = { name: 'splice', run: measure };
+
+async function measure(): Promise<readonly Row[]> {
+  const topology = await createTopology('splice');
+  let node: NodeProcess | undefined;
+  try {
+    // Every connection leaves the client's port to itself for a minute.
+    await topology.client.must('sysctl', '-qw', 'net.ipv4.ip_local_port_range=1024 65000');
+    const ports = Object.values(PORTS).map(String);
+    await firstLine(topology.server.start('taskset', ['-c', LOAD_CPU, ends, 'serve', ...ports]));
+    node = await startWeir(topology);
+    const hello = join(node.folder, 'hello');
+    await writeFile(hello, await helloOfNode({ servername: SERVER_NAME }));
+    const load = async (what: string, port: number, ...more: readonly number[]): Promise<number> => {
+      const words = [ends, what, ADDRESSES.server, port, hello, SECONDS, ...more].map(String);
+      return Number(await topology.client.must('taskset', '-c', LOAD_CPU, ...words));
+    };
+    const bulk: number[] = [];
+    const fresh: number[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      const forwarded = await load('send', PORTS.forwarded);
+      bulk.push((await load('send', PORTS.spliced)) / forwarded);
+      fresh.push(await load('connect', PORTS.spliced + 1, CONNECTIONS));
+    }
+    return [
+      { what: 'bytes a second, to those that are forwarded', value: quantile(bulk, 0.5), unit: '×', atLeast: 0.8 },
+      { what: 'new connections a second', value: quantile(fresh, 0.5), unit: '/s', atLeast: 2_000 },
+    ];
+  } finally {
+    await node?.remove();
+    await topology.remove();
+  }
+}
+
+async function startWeir(topology: Topology): Promise<NodeProcess> {
+  const node = await startNode(topology, { cpu: PROXY_CPU, sections: { service_plane: { workers: 1 } } });
+  await node.ready({ except: ['policy_ready'] });
+  const both = (port: number) => ({ proto: 'tcp', dst_ports: [port, port + 1] });
+  const rules = [
+    { id: 'forwarded', action: 'allow', match: both(PORTS.forwarded) },
+    { id: 'spliced', action: 'allow', match: { ...both(PORTS.spliced), tls: { sni: [SERVER_NAME] } } },
+  ];
+  const group = { id: 'clients', mode: 'enforce', sources: { ips: [ADDRESSES.client] }, rules };
+  const reply = await node.request('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups: [group] });
+  if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+  await node.ready();
+  return node;
+}

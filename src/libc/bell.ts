@@ -1,0 +1,17 @@
+import { check, libc } from './libc.js';
+
+const EFD_CLOEXEC = 0x80000;
+
+/** A descriptor that becomes readable, and stays so, when somebody `ring`s it. */
+export class Bell {
+  constructor(readonly fd: number = check('make eventfd', libc.eventfd(0, EFD_CLOEXEC))) {}
+
+  ring(): void {
+    const one = new Uint8Array(BigUint64Array.of(1n).buffer);
+    check('write eventfd', libc.write(this.fd, one, one.length));
+  }
+
+  close(): void {
+    libc.close(this.fd);
+  }
+}
