@@ -81,7 +81,7 @@ export class Http2Exchange {
 
   /** Null: it does not go on, and the client was told. */
   #judge(raw: readonly string[], request: Http2Request, step: Step): Http2Response | null {
-    if (!isOpen(this.client)) return null;
+    if (!isOpen(this.client) || this.client.headersSent) return null;
     const response = readHttp2Response(raw);
     if ('fault' in response) {
       this.#fail(NO_HTTP, `response_${response.fault}`);

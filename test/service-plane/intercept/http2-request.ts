@@ -32,10 +32,10 @@ export function answerOf(stream: ClientHttp2Stream): Promise<Answer> {
   stream.on('headers', (its) => interim.push(Number(its[':status'])));
   stream.on('response', (its) => {
     status = Number(its[':status']);
-    headers = { ...its };
+    headers = Object.fromEntries(Object.entries(its));
   });
   stream.on('trailers', (its) => {
-    trailers = { ...its };
+    trailers = Object.fromEntries(Object.entries(its));
   });
   stream.on('data', (chunk: Buffer) => chunks.push(chunk));
   stream.on('end', () => {

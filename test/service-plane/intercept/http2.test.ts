@@ -1,4 +1,4 @@
-import { constants } from 'node:http2';
+import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { answerOf, fetch, open } from './http2-request.js';
@@ -12,22 +12,25 @@ afterEach(() => rig.close());
 
 /** Answers with what it understood of a request. */
 function echo(): void {
-  rig.server.on('stream', (stream, headers, _flags, raw: readonly string[]) => {
-    stream.on('error', () => {});
-    let bytes = 0;
-    let trailers: unknown = null;
-    stream.on('data', (chunk: Buffer) => {
-      bytes += chunk.length;
-    });
-    stream.on('trailers', (its) => {
-      trailers = { ...its };
-    });
-    stream.on('end', () => {
-      if (stream.destroyed) return;
-      stream.respond({ ':status': 200, 'content-type': 'application/json' });
-      stream.end(JSON.stringify({ method: headers[':method'], raw, bytes, trailers }));
-    });
-  });
+  rig.server.on(
+    'stream',
+    (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
+      stream.on('error', () => {});
+      let bytes = 0;
+      let trailers: unknown = null;
+      stream.on('data', (chunk: Buffer) => {
+        bytes += chunk.length;
+      });
+      stream.on('trailers', (its) => {
+        trailers = { ...its };
+      });
+      stream.on('end', () => {
+        if (stream.destroyed) return;
+        stream.respond({ ':status': 200, 'content-type': 'application/json' });
+        stream.end(JSON.stringify({ method: headers[':method'], raw, bytes, trailers }));
+      });
+    },
+  );
 }
 type Echo = { readonly raw: readonly string[]; readonly bytes: number; readonly trailers: unknown };
 const echoed = (body: string): Echo => JSON.parse(body) as Echo;
@@ -144,7 +147,10 @@ test('a response that breaks the rule is answered 502, also an interim one', asy
     expect(status).toBe(502);
     expect(body).not.toContain('secret');
   }
-  expect(rig.broken).toEqual(['/response/headers/deny_present/0', '/response/headers/deny_present/0']);
+  expect(rig.broken).toEqual([
+    '/response/headers/deny_present/x-internal',
+    '/response/headers/deny_present/x-internal',
+  ]);
   expect((await fetch(client, { ':path': '/' })).body).toBe('secret');
 });
 
@@ -176,11 +182,16 @@ test('a reset goes on with its code, either way, and a body that is cut is not m
     stream.on('error', () => {});
     stream.once('close', () => codes.push(stream.rstCode));
     if (headers[':path'] === '/wait') return;
-    stream.respond({ ':status': 200 });
+    // Node says the end of a body that it takes back, but for what may have trailers.
+    stream.respond({ ':status': 200 }, { waitForTrailers: true });
     stream.write('part', () => stream.close(Number(String(headers[':path']).slice(1))));
   });
   const client = rig.client();
-  for (const code of [constants.NGHTTP2_CANCEL, constants.NGHTTP2_INTERNAL_ERROR, constants.NGHTTP2_HTTP_1_1_REQUIRED]) {
+  for (const code of [
+    constants.NGHTTP2_CANCEL,
+    constants.NGHTTP2_INTERNAL_ERROR,
+    constants.NGHTTP2_HTTP_1_1_REQUIRED,
+  ]) {
     const answer = await fetch(client, { ':path': `/${code}` });
     expect([answer.code, answer.isWhole]).toEqual([code, false]);
   }
@@ -199,13 +210,15 @@ test('a server that goes away before it answers is a 502, and one in the middle 
     stream.on('error', () => {});
     if (headers[':path'] === '/begun') {
       stream.respond({ ':status': 200 });
-      stream.write('part', () => rig.links.at(-1)?.destroy());
+      stream.write('part');
     } else rig.links.at(-1)?.destroy();
   });
   const { status, isWhole } = await fetch(rig.client(), { ':path': '/' });
   expect([status, isWhole]).toEqual([502, true]);
   expect(rig.refused).toEqual(['server_closed']);
-  const cut = await fetch(rig.client(), { ':path': '/begun' });
+  const stream = open(rig.client(), { ':path': '/begun' });
+  stream.once('data', () => rig.links.at(-1)?.destroy());
+  const cut = await answerOf(stream);
   expect([cut.status, cut.isWhole]).toEqual([200, false]);
 });
 
