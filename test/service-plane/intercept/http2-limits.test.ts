@@ -55,11 +55,12 @@ test('a request that is plain is answered', async () => {
   expect(client.of(FRAME.settings, 0).length).toBeGreaterThan(0);
 });
 
-test('of more than 100 requests at once those above are refused', async () => {
-  for (let stream = 1; stream < 2 * 102; stream += 2) client.send(wait(stream));
-  await expect.poll(() => client.resetOf(203)).toBe(constants.NGHTTP2_REFUSED_STREAM);
+test('a client that has more than 100 requests at once is sent away', async () => {
+  for (let stream = 1; stream < 200; stream += 2) client.send(wait(stream));
   await expect.poll(() => reached).toBe(100);
-  expect(client.resetOf(199)).toBeNull();
+  client.send(wait(201));
+  await isOver();
+  expect(reached).toBe(100);
 });
 
 test('a client that takes back 1,000 requests is sent away', async () => {
@@ -123,7 +124,7 @@ test('a header that is repeated out of the table counts as often as it is there'
     integer(4_000, 7),
     Buffer.alloc(4_000, 'b'),
   ]);
-  const bomb = Buffer.concat([block(GET), learn, Buffer.alloc(16_000, 0xbe - 0)]);
+  const bomb = Buffer.concat([block(GET), learn, Buffer.alloc(10_000, 0xbe)]);
   client.send(frame(FRAME.headers, END_STREAM | END_HEADERS, 1, bomb));
   await expect.poll(() => client.resetOf(1) ?? client.goaways.at(-1)).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   expect(reached).toBe(0);
