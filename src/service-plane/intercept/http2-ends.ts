@@ -16,6 +16,8 @@ const OPTIONS = { maxHeaderListPairs: HEADER_PAIRS, maxSessionInvalidFrames: INV
 
 /** HTTP/2 with a client, whose TLS handshake is done. Extended CONNECT (RFC 8441) is not offered. */
 export function acceptHttp2(socket: TLSSocket): ServerHttp2Session {
+  // Node clears this only in sockets of its own servers, and waits for it.
+  Object.assign(socket, { secureConnecting: false });
   const session = performServerHandshake(socket, {
     ...OPTIONS,
     settings: { ...SETTINGS, maxConcurrentStreams: STREAMS },
