@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import type { RequestFacts } from '#policy/http-facts.js';
 import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy/inspection.js';
 import { formatAddress } from '#policy/ipv4.js';
 import type { Packet } from '#policy/model.js';
@@ -7,10 +8,11 @@ import type { ClientHello, TlsFacts } from '#policy/tls-facts.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { LeafContexts } from './ca/leaf-contexts.js';
 import { readCertificateFacts } from './certificate-facts.js';
-import type { RequestHead } from './http/request-head.js';
 import { Http1Session } from './intercept/http1-session.js';
+import { Http2Session } from './intercept/http2-session.js';
 import { keyOf, linkServer, type ServerLink, type ServerLinkFailure } from './intercept/server-link.js';
 import { ServerPool } from './intercept/server-pool.js';
+import type { SessionPorts } from './intercept/session-ports.js';
 import type { Plane } from './plane.js';
 import type { RefusedReason } from './refused-reason.js';
 import { createUpstreamTrust, type UpstreamTrust } from './upstream-trust.js';
@@ -18,6 +20,7 @@ import { createUpstreamTrust, type UpstreamTrust } from './upstream-trust.js';
 const HANDSHAKE_MS = 10_000;
 const TICK_MS = 5_000;
 const HTTP1 = 'http/1.1';
+const HTTP2 = 'h2';
 
 /** What a connection is intercepted with. */
 export type Intercepted = {
@@ -101,7 +104,7 @@ class Session implements InterceptedSession {
   #steps: readonly Step[];
   #from: number;
   #secure: TLSSocket | null = null;
-  #http: Http1Session | null = null;
+  #http: Http1Session | Http2Session | null = null;
   #facts: TlsFacts | null = null;
   #giveUp: () => void = () => {};
   #isOver = false;
@@ -117,9 +120,9 @@ class Session implements InterceptedSession {
 
   begin(): void {
     const { hello } = this.what;
-    // Whoever offers protocols and not this one does not mean HTTP that can be read.
-    if (hello.alpn.length > 0 && !hello.alpn.includes(HTTP1)) return this.#fail('no_common_protocol');
-    this.#link((link) => {
+    // Whoever offers protocols and none of these does not mean HTTP that can be read.
+    if (hello.alpn.length > 0 && this.#protocols().length === 0) return this.#fail('no_common_protocol');
+    this.#link(this.#protocols(), (link) => {
       if (this.#isOver) {
         if (!('kind' in link)) link.socket.destroy();
         return;
@@ -151,16 +154,18 @@ class Session implements InterceptedSession {
   }
 
   lookAtClock(): void {
-    this.#http?.lookAtClock();
+    // HTTP/2 has timers of its own, one for many requests.
+    if (this.#http instanceof Http1Session) this.#http.lookAtClock();
   }
 
-  #destination() {
+  /** The server chooses among those that the client offers, and the client is given what it chose: nothing is translated. */
+  #protocols(): readonly string[] {
+    return this.what.hello.alpn.filter((protocol) => protocol === HTTP1 || protocol === HTTP2);
+  }
+
+  #link(protocols: readonly string[], done: (link: ServerLink | ServerLinkFailure) => void): void {
     const { flow, hello } = this.what;
-    return { flow, sni: hello.sni, protocols: hello.alpn.includes(HTTP1) ? [HTTP1] : [] };
-  }
-
-  #link(done: (link: ServerLink | ServerLinkFailure) => void): void {
-    const destination = this.#destination();
+    const destination = { flow, sni: hello.sni, protocols };
     const kept = this.means.pool.take(keyOf(destination));
     if (kept !== null) return done(kept);
     this.#giveUp = linkServer(destination, { mark: this.plane.options.mark, trust: this.means.trust }, done);
@@ -202,7 +207,7 @@ class Session implements InterceptedSession {
         return readCertificateFacts([link.socket.getPeerCertificate(false).raw]);
       },
     };
-    this.#http = new Http1Session({
+    const ports: SessionPorts = {
       client,
       link,
       clock: this.means.clock,
@@ -211,13 +216,21 @@ class Session implements InterceptedSession {
       judge: (request) => this.#judge(request),
       tellBroken: (request, step, matcher) => this.#tellBroken(request, step, matcher),
       refuse: (reason) => this.plane.counts.refuse(reason),
-      linkAgain: (done) => this.#link(done),
-      give: (given) => this.means.pool.give(given),
       over: () => this.#end(),
+    };
+    this.#http = link.protocol === HTTP2 ? new Http2Session(ports) : this.#http1(ports);
+  }
+
+  #http1(ports: SessionPorts): Http1Session {
+    const protocols = this.#protocols().filter((protocol) => protocol === HTTP1);
+    return new Http1Session({
+      ...ports,
+      linkAgain: (done) => this.#link(protocols, done),
+      give: (given) => this.means.pool.give(given),
     });
   }
 
-  #judge(request: RequestHead): Decided {
+  #judge(request: RequestFacts): Decided {
     const facts = this.#facts as TlsFacts;
     const decided = judgeExchange(this.#steps, this.#from, facts, request);
     this.plane.counts.request(decided.verdict);
@@ -226,7 +239,7 @@ class Session implements InterceptedSession {
     return decided;
   }
 
-  #tellBroken(request: RequestHead, step: Step, matcher: string): void {
+  #tellBroken(request: RequestFacts, step: Step, matcher: string): void {
     const verdict = step.mode === 'audit' ? 'audit' : 'deny';
     this.plane.counts.response(verdict);
     this.#tell({ step, verdict }, request, `response ${matcher}`);
@@ -234,7 +247,7 @@ class Session implements InterceptedSession {
 
   #tell(
     { step, verdict }: Pick<Decided, 'step' | 'verdict'>,
-    { method, host, path }: RequestHead,
+    { method, host, path }: RequestFacts,
     reason: string | null,
   ): void {
     this.#see({ decider: step.decider, verdict, reason, http: { method, host, path } });

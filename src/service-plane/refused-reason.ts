@@ -14,6 +14,7 @@ export type RefusedReason =
   | `request_${HttpFault}`
   | `response_${HttpFault}`
   | 'client_handshake'
+  | 'client_http2'
   | 'head_late'
   | 'idle'
   | 'cut_by_policy'
@@ -21,8 +22,10 @@ export type RefusedReason =
   | 'no_ca'
   | 'no_common_protocol'
   | 'no_policy'
+  | 'rapid_reset'
   | 'response_cut_short'
   | 'response_denied'
   | 'server_closed'
+  | 'server_http2'
   | 'too_many_connections'
   | 'unasked_response';

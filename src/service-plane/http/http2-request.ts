@@ -2,7 +2,7 @@ import type { Header, RequestFacts } from '#policy/http-facts.js';
 import { readAuthority } from './authority.js';
 import type { HttpFault, Refusal } from './fault.js';
 import { readLength } from './fields.js';
-import { isFieldValue, isToken } from './octets.js';
+import { type Block, readHttp2Block, valuesOf, withSingletons } from './http2-fields.js';
 import { methodFault } from './request-head.js';
 import { readTarget } from './target.js';
 
@@ -19,16 +19,6 @@ export type Http2Request = RequestFacts & {
   readonly expectsContinue: boolean;
 };
 
-/** Fields of one connection, which HTTP/2 has none of (RFC 9113, 8.2.2). */
-const OF_CONNECTION: ReadonlySet<string> = new Set([
-  'connection',
-  'http2-settings',
-  'keep-alive',
-  'proxy-connection',
-  'transfer-encoding',
-  'upgrade',
-]);
-
 const PSEUDO: ReadonlySet<string> = new Set([':method', ':scheme', ':authority', ':path']);
 
 /** Reads a header block of HTTP/2 (RFC 9113, 8.3): names and values in turn, in the order in which they came. */
@@ -38,25 +28,11 @@ export function readHttp2Request(raw: readonly string[]): Http2Request | Refusal
 }
 
 function readBlock(raw: readonly string[]): Http2Request | HttpFault {
-  const pseudo = new Map<string, string>();
-  const all: Header[] = [];
-  for (let index = 0; index < raw.length; index += 2) {
-    const name = raw[index] ?? '';
-    const value = raw[index + 1] ?? '';
-    if (value !== '' && !isFieldValue(value)) return valueFault(value);
-    if (name.startsWith(':')) {
-      if (all.length > 0 || !PSEUDO.has(name) || pseudo.has(name)) return 'pseudo_header';
-      pseudo.set(name, value);
-    } else {
-      const fault = fieldFault(name, value);
-      if (fault !== null) return fault;
-      all.push([name, value]);
-    }
-  }
-  return understood(pseudo, all);
+  const block = readHttp2Block(raw, PSEUDO);
+  return typeof block === 'string' ? block : understood(block);
 }
 
-function understood(pseudo: ReadonlyMap<string, string>, all: readonly Header[]): Http2Request | HttpFault {
+function understood({ pseudo, fields: all }: Block): Http2Request | HttpFault {
   const method = pseudo.get(':method');
   const path = pseudo.get(':path');
   if (method === undefined) return 'pseudo_header';
@@ -80,7 +56,10 @@ function understood(pseudo: ReadonlyMap<string, string>, all: readonly Header[])
     method,
     host: authority.host,
     ...target,
-    headers: [['host', text.authority], ...withOneCookie(all.filter(([name]) => name !== 'host' && name !== 'expect'))],
+    headers: [
+      ['host', text.authority],
+      ...withSingletons(withOneCookie(all.filter(([name]) => name !== 'host' && name !== 'expect'))),
+    ],
     authority: text.authority,
     port: authority.port,
     length,
@@ -105,18 +84,4 @@ function withOneCookie(headers: readonly Header[]): readonly Header[] {
   const crumbs = valuesOf(headers, 'cookie');
   if (crumbs.length < 2) return headers;
   return [...headers.filter(([name]) => name !== 'cookie'), ['cookie', crumbs.join('; ')]];
-}
-
-function fieldFault(name: string, value: string): HttpFault | null {
-  if (!isToken(name) || /[A-Z]/.test(name)) return 'field_name';
-  if (OF_CONNECTION.has(name) || (name === 'te' && value !== 'trailers')) return 'connection_field';
-  return null;
-}
-
-function valueFault(value: string): HttpFault {
-  return value.includes('\0') ? 'nul' : 'control_character';
-}
-
-function valuesOf(headers: readonly Header[], name: string): readonly string[] {
-  return headers.filter((header) => header[0] === name).map((header) => header[1]);
 }

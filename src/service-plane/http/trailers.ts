@@ -40,7 +40,7 @@ const FORBIDDEN: ReadonlySet<string> = new Set([
   'www-authenticate',
 ]);
 
-function isForbiddenTrailer(name: string): boolean {
+export function isForbiddenTrailer(name: string): boolean {
   return FORBIDDEN.has(name) || name.startsWith('if-');
 }
 

@@ -1,17 +1,17 @@
-import type { TLSSocket } from 'node:tls';
-import { breaksResponse } from '#policy/http-block.js';
-import type { Decided, Step } from '#policy/inspection.js';
+import type { Step } from '#policy/inspection.js';
 import { BodyReader } from '../http/body.js';
-import { type Connection, hostFault } from '../http/canonical.js';
+import { hostFault } from '../http/canonical.js';
 import { chunked, lastChunk } from '../http/chunks.js';
-import { FAULT_STATUS, type HttpFault } from '../http/fault.js';
+import type { HttpFault } from '../http/fault.js';
 import { type RequestHead, RequestHeadReader } from '../http/request-head.js';
 import { type ResponseHead, ResponseHeadReader } from '../http/response-head.js';
 import { writeRequestHead, writeResponseHead } from '../http/write-head.js';
 import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemResponse } from './answer.js';
+import { deniedProblem, faultProblem, judgeResponse, mayTrail, NO_HTTP, SERVER_CLOSED } from './exchange.js';
 import { Out } from './out.js';
 import type { ServerLink, ServerLinkFailure } from './server-link.js';
+import type { SessionPorts } from './session-ports.js';
 
 /** Ticks of the clock after which what does not move is given up. */
 const IDLE_TICKS = 60;
@@ -22,23 +22,12 @@ const RESTING_TICKS = 1;
 /** May be sent again where a server closed before it answered (RFC 9110, 9.2.2). */
 const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
-export type Http1Ports = {
-  readonly client: TLSSocket;
-  /** Of five seconds: a timer for each connection would be set anew with every packet. */
-  readonly clock: { readonly tick: number };
-  /** Verified: the client was shown a certificate because of it. */
-  readonly link: ServerLink;
-  readonly connection: Connection;
-  readonly denied: '403' | 'reset';
-  /** Judges and tells. */
-  judge(request: RequestHead): Decided;
-  /** A response, or its trailers, that broke the rule which let the request pass. */
-  tellBroken(request: RequestHead, step: Step, matcher: string): void;
-  refuse(reason: RefusedReason): void;
+const UNREACHABLE: Problem = { status: 502, detail: 'The server cannot be reached.' };
+
+export type Http1Ports = SessionPorts & {
   linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void;
   /** Nobody here needs it any more. */
   give(link: ServerLink): void;
-  over(): void;
 };
 
 type Exchange = {
@@ -175,7 +164,7 @@ export class Http1Session {
         if (!('kind' in link)) link.socket.destroy();
         return;
       }
-      if ('kind' in link) return this.#fail(502, link.reason, 'The server cannot be reached.');
+      if ('kind' in link) return this.#fail(UNREACHABLE, link.reason);
       this.#hook(link);
       this.#send();
       this.#read();
@@ -186,9 +175,7 @@ export class Http1Session {
     const parts = request.framing === 'chunked' ? chunked(data) : data;
     for (const part of parts) this.#toServer.add(part);
     if (request.framing !== 'chunked' || !body.isComplete) return;
-    // What a rule says of headers it says of these, which come too late for it.
-    const isJudged = step.tls?.http?.request?.headers !== undefined;
-    this.#toServer.add(lastChunk(isJudged ? [] : body.trailers));
+    this.#toServer.add(lastChunk(mayTrail(step, 'request') ? body.trailers : []));
   }
 
   #onServer(chunk: Buffer): void {
@@ -206,8 +193,7 @@ export class Http1Session {
       if (exchange.response === null) {
         const head = this.#responses.push(chunk, at);
         if (head === null) break;
-        if ('fault' in head)
-          return this.#fail(502, `response_${head.fault}`, 'The server does not speak HTTP as it must.');
+        if ('fault' in head) return this.#fail(NO_HTTP, `response_${head.fault}`);
         at = this.#responses.end;
         this.#beginResponse(exchange, head, chunk.subarray(at));
       } else {
@@ -224,17 +210,8 @@ export class Http1Session {
 
   #beginResponse(exchange: Exchange, head: ResponseHead, rest: Buffer): void {
     const { request, step } = exchange;
-    const broken = breaksResponse(step.tls?.http?.response, head);
-    if (broken !== null && step.mode !== 'audit') {
-      this.ports.tellBroken(request, step, broken);
-      return this.#fail(
-        502,
-        'response_denied',
-        `The response breaks ${broken} of the rule that let the request pass.`,
-        step,
-      );
-    }
-    if (broken !== null) this.ports.tellBroken(request, step, broken);
+    const problem = judgeResponse(this.ports, request, step, head);
+    if (problem !== null) return this.#fail(problem, 'response_denied');
     if (head.status === 101) return this.#beginTunnel(head, rest);
     if (head.status < 200) {
       // The client's 100 is ours; HTTP/1.0 knows none of them.
@@ -258,8 +235,7 @@ export class Http1Session {
   #endResponse(exchange: Exchange, isAlone: boolean): void {
     const { request, step, response } = exchange;
     if (response === null) throw new Error('a response ends that did not begin');
-    const isJudged = step.tls?.http?.response !== undefined;
-    if (response.isChunked) this.#toClient.add(lastChunk(isJudged ? [] : response.body.trailers));
+    if (response.isChunked) this.#toClient.add(lastChunk(mayTrail(step, 'response') ? response.body.trailers : []));
     const framing = response.head.framing === 'chunked' && !response.isChunked ? 'until_close' : response.head.framing;
     const stays = this.#clientStays(exchange, framing);
     this.#exchange = null;
@@ -295,23 +271,21 @@ export class Http1Session {
     const { client, denied } = this.ports;
     if (denied === 'reset') return this.#abort(null);
     const closes = request.framing !== 0 || !request.keepsAlive;
-    const detail = 'The policy does not allow this request.';
     const isHead = request.method === 'HEAD';
-    client.write(problemResponse({ status: 403, detail, rule: step.decider }, { closes, isHead }));
+    client.write(problemResponse(deniedProblem(step), { closes, isHead }));
     if (closes) this.#endClient();
   }
 
   #refuse(fault: HttpFault): void {
     this.ports.refuse(`request_${fault}`);
-    this.#say({ status: FAULT_STATUS[fault], detail: `The request is refused: ${fault.replaceAll('_', ' ')}.` });
+    this.#say(faultProblem(fault));
   }
 
   /** Something went wrong with the server. */
-  #fail(status: number, reason: RefusedReason, detail: string, step?: Step): void {
+  #fail(problem: Problem, reason: RefusedReason): void {
     this.ports.refuse(reason);
-    const exchange = this.#exchange;
-    if (exchange?.response !== null && exchange !== null) return this.#abort(null);
-    this.#say({ status, detail, ...(step === undefined ? {} : { rule: step.decider }) });
+    if (this.#exchange?.response != null) return this.#abort(null);
+    this.#say(problem);
   }
 
   #say(problem: Problem): void {
@@ -393,7 +367,7 @@ export class Http1Session {
       exchange.isSent = false;
       return this.#linkAgain();
     }
-    this.#fail(502, 'server_closed', 'The server closed the connection before it answered.');
+    this.#fail(SERVER_CLOSED, 'server_closed');
   }
 
   #dropLink(mayServe: boolean): void {

@@ -1,0 +1,110 @@
+import type { Header, Headers } from '#policy/http-facts.js';
+import type { HttpFault, Refusal } from './fault.js';
+import { isFieldValue, isToken } from './octets.js';
+import { isForbiddenTrailer } from './trailers.js';
+
+/** Fields of one connection, which HTTP/2 has none of (RFC 9113, 8.2.2). */
+const OF_CONNECTION: ReadonlySet<string> = new Set([
+  'connection',
+  'http2-settings',
+  'keep-alive',
+  'proxy-connection',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** What a header block says: each pseudo-header once, and the fields in their order. */
+export type Block = { readonly pseudo: ReadonlyMap<string, string>; readonly fields: readonly Header[] };
+
+/** Reads a header block of HTTP/2 (RFC 9113, 8.2 and 8.3): names and values in turn. */
+export function readHttp2Block(raw: readonly string[], known: ReadonlySet<string>): Block | HttpFault {
+  const pseudo = new Map<string, string>();
+  const fields: Header[] = [];
+  for (let index = 0; index < raw.length; index += 2) {
+    const name = raw[index] ?? '';
+    const value = raw[index + 1] ?? '';
+    if (value !== '' && !isFieldValue(value)) return value.includes('\0') ? 'nul' : 'control_character';
+    if (name.startsWith(':')) {
+      if (fields.length > 0 || !known.has(name) || pseudo.has(name)) return 'pseudo_header';
+      pseudo.set(name, value);
+    } else {
+      if (!isToken(name) || /[A-Z]/.test(name)) return 'field_name';
+      if (OF_CONNECTION.has(name) || (name === 'te' && value !== 'trailers')) return 'connection_field';
+      fields.push([name, value]);
+    }
+  }
+  return { pseudo, fields };
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** Reads the trailers of a request or a response (RFC 9113, 8.1). */
+export function readHttp2Trailers(raw: readonly string[]): Headers | Refusal {
+  const block = readHttp2Block(raw, NONE);
+  if (typeof block === 'string') return { fault: block };
+  return block.fields.some(([name]) => isForbiddenTrailer(name))
+    ? { fault: 'forbidden_trailer' }
+    : withSingletons(block.fields);
+}
+
+export function valuesOf(headers: Headers, name: string): readonly string[] {
+  return headers.filter((header) => header[0] === name).map((header) => header[1]);
+}
+
+/** Fields that Node sends once. */
+const SINGLETONS: ReadonlySet<string> = new Set([
+  'access-control-allow-credentials',
+  'access-control-max-age',
+  'access-control-request-method',
+  'age',
+  'authorization',
+  'content-encoding',
+  'content-language',
+  'content-location',
+  'content-md5',
+  'content-range',
+  'content-type',
+  'date',
+  'dnt',
+  'etag',
+  'expires',
+  'from',
+  'if-match',
+  'if-modified-since',
+  'if-none-match',
+  'if-range',
+  'if-unmodified-since',
+  'last-modified',
+  'location',
+  'max-forwards',
+  'proxy-authorization',
+  'range',
+  'referer',
+  'retry-after',
+  'tk',
+  'upgrade-insecure-requests',
+  'user-agent',
+  'x-content-type-options',
+]);
+
+/** With the different values of each singleton as a list in its first place (RFC 9110, 5.3). */
+export function withSingletons(fields: readonly Header[]): readonly Header[] {
+  let seen: Set<string> | null = null;
+  let isRepeated = false;
+  for (const [name] of fields) {
+    if (!SINGLETONS.has(name)) continue;
+    seen ??= new Set();
+    if (seen.has(name)) isRepeated = true;
+    seen.add(name);
+  }
+  if (!isRepeated) return fields;
+  const written = new Set<string>();
+  const once: Header[] = [];
+  for (const field of fields) {
+    const [name] = field;
+    if (!SINGLETONS.has(name)) once.push(field);
+    else if (!written.has(name)) once.push([name, [...new Set(valuesOf(fields, name))].join(', ')]);
+    written.add(name);
+  }
+  return once;
+}

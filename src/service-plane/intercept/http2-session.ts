@@ -1,0 +1,112 @@
+import {
+  type ClientHttp2Session,
+  constants,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from 'node:http2';
+import { acceptHttp2, connectHttp2 } from './http2-ends.js';
+import { Http2Exchange } from './http2-exchange.js';
+import { type SessionPorts, STILL_MS } from './session-ports.js';
+
+const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM } = constants;
+
+/** A client that takes back so many requests is after the server, or after this thread (CVE-2023-44487). */
+const RESETS = 1_000;
+const RESETS_MS = 30_000;
+/** For the client to close, once it was told the end. */
+const FAREWELL_MS = 5_000;
+
+/** HTTP/2 between a client and a server: each request is a stream of both, read, judged and written anew. */
+export class Http2Session {
+  readonly #client: ServerHttp2Session;
+  readonly #server: ClientHttp2Session;
+  #exchanges = 0;
+  #resets = 0;
+  #resetsSinceMs = 0;
+  #farewell: NodeJS.Timeout | null = null;
+  #isClosed = false;
+
+  constructor(private readonly ports: SessionPorts) {
+    this.#server = connectHttp2(ports.link.socket);
+    this.#client = acceptHttp2(ports.client);
+    this.#hearServer();
+    this.#hearClient();
+  }
+
+  /** Ends what there is. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    if (this.#farewell !== null) clearTimeout(this.#farewell);
+    this.#client.destroy();
+    this.#server.destroy();
+    this.ports.link.socket.destroy();
+  }
+
+  #hearClient(): void {
+    const client = this.#client;
+    client.on(
+      'stream',
+      (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
+        stream.on('error', () => {});
+        if (this.#isClosed || this.#server.closed || this.#server.destroyed) {
+          stream.close(NGHTTP2_REFUSED_STREAM);
+          return;
+        }
+        this.#exchanges++;
+        stream.once('close', () => this.#over(stream));
+        new Http2Exchange(stream, this.#server, this.ports).begin(headers, raw);
+      },
+    );
+    client.on('error', () => {
+      if (!this.#isClosed) this.ports.refuse('client_http2');
+    });
+    client.once('goaway', () => this.#part());
+    client.once('close', () => {
+      this.close();
+      this.ports.over();
+    });
+    client.setTimeout(STILL_MS, () => {
+      if (this.#exchanges === 0) this.#part();
+    });
+  }
+
+  #hearServer(): void {
+    const server = this.#server;
+    server.on('error', () => {
+      if (!this.#isClosed) this.ports.refuse('server_http2');
+    });
+    server.once('goaway', () => this.#part());
+    server.once('close', () => this.#part());
+  }
+
+  /** No more requests: those that are under way go on, and the client is told to take another connection. */
+  #part(): void {
+    if (!this.#isClosed) this.#client.close();
+    if (this.#exchanges === 0) this.#sayFarewell();
+  }
+
+  #sayFarewell(): void {
+    if (!this.#isClosed) this.#farewell ??= setTimeout(() => this.ports.client.destroy(), FAREWELL_MS);
+  }
+
+  #over({ rstCode }: ServerHttp2Stream): void {
+    this.#exchanges--;
+    if (rstCode !== 0) this.#countReset();
+    if (this.#exchanges === 0 && this.#client.closed) this.#sayFarewell();
+  }
+
+  /** Those count too that a client provokes by frames which break the protocol. */
+  #countReset(): void {
+    const now = performance.now();
+    if (now - this.#resetsSinceMs > RESETS_MS) {
+      this.#resetsSinceMs = now;
+      this.#resets = 0;
+    }
+    this.#resets++;
+    if (this.#resets < RESETS || this.#client.destroyed) return;
+    this.ports.refuse('rapid_reset');
+    this.#client.destroy(new Error('rapid reset'), NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+}

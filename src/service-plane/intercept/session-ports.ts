@@ -1,0 +1,26 @@
+import type { TLSSocket } from 'node:tls';
+import type { RequestFacts } from '#policy/http-facts.js';
+import type { Decided, Step } from '#policy/inspection.js';
+import type { Connection } from '../http/canonical.js';
+import type { RefusedReason } from '../refused-reason.js';
+import type { ServerLink } from './server-link.js';
+
+/** For so long a connection, or a request on it, may stand still. */
+export const STILL_MS = 300_000;
+
+/** What a session between a client and a server is made of, and whom it asks. */
+export type SessionPorts = {
+  readonly client: TLSSocket;
+  /** Of five seconds: a timer for each connection would be set anew with every packet. */
+  readonly clock: { readonly tick: number };
+  /** Verified: the client was shown a certificate because of it. */
+  readonly link: ServerLink;
+  readonly connection: Connection;
+  readonly denied: '403' | 'reset';
+  /** Judges and tells. */
+  judge(request: RequestFacts): Decided;
+  /** A response that broke the rule which let the request pass. */
+  tellBroken(request: RequestFacts, step: Step, matcher: string): void;
+  refuse(reason: RefusedReason): void;
+  over(): void;
+};

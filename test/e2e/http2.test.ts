@@ -1,0 +1,160 @@
+import type { ChildProcess } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { createInspectedRig, type InspectedRig } from './inspected.js';
+import { policyOf } from './rig.js';
+
+const CA = '/api/v1/settings/tls-intercept-ca';
+const PORTS = { nginx: 443, node: 444, old: 445 } as const;
+const BIG = 1_000_000_000;
+
+/** Answers as gRPC does: whatever came, and a status behind it; `/big` has no end of its own. */
+const SERVER = `
+const { createSecureServer } = require('node:http2');
+const { readFileSync } = require('node:fs');
+const [port, ...files] = process.argv.slice(1);
+const [cert, key] = files.map((path) => readFileSync(path));
+const server = createSecureServer({ cert, key });
+const piece = Buffer.alloc(65536);
+server.on('stream', (stream, headers) => {
+  stream.on('error', () => {});
+  stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
+  stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
+  if (headers[':path'] !== '/big') return stream.pipe(stream);
+  let left = ${BIG};
+  const more = () => {
+    while (left > 0 && !stream.destroyed) {
+      left -= piece.length;
+      console.log(left);
+      if (!stream.write(piece)) return stream.once('drain', more);
+    }
+    stream.end();
+  };
+  more();
+});
+server.listen(Number(port), () => console.log('up'));`;
+
+let rig: InspectedRig;
+let caFile: string;
+let origin: ChildProcess;
+/** What the server has not sent of the great body. */
+let left = BIG;
+beforeAll(async () => {
+  rig = await createInspectedRig('http2');
+  const { good } = rig.certificates;
+  const cert = await rig.file('http2.pem', good.certPem);
+  const key = await rig.file('http2.key', good.keyPem);
+  const { server } = rig.topology;
+  origin = server.start(process.execPath, ['-e', SERVER, String(PORTS.node), cert, key]);
+  await new Promise((resolve) => origin.stdout?.once('data', resolve));
+  origin.stdout?.on('data', (chunk: Buffer) => {
+    left = Number(chunk.toString().trim().split('\n').at(-1));
+  });
+  const conf = await rig.file(
+    'nginx.conf',
+    `daemon off; worker_processes 1; error_log stderr; pid ${cert}.pid;
+events { worker_connections 1024; }
+http {
+  access_log off;
+  server {
+    listen ${PORTS.nginx} ssl http2; listen ${PORTS.old} ssl;
+    ssl_certificate ${cert}; ssl_certificate_key ${key};
+    location / { return 200 "$server_protocol $host $http_x_own"; }
+  }
+}`,
+  );
+  server.start('nginx', ['-c', conf]).stderr?.resume();
+  const made = await rig.node.request('POST', `${CA}/generate`);
+  if (made.status !== 201) throw new Error(made.text);
+  caFile = await rig.file('ca.pem', (await rig.node.request('GET', `${CA}/cert`)).text);
+  await allow({ request: { path: { prefix: ['/'] } } });
+}, 120_000);
+afterAll(() => rig?.remove());
+
+const allow = async (http: Readonly<Record<string, unknown>>) => {
+  const match = { proto: 'tcp', dst_ports: Object.values(PORTS), tls: { mode: 'intercept', http } };
+  await rig.put(policyOf([{ match }], { default_action: 'deny' }));
+  await rig.node.ready();
+};
+const trust = (port: number) => ['--cacert', caFile, '--resolve', `${SERVER_NAME}:${port}:${ADDRESSES.server}`];
+const fetch = (port: number, path: string, ...options: string[]) =>
+  rig.curl(...trust(port), '-w', '\n%{http_version} %{http_code}', ...options, `https://${SERVER_NAME}:${port}${path}`);
+
+test('both sides speak the version that the server chose of those that the client offers', async () => {
+  // nginx does not say when it listens.
+  await expect.poll(async () => (await fetch(PORTS.old, '/')).code, { timeout: 20_000 }).toBe(0);
+  const said = async (port: number, ...options: string[]) => (await fetch(port, '/', ...options)).stdout;
+  expect(await said(PORTS.nginx, '--http2', '-H', 'X-Own: 1')).toBe(`HTTP/2.0 ${SERVER_NAME} 1\n2 200`);
+  expect(await said(PORTS.nginx, '--http1.1')).toBe(`HTTP/1.1 ${SERVER_NAME} \n1.1 200`);
+  expect(await said(PORTS.nginx, '--no-alpn')).toBe(`HTTP/1.1 ${SERVER_NAME} \n1.1 200`);
+  expect(await said(PORTS.old, '--http2')).toBe(`HTTP/1.1 ${SERVER_NAME} \n1.1 200`);
+});
+
+test('a request that no rule allows is answered 403, and those beside it on the connection are served', async () => {
+  await allow({ request: { path: { prefix: ['/v1/'] } } });
+  const { stdout } = await rig.curl(
+    ...[...trust(PORTS.nginx), '--http2', '-w', '%{http_version} %{http_code} %{num_connects}\n', '-o', '/dev/null'],
+    ...[`https://${SERVER_NAME}/v1/a`, '-o', '/dev/null', `https://${SERVER_NAME}/other`],
+    ...['-o', '/dev/null', `https://${SERVER_NAME}/v1/b`],
+  );
+  expect(stdout).toBe('2 200 1\n2 403 0\n2 200 0\n');
+  const seen = await rig.node.request('GET', '/api/v1/stats');
+  expect(seen.text).toContain('service_plane');
+  await allow({ request: { path: { prefix: ['/'] } } });
+});
+
+test('bodies go both ways, and trailers behind them', async () => {
+  const file = await rig.file('body', 'x'.repeat(3_000_000));
+  const { stdout, stderr } = await fetch(PORTS.node, '/echo', '--http2', '-T', file, '-D', '-', '-o', '/dev/null');
+  expect(stderr).toBe('');
+  expect(stdout).toContain('grpc-status: 0');
+  expect(stdout.endsWith('2 200')).toBe(true);
+});
+
+test('thousands of requests on a few connections are all answered', { timeout: 120_000 }, async () => {
+  const hosts = await rig.file('hosts', `${ADDRESSES.server} ${SERVER_NAME}\n`);
+  const load = `h2load -n 8000 -c 8 -m 20 https://${SERVER_NAME}:${PORTS.nginx}/`;
+  const { stdout } = await rig.topology.client.run(
+    'unshare',
+    '-m',
+    'sh',
+    '-c',
+    `mount --bind ${hosts} /etc/hosts; ${load}`,
+  );
+  expect(stdout).toContain('8000 succeeded, 0 failed, 0 errored, 0 timeout');
+});
+
+test('a client that reads slowly stops the server, and nothing is kept for it', { timeout: 120_000 }, async () => {
+  const { client } = rig.topology;
+  const before = await residentMiB(rig.node.pid);
+  const slow = client.start('curl', [
+    ...[...trust(PORTS.node), '-s', '--http2', '--limit-rate', '1k', '-o', '/dev/null'],
+    `https://${SERVER_NAME}:${PORTS.node}/big`,
+  ]);
+  try {
+    await expect.poll(() => left, { timeout: 20_000 }).toBeLessThan(BIG);
+    let last = BIG;
+    // It stands still when twice the same is left.
+    await expect
+      .poll(
+        () => {
+          const stood = left === last;
+          last = left;
+          return stood;
+        },
+        { timeout: 30_000, interval: 2_000 },
+      )
+      .toBe(true);
+    expect(BIG - left).toBeLessThan(32 * 1024 * 1024);
+    expect((await residentMiB(rig.node.pid)) - before).toBeLessThan(48);
+  } finally {
+    slow.kill('SIGKILL');
+  }
+});
+
+async function residentMiB(pid: number | undefined): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024;
+}

@@ -1,0 +1,108 @@
+import type { TLSSocket } from 'node:tls';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+
+/** RFC 9113, 6. */
+export const FRAME = {
+  data: 0,
+  headers: 1,
+  priority: 2,
+  rst_stream: 3,
+  settings: 4,
+  push_promise: 5,
+  ping: 6,
+  goaway: 7,
+  window_update: 8,
+  continuation: 9,
+} as const;
+export const END_STREAM = 1;
+export const END_HEADERS = 4;
+
+const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n';
+
+export type Frame = { readonly type: number; readonly flags: number; readonly stream: number; readonly body: Buffer };
+
+export function frame(type: number, flags: number, stream: number, body: Buffer = Buffer.alloc(0)): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(body.length, 0, 3);
+  head.writeUInt8(type, 3);
+  head.writeUInt8(flags, 4);
+  head.writeUInt32BE(stream, 5);
+  return Buffer.concat([head, body]);
+}
+
+/** Fields as literals that no table learns (RFC 7541, 6.2.2), whatever their names are. */
+export function block(fields: readonly (readonly [name: string, value: string])[]): Buffer {
+  return Buffer.concat(fields.flatMap(([name, value]) => [Buffer.from([0]), text(name), text(value)]));
+}
+
+function text(value: string): Buffer {
+  const bytes = Buffer.from(value, 'latin1');
+  return Buffer.concat([integer(bytes.length, 7), bytes]);
+}
+
+/** RFC 7541, 5.1. */
+export function integer(value: number, bits: number, first = 0): Buffer {
+  const most = 2 ** bits - 1;
+  if (value < most) return Buffer.from([first | value]);
+  const octets = [first | most];
+  let rest = value - most;
+  for (; rest >= 128; rest = Math.floor(rest / 128)) octets.push((rest % 128) | 128);
+  return Buffer.from([...octets, rest]);
+}
+
+export const GET: readonly (readonly [name: string, value: string])[] = [
+  [':method', 'GET'],
+  [':scheme', 'https'],
+  [':authority', SERVER_NAME],
+  [':path', '/'],
+];
+
+/** A client of which the test writes each frame. */
+export class RawClient {
+  readonly frames: Frame[] = [];
+  isClosed = false;
+  #held = Buffer.alloc(0);
+
+  constructor(private readonly socket: TLSSocket) {
+    socket.on('data', (chunk: Buffer) => this.#read(chunk));
+    socket.once('close', () => {
+      this.isClosed = true;
+    });
+    socket.write(PREFACE);
+    this.send(frame(FRAME.settings, 0, 0), frame(FRAME.settings, 1, 0));
+  }
+
+  send(...frames: readonly Buffer[]): void {
+    if (this.socket.writable) this.socket.write(Buffer.concat(frames));
+  }
+
+  /** Of all frames that came, those of a type and a stream. */
+  of(type: number, stream: number): readonly Frame[] {
+    return this.frames.filter((one) => one.type === type && one.stream === stream);
+  }
+
+  /** The error codes of the GOAWAY frames that came. */
+  get goaways(): readonly number[] {
+    return this.of(FRAME.goaway, 0).map(({ body }) => body.readUInt32BE(4));
+  }
+
+  /** How a stream was reset; null: it was not. */
+  resetOf(stream: number): number | null {
+    return this.of(FRAME.rst_stream, stream)[0]?.body.readUInt32BE(0) ?? null;
+  }
+
+  #read(chunk: Buffer): void {
+    this.#held = Buffer.concat([this.#held, chunk]);
+    while (this.#held.length >= 9) {
+      const end = 9 + this.#held.readUIntBE(0, 3);
+      if (this.#held.length < end) return;
+      this.frames.push({
+        type: this.#held.readUInt8(3),
+        flags: this.#held.readUInt8(4),
+        stream: this.#held.readUInt32BE(5),
+        body: this.#held.subarray(9, end),
+      });
+      this.#held = this.#held.subarray(end);
+    }
+  }
+}

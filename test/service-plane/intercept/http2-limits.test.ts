@@ -1,0 +1,202 @@
+import { constants } from 'node:http2';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { block, END_HEADERS, END_STREAM, FRAME, frame, GET, integer, RawClient } from './frames.js';
+import { fetch } from './http2-request.js';
+import { createHttp2Rig, type Http2Rig } from './http2-rig.js';
+
+let rig: Http2Rig;
+let client: RawClient;
+/** Requests that reached the server. */
+let reached: number;
+beforeEach(async () => {
+  rig = await createHttp2Rig();
+  reached = 0;
+  rig.server.on('stream', (stream, headers) => {
+    reached++;
+    stream.on('error', () => {});
+    if (headers[':path'] === '/wait') return;
+    stream.respond({ ':status': 200 });
+    stream.end('ok');
+  });
+  client = new RawClient(await rig.dial());
+});
+afterEach(async () => {
+  // Whatever one client did, others are served.
+  expect((await fetch(rig.client())).body).toBe('ok');
+  await rig.close();
+});
+
+const get = (stream: number, ...fields: readonly (readonly [string, string])[]): Buffer =>
+  frame(FRAME.headers, END_STREAM | END_HEADERS, stream, block([...GET, ...fields]));
+const wait = (stream: number): Buffer =>
+  frame(
+    FRAME.headers,
+    END_STREAM | END_HEADERS,
+    stream,
+    block(GET.map(([name, value]) => [name, name === ':path' ? '/wait' : value])),
+  );
+const code = (value: number): Buffer => {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32BE(value);
+  return bytes;
+};
+const isOver = (): Promise<void> => expect.poll(() => client.isClosed, { timeout: 15_000 }).toBe(true);
+
+test('a request that is plain is answered', async () => {
+  client.send(get(1));
+  await expect
+    .poll(() =>
+      client
+        .of(FRAME.data, 1)
+        .map(({ body }) => body.toString())
+        .join(''),
+    )
+    .toBe('ok');
+  expect(client.of(FRAME.settings, 0).length).toBeGreaterThan(0);
+});
+
+test('a client that has more than 100 requests at once is sent away', async () => {
+  for (let stream = 1; stream < 200; stream += 2) client.send(wait(stream));
+  await expect.poll(() => reached).toBe(100);
+  client.send(wait(201));
+  await isOver();
+  expect(reached).toBe(100);
+});
+
+test('a client that takes back 1,000 requests is sent away', async () => {
+  for (let stream = 1; stream < 2_400; stream += 2) {
+    client.send(wait(stream), frame(FRAME.rst_stream, 0, stream, code(constants.NGHTTP2_CANCEL)));
+  }
+  await isOver();
+  expect(client.goaways.at(-1)).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  expect(rig.refused).toContain('rapid_reset');
+  expect(reached).toBeLessThanOrEqual(1_200);
+});
+
+test('a client that makes the proxy take back 1,000 requests is sent away', async () => {
+  for (let stream = 1; stream < 2_400; stream += 2) {
+    client.send(wait(stream), frame(FRAME.window_update, 0, stream, code(0)));
+  }
+  await isOver();
+  expect(reached).toBeLessThanOrEqual(1_200);
+});
+
+test('header blocks without an end are not collected', async () => {
+  client.send(frame(FRAME.headers, END_STREAM, 1, block(GET)));
+  for (let count = 0; count < 1_000 && !client.isClosed; count++) {
+    client.send(frame(FRAME.continuation, 0, 1, block([['x-a', 'x'.repeat(10_000)]])));
+    await new Promise(setImmediate);
+  }
+  await isOver();
+  expect(reached).toBe(0);
+});
+
+test('empty continuations have an end', async () => {
+  client.send(frame(FRAME.headers, END_STREAM, 1, block(GET)));
+  const nothing = Buffer.concat(Array.from({ length: 1_000 }, () => frame(FRAME.continuation, 0, 1)));
+  for (let count = 0; count < 100 && !client.isClosed; count++) client.send(nothing);
+  await isOver();
+  expect(reached).toBe(0);
+});
+
+test('pings and settings that nobody takes the answers of have an end', async () => {
+  for (const flood of [frame(FRAME.ping, 0, 0, Buffer.alloc(8)), frame(FRAME.settings, 0, 0)]) {
+    const socket = await rig.dial();
+    const flooder = new RawClient(socket);
+    socket.pause();
+    const many = Buffer.concat(Array.from({ length: 10_000 }, () => flood));
+    // What the kernel takes in its buffers is taken first.
+    for (let count = 0; count < 400 && !socket.destroyed; count++) {
+      flooder.send(many);
+      await new Promise(setImmediate);
+    }
+    socket.resume();
+    await expect.poll(() => flooder.isClosed, { timeout: 15_000 }).toBe(true);
+  }
+});
+
+test('a header that is repeated out of the table counts as often as it is there', async () => {
+  // Learnt once (RFC 7541, 6.2.1), then named by one octet each.
+  const learn = Buffer.concat([
+    Buffer.from([0x40]),
+    integer(3, 7),
+    Buffer.from('x-b'),
+    integer(4_000, 7),
+    Buffer.alloc(4_000, 'b'),
+  ]);
+  const bomb = Buffer.concat([block(GET), learn, Buffer.alloc(10_000, 0xbe)]);
+  client.send(frame(FRAME.headers, END_STREAM | END_HEADERS, 1, bomb));
+  await expect.poll(() => client.resetOf(1) ?? client.goaways.at(-1)).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  expect(reached).toBe(0);
+});
+
+test('more than 64 KiB of headers, or more than 256 of them, are refused', async () => {
+  const large = block([...GET, ...Array.from({ length: 6 }, (_, n) => [`x-${n}`, 'v'.repeat(12_000)] as const)]);
+  const parts = Array.from({ length: Math.ceil(large.length / 16_000) }, (_, n) =>
+    large.subarray(n * 16_000, (n + 1) * 16_000),
+  );
+  parts.forEach((part, index) => {
+    const flags = (index === 0 ? END_STREAM : 0) | (index === parts.length - 1 ? END_HEADERS : 0);
+    client.send(frame(index === 0 ? FRAME.headers : FRAME.continuation, flags, 1, part));
+  });
+  await expect.poll(() => client.resetOf(1)).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  client.send(get(3, ...Array.from({ length: 300 }, () => ['x', ''] as const)));
+  await expect.poll(() => client.resetOf(3)).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  client.send(get(5));
+  await expect.poll(() => client.of(FRAME.data, 5).length).toBeGreaterThan(0);
+  expect(reached).toBe(1);
+});
+
+test.each<readonly [what: string, fields: readonly (readonly [string, string])[]]>([
+  ['no path', GET.filter(([name]) => name !== ':path')],
+  ['a path that is relative', [...GET.slice(0, 3), [':path', 'x']]],
+  ['two paths', [...GET, [':path', '/']]],
+  ['a pseudo-header behind a header', [...GET.slice(0, 3), ['x', 'y'], [':path', '/']]],
+  ['a pseudo-header that nobody knows', [...GET, [':x', 'y']]],
+  ['a status', [...GET, [':status', '200']]],
+  ['the protocol of an extended CONNECT', [[':method', 'CONNECT'], ...GET.slice(1), [':protocol', 'websocket']]],
+  ['a connection field', [...GET, ['connection', 'close']]],
+  ['a transfer coding', [...GET, ['transfer-encoding', 'chunked']]],
+  ['another host than the authority', [...GET, ['host', 'other.test']]],
+  ['a length of a body that is not there', [...GET, ['content-length', '5']]],
+  ['plain http', GET.map(([name, value]) => [name, name === ':scheme' ? 'http' : value])],
+])('a request with %s does not reach the server', async (_what, fields) => {
+  client.send(frame(FRAME.headers, END_STREAM | END_HEADERS, 1, block(fields)));
+  await expect.poll(() => client.resetOf(1) !== null || client.of(FRAME.headers, 1).length > 0).toBe(true);
+  client.send(get(3));
+  await expect.poll(() => client.of(FRAME.data, 3).length).toBeGreaterThan(0);
+  expect(reached).toBe(1);
+});
+
+test('what is no field by its name or its value does not reach the server', async () => {
+  const seen: string[] = [];
+  rig.server.on('stream', (_stream, headers) => seen.push(...Object.keys(headers)));
+  const odd = [
+    ['', 'empty name'],
+    ['X-Upper', '1'],
+    ['x y', '1'],
+    ['x\ry', '1'],
+    ['x-crlf', 'a\r\nevil: 1'],
+    ['x-nul', 'a\0b'],
+  ] as const;
+  for (const [index, field] of odd.entries()) {
+    const stream = 2 * index + 1;
+    client.send(get(stream, field));
+    await expect.poll(() => client.resetOf(stream) !== null || client.of(FRAME.headers, stream).length > 0).toBe(true);
+  }
+  expect(seen.filter((name) => !name.startsWith(':'))).toEqual([]);
+});
+
+test('a body that is longer or shorter than its length is reset on both sides', async () => {
+  const put = (stream: number, length: string, ...data: readonly string[]) => {
+    const fields = [...GET.slice(1), ['content-length', length]] as const;
+    client.send(frame(FRAME.headers, END_HEADERS, stream, block([[':method', 'PUT'], ...fields])));
+    data.forEach((text, index) => {
+      client.send(frame(FRAME.data, index === data.length - 1 ? END_STREAM : 0, stream, Buffer.from(text)));
+    });
+  };
+  put(1, '5', 'abc', 'defgh');
+  put(3, '9', 'abc');
+  await expect.poll(() => client.resetOf(1)).toBe(constants.NGHTTP2_PROTOCOL_ERROR);
+  await expect.poll(() => client.resetOf(3)).toBe(constants.NGHTTP2_PROTOCOL_ERROR);
+});

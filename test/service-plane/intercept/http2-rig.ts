@@ -1,0 +1,123 @@
+import { type ClientHttp2Session, connect, createSecureServer, type Http2SecureServer } from 'node:http2';
+import type { AddressInfo, Server } from 'node:net';
+import {
+  createServer as createTlsServer,
+  type TLSSocket,
+  type Server as TlsServer,
+  connect as tlsConnect,
+} from 'node:tls';
+import type { RequestFacts } from '#policy/http-facts.js';
+import { type Decided, judgeExchange, type Step } from '#policy/inspection.js';
+import type { Rule } from '#policy/model.js';
+import { Http2Session } from '#service-plane/intercept/http2-session.js';
+import type { SessionPorts } from '#service-plane/intercept/session-ports.js';
+import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
+
+type HttpBlock = NonNullable<Rule['tls']>['http'];
+
+const { good, rootPem } = makeCertificates();
+const CERT = { cert: good.certPem, key: good.keyPem };
+
+/** A server, and in front of it what is under test: each with real sockets of TLS. */
+export type Http2Rig = {
+  readonly server: Http2SecureServer;
+  /** Requests as they were judged, and why anything was refused. */
+  readonly judged: Decided[];
+  readonly broken: string[];
+  readonly refused: string[];
+  readonly sessions: Set<Http2Session>;
+  /** Sockets to the server. */
+  readonly links: TLSSocket[];
+  /** What requests are judged by from now on. */
+  rule(http: HttpBlock, more?: Partial<Pick<Step, 'action' | 'mode'>>): void;
+  client(): ClientHttp2Session;
+  /** A connection whose frames the test writes. */
+  dial(): Promise<TLSSocket>;
+  close(): Promise<void>;
+};
+
+export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<Http2Rig> {
+  const server = createSecureServer({ ...CERT, settings: { maxConcurrentStreams: 200 } });
+  const serverSockets = new Set<TLSSocket>();
+  server.on('secureConnection', (socket: TLSSocket) => serverSockets.add(socket));
+  const serverPort = await listening(server);
+  const judged: Decided[] = [];
+  const broken: string[] = [];
+  const refused: string[] = [];
+  const sessions = new Set<Http2Session>();
+  const links: TLSSocket[] = [];
+  let steps: readonly Step[] = [];
+
+  const judge = (request: RequestFacts): Decided => {
+    const hello = { kind: 'hello', sni: SERVER_NAME, alpn: ['h2'] } as never;
+    const decided = judgeExchange(steps, 0, { hello, certificate: { kind: 'unreadable' } }, request);
+    judged.push(decided);
+    return decided;
+  };
+  const gate = createTlsServer({ ...CERT, ALPNProtocols: ['h2'] }, (client) => {
+    client.on('error', () => {});
+    const socket = tlsConnect({ port: serverPort, ca: rootPem, servername: SERVER_NAME, ALPNProtocols: ['h2'] });
+    links.push(socket);
+    socket.on('error', () => client.destroy());
+    socket.once('secureConnect', () => {
+      const ports: SessionPorts = {
+        client,
+        clock: { tick: 0 },
+        link: { socket, key: '', protocol: 'h2', isUsed: false, isBound: false },
+        connection: { sni: SERVER_NAME, port: 443 },
+        denied,
+        judge,
+        tellBroken: (_request, _step, matcher) => broken.push(matcher),
+        refuse: (reason) => refused.push(reason),
+        over: () => sessions.delete(session),
+      };
+      const session = new Http2Session(ports);
+      sessions.add(session);
+    });
+  });
+  const port = await listening(gate);
+  const dialled: (ClientHttp2Session | TLSSocket)[] = [];
+  const rig: Http2Rig = {
+    server,
+    judged,
+    broken,
+    refused,
+    sessions,
+    links,
+    rule: (http, { action = 'allow', mode = 'enforce' } = {}) => {
+      const rule = { decider: { kind: 'rule', group: 'g', rule: 'r' }, action, mode } as const;
+      const rest = { decider: { kind: 'policy_default' }, action: 'deny', mode: 'enforce', tls: null } as const;
+      steps = [{ ...rule, tls: { mode: 'intercept', ...(http === undefined ? {} : { http }) } as Rule['tls'] }, rest];
+    },
+    client: () => {
+      const client = connect(`https://${SERVER_NAME}`, {
+        createConnection: () => tlsConnect({ port, ca: rootPem, servername: SERVER_NAME, ALPNProtocols: ['h2'] }),
+      });
+      client.on('error', () => {});
+      dialled.push(client);
+      return client;
+    },
+    dial: () => {
+      const socket = tlsConnect({ port, ca: rootPem, servername: SERVER_NAME, ALPNProtocols: ['h2'] });
+      socket.on('error', () => {});
+      dialled.push(socket);
+      return new Promise((resolve) => socket.once('secureConnect', () => resolve(socket)));
+    },
+    close: async () => {
+      for (const one of dialled) one.destroy();
+      for (const socket of serverSockets) socket.destroy();
+      await Promise.all([closed(gate), closed(server)]);
+    },
+  };
+  rig.rule(undefined);
+  return rig;
+}
+
+async function listening(server: Server | TlsServer | Http2SecureServer): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return (server.address() as AddressInfo).port;
+}
+
+function closed(server: Server | TlsServer | Http2SecureServer): Promise<void> {
+  return new Promise((resolve) => server.close(() => resolve()));
+}
