@@ -22,7 +22,7 @@ export class TcpListener {
     private readonly counts: Counts,
     private readonly idleMs = IDLE_MS,
   ) {
-    this.#server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => this.#accept(socket));
+    this.#server = createServer({ allowHalfOpen: true }, (socket) => this.#accept(socket));
   }
 
   open(): Promise<void> {

@@ -55,30 +55,26 @@ export class DeniedConnections {
     const less = lessOf(seen);
     const key = `${less} ${seen.destination} ${seen.destinationPort} ${JSON.stringify([sni, http])}`;
     const known = this.#detailed.get(key);
-    if (known !== undefined) return this.#again(known, seen);
     const ofSource = this.#ofSource.get(source) ?? 0;
-    if (this.#detailed.size < DETAILED && ofSource < OF_A_SOURCE) {
+    if (known !== undefined) again(known, seen);
+    else if (this.#detailed.size < DETAILED && ofSource < OF_A_SOURCE) {
       this.#ofSource.set(source, ofSource + 1);
-      return this.#begin(this.#detailed, key, seen);
+      this.#detailed.set(key, begun(seen, false));
+    } else if (!this.#addCoarse(less, seen)) {
+      this.#lose(1, seen.atMs);
+      return;
     }
+    this.merged++;
+  }
+
+  /** False where there is no room for it. */
+  #addCoarse(key: string, seen: SeenConnection): boolean {
     this.overflowed++;
-    const coarse = this.#coarse.get(less);
-    if (coarse !== undefined) return this.#again(coarse, seen);
-    if (this.#coarse.size < COARSE) return this.#begin(this.#coarse, less, seen);
-    this.#lose(1, seen.atMs);
-  }
-
-  #begin(among: Map<string, Pending>, key: string, seen: SeenConnection): void {
-    const { atMs } = seen;
-    among.set(key, { seen, isCoarse: among === this.#coarse, firstMs: atMs, lastMs: atMs, count: 1 });
-    this.merged++;
-  }
-
-  #again(pending: Pending, { atMs }: SeenConnection): void {
-    pending.firstMs = Math.min(pending.firstMs, atMs);
-    pending.lastMs = Math.max(pending.lastMs, atMs);
-    pending.count++;
-    this.merged++;
+    const known = this.#coarse.get(key);
+    if (known !== undefined) again(known, seen);
+    else if (this.#coarse.size < COARSE) this.#coarse.set(key, begun(seen, true));
+    else return false;
+    return true;
   }
 
   #lose(count: number, atMs: number): void {
@@ -109,6 +105,16 @@ export class DeniedConnections {
       ...times,
     };
   }
+}
+
+function begun(seen: SeenConnection, isCoarse: boolean): Pending {
+  return { seen, isCoarse, firstMs: seen.atMs, lastMs: seen.atMs, count: 1 };
+}
+
+function again(pending: Pending, { atMs }: SeenConnection): void {
+  pending.firstMs = Math.min(pending.firstMs, atMs);
+  pending.lastMs = Math.max(pending.lastMs, atMs);
+  pending.count++;
 }
 
 /** Whose it was and who decided, without what was asked for: of that a client makes as many as it likes. */

@@ -12,9 +12,7 @@ export class Listener {
     private readonly options: ServicePlaneOptions,
     private readonly accept: (client: Socket, flow: Packet) => void,
   ) {
-    this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, (socket) =>
-      this.#take(socket),
-    );
+    this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => this.#take(socket));
   }
 
   open(): Promise<void> {

@@ -29,13 +29,8 @@ export class Splices {
   splice(one: Socket, other: Socket, done: () => void): () => void {
     const id = this.#nextId();
     this.#ends.set(id, done);
-    for (const [socket, peer] of [
-      [one, other],
-      [other, one],
-    ] as const) {
-      socket.setKeepAlive(true, KEEP_ALIVE_MS);
-      passOn(socket, peer);
-    }
+    passOn(one, other);
+    passOn(other, one);
     whenWritten(one, () => whenWritten(other, () => this.#handOver(id, one, other)));
     return () => {
       if (this.#ends.delete(id)) this.#order({ id, pair: null });
@@ -94,7 +89,6 @@ export class Splices {
     return this.#lastId;
   }
 }
-const KEEP_ALIVE_MS = 60_000;
 
 /** What Node has read already; it reads no more. */
 function passOn(from: Socket, to: Socket): void {

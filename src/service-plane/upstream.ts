@@ -36,7 +36,6 @@ function openTo(flow: Packet, from: { readonly address: number; readonly port: n
   // Not in the types: a socket by a descriptor is not read before it is connected.
   const options = { fd: openConnector(from, mark), allowHalfOpen: true, pauseOnCreate: true };
   const socket = new Socket(options);
-  socket.setNoDelay(true);
   socket.connect({ host: formatAddress(flow.destination), port: flow.destinationPort });
   return socket;
 }

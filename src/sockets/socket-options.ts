@@ -9,12 +9,17 @@ const SO_RCVBUF = 8;
 const SO_SNDBUF = 7;
 const SO_MARK = 36;
 const SO_REUSEADDR = 2;
+const SO_KEEPALIVE = 9;
 const SO_LINGER = 13;
 const SO_REUSEPORT = 15;
 const EADDRINUSE = 98;
 const SOL_IP = 0;
 const IP_TRANSPARENT = 19;
 const IP_RECVORIGDSTADDR = 20;
+const SOL_TCP = 6;
+const TCP_NODELAY = 1;
+const TCP_KEEPIDLE = 4;
+const KEEP_IDLE_S = 60;
 const BACKLOG = 1_024;
 const SOCKADDR_BYTES = 16;
 
@@ -32,6 +37,7 @@ export function openSocket(kind: keyof typeof TYPES, options: SocketOptions): nu
   const { mark, bufferBytes, isTransparent = false } = options;
   const fd = check('open a socket', libc.socket(AF_INET, TYPES[kind] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   try {
+    if (kind === 'tcp') setForBytes(fd);
     if (mark !== 0) set(fd, SO_MARK, mark, 'mark a socket');
     if (bufferBytes !== undefined) {
       set(fd, SO_RCVBUF, bufferBytes, 'size a socket');
@@ -73,6 +79,13 @@ export function openListener(
     libc.close(fd);
     throw failure;
   }
+}
+
+/** It sends at once, and notices when the other side is gone. What is accepted from it is like that, too. */
+function setForBytes(fd: number): void {
+  set(fd, TCP_NODELAY, 1, 'send at once', SOL_TCP);
+  set(fd, SO_KEEPALIVE, 1, 'keep a connection alive');
+  set(fd, TCP_KEEPIDLE, KEEP_IDLE_S, 'keep a connection alive', SOL_TCP);
 }
 
 /**

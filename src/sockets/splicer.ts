@@ -50,7 +50,6 @@ export class Splicer {
     this.#pairs.set(id, { sides, ways: [new SplicedWay(a, b, this.#pipes), new SplicedWay(b, a, this.#pipes)] });
     this.#watch(one, id, 0);
     this.#watch(other, id, 1);
-    this.#busy.add(id);
   }
 
   /** Resets both; nothing where they have ended. */
@@ -114,6 +113,7 @@ export class Splicer {
   }
 }
 
+/** What it is ready for the kernel tells as soon as it is watched. */
 function sideOf(fd: number): SplicedSide {
-  return { fd, isReadable: true, isWritable: true, isBroken: false };
+  return { fd, isReadable: false, isWritable: false, isBroken: false };
 }

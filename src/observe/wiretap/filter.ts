@@ -120,18 +120,21 @@ export class CompiledFilter {
     if (!this.wants(seen.kind)) return () => false;
     switch (seen.kind) {
       case 'events':
-        return (index) => this.#matches(seen.batch.words, startOf(index));
+        return recordTest(this.#records, seen.batch.words);
       case 'lookups':
         return (index) => this.#lookups.every((test) => test(seen.lookups[index] as SeenLookup));
       case 'connections':
         return (index) => this.#connections.every((test) => test(seen.connections[index] as SeenConnection));
     }
   }
+}
 
-  #matches(words: Uint32Array, at: number): boolean {
-    for (const test of this.#records) if (!test(words, at)) return false;
+function recordTest(tests: readonly RecordTest[], words: Uint32Array): (index: number) => boolean {
+  return (index) => {
+    const at = startOf(index);
+    for (const test of tests) if (!test(words, at)) return false;
     return true;
-  }
+  };
 }
 
 /** What was dropped without a verdict is denied; what nobody judged and passes, such as foreign flows, is allowed. */
