@@ -36,7 +36,7 @@ export type Step = {
 };
 
 /** Why something was decided beside the plain words of a rule. */
-export type Reason = 'matched' | 'unknown' | 'hidden' | 'no_ca';
+type Reason = 'matched' | 'unknown' | 'hidden';
 
 export type Decided = {
   readonly kind: 'decided';

@@ -13,6 +13,9 @@ const HELLO_MS = 5_000;
 const FLIGHT_MS = 5_000;
 const UNREAD: HelloFacts = { kind: 'unreadable', fault: 'incomplete' };
 
+/** What was decided, and why beside the plain words of a rule. */
+type Told = Pick<Decided, 'step' | 'verdict'> & { readonly reason: Decided['reason'] | RefusedReason };
+
 /** What goes on with a connection once it was decided. */
 type Live = {
   /** Judged again by these steps; false: it is to be cut. */
@@ -105,14 +108,12 @@ export class Connection {
         // D4, D23: it fails closed, and under audit it passes uninspected.
         const verdict = step.mode === 'audit' ? 'audit' : 'deny';
         this.plane.counts.refuse('no_ca');
-        return this.#carryOut({ kind: 'decided', step, verdict, reason: 'no_ca' }, (carry) =>
-          this.#connect(said, carry),
-        );
+        return this.#carryOut({ step, verdict, reason: 'no_ca' }, (carry) => this.#connect(said, carry));
       }
     }
   }
 
-  #carryOut(decided: Decided, pass: (carry: (server: Socket) => void) => void): void {
+  #carryOut(decided: Told, pass: (carry: (server: Socket) => void) => void): void {
     this.#tell(decided);
     if (decided.verdict === 'deny') return this.cut();
     pass((server) => this.#splice(server));
@@ -194,13 +195,19 @@ export class Connection {
       said: Buffer.concat(said),
       steps,
       from,
+      pass: (reason) => {
+        this.#live = null;
+        const told: Told = { step: steps[from] as Step, verdict: 'audit', reason };
+        this.#carryOut(told, (carry) => this.#connect(said, carry));
+      },
       over: () => this.#end(),
     });
+    if (session === null) return;
     this.#cancel = () => session.cut();
     this.#live = { judgeAgain: (again, facts) => session.judgeAgain(again, facts) };
   }
 
-  #tell({ step, verdict, reason }: Decided): void {
+  #tell({ step, verdict, reason }: Told): void {
     const { plane, flow } = this;
     const { hello } = this.#facts;
     plane.counts.connection(verdict);

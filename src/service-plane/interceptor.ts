@@ -32,6 +32,8 @@ export type Intercepted = {
   readonly steps: readonly Step[];
   /** Where the walk goes on with every request. */
   readonly from: number;
+  /** Under audit: it goes on uninspected, since it cannot be intercepted (D4). */
+  readonly pass: (reason: RefusedReason) => void;
   readonly over: () => void;
 };
 export type InterceptedSession = {
@@ -73,7 +75,8 @@ export class Interceptor {
     this.#pool.close();
   }
 
-  begin(intercepted: Intercepted): InterceptedSession {
+  /** Null where it was over, or passed on, at once. */
+  begin(intercepted: Intercepted): InterceptedSession | null {
     const session = new Session(intercepted, this.#plane, {
       contexts: this.#contexts,
       pool: this.#pool,
@@ -83,7 +86,7 @@ export class Interceptor {
     });
     this.#sessions.add(session);
     session.begin();
-    return session;
+    return session.isOver ? null : session;
   }
 
   #tick(): void {
@@ -116,6 +119,10 @@ class Session implements InterceptedSession {
   ) {
     this.#steps = what.steps;
     this.#from = what.from;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
   }
 
   begin(): void {
@@ -242,7 +249,7 @@ class Session implements InterceptedSession {
   #tellBroken(request: RequestFacts, step: Step, matcher: string): void {
     const verdict = step.mode === 'audit' ? 'audit' : 'deny';
     this.plane.counts.response(verdict);
-    this.#tell({ step, verdict }, request, `response ${matcher}`);
+    this.#tell({ step, verdict }, request, matcher.slice(1));
   }
 
   #tell(
@@ -270,10 +277,15 @@ class Session implements InterceptedSession {
   #fail(reason: RefusedReason): void {
     const { counts } = this.plane;
     counts.refuse(reason);
+    const step = this.#steps[this.#from];
+    if (this.#secure === null && step?.mode === 'audit' && !this.#isOver) {
+      this.cut();
+      return this.what.pass(reason);
+    }
     // Nobody denied what a peer did not come to.
     if (reason !== 'server_unreachable' && reason !== 'client_handshake') {
       counts.connection('deny');
-      this.#see({ decider: this.#steps[this.#from]?.decider ?? null, verdict: 'deny', reason, http: null });
+      this.#see({ decider: step?.decider ?? null, verdict: 'deny', reason, http: null });
     }
     if (this.#secure === null) this.what.client.resetAndDestroy();
     this.#end();

@@ -53,7 +53,7 @@ const request = {
   hostname: null,
   http: { method: 'GET', host: 'api.example.com', path: '/v1/things' },
   drop_reason: null,
-  reason: 'response /response/headers/deny_present/x',
+  reason: 'response/headers/deny_present/x',
 };
 const page = (items: unknown[], next: string | null = null, errors: unknown[] = []) =>
   ok({
@@ -102,7 +102,7 @@ describe('weir findings', () => {
     const { url } = await serverThatAnswers(page([request, expired]));
     const { out } = await run(['findings', '--server', url], TOKEN);
     expect(out.split('\n').slice(1, -1)).toEqual([
-      '2026-01-31T12:00:05.000Z  http_deny  no      tcp    10.0.0.7  GET api.example.com/v1/things (192.0.2.1:443)  lan/no-web  response /response/headers/deny_present/x  3',
+      '2026-01-31T12:00:05.000Z  http_deny  no      tcp    10.0.0.7  GET api.example.com/v1/things (192.0.2.1:443)  lan/no-web  response/headers/deny_present/x  3',
       '2026-01-31T12:00:05.000Z  tls_deny   no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)                lan/no-web  upstream_untrusted:expired                 3',
     ]);
   });

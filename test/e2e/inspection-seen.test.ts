@@ -125,7 +125,7 @@ test('a response that breaks its rule is one finding, which names the matcher', 
   const reader = await reading();
   expect(await fetch('/v1/things')).toBe('502');
   const http = { method: 'GET', host: SERVER_NAME, path: '/v1/things' };
-  const reason = 'response /response/headers/deny_present/x-internal';
+  const reason = 'response/headers/deny_present/x-internal';
   await expectSeen(reader, [{ ...decided, type: 'http', verdict: 'deny', reason, http }]);
 });
 
@@ -165,7 +165,7 @@ test('nothing was a finding twice, or of another kind; stats and metrics count t
   );
   expect(shown.toSorted()).toEqual([
     'http_deny null deny null 1',
-    'http_deny r0 deny response /response/headers/deny_present/x-internal 1',
+    'http_deny r0 deny response/headers/deny_present/x-internal 1',
     'tls_deny r0 allow null 1',
     'tls_deny r0 deny null 2',
     'tls_deny r0 deny unknown 1',

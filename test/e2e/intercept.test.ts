@@ -86,6 +86,18 @@ test('behind a certificate that is wrong in any way no client is shown a good on
   expect(stdout).toContain('s_server');
 });
 
+test('under audit a server that is not trusted is reached all the same, uninspected', async () => {
+  await rig.put(
+    policyOf([
+      { mode: 'audit', match: { proto: 'tcp', tls: { mode: 'intercept', http: { request: { methods: ['GET'] } } } } },
+    ]),
+  );
+  await rig.serve(4_500, rig.certificates.broken.expired, '-www');
+  const at = `${SERVER_NAME}:4500`;
+  const { stdout } = await rig.curl('-k', '--resolve', `${at}:${ADDRESSES.server}`, `https://${at}/`);
+  expect(stdout).toContain('s_server');
+});
+
 test('a request for another host than the connection is for is refused, also the second one on it', async () => {
   await rig.put(policyOf([http({ request: { path: { prefix: ['/'] } } })]));
   const { stdout } = await rig.curl(

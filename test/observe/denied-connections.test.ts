@@ -45,7 +45,7 @@ test('equal denies are one finding, whatever their source ports, from the first 
 });
 
 test('a request has its method, host and path, and what passed under audit says so', () => {
-  add(request('/a'), request('/a', { verdict: 'audit', reason: 'response /response/headers/deny_present/x' }));
+  add(request('/a'), request('/a', { verdict: 'audit', reason: 'response/headers/deny_present/x' }));
   const http = { method: 'GET', host: 'www.example.com', path: '/a' };
   expect(denied.take()).toEqual([
     { ...finding, type: 'http_deny', http },
@@ -53,7 +53,7 @@ test('a request has its method, host and path, and what passed under audit says 
       ...finding,
       type: 'http_deny',
       http,
-      reason: 'response /response/headers/deny_present/x',
+      reason: 'response/headers/deny_present/x',
       effectiveAction: 'allow',
     },
   ]);
