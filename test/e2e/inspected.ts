@@ -81,7 +81,7 @@ export async function createInspectedRig(
       // openssl takes no name together with the wish for none.
       const named = options.includes('-noservername') ? [] : ['-servername', SERVER_NAME];
       const words = ['s_client', '-connect', `${ADDRESSES.server}:${port}`, ...named, ...options];
-      const command = `printf '${input.replaceAll('\r', '\\r').replaceAll('\n', '\\n')}' | timeout 10 openssl ${words.join(' ')} -ign_eof 2>&1`;
+      const command = `printf '${input.replaceAll('\r', '\\r').replaceAll('\n', '\\n')}' | timeout 4 openssl ${words.join(' ')} -ign_eof 2>&1`;
       const { code, stdout } = await client.run('sh', '-c', command);
       return { code, text: stdout };
     },
