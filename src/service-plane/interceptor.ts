@@ -4,7 +4,7 @@ import type { RequestFacts } from '#policy/http-facts.js';
 import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy/inspection.js';
 import { formatAddress } from '#policy/ipv4.js';
 import type { Packet } from '#policy/model.js';
-import type { ClientHello, TlsFacts } from '#policy/tls-facts.js';
+import type { CertificateFacts, ClientHello, TlsFacts } from '#policy/tls-facts.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { LeafContexts } from './ca/leaf-contexts.js';
 import { readCertificateFacts } from './certificate-facts.js';
@@ -149,6 +149,7 @@ class Session implements InterceptedSession {
       this.means.pool.give(link);
       return this.#fail('no_ca');
     }
+    this.#facts = factsOf(hello, link);
     client.unshift(said);
     const secure = new TLSSocket(client, {
       isServer: true,
@@ -171,12 +172,7 @@ class Session implements InterceptedSession {
 
   #serve(client: TLSSocket, link: ServerLink): void {
     const { flow, hello } = this.what;
-    this.#facts = {
-      hello,
-      get certificate() {
-        return readCertificateFacts([link.socket.getPeerCertificate(false).raw]);
-      },
-    };
+    if (link.protocol === HTTP2 && link.socket.destroyed) return this.#fail('server_closed');
     const ports: SessionPorts = {
       client,
       link,
@@ -247,4 +243,17 @@ class Session implements InterceptedSession {
     this.cut();
     this.what.over();
   }
+}
+
+function factsOf(hello: ClientHello, { socket }: ServerLink): TlsFacts {
+  // Taken now: a link that is closed has none any more.
+  const { raw } = socket.getPeerCertificate(false);
+  let certificate: CertificateFacts | null = null;
+  return {
+    hello,
+    get certificate() {
+      certificate ??= readCertificateFacts([raw]);
+      return certificate;
+    },
+  };
 }

@@ -52,7 +52,8 @@ export class Http1Session {
 
   constructor(private readonly ports: Http1Ports) {
     const { client, link } = ports;
-    this.#hook(link);
+    // It may have broken while the client's handshake went on.
+    if (!link.socket.destroyed) this.#hook(link);
     client.on('data', (chunk: Buffer) => this.#onClient(chunk));
     client.on('drain', () => this.#link?.socket.resume());
     client.once('end', () => this.#onClientEnd());
@@ -73,8 +74,8 @@ export class Http1Session {
 
   #onClient(chunk: Buffer): void {
     if (this.#isTunnel) {
-      const { socket } = this.#link as ServerLink;
-      if (!socket.write(chunk)) this.ports.client.pause();
+      // What comes after the server's end has nobody to go to.
+      if (this.#link?.socket.write(chunk) === false) this.ports.client.pause();
       return;
     }
     this.#waiting = this.#waiting === null ? chunk : Buffer.concat([this.#waiting, chunk]);
@@ -239,10 +240,12 @@ export class Http1Session {
     this.#isTunnel = true;
     const { client } = this.ports;
     client.setTimeout(0);
+    client.setKeepAlive(true, IDLE_MS);
     this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
     this.#toClient.add(rest);
     this.#toClient.flush(client);
     const link = this.#link as ServerLink;
+    link.socket.setKeepAlive(true, IDLE_MS);
     if (this.#waiting !== null) link.socket.write(this.#waiting);
     this.#waiting = null;
     client.resume();
@@ -295,11 +298,9 @@ export class Http1Session {
       this.#link?.socket.end();
       return;
     }
-    const exchange = this.#exchange;
-    if (exchange === null || !exchange.body.isComplete) {
-      this.#endClient();
-      this.ports.over();
-    }
+    if (this.#exchange?.body.isComplete === true) return;
+    this.ports.client.end();
+    this.close();
   }
 
   #hook(link: ServerLink): void {
@@ -334,6 +335,7 @@ export class Http1Session {
     const wasUsed = link?.isUsed === true;
     if (this.#isTunnel) {
       this.ports.client.end();
+      this.ports.client.setTimeout(IDLE_MS);
       return this.#drop(false);
     }
     this.#dropLink(false);

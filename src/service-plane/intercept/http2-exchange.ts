@@ -4,11 +4,9 @@ import {
   constants,
   type Http2Stream,
   type IncomingHttpHeaders,
-  type OutgoingHttpHeaders,
   type ServerHttp2Stream,
   sensitiveHeaders,
 } from 'node:http2';
-import type { Headers } from '#policy/http-facts.js';
 import type { Step } from '#policy/inspection.js';
 import { hostFault } from '../http/canonical.js';
 import type { HttpFault } from '../http/fault.js';
