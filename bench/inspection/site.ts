@@ -8,7 +8,7 @@ export const PROXY_CPU = '0';
 export const LOAD_CPU = '1';
 /** On each of these the server answers; each way to it has one of its own. */
 export const PORTS = { direct: 443, squid: 444, haproxy: 445, mitmproxy: 446, raw: 447 } as const;
-export const BODY = 'hello world';
+const BODY = 'hello world';
 /** Of what the server has at /large. */
 export const LARGE_BYTES = 10 * 2 ** 30;
 

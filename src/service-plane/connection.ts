@@ -97,25 +97,34 @@ export class Connection {
     const judged = judgeConnection(steps, facts);
     switch (judged.kind) {
       case 'decided':
-        return this.#carryOut(judged, (carry) => this.#connect(said, carry));
+        this.#carryOut(judged, (carry) => this.#connect(said, carry));
+        return;
       case 'needs_certificate':
-        return this.#askServer(steps, said);
+        this.#askServer(steps, said);
+        return;
       case 'intercept': {
         const { hello } = facts;
         if (hello.kind !== 'hello') throw new Error('what cannot be read is not intercepted');
         const step = steps[judged.from] as Step;
-        if (this.plane.interceptor.isAble) return this.#intercept(steps, judged.from, said);
+        if (this.plane.interceptor.isAble) {
+          this.#intercept(steps, judged.from, said);
+          return;
+        }
         // D4, D23: it fails closed, and under audit it passes uninspected.
         const verdict = step.mode === 'audit' ? 'audit' : 'deny';
         this.plane.counts.refuse('no_ca');
-        return this.#carryOut({ step, verdict, reason: 'no_ca' }, (carry) => this.#connect(said, carry));
+        this.#carryOut({ step, verdict, reason: 'no_ca' }, (carry) => this.#connect(said, carry));
+        return;
       }
     }
   }
 
   #carryOut(decided: Told, pass: (carry: (server: Socket) => void) => void): void {
     this.#tell(decided);
-    if (decided.verdict === 'deny') return this.cut();
+    if (decided.verdict === 'deny') {
+      this.cut();
+      return;
+    }
     pass((server) => this.#splice(server));
   }
 
@@ -164,7 +173,10 @@ export class Connection {
         this.#facts = { ...this.#facts, certificate };
         const held = Buffer.from(reader.bytes);
         const judged = judgeConnection(steps, this.#facts);
-        if (judged.kind !== 'decided') return this.#refuse('intercept_behind_certificate');
+        if (judged.kind !== 'decided') {
+          this.#refuse('intercept_behind_certificate');
+          return;
+        }
         this.#carryOut(judged, (carry) => {
           if (held.length > 0) this.client.write(held);
           carry(server);

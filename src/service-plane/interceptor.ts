@@ -4,7 +4,7 @@ import type { RequestFacts } from '#policy/http-facts.js';
 import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy/inspection.js';
 import { formatAddress } from '#policy/ipv4.js';
 import type { Packet } from '#policy/model.js';
-import type { ClientHello, TlsFacts } from '#policy/tls-facts.js';
+import type { CertificateFacts, ClientHello, TlsFacts } from '#policy/tls-facts.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { LeafContexts } from './ca/leaf-contexts.js';
 import { readCertificateFacts } from './certificate-facts.js';
@@ -128,7 +128,10 @@ class Session implements InterceptedSession {
   begin(): void {
     const { hello } = this.what;
     // Whoever offers protocols and none of these does not mean HTTP that can be read.
-    if (hello.alpn.length > 0 && this.#protocols().length === 0) return this.#fail('no_common_protocol');
+    if (hello.alpn.length > 0 && this.#protocols().length === 0) {
+      this.#fail('no_common_protocol');
+      return;
+    }
     this.#link(this.#protocols(), (link) => {
       if (this.#isOver) {
         if (!('kind' in link)) link.socket.destroy();
@@ -174,7 +177,10 @@ class Session implements InterceptedSession {
     const { flow, hello } = this.what;
     const destination = { flow, sni: hello.sni, protocols };
     const kept = this.means.pool.take(keyOf(destination));
-    if (kept !== null) return done(kept);
+    if (kept !== null) {
+      done(kept);
+      return;
+    }
     this.#giveUp = linkServer(destination, { mark: this.plane.options.mark, trust: this.means.trust }, done);
   }
 
@@ -184,8 +190,10 @@ class Session implements InterceptedSession {
     const context = this.means.contexts.of(hello.sni ?? formatAddress(flow.destination));
     if (context === null) {
       this.means.pool.give(link);
-      return this.#fail('no_ca');
+      this.#fail('no_ca');
+      return;
     }
+    this.#facts = factsOf(hello, link);
     client.unshift(said);
     const secure = new TLSSocket(client, {
       isServer: true,
@@ -208,12 +216,10 @@ class Session implements InterceptedSession {
 
   #serve(client: TLSSocket, link: ServerLink): void {
     const { flow, hello } = this.what;
-    this.#facts = {
-      hello,
-      get certificate() {
-        return readCertificateFacts([link.socket.getPeerCertificate(false).raw]);
-      },
-    };
+    if (link.protocol === HTTP2 && link.socket.destroyed) {
+      this.#fail('server_closed');
+      return;
+    }
     const ports: SessionPorts = {
       client,
       link,
@@ -280,7 +286,8 @@ class Session implements InterceptedSession {
     const step = this.#steps[this.#from];
     if (this.#secure === null && step?.mode === 'audit' && !this.#isOver) {
       this.cut();
-      return this.what.pass(reason);
+      this.what.pass(reason);
+      return;
     }
     // Nobody denied what a peer did not come to.
     if (reason !== 'server_unreachable' && reason !== 'client_handshake') {
@@ -296,4 +303,17 @@ class Session implements InterceptedSession {
     this.cut();
     this.what.over();
   }
+}
+
+function factsOf(hello: ClientHello, { socket }: ServerLink): TlsFacts {
+  // Taken now: a link that is closed has none any more.
+  const { raw } = socket.getPeerCertificate(false);
+  let certificate: CertificateFacts | null = null;
+  return {
+    hello,
+    get certificate() {
+      certificate ??= readCertificateFacts([raw]);
+      return certificate;
+    },
+  };
 }

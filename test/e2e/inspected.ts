@@ -36,7 +36,7 @@ export type InspectedRig = Rig & {
   /** Writes a file that both ends can read. */
   file(name: string, content: string): Promise<string>;
 };
-export type Dialled = { readonly code: number | null; readonly text: string };
+type Dialled = { readonly code: number | null; readonly text: string };
 
 export async function createInspectedRig(
   tag: string,

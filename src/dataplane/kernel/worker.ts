@@ -79,7 +79,10 @@ function grantBy(grantor: MessagePort): void {
 }
 
 function serve(grantor: MessagePort, request: GrantRequest | GrantedRequest): void {
-  if ('patterns' in request) return grantFor(grantor, request);
+  if ('patterns' in request) {
+    grantFor(grantor, request);
+    return;
+  }
   const { id, address } = request;
   grantor.postMessage({ id, patterns: datapath.grantedFor(address) } satisfies GrantedAnswer);
 }

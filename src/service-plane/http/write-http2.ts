@@ -25,7 +25,7 @@ export function writeHttp2Trailers(trailers: Headers): Http2Lines {
 }
 
 function linesOf(headers: Headers, pseudo: Readonly<Record<string, string>>): Http2Lines {
-  const lines: Http2Lines = Object.assign(Object.create(null), pseudo);
+  const lines: Http2Lines = Object.assign(Object.create(null) as Http2Lines, pseudo);
   for (const [name, value] of headers) {
     const before = lines[name];
     lines[name] = before === undefined ? value : typeof before === 'string' ? [before, value] : [...before, value];

@@ -19,6 +19,8 @@ const IDLE_TICKS = 60;
 const HEAD_TICKS = 6;
 /** Then the server's side goes to whoever needs one: an idle client takes no more than its own. */
 const RESTING_TICKS = 1;
+/** Of a tunnel, which has no other end that is seen. */
+const KEEP_ALIVE_MS = 60_000;
 /** May be sent again where a server closed before it answered (RFC 9110, 9.2.2). */
 const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
@@ -61,7 +63,8 @@ export class Http1Session {
 
   constructor(private readonly ports: Http1Ports) {
     const { client, link } = ports;
-    this.#hook(link);
+    // It may have broken while the client's handshake went on.
+    if (!link.socket.destroyed) this.#hook(link);
     client.on('data', (chunk: Buffer) => this.#onClient(chunk));
     client.on('drain', () => this.#link?.socket.resume());
     client.once('end', () => this.#onClientEnd());
@@ -77,7 +80,7 @@ export class Http1Session {
     if (this.#isClosing) return;
     this.#isClosing = true;
     const link = this.#link;
-    this.#drop(this.#exchange === null && !this.#isTunnel && link !== null && link.isUsed);
+    this.#drop(this.#exchange === null && !this.#isTunnel && link?.isUsed);
   }
 
   /** Gives up what has not moved for too long. */
@@ -94,8 +97,8 @@ export class Http1Session {
   #onClient(chunk: Buffer): void {
     this.#movedAt = this.ports.clock.tick;
     if (this.#isTunnel) {
-      const { socket } = this.#link as ServerLink;
-      if (!socket.write(chunk)) this.ports.client.pause();
+      // What comes after the server's end has nobody to go to.
+      if (this.#link?.socket.write(chunk) === false) this.ports.client.pause();
       return;
     }
     this.#waiting = this.#waiting === null ? chunk : Buffer.concat([this.#waiting, chunk]);
@@ -114,13 +117,19 @@ export class Http1Session {
           at = chunk.length;
           break;
         }
-        if ('fault' in head) return this.#refuse(head.fault);
+        if ('fault' in head) {
+          this.#refuse(head.fault);
+          return;
+        }
         at = this.#heads.end;
         this.#begin(head);
       } else if (exchange.isSent && !exchange.body.isComplete) {
         const data = exchange.body.push(chunk, at);
         at = exchange.body.end;
-        if (exchange.body.fault !== null) return this.#refuse(exchange.body.fault);
+        if (exchange.body.fault !== null) {
+          this.#refuse(exchange.body.fault);
+          return;
+        }
         this.#sendBody(exchange, data);
       } else {
         break;
@@ -137,9 +146,15 @@ export class Http1Session {
   #begin(request: RequestHead): void {
     const { ports } = this;
     const fault = hostFault(request, ports.connection);
-    if (fault !== null) return this.#refuse(fault);
+    if (fault !== null) {
+      this.#refuse(fault);
+      return;
+    }
     const { step, verdict } = ports.judge(request);
-    if (verdict === 'deny') return this.#deny(request, step);
+    if (verdict === 'deny') {
+      this.#deny(request, step);
+      return;
+    }
     const mayRepeat = REPEATABLE.has(request.method) && request.framing === 0 && !request.isWebSocket;
     const body = new BodyReader(request.framing);
     this.#exchange = { request, step, body, isSent: false, response: null, isAnswered: false, mayRepeat };
@@ -151,7 +166,10 @@ export class Http1Session {
     const exchange = this.#exchange;
     if (exchange === null) return;
     const link = this.#link;
-    if (link === null) return this.#linkAgain();
+    if (link === null) {
+      this.#linkAgain();
+      return;
+    }
     const { request } = exchange;
     exchange.isSent = true;
     this.#responses.asked = { method: request.method, isWebSocket: request.isWebSocket };
@@ -188,19 +206,28 @@ export class Http1Session {
     while (at < chunk.length && !this.#isClosing && !this.#isTunnel) {
       const exchange = this.#exchange;
       // A server that speaks unasked answers the next request before it is sent.
-      if (exchange === null || !exchange.isSent) return this.#abort('unasked_response');
+      if (exchange === null || !exchange.isSent) {
+        this.#abort('unasked_response');
+        return;
+      }
       exchange.isAnswered = true;
       if (exchange.response === null) {
         const head = this.#responses.push(chunk, at);
         if (head === null) break;
-        if ('fault' in head) return this.#fail(NO_HTTP, `response_${head.fault}`);
+        if ('fault' in head) {
+          this.#fail(NO_HTTP, `response_${head.fault}`);
+          return;
+        }
         at = this.#responses.end;
         this.#beginResponse(exchange, head, chunk.subarray(at));
       } else {
         const { body, isChunked } = exchange.response;
         const data = body.push(chunk, at);
         at = body.end;
-        if (body.fault !== null) return this.#abort(`response_${body.fault}`);
+        if (body.fault !== null) {
+          this.#abort(`response_${body.fault}`);
+          return;
+        }
         for (const part of isChunked ? chunked(data) : data) this.#toClient.add(part);
         if (body.isComplete) this.#endResponse(exchange, at === chunk.length);
       }
@@ -211,8 +238,14 @@ export class Http1Session {
   #beginResponse(exchange: Exchange, head: ResponseHead, rest: Buffer): void {
     const { request, step } = exchange;
     const problem = judgeResponse(this.ports, request, step, head);
-    if (problem !== null) return this.#fail(problem, 'response_denied');
-    if (head.status === 101) return this.#beginTunnel(head, rest);
+    if (problem !== null) {
+      this.#fail(problem, 'response_denied');
+      return;
+    }
+    if (head.status === 101) {
+      this.#beginTunnel(head, rest);
+      return;
+    }
     if (head.status < 200) {
       // The client's 100 is ours; HTTP/1.0 knows none of them.
       if (head.status !== 100 && request.version === '1.1')
@@ -258,10 +291,12 @@ export class Http1Session {
   #beginTunnel(head: ResponseHead, rest: Buffer): void {
     this.#isTunnel = true;
     const { client } = this.ports;
+    client.setKeepAlive(true, KEEP_ALIVE_MS);
     this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
     this.#toClient.add(rest);
     this.#toClient.flush(client);
     const link = this.#link as ServerLink;
+    link.socket.setKeepAlive(true, KEEP_ALIVE_MS);
     if (this.#waiting !== null) link.socket.write(this.#waiting);
     this.#waiting = null;
     client.resume();
@@ -269,7 +304,10 @@ export class Http1Session {
 
   #deny(request: RequestHead, step: Step): void {
     const { client, denied } = this.ports;
-    if (denied === 'reset') return this.#abort(null);
+    if (denied === 'reset') {
+      this.#abort(null);
+      return;
+    }
     const closes = request.framing !== 0 || !request.keepsAlive;
     const isHead = request.method === 'HEAD';
     client.write(problemResponse(deniedProblem(step), { closes, isHead }));
@@ -284,7 +322,10 @@ export class Http1Session {
   /** Something went wrong with the server. */
   #fail(problem: Problem, reason: RefusedReason): void {
     this.ports.refuse(reason);
-    if (this.#exchange?.response != null) return this.#abort(null);
+    if (this.#exchange?.response != null) {
+      this.#abort(null);
+      return;
+    }
     this.#say(problem);
   }
 
@@ -314,11 +355,9 @@ export class Http1Session {
       this.#link?.socket.end();
       return;
     }
-    const exchange = this.#exchange;
-    if (exchange === null || !exchange.body.isComplete) {
-      this.#endClient();
-      this.ports.over();
-    }
+    if (this.#exchange?.body.isComplete === true) return;
+    this.ports.client.end();
+    this.close();
   }
 
   #hook(link: ServerLink): void {
@@ -353,19 +392,25 @@ export class Http1Session {
     const wasUsed = link?.isUsed === true;
     if (this.#isTunnel) {
       this.ports.client.end();
-      return this.#drop(false);
+      this.ports.client.setTimeout(KEEP_ALIVE_MS);
+      this.#drop(false);
+      return;
     }
     this.#dropLink(false);
     if (exchange === null || !exchange.isSent || this.#isClosing) return;
     if (exchange.response !== null) {
-      if (!exchange.response.body.finish()) return this.#abort('response_cut_short');
+      if (!exchange.response.body.finish()) {
+        this.#abort('response_cut_short');
+        return;
+      }
       this.#endResponse(exchange, true);
       return;
     }
     if (wasUsed && exchange.mayRepeat && !exchange.isAnswered) {
       exchange.mayRepeat = false;
       exchange.isSent = false;
-      return this.#linkAgain();
+      this.#linkAgain();
+      return;
     }
     this.#fail(SERVER_CLOSED, 'server_closed');
   }

@@ -4,11 +4,9 @@ import {
   constants,
   type Http2Stream,
   type IncomingHttpHeaders,
-  type OutgoingHttpHeaders,
   type ServerHttp2Stream,
   sensitiveHeaders,
 } from 'node:http2';
-import type { Headers } from '#policy/http-facts.js';
 import type { Step } from '#policy/inspection.js';
 import { hostFault } from '../http/canonical.js';
 import type { HttpFault } from '../http/fault.js';
@@ -46,11 +44,20 @@ export class Http2Exchange {
     const { client, ports } = this;
     client.once('close', () => this.#onClientClose());
     const request = readHttp2Request(raw);
-    if ('fault' in request) return this.#refuse(request.fault);
+    if ('fault' in request) {
+      this.#refuse(request.fault);
+      return;
+    }
     const fault = hostFault(request, ports.connection);
-    if (fault !== null) return this.#refuse(fault);
+    if (fault !== null) {
+      this.#refuse(fault);
+      return;
+    }
     const { step, verdict } = ports.judge(request);
-    if (verdict === 'deny') return this.#deny(step);
+    if (verdict === 'deny') {
+      this.#deny(step);
+      return;
+    }
     client.setTimeout(STILL_MS, () => this.#reset(NGHTTP2_CANCEL, 'idle'));
     this.#send(request, step, headers);
   }
@@ -100,7 +107,10 @@ export class Http2Exchange {
     // Not in the types: what the server did not say is not said.
     const options = { endStream: isEmpty, waitForTrailers: !isEmpty, sendDate: false };
     client.respond(lines, options);
-    if (!isEmpty) return this.#carry(server, client, trails);
+    if (!isEmpty) {
+      this.#carry(server, client, trails);
+      return;
+    }
     this.#isAnswered = true;
     server.resume();
   }

@@ -87,7 +87,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
     rule: (http, { action = 'allow', mode = 'enforce' } = {}) => {
       const rule = { decider: { kind: 'rule', group: 'g', rule: 'r' }, action, mode } as const;
       const rest = { decider: { kind: 'policy_default' }, action: 'deny', mode: 'enforce', tls: null } as const;
-      steps = [{ ...rule, tls: { mode: 'intercept', ...(http === undefined ? {} : { http }) } as Rule['tls'] }, rest];
+      steps = [{ ...rule, tls: { mode: 'intercept', ...(http === undefined ? {} : { http }) } }, rest];
     },
     client: () => {
       const client = connect(`https://${SERVER_NAME}`, {

@@ -1,0 +1,97 @@
+import { type AddressInfo, connect as connectTcp, type Server } from 'node:net';
+import { connect, createServer as createTlsServer, type TLSSocket } from 'node:tls';
+import type { Decided } from '#policy/inspection.js';
+import { Http1Session } from '#service-plane/intercept/http1-session.js';
+import type { ServerLink } from '#service-plane/intercept/server-link.js';
+import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
+
+const { good, rootPem } = makeCertificates();
+const CERT = { cert: good.certPem, key: good.keyPem };
+const ALLOWED: Decided = {
+  kind: 'decided',
+  step: { decider: { kind: 'policy_default' }, action: 'allow', mode: 'enforce', tls: null },
+  verdict: 'allow',
+  reason: 'matched',
+};
+
+/** A session, the client's end of it and the server's; all is allowed. */
+export type Http1Rig = {
+  readonly client: TLSSocket;
+  /** The server's ends of the links, the first one first. */
+  readonly servers: TLSSocket[];
+  readonly link: ServerLink;
+  readonly given: ServerLink[];
+  readonly refused: string[];
+  close(): Promise<void>;
+};
+
+/** `before`: what happens to the link before the session has it. */
+export async function createHttp1Rig(before: (link: ServerLink) => Promise<void> = async () => {}): Promise<Http1Rig> {
+  const servers: TLSSocket[] = [];
+  const server = createTlsServer(CERT, (socket) => {
+    socket.on('error', () => {});
+    servers.push(socket);
+  });
+  const serverPort = await listening(server);
+  const linkTo = async (): Promise<ServerLink> => {
+    const socket = connect({ port: serverPort, ca: rootPem, servername: SERVER_NAME });
+    socket.on('error', () => {});
+    await new Promise((resolve) => socket.once('secureConnect', resolve));
+    return { socket, key: '', protocol: null, isUsed: false, isBound: false };
+  };
+  const link = await linkTo();
+  const given: ServerLink[] = [];
+  const refused: string[] = [];
+  await before(link);
+  const gate = createTlsServer({ ...CERT, allowHalfOpen: true }, (client) => {
+    client.on('error', () => {});
+    const session = new Http1Session({
+      client,
+      clock: { tick: 0 },
+      link,
+      connection: { sni: SERVER_NAME, port: 443 },
+      denied: '403',
+      judge: () => ALLOWED,
+      tellBroken: () => {},
+      refuse: (reason) => refused.push(reason),
+      linkAgain: (done) => void linkTo().then(done),
+      give: (one) => given.push(one),
+      over: () => client.destroy(),
+    });
+    client.once('close', () => session.close());
+  });
+  const port = await listening(gate);
+  const socket = connectTcp({ port, allowHalfOpen: true });
+  const client = connect({ socket, ca: rootPem, servername: SERVER_NAME });
+  client.on('error', () => {});
+  await new Promise((resolve) => client.once('secureConnect', resolve));
+  return {
+    client,
+    servers,
+    link,
+    given,
+    refused,
+    close: async () => {
+      for (const one of [client, link.socket, ...servers]) one.destroy();
+      await Promise.all([closed(gate), closed(server)]);
+    },
+  };
+}
+
+/** All that a socket says from now on. */
+export function heard(socket: TLSSocket): { readonly text: string } {
+  const said = { text: '' };
+  socket.on('data', (chunk: Buffer) => {
+    said.text += chunk.toString('latin1');
+  });
+  return said;
+}
+
+async function listening(server: Server): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return (server.address() as AddressInfo).port;
+}
+
+function closed(server: Server): Promise<void> {
+  return new Promise((resolve) => server.close(() => resolve()));
+}

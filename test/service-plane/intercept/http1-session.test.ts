@@ -1,0 +1,81 @@
+import { expect, test } from 'vitest';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { createHttp1Rig, heard } from './http1-rig.js';
+
+const GET = `GET / HTTP/1.1\r\nHost: ${SERVER_NAME}\r\n\r\n`;
+const UPGRADE = `GET / HTTP/1.1\r\nHost: ${SERVER_NAME}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`;
+const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
+
+test('a link that broke while the client’s handshake went on is made again', async () => {
+  const rig = await createHttp1Rig(async ({ socket }) => {
+    socket.destroy();
+    await new Promise((resolve) => socket.once('close', resolve));
+  });
+  const answer = heard(rig.client);
+  rig.client.write(GET);
+  await expect.poll(() => rig.servers.length).toBe(2);
+  rig.servers[1]?.write(OK);
+  await expect.poll(() => answer.text).toBe(OK);
+  await rig.close();
+});
+
+test('a client that says its end leaves the link to its next connection', async () => {
+  const rig = await createHttp1Rig();
+  const answer = heard(rig.client);
+  rig.client.write(GET);
+  rig.servers[0]?.write(OK);
+  await expect.poll(() => answer.text).toBe(OK);
+  rig.client.end();
+  await new Promise((resolve) => rig.client.once('close', resolve));
+  expect(rig.given).toEqual([rig.link]);
+  await rig.close();
+});
+
+test('a client that reads slowly and says its end is sent the whole response', async () => {
+  const rig = await createHttp1Rig();
+  const body = 'x'.repeat(8_000_000);
+  rig.client.write(`${GET}`);
+  rig.servers[0]?.once('data', () => {
+    rig.servers[0]?.write(`HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+  });
+  await new Promise((resolve) => rig.client.once('readable', resolve));
+  rig.client.end();
+  const answer = heard(rig.client);
+  await new Promise((resolve) => rig.client.once('end', resolve));
+  expect(answer.text.length).toBeGreaterThan(body.length);
+  await rig.close();
+});
+
+test('what a client says in a tunnel after the server’s end goes nowhere', async () => {
+  const rig = await createHttp1Rig();
+  const answer = heard(rig.client);
+  rig.client.write(UPGRADE);
+  await new Promise((resolve) => rig.servers[0]?.once('data', resolve));
+  rig.servers[0]?.write(
+    'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\nhello',
+  );
+  await expect.poll(() => answer.text.endsWith('hello')).toBe(true);
+  const ended = new Promise((resolve) => rig.client.once('end', resolve));
+  rig.servers[0]?.destroy();
+  await ended;
+  rig.client.write('late');
+  rig.client.end('later');
+  await new Promise((resolve) => rig.client.once('close', resolve));
+  expect(rig.refused).toEqual([]);
+  await rig.close();
+});
+
+test('ten thousand requests on one connection are answered, pipelined by a hundred', async () => {
+  const rig = await createHttp1Rig();
+  let answers = 0;
+  rig.client.on('data', (chunk: Buffer) => {
+    answers += chunk.toString('latin1').split('HTTP/1.1 200').length - 1;
+  });
+  rig.servers[0]?.on('data', () => rig.servers[0]?.write(OK));
+  for (let count = 1; count <= 100; count++) {
+    rig.client.write(GET.repeat(100));
+    await expect.poll(() => answers, { timeout: 10_000 }).toBeGreaterThanOrEqual(count * 100 - 1);
+  }
+  await expect.poll(() => answers).toBe(10_000);
+  await rig.close();
+});
