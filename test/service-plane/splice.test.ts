@@ -1,0 +1,107 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { MessageChannel, Worker } from 'node:worker_threads';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Splices } from '#service-plane/splice.js';
+import { Handover } from '#sockets/handover.js';
+
+const built = new URL('../../dist/src/service-plane/splice-worker.js', import.meta.url);
+const server = createServer({ allowHalfOpen: true, pauseOnConnect: true });
+const handover = new Handover();
+let worker: Worker;
+let splices: Splices;
+beforeAll(async () => {
+  const { port1, port2 } = new MessageChannel();
+  worker = new Worker(built, {
+    workerData: { port: port2, handover: handover.shared },
+    transferList: [port2],
+    execArgv: [],
+  });
+  splices = new Splices(port1, handover);
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+});
+afterAll(async () => {
+  const stopped = worker.terminate();
+  handover.ring();
+  await stopped;
+  handover.close();
+  server.close();
+});
+
+/** One end, and the socket that the plane would have for it. */
+async function dialled(): Promise<{ readonly end: Socket; readonly socket: Socket }> {
+  const { port } = server.address() as AddressInfo;
+  const end = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  const [socket] = (await once(server, 'connection')) as [Socket];
+  return { end, socket };
+}
+async function said(end: Socket): Promise<string> {
+  const chunks: Buffer[] = [];
+  end.on('data', (chunk: Buffer) => chunks.push(chunk));
+  await once(end, 'end');
+  return Buffer.concat(chunks).toString();
+}
+
+test('what Node has read, and what it has still to write, goes before all that comes later', async () => {
+  const [one, other] = [await dialled(), await dialled()];
+  one.end.write('first ');
+  await once(one.socket.resume(), 'data').then(([chunk]) => one.socket.pause().unshift(chunk as Buffer));
+  const much = 'x'.repeat(8 << 20);
+  other.socket.write(much);
+  const over = new Promise<void>((resolve) => splices.splice(one.socket, other.socket, resolve));
+  one.end.end('second');
+  other.end.end('back');
+  expect(await said(other.end)).toBe(`${much}first second`);
+  expect(await said(one.end)).toBe('back');
+  await over;
+});
+
+test('an end that came before the sockets were handed over is an end behind them', async () => {
+  const [one, other] = [await dialled(), await dialled()];
+  one.end.end('all');
+  one.socket.resume();
+  const kept: Buffer[] = [];
+  one.socket.on('data', (chunk: Buffer) => kept.push(chunk));
+  await once(one.socket, 'end');
+  other.socket.write(Buffer.concat(kept));
+  const over = new Promise<void>((resolve) => splices.splice(one.socket, other.socket, resolve));
+  expect(await said(other.end)).toBe('all');
+  other.end.end('answer');
+  expect(await said(one.end)).toBe('answer');
+  await over;
+});
+
+const codeOf = async (end: Socket): Promise<unknown> => ((await once(end, 'error')) as [{ code: string }])[0].code;
+
+test('who cuts resets both', async () => {
+  const [one, other] = [await dialled(), await dialled()];
+  const cut = splices.splice(one.socket, other.socket, () => {});
+  one.end.write('x');
+  await once(other.end, 'data');
+  const codes = [one.end, other.end].map(codeOf);
+  cut();
+  one.end.resume();
+  expect(await Promise.all(codes)).toEqual(['ECONNRESET', 'ECONNRESET']);
+});
+
+test('what is cut before Node has written all stays Node’s', async () => {
+  const [one, other] = [await dialled(), await dialled()];
+  other.socket.write(Buffer.alloc(64 << 20));
+  const cut = splices.splice(one.socket, other.socket, () => {});
+  cut();
+  expect([one.socket, other.socket].map(({ destroyed }) => destroyed)).toEqual([false, false]);
+  for (const { socket, end } of [one, other]) {
+    socket.destroy();
+    end.destroy();
+  }
+});
+
+test('what was handed over is reset where nobody serves it', async () => {
+  const { end, socket } = await dialled();
+  const other = new Handover();
+  other.take((socket as Socket & { readonly _handle: { readonly fd: number } })._handle.fd);
+  socket.destroy();
+  const reset = once(end.resume(), 'error');
+  other.close();
+  expect((await reset)[0]).toMatchObject({ code: 'ECONNRESET' });
+});
