@@ -103,7 +103,7 @@ describe('weir findings', () => {
     const { out } = await run(['findings', '--server', url], TOKEN);
     expect(out.split('\n').slice(1, -1)).toEqual([
       '2026-01-31T12:00:05.000Z  http_deny  no      tcp    10.0.0.7  GET api.example.com/v1/things (192.0.2.1:443)  lan/no-web  response/headers/deny_present/x  3',
-      '2026-01-31T12:00:05.000Z  tls_deny   no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)                lan/no-web  upstream_untrusted:expired                 3',
+      '2026-01-31T12:00:05.000Z  tls_deny   no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)                lan/no-web  upstream_untrusted:expired       3',
     ]);
   });
 

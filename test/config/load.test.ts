@@ -172,7 +172,13 @@ cluster:
         webhook: { url: 'https://siem.example/in?key=1', secretFile: pem, timeoutMs: 2_000 },
       },
       wiretap: { replayMs: 60_000 },
-      servicePlane: { listen: { host: '127.0.0.1', port: 15_001 }, upstreamCa: pem, deniedHttp: '403' },
+      servicePlane: {
+        listen: { host: '127.0.0.1', port: 15_001 },
+        workers: 2,
+        maxConnections: 32_768,
+        upstreamCa: pem,
+        deniedHttp: '403',
+      },
       cluster: {
         etcd: { endpoints: ['https://10.0.0.1:2379'], tls: { ca: pem, cert: pem, key: pem } },
         peer: {

@@ -49,9 +49,9 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   fragment_tiny: 'A first fragment that ends before the ports or flags of its datagram.',
   icmp_redirect: 'An ICMP redirect that was to be forwarded; routers send them to neighbours only.',
   source_route: 'An IP option that says which way the packet shall take.',
+  dns_proxy_absent: 'A lookup that is taken over (`dns.transparent`), while the DNS proxy is not running.',
   not_inspected:
     'A TLS rule matched what the service plane cannot take: a connection that was there before the rule, or one of the node itself.',
-  dns_proxy_absent: 'A lookup that is taken over (`dns.transparent`), while the DNS proxy is not running.',
 };
 
 export const COUNTER_INDEX = {
