@@ -80,7 +80,7 @@ export class Http1Session {
     if (this.#isClosing) return;
     this.#isClosing = true;
     const link = this.#link;
-    this.#drop(this.#exchange === null && !this.#isTunnel && link?.isUsed);
+    this.#drop(this.#exchange === null && !this.#isTunnel && link?.isUsed === true);
   }
 
   /** Gives up what has not moved for too long. */
