@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { NodeProcess } from '#cli/node-process.js';
 import type { Bench, Row } from './bench.js';
 import { quantile } from './forward/comparison.js';
-import { paced, wrk } from './inspection/load.js';
+import { type Load, multiplexed, paced, wrk } from './inspection/load.js';
 import { type Peer, startPeers, type Way } from './inspection/peers.js';
 import { createSite, PORTS } from './inspection/site.js';
 import { startWeir } from './inspection/weir.js';
@@ -11,6 +11,9 @@ const SECONDS = 2;
 const ROUNDS = 5;
 const CONNECTIONS = 32;
 const PEERS: readonly Peer[] = ['squid', 'haproxy', 'mitmproxy'];
+const STREAMS = 8;
+/** Towards its servers haproxy speaks HTTP/1.1 here; squid knows no HTTP/2. */
+const SPEAK_HTTP2: ReadonlySet<string> = new Set(['weir', 'haproxy', 'mitmproxy']);
 const CLOCK_TICKS = 100;
 
 type Figures = { readonly perSecond: number; readonly cpuUs: number };
@@ -26,19 +29,35 @@ async function measure(): Promise<readonly Row[]> {
     const weir: Way = { name: 'weir', site: own, port: PORTS.direct, pids: () => [node?.pid ?? 0] };
     const ways = [weir, ...(await startPeers(others, PEERS))];
     const rows: Row[] = [];
-    const kept = await compare(ways, false);
-    const fresh = await compare(ways, true);
+    const kept = await compare(ways, ({ site, port }) =>
+      wrk(site, port, { seconds: SECONDS, connections: CONNECTIONS, isNew: false }),
+    );
+    const fresh = await compare(ways, ({ site, port }) =>
+      wrk(site, port, { seconds: SECONDS, connections: CONNECTIONS, isNew: true }),
+    );
+    const both = ways.filter(({ name }) => SPEAK_HTTP2.has(name));
+    const http2 = await compare(both, ({ site, port }) =>
+      multiplexed(site, port, { seconds: SECONDS, connections: CONNECTIONS / STREAMS, streams: STREAMS }),
+    );
     for (const [what, found] of [
       ['requests a second', kept],
       ['new connections a second', fresh],
+      ['requests of HTTP/2 a second', http2],
     ] as const) {
       for (const [name, { perSecond, cpuUs }] of found) {
         rows.push({ what: `${name}: ${what}`, value: perSecond, unit: '/s' });
         rows.push({ what: `${name}: processor time of each`, value: cpuUs, unit: 'µs' });
       }
     }
-    rows.push({ what: 'requests, to those of squid', value: ratio(kept), unit: '×', atLeast: 1.3 });
-    rows.push({ what: 'new connections, to those of squid', value: ratio(fresh), unit: '×', atLeast: 2.5 });
+    rows.push({ what: 'requests, to those of squid', value: ratio(kept, 'squid'), unit: '×', atLeast: 1.3 });
+    rows.push({ what: 'new connections, to those of squid', value: ratio(fresh, 'squid'), unit: '×', atLeast: 2.5 });
+    rows.push({ what: 'requests of HTTP/2, to those of haproxy', value: ratio(http2, 'haproxy'), unit: '×' });
+    for (const way of both) {
+      const half = (http2.get(way.name)?.perSecond ?? 0) / 2;
+      const load = { seconds: 4, connections: CONNECTIONS / STREAMS, perSecond: half, isHttp2: true };
+      const value = quantile(await paced(way.site, way.port, load), 0.99);
+      rows.push({ what: `${way.name}: p99 at half of its requests of HTTP/2`, value, unit: 'ms' });
+    }
     for (const way of ways) {
       const half = (kept.get(way.name)?.perSecond ?? 0) / 2;
       const latencies = await paced(way.site, way.port, { seconds: 4, connections: 8, perSecond: half });
@@ -58,18 +77,18 @@ async function measure(): Promise<readonly Row[]> {
   }
 }
 
-function ratio(found: ReadonlyMap<string, Figures>): number {
-  return (found.get('weir')?.perSecond ?? 0) / (found.get('squid')?.perSecond ?? Number.POSITIVE_INFINITY);
+function ratio(found: ReadonlyMap<string, Figures>, peer: Peer): number {
+  return (found.get('weir')?.perSecond ?? 0) / (found.get(peer)?.perSecond ?? Number.POSITIVE_INFINITY);
 }
 
 /** In turns; the median of each. */
-async function compare(ways: readonly Way[], isNew: boolean): Promise<ReadonlyMap<string, Figures>> {
+async function compare(ways: readonly Way[], run: (way: Way) => Promise<Load>): Promise<ReadonlyMap<string, Figures>> {
   const found = new Map<string, Figures[]>(ways.map(({ name }) => [name, []]));
   for (let round = 0; round < ROUNDS; round++) {
     for (const way of ways) {
       const pids = way.pids();
       const before = ticksOf(pids);
-      const load = await wrk(way.site, way.port, { seconds: SECONDS, connections: CONNECTIONS, isNew });
+      const load = await run(way);
       if (load.failed > 0 && way.name === 'weir') throw new Error(`${load.failed} requests failed`);
       const ticks = ticksOf(pids) - before;
       found.get(way.name)?.push({

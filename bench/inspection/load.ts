@@ -27,6 +27,26 @@ export async function wrk(
   };
 }
 
+/** Requests of HTTP/2, so many at once on each connection, as fast as they are answered. */
+export async function multiplexed(
+  site: Site,
+  port: number,
+  {
+    seconds,
+    connections,
+    streams,
+  }: { readonly seconds: number; readonly connections: number; readonly streams: number },
+): Promise<Load> {
+  const words = `-c ${connections} -m ${streams} -D ${seconds} https://${SERVER_NAME}:${port}/`;
+  const said = await named(site, `exec taskset -c ${LOAD_CPU} h2load ${words}`);
+  const figure = (pattern: RegExp): number => Number(pattern.exec(said)?.[1] ?? 0);
+  return {
+    perSecond: figure(/([\d.]+) req\/s/),
+    requests: figure(/(\d+) succeeded/),
+    failed: figure(/(\d+) failed/),
+  };
+}
+
 /** Latencies in milliseconds of so many requests a second, over HTTP/1.1 or HTTP/2. */
 export async function paced(
   site: Site,

@@ -54,7 +54,7 @@ beforeAll(async () => {
   });
   const conf = await rig.file(
     'nginx.conf',
-    `daemon off; worker_processes 1; error_log stderr; pid ${cert}.pid;
+    `daemon off; master_process off; error_log stderr; pid ${cert}.pid;
 events { worker_connections 1024; }
 http {
   access_log off;

@@ -33,6 +33,8 @@ export class Http2Exchange {
   #server: ClientHttp2Stream | null = null;
   /** The whole response has been handed over. */
   #isAnswered = false;
+  /** The client's stream was reset by the policy, or as the server did. */
+  wasReset = false;
 
   constructor(
     private readonly client: ServerHttp2Stream,
@@ -141,7 +143,7 @@ export class Http2Exchange {
   }
 
   #deny(step: Step): void {
-    if (this.ports.denied === 'reset') this.client.close(NGHTTP2_REFUSED_STREAM);
+    if (this.ports.denied === 'reset') this.#resetClient(NGHTTP2_REFUSED_STREAM);
     else this.#say(deniedProblem(step));
   }
 
@@ -196,7 +198,12 @@ export class Http2Exchange {
       if (client.writableFinished) client.close(NGHTTP2_NO_ERROR);
       else client.once('finish', () => client.close(NGHTTP2_NO_ERROR));
     } else if (!client.headersSent && this.session.destroyed) this.#fail(SERVER_CLOSED, 'server_closed');
-    else client.close(rstCode === NGHTTP2_NO_ERROR ? NGHTTP2_INTERNAL_ERROR : rstCode);
+    else this.#resetClient(rstCode === NGHTTP2_NO_ERROR ? NGHTTP2_INTERNAL_ERROR : rstCode);
+  }
+
+  #resetClient(code: number): void {
+    this.wasReset = true;
+    this.client.close(code);
   }
 }
 

@@ -55,8 +55,9 @@ export class Http2Session {
           return;
         }
         this.#exchanges++;
-        stream.once('close', () => this.#over(stream));
-        new Http2Exchange(stream, this.#server, this.ports).begin(headers, raw);
+        const exchange = new Http2Exchange(stream, this.#server, this.ports);
+        stream.once('close', () => this.#over(stream.rstCode !== 0 && !exchange.wasReset));
+        exchange.begin(headers, raw);
       },
     );
     client.on('error', () => {
@@ -91,9 +92,9 @@ export class Http2Session {
     if (!this.#isClosed) this.#farewell ??= setTimeout(() => this.ports.client.destroy(), FAREWELL_MS);
   }
 
-  #over({ rstCode }: ServerHttp2Stream): void {
+  #over(isTakenBack: boolean): void {
     this.#exchanges--;
-    if (rstCode !== 0) this.#countReset();
+    if (isTakenBack) this.#countReset();
     if (this.#exchanges === 0 && this.#client.closed) this.#sayFarewell();
   }
 

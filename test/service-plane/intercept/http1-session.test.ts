@@ -13,8 +13,9 @@ test('a link that broke while the client’s handshake went on is made again', a
   });
   const answer = heard(rig.client);
   rig.client.write(GET);
-  await expect.poll(() => rig.servers.length).toBe(2);
-  rig.servers[1]?.write(OK);
+  const alive = () => rig.servers.filter(({ destroyed }) => !destroyed);
+  await expect.poll(() => alive().length).toBe(1);
+  alive()[0]?.write(OK);
   await expect.poll(() => answer.text).toBe(OK);
   await rig.close();
 });
@@ -28,21 +29,6 @@ test('a client that says its end leaves the link to its next connection', async 
   rig.client.end();
   await new Promise((resolve) => rig.client.once('close', resolve));
   expect(rig.given).toEqual([rig.link]);
-  await rig.close();
-});
-
-test('a client that reads slowly and says its end is sent the whole response', async () => {
-  const rig = await createHttp1Rig();
-  const body = 'x'.repeat(8_000_000);
-  rig.client.write(`${GET}`);
-  rig.servers[0]?.once('data', () => {
-    rig.servers[0]?.write(`HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
-  });
-  await new Promise((resolve) => rig.client.once('readable', resolve));
-  rig.client.end();
-  const answer = heard(rig.client);
-  await new Promise((resolve) => rig.client.once('end', resolve));
-  expect(answer.text.length).toBeGreaterThan(body.length);
   await rig.close();
 });
 

@@ -270,3 +270,27 @@ test('values that are repeated go on, those that stand once as a list', async ()
   const { headers } = await fetch(rig.client());
   expect([headers['set-cookie'], headers['x-frame']]).toEqual([['a=b', 'c=d'], '1, 2']);
 });
+
+test('a server that resets a thousand requests does not cost the client its connection', async () => {
+  rig.server.on('stream', (stream) => {
+    stream.on('error', () => {});
+    stream.close(constants.NGHTTP2_HTTP_1_1_REQUIRED);
+  });
+  const client = rig.client();
+  for (let round = 0; round < 21; round++) {
+    const answers = await Promise.all(Array.from({ length: 50 }, () => fetch(client)));
+    expect(new Set(answers.map(({ code }) => code))).toEqual(new Set([constants.NGHTTP2_HTTP_1_1_REQUIRED]));
+  }
+  expect([client.destroyed, client.closed, rig.refused]).toEqual([false, false, []]);
+});
+
+test('where denied requests are reset, so is the stream, and nothing else', async () => {
+  await rig.close();
+  rig = await createHttp2Rig('reset');
+  echo();
+  rig.rule({ request: { methods: ['POST'] } });
+  const client = rig.client();
+  const { status, code } = await fetch(client);
+  expect([status, code]).toEqual([null, constants.NGHTTP2_REFUSED_STREAM]);
+  expect((await fetch(client, { ':path': '/', ':method': 'POST' }, 'x')).status).toBe(200);
+});
