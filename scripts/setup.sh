@@ -15,7 +15,8 @@ node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.ex
 # command or file → Debian package
 needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
   /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev)
-[ "${1:-}" = --test ] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace iptables-legacy:iptables dnsmasq:dnsmasq-base dig:bind9-dnsutils)
+[ "${1:-}" = --test ] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace iptables-legacy:iptables dnsmasq:dnsmasq-base dig:bind9-dnsutils
+  openssl:openssl python3:python3 nginx:nginx-light h2load:nghttp2-client)
 [ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
   dnsperf:dnsperf dnsdist:dnsdist unbound:unbound dnsmasq:dnsmasq-base dig:bind9-dnsutils taskset:util-linux
   squid:squid-openssl mitmdump:mitmproxy haproxy:haproxy nginx:nginx-light h2load:nghttp2-client wrk:wrk)
@@ -35,8 +36,8 @@ if [ "${#missing[@]}" -gt 0 ]; then
   else
     say "installing Debian packages: ${missing[*]}"
     log=$(mktemp)
-    if [ "${1:-}" = --bench ] && [ ! -e /usr/sbin/policy-rc.d ]; then
-      # Resolvers that are installed to be measured are not to run by themselves.
+    if [ -n "${1:-}" ] && [ ! -e /usr/sbin/policy-rc.d ]; then
+      # Servers that are installed to be tried or measured are not to run by themselves.
       trap 'rm -f /usr/sbin/policy-rc.d' EXIT
       printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
       chmod +x /usr/sbin/policy-rc.d

@@ -57,10 +57,16 @@ test('what the server shows decides before TLS 1.3, and where it is hidden the r
 });
 
 test('what is no TLS, or hides its name, is passed over by an allow and matched by a deny', async () => {
-  const plain = (input: string) =>
-    rig.topology.client.run('sh', '-c', `printf '${input}' | timeout 5 nc -q 3 10.77.2.2 443; echo "ended $?"`);
-  await rig.put(policyOf([tls({}), { match: { proto: 'tcp', dst_ports: [443] } }]));
-  expect((await plain('GET / HTTP/1.0\\r\\n\\r\\n')).stdout).toContain('ended');
+  const program = `
+import socket
+s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(b'hello'); print(s.recv(100))`;
+  const echoed = async (): Promise<boolean> =>
+    (await rig.topology.client.run('python3', '-c', program)).stdout.includes('hello');
+  const plain = (block: Readonly<Record<string, unknown>>) => ({ match: { proto: 'tcp', dst_ports: [80], ...block } });
+  await rig.put(policyOf([plain({ tls: {} }), plain({})]));
+  expect(await echoed()).toBe(true);
+  await rig.put(policyOf([{ ...plain({ tls: {} }), action: 'deny' }, plain({})]));
+  expect(await echoed()).toBe(false);
   await rig.put(
     policyOf([tls({ sni: ['other.test'] }, { action: 'deny' }), { match: { proto: 'tcp', dst_ports: [443] } }]),
   );
