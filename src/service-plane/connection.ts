@@ -16,6 +16,9 @@ const UNREAD: HelloFacts = { kind: 'unreadable', fault: 'incomplete' };
 /** What was decided, and why beside the plain words of a rule. */
 type Told = Pick<Decided, 'step' | 'verdict'> & { readonly reason: Decided['reason'] | RefusedReason };
 
+/** A server that was told the hello, and what it answered. */
+type Asked = { readonly server: Socket; readonly held: Buffer };
+
 /** What goes on with a connection once it was decided. */
 type Live = {
   /** Judged again by these steps; false: it is to be cut. */
@@ -27,6 +30,8 @@ export class Connection {
   #facts: TlsFacts = { hello: UNREAD, certificate: { kind: 'unasked' } };
   #server: Socket | null = null;
   #live: Live | null = null;
+  /** Of the policy whose steps were found last. */
+  #generation = 0;
   #isOver = false;
   #cancel: () => void = () => {};
 
@@ -41,20 +46,20 @@ export class Connection {
   }
 
   async begin(): Promise<void> {
-    const steps = await this.plane.judge.stepsOf(this.flow);
+    const steps = await this.#steps();
     if (this.#isOver) return;
     if (steps === null) return this.#refuse('no_policy');
     // It was redirected by a policy that is not in force any more.
-    if (steps[0]?.tls === null) return this.#decide(steps, this.#facts, []);
+    if (steps[0]?.tls === null) return this.#decide(steps, []);
     this.#readHello(steps);
   }
 
   /** By a policy that came into force (D19b). */
   async judgeAgain(): Promise<void> {
-    const live = this.#live;
-    const steps = live === null ? null : await this.plane.judge.stepsOf(this.flow);
-    if (live === null || steps === null || this.#isOver) return;
-    if (!live.judgeAgain(steps, this.#facts)) this.#refuse('cut_by_policy');
+    if (this.#live === null) return;
+    const steps = await this.#steps();
+    if (steps === null || this.#isOver) return;
+    if (this.#live?.judgeAgain(steps, this.#facts) === false) this.#refuse('cut_by_policy');
   }
 
   /** Both sides are told at once. */
@@ -63,6 +68,37 @@ export class Connection {
     this.client.resetAndDestroy();
     this.#server?.resetAndDestroy();
     this.#end();
+  }
+
+  /** By one policy as a whole: the newest that there is when they are found. */
+  async #steps(): Promise<readonly Step[] | null> {
+    const { judge } = this.plane;
+    for (;;) {
+      const { generation } = judge;
+      const steps = await judge.stepsOf(this.flow);
+      if (generation !== judge.generation) continue;
+      this.#generation = generation;
+      return steps;
+    }
+  }
+
+  /** What was waited for is there: another policy may have come into force meanwhile. */
+  #settle(steps: readonly Step[], said: readonly Buffer[], asked: Asked | null = null): void {
+    if (this.#generation === this.plane.judge.generation) {
+      this.#decide(steps, said, asked);
+      return;
+    }
+    void this.#steps().then((newer) => {
+      if (this.#isOver) return;
+      if (newer === null) this.#refuse('no_policy');
+      else this.#decide(newer, said, asked);
+    });
+  }
+
+  /** From now on `judgeAgain` reaches it. */
+  #goLive(live: Live): void {
+    this.#live = live;
+    if (this.#generation !== this.plane.judge.generation) void this.judgeAgain();
   }
 
   #readHello(steps: readonly Step[]): void {
@@ -77,7 +113,7 @@ export class Connection {
     const settle = (hello: HelloFacts): void => {
       stop();
       this.#facts = { ...this.#facts, hello };
-      this.#decide(steps, this.#facts, [Buffer.from(reader.bytes)]);
+      this.#settle(steps, [Buffer.from(reader.bytes)]);
     };
     const read = (chunk: Buffer): void => {
       const hello = reader.push(chunk);
@@ -93,39 +129,43 @@ export class Connection {
   }
 
   /** `said`: what the client said so far, which the server has not been told. */
-  #decide(steps: readonly Step[], facts: TlsFacts, said: readonly Buffer[]): void {
-    const judged = judgeConnection(steps, facts);
+  #decide(steps: readonly Step[], said: readonly Buffer[], asked: Asked | null = null): void {
+    const judged = judgeConnection(steps, this.#facts);
     switch (judged.kind) {
       case 'decided':
-        this.#carryOut(judged, (carry) => this.#connect(said, carry));
+        this.#carryOut(judged, said, asked);
         return;
       case 'needs_certificate':
         this.#askServer(steps, said);
         return;
       case 'intercept': {
-        const { hello } = facts;
-        if (hello.kind !== 'hello') throw new Error('what cannot be read is not intercepted');
         const step = steps[judged.from] as Step;
         if (this.plane.interceptor.isAble) {
+          // The client has heard nothing yet of what the server answered.
+          this.#server?.destroy();
+          this.#server = null;
           this.#intercept(steps, judged.from, said);
           return;
         }
         // D4, D23: it fails closed, and under audit it passes uninspected.
         const verdict = step.mode === 'audit' ? 'audit' : 'deny';
         this.plane.counts.refuse('no_ca');
-        this.#carryOut({ step, verdict, reason: 'no_ca' }, (carry) => this.#connect(said, carry));
+        this.#carryOut({ step, verdict, reason: 'no_ca' }, said, asked);
         return;
       }
     }
   }
 
-  #carryOut(decided: Told, pass: (carry: (server: Socket) => void) => void): void {
+  #carryOut(decided: Told, said: readonly Buffer[], asked: Asked | null): void {
     this.#tell(decided);
     if (decided.verdict === 'deny') {
       this.cut();
-      return;
+    } else if (asked === null) {
+      this.#connect(said, (server) => this.#splice(server));
+    } else {
+      if (asked.held.length > 0) this.client.write(asked.held);
+      this.#splice(asked.server);
     }
-    pass((server) => this.#splice(server));
   }
 
   #connect(said: readonly Buffer[], then: (server: Socket) => void): void {
@@ -143,7 +183,7 @@ export class Connection {
   }
 
   #splice(server: Socket): void {
-    this.#live = {
+    const live: Live = {
       judgeAgain: (steps, facts) => {
         // What was not asked then cannot be asked any more.
         const certificate: CertificateFacts =
@@ -155,6 +195,7 @@ export class Connection {
       },
     };
     this.#cancel = this.plane.splices.splice(this.client, server, () => this.#end());
+    this.#goLive(live);
   }
 
   /** The hello goes on, and what the server answers is held until it is judged. */
@@ -171,16 +212,7 @@ export class Connection {
       const settle = (certificate: CertificateFacts): void => {
         stop();
         this.#facts = { ...this.#facts, certificate };
-        const held = Buffer.from(reader.bytes);
-        const judged = judgeConnection(steps, this.#facts);
-        if (judged.kind !== 'decided') {
-          this.#refuse('intercept_behind_certificate');
-          return;
-        }
-        this.#carryOut(judged, (carry) => {
-          if (held.length > 0) this.client.write(held);
-          carry(server);
-        });
+        this.#settle(steps, said, { server, held: Buffer.from(reader.bytes) });
       };
       const read = (chunk: Buffer): void => {
         const flight = reader.push(chunk);
@@ -210,13 +242,13 @@ export class Connection {
       pass: (reason) => {
         this.#live = null;
         const told: Told = { step: steps[from] as Step, verdict: 'audit', reason };
-        this.#carryOut(told, (carry) => this.#connect(said, carry));
+        this.#carryOut(told, said, null);
       },
       over: () => this.#end(),
     });
     if (session === null) return;
     this.#cancel = () => session.cut();
-    this.#live = { judgeAgain: (again, facts) => session.judgeAgain(again, facts) };
+    this.#goLive({ judgeAgain: (again, facts) => session.judgeAgain(again, facts) });
   }
 
   #tell({ step, verdict, reason }: Told): void {

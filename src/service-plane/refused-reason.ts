@@ -18,7 +18,6 @@ export type RefusedReason =
   | 'head_late'
   | 'idle'
   | 'cut_by_policy'
-  | 'intercept_behind_certificate'
   | 'no_ca'
   | 'no_common_protocol'
   | 'no_policy'

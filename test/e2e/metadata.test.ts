@@ -115,6 +115,31 @@ test('a connection that is inspected is judged again by the next policy', async 
   expect(await held(() => rig.put(policyOf([])))).toBe('closed');
 });
 
+test('a hello is judged by the policy that is in force when it comes, not when its connection began', async () => {
+  const program = `
+const tls = require('node:tls');
+const socket = require('node:net').connect(443, '10.77.2.2', () => console.log('open'));
+process.stdin.once('data', () => {
+  const secure = tls.connect({ socket, servername: '${SERVER_NAME}', rejectUnauthorized: false }, () => { console.log('passed'); process.exit(0); });
+  secure.on('error', () => { console.log('cut'); process.exit(0); });
+});`;
+  const heard = async (before: readonly string[], after: readonly string[]): Promise<string> => {
+    await rig.put(policyOf([tls({ sni: before })]));
+    const child = rig.topology.client.start(process.execPath, ['-e', program]);
+    let said = '';
+    child.stdout?.on('data', (chunk: Buffer) => {
+      said += chunk.toString();
+    });
+    await expect.poll(() => said).toContain('open');
+    await rig.put(policyOf([tls({ sni: after })]));
+    child.stdin?.write('go');
+    await new Promise((resolve) => child.once('exit', resolve));
+    return said.split('\n')[1] ?? '';
+  };
+  expect(await heard([SERVER_NAME], ['other.test'])).toBe('cut');
+  expect(await heard(['other.test'], [SERVER_NAME])).toBe('passed');
+});
+
 test('one that was not inspected is cut where it would have to be', async () => {
   await rig.put(policyOf([WEB]));
   const child = rig.topology.client.start('sh', [
