@@ -1,7 +1,5 @@
-import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { promisify } from 'node:util';
 import { firstLine, type NodeProcess, startNode } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { builtObject } from '#dataplane/kernel/built.js';
@@ -28,7 +26,6 @@ async function measure(): Promise<readonly Row[]> {
     await topology.client.must('sysctl', '-qw', 'net.ipv4.ip_local_port_range=1024 65000');
     const ports = Object.values(PORTS).map(String);
     await firstLine(topology.server.start('taskset', ['-c', LOAD_CPU, ends, 'serve', ...ports]));
-    await settle(topology);
     node = await startWeir(topology);
     const hello = join(node.folder, 'hello');
     await writeFile(hello, await helloOfNode({ servername: SERVER_NAME }));
@@ -50,21 +47,6 @@ async function measure(): Promise<readonly Row[]> {
   } finally {
     await node?.remove();
     await topology.remove();
-  }
-}
-
-/** The node's core does all of the node's work, and the other one that of both ends, as if they were machines. */
-async function settle({ client, node, server }: Topology): Promise<void> {
-  for (const [{ name }, device, cpu] of [
-    [client, 'eth0', LOAD_CPU],
-    [server, 'eth0', LOAD_CPU],
-    [node, 'lan0', PROXY_CPU],
-    [node, 'wan0', PROXY_CPU],
-  ] as const) {
-    const mask = (1 << Number(cpu)).toString(16);
-    // `ip netns exec` mounts the namespace's own /sys.
-    const set = `echo ${mask} > /sys/class/net/${device}/queues/rx-0/rps_cpus`;
-    await promisify(execFile)('ip', ['netns', 'exec', name, 'sh', '-c', set]);
   }
 }
 
