@@ -200,7 +200,10 @@ export const servicePlaneChart = setup({
             },
             connecting: {
               tags: `${part}:starting`,
-              meta: { part, detail: 'what names are granted is not in reach yet: rules with a hostname match nothing' },
+              meta: {
+                part,
+                detail: 'what names are granted is not in reach yet: of rules with a hostname only denies match',
+              },
               invoke: {
                 id: 'connectGrants',
                 src: 'connectGrants',
@@ -213,7 +216,10 @@ export const servicePlaneChart = setup({
             },
             disconnected: {
               tags: `${part}:failed`,
-              meta: { part, detail: 'what names are granted is not in reach: rules with a hostname match nothing' },
+              meta: {
+                part,
+                detail: 'what names are granted is not in reach: of rules with a hostname only denies match',
+              },
               after: { reconnect: 'judging' },
             },
             awaiting_dataplane: {

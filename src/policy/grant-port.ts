@@ -9,6 +9,7 @@ export type GrantRequest = {
 /** Once it is in force. `refused`: addresses that were not learned because the table was full; null where none could be. */
 export type GrantAnswer = { readonly id: number; readonly refused: number | null };
 
-/** Asks for the patterns that an address is granted for now. */
-export type GrantedRequest = { readonly id: number; readonly address: number };
-export type GrantedAnswer = { readonly id: number; readonly patterns: readonly string[] };
+/** Asks for the patterns that an address is granted for now, or was until not long ago. */
+export type GrantedRequest = { readonly id: number; readonly address: number; readonly expiredToo: boolean };
+/** Null where that cannot be known now. */
+export type GrantedAnswer = { readonly id: number; readonly patterns: readonly string[] | null };

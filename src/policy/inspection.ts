@@ -2,7 +2,17 @@ import { classify } from './classify.js';
 import { judgeRequest } from './http-block.js';
 import type { RequestFacts } from './http-facts.js';
 import { mismatch } from './mismatch.js';
-import type { Action, Grants, HostnamePattern, Mode, Packet, Policy, Rule, Verdict } from './model.js';
+import {
+  type Action,
+  type Grants,
+  type HostnamePattern,
+  type Mode,
+  noGrants,
+  type Packet,
+  type Policy,
+  type Rule,
+  type Verdict,
+} from './model.js';
 import { AUDITED, type Program, VERDICT_NUMBER } from './program.js';
 import { outcome } from './rank.js';
 import { type Decider, deciderAt } from './roster.js';
@@ -52,6 +62,8 @@ export type ConnectionJudgement =
   /** Requests decide, from this step on. */
   | { readonly kind: 'intercept'; readonly from: number };
 
+const everyGrant: Grants = { has: () => true };
+
 /** Finds the steps of connections; made once for each inspection. */
 export class StepFinder {
   readonly #sources: SourceIndex;
@@ -60,16 +72,21 @@ export class StepFinder {
     this.#sources = new SourceIndex(inspection.policy?.groups ?? []);
   }
 
-  /** In the order of the walk; the last one decides whatever is said. */
-  stepsOf(packet: Packet, grants: Grants): readonly Step[] {
+  /** In the order of the walk; the last one decides whatever is said. `grants` null: nobody knows what is granted (D19a). */
+  stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
-    if (policy === null) return [stepOfProgram(program, packet, grants)];
+    if (policy === null) {
+      if (grants !== null) return [stepOfProgram(program, packet, grants)];
+      const both = [noGrants, everyGrant].map((known) => stepOfProgram(program, packet, known));
+      return [both.find(({ action }) => action === 'deny') ?? (both[0] as Step)];
+    }
     const steps: Step[] = [];
     for (const index of this.#sources.groupsOf(packet.source)) {
       const group = policy.groups[index];
       if (group === undefined) throw new RangeError('no such group');
       for (const rule of group.rules) {
-        if (mismatch(rule, packet, grants) !== undefined) continue;
+        const known = grants ?? (rule.action === 'deny' ? everyGrant : noGrants);
+        if (mismatch(rule, packet, known) !== undefined) continue;
         const { action, mode, tls } = rule;
         steps.push({ decider: { kind: 'rule', group: group.id, rule: rule.id }, action, mode, tls: tls ?? null });
         if (tls === undefined) return steps;

@@ -57,9 +57,13 @@ export class Connection {
   /** By a policy that came into force (D19b). */
   async judgeAgain(): Promise<void> {
     if (this.#live === null) return;
-    const steps = await this.#steps();
-    if (steps === null || this.#isOver) return;
-    if (this.#live?.judgeAgain(steps, this.#facts) === false) this.#refuse('cut_by_policy');
+    // A connection that stands keeps its verdict when the grant that let it pass has expired (D12).
+    for (const expiredToo of [false, true]) {
+      const steps = await this.#steps(expiredToo);
+      if (steps === null || this.#isOver) return;
+      if (this.#live?.judgeAgain(steps, this.#facts) !== false) return;
+    }
+    this.#refuse('cut_by_policy');
   }
 
   /** Both sides are told at once. */
@@ -71,11 +75,11 @@ export class Connection {
   }
 
   /** By one policy as a whole: the newest that there is when they are found. */
-  async #steps(): Promise<readonly Step[] | null> {
+  async #steps(expiredToo = false): Promise<readonly Step[] | null> {
     const { judge } = this.plane;
     for (;;) {
       const { generation } = judge;
-      const steps = await judge.stepsOf(this.flow);
+      const steps = await judge.stepsOf(this.flow, expiredToo);
       if (generation !== judge.generation) continue;
       this.#generation = generation;
       return steps;
@@ -171,10 +175,15 @@ export class Connection {
   #connect(said: readonly Buffer[], then: (server: Socket) => void): void {
     this.#cancel = connectUpstream(this.flow, this.plane.options.mark, (server) => {
       this.#cancel = () => {};
-      if (server === null) return this.#refuse('server_unreachable');
       if (this.#isOver) {
-        server.destroy();
+        server?.destroy();
         return;
+      }
+      if (server === null) return this.#refuse('server_unreachable');
+      if (this.#generation !== this.plane.judge.generation) {
+        // Another policy came into force: the server is told nothing before it was asked.
+        server.destroy();
+        return this.#settle([], said);
       }
       this.#server = server;
       for (const bytes of said) if (bytes.length > 0) server.write(bytes);

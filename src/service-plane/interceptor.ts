@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
+import { type DetailedPeerCertificate, TLSSocket } from 'node:tls';
 import type { RequestFacts } from '#policy/http-facts.js';
 import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy/inspection.js';
 import { formatAddress } from '#policy/ipv4.js';
@@ -19,6 +19,7 @@ import { createUpstreamTrust, type UpstreamTrust } from './upstream-trust.js';
 
 const HANDSHAKE_MS = 10_000;
 const TICK_MS = 5_000;
+const LONGEST_CHAIN = 10;
 const HTTP1 = 'http/1.1';
 const HTTP2 = 'h2';
 
@@ -151,15 +152,17 @@ class Session implements InterceptedSession {
     if (judged.kind === 'decided' && judged.verdict === 'deny') return false;
     this.#steps = steps;
     this.#from = judged.kind === 'intercept' ? judged.from : steps.indexOf(judged.step);
-    return true;
+    const tunnel = this.#http instanceof Http1Session ? this.#http.tunnel : null;
+    if (tunnel === null || this.#facts === null) return true;
+    return judgeExchange(steps, this.#from, this.#facts, tunnel).verdict !== 'deny';
   }
 
   cut(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#giveUp();
     this.means.over();
     this.#http?.close();
+    this.#giveUp();
     this.#secure?.destroy();
   }
 
@@ -176,12 +179,33 @@ class Session implements InterceptedSession {
   #link(protocols: readonly string[], done: (link: ServerLink | ServerLinkFailure) => void): void {
     const { flow, hello } = this.what;
     const destination = { flow, sni: hello.sni, protocols };
-    const kept = this.means.pool.take(keyOf(destination));
-    if (kept !== null) {
-      done(kept);
-      return;
-    }
-    this.#giveUp = linkServer(destination, { mark: this.plane.options.mark, trust: this.means.trust }, done);
+    // Never at once: whoever asks is in the middle of what the client sent.
+    const asking = setImmediate(() => {
+      const kept = this.means.pool.take(keyOf(destination));
+      if (kept !== null) return done(kept);
+      this.#giveUp = linkServer(destination, { mark: this.plane.options.mark, trust: this.means.trust }, done);
+    });
+    this.#giveUp = () => clearImmediate(asking);
+  }
+
+  /** A link in place of one that is gone. Behind a certificate by which requests were judged stands no other one. */
+  #linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void {
+    this.#link(
+      this.#protocols().filter((protocol) => protocol === HTTP1),
+      (link) => {
+        if (!('kind' in link)) {
+          const facts = factsOf(this.what.hello, link);
+          const isOther = !isSame(facts.certificate, this.#facts?.certificate);
+          const isJudged = this.#steps.slice(this.#from).some(({ tls }) => tls != null && tls.mode !== 'intercept');
+          if (isOther && isJudged) {
+            link.socket.destroy();
+            return done({ kind: 'failed', reason: 'server_changed' });
+          }
+          this.#facts = facts;
+        }
+        done(link);
+      },
+    );
   }
 
   /** Shows the client a certificate, now that the server's was found good. */
@@ -235,10 +259,9 @@ class Session implements InterceptedSession {
   }
 
   #http1(ports: SessionPorts): Http1Session {
-    const protocols = this.#protocols().filter((protocol) => protocol === HTTP1);
     return new Http1Session({
       ...ports,
-      linkAgain: (done) => this.#link(protocols, done),
+      linkAgain: (done) => this.#linkAgain(done),
       give: (given) => this.means.pool.give(given),
     });
   }
@@ -307,13 +330,28 @@ class Session implements InterceptedSession {
 
 function factsOf(hello: ClientHello, { socket }: ServerLink): TlsFacts {
   // Taken now: a link that is closed has none any more.
-  const { raw } = socket.getPeerCertificate(false);
+  const ders = chainOf(socket);
   let certificate: CertificateFacts | null = null;
   return {
     hello,
     get certificate() {
-      certificate ??= readCertificateFacts([raw]);
+      certificate ??= readCertificateFacts(ders);
       return certificate;
     },
   };
+}
+
+/** Leaf first, with what the server sent behind it; nothing of a link that is closed. */
+function chainOf(socket: TLSSocket): readonly Uint8Array[] {
+  const ders: Uint8Array[] = [];
+  let next = socket.getPeerCertificate(true) as DetailedPeerCertificate | null;
+  while (next?.raw !== undefined && ders.length < LONGEST_CHAIN) {
+    ders.push(next.raw);
+    next = next.issuerCertificate === next ? null : next.issuerCertificate;
+  }
+  return ders;
+}
+
+function isSame(one: CertificateFacts, other: CertificateFacts | undefined): boolean {
+  return one.kind === 'seen' && other?.kind === 'seen' && one.fingerprint === other.fingerprint;
 }

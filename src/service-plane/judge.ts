@@ -12,7 +12,7 @@ export class Judge {
   #steps: StepFinder | null = null;
   #grants: MessagePort | null = null;
   #lastId = 0;
-  readonly #waiting = new Map<number, (patterns: readonly string[]) => void>();
+  readonly #waiting = new Map<number, (patterns: readonly string[] | null) => void>();
 
   /** 0 before the first. */
   get generation(): number {
@@ -32,36 +32,40 @@ export class Judge {
     port.unref();
   }
 
-  /** Null before a policy is in force. What an address is granted for is asked only where a rule is about names. */
-  async stepsOf(flow: Packet): Promise<readonly Step[] | null> {
+  /**
+   * Null before a policy is in force. What an address is granted for is asked only where a rule is about names; with
+   * `expiredToo` grants count for as long as they are known (D12). Where nobody answers a deny by name matches, an allow does not (D19a).
+   */
+  async stepsOf(flow: Packet, expiredToo = false): Promise<readonly Step[] | null> {
     const finder = this.#steps;
     if (finder === null) return null;
     let isNamed = false;
-    const unknown: Grants = {
+    const asked: Grants = {
       has: () => {
         isNamed = true;
         return false;
       },
     };
-    const steps = finder.stepsOf(flow, unknown);
+    const steps = finder.stepsOf(flow, asked);
     if (!isNamed) return steps;
-    return finder.stepsOf(flow, grantsOf(flow.destination, new Set(await this.#granted(flow.destination))));
+    const patterns = await this.#granted(flow.destination, expiredToo);
+    return finder.stepsOf(flow, patterns === null ? null : grantsOf(flow.destination, new Set(patterns)));
   }
 
-  /** Nothing, where nobody answers. */
-  #granted(address: number): Promise<readonly string[]> {
+  /** Null, where nobody answers. */
+  #granted(address: number, expiredToo: boolean): Promise<readonly string[] | null> {
     const port = this.#grants;
-    if (port === null) return Promise.resolve([]);
+    if (port === null) return Promise.resolve(null);
     const id = ++this.#lastId;
     return new Promise((resolve) => {
-      const late = setTimeout(() => finish([]), GRANTS_MS);
-      const finish = (patterns: readonly string[]): void => {
+      const late = setTimeout(() => finish(null), GRANTS_MS);
+      const finish = (patterns: readonly string[] | null): void => {
         clearTimeout(late);
         this.#waiting.delete(id);
         resolve(patterns);
       };
       this.#waiting.set(id, finish);
-      port.postMessage({ id, address } satisfies GrantedRequest);
+      port.postMessage({ id, address, expiredToo } satisfies GrantedRequest);
     });
   }
 }

@@ -37,6 +37,11 @@ export class PlaneThread {
     this.#worker.on('message', (message: FromThread) => this.#hear(message));
   }
 
+  /** Whether it has ended. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
   post(message: ToThread, transferred: readonly MessagePort[] = []): void {
     if (!this.#isOver) this.#worker.postMessage(message, transferred);
   }

@@ -6,6 +6,7 @@ export type LinkFault =
   | 'server_unreachable'
   | 'server_handshake'
   | 'given_up'
+  | 'server_changed'
   | `upstream_untrusted:${UntrustedReason}`;
 
 /** Why something was not served. The set is closed, and the peers choose no word of it: it is a label of a metric. */

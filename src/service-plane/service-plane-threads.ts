@@ -44,6 +44,7 @@ class ServicePlaneThreads implements ServicePlane {
     this.#post({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
     try {
       await Promise.all(threads.map((thread) => thread.ask('open')));
+      if (threads.some(({ isOver }) => isOver)) throw new Error('a thread of the service plane ended at once');
     } catch (failure) {
       await this.#end();
       throw failure;

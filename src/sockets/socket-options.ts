@@ -12,6 +12,7 @@ const SO_REUSEADDR = 2;
 const SO_KEEPALIVE = 9;
 const SO_LINGER = 13;
 const SO_REUSEPORT = 15;
+const EACCES = 13;
 const EADDRINUSE = 98;
 const SOL_IP = 0;
 const IP_TRANSPARENT = 19;
@@ -97,7 +98,7 @@ export function openConnector(from: { readonly address: number; readonly port: n
   try {
     set(fd, SO_REUSEADDR, 1, 'share an address with what is over');
     if (libc.bind(fd, sockaddr(from.address, from.port), SOCKADDR_BYTES) < 0) {
-      if (errno() !== EADDRINUSE) check('take the address of a client', -1);
+      if (errno() !== EADDRINUSE && errno() !== EACCES) check('take the address of a client', -1);
       check('take the address of a client', libc.bind(fd, sockaddr(from.address, 0), SOCKADDR_BYTES));
     }
     return fd;

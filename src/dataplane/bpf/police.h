@@ -95,6 +95,14 @@ __noinline int police_stray(struct __sk_buff *skb, struct place *place, const st
 	if (!picked_up || packet->fragment == FRAGMENT_LATER) {
 		if ((__u32)judged & AUDITED)
 			return pass_alone(skb, packet, judged);
+		/* The kernel may have answered the SYN with a cookie, and knows no more of it than this ACK says. */
+		if (((__u32)judged & 7) == VERDICT_REDIRECT && is_inspecting() &&
+		    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK) {
+			int verdict = inspect(skb, packet, judged);
+
+			if (verdict != NOT_INSPECTED)
+				return verdict;
+		}
 		/* Not the word's doing, so that it is no hit of its rule. */
 		trace(skb, judged);
 		return drop(skb, packet, DROP_OUT_OF_STATE);

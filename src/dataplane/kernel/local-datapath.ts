@@ -240,9 +240,9 @@ export class LocalDatapath {
     this.#opened().loaded.grants.remove(grants);
   }
 
-  /** Texts of the patterns that an address is granted for; none where nothing is open. */
-  grantedFor(address: number): readonly string[] {
-    return this.#succession?.loaded.grants.patternsOf(address, process.hrtime.bigint()) ?? [];
+  /** Texts of the patterns that an address is granted for; null where nothing is open. */
+  grantedFor(address: number, expiredToo: boolean): readonly string[] | null {
+    return this.#succession?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
   }
 
   learned(): readonly Learned[] {

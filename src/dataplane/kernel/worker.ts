@@ -83,8 +83,8 @@ function serve(grantor: MessagePort, request: GrantRequest | GrantedRequest): vo
     grantFor(grantor, request);
     return;
   }
-  const { id, address } = request;
-  grantor.postMessage({ id, patterns: datapath.grantedFor(address) } satisfies GrantedAnswer);
+  const { id, address, expiredToo } = request;
+  grantor.postMessage({ id, patterns: datapath.grantedFor(address, expiredToo) } satisfies GrantedAnswer);
 }
 
 function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }: GrantRequest): void {

@@ -58,6 +58,7 @@ export class Http1Session {
   #isTunnel = false;
   #isClosing = false;
   #clientEnded = false;
+  #isReading = false;
   #movedAt = 0;
   #headSince = 0;
 
@@ -66,9 +67,17 @@ export class Http1Session {
     // It may have broken while the client's handshake went on.
     if (!link.socket.destroyed) this.#hook(link);
     client.on('data', (chunk: Buffer) => this.#onClient(chunk));
-    client.on('drain', () => this.#link?.socket.resume());
+    client.on('drain', () => {
+      this.#link?.socket.resume();
+      if (!this.#isClosing) this.#read();
+    });
     client.once('end', () => this.#onClientEnd());
     this.#movedAt = this.#headSince = ports.clock.tick;
+  }
+
+  /** The request that opened a tunnel, which nothing of is read any more; null: there is none. */
+  get tunnel(): RequestHead | null {
+    return this.#isTunnel ? (this.#exchange?.request ?? null) : null;
   }
 
   get isIdle(): boolean {
@@ -107,9 +116,21 @@ export class Http1Session {
 
   /** Reads what the client sent as far as it may be read now. */
   #read(): void {
+    // A link may come while a request is being read: what is behind it is read on by whoever began.
+    if (this.#isReading) return;
+    this.#isReading = true;
+    try {
+      this.#readOn();
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  #readOn(): void {
     let chunk = this.#waiting;
     let at = 0;
-    while (chunk !== null && at < chunk.length && !this.#isClosing) {
+    // Whoever does not read his answers asks nothing more.
+    while (chunk !== null && at < chunk.length && !this.#isClosing && !this.ports.client.writableNeedDrain) {
       const exchange = this.#exchange;
       if (exchange === null) {
         const head = this.#heads.push(chunk, at);

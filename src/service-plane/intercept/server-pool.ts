@@ -6,14 +6,14 @@ const LINKS = 8_192;
 
 type Idle = { readonly link: ServerLink; readonly release: () => void };
 
-/** Links that nobody uses now; each is given to the client again in whose name it was made, and to nobody else. */
+/** Links that nobody uses now; each serves again the client address in whose name it was made, and nobody else. */
 export class ServerPool {
   readonly #idle = new Map<string, Idle[]>();
   #count = 0;
 
   /** The one that was used last. */
   take(key: string): ServerLink | null {
-    const idle = this.#idle.get(key)?.at(-1);
+    const idle = this.#idle.get(key)?.findLast(({ link }) => !link.socket.destroyed);
     if (idle === undefined) return null;
     idle.release();
     return idle.link;

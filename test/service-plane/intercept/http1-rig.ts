@@ -22,6 +22,10 @@ export type Http1Rig = {
   readonly link: ServerLink;
   readonly given: ServerLink[];
   readonly refused: string[];
+  /** A link that the session is given at once when it asks for one. */
+  keep(): Promise<void>;
+  /** Time passes for the session. */
+  rest(ticks: number): void;
   close(): Promise<void>;
 };
 
@@ -42,22 +46,30 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
   const link = await linkTo();
   const given: ServerLink[] = [];
   const refused: string[] = [];
+  const kept: ServerLink[] = [];
+  const clock = { tick: 0 };
+  let sessionOfClient: Http1Session | undefined;
   await before(link);
   const gate = createTlsServer({ ...CERT, allowHalfOpen: true }, (client) => {
     client.on('error', () => {});
     const session = new Http1Session({
       client,
-      clock: { tick: 0 },
+      clock,
       link,
       connection: { sni: SERVER_NAME, port: 443 },
       denied: '403',
       judge: () => ALLOWED,
       tellBroken: () => {},
       refuse: (reason) => refused.push(reason),
-      linkAgain: (done) => void linkTo().then(done),
+      linkAgain: (done) => {
+        const one = kept.pop();
+        if (one !== undefined) done(one);
+        else void linkTo().then(done);
+      },
       give: (one) => given.push(one),
       over: () => client.destroy(),
     });
+    sessionOfClient = session;
     client.once('close', () => session.close());
   });
   const port = await listening(gate);
@@ -71,8 +83,15 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
     link,
     given,
     refused,
+    keep: async () => {
+      kept.push(await linkTo());
+    },
+    rest: (ticks) => {
+      clock.tick += ticks;
+      sessionOfClient?.lookAtClock();
+    },
     close: async () => {
-      for (const one of [client, link.socket, ...servers]) one.destroy();
+      for (const one of [client, link.socket, ...given.map(({ socket: idle }) => idle), ...servers]) one.destroy();
       await Promise.all([closed(gate), closed(server)]);
     },
   };

@@ -65,3 +65,28 @@ test('ten thousand requests on one connection are answered, pipelined by a hundr
   await expect.poll(() => answers).toBe(10_000);
   await rig.close();
 });
+
+test('what is sent after a rest goes to a kept link as it is: a head is not taken for a body, nor a body for a request', async () => {
+  const rig = await createHttp1Rig();
+  try {
+    const got = heard(rig.client);
+    rig.servers[0]?.on('data', () => rig.servers[0]?.write(OK));
+    rig.client.write(`GET / HTTP/1.1\r\nHost: ${SERVER_NAME}\r\n\r\n`);
+    await expect.poll(() => got.text).toContain('ok');
+    await rig.keep();
+    await expect.poll(() => rig.servers.length).toBe(2);
+    rig.rest(3);
+    expect(rig.given).toHaveLength(1);
+    const [, second] = rig.servers;
+    if (second === undefined) throw new Error('there is no second link');
+    const said = heard(second);
+    second.on('data', () => second.write(OK));
+    const body = `GET /hidden HTTP/1.1\r\nHost: ${SERVER_NAME}\r\n\r\n`;
+    const head = `POST /form HTTP/1.1\r\nHost: ${SERVER_NAME}\r\nContent-Length: ${body.length}\r\n\r\n`;
+    rig.client.write(head + body);
+    await expect.poll(() => got.text.match(/ok/gi)?.length).toBe(4);
+    expect(said.text).toBe(head + body);
+  } finally {
+    await rig.close();
+  }
+});
