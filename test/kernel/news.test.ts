@@ -10,11 +10,26 @@ let leave: () => void;
 beforeAll(async () => {
   topology = await createTopology('news');
   leave = enterNamespace(topology.node.name);
+  await quiet();
 }, 60_000);
 afterAll(async () => {
   leave();
   await topology.remove();
 });
+
+/** The kernel may be a second late to say that an interface has a carrier. */
+async function quiet(): Promise<void> {
+  const sockets = new NewsSockets();
+  try {
+    for (let since = performance.now(); performance.now() - since < QUIET_MS; ) {
+      if (sockets.take().links) since = performance.now();
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  } finally {
+    sockets.close();
+  }
+}
+const QUIET_MS = 1_500;
 
 const NOTHING: News = { links: false, guard: false, others: false };
 /** What is heard of a command, and whether the sockets were readable then. */
