@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { type DetailedPeerCertificate, TLSSocket } from 'node:tls';
+import { TLSSocket } from 'node:tls';
 import type { RequestFacts } from '#policy/http-facts.js';
 import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy/inspection.js';
 import { formatAddress } from '#policy/ipv4.js';
@@ -344,10 +344,10 @@ function factsOf(hello: ClientHello, { socket }: ServerLink): TlsFacts {
 /** Leaf first, with what the server sent behind it; nothing of a link that is closed. */
 function chainOf(socket: TLSSocket): readonly Uint8Array[] {
   const ders: Uint8Array[] = [];
-  let next = socket.getPeerCertificate(true) as DetailedPeerCertificate | null;
-  while (next?.raw !== undefined && ders.length < LONGEST_CHAIN) {
+  let next = socket.getPeerX509Certificate();
+  while (next !== undefined && ders.length < LONGEST_CHAIN) {
     ders.push(next.raw);
-    next = next.issuerCertificate === next ? null : next.issuerCertificate;
+    next = next.issuerCertificate;
   }
   return ders;
 }
