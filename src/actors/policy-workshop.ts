@@ -174,7 +174,7 @@ function afterwards<T>(make: () => T): Promise<T> {
 
 /** Serialised here, where nobody waits for it, into memory that threads share. */
 function inspectedOf(policy: Policy): Inspected | null {
-  if (!factsOfGroups(policy.groups).some(({ hasTls }) => hasTls)) return null;
+  if (!factsOfGroups(policy.groups).some(({ hasTls, hasHostname }) => hasTls || hasHostname)) return null;
   const written = serialize(policy);
   const shared = new Uint8Array(new SharedArrayBuffer(written.length));
   shared.set(written);

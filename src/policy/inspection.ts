@@ -22,7 +22,7 @@ import type { TlsFacts } from './tls-facts.js';
 
 /** An `Inspection` on its way to a thread. */
 export type InspectionImage = Omit<Inspection, 'policy'> & {
-  /** The policy as `v8.serialize` writes it; null where it has no TLS rule. */
+  /** The policy as `v8.serialize` writes it; null where the program says it all. */
   readonly policy: Uint8Array | null;
   /** Whether a rule intercepts. */
   readonly intercepts: boolean;
@@ -32,7 +32,7 @@ export type InspectionImage = Omit<Inspection, 'policy'> & {
 export type Inspection = {
   readonly generation: number;
   readonly program: Program;
-  /** Null where the policy has no TLS rule: then the program says it all. */
+  /** Null where the policy has no rule about TLS or names: then the program says it all. */
   readonly policy: Policy | null;
 };
 
@@ -75,11 +75,7 @@ export class StepFinder {
   /** In the order of the walk; the last one decides whatever is said. `grants` null: nobody knows what is granted (D19a). */
   stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
-    if (policy === null) {
-      if (grants !== null) return [stepOfProgram(program, packet, grants)];
-      const both = [noGrants, everyGrant].map((known) => stepOfProgram(program, packet, known));
-      return [both.find(({ action }) => action === 'deny') ?? (both[0] as Step)];
-    }
+    if (policy === null) return [stepOfProgram(program, packet)];
     const steps: Step[] = [];
     for (const index of this.#sources.groupsOf(packet.source)) {
       const group = policy.groups[index];
@@ -161,12 +157,8 @@ function decided(step: Step): Decided {
   return { kind: 'decided', step, verdict: outcome(step.action, step.mode).verdict, reason: 'matched' };
 }
 
-function stepOfProgram(program: Program, packet: Packet, grants: Grants): Step {
-  const names = new Set<number>();
-  for (const [index, pattern] of program.names.entries()) {
-    if (grants.has(pattern, packet.destination)) names.add(index);
-  }
-  const word = classify(program, packet, names);
+function stepOfProgram(program: Program, packet: Packet): Step {
+  const word = classify(program, packet);
   const action = (word & 7) === VERDICT_NUMBER.allow ? 'allow' : 'deny';
   const decider = deciderAt(program.roster, word >>> 4);
   return { decider, action, mode: (word & AUDITED) === 0 ? 'enforce' : 'audit', tls: null };
