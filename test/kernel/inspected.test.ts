@@ -93,6 +93,19 @@ test('one that the node ended first is opened again at once from the same port',
   }
 });
 
+test('one whose SYN was answered with a cookie is given to the listener by its ACK', async () => {
+  const cookies = (value: number): Promise<string> =>
+    topology.node.must('sysctl', '-q', '-w', `net.ipv4.tcp_syncookies=${value}`);
+  await cookies(2);
+  try {
+    expect(await dial(41_010)).toMatch(/ hello$/);
+    const { stdout } = await topology.node.run('nstat', '-asz', 'TcpExtSyncookiesRecv');
+    expect(stdout).toMatch(/TcpExtSyncookiesRecv +[1-9]/);
+  } finally {
+    await cookies(1);
+  }
+});
+
 test('without a listener it is dropped, and passes uninspected under audit', async () => {
   await new Promise<void>((resolve) => server.close(() => resolve()));
   expect(await dial(41_003)).toBe('');
