@@ -1,3 +1,4 @@
+import type { Header } from '#policy/http-facts.js';
 import type { Step } from '#policy/inspection.js';
 import { BodyReader } from '../http/body.js';
 import { hostFault } from '../http/canonical.js';
@@ -32,13 +33,20 @@ export type Http1Ports = SessionPorts & {
   give(link: ServerLink): void;
 };
 
+type Response = {
+  readonly head: ResponseHead;
+  readonly body: BodyReader;
+  /** On its way to the client, which may know no chunks. */
+  readonly framing: ResponseHead['framing'];
+};
+
 type Exchange = {
   readonly request: RequestHead;
   readonly step: Step;
   readonly body: BodyReader;
   /** The server has been told of it. */
   isSent: boolean;
-  response: { readonly head: ResponseHead; readonly body: BodyReader; readonly isChunked: boolean } | null;
+  response: Response | null;
   /** Interim responses, or a part of a head, came. */
   isAnswered: boolean;
   mayRepeat: boolean;
@@ -242,14 +250,14 @@ export class Http1Session {
         at = this.#responses.end;
         this.#beginResponse(exchange, head, chunk.subarray(at));
       } else {
-        const { body, isChunked } = exchange.response;
+        const { body, framing } = exchange.response;
         const data = body.push(chunk, at);
         at = body.end;
         if (body.fault !== null) {
           this.#abort(`response_${body.fault}`);
           return;
         }
-        for (const part of isChunked ? chunked(data) : data) this.#toClient.add(part);
+        for (const part of framing === 'chunked' ? chunked(data) : data) this.#toClient.add(part);
         if (body.isComplete) this.#endResponse(exchange, at === chunk.length);
       }
     }
@@ -273,11 +281,10 @@ export class Http1Session {
         this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
       return;
     }
-    const isChunked = head.framing === 'chunked' && request.version === '1.1';
-    const framing = head.framing === 'chunked' && !isChunked ? 'until_close' : head.framing;
+    const framing = head.framing === 'chunked' && request.version === '1.0' ? 'until_close' : head.framing;
     const closes = !this.#clientStays(exchange, framing);
     this.#toClient.add(writeResponseHead(head, framing, { closes }));
-    exchange.response = { head, body: new BodyReader(head.framing), isChunked };
+    exchange.response = { head, body: new BodyReader(head.framing), framing };
     if (exchange.response.body.isComplete) this.#endResponse(exchange, rest.length === 0);
   }
 
@@ -289,9 +296,9 @@ export class Http1Session {
   #endResponse(exchange: Exchange, isAlone: boolean): void {
     const { request, step, response } = exchange;
     if (response === null) throw new Error('a response ends that did not begin');
-    if (response.isChunked) this.#toClient.add(lastChunk(mayTrail(step, 'response') ? response.body.trailers : []));
-    const framing = response.head.framing === 'chunked' && !response.isChunked ? 'until_close' : response.head.framing;
-    const stays = this.#clientStays(exchange, framing);
+    if (response.framing === 'chunked')
+      this.#toClient.add(lastChunk(mayTrail(step, 'response') ? response.body.trailers : []));
+    const stays = this.#clientStays(exchange, response.framing);
     this.#exchange = null;
     const link = this.#link;
     if (link !== null) link.isUsed = true;
@@ -456,7 +463,7 @@ export class Http1Session {
 
 /** Whether a server takes the connection for the one who authenticated on it. */
 function isBound({ headers }: RequestHead, response: ResponseHead): boolean {
-  const binds = ([name, value]: readonly [string, string, ...unknown[]]): boolean =>
+  const binds = ([name, value]: Header): boolean =>
     (name === 'authorization' || name === 'www-authenticate') && /^(ntlm|negotiate)\b/i.test(value);
   return headers.some(binds) || response.headers.some(binds);
 }
