@@ -87,6 +87,12 @@ describe('an expired grant', () => {
     expect(judge()).toBe(DROPPED);
   });
 
+  test('is none, also where it ended before the machine was started', () => {
+    kernel.activate(compile(ofNames(named('a.test'))));
+    grant('a.test', undefined, -process.hrtime.bigint() - SECOND_NS);
+    expect(judge()).toBe(DROPPED);
+  });
+
   test('is prolonged by a later one, never cut short', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test', undefined, -SECOND_NS);

@@ -8,6 +8,7 @@ export const MAX_SET_LINES = 32;
 export const MAX_PATTERNS_OF_ADDRESS = SET_PLACES * MAX_SET_LINES;
 export const SET = 0x8000_0000;
 const EXPIRY_SHIFT = 27n;
+const LATEST = 2 ** 32 - 1;
 
 /** Words of line 0. */
 export const HEADER = { multiplier: 0, addend: 2, homes: 4 } as const;
@@ -43,9 +44,10 @@ export function regionsFor(capacity: number): { readonly homes: number; readonly
   return { homes, sets: homes + PROBES, end: linesFor(capacity) };
 }
 
-/** A time of the monotonic clock as it stands in a grant: rounded down, so that nothing is granted too long. */
+/** A time of the monotonic clock as it stands in a grant: rounded down, so that nothing is granted too long. One before the
+ * machine's start is its start: 32 bits of it would be a time to come. */
 export function expiryOf(monotonicNs: bigint): number {
-  return Number(monotonicNs >> EXPIRY_SHIFT);
+  return Math.min(Math.max(Number(monotonicNs >> EXPIRY_SHIFT), 0), LATEST);
 }
 
 export function timeOf(expiry: number): bigint {
