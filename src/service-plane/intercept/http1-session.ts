@@ -1,29 +1,20 @@
-import type { Header } from '#policy/http-facts.js';
 import type { Step } from '#policy/inspection.js';
-import { BodyReader } from '../http/body.js';
 import { hostFault } from '../http/canonical.js';
-import { chunked, lastChunk } from '../http/chunks.js';
+import { chunked } from '../http/chunks.js';
 import type { HttpFault } from '../http/fault.js';
 import { type RequestHead, RequestHeadReader } from '../http/request-head.js';
 import { type ResponseHead, ResponseHeadReader } from '../http/response-head.js';
 import { writeRequestHead, writeResponseHead } from '../http/write-head.js';
 import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemResponse } from './answer.js';
-import { deniedProblem, faultProblem, judgeResponse, mayTrail, NO_HTTP, SERVER_CLOSED } from './exchange.js';
+import { deniedProblem, faultProblem, judgeResponse, NO_HTTP, SERVER_CLOSED } from './exchange.js';
+import { Http1Exchange } from './http1-exchange.js';
 import { Out } from './out.js';
+import { Patience } from './patience.js';
+import { ServerEnd } from './server-end.js';
 import type { ServerLink, ServerLinkFailure } from './server-link.js';
 import type { SessionPorts } from './session-ports.js';
-
-/** Ticks of the clock after which what does not move is given up. */
-const IDLE_TICKS = 60;
-/** And after which a head must be complete, however slowly it moves. */
-const HEAD_TICKS = 6;
-/** Then the server's side goes to whoever needs one: an idle client takes no more than its own. */
-const RESTING_TICKS = 1;
-/** Of a tunnel, which has no other end that is seen. */
-const KEEP_ALIVE_MS = 60_000;
-/** May be sent again where a server closed before it answered (RFC 9110, 9.2.2). */
-const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
+import { Tunnel } from './tunnel.js';
 
 const UNREACHABLE: Problem = { status: 502, detail: 'The server cannot be reached.' };
 
@@ -33,91 +24,81 @@ export type Http1Ports = SessionPorts & {
   give(link: ServerLink): void;
 };
 
-type Response = {
-  readonly head: ResponseHead;
-  readonly body: BodyReader;
-  /** On its way to the client, which may know no chunks. */
-  readonly framing: ResponseHead['framing'];
-};
-
-type Exchange = {
-  readonly request: RequestHead;
-  readonly step: Step;
-  readonly body: BodyReader;
-  /** The server has been told of it. */
-  isSent: boolean;
-  response: Response | null;
-  /** Interim responses, or a part of a head, came. */
-  isAnswered: boolean;
-  mayRepeat: boolean;
-};
-
 /** HTTP/1.1 between a client and a server, one request at a time; each is read, judged and written anew. */
 export class Http1Session {
   readonly #heads = new RequestHeadReader();
   #responses = new ResponseHeadReader();
   readonly #toClient = new Out();
-  readonly #toServer = new Out();
-  #exchange: Exchange | null = null;
-  #link: ServerLink | null = null;
-  #unhook: () => void = () => {};
+  readonly #server: ServerEnd;
+  readonly #unhookClient: () => void;
+  readonly #patience: Patience;
+  #exchange: Http1Exchange | null = null;
   /** Of the client, behind the request that is under way. */
   #waiting: Buffer | null = null;
-  #isTunnel = false;
+  #tunnel: Tunnel | null = null;
   #isClosing = false;
   #clientEnded = false;
   #isReading = false;
-  #movedAt = 0;
-  #headSince = 0;
 
   constructor(private readonly ports: Http1Ports) {
-    const { client, link } = ports;
-    // It may have broken while the client's handshake went on.
-    if (!link.socket.destroyed) this.#hook(link);
-    client.on('data', (chunk: Buffer) => this.#onClient(chunk));
-    client.on('drain', () => {
-      this.#link?.socket.resume();
-      if (!this.#isClosing) this.#read();
+    const { link } = ports;
+    this.#server = new ServerEnd({
+      data: (chunk) => this.#onServer(chunk),
+      drain: () => this.#onServerDrain(),
+      gone: () => this.#onServerGone(),
+      give: (given) => ports.give(given),
     });
-    client.once('end', () => this.#onClientEnd());
-    this.#movedAt = this.#headSince = ports.clock.tick;
+    // It may have broken while the client's handshake went on.
+    if (!link.socket.destroyed) this.#takeLink(link);
+    this.#unhookClient = this.#hookClient();
+    this.#patience = new Patience(ports.clock);
   }
 
   /** The request that opened a tunnel, which nothing of is read any more; null: there is none. */
   get tunnel(): RequestHead | null {
-    return this.#isTunnel ? (this.#exchange?.request ?? null) : null;
+    return this.#tunnel === null ? null : (this.#exchange?.request ?? null);
   }
 
   get isIdle(): boolean {
-    return this.#exchange === null && !this.#isTunnel;
+    return this.#exchange === null;
   }
 
   /** Ends what there is; the server's side is given back where it can be of use. */
   close(): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
-    const link = this.#link;
-    this.#drop(this.#exchange === null && !this.#isTunnel && link?.isUsed === true);
+    this.#tunnel?.close();
+    this.#drop(this.isIdle && this.#server.link?.isUsed === true);
   }
 
   /** Gives up what has not moved for too long. */
   lookAtClock(): void {
-    if (this.#isTunnel) return;
-    const { tick } = this.ports.clock;
-    const still = tick - this.#movedAt;
-    if (this.isIdle && still > RESTING_TICKS) this.#dropLink(true);
-    if (!this.#heads.isInside) this.#headSince = tick;
-    if (still > IDLE_TICKS) this.#abort('idle');
-    else if (tick - this.#headSince > HEAD_TICKS) this.#abort('head_late');
+    if (this.#tunnel !== null) return;
+    if (this.isIdle && this.#patience.isResting) this.#server.drop(true);
+    const reason = this.#patience.over(this.#heads.isInside);
+    if (reason !== null) this.#abort(reason);
+  }
+
+  #hookClient(): () => void {
+    const { client } = this.ports;
+    const data = (chunk: Buffer): void => this.#onClient(chunk);
+    const drain = (): void => {
+      this.#server.resume();
+      if (!this.#isClosing) this.#read();
+    };
+    const end = (): void => this.#onClientEnd();
+    client.on('data', data);
+    client.on('drain', drain);
+    client.once('end', end);
+    return () => {
+      client.off('data', data);
+      client.off('drain', drain);
+      client.off('end', end);
+    };
   }
 
   #onClient(chunk: Buffer): void {
-    this.#movedAt = this.ports.clock.tick;
-    if (this.#isTunnel) {
-      // What comes after the server's end has nobody to go to.
-      if (this.#link?.socket.write(chunk) === false) this.ports.client.pause();
-      return;
-    }
+    this.#patience.moved();
     this.#waiting = this.#waiting === null ? chunk : Buffer.concat([this.#waiting, chunk]);
     this.#read();
   }
@@ -159,17 +140,17 @@ export class Http1Session {
           this.#refuse(exchange.body.fault);
           return;
         }
-        this.#sendBody(exchange, data);
+        for (const part of exchange.requestParts(data)) this.#server.add(part);
       } else {
         break;
       }
     }
     if (chunk !== null) chunk = at === chunk.length ? null : at === 0 ? chunk : chunk.subarray(at);
     this.#waiting = chunk;
-    const link = this.#link;
-    const takes = link === null || this.#toServer.flush(link.socket);
+    const takes = this.#server.flush();
+    const isFull = this.#server.link?.socket.writableNeedDrain === true;
     if (chunk !== null || !takes) this.ports.client.pause();
-    else if (this.ports.client.isPaused() && link?.socket.writableNeedDrain !== true) this.ports.client.resume();
+    else if (this.ports.client.isPaused() && !isFull) this.ports.client.resume();
   }
 
   #begin(request: RequestHead): void {
@@ -184,9 +165,7 @@ export class Http1Session {
       this.#deny(request, step);
       return;
     }
-    const mayRepeat = REPEATABLE.has(request.method) && request.framing === 0 && !request.isWebSocket;
-    const body = new BodyReader(request.framing);
-    this.#exchange = { request, step, body, isSent: false, response: null, isAnswered: false, mayRepeat };
+    this.#exchange = new Http1Exchange(request, step);
     if (request.expectsContinue) ports.client.write('HTTP/1.1 100 Continue\r\n\r\n');
     this.#send();
   }
@@ -194,15 +173,14 @@ export class Http1Session {
   #send(): void {
     const exchange = this.#exchange;
     if (exchange === null) return;
-    const link = this.#link;
-    if (link === null) {
+    if (this.#server.link === null) {
       this.#linkAgain();
       return;
     }
     const { request } = exchange;
     exchange.isSent = true;
     this.#responses.asked = { method: request.method, isWebSocket: request.isWebSocket };
-    this.#toServer.add(writeRequestHead(request, { closes: false }));
+    this.#server.add(writeRequestHead(request, { closes: false }));
   }
 
   #linkAgain(): void {
@@ -212,27 +190,21 @@ export class Http1Session {
         return;
       }
       if ('kind' in link) return this.#fail(UNREACHABLE, link.reason);
-      this.#hook(link);
+      this.#takeLink(link);
       this.#send();
       this.#read();
     });
   }
 
-  #sendBody({ request, step, body }: Exchange, data: readonly Buffer[]): void {
-    const parts = request.framing === 'chunked' ? chunked(data) : data;
-    for (const part of parts) this.#toServer.add(part);
-    if (request.framing !== 'chunked' || !body.isComplete) return;
-    this.#toServer.add(lastChunk(mayTrail(step, 'request') ? body.trailers : []));
+  #takeLink(link: ServerLink): void {
+    this.#responses = new ResponseHeadReader();
+    this.#server.take(link);
   }
 
   #onServer(chunk: Buffer): void {
-    this.#movedAt = this.ports.clock.tick;
-    if (this.#isTunnel) {
-      if (!this.ports.client.write(chunk)) this.#link?.socket.pause();
-      return;
-    }
+    this.#patience.moved();
     let at = 0;
-    while (at < chunk.length && !this.#isClosing && !this.#isTunnel) {
+    while (at < chunk.length && !this.#isClosing && this.#tunnel === null) {
       const exchange = this.#exchange;
       // A server that speaks unasked answers the next request before it is sent.
       if (exchange === null || !exchange.isSent) {
@@ -261,10 +233,10 @@ export class Http1Session {
         if (body.isComplete) this.#endResponse(exchange, at === chunk.length);
       }
     }
-    if (!this.#isClosing && !this.#toClient.flush(this.ports.client)) this.#link?.socket.pause();
+    if (!this.#isClosing && !this.#toClient.flush(this.ports.client)) this.#server.pause();
   }
 
-  #beginResponse(exchange: Exchange, head: ResponseHead, rest: Buffer): void {
+  #beginResponse(exchange: Http1Exchange, head: ResponseHead, rest: Buffer): void {
     const { request, step } = exchange;
     const problem = judgeResponse(this.ports, request, step, head);
     if (problem !== null) {
@@ -281,30 +253,24 @@ export class Http1Session {
         this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
       return;
     }
-    const framing = head.framing === 'chunked' && request.version === '1.0' ? 'until_close' : head.framing;
-    const closes = !this.#clientStays(exchange, framing);
+    const { framing, body } = exchange.beginResponse(head);
+    const closes = this.#clientEnded || !exchange.keepsClient(framing);
     this.#toClient.add(writeResponseHead(head, framing, { closes }));
-    exchange.response = { head, body: new BodyReader(head.framing), framing };
-    if (exchange.response.body.isComplete) this.#endResponse(exchange, rest.length === 0);
-  }
-
-  #clientStays({ request, body }: Exchange, framing: ResponseHead['framing']): boolean {
-    return request.keepsAlive && framing !== 'until_close' && body.isComplete && !this.#clientEnded;
+    if (body.isComplete) this.#endResponse(exchange, rest.length === 0);
   }
 
   /** `isAlone`: nothing came behind the response. */
-  #endResponse(exchange: Exchange, isAlone: boolean): void {
-    const { request, step, response } = exchange;
+  #endResponse(exchange: Http1Exchange, isAlone: boolean): void {
+    const { response } = exchange;
     if (response === null) throw new Error('a response ends that did not begin');
-    if (response.framing === 'chunked')
-      this.#toClient.add(lastChunk(mayTrail(step, 'response') ? response.body.trailers : []));
-    const stays = this.#clientStays(exchange, response.framing);
+    for (const part of exchange.responseEnd(response)) this.#toClient.add(part);
+    const stays = !this.#clientEnded && exchange.keepsClient(response.framing);
     this.#exchange = null;
-    const link = this.#link;
+    const { link } = this.#server;
     if (link !== null) link.isUsed = true;
-    if (link !== null && isBound(request, response.head)) link.isBound = true;
+    if (link !== null && exchange.bindsLink) link.isBound = true;
     const mayServe = response.head.keepsAlive && isAlone && exchange.body.isComplete;
-    if (!mayServe) this.#dropLink(false);
+    if (!mayServe) this.#server.drop(false);
     this.#toClient.flush(this.ports.client);
     if (!stays) {
       this.#isClosing = true;
@@ -315,19 +281,17 @@ export class Http1Session {
     if (this.#waiting !== null) setImmediate(() => this.#read());
   }
 
-  /** From here on nothing is understood any more; the rule let it pass. */
   #beginTunnel(head: ResponseHead, rest: Buffer): void {
-    this.#isTunnel = true;
     const { client } = this.ports;
-    client.setKeepAlive(true, KEEP_ALIVE_MS);
+    const link = this.#server.release();
+    if (link === null) throw new Error('a tunnel begins without a server');
+    this.#unhookClient();
     this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
     this.#toClient.add(rest);
     this.#toClient.flush(client);
-    const link = this.#link as ServerLink;
-    link.socket.setKeepAlive(true, KEEP_ALIVE_MS);
     if (this.#waiting !== null) link.socket.write(this.#waiting);
     this.#waiting = null;
-    client.resume();
+    this.#tunnel = new Tunnel(client, link.socket);
   }
 
   #deny(request: RequestHead, step: Step): void {
@@ -379,52 +343,20 @@ export class Http1Session {
 
   #onClientEnd(): void {
     this.#clientEnded = true;
-    if (this.#isTunnel) {
-      this.#link?.socket.end();
-      return;
-    }
     if (this.#exchange?.body.isComplete === true) return;
     this.ports.client.end();
     this.close();
   }
 
-  #hook(link: ServerLink): void {
-    const { socket } = link;
-    const data = (chunk: Buffer): void => this.#onServer(chunk);
-    const drain = (): void => {
-      if (this.#waiting === null) this.ports.client.resume();
-      else this.#read();
-    };
-    const gone = (): void => this.#onServerGone();
-    socket.on('data', data);
-    socket.on('drain', drain);
-    socket.once('end', gone);
-    socket.once('close', gone);
-    socket.on('error', gone);
-    socket.resume();
-    this.#link = link;
-    this.#responses = new ResponseHeadReader();
-    this.#unhook = () => {
-      socket.off('data', data);
-      socket.off('drain', drain);
-      socket.off('end', gone);
-      socket.off('close', gone);
-      socket.off('error', gone);
-      this.#unhook = () => {};
-    };
+  #onServerDrain(): void {
+    if (this.#waiting === null) this.ports.client.resume();
+    else this.#read();
   }
 
   #onServerGone(): void {
-    const link = this.#link;
     const exchange = this.#exchange;
-    const wasUsed = link?.isUsed === true;
-    if (this.#isTunnel) {
-      this.ports.client.end();
-      this.ports.client.setTimeout(KEEP_ALIVE_MS);
-      this.#drop(false);
-      return;
-    }
-    this.#dropLink(false);
+    const wasUsed = this.#server.link?.isUsed === true;
+    this.#server.drop(false);
     if (exchange === null || !exchange.isSent || this.#isClosing) return;
     if (exchange.response !== null) {
       if (!exchange.response.body.finish()) {
@@ -443,27 +375,8 @@ export class Http1Session {
     this.#fail(SERVER_CLOSED, 'server_closed');
   }
 
-  #dropLink(mayServe: boolean): void {
-    const link = this.#link;
-    this.#unhook();
-    this.#link = null;
-    if (link === null) return;
-    if (mayServe && !link.isBound) this.ports.give(link);
-    else {
-      link.socket.on('error', () => {});
-      link.socket.destroy();
-    }
-  }
-
   #drop(mayServe: boolean): void {
     this.#waiting = null;
-    this.#dropLink(mayServe);
+    this.#server.drop(mayServe);
   }
-}
-
-/** Whether a server takes the connection for the one who authenticated on it. */
-function isBound({ headers }: RequestHead, response: ResponseHead): boolean {
-  const binds = ([name, value]: Header): boolean =>
-    (name === 'authorization' || name === 'www-authenticate') && /^(ntlm|negotiate)\b/i.test(value);
-  return headers.some(binds) || response.headers.some(binds);
 }

@@ -1,0 +1,43 @@
+import type { TLSSocket } from 'node:tls';
+
+/** Its ends are not watched by anybody else. */
+const KEEP_ALIVE_MS = 60_000;
+
+/** What goes on behind a 101 between a client and a server: nothing of it is read, since the rule let it pass. */
+export class Tunnel {
+  #isOver = false;
+
+  constructor(
+    private readonly client: TLSSocket,
+    private readonly server: TLSSocket,
+  ) {
+    for (const end of [client, server]) end.setKeepAlive(true, KEEP_ALIVE_MS);
+    client.on('data', (chunk: Buffer) => {
+      // What comes after the server's end has nobody to go to.
+      if (!this.#isOver && !server.write(chunk)) client.pause();
+    });
+    client.on('drain', () => server.resume());
+    client.once('end', () => server.end());
+    server.on('data', (chunk: Buffer) => {
+      if (!client.write(chunk)) server.pause();
+    });
+    server.on('drain', () => client.resume());
+    const gone = (): void => this.#serverGone();
+    server.once('end', gone);
+    server.once('close', gone);
+    server.on('error', gone);
+    client.resume();
+  }
+
+  close(): void {
+    this.#isOver = true;
+    this.server.destroy();
+  }
+
+  #serverGone(): void {
+    if (this.#isOver) return;
+    this.client.end();
+    this.client.setTimeout(KEEP_ALIVE_MS);
+    this.close();
+  }
+}
