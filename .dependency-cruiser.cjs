@@ -37,19 +37,19 @@ module.exports = {
     only(
       'dataplane-knows-only-policy',
       '^src/dataplane/',
-      ['^src/policy/', '^src/libc/'],
+      ['^src/policy/', '^src/libc/', '^src/threads/'],
       'The dataplane is driven; it never calls back up.',
     ),
     only(
       'edges-know-only-policy',
       '^src/(dns|service-plane|kubernetes|cluster|store)/',
-      ['^src/policy/', '^src/sockets/'],
+      ['^src/policy/', '^src/sockets/', '^src/threads/'],
       'An edge is driven by its actor; it knows nobody else.',
     ),
     only(
       'observing-is-downstream',
       '^src/observe/',
-      ['^src/policy/', '^src/store/', '^src/dataplane/(events|program)/'],
+      ['^src/policy/', '^src/store/', '^src/threads/', '^src/dataplane/(events|program)/'],
       'What is observed is decoded, named and kept; nobody whom it observes knows of it.',
     ),
     only('dns-codec-knows-nobody', '^src/dns/wire/', [], 'Bytes in, values out: sockets and policies use the codec.'),
@@ -61,11 +61,12 @@ module.exports = {
     ),
     only('libc-knows-nobody', '^src/libc/', [], 'Prototypes of functions, and what went wrong in them.'),
     only('sockets-know-nobody', '^src/sockets/', ['^src/libc/'], 'Calls on sockets serve whoever has one.'),
+    only('threads-know-nobody', '^src/threads/', [], 'Whoever has a thread of his own asks it by this.'),
     only('config-knows-nobody', '^src/config/', [], 'Configuration is a value; reading it needs none of the parts.'),
     only(
       'actors-bind',
       '^src/actors/',
-      ['^statecharts/', '^src/(policy|bus|dataplane|dns|service-plane|kubernetes|cluster|store)/'],
+      ['^statecharts/', '^src/(policy|bus|dataplane|dns|service-plane|kubernetes|cluster|store|threads)/'],
       'Actors bind charts to effects. They never reach into HTTP.',
     ),
     only(

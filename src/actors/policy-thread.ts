@@ -1,8 +1,6 @@
-import { fileURLToPath } from 'node:url';
-import { Worker } from 'node:worker_threads';
-import type { ProofSample } from '#policy/proof.js';
+import { AskedThread } from '#threads/asked-thread.js';
 import { ownBuffers } from './own-buffers.js';
-import type { PolicyResult, PolicySurroundings, PolicyWork, ResultMessage, WorkMessage } from './policy-work.js';
+import type { PolicyAsks, PolicyResult, PolicySurroundings, PolicyWork } from './policy-work.js';
 
 /** Reads, compiles and explains policies off the event loop. */
 export type PolicyThread = {
@@ -28,17 +26,10 @@ export class PolicyThreadDied extends Error {
 }
 
 export type PolicyThreadOptions = {
-  readonly entry?: string;
   readonly maxHeapMiB?: number;
   /** Told how long each work took, its wait for the thread included. */
   readonly onPerformed?: (kind: PolicyWork['kind'], seconds: number) => void;
 };
-
-const here = fileURLToPath(import.meta.url);
-/** Worker threads run built code, also where the sources are loaded directly. */
-const BUILT_ENTRY = here.includes('/dist/src/actors/')
-  ? fileURLToPath(new URL('./policy-worker.js', import.meta.url))
-  : fileURLToPath(new URL('../../dist/src/actors/policy-worker.js', import.meta.url));
 
 /** Nearly all that is made of a large policy lives on: with the default it is copied again and again while it is made. */
 const YOUNG_HEAP_MIB = 96;
@@ -46,90 +37,65 @@ const YOUNG_HEAP_MIB = 96;
 /** Some 100 ms each at first; after these, more save less than they cost. */
 const REHEARSALS = 4;
 
-type Pending = { readonly resolve: (result: never) => void; readonly reject: (error: Error) => void };
-
 /** Starts no thread before the first work. */
 export function createPolicyThread({
-  entry = BUILT_ENTRY,
   maxHeapMiB = 2048,
   onPerformed = () => {},
 }: PolicyThreadOptions = {}): PolicyThread {
-  let running: { readonly worker: Worker; readonly pending: Map<number, Pending> } | undefined;
-  let lastId = 0;
+  let running: AskedThread<PolicyAsks> | undefined;
+  let works = 0;
 
   const end = async (reason: string): Promise<void> => {
     const ended = running;
     running = undefined;
-    if (ended === undefined) return;
-    for (const { reject } of ended.pending.values()) reject(new PolicyThreadDied(reason));
-    ended.pending.clear();
-    await ended.worker.terminate();
+    await ended?.end(reason);
   };
 
-  const start = () => {
-    const worker = new Worker(entry, {
-      execArgv: [],
+  const start = (): AskedThread<PolicyAsks> => {
+    const given = {
+      entry: 'src/actors/policy-worker.js',
+      name: 'the policy thread',
       resourceLimits: { maxOldGenerationSizeMb: maxHeapMiB, maxYoungGenerationSizeMb: YOUNG_HEAP_MIB },
-    });
-    const pending = new Map<number, Pending>();
-    const started = { worker, pending };
-    const sampleOf = (id: number): Promise<ProofSample> => {
-      const sample = new Promise<ProofSample>((resolve, reject) => {
-        pending.set(id, { resolve, reject });
-      });
-      // Whoever asks for it is told; nobody need ask.
-      sample.catch(() => {});
-      return sample;
+      holdsProcess: false,
     };
-    const died = (reason: string): void => {
-      if (running === started) running = undefined;
-      for (const { reject } of pending.values()) reject(new PolicyThreadDied(reason));
-      pending.clear();
-    };
-    worker.on('message', (message: ResultMessage) => {
-      const waiting = pending.get(message.id);
-      pending.delete(message.id);
-      if ('result' in message && message.sampleFollows)
-        waiting?.resolve({ ...message.result, sample: sampleOf(message.id) } as never);
-      else if ('failure' in message) waiting?.reject(new Error(`read and compile the policy: ${message.failure}`));
-      else if ('sample' in message) waiting?.resolve(message.sample as never);
-      else waiting?.resolve(message.result as never);
-      if (pending.size === 0) worker.unref();
+    running = new AskedThread(given, {
+      died: () => {
+        running = undefined;
+      },
+      failureOf: (said) => new Error(`read and compile the policy: ${String(said)}`),
+      endOf: (reason) => new PolicyThreadDied(reason),
     });
-    worker.on('error', (error) => died(`the policy thread died: ${error.message}`));
-    worker.on('exit', (code) => died(`the policy thread ended with ${code}`));
-    running = started;
-    return started;
+    return running;
+  };
+
+  const perform = async (work: PolicyWork, transfer: boolean): Promise<PolicyResult<PolicyWork>> => {
+    const thread = running ?? start();
+    const { result, sampleId } = await thread.ask('perform', [work], transfer ? ownBuffers(work) : []);
+    if (!('sample' in result)) return result;
+    if (sampleId === null) return result;
+    const sample = thread.ask('sample', [sampleId]);
+    // Whoever asks for it is told; nobody need ask.
+    sample.catch(() => {});
+    return { ...result, sample };
   };
 
   const thread: PolicyThread = {
-    perform(work, { transfer = false, signal } = {}) {
-      const { worker, pending } = running ?? start();
-      const id = ++lastId;
+    async perform(work, { transfer = false, signal } = {}) {
+      if (signal?.aborted === true) throw new PolicyThreadDied('the work was given up before it began');
+      const abort = (): void => void end('the policy thread was ended: the work was given up');
+      signal?.addEventListener('abort', abort, { once: true });
+      works++;
       const began = performance.now();
-      return new Promise((resolve, reject) => {
-        const abort = (): void => void end('the policy thread was ended: the work was given up');
-        if (signal?.aborted === true) {
-          reject(new PolicyThreadDied('the work was given up before it began'));
-          return;
-        }
-        signal?.addEventListener('abort', abort, { once: true });
-        const settle =
-          <A extends unknown[]>(how: (...values: A) => void) =>
-          (...values: A): void => {
-            signal?.removeEventListener('abort', abort);
-            onPerformed(work.kind, (performance.now() - began) / 1_000);
-            how(...values);
-          };
-        pending.set(id, { resolve: settle(resolve), reject: settle(reject) });
-        worker.ref();
-        const message: WorkMessage = { id, work };
-        worker.postMessage(message, transfer ? ownBuffers(message) : []);
-      });
+      try {
+        return (await perform(work, transfer)) as PolicyResult<typeof work>;
+      } finally {
+        signal?.removeEventListener('abort', abort);
+        onPerformed(work.kind, (performance.now() - began) / 1_000);
+      }
     },
     async rehearse(surroundings) {
-      const first = lastId;
-      for (let round = 0; round < REHEARSALS && lastId === first + round; round++)
+      const first = works;
+      for (let round = 0; round < REHEARSALS && works === first + round; round++)
         await thread.perform({ kind: 'rehearse', round, surroundings });
     },
     close: () => end('the policy thread was closed'),

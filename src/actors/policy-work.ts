@@ -139,10 +139,12 @@ type ResultOfKind = {
 };
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
 
-export type WorkMessage = { readonly id: number; readonly work: PolicyWork };
-/** What goes from thread to thread: a sample that is still to come follows. */
+/** What goes from thread to thread: a sample that is still to come is asked for. */
 type WithoutPromise<R> = R extends Prepared ? Omit<R, 'sample'> & { readonly sample: null } : R;
-export type ResultMessage =
-  | { readonly id: number; readonly result: WithoutPromise<PolicyResult<PolicyWork>>; readonly sampleFollows: boolean }
-  | { readonly id: number; readonly sample: ProofSample }
-  | { readonly id: number; readonly failure: string };
+export type PolicyAsks = {
+  perform(work: PolicyWork): {
+    readonly result: WithoutPromise<PolicyResult<PolicyWork>>;
+    readonly sampleId: number | null;
+  };
+  sample(id: number): ProofSample;
+};

@@ -1,24 +1,36 @@
-import { parentPort } from 'node:worker_threads';
+import type { ProofSample } from '#policy/proof.js';
+import { ParentThread } from '#threads/parent-thread.js';
 import { ownBuffers } from './own-buffers.js';
-import type { ResultMessage, WorkMessage } from './policy-work.js';
+import type { PolicyAsks } from './policy-work.js';
 import { createPolicyWorkshop } from './policy-workshop.js';
 
-const port = parentPort;
-if (port === null) throw new Error('policy-worker runs as a worker thread only');
+const parent = new ParentThread<PolicyAsks>('the policy thread');
 const perform = createPolicyWorkshop();
+const samples = new Map<number, Promise<ProofSample>>();
+let lastSample = 0;
 
-port.on('message', async ({ id, work }: WorkMessage) => {
-  const tell = (message: ResultMessage): void => port.postMessage(message, ownBuffers(message));
-  try {
-    const result = perform(work);
-    if (!('sample' in result)) {
-      tell({ id, result, sampleFollows: false });
-      return;
-    }
-    const { sample } = result;
-    tell({ id, result: { ...result, sample: null }, sampleFollows: sample !== null });
-    if (sample !== null) tell({ id, sample: await sample });
-  } catch (error) {
-    tell({ id, failure: error instanceof Error ? error.message : String(error) });
-  }
-});
+/** Whoever is given the id asks for it, and is told where there is none. */
+function keep(sample: Promise<ProofSample>): number {
+  sample.catch(() => {});
+  samples.set(++lastSample, sample);
+  return lastSample;
+}
+
+parent.serve(
+  {
+    perform: (work) => {
+      const result = perform(work);
+      if (!('sample' in result)) return { result, sampleId: null };
+      const { sample } = result;
+      return { result: { ...result, sample: null }, sampleId: sample === null ? null : keep(sample) };
+    },
+    sample: (id) => {
+      const sample = samples.get(id);
+      if (sample === undefined) throw new Error(`there is no sample ${id}`);
+      samples.delete(id);
+      return sample;
+    },
+  },
+  undefined,
+  { transferredWith: ownBuffers },
+);

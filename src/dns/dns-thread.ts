@@ -1,10 +1,10 @@
-import { fileURLToPath } from 'node:url';
-import { type MessagePort, Worker } from 'node:worker_threads';
+import type { MessagePort } from 'node:worker_threads';
 import type { Lookups } from '#policy/lookups.js';
 import type { SeenLookups } from '#policy/seen-lookup.js';
 import { Descriptors } from '#sockets/descriptors.js';
+import { AskedThread } from '#threads/asked-thread.js';
 import type { DnsChange, DnsProxy } from './dns-proxy.js';
-import type { Asks, FromThread, Given, ToThread } from './messages.js';
+import type { DnsAsks, FromThread, Given, ToThread } from './messages.js';
 import type { DnsOptions } from './options.js';
 
 /**
@@ -15,19 +15,11 @@ export function createDnsProxy(options: DnsOptions): DnsProxy {
   return new DnsThread(options);
 }
 
-/** Worker threads run built code, also where the sources are loaded directly. */
-const here = fileURLToPath(new URL('.', import.meta.url));
-const builtWorker = here.includes('/dist/src/dns/')
-  ? `${here}worker.js`
-  : fileURLToPath(new URL('../../dist/src/dns/worker.js', import.meta.url));
-
-type Waiting = { readonly resolve: (value: unknown) => void; readonly reject: (failure: Error) => void };
+type Thread = AskedThread<DnsAsks, ToThread, FromThread>;
 
 class DnsThread implements DnsProxy {
-  #worker: Worker | null = null;
+  #thread: Thread | null = null;
   #lookups: Lookups | null = null;
-  #lastId = 0;
-  #waiting = new Map<number, Waiting>();
   readonly #watchers = new Set<(change: DnsChange) => void>();
   readonly #observers = new Set<(seen: SeenLookups) => void>();
   #lookupsWanted = false;
@@ -36,11 +28,11 @@ class DnsThread implements DnsProxy {
 
   async open(): Promise<void> {
     await this.#end();
-    const worker = this.#begin();
-    if (this.#lookups !== null) this.#post(worker, { kind: 'use', lookups: this.#lookups });
-    this.#post(worker, { kind: 'lookups_wanted', wanted: this.#lookupsWanted });
+    const thread = this.#begin();
+    if (this.#lookups !== null) thread.tell({ kind: 'use', lookups: this.#lookups });
+    thread.tell({ kind: 'lookups_wanted', wanted: this.#lookupsWanted });
     try {
-      await this.#ask('open');
+      await thread.ask('open', []);
     } catch (failure) {
       await this.#end();
       throw failure;
@@ -49,16 +41,16 @@ class DnsThread implements DnsProxy {
 
   use(lookups: Lookups): void {
     this.#lookups = lookups;
-    if (this.#worker !== null) this.#post(this.#worker, { kind: 'use', lookups });
+    this.#thread?.tell({ kind: 'use', lookups });
   }
 
   grantBy(port: MessagePort | null): void {
-    if (this.#worker === null) port?.close();
-    else this.#post(this.#worker, { kind: 'grant_by', port }, port === null ? [] : [port]);
+    if (this.#thread === null) port?.close();
+    else this.#thread.tell({ kind: 'grant_by', port }, port === null ? [] : [port]);
   }
 
-  stats = (): ReturnType<DnsProxy['stats']> => this.#ask('stats');
-  names = (): ReturnType<DnsProxy['names']> => this.#ask('names');
+  stats = async (): ReturnType<DnsProxy['stats']> => this.#opened().ask('stats', []);
+  names = async (): ReturnType<DnsProxy['names']> => this.#opened().ask('names', []);
 
   watch(listener: (change: DnsChange) => void): () => void {
     this.#watchers.add(listener);
@@ -69,7 +61,7 @@ class DnsThread implements DnsProxy {
 
   setLookupsWanted(wanted: boolean): void {
     this.#lookupsWanted = wanted;
-    if (this.#worker !== null) this.#post(this.#worker, { kind: 'lookups_wanted', wanted });
+    this.#thread?.tell({ kind: 'lookups_wanted', wanted });
   }
 
   observe(listener: (seen: SeenLookups) => void): () => void {
@@ -80,45 +72,35 @@ class DnsThread implements DnsProxy {
   }
 
   async close(): Promise<void> {
-    if (this.#worker !== null) await this.#ask('close').catch(() => {});
+    await this.#thread?.ask('close', []).catch(() => {});
     await this.#end();
   }
 
-  #begin(): Worker {
+  #begin(): Thread {
     const descriptors = new Descriptors();
     const workerData: Given = { options: this.options, descriptors: descriptors.shared };
-    const worker = new Worker(builtWorker, {
+    const given = {
+      entry: 'src/dns/worker.js',
+      name: "the DNS proxy's thread",
       workerData,
-      execArgv: [],
       // Of what is young next to nothing is live after a lookup: room for it makes collections rare, and they stay short.
       resourceLimits: { maxYoungGenerationSizeMb: 48 },
+    };
+    this.#thread = new AskedThread(given, {
+      said: (message) => this.#hear(message),
+      // It is dead only now, and its sockets are nobody's.
+      gone: () => descriptors.closeAll(),
+      died: (reason) => {
+        this.#thread = null;
+        this.#tell({ type: 'worker_died', reason });
+      },
     });
-    worker.on('message', (message: FromThread) => this.#hear(message));
-    let reason: string | null = null;
-    worker.on('error', (failure) => {
-      reason = failure.message;
-    });
-    // It is dead only now, and its sockets are nobody's.
-    worker.on('exit', (code) => {
-      descriptors.closeAll();
-      this.#died(worker, reason ?? `the DNS proxy's thread ended with ${code}`);
-    });
-    this.#worker = worker;
-    return worker;
+    return this.#thread;
   }
 
-  #ask<K extends keyof Asks>(what: K): Promise<Asks[K]> {
-    const worker = this.#worker;
-    if (worker === null) return Promise.reject(new Error('the DNS proxy is not open'));
-    const id = ++this.#lastId;
-    return new Promise<Asks[K]>((resolve, reject) => {
-      this.#waiting.set(id, { resolve: (value) => resolve(value as Asks[K]), reject });
-      this.#post(worker, { kind: 'ask', id, what });
-    });
-  }
-
-  #post(worker: Worker, message: ToThread, transferred: readonly MessagePort[] = []): void {
-    worker.postMessage(message, transferred);
+  #opened(): Thread {
+    if (this.#thread === null) throw new Error('the DNS proxy is not open');
+    return this.#thread;
   }
 
   #hear(message: FromThread): void {
@@ -128,38 +110,16 @@ class DnsThread implements DnsProxy {
         return;
       case 'seen':
         for (const observer of this.#observers) observer(message.seen);
-        return;
-      case 'answer':
-      case 'failure': {
-        const waiting = this.#waiting.get(message.id);
-        this.#waiting.delete(message.id);
-        if (message.kind === 'answer') waiting?.resolve(message.value);
-        else waiting?.reject(new Error(message.message));
-      }
     }
-  }
-
-  #died(worker: Worker, reason: string): void {
-    if (this.#worker !== worker) return;
-    this.#worker = null;
-    this.#failAll(reason);
-    this.#tell({ type: 'worker_died', reason });
   }
 
   #tell(change: DnsChange): void {
     for (const watcher of this.#watchers) watcher(change);
   }
 
-  #failAll(reason: string): void {
-    const waiting = this.#waiting;
-    this.#waiting = new Map();
-    for (const { reject } of waiting.values()) reject(new Error(reason));
-  }
-
   async #end(): Promise<void> {
-    const worker = this.#worker;
-    this.#worker = null;
-    await worker?.terminate();
-    this.#failAll('the DNS proxy was closed');
+    const thread = this.#thread;
+    this.#thread = null;
+    await thread?.end('the DNS proxy was closed');
   }
 }

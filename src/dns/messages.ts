@@ -11,18 +11,15 @@ export type Given = { readonly options: DnsOptions; readonly descriptors: Shared
 export type ToThread =
   | { readonly kind: 'use'; readonly lookups: Lookups }
   | { readonly kind: 'grant_by'; readonly port: MessagePort | null }
-  | { readonly kind: 'lookups_wanted'; readonly wanted: boolean }
-  | { readonly kind: 'ask'; readonly id: number; readonly what: keyof Asks };
-/** What it is asked, and what comes back. */
-export type Asks = {
-  readonly open: undefined;
-  readonly close: undefined;
-  readonly stats: DnsStats;
-  readonly names: readonly KnownName[];
+  | { readonly kind: 'lookups_wanted'; readonly wanted: boolean };
+/** What it is asked. */
+export type DnsAsks = {
+  open(): void;
+  close(): void;
+  stats(): DnsStats;
+  names(): readonly KnownName[];
 };
 /** What it says. */
 export type FromThread =
-  | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
-  | { readonly kind: 'failure'; readonly id: number; readonly message: string }
   | { readonly kind: 'aliveness'; readonly alive: readonly string[]; readonly dead: readonly string[] }
   | { readonly kind: 'seen'; readonly seen: SeenLookups };

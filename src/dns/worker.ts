@@ -1,59 +1,38 @@
-import { parentPort, workerData } from 'node:worker_threads';
+import { workerData } from 'node:worker_threads';
 import { Descriptors } from '#sockets/descriptors.js';
+import { ParentThread } from '#threads/parent-thread.js';
 import { LocalDnsProxy } from './local-dns-proxy.js';
-import type { Asks, FromThread, Given, ToThread } from './messages.js';
+import type { DnsAsks, FromThread, Given, ToThread } from './messages.js';
 
 const TELL_MS = 200;
 
-const port = parentPort;
-if (port === null) throw new Error('the DNS proxy runs in a worker thread');
+const parent = new ParentThread<DnsAsks, ToThread, FromThread>('the DNS proxy');
 const { options, descriptors } = workerData as Given;
 const proxy = new LocalDnsProxy(
   options,
-  (alive, dead) => tell({ kind: 'aliveness', alive, dead }),
+  (alive, dead) => parent.tell({ kind: 'aliveness', alive, dead }),
   new Descriptors(descriptors),
 );
 
-function perform(what: keyof Asks): unknown {
-  switch (what) {
-    case 'open':
-      return proxy.open();
-    case 'close':
-      return proxy.close();
-    case 'stats':
-      return proxy.stats();
-    case 'names':
-      return proxy.names();
-  }
-}
-
-async function answer(id: number, what: keyof Asks): Promise<FromThread> {
-  try {
-    return { kind: 'answer', id, value: await perform(what) };
-  } catch (failure) {
-    return { kind: 'failure', id, message: failure instanceof Error ? failure.message : String(failure) };
-  }
-}
-
-port.on('message', async (message: ToThread) => {
+function hear(message: ToThread): void {
   switch (message.kind) {
     case 'use':
-      return proxy.resolver.use(message.lookups);
+      proxy.resolver.use(message.lookups);
+      return;
     case 'grant_by':
-      return proxy.grantBy(message.port);
+      proxy.grantBy(message.port);
+      return;
     case 'lookups_wanted':
       proxy.wantLookups(message.wanted);
-      return;
-    case 'ask':
-      return tell(await answer(message.id, message.what));
   }
-});
-
-function tell(message: FromThread): void {
-  port?.postMessage(message);
 }
+
+parent.serve(
+  { open: () => proxy.open(), close: () => proxy.close(), stats: () => proxy.stats(), names: () => proxy.names() },
+  hear,
+);
 
 setInterval(() => {
   const seen = proxy.takeSeen();
-  if (seen.lookups.length + seen.named.length + seen.lost > 0) tell({ kind: 'seen', seen });
+  if (seen.lookups.length + seen.named.length + seen.lost > 0) parent.tell({ kind: 'seen', seen });
 }, TELL_MS);

@@ -7,13 +7,12 @@ import type { ObserverStats } from './stats.js';
 import type { WiretapFilter } from './wiretap/filter.js';
 import type { Frame } from './wiretap/frame.js';
 
-/** What the thread is asked, and what comes back. */
-export type Asks = {
-  readonly findings: { readonly asks: FindingQuery; readonly answer: FindingPage };
-  readonly stats: { readonly asks: null; readonly answer: Omit<ObserverStats, 'readers' | 'lostReader'> };
-  readonly close: { readonly asks: null; readonly answer: null };
+/** What the thread is asked. */
+export type ObserverAsks = {
+  findings(query: FindingQuery): FindingPage;
+  stats(): Omit<ObserverStats, 'readers' | 'lostReader'>;
+  close(): void;
 };
-export type Ask = keyof Asks;
 
 /** What of what could be seen is of use to anybody: flows, and what is allowed of the others. */
 export type Wanted = { readonly flows: boolean; readonly lookups: boolean; readonly connections: boolean };
@@ -26,15 +25,7 @@ export type ToObserver =
   | { readonly kind: 'open'; readonly reader: number; readonly filter: WiretapFilter; readonly sinceMs: number }
   | { readonly kind: 'more'; readonly reader: number }
   | { readonly kind: 'closed'; readonly reader: number }
-  | { readonly kind: 'written'; readonly bytes: number }
-  | {
-      readonly [A in Ask]: {
-        readonly kind: 'ask';
-        readonly id: number;
-        readonly what: A;
-        readonly asks: Asks[A]['asks'];
-      };
-    }[Ask];
+  | { readonly kind: 'written'; readonly bytes: number };
 
 export type FromObserver =
   | { readonly kind: 'frame'; readonly frame: Frame }
@@ -44,6 +35,4 @@ export type FromObserver =
   /** Something that the operator must know. */
   | { readonly kind: 'trouble'; readonly code: string | null; readonly message: string }
   /** That is over. */
-  | { readonly kind: 'relief'; readonly code: string; readonly message: string }
-  | { readonly kind: 'answer'; readonly id: number; readonly answer: Asks[Ask]['answer'] }
-  | { readonly kind: 'failure'; readonly id: number; readonly message: string };
+  | { readonly kind: 'relief'; readonly code: string; readonly message: string };

@@ -22,12 +22,8 @@ export type ToThread =
   | { readonly kind: 'use'; readonly inspection: InspectionImage }
   | { readonly kind: 'use_ca'; readonly ca: InterceptCa | null }
   | { readonly kind: 'grants_by'; readonly port: MessagePort }
-  | { readonly kind: 'allowed_wanted'; readonly wanted: boolean }
-  | { readonly kind: 'ask'; readonly id: number; readonly what: keyof Asks };
-/** What it is asked, and what comes back. */
-export type Asks = { readonly open: undefined; readonly close: undefined; readonly stats: ServicePlaneStats };
+  | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
+/** What it is asked. */
+export type PlaneAsks = { open(): void; close(): void; stats(): ServicePlaneStats };
 /** What it says. */
-export type FromThread =
-  | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
-  | { readonly kind: 'failure'; readonly id: number; readonly message: string }
-  | { readonly kind: 'seen'; readonly seen: SeenConnections };
+export type FromThread = { readonly kind: 'seen'; readonly seen: SeenConnections };

@@ -39,11 +39,11 @@ class ServicePlaneThreads implements ServicePlane {
     await this.#end();
     const threads = Array.from({ length: this.options.workers }, () => this.#begin());
     this.#threads = threads;
-    if (this.#inspection !== null) this.#post({ kind: 'use', inspection: this.#inspection });
-    this.#post({ kind: 'use_ca', ca: this.#ca });
-    this.#post({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
+    if (this.#inspection !== null) this.#tell({ kind: 'use', inspection: this.#inspection });
+    this.#tell({ kind: 'use_ca', ca: this.#ca });
+    this.#tell({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
     try {
-      await Promise.all(threads.map((thread) => thread.ask('open')));
+      await Promise.all(threads.map((thread) => thread.open()));
       if (threads.some(({ isOver }) => isOver)) throw new Error('a thread of the service plane ended at once');
     } catch (failure) {
       await this.#end();
@@ -53,24 +53,24 @@ class ServicePlaneThreads implements ServicePlane {
 
   use(inspection: InspectionImage): void {
     this.#inspection = inspection;
-    this.#post({ kind: 'use', inspection });
+    this.#tell({ kind: 'use', inspection });
   }
 
   useCa(ca: InterceptCa | null): void {
     this.#ca = ca;
-    this.#post({ kind: 'use_ca', ca });
+    this.#tell({ kind: 'use_ca', ca });
   }
 
   grantsBy(ports: readonly MessagePort[]): void {
     for (const [index, port] of ports.entries()) {
       const thread = this.#threads[index];
       if (thread === undefined) port.close();
-      else thread.post({ kind: 'grants_by', port }, [port]);
+      else thread.tell({ kind: 'grants_by', port }, [port]);
     }
   }
 
   stats = async (): ReturnType<ServicePlane['stats']> =>
-    sumOf(await Promise.all(this.#threads.map((thread) => thread.ask('stats'))));
+    sumOf(await Promise.all(this.#threads.map((thread) => thread.stats())));
 
   watch(listener: (change: ServicePlaneChange) => void): () => void {
     this.#watchers.add(listener);
@@ -88,11 +88,11 @@ class ServicePlaneThreads implements ServicePlane {
 
   setAllowedWanted(wanted: boolean): void {
     this.#allowedWanted = wanted;
-    this.#post({ kind: 'allowed_wanted', wanted });
+    this.#tell({ kind: 'allowed_wanted', wanted });
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#threads.map((thread) => thread.ask('close').catch(() => {})));
+    await Promise.all(this.#threads.map((thread) => thread.close().catch(() => {})));
     await this.#end();
   }
 
@@ -110,8 +110,8 @@ class ServicePlaneThreads implements ServicePlane {
     );
   }
 
-  #post(message: ToThread): void {
-    for (const thread of this.#threads) thread.post(message);
+  #tell(message: ToThread): void {
+    for (const thread of this.#threads) thread.tell(message);
   }
 
   async #end(): Promise<void> {

@@ -1,4 +1,4 @@
-import { MessageChannel, type MessagePort, type Transferable, Worker } from 'node:worker_threads';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import {
   type Datapath,
   type DatapathChange,
@@ -8,9 +8,15 @@ import {
   NO_EVENTS,
 } from '#dataplane/datapath.js';
 import { type EventSource, portsOf } from '#dataplane/events/source.js';
-import type { FlowsCut } from './accounts.js';
-import { builtWorker } from './built.js';
-import { DatapathFailure, type Method, type Reply, type Request, receive, type WorkerInput } from './messages.js';
+import { AskedThread } from '#threads/asked-thread.js';
+import {
+  type DatapathAsks,
+  DatapathFailure,
+  type FromDatapath,
+  receive,
+  type SentError,
+  type WorkerInput,
+} from './messages.js';
 import type { DatapathOptions } from './options.js';
 
 export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from './options.js';
@@ -26,39 +32,37 @@ export function openDatapath(options: DatapathOptions): Datapath {
 
 const CUT_AT_ONCE = 2_048;
 
-type Waiting = { resolve(value: unknown): void; reject(error: Error): void };
+type Thread = AskedThread<DatapathAsks, never, FromDatapath>;
 
 class DatapathThread implements Datapath {
   readonly #options: DatapathOptions;
   readonly #listeners = new Set<(change: DatapathChange) => void>();
   #taker: ((source: EventSource) => void) | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
-  #worker: Worker | undefined;
-  #waiting = new Map<number, Waiting>();
-  #lastId = 0;
+  #thread: Thread | undefined;
 
   constructor(options: DatapathOptions) {
     this.#options = options;
   }
 
-  probe = (): ReturnType<Datapath['probe']> => this.#ask('probe');
-  open = (): ReturnType<Datapath['open']> => this.#ask('open');
-  attach = (): ReturnType<Datapath['attach']> => this.#ask('attach');
-  flip = (): ReturnType<Datapath['flip']> => this.#ask('flip');
-  unstage = (): ReturnType<Datapath['unstage']> => this.#ask('unstage');
-  stats = (): ReturnType<Datapath['stats']> => this.#ask('stats');
-  learned = (): ReturnType<Datapath['learned']> => this.#ask('learned');
-  grant: Datapath['grant'] = (grants) => this.#ask('grant', grants);
-  revoke: Datapath['revoke'] = (grants) => this.#ask('revoke', grants);
+  probe = (): ReturnType<Datapath['probe']> => this.#running().ask('probe', []);
+  open = (): ReturnType<Datapath['open']> => this.#running().ask('open', []);
+  attach = (): ReturnType<Datapath['attach']> => this.#running().ask('attach', []);
+  flip = (): ReturnType<Datapath['flip']> => this.#running().ask('flip', []);
+  unstage = (): ReturnType<Datapath['unstage']> => this.#running().ask('unstage', []);
+  stats = (): ReturnType<Datapath['stats']> => this.#running().ask('stats', []);
+  learned = (): ReturnType<Datapath['learned']> => this.#running().ask('learned', []);
+  grant: Datapath['grant'] = (grants) => this.#running().ask('grant', [grants]);
+  revoke: Datapath['revoke'] = (grants) => this.#running().ask('revoke', [grants]);
   grantPort = async (): Promise<MessagePort> => {
     const { port1, port2 } = new MessageChannel();
-    await this.#call('grantBy', [port2], [port2]);
+    await this.#running().ask('grantBy', [port2], [port2]);
     return port1;
   };
-  prove: Datapath['prove'] = (sample) => this.#ask('prove', sample);
-  stage: Datapath['stage'] = (program, generation) => this.#ask('stage', program, generation);
-  hits: Datapath['hits'] = (query) => this.#ask('hits', query);
-  flows: Datapath['flows'] = (query) => this.#ask('flows', query);
+  prove: Datapath['prove'] = (sample) => this.#running().ask('prove', [sample]);
+  stage: Datapath['stage'] = (program, generation) => this.#running().ask('stage', [program, generation]);
+  hits: Datapath['hits'] = (query) => this.#running().ask('hits', [query]);
+  flows: Datapath['flows'] = (query) => this.#running().ask('flows', [query]);
 
   /** A part at a time, so that nobody who asks the thread meanwhile waits for all of them. */
   async cutFlows(filter: FlowFilter): Promise<number> {
@@ -66,7 +70,7 @@ class DatapathThread implements Datapath {
     let after: Uint8Array | null = null;
     do {
       const query: FlowQuery = { filter, after, limit: CUT_AT_ONCE };
-      const part: FlowsCut = await this.#ask('cutFlows', query);
+      const part = await this.#running().ask('cutFlows', [query]);
       cut += part.cut;
       after = part.next;
     } while (after !== null);
@@ -83,67 +87,43 @@ class DatapathThread implements Datapath {
   takeEvents(taker: (source: EventSource) => void): void {
     this.#taker = taker;
     // One that ended may have had the source that there is: there will be another. A thread that dies begins with one.
-    if (this.#worker !== undefined) void this.#ask('tellEvents').catch(() => {});
+    void this.#thread?.ask('tellEvents', []).catch(() => {});
   }
 
   async setEventsWanted(wanted: EventsWanted): Promise<void> {
     this.#eventsWanted = wanted;
     // A thread that dies of it leaves the next one to begin with it.
-    if (this.#worker !== undefined) await this.#ask('setEventsWanted', wanted).catch(() => {});
+    await this.#thread?.ask('setEventsWanted', [wanted]).catch(() => {});
   }
 
   async close(): Promise<void> {
-    if (this.#worker === undefined) return;
-    await this.#ask('close');
-    await this.#end();
+    const thread = this.#thread;
+    if (thread === undefined) return;
+    await thread.ask('close', []);
+    this.#thread = undefined;
+    await thread.end('the datapath was closed');
   }
 
-  #ask<T>(method: Method, ...args: readonly unknown[]): Promise<T> {
-    return this.#call(method, args);
+  #running(): Thread {
+    this.#thread ??= this.#begin();
+    return this.#thread;
   }
 
-  #call<T>(method: Method, args: readonly unknown[], transferred: readonly Transferable[] = []): Promise<T> {
-    this.#worker ??= this.#begin();
-    const worker = this.#worker;
-    const request: Request = { id: ++this.#lastId, method, args };
-    return new Promise<T>((resolve, reject) => {
-      this.#waiting.set(request.id, { resolve: (value) => resolve(value as T), reject });
-      worker.postMessage(request, transferred);
-    });
-  }
-
-  #begin(): Worker {
-    // Built code needs none of the conditions and loaders that the sources are run with.
+  #begin(): Thread {
     const workerData: WorkerInput = { options: this.#options, eventsWanted: this.#eventsWanted };
-    const worker = new Worker(builtWorker, { workerData, execArgv: [] });
-    worker.on('message', (reply: Reply) => this.#receive(reply));
-    worker.on('error', (error) => this.#died(worker, error.message));
-    worker.on('exit', (code) => this.#died(worker, `the datapath's thread ended with ${code}`));
-    return worker;
-  }
-
-  #receive(reply: Reply): void {
-    if (reply.kind === 'change') {
-      this.#tell(reply.change);
-      return;
-    }
-    if (reply.kind === 'events') {
-      this.#give(reply.source);
-      return;
-    }
-    const waiting = this.#waiting.get(reply.id);
-    this.#waiting.delete(reply.id);
-    if (reply.kind === 'result') waiting?.resolve(reply.value);
-    else waiting?.reject(receive(reply.error));
-  }
-
-  #died(worker: Worker, reason: string): void {
-    if (this.#worker !== worker) return;
-    this.#worker = undefined;
-    const waiting = this.#waiting;
-    this.#waiting = new Map();
-    for (const call of waiting.values()) call.reject(new DatapathFailure('DatapathFailure', reason, 'worker_died'));
-    this.#tell({ type: 'worker_died', reason });
+    const given = { entry: 'src/dataplane/kernel/worker.js', name: "the datapath's thread", workerData };
+    return new AskedThread(given, {
+      said: (message) => {
+        if (message.kind === 'change') this.#tell(message.change);
+        else this.#give(message.source);
+      },
+      died: (reason) => {
+        this.#thread = undefined;
+        this.#tell({ type: 'worker_died', reason });
+      },
+      failureOf: (sent) => receive(sent as SentError),
+      endOf: (reason) => new DatapathFailure('DatapathFailure', reason, 'worker_died'),
+    });
   }
 
   #tell(change: DatapathChange): void {
@@ -153,11 +133,5 @@ class DatapathThread implements Datapath {
   #give(source: EventSource): void {
     if (this.#taker === undefined) for (const port of portsOf(source)) port.close();
     else this.#taker(source);
-  }
-
-  async #end(): Promise<void> {
-    const worker = this.#worker;
-    this.#worker = undefined;
-    await worker?.terminate();
   }
 }

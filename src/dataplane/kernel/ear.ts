@@ -2,7 +2,7 @@ import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { EventSource } from '#dataplane/events/source.js';
 import type { EventFact } from '#dataplane/events/surroundings.js';
 import { Bell } from '#libc/bell.js';
-import { builtEar } from './built.js';
+import { built } from '#threads/built.js';
 import type { News } from './news.js';
 
 /** Words that both sides see. */
@@ -39,7 +39,11 @@ export class Ear {
     const taken = new Int32Array(this.#shared.buffer, EAR.batchesTaken * 4, 1);
     this.source = { batches: port1, facts: facts.port2, taken };
     const workerData: EarInput = { bellFd: this.#bell.fd, shared: this.#shared, maps, batches: port2 };
-    this.#worker = new Worker(builtEar, { workerData, transferList: [port2], execArgv: [] });
+    this.#worker = new Worker(built('src/dataplane/kernel/ear-worker.js'), {
+      workerData,
+      transferList: [port2],
+      execArgv: [],
+    });
     this.#worker.on('message', onNews);
     this.#worker.on('error', (error) => {
       throw error;

@@ -1,19 +1,25 @@
+import type { MessagePort } from 'node:worker_threads';
 import {
   CapacityExceeded,
   type Datapath,
   type DatapathChange,
   type EventsWanted,
+  type FlowQuery,
   ProofFailed,
 } from '#dataplane/datapath.js';
 import type { EventSource } from '#dataplane/events/source.js';
 import type { ProofMismatch } from '#policy/proof.js';
+import type { FlowsCut } from './accounts.js';
 import type { DatapathOptions } from './options.js';
 
 export type WorkerInput = { readonly options: DatapathOptions; readonly eventsWanted: EventsWanted };
 
 /** What the thread may be asked: the port's own calls, and to take grants from a port. */
-export type Method = Exclude<keyof Datapath, 'watch' | 'takeEvents' | 'grantPort'> | 'grantBy' | 'tellEvents';
-export type Request = { readonly id: number; readonly method: Method; readonly args: readonly unknown[] };
+export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
+  cutFlows(query: FlowQuery): FlowsCut;
+  grantBy(port: MessagePort): void;
+  tellEvents(): void;
+};
 
 /** An error on its way between threads: its class does not travel, what it says does. */
 export type SentError = {
@@ -24,9 +30,7 @@ export type SentError = {
   readonly capacity: { readonly table: string; readonly need: number; readonly limit: number } | undefined;
   readonly mismatch: ProofMismatch | undefined;
 };
-export type Reply =
-  | { readonly kind: 'result'; readonly id: number; readonly value: unknown }
-  | { readonly kind: 'error'; readonly id: number; readonly error: SentError }
+export type FromDatapath =
   | { readonly kind: 'change'; readonly change: DatapathChange }
   /** A new ear is there: where its events come from. */
   | { readonly kind: 'events'; readonly source: EventSource };

@@ -1,72 +1,43 @@
-import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
-import type { EventsWanted, FlowQuery, Grant, HitQuery } from '#dataplane/datapath.js';
+import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import type { Adoption, Attachment } from '#dataplane/datapath.js';
 import { portsOf } from '#dataplane/events/source.js';
 import type { GrantAnswer, GrantedAnswer, GrantedRequest, GrantRequest } from '#policy/grant-port.js';
-import type { Program } from '#policy/program.js';
-import type { ProofSample } from '#policy/proof.js';
+import { ParentThread } from '#threads/parent-thread.js';
 import { Ear } from './ear.js';
 import { listInterfaces } from './interfaces.js';
 import { LocalDatapath } from './local-datapath.js';
-import { type Reply, type Request, send, type WorkerInput } from './messages.js';
+import { type DatapathAsks, type FromDatapath, send, type WorkerInput } from './messages.js';
 import type { News } from './news.js';
 
 const WATCH_INTERVAL_MS = 1_000;
 const SWEEP_INTERVAL_MS = 1_000;
 
-const port = parentPort;
-if (port === null) throw new Error('the datapath runs in a worker thread');
+const parent = new ParentThread<DatapathAsks, never, FromDatapath>('the datapath');
 const { options, eventsWanted } = workerData as WorkerInput;
 const datapath = new LocalDatapath(options);
 datapath.setEventsWanted(eventsWanted);
 let ear: Ear | undefined;
 
-function handle({ method, args }: Request): unknown {
-  switch (method) {
-    case 'open': {
-      endEar();
-      const adoption = datapath.open();
-      beginEar();
-      return adoption;
-    }
-    case 'tellEvents':
-      if (ear === undefined) return;
-      endEar();
-      return beginEar();
-    case 'attach':
-      try {
-        return datapath.attach();
-      } finally {
-        look({ links: true, guard: false, others: false });
-        tellInterfaces();
-      }
-    case 'stage': {
-      const [program, generation] = args as [Program, number];
-      return datapath.stage(program, generation);
-    }
-    case 'grant':
-    case 'revoke': {
-      const [grants] = args as [readonly Grant[]];
-      return datapath[method](grants);
-    }
-    case 'grantBy':
-      return grantBy(args[0] as MessagePort);
-    case 'prove': {
-      const [sample] = args as [ProofSample];
-      return datapath.prove(sample);
-    }
-    case 'setEventsWanted':
-      return datapath.setEventsWanted(args[0] as EventsWanted);
-    case 'close':
-      endEar();
-      return datapath.close();
-    case 'hits':
-      return datapath.hits(args[0] as HitQuery);
-    case 'flows':
-    case 'cutFlows':
-      return datapath[method](args[0] as FlowQuery);
-    default:
-      return datapath[method]();
+function open(): Adoption {
+  endEar();
+  const adoption = datapath.open();
+  beginEar();
+  return adoption;
+}
+
+function attach(): readonly Attachment[] {
+  try {
+    return datapath.attach();
+  } finally {
+    look({ links: true, guard: false, others: false });
+    tellInterfaces();
   }
+}
+
+function tellEvents(): void {
+  if (ear === undefined) return;
+  endEar();
+  beginEar();
 }
 
 const grantors = new Set<MessagePort>();
@@ -121,7 +92,7 @@ function beginEar(): void {
     if (news.links) tellInterfaces();
     look(news);
   });
-  tell({ kind: 'events', source: ear.source }, portsOf(ear.source));
+  parent.tell({ kind: 'events', source: ear.source }, portsOf(ear.source));
   tellInterfaces();
   for (const placed of datapath.placed()) datapath.announce(placed);
 }
@@ -131,25 +102,41 @@ function endEar(): void {
   ear = undefined;
 }
 
-async function answer(request: Request): Promise<Reply> {
-  try {
-    return { kind: 'result', id: request.id, value: await handle(request) };
-  } catch (error) {
-    return { kind: 'error', id: request.id, error: send(error) };
-  }
-}
-
-port.on('message', async (request: Request) => {
-  tell(await answer(request));
-  if (request.method === 'flip') datapath.settle();
-});
+parent.serve(
+  {
+    probe: () => datapath.probe(),
+    open,
+    attach,
+    stage: (program, generation) => datapath.stage(program, generation),
+    prove: (sample) => datapath.prove(sample),
+    flip: () => datapath.flip(),
+    unstage: () => datapath.unstage(),
+    grant: (grants) => datapath.grant(grants),
+    revoke: (grants) => datapath.revoke(grants),
+    grantBy,
+    learned: () => datapath.learned(),
+    stats: () => datapath.stats(),
+    hits: (query) => datapath.hits(query),
+    flows: (query) => datapath.flows(query),
+    cutFlows: (query) => datapath.cutFlows(query),
+    setEventsWanted: (wanted) => datapath.setEventsWanted(wanted),
+    tellEvents,
+    close: () => {
+      endEar();
+      return datapath.close();
+    },
+  },
+  undefined,
+  {
+    failed: send,
+    answered: (what) => {
+      if (what === 'flip') datapath.settle();
+    },
+  },
+);
 
 function look(news?: News): void {
-  for (const change of datapath.look(news)) tell({ kind: 'change', change });
-}
-
-function tell(reply: Reply, transferred: readonly MessagePort[] = []): void {
-  port?.postMessage(reply, transferred);
+  for (const change of datapath.look(news)) parent.tell({ kind: 'change', change });
 }
 
 // A link that was detached by hand, or whose pin was removed, tells nobody.

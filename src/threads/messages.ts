@@ -1,0 +1,14 @@
+/** What a thread may be asked, by name, and what it answers: functions of values that are cloned or transferred. */
+export type Asks<A> = Readonly<Record<keyof A, (...asked: never[]) => unknown>>;
+export type Asked<A extends Asks<A>, What extends keyof A> = Parameters<A[What]>;
+export type Answer<A extends Asks<A>, What extends keyof A> = Awaited<ReturnType<A[What]>>;
+
+export type AskMessage = {
+  readonly kind: 'ask';
+  readonly id: number;
+  readonly what: PropertyKey;
+  readonly asked: readonly unknown[];
+};
+export type AnswerMessage =
+  | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
+  | { readonly kind: 'failure'; readonly id: number; readonly failure: unknown };

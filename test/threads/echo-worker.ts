@@ -1,0 +1,30 @@
+import { ParentThread } from '#threads/parent-thread.js';
+
+export type EchoAsks = {
+  echo(what: string): string;
+  double(bytes: Uint8Array): Uint8Array;
+  fail(what: string): void;
+  /** Is never answered. */
+  hang(): void;
+};
+export type ToEcho = { readonly kind: 'note' | 'die'; readonly text: string };
+export type FromEcho = { readonly kind: 'noted'; readonly text: string };
+
+const parent = new ParentThread<EchoAsks, ToEcho, FromEcho>('an echo');
+const notes: string[] = [];
+parent.serve(
+  {
+    echo: async (what) => [...notes, what].join(' '),
+    double: (bytes) => bytes.map((byte) => byte * 2),
+    fail: (what) => {
+      throw new Error(what);
+    },
+    hang: () => new Promise(() => {}),
+  },
+  ({ kind, text }) => {
+    if (kind === 'die') throw new Error(text);
+    notes.push(text);
+    parent.tell({ kind: 'noted', text });
+  },
+  { transferredWith: (value) => (value instanceof Uint8Array ? [value.buffer as ArrayBuffer] : []) },
+);
