@@ -140,7 +140,7 @@ describe('every packet that was judged is a hit of who judged it', () => {
     const random = new Random(seed);
     const expected = new Map<string, number>();
     const seen: Packet[] = [];
-    for (let number = 0; number < 60; number++) {
+    for (let number = 0; number < 30; number++) {
       activate(generatePolicy(random, { groups: 8, rules: 6 }));
       const { roster } = compile(inForce);
       const next = packetGenerator(random, inForce);

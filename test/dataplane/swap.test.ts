@@ -7,7 +7,7 @@ import { denyAll } from '#test/kernel/policies.js';
 import { MAX_FRAME, writeFrame } from './frame.js';
 import { type Loaded, loadForTest } from './loaded.js';
 
-const SWAPS = 1_000;
+const SWAPS = 400;
 
 /** An ICMP error has no flow, so that every one is classified. */
 const packet: Packet = {

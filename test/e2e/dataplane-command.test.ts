@@ -33,7 +33,7 @@ async function status(): Promise<Status> {
 }
 
 test('status says what the kernel enforces, also without a process', async () => {
-  expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
+  expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
   const running = await status();
   const { pinPath } = rig.topology;
   expect({ ...running, maps: running.maps.filter(({ name }) => name === 'program'), drops: undefined }).toEqual(
@@ -103,7 +103,7 @@ test('a lost data folder does not end what the kernel enforces', async () => {
   rmSync(join(rig.node.folder, 'data'), { recursive: true });
   await rig.node.restart();
   await rig.node.ready({ except: ['policy_ready'] });
-  expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
+  expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
   const { body } = await rig.node.request('GET', '/ready');
   const check = (body as { checks: { name: string; ok: boolean; detail: string }[] }).checks.find(
     ({ name }) => name === 'policy_ready',
@@ -112,7 +112,7 @@ test('a lost data folder does not end what the kernel enforces', async () => {
   expect(check?.detail).toContain('the kernel enforces generation 1, and the newest in the data folder is 0');
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
   await rig.node.ready();
-  expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['refused ETIMEDOUT', 'open']);
+  expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['refused ETIMEDOUT', 'open']);
   expect((await status()).inForce).toEqual(expect.objectContaining({ generation: 2 }));
 });
 

@@ -30,22 +30,22 @@ describe('with the process stopped', () => {
       ],
     });
     await rig.node.end('SIGKILL');
-    expect([await rig.udp(80), await rig.tcp(80)]).toEqual(['pong 1', NO_ANSWER]);
+    expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });
 
   test('the guard holds when the programs are detached by hand', async () => {
     for (const link of await pinnedLinks()) await rm(link);
-    expect([await rig.udp(80), await rig.tcp(80)]).toEqual(['silent 1', NO_ANSWER]);
+    expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['silent 1', NO_ANSWER]);
   });
 
   test('a restarted process takes over and enforces the stored policy again', async () => {
     await rig.node.restart();
     await rig.node.ready();
-    expect([await rig.udp(80), await rig.tcp(80)]).toEqual(['pong 1', NO_ANSWER]);
+    expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });
 
   test('SIGTERM drains, exits with 0, and leaves the datapath in place', async () => {
     expect(await rig.node.end('SIGTERM')).toBe(0);
-    expect([await rig.udp(80), await rig.tcp(80)]).toEqual(['pong 1', NO_ANSWER]);
+    expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });
 });

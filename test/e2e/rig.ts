@@ -19,7 +19,7 @@ type DataplaneStats = {
   readonly drops: Readonly<Record<string, number>>;
 };
 
-const TIMEOUT_MS = '700';
+const TIMEOUT_MS = '500';
 
 export async function createRig(tag: string, ports: readonly number[], options: NodeOptions = {}): Promise<Rig> {
   const topology = await createTopology(tag);
@@ -50,7 +50,7 @@ export async function createRig(tag: string, ports: readonly number[], options: 
     node: running,
     tcp: (port, ...words) => end('connect', port, words),
     udp: (port, ...words) => end('datagram', port, words),
-    ping: async () => (await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.server)).code === 0,
+    ping: async () => (await topology.client.run('ping', '-n', '-c', '1', '-W', '0.5', ADDRESSES.server)).code === 0,
     put: async (policy) => {
       const reply = await running.request('PUT', '/api/v1/policy', policy);
       if (reply.status !== 200 && reply.status !== 201) throw new Error(`PUT: ${reply.status} ${reply.text}`);

@@ -28,7 +28,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-const seen = async (): Promise<string[]> => [await rig.udp(80), await rig.udp(81), await rig.udp(82)];
+const seen = (): Promise<string[]> => Promise.all([rig.udp(80), rig.udp(81), rig.udp(82)]);
 const open = (port: number): string[] => [80, 81, 82].map((one) => (one === port ? 'pong 1' : 'silent 1'));
 const put = (group: string, body: unknown, query = '') =>
   rig.node.request('PUT', `${path}/source-groups/${group}${query}`, body);

@@ -39,7 +39,7 @@ async function cli(...words: string[]): Promise<{ code: number; out: string }> {
 
 test('every packet that was judged is a hit of its rule, over policy changes and a kill -9', async () => {
   await rig.put(policy('web'));
-  expect([await rig.tcp(80), await rig.udp(80), await rig.udp(81), await rig.ping()]).toEqual([
+  expect(await Promise.all([rig.tcp(80), rig.udp(80), rig.udp(81), rig.ping()])).toEqual([
     'open',
     'silent 1',
     'silent 1',

@@ -26,6 +26,12 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
+/** What becomes of a lookup over UDP, and over TCP, that nobody is to answer. */
+async function unanswered(): Promise<string[]> {
+  const lookups = [[], ['+tcp']].map((words) => dig(rig, ADDRESSES.server, ...words, '+time=1', 'other.example.org'));
+  return (await Promise.all(lookups)).map(({ status }) => status);
+}
+
 test('a lookup is answered from whatever server it was sent to, and opens what it leads to', async () => {
   expect(await rig.tcp(443)).toBe(NO_ANSWER);
   const found = await dig(rig, ELSEWHERE, 'api.example.com');
@@ -59,8 +65,7 @@ test('packets are sent directly all the same', async () => {
 
 test('while the proxy is dead lookups are dropped, and go nowhere else', async () => {
   await rig.node.end('SIGKILL');
-  expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('none');
-  expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('none');
+  expect(await unanswered()).toEqual(['none', 'none']);
   expect(await rig.tcp(443)).toBe('open');
   await rig.node.restart();
   await rig.node.ready();
@@ -91,8 +96,7 @@ test('without the rule, and with nobody awake to make it, a lookup goes no furth
   await node.must('pkill', '-STOP', '-f', process);
   try {
     await node.must('ip', 'rule', 'del', 'pref', '8353');
-    expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('none');
-    expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('none');
+    expect(await unanswered()).toEqual(['none', 'none']);
   } finally {
     await node.must('pkill', '-CONT', '-f', process);
   }

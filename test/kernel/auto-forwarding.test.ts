@@ -192,7 +192,7 @@ test('what IPsec forbids to forward does not pass', async () => {
   const forbidden = ['src', ADDRESSES.client, 'dst', ADDRESSES.server, 'dir', 'fwd', 'action', 'block'];
   await topology.node.must('ip', 'xfrm', 'policy', 'add', ...forbidden);
   datapath.look();
-  const { stdout } = await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.server);
+  const { stdout } = await topology.client.run('ping', '-n', '-c', '1', '-W', '0.5', ADDRESSES.server);
   await topology.node.must('ip', 'xfrm', 'policy', 'flush');
   expect(stdout).toContain('0 received');
 });

@@ -34,7 +34,7 @@ async function takeOver({ options, destinations }: Step, killedAt: number): Prom
   const log = `/tmp/weir-${process.pid}-bpf`;
   const { code, stderr } = await node.topology.node.run(
     'strace',
-    ...['-f', '-qq', '-o', log, '-e', 'trace=bpf', '-e', `inject=bpf:signal=SIGKILL:when=${killedAt}`],
+    ...['-f', '--seccomp-bpf', '-qq', '-o', log, '-e', 'trace=bpf', '-e', `inject=bpf:signal=SIGKILL:when=${killedAt}`],
     ...[process.execPath, processFile, JSON.stringify(options)],
     ...(destinations === undefined ? [] : [`${destinations}`, '100']),
   );

@@ -49,7 +49,7 @@ function nft(...args: string[]): string {
 
 /** True where the server answers the client's echo request. */
 async function reaches(source: string = ADDRESSES.client, target: string = ADDRESSES.server): Promise<boolean> {
-  const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '1', '-I', source, target);
+  const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '0.4', '-I', source, target);
   return code === 0;
 }
 

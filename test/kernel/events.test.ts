@@ -71,7 +71,7 @@ async function open(): Promise<void> {
   await datapath.attach();
 }
 const ping = (count: number) =>
-  topology.client.run('ping', '-n', '-c', `${count}`, '-i', '0.01', '-W', '1', ADDRESSES.server);
+  topology.client.run('ping', '-n', '-c', `${count}`, '-i', '0.01', '-W', '0.3', ADDRESSES.server);
 const seen = () => pings.length;
 const soon = { timeout: 2_000, interval: 5 };
 

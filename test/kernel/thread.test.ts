@@ -31,7 +31,7 @@ const options = (): DatapathOptions => ({
   reversePath: 'strict',
   pickupMs: 0,
   flowCapacity: 1_024,
-  timeoutsMs: DEFAULT_TIMEOUTS_MS,
+  timeoutsMs: { ...DEFAULT_TIMEOUTS_MS, tcp_reset: 2_000 },
   policeLocal: false,
   forwarding: 'stack',
   grantCapacity: 1_024,
@@ -132,7 +132,7 @@ test('a killed process leaves verdicts, replies and the sweep of flows in the ke
   await once(child, 'exit');
 
   expect(await reaches()).toBe(true);
-  // Nobody listens: the answer is RST, and the flow ends ten seconds later.
+  // Nobody listens: the answer is RST, and the flow ends two seconds later.
   await topology.client.run('bash', '-c', `exec 3<>/dev/tcp/${ADDRESSES.server}/9`);
   const [maps] = (await readdir(topology.pinPath)).filter((name) => name.startsWith('maps-'));
   /** Whether each flow that there is is half open. */

@@ -132,14 +132,14 @@ describe.each([
     await topology.client.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.nodeLan);
     await topology.node.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.client);
     // With police_local it is a packet of the node that the policy denies.
-    expect(await ping('10.77.7.7')).toContain(more.policeLocal === true ? '0 received' : 'Redirect Host');
+    expect(await ping('10.77.7.7', '-W', '0.5')).toContain(more.policeLocal === true ? '0 received' : 'Redirect Host');
     await topology.node.must('ip', 'route', 'del', '10.77.7.0/24');
     await topology.client.must('ip', 'route', 'del', '10.77.7.0/24');
   });
 
   test('the server begins nothing', async () => {
     start(more);
-    const { stdout } = await topology.server.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.client);
+    const { stdout } = await topology.server.run('ping', '-n', '-c', '1', '-W', '0.5', ADDRESSES.client);
     expect(stdout).toContain(more.interfaces === undefined ? '0 received' : '1 received');
   });
 });

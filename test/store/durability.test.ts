@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { openStore } from '#store/store.js';
+import { built } from '#threads/built.js';
 import { temporaryFolder } from './temporary-folder.js';
 
 const ROUNDS = 30;
@@ -20,10 +20,8 @@ type Said =
 
 /** Lets a process commit, kills it some time after its `acknowledgements`-th one, and says what it said. */
 async function killedWhileCommitting(dataDir: string, acknowledgements: number, delayMs: number): Promise<Said[]> {
-  const program = fileURLToPath(new URL('./committing-process.ts', import.meta.url));
-  const child = spawn(process.execPath, ['--conditions=weir-source', '--import', 'tsx', program, dataDir], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const program = built('test/store/committing-process.js');
+  const child = spawn(process.execPath, [program, dataDir], { stdio: ['ignore', 'pipe', 'inherit'] });
   const said: Said[] = [];
   createInterface(child.stdout).on('line', (line) => {
     said.push(JSON.parse(line) as Said);

@@ -45,9 +45,6 @@ describe('RocksDB store on its disk', () => {
     const other = spawnSync(
       process.execPath,
       [
-        '--conditions=weir-source',
-        '--import',
-        'tsx',
         '--input-type=module',
         '--eval',
         `import { openRocksDbStore } from '#store/rocksdb-store.js';

@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { openFindings } from '#observe/findings/findings-folder.js';
 import { type FindingLedger, type LedgerOptions, MergeError } from '#observe/findings/ledger.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
+import { built } from '#threads/built.js';
 import { ANY, seen } from './seen.js';
 
 const OPTIONS: LedgerOptions = { retentionMs: 1e12, maxEntries: 1_000, sinks: [], now: () => 500_000 };
@@ -32,8 +32,7 @@ const codeOf = (promise: Promise<unknown>) =>
 
 /** Lets a process merge, kills it some time after its `rounds`-th merge, and gives the last round that it said. */
 async function killedWhileMerging(folder: string, from: number, rounds: number, delayMs: number): Promise<number> {
-  const program = fileURLToPath(new URL('./merging-process.ts', import.meta.url));
-  const argv = ['--conditions=weir-source', '--import', 'tsx', program, folder, String(from)];
+  const argv = [built('test/observe/findings/merging-process.js'), folder, String(from)];
   const child = spawn(process.execPath, argv, { stdio: ['ignore', 'pipe', 'inherit'] });
   let last = from;
   createInterface(child.stdout).on('line', (line) => {
