@@ -1,7 +1,16 @@
 import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
 import type { Fact, Needs } from '#bus/messages.js';
 import type { Lookups } from '#policy/lookups.js';
-import { backoffMs, notProvided, sentenceOf } from './failure.js';
+import { backoffMs, notProvided } from './failure.js';
+import {
+  absentStates,
+  beginningStates,
+  noteFailure,
+  ON_DATAPLANE,
+  ON_DATAPLANE_SERVING,
+  statesWithoutGrants,
+  WITHOUT_GRANTS,
+} from './granted-part.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 
 export type DnsProxyInput = {
@@ -15,7 +24,7 @@ export type DnsProxyInput = {
 };
 type DnsProxyContext = DnsProxyInput & {
   readonly isEnforcing: boolean;
-  readonly isGranting: boolean;
+  readonly hasGrants: boolean;
   /** Upstreams of which none answers of late; null until that is known. */
   readonly upstreams: { readonly alive: readonly string[]; readonly dead: readonly string[] } | null;
   readonly attempts: number;
@@ -28,10 +37,7 @@ type DnsProxyEvent =
   | { readonly type: 'dns.died'; readonly reason: string };
 
 const part = 'dns_allowlist';
-const isNeeded = {
-  type: 'isNeeded',
-  params: ({ event }: { event: Extract<Fact, { type: 'policy.activated' }> }) => ({ needs: event.needs }),
-} as const;
+const use = { type: 'use', params: ({ context }: { context: DnsProxyContext }) => context } as const;
 
 export const dnsProxyChart = setup({
   types: {
@@ -52,8 +58,8 @@ export const dnsProxyChart = setup({
     use: (_, _params: { lookups: Lookups | null }) => {},
     noteLookups: assign((_, params: { lookups: Lookups }) => ({ lookups: params.lookups })),
     noteEnforcing: assign({ isEnforcing: true }),
-    noteLost: assign({ isEnforcing: false, isGranting: false }),
-    noteGranting: assign({ isGranting: true }),
+    noteLost: assign({ isEnforcing: false, hasGrants: false }),
+    noteGrants: assign({ hasGrants: true }),
     noteUpstreams: assign((_, params: { alive: readonly string[]; dead: readonly string[] }) => ({
       upstreams: { alive: params.alive, dead: params.dead },
     })),
@@ -63,7 +69,7 @@ export const dnsProxyChart = setup({
     noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { dns_allowlist: params.trouble } })),
     countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
     forgetTrouble: assign({ trouble: {}, attempts: 0 }),
-    forgetProxy: assign({ isGranting: false, upstreams: null }),
+    forgetServed: assign({ hasGrants: false, upstreams: null }),
   },
   guards: {
     isConfigured: ({ context }) => context.configured,
@@ -71,8 +77,8 @@ export const dnsProxyChart = setup({
     isNeeded: (_, params: { needs: Needs }) => params.needs.dns,
     isNotNeeded: (_, params: { needs: Needs }) => !params.needs.dns,
     hasNoPolicy: ({ context }) => context.lookups === null,
-    mayConnect: ({ context }) => context.enforced && context.isEnforcing && !context.isGranting,
-    cannotGrant: ({ context }) => context.enforced && !context.isGranting,
+    mayConnect: ({ context }) => context.enforced && context.isEnforcing && !context.hasGrants,
+    lacksGrants: ({ context }) => context.enforced && !context.hasGrants,
     hasNoUpstream: ({ context }) => context.upstreams !== null && context.upstreams.alive.length === 0,
   },
   delays: {
@@ -85,38 +91,15 @@ export const dnsProxyChart = setup({
     ...input,
     // One that is started again has missed who said so.
     isEnforcing: input.lookups !== null,
-    isGranting: false,
+    hasGrants: false,
     upstreams: null,
     attempts: 0,
     trouble: {},
   }),
   initial: 'choosing',
-  on: {
-    'dataplane.enforcing': { actions: 'noteEnforcing' },
-    'dataplane.lost': { actions: 'noteLost' },
-    'dataplane.closed': { actions: 'noteLost' },
-  },
+  on: ON_DATAPLANE,
   states: {
-    choosing: {
-      always: [
-        { guard: 'isConfigured', target: 'running' },
-        { guard: 'isNeededFromTheStart', target: 'needed_but_absent' },
-        { target: 'disabled' },
-      ],
-    },
-    disabled: {
-      tags: `${part}:disabled`,
-      meta: { part, detail: 'not configured, and the active policy does not need it' },
-      on: { 'policy.activated': { guard: isNeeded, target: 'needed_but_absent' } },
-    },
-    needed_but_absent: {
-      tags: `${part}:needed_but_absent`,
-      meta: {
-        part,
-        detail: 'the active policy needs it: hostname rules match nothing, since no address is learned',
-      },
-      on: { 'policy.activated': { guard: { ...isNeeded, type: 'isNotNeeded' }, target: 'disabled' } },
-    },
+    ...absentStates(part, 'hostname rules match nothing, since no address is learned'),
     running: {
       initial: 'binding',
       on: {
@@ -128,29 +111,11 @@ export const dnsProxyChart = setup({
         },
       },
       states: {
-        binding: {
-          tags: `${part}:starting`,
-          meta: { part, detail: 'binding its sockets' },
-          entry: 'forgetProxy',
-          invoke: {
-            id: 'open',
-            src: 'open',
-            onDone: {
-              target: 'serving',
-              actions: ['forgetTrouble', { type: 'use', params: ({ context }) => context }],
-            },
-            onError: {
-              target: 'backing_off',
-              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
-            },
-          },
-        },
-        backing_off: {
-          tags: `${part}:failed`,
-          meta: { part, detail: 'not listening; tried again soon' },
-          entry: 'countAttempt',
-          after: { backoff: 'binding' },
-        },
+        ...beginningStates(part, {
+          binding: 'binding its sockets',
+          failed: 'not listening; tried again soon',
+          use,
+        }),
         serving: {
           initial: 'judging',
           invoke: {
@@ -158,7 +123,7 @@ export const dnsProxyChart = setup({
             src: 'watch',
             onError: {
               target: 'backing_off',
-              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+              actions: noteFailure,
             },
           },
           on: {
@@ -173,9 +138,7 @@ export const dnsProxyChart = setup({
                 { type: 'use', params: ({ event }) => event },
               ],
             },
-            'dataplane.enforcing': { target: '.judging', actions: 'noteEnforcing' },
-            'dataplane.lost': { target: '.judging', actions: 'noteLost' },
-            'dataplane.closed': { target: '.judging', actions: 'noteLost' },
+            ...ON_DATAPLANE_SERVING,
             'dns.upstreams_changed': {
               target: '.judging',
               actions: { type: 'noteUpstreams', params: ({ event }) => event },
@@ -184,39 +147,17 @@ export const dnsProxyChart = setup({
           states: {
             judging: {
               always: [
-                { guard: 'hasNoPolicy', target: 'awaiting_policy' },
-                { guard: 'mayConnect', target: 'connecting' },
-                { guard: 'cannotGrant', target: 'awaiting_dataplane' },
+                ...WITHOUT_GRANTS,
                 { guard: 'hasNoUpstream', target: 'without_upstreams', actions: 'nameUpstreams' },
                 { target: 'answering', actions: 'forgetTrouble' },
               ],
             },
-            awaiting_policy: {
-              tags: `${part}:starting`,
-              meta: { part, detail: 'no policy is in force yet: every lookup fails' },
-            },
-            connecting: {
-              tags: `${part}:starting`,
-              meta: { part, detail: 'learned addresses are not in reach yet: lookups that bring some fail' },
-              invoke: {
-                id: 'connectGrants',
-                src: 'connectGrants',
-                onDone: { target: 'judging', actions: 'noteGranting' },
-                onError: {
-                  target: 'disconnected',
-                  actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
-                },
-              },
-            },
-            disconnected: {
-              tags: `${part}:failed`,
-              meta: { part, detail: 'learned addresses are not in reach: lookups that bring some fail' },
-              after: { reconnect: 'judging' },
-            },
-            awaiting_dataplane: {
-              tags: `${part}:starting`,
-              meta: { part, detail: 'the dataplane does not enforce: lookups that bring addresses fail' },
-            },
+            ...statesWithoutGrants(part, {
+              awaitingPolicy: 'no policy is in force yet: every lookup fails',
+              connecting: 'learned addresses are not in reach yet: lookups that bring some fail',
+              disconnected: 'learned addresses are not in reach: lookups that bring some fail',
+              awaitingDataplane: 'the dataplane does not enforce: lookups that bring addresses fail',
+            }),
             without_upstreams: {
               tags: `${part}:degraded`,
               meta: { part, detail: 'no upstream answers; what is kept is still answered' },

@@ -1,7 +1,16 @@
 import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
 import type { Fact, Needs } from '#bus/messages.js';
 import type { InspectionImage } from '#policy/inspection.js';
-import { backoffMs, notProvided, sentenceOf } from './failure.js';
+import { backoffMs, notProvided } from './failure.js';
+import {
+  absentStates,
+  beginningStates,
+  noteFailure,
+  ON_DATAPLANE,
+  ON_DATAPLANE_SERVING,
+  statesWithoutGrants,
+  WITHOUT_GRANTS,
+} from './granted-part.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 
 export type ServicePlaneInput = {
@@ -16,19 +25,20 @@ export type ServicePlaneContext = ServicePlaneInput & {
   readonly isEnforcing: boolean;
   readonly hasGrants: boolean;
   readonly hasCa: boolean;
+  /** Of the intercept CA, and of the authorities that servers must be signed by. */
+  readonly caFault: string | null;
+  readonly upstreamCaFault: string | null;
   readonly attempts: number;
   readonly trouble: Troubles;
 };
 export type ServicePlaneEvent =
   | Extract<Fact, { type: 'policy.activated' | 'dataplane.enforcing' | 'dataplane.lost' | 'dataplane.closed' }>
   | { readonly type: 'service_plane.died'; readonly reason: string }
-  | { readonly type: 'service_plane.ca_changed'; readonly hasCa: boolean; readonly fault: string | null };
+  | { readonly type: 'service_plane.ca_changed'; readonly hasCa: boolean; readonly fault: string | null }
+  | { readonly type: 'service_plane.upstream_ca_changed'; readonly fault: string | null };
 
 const part = 'service_plane';
-const isNeeded = {
-  type: 'isNeeded' as const,
-  params: ({ event }: { event: { readonly needs: Needs } }) => ({ needs: event.needs }),
-};
+const use = { type: 'use', params: ({ context }: { context: ServicePlaneContext }) => context } as const;
 
 export const servicePlaneChart = setup({
   types: {
@@ -55,12 +65,16 @@ export const servicePlaneChart = setup({
     noteGrants: assign({ hasGrants: true }),
     noteCa: assign((_, params: { hasCa: boolean; fault: string | null }) => ({
       hasCa: params.hasCa,
-      trouble: params.fault === null ? {} : { service_plane: params.fault },
+      caFault: params.fault,
     })),
+    nameCaFault: assign(({ context }) => ({
+      trouble: context.caFault === null ? {} : { service_plane: context.caFault },
+    })),
+    noteUpstreamCa: assign((_, params: { fault: string | null }) => ({ upstreamCaFault: params.fault })),
     noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { service_plane: params.trouble } })),
     countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
     forgetTrouble: assign({ trouble: {}, attempts: 0 }),
-    forgetPlane: assign({ hasGrants: false }),
+    forgetServed: assign({ hasGrants: false, upstreamCaFault: null }),
   },
   guards: {
     isConfigured: ({ context }) => context.configured,
@@ -69,8 +83,9 @@ export const servicePlaneChart = setup({
     isNotNeeded: (_, params: { needs: Needs }) => !params.needs.servicePlane,
     hasNoPolicy: ({ context }) => context.inspection === null,
     mayConnect: ({ context }) => context.enforced && context.isEnforcing && !context.hasGrants,
-    cannotAsk: ({ context }) => context.enforced && !context.hasGrants,
+    lacksGrants: ({ context }) => context.enforced && !context.hasGrants,
     lacksCa: ({ context }) => context.inspection?.intercepts === true && !context.hasCa,
+    hasOlderAuthorities: ({ context }) => context.upstreamCaFault !== null,
   },
   delays: {
     backoff: ({ context }) => backoffMs(context.attempts - 1, 200, 30_000),
@@ -84,33 +99,15 @@ export const servicePlaneChart = setup({
     isEnforcing: input.inspection !== null,
     hasGrants: false,
     hasCa: false,
+    caFault: null,
+    upstreamCaFault: null,
     attempts: 0,
     trouble: {},
   }),
   initial: 'choosing',
-  on: {
-    'dataplane.enforcing': { actions: 'noteEnforcing' },
-    'dataplane.lost': { actions: 'noteLost' },
-    'dataplane.closed': { actions: 'noteLost' },
-  },
+  on: ON_DATAPLANE,
   states: {
-    choosing: {
-      always: [
-        { guard: 'isConfigured', target: 'running' },
-        { guard: 'isNeededFromTheStart', target: 'needed_but_absent' },
-        { target: 'disabled' },
-      ],
-    },
-    disabled: {
-      tags: `${part}:disabled`,
-      meta: { part, detail: 'not configured, and the active policy does not need it' },
-      on: { 'policy.activated': { guard: isNeeded, target: 'needed_but_absent' } },
-    },
-    needed_but_absent: {
-      tags: `${part}:needed_but_absent`,
-      meta: { part, detail: 'the active policy needs it: connections that reach a TLS rule fail' },
-      on: { 'policy.activated': { guard: { ...isNeeded, type: 'isNotNeeded' }, target: 'disabled' } },
-    },
+    ...absentStates(part, 'connections that reach a TLS rule fail'),
     running: {
       initial: 'binding',
       invoke: {
@@ -118,7 +115,7 @@ export const servicePlaneChart = setup({
         src: 'watchCa',
         onError: {
           target: '.backing_off',
-          actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+          actions: noteFailure,
         },
       },
       on: {
@@ -131,29 +128,11 @@ export const servicePlaneChart = setup({
         'service_plane.ca_changed': { actions: { type: 'noteCa', params: ({ event }) => event } },
       },
       states: {
-        binding: {
-          tags: `${part}:starting`,
-          meta: { part, detail: 'starting its threads' },
-          entry: 'forgetPlane',
-          invoke: {
-            id: 'open',
-            src: 'open',
-            onDone: {
-              target: 'serving',
-              actions: ['forgetTrouble', { type: 'use', params: ({ context }) => context }],
-            },
-            onError: {
-              target: 'backing_off',
-              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
-            },
-          },
-        },
-        backing_off: {
-          tags: `${part}:failed`,
-          meta: { part, detail: 'not listening: connections that reach a TLS rule fail; tried again soon' },
-          entry: 'countAttempt',
-          after: { backoff: 'binding' },
-        },
+        ...beginningStates(part, {
+          binding: 'starting its threads',
+          failed: 'not listening: connections that reach a TLS rule fail; tried again soon',
+          use,
+        }),
         serving: {
           initial: 'judging',
           invoke: {
@@ -161,7 +140,7 @@ export const servicePlaneChart = setup({
             src: 'watch',
             onError: {
               target: 'backing_off',
-              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+              actions: noteFailure,
             },
           },
           on: {
@@ -180,55 +159,38 @@ export const servicePlaneChart = setup({
               target: '.judging',
               actions: { type: 'noteCa', params: ({ event }) => event },
             },
-            'dataplane.enforcing': { target: '.judging', actions: 'noteEnforcing' },
-            'dataplane.lost': { target: '.judging', actions: 'noteLost' },
-            'dataplane.closed': { target: '.judging', actions: 'noteLost' },
+            'service_plane.upstream_ca_changed': {
+              target: '.judging',
+              actions: { type: 'noteUpstreamCa', params: ({ event }) => event },
+            },
+            ...ON_DATAPLANE_SERVING,
           },
           states: {
             judging: {
               always: [
-                { guard: 'hasNoPolicy', target: 'awaiting_policy' },
-                { guard: 'mayConnect', target: 'connecting' },
-                { guard: 'cannotAsk', target: 'awaiting_dataplane' },
-                { guard: 'lacksCa', target: 'without_ca' },
+                ...WITHOUT_GRANTS,
+                { guard: 'lacksCa', target: 'without_ca', actions: 'nameCaFault' },
+                { guard: 'hasOlderAuthorities', target: 'inspecting_by_older_authorities' },
                 { target: 'inspecting' },
               ],
             },
-            awaiting_policy: {
-              tags: `${part}:starting`,
-              meta: { part, detail: 'no policy is in force yet: every connection is reset' },
-            },
-            connecting: {
-              tags: `${part}:starting`,
-              meta: {
-                part,
-                detail: 'what names are granted is not in reach yet: of rules with a hostname only denies match',
-              },
-              invoke: {
-                id: 'connectGrants',
-                src: 'connectGrants',
-                onDone: { target: 'judging', actions: 'noteGrants' },
-                onError: {
-                  target: 'disconnected',
-                  actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
-                },
-              },
-            },
-            disconnected: {
-              tags: `${part}:failed`,
-              meta: {
-                part,
-                detail: 'what names are granted is not in reach: of rules with a hostname only denies match',
-              },
-              after: { reconnect: 'judging' },
-            },
-            awaiting_dataplane: {
-              tags: `${part}:starting`,
-              meta: { part, detail: 'the dataplane does not enforce: no connection is redirected' },
-            },
+            ...statesWithoutGrants(part, {
+              awaitingPolicy: 'no policy is in force yet: every connection is reset',
+              connecting: 'what names are granted is not in reach yet: of rules with a hostname only denies match',
+              disconnected: 'what names are granted is not in reach: of rules with a hostname only denies match',
+              awaitingDataplane: 'the dataplane does not enforce: no connection is redirected',
+            }),
             without_ca: {
               tags: `${part}:failed`,
               meta: { part, detail: 'there is no intercept CA: connections that a rule intercepts are reset' },
+            },
+            inspecting_by_older_authorities: {
+              tags: `${part}:ready`,
+              meta: {
+                part,
+                detail:
+                  'connections that reach a TLS rule are judged by what they say; upstream_ca cannot be read now, and servers are verified by what it held before',
+              },
             },
             inspecting: {
               tags: `${part}:ready`,

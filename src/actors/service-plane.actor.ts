@@ -30,7 +30,10 @@ export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Dat
         plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
       }),
       watch: fromCallback<EventObject>(({ sendBack }) =>
-        asked().plane.watch(({ reason }) => sendBack({ type: 'service_plane.died', reason })),
+        asked().plane.watch((change) => {
+          if (change.type === 'worker_died') sendBack({ type: 'service_plane.died', reason: change.reason });
+          else sendBack({ type: 'service_plane.upstream_ca_changed', fault: change.fault });
+        }),
       ),
       watchCa: fromCallback<EventObject>(({ sendBack }) => {
         const { plane, interceptCa } = asked();

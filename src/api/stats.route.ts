@@ -54,6 +54,10 @@ const StatsSchema = z
         refused: z
           .record(z.string(), count)
           .describe('What was not served, or cut, for another reason than the plain words of a rule, by reason.'),
+        upstream_ca_fault: z
+          .string()
+          .nullable()
+          .describe('What keeps upstream_ca from being read; what it held before counts meanwhile. Null: nothing.'),
       })
       .describe('Connections that were redirected. By verdict are those that were decided without their requests.'),
     http: z
@@ -161,6 +165,7 @@ function statsAnswer({
       intercepted: servicePlane?.intercepted ?? 0,
       connections: servicePlane?.connections ?? 0,
       refused: { ...servicePlane?.refused },
+      upstream_ca_fault: servicePlane?.upstreamCaFault ?? null,
     },
     http: {
       allow: servicePlane?.requestsAllow ?? 0,

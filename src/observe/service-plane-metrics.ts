@@ -24,7 +24,11 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
     'What the service plane did not serve, or cut, for another reason than the plain words of a rule, by reason.',
     'reason',
   );
-  const all = [connections, intercepted, requests, responses, live, refused];
+  const stale = gauge(
+    'weir_service_plane_upstream_ca_stale',
+    '1 while `upstream_ca` cannot be read, and what it held before counts.',
+  );
+  const all = [connections, intercepted, requests, responses, live, refused, stale];
 
   return {
     stats(stats: ServicePlaneStats | null) {
@@ -40,6 +44,7 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
       responses.inc({ verdict: 'deny' }, stats.responsesDeny);
       responses.inc({ verdict: 'audit' }, stats.responsesAudit);
       live.set(stats.connections);
+      stale.set(stats.upstreamCaFault === null ? 0 : 1);
       for (const reason of ALERTED) refused.inc({ reason }, 0);
       for (const [reason, count] of Object.entries(stats.refused)) refused.inc({ reason }, count);
     },

@@ -94,6 +94,8 @@ export type ServicePlaneStats = {
   readonly connections: number;
   /** What was not served, by reason; a closed set of them. */
   readonly refused: Readonly<Record<string, number>>;
+  /** What keeps the authorities of servers from being read; those of before count meanwhile. Null: nothing. */
+  readonly upstreamCaFault: string | null;
 };
 type ClusterStats = {
   readonly isLeader: boolean;

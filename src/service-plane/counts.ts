@@ -27,7 +27,7 @@ export class Counts {
     this.#refused.set(reason, (this.#refused.get(reason) ?? 0) + 1);
   }
 
-  stats(connections: number): ServicePlaneStats {
+  stats(connections: number, upstreamCaFault: string | null): ServicePlaneStats {
     const { allow, deny, audit } = this.#connections;
     return {
       allow,
@@ -41,6 +41,7 @@ export class Counts {
       responsesAudit: this.#responses.audit,
       connections,
       refused: Object.fromEntries(this.#refused),
+      upstreamCaFault,
     };
   }
 }
@@ -64,5 +65,6 @@ export function sumOf(all: readonly ServicePlaneStats[]): ServicePlaneStats {
     responsesAudit: sum(({ responsesAudit }) => responsesAudit),
     connections: sum(({ connections }) => connections),
     refused,
+    upstreamCaFault: all.find((stats) => stats.upstreamCaFault !== null)?.upstreamCaFault ?? null,
   };
 }

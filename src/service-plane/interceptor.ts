@@ -66,6 +66,11 @@ export class Interceptor {
     return this.#isAble;
   }
 
+  /** What keeps the authorities of servers from being read; those of before count meanwhile. */
+  get upstreamCaFault(): string | null {
+    return this.#trust.fault();
+  }
+
   useCa(ca: InterceptCa | null): void {
     this.#isAble = ca !== null;
     this.#contexts.use(ca);

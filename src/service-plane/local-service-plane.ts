@@ -58,8 +58,12 @@ export class LocalServicePlane {
     this.#plane.judge.grantsBy(port);
   }
 
+  get upstreamCaFault(): string | null {
+    return this.#plane.interceptor.upstreamCaFault;
+  }
+
   stats(): ServicePlaneStats {
-    return this.#plane.counts.stats(this.#connections.size);
+    return this.#plane.counts.stats(this.#connections.size, this.upstreamCaFault);
   }
 
   /** Whether what is allowed is seen too. */

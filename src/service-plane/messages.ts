@@ -26,4 +26,6 @@ export type ToThread =
 /** What it is asked. */
 export type PlaneAsks = { open(): void; close(): void; stats(): ServicePlaneStats };
 /** What it says. */
-export type FromThread = { readonly kind: 'seen'; readonly seen: SeenConnections };
+export type FromThread =
+  | { readonly kind: 'seen'; readonly seen: SeenConnections }
+  | { readonly kind: 'upstream_ca'; readonly fault: string | null };

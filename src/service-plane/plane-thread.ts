@@ -7,6 +7,7 @@ import type { ServicePlaneStats } from './service-plane.js';
 
 type Listener = {
   readonly onSeen: (seen: SeenConnections) => void;
+  readonly onUpstreamCa: () => void;
   /** Not where it was ended. */
   readonly onDeath: (reason: string) => void;
 };
@@ -17,6 +18,8 @@ export class PlaneThread {
   readonly #splicer: AskedThread<object>;
   readonly #handover = new Handover();
   #stopped: Promise<void> | null = null;
+  /** What keeps it from reading the authorities of servers. */
+  upstreamCaFault: string | null = null;
 
   constructor(
     given: Omit<Given, 'splices'>,
@@ -32,7 +35,7 @@ export class PlaneThread {
         workerData: { ...given, splices: { port: port1, handover } } satisfies Given,
         transferList: [port1],
       },
-      { said: ({ seen }) => listener.onSeen(seen), died },
+      { said: (message) => this.#hear(message), died },
     );
     this.#splicer = new AskedThread(
       {
@@ -67,6 +70,15 @@ export class PlaneThread {
       this.#handover.close();
     })();
     return this.#stopped;
+  }
+
+  #hear(message: FromThread): void {
+    if (message.kind === 'seen') {
+      this.listener.onSeen(message.seen);
+      return;
+    }
+    this.upstreamCaFault = message.fault;
+    this.listener.onUpstreamCa();
   }
 
   #died(reason: string): void {

@@ -28,6 +28,7 @@ class ServicePlaneThreads implements ServicePlane {
   #inspection: InspectionImage | null = null;
   #ca: InterceptCa | null = null;
   #allowedWanted = false;
+  #upstreamCaFault: string | null = null;
 
   constructor(private readonly options: ServicePlaneOptions) {}
 
@@ -39,6 +40,7 @@ class ServicePlaneThreads implements ServicePlane {
     await this.#end();
     const threads = Array.from({ length: this.options.workers }, () => this.#begin());
     this.#threads = threads;
+    this.#upstreamCaFault = null;
     if (this.#inspection !== null) this.#tell({ kind: 'use', inspection: this.#inspection });
     this.#tell({ kind: 'use_ca', ca: this.#ca });
     this.#tell({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
@@ -74,6 +76,7 @@ class ServicePlaneThreads implements ServicePlane {
 
   watch(listener: (change: ServicePlaneChange) => void): () => void {
     this.#watchers.add(listener);
+    if (this.#upstreamCaFault !== null) listener({ type: 'upstream_ca_changed', fault: this.#upstreamCaFault });
     return () => {
       this.#watchers.delete(listener);
     };
@@ -103,11 +106,22 @@ class ServicePlaneThreads implements ServicePlane {
         onSeen: (seen) => {
           for (const observer of this.#observers) observer(seen);
         },
-        onDeath: (reason) => {
-          for (const watcher of this.#watchers) watcher({ type: 'worker_died', reason });
-        },
+        onUpstreamCa: () => this.#lookAtUpstreamCa(),
+        onDeath: (reason) => this.#change({ type: 'worker_died', reason }),
       },
     );
+  }
+
+  /** All threads read the same file, each when it looks. */
+  #lookAtUpstreamCa(): void {
+    const fault = this.#threads.find((thread) => thread.upstreamCaFault !== null)?.upstreamCaFault ?? null;
+    if (fault === this.#upstreamCaFault) return;
+    this.#upstreamCaFault = fault;
+    this.#change({ type: 'upstream_ca_changed', fault });
+  }
+
+  #change(change: ServicePlaneChange): void {
+    for (const watcher of this.#watchers) watcher(change);
   }
 
   #tell(message: ToThread): void {

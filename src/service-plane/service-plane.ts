@@ -15,6 +15,7 @@ export type ServicePlane = {
   readonly threads: number;
   grantsBy(ports: readonly MessagePort[]): void;
   stats(): Promise<ServicePlaneStats>;
+  /** Told first of what is so already. */
   watch(listener: (change: ServicePlaneChange) => void): () => void;
   observe(listener: (seen: SeenConnections) => void): () => void;
   /** Whether what is allowed is told of too; not at first. Holds when the plane is opened again. */
@@ -23,7 +24,10 @@ export type ServicePlane = {
   close(): Promise<void>;
 };
 
-export type ServicePlaneChange = { readonly type: 'worker_died'; readonly reason: string };
+export type ServicePlaneChange =
+  | { readonly type: 'worker_died'; readonly reason: string }
+  /** See `ServicePlaneStats.upstreamCaFault`; null after `open`. */
+  | { readonly type: 'upstream_ca_changed'; readonly fault: string | null };
 
 /** Since the plane was opened, over all threads. */
 export type ServicePlaneStats = {
@@ -43,4 +47,6 @@ export type ServicePlaneStats = {
   readonly connections: number;
   /** What was not served, by reason. */
   readonly refused: Readonly<Record<string, number>>;
+  /** What keeps the authorities of servers from being read; those of before count meanwhile. Null: nothing. */
+  readonly upstreamCaFault: string | null;
 };

@@ -35,7 +35,8 @@ const LOOK_AGAIN_MS = 1_000;
 const CIPHERS = `${DEFAULT_CIPHERS}:@SECLEVEL=2`;
 
 /**
- * Reads the authorities once, and again when their file changes: looked at when they are used, at most once a second.
+ * Reads the authorities once, and again when their file changes: looked at when they are used or asked about, at most
+ * once a second.
  * Throws where a file that was named cannot be read, or holds no certificate.
  */
 export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrust {
@@ -46,11 +47,12 @@ export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrus
   let fault: string | null = null;
   let lookAtMs = nowMs() + LOOK_AGAIN_MS;
 
-  const look = (path: string): void => {
+  const look = (): void => {
+    if (file === null || nowMs() < lookAtMs) return;
+    lookAtMs = nowMs() + LOOK_AGAIN_MS;
     try {
-      const found = stampOf(path);
-      if (found === stamp) return;
-      context = contextOf(authoritiesIn(path));
+      const found = stampOf(file);
+      if (found !== stamp) context = contextOf(authoritiesIn(file));
       stamp = found;
       fault = null;
     } catch (failure) {
@@ -59,10 +61,7 @@ export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrus
   };
   return {
     connection(name, address) {
-      if (file !== null && nowMs() >= lookAtMs) {
-        lookAtMs = nowMs() + LOOK_AGAIN_MS;
-        look(file);
-      }
+      look();
       return {
         secureContext: context,
         servername: name ?? '',
@@ -70,7 +69,10 @@ export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrus
         checkServerIdentity: (_host, certificate) => identityFault(name, address, certificate),
       };
     },
-    fault: () => fault,
+    fault: () => {
+      look();
+      return fault;
+    },
   };
 }
 

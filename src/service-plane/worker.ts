@@ -33,7 +33,12 @@ function hear(message: ToThread): void {
 
 parent.serve({ open: () => plane.open(), close: () => plane.close(), stats: () => plane.stats() }, hear);
 
+let upstreamCaFault: string | null = null;
 setInterval(() => {
+  if (plane.upstreamCaFault !== upstreamCaFault) {
+    upstreamCaFault = plane.upstreamCaFault;
+    parent.tell({ kind: 'upstream_ca', fault: upstreamCaFault });
+  }
   const seen = plane.takeSeen();
   if (seen.connections.length + seen.lost > 0) parent.tell({ kind: 'seen', seen });
 }, TELL_MS);

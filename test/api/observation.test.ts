@@ -86,7 +86,7 @@ describe('stats', () => {
         grants: 0,
       },
       observer: null,
-      tls: { allow: 0, deny: 0, audit: 0, intercepted: 0, connections: 0, refused: {} },
+      tls: { allow: 0, deny: 0, audit: 0, intercepted: 0, connections: 0, refused: {}, upstream_ca_fault: null },
       http: { allow: 0, deny: 0, audit: 0, responses_deny: 0, responses_audit: 0 },
       cluster: {
         enabled: false,
@@ -131,6 +131,7 @@ describe('stats', () => {
         responsesAudit: 15,
         connections: 16,
         refused: { no_ca: 17 },
+        upstreamCaFault: 'no file',
       },
       cluster: { isLeader: true, leader: 'a', members: ['a', 'b'], revision: 12, appliedRevision: 11, lag: 1 },
     };
@@ -138,7 +139,15 @@ describe('stats', () => {
     expect((await ask('GET', '/api/v1/stats')).json()).toMatchObject({
       dataplane: { active_flows: 0, forwarding: null, packets: { allow: 0, deny: 0, audit: 0 }, drops: {}, maps: {} },
       dns: { queries_allow: 1, queries_deny: 2, nxdomain_policy: 3, nxdomain_upstream: 4, servfail: 5, grants: 6 },
-      tls: { allow: 7, deny: 8, audit: 9, intercepted: 10, connections: 16, refused: { no_ca: 17 } },
+      tls: {
+        allow: 7,
+        deny: 8,
+        audit: 9,
+        intercepted: 10,
+        connections: 16,
+        refused: { no_ca: 17 },
+        upstream_ca_fault: 'no file',
+      },
       http: { allow: 11, deny: 12, audit: 13, responses_deny: 14, responses_audit: 15 },
       cluster: {
         enabled: true,

@@ -1,5 +1,5 @@
 import type { ChildProcess } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ADDRESSES } from '#cli/topology.js';
 import { makeCertificates, SERVER_NAME, type ServerCertificate } from '#test/service-plane/certificates.js';
@@ -24,6 +24,8 @@ createServer({ cert, key }, (request, response) => {
 /** A rig whose node inspects, and whose servers have certificates. */
 export type InspectedRig = Rig & {
   readonly certificates: ReturnType<typeof makeCertificates>;
+  /** `upstream_ca` of the node. */
+  readonly rootFile: string;
   /** `openssl s_server` on the server, with these options besides; resolves once it listens. */
   serve(port: number, shown: ServerCertificate, ...options: string[]): Promise<ChildProcess>;
   /** An HTTPS server, which answers with what it understood of a request. */
@@ -57,6 +59,7 @@ export async function createInspectedRig(
   return {
     ...rig,
     certificates,
+    rootFile,
     file,
     serve: async (port, { certPem, keyPem }, ...options) => {
       const cert = await file(`server-${port}.pem`, certPem);
@@ -88,6 +91,7 @@ export async function createInspectedRig(
     curl: (...options) => client.run('curl', '-sS', '--max-time', '10', ...options),
     remove: async () => {
       await rig.remove();
+      await rm(rootFile);
     },
   };
 }

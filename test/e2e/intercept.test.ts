@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
@@ -123,6 +124,27 @@ test('a request for another host than the connection is for is refused, also the
     ...['-o', '/dev/null', '-w', '%{http_code}', '-H', 'Host: other.test', `https://${SERVER_NAME}/two`],
   );
   expect(stdout).toBe('200 421');
+});
+
+test('authorities that cannot be read any more count on, and readiness and stats say so until they can', async () => {
+  await rig.put(policyOf([http({ request: { methods: ['GET'] } })]));
+  const standing = async (): Promise<unknown> => {
+    const { status, body } = await rig.node.request('GET', '/ready');
+    const { checks } = body as { readonly checks: readonly { readonly name: string; readonly state: string }[] };
+    return [status, checks.find(({ name }) => name === 'service_plane')?.state];
+  };
+  const fault = async (): Promise<unknown> => {
+    const { body } = await rig.node.request('GET', '/api/v1/stats');
+    return (body as { readonly tls: { readonly upstream_ca_fault: unknown } }).tls.upstream_ca_fault;
+  };
+  const soon = { timeout: 5_000 };
+  await writeFile(rig.rootFile, 'nothing');
+  await expect.poll(standing, soon).toEqual([200, 'inspecting_by_older_authorities']);
+  expect(await fault()).toBe(`read ${rig.rootFile}: it holds no certificate`);
+  expect((await fetch('/')).stdout.split('\n').at(-1)).toBe('200');
+  await writeFile(rig.rootFile, rig.certificates.rootPem);
+  await expect.poll(standing, soon).toEqual([200, 'inspecting']);
+  expect(await fault()).toBeNull();
 });
 
 test('without a CA what a rule intercepts is reset, and readiness says so; under audit it passes', async () => {
