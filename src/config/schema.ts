@@ -229,7 +229,7 @@ const servicePlane = z
     max_connections: whole(
       16,
       1_000_000,
-      'Connections that one thread has at once. What is more is reset, also under audit.',
+      'Connections that one thread has at once. What is more is reset; under audit as many again pass unread.',
     ).prefault(32_768),
     upstream_ca: text('`system`, or a PEM file of the authorities that servers must be signed by.')
       .prefault('system')

@@ -54,6 +54,17 @@ export class Connection {
     this.#readHello(steps);
   }
 
+  /** There is no room to inspect it: it passes where an audit lets pass what cannot be read (D4), and is reset otherwise. */
+  async beginUnread(): Promise<void> {
+    const steps = await this.#steps();
+    if (this.#isOver) return;
+    const reason = 'too_many_connections';
+    const judged = steps === null ? null : judgeConnection(steps, this.#facts);
+    if (judged?.kind !== 'decided' || judged.verdict !== 'audit') return this.#refuse(reason);
+    this.plane.counts.refuse(reason);
+    this.#carryOut({ ...judged, reason }, [], null);
+  }
+
   /** By a policy that came into force (D19b). */
   async judgeAgain(): Promise<void> {
     if (this.#live === null) return;

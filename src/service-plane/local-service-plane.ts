@@ -15,6 +15,9 @@ import { Seen } from './seen.js';
 import type { ServicePlaneStats } from './service-plane.js';
 import type { Splices } from './splice.js';
 
+/** As many again may pass unread, under audit: descriptors are bounded in every mode. */
+const WITH_UNREAD = 2;
+
 /** The service plane of one thread, in the thread that made it. */
 export class LocalServicePlane {
   readonly #plane: Plane;
@@ -83,13 +86,15 @@ export class LocalServicePlane {
   }
 
   #accept(client: Socket, flow: Packet): void {
-    if (this.#connections.size >= this.options.maxConnections) {
+    const { size } = this.#connections;
+    const { maxConnections } = this.options;
+    if (size >= maxConnections * WITH_UNREAD) {
       this.#plane.counts.refuse('too_many_connections');
       client.resetAndDestroy();
       return;
     }
     const connection = new Connection(this.#plane, client, flow, (over) => this.#connections.delete(over));
     this.#connections.add(connection);
-    void connection.begin();
+    void (size < maxConnections ? connection.begin() : connection.beginUnread());
   }
 }

@@ -9,6 +9,6 @@ export type ServicePlaneOptions = {
   readonly deniedHttp: '403' | 'reset';
   /** Of its packets; 0: none. */
   readonly mark: number;
-  /** Connections of one thread at once; what is more is reset. */
+  /** Connections of one thread at once; what is more is reset, or passes unread under audit until it is as many again. */
   readonly maxConnections: number;
 };

@@ -1,12 +1,15 @@
 import type { ChildProcess } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { firstLine } from '#cli/node-process.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
 
+/** For connections. */
+const ROOM = 16;
 let rig: InspectedRig;
 beforeAll(async () => {
-  rig = await createInspectedRig('metadata');
+  rig = await createInspectedRig('metadata', { workers: 1, max_connections: ROOM });
   await rig.web(443, rig.certificates.good);
 }, 120_000);
 afterAll(() => rig?.remove());
@@ -143,6 +146,48 @@ process.stdin.once('data', () => {
   };
   expect(await heard([SERVER_NAME], ['other.test'])).toBe('cut');
   expect(await heard(['other.test'], [SERVER_NAME])).toBe('passed');
+});
+
+/** Opens connections that say nothing, and holds them open. */
+async function silent(count: number): Promise<ChildProcess> {
+  const program = `
+import socket,sys
+held=[socket.create_connection(('10.77.2.2',443)) for _ in range(${count})]
+print('open',flush=True); sys.stdin.read()`;
+  const child = rig.topology.client.start('python3', ['-c', program]);
+  expect(await firstLine(child)).toBe('open');
+  return child;
+}
+
+test('what is more than it has room for is reset, and under audit passes unread until it is as many again', async () => {
+  const count = async (of: 'connections' | 'refused'): Promise<unknown> => {
+    const { body } = await rig.node.request('GET', '/api/v1/stats');
+    const { tls } = body as { tls: { connections: number; refused: Readonly<Record<string, number>> } };
+    return of === 'refused' ? tls.refused.too_many_connections : tls.connections;
+  };
+  await expect.poll(() => count('connections')).toBe(0);
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
+  const enforced = await silent(ROOM);
+  expect(await passes()).toBe(false);
+  expect(await count('refused')).toBe(1);
+  enforced.kill('SIGKILL');
+  await expect.poll(() => count('connections')).toBe(0);
+
+  await rig.put(policyOf([tls({ sni: ['other.test'] }, { mode: 'audit' })]));
+  const audited = await silent(ROOM);
+  expect(await passes()).toBe(true);
+  const findings = async (): Promise<readonly object[]> => {
+    const { body } = await rig.node.request('GET', '/api/v1/audit/findings?finding_type=tls_deny&rule=r0');
+    return (body as { items: object[] }).items;
+  };
+  await expect
+    .poll(findings, { timeout: 5_000 })
+    .toContainEqual(expect.objectContaining({ reason: 'too_many_connections', effective_action: 'allow' }));
+  const more = await silent(ROOM);
+  await expect.poll(() => count('connections')).toBe(2 * ROOM);
+  expect(await passes()).toBe(false);
+  for (const child of [audited, more]) child.kill('SIGKILL');
+  await expect.poll(() => count('connections')).toBe(0);
 });
 
 test('one that was not inspected is cut where it would have to be', async () => {
