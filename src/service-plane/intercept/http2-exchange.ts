@@ -19,14 +19,8 @@ import { type Problem, problemBody } from './answer.js';
 import { deniedProblem, faultProblem, judgeResponse, mayTrail, NO_HTTP, SERVER_CLOSED } from './exchange.js';
 import { type SessionPorts, STILL_MS } from './session-ports.js';
 
-const {
-  NGHTTP2_CANCEL,
-  NGHTTP2_FLAG_END_STREAM,
-  NGHTTP2_INTERNAL_ERROR,
-  NGHTTP2_NO_ERROR,
-  NGHTTP2_PROTOCOL_ERROR,
-  NGHTTP2_REFUSED_STREAM,
-} = constants;
+const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR } =
+  constants;
 
 /** A request of a client and its response: a stream on either side, each with its own flow control. */
 export class Http2Exchange {
@@ -143,7 +137,8 @@ export class Http2Exchange {
   }
 
   #deny(step: Step): void {
-    if (this.ports.denied === 'reset') this.#resetClient(NGHTTP2_REFUSED_STREAM);
+    // RFC 9113, 8.7: a stream that was refused would be asked again.
+    if (this.ports.denied === 'reset') this.#resetClient(NGHTTP2_CANCEL);
     else this.#say(deniedProblem(step));
   }
 

@@ -291,6 +291,6 @@ test('where denied requests are reset, so is the stream, and nothing else', asyn
   rig.rule({ request: { methods: ['POST'] } });
   const client = rig.client();
   const { status, code } = await fetch(client);
-  expect([status, code]).toEqual([null, constants.NGHTTP2_REFUSED_STREAM]);
+  expect([status, code]).toEqual([null, constants.NGHTTP2_CANCEL]);
   expect((await fetch(client, { ':path': '/', ':method': 'POST' }, 'x')).status).toBe(200);
 });
