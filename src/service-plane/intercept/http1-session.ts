@@ -165,9 +165,20 @@ export class Http1Session {
       this.#deny(request, step);
       return;
     }
-    this.#exchange = new Http1Exchange(request, step);
+    const exchange = new Http1Exchange(request, step);
+    this.#exchange = exchange;
     if (request.expectsContinue) ports.client.write('HTTP/1.1 100 Continue\r\n\r\n');
-    this.#send();
+    if (this.#server.link === null || exchange.mayRepeat) this.#send();
+    else this.#sendOnceHeard(exchange);
+  }
+
+  /** RFC 9112, 9.3.1: what may not be repeated goes to no server whose end lies here unheard. */
+  #sendOnceHeard(exchange: Http1Exchange): void {
+    setImmediate(() => {
+      if (this.#isClosing || this.#exchange !== exchange) return;
+      this.#send();
+      this.#read();
+    });
   }
 
   #send(): void {

@@ -66,6 +66,45 @@ test('ten thousand requests on one connection are answered, pipelined by a hundr
   await rig.close();
 });
 
+const POST = `POST /form HTTP/1.1\r\nHost: ${SERVER_NAME}\r\nContent-Length: 4\r\n\r\nform`;
+
+/** A rig whose link has served a request. */
+async function served() {
+  const rig = await createHttp1Rig();
+  const answer = heard(rig.client);
+  const [first] = rig.servers;
+  if (first === undefined) throw new Error('there is no link');
+  first.once('data', () => first.write(OK));
+  rig.client.write(GET);
+  await expect.poll(() => answer.text).toBe(OK);
+  return { rig, answer, first };
+}
+
+test('a request that may not be repeated is not sent to a server that has closed its link', async () => {
+  const { rig, answer, first } = await served();
+  // The request is there before the end is, and both before either is read.
+  rig.client.write(POST);
+  first.destroy();
+  await expect.poll(() => rig.servers.length).toBe(2);
+  const [, second] = rig.servers;
+  if (second === undefined) throw new Error('there is no second link');
+  const said = heard(second);
+  second.once('data', () => second.write(OK));
+  await expect.poll(() => answer.text).toBe(OK + OK);
+  expect([said.text, rig.refused]).toEqual([POST, []]);
+  await rig.close();
+});
+
+test('nor is it sent again where the server may have acted on it', async () => {
+  const { rig, answer, first } = await served();
+  const said = heard(first);
+  first.once('data', () => first.destroy());
+  rig.client.write(POST);
+  await expect.poll(() => answer.text).toContain('HTTP/1.1 502');
+  expect([said.text, rig.servers.length, rig.refused]).toEqual([POST, 1, ['server_closed']]);
+  await rig.close();
+});
+
 test('what is sent after a rest goes to a kept link as it is: a head is not taken for a body, nor a body for a request', async () => {
   const rig = await createHttp1Rig();
   try {
