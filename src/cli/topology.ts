@@ -54,6 +54,12 @@ async function must(command: string, ...args: string[]): Promise<string> {
   return stdout;
 }
 
+/** Commands of `ip` in a namespace. */
+async function batch(namespace: string, commands: readonly string[]): Promise<void> {
+  const { code, stderr } = await run('ip', ['-n', namespace, '-batch', '-'], `${commands.join('\n')}\n`);
+  if (code !== 0) throw new Error(`ip -n ${namespace}: ${stderr.trim()}`);
+}
+
 /** Builds the namespaces. `tag` keeps topologies of one process apart; the process id is part of every name. */
 export async function createTopology(tag: string): Promise<Topology> {
   await removeStale();
@@ -89,66 +95,31 @@ export async function createTopology(tag: string): Promise<Topology> {
     pinPath,
     remove: async () => {
       await Promise.all([...children].map(end));
-      for (const name of Object.values(names)) await run('ip', ['netns', 'del', name]);
+      await Promise.all(Object.values(names).map((name) => run('ip', ['netns', 'del', name])));
       await rm(pinPath, { recursive: true, force: true });
     },
   };
 
   try {
     for (const name of Object.values(names)) await must('ip', 'netns', 'add', name);
-    await must(
-      'ip',
-      '-n',
-      names.node,
-      'link',
-      'add',
-      'lan0',
-      'type',
-      'veth',
-      'peer',
-      'name',
-      'eth0',
-      'netns',
-      names.client,
-    );
-    await must(
-      'ip',
-      '-n',
-      names.node,
-      'link',
-      'add',
-      'wan0',
-      'type',
-      'veth',
-      'peer',
-      'name',
-      'eth0',
-      'netns',
-      names.server,
-    );
-    const addresses: [string, string, string][] = [
-      [names.client, 'eth0', `${ADDRESSES.client}/24`],
-      [names.client, 'eth0', `${ADDRESSES.clientOther}/24`],
-      [names.node, 'lan0', `${ADDRESSES.nodeLan}/24`],
-      [names.node, 'lan0', '10.77.3.1/24'],
-      [names.node, 'wan0', `${ADDRESSES.nodeWan}/24`],
-      [names.server, 'eth0', `${ADDRESSES.server}/24`],
-    ];
-    for (const [name, device, address] of addresses)
-      await must('ip', '-n', name, 'addr', 'add', address, 'dev', device);
-    for (const [name, device] of [
-      [names.client, 'lo'],
-      [names.client, 'eth0'],
-      [names.node, 'lo'],
-      [names.node, 'lan0'],
-      [names.node, 'wan0'],
-      [names.server, 'lo'],
-      [names.server, 'eth0'],
-    ] as const) {
-      await must('ip', '-n', name, 'link', 'set', device, 'up');
-    }
-    await must('ip', '-n', names.client, 'route', 'add', 'default', 'via', ADDRESSES.nodeLan);
-    await must('ip', '-n', names.server, 'route', 'add', 'default', 'via', ADDRESSES.nodeWan);
+    await batch(names.node, [
+      `link add lan0 type veth peer name eth0 netns ${names.client}`,
+      `link add wan0 type veth peer name eth0 netns ${names.server}`,
+      `addr add ${ADDRESSES.nodeLan}/24 dev lan0`,
+      'addr add 10.77.3.1/24 dev lan0',
+      `addr add ${ADDRESSES.nodeWan}/24 dev wan0`,
+      ...['lo', 'lan0', 'wan0'].map((device) => `link set ${device} up`),
+    ]);
+    await batch(names.client, [
+      ...[ADDRESSES.client, ADDRESSES.clientOther].map((address) => `addr add ${address}/24 dev eth0`),
+      ...['lo', 'eth0'].map((device) => `link set ${device} up`),
+      `route add default via ${ADDRESSES.nodeLan}`,
+    ]);
+    await batch(names.server, [
+      `addr add ${ADDRESSES.server}/24 dev eth0`,
+      ...['lo', 'eth0'].map((device) => `link set ${device} up`),
+      `route add default via ${ADDRESSES.nodeWan}`,
+    ]);
     await topology.node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward');
     return topology;
   } catch (failure) {

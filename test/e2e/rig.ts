@@ -25,8 +25,11 @@ export async function createRig(tag: string, ports: readonly number[], options: 
   const topology = await createTopology(tag);
   let node: NodeProcess | undefined;
   try {
-    await firstLine(topology.server.start(process.execPath, [program('traffic'), 'serve', ...ports.map(String)]));
+    const serving = firstLine(
+      topology.server.start(process.execPath, [program('traffic'), 'serve', ...ports.map(String)]),
+    );
     node = await startNode(topology, options);
+    await serving;
     await node.ready({ except: ['policy_ready'] });
   } catch (failure) {
     await node?.remove();
