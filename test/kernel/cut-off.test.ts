@@ -11,7 +11,7 @@ import { createProbedNode, MARK_MASK, NOTHING_LOST, type ProbedNode } from './pr
 import { compileVariants, startLayout1, type Variants } from './variants.js';
 
 /** Kills of each kind; WEIR_CUTS=all kills at every system call in turn. */
-const CUTS = 4;
+const CUTS = 3;
 const NEVER = 60_000;
 const processFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/successor-process.js');
 

@@ -122,7 +122,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     startProbes: async () => {
       probing = client.start(process.execPath, [proberFile, ADDRESSES.server, `${ALLOWED}`, `${DENIED}`]);
       await firstLine(probing);
-      await traffic(500);
+      await traffic(300);
     },
     endProbes: async () => {
       if (probing === undefined) throw new Error('nothing is probing');

@@ -42,7 +42,7 @@ async function startWith(policy = small): Promise<void> {
 
 test('a restart with other settings takes the maps over', async () => {
   await startWith();
-  for (let round = 1; round <= 5; round++) {
+  for (let round = 1; round <= 4; round++) {
     await traffic(100);
     node.datapath().close();
     await traffic(50);

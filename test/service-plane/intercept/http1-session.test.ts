@@ -51,18 +51,18 @@ test('what a client says in a tunnel after the server’s end goes nowhere', asy
   await rig.close();
 });
 
-test('ten thousand requests on one connection are answered, pipelined by a hundred', async () => {
+test('four thousand requests on one connection are answered, pipelined by a hundred', async () => {
   const rig = await createHttp1Rig();
   let answers = 0;
   rig.client.on('data', (chunk: Buffer) => {
     answers += chunk.toString('latin1').split('HTTP/1.1 200').length - 1;
   });
   rig.servers[0]?.on('data', () => rig.servers[0]?.write(OK));
-  for (let count = 1; count <= 100; count++) {
+  for (let count = 1; count <= 40; count++) {
     rig.client.write(GET.repeat(100));
     await expect.poll(() => answers, { timeout: 10_000, interval: 1 }).toBeGreaterThanOrEqual(count * 100 - 1);
   }
-  await expect.poll(() => answers).toBe(10_000);
+  await expect.poll(() => answers).toBe(4_000);
   await rig.close();
 });
 
