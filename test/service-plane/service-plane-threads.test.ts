@@ -1,0 +1,76 @@
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { InspectionImage } from '#policy/inspection.js';
+import type { ServicePlane, ServicePlaneChange } from '#service-plane/service-plane.js';
+import { createServicePlane } from '#service-plane/service-plane-threads.js';
+import { denyAll } from '#test/kernel/policies.js';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+import { makeCertificates } from './certificates.js';
+
+const { rootPem } = makeCertificates();
+/** What no thread survives. */
+const DEADLY = { generation: 1, policy: Uint8Array.of(1), intercepts: false } as unknown as InspectionImage;
+const LOOPBACK = 0x7f00_0001;
+
+let upstreamCa: string;
+let plane: ServicePlane;
+let changes: ServicePlaneChange[];
+beforeEach(async () => {
+  upstreamCa = join(temporaryFolder(), 'roots.pem');
+  writeFileSync(upstreamCa, rootPem);
+  plane = createServicePlane({
+    listen: { address: LOOPBACK, port: await freePort() },
+    workers: 2,
+    upstreamCa,
+    deniedHttp: '403',
+    mark: 0,
+    maxConnections: 16,
+  });
+  changes = [];
+  plane.watch((change) => changes.push(change));
+});
+afterEach(() => plane.close());
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+test('a thread that dies fails what it was asked and is told of, and another one begins with the next policy', async () => {
+  await plane.open();
+  plane.use(DEADLY);
+  await expect(plane.stats()).rejects.toThrow('a thread of the service plane died');
+  await expect.poll(() => changes.map(({ type }) => type)).toContain('worker_died');
+  plane.use({ generation: 2, program: denyAll, policy: null, intercepts: false });
+  await plane.open();
+  expect(await plane.stats()).toMatchObject({ connections: 0, upstreamCaFault: null });
+});
+
+test('authorities that cannot be read are told of once by all threads, to who comes later too, and once when they can', async () => {
+  await plane.open();
+  writeFileSync(upstreamCa, 'nothing');
+  const fault = `read ${upstreamCa}: it holds no certificate`;
+  const soon = { timeout: 5_000 };
+  await expect.poll(() => changes, soon).toEqual([{ type: 'upstream_ca_changed', fault }]);
+  await expect.poll(async () => (await plane.stats()).upstreamCaFault, soon).toBe(fault);
+  const later: ServicePlaneChange[] = [];
+  plane.watch((change) => later.push(change));
+  expect(later).toEqual(changes);
+  writeFileSync(upstreamCa, rootPem);
+  await expect.poll(() => changes.slice(1), soon).toEqual([{ type: 'upstream_ca_changed', fault: null }]);
+});
+
+test('threads whose authorities cannot be read do not begin', async () => {
+  writeFileSync(upstreamCa, 'nothing');
+  await expect(plane.open()).rejects.toThrow('it holds no certificate');
+  writeFileSync(upstreamCa, rootPem);
+  await plane.open();
+  expect(await plane.stats()).toMatchObject({ connections: 0 });
+});
