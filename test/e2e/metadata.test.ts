@@ -165,13 +165,14 @@ test('what is more than it has room for is reset, and under audit passes unread 
     const { tls } = body as { tls: { connections: number; refused: Readonly<Record<string, number>> } };
     return of === 'refused' ? tls.refused.too_many_connections : tls.connections;
   };
-  await expect.poll(() => count('connections')).toBe(0);
+  const soon = { timeout: 5_000 };
+  await expect.poll(() => count('connections'), soon).toBe(0);
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   const enforced = await silent(ROOM);
   expect(await passes()).toBe(false);
   expect(await count('refused')).toBe(1);
   enforced.kill('SIGKILL');
-  await expect.poll(() => count('connections')).toBe(0);
+  await expect.poll(() => count('connections'), soon).toBe(0);
 
   await rig.put(policyOf([tls({ sni: ['other.test'] }, { mode: 'audit' })]));
   const audited = await silent(ROOM);
@@ -181,13 +182,13 @@ test('what is more than it has room for is reset, and under audit passes unread 
     return (body as { items: object[] }).items;
   };
   await expect
-    .poll(findings, { timeout: 5_000 })
+    .poll(findings, soon)
     .toContainEqual(expect.objectContaining({ reason: 'too_many_connections', effective_action: 'allow' }));
   const more = await silent(ROOM);
-  await expect.poll(() => count('connections')).toBe(2 * ROOM);
+  await expect.poll(() => count('connections'), soon).toBe(2 * ROOM);
   expect(await passes()).toBe(false);
   for (const child of [audited, more]) child.kill('SIGKILL');
-  await expect.poll(() => count('connections')).toBe(0);
+  await expect.poll(() => count('connections'), soon).toBe(0);
 });
 
 test('one that was not inspected is cut where it would have to be', async () => {
