@@ -60,7 +60,12 @@ module.exports = {
       'Bytes in, facts out: sockets and policies use the codecs.',
     ),
     only('libc-knows-nobody', '^src/libc/', [], 'Prototypes of functions, and what went wrong in them.'),
-    only('sockets-know-nobody', '^src/sockets/', ['^src/libc/'], 'Calls on sockets serve whoever has one.'),
+    only(
+      'sockets-know-nobody',
+      '^src/sockets/',
+      ['^src/libc/', '^src/policy/join-point'],
+      'Calls on sockets serve whoever has one.',
+    ),
     only('threads-know-nobody', '^src/threads/', [], 'Whoever has a thread of his own asks it by this.'),
     only('config-knows-nobody', '^src/config/', [], 'Configuration is a value; reading it needs none of the parts.'),
     only(

@@ -2,7 +2,7 @@ import { Accounts } from '#dataplane/kernel/accounts.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { type LoadedObject, loadObject } from '#dataplane/kernel/loaded-object.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
-import { TestRun } from '#dataplane/kernel/test-run.js';
+import { TestRun } from '#libc/test-run.js';
 import { IPPROTO } from '#policy/model.js';
 import { leafKey } from '#policy/program.js';
 

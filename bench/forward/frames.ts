@@ -2,10 +2,10 @@ import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
 import { closeFd } from '#dataplane/kernel/bpf-fd.js';
 import { builtObject } from '#dataplane/kernel/built.js';
-import { libbpf } from '#dataplane/kernel/libbpf.js';
-import { MappedMemory } from '#dataplane/kernel/mapped-memory.js';
+import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { addressOf } from '#libc/library.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 
 const objectPath = join(dirname(builtObject), 'frames.bpf.o');
 const FRAME_BYTES = 60;

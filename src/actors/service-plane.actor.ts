@@ -27,6 +27,7 @@ export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Dat
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
         const { plane } = asked();
+        plane.joinBy(await datapath.joinPoint());
         plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
       }),
       watch: fromCallback<EventObject>(({ sendBack }) =>

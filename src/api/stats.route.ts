@@ -5,6 +5,7 @@ import type { Resource } from './api.js';
 import { noQuery } from './query.js';
 
 const count = z.int().min(0);
+const packetsAndBytes = z.object({ packets: count, bytes: count });
 const byVerdict = z.object({ allow: count, deny: count, audit: count });
 
 const StatsSchema = z
@@ -18,6 +19,11 @@ const StatsSchema = z
         .describe('Which way the packets that pass go now, and why; null without a dataplane.'),
       packets: byVerdict,
       bytes: byVerdict,
+      inspected: z
+        .object({ handed: packetsAndBytes, joined: packetsAndBytes })
+        .describe(
+          'Of connections that are inspected: handed to the service plane, and forwarded after it has left them.',
+        ),
       drops: z.record(z.string(), count).describe('Packets by drop reason.'),
       flows_opened: count,
       flows_closed: count,
@@ -98,6 +104,13 @@ export const statsResource: Resource = (api, management) => {
   );
 };
 
+function counted(counter: { readonly packets: bigint; readonly bytes: bigint } | undefined): {
+  readonly packets: number;
+  readonly bytes: number;
+} {
+  return { packets: Number(counter?.packets ?? 0), bytes: Number(counter?.bytes ?? 0) };
+}
+
 function statsAnswer({
   generation,
   dataplane,
@@ -122,6 +135,7 @@ function statsAnswer({
         deny: Number(verdicts?.deny.bytes ?? 0),
         audit: Number(verdicts?.audit.bytes ?? 0),
       },
+      inspected: { handed: counted(dataplane?.inspected.handed), joined: counted(dataplane?.inspected.joined) },
       drops: Object.fromEntries(
         Object.entries(dataplane?.drops ?? {}).map(([reason, { packets }]) => [reason, Number(packets)]),
       ),

@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { JoinPoint } from '#policy/join-point.js';
 import type { Prefix, Range } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofMismatch, ProofSample } from '#policy/proof.js';
@@ -37,6 +38,8 @@ export type Datapath = {
    * (`#policy/grant-port.js`). It closes when the datapath does.
    */
   grantPort(): Promise<MessagePort>;
+  /** Where the service plane leaves connections that it has decided. It is good for as long as this is open. */
+  joinPoint(): Promise<JoinPoint>;
   /** What is granted now. After a restart only patterns of programs that were staged since have their text. */
   learned(): Promise<readonly Learned[]>;
   stats(): Promise<DatapathStats>;
@@ -126,6 +129,8 @@ export type DatapathStats = {
   /** The last sweep of the flow tables. */
   readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
+  /** Of connections that are inspected: handed to the service plane, and forwarded after it has left them. */
+  readonly inspected: { readonly handed: Counter; readonly joined: Counter };
   /** Keyed by the name of the drop reason (`drop_reason` in `bpf/weir.h`). */
   readonly drops: Readonly<Record<string, Counter>>;
   readonly flowsOpened: bigint;

@@ -13,6 +13,17 @@ type Libc = {
   socket(domain: number, type: number, protocol: number): number;
   bind(fd: number, address: Uint8Array, length: number): number;
   setsockopt(fd: number, level: number, name: number, value: Uint8Array | Uint32Array, length: number): number;
+  getsockopt(fd: number, level: number, name: number, value: Uint8Array, length: Uint32Array): number;
+  getsockname(fd: number, address: Uint8Array, length: Uint32Array): number;
+  getpeername(fd: number, address: Uint8Array, length: Uint32Array): number;
+  sendto(
+    fd: number,
+    bytes: Uint8Array,
+    length: number,
+    flags: number,
+    address: Uint8Array,
+    addressLength: number,
+  ): number;
   connect(fd: number, address: Uint8Array, length: number): number;
   listen(fd: number, backlog: number): number;
   socketpair(domain: number, type: number, protocol: number, pair: Int32Array): number;
@@ -46,6 +57,11 @@ const LIBC: Record<keyof Libc, string> = {
   socket: 'int socket(int domain, int type, int protocol)',
   bind: 'int bind(int fd, const void *address, uint32_t length)',
   setsockopt: 'int setsockopt(int fd, int level, int name, const void *value, uint32_t length)',
+  getsockopt: 'int getsockopt(int fd, int level, int name, _Out_ void *value, _Inout_ uint32_t *length)',
+  getsockname: 'int getsockname(int fd, _Out_ void *address, _Inout_ uint32_t *length)',
+  getpeername: 'int getpeername(int fd, _Out_ void *address, _Inout_ uint32_t *length)',
+  sendto:
+    'long sendto(int fd, const void *bytes, size_t length, int flags, const void *address, uint32_t address_length)',
   connect: 'int connect(int fd, const void *address, uint32_t length)',
   listen: 'int listen(int fd, int backlog)',
   socketpair: 'int socketpair(int domain, int type, int protocol, _Out_ void *pair)',

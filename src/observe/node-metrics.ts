@@ -23,6 +23,12 @@ export function nodeMetrics({ gauge, counter }: Families) {
   );
   const packets = counter('weir_dataplane_packets_total', 'Packets judged, by verdict.', 'verdict');
   const bytes = counter('weir_dataplane_bytes_total', 'Bytes judged, by verdict.', 'verdict');
+  const inspected = counter(
+    'weir_dataplane_inspected_packets_total',
+    'Packets of inspected connections: `handed` to the service plane, or `joined`, forwarded after it has left them.',
+    'way',
+  );
+  const inspectedBytes = counter('weir_dataplane_inspected_bytes_total', 'And their bytes.', 'way');
   const drops = counter('weir_dataplane_drops_total', 'Packets dropped, by drop reason.', 'reason');
   const dropBytes = counter('weir_dataplane_drop_bytes_total', 'Bytes dropped, by drop reason.', 'reason');
   const eventsSent = counter('weir_events_sent_total', 'Events that the dataplane sent, read or not.');
@@ -44,6 +50,8 @@ export function nodeMetrics({ gauge, counter }: Families) {
     refused,
     packets,
     bytes,
+    inspected,
+    inspectedBytes,
     drops,
     dropBytes,
     eventsSent,
@@ -76,6 +84,10 @@ export function nodeMetrics({ gauge, counter }: Families) {
       for (const [verdict, counted] of Object.entries(dataplane.verdicts)) {
         packets.inc({ verdict }, Number(counted.packets));
         bytes.inc({ verdict }, Number(counted.bytes));
+      }
+      for (const [way, counted] of Object.entries(dataplane.inspected)) {
+        inspected.inc({ way }, Number(counted.packets));
+        inspectedBytes.inc({ way }, Number(counted.bytes));
       }
       for (const [reason, counted] of Object.entries(dataplane.drops)) {
         drops.inc({ reason }, Number(counted.packets));

@@ -8,6 +8,8 @@ type DataplaneStats = {
   /** The last sweep of the flow tables. */
   readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
+  /** Of connections that are inspected: handed to the service plane, and forwarded after it has left them. */
+  readonly inspected: { readonly handed: Counter; readonly joined: Counter };
   /** Keyed by the name of the drop reason (D21). */
   readonly drops: Readonly<Record<string, Counter>>;
   readonly flowsOpened: bigint;

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#policy/inspection.js';
+import type { JoinPoint } from '#policy/join-point.js';
 import type { Packet } from '#policy/model.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
@@ -63,6 +64,10 @@ export class LocalServicePlane {
 
   get upstreamCaFault(): string | null {
     return this.#plane.interceptor.upstreamCaFault;
+  }
+
+  joinBy(point: JoinPoint): void {
+    this.#plane.splices.joinBy(point);
   }
 
   stats(): ServicePlaneStats {

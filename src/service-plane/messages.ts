@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#policy/inspection.js';
+import type { JoinPoint } from '#policy/join-point.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
 import type { SharedHandover } from '#sockets/handover.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
@@ -14,14 +15,26 @@ export type Given = {
   readonly splices: GivenToSplice;
 };
 /** What the thread that carries its bytes begins with, and by what it talks to it. */
-export type GivenToSplice = { readonly port: MessagePort; readonly handover: SharedHandover };
-/** Two descriptors that are to be carried to each other, or null: the pair is to be reset. Ids come back, of what is over. */
-export type SpliceOrder = { readonly id: number; readonly pair: readonly [number, number] | null };
+export type GivenToSplice = {
+  readonly port: MessagePort;
+  readonly handover: SharedHandover;
+  readonly thread: ThreadNumber;
+};
+/** Its number among those of the plane, and how many these are. */
+export type ThreadNumber = { readonly number: number; readonly count: number };
+/**
+ * Two descriptors that are to be carried to each other, or null: the pair is to be reset. Or where it may leave them to the
+ * datapath. Ids come back, of what is over.
+ */
+export type SpliceOrder =
+  | { readonly id: number; readonly pair: readonly [number, number] | null }
+  | { readonly joinBy: JoinPoint };
 /** What is said to a thread. */
 export type ToThread =
   | { readonly kind: 'use'; readonly inspection: InspectionImage }
   | { readonly kind: 'use_ca'; readonly ca: InterceptCa | null }
   | { readonly kind: 'grants_by'; readonly port: MessagePort }
+  | { readonly kind: 'join_by'; readonly point: JoinPoint }
   | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
 /** What it is asked. */
 export type PlaneAsks = { open(): void; close(): void; stats(): ServicePlaneStats };

@@ -1,8 +1,10 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import type { JoinPoint } from '#policy/join-point.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
 import { Handover } from '#sockets/handover.js';
+import { resetLeft } from '#sockets/joiner.js';
 import { AskedThread } from '#threads/asked-thread.js';
-import type { FromThread, Given, GivenToSplice, PlaneAsks, ToThread } from './messages.js';
+import type { FromThread, Given, GivenToSplice, PlaneAsks, ThreadNumber, ToThread } from './messages.js';
 import type { ServicePlaneStats } from './service-plane.js';
 
 type Listener = {
@@ -18,11 +20,13 @@ export class PlaneThread {
   readonly #splicer: AskedThread<object>;
   readonly #handover = new Handover();
   #stopped: Promise<void> | null = null;
+  #point: JoinPoint | null = null;
   /** What keeps it from reading the authorities of servers. */
   upstreamCaFault: string | null = null;
 
   constructor(
     given: Omit<Given, 'splices'>,
+    private readonly number: ThreadNumber,
     private readonly listener: Listener,
   ) {
     const { port1, port2 } = new MessageChannel();
@@ -32,7 +36,7 @@ export class PlaneThread {
       {
         entry: 'src/service-plane/worker.js',
         name: 'a thread of the service plane',
-        workerData: { ...given, splices: { port: port1, handover } } satisfies Given,
+        workerData: { ...given, splices: { port: port1, handover, thread: number } } satisfies Given,
         transferList: [port1],
       },
       { said: (message) => this.#hear(message), died },
@@ -41,7 +45,7 @@ export class PlaneThread {
       {
         entry: 'src/service-plane/splice-worker.js',
         name: 'a thread that carries bytes',
-        workerData: { port: port2, handover } satisfies GivenToSplice,
+        workerData: { port: port2, handover, thread: number } satisfies GivenToSplice,
         transferList: [port2],
       },
       { died },
@@ -61,6 +65,19 @@ export class PlaneThread {
   close = (): Promise<void> => this.#thread.ask('close', []);
   stats = (): Promise<ServicePlaneStats> => this.#thread.ask('stats', []);
 
+  joinBy(point: JoinPoint): void {
+    this.#point = point;
+    this.tell({ kind: 'join_by', point });
+  }
+
+  #resetJoined(): void {
+    try {
+      if (this.#point !== null) resetLeft(this.#point, this.number.number);
+    } catch {
+      // The datapath that had them is gone, too.
+    }
+  }
+
   /** Neither is of use without the other. */
   end(reason = 'the service plane was closed'): Promise<void> {
     this.#stopped ??= (async () => {
@@ -68,6 +85,7 @@ export class PlaneThread {
       this.#handover.ring();
       await Promise.all(stopped);
       this.#handover.close();
+      this.#resetJoined();
     })();
     return this.#stopped;
   }

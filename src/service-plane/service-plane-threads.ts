@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#policy/inspection.js';
+import type { JoinPoint } from '#policy/join-point.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { sumOf } from './counts.js';
-import type { ToThread } from './messages.js';
+import type { ThreadNumber, ToThread } from './messages.js';
 import type { ServicePlaneOptions } from './options.js';
 import { PlaneThread } from './plane-thread.js';
 import type { ServicePlane, ServicePlaneChange } from './service-plane.js';
@@ -38,7 +39,9 @@ class ServicePlaneThreads implements ServicePlane {
 
   async open(): Promise<void> {
     await this.#end();
-    const threads = Array.from({ length: this.options.workers }, () => this.#begin());
+    const threads = Array.from({ length: this.options.workers }, (_, number) =>
+      this.#begin({ number, count: this.options.workers }),
+    );
     this.#threads = threads;
     this.#upstreamCaFault = null;
     if (this.#inspection !== null) this.#tell({ kind: 'use', inspection: this.#inspection });
@@ -71,6 +74,10 @@ class ServicePlaneThreads implements ServicePlane {
     }
   }
 
+  joinBy(point: JoinPoint): void {
+    for (const thread of this.#threads) thread.joinBy(point);
+  }
+
   stats = async (): ReturnType<ServicePlane['stats']> =>
     sumOf(await Promise.all(this.#threads.map((thread) => thread.stats())));
 
@@ -99,17 +106,14 @@ class ServicePlaneThreads implements ServicePlane {
     await this.#end();
   }
 
-  #begin(): PlaneThread {
-    return new PlaneThread(
-      { options: this.options, ticketKeys: this.#ticketKeys },
-      {
-        onSeen: (seen) => {
-          for (const observer of this.#observers) observer(seen);
-        },
-        onUpstreamCa: () => this.#lookAtUpstreamCa(),
-        onDeath: (reason) => this.#change({ type: 'worker_died', reason }),
+  #begin(number: ThreadNumber): PlaneThread {
+    return new PlaneThread({ options: this.options, ticketKeys: this.#ticketKeys }, number, {
+      onSeen: (seen) => {
+        for (const observer of this.#observers) observer(seen);
       },
-    );
+      onUpstreamCa: () => this.#lookAtUpstreamCa(),
+      onDeath: (reason) => this.#change({ type: 'worker_died', reason }),
+    });
   }
 
   /** All threads read the same file, each when it looks. */

@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#policy/inspection.js';
+import type { JoinPoint } from '#policy/join-point.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 
@@ -14,6 +15,8 @@ export type ServicePlane = {
   /** Where threads ask for what addresses are granted for; see `Datapath.grantPort`. One for each thread. */
   readonly threads: number;
   grantsBy(ports: readonly MessagePort[]): void;
+  /** Where what is decided may be left to the datapath; see `Datapath.joinPoint`. */
+  joinBy(point: JoinPoint): void;
   stats(): Promise<ServicePlaneStats>;
   /** Told first of what is so already. */
   watch(listener: (change: ServicePlaneChange) => void): () => void;

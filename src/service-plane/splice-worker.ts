@@ -1,18 +1,33 @@
 import { receiveMessageOnPort, workerData } from 'node:worker_threads';
+import type { JoinPoint } from '#policy/join-point.js';
 import { Handover } from '#sockets/handover.js';
+import { Joiner } from '#sockets/joiner.js';
 import { Splicer } from '#sockets/splicer.js';
 import type { GivenToSplice, SpliceOrder } from './messages.js';
 
 /** Only so that a process ends which rings no bell. */
 const WAIT_MS = 1_000;
 
-const { handover, port } = workerData as GivenToSplice;
+const LOOK_MS = 1_000;
+
+const { handover, port, thread } = workerData as GivenToSplice;
 const splicer = new Splicer(new Handover(handover));
 
+let lookAt = 0;
+
 function obey(orders: readonly SpliceOrder[]): void {
-  for (const { id, pair } of orders) {
-    if (pair === null) splicer.cut(id);
-    else splicer.add(id, ...pair);
+  for (const order of orders) {
+    if ('joinBy' in order) joinBy(order.joinBy);
+    else if (order.pair === null) splicer.cut(order.id);
+    else splicer.add(order.id, ...order.pair);
+  }
+}
+
+function joinBy(point: JoinPoint): void {
+  try {
+    splicer.joinBy(() => new Joiner(point, thread));
+  } catch {
+    // The datapath is another one by now, and the next point is on its way.
   }
 }
 
@@ -20,6 +35,10 @@ function obey(orders: readonly SpliceOrder[]): void {
 for (;;) {
   const ended = splicer.turn(WAIT_MS);
   if (ended.length > 0) port.postMessage(ended);
+  if (performance.now() >= lookAt) {
+    lookAt = performance.now() + LOOK_MS;
+    splicer.look();
+  }
   for (;;) {
     const said = receiveMessageOnPort(port);
     if (said === undefined) break;

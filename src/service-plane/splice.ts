@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
+import type { JoinPoint } from '#policy/join-point.js';
 import type { Handover } from '#sockets/handover.js';
 import type { SpliceOrder } from './messages.js';
 
@@ -35,6 +36,11 @@ export class Splices {
     return () => {
       if (this.#ends.delete(id)) this.#order({ id, pair: null });
     };
+  }
+
+  /** From now on what it carries may be left to the datapath. */
+  joinBy(point: JoinPoint): void {
+    this.#order({ joinBy: point });
   }
 
   #handOver(id: number, one: Socket, other: Socket): void {

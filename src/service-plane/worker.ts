@@ -26,6 +26,9 @@ function hear(message: ToThread): void {
     case 'grants_by':
       plane.grantsBy(message.port);
       return;
+    case 'join_by':
+      plane.joinBy(message.point);
+      return;
     case 'allowed_wanted':
       plane.setAllowedWanted(message.wanted);
   }

@@ -26,12 +26,28 @@ export class SplicedWay {
   #pipe: Pipe | null = null;
   #held = 0;
   #isEnded = false;
+  #moved = 0;
 
   constructor(
     private readonly from: SplicedSide,
     private readonly to: SplicedSide,
     private readonly pipes: PipePool,
   ) {}
+
+  /** Bytes, so far. */
+  get moved(): number {
+    return this.#moved;
+  }
+
+  /** Whether nothing is in it. */
+  get isAtRest(): boolean {
+    return this.#held === 0 && !this.from.isBroken;
+  }
+
+  /** Whether nothing more comes. */
+  get hasEnded(): boolean {
+    return this.#isEnded;
+  }
 
   /** Moves what there is, as long as both sides let it. */
   run(): WayState {
@@ -57,6 +73,7 @@ export class SplicedWay {
     const moved = libc.splice(this.from.fd, 0, this.#pipe.write, 0, PIPE_BYTES, FLAGS);
     if (moved > 0) {
       this.#held = moved;
+      this.#moved += moved;
       return 'more';
     }
     if (moved === 0) return this.#end();

@@ -1,9 +1,12 @@
 import { check, libc } from '#libc/libc.js';
 import type { Descriptors } from './descriptors.js';
 import type { Handover } from './handover.js';
+import type { Join } from './join.js';
+import type { Joiner } from './joiner.js';
 import { PipePool } from './pipe-pool.js';
 import { resetSocket } from './socket-options.js';
 import { type SplicedSide, SplicedWay } from './spliced-way.js';
+import { isStill } from './tcp-leg.js';
 
 const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;
@@ -19,7 +22,21 @@ const EVENTS = 256;
 /** Of no pair. */
 const BELL = 0;
 
-type Pair = { readonly sides: readonly [SplicedSide, SplicedSide]; readonly ways: readonly [SplicedWay, SplicedWay] };
+/** Bytes after which it pays to leave a connection to the datapath, and how many times more after it did not come to rest. */
+const JOIN_AFTER = 2 << 20;
+const JOIN_LATER = 8;
+/** For so long both senders wait for what is under way; a turn meanwhile, in milliseconds. */
+const JOIN_PATIENCE_MS = 2_000;
+const JOIN_TURN_MS = 1;
+const JOIN_AT_ONCE = 64;
+
+type Pair = {
+  readonly sides: readonly [SplicedSide, SplicedSide];
+  readonly ways: readonly [SplicedWay, SplicedWay];
+  /** Where so many bytes have passed it is to be joined. */
+  joinAfter: number;
+};
+type Attempt = { readonly join: Join; readonly from: number; readonly until: number };
 
 /**
  * Carries the bytes of pairs of TCP sockets to each other, by splice(2): each side's end by itself, a reset as a reset.
@@ -33,6 +50,8 @@ export class Splicer {
   readonly #view = new DataView(this.#events.buffer);
   readonly #pairs = new Map<number, Pair>();
   readonly #busy = new Set<number>();
+  readonly #attempts = new Map<number, Attempt>();
+  #joiner: Joiner | null = null;
   #ended: number[] = [];
 
   constructor(handover: Handover) {
@@ -43,11 +62,26 @@ export class Splicer {
     this.#watch(handover.shared.bell, BELL, 0);
   }
 
-  /** Takes two sockets that nobody else has; `id` is above 0, and of 32 bits. */
+  /** Where much is sent the datapath gets it to carry from now on; what the one before had joined is cut first. */
+  joinBy(make: () => Joiner): void {
+    for (const [id, { join }] of this.#attempts) this.#giveUp(id, join);
+    if (this.#joiner !== null) this.#ended.push(...this.#joiner.close());
+    this.#joiner = null;
+    this.#joiner = make();
+    for (const pair of this.#pairs.values()) pair.joinAfter = JOIN_AFTER;
+  }
+
+  /** To be called about every second. */
+  look(): void {
+    if (this.#joiner !== null) this.#ended.push(...this.#joiner.look());
+  }
+
+  /** Takes two sockets that nobody else has, the client's and the server's; `id` is above 0, and of 32 bits. */
   add(id: number, one: number, other: number): void {
     const sides = [sideOf(one), sideOf(other)] as const;
     const [a, b] = sides;
-    this.#pairs.set(id, { sides, ways: [new SplicedWay(a, b, this.#pipes), new SplicedWay(b, a, this.#pipes)] });
+    const ways = [new SplicedWay(a, b, this.#pipes), new SplicedWay(b, a, this.#pipes)] as const;
+    this.#pairs.set(id, { sides, ways, joinAfter: JOIN_AFTER });
     this.#watch(one, id, 0);
     this.#watch(other, id, 1);
   }
@@ -56,13 +90,16 @@ export class Splicer {
   cut(id: number): void {
     const pair = this.#pairs.get(id);
     if (pair !== undefined) this.#remove(id, pair, resetSocket);
+    else this.#joiner?.cut(id);
   }
 
   /** Waits until there is something to do or the bell rings, does a part of it, and answers which pairs are over. */
   turn(waitMs: number): readonly number[] {
-    const count = libc.epoll_wait(this.#epoll, this.#events, EVENTS, this.#busy.size > 0 ? 0 : waitMs);
+    const patienceMs = this.#busy.size > 0 ? 0 : this.#attempts.size > 0 ? JOIN_TURN_MS : waitMs;
+    const count = libc.epoll_wait(this.#epoll, this.#events, EVENTS, patienceMs);
     for (let event = 0; event < count; event++) this.#hear(event * EVENT_BYTES);
     for (const id of [...this.#busy]) this.#run(id);
+    for (const [id, attempt] of [...this.#attempts]) this.#tryToJoin(id, attempt);
     const ended = this.#ended;
     this.#ended = [];
     return ended;
@@ -89,6 +126,63 @@ export class Splicer {
     if (states.includes('broken')) this.#remove(id, pair, resetSocket);
     else if (states.every((state) => state === 'ended')) this.#remove(id, pair, (fd) => libc.close(fd));
     else if (!states.includes('more')) this.#busy.delete(id);
+    const [there, back] = pair.ways;
+    if (there.moved + back.moved >= pair.joinAfter) this.#beginToJoin(id, pair);
+  }
+
+  #beginToJoin(id: number, pair: Pair): void {
+    if (this.#joiner === null || !this.#pairs.has(id) || this.#attempts.size >= JOIN_AT_ONCE) return;
+    pair.joinAfter = Number.POSITIVE_INFINITY;
+    if (pair.ways.some(({ hasEnded }) => hasEnded)) return;
+    const join = this.#joiner.begin(id, socketsOf(pair));
+    if (join === null) return;
+    const now = performance.now();
+    this.#attempts.set(id, { join, from: now + join.roundTripMs + JOIN_TURN_MS, until: now + JOIN_PATIENCE_MS });
+  }
+
+  #tryToJoin(id: number, { join, from, until }: Attempt): void {
+    const pair = this.#pairs.get(id);
+    if (pair === undefined) {
+      this.#attempts.delete(id);
+      join.forget();
+      return;
+    }
+    const [there, back] = pair.ways;
+    const now = performance.now();
+    if (there.hasEnded || back.hasEnded) {
+      // Whoever has still much to say waits for nothing.
+      this.#giveUp(id, join);
+    } else if (now > from && this.#isAtRest(id, pair) && this.#leave(id, pair, join)) {
+      return;
+    } else if (now > until) {
+      this.#giveUp(id, join);
+      pair.joinAfter = (there.moved + back.moved) * JOIN_LATER;
+    }
+  }
+
+  #isAtRest(id: number, { ways, sides }: Pair): boolean {
+    return !this.#busy.has(id) && ways.every(({ isAtRest }) => isAtRest) && sides.every(({ fd }) => isStill(fd));
+  }
+
+  #giveUp(id: number, join: Join): void {
+    this.#attempts.delete(id);
+    join.giveUp();
+  }
+
+  /** False where the datapath does not get it yet. */
+  #leave(id: number, pair: Pair, join: Join): boolean {
+    // A descriptor is another's as soon as it is closed.
+    for (const { fd } of pair.sides) this.#descriptors.release(fd);
+    if (!join.tryNow(socketsOf(pair))) {
+      for (const { fd } of pair.sides) this.#descriptors.hold(fd);
+      return false;
+    }
+    this.#attempts.delete(id);
+    this.#pairs.delete(id);
+    this.#busy.delete(id);
+    for (const way of pair.ways) way.drop();
+    this.#joiner?.keep(id, join);
+    return true;
   }
 
   #remove(id: number, { sides, ways }: Pair, close: (fd: number) => void): void {
@@ -111,6 +205,10 @@ export class Splicer {
     view.setUint32(EVENT_DATA + 4, side, true);
     check('watch a descriptor', libc.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, event));
   }
+}
+
+function socketsOf({ sides: [client, server] }: Pair): { readonly client: number; readonly server: number } {
+  return { client: client.fd, server: server.fd };
 }
 
 /** What it is ready for the kernel tells as soon as it is watched. */

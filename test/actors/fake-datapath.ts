@@ -89,6 +89,7 @@ export function fakeDatapath(): FakeDatapath {
     setEventsWanted: async (wanted) => {
       eventsWanted = wanted;
     },
+    joinPoint: async () => ({ program: 0, joins: 0, joiners: 0, mark: 0, idleMs: 0, endedMs: 0 }),
     grantPort: async () => new MessageChannel().port1,
     close: async () => void fake.log.push('close'),
   };

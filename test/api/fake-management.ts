@@ -46,6 +46,7 @@ export const STATS: NodeStats = {
       deny: { packets: 3n, bytes: 180n },
       audit: { packets: 1n, bytes: 60n },
     },
+    inspected: { handed: { packets: 20n, bytes: 2_000n }, joined: { packets: 30n, bytes: 30_000n } },
     drops: { policy: { packets: 3n, bytes: 180n } },
     flowsOpened: 5n,
     flowsClosed: 3n,

@@ -69,6 +69,7 @@ describe('stats', () => {
         forwarding: { way: 'stack', reason: 'nftables chain inet filter forward' },
         packets: { allow: 10, deny: 3, audit: 1 },
         bytes: { allow: 1_000, deny: 180, audit: 60 },
+        inspected: { handed: { packets: 20, bytes: 2_000 }, joined: { packets: 30, bytes: 30_000 } },
         drops: { policy: 3 },
         flows_opened: 5,
         flows_closed: 3,

@@ -32,6 +32,7 @@ import {
 import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/program/proof-packet.js';
 import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/program/settings.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
+import { ENDS, JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE, JOINED } from '#sockets/join-layout.js';
 
 type BtfType = {
   readonly id: number;
@@ -100,6 +101,15 @@ test('flows are read as the program writes them', () => {
     { size: FLOW_BYTES, offsets: FLOW_OFFSETS },
     { size: FLOW_KEY_BYTES, offsets: FLOW_KEY_OFFSETS },
   ]);
+});
+
+test('what is joined is read and written as the program does', () => {
+  expect([struct('join_key'), struct('join')]).toEqual([
+    { size: JOIN_KEY_BYTES, offsets: JOIN_KEY },
+    { size: JOIN_BYTES, offsets: JOIN },
+  ]);
+  expect([enumeration('join_state', 'JOIN_'), enumeration('joined', 'JOIN_')]).toEqual([JOIN_STATE, JOINED]);
+  expect(ENDS).toEqual({ ended: 1, reset: 2 });
 });
 
 test('events are read as the program writes them', () => {

@@ -4,7 +4,7 @@ import { EventBatch, type PackedEvents, RECORD_BYTES } from '#dataplane/events/b
 import type { Observation } from '#dataplane/events/observation.js';
 import { EventReader } from '#dataplane/kernel/event-reader.js';
 import { EventRing } from '#dataplane/kernel/event-ring.js';
-import { TestRun } from '#dataplane/kernel/test-run.js';
+import { TestRun } from '#libc/test-run.js';
 import { IPPROTO, type Packet } from '#policy/model.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
 import { MAX_FRAME, TCP, writeFrame } from './frame.js';

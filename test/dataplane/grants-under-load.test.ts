@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { awaitGracePeriod } from '#dataplane/kernel/grace-period.js';
-import { TestRun } from '#dataplane/kernel/test-run.js';
+import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile.js';
 import { IPPROTO, type Packet, type Rule } from '#policy/model.js';
 import type { Program } from '#policy/program.js';

@@ -4,13 +4,10 @@ import { mapShape } from '#dataplane/kernel/bpf-fd.js';
 import type { MapName } from '#dataplane/kernel/bpf-object.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
-import { libbpf } from '#dataplane/kernel/libbpf.js';
 import { type Before, loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
-import { MappedMemory } from '#dataplane/kernel/mapped-memory.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
-import { TestRun } from '#dataplane/kernel/test-run.js';
 import {
   FLOW_BYTES,
   FLOW_KEY_BYTES,
@@ -21,7 +18,10 @@ import {
   readFlow,
 } from '#dataplane/program/flow.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
+import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { TestRun } from '#libc/test-run.js';
 import type { Packet } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
 import { type FrameOptions, MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { TestRun } from '#dataplane/kernel/test-run.js';
+import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile.js';
 import type { Policy } from '#policy/model.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { TestRun } from '#dataplane/kernel/test-run.js';
 import { type Image, layout } from '#dataplane/program/layout.js';
+import { TestRun } from '#libc/test-run.js';
 import { IPPROTO, type Packet } from '#policy/model.js';
 import { NONE, type Program, word } from '#policy/program.js';
 import { denyAll } from '#test/kernel/policies.js';

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { pin } from '#dataplane/kernel/bpf-fd.js';
 import { attachTcx } from '#dataplane/kernel/hook.js';
 import type { Interface } from '#dataplane/kernel/interfaces.js';
-import { libbpf } from '#dataplane/kernel/libbpf.js';
 import { networkNamespace } from '#dataplane/kernel/ownership.js';
-import { TestRun } from '#dataplane/kernel/test-run.js';
+import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { memoryAt } from '#libc/library.js';
+import { TestRun } from '#libc/test-run.js';
 
 const PREFIX = 'weir-variant-';
 

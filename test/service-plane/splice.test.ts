@@ -13,7 +13,7 @@ let splices: Splices;
 beforeAll(async () => {
   const { port1, port2 } = new MessageChannel();
   worker = new Worker(built, {
-    workerData: { port: port2, handover: handover.shared },
+    workerData: { port: port2, handover: handover.shared, thread: { number: 0, count: 1 } },
     transferList: [port2],
     execArgv: [],
   });

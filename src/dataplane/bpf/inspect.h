@@ -21,28 +21,6 @@ static __always_inline void note_copy(struct __sk_buff *skb)
 		skb->cb[COPIED] = skb->mark & redirect_bit();
 }
 
-/* The part of struct bpf_sock_tuple that is for IPv4: the whole does not fit on the stack. */
-struct tuple {
-	__be32 source;
-	__be32 destination;
-	__be16 source_port;
-	__be16 destination_port;
-};
-
-/* The socket that gets what is sent from the packet's source to there; to be released. */
-static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct packet *packet, __u32 address,
-						    __u16 port)
-{
-	struct tuple tuple = {
-		.source = bpf_htonl(packet->source),
-		.destination = bpf_htonl(address),
-		.source_port = bpf_htons(packet->source_port),
-		.destination_port = bpf_htons(port),
-	};
-
-	return bpf_skc_lookup_tcp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
-}
-
 /* Delivers a packet to the node, whatever address it is for. */
 static __always_inline int deliver_to_node(struct __sk_buff *skb)
 {
@@ -73,10 +51,6 @@ static __always_inline bool has_socket(struct __sk_buff *skb, const struct packe
 	bpf_sk_release(socket);
 	return state != BPF_TCP_LISTEN;
 }
-
-#define TCP_SEQUENCE 4 /* offsets in the header */
-#define TCP_FLAGS 12
-#define TCP_CHECKSUM 16
 
 /* Opens a connection anew whose socket waits out its time (RFC 9293, 3.6.1): a copy of the SYN comes in again once this
  * packet, made a RST, has ended the wait. A socket that is assigned would be refused for as long as the wait lasts.

@@ -123,7 +123,7 @@ __noinline int police_stray(struct __sk_buff *skb, struct place *place, const st
 }
 
 /* A packet without a flow. */
-static __always_inline int begin_flow(struct __sk_buff *skb, struct place *place, const struct packet *packet,
+static __always_inline int begin_flow(struct __sk_buff *skb, struct place *place, struct packet *packet,
 				      const struct active *in_force, __u32 active_word, __u64 now)
 {
 	enum drop_reason refused;
@@ -136,9 +136,9 @@ static __always_inline int begin_flow(struct __sk_buff *skb, struct place *place
 	judged = (__u64)active_word << 32 | judge(packet, active_word, false);
 	refused = refusal_of(judged);
 	if (((__u32)judged & 7) == VERDICT_REDIRECT && is_inspecting() && !packet->outgoing) {
-		int verdict = inspect(skb, packet, judged);
+		int verdict = is_joined(packet) ? carry_joined(skb, packet) : inspect(skb, packet, judged);
 
-		if (verdict != NOT_INSPECTED)
+		if (verdict != NOT_INSPECTED && verdict != NOT_JOINED)
 			return verdict;
 		if (refused)
 			refused = DROP_SERVICE_PLANE_ABSENT;
@@ -211,8 +211,11 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 	if (flow)
 		return continue_flow(skb, flow, &place, packet, in_force, active_word, judgement, slot, now);
 	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
-		int verdict = continue_inspected(skb, packet);
+		int verdict = carry_joined(skb, packet);
 
+		if (verdict != NOT_JOINED)
+			return verdict;
+		verdict = continue_inspected(skb, packet);
 		if (verdict != NOT_INSPECTED)
 			return verdict;
 	}
@@ -227,6 +230,8 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 
 		if (refused == ABOUT_INSPECTED)
 			return deliver_to_node(skb);
+		if (refused == ABOUT_JOINED)
+			return pass(skb, COUNT_JOINED);
 		if (refused != NOT_RELATED)
 			return finish_error(skb, packet, judgement, refused);
 		/* An error has no flow of its own. */

@@ -3,6 +3,8 @@
 #define WEIR_RELATED_H
 
 #define ICMP_HEADER 8
+#define ICMP_CHECKSUM 2
+#define ABOUT_JOINED (-4)
 #define NOT_RELATED (-2)
 #define ABOUT_INSPECTED (-3)
 
@@ -80,6 +82,30 @@ static __always_inline bool is_about_inspected(struct __sk_buff *skb, const stru
 	return found && is_from_there(skb, quoted) && !is_spoofed(skb, error);
 }
 
+/* Gives the quote in an error the numbers that its sender knows, where it is of a connection that is joined (join.h). */
+__noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *error, const struct packet *quoted)
+{
+	__u32 at, was, is;
+	__u8 header;
+	struct join *join;
+
+	if (!is_inspecting() || !error || !quoted || quoted->protocol != IPPROTO_TCP)
+		return false;
+	join = join_of(quoted);
+	if (!join || join->state != JOINED || !is_vouched_for(join, bpf_ktime_get_coarse_ns()))
+		return false;
+	at = ETH_HLEN + error->header + ICMP_HEADER;
+	if (bpf_skb_load_bytes(skb, at, &header, sizeof(header)))
+		return false;
+	at += (header & 0xf) * 4 + TCP_SEQUENCE;
+	if (bpf_skb_load_bytes(skb, at, &was, sizeof(was)))
+		return false;
+	is = bpf_htonl(bpf_ntohl(was) - join->sequence);
+	/* The sum of a whole ICMP message is all of its checksum: there is no pseudo-header. */
+	return !bpf_l4_csum_replace(skb, ETH_HLEN + error->header + ICMP_CHECKSUM, was, is, sizeof(is)) &&
+	       !bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0);
+}
+
 /* An ICMP error follows the flow that it quotes (D18), where it goes to the one who sent what is quoted, and comes from
  * where that went. Answers why it is dropped, DROP_NONE where it passes, ABOUT_INSPECTED where it is for the node, or NOT_RELATED where it is to be
  * judged by itself. `judged` is then what decided, as in tell_packet; 0 for a foreign flow. `place` becomes that of what is quoted.
@@ -100,8 +126,11 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, st
 		return NOT_RELATED;
 	slot = find_slot(&place->key, place->hash);
 	flow = flow_at(slot);
-	if (!flow)
+	if (!flow) {
+		if (!error->outgoing && is_from_there(skb, quoted) && !is_spoofed(skb, error) && is_about_joined(skb, error, quoted))
+			return ABOUT_JOINED;
 		return is_about_inspected(skb, error, quoted) ? ABOUT_INSPECTED : NOT_RELATED;
+	}
 	judgement = READ_ONCE(flow->judgement);
 	asm volatile("" ::: "memory");
 	if (!same_key(&flow->key, &place->key) || is_expired(flow, ticks_of(bpf_ktime_get_coarse_ns())))

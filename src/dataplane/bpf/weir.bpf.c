@@ -25,8 +25,12 @@
 #include "fragments.h"
 #include "judge.h"
 #include "divert.h"
+#include "sockets.h"
+#include "join.h"
 #include "inspect.h"
 #include "related.h"
+#include "say.h"
+#include "joining.h"
 #include "police.h"
 #include "sweep.h"
 #include "carry.h"
@@ -67,6 +71,10 @@ static __always_inline int judge_outgoing(struct __sk_buff *skb)
 
 	if (skb->mark & settings.guard_bit)
 		return TC_ACT_UNSPEC;
+	if (local && is_inspecting() && skb->protocol == bpf_htons(ETH_P_IP) && !may_say(skb)) {
+		leave(skb, COUNT_FROM_NODE);
+		return TC_ACT_SHOT;
+	}
 	if (local && !settings.police_local)
 		return leave(skb, COUNT_FROM_NODE);
 	switch (skb->protocol) {

@@ -43,7 +43,7 @@ enum drop_reason {
 	DROP_REASONS = 20,
 };
 
-/* Every packet that comes in is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, foreign, diverted, inspected, or a drop; one
+/* Every packet that comes in is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, foreign, diverted, inspected, joined, or a drop; one
  * that goes out and was not judged when it came in at one of: allow, audit, from_node, arp, non_ipv4, foreign, or a drop.
  */
 enum counter_index {
@@ -61,6 +61,7 @@ enum counter_index {
 	COUNT_ICMP_RELATED = 12, /* ICMP errors that quote a flow; also counted as allow or audit */
 	COUNT_DIVERTED = 13,     /* handed to the DNS proxy */
 	COUNT_INSPECTED = 14,    /* handed to the service plane */
+	COUNT_JOINED = 15,       /* of connections that the service plane has decided and left */
 	COUNT_EVENTS = 16,
 	COUNT_EVENTS_LOST = 17,       /* the ring was full */
 	COUNT_EVENTS_SUPPRESSED = 18, /* the source sent more than its share */
@@ -309,6 +310,54 @@ struct proof_request {
 	__u32 count;
 };
 
+#define JOINS 131072
+#define JOINERS 64
+
+/* Addresses and ports of the packets of one direction. Host byte order. */
+struct join_key {
+	__u32 source;
+	__u32 destination;
+	__u16 source_port;
+	__u16 destination_port;
+};
+
+enum join_state {
+	JOIN_QUIET = 1, /* the service plane has it still, and waits for a moment of rest */
+	JOIN_HELD = 2,  /* nothing passes */
+	JOINED = 3,
+};
+
+/* What weir_join found. */
+enum joined {
+	JOIN_AT_REST = 0, /* it is held */
+	JOIN_BUSY = 1,
+	JOIN_GONE = 2,
+	JOIN_UNABLE = 3, /* others have a say in what is forwarded, and know only one of the connections */
+};
+
+#define JOIN_ENDED 1 /* of `ends` */
+#define JOIN_RESET 2
+
+/* One direction of a connection that the service plane has left, or is about to leave. Numbers are its sender's. */
+struct join {
+	enum join_state state;
+	__u32 joiner;
+	__u32 id; /* means something to the joiner only */
+	__u32 sequence; /* these four are added */
+	__u32 acknowledgment;
+	__u32 time;
+	__u32 echo;
+	__s32 window_shift; /* to the left */
+	__u32 ends;
+	__u32 ifindex; /* where its packets come in, checked; 0: not known */
+	__u32 hop;     /* as in struct flow */
+	__u32 next;         /* number behind the last byte that was sent */
+	__u32 acknowledged; /* number that was acknowledged last */
+	__u32 window;       /* bytes that the sender had room for when it was joined, */
+	__u32 stamp;        /* and its time stamp */
+	__u32 last_seen;    /* ticks */
+};
+
 enum predecessor {
 	PREDECESSOR_INGRESS = 0,
 	PREDECESSOR_EGRESS = 1,
@@ -360,6 +409,8 @@ _Static_assert(sizeof(struct hit) == 32, "no padding in a hit");
 _Static_assert(sizeof(struct hit_ref) == 8, "elements of an array stand eight bytes apart, or more");
 _Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");
 _Static_assert(sizeof(struct fragment_key) == 16, "no padding in a hash key");
+_Static_assert(sizeof(struct join_key) == 12, "no padding in a hash key");
+_Static_assert(sizeof(struct join) == 64, "no padding in a join");
 _Static_assert(sizeof(struct event) == 96, "no padding in an event");
 
 #endif

@@ -1,6 +1,6 @@
 import { KernelFailure } from '#libc/failure.js';
+import { libbpf } from '#libc/libbpf.js';
 import type { MapShape } from './bpf-object.js';
-import { libbpf } from './libbpf.js';
 
 const BATCH = 2_048;
 const BATCH_BYTES = 1 << 20;

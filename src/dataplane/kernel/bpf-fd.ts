@@ -1,8 +1,8 @@
 import { Btf, NO_LAYOUT } from '#dataplane/program/btf.js';
+import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
 import { addressOf } from '#libc/library.js';
 import type { MapDescription, MapShape } from './bpf-object.js';
-import { libbpf } from './libbpf.js';
 
 export function closeFd(fd: number): void {
   libc.close(fd);

@@ -1,9 +1,9 @@
 import { Btf, type StructLayout } from '#dataplane/program/btf.js';
 import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/program/settings.js';
 import { KernelFailure } from '#libc/failure.js';
+import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { addressOf, memoryAt } from '#libc/library.js';
-import { libbpf } from './libbpf.js';
 
 export const MAPS = [
   'program',
@@ -25,6 +25,8 @@ export const MAPS = [
   'grants',
   'patterns',
   'predecessors',
+  'joins',
+  'joiners',
 ] as const;
 export type MapName = (typeof MAPS)[number];
 /** Of layout 2, which had a table of its own for half-open flows. */
@@ -39,6 +41,7 @@ export type ProgramName =
   | 'weir_carry_flow'
   | 'weir_bench'
   | 'weir_prove'
+  | 'weir_join'
   | 'weir_others';
 
 export type MapShape = {

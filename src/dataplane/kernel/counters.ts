@@ -1,8 +1,8 @@
 import type { Counter } from '#dataplane/datapath.js';
 import { COUNTERS } from '#dataplane/program/numbers.js';
+import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { mapShape } from './bpf-fd.js';
-import { libbpf } from './libbpf.js';
 
 const COUNTER_BYTES = 16;
 

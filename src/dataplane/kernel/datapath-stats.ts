@@ -33,6 +33,7 @@ export function datapathStats(
       deny: add(drops.policy_deny, drops.service_plane_absent),
       audit: counter(COUNTER_INDEX.audit),
     },
+    inspected: { handed: counter(COUNTER_INDEX.inspected), joined: counter(COUNTER_INDEX.joined) },
     drops,
     flowsOpened,
     flowsClosed,

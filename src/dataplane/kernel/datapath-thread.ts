@@ -59,6 +59,7 @@ class DatapathThread implements Datapath {
     await this.#running().ask('grantBy', [port2], [port2]);
     return port1;
   };
+  joinPoint: Datapath['joinPoint'] = () => this.#running().ask('joinPoint', []);
   prove: Datapath['prove'] = (sample) => this.#running().ask('prove', [sample]);
   stage: Datapath['stage'] = (program, generation) => this.#running().ask('stage', [program, generation]);
   hits: Datapath['hits'] = (query) => this.#running().ask('hits', [query]);

@@ -1,10 +1,10 @@
 import type { MessagePort } from 'node:worker_threads';
 import { type PackedEvents, RECORD_BYTES } from '#dataplane/events/batch.js';
 import { COUNTER_INDEX } from '#dataplane/program/numbers.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 import { counterReader } from './counters.js';
 import type { EarMaps } from './ear.js';
 import { EventRing } from './event-ring.js';
-import { MappedMemory } from './mapped-memory.js';
 import { ACTIVE } from './slots.js';
 
 /** 0.85 MB. */

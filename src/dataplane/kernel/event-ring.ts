@@ -1,6 +1,6 @@
 import { RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
 import { EVENT_BYTES } from '#dataplane/events/event.js';
-import { MappedMemory, PAGE_BYTES } from './mapped-memory.js';
+import { MappedMemory, PAGE_BYTES } from '#libc/mapped-memory.js';
 
 // BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
 const BUSY = 0x8000_0000;

@@ -1,7 +1,7 @@
 import type { Field, StructLayout } from '#dataplane/program/btf.js';
 import type { FlowTable } from '#dataplane/program/flow-conversion.js';
+import { TestRun } from '#libc/test-run.js';
 import type { BpfObject } from './bpf-object.js';
-import { TestRun } from './test-run.js';
 
 /** Of struct carry_flow_request, behind the flow and its tally. */
 const AT = { half: 0, carried: 4, again: 8, vital: 12, bytes: 16 } as const;

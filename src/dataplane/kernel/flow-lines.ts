@@ -1,6 +1,6 @@
 import { FLOW_KEY_OFFSETS, FLOW_LINE_BYTES, KEY_USED } from '#dataplane/program/flow.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 import { mapShape } from './bpf-fd.js';
-import { MappedMemory } from './mapped-memory.js';
 
 const WORDS = FLOW_LINE_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;

@@ -2,8 +2,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/program/flow.js';
 import type { FlowTest } from '#dataplane/program/flow-filter.js';
 import { LeastFlows } from '#dataplane/program/least-flows.js';
+import { TestRun } from '#libc/test-run.js';
 import type { FlowLines } from './flow-lines.js';
-import { TestRun } from './test-run.js';
 
 /** Lines that are looked at before the clock is. */
 const PART = 4_096;

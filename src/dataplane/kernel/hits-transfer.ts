@@ -1,7 +1,7 @@
 import type { StructLayout } from '#dataplane/program/btf.js';
 import { conversion } from '#dataplane/program/conversion.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 import { describeMap } from './bpf-fd.js';
-import { MappedMemory } from './mapped-memory.js';
 
 /**
  * Hits brought over into a map that nobody counts in yet. Entries keep their index, by which flows name them; what the old

@@ -1,9 +1,9 @@
 import { CapacityExceeded } from '#dataplane/datapath.js';
 import { HIT_BYTES, HIT_OFFSETS, HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/program/hit.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 import type { Roster } from '#policy/roster.js';
 import { mapShape } from './bpf-fd.js';
 import { HitIndex } from './hit-index.js';
-import { MappedMemory } from './mapped-memory.js';
 
 const WORDS = HIT_BYTES / 4;
 const LOW = HIT_OFFSETS.identity / 4;

@@ -1,8 +1,8 @@
 import { existsSync, rmSync } from 'node:fs';
 import { KernelFailure } from '#libc/failure.js';
+import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { closeFd, linkInfo, openPinned, pin } from './bpf-fd.js';
-import { libbpf } from './libbpf.js';
 
 export const DIRECTIONS = ['ingress', 'egress'] as const;
 export type Direction = (typeof DIRECTIONS)[number];

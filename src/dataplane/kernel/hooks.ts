@@ -30,7 +30,7 @@ export class Hooks {
   #tcxSupported: boolean;
 
   constructor(
-    readonly options: Pick<DatapathOptions, 'interfaces' | 'forceClsact' | 'policeLocal'>,
+    readonly options: Pick<DatapathOptions, 'interfaces' | 'forceClsact' | 'policeLocal' | 'servicePlane'>,
     readonly pins: Pins,
   ) {
     this.#tcxSupported = options.forceClsact !== true;
@@ -48,11 +48,12 @@ export class Hooks {
 
   /**
    * What goes out is looked at only where something could that was not judged when it came in: from the node, or from an
-   * interface that is not policed.
+   * interface that is not policed; and where the service plane must not say all that the kernel says in its name.
    */
   directions(): readonly Direction[] {
     const foreign = listInterfaces().some(({ name }) => name !== 'lo' && !this.#isPoliced(name));
-    return this.options.policeLocal || foreign ? ['ingress', 'egress'] : ['ingress'];
+    const { policeLocal, servicePlane } = this.options;
+    return policeLocal || foreign || servicePlane != null ? ['ingress', 'egress'] : ['ingress'];
   }
 
   /** The program that is on a hook, and what holds it. */

@@ -4,13 +4,13 @@ import { linesFor, PATTERNS } from '#dataplane/grants/layout.js';
 import { flowLines, flowSets } from '#dataplane/program/flow-sets.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
 import type { Settings } from '#dataplane/program/settings.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { TestRun } from '#libc/test-run.js';
 import { BpfObject, type MapDescription, type MapName } from './bpf-object.js';
 import { awaitGracePeriod } from './grace-period.js';
 import { type MappedGrants, mapGrants } from './mapped-grants.js';
-import { MappedMemory } from './mapped-memory.js';
 import { Prover } from './prover.js';
 import { Slots } from './slots.js';
-import { TestRun } from './test-run.js';
 
 const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
 

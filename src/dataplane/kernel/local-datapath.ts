@@ -18,6 +18,7 @@ import {
 import { layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
 import type { PlacedRoster } from '#dataplane/program/rosters.js';
+import type { JoinPoint } from '#policy/join-point.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
 import { Accounts, type FlowsCut } from './accounts.js';
@@ -35,6 +36,7 @@ import { Guard } from './guard.js';
 import { DIRECTIONS, type Direction } from './hook.js';
 import { Hooks } from './hooks.js';
 import type { Interface } from './interfaces.js';
+import { joinPointOf } from './join-point.js';
 import type { News } from './news.js';
 import { type DatapathOptions, DEFAULT_DENY_EVENTS, DEFAULT_FLOW_EVENTS } from './options.js';
 import { Ownership } from './ownership.js';
@@ -243,6 +245,10 @@ export class LocalDatapath {
   /** Texts of the patterns that an address is granted for; null where nothing is open. */
   grantedFor(address: number, expiredToo: boolean): readonly string[] | null {
     return this.#succession?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
+  }
+
+  joinPoint(): JoinPoint {
+    return joinPointOf(this.#opened().loaded);
   }
 
   learned(): readonly Learned[] {

@@ -1,11 +1,11 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from './bpf-fd.js';
 import type { BpfObject, MapDescription, MapName, OldMapName } from './bpf-object.js';
 import { MAPS } from './bpf-object.js';
 import type { Capacity } from './capacity.js';
-import { libbpf } from './libbpf.js';
 import { Slots } from './slots.js';
 
 const SET = /^maps-(\d{1,9})$/;

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { Grants } from '#dataplane/grants/grants.js';
 import { LINE, linesFor, PATTERN, PATTERNS } from '#dataplane/grants/layout.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 import { mapShape } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
-import { MappedMemory } from './mapped-memory.js';
 
 /** Learned addresses, in the memory of their maps. */
 export type MappedGrants = {

@@ -1,8 +1,8 @@
+import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
+import { TestRun } from '#libc/test-run.js';
 import { BpfObject } from './bpf-object.js';
 import { builtOthers } from './built.js';
-import { libbpf } from './libbpf.js';
-import { TestRun } from './test-run.js';
 
 /** `enum other_kind` of `bpf/others.h`. */
 export const OTHER_KIND = {

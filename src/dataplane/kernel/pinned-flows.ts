@@ -1,11 +1,11 @@
 import type { StructLayout } from '#dataplane/program/btf.js';
 import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/program/flow.js';
 import { type FlowTable, withTally } from '#dataplane/program/flow-conversion.js';
+import { libbpf } from '#libc/libbpf.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 import { batchesOf } from './batches.js';
 import { describeMap } from './bpf-fd.js';
-import { libbpf } from './libbpf.js';
 import type { MapSet } from './map-set.js';
-import { MappedMemory } from './mapped-memory.js';
 
 /** A flow as it was read, until the next is; `again` reads it into the same memory, and answers false where it is gone. */
 type PinnedFlow = { readonly view: DataView; readonly again: () => boolean };

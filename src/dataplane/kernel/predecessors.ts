@@ -1,8 +1,8 @@
+import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { closeFd, programInfo } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { DIRECTIONS, type Direction } from './hook.js';
-import { libbpf } from './libbpf.js';
 import type { MapSet } from './map-set.js';
 
 /** Of `enum predecessor`. */

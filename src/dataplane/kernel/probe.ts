@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import type { Missing } from '#dataplane/datapath.js';
+import { libbpf } from '#libc/libbpf.js';
 import { membarrier } from '#libc/libc.js';
-import { libbpf } from './libbpf.js';
 
 const CAP_NET_ADMIN = 12;
 const CAP_SYS_ADMIN = 21;

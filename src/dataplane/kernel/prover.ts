@@ -1,8 +1,8 @@
 import { PROOF_BATCH, PROOF_PACKET_BYTES, proofWord, writeProofPackets } from '#dataplane/program/proof-packet.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { TestRun } from '#libc/test-run.js';
 import { type ProofMismatch, type ProofSample, packetAt } from '#policy/proof.js';
 import type { BpfObject } from './bpf-object.js';
-import { MappedMemory } from './mapped-memory.js';
-import { TestRun } from './test-run.js';
 
 /** Runs the datapath's own judgement over packets, by a slot of one's choice. */
 export class Prover {

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { CapacityExceeded, type EventsWanted } from '#dataplane/datapath.js';
 import { HEADER, type Image } from '#dataplane/program/layout.js';
 import { EVENTS_WANTED, IMAGE_MAGIC, LAYOUT_VERSION, LINE_BYTES, LINE_WORDS } from '#dataplane/program/numbers.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 import { awaitGracePeriod } from './grace-period.js';
-import { MappedMemory } from './mapped-memory.js';
 
 const MAX_EPOCH = 0x7fff_ffff;
 /** Of `struct active`, in words. */

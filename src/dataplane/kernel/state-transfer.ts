@@ -2,15 +2,15 @@ import { conversion } from '#dataplane/program/conversion.js';
 import { flowConversion, withTally } from '#dataplane/program/flow-conversion.js';
 import { COUNTER_INDEX } from '#dataplane/program/numbers.js';
 import { KernelFailure } from '#libc/failure.js';
+import { libbpf } from '#libc/libbpf.js';
+import { TestRun } from '#libc/test-run.js';
 import { batchesOf } from './batches.js';
 import { describeMap, mapId } from './bpf-fd.js';
 import type { BpfObject, MapName } from './bpf-object.js';
 import { readCounters } from './counters.js';
 import { FlowCarrier } from './flow-carrier.js';
-import { libbpf } from './libbpf.js';
 import type { MapSet } from './map-set.js';
 import { pinnedFlows } from './pinned-flows.js';
-import { TestRun } from './test-run.js';
 
 const NOEXIST = 1;
 const EEXIST = 17;

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Attachment, Counter, ForwardingNow } from '#dataplane/datapath.js';
 import { COUNTER_INDEX, DROP_REASON, type ReversePath } from '#dataplane/program/numbers.js';
+import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import type { ProgramInfo } from './bpf-fd.js';
 import { describeMap } from './bpf-fd.js';
@@ -10,7 +11,6 @@ import { forwardingOf } from './forwarding-status.js';
 import { Guard, guardDropped } from './guard.js';
 import type { Direction } from './hook.js';
 import { listInterfaces } from './interfaces.js';
-import { libbpf } from './libbpf.js';
 import { type LockHolder, lockHolder } from './lock-holder.js';
 import { type MapSet, mapSetsIn } from './map-set.js';
 import { matchesInterface } from './options.js';

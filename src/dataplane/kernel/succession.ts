@@ -1,3 +1,4 @@
+import { MappedMemory } from '#libc/mapped-memory.js';
 import { mapId, mapShape } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { MAPS, type MapName } from './bpf-object.js';
@@ -6,7 +7,6 @@ import { HitsTransfer } from './hits-transfer.js';
 import { type LoadedObject, loadObject, startSweep } from './loaded-object.js';
 import { type MapSet, pinMaps } from './map-set.js';
 import { learnFrom } from './mapped-grants.js';
-import { MappedMemory } from './mapped-memory.js';
 import { clearPredecessors } from './predecessors.js';
 import { StateTransfer } from './state-transfer.js';
 import {

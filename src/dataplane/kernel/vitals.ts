@@ -1,6 +1,6 @@
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
-import { MappedMemory } from './mapped-memory.js';
-import { TestRun } from './test-run.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { TestRun } from '#libc/test-run.js';
 
 /** A sweep for the sake of a number takes at most one part in so many of a CPU. */
 const SWEEP_SHARE = 10n;

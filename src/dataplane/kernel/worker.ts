@@ -114,6 +114,7 @@ parent.serve(
     grant: (grants) => datapath.grant(grants),
     revoke: (grants) => datapath.revoke(grants),
     grantBy,
+    joinPoint: () => datapath.joinPoint(),
     learned: () => datapath.learned(),
     stats: () => datapath.stats(),
     hits: (query) => datapath.hits(query),

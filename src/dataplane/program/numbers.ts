@@ -69,6 +69,7 @@ export const COUNTER_INDEX = {
   icmp_related: 12,
   diverted: 13,
   inspected: 14,
+  joined: 15,
   events: 16,
   events_lost: 17,
   events_suppressed: 18,

@@ -1,6 +1,6 @@
-import { KernelFailure } from '#libc/failure.js';
-import { errno, libc } from '#libc/libc.js';
-import { memoryAt } from '#libc/library.js';
+import { KernelFailure } from './failure.js';
+import { errno, libc } from './libc.js';
+import { memoryAt } from './library.js';
 
 const PROT_READ = 1;
 const PROT_WRITE = 2;

@@ -1,4 +1,4 @@
-import { bindLibrary, type Pointer } from '#libc/library.js';
+import { bindLibrary, type Pointer } from './library.js';
 
 type Libbpf = {
   libbpf_set_print(print: null): Pointer;

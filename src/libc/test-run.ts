@@ -1,12 +1,13 @@
-import { KernelFailure } from '#libc/failure.js';
-import { check } from '#libc/libc.js';
-import { addressOf } from '#libc/library.js';
+import { KernelFailure } from './failure.js';
 import { libbpf } from './libbpf.js';
+import { check } from './libc.js';
+import { addressOf } from './library.js';
 
 // struct bpf_test_run_opts
 const SIZE = 80;
 const AT = {
   dataIn: 8,
+  dataOut: 16,
   dataSizeIn: 24,
   dataSizeOut: 28,
   contextIn: 32,
@@ -27,9 +28,12 @@ export class TestRun {
     readonly frame: Uint8Array | undefined,
     readonly context: Uint8Array | undefined,
     readonly contextOut: Uint8Array | undefined,
+    /** Where the frame is left as the program made it. */
+    readonly frameOut?: Uint8Array,
   ) {
     this.#view.setBigUint64(0, BigInt(SIZE), true);
     if (frame !== undefined) this.#view.setBigUint64(AT.dataIn, addressOf(frame), true);
+    if (frameOut !== undefined) this.#view.setBigUint64(AT.dataOut, addressOf(frameOut), true);
     if (context !== undefined) this.#view.setBigUint64(AT.contextIn, addressOf(context), true);
     if (contextOut !== undefined) this.#view.setBigUint64(AT.contextOut, addressOf(contextOut), true);
   }
@@ -55,7 +59,7 @@ export class TestRun {
   #prepare(frameLength: number, repeat: number): void {
     this.#view.setUint32(AT.dataSizeIn, frameLength, true);
     // Each run leaves the size that it found here, and would be limited to the last one.
-    this.#view.setUint32(AT.dataSizeOut, 0, true);
+    this.#view.setUint32(AT.dataSizeOut, this.frameOut?.length ?? 0, true);
     this.#view.setUint32(AT.contextSizeIn, this.context?.length ?? 0, true);
     this.#view.setUint32(AT.contextSizeOut, this.contextOut?.length ?? 0, true);
     this.#view.setUint32(AT.repeat, repeat, true);

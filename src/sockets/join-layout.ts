@@ -1,0 +1,30 @@
+/** Numbers of `bpf/weir.h`; a test holds the two together through the object's BTF. */
+export const JOIN_KEY = { source: 0, destination: 4, source_port: 8, destination_port: 10 } as const;
+export const JOIN_KEY_BYTES = 12;
+export const JOIN = {
+  state: 0,
+  joiner: 4,
+  id: 8,
+  sequence: 12,
+  acknowledgment: 16,
+  time: 20,
+  echo: 24,
+  window_shift: 28,
+  ends: 32,
+  ifindex: 36,
+  hop: 40,
+  next: 44,
+  acknowledged: 48,
+  window: 52,
+  stamp: 56,
+  last_seen: 60,
+} as const;
+export const JOIN_BYTES = 64;
+export const JOIN_STATE = { quiet: 1, held: 2, joined: 3 } as const;
+/** What the program finds. */
+export const JOINED = { at_rest: 0, busy: 1, gone: 2, unable: 3 } as const;
+/** Bits of `ends`. */
+export const ENDS = { ended: 1, reset: 2 } as const;
+export const JOINERS = 64;
+/** Of `last_seen`, which wraps. */
+export const TICK_SHIFT = 20n;

@@ -1,0 +1,155 @@
+import { libbpf } from '#libc/libbpf.js';
+import { check, libc } from '#libc/libc.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { TestRun } from '#libc/test-run.js';
+import type { JoinPoint } from '#policy/join-point.js';
+import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOINED, JOINERS } from './join-layout.js';
+import { type Ends, segmentBytes, TCP_FLAGS } from './segment.js';
+
+const ETHERNET_BYTES = 14;
+const ETHERNET_IPV4 = 0x0800;
+const BPF_NOEXIST = 1;
+const BPF_EXIST = 2;
+
+/** One direction of a connection, by the names of `struct join`. */
+export type Entry = { readonly [K in keyof typeof JOIN]: number };
+
+/** The datapath's table of connections that are joined, and the program that makes them so. Throws where it is gone. */
+export class JoinTable {
+  readonly #fds: number[] = [];
+  readonly #program: number;
+  readonly #joins: number;
+  readonly #vouched: MappedMemory;
+
+  constructor(point: Pick<JoinPoint, 'program' | 'joins' | 'joiners'>) {
+    try {
+      this.#program = this.#hold('open the program that joins', libbpf().bpf_prog_get_fd_by_id(point.program));
+      this.#joins = this.#hold('open what is joined', libbpf().bpf_map_get_fd_by_id(point.joins));
+      const joiners = this.#hold('open who joins', libbpf().bpf_map_get_fd_by_id(point.joiners));
+      this.#vouched = new MappedMemory('who joins', joiners, JOINERS * 8);
+    } catch (failure) {
+      this.#letGo();
+      throw failure;
+    }
+  }
+
+  /** What `joiner` joined is carried until then, on the monotonic clock. */
+  vouch(joiner: number, untilNs: bigint): void {
+    new BigUint64Array(this.#vouched.buffer)[joiner] = untilNs;
+  }
+
+  /** False where there is one, or no room. */
+  add(ends: Ends, entry: Pick<Entry, 'state' | 'joiner' | 'id' | 'window_shift'>): boolean {
+    const value = new Uint8Array(JOIN_BYTES);
+    const view = new DataView(value.buffer);
+    for (const name of ['state', 'joiner', 'id', 'window_shift'] as const) view.setInt32(JOIN[name], entry[name], true);
+    return libbpf().bpf_map_update_elem(this.#joins, keyOf(ends), value, BPF_NOEXIST) >= 0;
+  }
+
+  /** Null where it is not there, or another's. */
+  find(ends: Ends, joiner: number, id: number): Entry | null {
+    const value = new Uint8Array(JOIN_BYTES);
+    if (libbpf().bpf_map_lookup_elem(this.#joins, keyOf(ends), value) < 0) return null;
+    const entry = entryIn(value);
+    return entry.joiner === joiner && entry.id === id ? entry : null;
+  }
+
+  /** Only while nothing passes by it. False where the kernel has no memory for that. */
+  setState(ends: Ends, state: number): boolean {
+    const value = new Uint8Array(JOIN_BYTES);
+    if (libbpf().bpf_map_lookup_elem(this.#joins, keyOf(ends), value) < 0) return false;
+    new DataView(value.buffer).setUint32(JOIN.state, state, true);
+    return libbpf().bpf_map_update_elem(this.#joins, keyOf(ends), value, BPF_EXIST) >= 0;
+  }
+
+  remove(ends: Ends): void {
+    libbpf().bpf_map_delete_elem(this.#joins, keyOf(ends));
+  }
+
+  /** Every direction of those that are one of these joiners'. */
+  allOf(isTheirs: (joiner: number) => boolean): readonly (readonly [Ends, Entry])[] {
+    const key = new Uint8Array(JOIN_KEY_BYTES);
+    const value = new Uint8Array(JOIN_BYTES);
+    const found: (readonly [Ends, Entry])[] = [];
+    for (let from: Uint8Array | null = null; libbpf().bpf_map_get_next_key(this.#joins, from, key) >= 0; from = key) {
+      if (libbpf().bpf_map_lookup_elem(this.#joins, key, value) < 0) continue;
+      const entry = entryIn(value);
+      if (isTheirs(entry.joiner)) found.push([endsIn(key), entry]);
+    }
+    return found;
+  }
+
+  /**
+   * Holds both directions where the node's sockets are at rest; `ends` are those of the client's packets. Answers a number of
+   * `JOINED`.
+   */
+  hold(ends: Ends): number {
+    const packet = segmentBytes({ ...ends, sequence: 0, acknowledgment: 0, flags: TCP_FLAGS.ack, window: 0 });
+    const frame = new Uint8Array(ETHERNET_BYTES + packet.length);
+    new DataView(frame.buffer).setUint16(ETHERNET_BYTES - 2, ETHERNET_IPV4);
+    frame.set(packet, ETHERNET_BYTES);
+    try {
+      return new TestRun(this.#program, frame, undefined, undefined).run();
+    } catch {
+      // The kernel has no memory for a run, which held nothing then.
+      return JOINED.gone;
+    }
+  }
+
+  close(): void {
+    this.#vouched.unmap();
+    this.#letGo();
+  }
+
+  #hold(doing: string, fd: number): number {
+    this.#fds.push(check(doing, fd));
+    return fd;
+  }
+
+  #letGo(): void {
+    for (const fd of this.#fds) libc.close(fd);
+  }
+}
+
+function keyOf({ source, destination, sourcePort, destinationPort }: Ends): Uint8Array {
+  const key = new Uint8Array(JOIN_KEY_BYTES);
+  const view = new DataView(key.buffer);
+  view.setUint32(JOIN_KEY.source, source, true);
+  view.setUint32(JOIN_KEY.destination, destination, true);
+  view.setUint16(JOIN_KEY.source_port, sourcePort, true);
+  view.setUint16(JOIN_KEY.destination_port, destinationPort, true);
+  return key;
+}
+
+function endsIn(key: Uint8Array): Ends {
+  const view = new DataView(key.buffer);
+  return {
+    source: view.getUint32(JOIN_KEY.source, true),
+    destination: view.getUint32(JOIN_KEY.destination, true),
+    sourcePort: view.getUint16(JOIN_KEY.source_port, true),
+    destinationPort: view.getUint16(JOIN_KEY.destination_port, true),
+  };
+}
+
+function entryIn(value: Uint8Array): Entry {
+  const words = new Uint32Array(value.buffer);
+  const word = (name: keyof typeof JOIN): number => words[JOIN[name] / 4] ?? 0;
+  return {
+    state: word('state'),
+    joiner: word('joiner'),
+    id: word('id'),
+    sequence: word('sequence'),
+    acknowledgment: word('acknowledgment'),
+    time: word('time'),
+    echo: word('echo'),
+    window_shift: word('window_shift'),
+    ends: word('ends'),
+    ifindex: word('ifindex'),
+    hop: word('hop'),
+    next: word('next'),
+    acknowledged: word('acknowledged'),
+    window: word('window'),
+    stamp: word('stamp'),
+    last_seen: word('last_seen'),
+  };
+}

@@ -1,0 +1,104 @@
+import type { JoinPoint } from '#policy/join-point.js';
+import { Join, type Means, type Pair, resetBoth } from './join.js';
+import { JoinTable } from './join-table.js';
+import { RawSocket } from './raw-socket.js';
+
+/** How long the datapath carries what was joined without a word from here. */
+const VOUCH_NS = 5_000_000_000n;
+/** All are looked at once in so many rounds. */
+const ROUNDS = 10;
+
+/** Leaves connections to the datapath, and sees to those that it left. One of several, each with a number of its own. */
+export class Joiner {
+  readonly #means: Means;
+  readonly #joined = new Map<number, Join>();
+  #round = 0;
+
+  /** Ends what is left of those before, which are gone: of this number, and of numbers that nobody has now. Throws where the datapath is gone. */
+  constructor(point: JoinPoint, { number, count }: { readonly number: number; readonly count: number }) {
+    const { idleMs, endedMs } = point;
+    this.#means = { ...meansOf(point), joiner: number, idleMs, endedMs };
+    resetAll(this.#means, (joiner) => joiner === number || joiner >= count);
+    this.vouch();
+  }
+
+  begin(id: number, pair: Pair): Join | null {
+    return Join.begin(this.#means, id, pair);
+  }
+
+  keep(id: number, join: Join): void {
+    this.#joined.set(id, join);
+  }
+
+  get count(): number {
+    return this.#joined.size;
+  }
+
+  cut(id: number): void {
+    this.#joined.get(id)?.cut();
+    this.#joined.delete(id);
+  }
+
+  vouch(): void {
+    this.#means.table.vouch(this.#means.joiner, process.hrtime.bigint() + VOUCH_NS);
+  }
+
+  /** Looks at some, and answers which of them are over. To be called about every second. */
+  look(): readonly number[] {
+    this.vouch();
+    this.#round = (this.#round + 1) % ROUNDS;
+    const over: number[] = [];
+    for (const [id, join] of this.#joined) {
+      if (id % ROUNDS !== this.#round || !join.isOver()) continue;
+      this.#joined.delete(id);
+      over.push(id);
+    }
+    return over;
+  }
+
+  /** Cuts all. Answers which those were. */
+  close(): readonly number[] {
+    const ids = [...this.#joined.keys()];
+    for (const id of ids) this.cut(id);
+    this.#means.table.close();
+    this.#means.raw.close();
+    return ids;
+  }
+}
+
+/** Resets what a joiner has left, which is no more. */
+export function resetLeft(point: JoinPoint, number: number): void {
+  const means = meansOf(point);
+  // From here on the datapath carries nothing of it.
+  means.table.vouch(number, 0n);
+  resetAll(means, (joiner) => joiner === number);
+  means.table.close();
+  means.raw.close();
+}
+
+function meansOf(point: JoinPoint): Pick<Means, 'table' | 'raw'> {
+  const table = new JoinTable(point);
+  try {
+    return { table, raw: new RawSocket(point.mark) };
+  } catch (failure) {
+    table.close();
+    throw failure;
+  }
+}
+
+function resetAll({ table, raw }: Pick<Means, 'table' | 'raw'>, isTheirs: (joiner: number) => boolean): void {
+  const left = table.allOf(isTheirs);
+  const byEnds = new Map(
+    left.map(([{ source, destination, sourcePort, destinationPort }, entry]) => [
+      [source, sourcePort, destination, destinationPort].join(),
+      entry,
+    ]),
+  );
+  for (const [ends, entry] of left) {
+    const { source, destination, sourcePort, destinationPort } = ends;
+    table.remove(ends);
+    const other = byEnds.get([destination, destinationPort, source, sourcePort].join());
+    // Once for both.
+    if (other !== undefined && source < destination) resetBoth(raw, ends, entry, other);
+  }
+}

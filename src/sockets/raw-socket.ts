@@ -1,0 +1,31 @@
+import { check, libc } from '#libc/libc.js';
+import { type Segment, segmentBytes } from './segment.js';
+import { sockaddr } from './socket-options.js';
+
+const AF_INET = 2;
+const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
+const IPPROTO_RAW = 255;
+const SOL_SOCKET = 1;
+const SO_MARK = 36;
+const MSG_DONTWAIT = 0x40;
+
+/** Says segments in the name of others. */
+export class RawSocket {
+  readonly #fd: number;
+
+  constructor(mark: number) {
+    this.#fd = check('open a raw socket', libc.socket(AF_INET, SOCK_RAW_CLOEXEC, IPPROTO_RAW));
+    check('mark a socket', libc.setsockopt(this.#fd, SOL_SOCKET, SO_MARK, Uint32Array.of(mark), 4));
+  }
+
+  /** One that does not go out is lost, as on any way. */
+  say(segment: Segment): void {
+    const bytes = segmentBytes(segment);
+    const to = sockaddr(segment.destination, 0);
+    libc.sendto(this.#fd, bytes, bytes.length, MSG_DONTWAIT, to, to.length);
+  }
+
+  close(): void {
+    libc.close(this.#fd);
+  }
+}

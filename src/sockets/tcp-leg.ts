@@ -1,0 +1,79 @@
+import { libc } from '#libc/libc.js';
+
+const SOL_TCP = 6;
+const TCP_INFO = 11;
+const TCP_REPAIR = 19;
+const SIOCINQ = 0x541b;
+const SIOCOUTQ = 0x5411;
+const SOCKADDR_BYTES = 16;
+// struct tcp_info
+const INFO_BYTES = 88;
+const AT = { options: 5, scales: 6, sendMss: 16, roundTripUs: 68, announcedMss: 84 } as const;
+const OPTIONS = { timeStamps: 1, sack: 2, ecn: 8, microseconds: 64 } as const;
+const TIME_STAMP_BYTES = 12;
+
+type Address = { readonly address: number; readonly port: number };
+
+/** What a socket of TCP has agreed on with its peer. */
+export type TcpLeg = {
+  readonly local: Address;
+  readonly peer: Address;
+  readonly hasTimeStamps: boolean;
+  readonly hasSack: boolean;
+  /** Bits by which the peer's windows are scaled, and its own. */
+  readonly peerScale: number;
+  readonly ownScale: number;
+  /** Bytes of a segment that goes there, and of one that comes from there, at most. */
+  readonly sends: number;
+  readonly takes: number;
+  readonly roundTripMs: number;
+};
+
+/** Null where it has no peer any more, or has agreed on what cannot be carried from one connection to another. */
+export function lookAtLeg(fd: number): TcpLeg | null {
+  const info = new Uint8Array(INFO_BYTES);
+  const local = addressBy('getsockname', fd);
+  const peer = addressBy('getpeername', fd);
+  if (libc.getsockopt(fd, SOL_TCP, TCP_INFO, info, Uint32Array.of(INFO_BYTES)) < 0 || local === null || peer === null)
+    return null;
+  const view = new DataView(info.buffer);
+  const options = view.getUint8(AT.options);
+  const scales = view.getUint8(AT.scales);
+  // What is said of congestion is between two; stamps of another unit are in no system's default.
+  if ((options & (OPTIONS.ecn | OPTIONS.microseconds)) !== 0) return null;
+  const hasTimeStamps = (options & OPTIONS.timeStamps) !== 0;
+  return {
+    local,
+    peer,
+    hasTimeStamps,
+    hasSack: (options & OPTIONS.sack) !== 0,
+    peerScale: scales & 0xf,
+    ownScale: scales >> 4,
+    sends: view.getUint32(AT.sendMss, true),
+    takes: view.getUint32(AT.announcedMss, true) - (hasTimeStamps ? TIME_STAMP_BYTES : 0),
+    roundTripMs: view.getUint32(AT.roundTripUs, true) / 1_000,
+  };
+}
+
+/** Whether all that was sent there has arrived, and all that came was read. */
+export function isStill(fd: number): boolean {
+  const count = new Uint8Array(4);
+  for (const asked of [SIOCOUTQ, SIOCINQ]) {
+    if (libc.ioctl(fd, asked, count) < 0 || count.some((byte) => byte !== 0)) return false;
+  }
+  return true;
+}
+
+/** Closes a socket and tells its peer nothing. False where the kernel does not let it; then it is open. */
+export function forsake(fd: number): boolean {
+  if (libc.setsockopt(fd, SOL_TCP, TCP_REPAIR, Uint32Array.of(1), 4) < 0) return false;
+  libc.close(fd);
+  return true;
+}
+
+function addressBy(ask: 'getsockname' | 'getpeername', fd: number): Address | null {
+  const bytes = new Uint8Array(SOCKADDR_BYTES);
+  if (libc[ask](fd, bytes, Uint32Array.of(SOCKADDR_BYTES)) < 0) return null;
+  const view = new DataView(bytes.buffer);
+  return { address: view.getUint32(4), port: view.getUint16(2) };
+}

@@ -1,0 +1,245 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { mapId, programId } from '#dataplane/kernel/bpf-fd.js';
+import { libbpf } from '#libc/libbpf.js';
+import { TestRun } from '#libc/test-run.js';
+import { compile } from '#policy/compile.js';
+import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE } from '#sockets/join-layout.js';
+import { JoinTable } from '#sockets/join-table.js';
+import { type Ends, turned } from '#sockets/segment.js';
+import { address, group, policy, rule } from '#test/policy/sample.js';
+import { Random } from '#test/seed.js';
+import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const ENDS: Ends = {
+  source: address('10.1.0.1'),
+  destination: address('10.2.0.2'),
+  sourcePort: 40_000,
+  destinationPort: 443,
+};
+const JOINER = 5;
+const IPV4 = 14;
+const TCP = 34;
+
+type Deltas = { sequence: number; acknowledgment: number; time: number; echo: number; window_shift: number };
+const DELTAS: Deltas = { sequence: 1_000, acknowledgment: 0xffff_f000, time: 77, echo: 0xffff_ffb0, window_shift: 2 };
+/** What is not told is as it is in the other direction. */
+const BACK: Deltas = { sequence: 0x1000, acknowledgment: 0xffff_fc18, time: 80, echo: 0xffff_ffb3, window_shift: -2 };
+
+let kernel: Loaded;
+let table: JoinTable;
+beforeEach(() => {
+  kernel = loadForTest({ servicePlane: { address: address('127.0.0.1'), port: 15_001 } });
+  kernel.activate(compile(policy([group(['0.0.0.0/0'], [rule({ protocol: 6, tls: { mode: 'metadata' } })])])));
+  table = new JoinTable({
+    program: programId(kernel.object.programFd('weir_join')),
+    joins: mapId(kernel.object.mapFd('joins')),
+    joiners: mapId(kernel.object.mapFd('joiners')),
+  });
+  table.vouch(JOINER, process.hrtime.bigint() + 3_600_000_000_000n);
+});
+afterEach(() => {
+  table.close();
+  kernel.close();
+});
+
+function put(ends: Ends, deltas: Deltas, more: Partial<Record<keyof typeof JOIN, number>> = {}): void {
+  const key = new Uint8Array(JOIN_KEY_BYTES);
+  const keyView = new DataView(key.buffer);
+  keyView.setUint32(JOIN_KEY.source, ends.source, true);
+  keyView.setUint32(JOIN_KEY.destination, ends.destination, true);
+  keyView.setUint16(JOIN_KEY.source_port, ends.sourcePort, true);
+  keyView.setUint16(JOIN_KEY.destination_port, ends.destinationPort, true);
+  const value = new Uint8Array(JOIN_BYTES);
+  const view = new DataView(value.buffer);
+  const entry = { state: JOIN_STATE.joined, joiner: JOINER, id: 1, ...deltas, ...more };
+  for (const [name, number] of Object.entries(entry)) view.setInt32(JOIN[name as keyof typeof JOIN], number, true);
+  expect(libbpf().bpf_map_update_elem(kernel.object.mapFd('joins'), key, value, 0)).toBe(0);
+}
+
+type Said = {
+  flags?: number;
+  options?: readonly number[];
+  payload?: number;
+  window?: number;
+  sequence?: number;
+  acknowledgment?: number;
+};
+/** A frame with right checksums. */
+function frameOf({ source, destination, sourcePort, destinationPort }: Ends, said: Said): Uint8Array {
+  const { flags = 0x10, options = [], payload = 8, window = 500, sequence = 5, acknowledgment = 9 } = said;
+  const padded = [...options, ...Array<number>((4 - (options.length % 4)) % 4).fill(0)];
+  const tcpBytes = 20 + padded.length;
+  const frame = new Uint8Array(TCP + tcpBytes + payload);
+  frame.set([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45]);
+  const view = new DataView(frame.buffer);
+  view.setUint16(IPV4 + 2, frame.length - IPV4);
+  view.setUint16(IPV4 + 6, 0x4000);
+  view.setUint8(IPV4 + 8, 64);
+  view.setUint8(IPV4 + 9, 6);
+  view.setUint32(IPV4 + 12, source);
+  view.setUint32(IPV4 + 16, destination);
+  view.setUint16(IPV4 + 10, ~sumOf(frame, IPV4, TCP) & 0xffff);
+  view.setUint16(TCP, sourcePort);
+  view.setUint16(TCP + 2, destinationPort);
+  view.setUint32(TCP + 4, sequence);
+  view.setUint32(TCP + 8, acknowledgment);
+  view.setUint8(TCP + 12, (tcpBytes / 4) << 4);
+  view.setUint8(TCP + 13, flags);
+  view.setUint16(TCP + 14, window);
+  frame.set(padded, TCP + 20);
+  for (let at = TCP + tcpBytes; at < frame.length; at++) frame[at] = at & 0xff;
+  view.setUint16(TCP + 16, ~tcpSum(frame) & 0xffff);
+  return frame;
+}
+
+function sumOf(frame: Uint8Array, from: number, to: number, initial = 0): number {
+  let sum = initial;
+  for (let at = from; at < to; at += 2) sum += ((frame[at] ?? 0) << 8) | (at + 1 < to ? (frame[at + 1] ?? 0) : 0);
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
+  return sum;
+}
+const tcpSum = (frame: Uint8Array): number =>
+  sumOf(frame, TCP, frame.length, sumOf(frame, IPV4 + 12, TCP, 6 + frame.length - TCP));
+
+function run(frame: Uint8Array): { readonly returned: number; readonly out: Uint8Array } {
+  const out = new Uint8Array(frame.length);
+  const returned = new TestRun(kernel.object.programFd('weir_ingress'), frame, undefined, undefined, out).run();
+  return { returned, out };
+}
+
+/** The same by RFC 9293, 2018 and 7323, option by option. */
+function translated(frame: Uint8Array, deltas: Deltas): Uint8Array {
+  const out = frame.slice();
+  const view = new DataView(out.buffer);
+  const add = (at: number, what: number): void => view.setUint32(at, (view.getUint32(at) + what) >>> 0);
+  add(TCP + 4, deltas.sequence);
+  if ((view.getUint8(TCP + 13) & 0x10) !== 0) add(TCP + 8, deltas.acknowledgment);
+  const window = view.getUint16(TCP + 14);
+  const shifted = deltas.window_shift < 0 ? window >> -deltas.window_shift : window << deltas.window_shift;
+  view.setUint16(TCP + 14, window > 0 ? Math.min(Math.max(shifted, 1), 0xffff) : 0);
+  const end = TCP + (view.getUint8(TCP + 12) >> 4) * 4;
+  for (let at = TCP + 20; at < end; ) {
+    const kind = view.getUint8(at);
+    if (kind === 0) break;
+    const length = kind === 1 ? 1 : view.getUint8(at + 1);
+    // What leads out of the header is no option, and neither is anything behind it.
+    if ((kind !== 1 && length < 2) || at + length > end) break;
+    if (kind === 8 && length === 10) {
+      add(at + 2, deltas.time);
+      add(at + 6, deltas.echo);
+    }
+    if (kind === 5) for (let edge = at + 2; edge + 4 <= at + length; edge += 4) add(edge, deltas.acknowledgment);
+    at += length;
+  }
+  view.setUint16(TCP + 16, 0);
+  view.setUint16(TCP + 16, ~tcpSum(out) & 0xffff);
+  return out;
+}
+
+const number = (value: number): number[] => [24, 16, 8, 0].map((shift) => (value >>> shift) & 0xff);
+const stamps = (value: number, echo: number): number[] => [8, 10, ...number(value), ...number(echo)];
+const sack = (...edges: number[]): number[] => [5, 2 + edges.length * 4, ...edges.flatMap(number)];
+
+describe('the numbers of one connection become those of the other', () => {
+  test.each([
+    ['without options', {}],
+    ['time stamps as they usually stand', { options: [1, 1, ...stamps(0xffff_fff0, 100)] }],
+    ['time stamps elsewhere', { options: [...stamps(1, 2), 1, 1] }],
+    ['one block', { options: [1, 1, ...stamps(1, 2), 1, 1, ...sack(100, 200)], payload: 0 }],
+    [
+      'three blocks and stamps',
+      { options: [1, 1, ...stamps(1, 2), 1, 1, ...sack(1, 2, 3, 4, 5, 0xffff_ffff)], payload: 0 },
+    ],
+    ['four blocks', { options: [1, 1, ...sack(1, 2, 3, 4, 5, 6, 7, 8)], payload: 0 }],
+    ['an unknown option between', { options: [30, 6, 1, 2, 3, 4, 1, 1, ...stamps(9, 9)] }],
+    ['a window that grows too large', { window: 40_000 }],
+    ['no window', { window: 0 }],
+    ['an odd payload', { payload: 333 }],
+    ['numbers that come round', { sequence: 0xffff_ffff, acknowledgment: 3 }],
+    ['a FIN', { flags: 0x11 }],
+    ['a RST', { flags: 0x04, payload: 0 }],
+  ] as const)('%s', (_, said: Said) => {
+    put(ENDS, DELTAS);
+    put(turned(ENDS), BACK);
+    for (const [ends, deltas] of [
+      [ENDS, DELTAS],
+      [turned(ENDS), BACK],
+    ] as const) {
+      const frame = frameOf(ends, said);
+      const { returned, out } = run(frame);
+      expect(returned).toBe(PASSED);
+      expect(Buffer.from(out).toString('hex')).toBe(Buffer.from(translated(frame, deltas)).toString('hex'));
+    }
+  });
+
+  test('whatever the header, and whatever the numbers', () => {
+    const random = new Random(2_026);
+    for (let round = 0; round < 5_000; round++) {
+      const deltas: Deltas = {
+        sequence: random.below(2 ** 32),
+        acknowledgment: random.below(2 ** 32),
+        time: random.below(2 ** 32),
+        echo: random.below(2 ** 32),
+        window_shift: random.below(29) - 14,
+      };
+      put(ENDS, deltas);
+      const frame = frameOf(ENDS, {
+        options: someOptions(random),
+        payload: random.below(100),
+        window: random.below(2 ** 16),
+        sequence: random.below(2 ** 32),
+        acknowledgment: random.below(2 ** 32),
+        flags: random.pick([0x10, 0x18, 0x11, 0x14]),
+      });
+      const { returned, out } = run(frame);
+      expect(returned).toBe(PASSED);
+      expect(Buffer.from(out).toString('hex')).toBe(Buffer.from(translated(frame, deltas)).toString('hex'));
+    }
+  });
+});
+
+function someOptions(random: Random): number[] {
+  const options: number[] = [];
+  for (let left = random.below(5); left > 0; left--) {
+    const next = random.pick([
+      () => [1],
+      () => stamps(random.below(2 ** 32), random.below(2 ** 32)),
+      () => sack(...Array.from({ length: 2 * random.below(5) }, () => random.below(2 ** 32))),
+      () => [30, 2 + 3, 1, 2, 3],
+      () => [random.below(256), random.below(16)],
+      () => [0],
+    ])();
+    if (options.length + next.length <= 40) options.push(...next);
+  }
+  return options;
+}
+
+describe('nothing passes', () => {
+  test.each([
+    ['while it is held', { state: JOIN_STATE.held }],
+    ['while the service plane has it, and no socket', { state: JOIN_STATE.quiet }],
+    ['of a joiner who does not vouch for it', { joiner: JOINER + 1 }],
+  ] as const)('%s', (_, more) => {
+    put(ENDS, DELTAS, more);
+    put(turned(ENDS), BACK, more);
+    expect(run(frameOf(ENDS, {})).returned).toBe(DROPPED);
+  });
+
+  test('of the other direction where that is not there', () => {
+    put(ENDS, DELTAS);
+    expect(run(frameOf(turned(ENDS), {})).returned).toBe(DROPPED);
+  });
+
+  test('that opens: a SYN becomes a question, and its answer is none', () => {
+    put(ENDS, DELTAS, { acknowledged: 50_000, next: 60_000 });
+    put(turned(ENDS), BACK, { acknowledged: 70_000, next: 80_000 });
+    const { returned, out } = run(frameOf(ENDS, { flags: 0x02, payload: 0, options: [2, 4, 5, 180, 1, 3, 3, 7] }));
+    const view = new DataView(out.buffer);
+    expect(returned).toBe(PASSED);
+    // Of what the other side has had already, so that it answers.
+    expect([view.getUint32(TCP + 4), view.getUint8(TCP + 13)]).toEqual([69_999, 0x10]);
+    expect(view.getUint32(TCP + 8)).toBe((50_000 + DELTAS.acknowledgment) % 2 ** 32);
+    expect(tcpSum(out)).toBe(0xffff);
+    expect(run(frameOf(turned(ENDS), { flags: 0x12, payload: 0 })).returned).toBe(DROPPED);
+  });
+});

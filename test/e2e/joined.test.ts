@@ -1,0 +1,301 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ADDRESSES, type Topology } from '#cli/topology.js';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { helloOfNode } from '#test/service-plane/tls/recorded-hello.js';
+import { createInspectedRig, type InspectedRig } from './inspected.js';
+import { policyOf } from './rig.js';
+import { type Answer, digestOf, Talker } from './talker.js';
+
+const PORT = 443;
+const MB = 1_000_000;
+/** What a connection must have carried before the datapath gets it. */
+const ENOUGH = 4 * MB;
+let rig: InspectedRig;
+let hello: Buffer;
+let helloFile: string;
+let ownPort = 20_000;
+const talkers: Talker[] = [];
+beforeAll(async () => {
+  rig = await createInspectedRig('joined');
+  hello = Buffer.from(await helloOfNode({ servername: SERVER_NAME }));
+  helloFile = join(rig.node.folder, 'hello');
+  await writeFile(helloFile, hello);
+  await rig.put(policyOf([tls(SERVER_NAME)]));
+  await rig.node.ready();
+}, 120_000);
+afterEach(endTalkers);
+afterAll(() => rig?.remove());
+
+const tls = (sni: string) => ({ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [sni] } } });
+
+async function endTalkers(): Promise<void> {
+  await Promise.all(talkers.splice(0).map((talker) => talker.end()));
+}
+
+type Inside = Topology['client'];
+function talker(inside: Inside): Talker {
+  const made = new Talker(inside.start('python3', ['-u', ...Talker.words]));
+  talkers.push(made);
+  return made;
+}
+
+type Ends = { readonly client: Talker; readonly server: Talker };
+async function connect(own = ++ownPort): Promise<Ends> {
+  await endTalkers();
+  const client = talker(rig.topology.client);
+  const server = talker(rig.topology.server);
+  await server.must('listen', PORT);
+  const dialled = client.must('dial', ADDRESSES.server, PORT, own, helloFile);
+  await server.must('accept');
+  await dialled;
+  await server.must('take', hello.length);
+  return { client, server };
+}
+
+/** Sends so much one way. */
+async function carry(from: Talker, to: Talker, count: number, seed: number): Promise<void> {
+  const sent = from.must('send', count, seed);
+  expect(await to.must('take', count)).toEqual({ took: count, digest: digestOf(count, seed), end: 'open' });
+  await sent;
+}
+async function carryBoth({ client, server }: Ends, count: number): Promise<void> {
+  // A talker does one thing after another: who takes first sends then.
+  await carry(client, server, count, 1);
+  await carry(server, client, count, 2);
+}
+
+/** The node's sockets of connections between the ends. */
+const sockets = async (): Promise<string> =>
+  rig.topology.node.must(
+    'ss',
+    '-Htn',
+    'state',
+    'connected',
+    'exclude',
+    'time-wait',
+    `( sport = :${PORT} or dport = :${PORT} )`,
+  );
+const isJoined = (): Promise<boolean> => sockets().then((found) => found === '');
+
+async function joined(own?: number): Promise<Ends> {
+  const ends = await connect(own);
+  await carry(ends.client, ends.server, ENOUGH, 3);
+  await expect.poll(isJoined, { timeout: 5_000 }).toBe(true);
+  return ends;
+}
+
+test('one that sends much leaves the node’s sockets, and goes on byte by byte', async () => {
+  const ends = await joined();
+  await carryBoth(ends, 60 * MB);
+  expect(await isJoined()).toBe(true);
+  const { text } = await rig.node.request('GET', '/metrics');
+  expect(Number(/^weir_dataplane_inspected_bytes_total\{way="joined"\} (\d+)/m.exec(text)?.[1])).toBeGreaterThan(
+    120 * MB,
+  );
+});
+
+test('one that sends little stays with them', async () => {
+  const ends = await connect();
+  await carryBoth(ends, 10_000);
+  expect(await isJoined()).toBe(false);
+});
+
+test('an end is an end of one way, and the other way goes on', async () => {
+  const { client, server } = await joined();
+  await client.must('end');
+  expect(await server.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
+  await carry(server, client, 10 * MB, 4);
+  await server.must('end');
+  expect(await client.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
+});
+
+test('the same port opens another connection once one is over', async () => {
+  const own = ++ownPort;
+  const { client, server } = await joined(own);
+  await server.must('close');
+  expect(await client.must('take', 1)).toMatchObject({ end: 'end' });
+  await client.must('close');
+  await carryBoth(await joined(own), MB);
+});
+
+const decided = async (): Promise<number> => {
+  const { body } = await rig.node.request('GET', '/api/v1/stats');
+  return (body as { readonly tls: { readonly allow: number } }).tls.allow;
+};
+
+test.each([
+  ['the client alone', false],
+  ['both sides', true],
+])(
+  'where %s went away without a word, the same port opens another connection, which is inspected',
+  async (_, isServerGone) => {
+    const own = ++ownPort;
+    const { client, server } = await joined(own);
+    const before = await decided();
+    const silent =
+      'add table ip hush; add chain ip hush out { type filter hook output priority 0; }; add rule ip hush out tcp flags & (fin | rst) != 0 drop';
+    const gone = isServerGone ? [rig.topology.client, rig.topology.server] : [rig.topology.client];
+    for (const inside of gone) await inside.must('nft', silent);
+    try {
+      await client.end();
+      if (isServerGone) await server.end();
+      // What the kernel has kept of them is gone, too.
+      for (const inside of gone) await inside.must('ss', '-K', `( sport = :${PORT} or dport = :${PORT} )`);
+    } finally {
+      for (const inside of gone) await inside.must('nft', 'delete table ip hush');
+    }
+    await carryBoth(await joined(own), MB);
+    expect(await decided()).toBe(before + 1);
+  },
+);
+
+test.each(['client', 'server'] as const)('a reset by the %s is a reset for the other', async (who) => {
+  const ends = await joined();
+  await ends[who].must('reset');
+  const other = who === 'client' ? ends.server : ends.client;
+  expect(await other.ask('take', 1)).toEqual({ failed: 'ConnectionResetError' });
+});
+
+test('a policy that does not allow it cuts it on both sides', async () => {
+  const { client, server } = await joined();
+  const both = [client.ask('take', 1), server.ask('take', 1)];
+  await rig.put(policyOf([tls('another.test')]));
+  expect(await Promise.all(both)).toEqual(Array<Answer>(2).fill({ failed: 'ConnectionResetError' }));
+  await rig.put(policyOf([tls(SERVER_NAME)]));
+});
+
+test('who does not read holds back who sends', async () => {
+  const { client, server } = await joined();
+  await client.must('patience', 1);
+  expect(await client.ask('send', 200 * MB, 5)).toEqual({ failed: 'TimeoutError' });
+  expect(await server.must('take', 50_000)).toMatchObject({ took: 50_000 });
+  await carry(server, client, MB, 6);
+});
+
+describe('whatever the ends have agreed on', () => {
+  const set = (inside: Inside, ...settings: readonly string[]): Promise<string> =>
+    inside.must('sysctl', '-qw', ...settings);
+  const DEFAULT_RMEM = 'net.ipv4.tcp_rmem=4096 131072 33554432';
+
+  test('windows of another scale', async () => {
+    const { client, server } = rig.topology;
+    const [before] = await Promise.all([client.must('sysctl', '-n', 'net.ipv4.tcp_rmem')]);
+    await set(client, 'net.ipv4.tcp_rmem=4096 65535 65535');
+    try {
+      await carryBoth(await joined(), 20 * MB);
+      await set(server, 'net.ipv4.tcp_rmem=4096 65535 65535');
+      await carryBoth(await joined(), 20 * MB);
+    } finally {
+      const rmem = before.trim().replaceAll(/\s+/g, ' ');
+      await set(client, `net.ipv4.tcp_rmem=${rmem === '' ? DEFAULT_RMEM : rmem}`);
+      await set(server, `net.ipv4.tcp_rmem=${rmem === '' ? DEFAULT_RMEM : rmem}`);
+    }
+  });
+
+  test('no time stamps, on one side or on both', async () => {
+    const { client, server, node } = rig.topology;
+    await set(client, 'net.ipv4.tcp_timestamps=0');
+    try {
+      const ends = await connect();
+      await carryBoth(ends, 10 * MB);
+      expect(await isJoined()).toBe(false);
+      await set(node, 'net.ipv4.tcp_timestamps=0');
+      await set(server, 'net.ipv4.tcp_timestamps=0');
+      await endTalkers();
+      await expect.poll(isJoined).toBe(true);
+      await carryBoth(await joined(), 10 * MB);
+    } finally {
+      for (const inside of [client, node, server]) await set(inside, 'net.ipv4.tcp_timestamps=1');
+    }
+  });
+
+  test('segments that the server’s side could not take', async () => {
+    const { server } = rig.topology;
+    const device = (await server.must('sh', '-c', 'ip -o -4 route get 10.77.1.2')).replace(/^.* dev (\S+) .*$/s, '$1');
+    await server.must('ip', 'link', 'set', device, 'mtu', '1300');
+    try {
+      const ends = await connect();
+      await carryBoth(ends, 10 * MB);
+      expect(await isJoined()).toBe(false);
+    } finally {
+      await server.must('ip', 'link', 'set', device, 'mtu', '1500');
+    }
+  });
+});
+
+test('a way that got narrower is told to who sends, by numbers that it knows', async () => {
+  const { client, server } = await joined();
+  await carry(client, server, MB, 8);
+  await rig.topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1200');
+  // The datapath keeps for about a second where packets go.
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  try {
+    await carry(client, server, 10 * MB, 9);
+    const { stdout } = await rig.topology.client.run('ip', 'route', 'get', ADDRESSES.server);
+    expect(stdout).toContain('mtu 1200');
+  } finally {
+    await rig.topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1500');
+    await rig.topology.client.must('ip', 'route', 'flush', 'cache');
+  }
+});
+
+test('what is lost on the way is sent again', async () => {
+  const ends = await joined();
+  const lossy =
+    'add table ip loss; add chain ip loss in { type filter hook prerouting priority 0; }; add rule ip loss in meta l4proto tcp numgen random mod 100 < 2 drop';
+  const both = [rig.topology.client, rig.topology.server];
+  for (const inside of both) await inside.must('nft', lossy);
+  try {
+    await carryBoth(ends, 20 * MB);
+    const { stdout } = await rig.topology.client.run(
+      'nstat',
+      '-asz',
+      'TcpExtTCPSACKReorder',
+      'TcpRetransSegs',
+      'TcpExtPAWSEstab',
+    );
+    expect(stdout).toMatch(/TcpRetransSegs +[1-9]/);
+  } finally {
+    for (const inside of both) await inside.must('nft', 'delete table ip loss');
+  }
+});
+
+test('where others have a say in what is forwarded nothing is joined, and what was goes on', async () => {
+  const { node } = rig.topology;
+  const ends = await joined();
+  await node.must('nft', 'add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
+  try {
+    await expect.poll(async () => (await rig.node.request('GET', '/api/v1/stats')).text).toContain('"way":"stack"');
+    await carryBoth(ends, 10 * MB);
+    expect(await isJoined()).toBe(true);
+    const others = await connect();
+    await carryBoth(others, 10 * MB);
+    expect(await isJoined()).toBe(false);
+  } finally {
+    await node.must('nft', 'delete table ip mine');
+  }
+});
+
+test('it goes on when the datapath gets larger tables', async () => {
+  const ends = await joined();
+  const many = Array.from({ length: 3_000 }, (_, index) => ({
+    match: { proto: 'udp', dst_ports: [1_000 + index], dst_ips: [`10.9.${index >> 8}.${index & 255}`] },
+  }));
+  await rig.put(policyOf([tls(SERVER_NAME), ...many]));
+  await carryBoth(ends, 10 * MB);
+  expect(await isJoined()).toBe(true);
+});
+
+test('it ends with the node: nothing passes without one, and nothing of it is left for the next', {
+  timeout: 90_000,
+}, async () => {
+  const { client, server } = await joined();
+  const cut = server.ask('take', 100_000 * MB);
+  const sending = client.ask('send', 100_000 * MB, 7);
+  await rig.node.restart();
+  await rig.node.ready();
+  const none = [await sending, await cut].map((answer) => answer.failed ?? answer.end);
+  expect(none).not.toContain('open');
+});
