@@ -10,6 +10,7 @@ const SO_SNDBUF = 7;
 const SO_MARK = 36;
 const SO_REUSEADDR = 2;
 const SO_KEEPALIVE = 9;
+const SO_OOBINLINE = 10;
 const SO_LINGER = 13;
 const SO_REUSEPORT = 15;
 const EACCES = 13;
@@ -82,8 +83,12 @@ export function openListener(
   }
 }
 
-/** It sends at once, and notices when the other side is gone. What is accepted from it is like that, too. */
+/**
+ * It sends at once, notices when the other side is gone, and has urgent data where it stands (RFC 6093). What is accepted
+ * from it is like that, too.
+ */
 function setForBytes(fd: number): void {
+  set(fd, SO_OOBINLINE, 1, 'keep urgent data in its place');
   set(fd, TCP_NODELAY, 1, 'send at once', SOL_TCP);
   set(fd, SO_KEEPALIVE, 1, 'keep a connection alive');
   set(fd, TCP_KEEPIDLE, KEEP_IDLE_S, 'keep a connection alive', SOL_TCP);

@@ -6,6 +6,7 @@ const EAGAIN = 11;
 const SPLICE_F_MOVE = 1;
 const SPLICE_F_NONBLOCK = 2;
 const FLAGS = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
+const MSG_DONTWAIT = 0x40;
 const SHUT_WR = 1;
 /** Calls of one way in a turn, so that the others get theirs. */
 const CALLS = 8;
@@ -15,6 +16,8 @@ export type SplicedSide = {
   readonly fd: number;
   isReadable: boolean;
   isWritable: boolean;
+  /** Urgent data is there, which the kernel splices to nobody. */
+  isUrgent: boolean;
   /** It was reset; what came before that may still be read. */
   isBroken: boolean;
 };
@@ -80,8 +83,20 @@ export class SplicedWay {
     const error = errno();
     if (error === EINTR) return 'more';
     if (error !== EAGAIN) return 'broken';
+    if (this.from.isUrgent) return this.#readUrgent(this.#pipe);
     this.from.isReadable = false;
     return this.#rest();
+  }
+
+  /** What was before the mark has gone; what is behind it is as usual. */
+  #readUrgent(pipe: Pipe): WayState {
+    const byte = new Uint8Array(1);
+    this.from.isUrgent = false;
+    if (libc.recv(this.from.fd, byte, 1, MSG_DONTWAIT) !== 1) return 'more';
+    if (libc.write(pipe.write, byte, 1) !== 1) return 'broken';
+    this.#held = 1;
+    this.#moved++;
+    return 'more';
   }
 
   #write(): WayState {

@@ -11,6 +11,7 @@ import { isStill } from './tcp-leg.js';
 const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;
 const EPOLLIN = 1;
+const EPOLLPRI = 2;
 const EPOLLOUT = 4;
 const EPOLLERR = 8;
 const EPOLLHUP = 16;
@@ -111,7 +112,8 @@ export class Splicer {
     const side = this.#pairs.get(id)?.sides[this.#view.getUint32(at + EVENT_DATA + 4, true)];
     if (side === undefined) return;
     if ((events & EPOLLERR) !== 0) side.isBroken = true;
-    if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) !== 0) side.isReadable = true;
+    if ((events & EPOLLPRI) !== 0) side.isUrgent = true;
+    if ((events & (EPOLLIN | EPOLLPRI | EPOLLERR | EPOLLHUP)) !== 0) side.isReadable = true;
     if ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) !== 0) side.isWritable = true;
     this.#busy.add(id);
   }
@@ -200,7 +202,7 @@ export class Splicer {
     const event = new Uint8Array(EVENT_BYTES);
     const view = new DataView(event.buffer);
     // By edges: the bell need not be read, and who waits for a slow receiver is not told of what it cannot take.
-    view.setUint32(0, id === BELL ? EPOLLIN | EPOLLET : EPOLLIN | EPOLLOUT | EPOLLET, true);
+    view.setUint32(0, id === BELL ? EPOLLIN | EPOLLET : EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLET, true);
     view.setUint32(EVENT_DATA, id, true);
     view.setUint32(EVENT_DATA + 4, side, true);
     check('watch a descriptor', libc.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, event));
@@ -213,5 +215,5 @@ function socketsOf({ sides: [client, server] }: Pair): { readonly client: number
 
 /** What it is ready for the kernel tells as soon as it is watched. */
 function sideOf(fd: number): SplicedSide {
-  return { fd, isReadable: false, isWritable: false, isBroken: false };
+  return { fd, isReadable: false, isWritable: false, isUrgent: false, isBroken: false };
 }

@@ -102,6 +102,20 @@ test('one that sends little stays with them', async () => {
   expect(await isJoined()).toBe(false);
 });
 
+test('urgent data goes where it stands, while the node has the connection', async () => {
+  const { client, server } = await connect();
+  for (const [from, to] of [
+    [client, server],
+    [server, client],
+  ] as const) {
+    await from.must('send', 1_000, 1);
+    await from.must('urgent');
+    await from.must('send', 1_000, 1);
+    expect(await to.must('take', 2_001)).toMatchObject({ took: 2_001 });
+  }
+  await carryBoth({ client, server }, 10_000);
+});
+
 test('an end is an end of one way, and the other way goes on', async () => {
   const { client, server } = await joined();
   await client.must('end');

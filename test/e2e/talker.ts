@@ -26,6 +26,7 @@ def do(what, *words):
     elif what == 'patience': s.settimeout(float(words[0]))
     elif what == 'send':
         for part in stream(int(words[0]), int(words[1])): s.sendall(part)
+    elif what == 'urgent': s.send(b'!', socket.MSG_OOB)
     elif what == 'take':
         left, h, end = int(words[0]), hashlib.sha256(), 'open'
         while left:
