@@ -1,8 +1,9 @@
 import { constants, createHash, generateKeyPairSync } from 'node:crypto';
-import { createSecureContext, type SecureContext } from 'node:tls';
+import { createSecureContext, DEFAULT_CIPHERS, type SecureContext } from 'node:tls';
 import { LRUCache } from 'lru-cache';
 import { type InterceptCa, shownChainOf } from './intercept-ca.js';
 import { createLeafMint, type LeafMint } from './leaf-mint.js';
+import { sealTickets } from './tickets.js';
 
 export type LeafContextOptions = {
   /**
@@ -18,6 +19,9 @@ export type LeafContextOptions = {
 type Kept = { readonly context: SecureContext; readonly renewAtMs: number };
 
 const CAPACITY = 4096;
+/** The handshake hashes with SHA-256 then, which processors have instructions for, and not with SHA-384. */
+const CHEAPEST = 'TLS_AES_128_GCM_SHA256';
+const CIPHERS = [CHEAPEST, ...DEFAULT_CIPHERS.split(':').filter((cipher) => cipher !== CHEAPEST)].join(':');
 
 /** TLS contexts by name: what an intercepted client is shown. */
 export class LeafContexts {
@@ -60,14 +64,18 @@ export class LeafContexts {
   }
 
   #contextOf(cert: string, session: string): SecureContext {
-    return createSecureContext({
+    const context = createSecureContext({
       key: this.#keyPem,
       cert,
       minVersion: 'TLSv1.2',
-      secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
-      ticketKeys: this.#options.ticketKeys,
+      ciphers: CIPHERS,
+      honorCipherOrder: true,
+      // Whoever would rather have ChaCha20 has no instructions for AES.
+      secureOptions: constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_PRIORITIZE_CHACHA,
       // A session counts for one name and one CA: OpenSSL resumes only what has the same id, of 32 bytes at most.
       sessionIdContext: createHash('sha256').update(session).digest('hex').slice(0, 32),
     });
+    sealTickets(context, this.#options.ticketKeys);
+    return context;
   }
 }

@@ -119,3 +119,33 @@ describe.each([undefined, 'TLSv1.2'] as const)('a session (%s at most)', (maxVer
     expect([elsewhere, changed, foreign].map(({ isReused }) => isReused)).toEqual([false, false, false]);
   });
 });
+
+it('a ticket of TLS 1.3 that is taken is replaced by another, which is taken as well', async () => {
+  const made = contexts();
+  let session: Buffer = (await visited(made.of('a.test'), 'a.test')).session;
+  for (const again of [1, 2, 3]) {
+    const { client, server, close } = await handshake(present(made.of('a.test')), {
+      ...{ servername: 'a.test', ca: ca.certPem, session },
+    });
+    const given = once(client, 'session') as Promise<[Buffer]>;
+    server.write('hello');
+    await once(client, 'data');
+    expect([again, client.isSessionReused()]).toEqual([again, true]);
+    const [next] = await given;
+    expect(next.equals(session)).toBe(false);
+    session = next;
+    close();
+  }
+});
+
+it.each([
+  ['TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256', 'TLS_AES_128_GCM_SHA256'],
+  ['TLS_AES_256_GCM_SHA384', 'TLS_AES_256_GCM_SHA384'],
+  ['TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256', 'TLS_CHACHA20_POLY1305_SHA256'],
+])('a client that offers %s gets %s', async (ciphers, chosen) => {
+  const { client, close } = await handshake(present(contexts().of('a.test')), {
+    ...{ servername: 'a.test', ca: ca.certPem, ciphers },
+  });
+  expect(client.getCipher().name).toBe(chosen);
+  close();
+});
