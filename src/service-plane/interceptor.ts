@@ -7,7 +7,6 @@ import type { Packet } from '#policy/model.js';
 import type { CertificateFacts, ClientHello, TlsFacts } from '#policy/tls-facts.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { LeafContexts } from './ca/leaf-contexts.js';
-import { readCertificateFacts } from './certificate-facts.js';
 import { Http1Session } from './intercept/http1-session.js';
 import { Http2Session } from './intercept/http2-session.js';
 import { keyOf, linkServer, type ServerLink, type ServerLinkFailure } from './intercept/server-link.js';
@@ -19,7 +18,6 @@ import { createUpstreamTrust, type UpstreamTrust } from './upstream-trust.js';
 
 const HANDSHAKE_MS = 10_000;
 const TICK_MS = 5_000;
-const LONGEST_CHAIN = 10;
 const HTTP1 = 'http/1.1';
 const HTTP2 = 'h2';
 
@@ -48,9 +46,9 @@ export class Interceptor {
   readonly #plane: Omit<Plane, 'interceptor' | 'splices'>;
   readonly #contexts: LeafContexts;
   readonly #trust: UpstreamTrust;
-  readonly #pool = new ServerPool();
   readonly #sessions = new Set<Session>();
   readonly #clock = { tick: 0 };
+  readonly #pool = new ServerPool(this.#clock);
   readonly #ticking: NodeJS.Timeout;
   #isAble = false;
 
@@ -98,6 +96,7 @@ export class Interceptor {
   #tick(): void {
     this.#clock.tick++;
     for (const session of this.#sessions) session.lookAtClock();
+    this.#pool.lookAtClock();
   }
 }
 
@@ -333,28 +332,14 @@ class Session implements InterceptedSession {
   }
 }
 
-function factsOf(hello: ClientHello, { socket }: ServerLink): TlsFacts {
-  // Taken now: a link that is closed has none any more.
-  const ders = chainOf(socket);
-  let certificate: CertificateFacts | null = null;
+/** The certificate is read where somebody asks for it. */
+function factsOf(hello: ClientHello, link: ServerLink): TlsFacts {
   return {
     hello,
     get certificate() {
-      certificate ??= readCertificateFacts(ders);
-      return certificate;
+      return link.certificate;
     },
   };
-}
-
-/** Leaf first, with what the server sent behind it; nothing of a link that is closed. */
-function chainOf(socket: TLSSocket): readonly Uint8Array[] {
-  const ders: Uint8Array[] = [];
-  let next = socket.getPeerX509Certificate();
-  while (next !== undefined && ders.length < LONGEST_CHAIN) {
-    ders.push(next.raw);
-    next = next.issuerCertificate;
-  }
-  return ders;
 }
 
 function isSame(one: CertificateFacts, other: CertificateFacts | undefined): boolean {

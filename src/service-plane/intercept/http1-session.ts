@@ -43,8 +43,8 @@ export class Http1Session {
   constructor(private readonly ports: Http1Ports) {
     const { link } = ports;
     this.#server = new ServerEnd({
-      data: (chunk) => this.#onServer(chunk),
-      drain: () => this.#onServerDrain(),
+      said: (chunk) => this.#onServer(chunk),
+      drained: () => this.#onServerDrain(),
       gone: () => this.#onServerGone(),
       give: (given) => ports.give(given),
     });
@@ -302,7 +302,7 @@ export class Http1Session {
     this.#toClient.flush(client);
     if (this.#waiting !== null) link.socket.write(this.#waiting);
     this.#waiting = null;
-    this.#tunnel = new Tunnel(client, link.socket);
+    this.#tunnel = new Tunnel(client, link);
   }
 
   #deny(request: RequestHead, step: Step): void {
@@ -354,7 +354,7 @@ export class Http1Session {
 
   #onClientEnd(): void {
     this.#clientEnded = true;
-    if (this.#exchange?.body.isComplete === true) return;
+    if (this.#isClosing || this.#exchange?.body.isComplete === true) return;
     this.ports.client.end();
     this.close();
   }

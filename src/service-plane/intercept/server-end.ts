@@ -1,20 +1,15 @@
 import { Out } from './out.js';
-import type { ServerLink } from './server-link.js';
+import type { LinkListener, ServerLink } from './server-link.js';
 
-export type ServerEndEvents = {
-  readonly data: (chunk: Buffer) => void;
-  readonly drain: () => void;
-  /** It said its end, or broke. */
-  readonly gone: () => void;
+export type ServerEndEvents = LinkListener & {
   /** Nobody here needs it any more. */
-  readonly give: (link: ServerLink) => void;
+  give(link: ServerLink): void;
 };
 
 /** A session's way to its server: one link at a time, or none. */
 export class ServerEnd {
   readonly #out = new Out();
   #link: ServerLink | null = null;
-  #unhook: () => void = () => {};
 
   constructor(private readonly events: ServerEndEvents) {}
 
@@ -23,23 +18,8 @@ export class ServerEnd {
   }
 
   take(link: ServerLink): void {
-    const { socket } = link;
-    const { data, drain, gone } = this.events;
-    socket.on('data', data);
-    socket.on('drain', drain);
-    socket.once('end', gone);
-    socket.once('close', gone);
-    socket.on('error', gone);
-    socket.resume();
     this.#link = link;
-    this.#unhook = () => {
-      socket.off('data', data);
-      socket.off('drain', drain);
-      socket.off('end', gone);
-      socket.off('close', gone);
-      socket.off('error', gone);
-      this.#unhook = () => {};
-    };
+    link.hear(this.events);
   }
 
   /** Of what is to be sent: it goes with the next `flush`. */
@@ -63,7 +43,7 @@ export class ServerEnd {
   /** It is nobody's here from now on. */
   release(): ServerLink | null {
     const link = this.#link;
-    this.#unhook();
+    link?.leave();
     this.#link = null;
     return link;
   }
@@ -73,9 +53,6 @@ export class ServerEnd {
     const link = this.release();
     if (link === null) return;
     if (mayServe && !link.isBound) this.events.give(link);
-    else {
-      link.socket.on('error', () => {});
-      link.socket.destroy();
-    }
+    else link.socket.destroy();
   }
 }

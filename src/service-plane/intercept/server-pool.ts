@@ -1,64 +1,65 @@
 import type { ServerLink } from './server-link.js';
 
-const IDLE_MS = 15_000;
+/** Ticks of the clock, of five seconds. */
+const IDLE_TICKS = 2;
 const OF_A_KEY = 64;
 const LINKS = 8_192;
 
-type Idle = { readonly link: ServerLink; readonly release: () => void };
+type Idle = { readonly link: ServerLink; readonly since: number };
 
 /** Links that nobody uses now; each serves again the client address in whose name it was made, and nobody else. */
 export class ServerPool {
   readonly #idle = new Map<string, Idle[]>();
   #count = 0;
 
+  constructor(private readonly clock: { readonly tick: number }) {}
+
   /** The one that was used last. */
   take(key: string): ServerLink | null {
-    const idle = this.#idle.get(key)?.findLast(({ link }) => !link.socket.destroyed);
-    if (idle === undefined) return null;
-    idle.release();
-    return idle.link;
+    const link = this.#idle.get(key)?.at(-1)?.link;
+    if (link === undefined) return null;
+    this.#remove(link);
+    link.leave();
+    return link;
   }
 
   give(link: ServerLink): void {
-    const known = this.#idle.get(link.key) ?? [];
-    const { socket } = link;
-    if (known.length >= OF_A_KEY || this.#count >= LINKS || socket.destroyed || socket.readableLength > 0) {
+    const { socket, key } = link;
+    const known = this.#idle.get(key);
+    if ((known?.length ?? 0) >= OF_A_KEY || this.#count >= LINKS || socket.destroyed || socket.readableLength > 0) {
       socket.destroy();
       return;
     }
-    // A server that speaks unasked, or has said its end, is of no use any more.
-    const drop = (): void => {
-      idle.release();
-      socket.destroy();
-    };
-    const idle: Idle = {
-      link,
-      release: () => {
-        socket.off('data', drop);
-        socket.off('end', drop);
-        socket.off('close', drop);
-        socket.off('error', drop);
-        socket.setTimeout(0, drop);
-        const left = (this.#idle.get(link.key) ?? []).filter((other) => other !== idle);
-        if (left.length === 0) this.#idle.delete(link.key);
-        else this.#idle.set(link.key, left);
-        this.#count--;
-      },
-    };
-    this.#idle.set(link.key, [...known, idle]);
+    const idle = { link, since: this.clock.tick };
+    if (known === undefined) this.#idle.set(key, [idle]);
+    else known.push(idle);
     this.#count++;
-    socket.on('data', drop);
-    socket.on('end', drop);
-    socket.on('close', drop);
-    socket.on('error', drop);
-    socket.setTimeout(IDLE_MS, drop);
-    socket.resume();
+    const drop = (): void => this.#drop(link);
+    link.hear({ said: drop, drained: () => {}, gone: drop });
+  }
+
+  /** Gives up what nobody has needed for too long. */
+  lookAtClock(): void {
+    const { tick } = this.clock;
+    for (const { link, since } of [...this.#idle.values()].flat()) if (tick - since > IDLE_TICKS) this.#drop(link);
   }
 
   close(): void {
-    for (const idle of [...this.#idle.values()].flat()) {
-      idle.release();
-      idle.link.socket.destroy();
-    }
+    for (const { link } of [...this.#idle.values()].flat()) this.#drop(link);
+  }
+
+  #drop(link: ServerLink): void {
+    this.#remove(link);
+    link.leave();
+    link.socket.destroy();
+  }
+
+  #remove(link: ServerLink): void {
+    const idle = this.#idle.get(link.key) ?? [];
+    const at = idle.findLastIndex((other) => other.link === link);
+    if (at < 0) return;
+    this.#count--;
+    if (idle.length === 1) this.#idle.delete(link.key);
+    else idle.splice(at, 1);
   }
 }

@@ -1,4 +1,5 @@
 import type { TLSSocket } from 'node:tls';
+import type { ServerLink } from './server-link.js';
 
 /** Its ends are not watched by anybody else. */
 const KEEP_ALIVE_MS = 60_000;
@@ -9,8 +10,9 @@ export class Tunnel {
 
   constructor(
     private readonly client: TLSSocket,
-    private readonly server: TLSSocket,
+    private readonly link: ServerLink,
   ) {
+    const server = link.socket;
     for (const end of [client, server]) end.setKeepAlive(true, KEEP_ALIVE_MS);
     client.on('data', (chunk: Buffer) => {
       // What comes after the server's end has nobody to go to.
@@ -18,20 +20,19 @@ export class Tunnel {
     });
     client.on('drain', () => server.resume());
     client.once('end', () => server.end());
-    server.on('data', (chunk: Buffer) => {
-      if (!client.write(chunk)) server.pause();
+    link.hear({
+      said: (chunk) => {
+        if (!client.write(chunk)) server.pause();
+      },
+      drained: () => client.resume(),
+      gone: () => this.#serverGone(),
     });
-    server.on('drain', () => client.resume());
-    const gone = (): void => this.#serverGone();
-    server.once('end', gone);
-    server.once('close', gone);
-    server.on('error', gone);
     client.resume();
   }
 
   close(): void {
     this.#isOver = true;
-    this.server.destroy();
+    this.link.socket.destroy();
   }
 
   #serverGone(): void {

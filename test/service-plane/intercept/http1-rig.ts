@@ -2,7 +2,7 @@ import { type AddressInfo, connect as connectTcp, type Server } from 'node:net';
 import { connect, createServer as createTlsServer, type TLSSocket } from 'node:tls';
 import type { Decided } from '#policy/inspection.js';
 import { Http1Session } from '#service-plane/intercept/http1-session.js';
-import type { ServerLink } from '#service-plane/intercept/server-link.js';
+import { ServerLink } from '#service-plane/intercept/server-link.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
 
 const { good, rootPem } = makeCertificates();
@@ -41,7 +41,7 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
     const socket = connect({ port: serverPort, ca: rootPem, servername: SERVER_NAME });
     socket.on('error', () => {});
     await new Promise((resolve) => socket.once('secureConnect', resolve));
-    return { socket, key: '', protocol: null, isUsed: false, isBound: false };
+    return new ServerLink(socket, '', null);
   };
   const link = await linkTo();
   const given: ServerLink[] = [];

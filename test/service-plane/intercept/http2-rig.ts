@@ -10,6 +10,7 @@ import type { RequestFacts } from '#policy/http-facts.js';
 import { type Decided, judgeExchange, type Step } from '#policy/inspection.js';
 import type { Rule } from '#policy/model.js';
 import { Http2Session } from '#service-plane/intercept/http2-session.js';
+import { ServerLink } from '#service-plane/intercept/server-link.js';
 import type { SessionPorts } from '#service-plane/intercept/session-ports.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
 
@@ -63,7 +64,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
       const ports: SessionPorts = {
         client,
         clock: { tick: 0 },
-        link: { socket, key: '', protocol: 'h2', isUsed: false, isBound: false },
+        link: new ServerLink(socket, '', 'h2'),
         connection: { sni: SERVER_NAME, port: 443 },
         denied,
         judge,

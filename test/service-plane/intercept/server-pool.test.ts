@@ -1,0 +1,67 @@
+import { once } from 'node:events';
+import { createSecureContext, type TLSSocket } from 'node:tls';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { ServerLink } from '#service-plane/intercept/server-link.js';
+import { ServerPool } from '#service-plane/intercept/server-pool.js';
+import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
+import { handshake } from '../handshake.js';
+
+const { good, rootPem } = makeCertificates();
+const shown = createSecureContext({ cert: good.certPem, key: good.keyPem });
+const clock = { tick: 0 };
+let pool: ServerPool;
+const closes: (() => void)[] = [];
+beforeEach(() => {
+  clock.tick = 0;
+  pool = new ServerPool(clock);
+});
+afterEach(() => {
+  for (const close of closes.splice(0)) close();
+});
+
+async function linkOf(key: string): Promise<{ readonly link: ServerLink; readonly server: TLSSocket }> {
+  const { client, server, close } = await handshake(shown, { servername: SERVER_NAME, ca: rootPem });
+  closes.push(close);
+  return { link: new ServerLink(client, key, null), server };
+}
+
+test('a link is taken once, for what it was made for, and the one that was used last comes first', async () => {
+  const [first, second, other] = [await linkOf('a'), await linkOf('a'), await linkOf('b')].map(({ link }) => link);
+  for (const link of [first, second, other]) pool.give(link as ServerLink);
+  expect(['a', 'a', 'a', 'c', 'b'].map((key) => pool.take(key))).toEqual([second, first, null, null, other]);
+});
+
+test('a link that nobody needs is closed after fifteen seconds at most, and not before ten', async () => {
+  const { link } = await linkOf('a');
+  pool.give(link);
+  clock.tick = 2;
+  pool.lookAtClock();
+  expect(link.socket.destroyed).toBe(false);
+  clock.tick = 3;
+  pool.lookAtClock();
+  expect([link.socket.destroyed, pool.take('a')]).toEqual([true, null]);
+});
+
+test.each(['says something', 'says its end'])('a link whose server %s unasked is taken by nobody', async (what) => {
+  const { link, server } = await linkOf('a');
+  pool.give(link);
+  if (what === 'says its end') server.end();
+  else server.write('HTTP/1.1 408 Request Timeout\r\n\r\n');
+  await once(link.socket, 'close');
+  expect(pool.take('a')).toBeNull();
+});
+
+test('a server that speaks between two users of its link is heard by neither', async () => {
+  const { link, server } = await linkOf('a');
+  pool.give(link);
+  expect(pool.take('a')).toBe(link);
+  server.write('HTTP/1.1 408 Request Timeout\r\n\r\n');
+  await once(link.socket, 'close');
+});
+
+test('the facts of the certificate outlive the link', async () => {
+  const { link } = await linkOf('a');
+  link.socket.destroy();
+  await once(link.socket, 'close');
+  expect(link.certificate).toMatchObject({ kind: 'seen', dnsNames: expect.arrayContaining([SERVER_NAME]) });
+});
