@@ -1,9 +1,9 @@
-import { readFileSync } from 'node:fs';
 import type { NodeProcess } from '#cli/node-process.js';
 import type { Bench, Row } from './bench.js';
 import { quantile } from './forward/comparison.js';
 import { type Load, multiplexed, paced, wrk } from './inspection/load.js';
 import { type Peer, startPeers, type Way } from './inspection/peers.js';
+import { processorTimeUs } from './inspection/processor-time.js';
 import { createSite, PORTS } from './inspection/site.js';
 import { startWeir } from './inspection/weir.js';
 
@@ -14,7 +14,6 @@ const PEERS: readonly Peer[] = ['squid', 'haproxy', 'mitmproxy'];
 const STREAMS = 8;
 /** Towards its servers haproxy speaks HTTP/1.1 here; squid knows no HTTP/2. */
 const SPEAK_HTTP2: ReadonlySet<string> = new Set(['weir', 'haproxy', 'mitmproxy']);
-const CLOCK_TICKS = 100;
 
 type Figures = { readonly perSecond: number; readonly cpuUs: number };
 
@@ -87,13 +86,13 @@ async function compare(ways: readonly Way[], run: (way: Way) => Promise<Load>): 
   for (let round = 0; round < ROUNDS; round++) {
     for (const way of ways) {
       const pids = way.pids();
-      const before = ticksOf(pids);
+      const before = processorTimeUs(pids);
       const load = await run(way);
       if (load.failed > 0 && way.name === 'weir') throw new Error(`${load.failed} requests failed`);
-      const ticks = ticksOf(pids) - before;
+      const taken = processorTimeUs(pids) - before;
       found.get(way.name)?.push({
         perSecond: load.perSecond,
-        cpuUs: ((ticks / CLOCK_TICKS) * 1e6) / Math.max(1, load.requests),
+        cpuUs: taken / Math.max(1, load.requests),
       });
     }
   }
@@ -112,12 +111,4 @@ async function compare(ways: readonly Way[], run: (way: Way) => Promise<Load>): 
       },
     ]),
   );
-}
-
-/** Of user and kernel together. */
-function ticksOf(pids: readonly number[]): number {
-  return pids.reduce((sum, pid) => {
-    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
-    return sum + Number(fields[11]) + Number(fields[12]);
-  }, 0);
 }

@@ -14,6 +14,7 @@ import { survivalBench } from './forward/survival.js';
 import { httpBench } from './http.js';
 import { inspectionBench } from './inspection.js';
 import { inspectionMemoryBench } from './inspection-memory.js';
+import { inspectionThreadsBench } from './inspection-threads.js';
 import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
@@ -34,6 +35,7 @@ const benches = [
   eventsBench,
   observeBench,
   inspectionBench,
+  inspectionThreadsBench,
   inspectionMemoryBench,
   spliceBench,
   policyWriteBench,

@@ -1,0 +1,82 @@
+import { cpus } from 'node:os';
+import type { NodeProcess } from '#cli/node-process.js';
+import type { Bench, Row } from './bench.js';
+import { quantile } from './forward/comparison.js';
+import { wrk } from './inspection/load.js';
+import { threadTimesUs } from './inspection/processor-time.js';
+import { createSite, PORTS, type Site } from './inspection/site.js';
+import { startWeir } from './inspection/weir.js';
+
+const SECONDS = 2;
+const ROUNDS = 5;
+const CONNECTIONS = 64;
+const THREADS = [1, 2] as const;
+const LOADS = [
+  { what: 'requests', isNew: false },
+  { what: 'new connections', isNew: true },
+] as const;
+
+/** Of the threads that take connections: what one took of the processor, to what the other did. */
+type Figures = { readonly perSecond: number; readonly cpuUs: number; readonly evenness: number };
+type Way = { readonly threads: number; readonly site: Site; readonly node: NodeProcess };
+
+/** Whether a second thread of the service plane does what the first one does, at the same price. */
+export const inspectionThreadsBench: Bench = { name: 'inspection-threads', run: measure };
+
+async function measure(): Promise<readonly Row[]> {
+  const ways: Way[] = [];
+  const sites: Site[] = [];
+  try {
+    for (const threads of THREADS) {
+      const site = await createSite(`threads-${threads}`);
+      sites.push(site);
+      ways.push({ threads, site, node: await startWeir(site, threads) });
+    }
+    const rows: Row[] = [];
+    for (const { what, isNew } of LOADS) rows.push(...(await compare(ways, what, isNew)));
+    return rows;
+  } finally {
+    for (const { node } of ways) await node.remove();
+    for (const site of sites) await site.remove();
+  }
+}
+
+/** In turns; the median of each. */
+async function compare(ways: readonly Way[], what: string, isNew: boolean): Promise<readonly Row[]> {
+  const found = new Map<Way, Figures[]>(ways.map((way) => [way, []]));
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [way, figures] of found) figures.push(await run(way, isNew));
+  }
+  const median = (way: Way, figure: keyof Figures): number =>
+    quantile(
+      (found.get(way) ?? []).map((figures) => figures[figure]),
+      0.5,
+    );
+  const rows: Row[] = ways.flatMap((way) => {
+    const by = way.threads === 1 ? '1 thread on a core of its own' : `${way.threads} threads on ${cpus().length} cores`;
+    return [
+      { what: `${by}, beside the load: ${what} a second`, value: median(way, 'perSecond'), unit: '/s' },
+      { what: `${by}: processor time of each`, value: median(way, 'cpuUs'), unit: 'µs' },
+    ];
+  });
+  const [one, two] = ways as [Way, Way];
+  const price = median(two, 'cpuUs') / median(one, 'cpuUs');
+  rows.push({ what: `${what}: processor time of each, to that with 1 thread`, value: price, unit: '×', atMost: 1.5 });
+  // Connections that are kept may fall to the threads unevenly: they are few.
+  const bound = isNew ? { atLeast: 0.8 } : {};
+  rows.push({
+    what: `${what}: the less busy thread, to the other`,
+    value: median(two, 'evenness'),
+    unit: '×',
+    ...bound,
+  });
+  return rows;
+}
+
+async function run({ site, node, threads }: Way, isNew: boolean): Promise<Figures> {
+  const before = threadTimesUs(node.pid);
+  const { perSecond, requests } = await wrk(site, PORTS.direct, { seconds: SECONDS, connections: CONNECTIONS, isNew });
+  const taken = [...threadTimesUs(node.pid)].map(([id, us]) => us - (before.get(id) ?? 0)).sort((a, b) => b - a);
+  const cpuUs = taken.reduce((sum, us) => sum + us, 0) / Math.max(1, requests);
+  return { perSecond, cpuUs, evenness: (taken[threads - 1] ?? 0) / (taken[0] ?? 1) };
+}
