@@ -16,7 +16,8 @@ export class ServerPool {
 
   /** The one that was used last. */
   take(key: string): ServerLink | null {
-    const link = this.#idle.get(key)?.at(-1)?.link;
+    // One that broke just now has not told so yet.
+    const link = this.#idle.get(key)?.findLast((idle) => !idle.link.socket.destroyed)?.link;
     if (link === undefined) return null;
     this.#remove(link);
     link.leave();

@@ -51,6 +51,13 @@ test.each(['says something', 'says its end'])('a link whose server %s unasked is
   expect(pool.take('a')).toBeNull();
 });
 
+test('a link that broke is taken by nobody, also before it could tell so', async () => {
+  const [{ link: sound }, { link: broken }] = [await linkOf('a'), await linkOf('a')];
+  for (const link of [sound, broken]) pool.give(link);
+  broken.socket.destroy(new Error('it broke'));
+  expect([pool.take('a'), pool.take('a')]).toEqual([sound, null]);
+});
+
 test('a server that speaks between two users of its link is heard by neither', async () => {
   const { link, server } = await linkOf('a');
   pool.give(link);
