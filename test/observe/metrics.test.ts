@@ -120,7 +120,7 @@ describe('metrics', () => {
     const labels = new Set(metrics.families().flatMap((family) => family.labels));
     const own = [
       ...['check', 'kind', 'map', 'method', 'outcome', 'phase', 'quantile', 'reason', 'route', 'sink', 'state'],
-      ...['status', 'type', 'verdict', 'version', 'where', 'which'],
+      ...['status', 'type', 'verdict', 'version', 'way', 'where', 'which'],
     ];
     const ofProcess = ['kind', 'major', 'minor', 'patch', 'space', 'type', 'version'];
     expect([...labels].filter((label) => ![...own, ...ofProcess].includes(label))).toEqual([]);
