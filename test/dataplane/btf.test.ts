@@ -28,11 +28,21 @@ import {
   FLOW_STATES,
   LINE_BYTES,
   REVERSE_PATH,
+  TICK_NS,
 } from '#dataplane/program/numbers.js';
 import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/program/proof-packet.js';
 import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/program/settings.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
-import { ENDS, JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE, JOINED } from '#sockets/join-layout.js';
+import {
+  ENDS,
+  JOIN,
+  JOIN_BYTES,
+  JOIN_KEY,
+  JOIN_KEY_BYTES,
+  JOIN_STATE,
+  JOINED,
+  TICK_SHIFT,
+} from '#sockets/join-layout.js';
 
 type BtfType = {
   readonly id: number;
@@ -109,7 +119,8 @@ test('what is joined is read and written as the program does', () => {
     { size: JOIN_BYTES, offsets: JOIN },
   ]);
   expect([enumeration('join_state', 'JOIN_'), enumeration('joined', 'JOIN_')]).toEqual([JOIN_STATE, JOINED]);
-  expect(ENDS).toEqual({ ended: 1, reset: 2 });
+  expect(enumeration('join_end', 'JOIN_')).toEqual(ENDS);
+  expect(2 ** Number(TICK_SHIFT)).toBe(TICK_NS);
 });
 
 test('events are read as the program writes them', () => {

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { mapId, programId } from '#dataplane/kernel/bpf-fd.js';
+import { mapId, mapShape, programId } from '#dataplane/kernel/bpf-fd.js';
 import { libbpf } from '#libc/libbpf.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile.js';
-import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE } from '#sockets/join-layout.js';
+import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE, JOINERS } from '#sockets/join-layout.js';
 import { JoinTable } from '#sockets/join-table.js';
 import { type Ends, turned } from '#sockets/segment.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
@@ -213,6 +213,32 @@ function someOptions(random: Random): number[] {
   }
   return options;
 }
+
+test.each([
+  ['the server’s side about the client’s packet', ENDS, DELTAS],
+  ['the client’s side about the server’s packet', turned(ENDS), BACK],
+])('an error from %s quotes it as it was sent', (_, ends, deltas) => {
+  put(ENDS, DELTAS);
+  put(turned(ENDS), BACK);
+  const sequence = 0xffff_ff00;
+  const quoted = frameOf(ends, { sequence: (sequence + deltas.sequence) % 2 ** 32, payload: 0 }).subarray(IPV4);
+  const error = new Uint8Array(TCP + 8 + quoted.length);
+  error.set(frameOf({ ...ends, source: address('10.9.9.9'), destination: ends.source }, {}).subarray(0, TCP));
+  const view = new DataView(error.buffer);
+  view.setUint16(IPV4 + 2, error.length - IPV4);
+  view.setUint8(IPV4 + 9, 1);
+  // Fragmentation needed, and the MTU that is.
+  error.set([3, 4, 0, 0, 0, 0, 4, 176], TCP);
+  error.set(quoted, TCP + 8);
+  view.setUint16(TCP + 2, ~sumOf(error, TCP, error.length) & 0xffff);
+  const { returned, out } = run(error);
+  expect([returned, new DataView(out.buffer).getUint32(TCP + 8 + 20 + 4)]).toEqual([PASSED, sequence]);
+  expect(sumOf(out, TCP, out.length)).toBe(0xffff);
+});
+
+test('as many joiners as there are have a place to vouch at', () => {
+  expect(mapShape(kernel.object.mapFd('joiners')).maxEntries).toBe(JOINERS);
+});
 
 describe('nothing passes', () => {
   test.each([

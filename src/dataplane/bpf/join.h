@@ -54,27 +54,27 @@ struct {
 	__type(value, struct headers);
 } headers SEC(".maps");
 
+static __always_inline struct join_key key_of(const struct packet *packet)
+{
+	return (struct join_key){ packet->source, packet->destination, packet->source_port, packet->destination_port };
+}
+
+/* Of the other direction. */
+static __always_inline struct join_key key_back(const struct packet *packet)
+{
+	return (struct join_key){ packet->destination, packet->source, packet->destination_port, packet->source_port };
+}
+
 static __always_inline struct join *join_of(const struct packet *packet)
 {
-	struct join_key key = {
-		.source = packet->source,
-		.destination = packet->destination,
-		.source_port = packet->source_port,
-		.destination_port = packet->destination_port,
-	};
+	struct join_key key = key_of(packet);
 
 	return bpf_map_lookup_elem(&joins, &key);
 }
 
-/* The other direction. */
 static __always_inline struct join *answers_to(const struct packet *packet)
 {
-	struct join_key key = {
-		.source = packet->destination,
-		.destination = packet->source,
-		.source_port = packet->destination_port,
-		.destination_port = packet->source_port,
-	};
+	struct join_key key = key_back(packet);
 
 	return bpf_map_lookup_elem(&joins, &key);
 }
@@ -338,29 +338,20 @@ __noinline int carry_joined(struct __sk_buff *skb, struct packet *packet)
 __noinline bool is_joined(const struct packet *packet)
 {
 	struct join *join, *other;
-	struct join_key key = {};
+	struct join_key key;
 
 	if (!packet)
 		return false;
 	join = join_of(packet);
-	key = (struct join_key){
-		.source = packet->destination,
-		.destination = packet->source,
-		.source_port = packet->destination_port,
-		.destination_port = packet->source_port,
-	};
-
 	if (!join || join->state == JOIN_QUIET)
 		return false;
 	other = answers_to(packet);
 	if (other && !((join->ends | other->ends) & JOIN_RESET) && !(join->ends & other->ends) &&
 	    is_vouched_for(join, bpf_ktime_get_coarse_ns()))
 		return true;
+	key = key_back(packet);
 	bpf_map_delete_elem(&joins, &key);
-	key.source = packet->source;
-	key.destination = packet->destination;
-	key.source_port = packet->source_port;
-	key.destination_port = packet->destination_port;
+	key = key_of(packet);
 	bpf_map_delete_elem(&joins, &key);
 	return false;
 }

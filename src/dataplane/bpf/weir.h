@@ -335,8 +335,11 @@ enum joined {
 	JOIN_UNABLE = 3, /* others have a say in what is forwarded, and know only one of the connections */
 };
 
-#define JOIN_ENDED 1 /* of `ends` */
-#define JOIN_RESET 2
+/* Bits of `ends`. */
+enum join_end {
+	JOIN_ENDED = 1,
+	JOIN_RESET = 2,
+};
 
 /* One direction of a connection that the service plane has left, or is about to leave. Numbers are its sender's. */
 struct join {
@@ -348,7 +351,7 @@ struct join {
 	__u32 time;
 	__u32 echo;
 	__s32 window_shift; /* to the left */
-	__u32 ends;
+	enum join_end ends;
 	__u32 ifindex; /* where its packets come in, checked; 0: not known */
 	__u32 hop;     /* as in struct flow */
 	__u32 next;         /* number behind the last byte that was sent */
