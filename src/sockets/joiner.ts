@@ -30,10 +30,6 @@ export class Joiner {
     this.#joined.set(id, join);
   }
 
-  get count(): number {
-    return this.#joined.size;
-  }
-
   cut(id: number): void {
     this.#joined.get(id)?.cut();
     this.#joined.delete(id);
