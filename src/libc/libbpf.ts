@@ -34,6 +34,7 @@ type Libbpf = {
     async(program: number, options: Uint8Array, done: (error: Error | null, result: number) => void): void;
   };
   bpf_map_lookup_elem(fd: number, key: Uint8Array, value: Uint8Array): number;
+  bpf_map_lookup_and_delete_elem(fd: number, key: Uint8Array, value: Uint8Array): number;
   bpf_map_update_elem(fd: number, key: Uint8Array, value: Uint8Array, flags: number): number;
   bpf_map_lookup_batch(
     fd: number,
@@ -92,6 +93,7 @@ const LIBBPF: Record<keyof Libbpf, string> = {
   bpf_link_detach: 'int bpf_link_detach(int link)',
   bpf_prog_test_run_opts: 'int bpf_prog_test_run_opts(int program, _Inout_ void *options)',
   bpf_map_lookup_elem: 'int bpf_map_lookup_elem(int fd, const void *key, _Out_ void *value)',
+  bpf_map_lookup_and_delete_elem: 'int bpf_map_lookup_and_delete_elem(int fd, const void *key, _Out_ void *value)',
   bpf_map_update_elem: 'int bpf_map_update_elem(int fd, const void *key, const void *value, uint64_t flags)',
   bpf_map_lookup_batch:
     'int bpf_map_lookup_batch(int fd, void *from, _Out_ void *next, _Out_ void *keys, _Out_ void *values, _Inout_ uint32_t *count, const void *options)',

@@ -66,6 +66,12 @@ export class JoinTable {
     libbpf().bpf_map_delete_elem(this.#joins, keyOf(ends));
   }
 
+  /** Nothing passes by it any more: what it says is the last that was seen. Null where it is not there. */
+  take(ends: Ends): Entry | null {
+    const value = new Uint8Array(JOIN_BYTES);
+    return libbpf().bpf_map_lookup_and_delete_elem(this.#joins, keyOf(ends), value) < 0 ? null : entryIn(value);
+  }
+
   /** Every direction of those that are one of these joiners'. */
   allOf(isTheirs: (joiner: number) => boolean): readonly (readonly [Ends, Entry])[] {
     const key = new Uint8Array(JOIN_KEY_BYTES);

@@ -106,10 +106,8 @@ export class Join {
 
   /** Ends it, and tells both sides. */
   cut(): void {
-    const there = this.#find(this.#there);
-    const back = this.#find(this.#back);
-    this.forget();
-    if (there !== null && back !== null) resetBoth(this.means.raw, this.#there, there, back);
+    if (this.#find(this.#there) === null || this.#find(this.#back) === null) this.forget();
+    else takeAndReset(this.means, this.#there);
   }
 
   #find(ends: Ends): Entry | null {
@@ -130,8 +128,15 @@ export class Join {
   }
 }
 
+/** Ends what is joined, and then tells both sides: while anything passes, the numbers that they wait for change. */
+export function takeAndReset({ table, raw }: Pick<Means, 'table' | 'raw'>, ends: Ends): void {
+  const there = table.take(ends);
+  const back = table.take(turned(ends));
+  if (there !== null && back !== null) resetBoth(raw, ends, there, back);
+}
+
 /** By the numbers that each waits for, as far as they are known: what it has acknowledged, and all that was sent to it. */
-export function resetBoth(raw: RawSocket, ends: Ends, there: Entry, back: Entry): void {
+function resetBoth(raw: RawSocket, ends: Ends, there: Entry, back: Entry): void {
   for (const [from, entry, other] of [
     [ends, there, back],
     [turned(ends), back, there],

@@ -1,5 +1,5 @@
 import type { JoinPoint } from '#policy/join-point.js';
-import { Join, type Means, type Pair, resetBoth } from './join.js';
+import { Join, type Means, type Pair, takeAndReset } from './join.js';
 import { JoinTable } from './join-table.js';
 import { RawSocket } from './raw-socket.js';
 
@@ -82,19 +82,7 @@ function meansOf(point: JoinPoint): Pick<Means, 'table' | 'raw'> {
   }
 }
 
-function resetAll({ table, raw }: Pick<Means, 'table' | 'raw'>, isTheirs: (joiner: number) => boolean): void {
-  const left = table.allOf(isTheirs);
-  const byEnds = new Map(
-    left.map(([{ source, destination, sourcePort, destinationPort }, entry]) => [
-      [source, sourcePort, destination, destinationPort].join(),
-      entry,
-    ]),
-  );
-  for (const [ends, entry] of left) {
-    const { source, destination, sourcePort, destinationPort } = ends;
-    table.remove(ends);
-    const other = byEnds.get([destination, destinationPort, source, sourcePort].join());
-    // Once for both.
-    if (other !== undefined && source < destination) resetBoth(raw, ends, entry, other);
-  }
+function resetAll(means: Pick<Means, 'table' | 'raw'>, isTheirs: (joiner: number) => boolean): void {
+  // The other direction of each is taken with it.
+  for (const [ends] of means.table.allOf(isTheirs)) takeAndReset(means, ends);
 }

@@ -302,6 +302,15 @@ test('it goes on when the datapath gets larger tables', async () => {
   expect(await isJoined()).toBe(true);
 });
 
+test('a node that is told to end resets it on both sides', async () => {
+  const { client, server } = await joined();
+  const both = [client.ask('take', 1), server.ask('take', 1)];
+  await rig.node.end('SIGTERM');
+  expect(await Promise.all(both)).toEqual(Array<Answer>(2).fill({ failed: 'ConnectionResetError' }));
+  await rig.node.restart();
+  await rig.node.ready();
+});
+
 test('it ends with the node: nothing passes without one, and nothing of it is left for the next', {
   timeout: 90_000,
 }, async () => {
