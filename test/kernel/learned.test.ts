@@ -1,10 +1,11 @@
+import { receiveMessageOnPort } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath } from '#dataplane/datapath.js';
 import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
 import { compile } from '#policy/compile.js';
-import type { GrantRequest } from '#policy/grant-port.js';
+import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
 import type { Program } from '#policy/program.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { enterNamespace } from './namespace.js';
@@ -105,26 +106,21 @@ test('grants to whom has a port for that, also while a program is being staged',
   await datapath.stage(named, 1);
   await datapath.flip();
   const port = await datapath.grantPort();
-  const done: unknown[] = [];
-  const answered = new Promise<void>((resolve) => {
-    port.on('message', (answer) => {
-      done.push(answer);
-      resolve();
-    });
-  });
-  const staged = datapath.stage(named, 2).then(() => done.push('staged'));
-  const request: GrantRequest = {
-    id: 7,
-    patterns: ['n7.test'],
-    addresses: Uint32Array.of(SERVER),
-    expiriesNs: Float64Array.of(Number(process.hrtime.bigint() + 60n * SECOND_NS)),
-  };
-  port.postMessage(request);
-  await Promise.all([answered, staged]);
-  expect(done).toEqual([{ id: 7, refused: 0 }, 'staged']);
+  const staged = datapath.stage(named, 2);
+  const ids = Array.from({ length: 1_000 }, (_, id) => id);
+  const expiriesNs = Float64Array.of(Number(process.hrtime.bigint() + 60n * SECOND_NS));
+  for (const id of ids) {
+    const request: GrantRequest = { id, patterns: ['n7.test'], addresses: Uint32Array.of(SERVER), expiriesNs };
+    port.postMessage(request);
+  }
+  await staged;
+  // What was answered before lies in the port by now, whenever this thread comes to look.
+  const answers = ids.map(() => receiveMessageOnPort(port)?.message as GrantAnswer | undefined);
+  expect(answers).toEqual(ids.map((id) => ({ id, refused: 0 })));
   expect((await datapath.learned()).map(({ pattern, addresses }) => [pattern, [...addresses]])).toEqual([
     ['n7.test', [SERVER]],
   ]);
+  port.start();
   const closed = new Promise<void>((resolve) => port.on('close', resolve));
   await datapath.close();
   detach(topology.pinPath);
