@@ -42,7 +42,7 @@ module.exports = {
     ),
     only(
       'edges-know-only-policy',
-      '^src/(dns|service-plane|kubernetes|cluster|store)/',
+      '^src/(service-plane|kubernetes|cluster|store)/',
       ['^src/policy/', '^src/sockets/', '^src/threads/'],
       'An edge is driven by its actor; it knows nobody else.',
     ),
@@ -51,6 +51,12 @@ module.exports = {
       '^src/observe/',
       ['^src/policy/', '^src/store/', '^src/threads/', '^src/dataplane/(events|program)/'],
       'What is observed is decoded, named and kept; nobody whom it observes knows of it.',
+    ),
+    only(
+      'dns-writes-grants',
+      '^src/dns/',
+      ['^src/policy/', '^src/sockets/', '^src/threads/', '^src/dataplane/grants/'],
+      'An edge as the others, but that what it learns is in force before it answers.',
     ),
     only('dns-codec-knows-nobody', '^src/dns/wire/', [], 'Bytes in, values out: sockets and policies use the codec.'),
     only(

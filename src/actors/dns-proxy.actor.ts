@@ -19,7 +19,7 @@ export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null)
       open: fromPromise(() => asked().open()),
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
-        asked().grantBy(await datapath.grantPort());
+        asked().grantBy(await datapath.grantDoor());
       }),
       watch: fromCallback<EventObject>(({ sendBack }) =>
         asked().watch((change) => {

@@ -28,7 +28,7 @@ export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Dat
         if (datapath === null) throw new Error('the configuration has no dataplane section');
         const { plane } = asked();
         plane.joinBy(await datapath.joinPoint());
-        plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
+        plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantedPort())));
       }),
       watch: fromCallback<EventObject>(({ sendBack }) =>
         asked().plane.watch((change) => {

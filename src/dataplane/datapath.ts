@@ -6,6 +6,7 @@ import type { Proof, ProofMismatch, ProofSample } from '#policy/proof.js';
 import type { PolicyRecord } from '#policy/record.js';
 import type { Decider } from '#policy/roster.js';
 import type { EventSource } from './events/source.js';
+import type { GrantDoor } from './grants/grant-access.js';
 import type { FlowState } from './program/numbers.js';
 
 /** What the dataplane part asks of the kernel. `kernel/` implements it in a worker thread; nothing else does. */
@@ -34,10 +35,12 @@ export type Datapath = {
   grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
-   * A port for another thread to grant by, and to ask what is granted, without a way through this one
-   * (`#policy/grant-port.js`). It closes when the datapath does.
+   * For another thread to grant by, one at a time. It is told how to write grants itself whenever the datapath is opened, and asks
+   * for what it cannot by the port (`#policy/grant-port.js`), which closes when the datapath does.
    */
-  grantPort(): Promise<MessagePort>;
+  grantDoor(): Promise<GrantDoor>;
+  /** A port for another thread to ask what is granted by, without a way through this one; it closes when the datapath does. */
+  grantedPort(): Promise<MessagePort>;
   /** Where the service plane leaves connections that it has decided. It is good for as long as this is open. */
   joinPoint(): Promise<JoinPoint>;
   /** What is granted now. After a restart only patterns of programs that were staged since have their text. */

@@ -1,4 +1,5 @@
-import type { MessagePort } from 'node:worker_threads';
+import { Gate } from '#dataplane/grants/gate.js';
+import type { GrantDoor } from '#dataplane/grants/grant-access.js';
 import type { Lookups } from '#policy/lookups.js';
 import type { SeenLookups } from '#policy/seen-lookup.js';
 import { Descriptors } from '#sockets/descriptors.js';
@@ -23,6 +24,8 @@ class DnsThread implements DnsProxy {
   readonly #watchers = new Set<(change: DnsChange) => void>();
   readonly #observers = new Set<(seen: SeenLookups) => void>();
   #lookupsWanted = false;
+  /** By which the thread writes grants. */
+  #gate: Gate | null = null;
 
   constructor(private readonly options: DnsOptions) {}
 
@@ -44,9 +47,14 @@ class DnsThread implements DnsProxy {
     this.#thread?.tell({ kind: 'use', lookups });
   }
 
-  grantBy(port: MessagePort | null): void {
-    if (this.#thread === null) port?.close();
-    else this.#thread.tell({ kind: 'grant_by', port }, port === null ? [] : [port]);
+  grantBy(door: GrantDoor | null): void {
+    const port = door?.port ?? null;
+    if (this.#thread === null) {
+      port?.close();
+      return;
+    }
+    this.#gate = door === null ? null : new Gate(door.gate);
+    this.#thread.tell({ kind: 'grant_by', port }, port === null ? [] : [port]);
   }
 
   stats = async (): ReturnType<DnsProxy['stats']> => this.#opened().ask('stats', []);
@@ -89,7 +97,10 @@ class DnsThread implements DnsProxy {
     this.#thread = new AskedThread(given, {
       said: (message) => this.#hear(message),
       // It is dead only now, and its sockets are nobody's.
-      gone: () => descriptors.closeAll(),
+      gone: () => {
+        descriptors.closeAll();
+        this.#gate?.evict();
+      },
       died: (reason) => {
         this.#thread = null;
         this.#tell({ type: 'worker_died', reason });

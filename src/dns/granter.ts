@@ -1,7 +1,9 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
+import type { GrantAccess } from '#dataplane/grants/grant-access.js';
+import { type OpenedWriter, openGrantWriter } from '#dataplane/grants/grant-writer.js';
 import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
 import type { Pump, Sender } from '#sockets/pump.js';
-import { nowMs } from './clock.js';
+import { monotonicNs, nowMs } from './clock.js';
 import { TransientMap } from './transient-map.js';
 
 /** D12: who waits longer gets SERVFAIL. */
@@ -12,9 +14,14 @@ export type Granted = 'all' | 'some' | 'none';
 type Done = (granted: Granted) => void;
 type Sent = { readonly id: number; readonly waiting: readonly Done[]; readonly until: number };
 
-/** Has the datapath learn addresses. What is asked for in one turn of the pump goes in one message. */
+/**
+ * Has addresses learned. They are written here, as soon as the datapath has said how; it is asked for what cannot be: while
+ * it writes itself, where it must make room, or before it has said so. What is asked for in one turn of the pump goes in one
+ * message.
+ */
 export class Granter implements Sender {
   #port: MessagePort | null = null;
+  #writer: OpenedWriter | null = null;
   #lastId = 0;
   #patterns: string[] = [];
   #addresses: number[] = [];
@@ -28,14 +35,16 @@ export class Granter implements Sender {
     /** Called with how many addresses were not learned since the table was full. */
     private readonly onRefused: (count: number) => void,
     private readonly patienceMs = PATIENCE_MS,
+    private readonly openWriter: (access: GrantAccess) => OpenedWriter = openGrantWriter,
   ) {}
 
   /** From now on by this port. What was asked of another one fails. */
   use(port: MessagePort | null): void {
     this.#port?.close();
     this.#port = port;
+    this.#write(null);
     for (const sent of this.#sent.values()) this.#fail(sent);
-    port?.on('message', (answer: GrantAnswer) => this.#take(answer));
+    port?.on('message', (message: GrantAnswer | GrantAccess) => this.#take(message));
     port?.on('close', () => {
       if (this.#port === port) this.use(null);
     });
@@ -53,6 +62,10 @@ export class Granter implements Sender {
   ): void {
     if (this.#port === null) {
       done('none');
+      return;
+    }
+    if (this.#writer?.grant(patterns, addresses, expiryNs, monotonicNs(nowMs())) === true) {
+      done('all');
       return;
     }
     if (isAwaited) this.hurry();
@@ -118,11 +131,26 @@ export class Granter implements Sender {
     const port = this.#port;
     if (port === null) return;
     for (let come = receiveMessageOnPort(port); come !== undefined; come = receiveMessageOnPort(port)) {
-      this.#take((come as { readonly message: GrantAnswer }).message);
+      this.#take((come as { readonly message: GrantAnswer | GrantAccess }).message);
     }
   }
 
-  #take({ id, refused }: GrantAnswer): void {
+  #write(access: GrantAccess | null): void {
+    this.#writer?.close();
+    this.#writer = null;
+    try {
+      if (access !== null) this.#writer = this.openWriter(access);
+    } catch {
+      // It is closed already, or will not be written by anybody else: whoever has it is asked.
+    }
+  }
+
+  #take(message: GrantAnswer | GrantAccess): void {
+    if ('ledger' in message) {
+      this.#write(message);
+      return;
+    }
+    const { id, refused } = message;
     const sent = this.#sent.get(id);
     this.#sent.delete(id);
     if (refused !== null && refused > 0) this.onRefused(refused);

@@ -1,4 +1,5 @@
 import type { Adoption, Datapath, DatapathChange, DatapathStats, EventsWanted, Missing } from '#dataplane/datapath.js';
+import { Gate } from '#dataplane/grants/gate.js';
 
 /** A datapath that logs what it is asked, and does what a test tells it to. */
 export type FakeDatapath = Datapath & {
@@ -90,7 +91,8 @@ export function fakeDatapath(): FakeDatapath {
       eventsWanted = wanted;
     },
     joinPoint: async () => ({ program: 0, joins: 0, joiners: 0, mark: 0, idleMs: 0, endedMs: 0 }),
-    grantPort: async () => new MessageChannel().port1,
+    grantDoor: async () => ({ port: new MessageChannel().port1, gate: new Gate().shared }),
+    grantedPort: async () => new MessageChannel().port1,
     close: async () => void fake.log.push('close'),
   };
   return fake;

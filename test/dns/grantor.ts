@@ -1,4 +1,6 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { Gate } from '#dataplane/grants/gate.js';
+import type { GrantDoor } from '#dataplane/grants/grant-access.js';
 import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
 import { opened } from './opened.js';
 
@@ -11,6 +13,7 @@ export class Grantor {
   /** What it says: how many addresses it refused; null: nothing was granted; 'nothing': it does not say. */
   says: number | null | 'nothing' = 0;
   readonly port: MessagePort;
+  readonly gate = new Gate();
   readonly #own: MessagePort;
   readonly #held: number[] = [];
 
@@ -24,6 +27,10 @@ export class Grantor {
       else this.#answer(id, this.says);
     });
     opened(async () => port2.close());
+  }
+
+  get door(): GrantDoor {
+    return { port: this.port, gate: this.gate.shared };
   }
 
   /** What it was asked for, without times: `pattern address address`. */

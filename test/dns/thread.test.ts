@@ -47,7 +47,7 @@ describe('the proxy in its thread', () => {
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
     expect((await proxy.stats()).refused).toEqual({ not_granted: 1 });
     const grantor = new Grantor();
-    proxy.grantBy(grantor.port);
+    proxy.grantBy(grantor.door);
     await heard(proxy);
     expect(await lookUp(at, NAME)).toEqual(GOOD);
     expect(grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
@@ -87,7 +87,7 @@ describe('the proxy in its thread', () => {
     proxy.use(ONLY);
     await proxy.open();
     const grantor = new Grantor();
-    proxy.grantBy(grantor.port);
+    proxy.grantBy(grantor.door);
     await heard(proxy);
     expect(await lookUp(at, NAME)).toEqual(GOOD);
     expect(grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);

@@ -105,7 +105,8 @@ test('grants to whom has a port for that, also while a program is being staged',
   await datapath.open();
   await datapath.stage(named, 1);
   await datapath.flip();
-  const port = await datapath.grantPort();
+  const { port } = await datapath.grantDoor();
+  expect(receiveMessageOnPort(port)).toMatchObject({ message: { capacity: 1_024 } });
   const staged = datapath.stage(named, 2);
   const ids = Array.from({ length: 1_000 }, (_, id) => id);
   const expiriesNs = Float64Array.of(Number(process.hrtime.bigint() + 60n * SECOND_NS));

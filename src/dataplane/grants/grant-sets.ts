@@ -1,5 +1,5 @@
-import type { Holdings } from './holdings.js';
 import { LINE, MAX_SET_LINES, SET_LINE, SET_PLACES } from './layout.js';
+import type { Ledger } from './ledger.js';
 import type { SharedMemory } from './memory.js';
 
 /** Answers whether a grant counts for nothing any more. */
@@ -7,31 +7,20 @@ export type IsDead = (pattern: number, expiry: number) => boolean;
 
 /** Lines of grants to addresses with more than one. */
 export class GrantSets {
-  readonly #free: Uint32Array;
-  #freeCount = 0;
   readonly #resting: number[] = [];
 
   constructor(
     private readonly memory: SharedMemory,
-    first: number,
-    end: number,
-    private readonly holdings: Holdings,
-  ) {
-    this.#free = new Uint32Array(end - first);
-  }
+    private readonly ledger: Ledger,
+  ) {}
 
   get resting(): number {
     return this.#resting.length;
   }
 
-  /** Says of a line that nobody uses it, nor reads it. */
-  release(line: number): void {
-    this.#free[this.#freeCount++] = line;
-  }
-
   /** After a grace period: lines that were dropped before it may be used again. */
   afterGrace(): void {
-    for (const line of this.#resting) this.release(line);
+    for (const line of this.#resting) this.ledger.giveLine(line);
     this.#resting.length = 0;
   }
 
@@ -63,9 +52,9 @@ export class GrantSets {
       }
     }
     if (room >= 0) {
-      if (!this.memory.isZero(room)) this.holdings.remove(this.memory.low(room));
+      if (!this.memory.isZero(room)) this.ledger.removeHolding(this.memory.low(room));
       this.memory.storeLong(room, pattern, expiry);
-      this.holdings.add(pattern);
+      this.ledger.addHolding(pattern);
       return true;
     }
     if (lines === MAX_SET_LINES) return false;
@@ -73,7 +62,7 @@ export class GrantSets {
     if (added === 0) return false;
     this.memory.storeLong(this.#long(added, 0), pattern, expiry);
     this.memory.storeWord(last * LINE.words + SET_LINE.next, added);
-    this.holdings.add(pattern);
+    this.ledger.addHolding(pattern);
     return true;
   }
 
@@ -85,7 +74,7 @@ export class GrantSets {
         const long = this.#long(line, place);
         if (this.memory.isZero(long)) continue;
         if (isDead(this.memory.low(long), this.memory.high(long))) {
-          this.holdings.remove(this.memory.low(long));
+          this.ledger.removeHolding(this.memory.low(long));
           this.memory.storeLong(long, 0, 0);
         } else left++;
       }
@@ -115,8 +104,8 @@ export class GrantSets {
   }
 
   #take(): number {
-    if (this.#freeCount === 0) return 0;
-    const line = this.#free[--this.#freeCount] ?? 0;
+    const line = this.ledger.takeLine();
+    if (line === 0) return 0;
     this.memory.words.fill(0, line * LINE.words, (line + 1) * LINE.words);
     return line;
   }

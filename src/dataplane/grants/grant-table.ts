@@ -1,11 +1,9 @@
 import { homeOf, writeHeader } from './address-hash.js';
 import { GrantSets, type IsDead } from './grant-sets.js';
-import { Holdings } from './holdings.js';
 import { HEADER, LINE, PLACES, PROBES, regionsFor, SET, TABLE_LINE } from './layout.js';
+import { Ledger } from './ledger.js';
 import { SharedMemory } from './memory.js';
 
-/** They take less than a millisecond. */
-const LINES_OF_A_BREATH = 8_192;
 /** So great a part of the table is left to patterns that have no more than that of it, where it is shared. */
 const SHARE = 1 / 16;
 
@@ -17,37 +15,46 @@ export class GrantTable {
   readonly #memory: SharedMemory;
   readonly #header: Uint32Array;
   readonly #sets: GrantSets;
-  readonly #holdings = new Holdings();
-  /** Whether a pattern that has much leaves the last part of the table to others. */
-  isShared = false;
+  readonly #ledger: Ledger;
   /** Longs of places whose address was removed. */
   readonly #resting: number[] = [];
   readonly #endOfTable: number;
-  #count = 0;
   #cursor = 1;
 
-  /**
-   * `random` makes the header of a table that is new. One that was used before must not be read by anybody who began
-   * before this, and loses the grants that `isDead` answers true for.
-   */
+  /** A table that `recover` brought to order, by its ledger. */
   constructor(
     words: Uint32Array,
     readonly capacity: number,
-    random: Uint32Array,
-    isDead: IsDead,
+    ledger: Ledger,
   ) {
-    const { homes, sets, end } = regionsFor(capacity);
     this.#memory = new SharedMemory(words);
     this.#header = words.subarray(0, LINE.words);
-    this.#endOfTable = sets;
-    this.#sets = new GrantSets(this.#memory, sets, end, this.#holdings);
-    if (this.#header[HEADER.homes] === 0) writeHeader(this.#header, homes, random);
-    this.#recover(sets, end, isDead);
+    this.#endOfTable = regionsFor(capacity).sets;
+    this.#ledger = ledger;
+    this.#sets = new GrantSets(this.#memory, ledger);
+  }
+
+  /**
+   * `random` makes the header of a table that is new. One that was used before must not be read by anybody who began
+   * before this, and loses the grants that `isDead` answers true for. `ledger` is a new one.
+   */
+  static recover(
+    words: Uint32Array,
+    capacity: number,
+    random: Uint32Array,
+    isDead: IsDead,
+    ledger = new Ledger(capacity),
+  ): GrantTable {
+    const table = new GrantTable(words, capacity, ledger);
+    const { homes, sets, end } = regionsFor(capacity);
+    if (table.#header[HEADER.homes] === 0) writeHeader(table.#header, homes, random);
+    table.#recover(sets, end, isDead);
+    return table;
   }
 
   /** Addresses. */
   get count(): number {
-    return this.#count;
+    return this.#ledger.count;
   }
 
   /** What waits for a grace period before it can be used again. */
@@ -66,8 +73,8 @@ export class GrantTable {
     if (low === pattern || (low < SET && isDead(low, high))) {
       if (low !== pattern || high < expiry) this.#memory.storeLong(found, pattern, expiry);
       if (low !== pattern) {
-        this.#holdings.remove(low);
-        this.#holdings.add(pattern);
+        this.#ledger.removeHolding(low);
+        this.#ledger.addHolding(pattern);
       }
       return true;
     }
@@ -75,7 +82,7 @@ export class GrantTable {
       const made = this.#sets.make([low, high], [pattern, expiry]);
       if (made === 0) return false;
       this.#memory.storeLong(found, SET + made, latest);
-      this.#holdings.add(pattern);
+      this.#ledger.addHolding(pattern);
       return true;
     }
     if (!this.#sets.add(low - SET, pattern, expiry, isDead)) return false;
@@ -97,21 +104,18 @@ export class GrantTable {
     if (found >= 0) this.#pruneAt(found, isDead);
   }
 
+  /** Lines that addresses stand in. */
+  get lines(): number {
+    return this.#endOfTable - 1;
+  }
+
   /** Does so for the addresses in the next `lines` lines, round and round. */
   sweep(lines: number, isDead: IsDead): void {
-    for (let count = 0; count < Math.min(lines, this.#endOfTable - 1); count++) {
+    for (let count = 0; count < Math.min(lines, this.lines); count++) {
       for (let place = 0; place < PLACES; place++) {
         if (this.#addressAt(this.#cursor, place) !== 0) this.#pruneAt(longOf(this.#cursor, place), isDead);
       }
       this.#cursor = this.#cursor + 1 < this.#endOfTable ? this.#cursor + 1 : 1;
-    }
-  }
-
-  /** `breathe` is called every few thousand lines: it may add grants. */
-  sweepAll(isDead: IsDead, breathe: () => void = () => {}): void {
-    for (let left = this.#endOfTable - 1; left > 0; left -= LINES_OF_A_BREATH) {
-      this.sweep(Math.min(left, LINES_OF_A_BREATH), isDead);
-      breathe();
     }
   }
 
@@ -147,7 +151,7 @@ export class GrantTable {
   }
 
   #claim(address: number, pattern: number, expiry: number): boolean {
-    if (this.#count >= this.capacity || this.#isOverShare(pattern)) return false;
+    if (this.#ledger.count >= this.capacity || this.#isOverShare(pattern)) return false;
     const home = homeOf(this.#header, address);
     for (let line = home; line < home + PROBES; line++) {
       for (let place = 0; place < PLACES; place++) {
@@ -157,8 +161,8 @@ export class GrantTable {
         this.#spill(home, line, 1);
         this.#memory.storeLong(long, pattern, expiry);
         this.#memory.storeWord(wordOf(line, place), address);
-        this.#count++;
-        this.#holdings.add(pattern);
+        this.#ledger.count++;
+        this.#ledger.addHolding(pattern);
         return true;
       }
     }
@@ -167,14 +171,14 @@ export class GrantTable {
 
   #isOverShare(pattern: number): boolean {
     const share = this.capacity * SHARE;
-    return this.isShared && this.#count >= this.capacity - share && this.#holdings.of(pattern) > share;
+    return this.#ledger.isShared && this.#ledger.count >= this.capacity - share && this.#ledger.heldBy(pattern) > share;
   }
 
   #pruneAt(long: number, isDead: IsDead): void {
     const low = this.#memory.low(long);
     const empty = low < SET ? isDead(low, this.#memory.high(long)) : this.#sets.prune(low - SET, isDead);
     if (!empty) return;
-    if (low < SET) this.#holdings.remove(low);
+    if (low < SET) this.#ledger.removeHolding(low);
     const line = Math.floor(long / LINE.longs);
     const at = wordOf(line, (long % LINE.longs) - TABLE_LINE.grants);
     const address = this.#memory.word(at);
@@ -182,7 +186,7 @@ export class GrantTable {
     this.#spill(homeOf(this.#header, address), line, -1);
     if (low >= SET) this.#sets.drop(low - SET);
     this.#resting.push(long);
-    this.#count--;
+    this.#ledger.count--;
   }
 
   /** Lines that an address passed on its way to `line`. */
@@ -205,15 +209,15 @@ export class GrantTable {
           if (!this.#memory.isZero(long)) this.#memory.storeLong(long, 0, 0);
           continue;
         }
-        this.#count++;
+        this.#ledger.count++;
         for (let passed = homeOf(this.#header, address); passed < line; passed++) {
           spilled[passed] = (spilled[passed] ?? 0) + 1;
         }
         const low = this.#memory.low(long);
-        if (low < SET) this.#holdings.add(low);
+        if (low < SET) this.#ledger.addHolding(low);
         else {
           for (const set of this.#sets.lines(low - SET)) used[set - sets] = 1;
-          for (const [pattern] of this.#sets.grants(low - SET)) this.#holdings.add(pattern);
+          for (const [pattern] of this.#sets.grants(low - SET)) this.#ledger.addHolding(pattern);
         }
       }
     }
@@ -221,8 +225,8 @@ export class GrantTable {
       const at = line * LINE.words + TABLE_LINE.spilled;
       if (line > 0 && this.#memory.word(at) !== count) this.#memory.storeWord(at, count);
     }
-    for (let line = end - 1; line >= sets; line--) if (used[line - sets] === 0) this.#sets.release(line);
-    this.sweepAll(isDead);
+    for (let line = end - 1; line >= sets; line--) if (used[line - sets] === 0) this.#ledger.giveLine(line);
+    this.sweep(this.lines, isDead);
   }
 
   #addressAt(line: number, place: number): number {

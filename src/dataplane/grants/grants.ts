@@ -1,28 +1,56 @@
 import { CapacityExceeded, type Grant, type Learned } from '#dataplane/datapath.js';
+import { Gate } from './gate.js';
+import type { GrantAccess } from './grant-access.js';
+import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
-import { capacityOf, expiryOf, LINE, timeOf } from './layout.js';
+import { capacityOf, expiryOf, LINE, PATTERN, timeOf } from './layout.js';
+import { Ledger } from './ledger.js';
 import { PatternTable, type Slot } from './pattern-table.js';
 
 /** Lines of the table that one sweep looks at while there is room. */
 const LINES_OF_A_SWEEP = 8_192;
+/** They take some hundred microseconds, in which nobody else writes. */
+const LINES_AT_ONCE = 2_048;
 /** A grace period is waited for when so great a part of the capacity rests. */
 const RESTING_PART = 16;
 /** How long an expired grant is kept for flows that it admitted, where there is room: as long as D12 lets one live. */
 const KEPT_NS = 86_400_000_000_000n;
 
-/** Learned addresses (D12), shared with the kernel. Times are of the monotonic clock. */
+/** Learned addresses (D12), shared with the kernel, and with one more thread that grants. Times are of the monotonic clock. */
 export class Grants {
   readonly #patterns: PatternTable;
   readonly #table: GrantTable;
+  readonly #ledger: Ledger;
+  readonly #gate: Gate;
   #refused = 0;
 
   /** `inForce` is the slot of a program that was found in force. Nobody may read what was removed before this. */
   constructor(
     memory: { readonly grants: Uint32Array; readonly patterns: Uint32Array },
-    options: { readonly capacity: number; readonly inForce: Slot | undefined; readonly random: Uint32Array },
+    options: {
+      readonly capacity: number;
+      readonly inForce: Slot | undefined;
+      readonly random: Uint32Array;
+      readonly gate?: Gate;
+    },
   ) {
-    this.#patterns = new PatternTable(memory.patterns, options.inForce);
-    this.#table = new GrantTable(memory.grants, options.capacity, options.random, this.#isDeadAt(0));
+    const { capacity, inForce, random, gate = new Gate() } = options;
+    this.#gate = gate;
+    this.#ledger = new Ledger(capacity, memory.patterns.length / PATTERN.words);
+    this.#patterns = new PatternTable(memory.patterns, inForce, this.#ledger, (change) => gate.hold(change));
+    this.#table = GrantTable.recover(memory.grants, capacity, random, this.#isDeadAt(0), this.#ledger);
+    this.#noteShared();
+  }
+
+  /** For another thread. */
+  get access(): Pick<GrantAccess, 'capacity' | 'ledger' | 'gate' | 'age'> {
+    const { shared, age } = this.#gate;
+    return { capacity: this.#table.capacity, ledger: this.#ledger.shared, gate: shared, age };
+  }
+
+  /** Nobody else writes any more, nor reads: the memory may be unmapped. */
+  close(): void {
+    this.#gate.shut();
   }
 
   get addresses(): { readonly entries: number; readonly capacity: number } {
@@ -45,9 +73,11 @@ export class Grants {
 
   /** Answers how many addresses were not learned. A pattern that no program has is left out: it was removed meanwhile. */
   add(grants: readonly Grant[], nowNs: bigint): number {
-    const isDead = this.#isDeadAt(expiryOf(nowNs));
+    return this.#gate.hold(() => this.#add(grants, this.#isDeadAt(expiryOf(nowNs))));
+  }
+
+  #add(grants: readonly Grant[], isDead: IsDead): number {
     const refused: (() => boolean)[] = [];
-    this.#table.isShared = this.#patterns.count > 1;
     for (const { pattern, addresses, expiresAtNs } of grants) {
       const number = this.#patterns.numberOf(pattern);
       if (number === undefined) continue;
@@ -64,6 +94,10 @@ export class Grants {
   }
 
   remove(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): void {
+    this.#gate.hold(() => this.#remove(grants));
+  }
+
+  #remove(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): void {
     for (const { pattern, addresses } of grants) {
       const number = this.#patterns.numberOf(pattern);
       if (number === undefined) continue;
@@ -74,7 +108,7 @@ export class Grants {
   /** Learns what another table says by the same numbers of patterns; nobody else may write that any more. */
   learnFrom(words: Uint32Array): void {
     const isDead = this.#isDeadAt(0);
-    const other = new GrantTable(words, capacityOf(words.length / LINE.words), new Uint32Array(4), isDead);
+    const other = GrantTable.recover(words, capacityOf(words.length / LINE.words), new Uint32Array(4), isDead);
     for (const { address, pattern, expiry } of other.entries()) {
       if (!this.#table.add(address, pattern, expiry, isDead)) this.#refused++;
     }
@@ -83,10 +117,12 @@ export class Grants {
   /** Texts of the patterns that an address is granted for now. */
   patternsOf(address: number, nowNs: bigint): readonly string[] {
     const now = expiryOf(nowNs);
-    return this.#table.grantsOf(address).flatMap(([pattern, expiry]) => {
-      const text = expiry > now && this.#patterns.isLive(pattern) ? this.#patterns.textOf(pattern) : undefined;
-      return text === undefined ? [] : [text];
-    });
+    return this.#gate
+      .hold(() => this.#table.grantsOf(address))
+      .flatMap(([pattern, expiry]) => {
+        const text = expiry > now && this.#patterns.isLive(pattern) ? this.#patterns.textOf(pattern) : undefined;
+        return text === undefined ? [] : [text];
+      });
   }
 
   /** What is granted now, by pattern; not that of a pattern found in force before a program said its text. */
@@ -122,11 +158,13 @@ export class Grants {
   /** Writes the names of a program into a slot that nobody reads, after `makeRoom` for them. */
   fill(slot: Slot, patterns: readonly string[]): void {
     this.#patterns.fill(slot, patterns);
+    this.#noteShared();
   }
 
   /** The program in this slot is in force now. */
   activated(slot: Slot): void {
     this.#patterns.activated(slot);
+    this.#noteShared();
   }
 
   /**
@@ -138,23 +176,33 @@ export class Grants {
     const { entries, capacity } = this.addresses;
     const kept = entries * 2 < capacity ? KEPT_NS : 0n;
     const isDead = this.#isDeadAt(nowNs > kept ? expiryOf(nowNs - kept) : 0);
-    if (entries * 4 > capacity * 3) this.#table.sweepAll(isDead, breathe);
-    else this.#table.sweep(LINES_OF_A_SWEEP, isDead);
+    this.#sweep(entries * 4 > capacity * 3 ? this.#table.lines : LINES_OF_A_SWEEP, isDead, breathe);
   }
 
   afterGrace(): void {
-    this.#table.afterGrace();
+    this.#gate.hold(() => this.#table.afterGrace());
     this.#patterns.afterGrace();
   }
 
   /** Removes the grants of retired patterns. */
   #clear(breathe?: () => void): void {
     if (!this.#patterns.hasRetired) return;
-    this.#table.sweepAll(this.#isDeadAt(0), breathe);
+    this.#sweep(this.#table.lines, this.#isDeadAt(0), breathe);
     this.#patterns.cleared();
   }
 
-  #isDeadAt(expiry: number): (pattern: number, until: number) => boolean {
+  #sweep(lines: number, isDead: IsDead, breathe: () => void = () => {}): void {
+    for (let left = lines; left > 0; left -= LINES_AT_ONCE) {
+      this.#gate.hold(() => this.#table.sweep(Math.min(left, LINES_AT_ONCE), isDead));
+      breathe();
+    }
+  }
+
+  #noteShared(): void {
+    this.#ledger.isShared = this.#patterns.count > 1;
+  }
+
+  #isDeadAt(expiry: number): IsDead {
     return (pattern, until) => until <= expiry || !this.#patterns.isLive(pattern);
   }
 }

@@ -8,6 +8,7 @@ export const MAX_SET_LINES = 32;
 export const MAX_PATTERNS_OF_ADDRESS = SET_PLACES * MAX_SET_LINES;
 export const SET = 0x8000_0000;
 const EXPIRY_SHIFT = 27n;
+const EXPIRY_UNIT_NS = 2 ** Number(EXPIRY_SHIFT);
 const LATEST = 2 ** 32 - 1;
 
 /** Words of line 0. */
@@ -46,8 +47,9 @@ export function regionsFor(capacity: number): { readonly homes: number; readonly
 
 /** A time of the monotonic clock as it stands in a grant: rounded down, so that nothing is granted too long. One before the
  * machine's start is its start: 32 bits of it would be a time to come. */
-export function expiryOf(monotonicNs: bigint): number {
-  return Math.min(Math.max(Number(monotonicNs >> EXPIRY_SHIFT), 0), LATEST);
+export function expiryOf(monotonicNs: bigint | number): number {
+  const units = typeof monotonicNs === 'bigint' ? Number(monotonicNs >> EXPIRY_SHIFT) : monotonicNs / EXPIRY_UNIT_NS;
+  return Math.min(Math.max(Math.floor(units), 0), LATEST);
 }
 
 export function timeOf(expiry: number): bigint {

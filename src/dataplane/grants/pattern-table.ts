@@ -1,5 +1,7 @@
-import { createHash } from 'node:crypto';
+import { digestOf } from './digest.js';
 import { PATTERN } from './layout.js';
+import { Ledger } from './ledger.js';
+import { PatternIndex } from './pattern-index.js';
 
 export type Slot = 0 | 1;
 
@@ -11,26 +13,36 @@ export type Slot = 0 | 1;
 export class PatternTable {
   readonly capacity: number;
   readonly #words: Uint32Array;
+  /** Read by whoever grants. */
   readonly #live: Uint8Array;
+  readonly #index: PatternIndex;
   readonly #numbers = new Map<string, number>();
   readonly #texts = new Map<number, string>();
-  /** Patterns of the program that was found in force, by digest, until a program says their texts. */
-  readonly #adopted = new Map<string, number>();
+  /** How many patterns of the program that was found in force no program has said the text of yet. */
+  #adopted = 0;
   readonly #inSlots: [Set<number>, Set<number>] = [new Set(), new Set()];
   #retired: number[] = [];
   #resting: number[] = [];
   readonly #free: number[] = [];
 
   /** `inForce` is the slot of a program that was found in force: its patterns stay. Nobody may read the other slot. */
-  constructor(words: Uint32Array, inForce: Slot | undefined) {
+  constructor(
+    words: Uint32Array,
+    inForce: Slot | undefined,
+    ledger = new Ledger(0, words.length / PATTERN.words),
+    /** Keeps away whoever grants meanwhile. */
+    private readonly alone: (change: () => void) => void = (change) => change(),
+  ) {
     this.#words = words;
     this.capacity = words.length / PATTERN.words;
-    this.#live = new Uint8Array(this.capacity);
+    this.#live = ledger.live;
+    this.#index = new PatternIndex(ledger.places, words);
     for (let number = this.capacity - 1; number >= 0; number--) {
       if (inForce !== undefined && words[number * PATTERN.words + PATTERN.names + inForce] !== 0) {
         words[number * PATTERN.words + PATTERN.names + other(inForce)] = 0;
         this.#live[number] = 1;
-        this.#adopted.set(this.#digestAt(number), number);
+        this.#index.add(number);
+        this.#adopted++;
         this.#inSlots[inForce].add(number);
       } else this.#free.push(number);
     }
@@ -39,7 +51,7 @@ export class PatternTable {
 
   /** Patterns that may be granted. */
   get count(): number {
-    return this.#numbers.size + this.#adopted.size;
+    return this.#numbers.size + this.#adopted;
   }
 
   get hasRetired(): boolean {
@@ -53,7 +65,7 @@ export class PatternTable {
 
   /** The number of a pattern that a program has. */
   numberOf(text: string): number | undefined {
-    return this.#numbers.get(text) ?? (this.#adopted.size > 0 ? this.#adopted.get(digestOf(text)) : undefined);
+    return this.#numbers.get(text) ?? (this.#adopted > 0 ? this.#index.find(digestOf(text)) : undefined);
   }
 
   textOf(number: number): string | undefined {
@@ -101,13 +113,18 @@ export class PatternTable {
     const known = this.#numbers.get(text);
     if (known !== undefined) return known;
     const digest = digestOf(text);
-    const number = this.#adopted.get(digest) ?? this.#free.pop();
+    const adopted = this.#index.find(digest);
+    const number = adopted ?? this.#free.pop();
     if (number === undefined) throw new RangeError('no number is free for a pattern');
-    this.#adopted.delete(digest);
+    if (adopted === undefined) {
+      this.alone(() => {
+        this.#words.set(digest, number * PATTERN.words + PATTERN.digest);
+        this.#index.add(number);
+        this.#live[number] = 1;
+      });
+    } else this.#adopted--;
     this.#numbers.set(text, number);
     this.#texts.set(number, text);
-    this.#live[number] = 1;
-    this.#digestBytes(number).set(Buffer.from(digest, 'hex'));
     return number;
   }
 
@@ -115,28 +132,19 @@ export class PatternTable {
     for (const number of numbers) {
       if (!this.isLive(number) || kept.some((set) => set.has(number))) continue;
       const text = this.#texts.get(number);
-      if (text === undefined) this.#adopted.delete(this.#digestAt(number));
+      if (text === undefined) this.#adopted--;
       else this.#numbers.delete(text);
       this.#texts.delete(number);
-      this.#live[number] = 0;
+      // Whoever grants after this does not grant it, so that what is cleared then is all that there is.
+      this.alone(() => {
+        this.#live[number] = 0;
+        this.#index.remove(number);
+      });
       this.#retired.push(number);
     }
-  }
-
-  #digestAt(number: number): string {
-    return Buffer.from(this.#digestBytes(number)).toString('hex');
-  }
-
-  #digestBytes(number: number): Uint8Array {
-    const at = this.#words.byteOffset + (number * PATTERN.words + PATTERN.digest) * 4;
-    return new Uint8Array(this.#words.buffer, at, PATTERN.digestBytes);
   }
 }
 
 function other(slot: Slot): Slot {
   return slot === 0 ? 1 : 0;
-}
-
-function digestOf(text: string): string {
-  return createHash('sha256').update(text).digest().subarray(0, PATTERN.digestBytes).toString('hex');
 }

@@ -8,6 +8,8 @@ import {
   NO_EVENTS,
 } from '#dataplane/datapath.js';
 import { type EventSource, portsOf } from '#dataplane/events/source.js';
+import { Gate } from '#dataplane/grants/gate.js';
+import type { GrantDoor } from '#dataplane/grants/grant-access.js';
 import { AskedThread } from '#threads/asked-thread.js';
 import {
   type DatapathAsks,
@@ -40,6 +42,8 @@ class DatapathThread implements Datapath {
   #taker: ((source: EventSource) => void) | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
   #thread: Thread | undefined;
+  /** Of this thread: the next one has another. */
+  #gate = new Gate();
 
   constructor(options: DatapathOptions) {
     this.#options = options;
@@ -54,11 +58,11 @@ class DatapathThread implements Datapath {
   learned = (): ReturnType<Datapath['learned']> => this.#running().ask('learned', []);
   grant: Datapath['grant'] = (grants) => this.#running().ask('grant', [grants]);
   revoke: Datapath['revoke'] = (grants) => this.#running().ask('revoke', [grants]);
-  grantPort = async (): Promise<MessagePort> => {
-    const { port1, port2 } = new MessageChannel();
-    await this.#running().ask('grantBy', [port2], [port2]);
-    return port1;
+  grantDoor = async (): Promise<GrantDoor> => {
+    const port = await this.#grantPort(true);
+    return { port, gate: this.#gate.shared };
   };
+  grantedPort = (): Promise<MessagePort> => this.#grantPort(false);
   joinPoint: Datapath['joinPoint'] = () => this.#running().ask('joinPoint', []);
   prove: Datapath['prove'] = (sample) => this.#running().ask('prove', [sample]);
   stage: Datapath['stage'] = (program, generation) => this.#running().ask('stage', [program, generation]);
@@ -105,19 +109,33 @@ class DatapathThread implements Datapath {
     await thread.end('the datapath was closed');
   }
 
+  async #grantPort(writes: boolean): Promise<MessagePort> {
+    const { port1, port2 } = new MessageChannel();
+    await this.#running().ask('grantBy', [port2, writes], [port2]);
+    return port1;
+  }
+
   #running(): Thread {
     this.#thread ??= this.#begin();
     return this.#thread;
   }
 
   #begin(): Thread {
-    const workerData: WorkerInput = { options: this.#options, eventsWanted: this.#eventsWanted };
+    const gate = new Gate();
+    this.#gate = gate;
+    const workerData: WorkerInput = {
+      options: this.#options,
+      eventsWanted: this.#eventsWanted,
+      grantGate: gate.shared,
+    };
     const given = { entry: 'src/dataplane/kernel/worker.js', name: "the datapath's thread", workerData };
     return new AskedThread(given, {
       said: (message) => {
         if (message.kind === 'change') this.#tell(message.change);
         else this.#give(message.source);
       },
+      // What it kept is the next one's, and only that one's.
+      gone: () => gate.shut(),
       died: (reason) => {
         this.#thread = undefined;
         this.#tell({ type: 'worker_died', reason });

@@ -1,4 +1,5 @@
 import { randomInt } from 'node:crypto';
+import type { Gate } from '#dataplane/grants/gate.js';
 import type { Grants } from '#dataplane/grants/grants.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/layout.js';
 import { flowLines, flowSets } from '#dataplane/program/flow-sets.js';
@@ -17,6 +18,8 @@ const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
 export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly objectPath: string;
   readonly grantCapacity: number;
+  /** Where other threads write grants by; nobody does without one. */
+  readonly grantGate?: Gate;
 };
 
 /** The datapath in the kernel: programs and maps, attached to nothing yet. */
@@ -59,7 +62,8 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
     // What the process before this one removed may be read until then.
     if (before.grants === undefined && before.maps.has('grants')) awaitGracePeriod();
     const prover = new Prover(object);
-    const mappedGrants = before.grants ?? mapGrants(object, options.grantCapacity, slots.slotInForce);
+    const mappedGrants =
+      before.grants ?? mapGrants(object, options.grantCapacity, slots.slotInForce, options.grantGate);
     return {
       options,
       object,

@@ -15,6 +15,8 @@ import {
   ProofFailed,
   type Staged,
 } from '#dataplane/datapath.js';
+import { Gate } from '#dataplane/grants/gate.js';
+import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import { layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
 import type { PlacedRoster } from '#dataplane/program/rosters.js';
@@ -22,7 +24,7 @@ import type { JoinPoint } from '#policy/join-point.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
 import { Accounts, type FlowsCut } from './accounts.js';
-import { closeFd, mapShape, programId } from './bpf-fd.js';
+import { closeFd, mapId, mapShape, programId } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { builtObject } from './built.js';
 import { datapathStats } from './datapath-stats.js';
@@ -71,7 +73,11 @@ export class LocalDatapath {
   /** Called with whoever judges from now on, before the first packet is judged by them. */
   announce: (placed: PlacedRoster) => void = () => {};
 
-  constructor(options: DatapathOptions) {
+  /** Other threads write grants by `grantGate`. */
+  constructor(
+    options: DatapathOptions,
+    private readonly grantGate = new Gate(),
+  ) {
     this.#options = options;
     this.#objectPath = options.objectPath ?? builtObject;
     this.#pins = new Pins(options.pinPath);
@@ -116,6 +122,7 @@ export class LocalDatapath {
         objectPath: this.#objectPath,
         flowCapacity: this.#options.flowCapacity,
         grantCapacity: this.#options.grantCapacity,
+        grantGate: this.grantGate,
         denyEvents: DEFAULT_DENY_EVENTS,
         flowEvents: DEFAULT_FLOW_EVENTS,
         timeoutsMs: this.#options.timeoutsMs,
@@ -245,6 +252,13 @@ export class LocalDatapath {
   /** Texts of the patterns that an address is granted for; null where nothing is open. */
   grantedFor(address: number, expiredToo: boolean): readonly string[] | null {
     return this.#succession?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
+  }
+
+  /** Null where nothing is open. */
+  grantAccess(): GrantAccess | null {
+    if (this.#succession === undefined) return null;
+    const { object, grants } = this.#succession.loaded;
+    return { ...grants.access, grants: mapId(object.mapFd('grants')), patterns: mapId(object.mapFd('patterns')) };
   }
 
   joinPoint(): JoinPoint {

@@ -12,12 +12,18 @@ import type { ProofMismatch } from '#policy/proof.js';
 import type { FlowsCut } from './accounts.js';
 import type { DatapathOptions } from './options.js';
 
-export type WorkerInput = { readonly options: DatapathOptions; readonly eventsWanted: EventsWanted };
+export type WorkerInput = {
+  readonly options: DatapathOptions;
+  readonly eventsWanted: EventsWanted;
+  /** Where another thread comes in that grants. */
+  readonly grantGate: SharedArrayBuffer;
+};
 
 /** What the thread may be asked: the port's own calls, and to take grants from a port. */
-export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
+export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantDoor' | 'grantedPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
-  grantBy(port: MessagePort): void;
+  /** `writes`: it is told how to write grants itself. */
+  grantBy(port: MessagePort, writes: boolean): void;
   tellEvents(): void;
 };
 

@@ -1,6 +1,7 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { Adoption, Attachment } from '#dataplane/datapath.js';
 import { portsOf } from '#dataplane/events/source.js';
+import { Gate } from '#dataplane/grants/gate.js';
 import type { GrantAnswer, GrantedAnswer, GrantedRequest, GrantRequest } from '#policy/grant-port.js';
 import { ParentThread } from '#threads/parent-thread.js';
 import { Ear } from './ear.js';
@@ -13,8 +14,8 @@ const WATCH_INTERVAL_MS = 1_000;
 const SWEEP_INTERVAL_MS = 1_000;
 
 const parent = new ParentThread<DatapathAsks, never, FromDatapath>('the datapath');
-const { options, eventsWanted } = workerData as WorkerInput;
-const datapath = new LocalDatapath(options);
+const { options, eventsWanted, grantGate } = workerData as WorkerInput;
+const datapath = new LocalDatapath(options, new Gate(grantGate));
 datapath.setEventsWanted(eventsWanted);
 let ear: Ear | undefined;
 
@@ -22,6 +23,7 @@ function open(): Adoption {
   endEar();
   const adoption = datapath.open();
   beginEar();
+  for (const writer of writers) tellAccess(writer);
   return adoption;
 }
 
@@ -41,12 +43,26 @@ function tellEvents(): void {
 }
 
 const grantors = new Set<MessagePort>();
+/** Those that are told how to write grants themselves; they ask for what they cannot. */
+const writers = new Set<MessagePort>();
 
 /** As long as both ends live. */
-function grantBy(grantor: MessagePort): void {
+function grantBy(grantor: MessagePort, writes: boolean): void {
   grantors.add(grantor);
+  if (writes) {
+    writers.add(grantor);
+    tellAccess(grantor);
+  }
   grantor.on('message', (request: GrantRequest | GrantedRequest) => serve(grantor, request));
-  grantor.on('close', () => grantors.delete(grantor));
+  grantor.on('close', () => {
+    grantors.delete(grantor);
+    writers.delete(grantor);
+  });
+}
+
+function tellAccess(writer: MessagePort): void {
+  const access = datapath.grantAccess();
+  if (access !== null) writer.postMessage(access);
 }
 
 function serve(grantor: MessagePort, request: GrantRequest | GrantedRequest): void {

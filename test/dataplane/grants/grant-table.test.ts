@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import type { IsDead } from '#dataplane/grants/grant-sets.js';
 import { GrantTable } from '#dataplane/grants/grant-table.js';
 import { LINE, linesFor, MAX_PATTERNS_OF_ADDRESS, PROBES } from '#dataplane/grants/layout.js';
+import { Ledger } from '#dataplane/grants/ledger.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const CAPACITY = 200;
@@ -10,8 +12,9 @@ function memory(capacity = CAPACITY): Uint32Array {
   return new Uint32Array(linesFor(capacity) * LINE.words);
 }
 
-function table(words: Uint32Array, isDead: (pattern: number, expiry: number) => boolean = never): GrantTable {
-  return new GrantTable(words, CAPACITY, Uint32Array.of(0x9e3779b1, 0x85ebca77, 0xc2b2ae3d, 0x27d4eb2f), isDead);
+function table(words: Uint32Array, isDead: IsDead = never, ledger = new Ledger(CAPACITY)): GrantTable {
+  const factors = Uint32Array.of(0x9e3779b1, 0x85ebca77, 0xc2b2ae3d, 0x27d4eb2f);
+  return GrantTable.recover(words, CAPACITY, factors, isDead, ledger);
 }
 
 function entriesOf(tried: GrantTable): string[] {
@@ -27,7 +30,7 @@ describe('the table of learned addresses', () => {
   ])('has room for as many addresses in a row as it was made for, whatever it multiplies them by: %s', (_, high) => {
     const capacity = 30_000;
     const factors = Uint32Array.of(0x9e37_79b1, high, 0xc2b2_ae3d, 0x27d4_eb2f);
-    const tried = new GrantTable(memory(capacity), capacity, factors, never);
+    const tried = GrantTable.recover(memory(capacity), capacity, factors, never);
     const first = 0x0a00_0000;
     const refused = Array.from({ length: capacity }, (_, at) => tried.add(first + at, 1, 10, never)).filter(
       (told) => !told,
@@ -61,7 +64,7 @@ describe('the table of learned addresses', () => {
           model.delete(`${address} ${pattern}`);
         } else {
           const limit = random.below(300);
-          tried.sweepAll((_, expiry) => expiry <= limit);
+          tried.sweep(tried.lines, (_, expiry) => expiry <= limit);
           for (const [key, expiry] of model) if (expiry <= limit) model.delete(key);
         }
         if (random.chance(0.05)) tried.afterGrace();
@@ -88,9 +91,9 @@ describe('the table of learned addresses', () => {
   test('leaves its last part to patterns that have little of it, over a restart too', () => {
     const words = memory();
     const shared = (): GrantTable => {
-      const found = table(words);
-      found.isShared = true;
-      return found;
+      const ledger = new Ledger(CAPACITY);
+      ledger.isShared = true;
+      return table(words, never, ledger);
     };
     let tried = shared();
     const added = (from: number, pattern: number): number => {
@@ -105,7 +108,7 @@ describe('the table of learned addresses', () => {
     tried = shared();
     expect(added(1_000, 1)).toBe(0);
     expect(added(1_000, 2)).toBe(reserve);
-    tried.sweepAll((pattern) => pattern === 1);
+    tried.sweep(tried.lines, (pattern) => pattern === 1);
     tried.afterGrace();
     expect(added(2_000, 1)).toBe(CAPACITY - 2 * reserve - 1);
   });
@@ -131,29 +134,10 @@ describe('the table of learned addresses', () => {
   test('lets what was removed rest until the grace period is over', () => {
     const tried = table(memory());
     for (let address = 1; address <= CAPACITY; address++) tried.add(address, 1, 9, never);
-    tried.sweepAll(() => true);
+    tried.sweep(tried.lines, () => true);
     expect([tried.count, tried.resting]).toEqual([0, CAPACITY]);
     tried.afterGrace();
     expect([tried.count, tried.resting]).toEqual([0, 0]);
-  });
-
-  test('takes grants in the middle of a sweep, and keeps them', () => {
-    const capacity = 40_000;
-    const tried = new GrantTable(memory(capacity), capacity, Uint32Array.of(7, 11, 13, 17), never);
-    for (let address = 1; address <= 20_000; address++) tried.add(address, address % 2, 9, never);
-    let breaths = 0;
-    tried.sweepAll(
-      (pattern) => pattern === 1,
-      () => {
-        breaths++;
-        for (let at = 0; at < 100; at++) expect(tried.add(100_000 + breaths * 100 + at, 2, 9, never)).toBe(true);
-      },
-    );
-    expect(breaths).toBe(3);
-    expect(tried.count).toBe(10_000 + 300);
-    expect([...tried.entries()].filter(({ pattern }) => pattern === 1)).toEqual([]);
-    tried.sweepAll((pattern) => pattern === 2);
-    expect(tried.count).toBe(10_000);
   });
 
   test('loses nothing and finds nothing else after a change that was cut short', () => {
