@@ -2,6 +2,9 @@ import { receiveMessageOnPort } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath } from '#dataplane/datapath.js';
+import { Gate } from '#dataplane/grants/gate.js';
+import type { GrantAccess } from '#dataplane/grants/grant-access.js';
+import { openGrantWriter } from '#dataplane/grants/grant-writer.js';
 import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
 import { compile } from '#policy/compile.js';
@@ -126,4 +129,39 @@ test('grants to whom has a port for that, also while a program is being staged',
   await datapath.close();
   detach(topology.pinPath);
   await closed;
+});
+
+test('whoever is told how grants addresses without asking, until the datapath is closed, and again when it is opened', async () => {
+  const datapath = open();
+  await datapath.open();
+  await datapath.attach();
+  await datapath.stage(ofNames('a.test'), 1);
+  await datapath.flip();
+  const { port, gate } = await datapath.grantDoor();
+  const toldAccess = (): GrantAccess => (receiveMessageOnPort(port) as { message: GrantAccess }).message;
+  const writer = openGrantWriter(toldAccess());
+  const now = (): number => Number(process.hrtime.bigint());
+  const grant = (seconds: number): boolean => writer.grant(['a.test'], [SERVER], now() + seconds * 1e9, now());
+  try {
+    expect(await reaches()).toBe(false);
+    expect(grant(600)).toBe(true);
+    expect(await reaches()).toBe(true);
+    expect((await datapath.stats()).maps).toMatchObject({ grants: { entries: 1 } });
+    await datapath.revoke([{ pattern: 'a.test', addresses: [SERVER] }]);
+    expect(await reaches()).toBe(false);
+    expect(new Gate(gate).visit(new Gate(gate).age, () => 'in')).toBe('in');
+
+    await datapath.open();
+    expect(grant(600)).toBe(false);
+    await datapath.stage(ofNames('a.test'), 2);
+    await datapath.flip();
+    const next = openGrantWriter(toldAccess());
+    expect(next.grant(['a.test'], [SERVER], now() + 600e9, now())).toBe(true);
+    expect(await reaches()).toBe(true);
+    next.close();
+  } finally {
+    writer.close();
+    await datapath.close();
+    detach(topology.pinPath);
+  }
 });
