@@ -5,7 +5,7 @@ const OWNER = 1;
 const GUEST = 2;
 /** A guest is in for microseconds, unless somebody else has his CPU. */
 const LOOK_AGAIN_MS = 1;
-const PATIENCE_MS = 5_000;
+const PATIENCE_MS = 1_000;
 
 /**
  * Who writes what two threads write. The owner gets in as soon as the guest is out; a guest gets in where nobody is, or

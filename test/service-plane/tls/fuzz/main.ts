@@ -1,63 +1,6 @@
-import { parseArgs } from 'node:util';
-import { Random } from '#test/seed.js';
+import { playAll } from '#test/fuzz-campaign.js';
 import { makeSeeds } from './seeds.js';
-import { type Target, targetsOf } from './targets.js';
+import { targetsOf } from './targets.js';
 
-const { values } = parseArgs({
-  options: {
-    count: { type: 'string', default: '10000000' },
-    seconds: { type: 'string', default: '60' },
-    seed: { type: 'string', default: String(Date.now() % 1_000_000) },
-    target: { type: 'string', default: '' },
-  },
-});
-const SLOW_MS = 1_000;
-const seed = Number(values.seed);
-
-type Told = { readonly inputs: number; readonly slowestMs: number; readonly failure: string | undefined };
-
-/** Of the processor: others may use the machine too. */
-function usedMs(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1_000;
-}
-
-/** Plays inputs until there are enough, time is up, or one fails. */
-function play(target: Target, inputs: number, untilMs: number): Told {
-  const random = new Random(seed);
-  let slowestMs = 0;
-  const told = (done: number, failure?: string): Told => ({ inputs: done, slowestMs, failure });
-  for (let done = 0; done < inputs; done++) {
-    if (performance.now() > untilMs) return told(done);
-    const bytes = target.make(random);
-    const started = usedMs();
-    try {
-      target.judge(bytes, random);
-    } catch (error) {
-      return told(done, `${String(error)}\n${Buffer.from(bytes).toString('hex')}`);
-    }
-    slowestMs = Math.max(slowestMs, usedMs() - started);
-    if (slowestMs > SLOW_MS) return told(done, `slow: ${Buffer.from(bytes).toString('hex')}`);
-  }
-  return told(inputs);
-}
-
-const targets = [...targetsOf(await makeSeeds())].filter(([name]) => values.target === '' || name === values.target);
-process.stdout.write(`fuzz: seed ${seed}, at most ${values.count} inputs and ${values.seconds} s\n`);
-for (const [name, target] of targets) {
-  const started = performance.now();
-  const usedBeforeMs = usedMs();
-  const share = (1_000 * Number(values.seconds)) / targets.length;
-  const { inputs, slowestMs, failure } = play(
-    target,
-    Math.ceil(Number(values.count) / targets.length),
-    started + share,
-  );
-  const rate = Math.round(inputs / ((usedMs() - usedBeforeMs) / 1_000));
-  process.stdout.write(
-    `fuzz: ${name}: ${inputs} inputs, ${rate} inputs/s of processor time, slowest ${slowestMs.toFixed(1)} ms\n`,
-  );
-  if (failure === undefined) continue;
-  process.stdout.write(`fuzz: ${name}: ${failure}\n`);
-  process.exitCode = 1;
-}
+const seeds = await makeSeeds();
+playAll(() => targetsOf(seeds));

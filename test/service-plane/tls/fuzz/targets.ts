@@ -2,16 +2,10 @@ import { deepStrictEqual } from 'node:assert';
 import { readCertificateFacts } from '#service-plane/certificate-facts.js';
 import { FlightReader } from '#service-plane/tls/flight-reader.js';
 import { HelloReader } from '#service-plane/tls/hello-reader.js';
-import type { Random } from '#test/seed.js';
+import type { Target } from '#test/fuzz-campaign.js';
 import { anySplit, mutant } from '../mutant.js';
 import { read } from '../pushed.js';
 import type { Seeds } from './seeds.js';
-
-/** Makes one input, and judges what is said of it. */
-export type Target = {
-  readonly make: (random: Random) => Uint8Array;
-  readonly judge: (bytes: Uint8Array, random: Random) => void;
-};
 
 export function targetsOf({ hellos, flights, certificates, root }: Seeds): ReadonlyMap<string, Target> {
   const anchors = [root.pem];

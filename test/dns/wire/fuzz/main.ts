@@ -1,0 +1,4 @@
+import { playAll } from '#test/fuzz-campaign.js';
+import { targetsOf } from './targets.js';
+
+playAll(targetsOf);

@@ -1,0 +1,80 @@
+import fc from 'fast-check';
+import { withoutUnenforceable } from '#dns/wire/filter.js';
+import { addressesOf, keepsFor } from '#dns/wire/lookup.js';
+import { type Message, readMessage } from '#dns/wire/message.js';
+import { readQuery, writeQuery } from '#dns/wire/query.js';
+import { respondError, templateOf } from '#dns/wire/response.js';
+import type { Target } from '#test/fuzz-campaign.js';
+import type { Random } from '#test/seed.js';
+import { anyEdns, anyMessage, anyName } from '../messages.js';
+import { written } from '../written.js';
+
+const SEEDS = 500;
+
+export function targetsOf(seed: number): ReadonlyMap<string, Target> {
+  const answers = seedAnswers(seed, SEEDS);
+  const queries = fc
+    .sample(fc.tuple(fc.nat(65_535), anyName, fc.nat(65_535), fc.option(anyEdns)), { seed, numRuns: SEEDS })
+    .map(([id, name, type, edns]) =>
+      writeQuery({ id, name, type, class: 1, recursionDesired: true, checkingDisabled: false, edns }),
+    );
+  return new Map([
+    ['answers', { make: (random) => mutated(random, random.pick(answers)), judge: judgeAnswer }],
+    ['queries', { make: (random) => mutated(random, random.pick(queries)), judge: judgeQuery }],
+  ]);
+}
+
+export function seedAnswers(seed: number, count: number): Uint8Array[] {
+  return fc.sample(anyMessage, { seed, numRuns: count }).map(written);
+}
+
+/** A fault by its name, or `message`: one that can be worked on. Throws where that does not hold. */
+export function judgeAnswer(bytes: Uint8Array): string {
+  const read = readMessage(bytes);
+  if ('fault' in read) return read.fault;
+  workOn(read);
+  return 'message';
+}
+
+/** A query that is read is written as the same one; one that is not has an error as its answer, where there is anything to answer. */
+export function judgeQuery(bytes: Uint8Array): void {
+  const query = readQuery(bytes);
+  if ('fault' in query) {
+    if (query.id !== null) respondError({ ...query, id: query.id }, query.rcode);
+    return;
+  }
+  const [recursionDesired, checkingDisabled] = [(query.flags & 0x0100) !== 0, (query.flags & 0x0010) !== 0];
+  const again = readQuery(writeQuery({ ...query, recursionDesired, checkingDisabled }));
+  if ('fault' in again || again.key !== query.key || again.type !== query.type || again.class !== query.class) {
+    throw new Error('a query is not what it was');
+  }
+}
+
+export function mutated(random: Random, seed: Uint8Array): Uint8Array {
+  const bytes = Uint8Array.from(seed);
+  for (let count = random.between(1, 4); count > 0; count--) {
+    const at = random.below(bytes.length);
+    if (random.chance(0.3)) {
+      bytes[at] = 0xc0;
+      if (at + 1 < bytes.length) bytes[at + 1] = random.below(bytes.length);
+    } else bytes[at] = random.chance(0.5) ? random.below(256) : (bytes[at] as number) ^ (1 << random.below(8));
+  }
+  if (random.chance(0.1)) return bytes.subarray(0, random.below(bytes.length));
+  return bytes;
+}
+
+function workOn(message: Message): void {
+  const odd = (address: number): boolean => (address & 1) === 1;
+  const { addresses, chain } = addressesOf(message);
+  const { message: left } = withoutUnenforceable(message, odd);
+  const again = withoutUnenforceable(left, odd);
+  const read = readMessage(templateOf(left).bytes);
+  const sound =
+    addresses.length <= message.answers.length &&
+    chain.length <= 17 &&
+    keepsFor(message) >= 0 &&
+    again.message === left &&
+    !('fault' in read) &&
+    read.answers.length === left.answers.length;
+  if (!sound) throw new Error(Buffer.from(templateOf(message).bytes).toString('hex'));
+}

@@ -1,0 +1,11 @@
+import type { Message } from '#dns/wire/message.js';
+import { keyOf } from '#dns/wire/name.js';
+import { FLAG } from '#dns/wire/numbers.js';
+import { respond, templateOf } from '#dns/wire/response.js';
+
+/** A message as an answer to the question in it. */
+export function written(message: Message): Uint8Array {
+  const { id, flags, question, edns } = message;
+  const query = { id, flags: flags | FLAG.ad, opcode: 0, key: keyOf(question.name), edns, ...question };
+  return respond(templateOf(message), query, { ageSeconds: 0, limit: 65_535, edns });
+}
