@@ -99,7 +99,7 @@ class DnsThread implements DnsProxy {
       // It is dead only now, and its sockets are nobody's.
       gone: () => {
         descriptors.closeAll();
-        this.#gate?.evict();
+        this.#gate?.guestEnded();
       },
       died: (reason) => {
         this.#thread = null;

@@ -12,28 +12,35 @@ const PATIENCE_MS = 100;
 /** How much of what was asked for is in force: `some` where the table was full. */
 export type Granted = 'all' | 'some' | 'none';
 type Done = (granted: Granted) => void;
-type Sent = { readonly id: number; readonly waiting: readonly Done[]; readonly until: number };
+type Asked = {
+  readonly patterns: readonly string[];
+  readonly addresses: readonly number[];
+  readonly expiryNs: number;
+  readonly done: Done;
+};
+type Sent = { readonly id: number; readonly until: number; asked: readonly Asked[] };
 
 /**
  * Has addresses learned. They are written here, as soon as the datapath has said how; it is asked for what cannot be: while
- * it writes itself, where it must make room, or before it has said so. What is asked for in one turn of the pump goes in one
- * message.
+ * it writes itself, where it must make room, or before it has said so. What it is asked for in one turn of the pump goes in
+ * one message, and is written here after all where that can be done before it answers.
  */
 export class Granter implements Sender {
   #port: MessagePort | null = null;
   #writer: OpenedWriter | null = null;
   #lastId = 0;
-  #patterns: string[] = [];
-  #addresses: number[] = [];
-  #expiriesNs: number[] = [];
-  #waiting: Done[] = [];
+  #asked: Asked[] = [];
   #isToBeFlushed = false;
   readonly #sent = new TransientMap<number, Sent>();
 
   constructor(
     private readonly pump: Pick<Pump, 'hasToSend'>,
-    /** Called with how many addresses were not learned since the table was full. */
-    private readonly onRefused: (count: number) => void,
+    private readonly listener: {
+      /** So many addresses were not learned, since the table was full. */
+      refused(count: number): void;
+      /** Everything is to be asked for, since nothing can be written here. */
+      unwritable(): void;
+    },
     private readonly patienceMs = PATIENCE_MS,
     private readonly openWriter: (access: GrantAccess) => OpenedWriter = openGrantWriter,
   ) {}
@@ -44,7 +51,9 @@ export class Granter implements Sender {
     this.#port = port;
     this.#write(null);
     for (const sent of this.#sent.values()) this.#fail(sent);
-    port?.on('message', (message: GrantAnswer | GrantAccess) => this.#take(message));
+    port?.on('message', (message: GrantAnswer | GrantAccess) => {
+      if (this.#port === port) this.#take(message);
+    });
     port?.on('close', () => {
       if (this.#port === port) this.use(null);
     });
@@ -52,8 +61,8 @@ export class Granter implements Sender {
 
   /**
    * Grants all addresses to all patterns, until a time of the monotonic clock in nanoseconds. Calls back once that is in
-   * force; with 'none' also where it is not within 100 ms. What nobody waits for goes with what somebody does, or at the
-   * next `tick`.
+   * force, at once where it can be; with 'none' also where it is not within 100 ms. What is asked for and nobody waits for goes
+   * with what somebody does, or at the next `tick`.
    */
   grant(
     patterns: readonly string[],
@@ -64,19 +73,10 @@ export class Granter implements Sender {
       done('none');
       return;
     }
-    if (this.#writer?.grant(patterns, addresses, expiryNs, monotonicNs(nowMs())) === true) {
-      done('all');
-      return;
-    }
+    const asked: Asked = { patterns, addresses, expiryNs, done };
+    if (this.#isWritten(asked)) return;
     if (isAwaited) this.hurry();
-    for (const pattern of patterns) {
-      for (const address of addresses) {
-        this.#patterns.push(pattern);
-        this.#addresses.push(address);
-        this.#expiriesNs.push(expiryNs);
-      }
-    }
-    this.#waiting.push(done);
+    this.#asked.push(asked);
   }
 
   /** Somebody waits now for what nobody waited for. */
@@ -89,42 +89,41 @@ export class Granter implements Sender {
   /** Sends what nobody waits for, and fails what waited for too long; to be called every few milliseconds. */
   tick(): void {
     this.flush();
-    const now = nowMs();
-    if ((this.#sent.oldest()?.until ?? now + 1) > now) return;
+    if (this.#sent.oldest() === undefined) return;
     // It may be this thread that was late.
     this.#takeAll();
+    const now = nowMs();
     for (const sent of this.#sent.values()) {
-      if (sent.until > now) return;
-      this.#fail(sent);
+      // Who is asked may be at something that takes longer than anybody waits.
+      sent.asked = sent.asked.filter((asked) => !this.#isWritten(asked));
+      if (sent.asked.length === 0 || sent.until <= now) this.#fail(sent);
     }
-  }
-
-  #fail({ id, waiting }: Sent): void {
-    this.#sent.delete(id);
-    for (const done of waiting) done('none');
   }
 
   flush(): number {
     this.#isToBeFlushed = false;
-    if (this.#waiting.length === 0) return 0;
-    const waiting = this.#waiting;
-    const request: GrantRequest = {
-      id: ++this.#lastId,
-      patterns: this.#patterns,
-      addresses: Uint32Array.from(this.#addresses),
-      expiriesNs: Float64Array.from(this.#expiriesNs),
-    };
-    this.#waiting = [];
-    this.#patterns = [];
-    this.#addresses = [];
-    this.#expiriesNs = [];
+    const asked = this.#asked.filter((each) => !this.#isWritten(each));
+    this.#asked = [];
+    if (asked.length === 0) return 0;
     if (this.#port === null) {
-      for (const done of waiting) done('none');
+      for (const { done } of asked) done('none');
       return 0;
     }
-    this.#sent.set(request.id, { id: request.id, waiting, until: nowMs() + this.patienceMs });
-    this.#port.postMessage(request);
+    const sent: Sent = { id: ++this.#lastId, asked, until: nowMs() + this.patienceMs };
+    this.#sent.set(sent.id, sent);
+    this.#port.postMessage({ id: sent.id, ...rowsOf(asked) } satisfies GrantRequest);
     return 0;
+  }
+
+  #isWritten({ patterns, addresses, expiryNs, done }: Asked): boolean {
+    if (this.#writer?.grant(patterns, addresses, expiryNs, monotonicNs(nowMs())) !== true) return false;
+    done('all');
+    return true;
+  }
+
+  #fail({ id, asked }: Sent): void {
+    this.#sent.delete(id);
+    for (const { done } of asked) done('none');
   }
 
   #takeAll(): void {
@@ -141,7 +140,7 @@ export class Granter implements Sender {
     try {
       if (access !== null) this.#writer = this.openWriter(access);
     } catch {
-      // It is closed already, or will not be written by anybody else: whoever has it is asked.
+      this.listener.unwritable();
     }
   }
 
@@ -153,8 +152,24 @@ export class Granter implements Sender {
     const { id, refused } = message;
     const sent = this.#sent.get(id);
     this.#sent.delete(id);
-    if (refused !== null && refused > 0) this.onRefused(refused);
+    if (refused !== null && refused > 0) this.listener.refused(refused);
     const granted: Granted = refused === null ? 'none' : refused === 0 ? 'all' : 'some';
-    for (const done of sent?.waiting ?? []) done(granted);
+    for (const { done } of sent?.asked ?? []) done(granted);
   }
+}
+
+function rowsOf(asked: readonly Asked[]): Omit<GrantRequest, 'id'> {
+  const patterns: string[] = [];
+  const addresses: number[] = [];
+  const expiriesNs: number[] = [];
+  for (const each of asked) {
+    for (const pattern of each.patterns) {
+      for (const address of each.addresses) {
+        patterns.push(pattern);
+        addresses.push(address);
+        expiriesNs.push(each.expiryNs);
+      }
+    }
+  }
+  return { patterns, addresses: Uint32Array.from(addresses), expiriesNs: Float64Array.from(expiriesNs) };
 }

@@ -3,7 +3,9 @@ import { PATTERN } from './layout.js';
 
 /** What stands for a pattern's text in the memory that outlives the process. */
 export function digestOf(text: string): Uint32Array {
-  const digest = new Uint8Array(PATTERN.digestBytes);
-  digest.set(createHash('sha256').update(text).digest().subarray(0, PATTERN.digestBytes));
-  return new Uint32Array(digest.buffer);
+  const digest = createHash('sha256').update(text).digest();
+  // Made like this it has no memory outside of the heap.
+  const words = new Uint32Array(PATTERN.digestBytes / 4);
+  for (let word = 0; word < words.length; word++) words[word] = digest.readUInt32LE(4 * word);
+  return words;
 }

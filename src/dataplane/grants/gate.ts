@@ -1,31 +1,31 @@
 const LOCK = 0;
-const AGE = 1;
 const FREE = 0;
 const OWNER = 1;
 const GUEST = 2;
-/** A guest is in for microseconds, unless somebody else has his CPU. */
+/** What a guest does takes less, as a rule: nobody need be woken for it. */
+const SPIN_MS = 0.02;
 const LOOK_AGAIN_MS = 1;
-const PATIENCE_MS = 1_000;
+/** They take no less than five seconds. */
+const LOOKS = 5_000;
 
 /**
  * Who writes what two threads write. The owner gets in as soon as the guest is out; a guest gets in where nobody is, or
- * not at all, and never after he was shut out. One guest at a time.
+ * not at all. One guest at a time.
  */
 export class Gate {
   readonly #words: Int32Array;
 
-  constructor(readonly shared = new SharedArrayBuffer(8)) {
+  /** `onStuck` is called where a guest does not come out: what the owner was about to do is done by halves then. */
+  constructor(
+    readonly shared = new SharedArrayBuffer(4),
+    private readonly onStuck: (failure: Error) => void = () => {},
+  ) {
     this.#words = new Int32Array(shared);
-  }
-
-  /** What a guest names who is let in from now on. */
-  get age(): number {
-    return Atomics.load(this.#words, AGE);
   }
 
   /** The owner's, and not from within itself. */
   hold<T>(work: () => T): T {
-    if (!this.#isTaken()) throw new Error('what is granted could not be written: its other writer does not finish');
+    this.#enter();
     try {
       return work();
     } finally {
@@ -33,39 +33,38 @@ export class Gate {
     }
   }
 
-  /** A guest's. Undefined where somebody is in, or `age` is over. */
-  visit<T>(age: number, work: () => T): T | undefined {
+  /** A guest's; no longer than a millisecond. Undefined where somebody is in. */
+  visit<T>(work: () => T): T | undefined {
     if (Atomics.compareExchange(this.#words, LOCK, FREE, GUEST) !== FREE) return undefined;
     try {
-      return this.age === age ? work() : undefined;
+      return work();
     } finally {
       Atomics.store(this.#words, LOCK, FREE);
     }
   }
 
-  /** No guest who was let in so far writes any more once this returns. The owner may be dead. */
-  shut(): void {
-    Atomics.add(this.#words, AGE, 1);
-    this.#awaitGuest();
+  /** The owner's thread is no more: what it was writing is as a killed process leaves it. */
+  ownerEnded(): void {
+    Atomics.compareExchange(this.#words, LOCK, OWNER, FREE);
   }
 
-  /** The guest's thread is no more: what it was writing is as a killed process leaves it. */
-  evict(): void {
+  /** As `ownerEnded`. */
+  guestEnded(): void {
     Atomics.compareExchange(this.#words, LOCK, GUEST, FREE);
   }
 
-  #isTaken(): boolean {
-    const until = performance.now() + PATIENCE_MS;
-    while (Atomics.compareExchange(this.#words, LOCK, FREE, OWNER) !== FREE) {
-      if (Atomics.load(this.#words, LOCK) === OWNER || performance.now() > until) return false;
-      this.#awaitGuest();
-    }
-    return true;
-  }
-
-  #awaitGuest(): void {
-    for (let waited = 0; waited < PATIENCE_MS && Atomics.load(this.#words, LOCK) === GUEST; waited += LOOK_AGAIN_MS) {
+  #enter(): void {
+    const spinning = performance.now() + SPIN_MS;
+    for (let looks = 0; looks < LOOKS; ) {
+      const found = Atomics.compareExchange(this.#words, LOCK, FREE, OWNER);
+      if (found === FREE) return;
+      if (found === OWNER) throw new Error('the gate of grants was held by its owner, who came again');
+      if (performance.now() < spinning) continue;
       Atomics.wait(this.#words, LOCK, GUEST, LOOK_AGAIN_MS);
+      looks++;
     }
+    const failure = new Error('the other writer of grants does not finish');
+    this.onStuck(failure);
+    throw failure;
   }
 }

@@ -52,6 +52,15 @@ export class GrantTable {
     return table;
   }
 
+  /** Whose it is: nobody writes who was let in by another. */
+  get owner(): number {
+    return this.#memory.word(HEADER.owner);
+  }
+
+  set owner(owner: number) {
+    this.#memory.storeWord(HEADER.owner, owner);
+  }
+
   /** Addresses. */
   get count(): number {
     return this.#ledger.count;
@@ -161,7 +170,7 @@ export class GrantTable {
         this.#spill(home, line, 1);
         this.#memory.storeLong(long, pattern, expiry);
         this.#memory.storeWord(wordOf(line, place), address);
-        this.#ledger.count++;
+        this.#ledger.addAddress();
         this.#ledger.addHolding(pattern);
         return true;
       }
@@ -186,7 +195,7 @@ export class GrantTable {
     this.#spill(homeOf(this.#header, address), line, -1);
     if (low >= SET) this.#sets.drop(low - SET);
     this.#resting.push(long);
-    this.#ledger.count--;
+    this.#ledger.removeAddress();
   }
 
   /** Lines that an address passed on its way to `line`. */
@@ -209,7 +218,7 @@ export class GrantTable {
           if (!this.#memory.isZero(long)) this.#memory.storeLong(long, 0, 0);
           continue;
         }
-        this.#ledger.count++;
+        this.#ledger.addAddress();
         for (let passed = homeOf(this.#header, address); passed < line; passed++) {
           spilled[passed] = (spilled[passed] ?? 0) + 1;
         }

@@ -37,20 +37,28 @@ export class Grants {
     const { capacity, inForce, random, gate = new Gate() } = options;
     this.#gate = gate;
     this.#ledger = new Ledger(capacity, memory.patterns.length / PATTERN.words);
-    this.#patterns = new PatternTable(memory.patterns, inForce, this.#ledger, (change) => gate.hold(change));
-    this.#table = GrantTable.recover(memory.grants, capacity, random, this.#isDeadAt(0), this.#ledger);
+    const alone = (change: () => void): void => gate.hold(change);
+    const made = gate.hold(() => {
+      const patterns = new PatternTable(memory.patterns, inForce, this.#ledger, alone);
+      const isDead: IsDead = (pattern, until) => until <= 0 || !patterns.isLive(pattern);
+      return { patterns, table: GrantTable.recover(memory.grants, capacity, random, isDead, this.#ledger) };
+    });
+    this.#patterns = made.patterns;
+    this.#table = made.table;
     this.#noteShared();
   }
 
   /** For another thread. */
-  get access(): Pick<GrantAccess, 'capacity' | 'ledger' | 'gate' | 'age'> {
-    const { shared, age } = this.#gate;
-    return { capacity: this.#table.capacity, ledger: this.#ledger.shared, gate: shared, age };
+  get access(): Pick<GrantAccess, 'capacity' | 'ledger' | 'gate' | 'owner'> {
+    const { capacity, owner } = this.#table;
+    return { capacity, owner, ledger: this.#ledger.shared, gate: this.#gate.shared };
   }
 
-  /** Nobody else writes any more, nor reads: the memory may be unmapped. */
+  /** Nobody who was let in writes any more, nor reads. */
   close(): void {
-    this.#gate.shut();
+    this.#gate.hold(() => {
+      this.#table.owner = 0;
+    });
   }
 
   get addresses(): { readonly entries: number; readonly capacity: number } {

@@ -14,6 +14,8 @@ export class Ledger {
   readonly #holdings: Uint32Array;
   /** Whether a number is a pattern's. */
   readonly live: Uint8Array;
+  /** How many patterns had a number. */
+  readonly incarnations: Uint32Array;
   /** Numbers of patterns by their digests; see `PatternIndex`. */
   readonly places: Uint32Array;
   readonly shared: SharedArrayBuffer;
@@ -26,12 +28,14 @@ export class Ledger {
     const free = WORDS * 4;
     const holdings = free + lines * 4;
     const index = holdings + patterns * 4;
-    const live = index + places * 4;
+    const incarnations = index + places * 4;
+    const live = incarnations + patterns * 4;
     this.shared = shared ?? new SharedArrayBuffer(live + patterns);
     this.#words = new Uint32Array(this.shared, 0, WORDS);
     this.#free = new Uint32Array(this.shared, free, lines);
     this.#holdings = new Uint32Array(this.shared, holdings, patterns);
     this.places = new Uint32Array(this.shared, index, places);
+    this.incarnations = new Uint32Array(this.shared, incarnations, patterns);
     this.live = new Uint8Array(this.shared, live, patterns);
   }
 
@@ -40,8 +44,13 @@ export class Ledger {
     return this.#words[COUNT] ?? 0;
   }
 
-  set count(count: number) {
-    this.#words[COUNT] = count;
+  addAddress(): void {
+    this.#words[COUNT] = this.count + 1;
+  }
+
+  /** A writer that died may have granted what it did not count. */
+  removeAddress(): void {
+    this.#words[COUNT] = Math.max(0, this.count - 1);
   }
 
   /** Whether a pattern that has much leaves the last part of the table to others. */
@@ -75,7 +84,6 @@ export class Ledger {
     this.#holdings[pattern] = this.heldBy(pattern) + 1;
   }
 
-  /** A writer that died may have granted what it did not count. */
   removeHolding(pattern: number): void {
     this.#holdings[pattern] = Math.max(0, this.heldBy(pattern) - 1);
   }

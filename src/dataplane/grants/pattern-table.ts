@@ -15,6 +15,7 @@ export class PatternTable {
   readonly #words: Uint32Array;
   /** Read by whoever grants. */
   readonly #live: Uint8Array;
+  readonly #incarnations: Uint32Array;
   readonly #index: PatternIndex;
   readonly #numbers = new Map<string, number>();
   readonly #texts = new Map<number, string>();
@@ -36,6 +37,7 @@ export class PatternTable {
     this.#words = words;
     this.capacity = words.length / PATTERN.words;
     this.#live = ledger.live;
+    this.#incarnations = ledger.incarnations;
     this.#index = new PatternIndex(ledger.places, words);
     for (let number = this.capacity - 1; number >= 0; number--) {
       if (inForce !== undefined && words[number * PATTERN.words + PATTERN.names + inForce] !== 0) {
@@ -80,11 +82,13 @@ export class PatternTable {
 
   /** Writes the names of a program into a slot that nobody reads. There must be no shortage. */
   fill(slot: Slot, texts: readonly string[]): void {
+    this.#number(texts.filter((text) => !this.#numbers.has(text)));
     const before = this.#inSlots[slot];
     for (const number of before) this.#words[number * PATTERN.words + PATTERN.names + slot] = 0;
     const now = new Set<number>();
     for (const [name, text] of texts.entries()) {
-      const number = this.#numberFor(text);
+      const number = this.#numbers.get(text);
+      if (number === undefined) continue;
       now.add(number);
       this.#words[number * PATTERN.words + PATTERN.names + slot] = name + 1;
     }
@@ -109,40 +113,62 @@ export class PatternTable {
     this.#resting = [];
   }
 
-  #numberFor(text: string): number {
-    const known = this.#numbers.get(text);
-    if (known !== undefined) return known;
-    const digest = digestOf(text);
+  /** Gives numbers to patterns that have none, or the one that they had before the process began. */
+  #number(texts: readonly string[]): void {
+    for (const part of partsOf(texts)) {
+      const digests = part.map(digestOf);
+      this.alone(() => {
+        for (const [at, digest] of digests.entries()) this.#take(part[at] ?? '', digest);
+      });
+    }
+  }
+
+  #take(text: string, digest: Uint32Array): void {
     const adopted = this.#index.find(digest);
     const number = adopted ?? this.#free.pop();
     if (number === undefined) throw new RangeError('no number is free for a pattern');
-    if (adopted === undefined) {
-      this.alone(() => {
-        this.#words.set(digest, number * PATTERN.words + PATTERN.digest);
-        this.#index.add(number);
-        this.#live[number] = 1;
-      });
-    } else this.#adopted--;
     this.#numbers.set(text, number);
     this.#texts.set(number, text);
-    return number;
+    if (adopted !== undefined) {
+      this.#adopted--;
+      return;
+    }
+    this.#words.set(digest, number * PATTERN.words + PATTERN.digest);
+    this.#index.add(number);
+    this.#live[number] = 1;
   }
 
   #retire(numbers: ReadonlySet<number>, kept: readonly ReadonlySet<number>[]): void {
-    for (const number of numbers) {
-      if (!this.isLive(number) || kept.some((set) => set.has(number))) continue;
-      const text = this.#texts.get(number);
-      if (text === undefined) this.#adopted--;
-      else this.#numbers.delete(text);
-      this.#texts.delete(number);
-      // Whoever grants after this does not grant it, so that what is cleared then is all that there is.
+    const lost = [...numbers].filter((number) => this.isLive(number) && !kept.some((set) => set.has(number)));
+    for (const part of partsOf(lost)) {
+      // Whoever grants after this does not grant them, so that what is cleared then is all that there is.
       this.alone(() => {
-        this.#live[number] = 0;
-        this.#index.remove(number);
+        for (const number of part) {
+          this.#live[number] = 0;
+          this.#incarnations[number] = (this.#incarnations[number] ?? 0) + 1;
+          this.#index.remove(number);
+        }
       });
-      this.#retired.push(number);
+      for (const number of part) this.#forget(number);
+      this.#retired.push(...part);
     }
   }
+
+  #forget(number: number): void {
+    const text = this.#texts.get(number);
+    if (text === undefined) this.#adopted--;
+    else this.#numbers.delete(text);
+    this.#texts.delete(number);
+  }
+}
+
+/** How many patterns are numbered, or retired, while nobody else grants. */
+const AT_ONCE = 256;
+
+function partsOf<T>(all: readonly T[]): T[][] {
+  return Array.from({ length: Math.ceil(all.length / AT_ONCE) }, (_, part) =>
+    all.slice(part * AT_ONCE, (part + 1) * AT_ONCE),
+  );
 }
 
 function other(slot: Slot): Slot {

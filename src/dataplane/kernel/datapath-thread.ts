@@ -42,8 +42,8 @@ class DatapathThread implements Datapath {
   #taker: ((source: EventSource) => void) | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
   #thread: Thread | undefined;
-  /** Of this thread: the next one has another. */
-  #gate = new Gate();
+  /** Of all its threads, one after the other. */
+  readonly #gate = new Gate();
 
   constructor(options: DatapathOptions) {
     this.#options = options;
@@ -121,12 +121,10 @@ class DatapathThread implements Datapath {
   }
 
   #begin(): Thread {
-    const gate = new Gate();
-    this.#gate = gate;
     const workerData: WorkerInput = {
       options: this.#options,
       eventsWanted: this.#eventsWanted,
-      grantGate: gate.shared,
+      grantGate: this.#gate.shared,
     };
     const given = { entry: 'src/dataplane/kernel/worker.js', name: "the datapath's thread", workerData };
     return new AskedThread(given, {
@@ -134,8 +132,7 @@ class DatapathThread implements Datapath {
         if (message.kind === 'change') this.#tell(message.change);
         else this.#give(message.source);
       },
-      // What it kept is the next one's, and only that one's.
-      gone: () => gate.shut(),
+      gone: () => this.#gate.ownerEnded(),
       died: (reason) => {
         this.#thread = undefined;
         this.#tell({ type: 'worker_died', reason });

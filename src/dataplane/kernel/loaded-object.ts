@@ -8,7 +8,6 @@ import type { Settings } from '#dataplane/program/settings.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 import { BpfObject, type MapDescription, type MapName } from './bpf-object.js';
-import { awaitGracePeriod } from './grace-period.js';
 import { type MappedGrants, mapGrants } from './mapped-grants.js';
 import { Prover } from './prover.js';
 import { Slots } from './slots.js';
@@ -59,11 +58,15 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
   try {
     const slots = new Slots({ program: object.mapFd('program'), active: object.mapFd('active') }, options.slotLines);
     slots.succeed(before.word);
-    // What the process before this one removed may be read until then.
-    if (before.grants === undefined && before.maps.has('grants')) awaitGracePeriod();
     const prover = new Prover(object);
     const mappedGrants =
-      before.grants ?? mapGrants(object, options.grantCapacity, slots.slotInForce, options.grantGate);
+      before.grants ??
+      mapGrants(object, {
+        capacity: options.grantCapacity,
+        inForce: slots.slotInForce,
+        isAdopted: before.maps.has('grants'),
+        gate: options.grantGate,
+      });
     return {
       options,
       object,

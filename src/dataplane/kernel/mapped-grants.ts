@@ -1,10 +1,11 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomInt } from 'node:crypto';
 import { Gate } from '#dataplane/grants/gate.js';
 import { Grants } from '#dataplane/grants/grants.js';
-import { LINE, linesFor, PATTERN, PATTERNS } from '#dataplane/grants/layout.js';
+import { HEADER, LINE, linesFor, PATTERN, PATTERNS } from '#dataplane/grants/layout.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { mapShape } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
+import { awaitGracePeriod } from './grace-period.js';
 
 /** Learned addresses, in the memory of their maps. */
 export type MappedGrants = {
@@ -12,26 +13,49 @@ export type MappedGrants = {
   unmap(): void;
 };
 
-/** `inForce` is the slot whose names are in use; `gate` is where other writers come in. */
-export function mapGrants(
-  object: BpfObject,
-  capacity: number,
-  inForce: 0 | 1 | undefined,
-  gate = new Gate(),
-): MappedGrants {
-  const table = new MappedMemory('grants', object.mapFd('grants'), linesFor(capacity) * LINE.words * 4);
-  const patterns = new MappedMemory('patterns', object.mapFd('patterns'), PATTERNS * PATTERN.words * 4);
-  const random = new Uint32Array(4);
-  randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
-  const grants = new Grants({ grants: table.words, patterns: patterns.words }, { capacity, inForce, random, gate });
-  return {
-    grants,
-    unmap: () => {
-      grants.close();
-      table.unmap();
-      patterns.unmap();
-    },
+export type GrantOptions = {
+  readonly capacity: number;
+  /** The slot whose names are in use. */
+  readonly inForce: 0 | 1 | undefined;
+  /** Where other writers come in. */
+  readonly gate?: Gate | undefined;
+  /** Others may have written or read until now. */
+  readonly isAdopted: boolean;
+};
+
+export function mapGrants(object: BpfObject, { isAdopted, gate = new Gate(), ...options }: GrantOptions): MappedGrants {
+  const mapped: MappedMemory[] = [];
+  const map = (name: 'grants' | 'patterns', bytes: number): Uint32Array => {
+    const memory = new MappedMemory(name, object.mapFd(name), bytes);
+    mapped.push(memory);
+    return memory.words;
   };
+  const unmap = (): void => {
+    for (const memory of mapped) memory.unmap();
+  };
+  try {
+    const table = map('grants', linesFor(options.capacity) * LINE.words * 4);
+    const patterns = map('patterns', PATTERNS * PATTERN.words * 4);
+    // Whoever was let in by another, be it in another process, writes no more once the grace period is over: it takes longer.
+    Atomics.store(table, HEADER.owner, randomInt(1, 2 ** 32));
+    if (isAdopted) awaitGracePeriod();
+    const random = new Uint32Array(4);
+    randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
+    const grants = new Grants({ grants: table, patterns }, { ...options, gate, random });
+    return {
+      grants,
+      unmap: () => {
+        try {
+          grants.close();
+        } finally {
+          unmap();
+        }
+      },
+    };
+  } catch (failure) {
+    unmap();
+    throw failure;
+  }
 }
 
 /** Learns what another table says by the same numbers of patterns. */

@@ -15,7 +15,13 @@ const SWEEP_INTERVAL_MS = 1_000;
 
 const parent = new ParentThread<DatapathAsks, never, FromDatapath>('the datapath');
 const { options, eventsWanted, grantGate } = workerData as WorkerInput;
-const datapath = new LocalDatapath(options, new Gate(grantGate));
+/** What is done by halves then is whole again when another thread has taken the tables over. */
+function die(failure: Error): void {
+  queueMicrotask(() => {
+    throw failure;
+  });
+}
+const datapath = new LocalDatapath(options, new Gate(grantGate, die));
 datapath.setEventsWanted(eventsWanted);
 let ear: Ear | undefined;
 

@@ -1,14 +1,14 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { Gate } from '#dataplane/grants/gate.js';
 import { GrantTable } from '#dataplane/grants/grant-table.js';
 import { GrantWriter } from '#dataplane/grants/grant-writer.js';
 import { Grants } from '#dataplane/grants/grants.js';
-import { LINE, linesFor, PATTERN } from '#dataplane/grants/layout.js';
+import { HEADER, LINE, linesFor, PATTERN } from '#dataplane/grants/layout.js';
 import { Ledger } from '#dataplane/grants/ledger.js';
 import { Random, seedOf } from '#test/seed.js';
-import { ADDRESSES, type GuestInput, SECOND_NS, TEXTS } from './guest-input.js';
+import { ADDRESSES, expiryNsOf, type GuestInput, SECOND_NS, TEXTS, textOf } from './guest-input.js';
 
 const CAPACITY = 400;
 const NUMBERS = 40;
@@ -23,6 +23,7 @@ function shared() {
   };
   const words = { grants: new Uint32Array(memory.grants), patterns: new Uint32Array(memory.patterns) };
   const gate = new Gate();
+  words.grants[HEADER.owner] = 7;
   const grants = new Grants(words, { capacity: CAPACITY, inForce: undefined, random: FACTORS, gate });
   return { memory, words, gate, grants };
 }
@@ -57,6 +58,10 @@ describe('another thread that writes grants', () => {
     expect(told(grants).toSorted()).toEqual(['b 1', 'b 2', 'c 4']);
     const many = Array.from({ length: CAPACITY + 1 }, (_, at) => at + 1);
     expect(grant(['c'], many)).toBe(false);
+    words.grants[HEADER.owner] = 8;
+    expect(grant(['c'], [4])).toBe(false);
+    words.grants[HEADER.owner] = 7;
+    expect(grant(['c'], [4])).toBe(true);
     grants.close();
     expect(grant(['c'], [4])).toBe(false);
   });
@@ -88,7 +93,8 @@ describe('another thread that writes grants', () => {
     for (const until = performance.now() + 3_000; performance.now() < until; ) {
       const addresses = Array.from({ length: 3 }, () => random.between(1, ADDRESSES));
       const pattern = TEXTS[random.below(TEXTS.length)] ?? '';
-      if (random.chance(0.5)) grants.add([{ pattern, addresses, expiresAtNs: 50n * NOW }], NOW);
+      const expiresAtNs = BigInt(expiryNsOf(pattern, random.between(1, 20)));
+      if (random.chance(0.5)) grants.add([{ pattern, addresses, expiresAtNs }], NOW);
       else grants.remove([{ pattern, addresses }]);
       if (random.chance(0.01)) {
         use(
@@ -99,6 +105,10 @@ describe('another thread that writes grants', () => {
         grants.sweep(NOW * BigInt(random.between(1, 60)));
         const lost = gate.hold(() => [...table.entries()].filter((entry) => ledger.live[entry.pattern] !== 1));
         expect(lost).toEqual([]);
+        const foreign = gate
+          .hold(() => grants.learned(NOW))
+          .flatMap(({ pattern, expiresAtNs }) => [...expiresAtNs].filter((at) => textOf(at) !== pattern));
+        expect(foreign).toEqual([]);
         grants.afterGrace();
       }
     }
@@ -128,20 +138,44 @@ describe('another thread that writes grants', () => {
     });
     await once(worker, 'exit');
     expect(new Int32Array(stop)[0]).toBe(1);
-    expect(gate.visit(gate.age, () => 'in')).toBeUndefined();
-    gate.evict();
+    expect(gate.visit(() => 'in')).toBeUndefined();
+    gate.guestEnded();
     expect(grants.add([{ pattern: 'a', addresses: [1], expiresAtNs: 9n * NOW }], NOW)).toBe(0);
+    expect(told(grants)).toEqual(['a 1']);
+  });
+
+  test('that died before it counted what it granted leaves room for all the same', () => {
+    const { words, grants } = shared();
+    use(grants, ['a']);
+    const writer = new GrantWriter(words, grants.access);
+    expect(writer.grant(['a'], [1, 2], 60 * SECOND_NS, SECOND_NS)).toBe(true);
+    new Ledger(CAPACITY, NUMBERS, grants.access.ledger).removeAddress();
+    grants.remove([{ pattern: 'a', addresses: [1, 2] }]);
+    expect(grants.addresses.entries).toBe(0);
+    expect(writer.grant(['a'], [3], 60 * SECOND_NS, SECOND_NS)).toBe(true);
+  });
+
+  test('lets the owner in between the parts of what is much', () => {
+    const { words, gate, grants } = shared();
+    use(grants, ['a']);
+    const writer = new GrantWriter(words, grants.access);
+    let visits = 0;
+    const visit = vi.spyOn(Gate.prototype, 'visit').mockImplementation((work) => {
+      visits++;
+      return gate.hold(work);
+    });
+    const many = Array.from({ length: 300 }, (_, at) => at + 1);
+    expect(writer.grant(['a'], many, 60 * SECOND_NS, SECOND_NS)).toBe(true);
+    expect(visits).toBeGreaterThan(4);
+    visit.mockRestore();
   });
 });
 
 describe('the gate', () => {
-  test('lets a guest in where nobody is, and who was let in earlier not at all', () => {
+  test('lets a guest in where nobody is', () => {
     const gate = new Gate();
-    const age = gate.age;
-    expect(gate.hold(() => gate.visit(age, () => 'in'))).toBeUndefined();
-    expect(gate.visit(age, () => 'in')).toBe('in');
-    gate.shut();
-    expect([gate.visit(age, () => 'in'), gate.visit(gate.age, () => 'in')]).toEqual([undefined, 'in']);
+    expect(gate.hold(() => gate.visit(() => 'in'))).toBeUndefined();
+    expect(gate.visit(() => 'in')).toBe('in');
   });
 
   test('is open again after what went wrong in it', () => {
@@ -150,12 +184,35 @@ describe('the gate', () => {
       throw new Error('wrong');
     };
     expect(() => gate.hold(wrong)).toThrow('wrong');
-    expect(() => gate.visit(gate.age, wrong)).toThrow('wrong');
+    expect(() => gate.visit(wrong)).toThrow('wrong');
     expect(gate.hold(() => 'in')).toBe('in');
+  });
+
+  test('keeps the owner waiting while a guest is in, and says so where it is for too long', () => {
+    const told: string[] = [];
+    const gate = new Gate(undefined, ({ message }) => told.push(message));
+    expect(() => gate.visit(() => gate.hold(() => 'in'))).toThrow('does not finish');
+    expect(told).toEqual(['the other writer of grants does not finish']);
   });
 
   test('says so where the owner comes in twice', () => {
     const gate = new Gate();
-    expect(() => gate.hold(() => gate.hold(() => {}))).toThrow(/could not be written/);
+    expect(() => gate.hold(() => gate.hold(() => {}))).toThrow('came again');
+  });
+
+  test('is opened for whoever ended in it, and for nobody else', () => {
+    const gate = new Gate();
+    gate.visit(() => {
+      gate.ownerEnded();
+      expect(gate.visit(() => 'in')).toBeUndefined();
+      gate.guestEnded();
+      expect(gate.visit(() => 'in')).toBe('in');
+    });
+    gate.hold(() => {
+      gate.guestEnded();
+      expect(gate.visit(() => 'in')).toBeUndefined();
+      gate.ownerEnded();
+      expect(gate.visit(() => 'in')).toBe('in');
+    });
   });
 });
