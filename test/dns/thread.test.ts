@@ -80,9 +80,15 @@ describe('the proxy in its thread', () => {
   test('that dies tells so once, fails what it was asked, and leaves nothing open', async () => {
     const { proxy, changes, at } = await threaded();
     await proxy.open();
+    const first = new Grantor();
+    proxy.grantBy(first.door);
+    await heard(proxy);
+    // As if it were in the middle of writing some.
+    new Int32Array(first.gate.shared)[0] = 2;
     proxy.use(DEADLY);
     await expect(proxy.stats()).rejects.toThrow(/undefined/);
     await settled(() => changes.map(({ type }) => type), ['worker_died']);
+    expect(first.gate.visit(() => 'in')).toBe('in');
     await expect(proxy.names()).rejects.toThrow('the DNS proxy is not open');
     proxy.use(ONLY);
     await proxy.open();

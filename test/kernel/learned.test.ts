@@ -1,7 +1,7 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import type { Datapath } from '#dataplane/datapath.js';
+import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
 import { Gate } from '#dataplane/grants/gate.js';
 import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import { openGrantWriter } from '#dataplane/grants/grant-writer.js';
@@ -161,6 +161,37 @@ test('whoever is told how grants addresses without asking, until the datapath is
     next.close();
   } finally {
     writer.close();
+    await datapath.close();
+    detach(topology.pinPath);
+  }
+});
+
+test('a writer that does not finish ends the thread that waits for it, and the next one begins with what is there', {
+  timeout: 30_000,
+}, async () => {
+  const datapath = open();
+  const grant = { pattern: 'a.test', addresses: [SERVER], expiresAtNs: process.hrtime.bigint() + 600n * SECOND_NS };
+  try {
+    await datapath.open();
+    await datapath.stage(ofNames('a.test'), 1);
+    await datapath.flip();
+    await datapath.grant([grant]);
+    const { gate } = await datapath.grantDoor();
+    const words = new Int32Array(gate);
+    const died = new Promise<DatapathChange>((resolve) => datapath.watch(resolve));
+    words[0] = 2;
+    const failed = datapath.revoke([grant]).catch(({ message }: Error) => {
+      // As if it had been in the middle of something itself.
+      words[0] = 1;
+      return message;
+    });
+    expect(await failed).toMatch('the other writer of grants does not finish');
+    expect(await died).toMatchObject({ type: 'worker_died', reason: expect.stringMatching('does not finish') });
+    expect(new Gate(gate).visit(() => 'in')).toBe('in');
+    expect(await datapath.open()).toMatchObject({ adopted: true });
+    expect((await datapath.stats()).maps).toMatchObject({ grants: { entries: 1 } });
+    await datapath.revoke([grant]);
+  } finally {
     await datapath.close();
     detach(topology.pinPath);
   }
