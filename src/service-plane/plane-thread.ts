@@ -84,8 +84,9 @@ export class PlaneThread {
       const stopped = [this.#thread.end(reason), this.#splicer.end(reason)];
       this.#handover.ring();
       await Promise.all(stopped);
-      this.#handover.close();
+      // First: of what is held on its way to the datapath no reset of a socket leaves the node.
       this.#resetJoined();
+      this.#handover.close();
     })();
     return this.#stopped;
   }

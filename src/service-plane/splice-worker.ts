@@ -11,7 +11,8 @@ const WAIT_MS = 1_000;
 const LOOK_MS = 1_000;
 
 const { handover, port, thread } = workerData as GivenToSplice;
-const splicer = new Splicer(new Handover(handover));
+const shared = new Handover(handover);
+const splicer = new Splicer(shared);
 
 let lookAt = 0;
 
@@ -25,7 +26,7 @@ function obey(orders: readonly SpliceOrder[]): void {
 
 function joinBy(point: JoinPoint): void {
   try {
-    splicer.joinBy(() => new Joiner(point, thread));
+    splicer.joinBy(() => new Joiner(point, thread, shared.descriptors));
   } catch {
     // The datapath is another one by now, and the next point is on its way.
   }

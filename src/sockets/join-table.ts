@@ -1,9 +1,9 @@
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
-import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 import type { JoinPoint } from '#policy/join-point.js';
-import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOINED, JOINERS } from './join-layout.js';
+import type { Descriptors } from './descriptors.js';
+import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOINED } from './join-layout.js';
 import { type Ends, segmentBytes, TCP_FLAGS } from './segment.js';
 
 const ETHERNET_BYTES = 14;
@@ -19,23 +19,28 @@ export class JoinTable {
   readonly #fds: number[] = [];
   readonly #program: number;
   readonly #joins: number;
-  readonly #vouched: MappedMemory;
+  readonly #joiners: number;
 
-  constructor(point: Pick<JoinPoint, 'program' | 'joins' | 'joiners'>) {
+  /** `held`: of a thread that may die. */
+  constructor(
+    point: Pick<JoinPoint, 'program' | 'joins' | 'joiners'>,
+    private readonly held?: Descriptors,
+  ) {
     try {
       this.#program = this.#hold('open the program that joins', libbpf().bpf_prog_get_fd_by_id(point.program));
       this.#joins = this.#hold('open what is joined', libbpf().bpf_map_get_fd_by_id(point.joins));
-      const joiners = this.#hold('open who joins', libbpf().bpf_map_get_fd_by_id(point.joiners));
-      this.#vouched = new MappedMemory('who joins', joiners, JOINERS * 8);
+      this.#joiners = this.#hold('open who joins', libbpf().bpf_map_get_fd_by_id(point.joiners));
     } catch (failure) {
-      this.#letGo();
+      this.close();
       throw failure;
     }
   }
 
   /** What `joiner` joined is carried until then, on the monotonic clock. */
   vouch(joiner: number, untilNs: bigint): void {
-    new BigUint64Array(this.#vouched.buffer)[joiner] = untilNs;
+    const until = new Uint8Array(BigUint64Array.of(untilNs).buffer);
+    const key = new Uint8Array(Uint32Array.of(joiner).buffer);
+    check('vouch for what is joined', libbpf().bpf_map_update_elem(this.#joiners, key, until, BPF_EXIST));
   }
 
   /** False where there is one, or no room. */
@@ -103,17 +108,16 @@ export class JoinTable {
   }
 
   close(): void {
-    this.#vouched.unmap();
-    this.#letGo();
+    for (const fd of this.#fds) {
+      this.held?.release(fd);
+      libc.close(fd);
+    }
   }
 
   #hold(doing: string, fd: number): number {
     this.#fds.push(check(doing, fd));
+    this.held?.hold(fd);
     return fd;
-  }
-
-  #letGo(): void {
-    for (const fd of this.#fds) libc.close(fd);
   }
 }
 

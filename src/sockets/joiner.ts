@@ -1,4 +1,5 @@
 import type { JoinPoint } from '#policy/join-point.js';
+import type { Descriptors } from './descriptors.js';
 import { Join, type Means, type Pair, takeAndReset } from './join.js';
 import { JoinTable } from './join-table.js';
 import { RawSocket } from './raw-socket.js';
@@ -15,9 +16,13 @@ export class Joiner {
   #round = 0;
 
   /** Ends what is left of those before, which are gone: of this number, and of numbers that nobody has now. Throws where the datapath is gone. */
-  constructor(point: JoinPoint, { number, count }: { readonly number: number; readonly count: number }) {
+  constructor(
+    point: JoinPoint,
+    { number, count }: { readonly number: number; readonly count: number },
+    held: Descriptors,
+  ) {
     const { idleMs, endedMs } = point;
-    this.#means = { ...meansOf(point), joiner: number, idleMs, endedMs };
+    this.#means = { ...meansOf(point, held), joiner: number, idleMs, endedMs };
     resetAll(this.#means, (joiner) => joiner === number || joiner >= count);
     this.vouch();
   }
@@ -65,17 +70,20 @@ export class Joiner {
 /** Resets what a joiner has left, which is no more. */
 export function resetLeft(point: JoinPoint, number: number): void {
   const means = meansOf(point);
-  // From here on the datapath carries nothing of it.
-  means.table.vouch(number, 0n);
-  resetAll(means, (joiner) => joiner === number);
-  means.table.close();
-  means.raw.close();
+  try {
+    // From here on the datapath carries nothing of it.
+    means.table.vouch(number, 0n);
+    resetAll(means, (joiner) => joiner === number);
+  } finally {
+    means.table.close();
+    means.raw.close();
+  }
 }
 
-function meansOf(point: JoinPoint): Pick<Means, 'table' | 'raw'> {
-  const table = new JoinTable(point);
+function meansOf(point: JoinPoint, held?: Descriptors): Pick<Means, 'table' | 'raw'> {
+  const table = new JoinTable(point, held);
   try {
-    return { table, raw: new RawSocket(point.mark) };
+    return { table, raw: new RawSocket(point.mark, held) };
   } catch (failure) {
     table.close();
     throw failure;

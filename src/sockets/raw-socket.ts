@@ -1,4 +1,5 @@
 import { check, libc } from '#libc/libc.js';
+import type { Descriptors } from './descriptors.js';
 import { type Segment, segmentBytes } from './segment.js';
 import { sockaddr } from './socket-options.js';
 
@@ -13,9 +14,19 @@ const MSG_DONTWAIT = 0x40;
 export class RawSocket {
   readonly #fd: number;
 
-  constructor(mark: number) {
+  /** `held`: of a thread that may die. */
+  constructor(
+    mark: number,
+    private readonly held?: Descriptors,
+  ) {
     this.#fd = check('open a raw socket', libc.socket(AF_INET, SOCK_RAW_CLOEXEC, IPPROTO_RAW));
-    check('mark a socket', libc.setsockopt(this.#fd, SOL_SOCKET, SO_MARK, Uint32Array.of(mark), 4));
+    held?.hold(this.#fd);
+    try {
+      check('mark a socket', libc.setsockopt(this.#fd, SOL_SOCKET, SO_MARK, Uint32Array.of(mark), 4));
+    } catch (failure) {
+      this.close();
+      throw failure;
+    }
   }
 
   /** One that does not go out is lost, as on any way. */
@@ -26,6 +37,7 @@ export class RawSocket {
   }
 
   close(): void {
+    this.held?.release(this.#fd);
     libc.close(this.#fd);
   }
 }

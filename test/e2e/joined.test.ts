@@ -1,90 +1,29 @@
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, type Topology } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
-import { helloOfNode } from '#test/service-plane/tls/recorded-hello.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
-import { type Answer, digestOf, Talker } from './talker.js';
+import type { Answer } from './talker.js';
+import { carry, carryBoth, type Ends, Talkers } from './talkers.js';
 
 const PORT = 443;
 const MB = 1_000_000;
-/** What a connection must have carried before the datapath gets it. */
-const ENOUGH = 4 * MB;
 let rig: InspectedRig;
-let hello: Buffer;
-let helloFile: string;
-let ownPort = 20_000;
-const talkers: Talker[] = [];
+let talkers: Talkers;
 beforeAll(async () => {
   rig = await createInspectedRig('joined');
-  hello = Buffer.from(await helloOfNode({ servername: SERVER_NAME }));
-  helloFile = join(rig.node.folder, 'hello');
-  await writeFile(helloFile, hello);
+  talkers = await Talkers.at(rig, PORT);
   await rig.put(policyOf([tls(SERVER_NAME)]));
   await rig.node.ready();
 }, 120_000);
-afterEach(endTalkers);
+afterEach(() => talkers.end());
 afterAll(() => rig?.remove());
 
 const tls = (sni: string) => ({ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [sni] } } });
-
-async function endTalkers(): Promise<void> {
-  await Promise.all(talkers.splice(0).map((talker) => talker.end()));
-}
-
 type Inside = Topology['client'];
-function talker(inside: Inside): Talker {
-  const made = new Talker(inside.start('python3', ['-u', ...Talker.words]));
-  talkers.push(made);
-  return made;
-}
-
-type Ends = { readonly client: Talker; readonly server: Talker };
-async function connect(own = ++ownPort): Promise<Ends> {
-  await endTalkers();
-  const client = talker(rig.topology.client);
-  const server = talker(rig.topology.server);
-  await server.must('listen', PORT);
-  const dialled = client.must('dial', ADDRESSES.server, PORT, own, helloFile);
-  await server.must('accept');
-  await dialled;
-  await server.must('take', hello.length);
-  return { client, server };
-}
-
-/** Sends so much one way. */
-async function carry(from: Talker, to: Talker, count: number, seed: number): Promise<void> {
-  const sent = from.must('send', count, seed);
-  expect(await to.must('take', count)).toEqual({ took: count, digest: digestOf(count, seed), end: 'open' });
-  await sent;
-}
-async function carryBoth({ client, server }: Ends, count: number): Promise<void> {
-  // A talker does one thing after another: who takes first sends then.
-  await carry(client, server, count, 1);
-  await carry(server, client, count, 2);
-}
-
-/** The node's sockets of connections between the ends. */
-const sockets = async (): Promise<string> =>
-  rig.topology.node.must(
-    'ss',
-    '-Htn',
-    'state',
-    'connected',
-    'exclude',
-    'time-wait',
-    `( sport = :${PORT} or dport = :${PORT} )`,
-  );
-const isJoined = (): Promise<boolean> => sockets().then((found) => found === '');
-
-async function joined(own?: number): Promise<Ends> {
-  const ends = await connect(own);
-  await carry(ends.client, ends.server, ENOUGH, 3);
-  await expect.poll(isJoined, { timeout: 5_000 }).toBe(true);
-  return ends;
-}
+const connect = (own?: number): Promise<Ends> => talkers.connect(own);
+const joined = (own?: number): Promise<Ends> => talkers.joined(own);
+const isJoined = (): Promise<boolean> => talkers.isJoined();
 
 test('one that sends much leaves the node’s sockets, and goes on byte by byte', async () => {
   const ends = await joined();
@@ -126,7 +65,7 @@ test('an end is an end of one way, and the other way goes on', async () => {
 });
 
 test('the same port opens another connection once one is over', async () => {
-  const own = ++ownPort;
+  const own = talkers.nextPort();
   const { client, server } = await joined(own);
   await server.must('close');
   expect(await client.must('take', 1)).toMatchObject({ end: 'end' });
@@ -145,7 +84,7 @@ test.each([
 ])(
   'where %s went away without a word, the same port opens another connection, which is inspected',
   async (_, isServerGone) => {
-    const own = ++ownPort;
+    const own = talkers.nextPort();
     const { client, server } = await joined(own);
     const before = await decided();
     const silent =
@@ -217,7 +156,7 @@ describe('whatever the ends have agreed on', () => {
       expect(await isJoined()).toBe(false);
       await set(node, 'net.ipv4.tcp_timestamps=0');
       await set(server, 'net.ipv4.tcp_timestamps=0');
-      await endTalkers();
+      await talkers.end();
       await expect.poll(isJoined).toBe(true);
       await carryBoth(await joined(), 10 * MB);
     } finally {

@@ -1,0 +1,91 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import { ADDRESSES, type Topology } from '#cli/topology.js';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { helloOfNode } from '#test/service-plane/tls/recorded-hello.js';
+import type { Rig } from './rig.js';
+import { digestOf, Talker } from './talker.js';
+
+const MB = 1_000_000;
+/** What a connection must have carried before the datapath gets it. */
+const ENOUGH = 4 * MB;
+
+type Inside = Topology['client'];
+export type Ends = { readonly client: Talker; readonly server: Talker };
+
+/** Both ends of one connection at a time through the node, at one port of the server; the client begins with a recorded hello. */
+export class Talkers {
+  readonly #talkers: Talker[] = [];
+  #ownPort = 20_000;
+
+  private constructor(
+    private readonly rig: Pick<Rig, 'topology'>,
+    private readonly port: number,
+    private readonly hello: { readonly file: string; readonly length: number },
+  ) {}
+
+  get helloFile(): string {
+    return this.hello.file;
+  }
+
+  static async at(rig: Pick<Rig, 'node' | 'topology'>, port: number, servername = SERVER_NAME): Promise<Talkers> {
+    const hello = Buffer.from(await helloOfNode({ servername }));
+    const file = join(rig.node.folder, `hello-${port}`);
+    await writeFile(file, hello);
+    return new Talkers(rig, port, { file, length: hello.length });
+  }
+
+  /** A port of the client that none had. */
+  nextPort = (): number => ++this.#ownPort;
+
+  end = async (): Promise<void> => {
+    await Promise.all(this.#talkers.splice(0).map((talker) => talker.end()));
+  };
+
+  connect = async (own = this.nextPort()): Promise<Ends> => {
+    await this.end();
+    const client = this.#talker(this.rig.topology.client);
+    const server = this.#talker(this.rig.topology.server);
+    await server.must('listen', this.port);
+    const dialled = client.must('dial', ADDRESSES.server, this.port, own, this.hello.file);
+    await server.must('accept');
+    await dialled;
+    await server.must('take', this.hello.length);
+    return { client, server };
+  };
+
+  /** One that the datapath has got. */
+  joined = async (own?: number): Promise<Ends> => {
+    const ends = await this.connect(own);
+    await carry(ends.client, ends.server, ENOUGH, 3);
+    await expect.poll(this.isJoined, { timeout: 5_000 }).toBe(true);
+    return ends;
+  };
+
+  /** Whether the node has no sockets of connections between the ends. */
+  isJoined = async (): Promise<boolean> => {
+    const ours = `( sport = :${this.port} or dport = :${this.port} )`;
+    const { node } = this.rig.topology;
+    return (await node.must('ss', '-Htn', 'state', 'connected', 'exclude', 'time-wait', ours)) === '';
+  };
+
+  #talker(inside: Inside): Talker {
+    const made = new Talker(inside.start('python3', ['-u', ...Talker.words]));
+    this.#talkers.push(made);
+    return made;
+  }
+}
+
+/** Sends so much one way. */
+export async function carry(from: Talker, to: Talker, count: number, seed: number): Promise<void> {
+  const sent = from.must('send', count, seed);
+  expect(await to.must('take', count)).toEqual({ took: count, digest: digestOf(count, seed), end: 'open' });
+  await sent;
+}
+
+export async function carryBoth({ client, server }: Ends, count: number): Promise<void> {
+  // A talker does one thing after another: who takes first sends then.
+  await carry(client, server, count, 1);
+  await carry(server, client, count, 2);
+}

@@ -1,0 +1,197 @@
+import { once } from 'node:events';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { firstLine } from '#cli/node-process.js';
+import { ADDRESSES } from '#cli/topology.js';
+import { libbpf } from '#libc/libbpf.js';
+import { check, libc } from '#libc/libc.js';
+import { JOIN_BYTES, JOIN_KEY_BYTES } from '#sockets/join-layout.js';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { endThread } from './end-thread.js';
+import { createInspectedRig, type InspectedRig } from './inspected.js';
+import { policyOf } from './rig.js';
+import type { Answer } from './talker.js';
+import { carryBoth, Talkers } from './talkers.js';
+
+const PORTS = { joined: 443, spliced: 444, intercepted: 445, denied: 446 } as const;
+const MB = 1_000_000;
+const CA = '/api/v1/settings/tls-intercept-ca';
+const PLANE = 'service-plane/worker.js';
+const SPLICING = 'service-plane/splice-worker.js';
+/** Connects again and again, for python3: `ADDRESS PORT HELLO_FILE`. Prints how often somebody listened once its input ends. */
+const KNOCKING = `
+import select, socket, sys
+hello, knocks = open(sys.argv[3], 'rb').read(), 0
+while not select.select([sys.stdin], [], [], 0.005)[0]:
+    try:
+        with socket.create_connection((sys.argv[1], int(sys.argv[2])), 0.5) as s:
+            knocks += 1; s.sendall(hello); s.recv(1)
+    except OSError: pass
+print(knocks, flush=True)
+`;
+let rig: InspectedRig;
+let joined: Talkers;
+let spliced: Talkers;
+let caFile: string;
+let fresh: Held;
+beforeAll(async () => {
+  rig = await createInspectedRig('thread-end', { workers: 1 });
+  joined = await Talkers.at(rig, PORTS.joined);
+  spliced = await Talkers.at(rig, PORTS.spliced);
+  await rig.web(PORTS.intercepted, rig.certificates.good);
+  await rig.node.request('POST', `${CA}/generate`);
+  caFile = await rig.file('ca.pem', (await rig.node.request('GET', `${CA}/cert`)).text);
+  const decided = { proto: 'tcp', dst_ports: [PORTS.joined, PORTS.spliced], tls: { sni: [SERVER_NAME] } };
+  const http = { request: { methods: ['GET'] } };
+  const intercepted = { proto: 'tcp', dst_ports: [PORTS.intercepted], tls: { mode: 'intercept', http } };
+  const another = { proto: 'tcp', dst_ports: [PORTS.denied], tls: { sni: ['another.test'] } };
+  await rig.put(policyOf([decided, intercepted, another].map((match) => ({ match }))));
+  await rig.node.ready();
+  // The first opens the inspector, which has descriptors of its own.
+  await endThread(rig, SPLICING);
+  await reaches('backing_off');
+  await reaches('inspecting');
+  fresh = await vi.waitFor(() => {
+    const now = held();
+    expect(now.raw).toBe(1);
+    return now;
+  });
+}, 120_000);
+afterEach(() => Promise.all([joined.end(), spliced.end()]));
+afterAll(() => rig?.remove());
+
+type Standing = { readonly ok: boolean; readonly state: string; readonly detail: string };
+async function standing(): Promise<Standing> {
+  const { body } = await rig.node.request('GET', '/ready');
+  const { checks } = body as { readonly checks: readonly (Standing & { readonly name: string })[] };
+  const { ok, state, detail } = checks.find(({ name }) => name === 'service_plane') as Standing;
+  return { ok, state, detail };
+}
+const reaches = (expected: string): Promise<void> =>
+  vi.waitFor(async () => expect((await standing()).state).toBe(expected), { timeout: 10_000, interval: 5 });
+
+type Held = Readonly<Record<string, number>>;
+/** What the process has open, by kind, and its raw sockets; other sockets come and go with requests to the API. */
+function held(): Held {
+  const folder = `/proc/${rig.node.pid}`;
+  const targets = readdirSync(`${folder}/fd`).flatMap((fd) => {
+    try {
+      return [readlinkSync(`${folder}/fd/${fd}`).replace(/:\[\d+\]$/, '')];
+    } catch {
+      return [];
+    }
+  });
+  const mapped = readFileSync(`${folder}/maps`, 'utf8').match(/bpf-map/g) ?? [];
+  const raw = readFileSync(`${folder}/net/raw`, 'utf8').trim().split('\n').slice(1);
+  const counts: Record<string, number> = { mapped: mapped.length, raw: raw.length };
+  for (const target of targets) if (target !== 'socket') counts[target] = (counts[target] ?? 0) + 1;
+  return counts;
+}
+
+/** Directions of connections that the datapath has. */
+function entries(): number {
+  const folder = `/proc/${rig.node.pid}/fdinfo`;
+  const shape = new RegExp(`^key_size:\\t${JOIN_KEY_BYTES}\\nvalue_size:\\t${JOIN_BYTES}$`, 'm');
+  const info = readdirSync(folder)
+    .map((fd) => readFileSync(`${folder}/${fd}`, 'utf8'))
+    .find((text) => /^map_type:\t1$/m.test(text) && shape.test(text));
+  const fd = check(
+    'open what is joined',
+    libbpf().bpf_map_get_fd_by_id(Number(/^map_id:\t(\d+)$/m.exec(info ?? '')?.[1])),
+  );
+  try {
+    const key = new Uint8Array(JOIN_KEY_BYTES);
+    let count = 0;
+    for (let from: Uint8Array | null = null; libbpf().bpf_map_get_next_key(fd, from, key) >= 0; from = key) count++;
+    return count;
+  } finally {
+    libc.close(fd);
+  }
+}
+
+/** The node's sockets of connections that were let in. */
+async function sockets(): Promise<string> {
+  const ours = [PORTS.joined, PORTS.spliced, PORTS.intercepted].flatMap((port) => [
+    `sport = :${port}`,
+    `dport = :${port}`,
+  ]);
+  const states = ['state', 'connected', 'exclude', 'time-wait'];
+  return rig.topology.node.must('ss', '-Htn', ...states, `( ${ours.join(' or ')} )`);
+}
+
+/** An intercepted connection, on which one request was answered. */
+async function intercepted(): Promise<{ readonly ended: Promise<string> }> {
+  const words = ['s_client', '-quiet', '-connect', `${ADDRESSES.server}:${PORTS.intercepted}`, '-CAfile', caFile];
+  const child = rig.topology.client.start('openssl', [...words, '-verify_return_error', '-servername', SERVER_NAME]);
+  let text = '';
+  const heard = (chunk: Buffer): void => {
+    text += chunk.toString();
+  };
+  child.stdout?.on('data', heard);
+  child.stderr?.on('data', heard);
+  const ended = once(child, 'exit').then(() => text);
+  child.stdin?.write(`GET /one HTTP/1.1\r\nHost: ${SERVER_NAME}\r\n\r\n`);
+  await expect.poll(() => text, { timeout: 10_000 }).toContain('"url":"/one"');
+  return { ended };
+}
+
+/** Knocks at a port whose connections are denied, until it is told to stop. */
+async function knock(): Promise<{ stop(): Promise<{ readonly knocks: number; readonly passed: number }> }> {
+  const { client, server } = rig.topology;
+  const count = `tcp dport ${PORTS.denied} counter`;
+  await server.must(
+    'nft',
+    `add table ip seen; add chain ip seen in { type filter hook prerouting priority -400; }; add rule ip seen in ${count}`,
+  );
+  const child = client.start('python3', ['-c', KNOCKING, ADDRESSES.server, String(PORTS.denied), spliced.helloFile]);
+  const said = firstLine(child);
+  said.catch(() => {});
+  return {
+    stop: async () => {
+      child.stdin?.end();
+      const knocks = Number(await said);
+      const passed = /counter packets (\d+)/.exec(await server.must('nft', 'list', 'table', 'ip', 'seen'))?.[1];
+      await server.must('nft', 'delete table ip seen');
+      return { knocks, passed: Number(passed) };
+    },
+  };
+}
+
+test.each([
+  ['a thread that inspects', PLANE, 'a thread of the service plane ended with 7'],
+  ['a thread that carries bytes', SPLICING, 'a thread that carries bytes ended with 7'],
+])(
+  '%s dies alone: its connections are reset, nothing of them stays, and the next thread serves',
+  async (_, file, reason) => {
+    const own = joined.nextPort();
+    const busy = await joined.joined(own);
+    const quiet = await spliced.connect();
+    await carryBoth(quiet, 10_000);
+    const read = await intercepted();
+    expect(entries()).toBeGreaterThanOrEqual(2);
+    const others = await knock();
+    const sending = busy.client.ask('send', 100_000 * MB, 5);
+    const ends = [busy.server.ask('take', 100_000 * MB), quiet.client.ask('take', 1), quiet.server.ask('take', 1)];
+
+    await endThread(rig, file);
+    await expect.poll(standing, { timeout: 5_000, interval: 5 }).toEqual({
+      ok: false,
+      state: 'backing_off',
+      detail: `not listening: connections that reach a TLS rule fail; tried again soon: ${reason}`,
+    });
+    expect(await Promise.all([sending, ...ends])).toEqual(Array<Answer>(4).fill({ failed: 'ConnectionResetError' }));
+    // An end of TCP that TLS has not said is none (RFC 8446, 6.1).
+    expect(await read.ended).toMatch(/unexpected eof|Connection reset/);
+
+    await reaches('inspecting');
+    expect(entries()).toBe(0);
+    await expect.poll(held, { timeout: 5_000 }).toEqual(fresh);
+    expect(await sockets()).toBe('');
+    const again = await joined.joined(own);
+    await carryBoth(again, MB);
+    await intercepted();
+    const { knocks, passed } = await others.stop();
+    expect(knocks).toBeGreaterThan(10);
+    expect(passed).toBe(0);
+  },
+);
