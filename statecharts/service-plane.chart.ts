@@ -28,6 +28,8 @@ export type ServicePlaneContext = ServicePlaneInput & {
   /** Of the intercept CA, and of the authorities that servers must be signed by. */
   readonly caFault: string | null;
   readonly upstreamCaFault: string | null;
+  /** What keeps connections from being left to the datapath. */
+  readonly joinFault: string | null;
   readonly attempts: number;
   readonly trouble: Troubles;
 };
@@ -35,7 +37,10 @@ export type ServicePlaneEvent =
   | Extract<Fact, { type: 'policy.activated' | 'dataplane.enforcing' | 'dataplane.lost' | 'dataplane.closed' }>
   | { readonly type: 'service_plane.died'; readonly reason: string }
   | { readonly type: 'service_plane.ca_changed'; readonly hasCa: boolean; readonly fault: string | null }
-  | { readonly type: 'service_plane.upstream_ca_changed'; readonly fault: string | null };
+  | {
+      readonly type: 'service_plane.upstream_ca_changed' | 'service_plane.joining_changed';
+      readonly fault: string | null;
+    };
 
 const part = 'service_plane';
 const use = { type: 'use', params: ({ context }: { context: ServicePlaneContext }) => context } as const;
@@ -71,10 +76,11 @@ export const servicePlaneChart = setup({
       trouble: context.caFault === null ? {} : { service_plane: context.caFault },
     })),
     noteUpstreamCa: assign((_, params: { fault: string | null }) => ({ upstreamCaFault: params.fault })),
+    noteJoining: assign((_, params: { fault: string | null }) => ({ joinFault: params.fault })),
     noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { service_plane: params.trouble } })),
     countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
     forgetTrouble: assign({ trouble: {}, attempts: 0 }),
-    forgetServed: assign({ hasGrants: false, upstreamCaFault: null }),
+    forgetServed: assign({ hasGrants: false, upstreamCaFault: null, joinFault: null }),
   },
   guards: {
     isConfigured: ({ context }) => context.configured,
@@ -86,6 +92,7 @@ export const servicePlaneChart = setup({
     lacksGrants: ({ context }) => context.enforced && !context.hasGrants,
     lacksCa: ({ context }) => context.inspection?.intercepts === true && !context.hasCa,
     hasOlderAuthorities: ({ context }) => context.upstreamCaFault !== null,
+    cannotJoin: ({ context }) => context.joinFault !== null,
   },
   delays: {
     backoff: ({ context }) => backoffMs(context.attempts - 1, 200, 30_000),
@@ -101,6 +108,7 @@ export const servicePlaneChart = setup({
     hasCa: false,
     caFault: null,
     upstreamCaFault: null,
+    joinFault: null,
     attempts: 0,
     trouble: {},
   }),
@@ -163,6 +171,10 @@ export const servicePlaneChart = setup({
               target: '.judging',
               actions: { type: 'noteUpstreamCa', params: ({ event }) => event },
             },
+            'service_plane.joining_changed': {
+              target: '.judging',
+              actions: { type: 'noteJoining', params: ({ event }) => event },
+            },
             ...ON_DATAPLANE_SERVING,
           },
           states: {
@@ -171,6 +183,7 @@ export const servicePlaneChart = setup({
                 ...WITHOUT_GRANTS,
                 { guard: 'lacksCa', target: 'without_ca', actions: 'nameCaFault' },
                 { guard: 'hasOlderAuthorities', target: 'inspecting_by_older_authorities' },
+                { guard: 'cannotJoin', target: 'inspecting_without_joining' },
                 { target: 'inspecting' },
               ],
             },
@@ -190,6 +203,14 @@ export const servicePlaneChart = setup({
                 part,
                 detail:
                   'connections that reach a TLS rule are judged by what they say; upstream_ca cannot be read now, and servers are verified by what it held before',
+              },
+            },
+            inspecting_without_joining: {
+              tags: `${part}:ready`,
+              meta: {
+                part,
+                detail:
+                  'connections that reach a TLS rule are judged by what they say; none can be left to the datapath, join_fault in the stats says why',
               },
             },
             inspecting: {

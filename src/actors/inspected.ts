@@ -40,6 +40,7 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
     'hasCa',
     'caFault',
     'upstreamCaFault',
+    'joinFault',
     'attempts',
     'trouble',
   ],

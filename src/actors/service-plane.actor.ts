@@ -33,7 +33,7 @@ export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Dat
       watch: fromCallback<EventObject>(({ sendBack }) =>
         asked().plane.watch((change) => {
           if (change.type === 'worker_died') sendBack({ type: 'service_plane.died', reason: change.reason });
-          else sendBack({ type: 'service_plane.upstream_ca_changed', fault: change.fault });
+          else sendBack({ type: `service_plane.${change.type}`, fault: change.fault });
         }),
       ),
       watchCa: fromCallback<EventObject>(({ sendBack }) => {

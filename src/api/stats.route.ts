@@ -64,6 +64,12 @@ const StatsSchema = z
           .string()
           .nullable()
           .describe('What keeps upstream_ca from being read; what it held before counts meanwhile. Null: nothing.'),
+        join_fault: z
+          .string()
+          .nullable()
+          .describe(
+            'What keeps connections from being left to the datapath: a capability that is missing, as a rule. They are carried by the node’s sockets then. Null: nothing.',
+          ),
       })
       .describe('Connections that were redirected. By verdict are those that were decided without their requests.'),
     http: z
@@ -180,6 +186,7 @@ function statsAnswer({
       connections: servicePlane?.connections ?? 0,
       refused: { ...servicePlane?.refused },
       upstream_ca_fault: servicePlane?.upstreamCaFault ?? null,
+      join_fault: servicePlane?.joinFault ?? null,
     },
     http: {
       allow: servicePlane?.requestsAllow ?? 0,

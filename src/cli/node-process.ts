@@ -48,6 +48,8 @@ export type NodeOptions = {
   readonly dataplane?: Readonly<Record<string, unknown>>;
   /** The only CPU that it runs on; any by default. */
   readonly cpu?: string;
+  /** Capabilities that it does not get, by their names without `CAP_`; all by default. */
+  readonly without?: readonly string[];
   /** Other sections of the configuration. */
   readonly sections?: Readonly<Record<string, unknown>>;
 };
@@ -78,7 +80,9 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   const launch = (): void => {
     // exec: the process id that signals go to must be the node's own.
     const bound = options.cpu === undefined ? '' : `taskset -c ${options.cpu} `;
-    const shell = `exec ${bound}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
+    const dropped = (options.without ?? []).map((name) => `-${name.toLowerCase()}`).join(',');
+    const less = dropped === '' ? '' : `setpriv --bounding-set ${dropped} `;
+    const shell = `exec ${bound}${less}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
     child = topology.node.start('sh', ['-c', shell, process.execPath, weir, configFile, logFile]);
   };
   const token = async (): Promise<string> => (await readFile(join(folder, 'data', 'admin.token'), 'utf8')).trim();

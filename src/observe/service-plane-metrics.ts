@@ -28,7 +28,11 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
     'weir_service_plane_upstream_ca_stale',
     '1 while `upstream_ca` cannot be read, and what it held before counts.',
   );
-  const all = [connections, intercepted, requests, responses, live, refused, stale];
+  const unjoined = gauge(
+    'weir_service_plane_join_fault',
+    '1 while no connection can be left to the datapath; `join_fault` in the stats says why.',
+  );
+  const all = [connections, intercepted, requests, responses, live, refused, stale, unjoined];
 
   return {
     stats(stats: ServicePlaneStats | null) {
@@ -45,6 +49,7 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
       responses.inc({ verdict: 'audit' }, stats.responsesAudit);
       live.set(stats.connections);
       stale.set(stats.upstreamCaFault === null ? 0 : 1);
+      unjoined.set(stats.joinFault === null ? 0 : 1);
       for (const reason of ALERTED) refused.inc({ reason }, 0);
       for (const [reason, count] of Object.entries(stats.refused)) refused.inc({ reason }, count);
     },

@@ -98,6 +98,8 @@ export type ServicePlaneStats = {
   readonly refused: Readonly<Record<string, number>>;
   /** What keeps the authorities of servers from being read; those of before count meanwhile. Null: nothing. */
   readonly upstreamCaFault: string | null;
+  /** What keeps connections from being left to the datapath. */
+  readonly joinFault: string | null;
 };
 type ClusterStats = {
   readonly isLeader: boolean;

@@ -1,6 +1,6 @@
 import type { Verdict } from '#policy/model.js';
+import type { ThreadStats } from './messages.js';
 import type { RefusedReason } from './refused-reason.js';
-import type { ServicePlaneStats } from './service-plane.js';
 
 /** What one thread counts. */
 export class Counts {
@@ -27,7 +27,7 @@ export class Counts {
     this.#refused.set(reason, (this.#refused.get(reason) ?? 0) + 1);
   }
 
-  stats(connections: number, upstreamCaFault: string | null): ServicePlaneStats {
+  stats(connections: number, upstreamCaFault: string | null): ThreadStats {
     const { allow, deny, audit } = this.#connections;
     return {
       allow,
@@ -47,8 +47,8 @@ export class Counts {
 }
 
 /** What several threads counted together. */
-export function sumOf(all: readonly ServicePlaneStats[]): ServicePlaneStats {
-  const sum = (of: (stats: ServicePlaneStats) => number): number => all.reduce((total, stats) => total + of(stats), 0);
+export function sumOf(all: readonly ThreadStats[]): ThreadStats {
+  const sum = (of: (stats: ThreadStats) => number): number => all.reduce((total, stats) => total + of(stats), 0);
   const refused: Record<string, number> = {};
   for (const stats of all) {
     for (const [reason, count] of Object.entries(stats.refused)) refused[reason] = (refused[reason] ?? 0) + count;

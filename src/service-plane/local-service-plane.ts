@@ -10,10 +10,10 @@ import { Counts } from './counts.js';
 import { Interceptor } from './interceptor.js';
 import { Judge } from './judge.js';
 import { Listener } from './listener.js';
+import type { ThreadStats } from './messages.js';
 import type { ServicePlaneOptions } from './options.js';
 import type { Plane } from './plane.js';
 import { Seen } from './seen.js';
-import type { ServicePlaneStats } from './service-plane.js';
 import type { Splices } from './splice.js';
 
 /** As many again may pass unread, under audit: descriptors are bounded in every mode. */
@@ -70,7 +70,7 @@ export class LocalServicePlane {
     this.#plane.splices.joinBy(point);
   }
 
-  stats(): ServicePlaneStats {
+  stats(): ThreadStats {
     return this.#plane.counts.stats(this.#connections.size, this.upstreamCaFault);
   }
 

@@ -37,8 +37,11 @@ export type ToThread =
   | { readonly kind: 'join_by'; readonly point: JoinPoint }
   | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
 /** What it is asked. */
-export type PlaneAsks = { open(): void; close(): void; stats(): ServicePlaneStats };
+export type PlaneAsks = { open(): void; close(): void; stats(): ThreadStats };
+export type ThreadStats = Omit<ServicePlaneStats, 'joinFault'>;
 /** What it says. */
 export type FromThread =
   | { readonly kind: 'seen'; readonly seen: SeenConnections }
   | { readonly kind: 'upstream_ca'; readonly fault: string | null };
+/** What the thread that carries its bytes says: see `ServicePlaneStats.joinFault`. */
+export type FromSplicing = { readonly joinFault: string | null };

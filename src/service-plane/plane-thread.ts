@@ -4,12 +4,21 @@ import type { SeenConnections } from '#policy/seen-connection.js';
 import { Handover } from '#sockets/handover.js';
 import { resetLeft } from '#sockets/joiner.js';
 import { AskedThread } from '#threads/asked-thread.js';
-import type { FromThread, Given, GivenToSplice, PlaneAsks, ThreadNumber, ToThread } from './messages.js';
-import type { ServicePlaneStats } from './service-plane.js';
+import type {
+  FromSplicing,
+  FromThread,
+  Given,
+  GivenToSplice,
+  PlaneAsks,
+  ThreadNumber,
+  ThreadStats,
+  ToThread,
+} from './messages.js';
 
 type Listener = {
   readonly onSeen: (seen: SeenConnections) => void;
-  readonly onUpstreamCa: () => void;
+  /** One of its faults is another, or gone. */
+  readonly onFault: () => void;
   /** Not where it was ended. */
   readonly onDeath: (reason: string) => void;
 };
@@ -17,12 +26,14 @@ type Listener = {
 /** One thread of the service plane, and the one that carries the bytes of what it decided. */
 export class PlaneThread {
   readonly #thread: AskedThread<PlaneAsks, ToThread, FromThread>;
-  readonly #splicer: AskedThread<object>;
+  readonly #splicer: AskedThread<object, never, FromSplicing>;
   readonly #handover = new Handover();
   #stopped: Promise<void> | null = null;
   #point: JoinPoint | null = null;
   /** What keeps it from reading the authorities of servers. */
   upstreamCaFault: string | null = null;
+  /** And from leaving connections to the datapath. */
+  joinFault: string | null = null;
 
   constructor(
     given: Omit<Given, 'splices'>,
@@ -48,7 +59,13 @@ export class PlaneThread {
         workerData: { port: port2, handover, thread: number } satisfies GivenToSplice,
         transferList: [port2],
       },
-      { died },
+      {
+        said: ({ joinFault }) => {
+          this.joinFault = joinFault;
+          this.listener.onFault();
+        },
+        died,
+      },
     );
   }
 
@@ -63,7 +80,7 @@ export class PlaneThread {
 
   open = (): Promise<void> => this.#thread.ask('open', []);
   close = (): Promise<void> => this.#thread.ask('close', []);
-  stats = (): Promise<ServicePlaneStats> => this.#thread.ask('stats', []);
+  stats = (): Promise<ThreadStats> => this.#thread.ask('stats', []);
 
   joinBy(point: JoinPoint): void {
     this.#point = point;
@@ -97,7 +114,7 @@ export class PlaneThread {
       return;
     }
     this.upstreamCaFault = message.fault;
-    this.listener.onUpstreamCa();
+    this.listener.onFault();
   }
 
   #died(reason: string): void {

@@ -12,6 +12,10 @@ import type { ServicePlane, ServicePlaneChange } from './service-plane.js';
 
 const TICKET_KEY_BYTES = 48;
 
+type Faults = Readonly<Record<Exclude<ServicePlaneChange['type'], 'worker_died'>, string | null>>;
+const NO_FAULTS: Faults = { upstream_ca_changed: null, joining_changed: null };
+const FAULT_CHANGES = ['upstream_ca_changed', 'joining_changed'] as const satisfies readonly (keyof Faults)[];
+
 /**
  * The service plane in threads of its own, all of which listen at one address: the kernel gives each its share. Where one
  * dies its connections are reset, `watch` is told, and all begin anew with the next `open`.
@@ -29,7 +33,7 @@ class ServicePlaneThreads implements ServicePlane {
   #inspection: InspectionImage | null = null;
   #ca: InterceptCa | null = null;
   #allowedWanted = false;
-  #upstreamCaFault: string | null = null;
+  #faults = NO_FAULTS;
 
   constructor(private readonly options: ServicePlaneOptions) {}
 
@@ -43,7 +47,7 @@ class ServicePlaneThreads implements ServicePlane {
       this.#begin({ number, count: this.options.workers }),
     );
     this.#threads = threads;
-    this.#upstreamCaFault = null;
+    this.#faults = NO_FAULTS;
     if (this.#inspection !== null) this.#tell({ kind: 'use', inspection: this.#inspection });
     this.#tell({ kind: 'use_ca', ca: this.#ca });
     this.#tell({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
@@ -78,12 +82,14 @@ class ServicePlaneThreads implements ServicePlane {
     for (const thread of this.#threads) thread.joinBy(point);
   }
 
-  stats = async (): ReturnType<ServicePlane['stats']> =>
-    sumOf(await Promise.all(this.#threads.map((thread) => thread.stats())));
+  stats = async (): ReturnType<ServicePlane['stats']> => ({
+    ...sumOf(await Promise.all(this.#threads.map((thread) => thread.stats()))),
+    joinFault: this.#faults.joining_changed,
+  });
 
   watch(listener: (change: ServicePlaneChange) => void): () => void {
     this.#watchers.add(listener);
-    if (this.#upstreamCaFault !== null) listener({ type: 'upstream_ca_changed', fault: this.#upstreamCaFault });
+    for (const type of FAULT_CHANGES) if (this.#faults[type] !== null) listener({ type, fault: this.#faults[type] });
     return () => {
       this.#watchers.delete(listener);
     };
@@ -111,17 +117,20 @@ class ServicePlaneThreads implements ServicePlane {
       onSeen: (seen) => {
         for (const observer of this.#observers) observer(seen);
       },
-      onUpstreamCa: () => this.#lookAtUpstreamCa(),
+      onFault: () => this.#lookAtFaults(),
       onDeath: (reason) => this.#change({ type: 'worker_died', reason }),
     });
   }
 
-  /** All threads read the same file, each when it looks. */
-  #lookAtUpstreamCa(): void {
-    const fault = this.#threads.find((thread) => thread.upstreamCaFault !== null)?.upstreamCaFault ?? null;
-    if (fault === this.#upstreamCaFault) return;
-    this.#upstreamCaFault = fault;
-    this.#change({ type: 'upstream_ca_changed', fault });
+  /** All threads have the same ones, each when it looks. */
+  #lookAtFaults(): void {
+    const before = this.#faults;
+    this.#faults = {
+      upstream_ca_changed: this.#threads.find((thread) => thread.upstreamCaFault !== null)?.upstreamCaFault ?? null,
+      joining_changed: this.#threads.find((thread) => thread.joinFault !== null)?.joinFault ?? null,
+    };
+    for (const type of FAULT_CHANGES)
+      if (this.#faults[type] !== before[type]) this.#change({ type, fault: this.#faults[type] });
   }
 
   #change(change: ServicePlaneChange): void {

@@ -29,8 +29,8 @@ export type ServicePlane = {
 
 export type ServicePlaneChange =
   | { readonly type: 'worker_died'; readonly reason: string }
-  /** See `ServicePlaneStats.upstreamCaFault`; null after `open`. */
-  | { readonly type: 'upstream_ca_changed'; readonly fault: string | null };
+  /** See `ServicePlaneStats.upstreamCaFault` and `joinFault`; null after `open`. */
+  | { readonly type: 'upstream_ca_changed' | 'joining_changed'; readonly fault: string | null };
 
 /** Since the plane was opened, over all threads. */
 export type ServicePlaneStats = {
@@ -52,4 +52,6 @@ export type ServicePlaneStats = {
   readonly refused: Readonly<Record<string, number>>;
   /** What keeps the authorities of servers from being read; those of before count meanwhile. Null: nothing. */
   readonly upstreamCaFault: string | null;
+  /** What keeps connections from being left to the datapath; they are carried by the node's sockets. Null: nothing. */
+  readonly joinFault: string | null;
 };

@@ -1,9 +1,10 @@
 import { receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { JoinPoint } from '#policy/join-point.js';
 import { Handover } from '#sockets/handover.js';
-import { Joiner } from '#sockets/joiner.js';
+import { Joiner, joinFaultOf } from '#sockets/joiner.js';
 import { Splicer } from '#sockets/splicer.js';
-import type { GivenToSplice, SpliceOrder } from './messages.js';
+import { ParentThread } from '#threads/parent-thread.js';
+import type { FromSplicing, GivenToSplice, SpliceOrder } from './messages.js';
 
 /** Only so that a process ends which rings no bell. */
 const WAIT_MS = 1_000;
@@ -11,6 +12,7 @@ const WAIT_MS = 1_000;
 const LOOK_MS = 1_000;
 
 const { handover, port, thread } = workerData as GivenToSplice;
+const parent = new ParentThread<object, never, FromSplicing>('the thread that carries bytes');
 const shared = new Handover(handover);
 const splicer = new Splicer(shared);
 
@@ -25,11 +27,14 @@ function obey(orders: readonly SpliceOrder[]): void {
 }
 
 function joinBy(point: JoinPoint): void {
+  let joinFault: string | null = null;
   try {
     splicer.joinBy(() => new Joiner(point, thread, shared.descriptors));
-  } catch {
-    // The datapath is another one by now, and the next point is on its way.
+  } catch (failure) {
+    // Where the datapath is another one by now the next point is on its way.
+    joinFault = joinFaultOf(failure);
   }
+  parent.tell({ joinFault });
 }
 
 // This thread has no turns of an event loop: it waits in the kernel for its sockets and for the bell.

@@ -1,3 +1,4 @@
+import { type Capability, lacking } from '#libc/capabilities.js';
 import type { JoinPoint } from '#policy/join-point.js';
 import type { Descriptors } from './descriptors.js';
 import { Join, type Means, type Pair, takeAndReset } from './join.js';
@@ -8,6 +9,16 @@ import { RawSocket } from './raw-socket.js';
 const VOUCH_NS = 5_000_000_000n;
 /** All are looked at once in so many rounds. */
 const ROUNDS = 10;
+
+/** Sockets are left, the kernel's ids are opened, and segments are said in the name of others. */
+const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_SYS_ADMIN', 'CAP_NET_RAW'];
+
+/** Why nothing can be joined. */
+export function joinFaultOf(failure: unknown): string {
+  const lacked = lacking(NEEDED);
+  if (lacked.length > 0) return `${lacked.join(' and ')} missing`;
+  return failure instanceof Error ? failure.message : String(failure);
+}
 
 /** Leaves connections to the datapath, and sees to those that it left. One of several, each with a number of its own. */
 export class Joiner {

@@ -87,7 +87,16 @@ describe('stats', () => {
         grants: 0,
       },
       observer: null,
-      tls: { allow: 0, deny: 0, audit: 0, intercepted: 0, connections: 0, refused: {}, upstream_ca_fault: null },
+      tls: {
+        allow: 0,
+        deny: 0,
+        audit: 0,
+        intercepted: 0,
+        connections: 0,
+        refused: {},
+        upstream_ca_fault: null,
+        join_fault: null,
+      },
       http: { allow: 0, deny: 0, audit: 0, responses_deny: 0, responses_audit: 0 },
       cluster: {
         enabled: false,
@@ -133,6 +142,7 @@ describe('stats', () => {
         connections: 16,
         refused: { no_ca: 17 },
         upstreamCaFault: 'no file',
+        joinFault: 'CAP_NET_RAW missing',
       },
       cluster: { isLeader: true, leader: 'a', members: ['a', 'b'], revision: 12, appliedRevision: 11, lag: 1 },
     };
@@ -148,6 +158,7 @@ describe('stats', () => {
         connections: 16,
         refused: { no_ca: 17 },
         upstream_ca_fault: 'no file',
+        join_fault: 'CAP_NET_RAW missing',
       },
       http: { allow: 11, deny: 12, audit: 13, responses_deny: 14, responses_audit: 15 },
       cluster: {

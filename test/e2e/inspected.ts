@@ -1,6 +1,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { NodeOptions } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { makeCertificates, SERVER_NAME, type ServerCertificate } from '#test/service-plane/certificates.js';
 import { createRig, type Rig } from './rig.js';
@@ -43,11 +44,13 @@ type Dialled = { readonly code: number | null; readonly text: string };
 export async function createInspectedRig(
   tag: string,
   plane: Readonly<Record<string, unknown>> = {},
+  options: NodeOptions = {},
 ): Promise<InspectedRig> {
   const certificates = makeCertificates();
   const rootFile = `/tmp/weir-${process.pid}-${tag}-root.pem`;
   await writeFile(rootFile, certificates.rootPem);
   const rig = await createRig(tag, [80], {
+    ...options,
     sections: { service_plane: { upstream_ca: rootFile, ...plane } },
   });
   const { client, server } = rig.topology;

@@ -180,6 +180,7 @@ test('nothing was a finding twice, or of another kind; stats and metrics count t
     connections: expect.any(Number),
     refused: { response_denied: 1, 'upstream_untrusted:expired': 1 },
     upstream_ca_fault: null,
+    join_fault: null,
   });
   expect(stats.http).toEqual({ allow: 2, deny: 1, audit: 0, responses_deny: 1, responses_audit: 0 });
   const { text } = await rig.node.request('GET', '/metrics');

@@ -64,6 +64,7 @@ describe('metrics', () => {
       'weir_service_plane_refused_total{reason="no_ca"} 31',
       'weir_service_plane_refused_total{reason="server_unreachable"} 32',
       'weir_service_plane_upstream_ca_stale 1',
+      'weir_service_plane_join_fault 1',
     ]);
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     expect(await samples('weir_http_requests_total', metrics)).toEqual([]);

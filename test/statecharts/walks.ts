@@ -209,6 +209,8 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { type: 'service_plane.ca_changed', hasCa: false, fault: 'its key cannot be unsealed' },
         { type: 'service_plane.upstream_ca_changed', fault: 'it holds no certificate' },
         { type: 'service_plane.upstream_ca_changed', fault: null },
+        { type: 'service_plane.joining_changed', fault: 'CAP_NET_RAW missing' },
+        { type: 'service_plane.joining_changed', fault: null },
         { type: 'service_plane.died', reason: 'the thread ended' },
       ],
       regions: { '': 'service_plane' } as const,

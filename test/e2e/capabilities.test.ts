@@ -1,0 +1,52 @@
+import { afterEach, expect, test } from 'vitest';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { createInspectedRig, type InspectedRig } from './inspected.js';
+import { policyOf } from './rig.js';
+import { carryBoth, Talkers } from './talkers.js';
+
+const PORT = 443;
+const MB = 1_000_000;
+let rig: InspectedRig;
+afterEach(() => rig?.remove());
+
+/** What readiness, stats and metrics say of joining. */
+async function told(): Promise<unknown> {
+  const ready = (await rig.node.request('GET', '/ready')).body as {
+    readonly checks: readonly { readonly name: string; readonly ok: boolean; readonly state: string }[];
+  };
+  const { ok, state } = ready.checks.find(({ name }) => name === 'service_plane') ?? {};
+  const stats = (await rig.node.request('GET', '/api/v1/stats')).body as {
+    readonly tls: { readonly join_fault: unknown };
+  };
+  const { text } = await rig.node.request('GET', '/metrics');
+  const metric = /^weir_service_plane_join_fault (\d)$/m.exec(text)?.[1];
+  return { ok, state, fault: stats.tls.join_fault, metric };
+}
+
+test.each([
+  [['NET_RAW'], 'CAP_NET_RAW missing'],
+  [['SYS_ADMIN'], 'CAP_SYS_ADMIN missing'],
+  [['NET_RAW', 'SYS_ADMIN'], 'CAP_SYS_ADMIN and CAP_NET_RAW missing'],
+])('a node without %j inspects, leaves nothing to the datapath, and says so', async (without, fault) => {
+  rig = await createInspectedRig('capabilities', {}, { without });
+  await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [SERVER_NAME] } } }]));
+  await rig.node.ready();
+  await expect
+    .poll(told, { timeout: 5_000 })
+    .toEqual({ ok: true, state: 'inspecting_without_joining', fault, metric: '1' });
+  const talkers = await Talkers.at(rig, PORT);
+  const ends = await talkers.connect();
+  await carryBoth(ends, 10 * MB);
+  expect(await talkers.isJoined()).toBe(false);
+  await talkers.end();
+});
+
+test('a node that has all says nothing', async () => {
+  rig = await createInspectedRig('capabilities');
+  await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [SERVER_NAME] } } }]));
+  await rig.node.ready();
+  const talkers = await Talkers.at(rig, PORT);
+  await talkers.joined();
+  expect(await told()).toEqual({ ok: true, state: 'inspecting', fault: null, metric: '0' });
+  await talkers.end();
+});
