@@ -54,7 +54,12 @@ function packets(): Record<string, number> {
 function decided(): { packets: bigint; bytes: bigint } {
   const counters = readCounters(kernel.object.mapFd('counters'));
   const { allow, audit, drops } = COUNTER_INDEX;
-  const indexes = [allow, audit, drops + DROP_REASON.policy_deny, drops + DROP_REASON.service_plane_absent];
+  const { policy_deny, service_plane_absent, node_uninspected } = DROP_REASON;
+  const indexes = [
+    allow,
+    audit,
+    ...[policy_deny, service_plane_absent, node_uninspected].map((reason) => drops + reason),
+  ];
   const sum = (of: 'packets' | 'bytes') => indexes.reduce((total, index) => total + (counters[index]?.[of] ?? 0n), 0n);
   return { packets: sum('packets'), bytes: sum('bytes') };
 }

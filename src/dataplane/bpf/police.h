@@ -79,11 +79,17 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
 }
 
+/* Whether one end is the node itself: the service plane stands between two others. */
+static __always_inline bool is_of_node(struct __sk_buff *skb, struct packet *packet)
+{
+	return packet->outgoing || (settings.police_local && is_to_node(skb, packet));
+}
+
 /* TCP that opens nothing and has no flow. D4, D18: it passes where the verdict is audited, and then leaves no flow
  * behind; while flows are picked up it opens the flow that it is of, which may be the one that it answers.
  */
-__noinline int police_stray(struct __sk_buff *skb, struct place *place, const struct packet *packet,
-				   __u32 active_word, bool picked_up)
+__noinline int police_stray(struct __sk_buff *skb, struct place *place, struct packet *packet, __u32 active_word,
+			    bool picked_up)
 {
 	__u64 judged;
 	bool as_reply = false;
@@ -97,7 +103,7 @@ __noinline int police_stray(struct __sk_buff *skb, struct place *place, const st
 			return pass_alone(skb, packet, judged);
 		/* The kernel may have answered the SYN with a cookie, and knows no more of it than this ACK says. */
 		if (((__u32)judged & 7) == VERDICT_REDIRECT && is_inspecting() &&
-		    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK) {
+		    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK && !is_of_node(skb, packet)) {
 			int verdict = inspect(skb, packet, judged);
 
 			if (verdict != NOT_INSPECTED)
@@ -135,13 +141,17 @@ static __always_inline int begin_flow(struct __sk_buff *skb, struct place *place
 		return police_stray(skb, place, packet, active_word, now < READ_ONCE(in_force->pickup_until_ns));
 	judged = (__u64)active_word << 32 | judge(packet, active_word, false);
 	refused = refusal_of(judged);
-	if (((__u32)judged & 7) == VERDICT_REDIRECT && is_inspecting() && !packet->outgoing) {
-		int verdict = is_joined(packet) ? carry_joined(skb, packet) : inspect(skb, packet, judged);
+	if (((__u32)judged & 7) == VERDICT_REDIRECT) {
+		bool of_node = is_of_node(skb, packet);
 
-		if (verdict != NOT_INSPECTED && verdict != NOT_JOINED)
-			return verdict;
+		if (is_inspecting() && !of_node) {
+			int verdict = is_joined(packet) ? carry_joined(skb, packet) : inspect(skb, packet, judged);
+
+			if (verdict != NOT_INSPECTED && verdict != NOT_JOINED)
+				return verdict;
+		}
 		if (refused)
-			refused = DROP_SERVICE_PLANE_ABSENT;
+			refused = of_node ? DROP_NODE_UNINSPECTED : DROP_SERVICE_PLANE_ABSENT;
 	}
 	if (refused)
 		return refuse(skb, packet, judged, refused);

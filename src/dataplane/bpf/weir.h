@@ -39,8 +39,9 @@ enum drop_reason {
 	DROP_ICMP_REDIRECT = 16,
 	DROP_SOURCE_ROUTE = 17,        /* an IP option that says where to go */
 	DROP_DNS_PROXY_ABSENT = 18,    /* lookups are taken over, and nobody answers them */
-	DROP_NOT_INSPECTED = 19,       /* the verdict is redirect, and it is too late, or it is the node's own */
-	DROP_REASONS = 20,
+	DROP_NOT_INSPECTED = 19,       /* the verdict is redirect, and it is too late */
+	DROP_NODE_UNINSPECTED = 20,    /* the verdict is redirect, and one end is the node itself */
+	DROP_REASONS = 21,
 };
 
 /* Every packet that comes in is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, foreign, diverted, inspected, joined, or a drop; one

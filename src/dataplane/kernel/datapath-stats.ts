@@ -30,7 +30,7 @@ export function datapathStats(
     sweep,
     verdicts: {
       allow: counter(COUNTER_INDEX.allow),
-      deny: add(drops.policy_deny, drops.service_plane_absent),
+      deny: add(drops.policy_deny, drops.service_plane_absent, drops.node_uninspected),
       audit: counter(COUNTER_INDEX.audit),
     },
     inspected: { handed: counter(COUNTER_INDEX.inspected), joined: counter(COUNTER_INDEX.joined) },
@@ -53,6 +53,7 @@ export function datapathStats(
   };
 }
 
-function add(a: Counter | undefined, b: Counter | undefined): Counter {
-  return { packets: (a?.packets ?? 0n) + (b?.packets ?? 0n), bytes: (a?.bytes ?? 0n) + (b?.bytes ?? 0n) };
+function add(...counters: readonly (Counter | undefined)[]): Counter {
+  const sum = (of: keyof Counter) => counters.reduce((total, counter) => total + (counter?.[of] ?? 0n), 0n);
+  return { packets: sum('packets'), bytes: sum('bytes') };
 }

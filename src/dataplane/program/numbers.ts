@@ -25,6 +25,7 @@ export const DROP_REASON = {
   source_route: 17,
   dns_proxy_absent: 18,
   not_inspected: 19,
+  node_uninspected: 20,
 } as const;
 
 /** What each drop reason means, and what to do about it; `docs/errors.md` is written from this table. */
@@ -50,8 +51,9 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   icmp_redirect: 'An ICMP redirect that was to be forwarded; routers send them to neighbours only.',
   source_route: 'An IP option that says which way the packet shall take.',
   dns_proxy_absent: 'A lookup that is taken over (`dns.transparent`), while the DNS proxy is not running.',
-  not_inspected:
-    'A TLS rule matched what the service plane cannot take: a connection that was there before the rule, or one of the node itself.',
+  not_inspected: 'A TLS rule matched a connection that was there before the rule, which the service plane cannot take.',
+  node_uninspected:
+    'A TLS rule matched a connection of the node itself or to it (`dataplane.police_local`): those cannot be inspected.',
 };
 
 export const COUNTER_INDEX = {

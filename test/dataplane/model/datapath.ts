@@ -236,7 +236,9 @@ class Sight {
     const decided = this.model.judge(packet, false);
     if (packet.protocol === IPPROTO.tcp && !opensTcp(packet)) return this.#stray(packet, place, decided);
     const refused = refusal(decided);
-    if (refused !== undefined) return this.#refuse(decided, refused);
+    // Nobody stands between the node and another.
+    const isOwn = refused === 'service_plane_absent' && this.frame.seen !== 'in';
+    if (refused !== undefined) return this.#refuse(decided, isOwn ? 'node_uninspected' : refused);
     if (place !== undefined && !place.isAnswer && packet.part !== 'later' && !this.#open(packet, place, 0, decided))
       return this.#drop('flow_table_full');
     return this.#passBy(decided);
