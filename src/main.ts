@@ -74,6 +74,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
               servicePlane: inspecting?.listen ?? null,
             }),
             interfaces: config.dataplane.interfaces,
+            policeLocal: config.dataplane.policeLocal,
           };
     dataplane?.datapath.watch((change) => {
       if (change.type === 'forwarding_changed')

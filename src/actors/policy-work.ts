@@ -15,6 +15,8 @@ export type PolicySurroundings = {
   /** Whether these parts run (D16). */
   readonly dns: boolean;
   readonly servicePlane: boolean;
+  /** Whether packets to and from the node itself are judged. */
+  readonly policesNode: boolean;
 };
 
 /** A policy as its JSON text: an envelope, or a PolicyConfig with the mode of its record. */

@@ -31,7 +31,7 @@ import type {
   TooLarge,
   Unreadable,
 } from './policy-work.js';
-import { readText } from './read-text.js';
+import { nodeOf, readText } from './read-text.js';
 
 const KEPT_POLICIES = 2;
 
@@ -84,7 +84,13 @@ class Workshop {
     if (held === undefined) return { kind: 'unknown' };
     if ('kind' in held) return held;
     const { surroundings, integrations, group, body } = work;
-    const context = { ...surroundings, integrations: new Set(integrations), parseCertificate, holders: this.#holders };
+    const context = {
+      ...surroundings,
+      ...nodeOf(surroundings),
+      integrations: new Set(integrations),
+      parseCertificate,
+      holders: this.#holders,
+    };
     const write = body === null ? deleteGroup(held, group, context) : putGroup(held, group, body, context);
     if (write === null) return { kind: 'no_such_group' };
     if (!write.ok) return { kind: 'unreadable', code: write.code, problems: write.problems };

@@ -1,6 +1,12 @@
+import { ownAddresses } from '#dns/own-addresses.js';
 import { type ReadContext, type ReadPolicy, readPolicy } from '#policy/read.js';
 import { parseCertificate } from './parse-certificate.js';
 import type { PolicySurroundings, PolicyText } from './policy-work.js';
+
+/** What lint is to know of the node besides. */
+export function nodeOf({ policesNode }: PolicySurroundings): Pick<ReadContext, 'ownAddresses'> {
+  return policesNode ? { ownAddresses: ownAddresses() } : {};
+}
 
 export function readText(
   { body, form, recordMode }: PolicyText,
@@ -10,6 +16,7 @@ export function readText(
 ): ReadPolicy {
   return readPolicy(body, {
     ...surroundings,
+    ...nodeOf(surroundings),
     form,
     recordMode,
     integrations: integrations === null ? undefined : new Set(integrations),

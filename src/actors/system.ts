@@ -39,7 +39,12 @@ export type SystemPorts = {
     readonly integrations: IntegrationStore;
   };
   /** Null without a `dataplane` section. */
-  readonly dataplane: { readonly datapath: Datapath; readonly interfaces: readonly string[] } | null;
+  readonly dataplane: {
+    readonly datapath: Datapath;
+    readonly interfaces: readonly string[];
+    /** Whether packets to and from the node itself are judged too. */
+    readonly policeLocal?: boolean;
+  } | null;
   /** `policy.fallback`. */
   readonly fallback: PolicySurroundings['fallback'];
   readonly activationTimeoutMs: number;
@@ -111,7 +116,12 @@ export function createSystem(ports: SystemPorts): System {
   const createThread = ports.createThread ?? createPolicyThread;
   const writing = createThread();
   const explaining = createThread();
-  const surroundings: PolicySurroundings = { fallback, dns: dns !== null, servicePlane: servicePlane !== null };
+  const surroundings: PolicySurroundings = {
+    fallback,
+    dns: dns !== null,
+    servicePlane: servicePlane !== null,
+    policesNode: dataplane?.policeLocal ?? false,
+  };
   const bus = createBus<Message>();
 
   const events = new EventSwitch(dataplane?.datapath ?? null);

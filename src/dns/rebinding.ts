@@ -1,7 +1,6 @@
-import { networkInterfaces } from 'node:os';
 import { matchesHostname } from '#policy/hostname.js';
-import { parseAddress } from '#policy/ipv4.js';
 import type { HostnamePattern } from '#policy/model.js';
+import { ownAddresses } from './own-addresses.js';
 import { isNobodys, isPublic } from './special-addresses.js';
 import { labelsOf, type NameKey } from './wire/name.js';
 
@@ -48,9 +47,4 @@ export class Rebinding {
 
 function endsWith(labels: readonly string[], zone: readonly string[]): boolean {
   return zone.every((label, index) => label === labels[labels.length - zone.length + index]);
-}
-
-function ownAddresses(): ReadonlySet<number> {
-  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
-  return new Set(all.flatMap(({ address }) => parseAddress(address) ?? []));
 }

@@ -2,7 +2,7 @@ import { isContradictory } from './coverage.js';
 import type { SourceGroupConfig } from './document.js';
 import { expressionsOf } from './expressions.js';
 import { formatPrefix, parseCidr } from './ipv4.js';
-import type { Group, Rule } from './model.js';
+import type { Group, Prefix, Rule } from './model.js';
 import { anchorsOf } from './regex.js';
 import { WarningList } from './warning-list.js';
 
@@ -10,6 +10,8 @@ import { WarningList } from './warning-list.js';
 export type LintContext = {
   readonly dns: boolean;
   readonly servicePlane: boolean;
+  /** The node's own addresses where packets to and from the node are judged too. */
+  readonly ownAddresses?: ReadonlySet<number> | undefined;
   /** Whether the selectors of an integration resolve to addresses; undefined: none does yet. */
   readonly resolves?: ((integration: string) => boolean) | undefined;
 };
@@ -18,10 +20,10 @@ export type LintContext = {
 export type GroupWarnings = { readonly document: WarningList; readonly rules: WarningList };
 
 /** What is valid in a group and probably not meant (D16), whatever the rest of the policy says. Pointers are into it. */
-export function lintGroup(config: SourceGroupConfig, { rules }: Group, context: LintContext): GroupWarnings {
+export function lintGroup(config: SourceGroupConfig, group: Group, context: LintContext): GroupWarnings {
   const warnings = { document: new WarningList(), rules: new WarningList() };
   lintDocument(config, context, warnings.document);
-  for (const rule of rules) lintRule(rule, context, warnings.rules);
+  for (const rule of group.rules) lintRule(rule, group, context, warnings.rules);
   return warnings.document.isEmpty && warnings.rules.isEmpty ? NOTHING : warnings;
 }
 
@@ -56,7 +58,7 @@ function lintCidrs(cidrs: readonly string[] = [], at: () => string, warnings: Wa
   }
 }
 
-function lintRule(rule: Rule, context: LintContext, warnings: WarningList): void {
+function lintRule(rule: Rule, group: Group, context: LintContext, warnings: WarningList): void {
   const { hostname, tls, pointer } = rule;
   if (isContradictory(rule)) {
     warnings.add(pointer, 'never_matches', 'This rule can never match: no protocol has all that it asks for.');
@@ -79,7 +81,22 @@ function lintRule(rule: Rule, context: LintContext, warnings: WarningList): void
     const message = 'The service plane is off: connections that reach this rule fail.';
     warnings.add(`${pointer}/match/tls`, 'service_plane_off', message);
   }
+  if (isOfNode(rule, group, context)) {
+    const message =
+      'Only connections of the node itself, or to it, reach this rule. They cannot be inspected: they fail, and under audit they pass unread.';
+    warnings.add(`${pointer}/match/tls`, 'node_uninspected', message);
+  }
 }
+
+/** Whether every packet that a rule can match comes from the node, or every one goes to it. */
+function isOfNode({ destinations }: Rule, { sources, dynamic }: Group, { ownAddresses }: LintContext): boolean {
+  if (ownAddresses === undefined) return false;
+  const areOwn = (prefixes: readonly Prefix[]): boolean =>
+    prefixes.length > 0 &&
+    prefixes.every(({ address, length }) => length === ADDRESS_BITS && ownAddresses.has(address));
+  return (!dynamic && areOwn(sources)) || areOwn(destinations);
+}
+const ADDRESS_BITS = 32;
 
 function lintHostname({ action, pointer }: Rule, { dns }: LintContext, warnings: WarningList): void {
   if (!dns) {

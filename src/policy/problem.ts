@@ -65,6 +65,7 @@ export const WARNING_CODES = {
   deny_by_name: 'A deny by name knows only the addresses that were looked up through the DNS proxy.',
   dns_off: 'A hostname rule matches nothing while the DNS proxy is off.',
   service_plane_off: 'Connections that reach a TLS rule fail while the service plane is off.',
+  node_uninspected: 'A TLS rule is about connections of the node itself, or to it, which cannot be inspected.',
   selector_unresolved: 'A Kubernetes selector resolves to no address yet.',
   no_effect: 'A field has no effect in this place.',
   not_enforced: 'The policy is stored, and nothing on this node enforces it.',

@@ -41,7 +41,7 @@ test('every actor provides every effect that its chart declares', async () => {
   const judgement: JudgementPorts = {
     ...store,
     thread: threadHere(),
-    surroundings: { fallback: 'deny', dns: false, servicePlane: false },
+    surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
     enforced: false,
     now,
     adoptedGeneration: () => 0,

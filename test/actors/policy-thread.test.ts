@@ -4,7 +4,7 @@ import type { PreparePolicy } from '#actors/policy-work.js';
 import { createPolicyWorkshop } from '#actors/policy-workshop.js';
 import { config } from './running-system.js';
 
-const surroundings = { fallback: 'deny', dns: false, servicePlane: false } as const;
+const surroundings = { fallback: 'deny', dns: false, servicePlane: false, policesNode: false } as const;
 const thread = createPolicyThread();
 afterEach(() => thread.close());
 

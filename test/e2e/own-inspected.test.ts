@@ -73,6 +73,22 @@ test('what a TLS rule says of the node’s own connections fails closed, and say
   expect(await fetched(rig.topology.client, ADDRESSES.server)).toBe(true);
 });
 
+test('who writes a TLS rule that only they reach is told so', async () => {
+  const rule = { id: 'named', action: 'allow', match: named };
+  const groups = [
+    { id: 'own', mode: 'enforce', sources: { ips: [ADDRESSES.nodeWan] }, rules: [rule] },
+    { id: 'clients', mode: 'enforce', sources: { ips: [ADDRESSES.client] }, rules: [rule] },
+  ];
+  const policy = { default_policy: 'deny', source_groups: groups };
+  const written = await rig.node.request('PUT', '/api/v1/policy', policy);
+  expect(written.headers.get('weir-warnings')).toBe('node_uninspected');
+  const { body } = await rig.node.request('PUT', '/api/v1/policy?dry_run=true', policy);
+  const { warnings } = body as { readonly warnings: readonly { readonly code: string; readonly pointer: string }[] };
+  expect(warnings.map(({ code, pointer }) => `${code} ${pointer}`)).toEqual([
+    'node_uninspected /source_groups/0/rules/0/match/tls',
+  ]);
+});
+
 test('under audit they pass, and are findings', async () => {
   await put('audit');
   for (const [, inside, , to] of own()) expect(await fetched(inside, to)).toBe(true);

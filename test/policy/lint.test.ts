@@ -219,6 +219,22 @@ describe('lint', () => {
     expect(ruleLines(rules, { ...running, servicePlane: false })).toEqual(['service_plane_off /1/match/tls']);
   });
 
+  it('says which TLS rules are about the node’s own connections alone, where these are judged', () => {
+    const own = { ...running, ownAddresses: new Set([0x0a00_0001, 0xc000_0201]) };
+    const inspected: RuleMatchConfig = { dst_ports: [443], tls: { sni: ['a.test'] } };
+    const said = 'node_uninspected /source_groups/0/rules/0/match/tls';
+    const of = (cidr: string, match: RuleMatchConfig, context: LintContext = own): string[] =>
+      lines({ source_groups: [group(cidr, [rule('allow', match)])] }, context);
+    expect(of('10.0.0.1/32', inspected)).toEqual([said]);
+    expect(of('10.0.0.0/24', { ...inspected, dst_ips: ['192.0.2.1', '10.0.0.1'] })).toEqual([said]);
+    expect(of('10.0.0.0/31', inspected)).toEqual([]);
+    expect(of('10.0.0.2/32', { ...inspected, dst_ips: ['192.0.2.1', '192.0.2.2'] })).toEqual([]);
+    expect(of('10.0.0.1/32', { dst_ports: [443] })).toEqual([]);
+    expect(of('10.0.0.1/32', inspected, running)).toEqual([]);
+    const sources = { cidrs: ['10.0.0.1/32'], kubernetes: [{ integration: 'a', node_selector: {} }] };
+    expect(lines({ source_groups: [group('x', [rule('allow', inspected)], { sources })] }, own)).toEqual([]);
+  });
+
   it('says which selectors resolve to nothing', () => {
     const kubernetes = ['a', 'b'].map((integration) => ({ integration, node_selector: {} }));
     const document = { source_groups: [group('x', [], { sources: { kubernetes } })] };

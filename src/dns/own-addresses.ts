@@ -1,0 +1,8 @@
+import { networkInterfaces } from 'node:os';
+import { parseAddress } from '#policy/ipv4.js';
+
+/** IPv4 addresses that this host has now, in host order. */
+export function ownAddresses(): ReadonlySet<number> {
+  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  return new Set(all.flatMap(({ address }) => parseAddress(address) ?? []));
+}
