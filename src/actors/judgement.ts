@@ -262,10 +262,12 @@ function inForceBy(
   { needs, integrations, inspected }: Pick<Prepared, 'needs' | 'integrations' | 'inspected'>,
   program: Program,
 ): PolicyInForce {
-  const inspection: InspectionImage = { generation, program, ...(inspected ?? NOT_INSPECTED) };
+  const inspection: InspectionImage =
+    inspected === null
+      ? { generation, program, policy: null, intercepts: false }
+      : { generation, program: null, ...inspected };
   return { record, generation, needs, integrations, lookups: lookupsOf(program, generation), inspection };
 }
-const NOT_INSPECTED = { policy: null, intercepts: false };
 
 function ofRecord(program: Program, record: PolicyRecord): Program {
   return { ...program, roster: rosterOfRecord(program.roster, record) };

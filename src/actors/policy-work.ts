@@ -1,7 +1,7 @@
 import type { Needs } from '#bus/messages.js';
 import type { EnvelopeMode, Form } from '#policy/document.js';
 import type { ExplainQuery, Explanation } from '#policy/explain.js';
-import type { InspectionImage } from '#policy/inspection.js';
+import type { InspectionImage, PolicyImage } from '#policy/inspection.js';
 import type { Action } from '#policy/model.js';
 import type { TextEdit } from '#policy/outline.js';
 import type { Problem, Warning } from '#policy/problem.js';
@@ -62,7 +62,7 @@ type LocatedGroup = {
   readonly span: { readonly from: number; readonly to: number } | null;
 };
 
-export type Inspected = Pick<InspectionImage, 'policy' | 'intercepts'>;
+export type Inspected = Pick<InspectionImage, 'intercepts'> & { readonly policy: PolicyImage };
 
 /** What a write puts in force, and what there is to say about it. */
 export type Prepared = {

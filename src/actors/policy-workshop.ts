@@ -1,4 +1,3 @@
-import { serialize } from 'node:v8';
 import type { Needs } from '#bus/messages.js';
 import { CompileTooLarge } from '#policy/budget.js';
 import { compile } from '#policy/compile.js';
@@ -7,13 +6,14 @@ import { explain } from '#policy/explain.js';
 import { deleteGroup, type HeldPolicy, putGroup } from '#policy/group-write.js';
 import { listing } from '#policy/listing.js';
 import type { Policy } from '#policy/model.js';
-import type { PolicyParts } from '#policy/parts.js';
+import { type GroupPart, type PolicyParts, walkOf } from '#policy/parts.js';
 import type { Warning } from '#policy/problem.js';
 import { ProofMemory } from '#policy/proof-memory.js';
 import { sampleOf } from '#policy/proof-sample.js';
 import { rehearse } from '#policy/rehearsal.js';
 import { factsOfGroups } from '#policy/rule-facts.js';
 import { SourceHolders } from '#policy/source-holders.js';
+import { writePolicy } from '#service-plane/policy-image.js';
 import { LatestFew } from './latest-few.js';
 import { parseCertificate } from './parse-certificate.js';
 import type {
@@ -160,7 +160,7 @@ class Workshop {
         needs: needsOf(policy),
         integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
         program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory }) : null,
-        inspected: compiled && surroundings.servicePlane ? inspectedOf(policy) : null,
+        inspected: compiled && surroundings.servicePlane ? inspectedOf(policy, groups) : null,
         sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs)) : null,
       };
     } catch (error) {
@@ -178,14 +178,15 @@ function afterwards<T>(make: () => T): Promise<T> {
   return made;
 }
 
-/** Serialised here, where nobody waits for it, into memory that threads share. */
-function inspectedOf(policy: Policy): Inspected | null {
+/** Written here, into memory that threads share. */
+function inspectedOf(policy: Policy, parts: readonly GroupPart[]): Inspected | null {
   if (!factsOfGroups(policy.groups).some(({ hasTls, hasHostname }) => hasTls || hasHostname)) return null;
-  const written = serialize(policy);
-  const shared = new Uint8Array(new SharedArrayBuffer(written.length));
-  shared.set(written);
+  const texts = walkOf(parts).map(({ text }) => {
+    if (text === undefined) throw new Error('a policy that was read has the texts of its groups');
+    return text;
+  });
   const intercepts = policy.groups.some(({ rules }) => rules.some(({ tls }) => tls?.mode === 'intercept'));
-  return { policy: shared, intercepts };
+  return { policy: writePolicy(policy, texts), intercepts };
 }
 
 function needsOf({ groups }: Policy): Needs {

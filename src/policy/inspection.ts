@@ -20,20 +20,25 @@ import { SourceIndex } from './source-index.js';
 import { judgeTlsBlock } from './tls-block.js';
 import type { TlsFacts } from './tls-facts.js';
 
+/** Either the policy, or the program that it gave where no rule is about TLS or names: that says it all then. */
+type Judging<P> = { readonly program: Program; readonly policy: null } | { readonly program: null; readonly policy: P };
+
+/** What connections that were redirected are judged by: of the program of a generation. */
+export type Inspection = Judging<Policy> & { readonly generation: number };
+
 /** An `Inspection` on its way to a thread. */
-export type InspectionImage = Omit<Inspection, 'policy'> & {
-  /** The policy as `v8.serialize` writes it; null where the program says it all. */
-  readonly policy: Uint8Array | null;
+export type InspectionImage = Judging<PolicyImage> & {
+  readonly generation: number;
   /** Whether a rule intercepts. */
   readonly intercepts: boolean;
 };
 
-/** What connections that were redirected are judged by: of the program of a generation. */
-export type Inspection = {
-  readonly generation: number;
-  readonly program: Program;
-  /** Null where the policy has no rule about TLS or names: then the program says it all. */
-  readonly policy: Policy | null;
+/** A policy in memory that threads share. */
+export type PolicyImage = {
+  /** All but the rules, as `v8.serialize` writes it. */
+  readonly heads: Uint8Array;
+  /** The JSON texts of the groups, one behind the other in the order of the walk. */
+  readonly texts: Uint8Array;
 };
 
 /** One thing of the walk of D3 that meets the addresses and ports of a connection, and may decide it. */
@@ -75,7 +80,7 @@ export class StepFinder {
   /** In the order of the walk; the last one decides whatever is said. `grants` null: nobody knows what is granted (D19a). */
   stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
-    if (policy === null) return [stepOfProgram(program, packet)];
+    if (program !== null) return [stepOfProgram(program, packet)];
     const steps: Step[] = [];
     for (const index of this.#sources.groupsOf(packet.source)) {
       const group = policy.groups[index];

@@ -1,8 +1,8 @@
-import { deserialize } from 'node:v8';
 import type { MessagePort } from 'node:worker_threads';
 import type { GrantedAnswer, GrantedRequest } from '#policy/grant-port.js';
 import { grantsOf, type Inspection, type InspectionImage, type Step, StepFinder } from '#policy/inspection.js';
-import type { Grants, Packet, Policy } from '#policy/model.js';
+import type { Grants, Packet } from '#policy/model.js';
+import { readPolicy } from './policy-image.js';
 
 const GRANTS_MS = 1_000;
 
@@ -20,8 +20,11 @@ export class Judge {
   }
 
   use(image: InspectionImage): void {
-    const policy = image.policy === null ? null : (deserialize(image.policy) as Policy);
-    this.#inspection = { generation: image.generation, program: image.program, policy };
+    const { generation, program, policy } = image;
+    this.#inspection =
+      policy === null
+        ? { generation, program, policy }
+        : { generation, program, policy: readPolicy(policy, this.#inspection?.policy ?? null) };
     this.#steps = new StepFinder(this.#inspection);
   }
 

@@ -12,7 +12,10 @@ import { Random, seedOf } from '#test/seed.js';
 import { group, policy, rule, packet as sample } from './sample.js';
 
 const finderOf = (of: Policy, withPolicy = true): StepFinder =>
-  new StepFinder({ generation: 1, program: compile(of), policy: withPolicy ? of : null });
+  new StepFinder({
+    generation: 1,
+    ...(withPolicy ? { program: null, policy: of } : { program: compile(of), policy: null }),
+  });
 const FLOW = sample();
 const hello = (sni: string | null, more: Partial<ClientHello> = {}): HelloFacts => ({
   kind: 'hello',

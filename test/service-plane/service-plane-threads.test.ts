@@ -12,7 +12,7 @@ import { makeCertificates } from './certificates.js';
 
 const { rootPem } = makeCertificates();
 /** What no thread survives. */
-const DEADLY = { generation: 1, policy: Uint8Array.of(1), intercepts: false } as unknown as InspectionImage;
+const DEADLY = { generation: 1, policy: {}, intercepts: false } as unknown as InspectionImage;
 const LOOPBACK = 0x7f00_0001;
 
 let upstreamCa: string;

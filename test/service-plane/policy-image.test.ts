@@ -1,0 +1,72 @@
+import { expect, test } from 'vitest';
+import type { Policy } from '#policy/model.js';
+import { policyOf, walkOf } from '#policy/parts.js';
+import { readPolicy as readText } from '#policy/read.js';
+import { readPolicy, writePolicy } from '#service-plane/policy-image.js';
+
+type GroupInput = { readonly id: string } & Readonly<Record<string, unknown>>;
+
+const rule = (name: string, more: Readonly<Record<string, unknown>> = {}) => ({
+  id: name,
+  action: 'allow',
+  match: { proto: 'tcp', dst_ports: [443], tls: { sni: [`${name}.example.test`] } },
+  ...more,
+});
+const group = (id: string, more: Readonly<Record<string, unknown>> = {}): GroupInput => ({
+  id,
+  sources: { cidrs: ['10.0.0.0/8'], ips: ['192.0.2.1'] },
+  rules: [rule('first'), rule('second', { priority: 0 })],
+  ...more,
+});
+
+/** The policy as it was read, and what a thread makes of it that had `before`. */
+function through(groups: readonly GroupInput[], before: Policy | null = null, mode = 'enforce') {
+  const body = JSON.stringify({ name: 'ü', mode, policy: { default_policy: 'deny', source_groups: groups } });
+  const context = { dns: true, servicePlane: true, fallback: 'deny', recordMode: 'enforce', form: 'envelope' } as const;
+  const read = readText(body, { ...context, integrations: undefined, parseCertificate: () => undefined });
+  if (!read.ok) throw new Error(JSON.stringify(read.problems));
+  const { parts } = read.held;
+  const texts = walkOf(parts.groups).map(({ text }) => text ?? new Uint8Array(0));
+  const policy = policyOf(parts, 'deny');
+  return { policy, there: readPolicy(writePolicy(policy, texts), before) };
+}
+
+/** With all that is read when it is asked for. */
+const whole = ({ default: byDefault, groups }: Policy) => ({
+  default: byDefault,
+  groups: groups.map(({ id, pointer, mode, sources, dynamic, rules, defaultAction }) => ({
+    ...{ id, pointer, mode, sources, dynamic, rules, defaultAction },
+  })),
+});
+const rulesOf = (policy: Policy, id: string) => policy.groups.find((candidate) => candidate.id === id)?.rules;
+
+test('a thread has the policy that was read, in the order of its walk', () => {
+  const intercept = { mode: 'intercept', http: { request: { path: { regex: '^/ä$' } } } };
+  const groups = [
+    group('later', { priority: 9, default_action: 'allow' }),
+    group('Größe', { priority: 1, rules: [rule('r', { match: { proto: 'tcp', tls: intercept } })] }),
+    group('empty', { priority: 5, rules: [] }),
+  ];
+  const { policy, there } = through(groups);
+  expect(policy.groups.map(({ id }) => id)).toEqual(['Größe', 'empty', 'later']);
+  expect(whole(there)).toEqual(whole(policy));
+});
+
+test('rules that stood there before, and were read, are not read again', () => {
+  const { there: before } = through([group('a'), group('b'), group('c')]);
+  const kept = [rulesOf(before, 'a'), rulesOf(before, 'b')];
+  const changed = group('b', { rules: [rule('third')] });
+  const { policy, there } = through([group('new'), changed, group('a'), group('c')], before);
+  expect(rulesOf(there, 'a')).toBe(kept[0]);
+  expect(rulesOf(there, 'b')?.map(({ id }) => id)).toEqual(['third']);
+  expect(whole(there).groups.map(({ id, rules }) => [id, rules.map((read) => read.id)])).toEqual(
+    policy.groups.map(({ id, rules }) => [id, rules.map((read) => read.id)]),
+  );
+});
+
+test('the same text in another mode is read again', () => {
+  const { there: before } = through([group('a')]);
+  expect(rulesOf(before, 'a')?.map(({ mode }) => mode)).toEqual(['enforce', 'enforce']);
+  const { there } = through([group('a')], before, 'audit');
+  expect(rulesOf(there, 'a')?.map(({ mode }) => mode)).toEqual(['audit', 'audit']);
+});
