@@ -13,7 +13,7 @@ import { sampleOf } from '#policy/proof-sample.js';
 import { rehearse } from '#policy/rehearsal.js';
 import { factsOfGroups } from '#policy/rule-facts.js';
 import { SourceHolders } from '#policy/source-holders.js';
-import { writePolicy } from '#service-plane/policy-image.js';
+import { PolicyWriter } from '#service-plane/policy-image.js';
 import { LatestFew } from './latest-few.js';
 import { parseCertificate } from './parse-certificate.js';
 import type {
@@ -67,6 +67,7 @@ class Workshop {
   readonly #memory = new CompileMemory();
   readonly #proofs = new ProofMemory();
   readonly #holders = new SourceHolders();
+  readonly #writer = new PolicyWriter();
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
     const { text, surroundings, integrations } = work;
@@ -160,13 +161,24 @@ class Workshop {
         needs: needsOf(policy),
         integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
         program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory }) : null,
-        inspected: compiled && surroundings.servicePlane ? inspectedOf(policy, groups) : null,
+        inspected: compiled && surroundings.servicePlane ? this.#inspected(policy, groups) : null,
         sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs)) : null,
       };
     } catch (error) {
       if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };
       throw error;
     }
+  }
+
+  /** Written here, into memory that threads share. */
+  #inspected(policy: Policy, parts: readonly GroupPart[]): Inspected | null {
+    if (!factsOfGroups(policy.groups).some(({ hasTls, hasHostname }) => hasTls || hasHostname)) return null;
+    const texts = walkOf(parts).map(({ text }) => {
+      if (text === undefined) throw new Error('a policy that was read has the texts of its groups');
+      return text;
+    });
+    const intercepts = policy.groups.some(({ rules }) => rules.some(({ tls }) => tls?.mode === 'intercept'));
+    return { policy: this.#writer.write(policy, texts), intercepts };
   }
 }
 
@@ -176,17 +188,6 @@ function afterwards<T>(make: () => T): Promise<T> {
   // Whoever asks for it is told; nobody need ask.
   made.catch(() => {});
   return made;
-}
-
-/** Written here, into memory that threads share. */
-function inspectedOf(policy: Policy, parts: readonly GroupPart[]): Inspected | null {
-  if (!factsOfGroups(policy.groups).some(({ hasTls, hasHostname }) => hasTls || hasHostname)) return null;
-  const texts = walkOf(parts).map(({ text }) => {
-    if (text === undefined) throw new Error('a policy that was read has the texts of its groups');
-    return text;
-  });
-  const intercepts = policy.groups.some(({ rules }) => rules.some(({ tls }) => tls?.mode === 'intercept'));
-  return { policy: writePolicy(policy, texts), intercepts };
 }
 
 function needsOf({ groups }: Policy): Needs {

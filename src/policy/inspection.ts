@@ -37,8 +37,8 @@ export type InspectionImage = Judging<PolicyImage> & {
 export type PolicyImage = {
   /** All but the rules, as `v8.serialize` writes it. */
   readonly heads: Uint8Array;
-  /** The JSON texts of the groups, one behind the other in the order of the walk. */
-  readonly texts: Uint8Array;
+  /** Where the JSON texts of the groups lie. */
+  readonly chunks: readonly Uint8Array[];
 };
 
 /** One thing of the walk of D3 that meets the addresses and ports of a connection, and may decide it. */

@@ -4,23 +4,48 @@ import type { PolicyImage } from '#policy/inspection.js';
 import type { Group, Policy, Rule } from '#policy/model.js';
 import { normaliseGroup } from '#policy/normalise.js';
 
-/** A group without its rules, and how long its text is. */
-type Head = Omit<Group, 'rules'> & { readonly bytes: number };
-type Heads = Pick<Policy, 'default'> & { readonly groups: readonly Head[] };
+/** Of one image: what is spread over more is written anew. */
+const MAX_CHUNKS = 16;
 
-/** `texts` are those of the groups, in their order. */
-export function writePolicy({ groups, default: byDefault }: Policy, texts: readonly Uint8Array[]): PolicyImage {
-  const heads = groups.map(({ rules: _, ...head }, index): Head => ({ ...head, bytes: texts[index]?.length ?? 0 }));
-  const joined = shared(texts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const text of texts) {
-    joined.set(text, at);
-    at += text.length;
+/** A group without its rules, and where its text lies. */
+type Head = Omit<Group, 'rules'> & { readonly chunk: number; readonly from: number; readonly to: number };
+type Heads = Pick<Policy, 'default'> & { readonly groups: readonly Head[] };
+type Place = { readonly chunk: Uint8Array; readonly from: number };
+
+/** Writes policies for threads. What is not another text than before lies where it lay. */
+export class PolicyWriter {
+  readonly #places = new WeakMap<Uint8Array, Place>();
+
+  /** `texts` are those of the groups, in their order. */
+  write({ groups, default: byDefault }: Policy, texts: readonly Uint8Array[]): PolicyImage {
+    this.#place(texts.filter((text) => !this.#places.has(text)));
+    if (this.#chunksOf(texts).size > MAX_CHUNKS) this.#place(texts);
+    const chunks = [...this.#chunksOf(texts)];
+    const numbers = new Map(chunks.map((chunk, number) => [chunk, number]));
+    const heads = groups.map(({ rules: _, ...head }, index): Head => {
+      const text = texts[index] as Uint8Array;
+      const { chunk, from } = this.#places.get(text) as Place;
+      return { ...head, chunk: numbers.get(chunk) as number, from, to: from + text.length };
+    });
+    const written = serialize({ default: byDefault, groups: heads } satisfies Heads);
+    const held = shared(written.length);
+    held.set(written);
+    return { heads: held, chunks };
   }
-  const written = serialize({ default: byDefault, groups: heads } satisfies Heads);
-  const held = shared(written.length);
-  held.set(written);
-  return { heads: held, texts: joined };
+
+  #place(texts: readonly Uint8Array[]): void {
+    const chunk = shared(texts.reduce((sum, { length }) => sum + length, 0));
+    let from = 0;
+    for (const text of texts) {
+      chunk.set(text, from);
+      this.#places.set(text, { chunk, from });
+      from += text.length;
+    }
+  }
+
+  #chunksOf(texts: readonly Uint8Array[]): ReadonlySet<Uint8Array> {
+    return new Set(texts.map((text) => (this.#places.get(text) as Place).chunk));
+  }
 }
 
 function shared(bytes: number): Uint8Array {
@@ -28,16 +53,15 @@ function shared(bytes: number): Uint8Array {
 }
 
 /** The rules of a group are read when they are asked for first, unless they stood in the policy `before` and were read there. */
-export function readPolicy({ heads, texts }: PolicyImage, before: Policy | null): Policy {
+export function readPolicy({ heads, chunks }: PolicyImage, before: Policy | null): Policy {
   const { default: byDefault, groups } = deserialize(heads) as Heads;
   const known = new Map<string, ReadGroup>();
   for (const group of before?.groups ?? []) if (group instanceof ReadGroup && group.isRead) known.set(group.id, group);
-  let at = texts.byteOffset;
+  const buffers = chunks.map(({ buffer, byteOffset, length }) => Buffer.from(buffer, byteOffset, length));
   return {
     default: byDefault,
     groups: groups.map((head) => {
-      const text = Buffer.from(texts.buffer, at, head.bytes);
-      at += head.bytes;
+      const text = (buffers[head.chunk] as Buffer).subarray(head.from, head.to);
       return new ReadGroup(head, text, known.get(head.id));
     }),
   };

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Policy } from '#policy/model.js';
 import { policyOf, walkOf } from '#policy/parts.js';
 import { readPolicy as readText } from '#policy/read.js';
-import { readPolicy, writePolicy } from '#service-plane/policy-image.js';
+import { PolicyWriter, readPolicy } from '#service-plane/policy-image.js';
 
 type GroupInput = { readonly id: string } & Readonly<Record<string, unknown>>;
 
@@ -28,7 +28,7 @@ function through(groups: readonly GroupInput[], before: Policy | null = null, mo
   const { parts } = read.held;
   const texts = walkOf(parts.groups).map(({ text }) => text ?? new Uint8Array(0));
   const policy = policyOf(parts, 'deny');
-  return { policy, there: readPolicy(writePolicy(policy, texts), before) };
+  return { policy, there: readPolicy(new PolicyWriter().write(policy, texts), before) };
 }
 
 /** With all that is read when it is asked for. */
@@ -69,4 +69,29 @@ test('the same text in another mode is read again', () => {
   expect(rulesOf(before, 'a')?.map(({ mode }) => mode)).toEqual(['enforce', 'enforce']);
   const { there } = through([group('a')], before, 'audit');
   expect(rulesOf(there, 'a')?.map(({ mode }) => mode)).toEqual(['audit', 'audit']);
+});
+
+test('what is written anew is the text that is another; and what lies all over is put together', () => {
+  const { policy } = through(Array.from({ length: 40 }, (_, index) => group(`g${index}`)));
+  const textOf = (index: number, said: string) =>
+    Buffer.from(JSON.stringify(group(`g${index}`, { rules: [rule(said)] })));
+  let texts = policy.groups.map((_, index) => textOf(index, 'first'));
+  const writer = new PolicyWriter();
+  const written = (): readonly number[] => {
+    const image = writer.write(policy, texts);
+    const read = readPolicy(image, null);
+    expect(read.groups.map(({ rules }) => rules[0]?.id)).toEqual(
+      texts.map((text) => /"id":"(first|next)"/.exec(String(text))?.[1]),
+    );
+    return image.chunks.map(({ length }) => length);
+  };
+  const [all = 0] = written();
+  expect(written()).toEqual([all]);
+  for (let index = 0; index < 15; index++) {
+    texts = texts.with(index, textOf(index, 'next'));
+    expect(written()).toHaveLength(index + 2);
+  }
+  texts = texts.with(20, textOf(20, 'next'));
+  const total = texts.reduce((sum, { length }) => sum + length, 0);
+  expect(written()).toEqual([total]);
 });
