@@ -82,11 +82,14 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       // An interface, a link or the guard that came or went is repaired; the operator must know that it happened.
       else log.warn(change, 'dataplane changed');
     });
+    const plane = inspecting === null ? null : createServicePlane(inspecting);
+    // A thread that died is begun again; its connections were reset.
+    plane?.watch((change) => log.warn(change, 'service plane changed'));
     const system = createSystem({
       store,
       dataplane,
       dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane)),
-      servicePlane: inspecting === null ? null : { plane: createServicePlane(inspecting), interceptCa },
+      servicePlane: plane === null ? null : { plane, interceptCa },
       fallback: config.policy.fallback,
       activationTimeoutMs: config.policy.activationTimeoutMs,
       sections: {

