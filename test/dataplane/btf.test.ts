@@ -146,7 +146,15 @@ test('lines and counters have the sizes that are read and written', () => {
 test('learned addresses are written as the program reads them', () => {
   const size = LINE.words * 4;
   expect([struct('grant_header'), struct('grant_line'), struct('grant_set'), struct('pattern')]).toEqual([
-    { size, offsets: { multiplier: HEADER.multiplier * 4, addend: HEADER.addend * 4, homes: HEADER.homes * 4 } },
+    {
+      size,
+      offsets: {
+        multiplier: HEADER.multiplier * 4,
+        addend: HEADER.addend * 4,
+        homes: HEADER.homes * 4,
+        owner: HEADER.owner * 4,
+      },
+    },
     {
       size,
       offsets: {

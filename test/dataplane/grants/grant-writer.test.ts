@@ -14,7 +14,7 @@ const CAPACITY = 400;
 const NUMBERS = 40;
 const FACTORS = Uint32Array.of(0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f);
 const NOW = BigInt(SECOND_NS);
-const guest = new URL('../../../dist/test/dataplane/grants/guest.js', import.meta.url);
+const guest = new URL('../../../dist/test/dataplane/grants/guest-worker.js', import.meta.url);
 
 function shared() {
   const memory = {
