@@ -18,7 +18,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
-	__u32 total, length, side, now, first = 0, hop = 0, slot, source, destination, ports, vital, bytes;
+	__u32 total, length, side, now, first = 0, hop = 0, source, destination, ports, vital, bytes;
 	bool from_high, at_once, ends = false;
 	struct sought sought;
 	struct active *in_force;
@@ -58,8 +58,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	sought.rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)ip->protocol << 32 |
 		      (__u64)KEY_USED << USE_SHIFT;
 	sought.hash = hash_of(sought.addresses, sought.rest);
-	expect_flow(sought.hash);
-	flow = find_line(&sought, &slot);
+	flow = find_near(&sought);
 	if (!flow)
 		return NOT_BUSY;
 	judgement = READ_ONCE(flow->judgement);
@@ -69,9 +68,9 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	vital = READ_ONCE(*(__u32 *)&flow->state);
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
 	/* What nobody answers is busy too. */
-	if (slot & HALF_OPEN ? (__u8)vital != FLOW_UDP_OPENED || side : !(BUSY_STATES >> (vital & (FLOW_STATES - 1)) & 1))
+	if (vital >> 8 & FLOW_HALF_OPEN ? (__u8)vital != FLOW_UDP_OPENED || side : !(BUSY_STATES >> (vital & (FLOW_STATES - 1)) & 1))
 		return NOT_BUSY;
-	now_ns = bpf_ktime_get_coarse_ns();
+	now_ns = coarse_ns();
 	now = ticks_of(now_ns);
 	bytes = flow->bytes[side];
 	if (flow->ifindex[side] != skb->ifindex || is_expired(flow, now) || is_fold_due(bytes, skb->len))

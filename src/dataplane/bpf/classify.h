@@ -17,7 +17,7 @@
 #define SEGMENT_NAMED 0x80000000U
 
 /* The line of the list that judges a source; 0 where the image is damaged. */
-__noinline __u32 find_list(__u32 slot, __u32 source, __u32 destination)
+static __always_inline __u32 find_list(__u32 slot, __u32 source, __u32 destination)
 {
 	struct line *header = bpf_map_lookup_elem(&program, &slot);
 	__u32 index;
@@ -26,7 +26,7 @@ __noinline __u32 find_list(__u32 slot, __u32 source, __u32 destination)
 		return 0;
 	if (header->words[HEADER_HAS_NAMES])
 		touch_grants(destination);
-	index = search(slot, header->words[HEADER_SOURCES], source);
+	index = search_tree(slot, header->words[HEADER_SOURCES], source, NONE);
 	for (int i = 1; i <= MAX_BEHIND_LIST; i++) {
 		if (i > header->words[HEADER_BEHIND_LISTS])
 			break;
@@ -52,7 +52,7 @@ __noinline __u32 segment_word(__u32 base, __u32 place, __u32 destination, __u64 
 	wildcard = list->words[3 + 2 * segment];
 	if (tree != NONE) {
 		leaves = segment == 0 && count < MAX_SEGMENTS ? list->words[LIST_LEAVES] : NONE;
-		tree = leaves != NONE ? search_ahead(slot, tree, destination, leaves) : search(slot, tree, destination);
+		tree = search_tree(slot, tree, destination, leaves);
 		word = search_leaf(slot, tree, keys, keys >> 32);
 	}
 	if (wildcard != NONE) {
@@ -66,7 +66,7 @@ __noinline __u32 segment_word(__u32 base, __u32 place, __u32 destination, __u64 
 /* The word that decides, from the slot whose first line is `base`; 0 where the image is damaged. With EXPIRED_TOO in
  * `base`, grants count for as long as they are known.
  */
-__noinline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 leaf_key, __u32 source_port)
+static __always_inline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 leaf_key, __u32 source_port)
 {
 	__u64 keys = (__u64)source_port << 32 | leaf_key;
 	__u32 list = find_list(base & ~LOOKUP_FLAGS, source, destination) << 3;

@@ -78,7 +78,7 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 				   enum drop_reason reason)
 {
 	__u32 word = judged, active_word = judged >> 32;
-	__u64 now_ns = bpf_ktime_get_coarse_ns();
+	__u64 now_ns = coarse_ns();
 	struct hit_ref ref = {};
 	struct event *event;
 

@@ -140,24 +140,46 @@ __noinline bool make_room(__u32 set, __u64 now_ns)
 	return end_flow(chosen, &key, now_ns, mark);
 }
 
-/* A claimed line, in the less crowded of the key's two sets; NO_SLOT where both are full of flows that stay. */
-__noinline __u32 claim_line(__u64 hash, bool half, __u64 now_ns)
+static __always_inline __u8 tag_with(__u64 hash, bool half)
+{
+	return tag_of(hash) | (half ? 0x80 : 0);
+}
+
+/* A claimed line that was free, in the less crowded of the key's two sets; NO_SLOT where there is none. */
+__noinline __u32 claim_at_once(__u64 hash, bool half)
 {
 	__u32 set = first_set(hash), other = second_set(hash), slot;
-	__u8 tag = tag_of(hash) | (half ? 0x80 : 0);
 	bool spills = is_to_spill(set, other);
 
-	slot = claim_free(spills ? other : set, tag);
+	slot = claim_free(spills ? other : set, tag_with(hash, half));
+	if (spills && slot != NO_SLOT)
+		mark_spilled(set);
+	return slot;
+}
+
+/* A claimed line of somebody who made room; NO_SLOT where both sets are full of flows that stay. */
+__noinline __u32 claim_with_room(__u64 hash, bool half, __u64 now_ns)
+{
+	__u32 set = first_set(hash), other = second_set(hash), slot = NO_SLOT;
+	bool spills = false;
+
 	/* Another CPU may be faster. */
 	for (int tries = 0; slot == NO_SLOT && tries < 2; tries++) {
 		spills = !make_room(set, now_ns);
 		if (spills)
 			make_room(other, now_ns);
-		slot = claim_free(spills ? other : set, tag);
+		slot = claim_freed(spills ? other : set, tag_with(hash, half));
 	}
 	if (spills && slot != NO_SLOT)
 		mark_spilled(set);
 	return slot;
+}
+
+static __always_inline __u32 claim_line(__u64 hash, bool half, __u64 now_ns)
+{
+	__u32 slot = claim_at_once(hash, half);
+
+	return slot == NO_SLOT ? claim_with_room(hash, half, now_ns) : slot;
 }
 
 /* Which no flow is in that was confirmed. */
@@ -254,10 +276,8 @@ static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow
 	}
 }
 
-__noinline enum flow_state opening_state(const struct packet *packet)
+static __always_inline enum flow_state opening_state(const struct packet *packet)
 {
-	if (!packet)
-		return FLOW_OTHER_OPENED;
 	switch (packet->protocol) {
 	case IPPROTO_TCP:
 		/* Picked up in the middle of its life: nobody knows whether it was answered, so it gets the long time. */
@@ -280,7 +300,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 				 __u8 how)
 {
 	__u32 active_word = judged >> 32, side = how & AS_REPLY ? 1 : 0;
-	__u64 now_ns = bpf_ktime_get_coarse_ns();
+	__u64 now_ns = coarse_ns();
 	struct hit_ref ref = {};
 	struct tally *tally;
 	struct flow *flow;
@@ -320,7 +340,8 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 	flow->hops[side] = settings.direct && packet->way.ifindex ? keep_way(&packet->way, now_ns) : 0;
 	publish(flow, &place->key);
 	count(COUNT_HALF_OPENED);
-	tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);
+	if (are_events_wanted(EVENTS_WANTED_FLOWS | EVENTS_WANTED_PACKETS))
+		tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);
 	return 0;
 }
 
@@ -330,7 +351,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct place *place, const struct packet *packet,
 						  __u64 judged, __u8 how)
 {
-	place->slot = claim_line(place->hash, true, bpf_ktime_get_coarse_ns());
+	place->slot = claim_line(place->hash, true, coarse_ns());
 	if (place->slot == NO_SLOT)
 		return DROP_FLOW_TABLE_FULL;
 	fill_flow(skb, place, packet, judged, how);

@@ -79,7 +79,7 @@ __noinline int remember_fragment(const struct packet *packet)
 	datagram = bpf_map_lookup_elem(&fragments, &key);
 	if (!datagram)
 		return 0;
-	datagram->opened_ns = bpf_ktime_get_coarse_ns();
+	datagram->opened_ns = coarse_ns();
 	datagram->packet_ports = packet->protocol == IPPROTO_ICMP
 					 ? (__u32)packet->icmp_type << 24 | (__u32)packet->icmp_code << 16 | packet->icmp_id
 					 : (__u32)packet->source_port << 16 | packet->destination_port;
@@ -110,7 +110,7 @@ __noinline enum drop_reason recall_fragment(struct packet *packet)
 		return DROP_FRAGMENT;
 	fragment_key(&key, packet);
 	datagram = bpf_map_lookup_elem(&fragments, &key);
-	if (!datagram || bpf_ktime_get_coarse_ns() - datagram->opened_ns > FRAGMENTS_NS)
+	if (!datagram || coarse_ns() - datagram->opened_ns > FRAGMENTS_NS)
 		return DROP_FRAGMENT;
 	ports = datagram->packet_ports;
 	overlaps = add_fragment(datagram, packet);

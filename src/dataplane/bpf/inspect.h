@@ -118,7 +118,7 @@ __noinline int inspect(struct __sk_buff *skb, const struct packet *packet, __u64
 		return NOT_INSPECTED;
 	trace(skb, judged);
 	ref = hit_of(judged >> 32, judged);
-	add_hit(ref.hit, ref.check, 1, skb->len, bpf_ktime_get_coarse_ns());
+	add_hit(ref.hit, ref.check, 1, skb->len, coarse_ns());
 	return deliver_to_node(skb);
 }
 

@@ -294,7 +294,7 @@ static __always_inline void find_way(struct __sk_buff *skb, struct packet *packe
 /* Forwards a packet of a connection that was joined. NOT_JOINED: it is of none. */
 __noinline int carry_joined(struct __sk_buff *skb, struct packet *packet)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 now = coarse_ns();
 	struct active *in_force;
 	__u32 state, length, first = 0;
 	struct join *join;
@@ -347,7 +347,7 @@ __noinline bool is_joined(const struct packet *packet)
 		return false;
 	other = answers_to(packet);
 	if (other && !((join->ends | other->ends) & JOIN_RESET) && !(join->ends & other->ends) &&
-	    is_vouched_for(join, bpf_ktime_get_coarse_ns()))
+	    is_vouched_for(join, coarse_ns()))
 		return true;
 	key = key_back(packet);
 	bpf_map_delete_elem(&joins, &key);

@@ -94,7 +94,7 @@ static __noinline enum joined join_now(struct __sk_buff *skb)
 	struct join *forward, *backward;
 	struct leg client = {}, server = {};
 
-	if (!in_force || !is_sent_at_once(in_force, bpf_ktime_get_coarse_ns()))
+	if (!in_force || !is_sent_at_once(in_force, coarse_ns()))
 		return JOIN_UNABLE;
 	if (parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
 		return JOIN_GONE;

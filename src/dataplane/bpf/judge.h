@@ -5,17 +5,15 @@
 /* The word for the flow of this packet: always judged the way it was opened, also by the packet of a reply. */
 __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
-	__u32 base = (active_word & 1 ? settings.slot_lines : 0) | flags, low16;
+	__u32 base = (active_word & 1 ? settings.slot_lines : 0) | flags, source, destination, key, port;
 
 	if (!packet)
 		return 0;
-	if (!reply)
-		return classify(base, packet->source, packet->destination, leaf_key(packet), packet->source_port);
-	low16 = packet->source_port;
-	if (packet->protocol == IPPROTO_ICMP)
-		low16 = (packet->icmp_type == ICMP_ECHO_REPLY ? ICMP_ECHO_REQUEST : packet->icmp_type - 1) << 8;
-	return classify(base, packet->destination, packet->source, (__u32)packet->protocol << 16 | low16,
-			packet->destination_port);
+	source = reply ? packet->destination : packet->source;
+	destination = reply ? packet->source : packet->destination;
+	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
+	port = reply ? packet->destination_port : packet->source_port;
+	return classify(base, source, destination, key, port);
 }
 
 static __always_inline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)
@@ -24,7 +22,7 @@ static __always_inline __u32 judge(const struct packet *packet, __u32 active_wor
 }
 
 /* An audited redirect passes uninspected (D4). */
-__noinline enum drop_reason refusal_by(enum verdict verdict, bool audited)
+static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool audited)
 {
 	switch (verdict) {
 	case VERDICT_ALLOW:

@@ -179,7 +179,9 @@ struct {
 /* A section of its own: the compiler puts tables of its own into .rodata. */
 const volatile struct settings settings SEC(".rodata.settings") = {};
 
-/* Only for its type: nothing else brings that into the object's BTF, where a test reads it. */
+/* Only for their types: nothing else brings those into the object's BTF, where a test reads them. */
 const struct event event_layout SEC(".layout") = {};
+const enum verdict verdict_numbers SEC(".layout") = VERDICT_ALLOW;
+const enum flow_state state_numbers SEC(".layout") = FLOW_TCP_SYN_SENT;
 
 #endif

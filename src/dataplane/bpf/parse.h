@@ -227,4 +227,14 @@ static __always_inline __u32 leaf_key(const struct packet *packet)
 	return (__u32)packet->protocol << 16 | low16;
 }
 
+/* The key of the packet that this one answers. */
+static __always_inline __u32 leaf_key_of_opener(const struct packet *packet)
+{
+	__u32 low16 = packet->source_port;
+
+	if (packet->protocol == IPPROTO_ICMP)
+		low16 = (packet->icmp_type == ICMP_ECHO_REPLY ? ICMP_ECHO_REQUEST : packet->icmp_type - 1) << 8;
+	return (__u32)packet->protocol << 16 | low16;
+}
+
 #endif

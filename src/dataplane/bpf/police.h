@@ -193,7 +193,7 @@ __noinline int finish_error(struct __sk_buff *skb, const struct packet *error, _
 	if (judged) {
 		struct hit_ref ref = hit_of(judged >> 32, judged);
 
-		add_hit(ref.hit, ref.check, packets_of(skb), skb->len, bpf_ktime_get_coarse_ns());
+		add_hit(ref.hit, ref.check, packets_of(skb), skb->len, coarse_ns());
 	}
 	return judged ? pass_word(skb, judged) : pass(skb, COUNT_FOREIGN);
 }
@@ -205,7 +205,7 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
 	struct place place = {};
 	struct flow *flow;
-	__u64 now = bpf_ktime_get_coarse_ns(), judgement = 0;
+	__u64 now = coarse_ns(), judgement = 0;
 
 	if (!packet)
 		return TC_ACT_SHOT;
@@ -263,7 +263,7 @@ static __always_inline int deliver(struct __sk_buff *skb, struct packet *packet)
 	    skb->gso_size)
 		return verdict;
 	in_force = bpf_map_lookup_elem(&active, &first);
-	if (!in_force || !is_sent_at_once(in_force, bpf_ktime_get_coarse_ns()))
+	if (!in_force || !is_sent_at_once(in_force, coarse_ns()))
 		return verdict;
 	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }
@@ -308,7 +308,7 @@ __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {
 	struct packet *packet = new_packet(0);
 	struct place place = {};
-	__u64 now = bpf_ktime_get_coarse_ns(), judgement = 0;
+	__u64 now = coarse_ns(), judgement = 0;
 	__u32 slot = NO_SLOT;
 	struct flow *flow;
 

@@ -92,7 +92,7 @@ __noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *erro
 	if (!is_inspecting() || !error || !quoted || quoted->protocol != IPPROTO_TCP)
 		return false;
 	join = join_of(quoted);
-	if (!join || join->state != JOINED || !is_vouched_for(join, bpf_ktime_get_coarse_ns()))
+	if (!join || join->state != JOINED || !is_vouched_for(join, coarse_ns()))
 		return false;
 	at = ETH_HLEN + error->header + ICMP_HEADER;
 	if (bpf_skb_load_bytes(skb, at, &header, sizeof(header)))
@@ -133,7 +133,7 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, st
 	}
 	judgement = READ_ONCE(flow->judgement);
 	asm volatile("" ::: "memory");
-	if (!same_key(&flow->key, &place->key) || is_expired(flow, ticks_of(bpf_ktime_get_coarse_ns())))
+	if (!same_key(&flow->key, &place->key) || is_expired(flow, ticks_of(coarse_ns())))
 		return NOT_RELATED;
 	direction = direction_of(flow, place);
 	/* Until it has answered, it is only where an answer is expected from. */

@@ -26,7 +26,7 @@ __noinline bool may_say(struct __sk_buff *skb)
 	if (packet->protocol != IPPROTO_TCP)
 		return true;
 	join = join_of(packet);
-	if (!join || !is_vouched_for(join, bpf_ktime_get_coarse_ns()))
+	if (!join || !is_vouched_for(join, coarse_ns()))
 		return true;
 	if (READ_ONCE(join->state) != JOIN_QUIET)
 		return false;

@@ -100,12 +100,7 @@ __noinline __u32 search(__u32 base, __u32 ref, __u32 x)
 	return search_tree(base, ref, x, NONE);
 }
 
-__noinline __u32 search_ahead(__u32 base, __u32 ref, __u32 x, __u32 leaves)
-{
-	return search_tree(base, ref, x, leaves);
-}
-
-__noinline __u32 search_leaf(__u32 base, __u32 leaf, __u32 leaf_key, __u32 source_port)
+static __always_inline __u32 search_leaf(__u32 base, __u32 leaf, __u32 leaf_key, __u32 source_port)
 {
 	__u32 found;
 

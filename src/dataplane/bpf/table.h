@@ -174,13 +174,13 @@ static __always_inline struct flow *find_line(const struct sought *sought, __u32
 	return tags ? find_in_set(set, READ_ONCE(*tags), sought, slot) : 0;
 }
 
-/* Brings the line that a flow is in as a rule while its tags are on their way: nothing waits for a store. */
-static __always_inline void expect_flow(__u64 hash)
+/* The line that has this key: the one that it is in as a rule is looked at before its tags. */
+static __always_inline struct flow *find_near(const struct sought *sought)
 {
-	struct flow *first = flow_at(first_set(hash));
+	struct flow *line = flow_at(first_set(sought->hash));
+	__u32 slot;
 
-	if (first)
-		WRITE_ONCE(first->expected, 0);
+	return line && is_of(line, sought) ? line : find_line(sought, &slot);
 }
 
 /* The slot that has this key; NO_SLOT where none has. */
@@ -237,7 +237,7 @@ static __always_inline void publish(struct flow *line, const struct flow_key *ke
 }
 
 /* A free way of the set, claimed, as a slot; NO_SLOT where there is none. `tag` with its mark. */
-__noinline __u32 claim_free(__u32 set, __u8 tag)
+static __always_inline __u32 claim_free(__u32 set, __u8 tag)
 {
 	__u64 *tags = tags_at(set);
 
@@ -253,6 +253,12 @@ __noinline __u32 claim_free(__u32 set, __u8 tag)
 			return set | way << settings.flow_shift;
 	}
 	return NO_SLOT;
+}
+
+/* A call, where it matters less what one costs than what stands on the stack. */
+__noinline __u32 claim_freed(__u32 set, __u8 tag)
+{
+	return claim_free(set, tag);
 }
 
 /* Ways of the set that are taken, more or less. */

@@ -12,6 +12,7 @@
 
 #include "weir.h"
 #include "maps.h"
+#include "clock.h"
 #include "count.h"
 #include "succeed.h"
 #include "classify.h"

@@ -179,7 +179,7 @@ struct flow {
 	__u32 last_seen;    /* ticks */
 	__u8 state;
 	__u8 flags;
-	__u16 expected;     /* means nothing: a store to it brings the line */
+	__u16 expected;     /* means nothing since layout 3 */
 	__u32 ifindex[2];   /* where packets of that direction come in, checked or, before the first, expected; 0: not known */
 	__u32 packets[2];   /* 0: from the side that opened the flow. They wrap, and are folded before that */
 	__u32 bytes[2];
