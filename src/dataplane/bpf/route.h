@@ -16,12 +16,19 @@ static __always_inline bool is_multicast_or_broadcast(__u32 address)
 __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};
+	__u32 by;
 	long found;
 
 	if (settings.judge_all || !packet)
 		return false;
 	if (is_multicast_or_broadcast(packet->destination))
 		return true;
+	/* Who sends at once must know the gateway and the MTU too. */
+	by = !settings.direct && packet->destination >> 24 ? copied_route(skb, packet->destination) : 0;
+	if (by) {
+		packet->way.ifindex = by;
+		return false;
+	}
 	fib.family = FAMILY_INET;
 	fib.tos = packet->tos;
 	fib.l4_protocol = packet->protocol;
@@ -49,6 +56,7 @@ __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};
+	__u32 by;
 	long found;
 
 	if (settings.judge_all || !packet)
@@ -57,6 +65,9 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 		return true;
 	if (settings.reverse_path == REVERSE_PATH_OFF)
 		return false;
+	by = copied_route(skb, packet->source);
+	if (by)
+		return settings.reverse_path == REVERSE_PATH_STRICT && by != skb->ifindex;
 	fib.family = FAMILY_INET;
 	fib.tos = packet->tos;
 	fib.l4_protocol = packet->protocol;

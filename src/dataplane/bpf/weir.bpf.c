@@ -5,6 +5,7 @@
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/pkt_cls.h>
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
@@ -17,6 +18,7 @@
 #include "succeed.h"
 #include "classify.h"
 #include "parse.h"
+#include "copied-routes.h"
 #include "route.h"
 #include "hits.h"
 #include "events.h"

@@ -122,7 +122,8 @@ struct settings {
 	__u8 bridges;    /* succeed.h */
 	__u8 flow_shift; /* log2 of the sets of `flows` */
 	__u8 divert_dns; /* lookups go to the DNS proxy, whatever server they are for */
-	__u8 reserved[3];
+	__u8 copies_routes; /* copied-routes.h; not before Linux 6.2, which first lets a program see its device */
+	__u8 reserved[2];
 };
 
 enum events_wanted {

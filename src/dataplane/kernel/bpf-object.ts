@@ -29,6 +29,8 @@ export const MAPS = [
   'joiners',
 ] as const;
 export type MapName = (typeof MAPS)[number];
+/** Pinned nowhere, and no successor's. */
+type OwnMapName = 'proof' | 'others' | 'routes';
 /** Of layout 2, which had a table of its own for half-open flows. */
 export type OldMapName = 'half_open' | 'half_open_tallies';
 export type ProgramName =
@@ -42,6 +44,7 @@ export type ProgramName =
   | 'weir_bench'
   | 'weir_prove'
   | 'weir_join'
+  | 'weir_see_routes'
   | 'weir_others';
 
 export type MapShape = {
@@ -110,7 +113,7 @@ export class BpfObject {
     check(`load ${this.path}`, libbpf().bpf_object__load(this.#pointer), () => this.#verifierLog());
   }
 
-  mapFd(name: MapName | 'proof' | 'others'): number {
+  mapFd(name: MapName | OwnMapName): number {
     return check(`find map ${name}`, libbpf().bpf_map__fd(this.#map(name)));
   }
 
@@ -134,7 +137,7 @@ export class BpfObject {
     return this.#btf;
   }
 
-  #map(name: MapName | 'proof' | 'others' | '.rodata.settings'): bigint {
+  #map(name: MapName | OwnMapName | '.rodata.settings'): bigint {
     const map = libbpf().bpf_object__find_map_by_name(this.#pointer, name);
     if (map === null) throw new KernelFailure(`find map ${name} in ${this.path}`, 2);
     return map;

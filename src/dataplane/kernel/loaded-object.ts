@@ -10,6 +10,7 @@ import { TestRun } from '#libc/test-run.js';
 import { BpfObject, type MapDescription, type MapName } from './bpf-object.js';
 import { type MappedGrants, mapGrants } from './mapped-grants.js';
 import { Prover } from './prover.js';
+import { RouteCopy } from './route-copy.js';
 import { Slots } from './slots.js';
 
 const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
@@ -29,6 +30,7 @@ export type LoadedObject = {
   readonly grants: Grants;
   readonly mappedGrants: MappedGrants;
   readonly prover: Prover;
+  readonly routes: RouteCopy;
   close(keeps?: 'grants'): void;
 };
 
@@ -59,6 +61,7 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
     const slots = new Slots({ program: object.mapFd('program'), active: object.mapFd('active') }, options.slotLines);
     slots.succeed(before.word);
     const prover = new Prover(object);
+    const routes = new RouteCopy(object, options.copiesRoutes ?? false);
     const mappedGrants =
       before.grants ??
       mapGrants(object, {
@@ -74,9 +77,11 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
       grants: mappedGrants.grants,
       mappedGrants,
       prover,
+      routes,
       close: (keeps) => {
         slots.unmap();
         prover.unmap();
+        routes.unmap();
         if (keeps !== 'grants') mappedGrants.unmap();
         object.close();
       },

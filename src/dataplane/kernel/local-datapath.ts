@@ -30,7 +30,7 @@ import { builtObject } from './built.js';
 import { datapathStats } from './datapath-stats.js';
 import { diversionStands, makeDiversion, removeDiversion } from './divert.js';
 import type { EarMaps } from './ear.js';
-import { fibFlags } from './fib-flags.js';
+import { canCopyRoutes, fibFlags } from './fib-flags.js';
 import { refuseForeign } from './foreign.js';
 import { Forwarding } from './forwarding.js';
 import { awaitGracePeriod } from './grace-period.js';
@@ -108,6 +108,7 @@ export class LocalDatapath {
     this.#accounts = new Accounts(loaded.object, loaded.slots);
     loaded.slots.setEventsWanted(this.#eventsWanted);
     this.#forwarding.begin(loaded.slots);
+    loaded.routes.look();
     this.#untold.push(...this.#forwarding.look(loaded.slots));
     const inForce = this.#succession.inForce();
     return {
@@ -131,6 +132,7 @@ export class LocalDatapath {
         servicePlane: this.#options.servicePlane,
         direct: this.#options.forwarding !== 'stack',
         fibFlags: fibFlags(),
+        copiesRoutes: canCopyRoutes(),
         markMask: this.#options.markMask,
         reversePath: this.#options.reversePath,
         passNonIpv4: this.#options.nonIpv4 === 'pass',
@@ -219,6 +221,7 @@ export class LocalDatapath {
   settle(): void {
     try {
       this.#succession?.loaded.slots.settle();
+      this.#succession?.loaded.routes.look();
     } catch {
       // The next `stage` tries again, and says what is wrong.
     }
@@ -305,6 +308,7 @@ export class LocalDatapath {
   /** What changed since the last look, as far as it may have. */
   look(at: News = { links: true, guard: true, others: true }): DatapathChange[] {
     if (this.#succession === undefined) return [];
+    this.#succession.loaded.routes.look();
     const untold = this.#untold;
     this.#untold = [];
     return [

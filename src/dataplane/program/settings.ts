@@ -27,6 +27,8 @@ export type Settings = {
   readonly direct: boolean;
   /** Flags of `bpf_fib_lookup`. */
   readonly fibFlags: number;
+  /** Goes by a copy of plain routes, where there is one; not before Linux 6.2. */
+  readonly copiesRoutes?: boolean;
   /** Stands on the hooks while this datapath succeeds another. */
   readonly bridges?: boolean;
   /** Lookups go to the DNS proxy, whatever server they are for. */
@@ -58,6 +60,7 @@ export const SETTINGS_OFFSETS = {
   bridges: 118,
   flow_shift: 119,
   divert_dns: 120,
+  copies_routes: 121,
 } as const;
 export const SETTINGS_BYTES = 124;
 
@@ -106,6 +109,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);
   flag(SETTINGS_OFFSETS.bridges, settings.bridges === true);
   flag(SETTINGS_OFFSETS.divert_dns, settings.divertDns ?? false);
+  flag(SETTINGS_OFFSETS.copies_routes, settings.copiesRoutes ?? false);
   view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
   return bytes;
 }

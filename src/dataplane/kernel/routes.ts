@@ -1,0 +1,66 @@
+import type { Route } from '#dataplane/program/route-lines.js';
+import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from './netlink.js';
+
+const AF_INET = 2;
+const RTM_NEWROUTE = 24;
+const RTM_GETROUTE = 26;
+// struct rtmsg
+const HEADER = { destinationBits: 1, tos: 3, type: 7, flags: 8, bytes: 12 } as const;
+const RTN_UNICAST = 1;
+const TABLE = { main: 254, local: 255 } as const;
+const RTA = {
+  destination: 1,
+  interface: 4,
+  multipath: 9,
+  table: 15,
+  via: 18,
+  encapsulationType: 21,
+  encapsulation: 22,
+  nexthop: 30,
+} as const;
+/** Of more than one nexthop, of another family, or with something around the packet. */
+const NOT_PLAIN = [RTA.multipath, RTA.via, RTA.encapsulationType, RTA.encapsulation, RTA.nexthop];
+const FLAG = { dead: 1, linkDown: 16, cloned: 0x200 } as const;
+
+/**
+ * The routes of this thread's network namespace by which a packet goes for which no rule asks for another table; null where they are
+ * chosen by more than the address.
+ */
+export function readRoutes(): Route[] | null {
+  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
+  try {
+    const request = new Uint8Array(HEADER.bytes);
+    request[0] = AF_INET;
+    const routes: Route[] = [];
+    for (const message of socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request)) {
+      const flags = message.getUint32(HEADER.flags, true);
+      const attributes = attributesIn(message, HEADER.bytes);
+      const table = numberIn(attributes, RTA.table);
+      if ((flags & FLAG.cloned) !== 0 || (table !== TABLE.main && table !== TABLE.local)) continue;
+      if (message.getUint8(HEADER.tos) !== 0) return null;
+      const isPlain =
+        message.getUint8(HEADER.type) === RTN_UNICAST &&
+        (flags & (FLAG.dead | FLAG.linkDown)) === 0 &&
+        !NOT_PLAIN.some((type) => attributes.has(type));
+      routes.push({
+        address: addressIn(attributes.get(RTA.destination)),
+        length: message.getUint8(HEADER.destinationBits),
+        local: table === TABLE.local,
+        ifindex: isPlain ? numberIn(attributes, RTA.interface) : 0,
+      });
+    }
+    return routes;
+  } finally {
+    socket.close();
+  }
+}
+
+/** In the order of this machine; 0 where there is none. */
+function numberIn(attributes: ReadonlyMap<number, Uint8Array>, type: number): number {
+  const bytes = attributes.get(type);
+  return bytes === undefined ? 0 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+}
+
+function addressIn(bytes: Uint8Array | undefined): number {
+  return bytes === undefined ? 0 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
+}

@@ -1,0 +1,226 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import { LINE_WORDS } from '#dataplane/program/numbers.js';
+import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/program/route-lines.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { parseAddress } from '#policy/ipv4.js';
+import { back, udp } from '#test/dataplane/conversation.js';
+import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
+import { Random } from '#test/seed.js';
+import { enterNamespace } from './namespace.js';
+import { allowAll } from './policies.js';
+
+const at = (text: string): number => parseAddress(text) ?? Number.NaN;
+const CLIENT = at(ADDRESSES.client);
+const SERVER = at(ADDRESSES.server);
+const MINUTE_MS = 60_000;
+
+let topology: Topology;
+let leave: () => void;
+let asking: Loaded;
+let copying: Loaded;
+let held: MappedMemory;
+let nowMs = 0;
+const interfaces: Record<string, number> = {};
+
+beforeAll(async () => {
+  topology = await createTopology('copied');
+  await ip('link add ext0 type veth peer name ext1');
+  await ip('addr add 10.77.9.1/24 dev ext0');
+  for (const name of ['ext0', 'ext1']) await ip(`link set ${name} up`);
+  leave = enterNamespace(topology.node.name);
+  for (const { name, ifindex } of listInterfaces()) interfaces[name] = ifindex;
+  const options = { judgeAll: false, reversePath: 'strict' } as const;
+  asking = loadForTest(options);
+  copying = loadForTest({ ...options, copiesRoutes: true });
+  for (const kernel of [asking, copying]) kernel.activate(allowAll);
+  held = new MappedMemory('routes', copying.object.mapFd('routes'), ROUTES_BYTES);
+});
+afterAll(async () => {
+  held.unmap();
+  for (const kernel of [asking, copying]) kernel.close();
+  leave();
+  await topology.remove();
+});
+afterEach(async () => {
+  const undone = [
+    'route flush proto boot',
+    'route flush table local proto boot',
+    'rule del pref 100',
+    'link set ext1 up',
+  ];
+  for (const command of [...undone, 'nexthop flush']) await topology.node.run('ip', ...command.split(' '));
+  await forward('lan0', 1);
+});
+
+const ip = (command: string): Promise<string> => topology.node.must('ip', ...command.split(' '));
+const forward = (device: string, on: 0 | 1): Promise<string> =>
+  topology.node.must('sh', '-c', `echo ${on} > /proc/sys/net/ipv4/conf/${device}/forwarding`);
+
+/** Makes a copy of the routes as they are now. */
+function copy(): void {
+  for (let looks = 0; looks < 2; looks++) {
+    nowMs += MINUTE_MS;
+    copying.routes.look(nowMs);
+  }
+}
+const isHeld = (): boolean => held.words[ROUTES.hold] === 1;
+
+const random = new Random(77);
+const WATCHED = [
+  ...['0.0.0.0', '0.1.2.3', '127.0.0.1', '8.8.8.8', '192.0.2.1', '224.0.0.1', '240.0.0.1', '255.255.255.255'],
+  ...[
+    '10.77.1.1',
+    '10.77.1.255',
+    '10.77.1.0',
+    '10.77.1.77',
+    '10.77.2.1',
+    '10.77.2.99',
+    '10.77.3.2',
+    '10.77.9.1',
+    '10.77.9.9',
+  ],
+].map(at);
+const ADDRESSES_TRIED = [
+  ...WATCHED,
+  // Two of each /16 that a route below is about, and what is beside it.
+  ...Array.from({ length: 24 }, (_, index) => at(`10.${64 + index}.1.${random.below(255)}`)),
+  ...Array.from({ length: 24 }, (_, index) => at(`10.${64 + index}.${random.between(2, 255)}.7`)),
+  ...Array.from({ length: 50 }, () => random.word()),
+];
+
+/** What becomes of each address as a source by both interfaces, as a destination, and as who answers. */
+function verdicts(kernel: Loaded): string[] {
+  kernel.forget();
+  const see = (by: string, source: number, destination: number): string => {
+    kernel.context.setUint32(SKB.ifindex, interfaces[by] ?? 0, true);
+    const { returned, mark } = kernel.judge({ ...udp, source, destination });
+    return `${returned}/${mark}`;
+  };
+  return ADDRESSES_TRIED.map((address) => {
+    const asked = { ...udp, source: CLIENT, destination: address };
+    const answer = back(asked);
+    const seen = [see('lan0', address, SERVER), see('wan0', address, CLIENT), see('lan0', CLIENT, address)];
+    kernel.context.setUint32(SKB.ifindex, interfaces.wan0 ?? 0, true);
+    return [...seen, kernel.judge(answer).returned, kernel.counted().drop_spoofed_source].join(' ');
+  });
+}
+
+describe('packets fare as if the kernel were asked, before a copy is made anew and after', () => {
+  test.each<{ routes: string; commands: readonly string[]; copied?: false }>([
+    { routes: 'as they are', commands: [] },
+    {
+      routes: 'a default route, and others below it',
+      commands: [
+        'route add default via 10.77.2.2',
+        'route add 10.64.0.0/10 via 10.77.1.2',
+        'route add 10.65.0.0/16 via 10.77.2.2',
+        'route add blackhole 10.66.0.0/16',
+        'route add 10.66.1.0/24 via 10.77.1.2',
+        'route add unreachable 10.67.0.0/16',
+        'route add prohibit 10.68.0.0/16',
+        'route add throw 10.69.0.0/16',
+      ],
+    },
+    {
+      routes: 'several nexthops',
+      commands: ['route add 10.70.0.0/16 nexthop via 10.77.1.2 nexthop via 10.77.2.2'],
+    },
+    {
+      routes: 'two metrics',
+      commands: ['route add 10.71.0.0/16 via 10.77.1.2 metric 5', 'route add 10.71.0.0/16 via 10.77.2.2 metric 9'],
+    },
+    {
+      routes: 'an address range of the node',
+      commands: ['route add local 10.72.0.0/16 dev lo', 'route add 10.72.1.0/24 via 10.77.1.2'],
+    },
+    {
+      routes: 'a nexthop of its own',
+      commands: ['nexthop add id 7 via 10.77.1.2 dev lan0', 'route add 10.73.0.0/16 nhid 7'],
+    },
+    { routes: 'a gateway of IPv6', commands: ['route add 10.74.0.0/16 via inet6 fe80::1 dev wan0'] },
+    {
+      routes: 'a link without carrier',
+      commands: ['route add 10.75.0.0/16 via 10.77.9.2', 'link set ext1 down'],
+    },
+    {
+      routes: 'a type of service',
+      commands: ['route add 10.78.0.0/16 tos 0x10 via 10.77.1.2'],
+      copied: false,
+    },
+  ])('$routes', async ({ commands, copied = true }) => {
+    copy();
+    for (const command of commands) await ip(command);
+    expect(verdicts(copying)).toEqual(verdicts(asking));
+    copy();
+    expect(isHeld()).toBe(copied);
+    expect(verdicts(copying)).toEqual(verdicts(asking));
+  });
+});
+
+describe('a copy', () => {
+  const isDropped = (): boolean => {
+    copying.forget();
+    copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
+    const { returned } = copying.judge({ ...udp, source: CLIENT, destination: SERVER });
+    expect([PASSED, DROPPED]).toContain(returned);
+    return returned === DROPPED;
+  };
+  /** Says of every address that it is behind the server, so that it shows what goes by the copy. */
+  const falsify = (): void => {
+    for (let line = 18; line < ROUTE_LINES; line++) {
+      held.words.fill(interfaces.wan0 ?? 0, line * LINE_WORDS + LINE_WORDS / 2, (line + 1) * LINE_WORDS);
+    }
+    expect(isDropped()).toBe(true);
+  };
+  /** The kernel may still be at what a link did. */
+  const copyAndFalsify = (): Promise<void> =>
+    vi.waitFor(() => {
+      copy();
+      expect(isHeld()).toBe(true);
+      falsify();
+    });
+
+  test('is made once the routes have stood still, and made right at the next look', async () => {
+    await copyAndFalsify();
+    copy();
+    expect(isDropped()).toBe(false);
+  });
+
+  test.each([
+    ['a route more', 'route add 10.90.0.0/16 via 10.77.2.2'],
+    ['an address', 'addr add 10.77.91.1/24 dev ext0'],
+    ['a link that is gone', 'link set ext0 down'],
+  ])('is not gone by after %s, without a look', async (_, command) => {
+    await copyAndFalsify();
+    await ip(command);
+    expect(isDropped()).toBe(false);
+    await ip('link set ext0 up');
+  });
+
+  test('is not gone by where the interface forwards nothing', async () => {
+    await copyAndFalsify();
+    await forward('lan0', 0);
+    expect(isDropped()).toBe(false);
+  });
+
+  test('is not made of routes that changed just now', async () => {
+    copy();
+    await ip('route add 10.91.0.0/16 via 10.77.2.2');
+    copying.routes.look(nowMs + 1);
+    copying.routes.look(nowMs + 2);
+    expect(held.words[ROUTES.made]).not.toBe(held.words[ROUTES.seen]);
+  });
+
+  // The kernel never forgets that there was one.
+  test('is not gone by after a rule of policy routing, without a look', async () => {
+    await copyAndFalsify();
+    await ip('rule add pref 100 to 10.76.0.0/16 lookup 100');
+    expect(isDropped()).toBe(false);
+    await ip('route add 10.76.0.0/16 via 10.77.2.2');
+    await ip('route add 10.76.0.0/16 via 10.77.1.2 table 100');
+    copy();
+    expect(verdicts(copying)).toEqual(verdicts(asking));
+  });
+});
