@@ -171,8 +171,7 @@ class Session implements InterceptedSession {
   }
 
   lookAtClock(): void {
-    // HTTP/2 has timers of its own, one for many requests.
-    if (this.#http instanceof Http1Session) this.#http.lookAtClock();
+    this.#http?.lookAtClock();
   }
 
   /** The server chooses among those that the client offers, and the client is given what it chose: nothing is translated. */

@@ -6,8 +6,9 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import { acceptHttp2, connectHttp2 } from './http2-ends.js';
-import { Http2Exchange } from './http2-exchange.js';
-import { type SessionPorts, STILL_MS } from './session-ports.js';
+import { Http2Exchange, type Http2ExchangePorts } from './http2-exchange.js';
+import { Patience } from './patience.js';
+import type { SessionPorts } from './session-ports.js';
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM } = constants;
 
@@ -21,17 +22,27 @@ const FAREWELL_MS = 5_000;
 export class Http2Session {
   readonly #client: ServerHttp2Session;
   readonly #server: ClientHttp2Session;
-  #exchanges = 0;
+  readonly #exchangePorts: Http2ExchangePorts;
+  readonly #exchanges = new Set<Http2Exchange>();
+  readonly #patience: Patience;
   #resets = 0;
   #resetsSinceMs = 0;
   #farewell: NodeJS.Timeout | null = null;
   #isClosed = false;
 
   constructor(private readonly ports: SessionPorts) {
+    this.#patience = new Patience(ports.clock);
+    this.#exchangePorts = { ...ports, closed: (exchange) => this.#over(exchange) };
     this.#server = connectHttp2(ports.link.socket);
     this.#client = acceptHttp2(ports.client);
     this.#hearServer();
     this.#hearClient();
+  }
+
+  /** To be asked at every tick. */
+  lookAtClock(): void {
+    for (const exchange of this.#exchanges) exchange.lookAtClock();
+    if (this.#exchanges.size === 0 && this.#patience.over(false) !== null) this.#part();
   }
 
   /** Ends what there is. */
@@ -49,14 +60,14 @@ export class Http2Session {
     client.on(
       'stream',
       (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
-        stream.on('error', () => {});
         if (this.#isClosed || this.#server.closed || this.#server.destroyed) {
+          stream.on('error', () => {});
           stream.close(NGHTTP2_REFUSED_STREAM);
           return;
         }
-        this.#exchanges++;
-        const exchange = new Http2Exchange(stream, this.#server, this.ports);
-        stream.once('close', () => this.#over(stream.rstCode !== 0 && !exchange.wasReset));
+        const exchange = new Http2Exchange(stream, this.#server, this.#exchangePorts);
+        this.#exchanges.add(exchange);
+        this.#patience.moved();
         exchange.begin(headers, raw);
       },
     );
@@ -67,9 +78,6 @@ export class Http2Session {
     client.once('close', () => {
       this.close();
       this.ports.over();
-    });
-    client.setTimeout(STILL_MS, () => {
-      if (this.#exchanges === 0) this.#part();
     });
   }
 
@@ -85,17 +93,18 @@ export class Http2Session {
   /** No more requests: those that are under way go on, and the client is told to take another connection. */
   #part(): void {
     if (!this.#isClosed) this.#client.close();
-    if (this.#exchanges === 0) this.#sayFarewell();
+    if (this.#exchanges.size === 0) this.#sayFarewell();
   }
 
   #sayFarewell(): void {
     if (!this.#isClosed) this.#farewell ??= setTimeout(() => this.ports.client.destroy(), FAREWELL_MS);
   }
 
-  #over(isTakenBack: boolean): void {
-    this.#exchanges--;
-    if (isTakenBack) this.#countReset();
-    if (this.#exchanges === 0 && this.#client.closed) this.#sayFarewell();
+  #over(exchange: Http2Exchange): void {
+    this.#exchanges.delete(exchange);
+    this.#patience.moved();
+    if (exchange.isTakenBack) this.#countReset();
+    if (this.#exchanges.size === 0 && this.#client.closed) this.#sayFarewell();
   }
 
   /** Those count too that a client provokes by frames which break the protocol. */

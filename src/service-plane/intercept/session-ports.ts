@@ -5,9 +5,6 @@ import type { Connection } from '../http/canonical.js';
 import type { RefusedReason } from '../refused-reason.js';
 import type { ServerLink } from './server-link.js';
 
-/** For so long a connection, or a request on it, may stand still. */
-export const STILL_MS = 300_000;
-
 /** What a session between a client and a server is made of, and whom it asks. */
 export type SessionPorts = {
   readonly client: TLSSocket;
