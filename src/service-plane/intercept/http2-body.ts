@@ -18,55 +18,70 @@ export type Http2BodyPorts = {
   over(): void;
 };
 
+/** A body goes on with its head if it is no longer than this, and comes within one turn of the loop. */
+const JOINED = 16_384;
+
 /**
- * A body of one stream and its trailers, on their way to another, which is sent no more than it takes. What has come with the
- * head goes on with it: only what comes in parts is sent in parts, since a stream that waits for trailers ends in a frame,
- * a record and a system call of its own.
+ * A body of one stream and its trailers, on their way to another, which is sent no more than it takes. The head waits for what
+ * comes in the same turn: a body that is whole by then is told its end with its last frame, where one that may still have
+ * trailers ends in a frame, a record of TLS and a system call of its own.
  */
 export class Http2Body {
   #to: Http2Stream | null = null;
+  #held: Buffer[] = [];
+  #heldBytes = 0;
   #trailers: Http2Lines | null = null;
   #isWhole = false;
+  readonly #turn: NodeJS.Immediate;
 
   constructor(
     private readonly from: Http2Stream,
     private readonly ports: Http2BodyPorts,
   ) {
+    from.on('data', (chunk: Buffer) => this.#take(chunk));
     from.on('trailers', (its: IncomingHttpHeaders, _flags: number, raw: readonly string[]) =>
       this.#readTrailers(its, raw),
     );
     from.on('end', () => this.#end());
-    const first = from.read() as Buffer | null;
-    // Behind the end of what was read, where it has come.
-    process.nextTick(() => this.#begin(first));
+    this.#turn = setImmediate(() => this.#begin());
   }
 
-  #begin(first: Buffer | null): void {
+  #take(chunk: Buffer): void {
     const { from, ports } = this;
+    const to = this.#to;
+    ports.moved();
+    if (to !== null) {
+      if (isOpen(to) && !to.write(chunk)) from.pause();
+      return;
+    }
+    this.#held.push(chunk);
+    this.#heldBytes += chunk.length;
+    if (this.#heldBytes > JOINED) this.#begin();
+  }
+
+  /** Sends the head, with what has come behind it. */
+  #begin(): void {
+    const { from, ports } = this;
+    clearImmediate(this.#turn);
     if (isCut(from)) return;
+    const held = this.#held;
     const waitForTrailers = !this.#isWhole || this.#trailers !== null;
-    const endStream = first === null && !waitForTrailers;
+    const endStream = held.length === 0 && !waitForTrailers;
     const to = ports.open({ endStream, waitForTrailers });
     if (to === null) return;
+    this.#to = to;
     if (waitForTrailers) to.on('wantTrailers', () => to.sendTrailers(this.#trailers ?? {}));
     if (this.#isWhole) {
       ports.over();
-      if (!endStream) to.end(first ?? undefined);
+      if (!endStream) to.end(joined(held));
       return;
     }
-    this.#to = to;
-    const takes = first === null || to.write(first);
-    from.on('data', (chunk: Buffer) => this.#carry(to, chunk));
     to.on('drain', () => {
       ports.moved();
       from.resume();
     });
-    if (!takes) from.pause();
-  }
-
-  #carry(to: Http2Stream, chunk: Buffer): void {
-    this.ports.moved();
-    if (isOpen(to) && !to.write(chunk)) this.from.pause();
+    if (held.length > 0 && !to.write(joined(held))) from.pause();
+    this.#held = [];
   }
 
   #readTrailers(its: IncomingHttpHeaders, raw: readonly string[]): void {
@@ -80,12 +95,18 @@ export class Http2Body {
     const to = this.#to;
     if (to === null) {
       this.#isWhole = true;
+      this.#begin();
       return;
     }
     if (!isOpen(to)) return;
     this.ports.over();
     to.end();
   }
+}
+
+/** In one piece: each write is a frame. */
+function joined(chunks: readonly Buffer[]): Buffer | undefined {
+  return chunks.length > 1 ? Buffer.concat(chunks) : chunks[0];
 }
 
 export function isOpen(stream: Http2Stream): boolean {

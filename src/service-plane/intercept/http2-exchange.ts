@@ -34,9 +34,6 @@ export type Http2ExchangePorts = SessionPorts & {
 };
 
 const NOTHING_FOLLOWS: Following = { endStream: true, waitForTrailers: false };
-/** Node's own, but said: what it adds to an object that has none of them costs a fifth of a request. */
-const PRIORITY = { weight: 16, parent: 0, exclusive: false };
-
 /** A request of a client and its response: a stream on either side, each with its own flow control. */
 export class Http2Exchange {
   #server: ClientHttp2Stream | null = null;
@@ -87,8 +84,8 @@ export class Http2Exchange {
     const { client } = this;
     const lines = withSecrets(writeHttp2Request(request), headers);
     if (client.endAfterHeaders) {
+      // It is not read: Node makes an error of each stream that is over on one side before its last write is done.
       this.#ask(lines, request, step, NOTHING_FOLLOWS);
-      client.resume();
       return;
     }
     if (request.expectsContinue) client.additionalHeaders({ ':status': '100' });
@@ -102,7 +99,10 @@ export class Http2Exchange {
       this.#resetClient(NGHTTP2_REFUSED_STREAM);
       return null;
     }
-    const server = session.request(lines, { ...following, ...PRIORITY });
+    const { endStream, waitForTrailers } = following;
+    // What Node would add itself, at a fifth of the cost of a request.
+    const options = { endStream, waitForTrailers, weight: 16, parent: 0, exclusive: false };
+    const server = session.request(lines, options);
     this.#server = server;
     server.on('error', () => {});
     server.on('close', () => this.#onServerClose(server));
@@ -223,7 +223,7 @@ export class Http2Exchange {
     const { client } = this;
     if (!isOpen(client)) return;
     if (this.#isAnswered) {
-      if (client.readableEnded) return;
+      if (client.endAfterHeaders || client.readableEnded) return;
       if (client.writableFinished) client.close(NGHTTP2_NO_ERROR);
       else client.once('finish', () => client.close(NGHTTP2_NO_ERROR));
     } else if (!client.headersSent && this.session.destroyed) this.#fail(SERVER_CLOSED, 'server_closed');
