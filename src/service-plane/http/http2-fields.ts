@@ -1,6 +1,6 @@
 import type { Header, Headers } from '#policy/http-facts.js';
 import type { HttpFault, Refusal } from './fault.js';
-import { isFieldValue, isToken } from './octets.js';
+import { isFieldValue, isLowerToken } from './octets.js';
 import { isForbiddenTrailer } from './trailers.js';
 
 /** Fields of one connection, which HTTP/2 has none of (RFC 9113, 8.2.2). */
@@ -14,21 +14,29 @@ const OF_CONNECTION: ReadonlySet<string> = new Set([
 ]);
 
 /** What a header block says: each pseudo-header once, and the fields in their order. */
-export type Block = { readonly pseudo: ReadonlyMap<string, string>; readonly fields: readonly Header[] };
+export type Block = { readonly pseudo: Readonly<Pseudo>; readonly fields: readonly Header[] };
+type Pseudo = Record<':method' | ':scheme' | ':authority' | ':path' | ':status', string | undefined>;
+const NO_PSEUDO: Readonly<Pseudo> = {
+  ':method': undefined,
+  ':scheme': undefined,
+  ':authority': undefined,
+  ':path': undefined,
+  ':status': undefined,
+};
 
 /** Reads a header block of HTTP/2 (RFC 9113, 8.2 and 8.3): names and values in turn. */
 export function readHttp2Block(raw: readonly string[], known: ReadonlySet<string>): Block | HttpFault {
-  const pseudo = new Map<string, string>();
+  const pseudo: Pseudo = { ...NO_PSEUDO };
   const fields: Header[] = [];
   for (let index = 0; index < raw.length; index += 2) {
     const name = raw[index] ?? '';
     const value = raw[index + 1] ?? '';
     if (value !== '' && !isFieldValue(value)) return value.includes('\0') ? 'nul' : 'control_character';
     if (name.startsWith(':')) {
-      if (fields.length > 0 || !known.has(name) || pseudo.has(name)) return 'pseudo_header';
-      pseudo.set(name, value);
+      if (fields.length > 0 || !known.has(name) || pseudo[name as keyof Pseudo] !== undefined) return 'pseudo_header';
+      pseudo[name as keyof Pseudo] = value;
     } else {
-      if (!isToken(name) || /[A-Z]/.test(name)) return 'field_name';
+      if (!isLowerToken(name)) return 'field_name';
       if (OF_CONNECTION.has(name) || (name === 'te' && value !== 'trailers')) return 'connection_field';
       fields.push([name, value]);
     }
@@ -89,22 +97,18 @@ const SINGLETONS: ReadonlySet<string> = new Set([
 
 /** With the different values of each singleton as a list in its first place (RFC 9110, 5.3). */
 export function withSingletons(fields: readonly Header[]): readonly Header[] {
-  let seen: Set<string> | null = null;
-  let isRepeated = false;
-  for (const [name] of fields) {
-    if (!SINGLETONS.has(name)) continue;
-    seen ??= new Set();
-    if (seen.has(name)) isRepeated = true;
-    seen.add(name);
-  }
-  if (!isRepeated) return fields;
-  const written = new Set<string>();
+  if (!fields.some(([name], index) => SINGLETONS.has(name) && stands(fields, name, index))) return fields;
   const once: Header[] = [];
-  for (const field of fields) {
+  for (const [index, field] of fields.entries()) {
     const [name] = field;
     if (!SINGLETONS.has(name)) once.push(field);
-    else if (!written.has(name)) once.push([name, [...new Set(valuesOf(fields, name))].join(', ')]);
-    written.add(name);
+    else if (!stands(fields, name, index)) once.push([name, [...new Set(valuesOf(fields, name))].join(', ')]);
   }
   return once;
+}
+
+/** Whether there is such a field before `end`. */
+function stands(fields: readonly Header[], name: string, end: number): boolean {
+  for (let index = 0; index < end; index++) if (fields[index]?.[0] === name) return true;
+  return false;
 }

@@ -32,56 +32,74 @@ function readBlock(raw: readonly string[]): Http2Request | HttpFault {
   return typeof block === 'string' ? block : understood(block);
 }
 
-function understood({ pseudo, fields: all }: Block): Http2Request | HttpFault {
-  const method = pseudo.get(':method');
-  const path = pseudo.get(':path');
+function understood({ pseudo, fields }: Block): Http2Request | HttpFault {
+  const method = pseudo[':method'];
+  const path = pseudo[':path'];
   if (method === undefined) return 'pseudo_header';
   const fault = methodFault(method);
   if (fault !== null) return fault;
-  if (path === undefined || pseudo.get(':scheme') !== 'https') return 'pseudo_header';
-  const text = authorityText(pseudo.get(':authority'), valuesOf(all, 'host'));
-  if ('fault' in text) return text.fault;
-  const authority = readAuthority(text.authority);
+  if (path === undefined || pseudo[':scheme'] !== 'https') return 'pseudo_header';
+  const said = saidBy(fields);
+  const { host, length: digits } = said;
+  if (host === 'repeated') return 'two_hosts';
+  const text = pseudo[':authority'] ?? host?.value;
+  if (text === undefined) return 'no_host';
+  // RFC 9113, 8.3.1: they name the same, if both are there.
+  if (host !== null && host.value.toLowerCase() !== text.toLowerCase()) return 'two_hosts';
+  const authority = readAuthority(text);
   if (typeof authority === 'string') return authority;
   if (!path.startsWith('/') && path !== '*') return 'target';
-  const target = readTarget(path, method, text.authority);
+  const target = readTarget(path, method, text);
   if (typeof target === 'string') return target;
-  const lengths = valuesOf(all, 'content-length');
-  if (lengths.length > 1) return 'repeated_content_length';
-  const length = lengths[0] === undefined ? null : readLength(lengths[0]);
-  if (lengths.length === 1 && length === null) return 'content_length';
-  const expectations = valuesOf(all, 'expect').map((value) => value.toLowerCase());
-  if (expectations.some((expectation) => expectation !== '100-continue')) return 'expectation';
+  if (digits === 'repeated') return 'repeated_content_length';
+  const length = digits === null ? null : readLength(digits.value);
+  if (digits !== null && length === null) return 'content_length';
+  if (said.expectsElse) return 'expectation';
   return {
     method,
     host: authority.host,
     ...target,
-    headers: [
-      ['host', text.authority],
-      ...withSingletons(withOneCookie(all.filter(([name]) => name !== 'host' && name !== 'expect'))),
-    ],
-    authority: text.authority,
+    headers: [['host', text], ...withSingletons(said.crumbs > 1 ? withOneCookie(said.others) : said.others)],
+    authority: text,
     port: authority.port,
     length,
-    expectsContinue: expectations.length > 0,
+    expectsContinue: said.expectsContinue,
   };
 }
 
-/** RFC 9113, 8.3.1: they name the same, if both are there. */
-function authorityText(
-  authority: string | undefined,
-  hosts: readonly string[],
-): { readonly authority: string } | Refusal {
-  if (hosts.length > 1) return { fault: 'two_hosts' };
-  const [host] = hosts;
-  const text = authority ?? host;
-  if (text === undefined) return { fault: 'no_host' };
-  const same = host === undefined || host.toLowerCase() === text.toLowerCase();
-  return same ? { authority: text } : { fault: 'two_hosts' };
+/** Of a field that stands once. */
+type Once = { readonly value: string } | 'repeated' | null;
+
+type Said = {
+  host: Once;
+  length: Once;
+  expectsContinue: boolean;
+  /** Something that is no `100-continue`. */
+  expectsElse: boolean;
+  crumbs: number;
+  /** All fields but for Host and Expect. */
+  readonly others: Header[];
+};
+
+function saidBy(fields: readonly Header[]): Said {
+  const said: Said = { host: null, length: null, expectsContinue: false, expectsElse: false, crumbs: 0, others: [] };
+  for (const field of fields) {
+    const [name, value] = field;
+    if (name === 'host') said.host = said.host === null ? { value } : 'repeated';
+    else if (name === 'expect') {
+      said.expectsContinue = true;
+      if (value.toLowerCase() !== '100-continue') said.expectsElse = true;
+    } else {
+      if (name === 'content-length') said.length = said.length === null ? { value } : 'repeated';
+      else if (name === 'cookie') said.crumbs++;
+      said.others.push(field);
+    }
+  }
+  return said;
 }
 
+/** Its crumbs in one (RFC 9113, 8.2.3). */
 function withOneCookie(headers: readonly Header[]): readonly Header[] {
-  const crumbs = valuesOf(headers, 'cookie');
-  if (crumbs.length < 2) return headers;
-  return [...headers.filter(([name]) => name !== 'cookie'), ['cookie', crumbs.join('; ')]];
+  const cookie = valuesOf(headers, 'cookie').join('; ');
+  return [...headers.filter(([name]) => name !== 'cookie'), ['cookie', cookie]];
 }

@@ -1,7 +1,7 @@
 import type { ResponseFacts } from '#policy/http-facts.js';
 import type { HttpFault, Refusal } from './fault.js';
 import { readLength } from './fields.js';
-import { readHttp2Block, valuesOf, withSingletons } from './http2-fields.js';
+import { readHttp2Block, withSingletons } from './http2-fields.js';
 
 /** A response of HTTP/2, or an interim one, as it is judged, and as it is sent on: `headers` are those that go on. */
 export type Http2Response = ResponseFacts & { readonly status: number };
@@ -17,16 +17,22 @@ export function readHttp2Response(raw: readonly string[]): Http2Response | Refus
 function readResponse(raw: readonly string[]): Http2Response | HttpFault {
   const block = readHttp2Block(raw, PSEUDO);
   if (typeof block === 'string') return block;
-  const digits = block.pseudo.get(':status');
+  const digits = block.pseudo[':status'];
   if (digits === undefined) return 'pseudo_header';
   // RFC 9113, 8.6: there is no 101.
   if (!/^[1-5][0-9]{2}$/.test(digits) || digits === '101') return 'status_line';
-  const lengths = valuesOf(block.fields, 'content-length');
-  if (lengths.length > 1) return 'repeated_content_length';
-  if (lengths[0] !== undefined && readLength(lengths[0]) === null) return 'content_length';
+  let length: string | null = null;
+  for (const [name, value] of block.fields) {
+    if (name !== 'content-length') continue;
+    if (length !== null) return 'repeated_content_length';
+    length = value;
+  }
+  if (length !== null && readLength(length) === null) return 'content_length';
   const status = Number(digits);
   // RFC 9110, 8.6: these have no Content-Length, whatever the server says.
   const fields =
-    status < 200 || status === 204 ? block.fields.filter(([name]) => name !== 'content-length') : block.fields;
+    length !== null && (status < 200 || status === 204)
+      ? block.fields.filter(([name]) => name !== 'content-length')
+      : block.fields;
   return { status, headers: withSingletons(fields) };
 }

@@ -1,12 +1,15 @@
 const TOKEN = 1;
 const TEXT = 2;
+/** A token without upper case. */
+const LOWER = 4;
 
 const CLASSES = new Uint8Array(256);
 for (let octet = 0x20; octet < 256; octet++) CLASSES[octet] = octet === 0x7f ? 0 : TEXT;
 CLASSES[0x09] = TEXT;
-for (const character of "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
-  CLASSES[character.charCodeAt(0)] = TEXT | TOKEN;
+for (const character of "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") {
+  CLASSES[character.charCodeAt(0)] = TEXT | TOKEN | LOWER;
 }
+for (const character of 'ABCDEFGHIJKLMNOPQRSTUVWXYZ') CLASSES[character.charCodeAt(0)] = TEXT | TOKEN;
 
 const HTAB = 0x09;
 export const LF = 0x0a;
@@ -39,8 +42,16 @@ export function isTextOctet(octet: number): boolean {
 }
 
 export function isToken(text: string): boolean {
+  return isMadeOf(text, TOKEN);
+}
+
+export function isLowerToken(text: string): boolean {
+  return isMadeOf(text, LOWER);
+}
+
+function isMadeOf(text: string, kind: number): boolean {
   for (let at = 0; at < text.length; at++) {
-    if (((CLASSES[text.charCodeAt(at)] ?? 0) & TOKEN) === 0) return false;
+    if (((CLASSES[text.charCodeAt(at)] ?? 0) & kind) === 0) return false;
   }
   return text !== '';
 }

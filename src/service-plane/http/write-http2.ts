@@ -7,28 +7,30 @@ export type Http2Lines = { [name: string]: string | string[] };
 
 /** The header block of a request, made from the model. Its `:authority` says what a Host field would. */
 export function writeHttp2Request({ method, authority, path, query, headers }: Http2Request): Http2Lines {
-  const target = query === null ? path : `${path}?${query}`;
-  const pseudo = { ':method': method, ':scheme': 'https', ':authority': authority, ':path': target };
-  return linesOf(
-    headers.filter(([name]) => name !== 'host'),
-    pseudo,
-  );
+  const lines = Object.create(null) as Http2Lines;
+  lines[':method'] = method;
+  lines[':scheme'] = 'https';
+  lines[':authority'] = authority;
+  lines[':path'] = query === null ? path : `${path}?${query}`;
+  for (const [name, value] of headers) if (name !== 'host') add(lines, name, value);
+  return lines;
 }
 
 /** The header block of a response, made from the model. */
 export function writeHttp2Response({ status, headers }: Http2Response): Http2Lines {
-  return linesOf(headers, { ':status': String(status) });
+  const lines = Object.create(null) as Http2Lines;
+  lines[':status'] = String(status);
+  for (const [name, value] of headers) add(lines, name, value);
+  return lines;
 }
 
 export function writeHttp2Trailers(trailers: Headers): Http2Lines {
-  return linesOf(trailers, {});
+  const lines = Object.create(null) as Http2Lines;
+  for (const [name, value] of trailers) add(lines, name, value);
+  return lines;
 }
 
-function linesOf(headers: Headers, pseudo: Readonly<Record<string, string>>): Http2Lines {
-  const lines: Http2Lines = Object.assign(Object.create(null) as Http2Lines, pseudo);
-  for (const [name, value] of headers) {
-    const before = lines[name];
-    lines[name] = before === undefined ? value : typeof before === 'string' ? [before, value] : [...before, value];
-  }
-  return lines;
+function add(lines: Http2Lines, name: string, value: string): void {
+  const before = lines[name];
+  lines[name] = before === undefined ? value : typeof before === 'string' ? [before, value] : [...before, value];
 }
