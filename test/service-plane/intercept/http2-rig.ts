@@ -27,6 +27,7 @@ export type Http2Rig = {
   readonly broken: string[];
   readonly refused: string[];
   readonly sessions: Set<Http2Session>;
+  readonly clock: { tick: number };
   /** Sockets to the server. */
   readonly links: TLSSocket[];
   /** What requests are judged by from now on. */
@@ -46,6 +47,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
   const broken: string[] = [];
   const refused: string[] = [];
   const sessions = new Set<Http2Session>();
+  const clock = { tick: 0 };
   const links: TLSSocket[] = [];
   let steps: readonly Step[] = [];
 
@@ -63,7 +65,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
     socket.once('secureConnect', () => {
       const ports: SessionPorts = {
         client,
-        clock: { tick: 0 },
+        clock,
         link: new ServerLink(socket, '', 'h2'),
         connection: { sni: SERVER_NAME, port: 443 },
         denied,
@@ -84,6 +86,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
     broken,
     refused,
     sessions,
+    clock,
     links,
     rule: (http, { action = 'allow', mode = 'enforce' } = {}) => {
       const rule = { decider: { kind: 'rule', group: 'g', rule: 'r' }, action, mode } as const;

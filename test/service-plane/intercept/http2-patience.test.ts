@@ -1,0 +1,69 @@
+import { constants, type ServerHttp2Stream } from 'node:http2';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { answerOf, fetch, open } from './http2-request.js';
+import { createHttp2Rig, type Http2Rig } from './http2-rig.js';
+
+/** Of five seconds each. */
+const FIVE_MINUTES = 60;
+
+let rig: Http2Rig;
+let streams: ServerHttp2Stream[];
+beforeEach(async () => {
+  rig = await createHttp2Rig();
+  streams = [];
+  rig.server.on('stream', (stream, headers) => {
+    stream.on('error', () => {});
+    if (headers[':path'] === '/wait') streams.push(stream);
+    else stream.respond({ ':status': 200 }, { endStream: true });
+  });
+});
+afterEach(() => rig.close());
+
+function pass(ticks: number): void {
+  rig.clock.tick += ticks;
+  for (const session of rig.sessions) session.lookAtClock();
+}
+
+test('a request that stands still for five minutes is reset on both sides, and no other', async () => {
+  const client = rig.client();
+  const first = answerOf(open(client, { ':path': '/wait' }));
+  await expect.poll(() => streams.length).toBe(1);
+  pass(FIVE_MINUTES);
+  const second = answerOf(open(client, { ':path': '/wait' }));
+  await expect.poll(() => streams.length).toBe(2);
+  pass(1);
+  expect((await first).code).toBe(constants.NGHTTP2_CANCEL);
+  await expect.poll(() => streams[0]?.rstCode).toBe(constants.NGHTTP2_CANCEL);
+  expect(rig.refused).toEqual(['idle']);
+  streams[1]?.respond({ ':status': 200 }, { endStream: true });
+  expect((await second).status).toBe(200);
+});
+
+test('a response that goes on does not stand still', async () => {
+  const client = rig.client();
+  const stream = open(client, { ':path': '/wait' });
+  const answer = answerOf(stream);
+  await expect.poll(() => streams.length).toBe(1);
+  streams[0]?.respond({ ':status': 200 });
+  for (const part of ['a', 'b', 'c']) {
+    const came = new Promise((resolve) => stream.once('data', resolve));
+    pass(FIVE_MINUTES);
+    streams[0]?.write(part);
+    await came;
+  }
+  pass(FIVE_MINUTES);
+  streams[0]?.end();
+  expect(await answer).toMatchObject({ body: 'abc', isWhole: true });
+});
+
+test('a connection that asks for nothing in five minutes is told to go', async () => {
+  const client = rig.client();
+  const gone = new Promise((resolve) => client.once('goaway', resolve));
+  await fetch(client);
+  await expect.poll(() => rig.sessions.size).toBe(1);
+  pass(FIVE_MINUTES);
+  expect(client.closed).toBe(false);
+  pass(1);
+  expect(await gone).toBe(constants.NGHTTP2_NO_ERROR);
+  await expect.poll(() => rig.sessions.size).toBe(0);
+});
