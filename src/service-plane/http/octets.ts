@@ -41,17 +41,10 @@ export function isTextOctet(octet: number): boolean {
   return CLASSES[octet] !== 0;
 }
 
-export function isToken(text: string): boolean {
-  return isMadeOf(text, TOKEN);
-}
-
+/** Whether a text is a token without upper case. */
 export function isLowerToken(text: string): boolean {
-  return isMadeOf(text, LOWER);
-}
-
-function isMadeOf(text: string, kind: number): boolean {
   for (let at = 0; at < text.length; at++) {
-    if (((CLASSES[text.charCodeAt(at)] ?? 0) & kind) === 0) return false;
+    if (((CLASSES[text.charCodeAt(at)] ?? 0) & LOWER) === 0) return false;
   }
   return text !== '';
 }

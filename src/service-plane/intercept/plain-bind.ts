@@ -8,10 +8,13 @@ type Bindable = Parameters<AsyncResource['runInAsyncScope']>[0];
  */
 export function bindPlainly(): void {
   AsyncResource.prototype.bind = function bind<F extends Bindable>(this: AsyncResource, fn: F, thisArg?: unknown): F {
-    const resource = this;
-    const bound = function (this: unknown, ...args: readonly unknown[]): unknown {
-      return resource.runInAsyncScope(fn, thisArg ?? this, ...args);
-    };
-    return bound as F;
+    return bound(this, fn, thisArg);
   };
+}
+
+function bound<F extends Bindable>(resource: AsyncResource, fn: F, its: unknown): F {
+  const run = function (this: unknown, ...args: readonly unknown[]): unknown {
+    return resource.runInAsyncScope(fn, its ?? this, ...args);
+  };
+  return run as F;
 }

@@ -2,11 +2,9 @@ import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { bindPlainly } from '#service-plane/intercept/plain-bind.js';
 
-const { bind } = AsyncResource.prototype;
+const before = Object.getOwnPropertyDescriptor(AsyncResource.prototype, 'bind') ?? {};
 beforeAll(bindPlainly);
-afterAll(() => {
-  AsyncResource.prototype.bind = bind;
-});
+afterAll(() => Object.defineProperty(AsyncResource.prototype, 'bind', before));
 
 test('what is bound runs where its resource was made, with what it is called by', () => {
   const storage = new AsyncLocalStorage<string>();
