@@ -32,6 +32,8 @@ export class Http2Body {
   #heldBytes = 0;
   #trailers: Http2Lines | null = null;
   #isWhole = false;
+  /** It goes nowhere. */
+  #isLost = false;
   readonly #turn: NodeJS.Immediate;
 
   constructor(
@@ -54,6 +56,7 @@ export class Http2Body {
       if (isOpen(to) && !to.write(chunk)) from.pause();
       return;
     }
+    if (this.#isLost) return;
     this.#held.push(chunk);
     this.#heldBytes += chunk.length;
     if (this.#heldBytes > JOINED) this.#begin();
@@ -63,12 +66,15 @@ export class Http2Body {
   #begin(): void {
     const { from, ports } = this;
     clearImmediate(this.#turn);
-    if (isCut(from)) return;
     const held = this.#held;
     const waitForTrailers = !this.#isWhole || this.#trailers !== null;
     const endStream = held.length === 0 && !waitForTrailers;
-    const to = ports.open({ endStream, waitForTrailers });
-    if (to === null) return;
+    const to = isCut(from) ? null : ports.open({ endStream, waitForTrailers });
+    this.#held = [];
+    if (to === null) {
+      this.#isLost = true;
+      return;
+    }
     this.#to = to;
     if (waitForTrailers) to.on('wantTrailers', () => to.sendTrailers(this.#trailers ?? {}));
     if (this.#isWhole) {
@@ -81,7 +87,6 @@ export class Http2Body {
       from.resume();
     });
     if (held.length > 0 && !to.write(joined(held))) from.pause();
-    this.#held = [];
   }
 
   #readTrailers(its: IncomingHttpHeaders, raw: readonly string[]): void {

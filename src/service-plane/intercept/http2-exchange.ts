@@ -145,7 +145,8 @@ export class Http2Exchange {
 
   #answer(lines: Http2Lines, { endStream, waitForTrailers }: Following): ServerHttp2Stream | null {
     const { client } = this;
-    if (!isOpen(client)) return null;
+    // While the head waited for its body the server may have gone, and the client been told.
+    if (!isOpen(client) || client.headersSent) return null;
     // Not in the types: what the server did not say is not said.
     const options = { endStream, waitForTrailers, sendDate: false };
     client.respond(lines, options);
