@@ -3,7 +3,7 @@ import { AsyncResource } from 'node:async_hooks';
 type Bindable = Parameters<AsyncResource['runInAsyncScope']>[0];
 
 /**
- * Node 20 and 22 give each function that a resource binds a property which is deprecated (DEP0172), by two more functions with
+ * Before 25, Node gives each function that a resource binds a property which is deprecated (DEP0172), by two more functions with
  * prototypes of their own. Node's HTTP/2 binds one for each request, and a third of what a request costs is this property.
  */
 export function bindPlainly(): void {
