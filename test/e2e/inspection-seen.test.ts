@@ -113,8 +113,9 @@ test('a request that no rule allows is one finding, without its query; what is a
   const byDefault = { ...decided, rule: null, decided_by: 'group_default' };
   const denied = { ...byDefault, type: 'http', verdict: 'deny', http: http('/other') };
   await expectSeen(reader, [denied]);
+  // Each was on a connection of its own, and may be told by another thread.
   await expect
-    .poll(() => all.messages, soon)
+    .poll(() => all.messages.toSorted((a, b) => String(a.verdict).localeCompare(String(b.verdict))), soon)
     .toMatchObject([{ ...decided, type: 'http', verdict: 'allow', http: http('/v1/things') }, denied]);
   expect(JSON.stringify([await find(), all.messages])).not.toContain('secret');
   all.socket.close();

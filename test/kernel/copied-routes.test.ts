@@ -9,6 +9,7 @@ import { back, udp } from '#test/dataplane/conversation.js';
 import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
 import { Random } from '#test/seed.js';
 import { enterNamespace } from './namespace.js';
+import { findOutMtu } from './path-mtu.js';
 import { allowAll } from './policies.js';
 
 const at = (text: string): number => parseAddress(text) ?? Number.NaN;
@@ -49,6 +50,8 @@ afterEach(async () => {
     'route flush table local proto boot',
     'rule del pref 100',
     'link set ext1 up',
+    'link set ext0 up',
+    'addr del 10.77.91.1/24 dev ext0',
   ];
   for (const command of [...undone, 'nexthop flush']) await topology.node.run('ip', ...command.split(' '));
   await forward('lan0', 1);
@@ -196,7 +199,42 @@ describe('a copy', () => {
     await copyAndFalsify();
     await ip(command);
     expect(isDropped()).toBe(false);
-    await ip('link set ext0 up');
+  });
+
+  test('says of destinations too that they are forwarded', async () => {
+    const isForNode = (): boolean => {
+      copying.forget();
+      copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
+      return copying.judge({ ...udp, source: CLIENT, destination: at(ADDRESSES.nodeLan) }).returned === PASSED;
+    };
+    copy();
+    expect(isForNode()).toBe(true);
+    await copyAndFalsify();
+    expect(isForNode()).toBe(false);
+  });
+
+  // The kernel sends them among the routes, and then leaves out others that begin with the same address.
+  test('is right where the kernel has found out the MTU of many ways', async () => {
+    for (const [prefix, gateway] of [
+      ['default', '10.77.1.3'],
+      ['20.0.0.0/16', '10.77.1.2'],
+      ['20.0.0.0/8', '10.77.2.2'],
+    ]) {
+      await ip(`route add ${prefix} via ${gateway}`);
+    }
+    const found = Array.from({ length: 60 }, (_, index) => at(`20.0.${index}.9`));
+    await findOutMtu(at(ADDRESSES.nodeLan), CLIENT, found);
+    const cached = await topology.node.must('ip', 'route', 'show', 'cache');
+    expect(cached.match(/mtu 1300/g)?.length).toBeGreaterThanOrEqual(found.length);
+    copy();
+    expect(isHeld()).toBe(true);
+    const seen = (by: string, source: string): number => {
+      copying.forget();
+      copying.context.setUint32(SKB.ifindex, interfaces[by] ?? 0, true);
+      return copying.judge({ ...udp, source: at(source), destination: by === 'lan0' ? SERVER : CLIENT }).returned;
+    };
+    expect([seen('lan0', '20.5.5.5'), seen('wan0', '20.5.5.5')]).toEqual([DROPPED, PASSED]);
+    expect([seen('lan0', '20.0.7.9'), seen('wan0', '20.0.7.9')]).toEqual([PASSED, DROPPED]);
   });
 
   test('is not gone by where the interface forwards nothing', async () => {
@@ -208,9 +246,13 @@ describe('a copy', () => {
   test('is not made of routes that changed just now', async () => {
     copy();
     await ip('route add 10.91.0.0/16 via 10.77.2.2');
-    copying.routes.look(nowMs + 1);
-    copying.routes.look(nowMs + 2);
-    expect(held.words[ROUTES.made]).not.toBe(held.words[ROUTES.seen]);
+    const isMade = (): boolean => held.words[ROUTES.made] === held.words[ROUTES.seen];
+    nowMs += MINUTE_MS;
+    copying.routes.look(nowMs);
+    copying.routes.look(nowMs + 50);
+    expect(isMade()).toBe(false);
+    copying.routes.look(nowMs + 101);
+    expect(isMade()).toBe(true);
   });
 
   // The kernel never forgets that there was one.

@@ -3,7 +3,7 @@
 #define WEIR_COPIED_ROUTES_H
 
 /* A copy of the node's plain routes: by which interface an address is reached. User space makes it and says at which count of
- * changes it did; the kernel counts each change before it makes it. Where the count is another one by now, where packets have more than
+ * changes it did; the kernel counts each change as it makes it. Where the count is another one by now, where packets have more than
  * the routes to go by, and for whatever is no single route by one interface, the kernel's own lookup is asked.
  *
  * Line 0 is the header, line 1 the root. Its 16 keys lead to as many lines, theirs to the bottom: eight keys, then as many interfaces. A key is
@@ -116,14 +116,16 @@ static __always_inline __u32 copied_route(struct __sk_buff *skb, __u32 address)
 	return line ? line->words[LINE_WORDS / 2 + place_among(line, LINE_WORDS / 2, above)] : 0;
 }
 
-/* Leaves the count of changes in the header, of the calling thread's network namespace. Answers 0 where the kernel has one. */
+/* Leaves the count of changes in the header, of the calling thread's network namespace. Answers 0 where the kernel has one, and
+ * packets may go by the routes alone.
+ */
 SEC("syscall")
 int weir_see_routes(void *context)
 {
 	struct net *net = bpf_get_current_task_btf()->nsproxy->net_ns;
 	struct line *header = routes_at(0);
 
-	if (!header || !settings.copies_routes || !are_changes_counted(net))
+	if (!header || !settings.copies_routes || !are_changes_counted(net) || net->ipv4.fib_has_custom_rules)
 		return 1;
 	header->words[ROUTES_SEEN] = net->ipv4.fib_seq;
 	return 0;

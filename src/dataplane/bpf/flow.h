@@ -76,6 +76,8 @@ __noinline int fold_flow(struct flow *flow, struct tally *tally, __u64 now_ns)
 	if (!packets)
 		return 0;
 	idle = ticks_of(now_ns) - flow->last_seen;
+	if ((__s32)idle < 0) /* another CPU is ahead */
+		idle = 0;
 	add_hit(tally->hit, tally->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
 	return 0;
 }
@@ -271,7 +273,8 @@ static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow
 		fold_flow(flow, tally_at(slot), now_ns);
 	/* Who was faster has confirmed it already, or makes room of it: then the next packet has no flow. */
 	if (confirmed && same_key(&flow->key, key) && take_mark(slot)) {
-		__sync_fetch_and_and((__u32 *)&flow->state, ~(FLOW_HALF_OPEN << 8));
+		if (same_key(&flow->key, key))
+			__sync_fetch_and_and((__u32 *)&flow->state, ~(FLOW_HALF_OPEN << 8));
 		count(COUNT_FLOWS_OPENED);
 	}
 }

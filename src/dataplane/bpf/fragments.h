@@ -110,7 +110,7 @@ __noinline enum drop_reason recall_fragment(struct packet *packet)
 		return DROP_FRAGMENT;
 	fragment_key(&key, packet);
 	datagram = bpf_map_lookup_elem(&fragments, &key);
-	if (!datagram || coarse_ns() - datagram->opened_ns > FRAGMENTS_NS)
+	if (!datagram || (__s64)(coarse_ns() - datagram->opened_ns) > (__s64)FRAGMENTS_NS)
 		return DROP_FRAGMENT;
 	ports = datagram->packet_ports;
 	overlaps = add_fragment(datagram, packet);

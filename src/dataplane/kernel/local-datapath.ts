@@ -132,7 +132,7 @@ export class LocalDatapath {
         servicePlane: this.#options.servicePlane,
         direct: this.#options.forwarding !== 'stack',
         fibFlags: fibFlags(),
-        copiesRoutes: canCopyRoutes(),
+        copiesRoutes: canCopyRoutes() && (this.#options.forwarding === 'stack' || this.#options.reversePath !== 'off'),
         markMask: this.#options.markMask,
         reversePath: this.#options.reversePath,
         passNonIpv4: this.#options.nonIpv4 === 'pass',

@@ -16,6 +16,9 @@ const EIO = 5;
 const DATAGRAM_BYTES = 1 << 16;
 const DUMP_TRIES = 3;
 
+const SOL_NETLINK = 270;
+const NETLINK_GET_STRICT_CHK = 12;
+
 export const NLM_F_REQUEST = 1;
 export const NLM_F_DUMP = 0x300;
 export const NETLINK_ROUTE = 0;
@@ -41,6 +44,12 @@ export class NetlinkSocket {
       this.close();
       throw error;
     }
+  }
+
+  /** What is dumped from now on is what was asked for, and nothing else. */
+  checkStrictly(): void {
+    const on = new Uint8Array(Uint32Array.of(1).buffer);
+    check('ask netlink to be strict', libc.setsockopt(this.fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, on, on.length));
   }
 
   send(type: number, flags: number, payload: Uint8Array): void {

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { LINE_WORDS } from '#dataplane/program/numbers.js';
 import { ROUTES, ROUTES_BYTES, routeLines } from '#dataplane/program/route-lines.js';
 import { KernelFailure } from '#libc/failure.js';
@@ -7,10 +8,11 @@ import type { BpfObject } from './bpf-object.js';
 import { awaitGracePeriod } from './grace-period.js';
 import { readRoutes } from './routes.js';
 
-/** A change is counted before it is made: what stood still for so long is not under way any more. */
+/** Some changes are counted just before they are made: what stood still for so long is not under way any more. */
 const STOOD_STILL_MS = 100;
-/** Reading routes takes its time: so long they are not read again, and so long where they cannot be copied. */
+/** So long routes are not read again, and so many times as long as that took; and so long where they cannot be copied. */
 const REST_MS = 900;
+const REST_TIMES = 50;
 const LONG_REST_MS = 60_000;
 
 /** The kernel's copy of plain routes. It counts the changes of the real ones by itself, so that an old copy is not gone by. */
@@ -31,30 +33,53 @@ export class RouteCopy {
   /** To be called often enough: what it finds unchanged since an earlier call is copied, and compared with what was. */
   look(nowMs = performance.now()): void {
     if (!this.wanted) return;
-    const changes = this.#changes();
-    if (changes !== this.#seen.changes) this.#seen = { changes, atMs: nowMs };
-    if (changes === undefined || nowMs - this.#seen.atMs < STOOD_STILL_MS || nowMs < this.#restUntilMs) return;
-    const lines = readLines();
-    this.#restUntilMs = nowMs + (lines === null ? LONG_REST_MS : REST_MS);
-    this.#keep(this.#changes() === changes ? lines : null, changes);
+    try {
+      this.#look(nowMs);
+    } catch (error) {
+      if (!(error instanceof KernelFailure)) throw error;
+      // Routes that change all the time, more of them than a dump takes, or none that can be seen: the kernel is asked.
+      this.#letGo();
+      this.#restUntilMs = nowMs + LONG_REST_MS;
+    }
   }
 
   unmap(): void {
     this.#memory.unmap();
   }
 
-  /** In `changes` packets that came in see the routes as they are in these lines. */
-  #keep(lines: Uint32Array | null, changes: number): void {
+  #look(nowMs: number): void {
+    const changes = this.#changes();
+    if (changes !== this.#seen.changes) this.#seen = { changes, atMs: nowMs };
+    if (changes === undefined || nowMs - this.#seen.atMs < STOOD_STILL_MS || nowMs < this.#restUntilMs) return;
+    const began = performance.now();
+    const lines = readLines();
+    const isNew = lines !== null && !this.#holds(lines);
+    // Not all that moves routes about while they are read is counted.
+    const isSure = !isNew || isDeepStrictEqual(readLines(), lines);
+    const tookMs = performance.now() - began;
+    this.#restUntilMs = nowMs + tookMs + (lines === null ? LONG_REST_MS : Math.max(REST_MS, REST_TIMES * tookMs));
+    if (lines === null || !isSure || this.#changes() !== changes) this.#letGo();
+    else this.#keep(lines, changes, isNew);
+  }
+
+  #holds(lines: Uint32Array): boolean {
     const { words } = this.#memory;
-    const held = words.subarray(LINE_WORDS);
-    if (words[ROUTES.hold] === 1 && lines !== null) {
-      if (words[ROUTES.made] === changes && held.every((word, at) => word === lines[at])) return;
+    return words[ROUTES.hold] === 1 && words.subarray(LINE_WORDS).every((word, at) => word === lines[at]);
+  }
+
+  #letGo(): void {
+    Atomics.store(this.#memory.words, ROUTES.hold, 0);
+  }
+
+  /** In `changes` packets that came in see the routes as they are in these lines. */
+  #keep(lines: Uint32Array, changes: number, isNew: boolean): void {
+    const { words } = this.#memory;
+    if (isNew) {
+      this.#letGo();
+      awaitGracePeriod();
+      words.set(lines, LINE_WORDS);
     }
-    Atomics.store(words, ROUTES.hold, 0);
-    if (lines === null) return;
-    awaitGracePeriod();
-    held.set(lines);
-    words[ROUTES.made] = changes;
+    Atomics.store(words, ROUTES.made, changes);
     Atomics.store(words, ROUTES.hold, 1);
   }
 
@@ -65,14 +90,8 @@ export class RouteCopy {
   }
 }
 
-/** Null where there is nothing to copy: the kernel is asked then. */
+/** Null where they are not to be copied. */
 function readLines(): Uint32Array | null {
-  try {
-    const routes = readRoutes();
-    return routes === null ? null : routeLines(routes);
-  } catch (error) {
-    // Routes that change all the time, or more of them than a dump takes.
-    if (error instanceof KernelFailure) return null;
-    throw error;
-  }
+  const routes = readRoutes();
+  return routes === null ? null : routeLines(routes);
 }

@@ -20,24 +20,29 @@ const RTA = {
 } as const;
 /** Of more than one nexthop, of another family, or with something around the packet. */
 const NOT_PLAIN = [RTA.multipath, RTA.via, RTA.encapsulationType, RTA.encapsulation, RTA.nexthop];
+const MOST_ROUTES = 20_000;
 const FLAG = { dead: 1, linkDown: 16, cloned: 0x200 } as const;
 
 /**
  * The routes of this thread's network namespace by which a packet goes for which no rule asks for another table; null where they are
- * chosen by more than the address.
+ * chosen by more than the address, or there are too many to be read again and again. Throws `KernelFailure`.
  */
 export function readRoutes(): Route[] | null {
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
   try {
+    // Else what the kernel has cached for single addresses is among them, and hides others that begin with the same address.
+    socket.checkStrictly();
     const request = new Uint8Array(HEADER.bytes);
     request[0] = AF_INET;
     const routes: Route[] = [];
-    for (const message of socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request)) {
+    const messages = socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request);
+    if (messages.length > MOST_ROUTES) return null;
+    for (const message of messages) {
       const flags = message.getUint32(HEADER.flags, true);
       const attributes = attributesIn(message, HEADER.bytes);
       const table = numberIn(attributes, RTA.table);
-      if ((flags & FLAG.cloned) !== 0 || (table !== TABLE.main && table !== TABLE.local)) continue;
-      if (message.getUint8(HEADER.tos) !== 0) return null;
+      if (table !== TABLE.main && table !== TABLE.local) continue;
+      if (message.getUint8(HEADER.tos) !== 0 || (flags & FLAG.cloned) !== 0) return null;
       const isPlain =
         message.getUint8(HEADER.type) === RTN_UNICAST &&
         (flags & (FLAG.dead | FLAG.linkDown)) === 0 &&
