@@ -30,7 +30,6 @@ import { builtObject } from './built.js';
 import { datapathStats } from './datapath-stats.js';
 import { diversionStands, makeDiversion, removeDiversion } from './divert.js';
 import type { EarMaps } from './ear.js';
-import { canCopyRoutes, fibFlags } from './fib-flags.js';
 import { refuseForeign } from './foreign.js';
 import { Forwarding } from './forwarding.js';
 import { awaitGracePeriod } from './grace-period.js';
@@ -40,7 +39,8 @@ import { Hooks } from './hooks.js';
 import type { Interface } from './interfaces.js';
 import { joinPointOf } from './join-point.js';
 import type { News } from './news.js';
-import { type DatapathOptions, DEFAULT_DENY_EVENTS, DEFAULT_FLOW_EVENTS } from './options.js';
+import { objectOptions } from './object-options.js';
+import type { DatapathOptions } from './options.js';
 import { Ownership } from './ownership.js';
 import { Pins } from './pins.js';
 import { probe } from './probe.js';
@@ -119,26 +119,7 @@ export class LocalDatapath {
 
   #succeed(): Succession {
     return new Succession(
-      {
-        objectPath: this.#objectPath,
-        flowCapacity: this.#options.flowCapacity,
-        grantCapacity: this.#options.grantCapacity,
-        grantGate: this.grantGate,
-        denyEvents: DEFAULT_DENY_EVENTS,
-        flowEvents: DEFAULT_FLOW_EVENTS,
-        timeoutsMs: this.#options.timeoutsMs,
-        policeLocal: this.#options.policeLocal,
-        divertDns: this.#options.divertDns ?? false,
-        servicePlane: this.#options.servicePlane,
-        direct: this.#options.forwarding !== 'stack',
-        fibFlags: fibFlags(),
-        copiesRoutes: canCopyRoutes() && (this.#options.forwarding === 'stack' || this.#options.reversePath !== 'off'),
-        markMask: this.#options.markMask,
-        reversePath: this.#options.reversePath,
-        passNonIpv4: this.#options.nonIpv4 === 'pass',
-        judgeAll: false,
-        traceWord: false,
-      },
+      objectOptions(this.#options, this.grantGate),
       this.#options.programCapacity,
       this.#pins.path,
       this.#hooks.heldPrograms(),
