@@ -38,13 +38,9 @@ export class Grants {
     this.#gate = gate;
     this.#ledger = new Ledger(capacity, memory.patterns.length / PATTERN.words);
     const alone = (change: () => void): void => gate.hold(change);
-    const made = gate.hold(() => {
-      const patterns = new PatternTable(memory.patterns, inForce, this.#ledger, alone);
-      const isDead: IsDead = (pattern, until) => until <= 0 || !patterns.isLive(pattern);
-      return { patterns, table: GrantTable.recover(memory.grants, capacity, random, isDead, this.#ledger) };
-    });
-    this.#patterns = made.patterns;
-    this.#table = made.table;
+    this.#patterns = gate.hold(() => new PatternTable(memory.patterns, inForce, this.#ledger, alone));
+    const isDead = this.#isDeadAt(0);
+    this.#table = gate.hold(() => GrantTable.recover(memory.grants, capacity, random, isDead, this.#ledger));
     this.#noteShared();
   }
 

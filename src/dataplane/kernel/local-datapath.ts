@@ -26,7 +26,6 @@ import type { Proof, ProofSample } from '#policy/proof.js';
 import { Accounts, type FlowsCut } from './accounts.js';
 import { closeFd, mapId, mapShape, programId } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
-import { builtObject } from './built.js';
 import { datapathStats } from './datapath-stats.js';
 import { diversionStands, makeDiversion, removeDiversion } from './divert.js';
 import type { EarMaps } from './ear.js';
@@ -46,12 +45,13 @@ import { Pins } from './pins.js';
 import { probe } from './probe.js';
 import { flipProgram, stageProgram } from './staging.js';
 import { Succession } from './succession.js';
+import type { FixedOptions } from './successor.js';
 import { Watcher } from './watcher.js';
 
 /** The datapath port, done in the calling thread: every call may block. The worker runs one. */
 export class LocalDatapath {
   readonly #options: DatapathOptions;
-  readonly #objectPath: string;
+  readonly #objectOptions: FixedOptions;
   readonly #pins: Pins;
   readonly #ownership: Ownership;
   readonly #hooks: Hooks;
@@ -74,12 +74,9 @@ export class LocalDatapath {
   announce: (placed: PlacedRoster) => void = () => {};
 
   /** Other threads write grants by `grantGate`. */
-  constructor(
-    options: DatapathOptions,
-    private readonly grantGate = new Gate(),
-  ) {
+  constructor(options: DatapathOptions, grantGate = new Gate()) {
     this.#options = options;
-    this.#objectPath = options.objectPath ?? builtObject;
+    this.#objectOptions = objectOptions(options, grantGate);
     this.#pins = new Pins(options.pinPath);
     this.#ownership = new Ownership(options.pinPath);
     this.#hooks = new Hooks(options, this.#pins);
@@ -88,7 +85,7 @@ export class LocalDatapath {
   }
 
   probe(): Missing[] {
-    return probe(this.#objectPath);
+    return probe(this.#objectOptions.objectPath);
   }
 
   open(): Adoption {
@@ -119,7 +116,7 @@ export class LocalDatapath {
 
   #succeed(): Succession {
     return new Succession(
-      objectOptions(this.#options, this.grantGate),
+      this.#objectOptions,
       this.#options.programCapacity,
       this.#pins.path,
       this.#hooks.heldPrograms(),
