@@ -28,7 +28,7 @@ static long bench_one(__u32 index, struct bench_state *state)
 	__u32 base = request->slot ? settings.slot_lines : 0;
 
 	state->checksum += request->keys_only ? source ^ destination ^ key
-					      : classify(base, source, destination, key, 40000);
+					      : classify(base, find_list(base, source, destination), destination, key, 40000);
 	return 0;
 }
 

@@ -2,8 +2,12 @@
 #ifndef WEIR_BUSY_H
 #define WEIR_BUSY_H
 
-/* The short way of a packet in the middle of an established flow. */
+/* The short way of a packet in the middle of an established flow. Others are looked at in full: */
 #define NOT_BUSY (-2)
+#define OPENS_TCP (-4)   /* a SYN */
+#define HAS_NO_FLOW (-5) /* could be of one, and there is none */
+
+#define IS_NOT_BUSY(verdict) ((verdict) == NOT_BUSY || (verdict) == OPENS_TCP || (verdict) == HAS_NO_FLOW)
 
 #define TCP_SPECIAL (TCP_SYN | TCP_RST | TCP_ACK)
 
@@ -12,7 +16,7 @@
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING |       \
 	 1 << FLOW_UDP_REPLIED)
 
-/* Passes a packet in the middle of an established flow. NOT_BUSY where it is to be looked at in full. */
+/* Passes a packet in the middle of an established flow. */
 static __always_inline int pass_busy(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data;
@@ -32,8 +36,10 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	if (ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET) || total + ETH_HLEN > skb->len)
 		return NOT_BUSY;
 	if (ip->protocol == IPPROTO_TCP) {
-		if ((void *)(l4 + 20) > data_end || (l4[13] & TCP_SPECIAL) != TCP_ACK)
+		if ((void *)(l4 + 20) > data_end)
 			return NOT_BUSY;
+		if ((l4[13] & TCP_SPECIAL) != TCP_ACK)
+			return (l4[13] & TCP_SPECIAL) == TCP_SYN ? OPENS_TCP : NOT_BUSY;
 		ends = l4[13] & TCP_FIN;
 		length = (l4[12] >> 4) * 4;
 		if (length < 20 || sizeof(*ip) + length > total)
@@ -60,7 +66,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	sought.hash = hash_of(sought.addresses, sought.rest);
 	flow = find_near(&sought);
 	if (!flow)
-		return NOT_BUSY;
+		return HAS_NO_FLOW;
 	judgement = READ_ONCE(flow->judgement);
 	in_force = bpf_map_lookup_elem(&active, &first);
 	if (!in_force || !judgement || judgement >> 32 != READ_ONCE(in_force->word) >> 1)

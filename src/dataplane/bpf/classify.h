@@ -16,6 +16,12 @@
 #define NAMED_SHIFT 8
 #define SEGMENT_NAMED 0x80000000U
 
+/* The first line of the slot that an active word names. */
+static __always_inline __u32 slot_of(__u32 active_word)
+{
+	return active_word & 1 ? settings.slot_lines : 0;
+}
+
 /* The line of the list that judges a source; 0 where the image is damaged. */
 static __always_inline __u32 find_list(__u32 slot, __u32 source, __u32 destination)
 {
@@ -63,21 +69,20 @@ __noinline __u32 segment_word(__u32 base, __u32 place, __u32 destination, __u64 
 	return list->words[0] >> (NAMED_SHIFT + segment) & 1 ? word | SEGMENT_NAMED : word;
 }
 
-/* The word that decides, from the slot whose first line is `base`; 0 where the image is damaged. With EXPIRED_TOO in
- * `base`, grants count for as long as they are known.
+/* The word that decides by a list, from the slot whose first line is `base`; 0 where the image is damaged. With EXPIRED_TOO
+ * in `base`, grants count for as long as they are known.
  */
-static __always_inline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 leaf_key, __u32 source_port)
+static __always_inline __u32 classify(__u32 base, __u32 list, __u32 destination, __u32 leaf_key, __u32 source_port)
 {
 	__u64 keys = (__u64)source_port << 32 | leaf_key;
-	__u32 list = find_list(base & ~LOOKUP_FLAGS, source, destination) << 3;
 
 #pragma nounroll
 	for (__u32 segment = 0; segment <= MAX_SEGMENTS; segment++) {
-		__u32 word = segment_word(base, list | segment, destination, keys);
+		__u32 word = segment_word(base, list << 3 | segment, destination, keys);
 
 		if (word & SEGMENT_NAMED)
 			word = base & WITHOUT_GRANTS ? word & ~SEGMENT_NAMED
-						     : named_word(base, list | segment, destination, keys,
+						     : named_word(base, list << 3 | segment, destination, keys,
 								  word & ~SEGMENT_NAMED);
 		if (word != NO_MATCH)
 			return word;

@@ -84,36 +84,30 @@ static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct li
 	       !net->ipv4.fib_has_custom_rules && device->ip_ptr->cnf.data[0];
 }
 
-/* Keys of the line that are not above an address, but one. */
-static __always_inline __u32 place_among(const struct line *line, __u32 keys, __u64 above)
+/* The interface by which the copy says that an address is reached; 0 where it does not know. */
+static __always_inline __u32 copied_interface(__u32 address)
 {
-	__u64 below = 0;
+	struct line *line = routes_at(ROUTE_ROOT);
+	__u64 above = (__u64)address + 1;
+	__u32 at;
 
-#pragma unroll
-	for (__u32 i = 0; i < keys; i++)
-		COUNT_KEY(below, line->words[i], above);
-	return (below - 1) & (keys - 1);
+	if (!line)
+		return 0;
+	at = place_among(line->words, ROUTE_FAN, above);
+	line = routes_at(ROUTE_INNER + at);
+	if (!line)
+		return 0;
+	at = at * ROUTE_FAN + place_among(line->words, ROUTE_FAN, above);
+	line = routes_at(ROUTE_BOTTOM + at);
+	return line ? line->words[LINE_WORDS / 2 + place_among(line->words, LINE_WORDS / 2, above)] : 0;
 }
 
 /* The interface by which the address is reached, for a packet that came in; 0 where the kernel must be asked. */
 static __always_inline __u32 copied_route(struct __sk_buff *skb, __u32 address)
 {
-	struct line *line = routes_at(0);
-	__u64 above = (__u64)address + 1;
-	__u32 at;
+	struct line *header = routes_at(0);
 
-	if (!line || !is_copy_right(skb, line))
-		return 0;
-	line = routes_at(ROUTE_ROOT);
-	if (!line)
-		return 0;
-	at = place_among(line, ROUTE_FAN, above);
-	line = routes_at(ROUTE_INNER + at);
-	if (!line)
-		return 0;
-	at = at * ROUTE_FAN + place_among(line, ROUTE_FAN, above);
-	line = routes_at(ROUTE_BOTTOM + at);
-	return line ? line->words[LINE_WORDS / 2 + place_among(line, LINE_WORDS / 2, above)] : 0;
+	return header && is_copy_right(skb, header) ? copied_interface(address) : 0;
 }
 
 /* Leaves the count of changes in the header, of the calling thread's network namespace. Answers 0 where the kernel has one, and

@@ -5,7 +5,7 @@
 /* The word for the flow of this packet: always judged the way it was opened, also by the packet of a reply. */
 __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
-	__u32 base = (active_word & 1 ? settings.slot_lines : 0) | flags, source, destination, key, port;
+	__u32 base = slot_of(active_word) | flags, source, destination, key, port, list;
 
 	if (!packet)
 		return 0;
@@ -13,7 +13,10 @@ __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool
 	destination = reply ? packet->source : packet->destination;
 	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
-	return classify(base, source, destination, key, port);
+	list = packet->foreseen.list;
+	if (!list || packet->foreseen.word != active_word || packet->foreseen.source != source)
+		list = find_list(slot_of(active_word), source, destination);
+	return classify(base, list, destination, key, port);
 }
 
 static __always_inline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)

@@ -54,6 +54,13 @@ struct {
 	__type(value, struct way);
 } ways SEC(".maps");
 
+/* By an active word, the list that judges a source. */
+struct foreseen {
+	__u32 list; /* 0: nobody has looked */
+	__u32 word;
+	__u32 source;
+};
+
 /* Host byte order. Ports are 0 where the protocol has none. */
 struct packet {
 	__u32 source;
@@ -72,6 +79,8 @@ struct packet {
 	__u16 header;  /* bytes of the IPv4 header */
 	__u16 payload; /* and behind it */
 	bool outgoing;
+	bool has_no_flow; /* somebody has looked */
+	struct foreseen foreseen;
 	struct way way;
 };
 

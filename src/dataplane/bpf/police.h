@@ -2,6 +2,28 @@
 #ifndef WEIR_POLICE_H
 #define WEIR_POLICE_H
 
+/* Finds the list for a packet that opens a flow before anything else is done with it: memory that nobody read lately comes
+ * while that of the table of flows is still on its way.
+ */
+static __always_inline void foresee(struct __sk_buff *skb, struct foreseen *foreseen)
+{
+	void *data = (void *)(long)skb->data;
+	void *data_end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+	__u32 first = 0, word;
+	struct active *in_force = bpf_map_lookup_elem(&active, &first);
+
+	if ((void *)(ip + 1) > data_end || !in_force)
+		return;
+	word = READ_ONCE(in_force->word);
+	if (!word)
+		return;
+	foreseen->word = word;
+	foreseen->source = bpf_ntohl(ip->saddr);
+	foreseen->list = find_list(slot_of(word), foreseen->source, bpf_ntohl(ip->daddr));
+	touch(slot_of(word), foreseen->list);
+}
+
 /* A SYN where a connection has ended opens another. */
 static __always_inline bool is_reopened(const struct flow *flow, const struct packet *packet)
 {
@@ -206,6 +228,7 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 	struct place place = {};
 	struct flow *flow;
 	__u64 now = coarse_ns(), judgement = 0;
+	bool plain = false;
 
 	if (!packet)
 		return TC_ACT_SHOT;
@@ -213,7 +236,7 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 		return drop(skb, packet, DROP_NO_POLICY);
 	active_word = READ_ONCE(in_force->word);
 	find_place(&place, packet);
-	flow = find_flow(&place, packet, &judgement, &slot, now);
+	flow = packet->has_no_flow ? 0 : find_flow(&place, packet, &judgement, &slot, now);
 	if (flow && is_stranger(flow, &place, packet, judgement)) {
 		place.stateful = false;
 		flow = 0;
@@ -230,7 +253,8 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 			return verdict;
 	}
 	if (!packet->outgoing) {
-		if (!settings.police_local && is_to_node(skb, packet))
+		plain = is_plainly_forwarded(skb, packet);
+		if (!plain && !settings.police_local && is_to_node(skb, packet))
 			return leave(skb, COUNT_TO_NODE);
 		if (packet->protocol == IPPROTO_ICMP && packet->icmp_type == ICMP_REDIRECT)
 			return drop(skb, packet, DROP_ICMP_REDIRECT);
@@ -247,7 +271,7 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 		/* An error has no flow of its own. */
 		place.stateful = false;
 	}
-	if (!packet->outgoing && is_spoofed(skb, packet))
+	if (!packet->outgoing && !plain && is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);
 	return begin_flow(skb, &place, packet, in_force, active_word, now);
 }
@@ -268,7 +292,8 @@ static __always_inline int deliver(struct __sk_buff *skb, struct packet *packet)
 	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }
 
-static __always_inline int police(struct __sk_buff *skb, bool outgoing)
+static __always_inline int police(struct __sk_buff *skb, bool outgoing, bool has_no_flow,
+				  const struct foreseen *foreseen)
 {
 	struct packet *packet = new_packet(0);
 	enum drop_reason wrong;
@@ -277,6 +302,8 @@ static __always_inline int police(struct __sk_buff *skb, bool outgoing)
 	if (!packet)
 		return TC_ACT_SHOT;
 	packet->outgoing = outgoing;
+	packet->has_no_flow = has_no_flow;
+	packet->foreseen = *foreseen;
 	wrong = parse(skb, packet);
 	if (wrong)
 		return drop(skb, packet, wrong);

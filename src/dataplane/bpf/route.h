@@ -50,6 +50,11 @@ __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
+static __always_inline bool is_martian(__u32 source)
+{
+	return is_multicast_or_broadcast(source) || source >> 24 == 127 || source >> 24 == 0;
+}
+
 /* D17a. A lookup for the source answers "not forwarded" where it is the node's own, a broadcast, or has no route. An
  * interface that does not forward has no lookup: what comes in there gets no further than the node, whose stack checks it.
  */
@@ -61,7 +66,7 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 
 	if (settings.judge_all || !packet)
 		return false;
-	if (is_multicast_or_broadcast(packet->source) || packet->source >> 24 == 127 || packet->source >> 24 == 0)
+	if (is_martian(packet->source))
 		return true;
 	if (settings.reverse_path == REVERSE_PATH_OFF)
 		return false;
@@ -83,6 +88,27 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 	    found != BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return true;
 	return settings.reverse_path == REVERSE_PATH_STRICT && fib.ifindex != skb->ifindex;
+}
+
+/* Whether the copy of the routes says that a packet which came in goes on to another node, and may come from where it says. Where it does
+ * not, they are asked.
+ */
+__noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packet)
+{
+	struct line *header = routes_at(0);
+	__u32 by, from;
+
+	if (settings.direct || settings.judge_all || !packet || !header || !is_copy_right(skb, header))
+		return false;
+	if (is_multicast_or_broadcast(packet->destination) || packet->destination >> 24 == 0 ||
+	    is_martian(packet->source))
+		return false;
+	by = copied_interface(packet->destination);
+	from = copied_interface(packet->source);
+	if (!by || !from || (settings.reverse_path == REVERSE_PATH_STRICT && from != skb->ifindex))
+		return false;
+	packet->way.ifindex = by;
+	return true;
 }
 
 /* User space says so for a short time, again and again: where it is gone, packets go by the stack. */

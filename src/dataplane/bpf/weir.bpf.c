@@ -42,6 +42,7 @@
 
 static __always_inline int judge_incoming(struct __sk_buff *skb)
 {
+	struct foreseen foreseen = {};
 	int verdict;
 
 	note_copy(skb);
@@ -51,7 +52,11 @@ static __always_inline int judge_incoming(struct __sk_buff *skb)
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
 		verdict = pass_busy(skb);
-		return verdict == NOT_BUSY ? police(skb, false) : verdict;
+		if (!IS_NOT_BUSY(verdict))
+			return verdict;
+		if (verdict != NOT_BUSY)
+			foresee(skb, &foreseen);
+		return police(skb, false, verdict == HAS_NO_FLOW, &foreseen);
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_8021Q):
@@ -71,6 +76,7 @@ static __always_inline int judge_incoming(struct __sk_buff *skb)
 static __always_inline int judge_outgoing(struct __sk_buff *skb)
 {
 	bool local = skb->ingress_ifindex == 0;
+	struct foreseen foreseen = {};
 
 	if (skb->mark & settings.guard_bit)
 		return TC_ACT_UNSPEC;
@@ -83,7 +89,7 @@ static __always_inline int judge_outgoing(struct __sk_buff *skb)
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
 		if (local && !(skb->mark & settings.exempt_bit))
-			return police(skb, true);
+			return police(skb, true, false, &foreseen);
 		return follow_foreign(skb, local ? COUNT_FROM_NODE : COUNT_FOREIGN);
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
