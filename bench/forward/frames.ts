@@ -41,7 +41,7 @@ const RUN = {
 // struct xdp_md
 const CONTEXT = { size: 24, dataEnd: 4, ingressIfindex: 12 };
 
-export type FramesProgram = 'inject' | 'stop' | 'sink_server' | 'sink_client' | 'empty' | 'mark';
+export type FramesProgram = 'inject' | 'stop' | 'sink_server' | 'sink_client' | 'empty' | 'one_line' | 'mark';
 
 /** Addresses and ports of a flow, from the side that opens it. */
 export type FiveTuple = {

@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import { parseConfig } from '#config/load.js';
 import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
@@ -7,12 +8,15 @@ import type { Rig } from './rig.js';
 /** Weir, until `detach`. */
 export type Judge = { detach(): Promise<void> };
 
+const COPY_MS = 2_000;
+const LOOK_MS = 20;
+
 /** Where packets go by the stack whatever else there is. */
 export const BY_STACK = { forwarding: 'stack' } as const;
 
 /**
- * Weir on the node of a rig. `settings` are of the `dataplane` section, where it is not as it is by default. Throws where
- * packets would go by the stack because of what else is on the node.
+ * Weir on the node of a rig, once its routes are copied, as those of a node that runs are. `settings` are of the `dataplane`
+ * section, where it is not as it is by default. Throws where packets would go by the stack because of what else is on the node.
  */
 export async function judge(
   rig: Rig,
@@ -33,6 +37,11 @@ export async function judge(
   await datapath.stage(program, 1);
   await datapath.flip();
   const { forwarding } = await datapath.stats();
+  const deadline = performance.now() + COPY_MS;
+  while (!(await datapath.stats()).routesCopied) {
+    if (performance.now() > deadline) throw new Error(`no copy of the routes after ${COPY_MS} ms`);
+    await setTimeout(LOOK_MS);
+  }
   if (dataplane.forwarding === 'auto' && forwarding.way !== 'direct')
     throw new Error(`by the stack: ${forwarding.reason}`);
   return {

@@ -17,6 +17,9 @@ const StatsSchema = z
         .object({ way: z.enum(['stack', 'direct']), reason: z.string() })
         .nullable()
         .describe('Which way the packets that pass go now, and why; null without a dataplane.'),
+      routes_copied: z
+        .boolean()
+        .describe('Whether packets that open a flow go by a copy of the routes, and the kernel is not asked for them.'),
       packets: byVerdict,
       bytes: byVerdict,
       inspected: z
@@ -131,6 +134,7 @@ function statsAnswer({
     dataplane: {
       active_flows: dataplane?.activeFlows ?? 0,
       forwarding: dataplane?.forwarding ?? null,
+      routes_copied: dataplane?.routesCopied ?? false,
       packets: {
         allow: Number(verdicts?.allow.packets ?? 0),
         deny: Number(verdicts?.deny.packets ?? 0),

@@ -139,6 +139,8 @@ export type DatapathStats = {
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
   readonly forwarding: ForwardingNow;
+  /** Whether packets that open a flow go by a copy of the routes, and the kernel is not asked for them. */
+  readonly routesCopied: boolean;
   /** Addresses that were not learned because there was no room, since this process began. */
   readonly grantsRefused: number;
   /** Events that were not sent: `lost`, the ring was full; `suppressed`, the source had had its share. */

@@ -16,6 +16,8 @@ type DataplaneStats = {
   readonly flowsClosed: bigint;
   /** Which way the packets that pass go now, and why. */
   readonly forwarding: { readonly way: 'stack' | 'direct'; readonly reason: string };
+  /** Whether packets that open a flow go by a copy of the routes. */
+  readonly routesCopied: boolean;
   /** Addresses that were not learned because there was no room. */
   readonly grantsRefused: number;
   /** Events that were not sent: the ring was full, or the source had had its share. */

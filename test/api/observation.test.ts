@@ -67,6 +67,7 @@ describe('stats', () => {
       dataplane: {
         active_flows: 2,
         forwarding: { way: 'stack', reason: 'nftables chain inet filter forward' },
+        routes_copied: true,
         packets: { allow: 10, deny: 3, audit: 1 },
         bytes: { allow: 1_000, deny: 180, audit: 60 },
         inspected: { handed: { packets: 20, bytes: 2_000 }, joined: { packets: 30, bytes: 30_000 } },

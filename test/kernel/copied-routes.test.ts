@@ -162,6 +162,22 @@ describe('packets fare as if the kernel were asked, before a copy is made anew a
   });
 });
 
+test.each(['off', 'loose'] as const)('and where the reverse path is %s', async (reversePath) => {
+  await ip('route add default via 10.77.2.2');
+  await ip('route add 10.64.0.0/10 via 10.77.1.2');
+  const [other, copier] = [false, true].map((copiesRoutes) =>
+    loadForTest({ judgeAll: false, reversePath, copiesRoutes }),
+  ) as [Loaded, Loaded];
+  try {
+    for (const kernel of [other, copier]) kernel.activate(allowAll);
+    for (const look of [1, 2]) copier.routes.look(look * MINUTE_MS);
+    expect(copier.routes.isInForce).toBe(true);
+    expect(verdicts(copier)).toEqual(verdicts(other));
+  } finally {
+    for (const kernel of [other, copier]) kernel.close();
+  }
+});
+
 describe('a copy', () => {
   const isDropped = (): boolean => {
     copying.forget();
@@ -197,8 +213,10 @@ describe('a copy', () => {
     ['a link that is gone', 'link set ext0 down'],
   ])('is not gone by after %s, without a look', async (_, command) => {
     await copyAndFalsify();
+    expect(copying.routes.isInForce).toBe(true);
     await ip(command);
     expect(isDropped()).toBe(false);
+    expect(copying.routes.isInForce).toBe(false);
   });
 
   test('says of destinations too that they are forwarded', async () => {

@@ -7,7 +7,7 @@ import type { LoadedObject } from './loaded-object.js';
 
 /** What the kernel counted, and how full its tables are. */
 export function datapathStats(
-  { object, slots, options, grants }: LoadedObject,
+  { object, slots, options, grants, routes }: LoadedObject,
   accounts: Accounts,
   forwarding: ForwardingNow,
 ): DatapathStats {
@@ -38,6 +38,7 @@ export function datapathStats(
     flowsOpened,
     flowsClosed,
     forwarding,
+    routesCopied: routes.isInForce,
     grantsRefused: grants.refused,
     events: {
       sent: counter(COUNTER_INDEX.events).packets,

@@ -43,6 +43,12 @@ export class RouteCopy {
     }
   }
 
+  /** Whether packets go by it. */
+  get isInForce(): boolean {
+    const { words } = this.#memory;
+    return words[ROUTES.hold] === 1 && words[ROUTES.made] === this.#changes();
+  }
+
   unmap(): void {
     this.#memory.unmap();
   }
