@@ -4,10 +4,8 @@
 
 /* The short way of a packet in the middle of an established flow. Others are looked at in full: */
 #define NOT_BUSY (-2)
-#define OPENS_TCP (-4)   /* a SYN */
-#define HAS_NO_FLOW (-5) /* could be of one, and there is none */
-
-#define IS_NOT_BUSY(verdict) ((verdict) == NOT_BUSY || (verdict) == OPENS_TCP || (verdict) == HAS_NO_FLOW)
+#define OPENS_TCP (-3)   /* a SYN */
+#define OPENS_OTHER (-4) /* there is no flow that it could be of */
 
 #define TCP_SPECIAL (TCP_SYN | TCP_RST | TCP_ACK)
 
@@ -66,7 +64,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	sought.hash = hash_of(sought.addresses, sought.rest);
 	flow = find_near(&sought);
 	if (!flow)
-		return HAS_NO_FLOW;
+		return ip->protocol == IPPROTO_TCP ? NOT_BUSY : OPENS_OTHER;
 	judgement = READ_ONCE(flow->judgement);
 	in_force = bpf_map_lookup_elem(&active, &first);
 	if (!in_force || !judgement || judgement >> 32 != READ_ONCE(in_force->word) >> 1)

@@ -20,8 +20,9 @@ static __always_inline bool is_icmp_reply(__u8 type)
 }
 
 /* A query with a code is not the one that the flow's verdict was given for, so it is judged alone. */
-static __always_inline void find_place(struct place *place, const struct packet *packet)
+static __always_inline void find_place(struct packet *packet)
 {
+	struct place *place = &packet->place;
 	__u16 source_port = packet->source_port, destination_port = packet->destination_port;
 	__u8 query = 0;
 
@@ -46,9 +47,9 @@ static __always_inline void find_place(struct place *place, const struct packet 
 }
 
 /* 0 for packets from the side that opened the flow, 1 for replies. */
-static __always_inline __u32 direction_of(const struct flow *flow, const struct place *place)
+static __always_inline __u32 direction_of(const struct flow *flow, const struct packet *packet)
 {
-	return place->from_high != ((flow->flags & FLOW_OPENED_BY_HIGH) != 0);
+	return packet->place.from_high != ((flow->flags & FLOW_OPENED_BY_HIGH) != 0);
 }
 
 /* Adds what the flow carried since the last time to its totals and to its rule. The exchanges make every packet count
@@ -299,8 +300,7 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 }
 
 /* Fills the line that was claimed. A call of its own, since the stack is short. */
-__noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const struct packet *packet, __u64 judged,
-				 __u8 how)
+__noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u64 judged, __u8 how)
 {
 	__u32 active_word = judged >> 32, side = how & AS_REPLY ? 1 : 0;
 	__u64 now_ns = coarse_ns();
@@ -308,15 +308,15 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 	struct tally *tally;
 	struct flow *flow;
 
-	if (!place || !packet)
+	if (!packet)
 		return 0;
-	flow = flow_at(place->slot);
-	tally = tally_at(place->slot);
+	flow = flow_at(packet->place.slot);
+	tally = tally_at(packet->place.slot);
 	if (!flow || !tally)
 		return 0;
 	flow->judgement = 0;
 	flow->last_seen = ticks_of(now_ns);
-	flow->flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) | (place->from_high != side ? FLOW_OPENED_BY_HIGH : 0);
+	flow->flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) | (packet->place.from_high != side ? FLOW_OPENED_BY_HIGH : 0);
 	flow->state = opening_state(packet);
 	if (flow->state == FLOW_TCP_HALF_CLOSED)
 		flow->flags |= FLOW_FIN << side;
@@ -341,7 +341,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 	tally->hit_check = ref.check;
 	flow->hops[!side] = 0;
 	flow->hops[side] = settings.direct && packet->way.ifindex ? keep_way(&packet->way, now_ns) : 0;
-	publish(flow, &place->key);
+	publish(flow, &packet->place.key);
 	count(COUNT_HALF_OPENED);
 	if (are_events_wanted(EVENTS_WANTED_FLOWS | EVENTS_WANTED_PACKETS))
 		tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);
@@ -351,13 +351,12 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct place *place, const
 /* DROP_NONE, or why the packet must not pass. `judged` is as in tell_packet; `how`: FLOW_FOREIGN, or AS_REPLY where
  * the packet is taken for one of the side that was asked. Two packets that open one flow on two CPUs both pass.
  */
-static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct place *place, const struct packet *packet,
-						  __u64 judged, __u8 how)
+static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct packet *packet, __u64 judged, __u8 how)
 {
-	place->slot = claim_line(place->hash, true, coarse_ns());
-	if (place->slot == NO_SLOT)
+	packet->place.slot = claim_line(packet->place.hash, true, coarse_ns());
+	if (packet->place.slot == NO_SLOT)
 		return DROP_FLOW_TABLE_FULL;
-	fill_flow(skb, place, packet, judged, how);
+	fill_flow(skb, packet, judged, how);
 	return DROP_NONE;
 }
 

@@ -141,8 +141,8 @@ __noinline __u64 find_grant(__u32 address)
 }
 
 /* The word that one grant brings to the segment whose names are asked for. `where` is base << 32 | tree of names, `keys`
- * source port << 32 | leaf key, `target` now << 32 | destination. Packed, and without calls of its own but searches: the
- * verifier allows 512 bytes of stack and eight calls deep, and this is the deepest.
+ * source port << 32 | leaf key, `target` now << 32 | destination. Packed, and without calls of its own: the verifier allows
+ * 512 bytes of stack, of which some kernels take 32 for the least of calls, and this is the deepest.
  */
 __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 {
@@ -157,14 +157,14 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 	name = where >> 32 ? pattern->names[1] : pattern->names[0];
 	if (!name)
 		return NO_MATCH;
-	found = search(where >> 32, where, name);
+	found = search_tree(where >> 32, where, name, NONE);
 	if (found != NONE && found & DESTINATION_MAP)
-		found = search(where >> 32, found & ~DESTINATION_MAP, target);
+		found = search_tree(where >> 32, found & ~DESTINATION_MAP, target, NONE);
 	if (found == NONE)
 		return NO_MATCH;
-	found = search(where >> 32, found, keys);
+	found = search_tree(where >> 32, found, keys, NONE);
 	if (found & SLICE)
-		found = search(where >> 32, found & ~SLICE, keys >> 32);
+		found = search_tree(where >> 32, found & ~SLICE, keys >> 32, NONE);
 	return found;
 }
 

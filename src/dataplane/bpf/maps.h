@@ -61,6 +61,16 @@ struct foreseen {
 	__u32 source;
 };
 
+/* Where a packet stands in its flow. `stateful` is false for what neither opens a flow nor belongs to one. */
+struct place {
+	struct flow_key key;
+	bool stateful;
+	bool from_high;
+	bool icmp_reply;
+	__u32 slot; /* claimed for a flow that is opened */
+	__u64 hash; /* of the key */
+};
+
 /* Host byte order. Ports are 0 where the protocol has none. */
 struct packet {
 	__u32 source;
@@ -80,7 +90,9 @@ struct packet {
 	__u16 payload; /* and behind it */
 	bool outgoing;
 	bool has_no_flow; /* somebody has looked */
+	bool is_reply;    /* of one that an ICMP error quotes, in its flow */
 	struct foreseen foreseen;
+	struct place place;
 	struct way way;
 };
 

@@ -37,16 +37,6 @@ enum fragment_place {
 	FRAGMENT_LATER = 2,
 };
 
-/* Where a packet stands in its flow. `stateful` is false for what neither opens a flow nor belongs to one. */
-struct place {
-	struct flow_key key;
-	bool stateful;
-	bool from_high;
-	bool icmp_reply;
-	__u32 slot; /* claimed for a flow that is opened */
-	__u64 hash; /* of the key */
-};
-
 /* Two are had at a time: a packet, and one that it quotes. */
 static __always_inline struct packet *new_packet(__u32 which)
 {

@@ -5,7 +5,7 @@
 /* Finds the list for a packet that opens a flow before anything else is done with it: memory that nobody read lately comes
  * while that of the table of flows is still on its way.
  */
-static __always_inline void foresee(struct __sk_buff *skb, struct foreseen *foreseen)
+static __always_inline void foresee(struct __sk_buff *skb, struct packet *packet)
 {
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
@@ -18,10 +18,10 @@ static __always_inline void foresee(struct __sk_buff *skb, struct foreseen *fore
 	word = READ_ONCE(in_force->word);
 	if (!word)
 		return;
-	foreseen->word = word;
-	foreseen->source = bpf_ntohl(ip->saddr);
-	foreseen->list = find_list(slot_of(word), foreseen->source, bpf_ntohl(ip->daddr));
-	touch(slot_of(word), foreseen->list);
+	packet->foreseen.word = word;
+	packet->foreseen.source = bpf_ntohl(ip->saddr);
+	packet->foreseen.list = find_list(slot_of(word), packet->foreseen.source, bpf_ntohl(ip->daddr));
+	touch(slot_of(word), packet->foreseen.list);
 }
 
 /* A SYN where a connection has ended opens another. */
@@ -33,10 +33,9 @@ static __always_inline bool is_reopened(const struct flow *flow, const struct pa
 /* Has the ports of a flow and no part in it: only replies come back to a side that nobody judges, and a SYN is no reply
  * once the connection stands.
  */
-static __always_inline bool is_stranger(const struct flow *flow, const struct place *place, const struct packet *packet,
-					__u64 judgement)
+static __always_inline bool is_stranger(const struct flow *flow, const struct packet *packet, __u64 judgement)
 {
-	bool reply = direction_of(flow, place);
+	bool reply = direction_of(flow, packet);
 
 	if (!judgement && (packet->outgoing || !reply))
 		return true;
@@ -44,17 +43,17 @@ static __always_inline bool is_stranger(const struct flow *flow, const struct pl
 }
 
 /* A packet of a flow. An epoch that the flow was not judged by judges it again. */
-static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flow, const struct place *place,
-					 struct packet *packet, const struct active *in_force, __u32 active_word,
-					 __u64 judgement, __u32 slot, __u64 now)
+static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flow, struct packet *packet,
+					 const struct active *in_force, __u32 active_word, __u64 judgement, __u32 slot,
+					 __u64 now)
 {
-	__u32 direction = direction_of(flow, place), word = judgement;
+	__u32 direction = direction_of(flow, packet), word = judgement;
 	bool foreign = judgement == 0, at_once = !packet->outgoing && is_sent_at_once(in_force, now);
 
 	if (!packet->outgoing && flow->ifindex[direction & 1] != skb->ifindex) {
 		if (is_spoofed(skb, packet))
 			return drop(skb, packet, DROP_SPOOFED_SOURCE);
-		if (same_key(&flow->key, &place->key))
+		if (same_key(&flow->key, &packet->place.key))
 			flow->ifindex[direction & 1] = skb->ifindex;
 	}
 	if (!foreign && judgement >> 32 != active_word >> 1) {
@@ -65,7 +64,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		word = judge_again(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
-			end_flow(slot, &place->key, now, false);
+			end_flow(slot, &packet->place.key, now, false);
 			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
 		}
 		if (!tally)
@@ -82,7 +81,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		__u32 *hop = &flow->hops[direction & 1], seen = READ_ONCE(*hop);
 
 		asm volatile("" ::: "memory");
-		struct way *way = is_fresh(seen, now) && same_key(&flow->key, &place->key) ? way_of(seen) : 0;
+		struct way *way = is_fresh(seen, now) && same_key(&flow->key, &packet->place.key) ? way_of(seen) : 0;
 
 		if (way) {
 			packet->way = *way;
@@ -93,11 +92,11 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 			kept = keep_way(&packet->way, now);
 			__sync_val_compare_and_swap(hop, seen, kept);
 			/* The line is another flow's by now, which must not go this way. */
-			if (!same_key(&flow->key, &place->key))
+			if (!same_key(&flow->key, &packet->place.key))
 				__sync_val_compare_and_swap(hop, kept, 0);
 		}
 	}
-	follow_flow(skb, flow, slot, &place->key, packet, direction, now);
+	follow_flow(skb, flow, slot, &packet->place.key, packet, direction, now);
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
 }
 
@@ -110,16 +109,15 @@ static __always_inline bool is_of_node(struct __sk_buff *skb, struct packet *pac
 /* TCP that opens nothing and has no flow. D4, D18: it passes where the verdict is audited, and then leaves no flow
  * behind; while flows are picked up it opens the flow that it is of, which may be the one that it answers.
  */
-__noinline int police_stray(struct __sk_buff *skb, struct place *place, struct packet *packet, __u32 active_word,
-			    bool picked_up)
+__noinline int police_stray(struct __sk_buff *skb, struct packet *packet, __u32 active_word, bool picked_up)
 {
-	__u64 judged;
-	bool as_reply = false;
+	__u64 judged = (__u64)active_word << 32;
 	enum drop_reason refused;
+	__u8 how = 0;
 
-	if (!place || !packet)
+	if (!packet)
 		return TC_ACT_SHOT;
-	judged = (__u64)active_word << 32 | judge(packet, active_word, false);
+	judged |= judge(packet, judged >> 32, false);
 	if (!picked_up || packet->fragment == FRAGMENT_LATER) {
 		if ((__u32)judged & AUDITED)
 			return pass_alone(skb, packet, judged);
@@ -135,24 +133,23 @@ __noinline int police_stray(struct __sk_buff *skb, struct place *place, struct p
 		trace(skb, judged);
 		return drop(skb, packet, DROP_OUT_OF_STATE);
 	}
-	refused = refusal_of(judged);
-	if (refused) {
-		__u32 reply = judge(packet, active_word, true);
+	if (refusal_of(judged)) {
+		__u32 reply = judge(packet, judged >> 32, true);
 
-		as_reply = refusal_of(reply) == DROP_NONE;
-		if (!as_reply)
-			return refuse(skb, packet, judged, refused);
-		judged = (__u64)active_word << 32 | reply;
+		if (refusal_of(reply))
+			return refuse(skb, packet, judged, refusal_of(judged));
+		judged = judged >> 32 << 32 | reply;
+		how = AS_REPLY;
 	}
-	if (!place->stateful)
+	if (!packet->place.stateful)
 		return pass_alone(skb, packet, judged);
-	refused = open_flow(skb, place, packet, judged, as_reply ? AS_REPLY : 0);
+	refused = open_flow(skb, packet, judged, how);
 	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
 }
 
 /* A packet without a flow. */
-static __always_inline int begin_flow(struct __sk_buff *skb, struct place *place, struct packet *packet,
-				      const struct active *in_force, __u32 active_word, __u64 now)
+static __always_inline int begin_flow(struct __sk_buff *skb, struct packet *packet, const struct active *in_force,
+				      __u32 active_word, __u64 now)
 {
 	enum drop_reason refused;
 	__u64 judged;
@@ -160,7 +157,7 @@ static __always_inline int begin_flow(struct __sk_buff *skb, struct place *place
 	if (!active_word)
 		return drop(skb, packet, DROP_NO_POLICY);
 	if (packet->protocol == IPPROTO_TCP && !opens_tcp(packet))
-		return police_stray(skb, place, packet, active_word, now < READ_ONCE(in_force->pickup_until_ns));
+		return police_stray(skb, packet, active_word, now < READ_ONCE(in_force->pickup_until_ns));
 	judged = (__u64)active_word << 32 | judge(packet, active_word, false);
 	refused = refusal_of(judged);
 	if (((__u32)judged & 7) == VERDICT_REDIRECT) {
@@ -178,31 +175,30 @@ static __always_inline int begin_flow(struct __sk_buff *skb, struct place *place
 	if (refused)
 		return refuse(skb, packet, judged, refused);
 	/* A reply that nobody asked for is judged as a packet of its own. */
-	if (!place->stateful || place->icmp_reply || packet->fragment == FRAGMENT_LATER)
+	if (!packet->place.stateful || packet->place.icmp_reply || packet->fragment == FRAGMENT_LATER)
 		return pass_alone(skb, packet, judged);
-	refused = open_flow(skb, place, packet, judged, 0);
+	refused = open_flow(skb, packet, judged, 0);
 	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
 }
 
 /* The flow that a packet is of; 0 where it has none, or one that has ended. */
-static __always_inline struct flow *find_flow(const struct place *place, const struct packet *packet, __u64 *judgement,
-					      __u32 *slot, __u64 now)
+static __noinline struct flow *find_flow(const struct packet *packet, __u64 *judgement, __u32 *slot, __u64 now)
 {
 	struct flow *flow;
 
-	if (!place->stateful)
+	if (!packet->place.stateful)
 		return 0;
-	*slot = find_slot(&place->key, place->hash);
+	*slot = find_slot(&packet->place.key, packet->place.hash);
 	flow = flow_at(*slot);
 	if (!flow)
 		return 0;
 	*judgement = READ_ONCE(flow->judgement);
 	asm volatile("" ::: "memory");
-	if (!same_key(&flow->key, &place->key))
+	if (!same_key(&flow->key, &packet->place.key))
 		return 0;
 	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
 		return flow;
-	end_flow(*slot, &place->key, now, false);
+	end_flow(*slot, &packet->place.key, now, false);
 	return 0;
 }
 
@@ -225,7 +221,6 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 active_word, first = 0, slot = NO_SLOT;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
-	struct place place = {};
 	struct flow *flow;
 	__u64 now = coarse_ns(), judgement = 0;
 	bool plain = false;
@@ -235,14 +230,14 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 	if (!in_force)
 		return drop(skb, packet, DROP_NO_POLICY);
 	active_word = READ_ONCE(in_force->word);
-	find_place(&place, packet);
-	flow = packet->has_no_flow ? 0 : find_flow(&place, packet, &judgement, &slot, now);
-	if (flow && is_stranger(flow, &place, packet, judgement)) {
-		place.stateful = false;
+	find_place(packet);
+	flow = packet->has_no_flow ? 0 : find_flow(packet, &judgement, &slot, now);
+	if (flow && is_stranger(flow, packet, judgement)) {
+		packet->place.stateful = false;
 		flow = 0;
 	}
 	if (flow)
-		return continue_flow(skb, flow, &place, packet, in_force, active_word, judgement, slot, now);
+		return continue_flow(skb, flow, packet, in_force, active_word, judgement, slot, now);
 	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
 		int verdict = carry_joined(skb, packet);
 
@@ -260,20 +255,26 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 			return drop(skb, packet, DROP_ICMP_REDIRECT);
 	}
 	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
-		int refused = judge_error(skb, packet, &place, active_word, &judgement);
+		int refused = judge_error(skb, packet, &judgement);
 
 		if (refused == ABOUT_INSPECTED)
 			return deliver_to_node(skb);
 		if (refused == ABOUT_JOINED)
 			return pass(skb, COUNT_JOINED);
+		if (refused == DROP_NONE && judgement) {
+			__u32 word = judge_quoted(judgement, active_word);
+
+			refused = refusal_of(word);
+			judgement = (__u64)active_word << 32 | word;
+		}
 		if (refused != NOT_RELATED)
 			return finish_error(skb, packet, judgement, refused);
 		/* An error has no flow of its own. */
-		place.stateful = false;
+		packet->place.stateful = false;
 	}
 	if (!packet->outgoing && !plain && is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);
-	return begin_flow(skb, &place, packet, in_force, active_word, now);
+	return begin_flow(skb, packet, in_force, active_word, now);
 }
 
 /* Judges, and sends at once what passes. */
@@ -292,19 +293,11 @@ static __always_inline int deliver(struct __sk_buff *skb, struct packet *packet)
 	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }
 
-static __always_inline int police(struct __sk_buff *skb, bool outgoing, bool has_no_flow,
-				  const struct foreseen *foreseen)
+static __always_inline int police(struct __sk_buff *skb, struct packet *packet)
 {
-	struct packet *packet = new_packet(0);
-	enum drop_reason wrong;
+	enum drop_reason wrong = parse(skb, packet);
 	int verdict;
 
-	if (!packet)
-		return TC_ACT_SHOT;
-	packet->outgoing = outgoing;
-	packet->has_no_flow = has_no_flow;
-	packet->foreseen = *foreseen;
-	wrong = parse(skb, packet);
 	if (wrong)
 		return drop(skb, packet, wrong);
 	if (asks_for_name(packet)) {
@@ -318,7 +311,7 @@ static __always_inline int police(struct __sk_buff *skb, bool outgoing, bool has
 		wrong = recall_fragment(packet);
 		if (!wrong)
 			return deliver(skb, packet);
-		if (!outgoing && !settings.police_local && is_to_node(skb, packet))
+		if (!packet->outgoing && !settings.police_local && is_to_node(skb, packet))
 			return leave(skb, COUNT_TO_NODE);
 		return drop(skb, packet, wrong);
 	}
@@ -334,7 +327,6 @@ static __always_inline int police(struct __sk_buff *skb, bool outgoing, bool has
 __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {
 	struct packet *packet = new_packet(0);
-	struct place place = {};
 	__u64 now = coarse_ns(), judgement = 0;
 	__u32 slot = NO_SLOT;
 	struct flow *flow;
@@ -346,12 +338,12 @@ __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
 		return leave(skb, index);
 	if (is_inspecting() && index == COUNT_FROM_NODE && packet->protocol == IPPROTO_TCP && is_in_others_name(skb, packet))
 		return leave(skb, index);
-	find_place(&place, packet);
-	flow = find_flow(&place, packet, &judgement, &slot, now);
-	if (flow && (!judgement || direction_of(flow, &place))) {
-		follow_flow(skb, flow, slot, &place.key, packet, direction_of(flow, &place), now);
-	} else if (!flow && place.stateful && !place.icmp_reply)
-		open_flow(skb, &place, packet, 0, FLOW_FOREIGN);
+	find_place(packet);
+	flow = find_flow(packet, &judgement, &slot, now);
+	if (flow && (!judgement || direction_of(flow, packet))) {
+		follow_flow(skb, flow, slot, &packet->place.key, packet, direction_of(flow, packet), now);
+	} else if (!flow && packet->place.stateful && !packet->place.icmp_reply)
+		open_flow(skb, packet, 0, FLOW_FOREIGN);
 	return leave(skb, index);
 }
 

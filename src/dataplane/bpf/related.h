@@ -108,23 +108,21 @@ __noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *erro
 
 /* An ICMP error follows the flow that it quotes (D18), where it goes to the one who sent what is quoted, and comes from
  * where that went. Answers why it is dropped, DROP_NONE where it passes, ABOUT_INSPECTED where it is for the node, or NOT_RELATED where it is to be
- * judged by itself. `judged` is then what decided, as in tell_packet; 0 for a foreign flow. `place` becomes that of what is quoted.
+ * judged by itself. `judged` is then what decided, as in tell_packet; 0 for a foreign flow.
  */
-__noinline int judge_error(struct __sk_buff *skb, const struct packet *error, struct place *place,
-				  __u32 active_word, __u64 *judged)
+__noinline int judge_error(struct __sk_buff *skb, const struct packet *error, __u64 *judged)
 {
 	struct packet *quoted = new_packet(1);
-	__u32 word, direction, expected, slot;
+	__u32 direction, expected, slot;
 	__u64 judgement;
 	struct flow *flow;
 
-	if (!error || !place || !judged || !quoted || !read_quoted(skb, error, quoted) || quoted->source != error->destination)
+	if (!error || !judged || !quoted || !read_quoted(skb, error, quoted) || quoted->source != error->destination)
 		return NOT_RELATED;
-	__builtin_memset(place, 0, sizeof(*place));
-	find_place(place, quoted);
-	if (!place->stateful)
+	find_place(quoted);
+	if (!quoted->place.stateful)
 		return NOT_RELATED;
-	slot = find_slot(&place->key, place->hash);
+	slot = find_slot(&quoted->place.key, quoted->place.hash);
 	flow = flow_at(slot);
 	if (!flow) {
 		if (!error->outgoing && is_from_there(skb, quoted) && !is_spoofed(skb, error) && is_about_joined(skb, error, quoted))
@@ -133,22 +131,29 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, st
 	}
 	judgement = READ_ONCE(flow->judgement);
 	asm volatile("" ::: "memory");
-	if (!same_key(&flow->key, &place->key) || is_expired(flow, ticks_of(coarse_ns())))
+	if (!same_key(&flow->key, &quoted->place.key) || is_expired(flow, ticks_of(coarse_ns())))
 		return NOT_RELATED;
-	direction = direction_of(flow, place);
+	direction = direction_of(flow, quoted);
 	/* Until it has answered, it is only where an answer is expected from. */
 	expected = flow->packets[(direction ^ 1) & 1] ? flow->ifindex[(direction ^ 1) & 1] : 0;
 	if (!error->outgoing && (expected ? expected != skb->ifindex : !is_from_there(skb, quoted)))
 		return NOT_RELATED;
 	if (!error->outgoing && is_spoofed(skb, error))
 		return DROP_SPOOFED_SOURCE;
-	if (!judgement)
-		return DROP_NONE;
-	word = judgement;
-	if (judgement >> 32 != active_word >> 1)
-		word = judge_again(quoted, active_word, direction);
-	*judged = (__u64)active_word << 32 | word;
-	return refusal_of(word);
+	quoted->is_reply = direction;
+	*judged = judgement;
+	return DROP_NONE;
+}
+
+/* The word for an error about a flow with this judgement: what it quotes was read by judge_error. */
+static __always_inline __u32 judge_quoted(__u64 judgement, __u32 active_word)
+{
+	__u32 second = 1;
+	struct packet *quoted = bpf_map_lookup_elem(&packets, &second);
+
+	if (judgement >> 32 == active_word >> 1)
+		return judgement;
+	return quoted ? judge_again(quoted, active_word, quoted->is_reply) : 0;
 }
 
 #endif

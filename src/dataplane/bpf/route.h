@@ -104,8 +104,10 @@ __noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packe
 	    is_martian(packet->source))
 		return false;
 	by = copied_interface(packet->destination);
+	if (!by)
+		return false;
 	from = copied_interface(packet->source);
-	if (!by || !from || (settings.reverse_path == REVERSE_PATH_STRICT && from != skb->ifindex))
+	if (!from || (settings.reverse_path == REVERSE_PATH_STRICT && from != skb->ifindex))
 		return false;
 	packet->way.ifindex = by;
 	return true;

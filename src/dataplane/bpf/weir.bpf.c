@@ -40,9 +40,31 @@
 #include "bench.h"
 #include "prove.h"
 
+/* A packet of no flow that goes on as established. */
+static __always_inline int police_incoming(struct __sk_buff *skb, int found)
+{
+	struct packet *packet = new_packet(0);
+
+	if (!packet)
+		return TC_ACT_SHOT;
+	packet->has_no_flow = found == OPENS_OTHER;
+	if (found != NOT_BUSY)
+		foresee(skb, packet);
+	return police(skb, packet);
+}
+
+static __always_inline int police_outgoing(struct __sk_buff *skb)
+{
+	struct packet *packet = new_packet(0);
+
+	if (!packet)
+		return TC_ACT_SHOT;
+	packet->outgoing = true;
+	return police(skb, packet);
+}
+
 static __always_inline int judge_incoming(struct __sk_buff *skb)
 {
-	struct foreseen foreseen = {};
 	int verdict;
 
 	note_copy(skb);
@@ -52,11 +74,8 @@ static __always_inline int judge_incoming(struct __sk_buff *skb)
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
 		verdict = pass_busy(skb);
-		if (!IS_NOT_BUSY(verdict))
-			return verdict;
-		if (verdict != NOT_BUSY)
-			foresee(skb, &foreseen);
-		return police(skb, false, verdict == HAS_NO_FLOW, &foreseen);
+		return verdict == NOT_BUSY || verdict == OPENS_TCP || verdict == OPENS_OTHER ? police_incoming(skb, verdict)
+											     : verdict;
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_8021Q):
@@ -76,7 +95,6 @@ static __always_inline int judge_incoming(struct __sk_buff *skb)
 static __always_inline int judge_outgoing(struct __sk_buff *skb)
 {
 	bool local = skb->ingress_ifindex == 0;
-	struct foreseen foreseen = {};
 
 	if (skb->mark & settings.guard_bit)
 		return TC_ACT_UNSPEC;
@@ -89,7 +107,7 @@ static __always_inline int judge_outgoing(struct __sk_buff *skb)
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
 		if (local && !(skb->mark & settings.exempt_bit))
-			return police(skb, true, false, &foreseen);
+			return police_outgoing(skb);
 		return follow_foreign(skb, local ? COUNT_FROM_NODE : COUNT_FOREIGN);
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);

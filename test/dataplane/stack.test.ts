@@ -1,0 +1,83 @@
+import { execFileSync } from 'node:child_process';
+import { expect, test } from 'vitest';
+import { builtObject } from '#dataplane/kernel/built.js';
+
+const MAX_STACK = 512;
+const MAX_FRAMES = 8;
+/** Kernels before 6.9 round what each function takes up to so much, later ones to 16. */
+const ROUNDED_TO = 32;
+const INSTRUCTION = 8;
+
+type Frame = { bytes: number; readonly calls: Set<string> };
+
+/** Every function of the object: its bytes of stack, and what it calls or hands to a helper that calls it. */
+function framesOf(path: string): Map<string, Frame> {
+  const tool = execFileSync('bash', ['-c', 'source scripts/llvm.sh; find_tool llvm-objdump'], {
+    encoding: 'utf8',
+  }).trim();
+  const lines = execFileSync(tool, ['-dr', path], { encoding: 'utf8', maxBuffer: 2 ** 28 }).split('\n');
+  const frames = new Map<string, Frame>();
+  /** By section and instruction. */
+  const starts = new Map<string, string>();
+  forEachLine(lines, (line, section) => {
+    const [, at = '', name = ''] = /^([0-9a-f]+) <([^>]+)>:/.exec(line) ?? [];
+    if (name === '' || name.startsWith('LBB')) return;
+    frames.set(name, { bytes: 0, calls: new Set() });
+    starts.set(`${section} ${Number.parseInt(at, 16) / INSTRUCTION}`, name);
+  });
+  let frame: Frame | undefined;
+  forEachLine(lines, (line, section, next) => {
+    const name = /^[0-9a-f]+ <([^>]+)>:/.exec(line)?.[1];
+    if (name !== undefined) frame = frames.get(name) ?? frame;
+    const [, index, bytes = '', text = ''] = /^\s+(\d+):\t((?:[0-9a-f]{2} )+)\s*(.*)$/.exec(line) ?? [];
+    if (frame === undefined || index === undefined) return;
+    const depth = Number(/r10 - (\d+)/.exec(text)?.[1] ?? /r\d+ \+= -(\d+)$/.exec(text)?.[1] ?? 0);
+    if (depth <= MAX_STACK) frame.bytes = Math.max(frame.bytes, depth);
+    const symbol = /R_BPF_64_(?:32|64)\s+(\S+)/.exec(next)?.[1];
+    const isCall = bytes.startsWith('85 10 ');
+    let called = symbol;
+    if (symbol === '.text' || (isCall && symbol === undefined)) {
+      // A call names what is behind it, and what is handed over stands there as bytes.
+      const to = isCall
+        ? Number(/call (-?\d+)/.exec(text)?.[1]) + 1 + (symbol === undefined ? Number(index) : 0)
+        : Number(/= (\d+) ll/.exec(text)?.[1]) / INSTRUCTION;
+      called = starts.get(`${symbol ?? section} ${to}`);
+      if (called === undefined) throw new Error(`what is called here is no function: ${line}`);
+    }
+    if (called !== undefined && frames.has(called)) frame.calls.add(called);
+  });
+  return frames;
+}
+
+function forEachLine(lines: readonly string[], see: (line: string, section: string, next: string) => void): void {
+  let section = '';
+  for (const [index, line] of lines.entries()) {
+    section = /^Disassembly of section (\S+):/.exec(line)?.[1] ?? section;
+    see(line, section, lines[index + 1] ?? '');
+  }
+}
+
+test('every way through the object keeps within the stack that the oldest kernel allows', () => {
+  const frames = framesOf(builtObject);
+  const known = new Map<string, { readonly bytes: number; readonly way: readonly string[] }>();
+  const deepest = (name: string): { readonly bytes: number; readonly way: readonly string[] } => {
+    const before = known.get(name);
+    if (before !== undefined) return before;
+    const { bytes, calls } = frames.get(name) as Frame;
+    const below = [...calls].map(deepest).sort((a, b) => b.bytes - a.bytes)[0] ?? { bytes: 0, way: [] };
+    const own = Math.max(1, Math.ceil(bytes / ROUNDED_TO)) * ROUNDED_TO;
+    const found = { bytes: own + below.bytes, way: [`${name} ${bytes}`, ...below.way] };
+    known.set(name, found);
+    return found;
+  };
+  const length = (name: string): number =>
+    1 + Math.max(0, ...[...(frames.get(name) as Frame).calls].map((called) => length(called)));
+  const programs = [...frames.keys()].filter((name) => name.startsWith('weir_'));
+  expect(programs).toContain('weir_ingress');
+  expect(deepest('weir_ingress').way.length).toBeGreaterThan(4);
+  for (const program of programs) {
+    const { bytes, way } = deepest(program);
+    expect(bytes, way.join(' → ')).toBeLessThanOrEqual(MAX_STACK);
+    expect(length(program), program).toBeLessThanOrEqual(MAX_FRAMES);
+  }
+});
