@@ -145,7 +145,7 @@ static __always_inline __u16 translated_window(__u16 window, __s32 shift)
 /* Gives the packet the numbers of the other connection. Answers the bytes of its TCP header; 0 where it cannot be. */
 __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, const struct join *join)
 {
-	__u32 first = 0, at, length, bytes;
+	__u32 first = 0, at, length, bytes, last;
 	struct headers *header = bpf_map_lookup_elem(&headers, &first);
 	struct walk walk = {};
 	__s64 difference;
@@ -165,7 +165,10 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	asm volatile("" : "+r"(bytes));
 	if (bytes > OPTIONS_MAX)
 		return 0;
-	if (bytes && bpf_skb_load_bytes(skb, at + TCP_OPTIONS, header->before + TCP_OPTIONS, bytes))
+	/* Not whether there are any: of that kernels before 6.8 learn no bound. */
+	last = bytes - 1;
+	asm volatile("" : "+r"(last));
+	if (last < OPTIONS_MAX && bpf_skb_load_bytes(skb, at + TCP_OPTIONS, header->before + TCP_OPTIONS, last + 1))
 		return 0;
 	__builtin_memcpy(header->after, header->before, sizeof(header->after));
 	header->length = bytes;
@@ -190,7 +193,9 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	/* The sum of both is the packet's as it was: what stands for the checksum is not written over. */
 	if (bpf_skb_store_bytes(skb, at + TCP_SEQUENCE, header->after + TCP_SEQUENCE, TCP_CHECKSUM - TCP_SEQUENCE, 0))
 		return 0;
-	if (bytes && bpf_skb_store_bytes(skb, at + TCP_OPTIONS, header->after + TCP_OPTIONS, bytes, 0))
+	last = bytes - 1;
+	asm volatile("" : "+r"(last));
+	if (last < OPTIONS_MAX && bpf_skb_store_bytes(skb, at + TCP_OPTIONS, header->after + TCP_OPTIONS, last + 1, 0))
 		return 0;
 	return length;
 }
