@@ -2,6 +2,7 @@
 # Installs what is missing and builds. Says each thing that it does; says nothing where nothing is to do.
 #   --test   also what only the tests need
 #   --bench  also what only the benchmarks need
+#   --old-kernel  also what runs tests on another kernel
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,6 +21,7 @@ needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
 [ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
   dnsperf:dnsperf dnsdist:dnsdist unbound:unbound dnsmasq:dnsmasq-base dig:bind9-dnsutils taskset:util-linux
   squid:squid-openssl mitmdump:mitmproxy haproxy:haproxy nginx:nginx-light h2load:nghttp2-client wrk:wrk)
+[ "${1:-}" = --old-kernel ] && needs+=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod dpkg:dpkg)
 
 missing=()
 for need in "${needs[@]}"; do

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { canCopyRoutes } from '#dataplane/kernel/fib-flags.js';
 import { allowAll } from '#test/kernel/policies.js';
 import { back, tcp, udp } from './conversation.js';
 import { TCP } from './frame.js';
@@ -7,9 +8,20 @@ import { loadForTest, PASSED } from './loaded.js';
 
 const both = [false, true];
 const variants = both.flatMap((direct) =>
-  both.flatMap((policeLocal) =>
-    (['strict', 'loose', 'off'] as const).map((reversePath) => ({ direct, policeLocal, reversePath })),
-  ),
+  both.flatMap((policeLocal) => [
+    ...(['strict', 'loose', 'off'] as const).map((reversePath) => ({ direct, policeLocal, reversePath })),
+    ...both.map((bridges) => ({
+      ...{
+        direct,
+        policeLocal,
+        bridges,
+        reversePath: 'strict' as const,
+        divertDns: true,
+        copiesRoutes: canCopyRoutes(),
+      },
+      servicePlane: { address: 0x7f00_0001, port: 15_001 },
+    })),
+  ]),
 );
 
 // What a setting switches off the verifier never sees, so that each combination is a program of its own.

@@ -18,8 +18,15 @@ export type Place = {
 /** Netfilter's numbers of the hooks that a forwarded packet comes by, and of those of a device. */
 const FORWARDED = [0, 2, 4] as const;
 const DEVICE_HOOK = { ingress: 0, egress: 1 } as const;
-/** Stands on prerouting wherever there was a bridge, and spares bridged packets the others there, a second time. */
-const BRIDGES_RETURN = 'ip_sabotage_in';
+/**
+ * Functions on these hooks that let every forwarded packet pass. The first stands on prerouting wherever there was a bridge, and
+ * spares bridged packets the others there, a second time. AppArmor looks at packets of the node's own sockets only.
+ */
+const WITHOUT_SAY: ReadonlySet<string> = new Set([
+  'ip_sabotage_in',
+  'apparmor_ip_postroute',
+  'apparmor_ipv4_postroute',
+]);
 const STRICTNESS: Readonly<Record<ReversePath, number>> = { off: 0, loose: 1, strict: 2 };
 /** By `rp_filter`. Without one the stack refuses its own addresses as sources all the same. */
 const STRICTNESS_OF_STACK: Readonly<Record<string, number>> = { 0: 1, 1: 2, 2: 1 };
@@ -53,7 +60,7 @@ function byLists({ policed, guardStands }: Place, others: readonly Other[]): str
   const guard = others.findIndex(({ kind, symbol }) => kind === 'forward' && symbol.startsWith('nft_'));
   const isPoliced = (ifindex: number): boolean => policed.some((found) => found.ifindex === ifindex);
   const hasSay = ({ kind, id, symbol }: Other): boolean =>
-    symbol !== BRIDGES_RETURN && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
+    !WITHOUT_SAY.has(symbol) && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
   const other = others.find((found, index) => index !== guard && hasSay(found));
   return other === undefined ? null : sentenceOf(other);
 }
