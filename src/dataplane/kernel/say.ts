@@ -60,9 +60,14 @@ function byLists({ policed, guardStands }: Place, others: readonly Other[]): str
   const guard = others.findIndex(({ kind, symbol }) => kind === 'forward' && symbol.startsWith('nft_'));
   const isPoliced = (ifindex: number): boolean => policed.some((found) => found.ifindex === ifindex);
   const hasSay = ({ kind, id, symbol }: Other): boolean =>
-    !WITHOUT_SAY.has(symbol) && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
+    !WITHOUT_SAY.has(functionOf(symbol)) && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
   const other = others.find((found, index) => index !== guard && hasSay(found));
   return other === undefined ? null : sentenceOf(other);
+}
+
+/** A symbol of a module is `function [module]`. */
+function functionOf(symbol: string): string {
+  return symbol.split(' ', 1)[0] ?? symbol;
 }
 
 function sentenceOf({ kind, id, symbol }: Other): string {
