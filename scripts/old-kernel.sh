@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs tests on the oldest kernel that Weir is for, Debian 12's Linux 6.1, in a virtual machine that sees this machine's files and
-# keeps what it writes in memory. Arguments are test files. It is emulated, so that a file takes minutes; WEIR_KVM=1 uses KVM, where that works.
+# keeps what it writes in memory. Arguments are test files. It is emulated, so that a file takes minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,14 +37,13 @@ if [ ! -e "$kernel/initrd" ] || [ scripts/old-kernel-init.sh -nt "$kernel/initrd
   mv "$kernel/initrd.new" "$kernel/initrd"
 fi
 
-accelerator=(-accel tcg -cpu 'max,la57=off')
-[ "${WEIR_KVM:-}" = 1 ] && accelerator=(-accel kvm -cpu host)
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
-timeout --foreground -k 10 3000 qemu-system-x86_64 "${accelerator[@]}" -machine q35 -m 4G -no-reboot -nodefaults -display none \
+timeout --foreground -k 10 3000 qemu-system-x86_64 -accel tcg -cpu max,la57=off -machine q35 -m 4G -no-reboot -nodefaults -display none \
   -serial stdio -monitor none -device virtio-rng-pci \
   -virtfs local,path=/,security_model=none,readonly=on,mount_tag=host,multidevs=remap \
   -kernel "$kernel/root/boot/vmlinuz-"* -initrd "$kernel/initrd" \
   -append "console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 weir_modules=$kernel/root/lib/modules weir_folder=$PWD weir_files=$(IFS=,; echo "${files[*]}")" \
   </dev/null | tee "$output"
-grep -q '^old-kernel: passed' "$output"
+# Vitest leaves a sequence for the terminal in front of it.
+grep -q 'old-kernel: passed' "$output"
