@@ -4,7 +4,7 @@ import { builtObject } from '#dataplane/kernel/built.js';
 
 const MAX_STACK = 512;
 const MAX_FRAMES = 8;
-/** Kernels before 6.9 round what each function takes up to so much, later ones to 16. */
+/** Linux 6.1 rounds what each function takes up to so much, later kernels to 16. */
 const ROUNDED_TO = 32;
 const INSTRUCTION = 8;
 

@@ -52,7 +52,7 @@ __noinline __u32 segment_word(__u32 base, __u32 place, __u32 destination, __u64 
 	if (!list)
 		return 0;
 	count = list->words[0] & 0xff;
-	/* Else clang asks whether it is 7, of which kernels before 6.8 learn no bound. */
+	/* Else clang asks whether it is 7, of which Linux 6.1 learns no bound. */
 	asm volatile("" : "+r"(segment));
 	if (segment >= MAX_SEGMENTS || segment >= count)
 		return list->words[1];

@@ -165,7 +165,7 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	asm volatile("" : "+r"(bytes));
 	if (bytes > OPTIONS_MAX)
 		return 0;
-	/* Not whether there are any: of that kernels before 6.8 learn no bound. */
+	/* Not whether there are any: of that Linux 6.1 learns no bound. */
 	last = bytes - 1;
 	asm volatile("" : "+r"(last));
 	if (last < OPTIONS_MAX && bpf_skb_load_bytes(skb, at + TCP_OPTIONS, header->before + TCP_OPTIONS, last + 1))

@@ -152,7 +152,7 @@ static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct pack
 	/* More than 64 KiB of merged segments have no length of their own. */
 	if (total == 0 && skb->gso_size && skb->len > IP_BYTES_MAX)
 		total = IP_BYTES_MAX;
-	/* The first of them for kernels before 6.8, which do not see that the header is longer than nothing. */
+	/* The first of them for Linux 6.1, which does not see that the header is longer than nothing. */
 	if (total < sizeof(*ip) || ip->version != 4 || header < sizeof(*ip) || total < header || total + ETH_HLEN > skb->len)
 		return DROP_MALFORMED;
 	if (data + ETH_HLEN + header > data_end)

@@ -32,7 +32,7 @@ static __always_inline __u32 place_among(const __u32 *keys, __u32 count, __u64 a
 #pragma unroll
 	for (__u32 i = 1; i < step; i++)
 		more += is_not_above(keys[i], above);
-	/* Else clang ors them, of which kernels before 6.10 learn no bound. */
+	/* Else clang ors them, of which Linux 6.1 learns no bound. */
 	asm volatile("" : "+r"(more));
 	return place + more;
 }

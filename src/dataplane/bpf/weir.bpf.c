@@ -40,7 +40,7 @@
 #include "bench.h"
 #include "prove.h"
 
-/* A packet of no flow that goes on as established. */
+/* A packet that is not in the middle of an established flow. */
 static __always_inline int police_incoming(struct __sk_buff *skb, int found)
 {
 	struct packet *packet = new_packet(0);
