@@ -32,6 +32,7 @@ b cat >tests.sh <<END
 exec </dev/null
 export HOME=/root TERM=dumb NO_COLOR=1 CI=1 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ip link set lo up
+modprobe tun
 cd "$folder"
 echo "old-kernel: Linux \$(uname -r)"
 if npx --no-install vitest run --maxWorkers 1 --testTimeout 900000 --hookTimeout 900000 $files; then
