@@ -93,7 +93,6 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     return new MappedMemory(name, fd, maxEntries * valueSize);
   };
   const table = { flows: memory('flows'), tallies: memory('tallies'), tags: memory('flow_tags') };
-  const record = new Uint32Array(FLOW_BYTES / 4);
   const key = new Uint8Array(FLOW_KEY_BYTES);
 
   const runFrame = (length: number, mark = 0, entry: Entry = 'in'): Judged => {
@@ -107,17 +106,20 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       check('delete entry', libbpf().bpf_map_delete_elem(table, key.subarray(0, keyBytes)));
     }
   };
-  const readFlows = (): Flow[] => {
+  /** Flows with their tallies behind them, as the kernel has them. */
+  const records = (): Uint8Array<ArrayBuffer>[] => {
     const { flows, tallies } = table;
-    const found: Flow[] = [];
+    const found: Uint8Array<ArrayBuffer>[] = [];
     for (let at = 0; at < flows.words.length; at += LINE) {
       if ((flows.words[at + USE] as number) >>> 16 !== KEY_USED) continue;
-      record.set(flows.words.subarray(at, at + LINE));
-      record.set(tallies.words.subarray(at, at + LINE), LINE);
-      found.push(readFlow(new DataView(record.buffer)));
+      const words = new Uint32Array(FLOW_BYTES / 4);
+      words.set(flows.words.subarray(at, at + LINE));
+      words.set(tallies.words.subarray(at, at + LINE), LINE);
+      found.push(new Uint8Array(words.buffer));
     }
     return found;
   };
+  const readFlows = (): Flow[] => records().map((record) => readFlow(new DataView(record.buffer)));
   let occupied = 0;
   /** Claims ways of the only set. */
   const occupy = (): void => {
@@ -169,6 +171,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     flushFlows(): number {
       const there = readFlows().length;
       table.flows.words.fill(0);
+      table.tallies.words.fill(0);
       table.tags.words.fill(0);
       occupy();
       return there;
@@ -193,6 +196,17 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       before = countedSinceLoad();
     },
     sweep: () => sweep.run(),
+    records,
+    /** Lines that have no flow, and a tally all the same. */
+    strayTallies(): number {
+      const { flows, tallies } = table;
+      let stray = 0;
+      for (let at = 0; at < flows.words.length; at += LINE) {
+        if ((flows.words[at + USE] as number) >>> 16 !== 0) continue;
+        if (tallies.words.subarray(at, at + LINE).some((word) => word !== 0)) stray++;
+      }
+      return stray;
+    },
     /** Established flows or half-open ones, with what was counted until now. */
     flowsIn(which: 'flows' | 'half_open'): Flow[] {
       sweep.run();

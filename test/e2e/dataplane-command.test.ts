@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
@@ -72,7 +73,7 @@ test('status says what the kernel enforces, also without a process', async () =>
   );
   const { stdout } = await command('status');
   expect(stdout).toContain('process     none: the kernel enforces the last policy\n');
-  expect(stdout).toContain('in force    generation 1, epoch 2, layout 3');
+  expect(stdout).toContain(`in force    generation 1, epoch 2, layout ${LAYOUT_VERSION}`);
   await rig.node.restart();
   await rig.node.ready();
 });

@@ -93,7 +93,11 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     const [set] = mapSetsIn(pinPath);
     if (set === undefined) throw new Error('nothing is pinned');
     let most = 0;
-    const lines = new FlowLines({ flows: set.fd('flows'), tallies: set.fd('tallies') });
+    const lines = new FlowLines({
+      flows: set.fd('flows'),
+      tallies: set.fd('tallies'),
+      rankHits: set.fd('rank_hits'),
+    });
     const words = new Uint32Array(FLOW_BYTES / 4);
     for (let line = 0; line < lines.count; line++) {
       if (!lines.read(line, words)) continue;

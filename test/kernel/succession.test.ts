@@ -4,8 +4,12 @@ import { ADDRESSES } from '#cli/topology.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { Guard } from '#dataplane/kernel/guard.js';
 import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import { mapSetsIn } from '#dataplane/kernel/map-set.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { anyFlow } from '#dataplane/program/flow-filter.js';
+import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { ALLOWED, defaultOnly, policyOf } from './policies.js';
@@ -38,6 +42,22 @@ async function startWith(policy = small): Promise<void> {
   node.start().attach();
   node.putInForce(policy, 1);
   await node.startProbes();
+}
+
+/** One whose rule `wanted` stands behind so many others. */
+function ranked(others: number) {
+  const other = Array.from({ length: others }, (_, index) => rule({ id: `other${index}`, to: [`198.18.0.${index}`] }));
+  return policy([group([ADDRESSES.client], [...other, rule({ id: 'wanted', ports: [String(ALLOWED)] })])]);
+}
+
+/** As if what is in force had been put there by a build of another layout. */
+function claimOtherLayout(): void {
+  const set = mapSetsIn(node.topology.pinPath).at(-1);
+  if (set === undefined) throw new Error('nothing is pinned');
+  const active = new MappedMemory('active', set.fd('active'), ACTIVE.bytes);
+  active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION + 1;
+  active.unmap();
+  set.close();
 }
 
 test('a restart with other settings takes the maps over', async () => {
@@ -141,6 +161,27 @@ test('flows are converted into a build that lays them out otherwise, and back', 
   expect(node.datapath().stats()).toEqual(expect.objectContaining({ generation: 1 }));
   expect(node.mapSets()).toEqual(['maps-4']);
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test.each([
+  ['flows move, and the policy is written anew', { anotherLayout: true }],
+  ['flows move, and the policy stays', { capacities: [131_072, 65_536] }],
+  ['all stays where it is', {}],
+])('packets of flows that were never folded are hits of their rule where %s', async (_, how) => {
+  const { anotherLayout = false, capacities = [65_536] } = how as { anotherLayout?: boolean; capacities?: number[] };
+  node.start().attach();
+  node.putInForce(ranked(0), 1);
+  let sent = 0;
+  for (let round = 0; round < 6; round++) {
+    expect(await node.answers(ALLOWED)).toBe(true);
+    sent += 2;
+    node.datapath().close();
+    if (anotherLayout) claimOtherLayout();
+    node.start({ flowCapacity: capacities[round % capacities.length] ?? 65_536 }).attach();
+    node.putInForce(ranked(round + 1), 2 + round);
+  }
+  const report = node.datapath().hits({ groups: [], rules: ['wanted'], unused: undefined, from: 0, limit: 10 });
+  expect(report?.items.map(({ packets }) => Number(packets))).toEqual([sent]);
 });
 
 test('layout 1 judges until the policy is there, and its flows go on', async () => {

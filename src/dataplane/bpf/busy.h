@@ -67,7 +67,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 		return ip->protocol == IPPROTO_TCP ? NOT_BUSY : OPENS_OTHER;
 	judgement = READ_ONCE(flow->judgement);
 	in_force = bpf_map_lookup_elem(&active, &first);
-	if (!in_force || !judgement || judgement >> 32 != READ_ONCE(in_force->word) >> 1)
+	if (!in_force || !judgement || judgement >> 32 != READ_ONCE(in_force->word))
 		return NOT_BUSY;
 	vital = READ_ONCE(*(__u32 *)&flow->state);
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;

@@ -16,36 +16,63 @@ int weir_carry(struct carry_request *request)
 	return 0;
 }
 
-/* Adds the counts of an entry for the same flow, which nobody counts in any more. What that one did not fold goes to its rule
- * here, so that `packets`, which wraps, is left alone.
+/* Adds the counts of an entry for the same flow, which nobody counts in any more, and whose tally is settled. What that one did not
+ * fold goes to its rule here, so that `packets`, which wraps, is left alone. A flow that ends meanwhile, or that another CPU
+ * goes on folding, does not get the sums.
  */
-static __always_inline void merge_counts(const struct flow *into, struct tally *sum, const struct flow *from,
-				    const struct tally *more, __u64 now)
+static __always_inline void merge_counts(__u32 slot, const struct flow *from, const struct tally *more, __u64 rest, __u64 now)
 {
+	struct tally *sum = tally_at(slot);
+	struct flow *into = flow_at(slot);
 	__u64 packets = 0, bytes = 0;
 	__u32 swapped;
+	enum fold fold;
 
 	if (!into || !sum || !from || !more)
 		return;
+	fold = await_fold(into, rest);
 	swapped = (into->flags ^ from->flags) & FLOW_OPENED_BY_HIGH;
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
 		__u32 more_packets = from->packets[side] - more->folded_packets[side];
 		__u32 more_bytes = from->bytes[side] - more->folded_bytes[side];
 
-		__sync_fetch_and_add(&sum->total_packets[(side ^ swapped) & 1], more->total_packets[side] + more_packets);
-		__sync_fetch_and_add(&sum->total_bytes[(side ^ swapped) & 1], more->total_bytes[side] + more_bytes);
+		if (fold == FOLD_ALONE) {
+			sum->total_packets[(side ^ swapped) & 1] += more->total_packets[side] + more_packets;
+			sum->total_bytes[(side ^ swapped) & 1] += more->total_bytes[side] + more_bytes;
+		}
 		packets += more_packets;
 		bytes += more_bytes;
 	}
 	add_hit(more->hit, more->hit_check, packets, bytes, now);
-	if (more->opened_ns < sum->opened_ns)
-		sum->opened_ns = more->opened_ns;
+	if (fold == FOLD_ALONE) {
+		settle(into, sum, now);
+		if (more->opened_ns && more->opened_ns < sum->opened_ns)
+			sum->opened_ns = more->opened_ns;
+		fold = finish_fold(into);
+	}
+	if (fold == FOLD_END)
+		finish_flow(slot, now);
 }
+
+/* Of the word that begins with the state: what one datapath says to another. Whether a flow is half open is said by its mark. */
+#define VITAL (0xff | (0xff & ~(FLOW_HALF_OPEN | FLOW_FOLDING | FLOW_ENDING)) << 8)
 
 static __always_inline __u32 vital_of(const struct flow *flow)
 {
 	return flow->state | flow->flags << 8;
+}
+
+/* Unless it has gone on here too. */
+static __always_inline void change_vital(struct flow *flow, __u32 from, __u32 to)
+{
+	__u32 *word = vital_word(flow), seen;
+
+	for (int tries = 0; tries < 8; tries++) {
+		seen = READ_ONCE(*word);
+		if ((seen ^ from) & VITAL || __sync_val_compare_and_swap(word, seen, (seen & ~VITAL) | (to & VITAL)) == seen)
+			return;
+	}
 }
 
 /* Writes a flow into a line that was claimed for it. */
@@ -56,10 +83,14 @@ static __always_inline bool place_carried(__u32 slot, const struct carry_flow_re
 
 	if (slot == NO_SLOT || !flow || !tally)
 		return false;
-	__builtin_memcpy(&flow->judgement, &request->flow.judgement,
-			 __builtin_offsetof(struct flow, hops) - __builtin_offsetof(struct flow, judgement));
+	flow->judgement = request->flow.judgement;
+	flow->last_seen = request->flow.last_seen;
+	flow->state = request->flow.state;
+	flow->opened = request->flow.opened;
+	__builtin_memcpy(flow->ifindex, request->flow.ifindex,
+			 __builtin_offsetof(struct flow, hops) - __builtin_offsetof(struct flow, ifindex));
 	flow->hops[0] = flow->hops[1] = 0;
-	flow->flags = (flow->flags & ~FLOW_HALF_OPEN) | (request->half ? FLOW_HALF_OPEN : 0);
+	WRITE_ONCE(flow->flags, (request->flow.flags & VITAL >> 8) | (request->half ? FLOW_HALF_OPEN : 0));
 	*tally = request->tally;
 	publish(flow, key);
 	return true;
@@ -69,11 +100,12 @@ SEC("syscall")
 int weir_carry_flow(struct carry_flow_request *request)
 {
 	struct flow_key key = request->flow.key;
-	__u64 now = bpf_ktime_get_ns(), hash;
+	__u64 now = bpf_ktime_get_ns(), hash, rest;
 	struct flow *flow;
-	__u32 slot, to, half;
+	__u32 slot, to;
 
 	key.use = KEY_USED;
+	rest = ((const __u64 *)&key)[1];
 	hash = hash_of_key(&key);
 	request->carried = 0;
 	slot = find_slot(&key, hash);
@@ -81,11 +113,9 @@ int weir_carry_flow(struct carry_flow_request *request)
 	if (request->again) {
 		if (!flow)
 			return 0;
-		merge_counts(flow, tally_at(slot), &request->flow, &request->tally, now);
-		/* Unless it has gone on here too. Whether it is half open is said by its mark. */
-		half = (flow->flags & FLOW_HALF_OPEN) << 8;
-		__sync_val_compare_and_swap((__u32 *)&flow->state, (request->vital & ~(FLOW_HALF_OPEN << 8)) | half,
-					    (vital_of(&request->flow) & ~(FLOW_HALF_OPEN << 8)) | half);
+		merge_counts(slot, &request->flow, &request->tally, rest, now);
+		if (same_key(&flow->key, &key))
+			change_vital(flow, request->vital, vital_of(&request->flow));
 		return 0;
 	}
 	if (request->half) {
@@ -94,19 +124,21 @@ int weir_carry_flow(struct carry_flow_request *request)
 		return 0;
 	}
 	if (flow && !(slot & HALF_OPEN)) {
-		merge_counts(flow, tally_at(slot), &request->flow, &request->tally, now);
+		merge_counts(slot, &request->flow, &request->tally, rest, now);
 		return 0;
 	}
 	to = claim_line(hash, false, now);
 	request->carried = place_carried(to, request, &key);
 	/* Its next packet opened it here before, unless it was just that which made room. */
 	if (flow && request->carried && to != (slot & ~HALF_OPEN) && same_key(&flow->key, &key)) {
-		struct flow *into = flow_at(to);
+		struct tally *more = tally_at(slot);
 
-		if (into)
-			merge_counts(into, tally_at(to), flow, tally_at(slot), now);
-		if (claim(flow, ((const __u64 *)&key)[1]))
-			release(flow, slot);
+		fold_flow(slot, rest, now);
+		if (!more || !claim(flow, rest) || is_left_to_folder(flow))
+			return 0;
+		settle(flow, more, now);
+		merge_counts(to, flow, more, rest, now);
+		release(flow, more, slot);
 	}
 	return 0;
 }

@@ -152,7 +152,7 @@ __noinline int tell_flow(const struct flow *flow, const struct tally *tally, enu
 	event->icmp_code = 0;
 	event->tcp_flags = flow->state;
 	event->flags = (flow->judgement & AUDITED ? EVENT_AUDITED : 0) | (flow->flags & FLOW_FOREIGN ? EVENT_FOREIGN : 0);
-	event->epoch = flow->judgement >> 32;
+	event->epoch = flow->judgement >> 33;
 	event->word = flow->judgement;
 	event->hit = tally->hit;
 	event->hit_check = tally->hit_check;

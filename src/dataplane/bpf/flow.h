@@ -52,65 +52,17 @@ static __always_inline __u32 direction_of(const struct flow *flow, const struct 
 	return packet->place.from_high != ((flow->flags & FLOW_OPENED_BY_HIGH) != 0);
 }
 
-/* Adds what the flow carried since the last time to its totals and to its rule. The exchanges make every packet count
- * once, whoever folds at the same time.
+/* Who makes room in a set: somebody past his time-out, or else the half-open flow that has been silent for longest. Answers his slot,
+ * with HALF_OPEN where his mark was taken away, and his key; NO_SLOT where all of them stay.
  */
-__noinline int fold_flow(struct flow *flow, struct tally *tally, __u64 now_ns)
-{
-	__u64 packets = 0, bytes = 0;
-	__u32 idle;
-
-	if (!flow || !tally)
-		return 0;
-#pragma unroll
-	for (int side = 0; side < 2; side++) {
-		__u32 seen = READ_ONCE(flow->packets[side]), carried = READ_ONCE(flow->bytes[side]);
-		/* Less than nothing where somebody else folded what came after. */
-		__s64 more_packets = (__s32)(seen - __sync_lock_test_and_set(&tally->folded_packets[side], seen));
-		__s64 more_bytes = (__s32)(carried - __sync_lock_test_and_set(&tally->folded_bytes[side], carried));
-
-		__sync_fetch_and_add(&tally->total_packets[side], more_packets);
-		__sync_fetch_and_add(&tally->total_bytes[side], more_bytes);
-		packets += more_packets;
-		bytes += more_bytes;
-	}
-	if (!packets)
-		return 0;
-	idle = ticks_of(now_ns) - flow->last_seen;
-	if ((__s32)idle < 0) /* another CPU is ahead */
-		idle = 0;
-	add_hit(tally->hit, tally->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
-	return 0;
-}
-
-/* False where the slot has another flow by now. `taken`: the caller has taken the mark of a half-open one away. */
-__noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, bool taken)
-{
-	struct tally *tally = tally_at(slot);
-	struct flow *flow = flow_at(slot);
-
-	if (!flow || !tally || !key || !same_key(&flow->key, key) || !claim(flow, ((const __u64 *)key)[1]))
-		return false;
-	fold_flow(flow, tally, now_ns);
-	if (!taken && !take_mark(slot))
-		count(COUNT_FLOWS_CLOSED);
-	tell_flow(flow, tally, EVENT_FLOW_ENDED, now_ns);
-	release(flow, slot);
-	return true;
-}
-
-/* Ends whoever is past his time-out in a set, or else the half-open flow that has been silent for longest. False where all of
- * them stay.
- */
-__noinline bool make_room(__u32 set, __u64 now_ns)
+__noinline __u32 find_room(__u32 set, struct flow_key *key, __u64 now_ns)
 {
 	__u32 now = ticks_of(now_ns), longest = 0, chosen = set;
 	__u64 *tags = tags_at(set), seen, mark;
-	struct flow_key key;
 	struct flow *flow;
 
-	if (!tags)
-		return false;
+	if (!tags || !key)
+		return NO_SLOT;
 	seen = READ_ONCE(*tags);
 	for (__u32 way = 0; way < FLOW_WAYS; way++) {
 		__u32 slot = set | way << settings.flow_shift, silent;
@@ -131,16 +83,24 @@ __noinline bool make_room(__u32 set, __u64 now_ns)
 	}
 	flow = flow_at(chosen);
 	if (!longest || !flow)
-		return false;
-	key = flow->key;
-	if (key.use != KEY_USED)
-		return false;
+		return NO_SLOT;
+	*key = flow->key;
+	if (key->use != KEY_USED)
+		return NO_SLOT;
 	asm volatile("" ::: "memory");
 	mark = seen & mark_of(way_of_slot(chosen));
 	/* Who is there now may be another: his set is not as it was, or he is not past his time-out. */
 	if (mark ? __sync_val_compare_and_swap(tags, seen, seen & ~mark) != seen : !is_expired(flow, now))
-		return false;
-	return end_flow(chosen, &key, now_ns, mark);
+		return NO_SLOT;
+	return chosen | (mark ? HALF_OPEN : 0);
+}
+
+/* False where all of them stay. */
+static __always_inline bool make_room(__u32 set, struct flow_key *key, __u64 now_ns)
+{
+	__u32 slot = find_room(set, key, now_ns);
+
+	return slot != NO_SLOT && end_flow(slot, key, now_ns, slot & HALF_OPEN);
 }
 
 static __always_inline __u8 tag_with(__u64 hash, bool half)
@@ -164,13 +124,14 @@ __noinline __u32 claim_at_once(__u64 hash, bool half)
 __noinline __u32 claim_with_room(__u64 hash, bool half, __u64 now_ns)
 {
 	__u32 set = first_set(hash), other = second_set(hash), slot = NO_SLOT;
+	struct flow_key key = {};
 	bool spills = false;
 
 	/* Another CPU may be faster. */
 	for (int tries = 0; slot == NO_SLOT && tries < 2; tries++) {
-		spills = !make_room(set, now_ns);
+		spills = !make_room(set, &key, now_ns);
 		if (spills)
-			make_room(other, now_ns);
+			make_room(other, &key, now_ns);
 		slot = claim_freed(spills ? other : set, tag_with(hash, half));
 	}
 	if (spills && slot != NO_SLOT)
@@ -195,7 +156,7 @@ static __always_inline __u32 claim_line(__u64 hash, bool half, __u64 now_ns)
 /* Both sides may come at once. Answers what is set then. */
 static __always_inline __u8 set_flags(struct flow *flow, __u8 more)
 {
-	return __sync_fetch_and_or((__u32 *)&flow->state, (__u32)more << 8) >> 8 | more;
+	return __sync_fetch_and_or(vital_word(flow), (__u32)more << 8) >> 8 | more;
 }
 
 static __always_inline __u8 state_after_fins(__u8 flags)
@@ -217,7 +178,7 @@ static __always_inline bool follow_tcp(struct flow *flow, __u8 tcp_flags, __u32 
 		if (side)
 			set_flags(flow, FLOW_RESET_BY_REPLY);
 		else
-			__sync_fetch_and_and((__u32 *)&flow->state, ~(FLOW_RESET_BY_REPLY << 8));
+			__sync_fetch_and_and(vital_word(flow), ~(FLOW_RESET_BY_REPLY << 8));
 		flow->state = FLOW_TCP_RESET;
 		return false;
 	}
@@ -271,11 +232,11 @@ static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow
 	__sync_fetch_and_add(&flow->packets[side], packets_of(skb));
 	__sync_fetch_and_add(&flow->bytes[side], skb->len);
 	if (is_fold_due(bytes, skb->len))
-		fold_flow(flow, tally_at(slot), now_ns);
+		fold_flow(slot, ((const __u64 *)key)[1], now_ns);
 	/* Who was faster has confirmed it already, or makes room of it: then the next packet has no flow. */
 	if (confirmed && same_key(&flow->key, key) && take_mark(slot)) {
 		if (same_key(&flow->key, key))
-			__sync_fetch_and_and((__u32 *)&flow->state, ~(FLOW_HALF_OPEN << 8));
+			__sync_fetch_and_and(vital_word(flow), ~(FLOW_HALF_OPEN << 8));
 		count(COUNT_FLOWS_OPENED);
 	}
 }
@@ -302,27 +263,28 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 /* Fills the line that was claimed. A call of its own, since the stack is short. */
 __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u64 judged, __u8 how)
 {
-	__u32 active_word = judged >> 32, side = how & AS_REPLY ? 1 : 0;
+	__u32 side = how & AS_REPLY ? 1 : 0;
 	__u64 now_ns = coarse_ns();
-	struct hit_ref ref = {};
 	struct tally *tally;
 	struct flow *flow;
+	__u8 state, flags;
 
 	if (!packet)
 		return 0;
 	flow = flow_at(packet->place.slot);
-	tally = tally_at(packet->place.slot);
-	if (!flow || !tally)
+	if (!flow)
 		return 0;
-	flow->judgement = 0;
+	flow->judgement = judged;
 	flow->last_seen = ticks_of(now_ns);
-	flow->flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) | (packet->place.from_high != side ? FLOW_OPENED_BY_HIGH : 0);
-	flow->state = opening_state(packet);
-	if (flow->state == FLOW_TCP_HALF_CLOSED)
-		flow->flags |= FLOW_FIN << side;
-	if (flow->state == FLOW_TCP_RESET && side)
-		flow->flags |= FLOW_RESET_BY_REPLY;
-	flow->expected = 0;
+	state = opening_state(packet);
+	flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) | (packet->place.from_high != side ? FLOW_OPENED_BY_HIGH : 0);
+	if (state == FLOW_TCP_HALF_CLOSED)
+		flags |= FLOW_FIN << side;
+	if (state == FLOW_TCP_RESET && side)
+		flags |= FLOW_RESET_BY_REPLY;
+	flow->state = state;
+	WRITE_ONCE(flow->flags, flags); /* once: what another CPU left there must not come back */
+	flow->opened = now_ns >> OPENED_SHIFT;
 	asm volatile("" : "+r"(side)); /* else the verifier does not know that it is 0 or 1 */
 	side &= 1;
 	flow->packets[!side] = flow->bytes[!side] = 0;
@@ -331,19 +293,16 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? packet->way.ifindex : 0;
 	flow->packets[side] = packets_of(skb);
 	flow->bytes[side] = skb->len;
-	__builtin_memset(tally, 0, sizeof(*tally));
-	tally->opened_ns = now_ns;
-	if (!(how & FLOW_FOREIGN)) {
-		ref = hit_of(active_word, judged);
-		flow->judgement = (__u64)(active_word >> 1) << 32 | (__u32)judged;
-	}
-	tally->hit = ref.hit;
-	tally->hit_check = ref.check;
 	flow->hops[!side] = 0;
 	flow->hops[side] = settings.direct && packet->way.ifindex ? keep_way(&packet->way, now_ns) : 0;
+	tally = are_events_wanted(EVENTS_WANTED_FLOWS | EVENTS_WANTED_PACKETS) ? tally_at(packet->place.slot) : 0;
+	if (tally) {
+		tally->opened_ns = now_ns;
+		settle(flow, tally, now_ns);
+	}
 	publish(flow, &packet->place.key);
 	count(COUNT_HALF_OPENED);
-	if (are_events_wanted(EVENTS_WANTED_FLOWS | EVENTS_WANTED_PACKETS))
+	if (tally)
 		tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);
 	return 0;
 }

@@ -17,6 +17,20 @@ static __always_inline struct hit_ref hit_of(__u32 active_word, __u32 word)
 	return found ? *found : none;
 }
 
+/* Of nobody: neither an entry, nor to be looked for. */
+#define NO_HIT (1ULL << 32)
+
+/* As a tally has it. */
+static __always_inline __u64 packed_hit(struct hit_ref ref)
+{
+	return ref.hit ? (__u64)ref.check << 32 | ref.hit : NO_HIT;
+}
+
+static __always_inline __u64 *hit_in(struct tally *tally)
+{
+	return (__u64 *)&tally->hit;
+}
+
 static __always_inline void add_hit(__u32 index, __u32 check, __u64 packets, __u64 bytes, __u64 last_ns)
 {
 	struct hit *hit = index ? bpf_map_lookup_elem(&hits, &index) : 0;

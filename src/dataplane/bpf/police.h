@@ -56,10 +56,10 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		if (same_key(&flow->key, &packet->place.key))
 			flow->ifindex[direction & 1] = skb->ifindex;
 	}
-	if (!foreign && judgement >> 32 != active_word >> 1) {
+	if (!foreign && judgement >> 32 != active_word) {
 		struct tally *tally = tally_at(slot);
 		enum drop_reason refused;
-		struct hit_ref ref;
+		enum fold fold;
 
 		word = judge_again(packet, active_word, direction);
 		refused = refusal_of(word);
@@ -69,13 +69,21 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 		}
 		if (!tally)
 			return drop(skb, packet, DROP_PROGRAM_DAMAGED);
-		fold_flow(flow, tally, now);
-		ref = hit_of(active_word, word);
-		tally->hit = ref.hit;
-		tally->hit_check = ref.check;
-		count(COUNT_FLOWS_REJUDGED);
-		/* Not where the line is another flow's by now. */
-		__sync_val_compare_and_swap(&flow->judgement, judgement, (__u64)(active_word >> 1) << 32 | word);
+		/* Else the line is another flow's by now, or the next packet tries again. */
+		fold = await_fold(flow, *(__u64 *)&packet->place.key.low_port);
+		if (fold == FOLD_ALONE) {
+			__u64 judged = (__u64)active_word << 32 | word;
+
+			fold_alone(flow, tally, now);
+			if (same_key(&flow->key, &packet->place.key) &&
+			    __sync_val_compare_and_swap(&flow->judgement, judgement, judged) == judgement) {
+				*hit_in(tally) = packed_hit(hit_of(active_word, word));
+				count(COUNT_FLOWS_REJUDGED);
+			}
+			fold = finish_fold(flow);
+		}
+		if (fold == FOLD_END)
+			finish_flow(slot, now);
 	}
 	if (at_once) {
 		__u32 *hop = &flow->hops[direction & 1], seen = READ_ONCE(*hop);

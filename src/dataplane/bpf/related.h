@@ -151,7 +151,7 @@ static __always_inline __u32 judge_quoted(__u64 judgement, __u32 active_word)
 	__u32 second = 1;
 	struct packet *quoted = bpf_map_lookup_elem(&packets, &second);
 
-	if (judgement >> 32 == active_word >> 1)
+	if (judgement >> 32 == active_word)
 		return judgement;
 	return quoted ? judge_again(quoted, active_word, quoted->is_reply) : 0;
 }

@@ -54,7 +54,7 @@ __noinline bool sweep_slot(__u32 slot, __u64 now)
 		forget_old_hop(&flow->hops[1], now);
 	}
 	if (flow->packets[0] != tally->folded_packets[0] || flow->packets[1] != tally->folded_packets[1])
-		fold_flow(flow, tally, now);
+		fold_flow(slot, ((const __u64 *)&key)[1], now);
 	return true;
 }
 

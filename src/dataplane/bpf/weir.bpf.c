@@ -23,6 +23,7 @@
 #include "hits.h"
 #include "events.h"
 #include "table.h"
+#include "fold.h"
 #include "flow.h"
 #include "busy.h"
 #include "fragments.h"

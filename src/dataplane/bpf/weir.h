@@ -5,7 +5,7 @@
 #ifndef WEIR_H
 #define WEIR_H
 
-#define LAYOUT_VERSION 3
+#define LAYOUT_VERSION 4
 
 /* An image is made of lines of one cache line each; see src/dataplane/program/layout.ts. */
 #define LINE_WORDS 16
@@ -168,34 +168,40 @@ struct flow_key {
 #define FLOW_RESET_BY_REPLY 4 /* which side sent the RST */
 #define FLOW_HALF_OPEN 8    /* nobody has confirmed it yet */
 #define FLOW_FIN 16         /* << direction */
+#define FLOW_ENDING 64      /* from now on nobody begins to fold it, and who does already ends it: until the line has another flow */
+#define FLOW_FOLDING 128    /* one CPU alone writes its tally now */
 
 #define FLOW_WAYS 8
+
+#define OPENED_SHIFT 23
 
 /* What every packet touches; see table.h. Another flow may get the line: who holds a pointer reads `judgement` and then
  * compares the key, which the next owner writes before it.
  */
 struct flow {
 	struct flow_key key;
-	__u64 judgement;    /* epoch << 32 | word: one store, so that nobody sees half of it */
+	__u64 judgement;    /* active word << 32 | word: one store, so that nobody sees half of it; 0: of a foreign flow */
 	__u32 last_seen;    /* ticks */
 	__u8 state;
 	__u8 flags;
-	__u16 expected;     /* means nothing since layout 3 */
+	__u16 opened;       /* time, in units of 2^OPENED_SHIFT ns; they wrap after nine minutes */
 	__u32 ifindex[2];   /* where packets of that direction come in, checked or, before the first, expected; 0: not known */
 	__u32 packets[2];   /* 0: from the side that opened the flow. They wrap, and are folded before that */
 	__u32 bytes[2];
 	__u32 hops[2];      /* where packets of that direction go: entry of `ways` | since when << 16; 0: not known */
 };
 
-/* The rest of a flow, by the same index. */
+/* The rest of a flow, by the same index. A line without a flow has one of zeros, and a first packet leaves it so: what can be told
+ * from the flow is told when that is first folded (`settle`).
+ */
 struct tally {
-	__u64 opened_ns;
+	__u64 opened_ns; /* 0: as the flow says */
 	__u64 total_packets[2];  /* as far as they were folded */
 	__u64 total_bytes[2];
 	__u32 folded_packets[2]; /* of the flow's: already in the totals, and in the hits of a rule */
 	__u32 folded_bytes[2];
-	__u32 hit;               /* entry of `hits` that it counts for; 0: none */
-	__u32 hit_check;         /* low word of that entry's identity */
+	__u32 hit;               /* entry of `hits` that it counts for; 0: none, */
+	__u32 hit_check;         /* and the low word of that entry's identity; both 0: as its judgement says */
 };
 
 /* Where the routes of the node send a packet. */

@@ -10,6 +10,7 @@ import { mapShape } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { FlowLines } from './flow-lines.js';
 import { FlowTable, type FoundFlows } from './flow-table.js';
+import { awaitGracePeriod } from './grace-period.js';
 import { hitReport, rankFinder } from './hit-report.js';
 import { Hits, type Placement } from './hits.js';
 import { listInterfaces } from './interfaces.js';
@@ -28,6 +29,8 @@ export class Accounts {
   readonly #hits: Hits;
   readonly #vitals: Vitals;
   readonly #flows: FlowTable;
+  /** Flows may be in the tables that count for whom the idle slot says, and were never folded. */
+  #unsettled = true;
 
   /** `rosters`: those of tables that stood elsewhere. */
   constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots, rosters = new Rosters()) {
@@ -37,7 +40,11 @@ export class Accounts {
     this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
     this.#vitals = new Vitals({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
     this.#flows = new FlowTable(
-      new FlowLines({ flows: object.mapFd('flows'), tallies: object.mapFd('tallies') }),
+      new FlowLines({
+        flows: object.mapFd('flows'),
+        tallies: object.mapFd('tallies'),
+        rankHits: object.mapFd('rank_hits'),
+      }),
       object.programFd('weir_cut'),
     );
   }
@@ -57,9 +64,29 @@ export class Accounts {
     this.#hits.check(placement, this.#activeSlot());
   }
 
+  /** Says where a roster counts that is about to be put in force. To be called after `settle`. */
   stage(placement: Placement, generation: number): void {
     const entries = this.#hits.fill(this.#slots.idleSlot, placement, this.#activeSlot());
     this.rosters.stage({ roster: placement.roster, generation, entries });
+  }
+
+  /** To be called before another slot is put in force. */
+  expectFlip(): void {
+    if (this.rosters.staged === undefined) throw new Error('nothing is staged');
+    this.#unsettled = true;
+  }
+
+  /**
+   * Folds what was judged by the idle slot, unless that was done: it counts for whom that slot says until then. Waits before for packets
+   * that read the slot still, and then for who was folding already.
+   */
+  settle(): void {
+    if (!this.#unsettled) return;
+    const { isGraceDue } = this.#slots;
+    this.#slots.settle();
+    this.#vitals.sweep();
+    if (isGraceDue) awaitGracePeriod();
+    this.#unsettled = false;
   }
 
   hits(query: HitQuery): HitReport | null {

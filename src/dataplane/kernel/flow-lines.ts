@@ -1,4 +1,6 @@
-import { FLOW_KEY_OFFSETS, FLOW_LINE_BYTES, KEY_USED } from '#dataplane/program/flow.js';
+import { FLOW_KEY_OFFSETS, FLOW_LINE_BYTES, FLOW_OFFSETS, KEY_USED } from '#dataplane/program/flow.js';
+import { HIT_REF_BYTES } from '#dataplane/program/hit.js';
+import { settle } from '#dataplane/program/settling.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { mapShape } from './bpf-fd.js';
 
@@ -7,17 +9,20 @@ const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const ADDRESSES = FLOW_KEY_OFFSETS.low_address / 4;
 const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
 
-/** One of the kernel's flow tables, in memory that the kernel writes meanwhile. */
+/** The kernel's table of flows, in memory that the kernel writes meanwhile. */
 export class FlowLines {
   readonly #flows: MappedMemory;
   readonly #tallies: MappedMemory;
+  readonly #ranks: MappedMemory;
   readonly count: number;
 
-  constructor(fds: { readonly flows: number; readonly tallies: number }) {
+  constructor(fds: { readonly flows: number; readonly tallies: number; readonly rankHits: number }) {
     this.count = mapShape(fds.flows).maxEntries;
     const bytes = this.count * FLOW_LINE_BYTES;
     this.#flows = new MappedMemory('flows', fds.flows, bytes, { readOnly: true });
     this.#tallies = new MappedMemory('tallies', fds.tallies, bytes, { readOnly: true });
+    const ranks = mapShape(fds.rankHits).maxEntries * HIT_REF_BYTES;
+    this.#ranks = new MappedMemory('rank_hits', fds.rankHits, ranks, { readOnly: true });
   }
 
   /** Puts the flow of a line and its tally into `into`. False where it has none, or has got another one meanwhile. */
@@ -29,11 +34,13 @@ export class FlowLines {
       into[word] = flows[at + word] as number;
       into[WORDS + word] = this.#tallies.words[at + word] as number;
     }
+    settle(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
     return [ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word]);
   }
 
   unmap(): void {
     this.#flows.unmap();
     this.#tallies.unmap();
+    this.#ranks.unmap();
   }
 }

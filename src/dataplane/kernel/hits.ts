@@ -108,7 +108,10 @@ export class Hits {
     if (hits > this.capacity) throw new CapacityExceeded('hits', hits - 1, this.capacity - 1);
   }
 
-  /** Writes where the ranks of a slot count. No packet may be reading that slot any more. Answers the entry of each rank. */
+  /**
+   * Writes where the ranks of a slot count. No packet may be reading that slot any more, and no flow that it judged be without a hit of its
+   * own. Answers the entry of each rank.
+   */
   fill(slot: number, { roster, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
     if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);
     const { identities } = roster;

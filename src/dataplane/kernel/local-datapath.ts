@@ -198,6 +198,7 @@ export class LocalDatapath {
   /** Waits for what the next `stage` would wait for. */
   settle(): void {
     try {
+      this.#accounts?.settle();
       this.#succession?.loaded.slots.settle();
       this.#succession?.loaded.routes.look();
     } catch {

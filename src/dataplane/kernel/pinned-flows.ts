@@ -1,10 +1,11 @@
 import type { StructLayout } from '#dataplane/program/btf.js';
 import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/program/flow.js';
 import { type FlowTable, withTally } from '#dataplane/program/flow-conversion.js';
+import { settle, settlingOffsets } from '#dataplane/program/settling.js';
 import { libbpf } from '#libc/libbpf.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { batchesOf } from './batches.js';
-import { describeMap } from './bpf-fd.js';
+import { describeMap, mapShape } from './bpf-fd.js';
 import type { MapSet } from './map-set.js';
 
 /** A flow as it was read, until the next is; `again` reads it into the same memory, and answers false where it is gone. */
@@ -54,16 +55,19 @@ function* linesOf(set: MapSet, names: Lines, marked: boolean | undefined): Gener
   const [flow, tally] = [describeMap(set.fd(names.flows)), describeMap(set.fd(names.tallies))];
   const use = flow.value.fields['key.use']?.offset ?? 0;
   const flags = flow.value.fields.flags?.offset ?? 0;
-  const flows = mapped(set, names.flows, flow.maxEntries * flow.valueSize);
-  const sums = mapped(set, names.tallies, tally.maxEntries * tally.valueSize);
+  const flows = mapped(set, names.flows);
+  const sums = mapped(set, names.tallies);
+  const ranks = mapped(set, 'rank_hits');
   const record = new Uint8Array(flow.valueSize + tally.valueSize);
   const view = new DataView(record.buffer);
+  const offsets = settlingOffsets(withTally(flow.value, tally.value));
   const isHalfOpen = (): boolean => (view.getUint8(flags) & FLOW_HALF_OPEN) !== 0;
   const key = (): string => record.subarray(0, use).join();
   const read = (line: number): boolean => {
     record.set(new Uint8Array(flows.buffer, line * flow.valueSize, flow.valueSize));
     if (view.getUint16(use, true) !== KEY_USED) return false;
     record.set(new Uint8Array(sums.buffer, line * tally.valueSize, tally.valueSize), flow.valueSize);
+    if (offsets !== undefined) settle(view, offsets, ranks.words);
     return true;
   };
   try {
@@ -75,9 +79,11 @@ function* linesOf(set: MapSet, names: Lines, marked: boolean | undefined): Gener
   } finally {
     flows.unmap();
     sums.unmap();
+    ranks.unmap();
   }
 }
 
-function mapped(set: MapSet, name: Lines['flows' | 'tallies'], bytes: number): MappedMemory {
-  return new MappedMemory(name, set.fd(name), bytes, { readOnly: true });
+function mapped(set: MapSet, name: Lines['flows' | 'tallies'] | 'rank_hits'): MappedMemory {
+  const { maxEntries, valueSize } = mapShape(set.fd(name));
+  return new MappedMemory(name, set.fd(name), maxEntries * valueSize, { readOnly: true });
 }

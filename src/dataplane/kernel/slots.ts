@@ -159,6 +159,11 @@ export class Slots {
     Atomics.store(this.#directUntil, 0, monotonicNs);
   }
 
+  /** Whether somebody may still read the idle slot. */
+  get isGraceDue(): boolean {
+    return this.#graceDue;
+  }
+
   /** Waits until nobody reads the idle slot any more, so that the next fill need not. */
   settle(): void {
     this.awaitGracePeriod();

@@ -24,16 +24,18 @@ export function stageProgram(
   accounts.check(placement);
   const patterns = program.names.map(({ text }) => text);
   grants.makeRoom(patterns, awaitGracePeriod);
+  accounts.settle();
   slots.fill(image, generation);
   // Only now does nobody read the names of the program that was in this slot.
   grants.fill(slots.idleSlot, patterns);
-  // Only now does no packet read what the ranks of this slot counted in before.
+  // Nor does anything count for whom the ranks of this slot said before.
   accounts.stage(placement, generation);
 }
 
 /** Puts what is staged in force, and answers its epoch. */
 export function flipProgram({ slots, grants, accounts }: Loaded): number {
   const filled = slots.idleSlot;
+  accounts.expectFlip();
   const epoch = slots.flip();
   grants.activated(filled);
   accounts.rosters.flip(epoch);

@@ -166,7 +166,8 @@ export class Succession {
     let hits: HitsTransfer | undefined;
     try {
       if (grown.includes('program')) loaded.slots.copyInForce(before.loaded.slots);
-      if (grown.includes('rank_hits')) copyRanks(before.loaded, loaded);
+      if (grown.includes('rank_hits'))
+        copyRanks(before.loaded.object.mapFd('rank_hits'), loaded.object.mapFd('rank_hits'));
       if (grown.includes('hits')) hits = this.#transferHits(before.loaded, loaded);
       if (before.bridge !== undefined) bridge = loadBridge(loaded);
       set = pinMaps(loaded.object, this.#pinPath);
@@ -183,7 +184,9 @@ export class Succession {
     }
     loaded.slots.awaitGracePeriod();
     hits?.finish();
-    if (this.#sweeps) startSweep(loaded.object);
+    // By the tables of now: who swept before may go by smaller ones.
+    if (!this.awaitsFlip) startSweep(loaded.object);
+    this.#sweeps ||= !this.awaitsFlip;
     before.set.remove();
     before.bridge?.close();
     before.loaded.close('grants');
@@ -235,8 +238,8 @@ function grownMaps(before: Capacity, after: Capacity): MapName[] {
   return grown;
 }
 
-/** Of both slots: one of them may be staged. */
-function copyRanks(from: LoadedObject, to: LoadedObject): void {
+/** Of both slots, into a map that is as large or larger: one of them may be staged. */
+function copyRanks(from: number, to: number): void {
   const [old, fresh] = [ranksOf(from), ranksOf(to)];
   for (const slot of [0, 1]) {
     const half = old.words.length / 2;
@@ -246,8 +249,7 @@ function copyRanks(from: LoadedObject, to: LoadedObject): void {
   fresh.unmap();
 }
 
-function ranksOf({ object }: LoadedObject): MappedMemory {
-  const fd = object.mapFd('rank_hits');
+function ranksOf(fd: number): MappedMemory {
   const { maxEntries, valueSize } = mapShape(fd);
   return new MappedMemory('rank_hits', fd, maxEntries * valueSize);
 }

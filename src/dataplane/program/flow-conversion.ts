@@ -7,8 +7,8 @@ export type FlowTable = 'flows' | 'half_open';
 /** Converts a flow that stood in `table`, and answers the table that it belongs to. */
 export type FlowConversion = (...args: [...Parameters<Conversion>, table: FlowTable]) => FlowTable;
 
-/** Of a judgement, in bytes: its high word. */
-const EPOCH = 4;
+/** Of a judgement, in bytes: the active word that it was found by. */
+const ACTIVE_WORD = 4;
 const OPENED_BY_HIGH = 1;
 const FIN = 16;
 const PROTOCOL = { icmp: 1, tcp: 6, udp: 17, udpLite: 136 } as const;
@@ -35,8 +35,8 @@ export function flowConversion(from: StructLayout, to: StructLayout, sameProgram
   const upgrade = 'last_seen_ns' in from.fields ? fromLayout1(from, to) : undefined;
   return (source, sourceAt, target, targetAt, table) => {
     convert(source, sourceAt, target, targetAt);
-    // The epoch alone, which no policy has: a judgement of 0 as a whole is that of a foreign flow, whose replies nobody judges.
-    if (!sameProgram) target.setUint32(targetAt + judgement.offset + EPOCH, 0, true);
+    // That alone, which nothing is ever in force by: a judgement of 0 as a whole is that of a foreign flow, whose replies nobody judges.
+    if (!sameProgram) target.setUint32(targetAt + judgement.offset + ACTIVE_WORD, 0, true);
     return upgrade === undefined ? table : upgrade(source, sourceAt, target, targetAt);
   };
 }

@@ -20,7 +20,7 @@ const HIGH_ADDRESS = FLOW_KEY_OFFSETS.high_address / 4;
 const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
 const PROTOCOL = FLOW_KEY_OFFSETS.protocol / 4;
 const WORD = FLOW_OFFSETS.judgement / 4;
-const EPOCH = WORD + 1;
+const ACTIVE_WORD = WORD + 1;
 /** State, and flags above it. */
 const STATE = FLOW_OFFSETS.state / 4;
 const BYTES = FLOW_OFFSETS.bytes / 4;
@@ -92,7 +92,7 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
 
 /** Nothing that comes into force changes what a foreign flow may do. */
 function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
-  return ((words[at + STATE] as number) & FOREIGN) !== 0 || words[at + EPOCH] === epoch;
+  return ((words[at + STATE] as number) & FOREIGN) !== 0 || (words[at + ACTIVE_WORD] as number) >>> 1 === epoch;
 }
 
 function bytesOf(words: Uint32Array, at: number, side: 0 | 1): number {

@@ -1,5 +1,5 @@
 /** Numbers of `bpf/weir.h`; a test holds the two together through the object's BTF. */
-export const LAYOUT_VERSION = 3;
+export const LAYOUT_VERSION = 4;
 export const LINE_WORDS = 16;
 export const LINE_BYTES = LINE_WORDS * 4;
 export const IMAGE_MAGIC = 0x52494557;
@@ -103,6 +103,8 @@ export type FlowState = keyof typeof FLOW_STATE;
 export const FLOW_STATES = 16;
 /** A tick of flow times is 2^20 ns. */
 export const TICK_NS = 1 << 20;
+/** The time at which a flow opened is in units of so many bits of ns. */
+export const OPENED_SHIFT = 23;
 
 /** The other way round; undefined for a number that has no name. */
 export function namesByNumber<N extends string>(numbers: Readonly<Record<N, number>>): readonly (N | undefined)[] {

@@ -80,6 +80,8 @@ export class Duel {
       if (different !== undefined) return { step: index, ...different };
     }
     const flows = difference('flows', this.#kernelFlows(), [...this.#model.flows.values()].map(describeModel).sort());
+    const stray = this.#kernel.strayTallies();
+    if (stray > 0) return { step: steps.length, what: 'tallies', kernel: [`${stray} without a flow`], model: [] };
     return flows && { step: steps.length, ...flows };
   }
 

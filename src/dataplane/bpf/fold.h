@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_FOLD_H
+#define WEIR_FOLD_H
+
+/* What a flow carries is counted in its line, and folded into its tally and into the hits of its rule now and then. One CPU does that at a
+ * time: it sets a bit among the flags of the flow, and then looks whether the line is still that flow's. Who wants to end a flow
+ * that another CPU folds leaves that to it, and waits for nobody: that CPU may have been stopped in the middle.
+ */
+
+/* When a flow opened whose tally does not say it: at most seven minutes ago. The clock of who asks may be behind. */
+static __always_inline __u64 opened_at(const struct flow *flow, __u64 now_ns)
+{
+	__u64 now = now_ns >> OPENED_SHIFT;
+	__u16 ago = now - flow->opened;
+
+	return (now - (ago < 0xc000 ? ago : 0)) << OPENED_SHIFT;
+}
+
+static __always_inline __u32 *vital_word(struct flow *flow)
+{
+	return (__u32 *)&flow->state;
+}
+
+static __always_inline bool is_being_folded(struct flow *flow)
+{
+	return READ_ONCE(*vital_word(flow)) & FLOW_FOLDING << 8;
+}
+
+/* Completes a tally that a first packet left to whoever folds first. */
+static __always_inline void settle(struct flow *flow, struct tally *tally, __u64 now_ns)
+{
+	__u64 judged;
+
+	if (!tally->opened_ns)
+		tally->opened_ns = opened_at(flow, now_ns);
+	if (*hit_in(tally))
+		return;
+	judged = READ_ONCE(flow->judgement);
+	/* Of a foreign flow, and of one that another datapath judged, nobody knows. */
+	*hit_in(tally) = judged >> 32 ? packed_hit(hit_of(judged >> 32, judged)) : NO_HIT;
+}
+
+/* Adds what the flow carried since the last time to its totals and to its rule. For who alone writes the tally. */
+__noinline int fold_alone(struct flow *flow, struct tally *tally, __u64 now_ns)
+{
+	__u64 packets = 0, bytes = 0;
+	__u32 idle;
+
+	if (!flow || !tally)
+		return 0;
+	settle(flow, tally, now_ns);
+#pragma unroll
+	for (int side = 0; side < 2; side++) {
+		__u32 seen = READ_ONCE(flow->packets[side]), carried = READ_ONCE(flow->bytes[side]);
+		/* Less than nothing where a packet was counted by a store that came late. */
+		__s64 more_packets = (__s32)(seen - tally->folded_packets[side]);
+		__s64 more_bytes = (__s32)(carried - tally->folded_bytes[side]);
+
+		tally->folded_packets[side] = seen;
+		tally->folded_bytes[side] = carried;
+		tally->total_packets[side] += more_packets;
+		tally->total_bytes[side] += more_bytes;
+		packets += more_packets;
+		bytes += more_bytes;
+	}
+	if (!packets)
+		return 0;
+	idle = ticks_of(now_ns) - flow->last_seen;
+	if ((__s32)idle < 0) /* another CPU is ahead */
+		idle = 0;
+	add_hit(tally->hit, tally->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
+	return 0;
+}
+
+/* Ends a flow that nobody finds any more, and whose tally is this CPU's. */
+__noinline int finish_flow(__u32 slot, __u64 now_ns)
+{
+	struct tally *tally = tally_at(slot);
+	struct flow *flow = flow_at(slot);
+
+	if (!flow || !tally)
+		return 0;
+	fold_alone(flow, tally, now_ns);
+	tell_flow(flow, tally, EVENT_FLOW_ENDED, now_ns);
+	release(flow, tally, slot);
+	return 0;
+}
+
+/* What whoever wants to fold a flow is told. */
+enum fold {
+	FOLD_NOT = 0,   /* another CPU does, or the line is not that flow's any more */
+	FOLD_ALONE = 1, /* from now on this CPU alone writes its tally */
+	FOLD_END = 2,   /* somebody has left it to this CPU to end it: `finish_flow` */
+};
+
+static __always_inline enum fold finish_fold(struct flow *flow)
+{
+	__u32 both = (FLOW_FOLDING | FLOW_ENDING) << 8;
+
+	return (__sync_fetch_and_and(vital_word(flow), ~(FLOW_FOLDING << 8)) & both) == both ? FOLD_END : FOLD_NOT;
+}
+
+/* For the flow whose key has this rest. Where it is ending, the bit is set in vain, and the next flow overwrites it. */
+static __always_inline enum fold begin_fold(struct flow *flow, __u64 rest)
+{
+	__u32 either = (FLOW_FOLDING | FLOW_ENDING) << 8;
+
+	if (READ_ONCE(*rest_of(flow)) != rest || __sync_fetch_and_or(vital_word(flow), FLOW_FOLDING << 8) & either)
+		return FOLD_NOT;
+	return READ_ONCE(*rest_of(flow)) == rest ? FOLD_ALONE : finish_fold(flow);
+}
+
+#define FOLD_LOOKS 64
+
+/* As begin_fold, and waits some microseconds where another CPU is at it: not for ever, since that may have been stopped in
+ * the middle.
+ */
+__noinline enum fold await_fold(struct flow *flow, __u64 rest)
+{
+	if (!flow)
+		return FOLD_NOT;
+	for (int looks = 0; looks < FOLD_LOOKS && is_being_folded(flow); looks++)
+		bpf_ktime_get_ns(); /* the time that this takes is what it is for */
+	return begin_fold(flow, rest);
+}
+
+/* Folds the flow whose key has this rest, unless somebody else does, or it has gone. Answers FOLD_END or FOLD_NOT. */
+__noinline enum fold try_to_fold(__u32 slot, __u64 rest, __u64 now_ns)
+{
+	struct tally *tally = tally_at(slot);
+	struct flow *flow = flow_at(slot);
+	enum fold fold;
+
+	if (!flow || !tally)
+		return FOLD_NOT;
+	fold = begin_fold(flow, rest);
+	if (fold != FOLD_ALONE)
+		return fold;
+	fold_alone(flow, tally, now_ns);
+	return finish_fold(flow);
+}
+
+static __always_inline void fold_flow(__u32 slot, __u64 rest, __u64 now_ns)
+{
+	if (try_to_fold(slot, rest, now_ns) == FOLD_END)
+		finish_flow(slot, now_ns);
+}
+
+/* True where another CPU folds the claimed flow, and will end it. */
+static __always_inline bool is_left_to_folder(struct flow *flow)
+{
+	return __sync_fetch_and_or(vital_word(flow), FLOW_ENDING << 8) & FLOW_FOLDING << 8;
+}
+
+/* False where the slot has another flow by now. `taken`: the caller has taken the mark of a half-open one away. */
+__noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, bool taken)
+{
+	struct flow *flow = flow_at(slot);
+	__u64 rest;
+
+	if (!flow || !key || !same_key(&flow->key, key))
+		return false;
+	rest = ((const __u64 *)key)[1];
+	/* Before nobody finds it any more: what it counts for is known by then, however long the rest takes. */
+	if (try_to_fold(slot, rest, now_ns) == FOLD_END) {
+		finish_flow(slot, now_ns);
+		return true;
+	}
+	if (!claim(flow, rest))
+		return false;
+	if (!taken && !take_mark(slot))
+		count(COUNT_FLOWS_CLOSED);
+	if (!is_left_to_folder(flow))
+		finish_flow(slot, now_ns);
+	return true;
+}
+
+#endif

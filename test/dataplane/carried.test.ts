@@ -1,0 +1,80 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { describeMap } from '#dataplane/kernel/bpf-fd.js';
+import { FlowCarrier } from '#dataplane/kernel/flow-carrier.js';
+import { FLOW_BYTES, FLOW_OFFSETS } from '#dataplane/program/flow.js';
+import { withTally } from '#dataplane/program/flow-conversion.js';
+import { compile } from '#policy/compile.js';
+import { group, packet, policy, rule } from '#test/policy/sample.js';
+import { back } from './conversation.js';
+import { TCP } from './frame.js';
+import { type Loaded, loadForTest } from './loaded.js';
+
+const web = packet();
+const allowed = compile(policy([group(['10.0.0.0/8'], [rule({ id: 'web', protocol: 6 })])]));
+
+let before: Loaded;
+let after: Loaded;
+let carrier: FlowCarrier;
+beforeEach(() => {
+  [before, after] = [loadForTest(), loadForTest()];
+  for (const kernel of [before, after]) kernel.activate(allowed);
+  const [flow, tally] = (['flows', 'tallies'] as const).map((name) => describeMap(after.object.mapFd(name)).value);
+  if (flow === undefined || tally === undefined) throw new Error('there is no table of flows');
+  carrier = new FlowCarrier(after.object, withTally(flow, tally));
+});
+afterEach(() => {
+  before.close();
+  after.close();
+});
+
+/** As it stands in the other datapath now. */
+function read(into: DataView): void {
+  before.sweep();
+  const [record] = before.records();
+  if (record === undefined) throw new Error('the flow is gone');
+  new Uint8Array(into.buffer, into.byteOffset, FLOW_BYTES).set(record);
+}
+
+test('a flow that goes on in the other datapath while it is brought over ends up as it is there', () => {
+  for (const [given, tcpFlags] of [
+    [web, TCP.syn],
+    [back(web), TCP.syn | TCP.ack],
+    [web, TCP.ack],
+  ] as const) {
+    before.judge(given, { tcpFlags });
+  }
+  read(carrier.flow);
+  expect(carrier.carry('flows')).toBe(true);
+  expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
+  before.judge(web, { tcpFlags: TCP.fin | TCP.ack });
+  carrier.carryAgain(read);
+  expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 1n] }]);
+});
+
+test('unless it has gone on here too', () => {
+  for (const [given, tcpFlags] of [
+    [web, TCP.syn],
+    [back(web), TCP.syn | TCP.ack],
+    [web, TCP.ack],
+  ] as const) {
+    before.judge(given, { tcpFlags });
+  }
+  read(carrier.flow);
+  expect(carrier.carry('flows')).toBe(true);
+  before.judge(web, { tcpFlags: TCP.fin | TCP.ack });
+  after.judge(back(web), { tcpFlags: TCP.rst });
+  carrier.carryAgain(read);
+  expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_reset', packets: [3n, 2n] }]);
+});
+
+test('a flow that was being folded when it was read is folded here all the same', () => {
+  before.judge(web);
+  read(carrier.flow);
+  const FOLDING = 128;
+  carrier.flow.setUint8(FLOW_OFFSETS.flags, carrier.flow.getUint8(FLOW_OFFSETS.flags) | FOLDING);
+  expect(carrier.carry('half_open')).toBe(true);
+  after.judge(web);
+  expect(after.flowIn('half_open')).toMatchObject({ packets: [2n, 0n] });
+  const words = new Uint32Array(after.records()[0]?.slice().buffer ?? new ArrayBuffer(0));
+  expect(words[FLOW_OFFSETS.folded_packets / 4]).toBe(2);
+});

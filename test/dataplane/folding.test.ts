@@ -1,0 +1,72 @@
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
+import { expect, test } from 'vitest';
+import { FLOW_KEY_BYTES } from '#dataplane/program/flow.js';
+import { TestRun } from '#libc/test-run.js';
+import { compile } from '#policy/compile.js';
+import { IPPROTO } from '#policy/model.js';
+import { group, packet, policy, rule } from '#test/policy/sample.js';
+import { writeFrame } from './frame.js';
+import { loadForTest, PASSED, SKB } from './loaded.js';
+import type { SweepingInput } from './sweeping-worker.js';
+
+const sweeping = new URL('../../dist/test/dataplane/sweeping-worker.js', import.meta.url);
+const EVERYTHING = { groups: [], rules: [], unused: undefined, from: 0, limit: 10 } as const;
+const FLOWS = 32;
+/** Packets of each frame of the first rule: what counts for the wrong one is seen. */
+const MERGED = 1_000;
+const TEST_MS = 3_000;
+
+const rules = [
+  rule({ id: 'merged', protocol: IPPROTO.udp, ports: ['53'] }),
+  rule({ id: 'single', protocol: IPPROTO.udp, ports: ['54'] }),
+];
+
+test('every packet counts once for its rule, while flows end on one CPU and are folded on another', async () => {
+  const kernel = loadForTest({ flowCapacity: 4 });
+  let worker: Worker | undefined;
+  const stop = new SharedArrayBuffer(4);
+  try {
+    kernel.activate(compile(policy([group(['10.0.0.0/8'], rules)])));
+    const request = new Uint8Array(FLOW_KEY_BYTES + 8);
+    const cut = new TestRun(kernel.object.programFd('weir_cut'), undefined, request, undefined);
+    const flows = Array.from({ length: FLOWS }, (_, index) => {
+      const given = packet({ protocol: IPPROTO.udp, destinationPort: 53 + (index % 2), sourcePort: 1_000 + index });
+      kernel.judge(given);
+      const key = (kernel.records()[0] ?? new Uint8Array()).slice(0, FLOW_KEY_BYTES);
+      kernel.flushFlows();
+      return { given, key, isMerged: index % 2 === 0 };
+    });
+    const workerData: SweepingInput = { sweepFd: kernel.object.programFd('weir_sweep'), stop };
+    worker = new Worker(sweeping, { workerData, execArgv: [] });
+    await once(worker, 'online');
+    const sent = { merged: 0, single: 0 };
+    let [stray, refused] = [0, 0];
+    for (const until = performance.now() + TEST_MS; performance.now() < until; ) {
+      for (const { given, key, isMerged } of flows) {
+        kernel.context.setUint32(SKB.gsoSegments, isMerged ? MERGED : 0, true);
+        kernel.context.setUint32(SKB.gsoSize, isMerged ? 1_000 : 0, true);
+        if (kernel.runFrame(writeFrame(kernel.frame, given)).returned !== PASSED) refused++;
+        else if (isMerged) sent.merged += MERGED;
+        else sent.single++;
+        request.set(key);
+        cut.run();
+      }
+      stray = Math.max(stray, kernel.strayTallies());
+    }
+    Atomics.store(new Int32Array(stop), 0, 1);
+    const [sweeps] = (await once(worker, 'message')) as [number];
+    const items = kernel.accounts.hits(EVERYTHING)?.items ?? [];
+    const counted = items.flatMap(({ decider, packets }) =>
+      decider.kind === 'rule' ? [[decider.rule, Number(packets)] as const] : [],
+    );
+    console.log(`folding: ${sent.single} flows of each rule, ${sweeps} sweeps`);
+    expect(Object.fromEntries(counted)).toEqual(sent);
+    expect({ stray, refused }).toEqual({ stray: 0, refused: 0 });
+    expect([sent.single > 10_000, sweeps > 10_000]).toEqual([true, true]);
+  } finally {
+    Atomics.store(new Int32Array(stop), 0, 1);
+    await worker?.terminate();
+    kernel.close();
+  }
+});

@@ -1,0 +1,177 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { describeMap, mapShape } from '#dataplane/kernel/bpf-fd.js';
+import { FlowLines } from '#dataplane/kernel/flow-lines.js';
+import { FLOW_BYTES, FLOW_OFFSETS, readFlow } from '#dataplane/program/flow.js';
+import { withTally } from '#dataplane/program/flow-conversion.js';
+import { anyFlow } from '#dataplane/program/flow-filter.js';
+import { OPENED_SHIFT } from '#dataplane/program/numbers.js';
+import { settle, settlingOffsets } from '#dataplane/program/settling.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { compile } from '#policy/compile.js';
+import { IPPROTO, type Policy } from '#policy/model.js';
+import { group, packet, policy, rule } from '#test/policy/sample.js';
+import { type Loaded, loadForTest } from './loaded.js';
+
+const dns = packet({ protocol: IPPROTO.udp, destinationPort: 53 });
+const EVERYTHING = { groups: [], rules: [], unused: undefined, from: 0, limit: 100 } as const;
+
+let kernel: Loaded;
+beforeEach(() => {
+  kernel = loadForTest();
+});
+afterEach(() => kernel.close());
+
+const ofRules = (...ids: readonly string[]): Policy =>
+  policy([
+    group(
+      ['10.0.0.0/8'],
+      ids.map((id) => rule({ id, protocol: IPPROTO.udp })),
+      { id: 'lan' },
+    ),
+  ]);
+
+function activate(...ids: readonly string[]): void {
+  kernel.activate(compile(ofRules(...ids)));
+}
+
+function hits(): Record<string, number> {
+  const items = kernel.accounts.hits(EVERYTHING)?.items ?? [];
+  const rules = items.flatMap(({ decider, packets }) =>
+    decider.kind === 'rule' ? [[decider.rule, Number(packets)] as const] : [],
+  );
+  return Object.fromEntries(rules);
+}
+
+test('a first packet leaves its tally as it is, and the next fold completes it', () => {
+  activate('names');
+  kernel.judge(dns);
+  expect(tallies().some((word) => word !== 0)).toBe(false);
+  kernel.sweep();
+  expect(recordsOf()).toMatchObject([{ hit: 1, packets: [1n, 0n] }]);
+});
+
+test('a list of flows has those that were not folded yet', () => {
+  activate('other', 'names');
+  activate('names');
+  const [flows, sums, rankHits] = ['flows', 'tallies', 'rank_hits'].map((name) => kernel.object.mapFd(name as 'flows'));
+  const lines = new FlowLines({ flows: flows ?? -1, tallies: sums ?? -1, rankHits: rankHits ?? -1 });
+  const words = new Uint32Array(FLOW_BYTES / 4);
+  const listed = () =>
+    Array.from({ length: lines.count }, (_, line) =>
+      lines.read(line, words) ? [readFlow(new DataView(words.slice().buffer))] : [],
+    ).flat();
+  try {
+    kernel.judge(dns);
+    const before = listed();
+    kernel.sweep();
+    expect(before).toEqual(listed());
+    expect(before).toMatchObject([{ packets: [1n, 0n], hit: expect.any(Number) as number }]);
+    expect(before[0]?.hit).not.toBe(0);
+  } finally {
+    lines.unmap();
+  }
+});
+
+test('where events are wanted, it is completed at once, and says the very time', () => {
+  activate('names');
+  kernel.wantEvents(true);
+  kernel.judge(dns);
+  const [flow] = recordsOf();
+  expect(flow?.openedNs).toBeGreaterThan(process.hrtime.bigint() - 1_000_000_000n);
+  expect([flow?.hit !== 0, (flow?.openedNs ?? 0n) % (1n << BigInt(OPENED_SHIFT)) === 0n]).toEqual([true, false]);
+});
+
+test('what was never folded counts for who judged it, whatever takes the place of that policy', () => {
+  activate('first', 'second');
+  kernel.judge(dns);
+  activate('between');
+  activate('other', 'first', 'second');
+  expect(hits()).toEqual({ other: 0, first: 1, second: 0 });
+});
+
+test('a flow that is judged again has its packets counted for whom they passed by', () => {
+  activate('first', 'second');
+  kernel.stage(compile(ofRules('second', 'first')));
+  for (let count = 0; count < 3; count++) kernel.judge(dns);
+  kernel.flip();
+  kernel.judge(dns);
+  expect(hits()).toEqual({ second: 1, first: 3 });
+});
+
+test('what the idle slot judged is folded before the next policy is written', () => {
+  activate('first');
+  kernel.stage(compile(ofRules('between')));
+  kernel.judge(dns);
+  kernel.flip();
+  expect(recordsOf()).toMatchObject([{ hit: 0 }]);
+  kernel.accounts.settle();
+  expect(recordsOf()[0]?.hit).not.toBe(0);
+});
+
+test('user space completes a tally as the kernel does', () => {
+  activate('other', 'names');
+  activate('names', 'other');
+  for (let port = 1; port <= 40; port++) kernel.judge({ ...dns, sourcePort: port });
+  kernel.judge({ ...dns, sourcePort: 41 }, {}, 0, 'out_foreign');
+  const [flow, tally] = ['flows', 'tallies'].map((name) => describeMap(kernel.object.mapFd(name as 'flows')).value);
+  if (flow === undefined || tally === undefined) throw new Error('there is no table of flows');
+  const ranks = memory('rank_hits');
+  const offsets = settlingOffsets(withTally(flow, tally));
+  const completed = views().map((view) => {
+    if (offsets !== undefined) settle(view, offsets, ranks.words);
+    return readFlow(view);
+  });
+  ranks.unmap();
+  kernel.sweep();
+  const swept = recordsOf();
+  expect(completed.map(({ hit, hitCheck, openedNs }) => ({ hit, hitCheck, openedNs }))).toEqual(
+    swept.map(({ hit, hitCheck, openedNs }) => ({ hit, hitCheck, openedNs })),
+  );
+  expect(swept.map(({ hit }) => hit !== 0).filter(Boolean)).toHaveLength(40);
+  expect(swept[0]?.openedNs).toBeGreaterThan(process.hrtime.bigint() - 1_000_000_000n);
+});
+
+test('an opening time that wrapped, and one that is ahead of the clock', () => {
+  const openedAfter = (openedUnits: number, nowUnits: number): bigint => {
+    const view = new DataView(new ArrayBuffer(FLOW_BYTES));
+    view.setUint16(FLOW_OFFSETS.opened, openedUnits & 0xffff, true);
+    settle(view, FLOW_OFFSETS, new Uint32Array(4), () => BigInt(nowUnits) << BigInt(OPENED_SHIFT));
+    return view.getBigUint64(FLOW_OFFSETS.opened_ns, true) >> BigInt(OPENED_SHIFT);
+  };
+  expect([
+    openedAfter(0x5_fff0, 0x6_0010),
+    openedAfter(0x6_0011, 0x6_0010),
+    openedAfter(0x6_0010, 0x6_0010),
+    openedAfter(0x5_5000, 0x6_0010),
+  ]).toEqual([0x5_fff0n, 0x6_0010n, 0x6_0010n, 0x5_5000n]);
+});
+
+test('a line whose flow has ended leaves a tally of zeros', async () => {
+  activate('names');
+  for (let port = 1; port <= 20; port++) kernel.judge({ ...dns, sourcePort: port });
+  kernel.sweep();
+  const cut = { filter: anyFlow({ sourcePorts: [{ low: 1, high: 19 }] }), after: null, limit: 100 };
+  expect(await kernel.accounts.cutFlows(cut)).toEqual({ cut: 19, next: null });
+  expect(kernel.strayTallies()).toBe(0);
+  kernel.judge({ ...dns, sourcePort: 1 });
+  expect(kernel.flowsIn('half_open').map(({ packets }) => packets)).toEqual([
+    [1n, 0n],
+    [1n, 0n],
+  ]);
+});
+
+function memory(name: 'flows' | 'tallies' | 'rank_hits'): MappedMemory {
+  const fd = kernel.object.mapFd(name);
+  const { maxEntries, valueSize } = mapShape(fd);
+  return new MappedMemory(name, fd, maxEntries * valueSize);
+}
+
+function tallies(): Uint32Array {
+  const mapped = memory('tallies');
+  const words = mapped.words.slice();
+  mapped.unmap();
+  return words;
+}
+
+const views = () => kernel.records().map(({ buffer }) => new DataView(buffer));
+const recordsOf = () => views().map((view) => readFlow(view));
