@@ -166,8 +166,7 @@ export class Succession {
     let hits: HitsTransfer | undefined;
     try {
       if (grown.includes('program')) loaded.slots.copyInForce(before.loaded.slots);
-      if (grown.includes('rank_hits'))
-        copyRanks(before.loaded.object.mapFd('rank_hits'), loaded.object.mapFd('rank_hits'));
+      if (grown.includes('rank_hits')) copyRanks(before.loaded, loaded);
       if (grown.includes('hits')) hits = this.#transferHits(before.loaded, loaded);
       if (before.bridge !== undefined) bridge = loadBridge(loaded);
       set = pinMaps(loaded.object, this.#pinPath);
@@ -238,8 +237,8 @@ function grownMaps(before: Capacity, after: Capacity): MapName[] {
   return grown;
 }
 
-/** Of both slots, into a map that is as large or larger: one of them may be staged. */
-function copyRanks(from: number, to: number): void {
+/** Of both slots: one of them may be staged. */
+function copyRanks(from: LoadedObject, to: LoadedObject): void {
   const [old, fresh] = [ranksOf(from), ranksOf(to)];
   for (const slot of [0, 1]) {
     const half = old.words.length / 2;
@@ -249,7 +248,8 @@ function copyRanks(from: number, to: number): void {
   fresh.unmap();
 }
 
-function ranksOf(fd: number): MappedMemory {
+function ranksOf({ object }: LoadedObject): MappedMemory {
+  const fd = object.mapFd('rank_hits');
   const { maxEntries, valueSize } = mapShape(fd);
   return new MappedMemory('rank_hits', fd, maxEntries * valueSize);
 }
