@@ -8,6 +8,8 @@ const WORDS = FLOW_LINE_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const ADDRESSES = FLOW_KEY_OFFSETS.low_address / 4;
 const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
+const OPENED_NS = FLOW_OFFSETS.opened_ns / 4;
+const HIT = FLOW_OFFSETS.hit / 4;
 
 /** The kernel's table of flows, in memory that the kernel writes meanwhile. */
 export class FlowLines {
@@ -34,8 +36,12 @@ export class FlowLines {
       into[word] = flows[at + word] as number;
       into[WORDS + word] = this.#tallies.words[at + word] as number;
     }
-    settle(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
-    return [ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word]);
+    if (![ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word])) return false;
+    // Seldom: most were folded before.
+    if (isZero(into, OPENED_NS) || isZero(into, HIT)) {
+      settle(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
+    }
+    return true;
   }
 
   unmap(): void {
@@ -43,4 +49,8 @@ export class FlowLines {
     this.#tallies.unmap();
     this.#ranks.unmap();
   }
+}
+
+function isZero(words: Uint32Array, at: number): boolean {
+  return words[at] === 0 && words[at + 1] === 0;
 }

@@ -103,7 +103,7 @@ export type FlowState = keyof typeof FLOW_STATE;
 export const FLOW_STATES = 16;
 /** A tick of flow times is 2^20 ns. */
 export const TICK_NS = 1 << 20;
-/** The time at which a flow opened is in units of so many bits of ns. */
+/** A unit of the time at which a flow opened is 2^23 ns. */
 export const OPENED_SHIFT = 23;
 
 /** The other way round; undefined for a number that has no name. */
