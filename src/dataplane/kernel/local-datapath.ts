@@ -199,7 +199,6 @@ export class LocalDatapath {
   settle(): void {
     try {
       this.#accounts?.settle();
-      this.#succession?.loaded.slots.settle();
       this.#succession?.loaded.routes.look();
     } catch {
       // The next `stage` tries again, and says what is wrong.

@@ -87,7 +87,7 @@ export class Slots {
   fill(image: Image, generation: number): void {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
-    this.awaitGracePeriod();
+    this.settle();
     const base = this.idleSlot * this.slotLines * LINE_WORDS;
     const words = this.#program.words;
     words.set(image.words, base);
@@ -166,7 +166,9 @@ export class Slots {
 
   /** Waits until nobody reads the idle slot any more, so that the next fill need not. */
   settle(): void {
-    this.awaitGracePeriod();
+    if (!this.#graceDue) return;
+    awaitGracePeriod();
+    this.#graceDue = false;
   }
 
   /** Says that nobody reads the idle slot any more, where the caller knows it otherwise. */
@@ -191,13 +193,6 @@ export class Slots {
     const [magic, , lines = 0, low = 0, high = 0] = this.#program.words.subarray(base * LINE_WORDS);
     if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
     return { base, lines, generation: high * 0x1_0000_0000 + low };
-  }
-
-  /** On return every packet that began before has been judged. */
-  awaitGracePeriod(always = false): void {
-    if (!this.#graceDue && !always) return;
-    awaitGracePeriod();
-    this.#graceDue = false;
   }
 }
 

@@ -3,6 +3,7 @@ import { mapId, mapShape } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { MAPS, type MapName } from './bpf-object.js';
 import { type Capacity, capacityFor, type Need } from './capacity.js';
+import { awaitGracePeriod } from './grace-period.js';
 import { HitsTransfer } from './hits-transfer.js';
 import { type LoadedObject, loadObject, startSweep } from './loaded-object.js';
 import { type MapSet, pinMaps } from './map-set.js';
@@ -109,7 +110,7 @@ export class Succession {
   }
 
   #copyState(): void {
-    this.loaded.slots.awaitGracePeriod();
+    awaitGracePeriod();
     this.#sweep();
     // Nobody changes an old flow any more but a packet that is of it. The kernel ends a timer with its map's last pin.
     for (const set of this.#inheritance.predecessors) {
@@ -129,7 +130,7 @@ export class Succession {
     const { predecessors, superfluous } = this.#inheritance;
     if (predecessors.length > 0) {
       clearPredecessors(object);
-      slots.awaitGracePeriod(true);
+      awaitGracePeriod();
       for (const transfer of this.#transfers()) transfer.carryCounters();
       const pickup = predecessors.map((set) => set.inspect(({ pickupUntil }) => pickupUntil));
       slots.setPickupUntil(pickup.reduce((a, b) => (a > b ? a : b)));
@@ -181,7 +182,7 @@ export class Succession {
       switchHooks();
       throw error;
     }
-    loaded.slots.awaitGracePeriod();
+    awaitGracePeriod();
     hits?.finish();
     // By the tables of now: who swept before may go by smaller ones.
     if (!this.awaitsFlip) startSweep(loaded.object);
