@@ -33,8 +33,7 @@ function start(more: Partial<DatapathOptions> = {}): void {
   datapath.attach();
 }
 const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);
-/** Why packets go which way, after a look. */
-/** Without the name of a module, which is part of what a function is called where it is not built in. */
+/** Why packets go which way, after a look; without the names of modules, which kernels differ in. */
 function reason(): string {
   datapath.look();
   const { forwarding } = datapath.stats();
