@@ -134,8 +134,8 @@ const dataplane = z
     ).prefault(131_072),
     program_capacity: whole(
       8_192,
-      16_777_216,
-      'Lines of 64 bytes that a policy may take; a write that needs more is refused. Two tables of 8192 lines grow to 65536, 524288, 4194304 and 16777216 as policies need it, and then take 8, 64, 512 and 2048 MiB together.',
+      8_388_608,
+      'Lines of 64 bytes that a policy may take; a write that needs more is refused. Two tables of 8192 lines grow to 65536, 524288, 4194304 and 8388608 as policies need it, and then take 8, 64, 512 and 1024 MiB together.',
     ).prefault(4_194_304),
     timeouts,
     grant_capacity: whole(

@@ -10,6 +10,7 @@ type Libbpf = {
   bpf_program__fd(program: Pointer): number;
   bpf_map__fd(map: Pointer): number;
   bpf_map__set_max_entries(map: Pointer, entries: number): number;
+  bpf_map__set_value_size(map: Pointer, bytes: number): number;
   bpf_map__key_size(map: Pointer): number;
   bpf_map__value_size(map: Pointer): number;
   bpf_map__max_entries(map: Pointer): number;
@@ -72,6 +73,7 @@ const LIBBPF: Record<keyof Libbpf, string> = {
   bpf_program__fd: 'int bpf_program__fd(void *program)',
   bpf_map__fd: 'int bpf_map__fd(void *map)',
   bpf_map__set_max_entries: 'int bpf_map__set_max_entries(void *map, uint32_t entries)',
+  bpf_map__set_value_size: 'int bpf_map__set_value_size(void *map, uint32_t bytes)',
   bpf_map__key_size: 'uint32_t bpf_map__key_size(void *map)',
   bpf_map__value_size: 'uint32_t bpf_map__value_size(void *map)',
   bpf_map__max_entries: 'uint32_t bpf_map__max_entries(void *map)',

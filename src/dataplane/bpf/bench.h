@@ -25,10 +25,10 @@ static long bench_one(__u32 index, struct bench_state *state)
 	__u32 source = request->source_base + (next_random(&state->random) & request->source_mask);
 	__u32 destination = request->destination_base + (next_random(&state->random) & request->destination_mask);
 	__u32 key = request->leaf_key_base + (next_random(&state->random) & request->leaf_key_mask);
-	__u32 base = request->slot ? settings.slot_lines : 0;
+	__u32 slot = request->slot & 1;
 
 	state->checksum += request->keys_only ? source ^ destination ^ key
-					      : classify(base, find_list(base, source, destination), destination, key, 40000);
+					      : classify(slot, find_list(image_of(slot), source, destination), destination, key, 40000);
 	return 0;
 }
 

@@ -4,8 +4,33 @@
 
 /* The short way of a packet in the middle of an established flow. Others are looked at in full: */
 #define NOT_BUSY (-2)
-#define OPENS_TCP (-3)   /* a SYN */
-#define OPENS_OTHER (-4) /* there is no flow that it could be of */
+#define OPENS_FLOW (-4) /* a SYN, or UDP, and there is no flow that it could be of */
+
+/* What the short ways know of a packet. Host byte order. */
+struct brief {
+	struct sought sought;
+	__u32 source;
+	__u32 destination;
+	__u32 ports; /* source << 16 | destination */
+	__u8 protocol;
+	bool from_high;
+	struct foreseen foreseen;
+};
+
+/* Not on the stack, of which the ways behind it need what there is. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct brief);
+} briefs SEC(".maps");
+
+static __always_inline struct brief *brief_of_packet(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&briefs, &first);
+}
 
 #define TCP_SPECIAL (TCP_SYN | TCP_RST | TCP_ACK)
 
@@ -15,14 +40,14 @@
 	 1 << FLOW_UDP_REPLIED)
 
 /* Passes a packet in the middle of an established flow. */
-static __always_inline int pass_busy(struct __sk_buff *skb)
+static __always_inline int pass_busy(struct __sk_buff *skb, struct brief *brief)
 {
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
 	__u32 total, length, side, now, first = 0, hop = 0, source, destination, ports, vital, bytes;
-	bool from_high, at_once, ends = false;
-	struct sought sought;
+	bool from_high, at_once, opens = false, ends = false;
+	struct sought *sought = &brief->sought;
 	struct active *in_force;
 	struct flow *flow;
 	__u64 judgement, now_ns;
@@ -36,8 +61,9 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	if (ip->protocol == IPPROTO_TCP) {
 		if ((void *)(l4 + 20) > data_end)
 			return NOT_BUSY;
-		if ((l4[13] & TCP_SPECIAL) != TCP_ACK)
-			return (l4[13] & TCP_SPECIAL) == TCP_SYN ? OPENS_TCP : NOT_BUSY;
+		opens = (l4[13] & (TCP_SPECIAL | TCP_FIN)) == TCP_SYN;
+		if (!opens && (l4[13] & TCP_SPECIAL) != TCP_ACK)
+			return NOT_BUSY;
 		ends = l4[13] & TCP_FIN;
 		length = (l4[12] >> 4) * 4;
 		if (length < 20 || sizeof(*ip) + length > total)
@@ -58,16 +84,26 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 	ports = bpf_ntohl(*(__u32 *)l4);
 	from_high = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
 	/* As in struct flow_key. */
-	sought.addresses = from_high ? (__u64)source << 32 | destination : (__u64)destination << 32 | source;
-	sought.rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)ip->protocol << 32 |
-		      (__u64)KEY_USED << USE_SHIFT;
-	sought.hash = hash_of(sought.addresses, sought.rest);
-	flow = find_near(&sought);
-	if (!flow)
-		return ip->protocol == IPPROTO_TCP ? NOT_BUSY : OPENS_OTHER;
-	judgement = READ_ONCE(flow->judgement);
+	sought->addresses = from_high ? (__u64)source << 32 | destination : (__u64)destination << 32 | source;
+	sought->rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)ip->protocol << 32 |
+		       (__u64)KEY_USED << USE_SHIFT;
+	sought->hash = hash_of(sought->addresses, sought->rest);
+	brief->source = source;
+	brief->destination = destination;
+	brief->ports = ports;
+	brief->protocol = ip->protocol;
+	brief->from_high = from_high;
 	in_force = bpf_map_lookup_elem(&active, &first);
-	if (!in_force || !judgement || judgement >> 32 != READ_ONCE(in_force->word))
+	if (!in_force)
+		return NOT_BUSY;
+	brief->foreseen.active_word = READ_ONCE(in_force->word);
+	flow = find_near(sought);
+	if (!flow)
+		return opens || ip->protocol == IPPROTO_UDP ? OPENS_FLOW : NOT_BUSY;
+	if (opens)
+		return NOT_BUSY;
+	judgement = READ_ONCE(flow->judgement);
+	if (!judgement || judgement >> 32 != brief->foreseen.active_word)
 		return NOT_BUSY;
 	vital = READ_ONCE(*(__u32 *)&flow->state);
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
@@ -86,7 +122,7 @@ static __always_inline int pass_busy(struct __sk_buff *skb)
 			return NOT_BUSY;
 	}
 	asm volatile("" ::: "memory");
-	if (!is_of(flow, &sought))
+	if (!is_of(flow, sought))
 		return NOT_BUSY;
 	if (ends)
 		flow->state = state_after_fins(set_flags(flow, FLOW_FIN << side));

@@ -19,12 +19,16 @@
 #define ROUTES_MADE 1 /* the count of changes when it was made, */
 #define ROUTES_SEEN 2 /* and when weir_see_routes ran last */
 
+struct route_lines {
+	struct line lines[ROUTE_LINES];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, ROUTE_LINES);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct line);
+	__type(value, struct route_lines);
 } routes SEC(".maps");
 
 /* As in the kernel, wherever its fields stand there. */
@@ -60,9 +64,11 @@ struct task_struct {
 
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
 
-static __always_inline struct line *routes_at(__u32 index)
+static __always_inline struct line *copied_routes(void)
 {
-	return bpf_map_lookup_elem(&routes, &index);
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&routes, &first);
 }
 
 static __always_inline bool are_changes_counted(struct net *net)
@@ -85,29 +91,26 @@ static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct li
 }
 
 /* The interface by which the copy says that an address is reached; 0 where it does not know. */
-static __always_inline __u32 copied_interface(__u32 address)
+static __always_inline __u32 copied_interface(const struct line *lines, __u32 address)
 {
-	struct line *line = routes_at(ROUTE_ROOT);
+	const struct line *line = lines + ROUTE_ROOT;
 	__u64 above = (__u64)address + 1;
 	__u32 at;
 
-	if (!line)
-		return 0;
-	at = place_among(line->words, ROUTE_FAN, above);
-	line = routes_at(ROUTE_INNER + at);
-	if (!line)
-		return 0;
+	/* Of few routes it has one key. */
+	at = line->words[1] == NONE ? 0 : place_among(line->words, ROUTE_FAN, above);
+	line = lines + ROUTE_INNER + at;
 	at = at * ROUTE_FAN + place_among(line->words, ROUTE_FAN, above);
-	line = routes_at(ROUTE_BOTTOM + at);
-	return line ? line->words[LINE_WORDS / 2 + place_among(line->words, LINE_WORDS / 2, above)] : 0;
+	line = lines + ROUTE_BOTTOM + at;
+	return line->words[LINE_WORDS / 2 + place_among(line->words, LINE_WORDS / 2, above)];
 }
 
 /* The interface by which the address is reached, for a packet that came in; 0 where the kernel must be asked. */
 static __always_inline __u32 copied_route(struct __sk_buff *skb, __u32 address)
 {
-	struct line *header = routes_at(0);
+	struct line *header = copied_routes();
 
-	return header && is_copy_right(skb, header) ? copied_interface(address) : 0;
+	return header && is_copy_right(skb, header) ? copied_interface(header, address) : 0;
 }
 
 /* Leaves the count of changes in the header, of the calling thread's network namespace. Answers 0 where the kernel has one, and
@@ -117,7 +120,7 @@ SEC("syscall")
 int weir_see_routes(void *context)
 {
 	struct net *net = bpf_get_current_task_btf()->nsproxy->net_ns;
-	struct line *header = routes_at(0);
+	struct line *header = copied_routes();
 
 	if (!header || !settings.copies_routes || !are_changes_counted(net) || net->ipv4.fib_has_custom_rules)
 		return 1;

@@ -120,6 +120,20 @@ __noinline __u32 claim_at_once(__u64 hash, bool half)
 	return slot;
 }
 
+/* As claim_at_once, for who has looked at the tags of the first set. */
+static __always_inline __u32 claim_seen(const struct sought *sought)
+{
+	__u64 seen = sought->tags, free = ways_with(seen, 0);
+	__u32 set = first_set(sought->hash), way = lowest_way(free) & (FLOW_WAYS - 1);
+	__u8 tag = tag_with(sought->hash, true);
+	__u64 *tags = tags_at(set);
+
+	if (tags && crowd_in(seen) < CROWDED &&
+	    __sync_val_compare_and_swap(tags, seen, seen | (__u64)(way ? tag : tag & ~SPILLED) << way * 8) == seen)
+		return set | way << settings.flow_shift;
+	return claim_at_once(sought->hash, true);
+}
+
 /* A claimed line of somebody who made room; NO_SLOT where both sets are full of flows that stay. */
 __noinline __u32 claim_with_room(__u64 hash, bool half, __u64 now_ns)
 {
@@ -260,50 +274,74 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 	}
 }
 
-/* Fills the line that was claimed. A call of its own, since the stack is short. */
-__noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u64 judged, __u8 how)
-{
-	__u32 side = how & AS_REPLY ? 1 : 0;
-	__u64 now_ns = coarse_ns();
-	struct tally *tally;
-	struct flow *flow;
-	__u8 state, flags;
+/* A flow that a packet opens. */
+struct opening {
+	const struct flow_key *key;
+	__u64 judged;
+	__u32 slot; /* claimed for it */
+	__u32 side; /* that the packet is of */
+	__u32 came_in; /* by which interface; 0: not known, */
+	__u32 goes_on; /* and by which, */
+	__u32 hop;     /* as in struct flow */
+	__u8 state;
+	__u8 flags;
+};
 
-	if (!packet)
-		return 0;
-	flow = flow_at(packet->place.slot);
+static __always_inline void fill_line(struct __sk_buff *skb, const struct opening *opening, __u64 now_ns)
+{
+	struct flow *flow = flow_at(opening->slot);
+	struct tally *tally;
+	__u32 side = opening->side;
+
 	if (!flow)
-		return 0;
-	flow->judgement = judged;
+		return;
+	flow->judgement = opening->judged;
 	flow->last_seen = ticks_of(now_ns);
-	state = opening_state(packet);
-	flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) | (packet->place.from_high != side ? FLOW_OPENED_BY_HIGH : 0);
-	if (state == FLOW_TCP_HALF_CLOSED)
-		flags |= FLOW_FIN << side;
-	if (state == FLOW_TCP_RESET && side)
-		flags |= FLOW_RESET_BY_REPLY;
-	flow->state = state;
-	WRITE_ONCE(flow->flags, flags); /* once: what another CPU left there must not come back */
+	flow->state = opening->state;
+	WRITE_ONCE(flow->flags, opening->flags); /* once: what another CPU left there must not come back */
 	flow->opened = now_ns >> OPENED_SHIFT;
 	asm volatile("" : "+r"(side)); /* else the verifier does not know that it is 0 or 1 */
 	side &= 1;
 	flow->packets[!side] = flow->bytes[!side] = 0;
-	flow->ifindex[side] = packet->outgoing ? 0 : skb->ifindex;
+	flow->ifindex[side] = opening->came_in;
 	/* What answers comes from where the routes sent this, or its source is looked for. */
-	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? packet->way.ifindex : 0;
+	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? opening->goes_on : 0;
 	flow->packets[side] = packets_of(skb);
 	flow->bytes[side] = skb->len;
 	flow->hops[!side] = 0;
-	flow->hops[side] = settings.direct && packet->way.ifindex ? keep_way(&packet->way, now_ns) : 0;
-	tally = are_events_wanted(EVENTS_WANTED_FLOWS | EVENTS_WANTED_PACKETS) ? tally_at(packet->place.slot) : 0;
+	flow->hops[side] = opening->hop;
+	tally = are_events_wanted(EVENTS_WANTED_FLOWS | EVENTS_WANTED_PACKETS) ? tally_at(opening->slot) : 0;
 	if (tally) {
 		tally->opened_ns = now_ns;
 		settle(flow, tally, now_ns);
 	}
-	publish(flow, &packet->place.key);
+	publish(flow, opening->key);
 	count(COUNT_HALF_OPENED);
 	if (tally)
 		tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);
+}
+
+/* Fills the line that was claimed. A call of its own, since the stack is short. */
+__noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u64 judged, __u8 how)
+{
+	struct opening opening = { .judged = judged, .side = how & AS_REPLY ? 1 : 0 };
+	__u64 now_ns = coarse_ns();
+
+	if (!packet)
+		return 0;
+	opening.key = &packet->place.key;
+	opening.slot = packet->place.slot;
+	opening.came_in = packet->outgoing ? 0 : skb->ifindex;
+	opening.goes_on = packet->way.ifindex;
+	opening.hop = settings.direct && packet->way.ifindex ? keep_way(&packet->way, now_ns) : 0;
+	opening.state = opening_state(packet);
+	opening.flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) |
+			(packet->place.from_high != opening.side ? FLOW_OPENED_BY_HIGH : 0);
+	if (opening.state == FLOW_TCP_HALF_CLOSED)
+		opening.flags |= FLOW_FIN << opening.side;
+	if (opening.state == FLOW_TCP_RESET && opening.side)
+		opening.flags |= FLOW_RESET_BY_REPLY;
+	fill_line(skb, &opening, now_ns);
 	return 0;
 }
 

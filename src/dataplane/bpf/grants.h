@@ -18,7 +18,7 @@
 #define GRANT_SET 0x80000000U
 /* In what a name brings to a segment: a map of destinations, not a leaf. */
 #define DESTINATION_MAP 0x80000000U
-/* In the base of a lookup: expired grants count too, for flows that exist. */
+/* In the slot of a lookup: expired grants count too, for flows that exist. */
 #define EXPIRED_TOO 0x80000000U
 #define WITHOUT_GRANTS 0x40000000U /* none counts, for proofs */
 #define LOOKUP_FLAGS (EXPIRED_TOO | WITHOUT_GRANTS)
@@ -140,7 +140,7 @@ __noinline __u64 find_grant(__u32 address)
 	return 0;
 }
 
-/* The word that one grant brings to the segment whose names are asked for. `where` is base << 32 | tree of names, `keys`
+/* The word that one grant brings to the segment whose names are asked for. `where` is slot << 32 | tree of names, `keys`
  * source port << 32 | leaf key, `target` now << 32 | destination. Packed, and without calls of its own: the verifier allows
  * 512 bytes of stack, of which Linux 6.1 takes 32 for the least of calls, and this is the deepest.
  */
@@ -157,14 +157,14 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 	name = where >> 32 ? pattern->names[1] : pattern->names[0];
 	if (!name)
 		return NO_MATCH;
-	found = search_tree(where >> 32, where, name, NONE);
+	found = search_tree(image_of(where >> 32), where, name, NONE);
 	if (found != NONE && found & DESTINATION_MAP)
-		found = search_tree(where >> 32, found & ~DESTINATION_MAP, target, NONE);
+		found = search_tree(image_of(where >> 32), found & ~DESTINATION_MAP, target, NONE);
 	if (found == NONE)
 		return NO_MATCH;
-	found = search_tree(where >> 32, found, keys, NONE);
+	found = search_tree(image_of(where >> 32), found, keys, NONE);
 	if (found & SLICE)
-		found = search_tree(where >> 32, found & ~SLICE, keys >> 32, NONE);
+		found = search_tree(image_of(where >> 32), found & ~SLICE, keys >> 32, NONE);
 	return found;
 }
 
@@ -172,21 +172,23 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
  * `place` is line of the list << 3 | segment: the line behind it has, for each segment, its names and the leaf of the best
  * that any of them could bring. `keys` is source port << 32 | leaf key.
  */
-__noinline __u32 named_word(__u32 base, __u32 place, __u32 destination, __u64 keys, __u32 word)
+__noinline __u32 named_word(__u32 slot_and_flags, __u32 place, __u32 destination, __u64 keys, __u32 word)
 {
-	struct line *line = line_at(base & ~LOOKUP_FLAGS, (place >> 3) + 1);
-	__u64 where = (__u64)(base & ~LOOKUP_FLAGS) << 32, target = destination, grant;
+	__u32 slot = slot_and_flags & ~LOOKUP_FLAGS;
+	struct image image = image_of(slot);
+	struct line *line = line_at(image, (place >> 3) + 1);
+	__u64 where = (__u64)slot << 32, target = destination, grant;
 	__u32 index;
 
 	if (!line)
 		return 0;
-	if (search_leaf(base & ~LOOKUP_FLAGS, line->words[2 * (place & 7) + 1], keys, keys >> 32) >= word)
+	if (search_leaf(image, line->words[2 * (place & 7) + 1], keys, keys >> 32) >= word)
 		return word;
 	where |= line->words[2 * (place & 7)];
 	grant = find_grant(destination);
 	if (!grant)
 		return word;
-	if (!(base & EXPIRED_TOO))
+	if (!(slot_and_flags & EXPIRED_TOO))
 		target |= bpf_ktime_get_ns() >> EXPIRY_SHIFT << 32;
 	index = grant;
 	if (!(index & GRANT_SET)) {

@@ -5,7 +5,7 @@
 /* The word for the flow of this packet: always judged the way it was opened, also by the packet of a reply. */
 __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
-	__u32 base = slot_of(active_word) | flags, source, destination, key, port, list;
+	__u32 slot = slot_of(active_word), source, destination, key, port, list;
 
 	if (!packet)
 		return 0;
@@ -14,9 +14,11 @@ __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool
 	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
 	list = packet->foreseen.list;
-	if (!list || packet->foreseen.word != active_word || packet->foreseen.source != source)
-		list = find_list(slot_of(active_word), source, destination);
-	return classify(base, list, destination, key, port);
+	if (!list || packet->foreseen.active_word != active_word || packet->foreseen.source != source)
+		list = find_list(image_of(slot), source, destination);
+	else if (packet->foreseen.word && !reply && !flags)
+		return packet->foreseen.word;
+	return classify(slot | flags, list, destination, key, port);
 }
 
 static __always_inline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)

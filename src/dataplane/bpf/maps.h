@@ -5,12 +5,14 @@
 #define WAYS 4096
 
 /* Sizes of one entry are set by the loader. */
+
+/* Two slots. The loader says how many lines one has: so a line is reached by adding to the address of the first. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct line);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct line));
 } program SEC(".maps");
 
 struct {
@@ -54,11 +56,14 @@ struct {
 	__type(value, struct way);
 } ways SEC(".maps");
 
-/* By an active word, the list that judges a source. */
+/* What the short way found of a packet that it left to the others. */
 struct foreseen {
-	__u32 list; /* 0: nobody has looked */
-	__u32 word;
+	__u32 list;        /* that judges the source; 0: nobody has looked */
+	__u32 active_word; /* by which that is so */
 	__u32 source;
+	__u32 word;        /* that decides; 0: nobody has looked */
+	__u32 ifindex;     /* by which it goes on, by the copied routes; 0: they do not know, */
+	bool has_asked;    /* or nobody has asked them */
 };
 
 /* Where a packet stands in its flow. `stateful` is false for what neither opens a flow nor belongs to one. */

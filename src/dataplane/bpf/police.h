@@ -2,28 +2,6 @@
 #ifndef WEIR_POLICE_H
 #define WEIR_POLICE_H
 
-/* Finds the list for a packet that opens a flow before anything else is done with it: memory that nobody read lately comes
- * while that of the table of flows is still on its way.
- */
-static __always_inline void foresee(struct __sk_buff *skb, struct packet *packet)
-{
-	void *data = (void *)(long)skb->data;
-	void *data_end = (void *)(long)skb->data_end;
-	struct iphdr *ip = data + ETH_HLEN;
-	__u32 first = 0, word;
-	struct active *in_force = bpf_map_lookup_elem(&active, &first);
-
-	if ((void *)(ip + 1) > data_end || !in_force)
-		return;
-	word = READ_ONCE(in_force->word);
-	if (!word)
-		return;
-	packet->foreseen.word = word;
-	packet->foreseen.source = bpf_ntohl(ip->saddr);
-	packet->foreseen.list = find_list(slot_of(word), packet->foreseen.source, bpf_ntohl(ip->daddr));
-	touch(slot_of(word), packet->foreseen.list);
-}
-
 /* A SYN where a connection has ended opens another. */
 static __always_inline bool is_reopened(const struct flow *flow, const struct packet *packet)
 {

@@ -93,24 +93,31 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 /* Whether the copy of the routes says that a packet which came in goes on to another node, and may come from where it says. Where it does
  * not, they are asked.
  */
-__noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packet)
+static __always_inline __u32 plain_route(struct __sk_buff *skb, __u32 source, __u32 destination)
 {
-	struct line *header = routes_at(0);
+	struct line *header = copied_routes();
 	__u32 by, from;
 
-	if (settings.direct || settings.judge_all || !packet || !header || !is_copy_right(skb, header))
-		return false;
-	if (is_multicast_or_broadcast(packet->destination) || packet->destination >> 24 == 0 ||
-	    is_martian(packet->source))
-		return false;
-	by = copied_interface(packet->destination);
+	if (settings.direct || settings.judge_all || !header || !is_copy_right(skb, header))
+		return 0;
+	if (is_multicast_or_broadcast(destination) || destination >> 24 == 0 || is_martian(source))
+		return 0;
+	by = copied_interface(header, destination);
 	if (!by)
-		return false;
-	from = copied_interface(packet->source);
+		return 0;
+	from = copied_interface(header, source);
 	if (!from || (settings.reverse_path == REVERSE_PATH_STRICT && from != skb->ifindex))
+		return 0;
+	return by;
+}
+
+__noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packet)
+{
+	if (!packet)
 		return false;
-	packet->way.ifindex = by;
-	return true;
+	packet->way.ifindex = packet->foreseen.has_asked ? packet->foreseen.ifindex
+							 : plain_route(skb, packet->source, packet->destination);
+	return packet->way.ifindex;
 }
 
 /* User space says so for a short time, again and again: where it is gone, packets go by the stack. */

@@ -37,22 +37,33 @@ static __always_inline __u32 place_among(const __u32 *keys, __u32 count, __u64 a
 	return place + more;
 }
 
-/* Line 0 is the header, which no search may lead to. */
-static __always_inline struct line *line_at(__u32 base, __u32 index)
-{
-	__u32 at = base + index;
+/* What one slot holds. A line is reached by adding to the address of the first: a lookup for each would cost a dozen instructions. */
+struct image {
+	struct line *lines;
+	__u32 slot;
+};
 
-	if (index == 0 || index >= settings.slot_lines)
+static __always_inline struct image image_of(__u32 slot)
+{
+	struct image image = { .lines = bpf_map_lookup_elem(&program, &slot), .slot = slot };
+
+	return image;
+}
+
+/* Line 0 is the header, which no search may lead to. */
+static __always_inline struct line *line_at(struct image image, __u32 index)
+{
+	if (!image.lines || index == 0 || index >= settings.slot_lines)
 		return 0;
-	return bpf_map_lookup_elem(&program, &at);
+	return image.lines + index;
 }
 
 /* Brings lines that will be needed into the cache while an earlier one is still on its way. What is not there, or not
  * what it was taken for, costs a load and decides nothing.
  */
-static __always_inline void touch(__u32 base, __u32 index)
+static __always_inline void touch(struct image image, __u32 index)
 {
-	struct line *line = line_at(base, index);
+	struct line *line = line_at(image, index);
 
 	if (line)
 		(void)*(volatile __u32 *)line->words;
@@ -69,7 +80,7 @@ static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 
 /* The value that holds at x in the tree `ref` (line << 3 | depth); 0, which is no value, where the image is damaged.
  * `leaves` + 4 * n is the first of the lines that bottom line n leads to; NONE where nobody knows.
  */
-static __always_inline __u32 search_tree(__u32 base, __u32 ref, __u32 x, __u32 leaves)
+static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x, __u32 leaves)
 {
 	__u64 above = (__u64)x + 1;
 	__u32 index = ref >> 3;
@@ -77,11 +88,11 @@ static __always_inline __u32 search_tree(__u32 base, __u32 ref, __u32 x, __u32 l
 	struct line *line;
 
 	if (depth >= FIRST_HALF) {
-		line = line_at(base, index);
+		line = line_at(image, index);
 		return line ? search_half(line, depth, above) : 0;
 	}
 	for (int level = 0; level < MAX_DEPTH && depth > 0; level++, depth--) {
-		line = line_at(base, index);
+		line = line_at(image, index);
 		if (!line)
 			return 0;
 		below = place_among(line->words, LINE_WORDS, above);
@@ -93,28 +104,28 @@ static __always_inline __u32 search_tree(__u32 base, __u32 ref, __u32 x, __u32 l
 	if (leaves != NONE) {
 #pragma unroll
 		for (int i = 0; i < LINES_OF_LEAVES; i++)
-			touch(base, leaves + LINES_OF_LEAVES * index + i);
+			touch(image, leaves + LINES_OF_LEAVES * index + i);
 	}
-	line = line_at(base, index);
+	line = line_at(image, index);
 	if (!line)
 		return 0;
 	return line->words[LINE_WORDS / 2 + place_among(line->words, LINE_WORDS / 2, above)];
 }
 
-__noinline __u32 search(__u32 base, __u32 ref, __u32 x)
+__noinline __u32 search(__u32 slot, __u32 ref, __u32 x)
 {
-	return search_tree(base, ref, x, NONE);
+	return search_tree(image_of(slot), ref, x, NONE);
 }
 
-static __always_inline __u32 search_leaf(__u32 base, __u32 leaf, __u32 leaf_key, __u32 source_port)
+static __always_inline __u32 search_leaf(struct image image, __u32 leaf, __u32 leaf_key, __u32 source_port)
 {
 	__u32 found;
 
 	if (leaf == NONE)
 		return NO_MATCH;
-	found = search(base, leaf, leaf_key);
+	found = search_tree(image, leaf, leaf_key, NONE);
 	if (found & SLICE)
-		found = search(base, found & ~SLICE, source_port);
+		found = search(image.slot, found & ~SLICE, source_port);
 	return found;
 }
 

@@ -26,7 +26,13 @@ struct sought {
 	__u64 addresses;
 	__u64 rest;
 	__u64 hash;
+	__u64 tags; /* of its first set, as they were when they were looked at */
 };
+
+static __always_inline const struct flow_key *sought_key(const struct sought *sought)
+{
+	return (const struct flow_key *)sought;
+}
 
 static __always_inline __u64 hash_of(__u64 addresses, __u64 rest)
 {
@@ -157,7 +163,7 @@ static __always_inline struct flow *find_in_set(__u32 set, __u64 tags, const str
 	return 0;
 }
 
-static __always_inline struct flow *find_line(const struct sought *sought, __u32 *slot)
+static __always_inline struct flow *find_line(struct sought *sought, __u32 *slot)
 {
 	__u32 set = first_set(sought->hash);
 	__u64 *tags = tags_at(set), seen;
@@ -165,7 +171,7 @@ static __always_inline struct flow *find_line(const struct sought *sought, __u32
 
 	if (!tags)
 		return 0;
-	seen = READ_ONCE(*tags);
+	sought->tags = seen = READ_ONCE(*tags);
 	line = find_in_set(set, seen, sought, slot);
 	if (line || !(seen & SPILLED))
 		return line;
@@ -175,7 +181,7 @@ static __always_inline struct flow *find_line(const struct sought *sought, __u32
 }
 
 /* The line that has this key: the one that it is in as a rule is looked at before its tags. */
-static __always_inline struct flow *find_near(const struct sought *sought)
+static __always_inline struct flow *find_near(struct sought *sought)
 {
 	struct flow *line = flow_at(first_set(sought->hash));
 	__u32 slot;
@@ -263,11 +269,16 @@ __noinline __u32 claim_freed(__u32 set, __u8 tag)
 }
 
 /* Ways of the set that are taken, more or less. */
+static __always_inline __u32 crowd_in(__u64 tags)
+{
+	return FLOW_WAYS - ((ways_with(tags, 0) >> 7) * EACH_WAY >> 56);
+}
+
 static __always_inline __u32 crowd(__u32 set)
 {
 	__u64 *tags = tags_at(set);
 
-	return tags ? FLOW_WAYS - ((ways_with(READ_ONCE(*tags), 0) >> 7) * EACH_WAY >> 56) : FLOW_WAYS;
+	return tags ? crowd_in(READ_ONCE(*tags)) : FLOW_WAYS;
 }
 
 /* Whether a flow goes to its second set rather than to its first. */

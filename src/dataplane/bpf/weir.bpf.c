@@ -36,21 +36,23 @@
 #include "say.h"
 #include "joining.h"
 #include "police.h"
+#include "first.h"
 #include "sweep.h"
 #include "carry.h"
 #include "bench.h"
 #include "prove.h"
 
-/* A packet that is not in the middle of an established flow. */
-static __always_inline int police_incoming(struct __sk_buff *skb, int found)
+/* A packet in full. `brief`: where one knows that it has no flow. */
+static __always_inline int police_incoming(struct __sk_buff *skb, const struct brief *brief)
 {
 	struct packet *packet = new_packet(0);
 
 	if (!packet)
 		return TC_ACT_SHOT;
-	packet->has_no_flow = found == OPENS_OTHER;
-	if (found != NOT_BUSY)
-		foresee(skb, packet);
+	if (brief) {
+		packet->has_no_flow = true;
+		packet->foreseen = brief->foreseen;
+	}
 	return police(skb, packet);
 }
 
@@ -66,6 +68,7 @@ static __always_inline int police_outgoing(struct __sk_buff *skb)
 
 static __always_inline int judge_incoming(struct __sk_buff *skb)
 {
+	struct brief *brief;
 	int verdict;
 
 	note_copy(skb);
@@ -74,9 +77,14 @@ static __always_inline int judge_incoming(struct __sk_buff *skb)
 		return drop(skb, 0, DROP_VLAN_TAGGED);
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
-		verdict = pass_busy(skb);
-		return verdict == NOT_BUSY || verdict == OPENS_TCP || verdict == OPENS_OTHER ? police_incoming(skb, verdict)
-											     : verdict;
+		brief = brief_of_packet();
+		if (!brief)
+			return TC_ACT_SHOT;
+		verdict = pass_busy(skb, brief);
+		if (verdict != OPENS_FLOW)
+			return verdict == NOT_BUSY ? police_incoming(skb, 0) : verdict;
+		verdict = pass_first(skb, brief);
+		return verdict == OPENS_FLOW ? police_incoming(skb, brief) : verdict;
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_8021Q):

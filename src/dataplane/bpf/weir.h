@@ -5,7 +5,7 @@
 #ifndef WEIR_H
 #define WEIR_H
 
-#define LAYOUT_VERSION 4
+#define LAYOUT_VERSION 5
 
 /* An image is made of lines of one cache line each; see src/dataplane/program/layout.ts. */
 #define LINE_WORDS 16

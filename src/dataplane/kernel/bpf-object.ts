@@ -81,6 +81,11 @@ export class BpfObject {
     check(`resize map ${name}`, libbpf().bpf_map__set_max_entries(this.#map(name), entries));
   }
 
+  /** For a map whose values have no type. */
+  resizeValues(name: MapName, bytes: number): void {
+    check(`resize values of map ${name}`, libbpf().bpf_map__set_value_size(this.#map(name), bytes));
+  }
+
   /** What the map will be when it is loaded. */
   describe(name: MapName): MapDescription {
     const map = this.#map(name);

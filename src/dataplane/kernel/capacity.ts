@@ -10,8 +10,10 @@ export type Capacity = {
   readonly hitCapacity: number;
 };
 
-/** 1 MiB, 8 MiB, 64 MiB, 512 MiB and 2 GiB for both slots. */
-const LINES = [8_192, 65_536, 524_288, 4_194_304, 16_777_216];
+/** A program reaches so far from the first line of a slot: the verifier lets it go 512 MiB. */
+export const MAX_SLOT_LINES = 8_388_608;
+/** 1 MiB, 8 MiB, 64 MiB, 512 MiB and 1 GiB for both slots. */
+const LINES = [8_192, 65_536, 524_288, 4_194_304, MAX_SLOT_LINES];
 /** 64 KiB to 16 MiB. */
 const RANKS = [8_192, 65_536, 524_288, 2_097_152];
 /** 256 KiB to 64 MiB. Rules of earlier policies keep theirs for as long as there is room. */

@@ -4,6 +4,7 @@ import type { Grants } from '#dataplane/grants/grants.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/layout.js';
 import { flowLines, flowSets } from '#dataplane/program/flow-sets.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
+import { LINE_BYTES } from '#dataplane/program/numbers.js';
 import type { Settings } from '#dataplane/program/settings.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
@@ -128,7 +129,7 @@ function withVitals<T>(fd: number, use: (words: Uint32Array) => T): T {
 function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
   const object = new BpfObject(options.objectPath);
   try {
-    object.resize('program', 2 * options.slotLines);
+    object.resizeValues('program', options.slotLines * LINE_BYTES);
     object.resize('flows', flowLines(options.flowCapacity));
     object.resize('tallies', flowLines(options.flowCapacity));
     object.resize('flow_tags', flowSets(options.flowCapacity));

@@ -1,11 +1,12 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { LINE_BYTES } from '#dataplane/program/numbers.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from './bpf-fd.js';
 import type { BpfObject, MapDescription, MapName, OldMapName } from './bpf-object.js';
 import { MAPS } from './bpf-object.js';
-import type { Capacity } from './capacity.js';
+import { type Capacity, MAX_SLOT_LINES } from './capacity.js';
 import { Slots } from './slots.js';
 
 const SET = /^maps-(\d{1,9})$/;
@@ -57,16 +58,22 @@ export class MapSet {
   capacity(): Capacity | undefined {
     if (!this.has('rank_hits') || !this.has('hits')) return undefined;
     return {
-      slotLines: this.#entries('program') / 2,
+      slotLines: Math.min(this.slotLines(), MAX_SLOT_LINES),
       rankCapacity: this.#entries('rank_hits') / 2,
       hitCapacity: this.#entries('hits'),
     };
   }
 
+  /** Lines of each of the two slots. Before layout 5 each line was an entry. */
+  slotLines(): number {
+    const { maxEntries, valueSize } = mapShape(this.fd('program'));
+    return (maxEntries * valueSize) / LINE_BYTES / 2;
+  }
+
   /** Reads its slots; what it answers must not outlive the call. */
   inspect<T>(look: (slots: Slots) => T): T {
     const fds = { program: this.fd('program'), active: this.fd('active') };
-    const slots = new Slots(fds, this.#entries('program') / 2);
+    const slots = new Slots(fds, this.slotLines());
     try {
       return look(slots);
     } finally {

@@ -76,7 +76,7 @@ const MAP_TYPES: Readonly<Record<number, string>> = {
 };
 
 /** Two slots, or lines of which half are surely had. */
-const HALF_OF_IT: ReadonlySet<MapName> = new Set(['program', 'rank_hits', 'flows']);
+const HALF_OF_IT: ReadonlySet<MapName> = new Set(['rank_hits', 'flows']);
 
 export type StatusOptions = {
   readonly pinPath: string;
@@ -164,7 +164,7 @@ function mapsOf(set: MapSet): MapStatus[] {
       id: set.id(name),
       type: MAP_TYPES[type] ?? `${type}`,
       entries: entries[name] ?? null,
-      capacity: HALF_OF_IT.has(name) ? maxEntries / 2 : maxEntries,
+      capacity: name === 'program' ? set.slotLines() : HALF_OF_IT.has(name) ? maxEntries / 2 : maxEntries,
       bytes: Number(/^memlock:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${set.fd(name)}`, 'utf8'))?.[1] ?? 0),
     };
   });

@@ -29,7 +29,8 @@ const LINES_OF_LEAVES = 4;
 const BOTTOM_KEYS = LINE_WORDS / 2;
 /** What is smaller than this stays in the caches by itself; bringing it there again would only cost. */
 const CACHED_LINES = 8_192;
-const BEHIND_LISTS = 6;
+/** As in `bpf/classify.h`. */
+const LINES_BEHIND_LIST = 6;
 const NAMED = 0x100;
 
 /**
@@ -60,7 +61,7 @@ export function layout(program: Program, lines = new Lines()): Image {
   lines.set(0, HEADER.generationLow, 0);
   lines.set(0, HEADER.generationHigh, 0);
   lines.set(0, HEADER.sources, root);
-  lines.set(0, HEADER.behindLists, lines.count < CACHED_LINES || averageLines > 4 * BEHIND_LISTS ? 0 : BEHIND_LISTS);
+  lines.set(0, HEADER.behindLists, lines.count < CACHED_LINES || averageLines > 4 * LINES_BEHIND_LIST ? 0 : 1);
   lines.set(0, HEADER.hasNames, program.names.length > 0 ? 1 : 0);
   return { words: lines.toWords(), lines: lines.count };
 }

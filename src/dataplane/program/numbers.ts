@@ -1,5 +1,5 @@
 /** Numbers of `bpf/weir.h`; a test holds the two together through the object's BTF. */
-export const LAYOUT_VERSION = 4;
+export const LAYOUT_VERSION = 5;
 export const LINE_WORDS = 16;
 export const LINE_BYTES = LINE_WORDS * 4;
 export const IMAGE_MAGIC = 0x52494557;

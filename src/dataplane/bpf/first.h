@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_FIRST_H
+#define WEIR_FIRST_H
+
+/* The short way of a packet that opens a flow: passes one that the copied routes forward and the first of its groups, or the
+ * default, allows. Others are looked at in full, and what was found of them until then goes with them. Memory that
+ * nobody read lately is asked for before anything else is done: it comes while that of the table of flows is still on its way.
+ */
+static __always_inline int pass_first(struct __sk_buff *skb, struct brief *brief)
+{
+	__u32 active_word = brief->foreseen.active_word, list, word;
+	struct image image = image_of(slot_of(active_word));
+	struct opening opening = {};
+	__u64 keys;
+
+	list = find_list(image, brief->source, brief->destination);
+	brief->foreseen.list = list;
+	brief->foreseen.source = brief->source;
+	brief->foreseen.word = brief->foreseen.ifindex = 0;
+	brief->foreseen.has_asked = false;
+	if (!active_word || settings.direct)
+		return OPENS_FLOW;
+	if (!settings.judge_all) {
+		brief->foreseen.has_asked = true;
+		brief->foreseen.ifindex = opening.goes_on = plain_route(skb, brief->source, brief->destination);
+		if (!opening.goes_on)
+			return OPENS_FLOW;
+	}
+	keys = (__u64)(brief->ports >> 16) << 32 | (__u32)brief->protocol << 16 | (brief->ports & 0xffff);
+	word = find_word(image, list, 0, brief->destination, keys);
+	if (word == NO_MATCH)
+		word = segment_word(image.slot, list << 3 | 1, brief->destination, keys);
+	if (word & SEGMENT_NAMED || word == NO_MATCH)
+		return OPENS_FLOW;
+	brief->foreseen.word = word;
+	if ((word & 7) != VERDICT_ALLOW && (word & 7) != VERDICT_AUDIT)
+		return OPENS_FLOW;
+	opening.slot = claim_seen(&brief->sought);
+	if (opening.slot == NO_SLOT)
+		return OPENS_FLOW;
+	opening.key = sought_key(&brief->sought);
+	opening.judged = (__u64)active_word << 32 | word;
+	opening.came_in = skb->ifindex;
+	opening.state = brief->protocol == IPPROTO_TCP ? FLOW_TCP_SYN_SENT : FLOW_UDP_OPENED;
+	opening.flags = FLOW_HALF_OPEN | (brief->from_high ? FLOW_OPENED_BY_HIGH : 0);
+	fill_line(skb, &opening, coarse_ns());
+	return pass_word(skb, word);
+}
+
+#endif
