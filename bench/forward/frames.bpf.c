@@ -68,6 +68,19 @@ static __always_inline __u32 words_of(__be32 address)
 	return (address & 0xffff) + (address >> 16);
 }
 
+static __always_inline struct tuple *next_tuple(struct plan *plan)
+{
+	__u32 index = plan->next;
+
+	if (index + 1 < plan->tuples) {
+		plan->next = index + 1;
+	} else {
+		plan->next = 0;
+		plan->round += 1;
+	}
+	return bpf_map_lookup_elem(&tuples, &index);
+}
+
 /* A frame comes back with what the stack made of it, so every byte of the headers is written. */
 SEC("xdp")
 int inject(struct xdp_md *ctx)
@@ -76,21 +89,14 @@ int inject(struct xdp_md *ctx)
 	struct ethhdr *eth = (void *)data;
 	struct iphdr *ip = (void *)(eth + 1);
 	__be16 *ports = (void *)(ip + 1);
-	__u32 first = 0, index, sum;
+	__u32 first = 0, sum;
 	struct plan *plan = bpf_map_lookup_elem(&plans, &first);
 	struct tuple *tuple;
 	__be16 source_port;
 
 	if (!plan || data + FRAME_BYTES > data_end)
 		return XDP_ABORTED;
-	index = plan->next;
-	if (index + 1 < plan->tuples) {
-		plan->next = index + 1;
-	} else {
-		plan->next = 0;
-		plan->round += 1;
-	}
-	tuple = bpf_map_lookup_elem(&tuples, &index);
+	tuple = next_tuple(plan);
 	if (!tuple)
 		return XDP_ABORTED;
 	plan->made += 1;
@@ -209,6 +215,37 @@ int one_line(struct __sk_buff *skb)
 	if (line)
 		line->words[0] += 1;
 	return TC_ACT_UNSPEC;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} replayed SEC(".maps");
+
+/* Makes the packet of a run that of the next five-tuple, and hands it to the program that is replayed. */
+SEC("tc")
+int replay(struct __sk_buff *skb)
+{
+	__u8 *data = (void *)(long)skb->data, *data_end = (void *)(long)skb->data_end;
+	struct iphdr *ip = (void *)(data + sizeof(struct ethhdr));
+	__be16 *ports = (void *)(ip + 1);
+	__u32 first = 0;
+	struct plan *plan = bpf_map_lookup_elem(&plans, &first);
+	struct tuple *tuple;
+
+	if (!plan || data + FRAME_BYTES > data_end)
+		return TC_ACT_SHOT;
+	tuple = next_tuple(plan);
+	if (!tuple)
+		return TC_ACT_SHOT;
+	ip->saddr = tuple->source;
+	ip->daddr = tuple->destination;
+	ports[0] = tuple->source_port;
+	ports[1] = tuple->destination_port;
+	bpf_tail_call(skb, &replayed, 0);
+	return TC_ACT_SHOT;
 }
 
 /* The least that satisfies the guard. */

@@ -33,6 +33,7 @@ const RUN = {
   dataSizeIn: 24,
   contextIn: 32,
   contextSizeIn: 48,
+  returned: 56,
   repeat: 60,
   duration: 64,
   flags: 68,
@@ -40,8 +41,19 @@ const RUN = {
 };
 // struct xdp_md
 const CONTEXT = { size: 24, dataEnd: 4, ingressIfindex: 12 };
+// struct __sk_buff
+const SKB = { size: 192, ifindex: 40 };
+const PASSED = -1;
 
-export type FramesProgram = 'inject' | 'stop' | 'sink_server' | 'sink_client' | 'empty' | 'one_line' | 'mark';
+export type FramesProgram =
+  | 'inject'
+  | 'stop'
+  | 'sink_server'
+  | 'sink_client'
+  | 'empty'
+  | 'one_line'
+  | 'replay'
+  | 'mark';
 
 /** Addresses and ports of a flow, from the side that opens it. */
 export type FiveTuple = {
@@ -137,6 +149,35 @@ export class Frames {
       // A signal ends a run between two batches.
       if (result !== -EINTR) check('send frames', result);
     }
+    return view.getUint32(RUN.duration, true);
+  }
+
+  /**
+   * Runs a program over `count` packets of UDP in a row, as if they came in by an interface of the calling thread's network
+   * namespace. Answers nanoseconds a packet. An error where the last one does not pass.
+   */
+  replay(programFd: number, ifindex: number, count: number): number {
+    const slot = libbpf().bpf_map__fd(this.#map('replayed'));
+    const fd = new Uint8Array(Uint32Array.of(programFd).buffer);
+    check('name what is replayed', libbpf().bpf_map_update_elem(slot, new Uint8Array(4), fd, 0));
+    const frame = new Uint8Array(FRAME_BYTES);
+    const frameView = new DataView(frame.buffer);
+    frameView.setUint16(12, 0x0800);
+    frameView.setUint32(14, 0x4500_0000 + FRAME_BYTES - 14);
+    frameView.setUint16(22, (64 << 8) | 17);
+    frameView.setUint16(38, FRAME_BYTES - 34);
+    const context = new Uint8Array(SKB.size);
+    new DataView(context.buffer).setUint32(SKB.ifindex, ifindex, true);
+    const options = new Uint8Array(RUN.size);
+    const view = new DataView(options.buffer);
+    view.setBigUint64(0, BigInt(RUN.size), true);
+    view.setBigUint64(RUN.dataIn, addressOf(frame), true);
+    view.setUint32(RUN.dataSizeIn, FRAME_BYTES, true);
+    view.setBigUint64(RUN.contextIn, addressOf(context), true);
+    view.setUint32(RUN.contextSizeIn, SKB.size, true);
+    view.setUint32(RUN.repeat, count, true);
+    check('replay packets', libbpf().bpf_prog_test_run_opts(this.programFd('replay'), options));
+    if (view.getInt32(RUN.returned, true) !== PASSED) throw new Error('the last packet of a replay did not pass');
     return view.getUint32(RUN.duration, true);
   }
 

@@ -1,6 +1,8 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { closeFd, linkInfo, openPinned } from '#dataplane/kernel/bpf-fd.js';
+import { closeFd, linkInfo, openPinned, programInfo } from '#dataplane/kernel/bpf-fd.js';
+import { libbpf } from '#libc/libbpf.js';
+import { check } from '#libc/libc.js';
 
 const SWITCH = '/proc/sys/kernel/bpf_stats_enabled';
 
@@ -22,8 +24,7 @@ export function runsOf(programFd: number): Runs {
   return runsIn(readFileSync(`/proc/self/fdinfo/${programFd}`, 'utf8'));
 }
 
-/** Of all programs that the links pinned under `pinPath` keep; this process must have loaded them. */
-export function runsOfPinned(pinPath: string): Runs {
+function linkedPrograms(pinPath: string): Set<number> {
   const ids = new Set<number>();
   for (const folder of readdirSync(pinPath).filter((name) => name.startsWith('links-'))) {
     for (const name of readdirSync(join(pinPath, folder))) {
@@ -32,6 +33,19 @@ export function runsOfPinned(pinPath: string): Runs {
       closeFd(fd);
     }
   }
+  return ids;
+}
+
+/** The program that judges what comes in, as a descriptor that the caller closes. */
+export function openIngress(pinPath: string): number {
+  const id = [...linkedPrograms(pinPath)].find((program) => programInfo(program)?.name === 'weir_ingress');
+  if (id === undefined) throw new Error(`no link under ${pinPath} has weir_ingress`);
+  return check(`open program ${id}`, libbpf().bpf_prog_get_fd_by_id(id));
+}
+
+/** Of all programs that the links pinned under `pinPath` keep; this process must have loaded them. */
+export function runsOfPinned(pinPath: string): Runs {
+  const ids = linkedPrograms(pinPath);
   const total = { count: 0, ns: 0 };
   for (const text of fdInfos('self')) {
     if (!ids.delete(field(text, 'prog_id'))) continue;
