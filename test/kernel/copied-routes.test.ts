@@ -5,7 +5,7 @@ import { LINE_WORDS } from '#dataplane/program/numbers.js';
 import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/program/route-lines.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { parseAddress } from '#policy/ipv4.js';
-import { back, udp } from '#test/dataplane/conversation.js';
+import { back, tcp, udp } from '#test/dataplane/conversation.js';
 import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
 import { Random } from '#test/seed.js';
 import { enterNamespace } from './namespace.js';
@@ -148,6 +148,13 @@ describe('packets fare as if the kernel were asked, before a copy is made anew a
       commands: ['route add 10.75.0.0/16 via 10.77.9.2', 'link set ext1 down'],
     },
     {
+      routes: 'more than one line of keys',
+      commands: Array.from({ length: 240 }, (_, index) => {
+        const [block, step] = [64 + (index % 13), Math.floor(index / 13)];
+        return `route add 10.${block}.${1 + 2 * step}.0/24 via ${index % 2 === 0 ? '10.77.1.2' : '10.77.2.2'}`;
+      }),
+    },
+    {
       routes: 'a type of service',
       commands: ['route add 10.78.0.0/16 tos 0x10 via 10.77.1.2'],
       copied: false,
@@ -217,6 +224,19 @@ describe('a copy', () => {
     await ip(command);
     expect(isDropped()).toBe(false);
     expect(copying.routes.isInForce).toBe(false);
+  });
+
+  test.each(['udp', 'tcp'] as const)('says of a flow of %s where its answers come in', (protocol) => {
+    copy();
+    expect(isHeld()).toBe(true);
+    const opener = { ...(protocol === 'udp' ? udp : tcp), source: CLIENT, destination: SERVER };
+    for (const kernel of [copying, asking]) {
+      kernel.forget();
+      kernel.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
+      expect(kernel.judge(opener).returned).toBe(PASSED);
+      const [flow] = kernel.flowsIn('half_open');
+      expect(flow?.ifindex).toEqual([interfaces.lan0, interfaces.wan0]);
+    }
   });
 
   test('says of destinations too that they are forwarded', async () => {
