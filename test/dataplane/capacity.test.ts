@@ -1,6 +1,14 @@
 import { expect, test } from 'vitest';
+import { parseConfig } from '#config/load.js';
 import { capacityOf, linesFor } from '#dataplane/grants/layout.js';
-import { capacityFor, smallestCapacity } from '#dataplane/kernel/capacity.js';
+import { capacityFor, MAX_SLOT_LINES, smallestCapacity } from '#dataplane/kernel/capacity.js';
+
+const configuration = (lines: number): string =>
+  JSON.stringify({
+    version: 1,
+    node: { id: 'n', data_dir: '/nonexistent' },
+    dataplane: { interfaces: ['lan0'], program_capacity: lines },
+  });
 
 test('tables begin small, grow to the tier that holds the need, and never shrink', () => {
   const small = smallestCapacity(4_194_304);
@@ -15,6 +23,15 @@ test('the limit is the last tier, and what is beyond it is refused by name', () 
   expect(() => capacityFor({ lines: 100_001, ranks: 1, hits: 1 }, undefined, 100_000)).toThrow(
     expect.objectContaining({ code: 'capacity_exceeded', table: 'program', need: 100_001, limit: 100_000 }),
   );
+});
+
+test('a program reaches no further than the last tier, whatever the configuration says', () => {
+  expect(capacityFor({ lines: 4_194_305, ranks: 1, hits: 1 }, undefined, MAX_SLOT_LINES).slotLines).toBe(
+    MAX_SLOT_LINES,
+  );
+  const issue = /program_capacity: must be a whole number from 8192 to 8388608/;
+  expect(() => parseConfig(configuration(MAX_SLOT_LINES + 1), 'weir.json', {})).toThrow(issue);
+  expect(parseConfig(configuration(MAX_SLOT_LINES), 'weir.json', {}).dataplane?.programCapacity).toBe(MAX_SLOT_LINES);
 });
 
 test('rules beyond the last tier of hits are enforced without', () => {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { seedOf } from '#test/seed.js';
 import { fuzz } from './fuzz/campaign.js';
 
-const PACKETS = 200_000;
+const PACKETS = 300_000;
 
 test('the kernel does with every frame what the model does', { timeout: 300_000 }, () => {
   const seed = seedOf(31_337);

@@ -109,3 +109,18 @@ test('a damaged image drops everything, with its own reason', () => {
   expect(judge(udp)).toBe(DROPPED);
   expect(kernel.counted()).toEqual({ drop_program_damaged: 1 });
 });
+
+test.each([
+  ['UDP', udp],
+  ['a SYN', tcp],
+])('a lookup by %s goes to the DNS proxy, and opens no flow past it', (_, lookup) => {
+  const diverting = loadForTest({ divertDns: true });
+  try {
+    diverting.activate(allowAll);
+    expect(diverting.judge(lookup).returned).toBe(DROPPED);
+    expect(diverting.counted()).toEqual({ drop_dns_proxy_absent: 1 });
+    expect(diverting.judge({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);
+  } finally {
+    diverting.close();
+  }
+});

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { MAX_SLOT_LINES } from '#dataplane/kernel/capacity.js';
 import { canCopyRoutes } from '#dataplane/kernel/fib-flags.js';
 import { allowAll } from '#test/kernel/policies.js';
 import { back, tcp, udp } from './conversation.js';
@@ -9,7 +10,10 @@ import { loadForTest, PASSED } from './loaded.js';
 const both = [false, true];
 const variants = both.flatMap((direct) =>
   both.flatMap((policeLocal) => [
-    ...(['strict', 'loose', 'off'] as const).map((reversePath) => ({ direct, policeLocal, reversePath })),
+    ...(['strict', 'loose', 'off'] as const).map((reversePath) => ({
+      ...{ direct, policeLocal, reversePath },
+      copiesRoutes: canCopyRoutes(),
+    })),
     ...both.map((bridges) => ({
       ...{
         direct,
@@ -30,6 +34,12 @@ test.each(variants)('the kernel takes the program with %o', (variant) => {
   // Of a million that the kernel looks at before it gives up; so many take it 60 ms.
   expect(verifiedInstructions(kernel.object.programFd('weir_ingress'))).toBeLessThan(100_000);
   expect(verifiedInstructions(kernel.object.programFd('weir_egress'))).toBeLessThan(100_000);
+  kernel.close();
+});
+
+test.each([1, 6, 7, MAX_SLOT_LINES])('the kernel takes the program with slots of %i lines', (slotLines) => {
+  const kernel = loadForTest({ slotLines, copiesRoutes: canCopyRoutes(), judgeAll: false });
+  expect(kernel.slots.slotLines).toBe(slotLines);
   kernel.close();
 });
 

@@ -28,6 +28,7 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 {
 	struct line *header = image.lines;
 	__u32 index;
+	__u64 last;
 
 	if (!header || header->words[0] != IMAGE_MAGIC)
 		return 0;
@@ -35,11 +36,20 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 		touch_grants(destination);
 	index = search_tree(image, header->words[HEADER_SOURCES], source, NONE);
 	touch(image, index);
-	if (header->words[HEADER_BEHIND_LISTS] && settings.slot_lines > LINES_BEHIND_LIST &&
-	    index < settings.slot_lines - LINES_BEHIND_LIST) {
+	if (!header->words[HEADER_BEHIND_LISTS])
+		return index;
+	/* Both ends of this number itself, else Linux 6.1 learns them of another. */
+	last = (__u64)index + LINES_BEHIND_LIST;
+	asm volatile("" : "+r"(last));
+	if (last < LINES_BEHIND_LIST)
+		return index;
+	asm volatile("" : "+r"(last));
+	if (last < settings.slot_lines) {
+		struct line *line = image.lines + last;
+
 #pragma unroll
-		for (int i = 1; i <= LINES_BEHIND_LIST; i++)
-			(void)*(volatile __u32 *)image.lines[index + i].words;
+		for (int i = 0; i < LINES_BEHIND_LIST; i++)
+			(void)*(volatile __u32 *)line[-i].words;
 	}
 	return index;
 }
@@ -79,6 +89,23 @@ static __always_inline __u32 find_word(struct image image, __u32 index, __u32 se
 __noinline __u32 segment_word(__u32 slot, __u32 place, __u32 destination, __u64 keys)
 {
 	return find_word(image_of(slot & ~LOOKUP_FLAGS), place >> 3, place & 7, destination, keys);
+}
+
+/* The word that decides, where the first two segments of a list, or the default behind the first, decide without names
+ * (`is_decided`): what most packets meet.
+ */
+static __always_inline __u32 near_word(struct image image, __u32 list, __u32 destination, __u64 keys)
+{
+	__u32 word = find_word(image, list, 0, destination, keys);
+
+	if (word == NO_MATCH)
+		word = segment_word(image.slot, list << 3 | 1, destination, keys);
+	return word;
+}
+
+static __always_inline bool is_decided(__u32 word)
+{
+	return !(word & SEGMENT_NAMED) && word != NO_MATCH;
 }
 
 /* The word that decides by a list, from a slot; 0 where the image is damaged. With EXPIRED_TOO in `slot`,

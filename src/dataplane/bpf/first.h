@@ -27,10 +27,8 @@ static __always_inline int pass_first(struct __sk_buff *skb, struct brief *brief
 			return OPENS_FLOW;
 	}
 	keys = (__u64)(brief->ports >> 16) << 32 | (__u32)brief->protocol << 16 | (brief->ports & 0xffff);
-	word = find_word(image, list, 0, brief->destination, keys);
-	if (word == NO_MATCH)
-		word = segment_word(image.slot, list << 3 | 1, brief->destination, keys);
-	if (word & SEGMENT_NAMED || word == NO_MATCH)
+	word = near_word(image, list, brief->destination, keys);
+	if (!is_decided(word))
 		return OPENS_FLOW;
 	brief->foreseen.word = word;
 	if ((word & 7) != VERDICT_ALLOW && (word & 7) != VERDICT_AUDIT)
@@ -39,7 +37,7 @@ static __always_inline int pass_first(struct __sk_buff *skb, struct brief *brief
 	if (opening.slot == NO_SLOT)
 		return OPENS_FLOW;
 	opening.key = sought_key(&brief->sought);
-	opening.judged = (__u64)active_word << 32 | word;
+	opening.judged = (__u64)brief->foreseen.active_word << 32 | word;
 	opening.came_in = skb->ifindex;
 	opening.state = brief->protocol == IPPROTO_TCP ? FLOW_TCP_SYN_SENT : FLOW_UDP_OPENED;
 	opening.flags = FLOW_HALF_OPEN | (brief->from_high ? FLOW_OPENED_BY_HIGH : 0);

@@ -13,6 +13,7 @@ __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool
 	destination = reply ? packet->source : packet->destination;
 	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
+	/* What is foreseen is of this packet as it is, and no reply. */
 	list = packet->foreseen.list;
 	if (!list || packet->foreseen.active_word != active_word || packet->foreseen.source != source)
 		list = find_list(image_of(slot), source, destination);

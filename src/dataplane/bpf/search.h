@@ -50,12 +50,20 @@ static __always_inline struct image image_of(__u32 slot)
 	return image;
 }
 
-/* Line 0 is the header, which no search may lead to. */
+/* Line 0 is the header, which no search may lead to. The barriers keep the comparison beside what it is for: what clang takes
+ * from the stack instead has no bound on Linux 6.1.
+ */
 static __always_inline struct line *line_at(struct image image, __u32 index)
 {
-	if (!image.lines || index == 0 || index >= settings.slot_lines)
+	__u64 at = index;
+	struct line *line;
+
+	asm volatile("" : "+r"(at));
+	if (!image.lines || at == 0 || at >= settings.slot_lines)
 		return 0;
-	return image.lines + index;
+	line = image.lines + at;
+	asm volatile("" : "+r"(line));
+	return line;
 }
 
 /* Brings lines that will be needed into the cache while an earlier one is still on its way. What is not there, or not

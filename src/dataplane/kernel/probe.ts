@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { release } from 'node:os';
+import { release, version } from 'node:os';
 import type { Missing } from '#dataplane/datapath.js';
 import { lacking } from '#libc/capabilities.js';
 import { libbpf } from '#libc/libbpf.js';
@@ -27,6 +27,12 @@ export function probe(objectPath: string): Missing[] {
   const [major = 0, minor = 0] = release().split('.').map(Number);
   const recent = major > MINIMUM_KERNEL[0] || (major === MINIMUM_KERNEL[0] && minor >= MINIMUM_KERNEL[1]);
   need('kernel', recent, `Linux 6.1 or later is needed, and this is ${release()}.`);
+  // There one softirq may interrupt another, and packets would be judged in each other's memory.
+  need(
+    'preempt_rt',
+    !/PREEMPT_RT/.test(version()),
+    'The kernel is one of PREEMPT_RT, which the datapath is not made for.',
+  );
   need(
     'btf',
     existsSync('/sys/kernel/btf/vmlinux'),

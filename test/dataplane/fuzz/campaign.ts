@@ -2,7 +2,7 @@ import type { Packet, Policy } from '#policy/model.js';
 import { generatePolicy, packetGenerator, shrink } from '#test/policy/generate.js';
 import { Random } from '#test/seed.js';
 import { patternsOf } from '../grant-model.js';
-import { Duel, type Learned, type Mismatch, type Scene } from './duel.js';
+import { Duel, type Learned, type Mismatch, ONE_SET, type Scene } from './duel.js';
 import { makeSequence, type Step } from './sequence.js';
 
 const SEQUENCES = 100;
@@ -26,18 +26,24 @@ export type Result = {
 export function fuzz(packets: number, seed: number, tell: (packets: number) => void = () => undefined): Result {
   const counted: Record<string, number> = {};
   let failure: Failure | undefined;
-  const duel = new Duel(sceneOf(new Random(seed)).scene);
+  // Where ways are scarce others are made to go; where they are not, what was free is claimed at once.
+  const [scarce, ample] = [2, ONE_SET].map((capacity) => new Duel(sceneOf(new Random(seed)).scene, capacity)) as [
+    Duel,
+    Duel,
+  ];
+  const played = (): number => scarce.packets + ample.packets;
   try {
-    for (let campaign = 0; duel.packets < packets && failure === undefined; campaign++) {
+    for (let campaign = 0; played() < packets && failure === undefined; campaign++) {
+      const duel = campaign % 2 === 0 ? scarce : ample;
       const own = (seed + campaign * 7919) >>> 0;
       const found = play(duel, new Random(own));
       if (found !== undefined) failure = { seed: own, ...found };
       for (const [name, count] of duel.counted()) counted[name] = (counted[name] ?? 0) + count;
-      tell(duel.packets);
+      tell(played());
     }
-    return { packets: duel.packets, counted, failure };
+    return { packets: played(), counted, failure };
   } finally {
-    duel.close();
+    for (const duel of [scarce, ample]) duel.close();
   }
 }
 

@@ -7,7 +7,8 @@ import { type Answer, Model } from '../model/datapath.js';
 import type { ModelFlow } from '../model/flows.js';
 import type { Step } from './sequence.js';
 
-const FLOW_CAPACITY = 2;
+/** Lines of a table that is one set. */
+export const ONE_SET = 8;
 const SEGMENT_BYTES = 100;
 
 export type Policies = readonly [Policy, Policy];
@@ -30,15 +31,16 @@ export class Duel {
   #inForce: 0 | 1 = 1;
   packets = 0;
 
-  constructor(scene: Scene) {
+  /** `flowCapacity` of a table that is at most one set. */
+  constructor(scene: Scene, flowCapacity: number) {
     this.#kernel = loadForTest({
       flowCapacity: 4,
       policeLocal: true,
     });
-    this.#kernel.narrow(8 - FLOW_CAPACITY);
+    this.#kernel.narrow(ONE_SET - flowCapacity);
     this.#policies = scene.policies;
     this.#grants = new GrantModel(this.#kernel);
-    this.#model = new Model(scene.policies[1], FLOW_CAPACITY, this.#goneOf, this.#grants, this.#grants.ever);
+    this.#model = new Model(scene.policies[1], flowCapacity, this.#goneOf, this.#grants, this.#grants.ever);
     this.load(scene);
   }
 
