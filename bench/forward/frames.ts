@@ -6,6 +6,8 @@ import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { addressOf } from '#libc/library.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
+import { TestRun } from '#libc/test-run.js';
+import { PASSED, SKB } from '#test/dataplane/loaded.js';
 
 const objectPath = join(dirname(builtObject), 'frames.bpf.o');
 const FRAME_BYTES = 60;
@@ -33,7 +35,6 @@ const RUN = {
   dataSizeIn: 24,
   contextIn: 32,
   contextSizeIn: 48,
-  returned: 56,
   repeat: 60,
   duration: 64,
   flags: 68,
@@ -41,9 +42,6 @@ const RUN = {
 };
 // struct xdp_md
 const CONTEXT = { size: 24, dataEnd: 4, ingressIfindex: 12 };
-// struct __sk_buff
-const SKB = { size: 192, ifindex: 40 };
-const PASSED = -1;
 
 export type FramesProgram =
   | 'inject'
@@ -168,17 +166,9 @@ export class Frames {
     frameView.setUint16(38, FRAME_BYTES - 34);
     const context = new Uint8Array(SKB.size);
     new DataView(context.buffer).setUint32(SKB.ifindex, ifindex, true);
-    const options = new Uint8Array(RUN.size);
-    const view = new DataView(options.buffer);
-    view.setBigUint64(0, BigInt(RUN.size), true);
-    view.setBigUint64(RUN.dataIn, addressOf(frame), true);
-    view.setUint32(RUN.dataSizeIn, FRAME_BYTES, true);
-    view.setBigUint64(RUN.contextIn, addressOf(context), true);
-    view.setUint32(RUN.contextSizeIn, SKB.size, true);
-    view.setUint32(RUN.repeat, count, true);
-    check('replay packets', libbpf().bpf_prog_test_run_opts(this.programFd('replay'), options));
-    if (view.getInt32(RUN.returned, true) !== PASSED) throw new Error('the last packet of a replay did not pass');
-    return view.getUint32(RUN.duration, true);
+    const run = new TestRun(this.programFd('replay'), frame, context, undefined);
+    if (run.run(FRAME_BYTES, count) !== PASSED) throw new Error('the last packet of a replay did not pass');
+    return run.durationNs;
   }
 
   /** Frames that reached a sink since the last `forget`. */

@@ -32,7 +32,7 @@ class Stopwatch {
     this.#rounds.push({ label, frameNs, ns });
   }
 
-  /** As `round`, of packets in a row instead of frames: nothing is done between two of them. */
+  /** As `round`, of packets in a row instead of frames: nothing is done between two of them. Each of these rounds counts. */
   replay(label: string, count: number, programFd: number, lessNs = 0): void {
     this.#rounds.push({ label, frameNs: 0, ns: this.rig.replay(programFd, count) - lessNs });
   }

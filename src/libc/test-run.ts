@@ -16,6 +16,7 @@ const AT = {
   contextSizeOut: 52,
   returned: 56,
   repeat: 60,
+  duration: 64,
 } as const;
 
 /** Runs a loaded program once over its own buffers: a frame for `tc`, nothing for `syscall`, and a context. */
@@ -43,6 +44,11 @@ export class TestRun {
     this.#prepare(frameLength, repeat);
     check('run program', libbpf().bpf_prog_test_run_opts(this.programFd, this.#options));
     return this.#view.getInt32(AT.returned, true);
+  }
+
+  /** Of the last run: nanoseconds for each repetition. */
+  get durationNs(): number {
+    return this.#view.getUint32(AT.duration, true);
   }
 
   /** Like `run`, on a thread of the pool. Nothing else may use this object until it is done. */
