@@ -5,8 +5,10 @@ import { createRig, type Rig } from './rig.js';
 
 const SOURCES = 200;
 const PORTS = 300;
+/** What lies between the node and a reader that does not read: two relays, and buffers that the kernel lets grow to 32 MiB. */
+const MOST_FLOODS = 5;
 /** From each of the sources one datagram to each of the ports, so that each opens a flow. */
-const FLOOD = `
+const flood = (first: number): string => `
 const { createSocket } = require('node:dgram');
 (async () => {
   const sockets = await Promise.all(Array.from({ length: ${SOURCES} }, (_, index) => new Promise((resolve) => {
@@ -14,13 +16,14 @@ const { createSocket } = require('node:dgram');
     socket.bind(4000, '20.0.0.' + (index + 1), () => resolve(socket));
   })));
   for (let port = 0; port < ${PORTS}; port++)
-    await Promise.all(sockets.map((socket) => new Promise((resolve) => socket.send('x', 10000 + port, '${ADDRESSES.server}', resolve))));
+    await Promise.all(sockets.map((socket) => new Promise((resolve) => socket.send('x', ${first} + port, '${ADDRESSES.server}', resolve))));
   process.exit(0);
 })();`;
 
 let rig: Rig;
 beforeAll(async () => {
-  rig = await createRig('loss', [80]);
+  // Of as many flows none makes room for another, which would be said as well.
+  rig = await createRig('loss', [80], { dataplane: { flow_capacity: 2_097_152 } });
   const { client, node, server } = rig.topology;
   await client.must('ip', 'route', 'add', 'local', '20.0.0.0/24', 'dev', 'lo');
   await node.must('ip', 'route', 'add', '20.0.0.0/24', 'via', ADDRESSES.client);
@@ -32,7 +35,12 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-async function counted(): Promise<{ readonly sent: number; readonly lost: number; readonly suppressed: number }> {
+async function counted(): Promise<{
+  readonly sent: number;
+  readonly lost: number;
+  readonly suppressed: number;
+  readonly tooSlow: number;
+}> {
   const { text } = await rig.node.request('GET', '/metrics');
   const value = (name: string): number =>
     Number(
@@ -45,6 +53,7 @@ async function counted(): Promise<{ readonly sent: number; readonly lost: number
     sent: value('weir_events_sent_total'),
     lost: value('weir_events_lost_total{where="ring"}'),
     suppressed: value('weir_events_lost_total{where="source_share"}'),
+    tooSlow: value('weir_wiretap_lost_total{where="reader"}') || 0,
   };
 }
 const told = (messages: readonly WiretapMessage[], where: string): number =>
@@ -58,20 +67,29 @@ test('what a reader got and what it was told it lost is what the kernel sent, fo
   const before = await counted();
   const [fast, slow] = [await readWiretap(rig.node), await readWiretap(rig.node)];
   slow.socket.pause();
-  await rig.topology.client.must(process.execPath, '-e', FLOOD);
-  await expect
-    .poll(async () => (await counted()).sent - before.sent, { timeout: 10_000 })
-    .toBeGreaterThanOrEqual(SOURCES * PORTS * 0.9);
-  const after = await counted();
+  let after = before;
+  let floods = 0;
+  const lostBySlow = (): number => after.tooSlow - before.tooSlow - told(fast.messages, 'reader');
+  while (lostBySlow() === 0 && floods < MOST_FLOODS) {
+    await rig.topology.client.must(process.execPath, '-e', flood(10_000 + floods++ * PORTS));
+    const asked = floods * SOURCES * PORTS;
+    await expect
+      .poll(async () => (await counted()).sent - before.sent, { timeout: 10_000 })
+      .toBeGreaterThanOrEqual(asked * 0.9);
+    const { sent } = await counted();
+    // What is not handed out yet would find a reader that is slow no more.
+    await expect
+      .poll(() => got(fast.messages) + told(fast.messages, 'reader'), { timeout: 20_000 })
+      .toBe(sent - before.sent);
+    after = await counted();
+  }
   const sent = after.sent - before.sent;
-  // What is not handed out yet would find a reader that is slow no more.
-  await expect.poll(() => got(fast.messages) + told(fast.messages, 'reader'), { timeout: 20_000 }).toBe(sent);
   slow.socket.resume();
   for (const { messages } of [fast, slow]) {
     await expect.poll(() => got(messages) + told(messages, 'reader'), { timeout: 20_000 }).toBe(sent);
     await expect.poll(() => told(messages, 'kernel')).toBe(after.lost - before.lost);
   }
-  expect(sent + after.lost + after.suppressed - before.lost - before.suppressed).toBe(SOURCES * PORTS);
+  expect(sent + after.lost + after.suppressed - before.lost - before.suppressed).toBe(floods * SOURCES * PORTS);
   expect(told(slow.messages, 'reader')).toBeGreaterThan(0);
   const { text } = await rig.node.request('GET', '/metrics');
   expect(text).toMatch(/^weir_wiretap_readers 2$/m);
