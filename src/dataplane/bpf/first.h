@@ -15,7 +15,6 @@ static __always_inline int pass_first(struct __sk_buff *skb, struct brief *brief
 
 	list = find_list(image, brief->source, brief->destination);
 	brief->foreseen.list = list;
-	brief->foreseen.source = brief->source;
 	brief->foreseen.word = brief->foreseen.ifindex = 0;
 	brief->foreseen.has_asked = false;
 	if (!active_word || settings.direct)

@@ -6,6 +6,7 @@
 __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
 	__u32 slot = slot_of(active_word), source, destination, key, port, list;
+	const struct foreseen *foreseen;
 
 	if (!packet)
 		return 0;
@@ -13,12 +14,13 @@ __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool
 	destination = reply ? packet->source : packet->destination;
 	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
-	/* What is foreseen is of this packet as it is, and no reply. */
-	list = packet->foreseen.list;
-	if (!list || packet->foreseen.active_word != active_word || packet->foreseen.source != source)
+	/* Of the packet as it is, and of grants that count. */
+	foreseen = &packet->foreseen;
+	list = reply || foreseen->active_word != active_word ? 0 : foreseen->list;
+	if (list && foreseen->word && !flags)
+		return foreseen->word;
+	if (!list)
 		list = find_list(image_of(slot), source, destination);
-	else if (packet->foreseen.word && !reply && !flags)
-		return packet->foreseen.word;
 	return classify(slot | flags, list, destination, key, port);
 }
 

@@ -60,7 +60,6 @@ struct {
 struct foreseen {
 	__u32 list;        /* that judges the source; 0: nobody has looked */
 	__u32 active_word; /* by which that is so */
-	__u32 source;
 	__u32 word;        /* that decides; 0: nobody has looked */
 	__u32 ifindex;     /* by which it goes on, by the copied routes; 0: they do not know, */
 	bool has_asked;    /* or nobody has asked them */

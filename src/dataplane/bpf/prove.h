@@ -26,10 +26,12 @@ static long prove_one(__u32 index, const __u32 *slot)
 	packet.protocol = asked->protocol;
 	packet.icmp_type = asked->icmp_type;
 	packet.icmp_code = asked->icmp_code;
-	asked->word = judge_with(&packet, *slot, false, WITHOUT_GRANTS);
-	/* And by the short way. */
 	image = image_of(slot_of(*slot));
 	list = find_list(image, asked->source, asked->destination);
+	packet.foreseen.list = list;
+	packet.foreseen.active_word = *slot;
+	asked->word = judge_with(&packet, *slot, false, WITHOUT_GRANTS);
+	/* And by the short way. */
 	near = near_word(image, list, asked->destination, (__u64)asked->source_port << 32 | leaf_key(&packet));
 	if (is_decided(near) && near != asked->word)
 		asked->word = 0;

@@ -90,8 +90,8 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 	return settings.reverse_path == REVERSE_PATH_STRICT && fib.ifindex != skb->ifindex;
 }
 
-/* Whether the copy of the routes says that a packet which came in goes on to another node, and may come from where it says. Where it does
- * not, they are asked.
+/* The interface by which a packet that came in goes on to another node, where the copy of the routes says so, and that it may come from where it
+ * says; 0: they are asked.
  */
 static __always_inline __u32 plain_route(struct __sk_buff *skb, __u32 source, __u32 destination)
 {
