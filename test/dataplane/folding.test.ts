@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { FLOW_KEY_BYTES } from '#dataplane/program/flow.js';
@@ -7,10 +8,12 @@ import { compile } from '#policy/compile.js';
 import { IPPROTO } from '#policy/model.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { writeFrame } from './frame.js';
-import { loadForTest, PASSED, SKB } from './loaded.js';
+import { type Loaded, loadForTest, PASSED, SKB } from './loaded.js';
+import type { Opened, OpeningInput } from './opening-worker.js';
 import type { SweepingInput } from './sweeping-worker.js';
 
 const sweeping = new URL('../../dist/test/dataplane/sweeping-worker.js', import.meta.url);
+const opening = new URL('../../dist/test/dataplane/opening-worker.js', import.meta.url);
 const EVERYTHING = { groups: [], rules: [], unused: undefined, from: 0, limit: 10 } as const;
 const FLOWS = 32;
 /** Packets of each frame of the first rule: what counts for the wrong one is seen. */
@@ -21,6 +24,15 @@ const rules = [
   rule({ id: 'merged', protocol: IPPROTO.udp, ports: ['53'] }),
   rule({ id: 'single', protocol: IPPROTO.udp, ports: ['54'] }),
 ];
+
+function countedByRule(kernel: Loaded): Map<string, number> {
+  const items = kernel.accounts.hits(EVERYTHING)?.items ?? [];
+  return new Map(
+    items.flatMap(({ decider, packets }) =>
+      decider.kind === 'rule' ? [[decider.rule, Number(packets)] as const] : [],
+    ),
+  );
+}
 
 test('every packet counts once for its rule, while flows end on one CPU and are folded on another', async () => {
   const kernel = loadForTest({ flowCapacity: 4 });
@@ -56,17 +68,53 @@ test('every packet counts once for its rule, while flows end on one CPU and are 
     }
     Atomics.store(new Int32Array(stop), 0, 1);
     const [sweeps] = (await once(worker, 'message')) as [number];
-    const items = kernel.accounts.hits(EVERYTHING)?.items ?? [];
-    const counted = items.flatMap(({ decider, packets }) =>
-      decider.kind === 'rule' ? [[decider.rule, Number(packets)] as const] : [],
-    );
     console.log(`folding: ${sent.single} flows of each rule, ${sweeps} sweeps`);
-    expect(Object.fromEntries(counted)).toEqual(sent);
+    expect(Object.fromEntries(countedByRule(kernel))).toEqual(sent);
     expect({ stray, refused }).toEqual({ stray: 0, refused: 0 });
     expect([sent.single > 10_000, sweeps > 10_000]).toEqual([true, true]);
   } finally {
     Atomics.store(new Int32Array(stop), 0, 1);
     await worker?.terminate();
+    kernel.close();
+  }
+});
+
+test('two CPUs that open flows in one set never take the same line', async () => {
+  const kernel = loadForTest({ flowCapacity: 4 });
+  const stop = new SharedArrayBuffer(4);
+  const workers: Worker[] = [];
+  try {
+    kernel.activate(compile(policy([group(['10.0.0.0/8'], rules)])));
+    for (const destinationPort of [53, 54]) {
+      // Of both together the set is at times crowded, and at times not.
+      const flows = Array.from({ length: 3 }, (_, index) => {
+        const given = packet({ protocol: IPPROTO.udp, destinationPort, sourcePort: 1_000 + index });
+        const frame = kernel.frame.slice(0, writeFrame(kernel.frame, given));
+        kernel.runFrame(frame.length);
+        const key = (kernel.records()[0] ?? new Uint8Array()).slice(0, FLOW_KEY_BYTES);
+        kernel.flushFlows();
+        return { frame, key };
+      });
+      const fd = (name: 'weir_ingress' | 'weir_cut'): number => kernel.object.programFd(name);
+      const workerData: OpeningInput = { ingressFd: fd('weir_ingress'), cutFd: fd('weir_cut'), flows, stop };
+      workers.push(new Worker(opening, { workerData, execArgv: [] }));
+    }
+    const done = Promise.all(workers.map(async (worker) => ((await once(worker, 'message')) as [Opened])[0]));
+    await delay(TEST_MS);
+    Atomics.store(new Int32Array(stop), 0, 1);
+    const opened = await done;
+    console.log(`opening: ${JSON.stringify(opened)}`);
+    expect(opened.map(({ refused, lost }) => [refused, lost])).toEqual([
+      [0, 0],
+      [0, 0],
+    ]);
+    const counted = ['merged', 'single'].map((rule) => countedByRule(kernel).get(rule) ?? 0);
+    expect(counted).toEqual(opened.map(({ sent }) => sent));
+    expect([kernel.records().length, kernel.strayTallies(), kernel.takenWays()]).toEqual([0, 0, 0]);
+    expect(opened.every(({ sent }) => sent > 10_000)).toBe(true);
+  } finally {
+    Atomics.store(new Int32Array(stop), 0, 1);
+    for (const worker of workers) await worker.terminate();
     kernel.close();
   }
 });

@@ -30,6 +30,8 @@ import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 const LINE = FLOW_LINE_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const KEY_CLAIMED = 2;
+/** In the tag of the first way. */
+const SPILLED = 0x40;
 
 export const PASSED = -1;
 export const DROPPED = 2;
@@ -206,6 +208,11 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
         if (tallies.words.subarray(at, at + LINE).some((word) => word !== 0)) stray++;
       }
       return stray;
+    },
+    /** Ways of sets that somebody has, whoever else was crowded out of them. */
+    takenWays(): number {
+      const tags = new Uint8Array(table.tags.buffer);
+      return tags.filter((tag, at) => (at % 8 === 0 ? tag & ~SPILLED : tag) !== 0).length;
     },
     /** Established flows or half-open ones, with what was counted until now. */
     flowsIn(which: 'flows' | 'half_open'): Flow[] {
