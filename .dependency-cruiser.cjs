@@ -72,7 +72,12 @@ module.exports = {
       ['^src/libc/', '^src/policy/join-point'],
       'Calls on sockets serve whoever has one.',
     ),
-    only('threads-know-nobody', '^src/threads/', [], 'Whoever has a thread of his own asks it by this.'),
+    only(
+      'threads-know-nobody',
+      '^src/threads/',
+      ['^src/libc/hold'],
+      'Whoever has a thread of his own asks it by this.',
+    ),
     only('config-knows-nobody', '^src/config/', [], 'Configuration is a value; reading it needs none of the parts.'),
     only(
       'actors-bind',

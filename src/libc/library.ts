@@ -1,4 +1,5 @@
 import koffi from 'koffi';
+import { held } from './hold.js';
 
 export type Pointer = bigint;
 
@@ -8,17 +9,19 @@ export type Pointer = bigint;
  * has loaded.
  */
 export function bindLibrary<T>(library: string | null, prototypes: Record<keyof T, string>): T {
-  const handle = koffi.load(library);
-  const bound: Record<string, unknown> = {};
-  for (const [name, prototype] of Object.entries<string>(prototypes)) bound[name] = handle.func(prototype);
-  return bound as T;
+  return held(() => {
+    const handle = koffi.load(library);
+    const bound: Record<string, unknown> = {};
+    for (const [name, prototype] of Object.entries<string>(prototypes)) bound[name] = handle.func(prototype);
+    return bound as T;
+  });
 }
 
 export function addressOf(buffer: ArrayBufferView): Pointer {
-  return koffi.address(buffer);
+  return held(() => koffi.address(buffer));
 }
 
 /** Memory at an address, without a copy. It must not be unmapped while this is in use. */
 export function memoryAt(address: Pointer, length: number): ArrayBuffer {
-  return koffi.view(address, length);
+  return held(() => koffi.view(address, length));
 }

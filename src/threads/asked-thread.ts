@@ -1,4 +1,5 @@
 import { type Transferable, Worker, type WorkerOptions } from 'node:worker_threads';
+import { Hold } from '#libc/hold.js';
 import { built } from './built.js';
 import type { Answer, AnswerMessage, Asked, AskMessage, Asks } from './messages.js';
 
@@ -28,10 +29,12 @@ type Waiting = { readonly resolve: (value: never) => void; readonly reject: (fai
 
 /** A worker thread that is told things, and asked what it answers (`ParentThread` is the other side of it). */
 export class AskedThread<A extends Asks<A>, Told = never, Said = never> {
+  readonly #hold = new Hold();
   readonly #worker: Worker;
   #waiting = new Map<number, Waiting>();
   #lastId = 0;
   #isOver = false;
+  #isGone = false;
 
   constructor(
     private readonly given: ThreadGiven,
@@ -39,13 +42,14 @@ export class AskedThread<A extends Asks<A>, Told = never, Said = never> {
   ) {
     const { entry, name, holdsProcess: _, ...options } = given;
     // Built code needs none of the conditions and loaders that the sources are run with.
-    this.#worker = new Worker(built(entry), { ...options, execArgv: [] });
+    this.#worker = this.#hold.begin(() => new Worker(built(entry), { ...options, execArgv: [] }));
     let reason: string | null = null;
     this.#worker.on('message', (message: AnswerMessage | Said) => this.#hear(message));
     this.#worker.on('error', (failure) => {
       reason = `${name} died: ${failure.message}`;
     });
     this.#worker.on('exit', (code) => {
+      this.#isGone = true;
       this.listener.gone?.();
       this.#died(reason ?? `${name} ended with ${code}`);
     });
@@ -78,6 +82,7 @@ export class AskedThread<A extends Asks<A>, Told = never, Said = never> {
   /** What it was asked fails with this. */
   async end(reason: string): Promise<void> {
     this.#over(reason);
+    await this.#hold.ended(() => this.#isGone);
     await this.#worker.terminate();
   }
 

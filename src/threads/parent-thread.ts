@@ -1,4 +1,5 @@
 import { type MessagePort, parentPort, type Transferable } from 'node:worker_threads';
+import { letGo } from '#libc/hold.js';
 import type { Answer, AnswerMessage, Asked, AskMessage, Asks } from './messages.js';
 
 type Answers<A extends Asks<A>> = {
@@ -18,9 +19,11 @@ type ServeOptions<A> = {
 export class ParentThread<A extends Asks<A>, Told = never, Said = never> {
   readonly #port: MessagePort;
 
+  /** Once per thread, when all that it needs is loaded. */
   constructor(name: string) {
     if (parentPort === null) throw new Error(`${name} runs in a worker thread`);
     this.#port = parentPort;
+    letGo();
   }
 
   tell(message: Said, transferred: readonly Transferable[] = []): void {

@@ -72,6 +72,27 @@ describe('what is staged', () => {
     console.log(`proof: ${packets} packets of 50 policies hold, seed ${seed}`);
   });
 
+  test('holds where it fills its slot to the last line', () => {
+    for (let number = 0; number < 12; number++) {
+      const random = new Random(seed + number * 31);
+      const judged = generatePolicy(random, number % 3 === 0 ? { groups: 20, rules: 8 } : {});
+      const image = layout(compile(judged));
+      const full = loadForTest({ slotLines: image.lines });
+      try {
+        const found = [0, 1].map(() => {
+          full.switchSlot();
+          full.slots.fill(image, 1);
+          return full.prover.mismatch(edgesOf(judged, random, [], EDGE_PACKETS), full.slots.idleSlot);
+        });
+        expect({ number, found }).toEqual({ number, found: [null, null] });
+        full.slots.fill(image, 1);
+        expect(() => full.slots.fill({ ...image, lines: image.lines + 1 }, 1)).toThrow(/program/);
+      } finally {
+        full.close();
+      }
+    }
+  });
+
   test('is judged by, not what is in force', () => {
     const [first, second] = (['allow', 'deny'] as const).map((action) => policy([], { action }));
     if (first === undefined || second === undefined) throw new Error('no policies');

@@ -1,6 +1,8 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { AskedThread } from '#threads/asked-thread.js';
 import type { EchoAsks, FromEcho, ToEcho } from './echo-worker.js';
+import type { NativeAsks } from './native-worker.js';
 
 let heard: string[];
 let thread: AskedThread<EchoAsks, ToEcho, FromEcho>;
@@ -50,4 +52,16 @@ test('one that is ended did not die', async () => {
   await thread.end('that is all');
   await failed;
   expect(heard).toEqual(['gone']);
+});
+
+test('one that is ended while it loads, or calls native code, does not take the process along', async () => {
+  const native = { entry: 'test/threads/native-worker.js', name: 'native' };
+  const nobody = { died: (reason: string) => expect.fail(reason) };
+  for (let round = 0; round < 60; round++) {
+    const threads = [0, 1].map(() => new AskedThread<NativeAsks>(native, nobody));
+    const asked = threads.map((one) => one.ask('work', []).catch(() => {}));
+    await delay(round * 2);
+    await Promise.all(threads.map((one) => one.end('enough')));
+    await Promise.all(asked);
+  }
 });
