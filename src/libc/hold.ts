@@ -49,7 +49,7 @@ export function letGo(): void {
   Atomics.store(word, 0, FREE);
 }
 
-/** Does what a thread must not be terminated in. */
+/** Does what a thread must not be terminated in: calls as above, and what is to be done as a whole. */
 export function held<T>(work: () => T): T {
   if (word === undefined) return work();
   if (depth++ === 0 && Atomics.compareExchange(word, 0, FREE, HELD) === ENDING) Atomics.wait(word, 0, ENDING);

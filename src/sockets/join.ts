@@ -1,3 +1,4 @@
+import { held } from '#libc/hold.js';
 import { ENDS, JOIN_STATE, JOINED, TICK_SHIFT } from './join-layout.js';
 import type { Entry, JoinTable } from './join-table.js';
 import type { RawSocket } from './raw-socket.js';
@@ -128,11 +129,16 @@ export class Join {
   }
 }
 
-/** Ends what is joined, and then tells both sides: while anything passes, the numbers that they wait for change. */
+/**
+ * Ends what is joined, and then tells both sides: while anything passes, the numbers that they wait for change. A thread that
+ * was ended in between would leave two who wait for ever.
+ */
 export function takeAndReset({ table, raw }: Pick<Means, 'table' | 'raw'>, ends: Ends): void {
-  const there = table.take(ends);
-  const back = table.take(turned(ends));
-  if (there !== null && back !== null) resetBoth(raw, ends, there, back);
+  held(() => {
+    const there = table.take(ends);
+    const back = table.take(turned(ends));
+    if (there !== null && back !== null) resetBoth(raw, ends, there, back);
+  });
 }
 
 /** By the numbers that each waits for, as far as they are known: what it has acknowledged, and all that was sent to it. */
