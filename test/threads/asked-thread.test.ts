@@ -54,9 +54,21 @@ test('one that is ended did not die', async () => {
   expect(heard).toEqual(['gone']);
 });
 
+const native = { entry: 'test/threads/native-worker.js', name: 'native' };
+const nobody = { died: (reason: string) => expect.fail(reason) };
+
+test('what is to be done as a whole is, by one that is ended meanwhile', async () => {
+  const one = new AskedThread<NativeAsks>(native, nobody);
+  const both = new Int32Array(new SharedArrayBuffer(8));
+  const asked = one.ask('whole', [both]).catch(() => {});
+  await expect.poll(() => both[0]).toBe(1);
+  expect(both[1]).toBe(0);
+  await one.end('enough');
+  expect(both[1]).toBe(1);
+  await asked;
+});
+
 test('one that is ended while it loads, or calls native code, does not take the process along', async () => {
-  const native = { entry: 'test/threads/native-worker.js', name: 'native' };
-  const nobody = { died: (reason: string) => expect.fail(reason) };
   for (let round = 0; round < 60; round++) {
     const threads = [0, 1].map(() => new AskedThread<NativeAsks>(native, nobody));
     const asked = threads.map((one) => one.ask('work', []).catch(() => {}));

@@ -1,13 +1,28 @@
+import { held } from '#libc/hold.js';
 import { libbpf } from '#libc/libbpf.js';
 import { addressOf, memoryAt } from '#libc/library.js';
 import { ParentThread } from '#threads/parent-thread.js';
 
-export type NativeAsks = { work(): void };
+export type NativeAsks = {
+  work(): void;
+  /** Both numbers become 1, the second one some time after the first. */
+  whole(both: Int32Array): void;
+};
+
+const SOME_TIME_MS = 200;
 
 new ParentThread<NativeAsks>('a thread that calls native code').serve({
   work: () => {
     libbpf();
     const bytes = new Uint8Array(64);
     for (;;) memoryAt(addressOf(bytes), bytes.length);
+  },
+  whole: (both) => {
+    held(() => {
+      Atomics.store(both, 0, 1);
+      for (const until = performance.now() + SOME_TIME_MS; performance.now() < until; );
+      Atomics.store(both, 1, 1);
+    });
+    for (;;);
   },
 });
