@@ -1,9 +1,9 @@
 import { getEnvironmentData, setEnvironmentData, type Worker } from 'node:worker_threads';
 
 /**
- * A thread that is terminated while a native module works for it takes the whole process along: what the module then asks
- * of the engine fails, and it aborts (koffi, as every module that throws through Node-API). So a worker thread holds
- * what would terminate it, by a word that both share, while it loads and while it is in such calls.
+ * A thread that is terminated while koffi makes a value or a function for it takes the whole process along: what koffi then asks
+ * of the engine fails, as does its telling so, and it aborts. So a worker thread holds what would terminate it, by a word
+ * that both share, while it loads and while it is in such calls.
  */
 const FREE = 0;
 const HELD = 1;

@@ -1,5 +1,4 @@
 import { KernelFailure } from './failure.js';
-import { held } from './hold.js';
 import { errno, libc } from './libc.js';
 import { memoryAt } from './library.js';
 
@@ -23,7 +22,7 @@ export class MappedMemory {
   constructor(name: string, fd: number, bytes: number, { offset = 0, readOnly = false }: MappingOptions = {}) {
     this.#length = Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES;
     const protection = readOnly ? PROT_READ : PROT_READ | PROT_WRITE;
-    this.#address = held(() => libc.mmap(null, this.#length, protection, MAP_SHARED, fd, offset));
+    this.#address = libc.mmap(null, this.#length, protection, MAP_SHARED, fd, offset);
     if (this.#address === 0xffff_ffff_ffff_ffffn) throw new KernelFailure(`map ${name} into memory`, errno());
     this.buffer = memoryAt(this.#address, bytes);
     this.words = new Uint32Array(this.buffer);
