@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { FLOW_KEY_BYTES } from '#dataplane/program/flow.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile.js';
-import { IPPROTO } from '#policy/model.js';
+import { IPPROTO, type Packet } from '#policy/model.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { writeFrame } from './frame.js';
 import { type Loaded, loadForTest, PASSED, SKB } from './loaded.js';
@@ -24,6 +24,14 @@ const rules = [
   rule({ id: 'merged', protocol: IPPROTO.udp, ports: ['53'] }),
   rule({ id: 'single', protocol: IPPROTO.udp, ports: ['54'] }),
 ];
+
+/** Of the flow that the packet opens, of which nothing is left. */
+function keyOfFlow(kernel: Loaded, given: Packet): Uint8Array {
+  kernel.judge(given);
+  const key = (kernel.records()[0] ?? new Uint8Array()).slice(0, FLOW_KEY_BYTES);
+  kernel.flushFlows();
+  return key;
+}
 
 function countedByRule(kernel: Loaded): Map<string, number> {
   const items = kernel.accounts.hits(EVERYTHING)?.items ?? [];
@@ -44,10 +52,7 @@ test('every packet counts once for its rule, while flows end on one CPU and are 
     const cut = new TestRun(kernel.object.programFd('weir_cut'), undefined, request, undefined);
     const flows = Array.from({ length: FLOWS }, (_, index) => {
       const given = packet({ protocol: IPPROTO.udp, destinationPort: 53 + (index % 2), sourcePort: 1_000 + index });
-      kernel.judge(given);
-      const key = (kernel.records()[0] ?? new Uint8Array()).slice(0, FLOW_KEY_BYTES);
-      kernel.flushFlows();
-      return { given, key, isMerged: index % 2 === 0 };
+      return { given, key: keyOfFlow(kernel, given), isMerged: index % 2 === 0 };
     });
     const workerData: SweepingInput = { sweepFd: kernel.object.programFd('weir_sweep'), stop };
     worker = new Worker(sweeping, { workerData, execArgv: [] });
@@ -89,11 +94,8 @@ test('two CPUs that open flows in one set never take the same line', async () =>
       // Of both together the set is at times crowded, and at times not.
       const flows = Array.from({ length: 3 }, (_, index) => {
         const given = packet({ protocol: IPPROTO.udp, destinationPort, sourcePort: 1_000 + index });
-        const frame = kernel.frame.slice(0, writeFrame(kernel.frame, given));
-        kernel.runFrame(frame.length);
-        const key = (kernel.records()[0] ?? new Uint8Array()).slice(0, FLOW_KEY_BYTES);
-        kernel.flushFlows();
-        return { frame, key };
+        const key = keyOfFlow(kernel, given);
+        return { frame: kernel.frame.slice(0, writeFrame(kernel.frame, given)), key };
       });
       const fd = (name: 'weir_ingress' | 'weir_cut'): number => kernel.object.programFd(name);
       const workerData: OpeningInput = { ingressFd: fd('weir_ingress'), cutFd: fd('weir_cut'), flows, stop };
