@@ -41,8 +41,14 @@ module.exports = {
       'The dataplane is driven; it never calls back up.',
     ),
     only(
+      'store-knows-policy-and-libc',
+      '^src/store/',
+      ['^src/policy/', '^src/libc/'],
+      'The store is an edge too; RocksDB is a library like libc.',
+    ),
+    only(
       'edges-know-only-policy',
-      '^src/(service-plane|kubernetes|cluster|store)/',
+      '^src/(service-plane|kubernetes|cluster)/',
       ['^src/policy/', '^src/sockets/', '^src/threads/'],
       'An edge is driven by its actor; it knows nobody else.',
     ),

@@ -30,6 +30,31 @@ for need in "${needs[@]}"; do
     *) PATH="$PATH:/usr/sbin:/sbin" command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}") ;;
   esac
 done
+# Its name has the version of RocksDB in it.
+rocksdb=
+for library in /usr/local/lib/librocksdb.so.* /usr/lib/*-linux-gnu/librocksdb.so.* /usr/lib64/librocksdb.so.* /usr/lib/librocksdb.so.*; do
+  if [[ -e "$library" && "$library" =~ [.]so[.]([0-9]+)[.]([0-9]+)$ ]] && ((BASH_REMATCH[1] > 7 || (BASH_REMATCH[1] == 7 && BASH_REMATCH[2] >= 8))); then rocksdb=$library; fi
+done
+if [ -z "$rocksdb" ]; then
+  if ! command -v apt-get >/dev/null; then
+    say "RocksDB 7.8 or later is missing (a file librocksdb.so.N.M), and there is no apt-get: install it by hand. A node does not start without it."
+    exit 1
+  fi
+  name=$(apt-cache depends librocksdb-dev 2>/dev/null | sed -n 's/^ *Depends: \(librocksdb[0-9.]*\)$/\1/p' | head -1)
+  if [ "$(id -u)" != 0 ]; then
+    say "RocksDB 7.8 or later is missing. Without root it cannot be installed: apt-get install ${name:-librocksdb7.8 (Debian 12) or librocksdb9.10 (Debian 13)}. A node does not start without it."
+    exit 1
+  fi
+  if [ -z "$name" ]; then
+    apt-get update -qq >/dev/null 2>&1 || true
+    name=$(apt-cache depends librocksdb-dev 2>/dev/null | sed -n 's/^ *Depends: \(librocksdb[0-9.]*\)$/\1/p' | head -1)
+  fi
+  if [ -z "$name" ]; then
+    say "RocksDB 7.8 or later is missing, and apt-cache knows no package librocksdb-dev to tell its name: install it by hand. A node does not start without it."
+    exit 1
+  fi
+  missing+=("$name")
+fi
 if [ "${#missing[@]}" -gt 0 ]; then
   if [ "$(id -u)" != 0 ]; then
     say "without root these Debian packages cannot be installed: ${missing[*]}. The API runs without them, the dataplane does not."

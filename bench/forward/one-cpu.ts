@@ -1,11 +1,16 @@
 import { cpus } from 'node:os';
-import koffi from 'koffi';
+import { check } from '#libc/libc.js';
+import { bindLibrary } from '#libc/library.js';
 
 const MASK_BYTES = 128;
-const libc = koffi.load(null);
-const getAffinity = libc.func('int sched_getaffinity(int thread, size_t size, _Out_ void *mask)') as Call;
-const setAffinity = libc.func('int sched_setaffinity(int thread, size_t size, const void *mask)') as Call;
-type Call = (thread: number, size: number, mask: Uint8Array) => number;
+type Scheduling = {
+  sched_getaffinity(thread: number, size: number, mask: Uint8Array): number;
+  sched_setaffinity(thread: number, size: number, mask: Uint8Array): number;
+};
+const scheduling = bindLibrary<Scheduling>(null, {
+  sched_getaffinity: 'int sched_getaffinity(int thread, size_t size, _Out_ void *mask)',
+  sched_setaffinity: 'int sched_setaffinity(int thread, size_t size, const void *mask)',
+});
 
 /** The CPU that benchmarks are bound to: the last one, since interrupts tend to the first. */
 export const BENCH_CPU = cpus().length - 1;
@@ -13,13 +18,13 @@ export const BENCH_CPU = cpus().length - 1;
 /** Runs `act` with this thread bound to one CPU. */
 export function onOneCpu<T>(act: () => T): T {
   const before = new Uint8Array(MASK_BYTES);
-  if (getAffinity(0, MASK_BYTES, before) < 0) throw new Error(`sched_getaffinity: errno ${koffi.errno()}`);
+  check('read the affinity', scheduling.sched_getaffinity(0, MASK_BYTES, before));
   const bound = new Uint8Array(MASK_BYTES);
   bound[BENCH_CPU >> 3] = 1 << (BENCH_CPU & 7);
-  if (setAffinity(0, MASK_BYTES, bound) !== 0) throw new Error(`sched_setaffinity: errno ${koffi.errno()}`);
+  check('set the affinity', scheduling.sched_setaffinity(0, MASK_BYTES, bound));
   try {
     return act();
   } finally {
-    setAffinity(0, MASK_BYTES, before);
+    scheduling.sched_setaffinity(0, MASK_BYTES, before);
   }
 }

@@ -59,3 +59,16 @@ export function held<T>(work: () => T): T {
     letGo();
   }
 }
+
+/** The same for work that waits: the thread is not terminated before the promise settles. */
+export async function heldUntilDone<T>(work: () => Promise<T>): Promise<T> {
+  if (word === undefined) return work();
+  return held(async () => {
+    depth++;
+    try {
+      return await work();
+    } finally {
+      letGo();
+    }
+  });
+}

@@ -5,6 +5,7 @@ export type StoreErrorCode =
   | 'store_no_space' // the disk is full
   | 'store_read_only' // opened without the right or the space to write
   | 'store_closed'
+  | 'store_library_missing' // RocksDB is not installed, or too old
   | 'store_unavailable' // any other failure of the disk or the engine
   | 'revision_conflict' // the stored revision is not the expected one
   | 'token_key_exposed' // others than the service's user may read the signing key

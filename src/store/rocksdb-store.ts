@@ -1,15 +1,10 @@
 import { mkdir } from 'node:fs/promises';
-import { createRequire } from 'node:module';
-import type RocksDb from 'rocksdb';
 import { seal, unseal } from './envelope.js';
 import { StoreError, type StoreErrorCode } from './error.js';
 import type { KvOperation, KvRange, KvStore } from './port.js';
-
-const rocksdb = createRequire(import.meta.url)('rocksdb') as typeof RocksDb.default;
-type Database = InstanceType<typeof rocksdb>;
+import { type Page, RocksDb } from './rocksdb.js';
 
 const PAGE_ENTRIES = 256;
-const PAGE_BYTES = 1024 * 1024;
 
 /** How a value becomes what stands in the database, and back. */
 type Envelope = {
@@ -18,7 +13,6 @@ type Envelope = {
 };
 const SEALED: Envelope = { seal, unseal };
 const PLAIN: Envelope = {
-  // The binding turns what is no Buffer into text.
   seal: (_, value) => Buffer.from(value.buffer, value.byteOffset, value.byteLength),
   unseal: (_, stored) => stored,
 };
@@ -33,24 +27,28 @@ export async function openRocksDbStore(
   options: { readonly readOnly?: boolean; readonly plain?: boolean } = {},
 ): Promise<KvStore> {
   const readOnly = options.readOnly ?? false;
-  const database = rocksdb(folder);
   try {
     if (!readOnly) await mkdir(folder, { recursive: true, mode: 0o700 });
-    await done((callback) => database.open({ createIfMissing: !readOnly, readOnly }, callback));
+    const database = await RocksDb.open(folder, readOnly);
+    return new RocksDbStore(folder, database, readOnly, options.plain === true ? PLAIN : SEALED);
   } catch (error) {
     throw failure(`open the store in ${folder}`, error);
   }
-  return new RocksDbStore(database, readOnly, options.plain === true ? PLAIN : SEALED);
 }
 
 class RocksDbStore implements KvStore {
-  readonly #database: Database;
+  readonly #folder: string;
+  /** Null where a failed write closed it, and it did not open again. */
+  #database: RocksDb | null;
+  #hasFailed = false;
+  #reopening: Promise<void> | undefined;
   readonly #readOnly: boolean;
   readonly #envelope: Envelope;
   readonly #underWay = new Set<Promise<unknown>>();
   #closed: Promise<void> | undefined;
 
-  constructor(database: Database, readOnly: boolean, envelope: Envelope) {
+  constructor(folder: string, database: RocksDb, readOnly: boolean, envelope: Envelope) {
+    this.#folder = folder;
     this.#database = database;
     this.#readOnly = readOnly;
     this.#envelope = envelope;
@@ -62,13 +60,11 @@ class RocksDbStore implements KvStore {
   }
 
   async getMany(keys: readonly string[]): Promise<(Uint8Array | null)[]> {
-    const values = await this.#run(`read ${keys.join(', ')}`, () =>
-      result<(Buffer | undefined)[]>((callback) => this.#database.getMany(keys.map(bytesOf), callback)),
-    );
+    const values = await this.#run(`read ${keys.join(', ')}`, (database) => database.getMany(keys.map(bytesOf)));
     return Promise.all(
       keys.map(async (key, index) => {
-        const value = values[index];
-        return value === undefined ? null : this.#envelope.unseal(key, value);
+        const value = values[index] ?? null;
+        return value === null ? null : this.#envelope.unseal(key, value);
       }),
     );
   }
@@ -83,23 +79,19 @@ class RocksDbStore implements KvStore {
 
   async batch(operations: readonly KvOperation[], { sync }: { readonly sync: boolean }): Promise<void> {
     if (this.#readOnly) throw new StoreError('store_read_only', 'write: the store was opened for reading only');
-    const values = await Promise.all(
-      operations.map(async (operation) =>
-        operation.type === 'put' ? this.#envelope.seal(operation.key, operation.value) : null,
-      ),
+    const sealed = await Promise.all(
+      operations.map(async (operation) => ({
+        key: bytesOf(operation.key),
+        value: operation.type === 'put' ? await this.#envelope.seal(operation.key, operation.value) : null,
+      })),
     );
-    // One call an operation costs a quarter of an array of objects.
-    await this.#run('write', () => {
-      const batch = this.#database.batch();
-      for (const [at, { key }] of operations.entries()) {
-        const value = values[at] ?? null;
-        if (value === null) batch.del(key);
-        else batch.put(key, value);
-      }
-      return done((callback) => {
-        batch.write({ sync }, callback);
-      });
-    });
+    if (this.#hasFailed && this.#closed === undefined) await this.#reopen();
+    try {
+      await this.#run('write', (database) => database.write(sealed, sync));
+    } catch (error) {
+      this.#hasFailed ||= !(error instanceof StoreError && error.code === 'store_closed');
+      throw error;
+    }
   }
 
   async *iterate(range: KvRange): AsyncGenerator<readonly [string, Uint8Array]> {
@@ -107,56 +99,55 @@ class RocksDbStore implements KvStore {
     let left = range.limit ?? Number.POSITIVE_INFINITY;
     while (left > 0) {
       const wanted = Math.min(left, PAGE_ENTRIES);
-      const { entries, more } = await this.#run('walk', () =>
-        this.#page({ gte, lt, reverse: range.reverse ?? false, limit: wanted }),
+      const { entries, more }: Page = await this.#run('walk', async (database) =>
+        database.page(bytesOf(gte), bytesOf(lt), range.reverse ?? false, wanted),
       );
-      for (const [key, value] of entries) yield [key, await this.#envelope.unseal(key, value)] as const;
-      const last = entries.at(-1);
+      let last: string | undefined;
+      for (const [bytes, value] of entries) {
+        last = bytes.toString();
+        yield [last, await this.#envelope.unseal(last, value)] as const;
+      }
       if (last === undefined || !more) return;
       left -= entries.length;
-      if (range.reverse === true) lt = last[0];
-      else gte = `${last[0]}\0`;
-    }
-  }
-
-  /** The native iterator lives in here only: one that outlives the database crashes the process. */
-  async #page(range: Required<KvRange>): Promise<{ entries: [string, Buffer][]; more: boolean }> {
-    const iterator = this.#database.iterator({ ...range, gte: bytesOf(range.gte), lt: bytesOf(range.lt) });
-    const entries: [string, Buffer][] = [];
-    let bytes = 0;
-    try {
-      while (entries.length < range.limit && bytes < PAGE_BYTES) {
-        const entry = await new Promise<[Buffer, Buffer] | undefined>((resolve, reject) => {
-          iterator.next((error: Error | undefined | null, key: unknown, value: unknown) => {
-            if (error) reject(error);
-            else resolve(key === undefined ? undefined : [key as Buffer, value as Buffer]);
-          });
-        });
-        if (entry === undefined) return { entries, more: false };
-        entries.push([entry[0].toString(), entry[1]]);
-        bytes += entry[1].length;
-      }
-      return { entries, more: true };
-    } finally {
-      await done((callback) => iterator.end(callback));
+      if (range.reverse === true) lt = last;
+      else gte = `${last}\0`;
     }
   }
 
   close(): Promise<void> {
     this.#closed ??= (async () => {
+      await this.#reopening;
       await Promise.allSettled([...this.#underWay]);
-      try {
-        await done((callback) => this.#database.close(callback));
-      } catch (error) {
-        throw failure('close the store', error);
-      }
+      await this.#database?.close();
     })();
     return this.#closed;
   }
 
-  async #run<T>(doing: string, operation: () => Promise<T>): Promise<T> {
+  /**
+   * RocksDB refuses writes after one has failed, until the database is opened again. On a disk that is still full it opens for
+   * reading only, and the next write tries again.
+   */
+  #reopen(): Promise<void> {
+    const before = [...this.#underWay];
+    this.#reopening ??= (async () => {
+      await Promise.allSettled(before);
+      await this.#database?.close();
+      this.#database = null;
+      try {
+        this.#database = await RocksDb.open(this.#folder, false);
+        this.#hasFailed = false;
+      } catch {
+        this.#database = await RocksDb.open(this.#folder, true).catch(() => null);
+      }
+    })().finally(() => {
+      this.#reopening = undefined;
+    });
+    return this.#reopening;
+  }
+
+  async #run<T>(doing: string, operation: (database: RocksDb) => Promise<T>): Promise<T> {
     if (this.#closed !== undefined) throw new StoreError('store_closed', `${doing}: the store is closed`);
-    const running = operation();
+    const running = this.#whenOpen(operation);
     this.#underWay.add(running);
     try {
       return await running;
@@ -166,21 +157,15 @@ class RocksDbStore implements KvStore {
       this.#underWay.delete(running);
     }
   }
+
+  async #whenOpen<T>(operation: (database: RocksDb) => Promise<T>): Promise<T> {
+    if (this.#reopening !== undefined) await this.#reopening;
+    if (this.#database === null) throw new Error('the database did not open again after a failed write');
+    return operation(this.#database);
+  }
 }
 
 const bytesOf = (key: string): Buffer => Buffer.from(key);
-
-function done(start: (callback: (error?: Error | null) => void) => void): Promise<void> {
-  return new Promise((resolve, reject) => {
-    start((error) => (error ? reject(error) : resolve()));
-  });
-}
-
-function result<T>(start: (callback: (error: Error | undefined | null, value: unknown) => void) => void): Promise<T> {
-  return new Promise((resolve, reject) => {
-    start((error, value) => (error ? reject(error) : resolve(value as T)));
-  });
-}
 
 function failure(doing: string, cause: unknown): StoreError {
   if (cause instanceof StoreError) return cause;

@@ -1,12 +1,15 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { StoreError } from '#store/error.js';
 import type { KvStore } from '#store/port.js';
+import { RocksDb } from '#store/rocksdb.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
+import { built } from '#threads/built.js';
 import { describeKvStore } from './kv-contract.js';
 import { temporaryFolder } from './temporary-folder.js';
 
@@ -60,24 +63,21 @@ describe('RocksDB store on its disk', () => {
   it('notices a value that was changed, cut, or put under another name', async () => {
     const folder = temporaryFolder();
     await filled(folder);
-    const raw = createRequire(import.meta.url)('rocksdb')(folder);
-    const call = (start: (done: (error: Error | null, value: Buffer) => void) => void) =>
-      new Promise<Buffer>((resolve, reject) => {
-        start((error, value) => (error ? reject(error) : resolve(value)));
-      });
-    await call((done) => raw.open(done));
-    const sealed = await call((done) => raw.get('a', done));
+    const raw = await RocksDb.open(folder, false);
+    const [stored] = await raw.getMany([Buffer.from('a')]);
+    const sealed = stored ?? expect.fail('a is missing');
+    const put = (key: string, value: Buffer) => raw.write([{ key: Buffer.from(key), value }], true);
     const flipped = Buffer.from(sealed);
     flipped[sealed.length - 3] = (flipped[sealed.length - 3] ?? 0) ^ 1;
     const future = Buffer.from(sealed);
     future[1] = 2;
-    await call((done) => raw.put('flipped', flipped, done));
-    await call((done) => raw.put('a', flipped, done));
-    await call((done) => raw.put('cut', sealed.subarray(0, -1), done));
-    await call((done) => raw.put('short', 'no', done));
-    await call((done) => raw.put('future', future, done));
-    await call((done) => raw.put('other', sealed, done));
-    await call((done) => raw.close(done));
+    await put('flipped', flipped);
+    await put('a', flipped);
+    await put('cut', sealed.subarray(0, -1));
+    await put('short', Buffer.from('no'));
+    await put('future', future);
+    await put('other', sealed);
+    await raw.close();
 
     const store = await openRocksDbStore(folder);
     const messages = await Promise.all(
@@ -123,13 +123,52 @@ describe('RocksDB store on its disk', () => {
   it('opens for reading only, and then refuses to write', async () => {
     const folder = temporaryFolder();
     await filled(folder);
-    const current = readFileSync(join(folder, 'CURRENT'), 'utf8');
+    const listed = () => readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'hex')]);
+    const before = listed();
     const store = await openRocksDbStore(folder, { readOnly: true });
     expect(await store.get('a')).toEqual(Buffer.from('what was written'));
     expect(await codeOf(store.put('a', bytes('x'), sync))).toBe('store_read_only');
     await store.close();
-    expect(readFileSync(join(folder, 'CURRENT'), 'utf8')).toBe(current);
+    expect(listed()).toEqual(before);
   });
+
+  it.runIf(process.getuid?.() === 0)(
+    'writes again when a full disk has space, and keeps what it acknowledged',
+    async () => {
+      const folder = temporaryFolder();
+      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', folder]);
+      const database = join(folder, 'store');
+      const large = Buffer.from(Array.from({ length: 3 * 1024 * 1024 }, (_, index) => (index * index) >> 3));
+      const stores: KvStore[] = [];
+      try {
+        const store = await openRocksDbStore(database);
+        stores.push(store);
+        await store.put('a', bytes('first'), sync);
+        writeFileSync(join(folder, 'ballast'), Buffer.alloc(2 * 1024 * 1024));
+        for (let round = 0; round < 3; round++) {
+          const writes = [store.put('b', large, sync), store.put('b', large, sync)];
+          expect(await Promise.all(writes.map(codeOf))).toEqual(['store_no_space', 'store_no_space']);
+          expect(await store.get('a')).toEqual(Buffer.from('first'));
+        }
+        rmSync(join(folder, 'ballast'));
+        const [, , value] = await Promise.all([
+          store.put('c', bytes('after'), sync),
+          store.put('d', bytes('after'), sync),
+          store.get('a'),
+        ]);
+        expect(value).toEqual(Buffer.from('first'));
+        await store.close();
+        const again = await openRocksDbStore(database);
+        stores.push(again);
+        expect(await again.getMany(['a', 'c', 'd'])).toEqual(
+          ['first', 'after', 'after'].map((text) => Buffer.from(text)),
+        );
+      } finally {
+        for (const store of stores) await store.close();
+        execFileSync('umount', [folder]);
+      }
+    },
+  );
 
   it.runIf(process.getuid?.() === 0)('names a full disk, and serves reads from it', async () => {
     const folder = temporaryFolder();
@@ -152,6 +191,54 @@ describe('RocksDB store on its disk', () => {
     } finally {
       await store?.close();
       execFileSync('umount', [folder]);
+    }
+  });
+});
+
+// The package aborts when Node 22 or later loads it.
+describe.runIf(process.versions.node.startsWith('20.'))('RocksDB store that the npm package rocksdb wrote', () => {
+  const entriesOf = async (folder: string, readOnly: boolean) => {
+    const store = await openRocksDbStore(folder, { readOnly });
+    let count = 0;
+    for await (const [key, value] of store.iterate({ gte: '', lt: '~' })) {
+      if (Buffer.alloc(1_000, Number(key.slice('key '.length))).equals(value)) count += 1;
+      else expect.fail(`${key} has another value`);
+    }
+    await store.close();
+    return count;
+  };
+  const program = built('test/store/old-binding-process.js');
+
+  it('opens as it is, also with an older build again', async () => {
+    const folder = temporaryFolder();
+    execFileSync(process.execPath, [program, folder]);
+    expect(await entriesOf(folder, true)).toBe(3_000);
+    expect(await entriesOf(folder, false)).toBe(3_000);
+    const store = await openRocksDbStore(folder);
+    const written = Array.from({ length: 6_000 }, (_, at) => ({ key: `key ${at}`, value: Buffer.alloc(1_000, at) }));
+    await store.batch(
+      written.map((one) => ({ ...one, type: 'put' }) as const),
+      sync,
+    );
+    await store.close();
+    const again = spawnSync(process.execPath, [program, folder], { encoding: 'utf8' });
+    expect([again.status, again.stderr]).toEqual([0, '']);
+    expect(await entriesOf(folder, false)).toBe(6_000);
+  });
+
+  it('has what was acknowledged when that process was killed', async () => {
+    for (let round = 0; round < 5; round++) {
+      const folder = temporaryFolder();
+      const child = spawn(process.execPath, [program, folder, 'on'], { stdio: ['ignore', 'pipe', 'inherit'] });
+      let acknowledged = 0;
+      createInterface(child.stdout).on('line', (line) => {
+        acknowledged = Number(line);
+        if (acknowledged === 500 + round * 1_500) child.kill('SIGKILL');
+      });
+      const [, signal] = await once(child, 'close');
+      expect(signal).toBe('SIGKILL');
+      const found = await entriesOf(folder, false);
+      expect([acknowledged, acknowledged + 100]).toContain(found);
     }
   });
 });

@@ -1,9 +1,9 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { StoreError } from '#store/error.js';
 import type { StoreFinding } from '#store/finding.js';
+import { RocksDb } from '#store/rocksdb.js';
 import { openStore, type Store } from '#store/store.js';
 import { Random, seedOf } from '#test/seed.js';
 import { storedPolicy } from './stored-policy.js';
@@ -40,27 +40,21 @@ const inForce = (dataDir: string) =>
   }));
 
 async function damage(dataDir: string, key: string): Promise<void> {
-  const raw = createRequire(import.meta.url)('rocksdb')(join(dataDir, 'store'));
-  const call = (start: (done: (error: Error | null, value: Buffer) => void) => void) =>
-    new Promise<Buffer>((resolve, reject) => {
-      start((error, value) => (error ? reject(error) : resolve(value)));
-    });
-  await call((done) => raw.open(done));
-  const value = await call((done) => raw.get(key, done));
+  const raw = await RocksDb.open(join(dataDir, 'store'), false);
+  const [stored] = await raw.getMany([Buffer.from(key)]);
+  const value = stored ?? expect.fail(`${key} is missing`);
   value[value.length - 1] = (value[value.length - 1] ?? 0) ^ 0x40;
-  await call((done) => raw.put(key, value, done));
-  await call((done) => raw.close(done));
+  await raw.write([{ key: Buffer.from(key), value }], true);
+  await raw.close();
 }
 
 /** The keys of the active policy's body: of the list of its parts, and of its first part. */
 const bodyKeysOf = async (dataDir: string): Promise<{ list: string; part: string }> => {
-  const raw = createRequire(import.meta.url)('rocksdb')(join(dataDir, 'store'));
-  const read = (key: string) =>
-    new Promise<string>((resolve) => raw.get(key, (_: unknown, value: Buffer) => resolve(value.toString())));
-  await new Promise((resolve) => raw.open(resolve));
+  const raw = await RocksDb.open(join(dataDir, 'store'), true);
+  const read = async (key: string) => String((await raw.getMany([Buffer.from(key)]))[0]);
   const list = `parts/${/"body_sha256":"([0-9a-f]{64})"/.exec(await read('policy/a'))?.[1]}`;
   const part = `part/${/"sha256":"([0-9a-f]{64})"/.exec(await read(list))?.[1]}`;
-  await new Promise((resolve) => raw.close(resolve));
+  await raw.close();
   return { list, part };
 };
 

@@ -1,0 +1,177 @@
+import { held } from '#libc/hold.js';
+import { type Address, addressOf, copyAt } from '#libc/library.js';
+import { beside, closeWithThread, ErrorSlot, librocksdb, takeError } from './librocksdb.js';
+
+// enum CompressionType, enum InfoLogLevel
+const SNAPPY = 1;
+const HEADER_LEVEL = 5;
+/** By default 7.8 writes XXH3, which RocksDB before 6.29 takes for damage: with these two an older build opens the store. */
+const FORMAT_VERSION = 5;
+const CRC32C = 1;
+
+const WRITE_BUFFER_BYTES = 4 * 1024 * 1024;
+const OPEN_FILES = 1_000;
+const PAGE_BYTES = 1024 * 1024;
+
+export type Operation = { readonly key: Buffer /** Null removes the key. */; readonly value: Buffer | null };
+export type Page = {
+  readonly entries: readonly (readonly [key: Buffer, value: Buffer])[];
+  /** Whether the range may have more entries. */
+  readonly more: boolean;
+};
+
+/** A RocksDB database. Failures are errors with RocksDB's own text. No call may follow or accompany `close`. */
+export class RocksDb {
+  readonly #database: Address;
+  readonly #revokeClose: () => void;
+  readonly #reading: Address;
+  readonly #writing: Address;
+  readonly #syncing: Address;
+  /** Bounds that an iterator reads. */
+  readonly #bounds = new Set<Buffer>();
+
+  private constructor(database: Address) {
+    const lib = librocksdb();
+    this.#database = database;
+    this.#revokeClose = closeWithThread(database);
+    this.#reading = lib.rocksdb_readoptions_create();
+    this.#writing = lib.rocksdb_writeoptions_create();
+    this.#syncing = lib.rocksdb_writeoptions_create();
+    lib.rocksdb_writeoptions_set_sync(this.#syncing, 1);
+  }
+
+  /** Opens the database in a folder, and makes it unless it is opened for reading only: then nothing is written. */
+  static async open(folder: string, readOnly: boolean): Promise<RocksDb> {
+    const lib = librocksdb();
+    const options = lib.rocksdb_options_create();
+    const tables = lib.rocksdb_block_based_options_create();
+    try {
+      lib.rocksdb_block_based_options_set_format_version(tables, FORMAT_VERSION);
+      lib.rocksdb_block_based_options_set_checksum(tables, CRC32C);
+      lib.rocksdb_options_set_block_based_table_factory(options, tables);
+      lib.rocksdb_options_set_create_if_missing(options, readOnly ? 0 : 1);
+      lib.rocksdb_options_set_compression(options, SNAPPY);
+      lib.rocksdb_options_set_write_buffer_size(options, WRITE_BUFFER_BYTES);
+      lib.rocksdb_options_set_max_open_files(options, OPEN_FILES);
+      lib.rocksdb_options_set_info_log_level(options, HEADER_LEVEL);
+      lib.rocksdb_options_set_stats_dump_period_sec(options, 0);
+      // Otherwise each opening leaves a file.
+      lib.rocksdb_options_set_keep_log_file_num(options, 1);
+      // No folder can be there, so there is no log.
+      if (readOnly) lib.rocksdb_options_set_db_log_dir(options, '/dev/null/none');
+      const error = new ErrorSlot();
+      const database = await (readOnly
+        ? beside(lib.rocksdb_open_for_read_only, [options, folder, 0, error.slot])
+        : beside(lib.rocksdb_open, [options, folder, error.slot]));
+      error.check();
+      return new RocksDb(database);
+    } finally {
+      lib.rocksdb_block_based_options_destroy(tables);
+      lib.rocksdb_options_destroy(options);
+    }
+  }
+
+  /** In the order of `keys`; null where there is none. */
+  async getMany(keys: readonly Buffer[]): Promise<(Buffer | null)[]> {
+    const lib = librocksdb();
+    const count = keys.length;
+    if (count === 0) return [];
+    const addresses = BigUint64Array.from(keys, (key) => addressOf(key));
+    const lengths = BigUint64Array.from(keys, (key) => BigInt(key.length));
+    const values = new BigUint64Array(count);
+    const valueLengths = new BigUint64Array(count);
+    const errors = new BigUint64Array(count);
+    await beside(
+      lib.rocksdb_multi_get,
+      [this.#database, this.#reading, count, addresses, lengths, values, valueLengths, errors],
+      keys,
+    );
+    const failures: Error[] = [];
+    const found = Array.from(values, (pointer, at) => {
+      const failure = takeError(errors, at);
+      if (failure !== null) failures.push(failure);
+      const address = Number(pointer);
+      if (address === 0) return null;
+      const value = copyAt(address, Number(valueLengths[at]));
+      lib.rocksdb_free(address);
+      return value;
+    });
+    const [failure] = failures;
+    if (failure !== undefined) throw failure;
+    return found;
+  }
+
+  /** All operations, in their order, or none. */
+  async write(operations: readonly Operation[], sync: boolean): Promise<void> {
+    const lib = librocksdb();
+    const batch = lib.rocksdb_writebatch_create();
+    try {
+      for (const { key, value } of operations) {
+        if (value === null) lib.rocksdb_writebatch_delete(batch, key, key.length);
+        else lib.rocksdb_writebatch_put(batch, key, key.length, value, value.length);
+      }
+      const error = new ErrorSlot();
+      await beside(lib.rocksdb_write, [this.#database, sync ? this.#syncing : this.#writing, batch, error.slot]);
+      error.check();
+    } finally {
+      lib.rocksdb_writebatch_destroy(batch);
+    }
+  }
+
+  /**
+   * The first entries from `gte` to before `lt`, or the last ones, at most `limit` and about 1 MiB. Without a turn of the
+   * event loop: a thread that ended by an error while its iterator is open would abort the process in `rocksdb_close`.
+   */
+  page(gte: Buffer, lt: Buffer, reverse: boolean, limit: number): Page {
+    return held(() => {
+      const lib = librocksdb();
+      const options = lib.rocksdb_readoptions_create();
+      lib.rocksdb_readoptions_set_iterate_lower_bound(options, gte, gte.length);
+      lib.rocksdb_readoptions_set_iterate_upper_bound(options, lt, lt.length);
+      this.#bounds.add(gte).add(lt);
+      const iterator = lib.rocksdb_create_iterator(this.#database, options);
+      try {
+        if (reverse) lib.rocksdb_iter_seek_to_last(iterator);
+        else lib.rocksdb_iter_seek_to_first(iterator);
+        return entriesAt(iterator, reverse, limit);
+      } finally {
+        lib.rocksdb_iter_destroy(iterator);
+        lib.rocksdb_readoptions_destroy(options);
+        this.#bounds.clear();
+      }
+    });
+  }
+
+  async close(): Promise<void> {
+    const lib = librocksdb();
+    this.#revokeClose();
+    await beside(lib.rocksdb_close, [this.#database]);
+    lib.rocksdb_readoptions_destroy(this.#reading);
+    lib.rocksdb_writeoptions_destroy(this.#writing);
+    lib.rocksdb_writeoptions_destroy(this.#syncing);
+  }
+}
+
+function entriesAt(iterator: Address, reverse: boolean, limit: number): Page {
+  const lib = librocksdb();
+  const length = new BigUint64Array(1);
+  const entries: [Buffer, Buffer][] = [];
+  let bytes = 0;
+  while (entries.length < limit && bytes < PAGE_BYTES) {
+    if (lib.rocksdb_iter_valid(iterator) === 0) {
+      const error = new ErrorSlot();
+      lib.rocksdb_iter_get_error(iterator, error.slot);
+      error.check();
+      return { entries, more: false };
+    }
+    const keyAddress = lib.rocksdb_iter_key(iterator, length);
+    const key = copyAt(keyAddress, Number(length[0]));
+    const valueAddress = lib.rocksdb_iter_value(iterator, length);
+    const value = copyAt(valueAddress, Number(length[0]));
+    entries.push([key, value]);
+    bytes += value.length;
+    if (reverse) lib.rocksdb_iter_prev(iterator);
+    else lib.rocksdb_iter_next(iterator);
+  }
+  return { entries, more: true };
+}

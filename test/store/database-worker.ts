@@ -1,0 +1,34 @@
+import { RocksDb } from '#store/rocksdb.js';
+import { ParentThread } from '#threads/parent-thread.js';
+
+export type DatabaseAsks = {
+  /** Opens the database, writes and walks until the thread ends; answers after the first write. */
+  begin(folder: string): Promise<void>;
+  /** The thread ends by an error. */
+  fail(): void;
+};
+
+const key = (at: number) => Buffer.from(`key ${at % 1_000}`);
+
+async function work(database: RocksDb): Promise<void> {
+  for (let at = 1; ; at++) {
+    await Promise.all([
+      database.write([{ key: key(at), value: Buffer.alloc(1_000, at) }], at % 2 === 0),
+      database.getMany([key(at), key(at + 1)]),
+    ]);
+    database.page(Buffer.from('key'), Buffer.from('l'), at % 2 === 0, 100);
+  }
+}
+
+new ParentThread<DatabaseAsks>('a thread with a database').serve({
+  begin: async (folder) => {
+    const database = await RocksDb.open(folder, false);
+    await database.write([{ key: key(0), value: Buffer.from('written') }], false);
+    void work(database);
+  },
+  fail: () => {
+    setImmediate(() => {
+      throw new Error('as asked');
+    });
+  },
+});

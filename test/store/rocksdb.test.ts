@@ -1,0 +1,113 @@
+import { EventEmitter, once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import type { StoreError } from '#store/error.js';
+import { load } from '#store/librocksdb.js';
+import { RocksDb } from '#store/rocksdb.js';
+import { AskedThread } from '#threads/asked-thread.js';
+import type { DatabaseAsks } from './database-worker.js';
+import { temporaryFolder } from './temporary-folder.js';
+
+const entry = 'test/store/database-worker.js';
+const key = (text: string): Buffer => Buffer.from(text);
+
+async function expectWritten(folder: string): Promise<void> {
+  const database = await RocksDb.open(folder, false);
+  expect(await database.getMany([key('key 0')])).toHaveLength(1);
+  await database.close();
+}
+
+describe('a RocksDB database', () => {
+  it('can be opened again after the thread that had it open was terminated during calls', async () => {
+    const folder = temporaryFolder();
+    for (let round = 0; round < 20; round++) {
+      const thread = new AskedThread<DatabaseAsks>(
+        { entry, name: 'a thread' },
+        { died: (reason) => expect.fail(reason) },
+      );
+      await thread.ask('begin', [folder]);
+      await delay(round);
+      await thread.end('enough');
+      await expectWritten(folder);
+    }
+  });
+
+  it('can be opened again after the thread that had it open died of an error', async () => {
+    const folder = temporaryFolder();
+    for (let round = 0; round < 10; round++) {
+      const events = new EventEmitter();
+      const died = once(events, 'died');
+      const thread = new AskedThread<DatabaseAsks>(
+        { entry, name: 'a thread' },
+        { died: (reason) => events.emit('died', reason) },
+      );
+      await thread.ask('begin', [folder]);
+      await thread.ask('fail', []).catch(() => {});
+      expect(await died).toEqual(['a thread died: as asked']);
+      await expectWritten(folder);
+    }
+  });
+
+  it('does more calls at once than koffi runs', async () => {
+    const database = await RocksDb.open(temporaryFolder(), false);
+    const keys = Array.from({ length: 1_000 }, (_, at) => key(`key ${at}`));
+    await Promise.all(keys.map((one) => database.write([{ key: one, value: one }], false)));
+    expect(await Promise.all(keys.map(async (one) => (await database.getMany([one]))[0]))).toEqual(keys);
+    await database.close();
+  });
+
+  it('keeps what the engine reads while garbage is collected', async () => {
+    const database = await RocksDb.open(temporaryFolder(), false);
+    for (let round = 0; round < 50; round++) {
+      const value = Buffer.alloc(100_000, round);
+      const reads = Array.from({ length: 20 }, async (_, at) => {
+        await database.write([{ key: key(`${at}`), value: Buffer.from(value) }], false);
+        return (await database.getMany(Array.from({ length: 20 }, () => key(`${at}`)))).every((one) =>
+          one?.equals(value),
+        );
+      });
+      Array.from({ length: 2_000 }, () => Buffer.allocUnsafeSlow(10_000));
+      expect((await Promise.all(reads)).every(Boolean)).toBe(true);
+    }
+    await database.close();
+  });
+});
+
+describe("RocksDB's library", () => {
+  const refusalOf = (folder: string): string => {
+    try {
+      load([folder]);
+      return 'loaded';
+    } catch (error) {
+      return `${(error as StoreError).code} ${(error as StoreError).message}`;
+    }
+  };
+  const advice =
+    'Install the package that librocksdb-dev depends on (Debian 12: librocksdb7.8, Debian 13: librocksdb9.10)';
+
+  it('is not called missing where its folder cannot be read', () => {
+    const unreadable = `/${'x'.repeat(300)}`;
+    expect(refusalOf(unreadable)).toMatch(/^store_unavailable look for librocksdb in \/x+: Error: ENAMETOOLONG/);
+  });
+
+  it.each<[files: readonly string[], found: string]>([
+    [[], 'no librocksdb.so.N.M in DIR'],
+    [['librocksdb.so', 'librocksdb.so.9', 'librocksdb.so.7.8.3'], 'no librocksdb.so.N.M in DIR'],
+    [['librocksdb.so.6.11'], 'DIR/librocksdb.so.6.11 is too old'],
+    [['librocksdb.so.7.7'], 'DIR/librocksdb.so.7.7 is too old'],
+    [
+      ['librocksdb.so.7.8', 'librocksdb.so.7.3', 'librocksdb.so.7.10'],
+      'DIR/librocksdb.so.7.10: Failed to load shared library: file too short; ' +
+        'DIR/librocksdb.so.7.8: Failed to load shared library: file too short; ' +
+        'DIR/librocksdb.so.7.3 is too old',
+    ],
+  ])('is refused where its folder has %j', (files, found) => {
+    const folder = temporaryFolder();
+    for (const name of files) writeFileSync(join(folder, name), '');
+    expect(refusalOf(folder).replaceAll(folder, 'DIR')).toBe(
+      `store_library_missing load RocksDB 7.8 or later: ${found}. ${advice}`,
+    );
+  });
+});
