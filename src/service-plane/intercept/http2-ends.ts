@@ -1,5 +1,6 @@
 import { type ClientHttp2Session, connect, performServerHandshake, type ServerHttp2Session } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
+import { endAfterRead } from './http2-end.js';
 
 const STREAMS = 100;
 const HEADER_BYTES = 65_536;
@@ -23,6 +24,7 @@ export function acceptHttp2(socket: TLSSocket): ServerHttp2Session {
     settings: { ...SETTINGS, maxConcurrentStreams: STREAMS },
   });
   session.setLocalWindowSize(CONNECTION_WINDOW);
+  endAfterRead(session);
   return session;
 }
 
@@ -34,5 +36,6 @@ export function connectHttp2(socket: TLSSocket): ClientHttp2Session {
     settings: { ...SETTINGS, enablePush: false },
   });
   session.setLocalWindowSize(CONNECTION_WINDOW);
+  endAfterRead(session);
   return session;
 }

@@ -115,7 +115,7 @@ export class Http2Session {
       this.#resets = 0;
     }
     this.#resets++;
-    if (this.#resets < RESETS || this.#client.destroyed) return;
+    if (this.#resets !== RESETS || this.#client.destroyed) return;
     this.ports.refuse('rapid_reset');
     this.#client.destroy(new Error('rapid reset'), NGHTTP2_ENHANCE_YOUR_CALM);
   }

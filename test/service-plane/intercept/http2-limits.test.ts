@@ -68,8 +68,10 @@ test('a client that takes back 1,000 requests is sent away', async () => {
     client.send(wait(stream), frame(FRAME.rst_stream, 0, stream, code(constants.NGHTTP2_CANCEL)));
   }
   await isOver();
-  expect(client.goaways.at(-1)).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-  expect(rig.refused).toContain('rapid_reset');
+  // From 22 on Node itself refuses streams of such a client, and ends the session after 100 of them.
+  const isNode20 = process.versions.node.startsWith('20.');
+  expect(client.goaways.at(-1)).toBe(isNode20 ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_INTERNAL_ERROR);
+  expect(rig.refused).toContain(isNode20 ? 'rapid_reset' : 'client_http2');
   expect(reached).toBeLessThanOrEqual(1_200);
 });
 
@@ -198,5 +200,12 @@ test('a body that is longer or shorter than its length is reset on both sides', 
   put(1, '5', 'abc', 'defgh');
   put(3, '9', 'abc');
   await expect.poll(() => client.resetOf(1)).toBe(constants.NGHTTP2_PROTOCOL_ERROR);
+  await expect.poll(() => client.resetOf(3)).toBe(constants.NGHTTP2_PROTOCOL_ERROR);
+});
+
+test('a malformed stream is reset, whatever follows in the same read', async () => {
+  const bad: readonly (readonly [string, string])[] = [...GET, ['connection', 'close']];
+  const malformed = (stream: number) => frame(FRAME.headers, END_STREAM | END_HEADERS, stream, block(bad));
+  client.send(get(1), malformed(3), get(5), frame(FRAME.ping, 0, 0, Buffer.alloc(8)), malformed(7), get(9));
   await expect.poll(() => client.resetOf(3)).toBe(constants.NGHTTP2_PROTOCOL_ERROR);
 });
