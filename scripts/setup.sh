@@ -8,8 +8,11 @@ cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*"; }
 
-node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' || {
-  say "Node 20.19 or later is needed, this is $(node --version)."
+node -e '
+  const [major, minor] = process.versions.node.split(".").map(Number);
+  process.exit({ 20: minor >= 19, 22: minor >= 13, 24: true }[major] ? 0 : 1);
+' || {
+  say "Node 20.19 or later of 20, 22.13 or later of 22, or 24 is needed; this is $(node --version)."
   exit 1
 }
 
@@ -84,5 +87,7 @@ if ! cmp -s package-lock.json node_modules/.weir-lock 2>/dev/null; then
   npm ci --no-audit --no-fund --loglevel=error
   cp package-lock.json node_modules/.weir-lock
 fi
+
+[ "${1:-}" != --test ] || bash scripts/node-versions.sh --install
 
 bash scripts/build.sh
