@@ -124,3 +124,19 @@ test.each([
     diverting.close();
   }
 });
+
+test.each([
+  ['UDP', udp],
+  ['a SYN', tcp],
+])('while it takes over from another, a datapath drops a lookup by %s if no DNS proxy listens', (_, lookup) => {
+  const diverting = loadForTest({ divertDns: true, bridges: true });
+  try {
+    diverting.activate(allowAll);
+    // No predecessor has a program on the hook, so that its refusal is final.
+    expect(diverting.judge(lookup).returned).toBe(DROPPED);
+    expect(diverting.counted()).toEqual({ drop_no_policy: 1 });
+    expect(diverting.judge({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);
+  } finally {
+    diverting.close();
+  }
+});

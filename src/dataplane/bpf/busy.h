@@ -2,9 +2,7 @@
 #ifndef WEIR_BUSY_H
 #define WEIR_BUSY_H
 
-/* The short way of a packet in the middle of an established flow. Others are looked at in full: */
-#define NOT_BUSY (-2)
-#define OPENS_FLOW (-4) /* a SYN, or UDP, and there is no flow that it could be of */
+/* The short way of a packet in the middle of an established flow; NOT_BUSY for others, which are handled in full. */
 
 /* What the short ways know of a packet. Host byte order. */
 struct brief {
@@ -40,7 +38,7 @@ static __always_inline struct brief *brief_of_packet(void)
 	 1 << FLOW_UDP_REPLIED)
 
 /* Passes a packet in the middle of an established flow. */
-static __always_inline int pass_busy(struct __sk_buff *skb, struct brief *brief)
+static __always_inline enum outcome pass_busy(struct __sk_buff *skb, struct brief *brief)
 {
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;

@@ -44,17 +44,17 @@ static __always_inline void count_packet(__u32 index, const struct __sk_buff *sk
 /* No verdict but a drop ends the chain of programs: others behind this one still see what passes. Passes without the
  * guard's mark: the stack may keep the packet, but not forward it.
  */
-static __always_inline int leave(struct __sk_buff *skb, enum counter_index index)
+static __always_inline enum outcome leave(struct __sk_buff *skb, enum counter_index index)
 {
 	count_packet(index, skb);
-	return TC_ACT_UNSPEC;
+	return OUTCOME_PASS;
 }
 
-static __always_inline int pass(struct __sk_buff *skb, enum counter_index index)
+static __always_inline enum outcome pass(struct __sk_buff *skb, enum counter_index index)
 {
 	count_packet(index, skb);
 	skb->mark |= settings.guard_bit;
-	return TC_ACT_UNSPEC;
+	return OUTCOME_PASS;
 }
 
 static __always_inline void trace(struct __sk_buff *skb, __u32 word)
@@ -63,7 +63,7 @@ static __always_inline void trace(struct __sk_buff *skb, __u32 word)
 		skb->cb[0] = word;
 }
 
-static __always_inline int pass_word(struct __sk_buff *skb, __u32 word)
+static __always_inline enum outcome pass_word(struct __sk_buff *skb, __u32 word)
 {
 	trace(skb, word);
 	return pass(skb, (word & 7) == VERDICT_ALLOW ? COUNT_ALLOW : COUNT_AUDIT);

@@ -2,8 +2,6 @@
 #ifndef WEIR_DIVERT_H
 #define WEIR_DIVERT_H
 
-#define NOT_DIVERTED (-3)
-
 /* Where the DNS proxy's transparent sockets are bound: nobody reaches them but by way of this. */
 #define DIVERT_ADDRESS 0x7f530035 /* 127.83.0.53 */
 
@@ -25,14 +23,14 @@ static __always_inline bool asks_for_name(const struct packet *packet)
 /* Hands a lookup to the DNS proxy, whatever server it is for; drops it where there is no proxy. NOT_DIVERTED: it is for the
  * node itself. What goes on in a connection finds its socket without help.
  */
-__noinline int divert(struct __sk_buff *skb, struct packet *packet)
+__noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *socket;
 	long failed;
 
 	if (!packet)
-		return TC_ACT_SHOT;
+		return OUTCOME_DROP;
 	if (is_to_node(skb, packet))
 		return NOT_DIVERTED;
 	if (is_spoofed(skb, packet))
@@ -54,7 +52,7 @@ __noinline int divert(struct __sk_buff *skb, struct packet *packet)
 	}
 	skb->mark |= redirect_bit();
 	count_packet(COUNT_DIVERTED, skb);
-	return TC_ACT_UNSPEC;
+	return OUTCOME_PASS;
 }
 
 #endif

@@ -6,7 +6,7 @@
  * default, allows. Others are looked at in full, and what was found of them until then goes with them. Memory that
  * nobody read lately is asked for before anything else is done: it comes while that of the table of flows is still on its way.
  */
-static __always_inline int pass_first(struct __sk_buff *skb, struct brief *brief)
+static __always_inline enum outcome pass_first(struct __sk_buff *skb, struct brief *brief)
 {
 	__u32 active_word = brief->foreseen.active_word, list, word;
 	struct image image = image_of(slot_of(active_word));

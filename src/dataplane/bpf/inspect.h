@@ -5,8 +5,6 @@
 /* Connections that the service plane inspects. They have no flow: the node's sockets are the truth about them, those that
  * the service plane has to the client by the server's address, and those that it has to the server by the client's.
  */
-#define NOT_INSPECTED (-4)
-
 #define COPIED 1 /* of skb->cb: this packet is what `end_wait` made */
 
 static __always_inline bool is_inspecting(void)
@@ -22,11 +20,11 @@ static __always_inline void note_copy(struct __sk_buff *skb)
 }
 
 /* Delivers a packet to the node, whatever address it is for. */
-static __always_inline int deliver_to_node(struct __sk_buff *skb)
+static __always_inline enum outcome deliver_to_node(struct __sk_buff *skb)
 {
 	skb->mark |= redirect_bit();
 	count_packet(COUNT_INSPECTED, skb);
-	return TC_ACT_UNSPEC;
+	return OUTCOME_PASS;
 }
 
 /* As in the kernel, wherever its fields stand there. */
@@ -99,7 +97,7 @@ static __always_inline bool is_known(struct __sk_buff *skb, const struct packet 
 }
 
 /* Hands the packet that opens a connection to the service plane. NOT_INSPECTED: there is none, or it cannot take it. */
-__noinline int inspect(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
+__noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
 {
 	struct bpf_sock *socket;
 	struct hit_ref ref;
@@ -123,7 +121,7 @@ __noinline int inspect(struct __sk_buff *skb, const struct packet *packet, __u64
 }
 
 /* What goes on in a connection finds its socket without help. NOT_INSPECTED: it is of none that the service plane has. */
-__noinline int continue_inspected(struct __sk_buff *skb, struct packet *packet)
+__noinline enum outcome continue_inspected(struct __sk_buff *skb, struct packet *packet)
 {
 	if (!packet || packet->outgoing || !has_socket(skb, packet) || is_to_node(skb, packet))
 		return NOT_INSPECTED;

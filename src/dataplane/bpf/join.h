@@ -7,8 +7,6 @@
  * translated to those of the other (joining.h makes them one). User space has the life of an entry in its hands; here
  * nothing is carried for a process that is gone.
  */
-#define NOT_JOINED (-5)
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -247,7 +245,7 @@ static __always_inline void note_joined(struct __sk_buff *skb, const struct pack
  * and whoever sent the SYN resets it then; one that does not is reset at once. The next SYN finds it ended. No SYN goes
  * through: what it opens nobody would have read.
  */
-__noinline int ask_instead(struct __sk_buff *skb, const struct packet *packet, const struct join *join)
+__noinline enum outcome ask_instead(struct __sk_buff *skb, const struct packet *packet, const struct join *join)
 {
 	__u32 first = 0, at, number;
 	struct headers *header = bpf_map_lookup_elem(&headers, &first);
@@ -255,12 +253,12 @@ __noinline int ask_instead(struct __sk_buff *skb, const struct packet *packet, c
 	__s64 difference;
 
 	if (!header || !packet || !join)
-		return TC_ACT_SHOT;
+		return OUTCOME_DROP;
 	other = answers_to(packet);
 	at = ETH_HLEN + packet->header;
 	__builtin_memset(header, 0, sizeof(*header));
 	if (!other || bpf_skb_load_bytes(skb, at, header->before, TCP_OPTIONS))
-		return TC_ACT_SHOT;
+		return OUTCOME_DROP;
 	__builtin_memcpy(header->after, header->before, sizeof(header->after));
 	number = bpf_htonl(other->acknowledged - 1);
 	__builtin_memcpy(header->after + TCP_SEQUENCE, &number, sizeof(number));
@@ -270,7 +268,7 @@ __noinline int ask_instead(struct __sk_buff *skb, const struct packet *packet, c
 	difference = bpf_csum_diff((void *)header->before, TCP_HEADER_MAX, (void *)header->after, TCP_HEADER_MAX, 0);
 	if (difference < 0 || bpf_l4_csum_replace(skb, at + TCP_CHECKSUM, 0, difference, 0) ||
 	    bpf_skb_store_bytes(skb, at + TCP_SEQUENCE, header->after + TCP_SEQUENCE, TCP_CHECKSUM - TCP_SEQUENCE, 0))
-		return TC_ACT_SHOT;
+		return OUTCOME_DROP;
 	return pass(skb, COUNT_JOINED);
 }
 
@@ -297,7 +295,7 @@ static __always_inline void find_way(struct __sk_buff *skb, struct packet *packe
 }
 
 /* Forwards a packet of a connection that was joined. NOT_JOINED: it is of none. */
-__noinline int carry_joined(struct __sk_buff *skb, struct packet *packet)
+__noinline enum outcome carry_joined(struct __sk_buff *skb, struct packet *packet)
 {
 	__u64 now = coarse_ns();
 	struct active *in_force;
@@ -336,7 +334,7 @@ __noinline int carry_joined(struct __sk_buff *skb, struct packet *packet)
 	find_way(skb, packet, join, now);
 	pass(skb, COUNT_JOINED);
 	/* What has one segment is sent by `deliver`. */
-	return skb->gso_size ? send(skb, &packet->way, skb->gso_size + packet->header + length) : TC_ACT_UNSPEC;
+	return skb->gso_size ? send(skb, &packet->way, skb->gso_size + packet->header + length) : OUTCOME_PASS;
 }
 
 /* Whether a SYN is in a connection that stands. Makes room for one by the addresses and ports of another that has ended. */

@@ -63,28 +63,28 @@ static __always_inline __u32 judge_again(const struct packet *packet, __u32 acti
 	return refusal_of(kept) ? word : kept;
 }
 
-__noinline int drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
+__noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
 {
 	if (settings.bridges)
 		return TO_PREDECESSOR;
 	count_packet(COUNT_DROPS + reason, skb);
 	tell_packet(skb, packet, 0, reason);
-	return TC_ACT_SHOT;
+	return OUTCOME_DROP;
 }
 
 /* Drops by a word that was found with this active word. */
-__noinline int refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judged, enum drop_reason reason)
+__noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judged, enum drop_reason reason)
 {
 	if (settings.bridges)
 		return TO_PREDECESSOR;
 	trace(skb, judged);
 	count_packet(COUNT_DROPS + reason, skb);
 	tell_packet(skb, packet, judged, reason);
-	return TC_ACT_SHOT;
+	return OUTCOME_DROP;
 }
 
 /* Passes a packet that opens nothing. */
-__noinline int pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
+__noinline enum outcome pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
 {
 	tell_packet(skb, packet, judged, DROP_NONE);
 	return pass_word(skb, judged);

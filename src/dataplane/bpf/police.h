@@ -21,7 +21,7 @@ static __always_inline bool is_stranger(const struct flow *flow, const struct pa
 }
 
 /* A packet of a flow. An epoch that the flow was not judged by judges it again. */
-static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flow, struct packet *packet,
+static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct flow *flow, struct packet *packet,
 					 const struct active *in_force, __u32 active_word, __u64 judgement, __u32 slot,
 					 __u64 now)
 {
@@ -95,14 +95,14 @@ static __always_inline bool is_of_node(struct __sk_buff *skb, struct packet *pac
 /* TCP that opens nothing and has no flow. D4, D18: it passes where the verdict is audited, and then leaves no flow
  * behind; while flows are picked up it opens the flow that it is of, which may be the one that it answers.
  */
-__noinline int police_stray(struct __sk_buff *skb, struct packet *packet, __u32 active_word, bool picked_up)
+__noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packet, __u32 active_word, bool picked_up)
 {
 	__u64 judged = (__u64)active_word << 32;
 	enum drop_reason refused;
 	__u8 how = 0;
 
 	if (!packet)
-		return TC_ACT_SHOT;
+		return OUTCOME_DROP;
 	judged |= judge(packet, judged >> 32, false);
 	if (!picked_up || packet->fragment == FRAGMENT_LATER) {
 		if ((__u32)judged & AUDITED)
@@ -110,10 +110,10 @@ __noinline int police_stray(struct __sk_buff *skb, struct packet *packet, __u32 
 		/* The kernel may have answered the SYN with a cookie, and knows no more of it than this ACK says. */
 		if (((__u32)judged & 7) == VERDICT_REDIRECT && is_inspecting() &&
 		    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK && !is_of_node(skb, packet)) {
-			int verdict = inspect(skb, packet, judged);
+			enum outcome outcome = inspect(skb, packet, judged);
 
-			if (verdict != NOT_INSPECTED)
-				return verdict;
+			if (outcome != NOT_INSPECTED)
+				return outcome;
 		}
 		/* Not the word's doing, so that it is no hit of its rule. */
 		trace(skb, judged);
@@ -134,7 +134,7 @@ __noinline int police_stray(struct __sk_buff *skb, struct packet *packet, __u32 
 }
 
 /* A packet without a flow. */
-static __always_inline int begin_flow(struct __sk_buff *skb, struct packet *packet, const struct active *in_force,
+static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct packet *packet, const struct active *in_force,
 				      __u32 active_word, __u64 now)
 {
 	enum drop_reason refused;
@@ -150,10 +150,10 @@ static __always_inline int begin_flow(struct __sk_buff *skb, struct packet *pack
 		bool of_node = is_of_node(skb, packet);
 
 		if (is_inspecting() && !of_node) {
-			int verdict = is_joined(packet) ? carry_joined(skb, packet) : inspect(skb, packet, judged);
+			enum outcome outcome = is_joined(packet) ? carry_joined(skb, packet) : inspect(skb, packet, judged);
 
-			if (verdict != NOT_INSPECTED && verdict != NOT_JOINED)
-				return verdict;
+			if (outcome != NOT_INSPECTED && outcome != NOT_JOINED)
+				return outcome;
 		}
 		if (refused)
 			refused = of_node ? DROP_NODE_UNINSPECTED : DROP_SERVICE_PLANE_ABSENT;
@@ -188,7 +188,7 @@ static __noinline struct flow *find_flow(const struct packet *packet, __u64 *jud
 	return 0;
 }
 
-__noinline int finish_error(struct __sk_buff *skb, const struct packet *error, __u64 judged,
+__noinline enum outcome finish_error(struct __sk_buff *skb, const struct packet *error, __u64 judged,
 				   enum drop_reason refused)
 {
 	if (refused)
@@ -203,7 +203,7 @@ __noinline int finish_error(struct __sk_buff *skb, const struct packet *error, _
 }
 
 /* Not static, so that the verifier walks through it once and not for each way that leads here. */
-__noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
+__noinline enum outcome judge_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 active_word, first = 0, slot = NO_SLOT;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
@@ -212,7 +212,7 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 	bool plain = false;
 
 	if (!packet)
-		return TC_ACT_SHOT;
+		return OUTCOME_DROP;
 	if (!in_force)
 		return drop(skb, packet, DROP_NO_POLICY);
 	active_word = READ_ONCE(in_force->word);
@@ -225,13 +225,13 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 	if (flow)
 		return continue_flow(skb, flow, packet, in_force, active_word, judgement, slot, now);
 	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
-		int verdict = carry_joined(skb, packet);
+		enum outcome outcome = carry_joined(skb, packet);
 
-		if (verdict != NOT_JOINED)
-			return verdict;
-		verdict = continue_inspected(skb, packet);
-		if (verdict != NOT_INSPECTED)
-			return verdict;
+		if (outcome != NOT_JOINED)
+			return outcome;
+		outcome = continue_inspected(skb, packet);
+		if (outcome != NOT_INSPECTED)
+			return outcome;
 	}
 	if (!packet->outgoing) {
 		plain = is_plainly_forwarded(skb, packet);
@@ -264,32 +264,32 @@ __noinline int judge_packet(struct __sk_buff *skb, struct packet *packet)
 }
 
 /* Judges, and sends at once what passes. */
-static __always_inline int deliver(struct __sk_buff *skb, struct packet *packet)
+static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet *packet)
 {
-	int verdict = judge_packet(skb, packet);
+	enum outcome outcome = judge_packet(skb, packet);
 	struct active *in_force;
 	__u32 first = 0;
 
-	if (!settings.direct || packet->outgoing || verdict == TC_ACT_SHOT || !(skb->mark & settings.guard_bit) ||
+	if (!settings.direct || packet->outgoing || outcome == OUTCOME_DROP || !(skb->mark & settings.guard_bit) ||
 	    skb->gso_size)
-		return verdict;
+		return outcome;
 	in_force = bpf_map_lookup_elem(&active, &first);
 	if (!in_force || !is_sent_at_once(in_force, coarse_ns()))
-		return verdict;
+		return outcome;
 	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }
 
-static __always_inline int police(struct __sk_buff *skb, struct packet *packet)
+static __always_inline enum outcome police(struct __sk_buff *skb, struct packet *packet)
 {
 	enum drop_reason wrong = parse(skb, packet);
-	int verdict;
+	enum outcome outcome;
 
 	if (wrong)
 		return drop(skb, packet, wrong);
 	if (asks_for_name(packet)) {
-		verdict = divert(skb, packet);
-		if (verdict != NOT_DIVERTED)
-			return verdict;
+		outcome = divert(skb, packet);
+		if (outcome != NOT_DIVERTED)
+			return outcome;
 	}
 	if (packet->fragment == FRAGMENT_NONE)
 		return deliver(skb, packet);
@@ -301,16 +301,16 @@ static __always_inline int police(struct __sk_buff *skb, struct packet *packet)
 			return leave(skb, COUNT_TO_NODE);
 		return drop(skb, packet, wrong);
 	}
-	verdict = deliver(skb, packet);
-	if (verdict == TC_ACT_SHOT || verdict == TO_PREDECESSOR)
+	outcome = deliver(skb, packet);
+	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
 		forget_fragment(packet);
 	else if (skb->mark & settings.mark_mask) /* else it is for the node, and so are the rest */
 		remember_fragment(packet);
-	return verdict;
+	return outcome;
 }
 
 /* Nobody judges this packet, but what answers it must pass, and so must what goes on after it has answered. */
-__noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
+__noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {
 	struct packet *packet = new_packet(0);
 	__u64 now = coarse_ns(), judgement = 0;
@@ -318,7 +318,7 @@ __noinline int follow_foreign(struct __sk_buff *skb, enum counter_index index)
 	struct flow *flow;
 
 	if (!packet)
-		return TC_ACT_SHOT;
+		return OUTCOME_DROP;
 	packet->outgoing = true;
 	if (parse(skb, packet) || packet->fragment == FRAGMENT_LATER)
 		return leave(skb, index);

@@ -4,9 +4,6 @@
 
 #define ICMP_HEADER 8
 #define ICMP_CHECKSUM 2
-#define ABOUT_JOINED (-4)
-#define NOT_RELATED (-2)
-#define ABOUT_INSPECTED (-3)
 
 static __always_inline bool is_icmp_error(__u8 type)
 {
@@ -107,8 +104,9 @@ __noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *erro
 }
 
 /* An ICMP error follows the flow that it quotes (D18), where it goes to the one who sent what is quoted, and comes from
- * where that went. Answers why it is dropped, DROP_NONE where it passes, ABOUT_INSPECTED where it is for the node, or NOT_RELATED where it is to be
- * judged by itself. `judged` is then what decided, as in tell_packet; 0 for a foreign flow.
+ * where that went. Returns a drop reason, DROP_NONE where it passes, or an outcome: ABOUT_JOINED, ABOUT_INSPECTED where it is
+ * for the node, NOT_RELATED where it is to be judged by itself. `judged` is then what decided, as in tell_packet; 0 for a
+ * foreign flow.
  */
 __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, __u64 *judged)
 {

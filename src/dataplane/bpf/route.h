@@ -219,7 +219,7 @@ static __always_inline __u32 priority_of(__u8 tos)
 /* Sends what passes at once. What the stack must answer, redirect, cut into pieces, drop, or leave to another station, and
  * what has options, goes by the stack. `bytes`: of its longest segment, from the IPv4 header.
  */
-__noinline int send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
+__noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 {
 	struct bpf_redir_neigh next = { .nh_family = FAMILY_INET };
 	void *data = (void *)(long)skb->data;
@@ -229,7 +229,7 @@ __noinline int send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 
 	if (!way || (void *)(ip + 1) > data_end || skb->pkt_type != PACKET_HOST || way->ifindex == 0 ||
 	    way->ifindex == skb->ifindex || bytes > way->mtu || *(__u8 *)ip != 0x45 || ip->ttl <= 1 || !is_sum_right(ip))
-		return TC_ACT_UNSPEC;
+		return OUTCOME_PASS;
 	skb->priority = priority_of(ip->tos);
 	/* RFC 1141. */
 	check = ip->check + bpf_htons(0x0100);

@@ -7,8 +7,6 @@
  * still has the flows that were not brought over yet. One store in `active` changes that for all hooks at once.
  * From a program that is no bridge the verifier removes all of this.
  */
-#define TO_PREDECESSOR (-3)
-
 static __always_inline bool is_in_force(void)
 {
 	__u32 first = 0;
@@ -24,13 +22,13 @@ static __always_inline void hand_over_unless_in_force(struct __sk_buff *skb, enu
 		bpf_tail_call(skb, &predecessors, predecessor);
 }
 
-static __always_inline int hand_over_refused(struct __sk_buff *skb, int verdict, enum predecessor predecessor)
+static __always_inline enum outcome hand_over_refused(struct __sk_buff *skb, enum outcome outcome, enum predecessor predecessor)
 {
-	if (!settings.bridges || verdict != TO_PREDECESSOR)
-		return verdict;
+	if (!settings.bridges || outcome != TO_PREDECESSOR)
+		return outcome;
 	bpf_tail_call(skb, &predecessors, predecessor);
 	count_packet(COUNT_DROPS + DROP_NO_POLICY, skb);
-	return TC_ACT_SHOT;
+	return OUTCOME_DROP;
 }
 
 #endif

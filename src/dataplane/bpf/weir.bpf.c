@@ -12,6 +12,7 @@
 #define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
 
 #include "weir.h"
+#include "outcome.h"
 #include "maps.h"
 #include "clock.h"
 #include "count.h"
@@ -43,12 +44,12 @@
 #include "prove.h"
 
 /* A packet in full. `brief`: where one knows that it has no flow. */
-static __always_inline int police_incoming(struct __sk_buff *skb, const struct brief *brief)
+static __always_inline enum outcome police_incoming(struct __sk_buff *skb, const struct brief *brief)
 {
 	struct packet *packet = new_packet(0);
 
 	if (!packet)
-		return TC_ACT_SHOT;
+		return OUTCOME_DROP;
 	if (brief) {
 		packet->has_no_flow = true;
 		packet->foreseen = brief->foreseen;
@@ -56,20 +57,20 @@ static __always_inline int police_incoming(struct __sk_buff *skb, const struct b
 	return police(skb, packet);
 }
 
-static __always_inline int police_outgoing(struct __sk_buff *skb)
+static __always_inline enum outcome police_outgoing(struct __sk_buff *skb)
 {
 	struct packet *packet = new_packet(0);
 
 	if (!packet)
-		return TC_ACT_SHOT;
+		return OUTCOME_DROP;
 	packet->outgoing = true;
 	return police(skb, packet);
 }
 
-static __always_inline int judge_incoming(struct __sk_buff *skb)
+static __always_inline enum outcome judge_incoming(struct __sk_buff *skb)
 {
 	struct brief *brief;
-	int verdict;
+	enum outcome outcome;
 
 	note_copy(skb);
 	skb->mark &= ~settings.mark_mask;
@@ -79,12 +80,12 @@ static __always_inline int judge_incoming(struct __sk_buff *skb)
 	case bpf_htons(ETH_P_IP):
 		brief = brief_of_packet();
 		if (!brief)
-			return TC_ACT_SHOT;
-		verdict = pass_busy(skb, brief);
-		if (verdict != OPENS_FLOW)
-			return verdict == NOT_BUSY ? police_incoming(skb, 0) : verdict;
-		verdict = pass_first(skb, brief);
-		return verdict == OPENS_FLOW ? police_incoming(skb, brief) : verdict;
+			return OUTCOME_DROP;
+		outcome = pass_busy(skb, brief);
+		if (outcome != OPENS_FLOW)
+			return outcome == NOT_BUSY ? police_incoming(skb, 0) : outcome;
+		outcome = pass_first(skb, brief);
+		return outcome == OPENS_FLOW ? police_incoming(skb, brief) : outcome;
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_8021Q):
@@ -101,15 +102,15 @@ static __always_inline int judge_incoming(struct __sk_buff *skb)
 /* What goes out by a policed interface and was not judged when it came in: from the node, or through it from an interface
  * that is not policed (D17).
  */
-static __always_inline int judge_outgoing(struct __sk_buff *skb)
+static __always_inline enum outcome judge_outgoing(struct __sk_buff *skb)
 {
 	bool local = skb->ingress_ifindex == 0;
 
 	if (skb->mark & settings.guard_bit)
-		return TC_ACT_UNSPEC;
+		return OUTCOME_PASS;
 	if (local && is_inspecting() && skb->protocol == bpf_htons(ETH_P_IP) && !may_say(skb)) {
 		leave(skb, COUNT_FROM_NODE);
-		return TC_ACT_SHOT;
+		return OUTCOME_DROP;
 	}
 	if (local && !settings.police_local)
 		return leave(skb, COUNT_FROM_NODE);
@@ -131,16 +132,19 @@ SEC("tc")
 int weir_ingress(struct __sk_buff *skb)
 {
 	hand_over_unless_in_force(skb, PREDECESSOR_INGRESS);
-	return hand_over_refused(skb, judge_incoming(skb), PREDECESSOR_INGRESS);
+	return action_of(hand_over_refused(skb, judge_incoming(skb), PREDECESSOR_INGRESS));
 }
 
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
+	enum outcome outcome;
+
 	hand_over_unless_in_force(skb, PREDECESSOR_EGRESS);
 	if (settings.bridges && !is_in_force())
-		return TC_ACT_UNSPEC;
-	return hand_over_refused(skb, judge_outgoing(skb), PREDECESSOR_EGRESS);
+		return action_of(OUTCOME_PASS);
+	outcome = judge_outgoing(skb);
+	return action_of(hand_over_refused(skb, outcome, PREDECESSOR_EGRESS));
 }
 
 char LICENSE[] SEC("license") = "GPL";
