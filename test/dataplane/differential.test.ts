@@ -18,6 +18,7 @@ test('the kernel does with every frame what the model does', { timeout: 300_000 
     'drop_fragment_overlap',
     'drop_fragment_tiny',
     'drop_icmp_redirect',
+    'drop_loopback',
     'drop_malformed',
     'drop_node_uninspected',
     'drop_non_ipv4',

@@ -51,7 +51,8 @@ function see(by: string, packet: Packet, options: FrameOptions = {}, entry: Entr
 const from = (source: string, destination = SERVER): Packet => ({ ...udp, source: at(source), destination });
 const asked: Packet = { ...udp, source: CLIENT, destination: SERVER };
 
-const NEVER = ['127.0.0.1', '0.0.0.0', '0.1.2.3', '224.0.0.1', '239.255.255.255', '255.255.255.255'];
+const NEVER = ['0.0.0.0', '0.1.2.3', '224.0.0.1', '239.255.255.255', '255.255.255.255'];
+const LOOPBACK = ['127.0.0.0', '127.0.0.1', '127.83.0.53', '127.255.255.255'];
 const OWN = [ADDRESSES.nodeLan, ADDRESSES.nodeWan, '10.77.1.255', '10.77.9.1'];
 const UNROUTED = ['192.0.2.1', '8.8.8.8', '240.0.0.1'];
 const ELSEWHERE = [ADDRESSES.server, '10.77.9.9'];
@@ -86,6 +87,184 @@ describe('a source that routes elsewhere, or that nobody can have, is forged', (
   });
 });
 
+const MODES = [
+  ['strict', {}],
+  ['loose', { reversePath: 'loose' }],
+  ['off', { reversePath: 'off' }],
+  ['police_local', { policeLocal: true }],
+  ['police_local and off', { policeLocal: true, reversePath: 'off' }],
+  ['direct forwarding', { direct: true }],
+  ['dns.transparent', { divertDns: true }],
+  ['a service plane', { servicePlane: { address: at('127.0.0.1'), port: 15_001 } }],
+  ['a takeover from another datapath', { bridges: true }],
+] as const;
+const KINDS = [
+  ['UDP', udp, {}],
+  ['a lookup', { ...udp, destinationPort: 53 }, {}],
+  ['a SYN', tcp, { tcpFlags: TCP.syn }],
+  ['an ACK', tcp, { tcpFlags: TCP.ack }],
+  ['a SYN ACK', tcp, { tcpFlags: TCP.syn | TCP.ack }],
+  ['an RST', tcp, { tcpFlags: TCP.rst }],
+  ['an echo request', echo, {}],
+  ['an ICMP redirect', icmp(CLIENT, SERVER, 5), {}],
+  ['an ICMP error', icmp(CLIENT, SERVER, 3), {}],
+  ['another protocol', { ...udp, protocol: 47 }, {}],
+  ['a first fragment', udp, { fragment: MORE_FRAGMENTS, content: new Uint8Array(64) }],
+  ['a later fragment', udp, { fragment: 8, content: new Uint8Array(64) }],
+] as const;
+
+describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () => {
+  test.each(MODES)('with %s', (_, settings) => {
+    load(settings);
+    for (const policy of [allowAll, denyAll]) {
+      kernel.activate(policy);
+      kernel.slots.setPickupUntil(2n ** 62n);
+      for (const [kind, packet, options] of KINDS) {
+        for (const address of LOOPBACK) {
+          const ends = [
+            { source: at(address), destination: SERVER },
+            { source: at(address), destination: at(ADDRESSES.nodeLan) },
+            { source: CLIENT, destination: at(address) },
+            { source: at(address), destination: at('127.0.0.1') },
+          ];
+          const passed = ends.filter((both) => see('lan0', { ...packet, ...both }, options) !== DROPPED);
+          expect([kind, address, passed]).toEqual([kind, address, []]);
+        }
+      }
+    }
+    expect(kernel.counted()).toEqual({ drop_loopback: 2 * KINDS.length * LOOPBACK.length * 4 });
+  });
+
+  test('before a policy was ever activated', () => {
+    const fresh = loadForTest({ judgeAll: false });
+    try {
+      fresh.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
+      expect(fresh.judge({ ...asked, destination: at('127.0.0.1') }).returned).toBe(DROPPED);
+      expect(fresh.counted()).toEqual({ drop_loopback: 1 });
+    } finally {
+      fresh.close();
+    }
+  });
+
+  test('also as the answer to a packet that the node sent from such an address', () => {
+    load({ policeLocal: true });
+    const sent = { ...udp, source: at('127.0.0.1'), destination: CLIENT };
+    see('lan0', sent, {}, 'out_of_node');
+    see('lan0', sent, {}, 'out_exempt');
+    see('lan0', sent, {}, 'out_foreign');
+    expect(see('lan0', back(sent))).toBe(DROPPED);
+    expect(kernel.flowsIn('half_open')).toEqual([]);
+  });
+});
+
+describe('the sockets of the node’s own proxies get no packet with a forged source', () => {
+  const [OWN_PORT, OTHER_PORT] = [5_353, 5_354];
+  const sockets: number[] = [];
+  beforeAll(() => {
+    for (const [port, mark] of [
+      [OWN_PORT, EXEMPT_BIT],
+      [OTHER_PORT, 0],
+    ] as const) {
+      const fd = openSocket('udp', { mark });
+      bindSocket(fd, { address: 0, port });
+      sockets.push(fd, openListener({ address: 0, port }, { mark }));
+    }
+  });
+  afterAll(() => {
+    for (const fd of sockets) libc.close(fd);
+  });
+
+  const forged = [...ELSEWHERE, ...UNROUTED, ...OWN, '0.0.0.0', '224.0.0.1', '255.255.255.255'];
+  const lookups = [
+    ['UDP', udp, {}],
+    ['a SYN', tcp, { tcpFlags: TCP.syn }],
+    ['an ACK', tcp, { tcpFlags: TCP.ack }],
+    ['UDP with IPv4 options', udp, { optionBytes: 8 }],
+  ] as const;
+  const sent = (source: string, packet: Packet, destinationPort: number, options: FrameOptions): number =>
+    see('lan0', { ...packet, source: at(source), destination: at(ADDRESSES.nodeLan), destinationPort }, options);
+
+  test.each(lookups)('by %s, in `strict`', (_, packet, options) => {
+    load();
+    expect(forged.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
+    expect(kernel.counted()).toEqual({ drop_spoofed_source: forged.length });
+    expect(HERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
+  });
+
+  test.each(lookups)('by %s, in `loose`', (_, packet, options) => {
+    load({ reversePath: 'loose' });
+    const dropped = forged.filter((source) => !ELSEWHERE.includes(source));
+    expect(dropped.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
+    expect(ELSEWHERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
+  });
+
+  test.each(lookups)('by %s, in `off` only a source that no host can have', (_, packet, options) => {
+    load({ reversePath: 'off' });
+    expect(NEVER.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
+    expect(HERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
+  });
+
+  test('in fragments', () => {
+    load();
+    const parts = [
+      { fragment: MORE_FRAGMENTS, content: new Uint8Array(64) },
+      { fragment: 8, content: new Uint8Array(64) },
+    ];
+    const passed = parts.flatMap((part) => forged.filter((source) => sent(source, udp, OWN_PORT, part) !== DROPPED));
+    expect(passed).toEqual([]);
+  });
+
+  test('while other sockets of the node get them as before', () => {
+    load();
+    expect(ELSEWHERE.filter((source) => sent(source, udp, OTHER_PORT, {}) !== PASSED)).toEqual([]);
+    expect(sent(ADDRESSES.server, tcp, OTHER_PORT, { tcpFlags: TCP.syn })).toBe(PASSED);
+  });
+});
+
+describe('a forged fragment from another interface does not touch the datagram of another sender', () => {
+  const part = (fragment: number, bytes: number, more: FrameOptions = {}): FrameOptions => ({
+    ...{ id: 7, fragment, content: new Uint8Array(bytes) },
+    ...more,
+  });
+  const forgeries: readonly (readonly [string, FrameOptions])[] = [
+    ['that covers the middle', part(MORE_FRAGMENTS | 8, 64)],
+    ['that covers a part of the middle', part(MORE_FRAGMENTS | 9, 8)],
+    ['that overlaps the first', part(MORE_FRAGMENTS | 4, 64)],
+    ['that is the first again', part(MORE_FRAGMENTS, 64)],
+    ['that is a longer first', part(MORE_FRAGMENTS, 128)],
+    ['that is too short a first', part(MORE_FRAGMENTS, 4)],
+    ['that is a first of 8 bytes', part(MORE_FRAGMENTS, 8)],
+    ['that ends the datagram early', part(8, 8)],
+    ['that ends the datagram late', part(1_000, 8)],
+    ['that is the last', part(16, 30)],
+    ['behind the end', part(MORE_FRAGMENTS | 4_000, 64)],
+    ['that ends the datagram twice', part(16, 8)],
+    ['with IPv4 options', part(MORE_FRAGMENTS | 8, 64, { optionBytes: 8 })],
+  ];
+  const ways = (['strict', 'loose', 'off'] as const).flatMap((reversePath) =>
+    ['wan0', 'ext0'].map((by) => [reversePath, by] as const),
+  );
+
+  test.each(ways)('with reverse_path: %s, by %s', (reversePath, by) => {
+    load({ reversePath });
+    for (const [kind, forgery] of forgeries) {
+      kernel.forgetFlows();
+      const first = see('lan0', asked, part(MORE_FRAGMENTS, 64));
+      const repeated = [see(by, asked, forgery), see(by, asked, forgery)];
+      if (reversePath === 'strict') expect([kind, ...repeated]).toEqual([kind, DROPPED, DROPPED]);
+      const rest = [see('lan0', asked, part(MORE_FRAGMENTS | 8, 64)), see('lan0', asked, part(16, 30))];
+      expect([kind, first, ...rest]).toEqual([kind, PASSED, PASSED, PASSED]);
+    }
+  });
+
+  test('nor does one with a forged source from its own interface, to another destination', () => {
+    load();
+    see('lan0', asked, part(MORE_FRAGMENTS, 64));
+    expect(see('lan0', from('8.8.8.8'), part(MORE_FRAGMENTS | 8, 64))).toBe(DROPPED);
+    expect(see('lan0', asked, part(8, 30))).toBe(PASSED);
+  });
+});
+
 test('packets to the node are not judged, without the guard’s mark', () => {
   load();
   kernel.activate(denyAll);
@@ -115,7 +294,7 @@ describe('with police_local on a host that forwards nothing', () => {
 
   test('packets to the node are judged by the policy', () => {
     expect(see('lan0', { ...asked, destination: at(ADDRESSES.nodeLan) })).toBe(PASSED);
-    expect(see('lan0', from('127.0.0.1', at(ADDRESSES.nodeLan)))).toBe(DROPPED);
+    expect(see('lan0', from('0.1.2.3', at(ADDRESSES.nodeLan)))).toBe(DROPPED);
     kernel.activate(denyAll);
     expect(see('lan0', { ...from('10.77.1.9'), destination: at(ADDRESSES.nodeLan) })).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_spoofed_source: 1, drop_policy_deny: 1 });
@@ -166,7 +345,7 @@ describe('an ICMP error about a flow', () => {
   test('is forged where its own source is', () => {
     answered();
     expect(see('wan0', about(asked, at(ADDRESSES.client)), quoting(asked))).toBe(DROPPED);
-    expect(see('wan0', about(asked, at('127.0.0.1')), quoting(asked))).toBe(DROPPED);
+    expect(see('wan0', about(asked, at('0.1.2.3')), quoting(asked))).toBe(DROPPED);
     expect(kernel.counted()).toMatchObject({ drop_spoofed_source: 2 });
   });
 });

@@ -17,7 +17,7 @@ static __always_inline enum outcome pass_first(struct __sk_buff *skb, struct bri
 	brief->foreseen.list = list;
 	brief->foreseen.word = brief->foreseen.ifindex = 0;
 	brief->foreseen.has_asked = false;
-	if (!active_word || settings.direct)
+	if (!active_word || settings.direct || is_loopback(brief->source) || is_loopback(brief->destination))
 		return OPENS_FLOW;
 	if (!settings.judge_all) {
 		brief->foreseen.has_asked = true;

@@ -65,7 +65,8 @@ static __always_inline __u32 judge_again(const struct packet *packet, __u32 acti
 
 __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
 {
-	if (settings.bridges)
+	/* No flow of the predecessor is between such addresses, and an older one would let it in. */
+	if (settings.bridges && reason != DROP_LOOPBACK)
 		return TO_PREDECESSOR;
 	count_packet(COUNT_DROPS + reason, skb);
 	tell_packet(skb, packet, 0, reason);

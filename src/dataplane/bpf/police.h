@@ -286,6 +286,8 @@ static __always_inline enum outcome police(struct __sk_buff *skb, struct packet 
 
 	if (wrong)
 		return drop(skb, packet, wrong);
+	if (is_loopback(packet->source) || is_loopback(packet->destination))
+		return drop(skb, packet, DROP_LOOPBACK);
 	if (asks_for_name(packet)) {
 		outcome = divert(skb, packet);
 		if (outcome != NOT_DIVERTED)
@@ -320,7 +322,9 @@ __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index
 	if (!packet)
 		return OUTCOME_DROP;
 	packet->outgoing = true;
-	if (parse(skb, packet) || packet->fragment == FRAGMENT_LATER)
+	/* Packets for a loopback address are dropped, so a flow with one would have no other side. */
+	if (parse(skb, packet) || packet->fragment == FRAGMENT_LATER || is_loopback(packet->source) ||
+	    is_loopback(packet->destination))
 		return leave(skb, index);
 	if (is_inspecting() && index == COUNT_FROM_NODE && packet->protocol == IPPROTO_TCP && is_in_others_name(skb, packet))
 		return leave(skb, index);

@@ -50,9 +50,14 @@ __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
+static __always_inline bool is_loopback(__u32 address)
+{
+	return address >> 24 == 127;
+}
+
 static __always_inline bool is_martian(__u32 source)
 {
-	return is_multicast_or_broadcast(source) || source >> 24 == 127 || source >> 24 == 0;
+	return is_multicast_or_broadcast(source) || is_loopback(source) || source >> 24 == 0;
 }
 
 /* D17a. A lookup for the source answers "not forwarded" where it is the node's own, a broadcast, or has no route. An

@@ -41,7 +41,8 @@ enum drop_reason {
 	DROP_DNS_PROXY_ABSENT = 18,    /* lookups are taken over, and nobody answers them */
 	DROP_NOT_INSPECTED = 19,       /* the verdict is redirect, and it is too late */
 	DROP_NODE_UNINSPECTED = 20,    /* the verdict is redirect, and one end is the node itself */
-	DROP_REASONS = 21,
+	DROP_LOOPBACK = 21,            /* one end is in 127.0.0.0/8 */
+	DROP_REASONS = 22,
 };
 
 /* Every packet that comes in is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, foreign, diverted, inspected, joined, or a drop; one

@@ -26,6 +26,7 @@ export const DROP_REASON = {
   dns_proxy_absent: 18,
   not_inspected: 19,
   node_uninspected: 20,
+  loopback: 21,
 } as const;
 
 /** What each drop reason means, and what to do about it; `docs/errors.md` is written from this table. */
@@ -54,6 +55,7 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   not_inspected: 'A TLS rule matched a connection that was there before the rule, which the service plane cannot take.',
   node_uninspected:
     'A TLS rule matched a connection of the node itself or to it (`dataplane.police_local`): those cannot be inspected.',
+  loopback: 'The source or destination is in 127.0.0.0/8, which no packet on a network may have (RFC 1122, 3.2.1.3).',
 };
 
 export const COUNTER_INDEX = {

@@ -83,8 +83,11 @@ function conversation(random: Random, packet: Packet): Packet {
   const isIcmp = protocol === IPPROTO.icmp;
   const asks = isIcmp && random.chance(0.8);
   const hasPorts = Object.values(IPPROTO).some((one) => one === protocol) && !isIcmp;
+  const address = (from: number): number => (random.chance(0.02) ? 0x7f00_0000 + random.below(4) : from);
   return {
     ...packet,
+    source: address(packet.source),
+    destination: address(packet.destination),
     protocol,
     sourcePort: hasPorts ? packet.sourcePort : 0,
     destinationPort: hasPorts ? packet.destinationPort : 0,

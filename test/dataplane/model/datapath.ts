@@ -166,6 +166,7 @@ class Sight {
   #police(): boolean {
     const packet = readHeaders(this.frame.bytes, this.frame.length, this.frame.merged);
     if (typeof packet === 'string') return this.#drop(packet);
+    if (isLoopback(packet)) return this.#drop('loopback');
     if (packet.part === 'whole') return this.#judge(packet);
     if (packet.part === 'later') {
       const wrong = this.datagrams.continued(packet);
@@ -316,7 +317,7 @@ class Sight {
 
   #followForeign(counter: string): boolean {
     const packet = readHeaders(this.frame.bytes, this.frame.length, this.frame.merged);
-    if (typeof packet === 'string' || packet.part === 'later') return this.#leave(counter);
+    if (typeof packet === 'string' || packet.part === 'later' || isLoopback(packet)) return this.#leave(counter);
     const place = placeOf(packet);
     if (place !== undefined) {
       const flow = this.#find(place, packet);
@@ -357,6 +358,10 @@ class Sight {
     this.#word = decided;
     return this.#drop(reason);
   }
+}
+
+function isLoopback({ source, destination }: Headers): boolean {
+  return source >>> 24 === 127 || destination >>> 24 === 127;
 }
 
 function isStanding(flow: ModelFlow): boolean {
