@@ -6,12 +6,14 @@
 #define FRAGMENTS_NS (30 * SECOND_NS)
 #define SEEN_WORDS (FRAGMENT_UNITS / 64)
 
-static __always_inline void fragment_key(struct fragment_key *key, const struct packet *packet)
+static __always_inline void fragment_key(struct fragment_key *key, struct __sk_buff *skb, const struct packet *packet)
 {
 	key->source = packet->source;
 	key->destination = packet->destination;
 	key->id = packet->id;
 	key->protocol = packet->protocol;
+	key->outgoing = packet->outgoing;
+	key->ifindex = skb->ifindex;
 }
 
 struct units {
@@ -64,7 +66,7 @@ static __always_inline bool add_fragment(struct fragments *datagram, const struc
 }
 
 /* Lets the fragments that follow this first one be judged as it was. */
-__noinline int remember_fragment(const struct packet *packet)
+__noinline int remember_fragment(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct fragment_key key = {};
 	struct fragments *datagram;
@@ -72,7 +74,7 @@ __noinline int remember_fragment(const struct packet *packet)
 
 	if (!packet)
 		return 0;
-	fragment_key(&key, packet);
+	fragment_key(&key, skb, packet);
 	datagram = bpf_map_lookup_elem(&no_fragments, &first);
 	if (!datagram || bpf_map_update_elem(&fragments, &key, datagram, BPF_ANY))
 		return 0;
@@ -87,19 +89,19 @@ __noinline int remember_fragment(const struct packet *packet)
 	return 0;
 }
 
-__noinline int forget_fragment(const struct packet *packet)
+__noinline int forget_fragment(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct fragment_key key = {};
 
 	if (!packet)
 		return 0;
-	fragment_key(&key, packet);
+	fragment_key(&key, skb, packet);
 	bpf_map_delete_elem(&fragments, &key);
 	return 0;
 }
 
 /* Gives a later fragment the ports of its first, so that it is judged like it. */
-__noinline enum drop_reason recall_fragment(struct packet *packet)
+__noinline enum drop_reason recall_fragment(struct __sk_buff *skb, struct packet *packet)
 {
 	struct fragment_key key = {};
 	struct fragments *datagram;
@@ -108,7 +110,7 @@ __noinline enum drop_reason recall_fragment(struct packet *packet)
 
 	if (!packet)
 		return DROP_FRAGMENT;
-	fragment_key(&key, packet);
+	fragment_key(&key, skb, packet);
 	datagram = bpf_map_lookup_elem(&fragments, &key);
 	if (!datagram || (__s64)(coarse_ns() - datagram->opened_ns) > (__s64)FRAGMENTS_NS)
 		return DROP_FRAGMENT;

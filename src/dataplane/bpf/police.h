@@ -295,8 +295,11 @@ static __always_inline enum outcome police(struct __sk_buff *skb, struct packet 
 	}
 	if (packet->fragment == FRAGMENT_NONE)
 		return deliver(skb, packet);
+	/* Before the parts of a datagram are looked up: a forged part must not end it. */
+	if (!packet->outgoing && is_spoofed(skb, packet))
+		return drop(skb, packet, DROP_SPOOFED_SOURCE);
 	if (packet->fragment == FRAGMENT_LATER) {
-		wrong = recall_fragment(packet);
+		wrong = recall_fragment(skb, packet);
 		if (!wrong)
 			return deliver(skb, packet);
 		if (!packet->outgoing && !settings.police_local && is_to_node(skb, packet))
@@ -305,9 +308,9 @@ static __always_inline enum outcome police(struct __sk_buff *skb, struct packet 
 	}
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
-		forget_fragment(packet);
+		forget_fragment(skb, packet);
 	else if (skb->mark & settings.mark_mask) /* else it is for the node, and so are the rest */
-		remember_fragment(packet);
+		remember_fragment(skb, packet);
 	return outcome;
 }
 

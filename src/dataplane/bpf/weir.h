@@ -245,7 +245,8 @@ struct fragment_key {
 	__u32 destination;
 	__u16 id;
 	__u8 protocol;
-	__u8 reserved[5];
+	__u8 outgoing;
+	__u32 ifindex; /* where its fragments are seen: those of another interface must not touch this datagram */
 };
 
 #define FRAGMENT_UNITS 8192

@@ -9,19 +9,19 @@ export class Datagrams {
     this.#open.clear();
   }
 
-  opened(first: Headers): void {
+  opened(first: Headers, seen: string): void {
     const datagram: Datagram = { first, covered: new Set(), end: 0, furthest: 0 };
     place(datagram, first);
-    this.#open.set(keyOf(first), datagram);
+    this.#open.set(keyOf(first, seen), datagram);
   }
 
-  refused(first: Headers): void {
-    this.#open.delete(keyOf(first));
+  refused(first: Headers, seen: string): void {
+    this.#open.delete(keyOf(first, seen));
   }
 
   /** Gives the fragment the ports of its datagram, or says why it has none. */
-  continued(later: Headers): DropReason | undefined {
-    const key = keyOf(later);
+  continued(later: Headers, seen: string): DropReason | undefined {
+    const key = keyOf(later, seen);
     const datagram = this.#open.get(key);
     if (datagram === undefined) return 'fragment';
     const fits = place(datagram, later);
@@ -62,6 +62,6 @@ function place(datagram: Datagram, part: Headers): boolean {
   return datagram.end === 0 || datagram.furthest <= datagram.end;
 }
 
-function keyOf({ source, destination, id, protocol }: Headers): string {
-  return `${source} ${destination} ${id} ${protocol}`;
+function keyOf({ source, destination, id, protocol }: Headers, seen: string): string {
+  return `${seen} ${source} ${destination} ${id} ${protocol}`;
 }

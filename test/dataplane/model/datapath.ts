@@ -169,12 +169,12 @@ class Sight {
     if (isLoopback(packet)) return this.#drop('loopback');
     if (packet.part === 'whole') return this.#judge(packet);
     if (packet.part === 'later') {
-      const wrong = this.datagrams.continued(packet);
+      const wrong = this.datagrams.continued(packet, this.frame.seen);
       return wrong === undefined ? this.#judge(packet) : this.#drop(wrong);
     }
     const passes = this.#judge(packet);
-    if (passes) this.datagrams.opened(packet);
-    else this.datagrams.refused(packet);
+    if (passes) this.datagrams.opened(packet, this.frame.seen);
+    else this.datagrams.refused(packet, this.frame.seen);
     return passes;
   }
 
