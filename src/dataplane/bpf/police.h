@@ -235,8 +235,11 @@ __noinline enum outcome judge_packet(struct __sk_buff *skb, struct packet *packe
 	}
 	if (!packet->outgoing) {
 		plain = is_plainly_forwarded(skb, packet);
-		if (!plain && !settings.police_local && is_to_node(skb, packet))
+		if (!plain && !settings.police_local && is_to_node(skb, packet)) {
+			if (is_for_own_socket(skb, packet) && is_spoofed(skb, packet))
+				return drop(skb, packet, DROP_SPOOFED_SOURCE);
 			return leave(skb, COUNT_TO_NODE);
+		}
 		if (packet->protocol == IPPROTO_ICMP && packet->icmp_type == ICMP_REDIRECT)
 			return drop(skb, packet, DROP_ICMP_REDIRECT);
 	}

@@ -24,4 +24,33 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const
 	return bpf_skc_lookup_tcp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
 }
 
+/* Whether a socket that the policy does not judge gets this packet, which is for the node: one of the DNS proxy or of the service plane,
+ * which trust its source.
+ */
+__noinline bool is_for_own_socket(struct __sk_buff *skb, const struct packet *packet)
+{
+	struct tuple tuple = {};
+	struct bpf_sock *socket;
+	bool own;
+
+	if (!packet || packet->fragment == FRAGMENT_LATER)
+		return false;
+	tuple.source = bpf_htonl(packet->source);
+	tuple.destination = bpf_htonl(packet->destination);
+	tuple.source_port = bpf_htons(packet->source_port);
+	tuple.destination_port = bpf_htons(packet->destination_port);
+	if (packet->protocol == IPPROTO_UDP)
+		socket = bpf_sk_lookup_udp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
+	else if (packet->protocol == IPPROTO_TCP)
+		socket = bpf_sk_lookup_tcp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
+	else
+		return false;
+	if (!socket)
+		return false;
+	/* Without such a bit there is no telling whose socket it is. */
+	own = !settings.exempt_bit || socket->mark & settings.exempt_bit;
+	bpf_sk_release(socket);
+	return own;
+}
+
 #endif
