@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { PRIORITY } from '#dataplane/program/numbers.js';
 import type { Packet } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 import { denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, echo, gre, onlyClient, tcp, udp } from './conversation.js';
 import { type FrameOptions, TCP } from './frame.js';
-import { DROPPED, type Entry, type Judged, type Loaded, loadForTest, PASSED } from './loaded.js';
+import { DROPPED, type Entry, type Judged, type Loaded, loadForTest, PASSED, SKB } from './loaded.js';
 import { GUARD_BIT } from './marks.js';
 
 let kernel: Loaded;
@@ -121,6 +122,27 @@ describe('with police_local', () => {
     expect(see('in', back(udp))).toBe(PASSED);
     expect(see('in', udp)).toBe(DROPPED);
     expect(see('in', back({ ...udp, sourcePort: 9 }))).toBe(DROPPED);
+  });
+
+  test('a restored guard bit on a packet of the node does not pass the egress hook', () => {
+    expect(kernel.judge(udp, {}, GUARD_BIT, 'out_of_node')).toEqual({ ...passed, mark: GUARD_BIT });
+    expect(kernel.judge(back({ ...udp, sourcePort: 9 }), {}, GUARD_BIT, 'out_of_node').returned).toBe(DROPPED);
+  });
+
+  test('the ingress hook sets the priority, and the egress hook keeps the priority of the sender', () => {
+    const INTERACTIVE = 6;
+    const priorityAfter = (entry: Entry, packet: Packet): number => {
+      kernel.context.setUint32(SKB.priority, INTERACTIVE, true);
+      expect(see(entry, packet)).toBe(PASSED);
+      kernel.context.setUint32(SKB.priority, 0, true);
+      return kernel.contextOut.getUint32(SKB.priority, true);
+    };
+    expect([
+      priorityAfter('in', udp),
+      priorityAfter('out_of_node', back(udp)),
+      priorityAfter('out_exempt', udp),
+      priorityAfter('out_foreign', gre),
+    ]).toEqual([PRIORITY.passed, INTERACTIVE, INTERACTIVE, INTERACTIVE]);
   });
 
   test('IPv6 of the node is dropped, and ARP passes', () => {

@@ -27,6 +27,7 @@ import {
   FLOW_STATE,
   FLOW_STATES,
   LINE_BYTES,
+  PRIORITY,
   REVERSE_PATH,
   TICK_NS,
 } from '#dataplane/program/numbers.js';
@@ -178,6 +179,7 @@ test('a packet to prove with is written as the program reads it', () => {
 test('verdicts, drop reasons, counters and modes have the same numbers on both sides', () => {
   expect(enumeration('verdict', 'VERDICT_')).toEqual(VERDICT_NUMBER);
   expect(enumeration('reverse_path', 'REVERSE_PATH_')).toEqual(REVERSE_PATH);
+  expect(enumeration('priority', 'PRIORITY_')).toEqual(PRIORITY);
   expect(enumeration('drop_reason', 'DROP_')).toEqual({
     ...DROP_REASON,
     reasons: Math.max(...Object.values(DROP_REASON)) + 1,

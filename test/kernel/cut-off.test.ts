@@ -2,13 +2,12 @@ import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { Guard } from '#dataplane/kernel/guard.js';
 import { listInterfaces } from '#dataplane/kernel/interfaces.js';
 import type { DatapathOptions } from '#dataplane/kernel/options.js';
 import { Random, seedOf } from '#test/seed.js';
 import { ALLOWED, DENIED, policyOf } from './policies.js';
-import { createProbedNode, MARK_MASK, NOTHING_LOST, type ProbedNode } from './probed-node.js';
-import { compileVariants, startLayout1, type Variants } from './variants.js';
+import { createProbedNode, NOTHING_LOST, type ProbedNode } from './probed-node.js';
+import { compileVariants, makeEarlierGuard, startLayout1, type Variants } from './variants.js';
 
 /** Kills of each kind; WEIR_CUTS=all kills at every system call in turn. */
 const CUTS = 3;
@@ -78,7 +77,7 @@ const beginnings: Record<string, () => void> = {
   },
   'layout 1 is succeeded': () => {
     const interfaces = listInterfaces().filter(({ name }) => ['lan0', 'wan0'].includes(name));
-    new Guard(['lan0', 'wan0'], MARK_MASK).make();
+    makeEarlierGuard();
     startLayout1(variants.layout1, node.topology.pinPath, interfaces, 41);
   },
 };

@@ -14,7 +14,7 @@ import { compile } from '#policy/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { ALLOWED, defaultOnly, policyOf } from './policies.js';
 import { createProbedNode, MARK_MASK, NOTHING_LOST, type ProbedNode, traffic } from './probed-node.js';
-import { compileVariants, startLayout1, type Variants } from './variants.js';
+import { compileVariants, makeEarlierGuard, startLayout1, type Variants } from './variants.js';
 
 const small = policyOf(0);
 const medium = policyOf(4_000);
@@ -34,7 +34,7 @@ afterAll(async () => {
 
 function leaveLayout1(): void {
   const interfaces = listInterfaces().filter(({ name }) => ['lan0', 'wan0'].includes(name));
-  new Guard(['lan0', 'wan0'], MARK_MASK).make();
+  makeEarlierGuard();
   startLayout1(variants.layout1, node.topology.pinPath, interfaces, 41);
 }
 
@@ -198,6 +198,7 @@ test('layout 1 judges until the policy is there, and its flows go on', async () 
   expect(node.putInForce(medium, 42)).toEqual({ epoch: 6 });
   await traffic(300);
   expect(datapath.stats().activeFlows).toBeGreaterThan(100);
+  expect(new Guard(['lan0', 'wan0'], MARK_MASK).stands()).toBe(true);
   expect(node.mapSets()).toEqual(['maps-2']);
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });

@@ -52,6 +52,18 @@ function compile(sources: string, object: string): string {
   return object;
 }
 
+/** The guard as builds up to layout 5 made it: after other chains at forward, and it trusts the mark alone. */
+export function makeEarlierGuard(): void {
+  const lines = [
+    'add table inet weir',
+    'add counter inet weir dropped',
+    'add chain inet weir guard { type filter hook forward priority filter; policy accept; }',
+    'add rule inet weir guard meta mark & 0x100000 != 0 accept',
+    ...['lan0', 'wan0'].map((name) => `add rule inet weir guard iifname "${name}" counter name "dropped" drop`),
+  ];
+  execFileSync('nft', ['-f', '-'], { input: lines.join('\n') });
+}
+
 /** Leaves behind what a node of layout 1 leaves in the kernel when it ends. Answers nothing but pins. */
 export function startLayout1(
   object: string,

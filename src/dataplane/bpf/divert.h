@@ -51,6 +51,7 @@ __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 			return drop(skb, packet, DROP_DNS_PROXY_ABSENT);
 	}
 	skb->mark |= redirect_bit();
+	set_priority(skb, PRIORITY_REDIRECTED);
 	count_packet(COUNT_DIVERTED, skb);
 	return OUTCOME_PASS;
 }

@@ -23,6 +23,7 @@ static __always_inline void note_copy(struct __sk_buff *skb)
 static __always_inline enum outcome deliver_to_node(struct __sk_buff *skb)
 {
 	skb->mark |= redirect_bit();
+	set_priority(skb, PRIORITY_REDIRECTED);
 	count_packet(COUNT_INSPECTED, skb);
 	return OUTCOME_PASS;
 }

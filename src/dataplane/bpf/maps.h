@@ -207,6 +207,7 @@ const volatile struct settings settings SEC(".rodata.settings") = {};
 /* Only for their types: nothing else brings those into the object's BTF, where a test reads them. */
 const struct event event_layout SEC(".layout") = {};
 const enum verdict verdict_numbers SEC(".layout") = VERDICT_ALLOW;
+const enum priority priority_numbers SEC(".layout") = PRIORITY_PASSED;
 const enum flow_state state_numbers SEC(".layout") = FLOW_TCP_SYN_SENT;
 
 #endif

@@ -235,7 +235,7 @@ __noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32
 	if (!way || (void *)(ip + 1) > data_end || skb->pkt_type != PACKET_HOST || way->ifindex == 0 ||
 	    way->ifindex == skb->ifindex || bytes > way->mtu || *(__u8 *)ip != 0x45 || ip->ttl <= 1 || !is_sum_right(ip))
 		return OUTCOME_PASS;
-	skb->priority = priority_of(ip->tos);
+	set_priority(skb, priority_of(ip->tos));
 	/* RFC 1141. */
 	check = ip->check + bpf_htons(0x0100);
 	ip->check = check + (check >= 0xffff);

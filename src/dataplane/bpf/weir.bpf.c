@@ -106,7 +106,8 @@ static __always_inline enum outcome judge_outgoing(struct __sk_buff *skb)
 {
 	bool local = skb->ingress_ifindex == 0;
 
-	if (skb->mark & settings.guard_bit)
+	/* No ingress hook marked a packet that the node sends: a restored mark counts for nothing here. */
+	if (!local && skb->mark & settings.guard_bit)
 		return OUTCOME_PASS;
 	if (local && is_inspecting() && skb->protocol == bpf_htons(ETH_P_IP) && !may_say(skb)) {
 		leave(skb, COUNT_FROM_NODE);
@@ -138,12 +139,15 @@ int weir_ingress(struct __sk_buff *skb)
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
+	__u32 priority = skb->priority;
 	enum outcome outcome;
 
 	hand_over_unless_in_force(skb, PREDECESSOR_EGRESS);
 	if (settings.bridges && !is_in_force())
 		return action_of(OUTCOME_PASS);
 	outcome = judge_outgoing(skb);
+	/* The queue classifies by the priority that the sender set. */
+	set_priority(skb, priority);
 	return action_of(hand_over_refused(skb, outcome, PREDECESSOR_EGRESS));
 }
 

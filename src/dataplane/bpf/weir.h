@@ -76,6 +76,15 @@ struct counter {
 	__u64 bytes;
 };
 
+/* Values of skb->priority that the ingress hook sets beside the mark. The guard's chain `marks` sets the bits of the mark from it:
+ * conntrack can restore the mark of an earlier packet, but no priority. The lowest four bits are 0, best effort, for queues;
+ * the kernel's ip_forward overwrites the value.
+ */
+enum priority {
+	PRIORITY_PASSED = 0x77656900,
+	PRIORITY_REDIRECTED = 0x77656910,
+};
+
 enum reverse_path {
 	REVERSE_PATH_OFF = 0,
 	REVERSE_PATH_LOOSE = 1,

@@ -1,11 +1,20 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import type { Counter } from '#dataplane/datapath.js';
-import { guardBit } from '#dataplane/program/settings.js';
+import { PRIORITY } from '#dataplane/program/numbers.js';
+import { guardBit, redirectBit } from '#dataplane/program/settings.js';
 import { ruleComments } from './nftables.js';
 
 export const GUARD_TABLE = 'weir';
-export const GUARD_CHAIN = 'guard';
+const FIRST = -2_147_483_648;
+const LAST = 2_147_483_647;
+/** The hook of each chain, and its priority there. */
+const CHAINS = {
+  marks: `prerouting priority ${LAST}`,
+  guard: `forward priority ${FIRST}`,
+} as const;
+type Chain = keyof typeof CHAINS;
+export const GUARD_CHAINS = Object.keys(CHAINS) as readonly Chain[];
 const TABLE = `inet ${GUARD_TABLE}`;
 
 class GuardFailure extends Error {
@@ -18,56 +27,101 @@ type NftObject = {
   readonly counter?: { readonly name: string; readonly packets: number; readonly bytes: number };
 };
 
-/** The second key (D20a): what came in by a policed interface is forwarded only with the datapath's mark. */
+/**
+ * The second key (D20a): a packet from a policed interface is forwarded only with the datapath's mark. Third-party rules can save a mark
+ * in conntrack and restore it in a later packet. So the chain `marks`, the last at prerouting, sets the bits of the mask from the
+ * packet's priority, which the ingress hook sets and conntrack cannot restore. The chain `guard` is the first at forward.
+ */
 export class Guard {
   readonly #interfaces: readonly string[];
+  readonly #mask: number;
   readonly #bit: number;
   /** Bits by which an earlier process marks, for as long as its programs judge. */
   #earlier: readonly number[] = [];
+  /** While the programs of an earlier build, which set no priority, still mark packets. */
+  #trustsMarks = false;
 
   constructor(interfaces: readonly string[], markMask: number) {
     this.#interfaces = interfaces;
+    this.#mask = markMask;
     this.#bit = guardBit(markMask);
   }
 
-  /** One transaction; the counter goes on from where it stood. */
+  /** The chains change in one transaction; the counter goes on from where it stood. */
   make(): void {
     if (this.stands()) return;
-    nft(['-f', '-'], 'make the guard', [
-      `add table ${TABLE}`,
+    // On its own: the kernel refuses a transaction that wakes a dormant table and replaces its chains.
+    nft(['-f', '-'], 'make the guard', [`add table ${TABLE}`]);
+    const forwarded = [
       `add counter ${TABLE} dropped`,
-      `add chain ${TABLE} guard { type filter hook forward priority filter; policy accept; }`,
-      `flush chain ${TABLE} guard`,
-      ...this.#rules().map((rule) => `add rule ${TABLE} guard ${rule}`),
-    ]);
+      ...GUARD_CHAINS.flatMap((chain) => [
+        // The guard of an earlier build has another priority, and the kernel does not change that of a chain.
+        `add chain ${TABLE} ${chain}`,
+        `flush chain ${TABLE} ${chain}`,
+        `delete chain ${TABLE} ${chain}`,
+        `add chain ${TABLE} ${chain} { type filter hook ${CHAINS[chain]}; policy accept; }`,
+        ...this.#rules(chain).map((rule) => `add rule ${TABLE} ${chain} ${rule}`),
+      ]),
+    ];
+    nft(['-f', '-'], 'make the guard', forwarded);
   }
 
   /** Whether exactly these rules are in force. */
   stands(): boolean {
-    const expected = this.#rules().map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
-    return JSON.stringify(ruleComments(GUARD_TABLE, GUARD_CHAIN)) === JSON.stringify(expected);
+    const chainStands = (chain: Chain): boolean => {
+      const expected = this.#rules(chain).map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
+      return JSON.stringify(ruleComments(GUARD_TABLE, chain)) === JSON.stringify(expected);
+    };
+    return GUARD_CHAINS.every(chainStands);
   }
 
   /** Goes on accepting what the standing guard accepts, from the next `make` on. */
   acceptEarlier(): void {
     const bits = standingRules().flatMap(({ expr }) => bitIn(expr));
+    this.#trustsMarks = bits.length > 0 && (ruleComments(GUARD_TABLE, 'marks') ?? []).length === 0;
     this.#earlier = [...new Set(bits)].filter((bit) => bit !== this.#bit);
   }
 
   /** Accepts nothing but its own mark, from the next `make` on. */
   acceptOwnOnly(): void {
     this.#earlier = [];
+    this.#trustsMarks = false;
   }
 
-  #rules(): string[] {
-    // The mark first, and once: it is all that a judged packet costs here.
-    const texts = [
-      ...[this.#bit, ...this.#earlier].map((bit) => `meta mark & 0x${bit.toString(16)} != 0 accept`),
-      ...this.#interfaces.map((name) => `iifname "${name}" counter name "dropped" drop`),
-    ];
-    const comment = `weir-${createHash('sha256').update(texts.join()).digest('hex').slice(0, 12)}`;
+  #rules(chain: Chain): string[] {
+    const texts = chain === 'guard' ? this.#guardRules() : this.#trustsMarks ? [] : this.#markRules();
+    const comment = `weir-${createHash('sha256').update(`${CHAINS[chain]}${texts.join()}`).digest('hex').slice(0, 12)}`;
     return texts.map((text) => `${text} comment "${comment}"`);
   }
+
+  #markRules(): string[] {
+    const kept = hex(~this.#mask);
+    const setTo = (bit: number): string => `meta mark set meta mark & ${kept} | ${hex(bit)} accept`;
+    // The usual case first: a packet that passed the hook costs one rule here.
+    return [
+      `meta priority ${classOf(PRIORITY.passed)} ${setTo(this.#bit)}`,
+      `meta priority ${classOf(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
+      `meta mark & ${hex(this.#mask)} != 0 meta mark set meta mark & ${kept}`,
+    ];
+  }
+
+  #guardRules(): string[] {
+    // The mark first, and once: it is all that a judged packet costs here.
+    return [
+      ...[this.#bit, ...this.#earlier].map((bit) => `meta mark & ${hex(bit)} != 0 accept`),
+      ...this.#interfaces.map((name) => `iifname "${name}" counter name "dropped" drop`),
+    ];
+  }
+}
+
+/** A packet's priority as nftables writes it: a colon between its halves. */
+function classOf(priority: number): string {
+  return `${(priority >>> 16).toString(16)}:${(priority & 0xffff).toString(16)}`;
+}
+
+/** Without a sign, also of `~mask`. */
+function hex(bits: number): string {
+  return `0x${(bits >>> 0).toString(16)}`;
 }
 
 function standingRules(): NonNullable<NftObject['rule']>[] {

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { ReversePath } from '#dataplane/program/numbers.js';
 import { foreignFilters } from './filters.js';
-import { GUARD_CHAIN, GUARD_TABLE } from './guard.js';
+import { GUARD_CHAINS, GUARD_TABLE } from './guard.js';
 import { tcxPrograms } from './hook.js';
 import { type Interface, listInterfaces } from './interfaces.js';
 import { baseChains } from './nftables.js';
@@ -56,12 +56,16 @@ function sysctl(name: string): string {
 
 function byLists({ policed, guardStands }: Place, others: readonly Other[]): string | null {
   if (!guardStands()) return 'the guard does not stand';
-  // One of those on the forward hook is the guard, which stands.
-  const guard = others.findIndex(({ kind, symbol }) => kind === 'forward' && symbol.startsWith('nft_'));
+  // The guard, which stands, is the last at prerouting and the first at forward.
+  const isChain = ({ symbol }: Other): boolean => symbol.startsWith('nft_');
+  const own = [
+    others.findLastIndex((other) => other.kind === 'prerouting' && isChain(other)),
+    others.findIndex((other) => other.kind === 'forward' && isChain(other)),
+  ];
   const isPoliced = (ifindex: number): boolean => policed.some((found) => found.ifindex === ifindex);
   const hasSay = ({ kind, id, symbol }: Other): boolean =>
     !WITHOUT_SAY.has(functionOf(symbol)) && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
-  const other = others.find((found, index) => index !== guard && hasSay(found));
+  const other = others.find((found, index) => !own.includes(index) && hasSay(found));
   return other === undefined ? null : sentenceOf(other);
 }
 
@@ -94,7 +98,9 @@ function sentenceOf({ kind, id, symbol }: Other): string {
 function chainOf(hooks: readonly number[], ...families: readonly string[]): string | undefined {
   const found = baseChains().find(
     ({ hook, family, table, name }) =>
-      hooks.includes(hook) && families.includes(family) && !(table === GUARD_TABLE && name === GUARD_CHAIN),
+      hooks.includes(hook) &&
+      families.includes(family) &&
+      !(table === GUARD_TABLE && GUARD_CHAINS.some((own) => own === name)),
   );
   return found === undefined ? undefined : `nftables chain ${found.family} ${found.table} ${found.name}`;
 }

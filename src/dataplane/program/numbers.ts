@@ -58,6 +58,9 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   loopback: 'The source or destination is in 127.0.0.0/8, which no packet on a network may have (RFC 1122, 3.2.1.3).',
 };
 
+/** `enum priority` of `bpf/weir.h`. */
+export const PRIORITY = { passed: 0x7765_6900, redirected: 0x7765_6910 } as const;
+
 export const COUNTER_INDEX = {
   allow: 1,
   audit: 2,

@@ -153,14 +153,15 @@ class Sight {
       return etherType === 0x0806 ? this.#leave('arp') : this.#drop('non_ipv4');
     }
     // Judged when it came in.
-    if (this.#mark & GUARD_BIT) return true;
+    if (seen === 'out_foreign' && this.#mark & GUARD_BIT) return true;
     const exempt = (this.#mark & EXEMPT_BIT) !== 0;
     if (etherType === 0x0800) {
       if (seen === 'out_foreign') return this.#followForeign('foreign');
       return exempt ? this.#followForeign('from_node') : this.#police();
     }
     if (etherType === 0x0806) return this.#leave('arp');
-    return seen === 'out_foreign' ? this.#leave('foreign') : this.#drop('non_ipv4');
+    if (seen === 'out_foreign') return this.#leave('foreign');
+    return isDiscovery(this.frame) ? this.#leave('from_node') : this.#drop('non_ipv4');
   }
 
   #police(): boolean {

@@ -1,0 +1,142 @@
+import { readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { ALLOWED, policyOf } from './policies.js';
+import { createProbedNode, type ProbedNode } from './probed-node.js';
+import { makeEarlierGuard } from './variants.js';
+
+let node: ProbedNode;
+beforeAll(async () => {
+  node = await createProbedNode('marks');
+}, 60_000);
+afterEach(async () => {
+  node.clear();
+  await node.topology.node.run('nft', 'delete', 'table', 'ip', 'wan');
+});
+afterAll(() => node?.remove());
+
+/** One datagram from a fixed port, so that all are of one entry in conntrack; the answer, or `silent`. */
+async function exchange(): Promise<string> {
+  const script = `
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('0.0.0.0', 4242)); s.settimeout(0.4)
+s.sendto(b'ping 1', ('${ADDRESSES.server}', ${ALLOWED}))
+try: print(s.recv(100).decode())
+except socket.timeout: print('silent')`;
+  return (await node.topology.client.must('python3', '-c', script)).trim();
+}
+
+function loseHooks(): void {
+  const { pinPath } = node.topology;
+  for (const entry of readdirSync(pinPath, { recursive: true }) as string[]) {
+    if (/^links-\d+\/./.test(entry)) rmSync(join(pinPath, entry));
+  }
+}
+
+async function rules(...chains: readonly (readonly [string, string])[]): Promise<void> {
+  const texts = chains.map(([hook, rule], at) => `chain c${at} { type filter hook ${hook}; ${rule}\n}`);
+  await node.topology.node.must('nft', `table ip wan {\n${texts.join('\n')}\n}`);
+}
+
+const SAVE = 'ct mark set meta mark';
+const RESTORE = 'ct mark != 0 meta mark set ct mark';
+const ATTACKS: readonly (readonly [string, readonly (readonly [string, string])[]])[] = [
+  [
+    'saved at postrouting, restored at prerouting',
+    [
+      ['postrouting priority 0', SAVE],
+      ['prerouting priority -150', RESTORE],
+    ],
+  ],
+  [
+    'saved at forward, restored at prerouting',
+    [
+      ['forward priority 0', SAVE],
+      ['prerouting priority -150', RESTORE],
+    ],
+  ],
+  ['saved and restored at prerouting', [['prerouting priority -150', `${RESTORE}; meta mark != 0 ${SAVE}`]]],
+  [
+    'restored at forward',
+    [
+      ['postrouting priority 0', SAVE],
+      ['forward priority -150', RESTORE],
+    ],
+  ],
+  [
+    'restored at forward, before other chains',
+    [
+      ['postrouting priority 0', SAVE],
+      ['forward priority -2147483647', RESTORE],
+    ],
+  ],
+  [
+    'restored as the last of prerouting',
+    [
+      ['postrouting priority 0', SAVE],
+      ['prerouting priority 2147483646', RESTORE],
+    ],
+  ],
+  [
+    'restored at once behind conntrack',
+    [
+      ['postrouting priority 0', SAVE],
+      ['prerouting priority -199', RESTORE],
+    ],
+  ],
+  [
+    'restored without a condition',
+    [
+      ['postrouting priority 0', SAVE],
+      ['prerouting priority -150', 'meta mark set ct mark'],
+    ],
+  ],
+  [
+    'saved and restored by bits',
+    [
+      ['postrouting priority 0', 'ct mark set meta mark & 0x00f00000'],
+      ['prerouting priority -150', 'meta mark set ct mark & 0x00f00000'],
+    ],
+  ],
+  ['set by a rule without conntrack', [['prerouting priority -150', 'meta mark set 0x00100000']]],
+  ['set by a rule at forward', [['forward priority -150', 'meta mark set meta mark | 0x00100000']]],
+  ['all bits set', [['prerouting priority 0', 'meta mark set 0xffffffff']]],
+];
+
+describe('a mark that another rule sets or restores does not pass the guard', () => {
+  test.each(ATTACKS)('%s', async (_, chains) => {
+    node.start({ forwarding: 'stack' }).attach();
+    node.putInForce(policyOf(0), 1);
+    await rules(...chains);
+    const before = [await exchange(), await exchange()];
+    loseHooks();
+    const after = [await exchange(), await exchange()];
+    expect({ before, after }).toEqual({ before: ['ping 1', 'ping 1'], after: ['silent', 'silent'] });
+  });
+
+  test('not after the takeover of an earlier guard, which trusted the mark alone', async () => {
+    makeEarlierGuard();
+    node.start({ forwarding: 'stack' }).attach();
+    node.putInForce(policyOf(0), 1);
+    await rules(...(ATTACKS[0]?.[1] ?? []));
+    const before = await exchange();
+    loseHooks();
+    expect({ before, after: await exchange() }).toEqual({ before: 'ping 1', after: 'silent' });
+  });
+
+  test('a mark of other bits is saved, restored and kept', async () => {
+    node.start({ forwarding: 'stack' }).attach();
+    node.putInForce(policyOf(0), 1);
+    await rules(
+      ['postrouting priority 0', SAVE],
+      [
+        'prerouting priority -150',
+        'ct mark & 0x7 != 0x7 meta mark set 0x7; ct mark & 0x7 == 0x7 meta mark set ct mark',
+      ],
+      ['forward priority 100', 'meta mark & 0xff0fffff == 0x7 accept; drop'],
+    );
+    expect([await exchange(), await exchange(), await exchange()]).toEqual(['ping 1', 'ping 1', 'ping 1']);
+  });
+});
