@@ -21,6 +21,7 @@ export function loadForBench(grantCapacity: number): LoadedObject & { readonly a
       objectPath: builtObject,
       slotLines: SLOT_LINES,
       flowCapacity: 1,
+      flowShare: 1,
       rankCapacity: 1 << 20,
       hitCapacity: 1 << 19,
       denyEvents: 0,

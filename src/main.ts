@@ -155,6 +155,7 @@ const PROBE_OPTIONS: DatapathOptions = {
   reversePath: 'strict',
   pickupMs: 0,
   flowCapacity: 1,
+  flowShare: 1,
   programCapacity: 1,
   timeoutsMs: DEFAULT_TIMEOUTS_MS,
   policeLocal: false,

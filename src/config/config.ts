@@ -49,6 +49,7 @@ type DataplaneConfig = {
   readonly forwarding: 'auto' | 'stack' | 'direct';
   readonly pickupMs: number;
   readonly flowCapacity: number;
+  readonly flowShare: number;
   readonly programCapacity: number;
   /** Of flows, by state. */
   readonly timeoutsMs: FlowTimeouts;
@@ -121,6 +122,7 @@ export function configOf(parsed: ParsedConfig): Config {
             forwarding: dataplane.forwarding,
             pickupMs: dataplane.pickup,
             flowCapacity: dataplane.flow_capacity,
+            flowShare: dataplane.flow_share,
             programCapacity: dataplane.program_capacity,
             timeoutsMs: timeoutsOf(dataplane.timeouts),
             grantCapacity: dataplane.grant_capacity,

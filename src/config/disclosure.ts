@@ -28,6 +28,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'dataplane.forwarding': true,
   'dataplane.pickup': true,
   'dataplane.flow_capacity': true,
+  'dataplane.flow_share': true,
   'dataplane.program_capacity': true,
   'dataplane.timeouts.tcp_opening': true,
   'dataplane.timeouts.tcp_established': true,

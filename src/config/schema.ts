@@ -5,6 +5,7 @@ import {
   absolutePath,
   duration,
   flag,
+  fraction,
   interfacePattern,
   listenAddress,
   mask,
@@ -132,6 +133,11 @@ const dataplane = z
       16_777_216,
       'Flows that the flow table surely holds. Those that nobody has answered yet take what is free, and make room for new ones; the others stay, and a table that is full of them refuses new flows.',
     ).prefault(131_072),
+    flow_share: fraction(
+      0.001,
+      1,
+      'Part of `flow_capacity` that the established flows of one source address may take while the table is more than half full. Above it new flows of that source are refused; its established flows stay. `1`: no limit. Raise it where one address stands for many clients.',
+    ).prefault(0.125),
     program_capacity: whole(
       8_192,
       8_388_608,

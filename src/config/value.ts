@@ -46,6 +46,23 @@ export function whole(low: number, high: number, about: string) {
     .meta({ description: about, form: `whole number, ${low} to ${high}` });
 }
 
+export function fraction(low: number, high: number, about: string) {
+  const error = `must be a number from ${low} to ${high}`;
+  return z
+    .union(
+      [
+        z.number(),
+        z
+          .string()
+          .regex(/^\d*\.?\d+$/)
+          .transform(Number),
+      ],
+      { error },
+    )
+    .refine((value) => value >= low && value <= high, { error })
+    .meta({ description: about, form: `number, ${low} to ${high}` });
+}
+
 /** In milliseconds. Bounds are written as durations too. */
 export function duration(low: string, high: string, about: string) {
   const lowMs = durationMs(low) ?? 0;

@@ -46,6 +46,7 @@ const dataplane = {
   forwarding: 'auto',
   pickupMs: 120_000,
   flowCapacity: 131_072,
+  flowShare: 0.125,
   timeoutsMs: {
     tcp_syn_sent: 60_000,
     tcp_syn_received: 60_000,
@@ -98,6 +99,7 @@ dataplane:
   timeouts: { udp: 5s, tcp_established: 168h }
   pickup: 0s
   flow_capacity: 1024
+  flow_share: 0.25
   grant_capacity: 2048
   mark_mask: 0x3
   pin_path: /bpf
@@ -142,6 +144,7 @@ cluster:
         forwarding: 'direct',
         pickupMs: 0,
         flowCapacity: 1024,
+        flowShare: 0.25,
         timeoutsMs: { ...dataplane.timeoutsMs, udp_opened: 5_000, tcp_established: 604_800_000 },
         grantCapacity: 2048,
         programCapacity: 4_194_304,
@@ -210,6 +213,7 @@ dataplane:
   interfaces: [lan0, "wan*0", this-name-is-too-long, "*"]
   non_ipv4: accept
   flow_capacity: 1.5
+  flow_share: 0
   mark_mask: 0x00100000
   police_local: yes
 dns: { listen: ["dns.example:53"] }
@@ -217,7 +221,7 @@ policy: []
 log:
 `),
     ).toEqual([
-      'invalid_value weir.yaml:15:1: log: must be a section with keys',
+      'invalid_value weir.yaml:16:1: log: must be a section with keys',
       'invalid_value weir.yaml:4:11: api.listen: must be `host:port`, such as 127.0.0.1:8080',
       'invalid_value weir.yaml:6:20: api.request_timeout: must be a duration such as 500ms, 60s, 5m or 2h',
       'unknown_key weir.yaml:5:3: api.lsten: there is no such key',
@@ -225,12 +229,13 @@ log:
       'invalid_value weir.yaml:8:31: dataplane.interfaces.2: must be an interface name of 1 to 15 characters',
       'invalid_value weir.yaml:8:54: dataplane.interfaces.3: names every interface, loopback too: put the beginning of a name before the *',
       'invalid_value weir.yaml:9:13: dataplane.non_ipv4: must be one of drop, pass',
-      'invalid_value weir.yaml:12:17: dataplane.police_local: must be true or false',
+      'invalid_value weir.yaml:13:17: dataplane.police_local: must be true or false',
       'invalid_value weir.yaml:10:18: dataplane.flow_capacity: must be a whole number from 1024 to 16777216',
-      'invalid_value weir.yaml:11:14: dataplane.mark_mask: must be a 32-bit mask with at least 2 bits set, such as 0x00f00000',
-      'invalid_value weir.yaml:14:1: policy: must be a section with keys',
-      'invalid_value weir.yaml:13:17: dns.listen.0: must be `address:port`, such as 10.1.0.1:53',
-      'missing_key weir.yaml:13:1: dns.upstreams: is required',
+      'invalid_value weir.yaml:11:15: dataplane.flow_share: must be a number from 0.001 to 1',
+      'invalid_value weir.yaml:12:14: dataplane.mark_mask: must be a 32-bit mask with at least 2 bits set, such as 0x00f00000',
+      'invalid_value weir.yaml:15:1: policy: must be a section with keys',
+      'invalid_value weir.yaml:14:17: dns.listen.0: must be `address:port`, such as 10.1.0.1:53',
+      'missing_key weir.yaml:14:1: dns.upstreams: is required',
       'unknown_key weir.yaml:2:1: nodes: there is no such key',
     ]);
   });

@@ -61,6 +61,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       objectPath: builtObject,
       slotLines: 32_768,
       flowCapacity: 4_096,
+      flowShare: 1,
       rankCapacity: 65_536,
       hitCapacity: 1_024,
       denyEvents: 100,

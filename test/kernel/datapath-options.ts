@@ -8,6 +8,7 @@ export function datapathOptions(pinPath: string, more: Partial<DatapathOptions> 
     reversePath: 'strict',
     pickupMs: 0,
     flowCapacity: 1_024,
+    flowShare: 1,
     timeoutsMs: DEFAULT_TIMEOUTS_MS,
     policeLocal: false,
     forwarding: 'stack',

@@ -36,6 +36,7 @@ beforeEach(async () => {
     reversePath: 'strict',
     pickupMs: 0,
     flowCapacity: 1_024,
+    flowShare: 1,
     timeoutsMs: DEFAULT_TIMEOUTS_MS,
     policeLocal: false,
     forwarding: 'direct',

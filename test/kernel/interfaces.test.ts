@@ -39,6 +39,7 @@ async function start(fallback: 'allow' | 'deny'): Promise<void> {
     reversePath: 'strict',
     pickupMs: 0,
     flowCapacity: 1_024,
+    flowShare: 1,
     timeoutsMs: DEFAULT_TIMEOUTS_MS,
     policeLocal: false,
     forwarding: 'direct',

@@ -34,6 +34,7 @@ function open(more: { readonly programCapacity?: number } = {}): Datapath {
     reversePath: 'strict',
     pickupMs: 0,
     flowCapacity: 1_024,
+    flowShare: 1,
     timeoutsMs: DEFAULT_TIMEOUTS_MS,
     policeLocal: false,
     forwarding: 'stack',

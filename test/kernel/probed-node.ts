@@ -74,6 +74,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     reversePath: 'strict',
     pickupMs: 0,
     flowCapacity: 65_536,
+    flowShare: 1,
     programCapacity: 4_194_304,
     timeoutsMs: DEFAULT_TIMEOUTS_MS,
     policeLocal: false,

@@ -31,6 +31,7 @@ const options = (): DatapathOptions => ({
   reversePath: 'strict',
   pickupMs: 0,
   flowCapacity: 1_024,
+  flowShare: 1,
   timeoutsMs: { ...DEFAULT_TIMEOUTS_MS, tcp_reset: 2_000 },
   policeLocal: false,
   forwarding: 'stack',

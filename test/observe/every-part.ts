@@ -1,3 +1,4 @@
+import { DROP_REASON } from '#dataplane/program/numbers.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
 import { SINCE, STATS } from '#test/api/fake-management.js';
@@ -10,6 +11,11 @@ const EVERY_PART: NodeStats = {
   ...STATS,
   dataplane: STATS.dataplane && {
     ...STATS.dataplane,
+    drops: Object.fromEntries(
+      Object.keys(DROP_REASON)
+        .filter((reason) => reason !== 'none')
+        .map((reason) => [reason, { packets: 3n, bytes: 180n }]),
+    ),
     maps: Object.fromEntries(MAPS.map((map, at) => [map, full(at)])),
   },
   dns: {

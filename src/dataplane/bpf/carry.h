@@ -92,6 +92,8 @@ static __always_inline bool place_carried(__u32 slot, const struct carry_flow_re
 	flow->hops[0] = flow->hops[1] = 0;
 	WRITE_ONCE(flow->flags, (request->flow.flags & VITAL >> 8) | (request->half ? FLOW_HALF_OPEN : 0));
 	*tally = request->tally;
+	if (!request->half)
+		count_established(flow, 1);
 	publish(flow, key);
 	return true;
 }

@@ -100,7 +100,7 @@ static __always_inline bool make_room(__u32 set, struct flow_key *key, __u64 now
 {
 	__u32 slot = find_room(set, key, now_ns);
 
-	return slot != NO_SLOT && end_flow(slot, key, now_ns, slot & HALF_OPEN);
+	return slot != NO_SLOT && end_flow(slot, key, now_ns);
 }
 
 static __always_inline __u8 tag_with(__u64 hash, bool half)
@@ -178,23 +178,24 @@ static __always_inline __u8 state_after_fins(__u8 flags)
 	return (flags & BOTH_FINS) == BOTH_FINS ? FLOW_TCP_CLOSING : FLOW_TCP_HALF_CLOSED;
 }
 
-/* Follows TCP (RFC 9293, fig. 5). `half`: the handshake is not over. Answers whether it is now. */
-static __always_inline bool follow_tcp(struct flow *flow, __u8 tcp_flags, __u32 side, bool half)
+/* Follows TCP (RFC 9293, fig. 5). `half`: the handshake is not over. */
+static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const struct flow_key *key, __u8 tcp_flags, __u32 side,
+				       bool half, __u64 now_ns)
 {
 	__u8 state = flow->state, flags = flow->flags;
 	bool confirmed = false;
 
 	if (!half && state == FLOW_TCP_ESTABLISHED && !(tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
-		return false;
+		return;
 	if (tcp_flags & TCP_RST) {
 		if (state == FLOW_TCP_CLOSING)
-			return false;
+			return;
 		if (side)
 			set_flags(flow, FLOW_RESET_BY_REPLY);
 		else
 			__sync_fetch_and_and(vital_word(flow), ~(FLOW_RESET_BY_REPLY << 8));
 		flow->state = FLOW_TCP_RESET;
-		return false;
+		return;
 	}
 	if (half) {
 		/* The answer is a SYN, with an ACK or crossing ours, whatever somebody has reset in between; what the opener then
@@ -205,7 +206,8 @@ static __always_inline bool follow_tcp(struct flow *flow, __u8 tcp_flags, __u32 
 		else if (!side && tcp_flags & TCP_ACK && state == FLOW_TCP_SYN_RECEIVED)
 			confirmed = true;
 		else if (state == FLOW_TCP_ESTABLISHED || state == FLOW_TCP_HALF_CLOSED)
-			confirmed = flow->packets[side & 1] == 0;
+			confirmed = flow->packets[!side] != 0;
+		confirmed = confirmed && confirm_flow(slot, key, now_ns);
 	} else if (state == FLOW_TCP_RESET && tcp_flags & TCP_ACK && !(tcp_flags & TCP_SYN) &&
 		   side == ((flags & FLOW_RESET_BY_REPLY) != 0)) {
 		/* Who goes on has not reset: somebody else forged that. */
@@ -219,18 +221,17 @@ static __always_inline bool follow_tcp(struct flow *flow, __u8 tcp_flags, __u32 
 		else if (confirmed)
 			flow->state = FLOW_TCP_ESTABLISHED;
 	}
-	return confirmed;
 }
 
 /* Other protocols are confirmed by the first reply. */
-static __always_inline bool follow_other(struct flow *flow, __u32 side, bool half)
+static __always_inline void follow_other(struct flow *flow, __u32 slot, const struct flow_key *key, __u32 side, bool half,
+					 __u64 now_ns)
 {
-	if (!half || !side)
-		return false;
+	if (!half || !side || !confirm_flow(slot, key, now_ns))
+		return;
 	flow->state = flow->state == FLOW_UDP_OPENED    ? FLOW_UDP_REPLIED
 		      : flow->state == FLOW_ICMP_OPENED ? FLOW_ICMP_REPLIED
 							: FLOW_OTHER_REPLIED;
-	return true;
 }
 
 /* Accounts for a packet of the flow. */
@@ -238,21 +239,17 @@ static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow
 					const struct packet *packet, __u32 direction, __u64 now_ns)
 {
 	__u32 side = direction & 1, bytes = READ_ONCE(flow->bytes[side]);
-	bool half = slot & HALF_OPEN || OPENING_STATES >> (flow->state & (FLOW_STATES - 1)) & 1, confirmed;
+	bool half = slot & HALF_OPEN || OPENING_STATES >> (flow->state & (FLOW_STATES - 1)) & 1;
 
-	confirmed = packet->protocol == IPPROTO_TCP ? follow_tcp(flow, packet->tcp_flags, side, half)
-						    : follow_other(flow, side, half);
+	if (packet->protocol == IPPROTO_TCP)
+		follow_tcp(flow, slot, key, packet->tcp_flags, side, half, now_ns);
+	else
+		follow_other(flow, slot, key, side, half, now_ns);
 	flow->last_seen = ticks_of(now_ns);
 	__sync_fetch_and_add(&flow->packets[side], packets_of(skb));
 	__sync_fetch_and_add(&flow->bytes[side], skb->len);
 	if (is_fold_due(bytes, skb->len))
 		fold_flow(slot, ((const __u64 *)key)[1], now_ns);
-	/* Who was faster has confirmed it already, or makes room of it: then the next packet has no flow. */
-	if (confirmed && same_key(&flow->key, key) && take_mark(slot)) {
-		if (same_key(&flow->key, key))
-			__sync_fetch_and_and(vital_word(flow), ~(FLOW_HALF_OPEN << 8));
-		count(COUNT_FLOWS_OPENED);
-	}
 }
 
 static __always_inline enum flow_state opening_state(const struct packet *packet)
@@ -350,6 +347,8 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
  */
 static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct packet *packet, __u64 judged, __u8 how)
 {
+	if (is_over_share(how & AS_REPLY ? packet->destination : packet->source))
+		return DROP_FLOW_SHARE;
 	packet->place.slot = claim_line(packet->place.hash, true, coarse_ns());
 	if (packet->place.slot == NO_SLOT)
 		return DROP_FLOW_TABLE_FULL;

@@ -152,8 +152,8 @@ static __always_inline bool is_left_to_folder(struct flow *flow)
 	return __sync_fetch_and_or(vital_word(flow), FLOW_ENDING << 8) & FLOW_FOLDING << 8;
 }
 
-/* False where the slot has another flow by now. `taken`: the caller has taken the mark of a half-open one away. */
-__noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, bool taken)
+/* False where the slot has another flow by now. */
+__noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
 {
 	struct flow *flow = flow_at(slot);
 	__u64 rest;
@@ -168,11 +168,35 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, b
 	}
 	if (!claim(flow, rest))
 		return false;
-	if (!taken && !take_mark(slot))
-		count(COUNT_FLOWS_CLOSED);
 	if (!is_left_to_folder(flow))
 		finish_flow(slot, now_ns);
 	return true;
+}
+
+/* Makes a half-open flow an established one. False where it stays half open: its source has its share, another CPU folds it or makes
+ * room of it, or the line is another flow's by now. The next packet that confirms it tries again.
+ */
+__noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
+{
+	struct flow *flow = flow_at(slot);
+	bool confirmed = false;
+	enum fold fold;
+
+	if (!flow || !key || is_over_share(opener_of(flow)))
+		return false;
+	fold = await_fold(flow, ((const __u64 *)key)[1]);
+	if (fold == FOLD_ALONE) {
+		if (same_key(&flow->key, key) && take_mark(slot)) {
+			__sync_fetch_and_and(vital_word(flow), ~(FLOW_HALF_OPEN << 8));
+			count_established(flow, 1);
+			count(COUNT_FLOWS_OPENED);
+		}
+		confirmed = !(READ_ONCE(flow->flags) & FLOW_HALF_OPEN);
+		fold = finish_fold(flow);
+	}
+	if (fold == FOLD_END)
+		finish_flow(slot, now_ns);
+	return confirmed;
 }
 
 #endif

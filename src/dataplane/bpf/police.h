@@ -42,7 +42,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		word = judge_again(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
-			end_flow(slot, &packet->place.key, now, false);
+			end_flow(slot, &packet->place.key, now);
 			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
 		}
 		if (!tally)
@@ -184,7 +184,7 @@ static __noinline struct flow *find_flow(const struct packet *packet, __u64 *jud
 		return 0;
 	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
 		return flow;
-	end_flow(*slot, &packet->place.key, now, false);
+	end_flow(*slot, &packet->place.key, now);
 	return 0;
 }
 

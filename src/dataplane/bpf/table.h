@@ -212,19 +212,6 @@ static __always_inline bool claim(struct flow *line, __u64 rest)
 	return __sync_val_compare_and_swap(rest_of(line), rest, claimed) == rest;
 }
 
-/* Makes a claimed line nobody's, and then its way. Its tally is left as the next flow needs it. */
-static __always_inline void release(struct flow *line, struct tally *tally, __u32 slot)
-{
-	__u32 way = way_of_slot(slot);
-	__u64 *tags = tags_at(set_of_slot(slot));
-
-	__builtin_memset(tally, 0, sizeof(*tally));
-	WRITE_ONCE(*rest_of(line), 0);
-	asm volatile("" ::: "memory");
-	if (tags)
-		__sync_fetch_and_and(tags, ~((way ? 0xffULL : 0xffULL - SPILLED) << way * 8));
-}
-
 /* Of all who try, one takes the mark of a half-open flow away. */
 static __always_inline bool take_mark(__u32 slot)
 {

@@ -24,6 +24,7 @@
 #include "hits.h"
 #include "events.h"
 #include "table.h"
+#include "share.h"
 #include "fold.h"
 #include "flow.h"
 #include "busy.h"

@@ -5,7 +5,7 @@
 #ifndef WEIR_H
 #define WEIR_H
 
-#define LAYOUT_VERSION 5
+#define LAYOUT_VERSION 6
 
 /* An image is made of lines of one cache line each; see src/dataplane/program/layout.ts. */
 #define LINE_WORDS 16
@@ -42,7 +42,8 @@ enum drop_reason {
 	DROP_NOT_INSPECTED = 19,       /* the verdict is redirect, and it is too late */
 	DROP_NODE_UNINSPECTED = 20,    /* the verdict is redirect, and one end is the node itself */
 	DROP_LOOPBACK = 21,            /* one end is in 127.0.0.0/8 */
-	DROP_REASONS = 22,
+	DROP_FLOW_SHARE = 22,          /* its source has its share of a table that is more than half full */
+	DROP_REASONS = 23,
 };
 
 /* Every packet that comes in is counted at exactly one of: allow, audit, to_node, arp, non_ipv4, foreign, diverted, inspected, joined, or a drop; one
@@ -123,6 +124,8 @@ struct settings {
 	__u32 timeouts[FLOW_STATES]; /* by state, in ticks */
 	__u32 plane_address; /* where the service plane listens, host byte order; */
 	__u32 plane_port;    /* 0: there is none */
+	__u32 share_flows;   /* established flows that one source may have, */
+	__u32 share_from;    /* where the table has more than so many in all */
 	__u8 pass_non_ipv4;
 	__u8 police_local;
 	__u8 judge_all;  /* tests: every packet counts as forwarded, from where it says */
@@ -238,14 +241,14 @@ struct hit_ref {
 	__u32 check;
 };
 
-/* What the last sweep saw. */
+/* Results of the last sweep, and the number of established flows. */
 struct vitals {
 	__u64 swept_ns;
 	__u64 sweep_took_ns;
 	__u32 flows;
 	__u32 half_open;
 	__u32 flow_seed; /* by which the tables were filled */
-	__u32 reserved;
+	__u32 established; /* flows at this moment */
 };
 
 /* The first fragment's ports for those that follow, and which eighths of the datagram were seen. */
@@ -267,6 +270,11 @@ struct fragments {
 	__u32 furthest;     /* where those that were seen end */
 	__u64 seen[FRAGMENT_UNITS / 64];
 };
+
+/* Counters of established flows by a hash of the source that opened them. Two sources that share a counter share the limit: a
+ * collision can refuse a flow too early, and never admit one too many.
+ */
+#define SHARES 65536
 
 enum event_type {
 	EVENT_FLOW_OPENED = 1,
@@ -420,7 +428,7 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 124, "no padding in settings");
+_Static_assert(sizeof(struct settings) == 132, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multiple of 8 bytes apart");
 _Static_assert(sizeof(struct flow_key) == 16, "compared as two words");

@@ -18,6 +18,7 @@ export const MAPS = [
   'hits',
   'rank_hits',
   'vitals',
+  'flow_shares',
   'events',
   'budgets',
   'counters',

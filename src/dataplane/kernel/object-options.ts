@@ -10,6 +10,7 @@ export function objectOptions(options: DatapathOptions, grantGate: Gate): FixedO
   return {
     objectPath: options.objectPath ?? builtObject,
     flowCapacity: options.flowCapacity,
+    flowShare: options.flowShare,
     grantCapacity: options.grantCapacity,
     grantGate,
     denyEvents: DEFAULT_DENY_EVENTS,

@@ -9,6 +9,8 @@ export type DatapathOptions = {
   /** How long TCP in the middle of its life is picked up after the first activation on a new flow table (D18). */
   readonly pickupMs: number;
   readonly flowCapacity: number;
+  /** Part of the flow table that one source may have while it is more than half full (D18). */
+  readonly flowShare: number;
   readonly timeoutsMs: FlowTimeouts;
   /** `direct`: what passes is sent at once, and sees no more of the stack; `auto`: as long as nobody else has a say in it. */
   readonly forwarding: 'auto' | 'stack' | 'direct';

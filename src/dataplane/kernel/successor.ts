@@ -28,7 +28,7 @@ export type Inheritance = {
 
 const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors']);
 const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
-const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals'];
+const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
 /** Names and learned addresses mean the same to both, so that what is learned meanwhile is granted at once. */
 const LEARNED: readonly MapName[] = ['grants', 'patterns'];
 

@@ -7,5 +7,12 @@ export const HIT_REF_OFFSETS = { hit: 0, check: 4 } as const;
 export const HIT_REF_BYTES = 8;
 
 /** `struct vitals` of `bpf/weir.h`, in bytes. */
-export const VITALS_OFFSETS = { swept_ns: 0, sweep_took_ns: 8, flows: 16, half_open: 20, flow_seed: 24 } as const;
+export const VITALS_OFFSETS = {
+  swept_ns: 0,
+  sweep_took_ns: 8,
+  flows: 16,
+  half_open: 20,
+  flow_seed: 24,
+  established: 28,
+} as const;
 export const VITALS_BYTES = 32;

@@ -1,5 +1,5 @@
 /** Numbers of `bpf/weir.h`; a test holds the two together through the object's BTF. */
-export const LAYOUT_VERSION = 5;
+export const LAYOUT_VERSION = 6;
 export const LINE_WORDS = 16;
 export const LINE_BYTES = LINE_WORDS * 4;
 export const IMAGE_MAGIC = 0x52494557;
@@ -27,6 +27,7 @@ export const DROP_REASON = {
   not_inspected: 19,
   node_uninspected: 20,
   loopback: 21,
+  flow_share: 22,
 } as const;
 
 /** What each drop reason means, and what to do about it; `docs/errors.md` is written from this table. */
@@ -56,6 +57,8 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   node_uninspected:
     'A TLS rule matched a connection of the node itself or to it (`dataplane.police_local`): those cannot be inspected.',
   loopback: 'The source or destination is in 127.0.0.0/8, which no packet on a network may have (RFC 1122, 3.2.1.3).',
+  flow_share:
+    'The flow table is more than half full, and the source has its share of it; raise `dataplane.flow_share` or `dataplane.flow_capacity`.',
 };
 
 /** `enum priority` of `bpf/weir.h`. */

@@ -13,6 +13,8 @@ export type Settings = {
   readonly rankCapacity: number;
   readonly hitCapacity: number;
   readonly flowCapacity: number;
+  /** Part of the capacity that one source may have of a table that is more than half full; 1: no limit. */
+  readonly flowShare: number;
   /** Of the hash that places flows; tables that are filled keep theirs. */
   readonly flowSeed: number;
   /** Events that one source may cause each second on one CPU. */
@@ -51,18 +53,20 @@ export const SETTINGS_OFFSETS = {
   timeouts: 40,
   plane_address: 104,
   plane_port: 108,
-  pass_non_ipv4: 112,
-  police_local: 113,
-  judge_all: 114,
-  trace_word: 115,
-  direct: 116,
-  fib_flags: 117,
-  bridges: 118,
-  flow_shift: 119,
-  divert_dns: 120,
-  copies_routes: 121,
+  share_flows: 112,
+  share_from: 116,
+  pass_non_ipv4: 120,
+  police_local: 121,
+  judge_all: 122,
+  trace_word: 123,
+  direct: 124,
+  fib_flags: 125,
+  bridges: 126,
+  flow_shift: 127,
+  divert_dns: 128,
+  copies_routes: 129,
 } as const;
-export const SETTINGS_BYTES = 124;
+export const SETTINGS_BYTES = 132;
 
 /** The lowest bit of the mask is the guard's, the next the redirects'. */
 export function guardBit(markMask: number): number {
@@ -101,6 +105,8 @@ export function encodeSettings(settings: Settings): Uint8Array {
   }
   set(SETTINGS_OFFSETS.plane_address, settings.servicePlane?.address ?? 0);
   set(SETTINGS_OFFSETS.plane_port, settings.servicePlane?.port ?? 0);
+  set(SETTINGS_OFFSETS.share_flows, shareFlows(settings));
+  set(SETTINGS_OFFSETS.share_from, Math.floor(settings.flowCapacity / 2));
   flag(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4);
   flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);
   flag(SETTINGS_OFFSETS.judge_all, settings.judgeAll);
@@ -112,4 +118,10 @@ export function encodeSettings(settings: Settings): Uint8Array {
   flag(SETTINGS_OFFSETS.copies_routes, settings.copiesRoutes ?? false);
   view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
   return bytes;
+}
+
+const NO_LIMIT = 0xffff_ffff;
+
+function shareFlows({ flowShare, flowCapacity }: Settings): number {
+  return flowShare >= 1 ? NO_LIMIT : Math.max(1, Math.floor(flowShare * flowCapacity));
 }

@@ -1,0 +1,193 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { compile } from '#policy/compile.js';
+import { IPPROTO, type Packet } from '#policy/model.js';
+import { allowAll } from '#test/kernel/policies.js';
+import { back, echo, onlyFrom, tcp, udp } from './conversation.js';
+import { TCP } from './frame.js';
+import { type Entry, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const CAPACITY = 1_024;
+const SHARE = 0.125;
+const LIMIT = CAPACITY * SHARE;
+const HALF = CAPACITY / 2;
+const FLOOD = 40_000;
+const FLOODER = udp.source;
+const SHARES = 65_536;
+
+let kernel: Loaded;
+let shares: MappedMemory;
+let vitals: MappedMemory;
+beforeAll(() => {
+  kernel = loadForTest({ flowCapacity: CAPACITY, flowShare: SHARE, policeLocal: true });
+  shares = new MappedMemory('flow_shares', kernel.object.mapFd('flow_shares'), SHARES * 8);
+  vitals = new MappedMemory('vitals', kernel.object.mapFd('vitals'), VITALS_BYTES);
+});
+afterAll(() => {
+  shares.unmap();
+  vitals.unmap();
+  kernel.close();
+});
+beforeEach(() => {
+  kernel.forget();
+  shares.words.fill(0);
+  vitals.words[VITALS_OFFSETS.established / 4] = 0;
+  kernel.activate(allowAll);
+});
+
+const established = (): number => vitals.words[VITALS_OFFSETS.established / 4] as number;
+const counted = (): number => shares.words.reduce((sum, count) => sum + count, 0);
+const see = (packet: Packet, tcpFlags = 0, icmpId = 0, entry: Entry = 'in'): boolean =>
+  kernel.judge(packet, { tcpFlags, icmpId }, 0, entry).returned === PASSED;
+
+/** Opens a flow, and has it answered as far as it takes to establish it. */
+function converse(packet: Packet, icmpId = 0): boolean {
+  if (packet.protocol === IPPROTO.tcp) {
+    return see(packet, TCP.syn) && see(back(packet), TCP.syn | TCP.ack) && see(packet, TCP.ack);
+  }
+  return see(packet, 0, icmpId) && see(back(packet), 0, icmpId);
+}
+
+const port = (number: number): number => 1 + (number % 65_000);
+/** The packets of one source, by the number of the try. */
+const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
+  'UDP from other source ports': (n) => converse({ ...udp, sourcePort: port(n) }),
+  'UDP to other destination ports': (n) => converse({ ...udp, destinationPort: port(n) }),
+  'UDP to other destinations': (n) => converse({ ...udp, destination: udp.destination + n }),
+  'UDP to other destinations and ports': (n) =>
+    converse({
+      ...udp,
+      destination: udp.destination + (n % 251),
+      sourcePort: port(n * 7),
+      destinationPort: port(n * 13),
+    }),
+  'SYNs alone': (n) => see({ ...tcp, sourcePort: port(n) }, TCP.syn),
+  'SYNs that are answered': (n) => {
+    const packet = { ...tcp, sourcePort: port(n) };
+    return see(packet, TCP.syn) && see(back(packet), TCP.syn | TCP.ack);
+  },
+  'TCP with full handshakes': (n) => converse({ ...tcp, sourcePort: port(n) }),
+  'TCP with full handshakes to other destinations': (n) => converse({ ...tcp, destination: tcp.destination + n }),
+  'echo requests with other identifiers': (n) => converse(echo, n & 0xffff),
+  'echo requests to other destinations': (n) => converse({ ...echo, destination: echo.destination + n }, 1),
+  'GRE to other destinations': (n) =>
+    converse({ ...udp, protocol: 47, sourcePort: 0, destinationPort: 0, destination: udp.destination + n }),
+  'SCTP from other source ports': (n) => converse({ ...udp, protocol: IPPROTO.sctp, sourcePort: port(n) }),
+  'protocols one after the other': (n) =>
+    converse({
+      ...udp,
+      protocol: 100 + (n % 100),
+      sourcePort: 0,
+      destinationPort: 0,
+      destination: udp.destination + Math.floor(n / 100),
+    }),
+  'first fragments of datagrams with other ports': (n) => {
+    const packet = { ...udp, sourcePort: port(n) };
+    const first = kernel.judge(packet, { fragment: 0x2000, id: n & 0xffff, payloadBytes: 64 });
+    return first.returned === PASSED && see(back(packet));
+  },
+  'UDP of a source with a high address': (n) => converse({ ...back(udp), destinationPort: port(n) }),
+};
+const clients = Array.from({ length: 100 }, (_, index): Packet => ({ ...tcp, source: 0x0a02_0000 + index }));
+
+describe('one source floods the flow table', () => {
+  test.each(Object.entries(ATTACKS))('%s: the connections of others and its own older ones go on', (_, attack) => {
+    const own = { ...tcp, sourcePort: 65_500, destinationPort: 8443 };
+    const older = { ...tcp, source: 0x0a03_0001 };
+    expect([converse(own), converse(older)]).toEqual([true, true]);
+    const refused: Packet[] = [];
+    for (let number = 0; number < FLOOD; number++) {
+      attack(number);
+      if (number % (FLOOD / clients.length) !== 0) continue;
+      const client = clients[number / (FLOOD / clients.length)] as Packet;
+      if (!converse(client)) refused.push(client);
+    }
+    expect(refused).toEqual([]);
+    expect(clients.filter((client) => !see(client, TCP.ack))).toEqual([]);
+    expect([see(own, TCP.ack), see(back(own), TCP.ack), see(older, TCP.ack)]).toEqual([true, true, true]);
+    expect(kernel.counted().drop_flow_table_full).toBeUndefined();
+    expect(counted()).toBe(established());
+    expect(kernel.flowsIn('flows')).toHaveLength(established());
+    // Half of the table, and the clients' flows on top of it.
+    expect(established()).toBeLessThanOrEqual(HALF + clients.length + 3);
+  });
+
+  test('answers that come late, all at once, establish no more than the share', () => {
+    for (const client of clients) converse(client);
+    const flood = Array.from({ length: 1_500 }, (_, number) => ({ ...udp, sourcePort: port(number) }));
+    for (const packet of flood) see(packet);
+    const there = flood.filter((packet) => see(back(packet)));
+    expect(there.length).toBeGreaterThan(LIMIT);
+    expect(established()).toBe(HALF + 1);
+    const more = clients.map((client) => ({ ...client, sourcePort: 50_000 }));
+    expect(more.filter((client) => !converse(client))).toEqual([]);
+  });
+
+  test('several sources have a share each, and the rest is for others', () => {
+    const flooders = [1, 2, 3, 4].map((number) => FLOODER + 0x0100_0000 * number);
+    for (const source of flooders) {
+      for (let number = 0; number < 2_000; number++) converse({ ...udp, source, sourcePort: port(number) });
+    }
+    expect(established()).toBe(HALF + 1 + 3 * LIMIT);
+    expect(clients.filter((client) => !converse(client))).toEqual([]);
+  });
+
+  test('is refused with a reason of its own, and anew once flows of it have ended', () => {
+    for (let number = 0; number < 2 * HALF; number++) converse({ ...udp, sourcePort: port(number) });
+    const { drop_flow_share: drops } = kernel.counted();
+    expect(drops).toBe(HALF - 1);
+    const next = { ...udp, sourcePort: 64_999 };
+    expect(converse(next)).toBe(false);
+    kernel.activate(compile(onlyFrom(clients[0]?.source ?? 0)));
+    for (let number = 0; number <= HALF; number++) see({ ...udp, sourcePort: port(number) });
+    kernel.activate(allowAll);
+    expect(converse(next)).toBe(true);
+  });
+
+  test('refuses nothing as long as the table is half empty', () => {
+    for (let number = 0; number < HALF; number++) expect(converse({ ...udp, sourcePort: port(number) })).toBe(true);
+    expect(established()).toBe(HALF);
+  });
+});
+
+describe('flows that a server, the node or an interface that is not named opens', () => {
+  test.each([['out_of_node' as const], ['out_foreign' as const]])('%s: count for who opened them', (entry) => {
+    for (let number = 0; number < 2_000; number++) {
+      const packet = { ...udp, sourcePort: port(number) };
+      see(packet, 0, 0, entry);
+      see(back(packet));
+    }
+    expect(established()).toBe(HALF + 1);
+    expect(clients.filter((client) => !converse(client))).toEqual([]);
+  });
+});
+
+describe('the counts of established flows', () => {
+  const end: Readonly<Record<string, (packets: readonly Packet[]) => void>> = {
+    'a policy that denies them': (packets) => {
+      kernel.activate(compile(onlyFrom(0x0a09_0909)));
+      for (const packet of packets) see(packet, TCP.ack);
+    },
+    'SYNs where both sides have closed, and what comes after': (packets) => {
+      for (const packet of packets) {
+        see(packet, TCP.rst);
+        see(packet, TCP.syn);
+      }
+    },
+  };
+  test.each(Object.entries(end))('return to zero: %s', (_, ending) => {
+    const packets = Array.from({ length: 400 }, (_, number) => ({
+      ...tcp,
+      source: (number & 1) === 0 ? FLOODER + number : 0xc0a8_0000 + number,
+      sourcePort: 1 + number,
+    }));
+    expect(packets.filter((packet) => !converse(packet))).toEqual([]);
+    expect([counted(), established()]).toEqual([400, 400]);
+    ending(packets);
+    expect([counted(), established()]).toEqual([0, 0]);
+    expect(shares.words.every((count) => count === 0)).toBe(true);
+    const { flows_opened: opened, flows_closed: closed } = kernel.counted();
+    expect([opened, closed]).toEqual([400, 400]);
+  });
+});
