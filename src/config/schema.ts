@@ -110,7 +110,10 @@ const dataplane = z
           'Interfaces whose incoming traffic is judged. A name may end in `*`. Name both sides of a gateway, but of one that translates addresses (masquerade, DNAT) the inside only: by the outside, what is for an address of the node is not judged, and what becomes of it is not forwarded. Names count at every moment: an interface that gets such a name is policed at once, and one that loses it is not policed any more.',
         form: 'list of interface names of at most 15 characters',
       }),
-    non_ipv4: oneOf(['drop', 'pass'], 'What happens to IPv6 and other EtherTypes. ARP always passes.').prefault('drop'),
+    non_ipv4: oneOf(
+      ['drop', 'pass'],
+      'What happens to forwarded IPv6 and to other EtherTypes. ARP always passes, and so does IPv6 of the node itself without police_local.',
+    ).prefault('drop'),
     reverse_path: oneOf(
       ['strict', 'loose', 'off'],
       'Whether a packet’s source must route back through its interface (`strict`), through any (`loose`), or need not. ' +

@@ -20,8 +20,9 @@ type LostAt = 'dataplane' | 'source_share';
 type Pending = {
   readonly hit: number;
   readonly check: number;
-  readonly source: number | null;
-  readonly destination: number | null;
+  /** IPv6 addresses are text already. */
+  readonly source: number | string | null;
+  readonly destination: number | string | null;
   readonly port: number | null;
   /** As in a record. */
   readonly kind: number;
@@ -56,7 +57,7 @@ export class DeniedEvents {
     const { words, count } = batch;
     for (let index = 0; index < count; index++) {
       const at = startOf(index);
-      if (isFinding(words[at + AT.kind] as number)) this.#add(batch, at);
+      if (isFinding(words[at + AT.kind] as number)) this.#add(batch, index, at);
     }
     if (batch.lost > 0) this.#lose('dataplane', batch.lost, nowMs);
     if (batch.suppressed > 0) this.#lose('source_share', batch.suppressed, nowMs);
@@ -72,12 +73,13 @@ export class DeniedEvents {
     return taken;
   }
 
-  #add(batch: EventBatch, at: number): void {
+  #add(batch: EventBatch, index: number, at: number): void {
     const { words } = batch;
+    const ipv6 = batch.ipv6(index);
     const hit = words[at + AT.hit] as number;
     const check = words[at + AT.hitCheck] as number;
-    const source = words[at + AT.source] as number;
-    const destination = words[at + AT.destination] as number;
+    const source = ipv6?.source ?? (words[at + AT.source] as number);
+    const destination = ipv6?.destination ?? (words[at + AT.destination] as number);
     const kind = ((words[at + AT.kind] as number) & KIND_BITS) >>> 0;
     const type = (words[at + AT.kind] as number) & 0xff;
     const passed = type === EVENT_TYPE.passed || type === EVENT_TYPE.flow_opened;
@@ -139,8 +141,8 @@ export class DeniedEvents {
       ...nobody,
       ...this.#deciders.ofHit(hit, check),
       type: isIcmp ? 'icmp_deny' : 'l4_deny',
-      source: source === null ? null : formatAddress(source),
-      destination: destination === null ? null : formatAddress(destination),
+      source: addressText(source),
+      destination: addressText(destination),
       destinationPort: port,
       protocol,
       icmpType: isIcmp && icmp >= 0 ? icmp & 0xff : null,
@@ -154,6 +156,8 @@ export class DeniedEvents {
 }
 
 const ICMP_ECHO_REQUEST = 8;
+const addressText = (address: number | string | null): string | null =>
+  typeof address === 'number' ? formatAddress(address) : address;
 
 /** What was denied or dropped, and what would have been but for audit (D4). */
 function isFinding(kind: number): boolean {

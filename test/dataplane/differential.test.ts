@@ -35,6 +35,7 @@ test('the kernel does with every frame what the model does', { timeout: 300_000 
     'from_node',
     'half_opened',
     'icmp_related',
+    'to_node',
   ]);
   expect(Math.min(...Object.values(counted))).toBeGreaterThan(20);
 });

@@ -7,7 +7,7 @@ import { EventRing } from '#dataplane/kernel/event-ring.js';
 import { TestRun } from '#libc/test-run.js';
 import { IPPROTO, type Packet } from '#policy/model.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
-import { MAX_FRAME, TCP, writeFrame } from './frame.js';
+import { MAX_FRAME, TCP, writeFrame, writeIpv6Frame } from './frame.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 
 const CLIENT = 0x0a00_0001;
@@ -79,7 +79,7 @@ describe('what the kernel sends', () => {
     hitCheck: number,
     suppressed: 0,
   };
-  const alone = { outgoing: false, icmp: null, tcpFlags: 0, packets: 1, length: number };
+  const alone = { outgoing: false, icmp: null, ipv6: null, tcpFlags: 0, packets: 1, length: number };
 
   test('a denied packet', () => {
     load();
@@ -95,6 +95,18 @@ describe('what the kernel sends', () => {
     kernel.judge(packet, { tcpFlags: TCP.syn | TCP.fin });
     const dropped = { ...alone, type: 'dropped', verdict: null, dropReason: 'tcp_flags', tcpFlags: 3 };
     expect(observed()).toEqual([{ ...common, ...dropped, protocol: IPPROTO.tcp, epoch: 0, word: 0 }]);
+  });
+
+  test('a forwarded IPv6 packet that is dropped, with its addresses and ports', () => {
+    load();
+    kernel.activate(allowAll);
+    const content = Uint8Array.from([0x9c, 0x40, 0, 53, 0, 8, 0, 0]);
+    kernel.runFrame(writeIpv6Frame(kernel.frame, { nextHeader: IPPROTO.udp, content }));
+    kernel.runFrame(writeIpv6Frame(kernel.frame, { nextHeader: 58, content: Uint8Array.of(128) }));
+    const dropped = { ...alone, type: 'dropped', verdict: null, dropReason: 'non_ipv4', epoch: 0, word: 0 };
+    const ipv6 = { source: '2001:db8::1', destination: '2001:db8::2' };
+    const udp = { ...common, ...dropped, ipv6, source: 0, destination: 0 };
+    expect(observed()).toEqual([udp, { ...udp, protocol: 58, sourcePort: 0, destinationPort: 0 }]);
   });
 
   test('an ICMP packet of no flow that passes under audit', () => {

@@ -49,6 +49,29 @@ export function writeFrame(bytes: Uint8Array, packet: Packet, options: FrameOpti
   return ETHERNET + total;
 }
 
+type Ipv6Options = {
+  readonly nextHeader: number;
+  readonly hopLimit?: number;
+  readonly source?: readonly number[];
+  readonly destination?: readonly number[];
+  /** The bytes behind the IPv6 header. */
+  readonly content?: Uint8Array;
+};
+
+/** Writes an Ethernet frame with an IPv6 packet, from 2001:db8::1 to 2001:db8::2 by default, and answers its length. */
+export function writeIpv6Frame(bytes: Uint8Array, options: Ipv6Options): number {
+  const content = options.content ?? new Uint8Array(8);
+  const ends = [options.source ?? DOCUMENTED(1), options.destination ?? DOCUMENTED(2)].flat();
+  const length = ETHERNET + 40 + content.length;
+  bytes.fill(0, 0, length);
+  bytes.set([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0]);
+  bytes.set([content.length >> 8, content.length & 255, options.nextHeader, options.hopLimit ?? 64, ...ends], 18);
+  bytes.set(content, ETHERNET + 40);
+  return length;
+}
+
+const DOCUMENTED = (last: number): number[] => [0x20, 0x01, 0x0d, 0xb8, ...new Array<number>(11).fill(0), last];
+
 /** The frame, with the checksum that its IPv4 header must have. */
 export function withChecksum(frame: Uint8Array): Uint8Array {
   const view = new DataView(frame.buffer, frame.byteOffset, frame.length);

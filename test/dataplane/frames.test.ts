@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#policy/model.js';
 import { allowAll } from '#test/kernel/policies.js';
-import { type FrameOptions, writeFrame } from './frame.js';
+import { type FrameOptions, writeFrame, writeIpv6Frame } from './frame.js';
 import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from './loaded.js';
 import { GUARD_BIT } from './marks.js';
 
@@ -75,6 +75,34 @@ test('other protocols pass with the guard’s mark where the configuration says 
   expect(lenient.judge(udp, { etherType: 0x8100, payloadBytes: 60 }).returned).toBe(DROPPED);
   expect(lenient.counted()).toEqual({ non_ipv4: 1, drop_vlan_tagged: 1 });
   lenient.close();
+});
+
+const LISTENER = (type: number, next = 58, length = 0): Uint8Array =>
+  Uint8Array.from([next, length, 5, 2, 0, 0, 1, 0, type, 0, 0, 0]);
+
+type Ipv6Case = [what: string, nextHeader: number, hopLimit: number, content: Uint8Array, passes: boolean];
+test.each<Ipv6Case>([
+  ...[133, 134, 135, 136, 137].map((type): Ipv6Case => [`ICMPv6 ${type}`, 58, 255, Uint8Array.of(type), true]),
+  ...[130, 131, 132, 143].map((type): Ipv6Case => [`MLD ${type}`, 0, 1, LISTENER(type), true]),
+  ['a neighbour solicitation that was forwarded', 58, 254, Uint8Array.of(135), false],
+  ['a neighbour solicitation without a type', 58, 255, new Uint8Array(0), false],
+  ['a router renumbering', 58, 255, Uint8Array.of(138), false],
+  ['an echo request', 58, 255, Uint8Array.of(128), false],
+  ['a neighbour solicitation behind a hop-by-hop header', 0, 255, LISTENER(135), false],
+  ['an MLD report that may be forwarded', 0, 2, LISTENER(143), false],
+  ['an MLD report without a router alert', 58, 1, Uint8Array.of(143), false],
+  ['an MLD report behind a longer header', 0, 1, LISTENER(143, 58, 1), false],
+  ['an MLD report that ends before its type', 0, 1, LISTENER(143).subarray(0, 8), false],
+  ['UDP in the place of an MLD report', 0, 1, LISTENER(143, 17), false],
+  ['TCP', 6, 255, new Uint8Array(20), false],
+])('IPv6 · %s', (_, nextHeader, hopLimit, content, passes) => {
+  const policing = loadForTest({ policeLocal: true });
+  const length = writeIpv6Frame(policing.frame, { nextHeader, hopLimit, content });
+  const judged = (['in', 'out_of_node'] as const).map((entry) => policing.runFrame(length, 0, entry));
+  expect(judged.map(({ returned }) => returned)).toEqual(passes ? [PASSED, PASSED] : [DROPPED, DROPPED]);
+  expect(judged[0]?.mark).toBe(0);
+  expect(policing.counted()).toEqual(passes ? { to_node: 1, from_node: 1 } : { drop_non_ipv4: 2 });
+  policing.close();
 });
 
 test('ports are read behind IPv4 options of any length', () => {

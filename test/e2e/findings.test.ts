@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
+import { addIpv6, IPV6 } from '#test/kernel/ipv6.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 let rig: Rig;
@@ -37,6 +38,19 @@ test('each deny is a finding with the rule that decided, whatever the mode, and 
     .poll(async () => (await shown()).toSorted(), soon)
     .toEqual(['icmp_deny r2 deny 8', 'l4_deny null deny 82', 'l4_deny r1 allow 81'].toSorted());
   expect((await find('?rule=r2')).map(({ count }) => count)).toEqual([2]);
+});
+
+test('forwarded IPv6 is dropped, counted, and a finding with its addresses; the node still answers', async () => {
+  await addIpv6(rig.topology);
+  const ping = async (to: string) => (await rig.topology.client.run('ping', '-6', '-c', '1', '-W', '1', to)).code;
+  expect([await ping(IPV6.nodeLan), await ping(IPV6.server)]).toEqual([0, 1]);
+  const ends = async () =>
+    (await find('?limit=1000'))
+      .filter(({ drop_reason: reason }) => reason === 'non_ipv4')
+      .map(({ finding_type: type, src_ip: src, dst_ip: dst, proto }) => ({ type, src, dst, proto }));
+  const echo = { type: 'l4_deny', src: IPV6.client, dst: IPV6.server, proto: 58 };
+  await expect.poll(ends, soon).toEqual([echo]);
+  expect((await rig.stats()).drops.non_ipv4).toBe(1);
 });
 
 test('they outlive the process, and count on', async () => {

@@ -97,6 +97,22 @@ test('ICMP has its type and code, and that of a flow is an echo request', () => 
   ]);
 });
 
+test('dropped IPv6 has its addresses, and different ones are different findings', () => {
+  const from = (last: number): EventInput => ({
+    ...{ type: 'dropped', verdict: null, dropReason: 2, destinationPort: 443 },
+    ipv6: [
+      [0xfd, 0x77, ...new Array<number>(13).fill(0), last],
+      [0x20, 0x01, 0x0d, 0xb8, ...new Array<number>(12).fill(0)],
+    ],
+  });
+  denied.add(batchOf([from(1), from(2), from(1)]), 0);
+  const dropped = { type: 'l4_deny', destination: '2001:db8::', destinationPort: 443, dropReason: 'non_ipv4' };
+  expect(denied.take()).toMatchObject([
+    { ...dropped, source: 'fd77::1', count: 2 },
+    { ...dropped, source: 'fd77::2', count: 1 },
+  ]);
+});
+
 test('what is allowed is none', () => {
   denied.add(
     batchOf([

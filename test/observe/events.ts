@@ -1,5 +1,5 @@
 import { EventBatch, type PackedEvents, RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
-import { EVENT_OFFSETS, EVENT_TYPE, type EventType } from '#dataplane/events/event.js';
+import { EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from '#dataplane/events/event.js';
 import { IPPROTO, type Verdict } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 
@@ -19,6 +19,8 @@ export type EventInput = {
   readonly suppressed?: number;
   readonly flags?: number;
   readonly state?: number;
+  /** The 16 bytes of each address. */
+  readonly ipv6?: readonly [source: readonly number[], destination: readonly number[]];
 };
 
 /** Records as the kernel writes them. Monotonic time 0 is `unixMs`. */
@@ -44,7 +46,8 @@ export function packedOf(events: readonly EventInput[], { lost = 0, unixMs = 0 }
     view.setUint8(at('icmp_type'), event.icmp?.[0] ?? 0);
     view.setUint8(at('icmp_code'), event.icmp?.[1] ?? 0);
     view.setUint8(at('tcp_flags'), event.state ?? 0);
-    view.setUint8(at('flags'), event.flags ?? 0);
+    view.setUint8(at('flags'), event.flags ?? (event.ipv6 === undefined ? 0 : EVENT_FLAG.ipv6));
+    new Uint8Array(records).set((event.ipv6 ?? []).flat(), at('packets'));
     view.setUint32(at('epoch'), event.epoch ?? 0, true);
     view.setUint32(at('hit'), event.hit ?? 0, true);
     view.setUint32(at('hit_check'), event.hitCheck ?? 0, true);

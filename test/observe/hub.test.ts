@@ -136,6 +136,17 @@ describe('a message', () => {
     ]);
   });
 
+  test('of a dropped IPv6 packet has its addresses, and no filter by an IPv4 prefix wants it', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    hub.open(2, { ...ALL, sources: [{ address: 0, length: 0 }] }, 0);
+    const end = (last: number): number[] => [0xfd, 0x77, ...new Array<number>(13).fill(0), last];
+    hub.events(batchOf([{ type: 'dropped', verdict: null, dropReason: 2, ipv6: [end(1), end(2)] }]), 0);
+    expect(messages()).toMatchObject([
+      { type: 'verdict', src: 'fd77::1', dst: 'fd77::2', drop_reason: 'non_ipv4', packets: 1 },
+    ]);
+  });
+
   test('of a lookup names the rule of the policy that judged it', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);

@@ -4,6 +4,7 @@
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
@@ -30,6 +31,7 @@
 #include "busy.h"
 #include "fragments.h"
 #include "judge.h"
+#include "ipv6.h"
 #include "divert.h"
 #include "sockets.h"
 #include "join.h"
@@ -89,6 +91,8 @@ static __always_inline enum outcome judge_incoming(struct __sk_buff *skb)
 		return outcome == OPENS_FLOW ? police_incoming(skb, brief) : outcome;
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
+	case bpf_htons(ETH_P_IPV6):
+		return judge_ipv6(skb, false);
 	case bpf_htons(ETH_P_8021Q):
 	case bpf_htons(ETH_P_8021AD):
 	case bpf_htons(ETH_P_QINQ1):
@@ -123,6 +127,8 @@ static __always_inline enum outcome judge_outgoing(struct __sk_buff *skb)
 		return follow_foreign(skb, local ? COUNT_FROM_NODE : COUNT_FOREIGN);
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
+	case bpf_htons(ETH_P_IPV6):
+		return local ? judge_ipv6(skb, true) : leave(skb, COUNT_FOREIGN);
 	default:
 		if (!local)
 			return leave(skb, COUNT_FOREIGN);

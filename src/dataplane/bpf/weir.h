@@ -287,6 +287,7 @@ enum event_type {
 #define EVENT_AUDITED 1  /* flags */
 #define EVENT_FOREIGN 2
 #define EVENT_OUTGOING 4 /* seen where the node sends */
+#define EVENT_IPV6 8     /* dropped: `packets` is the source and `bytes` the destination, in network byte order; the other two are 0 */
 
 /* Addresses and ports are those of the packet; of a flow: of the packet that opened it. Host byte order. */
 struct event {

@@ -2,6 +2,7 @@ import { DROP_REASON, FLOW_STATE, namesByNumber } from '#dataplane/program/numbe
 import { IPPROTO, type Verdict } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
 import { EVENT_BYTES, EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from './event.js';
+import { type Ipv6Ends, ipv6Ends } from './ipv6-ends.js';
 import type { FlowObservation, Observation, PacketObservation } from './observation.js';
 
 /** Records as they stood in the ring, each behind the 8 bytes of its header there, on their way between threads. */
@@ -62,6 +63,11 @@ export class EventBatch {
     return this.#view.getUint32(this.#at(index) + EVENT_OFFSETS.destination, true);
   }
 
+  /** Null where the event is about IPv4. */
+  ipv6(index: number): Ipv6Ends | null {
+    return ipv6Ends(this.#view, this.#at(index));
+  }
+
   observation(index: number): Observation {
     const type = this.type(index);
     const at = this.#at(index);
@@ -96,6 +102,7 @@ export class EventBatch {
     const flags = view.getUint8(at + EVENT_OFFSETS.flags);
     const reason = view.getUint8(at + EVENT_OFFSETS.drop_reason);
     const protocol = view.getUint8(at + EVENT_OFFSETS.protocol);
+    const ipv6 = ipv6Ends(view, at);
     return {
       type,
       timeNs: this.#u64(at + EVENT_OFFSETS.time_ns),
@@ -118,8 +125,9 @@ export class EventBatch {
         protocol === IPPROTO.icmp
           ? { type: view.getUint8(at + EVENT_OFFSETS.icmp_type), code: view.getUint8(at + EVENT_OFFSETS.icmp_code) }
           : null,
+      ipv6,
       tcpFlags: view.getUint8(at + EVENT_OFFSETS.tcp_flags),
-      packets: this.#u64(at + EVENT_OFFSETS.packets),
+      packets: ipv6 === null ? this.#u64(at + EVENT_OFFSETS.packets) : 1,
       length: view.getUint32(at + EVENT_OFFSETS.length, true),
     };
   }

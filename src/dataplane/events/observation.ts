@@ -1,5 +1,6 @@
 import type { DROP_REASON, FlowState } from '#dataplane/program/numbers.js';
 import type { Verdict } from '#policy/model.js';
+import type { Ipv6Ends } from './ipv6-ends.js';
 
 /**
  * One event of the kernel, decoded. Addresses are unsigned 32-bit numbers in host order; of a flow, addresses and ports
@@ -33,6 +34,8 @@ export type PacketObservation = Common & {
   /** Seen where the node sends. */
   readonly outgoing: boolean;
   readonly icmp: { readonly type: number; readonly code: number } | null;
+  /** Of IPv6; `source` and `destination` are 0 then. */
+  readonly ipv6: Ipv6Ends | null;
   readonly tcpFlags: number;
   /** Packets on the wire, and bytes of all of them. */
   readonly packets: number;

@@ -33,7 +33,8 @@ export const DROP_REASON = {
 /** What each drop reason means, and what to do about it; `docs/errors.md` is written from this table. */
 export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REASON, 'none'>, string>> = {
   malformed: 'A header is wrong, or ends before the packet does.',
-  non_ipv4: 'Neither IPv4 nor ARP, and `dataplane.non_ipv4` is `drop`.',
+  non_ipv4:
+    'Forwarded IPv6, or neither IP nor ARP, and `dataplane.non_ipv4` is `drop`. With `police_local` also IPv6 of the node itself.',
   vlan_tagged: 'The frame carries a VLAN tag where the hook sees it; police the VLAN interface instead.',
   fragment: 'A later fragment of a datagram whose first one was not seen, not let through, or is older than 30 s.',
   spoofed_source:

@@ -1,4 +1,4 @@
-import { isIPv4 } from 'node:net';
+import { isIPv4, isIPv6 } from 'node:net';
 import type { Finding, FindingType } from './finding.js';
 
 /** A finding as the API and the sinks show it (D31). */
@@ -45,7 +45,7 @@ export function shownFinding(finding: Finding, nodeId: string): ShownFinding {
     source_group: finding.sourceGroup,
     rule: finding.rule,
     decided_by: finding.decidedBy,
-    src_ip: source !== null && isIPv4(source) ? source : null,
+    src_ip: source !== null && (isIPv4(source) || (!ofApi && isIPv6(source))) ? source : null,
     dst_ip: finding.destination,
     dst_port: finding.destinationPort,
     proto: finding.protocol,

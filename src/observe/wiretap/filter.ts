@@ -1,4 +1,4 @@
-import { EVENT_TYPE } from '#dataplane/events/event.js';
+import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
 import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#policy/model.js';
 import type { SeenConnection } from '#policy/seen-connection.js';
 import type { SeenLookup } from '#policy/seen-lookup.js';
@@ -144,6 +144,8 @@ function shownVerdict(kind: number): Verdict {
 
 function addressTest(prefixes: readonly Prefix[], field: number): RecordTest {
   return (words, at) => {
+    // A prefix is of IPv4 addresses.
+    if (((words[at + AT.details] as number) >>> 24) & EVENT_FLAG.ipv6) return false;
     const address = words[at + field] as number;
     return prefixes.some((prefix) => contains(prefix, address));
   };

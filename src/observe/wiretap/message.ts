@@ -1,5 +1,6 @@
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
+import type { Ipv6Ends } from '#dataplane/events/ipv6-ends.js';
 import type { Surroundings } from '#dataplane/events/surroundings.js';
 import { DROP_REASON, FLOW_STATE } from '#dataplane/program/numbers.js';
 import { formatAddress } from '#policy/ipv4.js';
@@ -92,7 +93,7 @@ export class MessageWriter {
     const details = words[at + AT.details] as number;
     const type = kind & 0xff;
     if (type === EVENT_TYPE.flow_opened || type === EVENT_TYPE.flow_ended) this.#flow(out, batch, at, kind, details);
-    else this.#verdict(out, batch, at, kind, details);
+    else this.#verdict(out, batch, at, kind, details, batch.ipv6(index));
   }
 
   lookup(out: ByteWriter, { source, hostname, type, generation, word, count, lastMs }: SeenLookup): void {
@@ -115,7 +116,7 @@ export class MessageWriter {
     const { words } = batch;
     const isEnd = (kind & 0xff) === EVENT_TYPE.flow_ended;
     const isForeign = ((details >>> 24) & EVENT_FLAG.foreign) !== 0;
-    this.#common(out, batch, at, isEnd ? part.flowEnd : part.flow, kind, PASSES);
+    this.#common(out, batch, at, isEnd ? part.flowEnd : part.flow, kind, PASSES, null);
     out.put(STATES[(details >>> 16) & 0xff] as Uint8Array);
     if (!isEnd) {
       out.put(isForeign ? part.foreign : part.judged);
@@ -134,11 +135,11 @@ export class MessageWriter {
     out.put(part.end);
   }
 
-  #verdict(out: ByteWriter, batch: EventBatch, at: number, kind: number, details: number): void {
+  #verdict(out: ByteWriter, batch: EventBatch, at: number, kind: number, details: number, ipv6: Ipv6Ends | null): void {
     const { words } = batch;
     const protocol = kind >>> 24;
     const isIcmp = protocol === IPPROTO.icmp;
-    this.#common(out, batch, at, part.verdict, kind, (kind & 0xff) === EVENT_TYPE.passed ? PASSES : ENDS_HERE);
+    this.#common(out, batch, at, part.verdict, kind, (kind & 0xff) === EVENT_TYPE.passed ? PASSES : ENDS_HERE, ipv6);
     out.put(REASONS[(kind >>> 16) & 0xff] as Uint8Array);
     out.put(part.icmpType);
     numberOr(out, isIcmp, details & 0xff);
@@ -149,7 +150,7 @@ export class MessageWriter {
     out.put(part.length);
     out.number(words[at + AT.length] as number);
     out.put(part.packets);
-    out.number(wide(words, at + AT.packets));
+    out.number(ipv6 === null ? wide(words, at + AT.packets) : 1);
     out.put(((details >>> 24) & EVENT_FLAG.outgoing) !== 0 ? part.outgoing : part.incoming);
   }
 
@@ -160,6 +161,7 @@ export class MessageWriter {
     type: Uint8Array,
     kind: number,
     outcomes: readonly Uint8Array[],
+    ipv6: Ipv6Ends | null,
   ): void {
     const { words } = batch;
     const { deciders } = this.#known;
@@ -171,11 +173,13 @@ export class MessageWriter {
     out.put(type);
     out.put(this.#seen.of(batch.unixMs(wide(words, at + AT.timeLow))));
     out.put(part.source);
-    out.address(source);
+    if (ipv6 === null) out.address(source);
+    else out.text(ipv6.source);
     out.put(part.sourcePort);
     numberOr(out, hasPorts, ports & 0xffff);
     out.put(part.destination);
-    out.address(destination);
+    if (ipv6 === null) out.address(destination);
+    else out.text(ipv6.destination);
     out.put(part.destinationPort);
     numberOr(out, hasPorts, ports >>> 16);
     out.put(part.protocol);

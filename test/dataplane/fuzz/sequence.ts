@@ -10,6 +10,7 @@ import {
   quoteOf,
   TCP,
   writeFrame,
+  writeIpv6Frame,
 } from '../frame.js';
 import { EXEMPT_BIT, GUARD_BIT } from '../marks.js';
 import type { Seen } from '../model/datapath.js';
@@ -104,6 +105,7 @@ function writeStep(random: Random, into: Uint8Array, opening: Packet, mood: Mood
   const options = headers(random);
   if (random.chance(mood.fragments)) return writeFragment(random, into, packet, options);
   if (random.chance(0.12)) return writeError(random, into, packet);
+  if (random.chance(0.005)) return writeIpv6(random, into);
   return writeFrame(into, packet, { ...options, payloadBytes: random.pick([0, 4, 8, 20]) });
 }
 
@@ -131,6 +133,19 @@ function writeError(random: Random, into: Uint8Array, packet: Packet): number {
   return writeFrame(into, icmp(from, to, type, code), {
     content: icmpContent(type, code, quoted),
     ...(random.chance(0.05) ? { fragment: MORE_FRAGMENTS } : {}),
+  });
+}
+
+function writeIpv6(random: Random, into: Uint8Array): number {
+  return writeIpv6Frame(into, {
+    nextHeader: random.pick([0, 0, 58, 58, 6]),
+    hopLimit: random.pick([1, 64, 255]),
+    content: Uint8Array.from([
+      random.pick([58, 58, 132, 133, 137, 138]),
+      random.pick([0, 0, 1]),
+      ...[5, 2, 0, 0, 1, 0],
+      random.pick([129, 130, 132, 133, 143]),
+    ]),
   });
 }
 

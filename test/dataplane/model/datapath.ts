@@ -125,6 +125,15 @@ function refusal(decided: number): DropReason | undefined {
 
 const ICMP_ERRORS = [3, 4, 11, 12];
 
+/** IPv6 neighbour discovery, or multicast listener discovery behind a hop-by-hop header of eight bytes. */
+function isDiscovery({ bytes, length }: Frame): boolean {
+  if (bytes.getUint16(12) !== 0x86dd || length < 55) return false;
+  const [nextHeader, hopLimit, first] = [bytes.getUint8(20), bytes.getUint8(21), bytes.getUint8(54)];
+  if (nextHeader === 58 && hopLimit === 255) return first >= 133 && first <= 137;
+  if (nextHeader !== 0 || hopLimit !== 1 || length < 63 || first !== 58 || bytes.getUint8(55) !== 0) return false;
+  return [130, 131, 132, 143].includes(bytes.getUint8(62));
+}
+
 /** One packet on its way. */
 class Sight {
   #mark: number;
@@ -150,6 +159,7 @@ class Sight {
       this.#mark &= ~MARK_MASK;
       if (VLAN.includes(etherType)) return this.#drop('vlan_tagged');
       if (etherType === 0x0800) return this.#police();
+      if (isDiscovery(this.frame)) return this.#leave('to_node');
       return etherType === 0x0806 ? this.#leave('arp') : this.#drop('non_ipv4');
     }
     // Judged when it came in.
