@@ -264,7 +264,7 @@ function observe(system: System, config: Config, log: Logger): Observer {
     const names = await system.lookups.names();
     if ('kind' in names) return;
     const named = names.flatMap(({ hostname, addresses }) => addresses.map((address) => ({ address, hostname })));
-    observer.see({ lookups: [], named, lost: 0, lostDenied: 0 });
+    observer.see({ lookups: [], rebindings: [], named, lost: 0, lostDenied: 0 });
   };
   system.lookups.seen.subscribe((seen) => observer.see(seen));
   system.inspecting.seen.subscribe((seen) => observer.seeConnections(seen));

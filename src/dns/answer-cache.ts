@@ -1,6 +1,10 @@
 import { LRUCache } from 'lru-cache';
 import type { NameKey } from './wire/name.js';
+import type { EdnsOption } from './wire/query.js';
 import type { Template } from './wire/response.js';
+
+/** `reason`: words for a finding. */
+export type Rebound = { readonly address: number; readonly reason: string };
 
 /** An answer as it is kept. Times are of `nowMs`. */
 export type Kept = {
@@ -10,8 +14,10 @@ export type Kept = {
   readonly addresses: readonly { readonly address: number; readonly ttl: number }[];
   readonly storedAt: number;
   readonly freshUntil: number;
-  /** Whether something was left out of it, since nothing here could enforce it. */
-  readonly isFiltered: boolean;
+  /** The text that reports removed records; null: none was removed. */
+  readonly filtered: EdnsOption | null;
+  /** Addresses that the rebind protection left out of it, and why; the first few. */
+  readonly rebound: readonly Rebound[];
   /** By which lookups its addresses were granted last, and until when; see `Learning`. */
   grantedBy: number;
   grantedUntil: number;

@@ -1,11 +1,12 @@
 import { matchesHostname } from '#policy/hostname.js';
 import type { HostnamePattern } from '#policy/model.js';
 import { ownAddresses } from './own-addresses.js';
-import { isNobodys, isPublic } from './special-addresses.js';
+import { specialBlockOf } from './special-addresses.js';
 import { labelsOf, type NameKey } from './wire/name.js';
 
 /** Under these nobody can have a name who is not of this network (RFC 6762, RFC 8375, ICANN's `internal`). */
 const PRIVATE_ZONES: readonly (readonly string[])[] = [['local'], ['internal'], ['home', 'arpa']];
+const NEVER = ': only without dns.rebind_protection';
 const OWN_ADDRESSES_LAST_MS = 10_000;
 
 /**
@@ -22,11 +23,22 @@ export class Rebinding {
     private readonly readOwn: () => ReadonlySet<number> = ownAddresses,
   ) {}
 
-  /** Answers whether an address is to be left out of what is answered for the name. */
-  dropsFor(name: NameKey, nowMs: number): (address: number) => boolean {
-    if (!this.isProtected) return () => false;
+  /** Returns why an address is to be left out of what is answered for the name, in words for a finding; null: it is not. */
+  reasonsFor(name: NameKey, nowMs: number): (address: number) => string | null {
+    if (!this.isProtected) return () => null;
     const own = this.#ownAt(nowMs);
-    return (address) => own.has(address) || (!isPublic(address) && (isNobodys(address) || !this.#isTrusted(name)));
+    return (address) => {
+      if (own.has(address)) return `own_address${NEVER}`;
+      const block = specialBlockOf(address);
+      if (block === null) return null;
+      if (block.isNobodys) return `${block.name}${NEVER}`;
+      return this.#isTrusted(name) ? null : `${block.name}: dns.rebind_allow lets the name pass`;
+    };
+  }
+
+  /** The node's addresses may have changed. */
+  forgetOwn(): void {
+    this.#readAt = Number.NEGATIVE_INFINITY;
   }
 
   #isTrusted(name: NameKey): boolean {

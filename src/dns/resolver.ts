@@ -1,7 +1,8 @@
+import { formatAddress } from '#policy/ipv4.js';
 import { LookupIndex } from '#policy/lookup-index.js';
 import type { Lookups } from '#policy/lookups.js';
 import { AUDITED, VERDICT_NUMBER } from '#policy/program.js';
-import type { AnswerCache, Kept } from './answer-cache.js';
+import type { AnswerCache, Kept, Rebound } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import type { Counts } from './counts.js';
 import { InFlight } from './in-flight.js';
@@ -12,7 +13,7 @@ import type { Sightings } from './sightings.js';
 import { TransientMap } from './transient-map.js';
 import { UDP_PAYLOAD } from './upstream/udp-socket.js';
 import type { Upstreams } from './upstream/upstreams.js';
-import { withoutUnenforceable } from './wire/filter.js';
+import { type Removal, withoutUnenforceable } from './wire/filter.js';
 import { addressesOf, chainOf, keepsFor } from './wire/lookup.js';
 import type { Message } from './wire/message.js';
 import type { NameKey } from './wire/name.js';
@@ -166,9 +167,18 @@ export class Resolver {
       return;
     }
     const chain = chainOf(message, first.query.key);
-    const drop = this.rebinding.dropsFor(first.query.key, now);
-    const { message: rest, removed } = withoutUnenforceable(message, drop, chain);
-    if (removed > 0) this.counts.refuse('records_left_out', removed);
+    const reasonFor = this.rebinding.reasonsFor(first.query.key, now);
+    const rebound: Rebound[] = [];
+    const drop = (address: number): boolean => {
+      const reason = reasonFor(address);
+      if (reason !== null && rebound.length < TOLD_ADDRESSES) rebound.push({ address, reason });
+      return reason !== null;
+    };
+    const removals = new Set<Removal>();
+    const { message: rest } = withoutUnenforceable(message, drop, chain, (why) => {
+      this.counts.refuse(`left_out_${why}`);
+      removals.add(why);
+    });
     const found = addressesOf(rest, chain);
     // What is left of an answer without its addresses says no time of its own.
     const seconds = Math.min(keepsFor(message, chain), this.#longest);
@@ -178,7 +188,8 @@ export class Resolver {
       addresses: found.addresses,
       storedAt: now,
       freshUntil: now + seconds * 1_000,
-      isFiltered: removed > 0,
+      filtered: removals.size === 0 ? null : filteredError(removals, rebound),
+      rebound,
       grantedBy: 0,
       grantedUntil: 0,
       asking: null,
@@ -203,9 +214,10 @@ export class Resolver {
       const isStale = kept.freshUntil <= now && kept.storedAt < now;
       const said = isStale
         ? [...options, extendedError(EXTENDED_ERROR.staleAnswer)]
-        : kept.isFiltered
-          ? [...options, extendedError(EXTENDED_ERROR.filtered)]
-          : options;
+        : kept.filtered === null
+          ? options
+          : [...options, kept.filtered];
+      for (const left of kept.rebound) this.sightings.rebound(asker.source, kept.key, left, judging.generation);
       done(
         respond(kept.template, query, {
           // RFC 8767, 4: what is stale lives for some time yet.
@@ -226,6 +238,8 @@ export class Resolver {
   /** An error is nothing to be kept, nor learned from: it goes without what came with it. */
   #relay(message: Message, { query, limit, done }: Asker, options: readonly EdnsOption[]): void {
     if (message.rcode === RCODE.servfail) this.counts.servfail++;
+    const left = message.answers.length + message.authorities.length + message.additionals.length;
+    if (left > 0) this.counts.refuse('left_out_with_error', left);
     const edns = query.edns === null ? null : { payload: UDP_PAYLOAD, options };
     const template = templateOf({ ...message, answers: [], authorities: [], additionals: [] });
     done(respond(template, query, { ageSeconds: 0, limit, edns }));
@@ -267,6 +281,27 @@ function refusalOf({ type, class: of }: Query): { readonly reason: string; reado
   return null;
 }
 
-function extendedError(code: number): EdnsOption {
-  return { code: OPTION.extendedError, data: Uint8Array.of(code >> 8, code & 0xff) };
+function extendedError(code: number, text = ''): EdnsOption {
+  return { code: OPTION.extendedError, data: Uint8Array.of(code >> 8, code & 0xff, ...Buffer.from(text, 'utf8')) };
+}
+
+/** Of one answer, in findings. */
+const TOLD_ADDRESSES = 8;
+const REMOVALS: Readonly<Record<Removal, string>> = {
+  rebinding: 'rebind protection',
+  ipv6: 'IPv6 addresses',
+  hint: 'address hints',
+  beyond_128: 'addresses beyond the first 128',
+  other_name: 'addresses of other names',
+  signature: 'signatures over these',
+};
+
+/** The records that were removed from an answer to a client. */
+function filteredError(removals: ReadonlySet<Removal>, [rebound]: readonly Rebound[]): EdnsOption {
+  if (rebound !== undefined) {
+    const { address, reason } = rebound;
+    return extendedError(EXTENDED_ERROR.blocked, `rebind protection: ${formatAddress(address)} is ${reason}`);
+  }
+  const words = [...removals].map((why) => REMOVALS[why]);
+  return extendedError(EXTENDED_ERROR.filtered, `left out: ${words.join(', ')}`);
 }

@@ -1,9 +1,11 @@
 import { VERDICT_NUMBER } from '#policy/program.js';
 import type { SeenLookups } from '#policy/seen-lookup.js';
+import type { Rebound } from './answer-cache.js';
 import { nowMs, wallMs } from './clock.js';
 import { type NameKey, presentationOf } from './wire/name.js';
 
 const DENIED = 1_024;
+const REBINDINGS = 1_024;
 const ALLOWED = 4_096;
 const NAMED = 100_000;
 const WORD_VERDICT = 7;
@@ -18,12 +20,21 @@ type Sighting = {
   lastMs: number;
 };
 
+type Rebinding = Rebound & {
+  readonly source: number;
+  readonly key: NameKey;
+  readonly generation: number;
+  count: number;
+  lastMs: number;
+};
+
 /** Lookups until they are taken: equal ones are one. What there is no room for is counted. */
 export class Sightings {
   /** Whether those that are allowed are of use to anybody. */
   allowedWanted = false;
   #denied = new Map<string, Sighting>();
   #allowed = new Map<string, Sighting>();
+  #rebindings = new Map<string, Rebinding>();
   #named: { readonly address: number; readonly key: NameKey }[] = [];
   #lost = 0;
   #lostDenied = 0;
@@ -45,6 +56,18 @@ export class Sightings {
     }
   }
 
+  /** An address was left out of an answer. */
+  rebound(source: number, key: NameKey, { address, reason }: Rebound, generation: number): void {
+    const at = `${source} ${address} ${generation} ${reason} ${key}`;
+    const known = this.#rebindings.get(at);
+    if (known !== undefined) {
+      known.count++;
+      known.lastMs = nowMs();
+    } else if (this.#rebindings.size < REBINDINGS) {
+      this.#rebindings.set(at, { source, key, address, reason, generation, count: 1, lastMs: nowMs() });
+    } else this.#lostDenied++;
+  }
+
   /** An address was granted for a name, and was not before. */
   named(address: number, key: NameKey): void {
     if (this.#named.length < NAMED) this.#named.push({ address, key });
@@ -56,10 +79,16 @@ export class Sightings {
       hostname: presentationOf(key),
       lastMs: wallMs(lastMs),
     }));
+    const rebindings = [...this.#rebindings.values()].map(({ key, lastMs, ...rest }) => ({
+      ...rest,
+      hostname: presentationOf(key),
+      lastMs: wallMs(lastMs),
+    }));
     const named = this.#named.map(({ address, key }) => ({ address, hostname: presentationOf(key) }));
-    const taken = { lookups, named, lost: this.#lost, lostDenied: this.#lostDenied };
+    const taken = { lookups, rebindings, named, lost: this.#lost, lostDenied: this.#lostDenied };
     this.#denied.clear();
     this.#allowed.clear();
+    this.#rebindings.clear();
     this.#named = [];
     this.#lost = this.#lostDenied = 0;
     return taken;

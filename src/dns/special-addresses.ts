@@ -2,21 +2,50 @@ import { covers } from '#policy/covers.js';
 import { parseCidr } from '#policy/ipv4.js';
 import type { Prefix } from '#policy/model.js';
 
-/** Blocks that no name stands for on another machine: "this" network, loopback, link-local, multicast, reserved. */
-const NOBODYS = prefixes('0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/4', '240.0.0.0/4');
+/** `isNobodys`: no name stands for it on another machine. `name` is a word for findings. */
+export type SpecialBlock = { readonly name: string; readonly isNobodys: boolean };
 
-/** Blocks that are not public (RFC 6890). */
-const NOT_PUBLIC = [
-  ...NOBODYS,
-  ...prefixes('10.0.0.0/8', '100.64.0.0/10', '172.16.0.0/12', '192.0.0.0/24', '192.168.0.0/16', '198.18.0.0/15'),
-];
+const NOBODYS = [
+  ['0.0.0.0/8', 'this_network'],
+  ['127.0.0.0/8', 'loopback'],
+  ['169.254.0.0/16', 'link_local'],
+  ['224.0.0.0/4', 'multicast'],
+  ['240.0.0.0/4', 'reserved'],
+] as const;
 
-export function isPublic(address: number): boolean {
-  return !NOT_PUBLIC.some((block) => covers(block, address));
+/**
+ * The other blocks of the IANA IPv4 Special-Purpose Address Registry (RFC 6890) whose column "Globally Reachable" does not
+ * say True. 192.31.196.0/24, 192.52.193.0/24 and 192.175.48.0/24 are in the registry and reachable.
+ */
+const NOT_REACHABLE = [
+  ['10.0.0.0/8', 'private_use'],
+  ['100.64.0.0/10', 'shared_address_space'],
+  ['172.16.0.0/12', 'private_use'],
+  ['192.0.0.0/24', 'ietf_protocol_assignments'],
+  ['192.0.2.0/24', 'documentation'],
+  ['192.88.99.0/24', 'deprecated_6to4_relay'],
+  ['192.168.0.0/16', 'private_use'],
+  ['198.18.0.0/15', 'benchmarking'],
+  ['198.51.100.0/24', 'documentation'],
+  ['203.0.113.0/24', 'documentation'],
+] as const;
+
+/** Reachable parts of blocks that are not: the anycast addresses of PCP and TURN. */
+const REACHABLE = prefixes('192.0.0.9/32', '192.0.0.10/32');
+
+const BLOCKS = [blocks(NOBODYS, true), blocks(NOT_REACHABLE, false)].flat();
+
+/** Null for an address that is public. */
+export function specialBlockOf(address: number): SpecialBlock | null {
+  if (REACHABLE.some((part) => covers(part, address))) return null;
+  return BLOCKS.find(({ prefix }) => covers(prefix, address)) ?? null;
 }
 
-export function isNobodys(address: number): boolean {
-  return NOBODYS.some((block) => covers(block, address));
+function blocks(
+  list: readonly (readonly [text: string, name: string])[],
+  isNobodys: boolean,
+): readonly (SpecialBlock & { readonly prefix: Prefix })[] {
+  return list.flatMap(([text, name]) => prefixes(text).map((prefix) => ({ prefix, name, isNobodys })));
 }
 
 function prefixes(...texts: readonly string[]): readonly Prefix[] {

@@ -34,5 +34,6 @@ parent.serve(
 
 setInterval(() => {
   const seen = proxy.takeSeen();
-  if (seen.lookups.length + seen.named.length + seen.lost > 0) parent.tell({ kind: 'seen', seen });
+  if (seen.lookups.length + seen.rebindings.length + seen.named.length + seen.lost + seen.lostDenied > 0)
+    parent.tell({ kind: 'seen', seen });
 }, TELL_MS);

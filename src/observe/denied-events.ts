@@ -4,7 +4,7 @@ import { DROP_REASON, namesByNumber } from '#dataplane/program/numbers.js';
 import { formatAddress } from '#policy/ipv4.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
 import { VERDICT_NUMBER } from '#policy/program.js';
-import type { SeenLookup } from '#policy/seen-lookup.js';
+import type { SeenLookup, SeenRebinding } from '#policy/seen-lookup.js';
 import type { Deciders } from './deciders.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
@@ -195,6 +195,23 @@ export function findingsOfLookups(lookups: readonly SeenLookup[], deciders: Deci
       lastMs: Math.floor(lastMs),
       count,
     }));
+}
+
+/** The findings of addresses that the rebind protection left out of answers. */
+export function findingsOfRebindings(rebindings: readonly SeenRebinding[]): readonly FindingDelta[] {
+  return rebindings.map(({ source, hostname, address, reason, generation, count, lastMs }) => ({
+    ...nobody,
+    type: 'dns_deny',
+    source: formatAddress(source),
+    destination: formatAddress(address),
+    hostname,
+    reason: `rebinding: ${reason}`,
+    effectiveAction: 'deny',
+    generation,
+    firstMs: Math.floor(lastMs),
+    lastMs: Math.floor(lastMs),
+    count,
+  }));
 }
 
 const DENYING = new Set<number>([VERDICT_NUMBER.deny, VERDICT_NUMBER.audit]);

@@ -7,7 +7,7 @@ import type { SeenLookups } from '#policy/seen-lookup.js';
 import { AddressNames } from './address-names.js';
 import { Deciders } from './deciders.js';
 import { DeniedConnections } from './denied-connections.js';
-import { DeniedEvents, findingsOfLookups } from './denied-events.js';
+import { DeniedEvents, findingsOfLookups, findingsOfRebindings } from './denied-events.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
 import { MergeError } from './findings/ledger.js';
@@ -74,6 +74,7 @@ export class LocalObserver {
     this.#hearing?.learn();
     for (const { address, hostname } of seen.named) this.#names.add(address, hostname);
     for (const delta of findingsOfLookups(seen.lookups, this.#deciders)) this.#waiting.add(delta);
+    for (const delta of findingsOfRebindings(seen.rebindings)) this.#waiting.add(delta);
     const now = Date.now();
     if (seen.lostDenied > 0) this.#waiting.add(gap('dns', seen.lostDenied, now, now));
     this.hub.lookups(seen, now);

@@ -11,9 +11,21 @@ export type SeenLookup = {
   readonly count: number;
   readonly lastMs: number;
 };
+/** An address that the rebind protection left out of answers to one source for one name. */
+export type SeenRebinding = {
+  readonly source: number;
+  readonly hostname: string;
+  readonly address: number;
+  /** In words. */
+  readonly reason: string;
+  readonly generation: number;
+  readonly count: number;
+  readonly lastMs: number;
+};
 /** What the DNS proxy saw since it told the last time. */
 export type SeenLookups = {
   readonly lookups: readonly SeenLookup[];
+  readonly rebindings: readonly SeenRebinding[];
   /** Addresses that were granted for names, and were not before. */
   readonly named: readonly { readonly address: number; readonly hostname: string }[];
   /** Lookups that there was no room for. */

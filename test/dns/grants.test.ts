@@ -1,8 +1,8 @@
 import { networkInterfaces } from 'node:os';
-import { type Answer, encode } from 'dns-packet';
+import { type Answer, decode, encode } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
 import type { Lookups } from '#policy/lookups.js';
-import { edns, exchange, lookUp, query } from './client.js';
+import { edns, exchange, lookUp, type Opt, query } from './client.js';
 import { a, alwaysAt, cname, FakeUpstream } from './fake-upstream.js';
 import { allowing, pattern, startProxy } from './proxy.js';
 import { passed, settled } from './settled.js';
@@ -11,7 +11,17 @@ const NAME = 'www.example.com';
 const ADDRESS = '203.0.113.1';
 const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
 const FAILED = ['SERVFAIL'];
+const BLOCKED = 15;
 const answering = (...answers: Answer[]) => FakeUpstream.start(({ answer }) => answer({ answers }));
+
+/** Of RFC 8914, in a message. */
+function extendedErrors(message: Buffer): { code: number; text: string }[] {
+  const opt = decode(message).additionals?.find((record): record is Opt => record.type === 'OPT');
+  const options = (opt?.options ?? []) as unknown as { code: number; data: Buffer }[];
+  return options
+    .filter(({ code }) => code === 15)
+    .map(({ data }) => ({ code: data.readUInt16BE(0), text: data.toString('utf8', 2) }));
+}
 
 describe('what an answer leads to is granted', () => {
   test('to every pattern that matches the asked name, and to no other', async () => {
@@ -87,7 +97,7 @@ describe('what an answer leads to is granted', () => {
     asked.writeUInt16BE(65, asked.length - 4);
     const answer = await exchange(rig.at, asked);
     expect(answer.subarray(asked.length + 10)).toEqual(Buffer.from([0, 3, 0, 1, 0]));
-    expect([rig.grantor.grants, rig.refused()]).toEqual([[], { records_left_out: 1 }]);
+    expect([rig.grantor.grants, rig.refused()]).toEqual([[], { left_out_hint: 1 }]);
   });
 });
 
@@ -245,6 +255,11 @@ describe('an address that is not public', () => {
     '198.18.0.1',
     '198.19.255.255',
     '192.0.0.8',
+    '192.0.0.255',
+    '192.0.2.1',
+    '192.88.99.1',
+    '198.51.100.7',
+    '203.0.113.255',
   ];
   const NOBODYS = [
     '0.0.0.0',
@@ -269,6 +284,16 @@ describe('an address that is not public', () => {
     '172.15.255.255',
     '172.32.0.0',
     '192.0.1.0',
+    '192.0.0.9',
+    '192.0.0.10',
+    '192.0.3.0',
+    '192.31.196.1',
+    '192.52.193.1',
+    '192.175.48.1',
+    '198.51.99.255',
+    '198.51.101.0',
+    '203.0.112.255',
+    '203.0.114.0',
     '192.167.255.255',
     '192.169.0.0',
     '198.17.255.255',
@@ -279,7 +304,7 @@ describe('an address that is not public', () => {
 
   async function brought(name: string, addresses: readonly string[], options: Parameters<typeof startProxy>[1]) {
     const upstream = await answering(...addresses.map((address) => a(name, address)));
-    const rig = await startProxy([upstream], options);
+    const rig = await startProxy([upstream], { rebindAllow: [], ...options });
     const [, ...records] = await lookUp(rig.at, name, 'A', { additionals: [edns()] });
     const granted = rig.grantor.grants.flatMap((words) => words.split(' ').slice(1));
     return { said: records.map((words) => words.split(' ')[2]), granted };
@@ -310,10 +335,44 @@ describe('an address that is not public', () => {
   });
 
   test('is told to be left out, and counted', async () => {
-    const upstream = await answering(a(NAME, '10.1.2.3'), a(NAME, ADDRESS));
-    const rig = await startProxy([upstream]);
-    const answer = await exchange(rig.at, query(NAME, 'A', { additionals: [edns()] }));
-    expect(answer.subarray(-6)).toEqual(Buffer.from([0, 15, 0, 2, 0, 17]));
-    expect(rig.refused()).toEqual({ records_left_out: 1 });
+    const upstream = await answering(a(NAME, '10.1.2.3'), a(NAME, '9.9.9.9'));
+    const rig = await startProxy([upstream], { rebindAllow: [] });
+    const ask = (): Promise<Buffer> => exchange(rig.at, query(NAME, 'A', { additionals: [edns()] }));
+    const text = 'rebind protection: 10.1.2.3 is private_use: dns.rebind_allow lets the name pass';
+    expect(extendedErrors(await ask())).toEqual([{ code: BLOCKED, text }]);
+    expect(extendedErrors(await ask())).toEqual([{ code: BLOCKED, text }]);
+    expect(extendedErrors(await exchange(rig.at, query(NAME)))).toEqual([]);
+    expect(rig.refused()).toEqual({ left_out_rebinding: 1 });
+    const { rebindings } = rig.proxy.takeSeen();
+    expect(rebindings).toEqual([
+      {
+        source: 0x7f000001,
+        hostname: NAME,
+        address: 0x0a010203,
+        reason: 'private_use: dns.rebind_allow lets the name pass',
+        generation: 1,
+        count: 3,
+        lastMs: expect.any(Number),
+      },
+    ]);
+    expect(rig.proxy.takeSeen().rebindings).toEqual([]);
+  });
+
+  test.each([
+    ['loopback', '127.9.9.9', 'loopback: only without dns.rebind_protection'],
+    ['of documentation', '192.0.2.1', 'documentation: dns.rebind_allow lets the name pass'],
+    ['for benchmarks', '198.18.0.1', 'benchmarking: dns.rebind_allow lets the name pass'],
+  ])('is seen with its reason: one %s', async (_, address, reason) => {
+    const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
+    expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
+    expect(rig.proxy.takeSeen().rebindings).toMatchObject([{ hostname: NAME, reason, count: 1 }]);
+  });
+
+  test('of an answer with thousands is seen for the first eight, and all are counted', async () => {
+    const many = Array.from({ length: 40 }, (_, last) => a(NAME, `10.9.9.${last}`));
+    const rig = await startProxy([await answering(...many)], { rebindAllow: [] });
+    await lookUp(rig.at, NAME);
+    expect(rig.proxy.takeSeen().rebindings.length).toBe(8);
+    expect(rig.refused()).toEqual({ left_out_rebinding: 40 });
   });
 });

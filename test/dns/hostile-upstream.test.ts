@@ -137,7 +137,8 @@ const aliases = (links: number): string[] =>
 const ns: Answer = { type: 'NS', name: 'example.com', data: 'ns.example.com' };
 const NXDOMAIN = 3;
 const TC = 0x0200;
-const left = (count: number): Record<string, number> => ({ records_left_out: count });
+const WITH_ERROR = { left_out_with_error: 1 };
+const left = (count: number): Record<string, number> => ({ left_out_other_name: count });
 
 type Told = readonly [
   what: string,
@@ -235,11 +236,11 @@ const TOLD: readonly Told[] = [
     { answers: [{ type: 'AAAA', name: NAME, data: '2001:db8::1' }, a(NAME, GOOD)] },
     ['NOERROR', `${NAME} A ${GOOD}`],
     [`* ${GOOD}`],
-    left(1),
+    { left_out_ipv6: 1 },
   ],
-  ['addresses, but a failure', { flags: 2, answers: [a(NAME, EVIL)] }, ['SERVFAIL'], [], {}],
-  ['addresses, but a refusal', { flags: 5, answers: [a(NAME, EVIL)] }, ['REFUSED'], [], {}],
-  ['addresses, but an error that nobody knows', { flags: 11, answers: [a(NAME, EVIL)] }, ['RCODE_11'], [], {}],
+  ['addresses, but a failure', { flags: 2, answers: [a(NAME, EVIL)] }, ['SERVFAIL'], [], WITH_ERROR],
+  ['addresses, but a refusal', { flags: 5, answers: [a(NAME, EVIL)] }, ['REFUSED'], [], WITH_ERROR],
+  ['addresses, but an error that nobody knows', { flags: 11, answers: [a(NAME, EVIL)] }, ['RCODE_11'], [], WITH_ERROR],
 ];
 
 describe('an answer that brings', () => {
@@ -268,7 +269,10 @@ describe('an answer that brings', () => {
     );
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
-    expect([rig.grantor.grants, rig.refused()]).toEqual([[['*', ...addresses.slice(0, 128)].join(' ')], left(1_872)]);
+    expect([rig.grantor.grants, rig.refused()]).toEqual([
+      [['*', ...addresses.slice(0, 128)].join(' ')],
+      { left_out_beyond_128: 1_872 },
+    ]);
   });
 });
 

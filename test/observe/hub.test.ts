@@ -150,7 +150,7 @@ describe('a message', () => {
   test('of a lookup names the rule of the policy that judged it', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
-    hub.lookups({ lookups: [lookup('www.example.com')], named: [], lost: 0, lostDenied: 0 }, 0);
+    hub.lookups({ lookups: [lookup('www.example.com')], rebindings: [], named: [], lost: 0, lostDenied: 0 }, 0);
     expect(messages()).toEqual([
       {
         type: 'dns',
@@ -306,7 +306,13 @@ describe('a filter', () => {
       0,
     );
     hub.lookups(
-      { lookups: [lookup('www.example.com'), lookup('other.example.org')], named: [], lost: 0, lostDenied: 0 },
+      {
+        lookups: [lookup('www.example.com'), lookup('other.example.org')],
+        rebindings: [],
+        named: [],
+        lost: 0,
+        lostDenied: 0,
+      },
       0,
     );
     const found = messages().map(

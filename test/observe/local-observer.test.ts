@@ -26,6 +26,7 @@ const lookups = (count: number) => ({
       lastMs: 1_000,
     },
   ],
+  rebindings: [],
   named: [],
   lost: 9,
   lostDenied: 4,
@@ -79,6 +80,34 @@ test('a lookup that is denied is named by the policy that was just put in force,
   expect(shown()).toEqual([
     ['dns_deny', 'no', 2],
     ['gap', 'dns', 4],
+  ]);
+});
+
+test('an address that the rebind protection left out of an answer is a finding with name, address and reason', async () => {
+  const reason = 'private_use: dns.rebind_allow lets the name pass';
+  const seen = {
+    source: 0x0a000001,
+    hostname: 'nas.example.com',
+    address: 0x0a010203,
+    reason,
+    generation: 1,
+    count: 2,
+  };
+  const none = { ...lookups(0), lookups: [], lost: 0, lostDenied: 0 };
+  observer.see({ ...none, rebindings: [{ ...seen, lastMs: 5 }] });
+  observer.see({ ...none, rebindings: [{ ...seen, lastMs: 7 }] });
+  await observer.merge();
+  expect(merged).toMatchObject([
+    {
+      type: 'dns_deny',
+      source: '10.0.0.1',
+      destination: '10.1.2.3',
+      hostname: 'nas.example.com',
+      reason: `rebinding: ${reason}`,
+      effectiveAction: 'deny',
+      decidedBy: null,
+      count: 4,
+    },
   ]);
 });
 

@@ -56,6 +56,7 @@ export const EXTENDED_ERROR = {
   other: 0,
   staleAnswer: 3,
   notReady: 14,
+  blocked: 15,
   filtered: 17,
   prohibited: 18,
   noReachableAuthority: 22,
