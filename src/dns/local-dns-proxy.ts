@@ -2,8 +2,9 @@ import type { MessagePort } from 'node:worker_threads';
 import { parseAddress } from '#policy/ipv4.js';
 import type { KnownName } from '#policy/known-name.js';
 import type { SeenLookups } from '#policy/seen-lookup.js';
-import type { Descriptors } from '#sockets/descriptors.js';
+import { Descriptors } from '#sockets/descriptors.js';
 import { Pump } from '#sockets/pump.js';
+import { RouteNews } from '#sockets/route-news.js';
 import { AnswerCache } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import { Counts } from './counts.js';
@@ -33,13 +34,15 @@ export class LocalDnsProxy {
   readonly #cache: AnswerCache;
   readonly #pump: Pump;
   readonly #upstreams: Upstreams;
+  readonly #rebinding: Rebinding;
+  readonly #routeNews: RouteNews;
   readonly #listeners: readonly (UdpListener | TcpListener)[];
   readonly #ticking: NodeJS.Timeout;
 
   constructor(
     options: DnsOptions,
     onAliveness: (alive: readonly string[], dead: readonly string[]) => void,
-    descriptors?: Descriptors,
+    descriptors = new Descriptors(),
     /** Opens what it writes grants with. */
     openWriter?: ConstructorParameters<typeof Granter>[3],
   ) {
@@ -61,12 +64,14 @@ export class LocalDnsProxy {
       (reason) => counts.refuse(`answer_${reason}`),
       () => onAliveness(this.#addresses(true), this.#addresses(false)),
     );
+    this.#rebinding = new Rebinding(options.rebindProtection, options.rebindAllow);
+    this.#routeNews = new RouteNews(descriptors);
     this.resolver = new Resolver(
       options,
       this.#upstreams,
       this.#cache,
       new Learning(options, this.granter, this.#known, counts, this.#waits),
-      new Rebinding(options.rebindProtection, options.rebindAllow),
+      this.#rebinding,
       counts,
       this.#sightings,
     );
@@ -128,11 +133,16 @@ export class LocalDnsProxy {
     clearInterval(this.#ticking);
     for (const listener of this.#listeners) await listener.close();
     this.#upstreams.close();
+    this.#routeNews.close();
     this.#pump.close();
     this.granter.use(null);
   }
 
   #tick(): void {
+    if (this.#routeNews.take()) {
+      this.#upstreams.renew();
+      this.#rebinding.forgetOwn();
+    }
     this.#upstreams.tick();
     this.granter.tick();
   }

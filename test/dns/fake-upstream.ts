@@ -2,6 +2,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { DgramAsPromised, type SocketAsPromised } from 'dgram-as-promised';
 import { type Answer, decode, encode, type Packet, type Question, type StringAnswer } from 'dns-packet';
 import { nowMs } from '#dns/clock.js';
+import type { Endpoint } from '#dns/options.js';
 import { FrameReader, framed } from '#dns/wire/framing.js';
 import { endpoint } from './loopback.js';
 import { opened } from './opened.js';
@@ -35,8 +36,8 @@ export class FakeUpstream {
     readonly at = endpoint(),
   ) {}
 
-  static async start(onHeard: OnHeard): Promise<FakeUpstream> {
-    const upstream = new FakeUpstream(onHeard);
+  static async start(onHeard: OnHeard, at?: Endpoint): Promise<FakeUpstream> {
+    const upstream = new FakeUpstream(onHeard, at);
     await upstream.open();
     opened(() => upstream.close());
     return upstream;
@@ -53,7 +54,8 @@ export class FakeUpstream {
     this.#udp = udp;
     udp.socket.on('message', (bytes, { port, address }) => {
       const send = (response: Uint8Array): void => {
-        void udp.send(response, port, address);
+        // An address that the resolver has no way back to hears nothing.
+        void udp.send(response, port, address).catch(() => {});
       };
       this.#hear(bytes, null, send, (other, response) => other.send(response, port, address));
     });

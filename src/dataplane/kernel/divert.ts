@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { redirectBit } from '#dataplane/program/settings.js';
-import { NETLINK_ROUTE, NetlinkSocket, NLM_F_REQUEST } from './netlink.js';
+import { NETLINK_ROUTE, NetlinkSocket, NLM_F_REQUEST } from '#libc/netlink.js';
 
 /** Preference of the rule, and number of its table; `bpf/others.h` knows both. */
 const NUMBER = '8353';

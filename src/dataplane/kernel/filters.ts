@@ -1,5 +1,5 @@
+import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 import { CLSACT } from './hook.js';
-import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from './netlink.js';
 
 const RTM_NEWTFILTER = 44;
 const RTM_GETTFILTER = 46;

@@ -1,5 +1,5 @@
+import { NETLINK_NETFILTER, NETLINK_ROUTE, type NetlinkMessage, NetlinkSocket } from '#libc/netlink.js';
 import { GUARD_TABLE } from './guard.js';
-import { NETLINK_NETFILTER, NETLINK_ROUTE, type NetlinkMessage, NetlinkSocket } from './netlink.js';
 import { changedTable } from './nftables.js';
 
 /** What may have changed, and must be looked at. */

@@ -5,7 +5,7 @@ import {
   NetlinkSocket,
   NLM_F_DUMP,
   NLM_F_REQUEST,
-} from './netlink.js';
+} from '#libc/netlink.js';
 
 const SUBSYSTEM_NFTABLES = 10;
 const NFPROTO_INET = 1;

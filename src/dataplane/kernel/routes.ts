@@ -1,5 +1,5 @@
 import type { Route } from '#dataplane/program/route-lines.js';
-import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from './netlink.js';
+import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 
 const AF_INET = 2;
 const RTM_NEWROUTE = 24;

@@ -23,11 +23,15 @@ type Sent = Pick<Asked, 'name' | 'type' | 'class'> & {
 /** One connection to a resolver. Throws a `KernelFailure` where there is no socket to be had. */
 export class TcpConnection {
   hasAnswered = false;
+  /** Whether it was closed since its own address is no longer the right one. */
+  isOutdated = false;
   readonly #socket: Socket;
   readonly #frames = new FrameReader(MESSAGE_BYTES);
   readonly #sent = new TransientMap<number, Sent>();
   #isClosed = false;
   #isRetired = false;
+  /** A question was given up, and nothing has come since: perhaps nothing does any more, and the kernel tells so only after minutes. */
+  #isSilent = false;
 
   constructor(
     to: Endpoint,
@@ -46,7 +50,7 @@ export class TcpConnection {
 
   /** Whether another one is to be taken. */
   get isTaken(): boolean {
-    return this.#isClosed || this.#sent.size >= IN_FLIGHT;
+    return this.#isClosed || this.#isSilent || this.#sent.size >= IN_FLIGHT;
   }
 
   /** Answers how to forget it. */
@@ -58,7 +62,11 @@ export class TcpConnection {
     const edns = { payload: MESSAGE_BYTES, version: 0, dnssecOk, options };
     const query = { id, name, type, class: of, recursionDesired, checkingDisabled, authenticData: true, edns };
     this.#socket.write(framed(writeQuery(query)));
-    return () => this.#forget(id);
+    return () => {
+      if (!this.#sent.has(id)) return;
+      this.#isSilent = true;
+      this.#forget(id);
+    };
   }
 
   /** Closes once nothing is waited for. */
@@ -85,6 +93,7 @@ export class TcpConnection {
   }
 
   #take(chunk: Uint8Array): void {
+    this.#isSilent = false;
     for (const frame of this.#frames.push(chunk)) {
       const message = readMessage(frame);
       const sent = 'fault' in message ? undefined : this.#sent.get(message.id);

@@ -24,12 +24,21 @@ export class TcpExchange {
       }
       forget = connection.send(asked, onAnswer, () => {
         // RFC 7766, 6.2.4: a resolver may close what was used already whenever it likes.
-        if (connection.hasAnswered && !isAgain) ask(true);
+        if ((connection.hasAnswered || connection.isOutdated) && !isAgain) ask(true);
         else onError();
       });
     };
     ask(false);
     return () => forget();
+  }
+
+  /** Waiting questions are asked again by a connection from the current address. */
+  renew(): void {
+    const outdated = this.#current;
+    this.#current = null;
+    if (outdated === null) return;
+    outdated.isOutdated = true;
+    outdated.close();
   }
 
   close(): void {

@@ -1,5 +1,6 @@
 import { parseAddress } from '#policy/ipv4.js';
 import type { Pump } from '#sockets/pump.js';
+import { sourceTowards } from '#sockets/source-address.js';
 import { nowMs } from '../clock.js';
 import type { UpstreamStats } from '../dns-proxy.js';
 import { type Endpoint, textOf } from '../options.js';
@@ -9,6 +10,7 @@ import { FLAG, RCODE, TYPE } from '../wire/numbers.js';
 import type { Asked } from './asked.js';
 import { TcpExchange } from './tcp-exchange.js';
 import { UdpPool } from './udp-pool.js';
+import type { Server } from './udp-socket.js';
 
 /** So many in a row without an answer, and a resolver is asked last, and whether it is there. */
 const SILENT = 3;
@@ -39,20 +41,24 @@ export class Upstream {
   #timeouts = 0;
   #isDead = false;
   #isProbed = false;
+  /** By which the kernel sends there; null: it has no route. */
+  #source: number | null = null;
+  readonly #to: Server;
   readonly #pool: UdpPool;
   readonly #tcp: TcpExchange;
 
   constructor(
     pump: Pump,
     endpoint: Endpoint,
-    mark: number,
+    private readonly mark: number,
     onStray: (reason: string) => void,
     private readonly onAliveness: () => void,
   ) {
     this.address = textOf(endpoint);
     const address = parseAddress(endpoint.host);
     if (address === undefined) throw new Error(`the upstream ${endpoint.host} is not IPv4`);
-    this.#pool = new UdpPool(pump, { address, port: endpoint.port }, mark, onStray);
+    this.#to = { address, port: endpoint.port };
+    this.#pool = new UdpPool(pump, this.#to, mark, onStray, () => this.renew());
     this.#tcp = new TcpExchange(endpoint, mark, onStray);
   }
 
@@ -70,8 +76,24 @@ export class Upstream {
     return { address, alive, queries: this.#queries, timeouts: this.#timeouts, latencyMs };
   }
 
+  /** Throws a `KernelFailure` where there is no socket to be had. Without a route it is opened, and not alive. */
   open(): void {
-    this.#pool.open();
+    this.#source = sourceTowards(this.#to, this.mark);
+    if (this.#source !== null) this.#pool.open();
+  }
+
+  /**
+   * To be called when addresses or routes may have changed: sockets that are bound to an address by which the kernel does
+   * not send any more are replaced. Answers whether they were.
+   */
+  renew(): boolean {
+    const source = this.#sourceNow();
+    if (source === this.#source) return false;
+    this.#source = source;
+    this.#pool.renew();
+    this.#tcp.renew();
+    if (this.#isDead) this.probe();
+    return true;
   }
 
   close(): void {
@@ -134,6 +156,15 @@ export class Upstream {
       () => end(true),
       () => end(false),
     );
+  }
+
+  #sourceNow(): number | null {
+    try {
+      return sourceTowards(this.#to, this.mark);
+    } catch {
+      // Out of descriptors: the sockets that there are are kept.
+      return this.#source;
+    }
   }
 
   #answered(tookMs: number): void {

@@ -67,6 +67,11 @@ export class Upstreams {
     for (const upstream of this.#all) upstream.open();
   }
 
+  /** To be called when addresses or routes may have changed. */
+  renew(): void {
+    for (const upstream of this.#all) upstream.renew();
+  }
+
   close(): void {
     for (const race of this.#races.values()) this.#end(race, null);
     for (const upstream of this.#all) upstream.close();

@@ -1,5 +1,5 @@
-import { KernelFailure } from '#libc/failure.js';
-import { check, errno, libc } from '#libc/libc.js';
+import { KernelFailure } from './failure.js';
+import { check, errno, libc } from './libc.js';
 
 const AF_NETLINK = 16;
 const SOCK_RAW = 3;

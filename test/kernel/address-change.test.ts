@@ -1,0 +1,199 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { createTopology, type Topology } from '#cli/topology.js';
+import { lookUp, query, TcpClient } from '#test/dns/client.js';
+import { alwaysAt, FakeUpstream, type Heard } from '#test/dns/fake-upstream.js';
+import { type Rig, startProxy } from '#test/dns/proxy.js';
+import { settled } from '#test/dns/settled.js';
+import { enterNamespace } from './namespace.js';
+
+const UPSTREAM = { host: '10.88.0.53', port: 53 };
+const OTHER_UPSTREAM = { host: '10.88.1.53', port: 53 };
+const LISTEN = { host: '10.77.1.1', port: 53 };
+const ADDRESS = '1.2.3.4';
+const TC = 0x0200;
+const tooLong = (heard: Heard): void => {
+  if (heard.stream === null) heard.answer({ flags: TC });
+  else alwaysAt(ADDRESS)(heard);
+};
+const at = (name: string): readonly string[] => ['NOERROR', `${name} A ${ADDRESS}`];
+
+let topology: Topology;
+let leave = (): void => {};
+let names = 0;
+
+/** Runs commands of `ip` on the node. */
+async function onNode(...commands: readonly string[]): Promise<void> {
+  for (const command of commands) await topology.node.must('ip', ...command.split(' '));
+}
+const onServer = (command: string): Promise<string> => topology.server.must('ip', ...command.split(' '));
+
+/** A resolver on the server. */
+async function upstreamAt(to: typeof UPSTREAM, onHeard: (heard: Heard) => void): Promise<FakeUpstream> {
+  const back = enterNamespace(topology.server.name);
+  try {
+    return await FakeUpstream.start(onHeard, to);
+  } finally {
+    back();
+  }
+}
+
+/** A name that is not in the cache. */
+function fresh(): string {
+  return `n${++names}.example.com`;
+}
+
+async function answers(rig: Rig): Promise<void> {
+  const name = fresh();
+  expect(await lookUp(rig.at, name)).toEqual(at(name));
+}
+
+/** The node has two links to the server, which has the address of each resolver itself. */
+beforeEach(async () => {
+  topology = await createTopology('moved');
+  await onNode(
+    `link add wan1 type veth peer name eth1 netns ${topology.server.name}`,
+    'addr add 10.77.4.1/24 dev wan1',
+    'link set wan1 up',
+    'route add 10.88.0.0/16 via 10.77.2.2',
+  );
+  for (const command of [
+    'addr add 10.77.4.2/24 dev eth1',
+    'link set eth1 up',
+    `addr add ${UPSTREAM.host}/32 dev lo`,
+    `addr add ${OTHER_UPSTREAM.host}/32 dev lo`,
+  ])
+    await onServer(command);
+});
+afterEach(async () => {
+  leave();
+  leave = () => {};
+  await topology.remove();
+});
+
+/** Changes of the route from the node to its resolver. */
+const CHANGES: readonly (readonly [string, () => Promise<void>])[] = [
+  [
+    'was replaced by another of the same network',
+    () =>
+      onNode(
+        'addr del 10.77.2.1/24 dev wan0',
+        'addr add 10.77.2.9/24 dev wan0',
+        'route add 10.88.0.0/16 via 10.77.2.2',
+      ),
+  ],
+  [
+    'was removed after another was added',
+    () =>
+      onNode(
+        'addr add 10.77.2.9/32 dev wan0',
+        'route add 10.77.2.2/32 dev wan0 src 10.77.2.9',
+        'route replace 10.88.0.0/16 via 10.77.2.2 src 10.77.2.9',
+        'addr del 10.77.2.1/24 dev wan0',
+      ),
+  ],
+  [
+    'was removed while the link was down',
+    () =>
+      onNode(
+        'link set wan0 down',
+        'addr flush dev wan0',
+        'addr add 10.77.2.77/24 dev wan0',
+        'link set wan0 up',
+        'route add 10.88.0.0/16 via 10.77.2.2',
+      ),
+  ],
+  [
+    'is of another network, on the same link',
+    async () => {
+      await onServer('addr add 10.77.5.2/24 dev eth0');
+      await onNode(
+        'addr del 10.77.2.1/24 dev wan0',
+        'addr add 10.77.5.1/24 dev wan0',
+        'route add 10.88.0.0/16 via 10.77.5.2',
+      );
+    },
+  ],
+  [
+    'stays, and the route moves to another link whose end does not answer to the old address',
+    async () => {
+      await onNode('route replace 10.88.0.0/16 via 10.77.4.2');
+      await onServer('link set eth0 down');
+    },
+  ],
+  [
+    'stays, and a route with another source is added',
+    async () => {
+      await onServer('route add blackhole 10.77.2.1/32');
+      await onNode('route add 10.88.0.53/32 via 10.77.4.2');
+    },
+  ],
+];
+
+describe('the DNS proxy, after the address by which it asks its resolver', () => {
+  test.each(CHANGES)('%s · gets answers over UDP', async (_, change) => {
+    await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
+    leave = enterNamespace(topology.node.name);
+    const rig = await startProxy([{ at: UPSTREAM }]);
+    await answers(rig);
+    await change();
+    for (let each = 0; each < 40; each++) await answers(rig);
+  });
+
+  test.each(CHANGES)('%s · gets answers over TCP', async (_, change) => {
+    const upstream = await upstreamAt(UPSTREAM, tooLong);
+    leave = enterNamespace(topology.node.name);
+    const rig = await startProxy([{ at: UPSTREAM }]);
+    await answers(rig);
+    await answers(rig);
+    expect(upstream.connections.size).toBe(1);
+    await change();
+    for (let each = 0; each < 5; each++) await answers(rig);
+  });
+
+  test('was absent for a time · gets answers once it is back', async () => {
+    await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
+    leave = enterNamespace(topology.node.name);
+    const rig = await startProxy([{ at: UPSTREAM }]);
+    await answers(rig);
+    await onNode('addr del 10.77.2.1/24 dev wan0');
+    for (let each = 0; each < 4; each++) expect(await lookUp(rig.at, fresh())).toEqual(['SERVFAIL']);
+    await settled(() => rig.alive.at(-1), []);
+    await onNode('addr add 10.77.2.1/24 dev wan0', 'route add 10.88.0.0/16 via 10.77.2.2');
+    await vi.waitFor(() => answers(rig), { timeout: 1_500, interval: 20 });
+  });
+});
+
+test('a resolver without a route does not keep the proxy from asking the others, and is asked once it has one', async () => {
+  await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
+  leave = enterNamespace(topology.node.name);
+  await onNode('route del 10.88.0.0/16', 'route add 10.88.0.53/32 via 10.77.2.2');
+  const rig = await startProxy([{ at: OTHER_UPSTREAM }, { at: UPSTREAM }]);
+  for (let each = 0; each < 5; each++) await answers(rig);
+  await settled(() => rig.alive.at(-1), ['10.88.0.53:53']);
+  leave();
+  const other = await upstreamAt(OTHER_UPSTREAM, alwaysAt(ADDRESS));
+  leave = enterNamespace(topology.node.name);
+  await onNode('route add 10.88.1.53/32 via 10.77.2.2');
+  await settled(() => rig.alive.at(-1), ['10.88.1.53:53', '10.88.0.53:53']);
+  await answers(rig);
+  expect(other.heard.some(({ question }) => question.name.endsWith('example.com'))).toBe(true);
+});
+
+test('an address that the proxy listens on is answered on, UDP and TCP, after it was removed and added again', async () => {
+  await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
+  leave = enterNamespace(topology.node.name);
+  const rig = await startProxy([{ at: UPSTREAM }], { listen: [LISTEN] });
+  await answers(rig);
+  await onNode(
+    'addr del 10.77.1.1/24 dev lan0',
+    'link set lan0 down',
+    'link set lan0 up',
+    'addr add 10.77.1.1/24 dev lan0',
+  );
+  await answers(rig);
+  const client = await TcpClient.to(LISTEN, LISTEN.host);
+  const name = fresh();
+  client.send(query(name));
+  await settled(() => client.said, [at(name)]);
+  client.close();
+});
