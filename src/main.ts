@@ -34,6 +34,7 @@ import { parseHostname } from '#policy/hostname.js';
 import { parseAddress } from '#policy/ipv4.js';
 import type { ServicePlaneOptions } from '#service-plane/options.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
+import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';
 import { createSupport } from './support.js';
@@ -189,6 +190,7 @@ function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1
   return {
     version,
     hosts: [listen.host, ...allowedHosts],
+    refuses: (connection) => isReserved(descriptorOf(connection), 'api'),
     logger: log,
     ...(tls === null ? {} : { tls: { cert: readFileSync(tls.cert), key: readFileSync(tls.key) } }),
     limits: {

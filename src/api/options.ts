@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 
 /** Limits of the HTTP server (D2, D37). Every one has a default; tests set shorter ones. */
@@ -52,4 +53,6 @@ export type ApiOptions = {
   readonly logger?: FastifyBaseLogger;
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer };
   readonly limits?: Partial<ApiLimits>;
+  /** Whether a new connection is closed at once; left out: none is. */
+  readonly refuses?: (connection: Socket) => boolean;
 };

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
 import Fastify, { type FastifyRequest, type FastifyServerOptions, LogController, type RouteOptions } from 'fastify';
 import { serializerCompiler } from 'fastify-type-provider-zod';
@@ -66,6 +67,12 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const api = Fastify(serverOptions(options, limits)) as unknown as Api;
   api.server.maxConnections = limits.connections;
+  const { refuses } = options;
+  if (refuses !== undefined) {
+    api.server.prependListener('connection', (socket) => {
+      if (refuses(socket)) socket.destroy();
+    });
+  }
   // Node drops what is above its count without a word; one more than the limit lets `checkHeaders` refuse it.
   api.server.maxHeadersCount = limits.headerCount + 1;
 

@@ -116,6 +116,8 @@ export type DatapathChange =
   | { readonly type: 'guard_lost' }
   /** Lookups that are diverted come to nobody until it was attached again. */
   | { readonly type: 'diversion_lost' }
+  /** No free descriptor: interfaces, guard and third-party hooks are not looked at until the fault is null again. */
+  | { readonly type: 'look_changed'; readonly fault: string | null }
   /** Nothing is to be done about it. */
   | ({ readonly type: 'forwarding_changed' } & ForwardingNow)
   | { readonly type: 'worker_died'; readonly reason: string };

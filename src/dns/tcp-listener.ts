@@ -1,5 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { parseAddress } from '#policy/ipv4.js';
+import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
 import { openListener } from '#sockets/socket-options.js';
 import type { Counts } from './counts.js';
 import type { ListenAt } from './options.js';
@@ -45,7 +46,8 @@ export class TcpListener {
     const client = socket.remoteAddress ?? '';
     const source = parseAddress(client);
     const count = (this.#ofClients.get(client) ?? 0) + 1;
-    if (source === undefined || count > CONNECTIONS_OF_A_CLIENT || this.#connections.size >= CONNECTIONS) {
+    const isFull = this.#connections.size >= CONNECTIONS || isReserved(descriptorOf(socket), 'connection');
+    if (source === undefined || count > CONNECTIONS_OF_A_CLIENT || isFull) {
       this.counts.refuse('connection');
       socket.destroy();
       return;

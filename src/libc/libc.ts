@@ -42,6 +42,7 @@ type Libc = {
   shutdown(fd: number, how: number): number;
   splice(from: number, fromOffset: number, to: number, toOffset: number, length: number, flags: number): number;
   getpagesize(): number;
+  getrlimit(resource: number, limits: BigUint64Array): number;
   ioctl(fd: number, request: number, argument: Uint8Array): number;
   if_nameindex(): Pointer;
   if_freenameindex(list: Pointer): void;
@@ -82,6 +83,7 @@ const LIBC: Record<keyof Libc, string> = {
   // The offsets as numbers, since there are none.
   splice: 'long splice(int from, uint64_t from_offset, int to, uint64_t to_offset, size_t length, uint32_t flags)',
   getpagesize: 'int getpagesize()',
+  getrlimit: 'int getrlimit(int resource, _Out_ void *limits)',
   ioctl: 'int ioctl(int fd, ulong request, _Inout_ void *argument)',
   if_nameindex: 'void *if_nameindex()',
   if_freenameindex: 'void if_freenameindex(void *list)',

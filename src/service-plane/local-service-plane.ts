@@ -4,6 +4,7 @@ import type { InspectionImage } from '#policy/inspection.js';
 import type { JoinPoint } from '#policy/join-point.js';
 import type { Packet } from '#policy/model.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
+import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { Connection } from './connection.js';
 import { Counts } from './counts.js';
@@ -93,7 +94,7 @@ export class LocalServicePlane {
   #accept(client: Socket, flow: Packet): void {
     const { size } = this.#connections;
     const { maxConnections } = this.options;
-    if (size >= maxConnections * WITH_UNREAD) {
+    if (size >= maxConnections * WITH_UNREAD || isReserved(descriptorOf(client), 'connection')) {
       this.#plane.counts.refuse('too_many_connections');
       client.resetAndDestroy();
       return;

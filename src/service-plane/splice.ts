@@ -1,11 +1,12 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
 import type { JoinPoint } from '#policy/join-point.js';
+import { descriptorOf } from '#sockets/descriptor-reserve.js';
 import type { Handover } from '#sockets/handover.js';
 import type { SpliceOrder } from './messages.js';
 
 /** Not in the types. */
-type Handled = Socket & { readonly _handle: { readonly fd: number; readStop(): void } | null };
+type Handled = Socket & { readonly _handle: { readStop(): void } | null };
 
 /** Hands pairs of sockets to the thread that carries their bytes. */
 export class Splices {
@@ -45,7 +46,7 @@ export class Splices {
 
   #handOver(id: number, one: Socket, other: Socket): void {
     if (!this.#ends.has(id)) return;
-    const fds = [one, other].map((socket) => (socket as Handled)._handle?.fd ?? -1);
+    const fds = [one, other].map((socket) => descriptorOf(socket));
     if (fds.some((fd) => fd < 0)) {
       this.#giveUp(id, one, other);
       return;

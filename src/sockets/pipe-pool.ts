@@ -1,4 +1,5 @@
 import { libc } from '#libc/libc.js';
+import { isReserved } from './descriptor-reserve.js';
 import type { Descriptors } from './descriptors.js';
 
 const O_NONBLOCK_CLOEXEC = 0o2004000;
@@ -39,6 +40,10 @@ export class PipePool {
     const ends = new Int32Array(2);
     if (libc.pipe2(ends, O_NONBLOCK_CLOEXEC) < 0) return null;
     const [read = -1, write = -1] = ends;
+    if ([read, write].some((fd) => isReserved(fd, 'pipe'))) {
+      for (const fd of [read, write]) libc.close(fd);
+      return null;
+    }
     this.descriptors.hold(read);
     this.descriptors.hold(write);
     // Where this user may have no more of that size, it is a smaller one.

@@ -1,4 +1,7 @@
+import { constants } from 'node:os';
+import { KernelFailure } from '#libc/failure.js';
 import { check, errno, libc } from '#libc/libc.js';
+import { isReserved } from './descriptor-reserve.js';
 
 const AF_INET = 2;
 const TYPES = { udp: 2, tcp: 1 } as const;
@@ -101,6 +104,7 @@ function setForBytes(fd: number): void {
 export function openConnector(from: { readonly address: number; readonly port: number }, mark: number): number {
   const fd = openSocket('tcp', { mark, isTransparent: true });
   try {
+    if (isReserved(fd, 'connection')) throw new KernelFailure('open a socket', constants.errno.EMFILE);
     set(fd, SO_REUSEADDR, 1, 'share an address with what is over');
     if (libc.bind(fd, sockaddr(from.address, from.port), SOCKADDR_BYTES) < 0) {
       if (errno() !== EADDRINUSE && errno() !== EACCES) check('take the address of a client', -1);

@@ -24,7 +24,7 @@ export type EarInput = {
 
 const END_TIMEOUT_MS = 5_000;
 
-/** A thread that sleeps in the kernel until there is news. Whatever it fails with, fails the thread that began it. */
+/** A thread that sleeps in the kernel until there is news. `onFailure`: it has ended. */
 export class Ear {
   readonly source: EventSource;
   readonly #facts: MessagePort;
@@ -32,7 +32,7 @@ export class Ear {
   readonly #shared = new Int32Array(new SharedArrayBuffer(EAR.words * 4));
   readonly #worker: Worker;
 
-  constructor(maps: EarMaps, onNews: (news: News) => void) {
+  constructor(maps: EarMaps, onNews: (news: News) => void, onFailure: (failure: Error) => void) {
     const { port1, port2 } = new MessageChannel();
     const facts = new MessageChannel();
     this.#facts = facts.port1;
@@ -45,8 +45,10 @@ export class Ear {
       execArgv: [],
     });
     this.#worker.on('message', onNews);
-    this.#worker.on('error', (error) => {
-      throw error;
+    this.#worker.on('error', (failure) => {
+      // A thread that could not start does not say so itself.
+      Atomics.store(this.#shared, EAR.ended, 1);
+      onFailure(failure);
     });
   }
 

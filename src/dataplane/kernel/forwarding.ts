@@ -1,4 +1,5 @@
 import type { DatapathChange, ForwardingNow } from '#dataplane/datapath.js';
+import { isOutOfDescriptors } from '#libc/failure.js';
 import type { Guard } from './guard.js';
 import type { Hooks } from './hooks.js';
 import type { DatapathOptions } from './options.js';
@@ -87,6 +88,8 @@ function loadOthers(): OthersProgram | Error {
   try {
     return new OthersProgram();
   } catch (error) {
+    // It was not refused: the next look loads it.
+    if (isOutOfDescriptors(error)) throw error;
     return error as Error;
   }
 }

@@ -64,7 +64,7 @@ export class LocalDatapath {
   #untold: DatapathChange[] = [];
   #succession: Succession | undefined;
   #accounts: Accounts | undefined;
-  #earFds: readonly number[] = [];
+  #earFds: number[] = [];
   #eventsWanted: EventsWanted = NO_EVENTS;
 
   /** Called in the middle of long work, for what cannot wait until it is done: grants may be made. */
@@ -273,8 +273,14 @@ export class LocalDatapath {
   earMaps(): EarMaps {
     const { set } = this.#opened();
     for (const fd of this.#earFds) closeFd(fd);
-    const [events, counters, active] = [set.reopen('events'), set.reopen('counters'), set.reopen('active')];
-    this.#earFds = [events, counters, active];
+    this.#earFds = [];
+    // Kept one by one, so that those before a failure are closed by the next call.
+    const reopen = (name: 'events' | 'counters' | 'active'): number => {
+      const fd = set.reopen(name);
+      this.#earFds.push(fd);
+      return fd;
+    };
+    const [events, counters, active] = [reopen('events'), reopen('counters'), reopen('active')];
     return { events, ringBytes: mapShape(events).maxEntries, counters, active };
   }
 
@@ -287,15 +293,18 @@ export class LocalDatapath {
   look(at: News = { links: true, guard: true, others: true }): DatapathChange[] {
     if (this.#succession === undefined) return [];
     this.#succession.loaded.routes.look();
+    // One by one: a look that throws must not lose what was found before, since the watcher tells each loss once.
+    if (at.links) this.#lookAtInterfaces(this.#succession);
+    if (at.guard) this.#untold.push(...this.#watcher.lookAtGuard(this.#guard.stands()));
+    if (at.others) {
+      this.#untold.push(...this.#forwarding.look(this.#succession.loaded.slots));
+      if (this.#diverts()) {
+        this.#untold.push(...this.#watcher.lookAtDiversion(diversionStands(this.#options.markMask)));
+      }
+    }
     const untold = this.#untold;
     this.#untold = [];
-    return [
-      ...untold,
-      ...(at.links ? this.#lookAtInterfaces(this.#succession) : []),
-      ...(at.guard ? this.#watcher.lookAtGuard(this.#guard.stands()) : []),
-      ...(at.others ? this.#forwarding.look(this.#succession.loaded.slots) : []),
-      ...(at.others && this.#diverts() ? this.#watcher.lookAtDiversion(diversionStands(this.#options.markMask)) : []),
-    ];
+    return untold;
   }
 
   close(): void {
@@ -372,13 +381,14 @@ export class LocalDatapath {
     if (!this.#isOnHooks(policed)) throw failures[0] ?? new Error('a hook went on holding another program');
   }
 
-  #lookAtInterfaces({ programs }: Succession): DatapathChange[] {
+  #lookAtInterfaces({ programs }: Succession): void {
     const own = programIds(programs);
     const directions = this.#hooks.directions();
     const interfaces = this.#hooks.interfaces();
     const isHeld = (found: Interface): boolean =>
       directions.every((direction) => this.#hooks.held(found, direction)?.programId === own[direction]);
-    return [...this.#watcher.lookAtNames(interfaces), ...this.#watcher.lookAtLinks(interfaces.policed, isHeld)];
+    this.#untold.push(...this.#watcher.lookAtNames(interfaces));
+    this.#untold.push(...this.#watcher.lookAtLinks(interfaces.policed, isHeld));
   }
 }
 

@@ -2,6 +2,7 @@ import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_
 import type { Adoption, Attachment } from '#dataplane/datapath.js';
 import { portsOf } from '#dataplane/events/source.js';
 import { Gate } from '#dataplane/grants/gate.js';
+import { isOutOfDescriptors } from '#libc/failure.js';
 import type { GrantAnswer, GrantedAnswer, GrantedRequest, GrantRequest } from '#policy/grant-port.js';
 import { ParentThread } from '#threads/parent-thread.js';
 import { Ear } from './ear.js';
@@ -24,6 +25,8 @@ function die(failure: Error): void {
 const datapath = new LocalDatapath(options, new Gate(grantGate, die));
 datapath.setEventsWanted(eventsWanted);
 let ear: Ear | undefined;
+/** No ear runs, though the datapath is open: there was no descriptor for it. The next look begins one. */
+let isEarDue = false;
 
 function open(): Adoption {
   endEar();
@@ -38,7 +41,6 @@ function attach(): readonly Attachment[] {
     return datapath.attach();
   } finally {
     look({ links: true, guard: false, others: false });
-    tellInterfaces();
   }
 }
 
@@ -110,16 +112,20 @@ function tellInterfaces(): void {
 }
 
 function beginEar(): void {
-  ear = new Ear(datapath.earMaps(), (news) => {
-    if (news.links) tellInterfaces();
-    look(news);
+  isEarDue = true;
+  ear = new Ear(datapath.earMaps(), look, (failure) => {
+    if (!isOutOfDescriptors(failure)) throw failure;
+    endEar();
+    isEarDue = true;
   });
+  isEarDue = false;
   parent.tell({ kind: 'events', source: ear.source }, portsOf(ear.source));
-  tellInterfaces();
   for (const placed of datapath.placed()) datapath.announce(placed);
+  tellInterfaces();
 }
 
 function endEar(): void {
+  isEarDue = false;
   ear?.end();
   ear = undefined;
 }
@@ -158,10 +164,28 @@ parent.serve(
   },
 );
 
+/** The fault that keeps the thread from looking. */
+let lookFault: string | null = null;
+
+/** Without a free descriptor nothing can be looked at. Everything is looked at again by the interval below. */
 function look(news?: News): void {
-  for (const change of datapath.look(news)) parent.tell({ kind: 'change', change });
+  try {
+    if (isEarDue) beginEar();
+    if (news?.links === true || lookFault !== null) tellInterfaces();
+    for (const change of datapath.look(news)) parent.tell({ kind: 'change', change });
+    tellLookFault(null);
+  } catch (failure) {
+    if (!isOutOfDescriptors(failure)) throw failure;
+    tellLookFault(failure instanceof Error ? failure.message : String(failure));
+  }
+}
+
+function tellLookFault(fault: string | null): void {
+  const hasChanged = (fault === null) !== (lookFault === null);
+  lookFault = fault;
+  if (hasChanged) parent.tell({ kind: 'change', change: { type: 'look_changed', fault } });
 }
 
 // A link that was detached by hand, or whose pin was removed, tells nobody.
-setInterval(look, options.watchIntervalMs ?? WATCH_INTERVAL_MS);
+setInterval(() => look(), options.watchIntervalMs ?? WATCH_INTERVAL_MS);
 setInterval(() => datapath.sweepGrants(), SWEEP_INTERVAL_MS);

@@ -1,0 +1,91 @@
+import { execFile } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { firstLine } from '#cli/node-process.js';
+import { ADDRESSES } from '#cli/topology.js';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const must = promisify(execFile);
+const soon = { timeout: 15_000, interval: 50 };
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('descriptors', [80], { sections: { service_plane: {} } });
+  await rig.put(
+    policyOf([
+      { match: { proto: 'tcp', dst_ports: [80] } },
+      { match: { proto: 'tcp', dst_ports: [443], tls: { sni: ['named.test'] } } },
+    ]),
+  );
+  await rig.node.ready();
+}, 60_000);
+afterAll(() => rig?.remove());
+
+/** The soft limit; the hard limit stays, so that the limit can be raised again. */
+async function limit(soft: number | 'unlimited'): Promise<void> {
+  await must('prlimit', [`--pid=${rig.node.pid}`, `--nofile=${soft}:`]);
+}
+
+async function lines(word: string): Promise<number> {
+  return (await rig.node.log()).split('\n').filter((line) => line.includes(word)).length;
+}
+
+/** Connections that say nothing, until its input ends. */
+const SILENT = `
+import socket, sys
+host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+kept = [socket.create_connection((host, port), timeout=10) for _ in range(count)]
+print('open', flush=True)
+sys.stdin.read()`;
+
+describe('connections of others', () => {
+  test.each([
+    ['to inspected ports', () => rig.topology.client, [ADDRESSES.server, '443']],
+    ['to the API', () => rig.topology.node, ['127.0.0.1', '8080']],
+  ])('%s leave a quarter of a low limit of descriptors to the node', async (_, from, at) => {
+    const { node } = rig;
+    const most = 600;
+    await limit(most);
+    const child = from().start('python3', ['-c', SILENT, ...at, String(most)]);
+    try {
+      expect(await firstLine(child)).toBe('open');
+      const used = (): number => readdirSync(`/proc/${node.pid}/fd`).length;
+      // The kernel completes handshakes before the node accepts.
+      await expect.poll(used, { timeout: 4_000, interval: 10 }).toBeGreaterThan(most / 2);
+      expect(used()).toBeLessThanOrEqual((most * 3) / 4 + 2);
+      if (at[1] === '443') await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80, 443] } }]));
+      expect(await lines('"type":"look_changed","fault":"')).toBe(0);
+      expect(await lines('worker_died')).toBe(0);
+    } finally {
+      child.kill('SIGKILL');
+      await limit(20_000);
+    }
+  });
+});
+
+describe('process without free descriptors', () => {
+  test('keeps the datapath thread, reports each failed look, and looks again once descriptors are free', async () => {
+    const { node, topology } = rig;
+    // Every descriptor above standard error is refused from now on.
+    await limit(3);
+    try {
+      await expect.poll(() => lines('"type":"look_changed","fault":"'), soon).toBe(1);
+      expect(await node.log()).toMatch(/"fault":"[^"]*EMFILE/);
+      // The kernel enforces without the thread, and a notification while no look is possible ends nothing.
+      expect(await rig.tcp(80)).toBe('open');
+      await topology.node.must('nft', 'delete table inet weir');
+      await topology.node.must('ip', 'link', 'add', 'later0', 'type', 'veth', 'peer', 'name', 'later1');
+      await topology.node.must('ip', 'link', 'del', 'later0');
+    } finally {
+      await limit(20_000);
+    }
+    await expect.poll(() => lines('"type":"look_changed","fault":null'), soon).toBe(1);
+    await expect.poll(() => lines('"type":"guard_lost"'), soon).toBe(1);
+    await node.ready();
+    await expect
+      .poll(async () => (await topology.node.run('nft', 'list', 'chain', 'inet', 'weir', 'guard')).code, soon)
+      .toBe(0);
+    expect(await lines('worker_died')).toBe(0);
+  });
+});
