@@ -1,7 +1,7 @@
 import { assign, type EventObject, fromCallback, fromPromise, raise, setup } from 'xstate';
 import type { Fact, Message, RequestMessage } from '#bus/messages.js';
 import type { Refusal } from '#bus/requests.js';
-import type { DatapathChange, Missing } from '#dataplane/datapath.js';
+import type { DatapathChange, Missing, Review } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, Sampling } from '#policy/proof.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
@@ -9,6 +9,9 @@ import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';
 
 export type Desired = { readonly program: Program; readonly sample: Sampling; readonly generation: number };
+
+/** `missing`: the configured names that no interface has. */
+export type Attached = Review & { readonly missing: readonly string[] };
 
 export type DataplaneInput = {
   /** Whether the configuration has a `dataplane` section. */
@@ -32,10 +35,13 @@ export type DataplaneContext = DataplaneInput & {
   readonly flipRequest: string | null;
   readonly unstageRequest: string | null;
   readonly missingInterfaces: readonly string[];
+  /** Faults that prevent policing as configured. */
+  readonly faults: readonly string[];
   /** What a missing interface is called now, where it was renamed to what no pattern has. */
   readonly renamed: Readonly<Record<string, string>>;
   readonly attempts: number;
   readonly trouble: Troubles;
+  readonly notices: Troubles;
 };
 
 type DataplaneEvent =
@@ -59,8 +65,7 @@ const dataplane = setup({
     probe: fromPromise<readonly Missing[]>(notProvided('probe')),
     /** Resolves with the generation that is in force in the kernel. */
     open: fromPromise<{ generation: number }>(notProvided('open')),
-    /** Resolves with the configured names that no interface has. */
-    attach: fromPromise<readonly string[]>(notProvided('attach')),
+    attach: fromPromise<Attached>(notProvided('attach')),
     watch: fromCallback<EventObject>(notProvided('watch')),
     stage: fromPromise<{ lines: number }, Desired>(notProvided('stage')),
     /** Holds what is staged against the policy; rejects with `code` `proof_failed` where it does not hold. */
@@ -98,9 +103,11 @@ const dataplane = setup({
     forgetFlipRequest: assign({ flipRequest: null }),
     giveUpDesired: assign({ desired: null }),
     loseDatapath: assign({ inForce: null, candidate: null }),
-    noteMissingInterfaces: assign(({ context }, params: { names: readonly string[] }) => ({
-      missingInterfaces: params.names,
-      renamed: Object.fromEntries(Object.entries(context.renamed).filter(([name]) => params.names.includes(name))),
+    noteAttached: assign(({ context }, { missing, faults, warnings }: Attached) => ({
+      missingInterfaces: missing,
+      faults,
+      notices: warnings.length === 0 ? {} : { dataplane_config: warnings.join('; ') },
+      renamed: Object.fromEntries(Object.entries(context.renamed).filter(([name]) => missing.includes(name))),
     })),
     noteRenaming: assign(({ context }, { change }: { change: DatapathChange }) => ({
       renamed:
@@ -124,6 +131,7 @@ const dataplane = setup({
     notConfiguredButNeeded: ({ context }) => !context.configured && context.needed,
     isNeeded: (_, params: { needed: boolean }) => params.needed,
     somethingIsMissing: (_, params: { missing: readonly unknown[] }) => params.missing.length > 0,
+    isFaulty: ({ context }) => context.faults.length > 0,
     interfacesAreMissing: ({ context }) => context.missingInterfaces.length > 0,
     workerDied: ({ event }) => event.type === 'datapath.changed' && event.change.type === 'worker_died',
     lostItsName: (_, { change }: { change: DatapathChange }) => change.type === 'interface_renamed' && !change.policed,
@@ -156,6 +164,12 @@ const missingNames = ({ missingInterfaces, renamed }: DataplaneContext): string 
   missingInterfaces
     .map((name) => (renamed[name] === undefined ? name : `${name} (is called ${renamed[name]} now, and not policed)`))
     .join(', ');
+
+const faultsOf = (context: DataplaneContext): string =>
+  [
+    ...context.faults,
+    ...(context.missingInterfaces.length === 0 ? [] : [`no interface has this name: ${missingNames(context)}`]),
+  ].join('; ');
 
 function without(trouble: Troubles, part: keyof Troubles): Troubles {
   return { ...trouble, [part]: undefined };
@@ -373,6 +387,8 @@ export const dataplaneChart = dataplane.createMachine({
     flipRequest: null,
     unstageRequest: null,
     missingInterfaces: [],
+    faults: [],
+    notices: {},
     renamed: {},
     attempts: 0,
     trouble: {},
@@ -480,7 +496,7 @@ export const dataplaneChart = dataplane.createMachine({
             onDone: {
               target: 'engaged',
               actions: [
-                { type: 'noteMissingInterfaces', params: ({ event }) => ({ names: event.output }) },
+                { type: 'noteAttached', params: ({ event }) => event.output },
                 'announceAttachment',
                 { type: 'publish', params: ({ context }) => attached(context.desired) },
               ],
@@ -750,6 +766,14 @@ export const dataplaneChart = dataplane.createMachine({
       on: {
         'interfaces.attached': [
           {
+            guard: 'isFaulty',
+            target: '.refused',
+            actions: {
+              type: 'noteConfigTrouble',
+              params: ({ context }) => ({ trouble: faultsOf(context) }),
+            },
+          },
+          {
             guard: 'interfacesAreMissing',
             target: '.interface_missing',
             actions: {
@@ -780,6 +804,11 @@ export const dataplaneChart = dataplane.createMachine({
           meta: { part: 'dataplane_config', detail: 'every configured interface carries the datapath' },
           on: { 'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching' } },
         },
+        refused: {
+          tags: 'dataplane_config:failed',
+          meta: { part: 'dataplane_config', detail: 'a configured interface cannot be policed as it is' },
+          on: { 'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching' } },
+        },
         interface_missing: {
           tags: 'dataplane_config:degraded',
           meta: { part: 'dataplane_config', detail: 'no interface has this name' },
@@ -792,10 +821,7 @@ export const dataplaneChart = dataplane.createMachine({
             id: 'reattach',
             src: 'attach',
             onDone: {
-              actions: [
-                { type: 'noteMissingInterfaces', params: ({ event }) => ({ names: event.output }) },
-                'announceAttachment',
-              ],
+              actions: [{ type: 'noteAttached', params: ({ event }) => event.output }, 'announceAttachment'],
             },
             onError: {
               target: 'reattach_failed',

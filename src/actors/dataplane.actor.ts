@@ -4,7 +4,7 @@ import type { Message } from '#bus/messages.js';
 import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
 import { mismatchSentence, type Proof, type ProofSample } from '#policy/proof.js';
-import { type Desired, dataplaneChart } from '#statecharts/dataplane.chart.js';
+import { type Attached, type Desired, dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { Refused } from './refused.js';
 
@@ -33,9 +33,10 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
         const { inForce } = await datapath().open();
         return { generation: inForce?.generation ?? 0 };
       }),
-      attach: fromPromise<readonly string[]>(async () =>
-        withoutInterface(ports?.interfaces ?? [], await datapath().attach()),
-      ),
+      attach: fromPromise<Attached>(async () => ({
+        missing: withoutInterface(ports?.interfaces ?? [], await datapath().attach()),
+        ...(await datapath().review()),
+      })),
       watch: fromCallback<EventObject>(({ sendBack }) =>
         datapath().watch((change) => {
           if (change.type !== 'forwarding_changed') sendBack({ type: 'datapath.changed', change });

@@ -27,6 +27,8 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
     'adopted',
     'missingInterfaces',
     'renamed',
+    'faults',
+    'notices',
     'attempts',
     'trouble',
   ],

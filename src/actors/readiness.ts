@@ -26,7 +26,8 @@ export type PartSnapshot = {
   readonly status: 'active' | 'done' | 'error' | 'stopped';
   readonly hasTag: (tag: never) => boolean;
   readonly getMeta: () => Readonly<Record<string, unknown>>;
-  readonly context: { readonly trouble?: Troubles };
+  /** `trouble` is told of a part that is not ready, `notices` of one that is. */
+  readonly context: { readonly trouble?: Troubles; readonly notices?: Troubles };
 };
 
 /** The snapshot of each actor, undefined for one that is not running; and what those ended with that did. */
@@ -71,13 +72,13 @@ export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined,
   const standing = standingOf(name, snapshot);
   if (said === undefined || standing === undefined) throw new Error(`the chart of ${name} says nothing about it`);
   const [path, meta] = said as [string, ReadinessMeta];
-  const trouble = snapshot.context.trouble?.[name];
   const ok = standing === 'ready' || standing === 'disabled';
+  const more = ok ? snapshot.context.notices?.[name] : snapshot.context.trouble?.[name];
   return {
     name,
     ok,
     state: path.slice(path.lastIndexOf('.') + 1),
-    detail: trouble === undefined || ok ? meta.detail : `${meta.detail}: ${trouble}`,
+    detail: more === undefined ? meta.detail : `${meta.detail}${ok ? '; ' : ': '}${more}`,
   };
 }
 

@@ -17,6 +17,8 @@ export type Datapath = {
   open(): Promise<Adoption>;
   /** Attaches to every interface that matches the configuration, and makes the guard (D20a). Idempotent. */
   attach(): Promise<readonly Attachment[]>;
+  /** Faults that prevent policing as configured, and warnings. A change is reported as `review_changed`. */
+  review(): Promise<Review>;
   /** Fills the idle slot. Throws `CapacityExceeded` before anything changed. */
   stage(program: Program, generation: number): Promise<Staged>;
   /**
@@ -86,6 +88,12 @@ export type Attachment = {
   readonly ifindex: number;
   readonly by: 'tcx' | 'clsact';
 };
+/** Sentences, each with the name of an interface or a chain. */
+export type Review = {
+  /** Traffic of a policed interface is not policed as D17 says. */
+  readonly faults: readonly string[];
+  readonly warnings: readonly string[];
+};
 export type Staged = { readonly lines: number; readonly capacityLines: number };
 
 /** The address of one grant lives on where it was granted for longer before. */
@@ -114,6 +122,8 @@ export type DatapathChange =
       readonly policed: boolean;
     }
   | { readonly type: 'guard_lost' }
+  /** `review` answers something else now. */
+  | { readonly type: 'review_changed' }
   /** Lookups that are diverted come to nobody until it was attached again. */
   | { readonly type: 'diversion_lost' }
   /** No free descriptor: interfaces, guard and third-party hooks are not looked at until the fault is null again. */

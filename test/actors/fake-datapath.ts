@@ -1,4 +1,12 @@
-import type { Adoption, Datapath, DatapathChange, DatapathStats, EventsWanted, Missing } from '#dataplane/datapath.js';
+import type {
+  Adoption,
+  Datapath,
+  DatapathChange,
+  DatapathStats,
+  EventsWanted,
+  Missing,
+  Review,
+} from '#dataplane/datapath.js';
 import { Gate } from '#dataplane/grants/gate.js';
 
 /** A datapath that logs what it is asked, and does what a test tells it to. */
@@ -10,6 +18,7 @@ export type FakeDatapath = Datapath & {
   left: Adoption['inForce'];
   missing: readonly Missing[];
   interfaces: string[];
+  reviewed: Review;
   /** Called instead of a step's success; may throw, or wait. */
   readonly on: { open?: Hook; attach?: Hook; stage?: Hook; prove?: Hook; flip?: Hook; unstage?: Hook };
   tell(change: DatapathChange): void;
@@ -35,6 +44,7 @@ export function fakeDatapath(): FakeDatapath {
     left: null,
     missing: [],
     interfaces: ['lan0', 'wan0'],
+    reviewed: { faults: [], warnings: [] },
     on: {},
     tell: (change) => {
       for (const listener of listeners) listener(change);
@@ -50,6 +60,7 @@ export function fakeDatapath(): FakeDatapath {
       await fake.on.attach?.();
       return fake.interfaces.map((name, index) => ({ interface: name, ifindex: index + 1, by: 'tcx' as const }));
     },
+    review: async () => fake.reviewed,
     stage: async (program, generation) => {
       fake.log.push(`stage ${generation}`);
       await fake.on.stage?.();

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { System } from '#actors/system.js';
 import { createSystem } from '#actors/system.js';
@@ -8,11 +8,13 @@ import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
 import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
-import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { networkNamespace } from '#dataplane/kernel/ownership.js';
 import { openMemoryStore } from '#store/store.js';
 import { threadHere } from '#test/actors/running-system.js';
 import { enterNamespace } from './namespace.js';
+import { STATION, SWITCHED_FRAMES } from './switched-frames.js';
+import { Wire } from './wire.js';
 
 const INTERFACES = ['lan*', 'wan0', 'dmz0'];
 
@@ -32,7 +34,7 @@ afterAll(async () => {
 });
 
 /** A node that polls next to never: what it notices, it was told. */
-async function start(fallback: 'allow' | 'deny'): Promise<void> {
+async function start(fallback: 'allow' | 'deny', more: Partial<DatapathOptions> = {}): Promise<void> {
   datapath = openDatapath({
     interfaces: INTERFACES,
     nonIpv4: 'drop',
@@ -48,12 +50,13 @@ async function start(fallback: 'allow' | 'deny'): Promise<void> {
     pinPath: topology.pinPath,
     programCapacity: 1_024,
     watchIntervalMs: 3_600_000,
+    ...more,
   });
   changes = [];
   datapath.watch((change) => changes.push(change));
   system = createSystem({
     store: await openMemoryStore(),
-    dataplane: { datapath, interfaces: INTERFACES },
+    dataplane: { datapath, interfaces: more.interfaces ?? INTERFACES },
     fallback,
     activationTimeoutMs: 5_000,
     dns: null,
@@ -172,6 +175,153 @@ describe('interfaces that come and go under a running node', () => {
     await expect.poll(() => changes, soon).toEqual([{ type: 'guard_lost' }]);
     await expect.poll(guardedBy, soon).toEqual(INTERFACES);
     expect(await reaches()).toBe(true);
+  });
+});
+
+describe('a policed interface that is a port', () => {
+  /** Each at its end of a link to the node: `client` of lan0, `server` of wan0, `other` of q0, which is not policed. */
+  let wires: Record<'client' | 'server' | 'other' | 'bridge', Wire>;
+  const open = async (space: Topology['client'], name: string): Promise<Wire> => {
+    const index = (await space.must('ip', '-o', 'link', 'show', 'dev', name)).split(':')[0];
+    return new Wire(space.name, Number(index));
+  };
+  beforeAll(async () => {
+    await ip('link', 'add', 'q0', 'type', 'veth', 'peer', 'name', 'pq0', 'netns', topology.server.name);
+    await topology.server.must('ip', 'link', 'set', 'pq0', 'up');
+    await topology.server.must('ip', 'link', 'set', 'eth0', 'address', STATION);
+    await ip('neigh', 'flush', 'dev', 'wan0');
+    await ip('link', 'set', 'q0', 'up');
+    // As on a machine without br_netfilter; it may be built into the kernel.
+    await topology.node.run(
+      'sysctl',
+      '-qw',
+      'net.bridge.bridge-nf-call-iptables=0',
+      'net.bridge.bridge-nf-call-ip6tables=0',
+    );
+  });
+  beforeEach(async () => {
+    await ip('link', 'add', 'br0', 'type', 'bridge', 'forward_delay', '0', 'group_fwd_mask', '0x4000');
+    await ip('link', 'set', 'br0', 'up');
+    wires = {
+      client: await open(topology.client, 'eth0'),
+      server: await open(topology.server, 'eth0'),
+      other: await open(topology.server, 'pq0'),
+      bridge: await open(topology.node, 'br0'),
+    };
+  });
+  afterEach(async () => {
+    for (const wire of Object.values(wires)) wire.close();
+    await ip('link', 'del', 'br0');
+    await system.shutdown();
+    await datapath.close();
+    detach(topology.pinPath);
+  });
+  afterAll(() => ip('link', 'del', 'q0'));
+
+  const join = async (...ports: string[]): Promise<void> => {
+    for (const port of ports) await ip('link', 'set', port, 'master', 'br0');
+  };
+  const refused = (...ports: string[]) => ({
+    state: 'refused',
+    detail: `a configured interface cannot be policed as it is: ${ports
+      .map((port) => `${port} is a port of bridge br0: name br0, or take ${port} out of it`)
+      .join('; ')}`,
+  });
+
+  /** The names of the frames that come out at the other ports. */
+  async function crossing(behind: readonly ('server' | 'other')[] = ['server', 'other']): Promise<string[]> {
+    // A frame of the bridge itself crosses: after it no frame of the client is on its way.
+    const last = SWITCHED_FRAMES.last;
+    for (const wire of Object.values(wires)) wire.seen();
+    for (const frame of Object.values(SWITCHED_FRAMES.attacks)) wires.client.send(frame);
+    wires.bridge.send(last);
+    const seen: Uint8Array[] = [];
+    for (const wire of behind.map((name) => wires[name])) {
+      let ended = false;
+      await expect
+        .poll(() => {
+          for (const frame of wire.seen()) {
+            ended ||= Buffer.compare(frame, last) === 0;
+            seen.push(frame);
+          }
+          return ended;
+        }, soon)
+        .toBe(true);
+    }
+    return Object.entries(SWITCHED_FRAMES.attacks).flatMap(([name, sent]) =>
+      seen.some((other) => Buffer.compare(other.subarray(-16), sent.subarray(-16)) === 0) ? [name] : [],
+    );
+  }
+
+  test.each<[string, Partial<DatapathOptions>, readonly string[]]>([
+    ['reverse_path: strict', {}, []],
+    ['reverse_path: loose', { reversePath: 'loose' }, []],
+    ['reverse_path: off', { reversePath: 'off' }, []],
+    ['non_ipv4: pass', { reversePath: 'off', nonIpv4: 'pass' }, []],
+    ['police_local', { reversePath: 'off', policeLocal: true, nonIpv4: 'pass' }, []],
+    ['forwarding: auto', { reversePath: 'off', forwarding: 'auto' }, []],
+    ['clsact', { reversePath: 'off', nonIpv4: 'pass', forceClsact: true }, []],
+    ['a bridge without snooping', { reversePath: 'off', nonIpv4: 'pass' }, ['br0 type bridge mcast_snooping 0']],
+    ['a port in hairpin mode', { reversePath: 'off', nonIpv4: 'pass' }, ['lan0 type bridge_slave hairpin on']],
+    ['a bridge that netfilter looks at', { reversePath: 'off' }, ['br0 type bridge nf_call_iptables 1']],
+    ['a bridge whose ports are promiscuous', { reversePath: 'off' }, ['lan0 promisc on', 'wan0 promisc on']],
+    ['names that end in *', { reversePath: 'off', interfaces: ['lan*', 'wa*'] }, []],
+  ])('lets no frame cross its bridge, and is named: %s', async (_, options, changesOfLinks) => {
+    await join('lan0', 'wan0', 'q0');
+    for (const words of changesOfLinks) await ip('link', 'set', ...words.split(' '));
+    try {
+      await start('allow', { interfaces: ['lan0', 'wan0'], ...options });
+      expect.soft(await crossing()).toEqual([]);
+      await expect.poll(config, soon).toEqual(refused('lan0', 'wan0'));
+    } finally {
+      for (const port of ['lan0', 'wan0']) await ip('link', 'set', port, 'promisc', 'off');
+    }
+  });
+
+  test('is refused when it becomes one, under another name too, and no more when it leaves', async () => {
+    await start('allow', { interfaces: ['lan*', 'wan0'], reversePath: 'off' });
+    await expect.poll(() => config().state, soon).toBe('configured');
+    await join('q0', 'wan0', 'lan0');
+    await expect.poll(config, soon).toEqual(refused('lan0', 'wan0'));
+    expect(await crossing()).toEqual([]);
+    await ip('link', 'set', 'lan0', 'name', 'lan9');
+    await expect.poll(config, soon).toEqual(refused('lan9', 'wan0'));
+    expect(await crossing()).toEqual([]);
+    await ip('link', 'set', 'wan0', 'nomaster');
+    await expect.poll(config, soon).toEqual(refused('lan9'));
+    await ip('link', 'set', 'lan9', 'nomaster');
+    await ip('link', 'set', 'lan9', 'name', 'lan0');
+    await expect.poll(() => config().state, soon).toBe('configured');
+    await expect.poll(reaches, { timeout: 5_000 }).toBe(true);
+  });
+
+  test('stays closed without its program, and where the guard is flushed it is made again', async () => {
+    await join('lan0', 'wan0', 'q0');
+    await start('allow', { interfaces: ['lan0', 'wan0'], reversePath: 'off' });
+    await expect.poll(config, soon).toEqual(refused('lan0', 'wan0'));
+    await topology.node.must('nft', 'flush', 'ruleset');
+    await expect.poll(() => changes.map(({ type }) => type), soon).toContain('guard_lost');
+    await expect.poll(config, soon).toEqual(refused('lan0', 'wan0'));
+    expect(await crossing()).toEqual([]);
+    await system.shutdown();
+    await datapath.close();
+    for (const name of readdirSync(linkFolder())) rmSync(`${linkFolder()}/${name}`);
+    expect(await crossing()).toEqual([]);
+  });
+
+  test('need not be named where its bridge is: its ports switch, and what is routed is judged', async () => {
+    await ip('addr', 'flush', 'dev', 'lan0');
+    await ip('addr', 'add', `${ADDRESSES.nodeLan}/24`, 'dev', 'br0');
+    await join('lan0', 'q0');
+    try {
+      await start('allow', { interfaces: ['br0', 'wan0'] });
+      await expect.poll(() => config().state, soon).toBe('configured');
+      expect(await reaches()).toBe(true);
+      expect(Number((await datapath.stats()).verdicts.allow.packets)).toBeGreaterThan(0);
+      expect(await crossing(['other'])).toContain('IPv4 to every station');
+    } finally {
+      for (const address of [ADDRESSES.nodeLan, '10.77.3.1']) await ip('addr', 'add', `${address}/24`, 'dev', 'lan0');
+    }
   });
 });
 

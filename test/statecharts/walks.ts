@@ -10,6 +10,12 @@ import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import type { Walk } from './chart-walk.js';
 import { INSPECTION, LOOKUPS, NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } from './sample.js';
 
+const ATTACHED = [
+  { missing: [], faults: [], warnings: [] },
+  { missing: ['wan0'], faults: [], warnings: ['a warning'] },
+  { missing: [], faults: ['wan0 is a port of bridge br0'], warnings: [] },
+];
+
 const activated = (dns: boolean) => ({
   type: 'policy.activated',
   record: dns ? RECORD : null,
@@ -140,8 +146,8 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     outputs: {
       open: [{ generation: 0 }, { generation: 2 }],
       probe: [[], [{ what: 'CAP_BPF', sentence: 'Run as root.' }]],
-      attach: [[], ['wan0']],
-      reattach: [[], ['wan0']],
+      attach: ATTACHED,
+      reattach: ATTACHED,
       stage: [{ lines: 3 }],
       stageDesired: [{ lines: 3 }],
       prove: [{ classes: 1, checked: 2, complete: true }],

@@ -52,6 +52,7 @@ class DatapathThread implements Datapath {
   probe = (): ReturnType<Datapath['probe']> => this.#running().ask('probe', []);
   open = (): ReturnType<Datapath['open']> => this.#running().ask('open', []);
   attach = (): ReturnType<Datapath['attach']> => this.#running().ask('attach', []);
+  review = (): ReturnType<Datapath['review']> => this.#running().ask('review', []);
   flip = (): ReturnType<Datapath['flip']> => this.#running().ask('flip', []);
   unstage = (): ReturnType<Datapath['unstage']> => this.#running().ask('unstage', []);
   stats = (): ReturnType<Datapath['stats']> => this.#running().ask('stats', []);

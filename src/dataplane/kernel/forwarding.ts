@@ -3,7 +3,7 @@ import { isOutOfDescriptors } from '#libc/failure.js';
 import type { Guard } from './guard.js';
 import type { Hooks } from './hooks.js';
 import type { DatapathOptions } from './options.js';
-import { OthersProgram } from './others.js';
+import { type Other, OthersProgram } from './others.js';
 import { otherSay } from './say.js';
 import type { Slots } from './slots.js';
 
@@ -60,6 +60,12 @@ export class Forwarding {
     if (this.#program instanceof OthersProgram) this.#program.close();
     this.#program = undefined;
     if (this.options.forwarding === 'auto') this.#now = UNSEEN;
+  }
+
+  /** Everybody who has a say; none where the kernel cannot be asked. */
+  others(): readonly Other[] {
+    this.#program ??= loadOthers();
+    return this.#program instanceof Error ? [] : this.#program.look();
   }
 
   #lookForOthers(): ForwardingNow {

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Counter } from '#dataplane/datapath.js';
 import { PRIORITY } from '#dataplane/program/numbers.js';
 import { guardBit, redirectBit } from '#dataplane/program/settings.js';
+import { bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
 import { ruleComments } from './nftables.js';
 
 export const GUARD_TABLE = 'weir';
@@ -36,6 +37,8 @@ export class Guard {
   readonly #interfaces: readonly string[];
   readonly #mask: number;
   readonly #bit: number;
+  /** False once the kernel has refused the second table. */
+  #guardsBridges = true;
   /** Bits by which an earlier process marks, for as long as its programs judge. */
   #earlier: readonly number[] = [];
   /** While the programs of an earlier build, which set no priority, still mark packets. */
@@ -63,7 +66,14 @@ export class Guard {
         ...this.#rules(chain).map((rule) => `add rule ${TABLE} ${chain} ${rule}`),
       ]),
     ];
-    nft(['-f', '-'], 'make the guard', forwarded);
+    try {
+      nft(['-f', '-'], 'make the guard', [...forwarded, ...bridgeGuard(this.#interfaces)]);
+      this.#guardsBridges = true;
+    } catch {
+      // A kernel without CONFIG_NF_TABLES_BRIDGE: what is forwarded must be guarded all the same.
+      nft(['-f', '-'], 'make the guard', forwarded);
+      this.#guardsBridges = false;
+    }
   }
 
   /** Whether exactly these rules are in force. */
@@ -72,7 +82,7 @@ export class Guard {
       const expected = this.#rules(chain).map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
       return JSON.stringify(ruleComments(GUARD_TABLE, chain)) === JSON.stringify(expected);
     };
-    return GUARD_CHAINS.every(chainStands);
+    return GUARD_CHAINS.every(chainStands) && (!this.#guardsBridges || bridgeGuardStands(this.#interfaces));
   }
 
   /** Goes on accepting what the standing guard accepts, from the next `make` on. */
@@ -135,16 +145,28 @@ function bitIn(expr: readonly unknown[] = []): number[] {
   return found === undefined ? [] : [Number(found)];
 }
 
+/** Of both tables together. */
 export function guardDropped(): Counter {
-  const listed = spawnSync('nft', ['-j', 'list', 'counter', 'inet', 'weir', 'dropped'], { encoding: 'utf8' });
-  const counter = listed.status === 0 ? objects(listed.stdout).find((object) => object.counter)?.counter : undefined;
-  return { packets: BigInt(counter?.packets ?? 0), bytes: BigInt(counter?.bytes ?? 0) };
+  const inet = 'list counter inet weir dropped';
+  const list = (commands: string) => spawnSync('nft', ['-j', commands], { encoding: 'utf8' });
+  const both = list(`${inet}; list counter bridge weir dropped`);
+  const { status, stdout } = both.status === 0 ? both : list(inet);
+  // A document a command.
+  const counters = status === 0 ? stdout.trim().split('\n').flatMap(objects) : [];
+  const sum = (key: 'packets' | 'bytes'): bigint =>
+    counters.reduce((total, { counter }) => total + BigInt(counter?.[key] ?? 0), 0n);
+  return { packets: sum('packets'), bytes: sum('bytes') };
 }
 
 /** Answers whether there was one. */
 export function removeGuard(): boolean {
   const stood = spawnSync('nft', ['list', 'table', 'inet', 'weir']).status === 0;
-  nft(['-f', '-'], 'remove the guard', [`add table ${TABLE}`, `delete table ${TABLE}`]);
+  nft(['-f', '-'], 'remove the guard', [
+    `add table ${TABLE}`,
+    `delete table ${TABLE}`,
+    'add table bridge weir',
+    'delete table bridge weir',
+  ]);
   return stood;
 }
 

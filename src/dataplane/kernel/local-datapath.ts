@@ -13,6 +13,7 @@ import {
   type Missing,
   NO_EVENTS,
   ProofFailed,
+  type Review,
   type Staged,
 } from '#dataplane/datapath.js';
 import { Gate } from '#dataplane/grants/gate.js';
@@ -43,6 +44,7 @@ import type { DatapathOptions } from './options.js';
 import { Ownership } from './ownership.js';
 import { Pins } from './pins.js';
 import { probe } from './probe.js';
+import { review } from './review.js';
 import { flipProgram, stageProgram } from './staging.js';
 import { Succession } from './succession.js';
 import type { FixedOptions } from './successor.js';
@@ -142,6 +144,17 @@ export class LocalDatapath {
     this.#untold.push(...this.#forwarding.look(succession.loaded.slots));
     if (failures[0] !== undefined) throw failures[0];
     return attachments;
+  }
+
+  /** Remembers what it answers: `look` tells when that has changed. */
+  review(): Review {
+    const found = this.#review();
+    this.#watcher.reviewed(found);
+    return found;
+  }
+
+  #review(): Review {
+    return review({ hooks: this.#hooks, others: () => this.#forwarding.others() });
   }
 
   stage(program: Program, generation: number): Staged {
@@ -295,6 +308,7 @@ export class LocalDatapath {
     this.#succession.loaded.routes.look();
     // One by one: a look that throws must not lose what was found before, since the watcher tells each loss once.
     if (at.links) this.#lookAtInterfaces(this.#succession);
+    if (at.links || at.others) this.#untold.push(...this.#watcher.lookAtReview(this.#review()));
     if (at.guard) this.#untold.push(...this.#watcher.lookAtGuard(this.#guard.stands()));
     if (at.others) {
       this.#untold.push(...this.#forwarding.look(this.#succession.loaded.slots));

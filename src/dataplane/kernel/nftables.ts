@@ -9,6 +9,7 @@ import {
 
 const SUBSYSTEM_NFTABLES = 10;
 const NFPROTO_INET = 1;
+export const NFPROTO_BRIDGE = 7;
 // struct nfgenmsg
 const HEADER_BYTES = 4;
 const NFT_MSG = { newTable: 0, getTable: 1, newChain: 3, getChain: 4, newRule: 6, getRule: 7 } as const;
@@ -27,21 +28,23 @@ const FAMILY_NAMES: Readonly<Record<number, string>> = { 1: 'inet', 2: 'ip', 5: 
 const NFT_TABLE_F_DORMANT = 1;
 const UDATA_COMMENT = 0;
 
-/** The table that a message of the nftables group is about; undefined where it is about none of family inet. */
+/** The table that a message of the nftables group is about; undefined where it is about none of families inet and bridge. */
 export function changedTable({ type, payload }: NetlinkMessage): string | undefined {
-  if (type >> 8 !== SUBSYSTEM_NFTABLES || payload.getUint8(0) !== NFPROTO_INET) return undefined;
+  if (type >> 8 !== SUBSYSTEM_NFTABLES || ![NFPROTO_INET, NFPROTO_BRIDGE].includes(payload.getUint8(0)))
+    return undefined;
   return text(attributesIn(payload, HEADER_BYTES).get(NFTA.tableName));
 }
 
-/** The comments of a chain's rules, in order; undefined where its table (family inet) is not there, or is dormant. */
-export function ruleComments(table: string, chain: string): string[] | undefined {
+/** The comments of a chain's rules, in order; undefined where its table is not there, or is dormant. */
+export function ruleComments(table: string, chain: string, family = NFPROTO_INET): string[] | undefined {
   const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
   try {
-    const [found] = ask(socket, NFT_MSG.getTable, NFT_MSG.newTable, NLM_F_REQUEST, [NFTA.tableName, table]);
+    const [found] = ask(socket, family, NFT_MSG.getTable, NFT_MSG.newTable, NLM_F_REQUEST, [NFTA.tableName, table]);
     const flags = found?.get(NFTA.tableFlags);
     if (flags === undefined || ((flags.at(-1) ?? 0) & NFT_TABLE_F_DORMANT) !== 0) return undefined;
     const rules = ask(
       socket,
+      family,
       NFT_MSG.getRule,
       NFT_MSG.newRule,
       NLM_F_REQUEST | NLM_F_DUMP,
@@ -92,13 +95,14 @@ function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
 /** The attributes of every answer; none where the kernel answers with an error. */
 function ask(
   socket: NetlinkSocket,
+  family: number,
   request: number,
   answer: number,
   flags: number,
   ...attributes: readonly (readonly [number, string])[]
 ): Map<number, Uint8Array>[] {
   const parts = attributes.map(([type, value]) => attribute(type, value));
-  const body = Buffer.concat([Uint8Array.of(NFPROTO_INET, 0, 0, 0), ...parts]);
+  const body = Buffer.concat([Uint8Array.of(family, 0, 0, 0), ...parts]);
   socket.send((SUBSYSTEM_NFTABLES << 8) | request, flags, body);
   const answers = socket.receive();
   if (answers === 'lost') return [];

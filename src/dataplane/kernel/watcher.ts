@@ -1,4 +1,5 @@
-import type { DatapathChange } from '#dataplane/datapath.js';
+import { isDeepStrictEqual } from 'node:util';
+import type { DatapathChange, Review } from '#dataplane/datapath.js';
 import type { Interface } from './interfaces.js';
 
 /** The interfaces that there are now. */
@@ -11,6 +12,8 @@ export class Watcher {
   readonly #told = new Set<string>();
   #guardToldLost = false;
   #diversionToldLost = false;
+  /** The last reported value; undefined before the first report. */
+  #review: Review | undefined;
 
   attached(interfaces: readonly Interface[]): void {
     this.#known = new Map(interfaces.map(({ name, ifindex }) => [name, ifindex]));
@@ -56,6 +59,16 @@ export class Watcher {
     if (stands || this.#guardToldLost || this.#known === undefined) return [];
     this.#guardToldLost = true;
     return [{ type: 'guard_lost' }];
+  }
+
+  reviewed(review: Review): void {
+    this.#review = review;
+  }
+
+  lookAtReview(review: Review): DatapathChange[] {
+    if (this.#review === undefined || isDeepStrictEqual(review, this.#review)) return [];
+    this.#review = review;
+    return [{ type: 'review_changed' }];
   }
 
   lookAtDiversion(stands: boolean): DatapathChange[] {

@@ -135,6 +135,7 @@ parent.serve(
     probe: () => datapath.probe(),
     open,
     attach,
+    review: () => datapath.review(),
     stage: (program, generation) => datapath.stage(program, generation),
     prove: (sample) => datapath.prove(sample),
     flip: () => datapath.flip(),

@@ -1,0 +1,57 @@
+import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
+import type { Interface } from './interfaces.js';
+
+const RTM_NEWLINK = 16;
+const RTM_GETLINK = 18;
+// struct ifinfomsg
+const IFINFOMSG = { size: 16, index: 4, flags: 8 } as const;
+const IFLA = { name: 3, link: 5, master: 10, linkInfo: 18, extendedMask: 29, linkNamespace: 37 } as const;
+const IFLA_INFO_KIND = 1;
+const RTEXT_FILTER_SKIP_STATS = 8;
+
+/** An interface, and what it is to others. Indexes are 0 where there is none. */
+export type Link = Interface & {
+  /** As `ip link add type` calls it; empty of hardware. */
+  readonly kind: string;
+  readonly master: number;
+  /** The interface of this namespace that it is made on. */
+  readonly lower: number;
+};
+
+/** The interfaces of this network namespace. */
+export function listLinks(): Link[] {
+  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
+  try {
+    const request = new DataView(new ArrayBuffer(IFINFOMSG.size + 8));
+    request.setUint16(IFINFOMSG.size, 8, true);
+    request.setUint16(IFINFOMSG.size + 2, IFLA.extendedMask, true);
+    request.setUint32(IFINFOMSG.size + 4, RTEXT_FILTER_SKIP_STATS, true);
+    return socket.dump(RTM_GETLINK, RTM_NEWLINK, new Uint8Array(request.buffer)).map((message) => {
+      const attributes = attributesIn(message, IFINFOMSG.size);
+      const info = attributes.get(IFLA.linkInfo);
+      return {
+        name: textIn(attributes.get(IFLA.name)),
+        ifindex: message.getInt32(IFINFOMSG.index, true),
+        kind: info === undefined ? '' : textIn(attributesIn(viewOf(info), 0).get(IFLA_INFO_KIND)),
+        master: numberIn(attributes.get(IFLA.master)),
+        lower: attributes.has(IFLA.linkNamespace) ? 0 : numberIn(attributes.get(IFLA.link)),
+      };
+    });
+  } finally {
+    socket.close();
+  }
+}
+
+function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
+  return new DataView(buffer, byteOffset, byteLength);
+}
+
+function numberIn(bytes: Uint8Array | undefined): number {
+  return bytes === undefined ? 0 : viewOf(bytes).getUint32(0, true);
+}
+
+function textIn(bytes: Uint8Array | undefined): string {
+  return Buffer.from(bytes ?? [])
+    .toString('utf8')
+    .replace(/\0$/, '');
+}
