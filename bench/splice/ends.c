@@ -2,7 +2,7 @@
 /* Both ends of connections that begin with a recorded hello.
  *
  * ends serve PORT...                            at PORT reads to the end and says how much that was; at PORT + 1 answers
- *                                               the first bytes with one and closes
+ *                                               the first bytes with a hello and closes
  * ends send ADDRESS PORT HELLO SECONDS          sends for so long; prints megabytes a second, from the first byte to the
  *                                               server's word that all have come
  * ends connect ADDRESS PORT HELLO SECONDS MANY  so many connections at a time, each for one answer; prints how many were
@@ -26,6 +26,8 @@
 #define PATIENCE_MS 5000
 
 static char bytes[CHUNK];
+/* A ServerHello of TLS 1.2: nothing of a client goes on before its hello is answered. */
+static const char server_hello[47] = { 22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3, [44] = (char)0xc0, [45] = 0x2f };
 static long long counts[FILES];
 static char is_listener[FILES], is_brief[FILES];
 
@@ -85,10 +87,11 @@ static void serve_one(int fd)
 	if (got < 0 && errno == EAGAIN)
 		return;
 	if (got > 0) {
+		if (counts[fd] == 0)
+			send(fd, server_hello, sizeof(server_hello), MSG_NOSIGNAL);
 		counts[fd] += got;
 		if (!is_brief[fd])
 			return;
-		send(fd, "y", 1, MSG_NOSIGNAL);
 	} else if (got == 0) {
 		send(fd, &counts[fd], sizeof(counts[fd]), MSG_NOSIGNAL);
 	}
@@ -136,6 +139,8 @@ static void send_for(struct sockaddr_in *server, const char *hello, ssize_t leng
 		sent += count;
 	}
 	shutdown(fd, SHUT_WR);
+	if (recv(fd, bytes, sizeof(server_hello), MSG_WAITALL) != sizeof(server_hello))
+		errx(1, "no hello came");
 	if (recv(fd, &arrived, sizeof(arrived), MSG_WAITALL) != sizeof(arrived) || arrived != sent)
 		errx(1, "%lld of %lld bytes came", arrived, sent);
 	printf("%.1f\n", sent / (now() - begun) / 1e6);

@@ -27,7 +27,11 @@ export type HelloFault =
   /** Not complete after 5 s. */
   | 'late'
   /** The client closed before it was complete. */
-  | 'incomplete';
+  | 'incomplete'
+  /** The server asked for another hello, and the second says something else than the first. */
+  | 'hello_changed'
+  /** The server did not answer it by TLS. */
+  | 'server_not_tls';
 
 /** What a server showed of itself. */
 export type CertificateFacts =

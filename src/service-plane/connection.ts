@@ -3,6 +3,7 @@ import { type Decided, judgeConnection, type Step } from '#policy/inspection.js'
 import type { Packet } from '#policy/model.js';
 import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#policy/tls-facts.js';
 import { readCertificateFacts } from './certificate-facts.js';
+import { Handshake, type HandshakeFault } from './handshake.js';
 import type { Plane } from './plane.js';
 import type { RefusedReason } from './refused-reason.js';
 import { type FlightFacts, FlightReader } from './tls/flight-reader.js';
@@ -12,12 +13,21 @@ import { connectUpstream } from './upstream.js';
 const HELLO_MS = 5_000;
 const FLIGHT_MS = 5_000;
 const UNREAD: HelloFacts = { kind: 'unreadable', fault: 'incomplete' };
+const NO_BYTES = Buffer.alloc(0);
 
 /** What was decided, and why beside the plain words of a rule. */
-type Told = Pick<Decided, 'step' | 'verdict'> & { readonly reason: Decided['reason'] | RefusedReason };
+type Told = Pick<Decided, 'step' | 'verdict'> & { readonly reason: Decided['reason'] | RefusedReason | HandshakeFault };
+
+/**
+ * Bytes of the client that were not forwarded yet: a hello, and the bytes behind it. `body` is the hello's message, empty
+ * where there is none that can be read; then everything is `hello`.
+ */
+type Said = { readonly hello: Buffer; readonly body: Uint8Array; readonly behind: Buffer };
 
 /** A server that was told the hello, and what it answered. */
 type Asked = { readonly server: Socket; readonly held: Buffer };
+
+const NOTHING_SAID: Said = { hello: NO_BYTES, body: NO_BYTES, behind: NO_BYTES };
 
 /** What goes on with a connection once it was decided. */
 type Live = {
@@ -50,7 +60,7 @@ export class Connection {
     if (this.#isOver) return;
     if (steps === null) return this.#refuse('no_policy');
     // It was redirected by a policy that is not in force any more.
-    if (steps[0]?.tls === null) return this.#decide(steps, []);
+    if (steps[0]?.tls === null) return this.#decide(steps, NOTHING_SAID);
     this.#readHello(steps);
   }
 
@@ -62,7 +72,7 @@ export class Connection {
     const judged = steps === null ? null : judgeConnection(steps, this.#facts);
     if (judged?.kind !== 'decided' || judged.verdict !== 'audit') return this.#refuse(reason);
     this.plane.counts.refuse(reason);
-    this.#carryOut({ ...judged, reason }, [], null);
+    this.#carryOut({ ...judged, reason }, NOTHING_SAID, null);
   }
 
   /** By a policy that came into force (D19b). */
@@ -98,7 +108,7 @@ export class Connection {
   }
 
   /** What was waited for is there: another policy may have come into force meanwhile. */
-  #settle(steps: readonly Step[], said: readonly Buffer[], asked: Asked | null = null): void {
+  #settle(steps: readonly Step[], said: Said, asked: Asked | null = null): void {
     if (this.#generation === this.plane.judge.generation) {
       this.#decide(steps, said, asked);
       return;
@@ -128,7 +138,10 @@ export class Connection {
     const settle = (hello: HelloFacts): void => {
       stop();
       this.#facts = { ...this.#facts, hello };
-      this.#settle(steps, [Buffer.from(reader.bytes)]);
+      const bytes = Buffer.from(reader.bytes);
+      const end = hello.kind === 'hello' ? reader.end : bytes.length;
+      const said = { hello: bytes.subarray(0, end), body: reader.body, behind: bytes.subarray(end) };
+      this.#settle(steps, said);
     };
     const read = (chunk: Buffer): void => {
       const hello = reader.push(chunk);
@@ -143,8 +156,7 @@ export class Connection {
     client.resume();
   }
 
-  /** `said`: what the client said so far, which the server has not been told. */
-  #decide(steps: readonly Step[], said: readonly Buffer[], asked: Asked | null = null): void {
+  #decide(steps: readonly Step[], said: Said, asked: Asked | null = null): void {
     const judged = judgeConnection(steps, this.#facts);
     switch (judged.kind) {
       case 'decided':
@@ -171,19 +183,18 @@ export class Connection {
     }
   }
 
-  #carryOut(decided: Told, said: readonly Buffer[], asked: Asked | null): void {
+  #carryOut(decided: Told, said: Said, asked: Asked | null): void {
     this.#tell(decided);
     if (decided.verdict === 'deny') {
       this.cut();
     } else if (asked === null) {
-      this.#connect(said, (server) => this.#splice(server));
+      this.#connect(said, (server) => this.#follow({ server, held: NO_BYTES }, said, decided));
     } else {
-      if (asked.held.length > 0) this.client.write(asked.held);
-      this.#splice(asked.server);
+      this.#follow(asked, said, decided);
     }
   }
 
-  #connect(said: readonly Buffer[], then: (server: Socket) => void): void {
+  #connect(said: Said, then: (server: Socket) => void): void {
     this.#cancel = connectUpstream(this.flow, this.plane.options.mark, (server) => {
       this.#cancel = () => {};
       if (this.#isOver) {
@@ -197,29 +208,64 @@ export class Connection {
         return this.#settle([], said);
       }
       this.#server = server;
-      for (const bytes of said) if (bytes.length > 0) server.write(bytes);
+      if (said.hello.length > 0) server.write(said.hello);
       then(server);
     });
   }
 
-  #splice(server: Socket): void {
-    const live: Live = {
-      judgeAgain: (steps, facts) => {
-        // What was not asked then cannot be asked any more.
-        const certificate: CertificateFacts =
-          facts.certificate.kind === 'unasked' ? { kind: 'unreadable' } : facts.certificate;
-        const judged = judgeConnection(steps, { ...facts, certificate });
-        const step = judged.kind === 'intercept' ? steps[judged.from] : undefined;
-        if (step !== undefined) return step.mode === 'audit';
-        return judged.kind === 'decided' && judged.verdict !== 'deny';
-      },
+  /** Until the server has answered the hello that was judged, where there is one. */
+  #follow({ server, held }: Asked, { body, behind }: Said, decided: Told): void {
+    const go = (rest: Uint8Array): void => {
+      if (rest.length > 0) server.write(rest);
+      this.#cancel = this.plane.splices.splice(this.client, server, () => this.#end());
     };
-    this.#cancel = this.plane.splices.splice(this.client, server, () => this.#end());
-    this.#goLive(live);
+    if (body.length === 0) {
+      if (held.length > 0) this.client.write(held);
+      go(behind);
+      this.#goLive(this.#decided);
+      return;
+    }
+    const handshake = new Handshake({ client: this.client, server }, { hello: body, behind, held }, (fault, rest) => {
+      this.#cancel = () => {};
+      if (fault === null) go(rest);
+      else void this.#break(fault, decided, () => go(rest));
+    });
+    this.#cancel = () => handshake.stop();
+    handshake.begin();
+    this.#goLive(this.#decided);
   }
 
+  /** The server does not act on the hello that was judged: only an audit lets that pass (D4, D22). */
+  async #break(fault: HandshakeFault, decided: Told, go: () => void): Promise<void> {
+    const steps = await this.#steps(true);
+    if (this.#isOver) return;
+    if (steps === null) return this.#refuse('no_policy');
+    const hello: HelloFacts = { kind: 'unreadable', fault };
+    const certificate: CertificateFacts = { kind: 'unreadable' };
+    const judged = judgeConnection(steps, { hello, certificate });
+    const isAudited = judged.kind === 'decided' && judged.verdict === 'audit';
+    const { step } = judged.kind === 'decided' && judged.verdict !== 'allow' ? judged : decided;
+    this.#tell({ step, verdict: isAudited ? 'audit' : 'deny', reason: fault });
+    if (!isAudited) return this.cut();
+    this.#facts = { hello, certificate };
+    go();
+  }
+
+  /** Of what goes on by what its hello or the certificate said. */
+  readonly #decided: Live = {
+    judgeAgain: (steps, facts) => {
+      // A question that was not asked then cannot be asked later.
+      const certificate: CertificateFacts =
+        facts.certificate.kind === 'unasked' ? { kind: 'unreadable' } : facts.certificate;
+      const judged = judgeConnection(steps, { ...facts, certificate });
+      const step = judged.kind === 'intercept' ? steps[judged.from] : undefined;
+      if (step !== undefined) return step.mode === 'audit';
+      return judged.kind === 'decided' && judged.verdict !== 'deny';
+    },
+  };
+
   /** The hello goes on, and what the server answers is held until it is judged. */
-  #askServer(steps: readonly Step[], said: readonly Buffer[]): void {
+  #askServer(steps: readonly Step[], said: Said): void {
     this.#connect(said, (server) => {
       const reader = new FlightReader();
       const stop = (): void => {
@@ -248,7 +294,7 @@ export class Connection {
     });
   }
 
-  #intercept(steps: readonly Step[], from: number, said: readonly Buffer[]): void {
+  #intercept(steps: readonly Step[], from: number, said: Said): void {
     const { hello } = this.#facts;
     if (hello.kind !== 'hello') throw new Error('what cannot be read is not intercepted');
     this.plane.counts.intercepted++;
@@ -256,7 +302,7 @@ export class Connection {
       client: this.client,
       flow: this.flow,
       hello,
-      said: Buffer.concat(said),
+      said: Buffer.concat([said.hello, said.behind]),
       steps,
       from,
       pass: (reason) => {

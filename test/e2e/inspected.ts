@@ -68,7 +68,15 @@ export async function createInspectedRig(
       const cert = await file(`server-${port}.pem`, certPem);
       const key = await file(`server-${port}.key`, keyPem);
       const shown = ['-cert', cert, '-cert_chain', cert, '-key', key];
-      const child = server.start('openssl', ['s_server', '-accept', String(port), ...shown, ...options]);
+      const child = server.start('stdbuf', [
+        '-oL',
+        'openssl',
+        's_server',
+        '-accept',
+        String(port),
+        ...shown,
+        ...options,
+      ]);
       await new Promise<void>((resolve, reject) => {
         child.stdout?.on('data', (chunk: Buffer) => {
           if (chunk.includes('ACCEPT')) resolve();

@@ -1,9 +1,10 @@
 import type { ChildProcess } from 'node:child_process';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
+import { CHANGED, FIRST, RETRYING, SAME, type Sent, send, WITHOUT_COOKIE } from './second-hellos.js';
 
 /** For connections. */
 const ROOM = 16;
@@ -76,6 +77,19 @@ s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(b'hello
   );
   expect(await passes()).toBe(true);
   expect(await passes('-noservername')).toBe(false);
+});
+
+test('a server that does not answer a hello by TLS is cut off, so that a hello opens no other protocol', async () => {
+  const program = `
+import socket
+s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(bytes.fromhex('${FIRST.toString('hex')}'))
+try:
+    while s.recv(100): pass
+    print('end')
+except ConnectionError: print('reset')`;
+  const echoed = async (): Promise<string> => (await rig.topology.client.run('python3', '-c', program)).stdout.trim();
+  await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80], tls: { sni: [SERVER_NAME] } } }]));
+  expect(await echoed()).toBe('reset');
 });
 
 test('under audit nothing is cut', async () => {
@@ -189,6 +203,87 @@ test('what is more than it has room for is reset, and under audit passes unread 
   expect(await passes()).toBe(false);
   for (const child of [audited, more]) child.kill('SIGKILL');
   await expect.poll(() => count('connections'), soon).toBe(0);
+});
+
+describe('a server that asks for another hello', () => {
+  const PORTS = { retrying: 450, stateless: 451, intercepted: 450 } as const;
+  const heard: string[] = [];
+  /** Names on which the servers acted. */
+  const names = (): readonly string[] =>
+    heard.flatMap((text) => /Hostname in TLS extension: "(.*)"/.exec(text)?.[1] ?? []);
+  const on = (
+    port: number,
+    block: Readonly<Record<string, unknown>>,
+    more: Readonly<Record<string, unknown>> = {},
+  ) => ({
+    match: { proto: 'tcp', dst_ports: [port], tls: block },
+    ...more,
+  });
+  const any = (port: number) => ({ match: { proto: 'tcp', dst_ports: [port] } });
+  const findings = async (
+    reason: string,
+  ): Promise<readonly { effective_action: string; rule: string; count: number }[]> => {
+    const { body } = await rig.node.request('GET', '/api/v1/audit/findings?finding_type=tls_deny');
+    const { items } = body as { items: { reason: string; effective_action: string; rule: string; count: number }[] };
+    return items.filter((item) => item.reason === reason);
+  };
+  const named = [on(PORTS.retrying, { sni: [SERVER_NAME] }), on(PORTS.stateless, { sni: [SERVER_NAME] })];
+
+  beforeAll(async () => {
+    const { good } = rig.certificates;
+    const second = ['-servername', 'denied.test', '-cert2', await rig.file('second.pem', good.certPem)];
+    const options = [...RETRYING, ...second, '-key2', await rig.file('second.key', good.keyPem)];
+    for (const child of [
+      await rig.serve(PORTS.retrying, good, ...options),
+      await rig.serve(PORTS.stateless, good, ...options, '-stateless'),
+    ])
+      child.stdout?.on('data', (chunk: Buffer) => heard.push(...chunk.toString().split('\n')));
+  });
+
+  test.each(SAME)('gets one that says the same, %s', async (_, sent) => {
+    await rig.put(policyOf(named));
+    expect(await send(rig, PORTS.retrying, sent)).toBe('hello');
+  });
+
+  test('gets those of clients as they are', async () => {
+    await rig.put(policyOf(named));
+    const groups = ['-groups', 'X25519:P-384'];
+    const { text } = await rig.dial(PORTS.retrying, groups);
+    expect(text).toContain('Verification error');
+  });
+
+  test.each(CHANGED)('gets none that says something else than the first: %s', async (_, sent) => {
+    await rig.put(policyOf(named));
+    const before = names().length;
+    expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
+    expect(names().slice(before)).not.toContain('denied.test');
+  });
+
+  test('asks once: the second request ends the connection', async () => {
+    await rig.put(policyOf(named));
+    expect(await send(rig, PORTS.stateless, WITHOUT_COOKIE)).toBe('reset');
+    expect(names()).not.toContain('denied.test');
+  });
+
+  test.each(CHANGED)('gets none that a deny would match: %s', async (_, sent) => {
+    await rig.put(policyOf([on(PORTS.retrying, { sni: ['denied.test'] }, { action: 'deny' }), any(PORTS.retrying)]));
+    expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
+    expect(names()).not.toContain('denied.test');
+  });
+
+  test('a cut connection is a finding, and under audit it passes as one', async () => {
+    await expect
+      .poll(() => findings('hello_changed'), { timeout: 5_000 })
+      .toContainEqual(expect.objectContaining({ effective_action: 'deny', rule: null }));
+    const audited = on(PORTS.retrying, { sni: [SERVER_NAME] }, { mode: 'audit' });
+    await rig.put(policyOf([audited]));
+    const [, sent] = CHANGED[0] as readonly [string, Sent];
+    expect(await send(rig, PORTS.retrying, sent)).toBe('hello');
+    await expect.poll(names, { timeout: 5_000 }).toContain('denied.test');
+    await expect
+      .poll(() => findings('hello_changed'), { timeout: 5_000 })
+      .toContainEqual(expect.objectContaining({ effective_action: 'allow', rule: 'r0' }));
+  });
 });
 
 test('one that was not inspected is cut where it would have to be', async () => {

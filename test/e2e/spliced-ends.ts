@@ -1,3 +1,7 @@
+import { serverHello } from '#test/service-plane/tls/hello-bytes.js';
+
+const SERVER_HELLO = serverHello().toString('hex');
+
 /**
  * Both ends of connections, for python3: `serve PORT HELLO_BYTES`, or `dial ADDRESS PORT HELLO_FILE COMMAND TIMES`. The client says
  * a recorded hello and then what is to be done. Each end prints a line of JSON for each connection: how many bytes came,
@@ -5,6 +9,7 @@
  */
 export const SPLICED_ENDS = `
 import hashlib, json, random, socket, struct, sys, threading, time
+SERVER_HELLO = bytes.fromhex('${SERVER_HELLO}')
 BLOCK = random.Random(7).randbytes(1 << 16)
 said = threading.Lock()
 def stream(count, seed):
@@ -43,6 +48,7 @@ def line(s):
 def server(s, hello):
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     receive(s, limit=hello)
+    s.sendall(SERVER_HELLO)
     what, count = line(s)
     count = int(count)
     who = dict(side='server', what=what)
@@ -60,6 +66,7 @@ class Words:
 sys_in = Words()
 def client(address, port, hello, what, count):
     s = socket.create_connection((address, port)); s.sendall(hello)
+    s.recv(len(SERVER_HELLO), socket.MSG_WAITALL)
     s.sendall(('%s %d\\n' % (what, count)).encode())
     who = dict(side='client', what=what)
     if s.recv(1) != b'+': raise Exception('not served')

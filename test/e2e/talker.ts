@@ -2,11 +2,15 @@ import type { ChildProcess } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import { serverHello } from '#test/service-plane/tls/hello-bytes.js';
+
+const SERVER_HELLO = serverHello().toString('hex');
 
 /** One end of a connection, for python3, which does what it is told line by line, and answers each with a line of JSON. */
 const TALKER = `
 import hashlib, json, socket, struct, sys
 listener = s = None
+SERVER_HELLO = bytes.fromhex('${SERVER_HELLO}')
 def stream(count, seed):
     at = 0
     while at < count:
@@ -19,6 +23,8 @@ def do(what, *words):
         listener = socket.create_server(('0.0.0.0', int(words[0])))
     elif what == 'accept':
         s, _ = listener.accept(); s.setsockopt(6, 1, 1)
+    elif what == 'greet': s.sendall(SERVER_HELLO)
+    elif what == 'greeted': s.recv(len(SERVER_HELLO), socket.MSG_WAITALL)
     elif what == 'dial':
         address, port, own, hello = words
         s = socket.socket(); s.setsockopt(1, 2, 1); s.setsockopt(6, 1, 1); s.bind(('', int(own)))

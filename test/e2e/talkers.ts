@@ -52,6 +52,8 @@ export class Talkers {
     await server.must('accept');
     await dialled;
     await server.must('take', this.hello.length);
+    await server.must('greet');
+    await client.must('greeted');
     return { client, server };
   };
 

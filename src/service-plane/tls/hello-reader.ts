@@ -8,15 +8,36 @@ import { RecordReader } from './record-reader.js';
 const LIMIT = 65_536;
 const LONGEST_RECORD = 16_384;
 
+/** Records that may precede a second hello: the first hello's early data, a change of cipher for middleboxes, an alert. */
+const BEFORE_SECOND: ReadonlySet<number> = new Set([CONTENT.changeCipherSpec, CONTENT.alert, CONTENT.applicationData]);
+
 /**
- * Reads a client's first message out of a TCP stream, however it was split over segments and records. What it says depends only on the
+ * Reads a hello out of a client's TCP stream, however it was split over segments and records. What it says depends only on the
  * bytes: each verdict falls at one certain byte.
  */
 export class HelloReader {
   readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
   readonly #messages = new MessageReader(LIMIT);
+  readonly #isSecond: boolean;
   #hasBegun = false;
   #facts: HelloFacts | null = null;
+  #body: Uint8Array = new Uint8Array(0);
+  #skipped = 0;
+
+  /** `second`: the stream begins behind the first hello, and is read for the one that answers a HelloRetryRequest. */
+  constructor(which: 'first' | 'second' = 'first') {
+    this.#isSecond = which === 'second';
+  }
+
+  /** The body of the hello's message; empty where there is none that can be read. */
+  get body(): Uint8Array {
+    return this.#body;
+  }
+
+  /** Bytes up to the end of the hello; before it is complete, and where it cannot be read, up to its first record. */
+  get end(): number {
+    return this.#body.length > 0 ? this.#records.position : this.#skipped;
+  }
 
   /** All that was pushed, also what came behind the hello. A view, valid until the next push. */
   get bytes(): Uint8Array {
@@ -35,7 +56,11 @@ export class HelloReader {
       const piece = this.#records.next();
       if (piece === null) return null;
       if (typeof piece === 'string') return unreadable(piece);
-      if (piece.type !== CONTENT.handshake) return unreadable('malformed');
+      if (piece.type !== CONTENT.handshake) {
+        if (!this.#isSecond || this.#hasBegun || !BEFORE_SECOND.has(piece.type)) return unreadable('malformed');
+        if (piece.isLast) this.#skipped = this.#records.position;
+        continue;
+      }
       if (!this.#hasBegun && piece.data[0] !== HANDSHAKE.clientHello) return unreadable('malformed');
       this.#hasBegun = true;
       this.#messages.push(piece.data);
@@ -44,7 +69,10 @@ export class HelloReader {
       if (message === 'too_long') return unreadable('too_long');
       // RFC 8446, 4.1.2: a client waits for the answer to its hello.
       if (!piece.isLast || !this.#messages.isBetween) return unreadable('malformed');
-      return readClientHello(message.body) ?? unreadable('malformed');
+      const facts = readClientHello(message.body);
+      if (facts === null) return unreadable('malformed');
+      this.#body = message.body;
+      return facts;
     }
   }
 }

@@ -15,8 +15,12 @@ export const HANDSHAKE = {
 export const EXTENSION = {
   serverName: 0,
   alpn: 16,
+  padding: 21,
   preSharedKey: 41,
+  earlyData: 42,
   supportedVersions: 43,
+  cookie: 44,
+  keyShare: 51,
   encryptedClientHello: 0xfe0d,
 } as const;
 

@@ -31,6 +31,11 @@ export class RecordReader {
     return this.#wire.bytes;
   }
 
+  /** How many bytes of the stream the pieces given so far, and their headers, cover. */
+  get position(): number {
+    return this.#at;
+  }
+
   push(chunk: Uint8Array): void {
     this.#wire.append(chunk);
   }

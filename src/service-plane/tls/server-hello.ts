@@ -29,6 +29,7 @@ const RETRY_RANDOM = [
   0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-function isRetry(body: Uint8Array): boolean {
+/** Whether the body of a ServerHello is a HelloRetryRequest (RFC 8446, 4.1.3). */
+export function isRetry(body: Uint8Array): boolean {
   return RETRY_RANDOM.every((byte, index) => body[2 + index] === byte);
 }

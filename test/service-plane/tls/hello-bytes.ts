@@ -61,3 +61,7 @@ export function records(payload: Uint8Array, size: number, type = 22): Buffer {
 
 export const helloMessage = (parts: HelloParts): Buffer => message(1, helloBody(parts));
 export const hello = (...extensions: readonly Uint8Array[]): Buffer => record(helloMessage({ extensions }));
+
+/** The answer of a server before TLS 1.3. */
+export const serverHello = (): Buffer =>
+  record(message(2, Buffer.concat([u16(0x0303), Buffer.alloc(32, 0x51), vector8(), u16(0xc02f), u8(0)])), 22, 0x0303);

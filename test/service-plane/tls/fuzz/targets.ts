@@ -1,16 +1,40 @@
 import { deepStrictEqual } from 'node:assert';
 import { readCertificateFacts } from '#service-plane/certificate-facts.js';
+import { readClientHello } from '#service-plane/tls/client-hello.js';
 import { FlightReader } from '#service-plane/tls/flight-reader.js';
 import { HelloReader } from '#service-plane/tls/hello-reader.js';
+import { mayFollow } from '#service-plane/tls/second-hello.js';
 import type { Target } from '#test/fuzz-campaign.js';
 import { anySplit, mutant } from '../mutant.js';
 import { read } from '../pushed.js';
+import { RETRY } from '../retry.js';
 import type { Seeds } from './seeds.js';
 
 export function targetsOf({ hellos, flights, certificates, root }: Seeds): ReadonlyMap<string, Target> {
   const anchors = [root.pem];
+  const bodies = hellos.map((bytes) => {
+    const reader = new HelloReader();
+    reader.push(bytes);
+    return Buffer.from(reader.body);
+  });
   return new Map([
     ['hellos', { make: (random) => mutant(random, hellos), judge: isSplitAlike(() => new HelloReader()) }],
+    [
+      'second hellos',
+      { make: (random) => mutant(random, hellos), judge: isSplitAlike(() => new HelloReader('second')) },
+    ],
+    [
+      'a hello after a retry',
+      {
+        make: (random) => mutant(random, bodies),
+        judge: (bytes) => {
+          const second = readClientHello(bytes);
+          const first = bodies.find((body) => mayFollow(body, RETRY, bytes));
+          if (first === undefined || second === null) return;
+          deepStrictEqual(second.sni, readClientHello(first)?.sni);
+        },
+      },
+    ],
     ['flights', { make: (random) => mutant(random, flights), judge: isSplitAlike(() => new FlightReader()) }],
     [
       'certificates',

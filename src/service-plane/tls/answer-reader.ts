@@ -1,0 +1,48 @@
+import { MessageReader } from './message-reader.js';
+import { CONTENT, HANDSHAKE } from './numbers.js';
+import { RecordReader } from './record-reader.js';
+import { isRetry } from './server-hello.js';
+
+/** Of the stream up to the ServerHello, headers of records included. */
+const LIMIT = 65_536;
+/** OpenSSL and others have sent that much also before encryption. */
+const LONGEST_RECORD = 16_384 + 256;
+
+/** How a server answered a hello. */
+export type Answer =
+  | { readonly kind: 'hello' }
+  /** A HelloRetryRequest, with the body of its message. */
+  | { readonly kind: 'retry'; readonly body: Uint8Array }
+  | { readonly kind: 'not_tls' };
+
+/** Reads from a server's stream whether it answers a hello or asks for another. What it says depends only on the bytes. */
+export class AnswerReader {
+  readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
+  readonly #messages = new MessageReader(LIMIT);
+
+  push(chunk: Uint8Array): void {
+    this.#records.push(chunk);
+  }
+
+  /** The next answer; null: more is needed. After anything but `retry` there is none. */
+  next(): Answer | null {
+    for (;;) {
+      const message = this.#messages.next();
+      if (message === 'too_long') return { kind: 'not_tls' };
+      if (message !== null) {
+        if (message.type !== HANDSHAKE.serverHello) return { kind: 'not_tls' };
+        return isRetry(message.body) ? { kind: 'retry', body: message.body.slice() } : { kind: 'hello' };
+      }
+      const piece = this.#records.next();
+      if (piece === null) return null;
+      if (typeof piece === 'string') return { kind: 'not_tls' };
+      if (piece.type === CONTENT.handshake) {
+        this.#messages.push(piece.data);
+        continue;
+      }
+      // An alert is the client's business: the server ends the connection itself, or goes on.
+      const isPassed = piece.type === CONTENT.alert || piece.type === CONTENT.changeCipherSpec;
+      if (!isPassed || !this.#messages.isBetween) return { kind: 'not_tls' };
+    }
+  }
+}
