@@ -13,8 +13,11 @@ const HitSchema = z
     decided_by: z.enum(['rule', 'group_default', 'policy_default']),
     source_group: z.string().nullable(),
     rule: z.string().nullable(),
-    packets: count.describe('Denied ones too, and both ways of the flows that it allowed.'),
-    bytes: count,
+    packets: count.describe(
+      'Denied ones too, and both ways of the flows that it allowed. A TLS connection or an HTTP request that the service ' +
+        'plane decided by it counts as one, and so does a DNS lookup.',
+    ),
+    bytes: count.describe('Of packets alone: connections, requests and lookups that it decided add none.'),
     last_hit: instant.nullable(),
     unused: z.boolean(),
     unused_since: instant.nullable().describe('When it began to be counted, where it was never hit since.'),
@@ -29,7 +32,12 @@ const HitsSchema = z
     items: z.array(HitSchema).describe('In the order of the policy.'),
     next_cursor: z.string().nullable(),
   })
-  .meta({ id: 'Hits', description: 'What the policy in force was hit by, up to the moment of the answer.' });
+  .meta({
+    id: 'Hits',
+    description:
+      'What the policy in force was hit by: packets up to the moment of the answer; connections, requests and lookups ' +
+      'up to a quarter of a second before.',
+  });
 
 const hitsQuery = z.strictObject({
   group: oneOrMore.optional(),
@@ -52,7 +60,8 @@ export const hitsResource: Resource = (api, { traffic }) => {
         summary: 'Packets, bytes and last hit of each rule and default',
         description:
           'Of the policy in force. A rule keeps its count while its policy, its group and its own id stay the same: over ' +
-          'writes, restarts and upgrades, and where it is removed and comes back.',
+          'writes, restarts and upgrades, and where it is removed and comes back. A connection that is inspected counts for ' +
+          'the rule that decides it, not for the TLS rule that handed it to the service plane.',
         querystring: hitsQuery,
         response: {
           200: HitsSchema,

@@ -29,7 +29,7 @@ export function addHitsCommand(program: Command, terminal: Terminal): void {
     .description('packets, bytes and last hit of each rule and default of the policy in force')
     .option('--group <id...>', 'only of these source groups')
     .option('--rule <id...>', 'only these rules')
-    .option('--unused', 'only what was never hit')
+    .option('--unused', 'only what has decided no packet, connection, request or lookup')
     .action(async ({ group, rule, unused, ...options }: HitsOptions) => {
       const client = createClient(options, terminal);
       let whole: Hits | undefined;

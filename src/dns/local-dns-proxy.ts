@@ -5,6 +5,7 @@ import type { SeenLookups } from '#policy/seen-lookup.js';
 import { Descriptors } from '#sockets/descriptors.js';
 import { Pump } from '#sockets/pump.js';
 import { RouteNews } from '#sockets/route-news.js';
+import { DecidedHits } from '#threads/decided-hits.js';
 import { AnswerCache } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import { Counts } from './counts.js';
@@ -29,6 +30,7 @@ export class LocalDnsProxy {
   readonly resolver: Resolver;
   readonly #counts = new Counts();
   readonly #sightings = new Sightings();
+  readonly #hits = new DecidedHits<number>((rank) => rank);
   readonly #known = new KnownNames((address, key) => this.#sightings.named(address, key));
   readonly #waits = new RecentWaits();
   readonly #cache: AnswerCache;
@@ -74,6 +76,7 @@ export class LocalDnsProxy {
       this.#rebinding,
       counts,
       this.#sightings,
+      this.#hits,
     );
     this.#listeners = listensAt(options).flatMap((at) => [
       new UdpListener(this.#pump, at, this.resolver, counts),
@@ -90,6 +93,7 @@ export class LocalDnsProxy {
   /** From now on by this port; whether what was granted before is still in force nobody knows. */
   grantBy(port: MessagePort | null): void {
     this.granter.use(port);
+    this.#hits.sendBy(port);
     this.resolver.forgetGrants();
   }
 
@@ -121,6 +125,11 @@ export class LocalDnsProxy {
   /** Whether lookups that are allowed are seen too. */
   wantLookups(wanted: boolean): void {
     this.#sightings.allowedWanted = wanted;
+  }
+
+  /** To be called a few times a second. */
+  sendHits(): void {
+    this.#hits.send();
   }
 
   takeSeen(): SeenLookups {

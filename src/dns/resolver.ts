@@ -2,6 +2,7 @@ import { formatAddress } from '#policy/ipv4.js';
 import { LookupIndex } from '#policy/lookup-index.js';
 import type { Lookups } from '#policy/lookups.js';
 import { AUDITED, VERDICT_NUMBER } from '#policy/program.js';
+import type { DecidedHits } from '#threads/decided-hits.js';
 import type { AnswerCache, Kept, Rebound } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import type { Counts } from './counts.js';
@@ -24,6 +25,8 @@ import { respond, respondError, templateOf } from './wire/response.js';
 /** What an answer past its time lives on for (RFC 8767, 4). */
 const STALE_TTL = 30;
 const WORD_VERDICT = 7;
+/** A word is `rank << 4 | …`. */
+const RANK_SHIFT = 4;
 
 type Done = (response: Uint8Array) => void;
 type Asker = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
@@ -45,6 +48,7 @@ export class Resolver {
     private readonly rebinding: Rebinding,
     private readonly counts: Counts,
     private readonly sightings: Sightings,
+    private readonly hits: Pick<DecidedHits<number>, 'add'>,
   ) {}
 
   use({ generation, patterns, tables }: Lookups): void {
@@ -84,6 +88,7 @@ export class Resolver {
     const word = judging.index.decide(source, query.key);
     const verdict = word & WORD_VERDICT;
     this.sightings.add(source, query.key, query.type, judging.generation, word);
+    this.hits.add(judging.generation, word >>> RANK_SHIFT);
     if (verdict === VERDICT_NUMBER.deny && (word & AUDITED) === 0) {
       this.#deny(query, done);
       return;

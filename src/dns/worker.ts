@@ -33,6 +33,7 @@ parent.serve(
 );
 
 setInterval(() => {
+  proxy.sendHits();
   const seen = proxy.takeSeen();
   if (seen.lookups.length + seen.rebindings.length + seen.named.length + seen.lost + seen.lostDenied > 0)
     parent.tell({ kind: 'seen', seen });

@@ -1,3 +1,5 @@
+import type { Decider } from './roster.js';
+
 /** What the DNS proxy and the service plane ask of the datapath, by a port between their threads, and what it answers. */
 export type GrantRequest = {
   readonly id: number;
@@ -13,3 +15,14 @@ export type GrantAnswer = { readonly id: number; readonly refused: number | null
 export type GrantedRequest = { readonly id: number; readonly address: number; readonly expiredToo: boolean };
 /** Null where that cannot be known now. */
 export type GrantedAnswer = { readonly id: number; readonly patterns: readonly string[] | null };
+
+/** Decisions of one rule or default since the last message. Nothing answers it. */
+export type HitsMessage = { readonly hits: readonly DecidedHit[] };
+export type DecidedHit = {
+  readonly generation: number;
+  /** Its rank in the program of that generation, or its names. */
+  readonly by: number | Decider;
+  readonly count: number;
+  /** On the monotonic clock. */
+  readonly lastNs: bigint;
+};

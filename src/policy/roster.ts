@@ -104,19 +104,39 @@ export function rosterAfter(known: Roster, before: readonly Group[], policy: Pol
 
 /** The same roster with the identities of a record: what another record calls by the same names is counted apart. */
 export function rosterOfRecord(roster: Roster, record: Pick<PolicyRecord, 'id' | 'revision'>): Roster {
+  const identities = sharedWords(roster.identities.length);
+  mixRecord(record.id, roster.identities, identities);
+  return { ...roster, policy: { id: record.id, revision: record.revision }, identities };
+}
+
+/** Low and high word of the identity that a roster of this record has for a decider; null: the roster of no record. */
+export function identityOf(policy: Roster['policy'], decider: Decider): readonly [low: number, high: number] {
+  const words = new Uint32Array(2);
+  const own = new Identity();
+  own.begin();
+  if (decider.kind === 'policy_default') own.text('', POLICY_DEFAULT);
+  else {
+    own.text(decider.group, RULE);
+    if (decider.kind === 'rule') own.text(decider.rule, RULE);
+    else own.text('', GROUP_DEFAULT);
+  }
+  own.write(words, 0);
+  if (policy !== null) mixRecord(policy.id, words, words);
+  return [words[0] as number, words[1] as number];
+}
+
+function mixRecord(id: string, from: Uint32Array, to: Uint32Array): void {
   const owner = new Uint32Array(2);
   const own = new Identity();
   own.begin();
-  own.text(record.id, RECORD);
+  own.text(id, RECORD);
   own.write(owner, 0);
-  const identities = sharedWords(roster.identities.length);
-  for (let at = 0; at < identities.length; at += 2) {
-    const low = roster.identities[at] as number;
+  for (let at = 0; at < from.length; at += 2) {
+    const low = from[at] as number;
     if (low === 0) continue;
-    identities[at] = mixed(low ^ (owner[0] as number)) || 1;
-    identities[at + 1] = mixed((roster.identities[at + 1] as number) ^ (owner[1] as number));
+    to[at] = mixed(low ^ (owner[0] as number)) || 1;
+    to[at + 1] = mixed((from[at + 1] as number) ^ (owner[1] as number));
   }
-  return { ...roster, policy: { id: record.id, revision: record.revision }, identities };
 }
 
 export function deciderAt({ groups, groupIds, ruleIds }: Roster, rank: number): Decider {
@@ -125,4 +145,10 @@ export function deciderAt({ groups, groupIds, ruleIds }: Roster, rank: number): 
   const rule = textAt(ruleIds, rank);
   const id = textAt(groupIds, group);
   return rule === '' ? { kind: 'group_default', group: id } : { kind: 'rule', group: id, rule };
+}
+
+/** Equal for equal deciders alone: ids contain no line break. */
+export function deciderKey(decider: Decider): string {
+  if (decider.kind === 'policy_default') return '';
+  return decider.kind === 'group_default' ? decider.group : `${decider.group}\n${decider.rule}`;
 }

@@ -304,6 +304,7 @@ export class Connection {
       hello,
       said: Buffer.concat([said.hello, said.behind]),
       steps,
+      generation: this.#generation,
       from,
       pass: (reason) => {
         this.#live = null;
@@ -314,13 +315,14 @@ export class Connection {
     });
     if (session === null) return;
     this.#cancel = () => session.cut();
-    this.#goLive({ judgeAgain: (again, facts) => session.judgeAgain(again, facts) });
+    this.#goLive({ judgeAgain: (again, facts) => session.judgeAgain(again, facts, this.#generation) });
   }
 
   #tell({ step, verdict, reason }: Told): void {
     const { plane, flow } = this;
     const { hello } = this.#facts;
     plane.counts.connection(verdict);
+    plane.hits.add(this.#generation, step.decider);
     if (!plane.tells(verdict)) return;
     plane.see({
       kind: 'tls',

@@ -29,6 +29,8 @@ export type Intercepted = {
   /** What the client said so far. */
   readonly said: Buffer;
   readonly steps: readonly Step[];
+  /** Of the policy that the steps are of. */
+  readonly generation: number;
   /** Where the walk goes on with every request. */
   readonly from: number;
   /** Under audit: it goes on uninspected, since it cannot be intercepted (D4). */
@@ -37,7 +39,7 @@ export type Intercepted = {
 };
 export type InterceptedSession = {
   /** By these from the next request on; false: it is to be cut. */
-  judgeAgain(steps: readonly Step[], facts: TlsFacts): boolean;
+  judgeAgain(steps: readonly Step[], facts: TlsFacts, generation: number): boolean;
   cut(): void;
 };
 
@@ -110,6 +112,7 @@ type Means = {
 
 class Session implements InterceptedSession {
   #steps: readonly Step[];
+  #generation: number;
   #from: number;
   #secure: TLSSocket | null = null;
   #http: Http1Session | Http2Session | null = null;
@@ -123,6 +126,7 @@ class Session implements InterceptedSession {
     private readonly means: Means,
   ) {
     this.#steps = what.steps;
+    this.#generation = what.generation;
     this.#from = what.from;
   }
 
@@ -147,7 +151,7 @@ class Session implements InterceptedSession {
     });
   }
 
-  judgeAgain(steps: readonly Step[], facts: TlsFacts): boolean {
+  judgeAgain(steps: readonly Step[], facts: TlsFacts, generation: number): boolean {
     const judged = judgeConnection(steps, {
       ...facts,
       certificate: this.#facts?.certificate ?? { kind: 'unreadable' },
@@ -155,6 +159,7 @@ class Session implements InterceptedSession {
     if (judged.kind === 'needs_certificate') return false;
     if (judged.kind === 'decided' && judged.verdict === 'deny') return false;
     this.#steps = steps;
+    this.#generation = generation;
     this.#from = judged.kind === 'intercept' ? judged.from : steps.indexOf(judged.step);
     const tunnel = this.#http instanceof Http1Session ? this.#http.tunnel : null;
     if (tunnel === null || this.#facts === null) return true;
@@ -273,6 +278,7 @@ class Session implements InterceptedSession {
     const facts = this.#facts as TlsFacts;
     const decided = judgeExchange(this.#steps, this.#from, facts, request);
     this.plane.counts.request(decided.verdict);
+    this.plane.hits.add(this.#generation, decided.step.decider);
     if (this.plane.tells(decided.verdict))
       this.#tell(decided, request, decided.reason === 'matched' ? null : decided.reason);
     return decided;
@@ -301,7 +307,7 @@ class Session implements InterceptedSession {
       sourcePort: flow.sourcePort,
       destination: flow.destination,
       destinationPort: flow.destinationPort,
-      generation: this.plane.judge.generation,
+      generation: this.#generation,
       sni: hello.sni,
     });
   }
@@ -318,6 +324,7 @@ class Session implements InterceptedSession {
     // Nobody denied what a peer did not come to.
     if (reason !== 'server_unreachable' && reason !== 'client_handshake') {
       counts.connection('deny');
+      if (step !== undefined) this.plane.hits.add(this.#generation, step.decider);
       this.#see({ decider: step?.decider ?? null, verdict: 'deny', reason, http: null });
     }
     if (this.#secure === null) this.what.client.resetAndDestroy();

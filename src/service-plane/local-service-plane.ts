@@ -3,8 +3,10 @@ import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#policy/inspection.js';
 import type { JoinPoint } from '#policy/join-point.js';
 import type { Packet } from '#policy/model.js';
+import { deciderKey } from '#policy/roster.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
 import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
+import { DecidedHits } from '#threads/decided-hits.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { Connection } from './connection.js';
 import { Counts } from './counts.js';
@@ -26,6 +28,7 @@ export class LocalServicePlane {
   readonly #listener: Listener;
   readonly #connections = new Set<Connection>();
   readonly #seen = new Seen();
+  readonly #hits = new DecidedHits(deciderKey);
 
   constructor(
     private readonly options: ServicePlaneOptions,
@@ -38,6 +41,7 @@ export class LocalServicePlane {
       options,
       judge,
       counts,
+      hits: this.#hits,
       tells: (verdict) => verdict !== 'allow' || this.#seen.allowedWanted,
       see: (seen) => this.#seen.add(seen, Date.now()),
       splices,
@@ -61,6 +65,12 @@ export class LocalServicePlane {
 
   grantsBy(port: MessagePort): void {
     this.#plane.judge.grantsBy(port);
+    this.#hits.sendBy(port);
+  }
+
+  /** To be called a few times a second. */
+  sendHits(): void {
+    this.#hits.send();
   }
 
   get upstreamCaFault(): string | null {

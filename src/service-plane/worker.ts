@@ -44,6 +44,7 @@ setInterval(() => {
     upstreamCaFault = plane.upstreamCaFault;
     parent.tell({ kind: 'upstream_ca', fault: upstreamCaFault });
   }
+  plane.sendHits();
   const seen = plane.takeSeen();
   if (seen.connections.length + seen.lost > 0) parent.tell({ kind: 'seen', seen });
 }, TELL_MS);

@@ -7,8 +7,9 @@ import { mapsOf } from '#dataplane/kernel/successor.js';
 import { anyFlow } from '#dataplane/program/flow-filter.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import { compile } from '#policy/compile.js';
+import type { DecidedHit } from '#policy/grant-port.js';
 import { IPPROTO, type Packet, type Policy } from '#policy/model.js';
-import { type Decider, deciderAt } from '#policy/roster.js';
+import { type Decider, deciderAt, rosterOfRecord } from '#policy/roster.js';
 import { withChangedGroup } from '#test/policy/changed-groups.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
@@ -185,6 +186,70 @@ test('bytes are those of the frames, and the last hit is the time of the last pa
   expect(used?.lastMs).toBeGreaterThan(before - 20);
   expect(used?.lastMs).toBeLessThanOrEqual(Date.now());
   expect(unused?.unusedSinceMs).toBeGreaterThan(before - 5_000);
+});
+
+describe('decisions of the service plane and of the DNS proxy', () => {
+  const RECORD = { id: 'a-record', revision: 1 };
+  const program = (given: Policy) => {
+    const compiled = compile(given);
+    return { ...compiled, roster: rosterOfRecord(compiled.roster, RECORD) };
+  };
+  const decide = (generation: number, by: DecidedHit['by'], count = 1, lastNs = process.hrtime.bigint()): void =>
+    kernel.accounts.addHits([{ generation, by, count, lastNs }]);
+
+  test('count for the decider, by rank and by names, whether the policy is of a record or of none', () => {
+    kernel = loadForTest();
+    const random = new Random(seedOf(70_117));
+    for (const [number, compileAs] of [compile, program, compile, program].entries()) {
+      inForce = generatePolicy(random, { groups: 8, rules: 6 });
+      const compiled = compileAs(inForce);
+      kernel.activate(compiled, number + 1);
+      const before = report().items.map(({ packets: counted }) => Number(counted));
+      for (const rank of before.keys()) {
+        decide(number + 1, rank, 2);
+        decide(number + 1, deciderAt(compiled.roster, rank), rank);
+      }
+      const added = report().items.map(({ packets: counted }, rank) => Number(counted) - (before[rank] ?? 0));
+      expect({ number, added }).toEqual({ number, added: before.map((_, rank) => rank + 2) });
+    }
+  });
+
+  test('add to the packets that the kernel counts, without bytes, and keep the later time', () => {
+    kernel = loadForTest();
+    activate(clients([{ id: 'dns', protocol: 17 }]));
+    kernel.judge(dns);
+    const [packet] = report().items;
+    decide(1, { kind: 'rule', group: 'clients', rule: 'dns' }, 3, 1n);
+    expect(report().items[0]).toEqual({ ...packet, packets: 4n, lastMs: expect.closeTo(packet?.lastMs ?? 0, -1) });
+    decide(1, 1, 1, process.hrtime.bigint());
+    expect(report().items[1]).toMatchObject({ packets: 1n, bytes: 0n, unusedSinceMs: null });
+  });
+
+  test('count for the policy that decided, also where it is staged or no longer in force, and else nowhere', () => {
+    kernel = loadForTest();
+    const [before, after] = [clients([{ id: 'dns', protocol: 17 }]), clients([{ id: 'new', protocol: 17 }])];
+    kernel.activate(program(before), 1);
+    kernel.accounts.stage(kernel.accounts.find(program(after).roster), 2);
+    decide(2, 0, 5);
+    kernel.accounts.rosters.unstage();
+    kernel.activate(program(after), 2);
+    decide(1, 0, 7);
+    decide(3, 0, 11);
+    decide(2, 99, 13);
+    decide(2, { kind: 'rule', group: 'clients', rule: 'gone' }, 17);
+    expect(packets()).toEqual({ 'clients/new': 5, '-': 0 });
+    kernel.activate(program(before), 4);
+    expect(packets()).toEqual({ 'clients/dns': 7, '-': 0 });
+  });
+
+  test('of a rule whose entry made room for another rule count nowhere', () => {
+    kernel = loadForTest({ hitCapacity: 6 });
+    for (const [number, ids] of [['a', 'b'], ['c'], ['d', 'e']].entries())
+      kernel.activate(compile(clients(ids.map((id) => ({ id, protocol: 17 })))), number + 1);
+    decide(1, 0);
+    decide(1, { kind: 'rule', group: 'clients', rule: 'b' });
+    expect(packets()).toEqual({ 'clients/d': 0, 'clients/e': 0, '-': 0 });
+  });
 });
 
 describe('a report', () => {

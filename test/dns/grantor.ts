@@ -1,7 +1,7 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { Gate } from '#dataplane/grants/gate.js';
 import type { GrantDoor } from '#dataplane/grants/grant-access.js';
-import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
+import type { DecidedHit, GrantAnswer, GrantRequest, HitsMessage } from '#policy/grant-port.js';
 import { opened } from './opened.js';
 
 type Grant = { readonly pattern: string; readonly addresses: number[]; readonly expiryNs: number };
@@ -10,6 +10,8 @@ type Grant = { readonly pattern: string; readonly addresses: number[]; readonly 
 export class Grantor {
   /** Everything that it was asked to grant, in its order. */
   readonly asked: Grant[] = [];
+  /** Decisions of the proxy that it was told. */
+  readonly hits: DecidedHit[] = [];
   /** What it says: how many addresses it refused; null: nothing was granted; 'nothing': it does not say. */
   says: number | null | 'nothing' = 0;
   readonly port: MessagePort;
@@ -21,7 +23,12 @@ export class Grantor {
     const { port1, port2 } = new MessageChannel();
     this.port = port1;
     this.#own = port2;
-    port2.on('message', ({ id, ...rows }: GrantRequest) => {
+    port2.on('message', (message: GrantRequest | HitsMessage) => {
+      if ('hits' in message) {
+        this.hits.push(...message.hits);
+        return;
+      }
+      const { id, ...rows } = message;
       this.asked.push(...grantsOf(rows));
       if (this.says === 'nothing') this.#held.push(id);
       else this.#answer(id, this.says);

@@ -116,6 +116,30 @@ describe('a name that it does not allow', () => {
   });
 });
 
+test('hits are of the rule that decided about a lookup, and survive kill -9 of the node', async () => {
+  const hits = async (query = '') => {
+    const { body } = await rig.node.request('GET', `/api/v1/policy/hits${query}`);
+    const { items } = body as { items: { rule: string | null; packets: number }[] };
+    return items.flatMap(({ rule, packets }) => (rule === null ? [] : [`${rule} ${packets}`]));
+  };
+  const policy = policyOf([
+    { id: 'other-name', match: { dns_hostname: 'other.example.com' } },
+    { id: 'denies-name', action: 'deny', match: { dns_hostname: 'bad.example.com' } },
+    { id: 'allows-name', match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [443] } },
+  ]);
+  await rig.put(policy);
+  expect((await ask('bad.example.com')).status).toBe('NXDOMAIN');
+  for (const words of [['api.example.com'], ['+tcp', 'api.example.com']]) await ask(...words);
+  const decided = ['other-name 0', 'denies-name 1', 'allows-name 2'];
+  await expect.poll(() => hits(), soon).toEqual(decided);
+  expect(await hits('?unused=true')).toEqual(['other-name 0']);
+  await rig.node.end('SIGKILL');
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(await hits()).toEqual(decided);
+  await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [443] } }]));
+});
+
 test('a public name that leads to a private address leads nowhere', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: '*', proto: 'tcp', dst_ports: [443] } }]));
   const inside = await ask('inside.example.org');

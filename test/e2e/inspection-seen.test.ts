@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
@@ -201,4 +201,89 @@ test('nothing was a finding twice, or of another kind; stats and metrics count t
     expect.stringContaining('{reason="'),
     expect.stringContaining('{reason="'),
   ]);
+});
+
+describe('hits', () => {
+  type Hit = Readonly<Record<'source_group' | 'rule' | 'decided_by', string | null>> & { readonly packets: number };
+  const hits = async (query = ''): Promise<Readonly<Record<string, number>>> => {
+    const { items } = (await rig.node.request('GET', `/api/v1/policy/hits${query}`)).body as { items: Hit[] };
+    return Object.fromEntries(items.map(({ rule, decided_by: by, packets }) => [rule ?? by, packets]));
+  };
+  const total = (counts: object): number =>
+    Object.entries(counts).reduce((sum, [name, count]) => (/^(allow|deny|audit)$/.test(name) ? sum + count : sum), 0);
+  /** Decisions of the kernel, and of the service plane on connections and requests. */
+  const decisions = async (): Promise<number> => {
+    const { dataplane, tls, http } = (await rig.node.request('GET', '/api/v1/stats')).body as {
+      dataplane: { packets: object };
+      tls: object;
+      http: object;
+    };
+    return total(dataplane.packets) + total(tls) + total(http);
+  };
+  const named = (id: string, block: Readonly<Record<string, unknown>>, action: string) => tls(block, { id, action });
+
+  test.each([
+    [
+      'the TLS rule that denies a connection, not of the TLS rule before it',
+      [
+        named('tls-before', { sni: ['other.example.net'] }, 'allow'),
+        named('tls-denies', { sni: [SERVER_NAME] }, 'deny'),
+        named('tls-behind', { sni: [SERVER_NAME] }, 'allow'),
+      ],
+      async () => (await rig.dial(443, [])).code === 0,
+      false,
+      { 'tls-before': 0, 'tls-denies': 1, 'tls-behind': 0, policy_default: 0 },
+    ],
+    [
+      'the default that denies a connection which all TLS rules pass over',
+      [named('tls-other', { sni: ['other.example.net'] }, 'allow')],
+      async () => (await rig.dial(443, [])).code === 0,
+      false,
+      { 'tls-other': 0, policy_default: 1 },
+    ],
+    [
+      'the TLS rule that allows a connection',
+      [
+        named('tls-deny-other', { sni: ['other.example.net'] }, 'deny'),
+        named('tls-allows', { sni: [SERVER_NAME] }, 'allow'),
+      ],
+      async () => (await rig.dial(443, [])).text.includes('HTTP/1.1 200 OK'),
+      true,
+      { 'tls-deny-other': 0, 'tls-allows': 1, policy_default: 0 },
+    ],
+    [
+      'the HTTP rule that denies a request, not of the HTTP rule before it',
+      [
+        named('http-before', { mode: 'intercept', http: { request: { path: { prefix: ['/v1/'] } } } }, 'allow'),
+        named('http-denies', { mode: 'intercept', http: { request: { path: { prefix: ['/v2/'] } } } }, 'deny'),
+      ],
+      () => fetch('/v2/things'),
+      '403',
+      { 'http-before': 0, 'http-denies': 1, policy_default: 0 },
+    ],
+    [
+      'the HTTP rule that allows a request',
+      [
+        named('http-deny-other', { mode: 'intercept', http: { request: { path: { prefix: ['/v1/'] } } } }, 'deny'),
+        named('http-allows', { mode: 'intercept', http: { request: { path: { prefix: ['/v2/'] } } } }, 'allow'),
+      ],
+      () => fetch('/v2/things'),
+      '200',
+      { 'http-deny-other': 0, 'http-allows': 1, policy_default: 0 },
+    ],
+  ])('are of %s', async (_, rules, attempt, outcome, expected) => {
+    await rig.put(policyOf(rules));
+    const before = { hits: await hits(), decided: await decisions() };
+    expect(await attempt()).toBe(outcome);
+    const added = async () =>
+      Object.fromEntries(
+        Object.entries(await hits()).map(([name, packets]) => [name, packets - (before.hits[name] ?? 0)]),
+      );
+    await expect.poll(added, soon).toEqual(expected);
+    expect((await decisions()) - before.decided).toBe(1);
+    const unused = Object.entries(expected).flatMap(([name, packets]) => (packets === 0 ? [name] : []));
+    expect(Object.keys(await hits('?unused=true&group=clients'))).toEqual(
+      unused.filter((name) => name !== 'policy_default'),
+    );
+  });
 });

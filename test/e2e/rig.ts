@@ -71,13 +71,14 @@ export async function createRig(tag: string, ports: readonly number[], options: 
 
 type Match = Readonly<Record<string, unknown>>;
 export type RuleInput = {
+  readonly id?: string;
   readonly action?: 'allow' | 'deny';
   readonly mode?: 'audit' | 'enforce';
   readonly priority?: number;
   readonly match: Match;
 };
 
-/** A singleton policy with one group for the client's first address; rules are named r0, r1, … */
+/** A singleton policy with one group for the client's first address; rules without an id are named r0, r1, … */
 export function policyOf(
   rules: readonly RuleInput[],
   group: Readonly<Record<string, unknown>> = {},

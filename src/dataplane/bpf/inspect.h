@@ -97,11 +97,12 @@ static __always_inline bool is_known(struct __sk_buff *skb, const struct packet 
 	return true;
 }
 
-/* Hands the packet that opens a connection to the service plane. NOT_INSPECTED: there is none, or it cannot take it. */
+/* Hands the packet that opens a connection to the service plane. NOT_INSPECTED: there is none, or it cannot take it.
+ * The packet is no hit: the service plane counts a hit of the rule that decides the connection.
+ */
 __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
 {
 	struct bpf_sock *socket;
-	struct hit_ref ref;
 	long failed;
 
 	if (!packet || packet->outgoing || packet->fragment != FRAGMENT_NONE)
@@ -116,8 +117,6 @@ __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *pack
 	if (failed)
 		return NOT_INSPECTED;
 	trace(skb, judged);
-	ref = hit_of(judged >> 32, judged);
-	add_hit(ref.hit, ref.check, 1, skb->len, coarse_ns());
 	return deliver_to_node(skb);
 }
 

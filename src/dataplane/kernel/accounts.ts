@@ -4,7 +4,8 @@ import { flowTest } from '#dataplane/program/flow-filter.js';
 import { capacityOf } from '#dataplane/program/flow-sets.js';
 import { Rosters } from '#dataplane/program/rosters.js';
 import type { FlowTimeouts } from '#dataplane/program/settings.js';
-import type { Roster } from '#policy/roster.js';
+import type { DecidedHit } from '#policy/grant-port.js';
+import { identityOf, type Roster } from '#policy/roster.js';
 import { countEntries } from './batches.js';
 import { mapShape } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
@@ -87,6 +88,18 @@ export class Accounts {
     this.#vitals.sweep();
     if (isGraceDue) awaitGracePeriod();
     this.#unsettled = false;
+  }
+
+  /** Adds decisions of the service plane and the DNS proxy; those of rules without an entry of `hits` count nowhere. */
+  addHits(decided: readonly DecidedHit[]): void {
+    for (const { generation, by, count, lastNs } of decided) {
+      const roster = this.rosters.ofGeneration(generation);
+      if (roster === undefined) continue;
+      const { policy, identities } = roster;
+      const [low = 0, high = 0] =
+        typeof by === 'number' ? identities.subarray(2 * by, 2 * by + 2) : identityOf(policy, by);
+      if (low !== 0) this.#hits.add(low, high, count, lastNs);
+    }
   }
 
   hits(query: HitQuery): HitReport | null {

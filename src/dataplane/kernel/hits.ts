@@ -66,6 +66,16 @@ export class Hits {
     return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.last_ns) / 8] as bigint;
   }
 
+  /** Adds packets to the entry of an identity, while the kernel adds to it too. False: the identity has none. */
+  add(low: number, high: number, packets: number, lastNs: bigint): boolean {
+    const entry = this.#index.find(low, high);
+    if (entry === 0) return false;
+    const at = (entry * HIT_BYTES) / 8;
+    Atomics.add(this.#wide, at + HIT_OFFSETS.packets / 8, BigInt(packets));
+    if (this.lastNs(entry) < lastNs) this.#wide[at + HIT_OFFSETS.last_ns / 8] = lastNs;
+    return true;
+  }
+
   /** Finds the entries of a roster, and changes nothing. `like`: those of one that may be much like it. */
   find(roster: Roster, like: Uint32Array = NOTHING): Placement {
     const { identities } = roster;

@@ -21,6 +21,7 @@ import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import { layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
 import type { PlacedRoster } from '#dataplane/program/rosters.js';
+import type { DecidedHit } from '#policy/grant-port.js';
 import type { JoinPoint } from '#policy/join-point.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
@@ -225,6 +226,11 @@ export class LocalDatapath {
 
   hits(query: HitQuery): HitReport | null {
     return this.#accountsOf().hits(query);
+  }
+
+  /** Decisions that are made while no port is open are not counted. */
+  addHits(decided: readonly DecidedHit[]): void {
+    this.#accounts?.addHits(decided);
   }
 
   flows(query: FlowQuery): Promise<FlowPage> {

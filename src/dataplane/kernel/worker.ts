@@ -3,7 +3,7 @@ import type { Adoption, Attachment } from '#dataplane/datapath.js';
 import { portsOf } from '#dataplane/events/source.js';
 import { Gate } from '#dataplane/grants/gate.js';
 import { isOutOfDescriptors } from '#libc/failure.js';
-import type { GrantAnswer, GrantedAnswer, GrantedRequest, GrantRequest } from '#policy/grant-port.js';
+import type { GrantAnswer, GrantedAnswer, GrantedRequest, GrantRequest, HitsMessage } from '#policy/grant-port.js';
 import { ParentThread } from '#threads/parent-thread.js';
 import { Ear } from './ear.js';
 import { listInterfaces } from './interfaces.js';
@@ -50,6 +50,7 @@ function tellEvents(): void {
   beginEar();
 }
 
+type FromGrantor = GrantRequest | GrantedRequest | HitsMessage;
 const grantors = new Set<MessagePort>();
 /** Those that are told how to write grants themselves; they ask for what they cannot. */
 const writers = new Set<MessagePort>();
@@ -61,7 +62,7 @@ function grantBy(grantor: MessagePort, writes: boolean): void {
     writers.add(grantor);
     tellAccess(grantor);
   }
-  grantor.on('message', (request: GrantRequest | GrantedRequest) => serve(grantor, request));
+  grantor.on('message', (request: FromGrantor) => serve(grantor, request));
   grantor.on('close', () => {
     grantors.delete(grantor);
     writers.delete(grantor);
@@ -73,7 +74,11 @@ function tellAccess(writer: MessagePort): void {
   if (access !== null) writer.postMessage(access);
 }
 
-function serve(grantor: MessagePort, request: GrantRequest | GrantedRequest): void {
+function serve(grantor: MessagePort, request: FromGrantor): void {
+  if ('hits' in request) {
+    datapath.addHits(request.hits);
+    return;
+  }
   if ('patterns' in request) {
     grantFor(grantor, request);
     return;
@@ -100,7 +105,7 @@ function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }:
 datapath.breathe = () => {
   for (const grantor of grantors) {
     for (let next = receiveMessageOnPort(grantor); next !== undefined; next = receiveMessageOnPort(grantor)) {
-      serve(grantor, (next as { readonly message: GrantRequest | GrantedRequest }).message);
+      serve(grantor, (next as { readonly message: FromGrantor }).message);
     }
   }
 };

@@ -55,8 +55,9 @@ export class Rosters {
     this.#finder = undefined;
   }
 
-  /** What was put in force by this generation, as far as it is known; undefined otherwise. */
+  /** The program that was staged or put in force by this generation; undefined where it is not known. */
   ofGeneration(generation: number): Roster | undefined {
+    if (this.#staged?.generation === generation) return this.#staged.roster;
     return this.#flipped.find((placed) => placed.generation === generation)?.roster;
   }
 

@@ -1,0 +1,54 @@
+import type { MessagePort } from 'node:worker_threads';
+
+type Counted<By> = { readonly by: By; count: number; lastMs: number };
+/** See `DecidedHit` of the policy. */
+type Sent<By> = { readonly generation: number; readonly by: By; readonly count: number; readonly lastNs: bigint };
+
+/**
+ * Counts for each rule or default the connections, requests or lookups that it decided, until they are sent to the datapath,
+ * which adds them to the hits of the rule. Equal ones are one entry, so there are never more entries than rules.
+ */
+export class DecidedHits<By> {
+  #port: MessagePort | null = null;
+  readonly #counts = new Map<number, Map<number | string, Counted<By>>>();
+
+  /** Equal deciders have equal keys. */
+  constructor(private readonly keyOf: (by: By) => number | string) {}
+
+  /** While there is no port the counts of the newest generation are kept. */
+  sendBy(port: MessagePort | null): void {
+    this.#port = port;
+    port?.on('close', () => {
+      if (this.#port === port) this.#port = null;
+    });
+  }
+
+  /** `by`: the decider in the policy of that generation. */
+  add(generation: number, by: By): void {
+    let counts = this.#counts.get(generation);
+    if (counts === undefined) {
+      if (this.#port === null) this.#counts.clear();
+      counts = new Map();
+      this.#counts.set(generation, counts);
+    }
+    const key = this.keyOf(by);
+    const known = counts.get(key);
+    if (known === undefined) counts.set(key, { by, count: 1, lastMs: performance.now() });
+    else {
+      known.count++;
+      known.lastMs = performance.now();
+    }
+  }
+
+  send(): void {
+    if (this.#port === null || this.#counts.size === 0) return;
+    const [nowNs, nowMs] = [process.hrtime.bigint(), performance.now()];
+    const hits: Sent<By>[] = [];
+    for (const [generation, counts] of this.#counts) {
+      for (const { by, count, lastMs } of counts.values())
+        hits.push({ generation, by, count, lastNs: nowNs - BigInt(Math.round((nowMs - lastMs) * 1e6)) });
+    }
+    this.#counts.clear();
+    this.#port.postMessage({ hits });
+  }
+}

@@ -1,0 +1,58 @@
+import { once } from 'node:events';
+import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
+import { expect, test } from 'vitest';
+import type { HitsMessage } from '#policy/grant-port.js';
+import { type Decider, deciderKey } from '#policy/roster.js';
+import { DecidedHits } from '#threads/decided-hits.js';
+
+const rule = (group: string, id: string): Decider => ({ kind: 'rule', group, rule: id });
+
+function received(port: Parameters<typeof receiveMessageOnPort>[0]) {
+  const hits: (readonly [unknown, unknown, number])[] = [];
+  for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port))
+    for (const { generation, by, count } of (next.message as HitsMessage).hits) hits.push([generation, by, count]);
+  return hits;
+}
+
+test('equal decisions are one entry, and are sent once, with the time of the last', () => {
+  const { port1, port2 } = new MessageChannel();
+  const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
+  hits.sendBy(port1);
+  const deciders: Decider[] = [
+    rule('a', 'b'),
+    rule('b', 'a'),
+    { kind: 'group_default', group: 'a' },
+    { kind: 'policy_default' },
+  ];
+  const before = process.hrtime.bigint();
+  for (const count of [1, 2, 3])
+    for (const [index, by] of [...deciders, 7].entries()) for (let n = index; n < 5; n++) hits.add(count, by);
+  hits.send();
+  hits.send();
+  const sent = receiveMessageOnPort(port2)?.message as HitsMessage;
+  expect(sent.hits.map(({ generation, by, count }) => [generation, by, count])).toEqual(
+    [1, 2, 3].flatMap((generation) => [...deciders, 7].map((by, index) => [generation, by, 5 - index])),
+  );
+  for (const { lastNs } of sent.hits) {
+    // Two clocks are read one after the other.
+    expect(lastNs).toBeGreaterThan(before - 1_000_000n);
+    expect(lastNs).toBeLessThanOrEqual(process.hrtime.bigint());
+  }
+  expect(received(port2)).toEqual([]);
+  port1.close();
+});
+
+test('while there is no port only the counts of the newest generation are kept, until there is one again', async () => {
+  const { port1, port2 } = new MessageChannel();
+  const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
+  hits.sendBy(port1);
+  port2.close();
+  await once(port1, 'close');
+  for (const generation of [1, 2]) for (let count = 0; count < 3; count++) hits.add(generation, rule('a', 'b'));
+  hits.send();
+  const next = new MessageChannel();
+  hits.sendBy(next.port1);
+  hits.send();
+  expect(received(next.port2)).toEqual([[2, rule('a', 'b'), 3]]);
+  next.port1.close();
+});
