@@ -177,6 +177,8 @@ const policy = setup({
   guards: {
     isEnforced: ({ context }) => context.enforced,
     isActive: ({ context }) => context.inForce?.record != null,
+    // No selector resolves yet: what uses an integration is unresolved.
+    hasUnresolvedSelectors: ({ context }) => context.inForce?.record != null && context.inForce.integrations.length > 0,
     wasEverActivated: ({ context }) => context.everActivated,
     isReplayed: ({ context }, params: { generation: number }) =>
       context.replay?.inForce.generation === params.generation,
@@ -379,6 +381,14 @@ export const policyChart = policy.createMachine({
         settling: {
           entry: { type: 'publish', params: ({ context }) => activated(context) },
           always: [
+            {
+              guard: 'hasUnresolvedSelectors',
+              target: 'unresolved',
+              actions: {
+                type: 'noteTrouble',
+                params: ({ context }) => ({ trouble: `integration ${context.inForce?.integrations.join(', ')}` }),
+              },
+            },
             { guard: 'isActive', target: 'active' },
             { guard: 'wasEverActivated', target: 'none_active' },
             { target: 'never_activated' },
@@ -387,6 +397,14 @@ export const policyChart = policy.createMachine({
         active: {
           tags: 'policy_ready:ready',
           meta: { part: 'policy_ready', detail: 'a policy is active' },
+        },
+        unresolved: {
+          tags: 'policy_ready:failed',
+          meta: {
+            part: 'policy_ready',
+            detail:
+              'the active policy has selectors that were never resolved: their denies match every source, their allows none',
+          },
         },
         none_active: {
           tags: 'policy_ready:ready',

@@ -22,7 +22,7 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
     for (let index = at; index <= lastEnforcing; index++) {
       const group = groups[index] as Group;
       if (++comparisons > COMPARISONS) return undefined;
-      if (index !== at && !overlapPrefixes(group.sources, (groups[at] as Group).sources)) continue;
+      if (index !== at && !haveCommonSource(group, groups[at] as Group)) continue;
       for (let other = index === at ? place + 1 : 0; other < group.rules.length; other++) {
         const later = group.rules[other] as Rule;
         if (++comparisons > COMPARISONS) return undefined;
@@ -44,6 +44,11 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
     }
   }
   return found;
+}
+
+/** A selector may select any address. */
+function haveCommonSource(one: Group, other: Group): boolean {
+  return one.dynamic || other.dynamic || overlapPrefixes(one.sources, other.sources);
 }
 
 function isEnforcedDeny({ action, mode, tls }: Rule): boolean {

@@ -1,6 +1,7 @@
 import { Budget, type CompileLimits } from './budget.js';
 import { Cells } from './cells.js';
 import { CompileMemory } from './compile-memory.js';
+import { type GroupViews, viewsOf } from './group-views.js';
 import type { Action, Group, Mode, Policy, Rule } from './model.js';
 import { MAX_RANKS, NONE, type Program, word } from './program.js';
 import type { RuleWords } from './program-tables.js';
@@ -27,14 +28,15 @@ export type CompileOptions = {
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
-  const words = wordsOf(policy, budget);
+  const views = viewsOf(policy);
+  const words = wordsOf(policy, views, budget);
   const memory = options.memory ?? new CompileMemory();
-  const found = memory.populations(policy, budget);
-  const division = new Division(policy, found, options.copies);
+  const found = memory.populations(views.policy, budget);
+  const division = new Division(views.policy, found, options.copies);
   const { runs, ofPopulations } = runsOf(found, division, budget);
   memory.begin();
-  const lookups = memory.lookups.compile(policy, words, found, memory.tables);
-  const source = new SegmentSource(policy, words, runs, memory, budget);
+  const lookups = memory.lookups.compile(views, words, found, memory.tables);
+  const source = new SegmentSource(views.policy, words, runs, memory, budget);
   const segments = new Uint32Array(runs.count);
   for (let run = 0; run < runs.count; run++) segments[run] = source.segment(run);
   memory.end();
@@ -93,42 +95,50 @@ function listsOfRuns(
 }
 
 type Words = {
-  /** Of all rules, numbered through the groups. */
+  /** Of the rules of all views, one view after the other. */
   readonly rules: Uint32Array;
-  /** Group → number of its first rule, and its first rank. */
+  /** View → number of its first rule, and the first rank of its group. */
   readonly first: Uint32Array;
   readonly firstRanks: Uint32Array;
-  /** Per group; `undefined` where it has no default action. */
+  /** Per view; `undefined` where it has no default action. */
   readonly defaults: readonly (number | undefined)[];
   readonly policy: number;
   readonly ranks: number;
 };
 
-/** The words of the places of `places`, in the same order. */
-function wordsOf({ groups, default: decides }: Policy, budget: Budget): Words {
-  let count = 0;
+/** The words of the places of `places`, by the ranks that these have in the policy. */
+function wordsOf({ groups, default: decides }: Policy, views: GroupViews, budget: Budget): Words {
+  const ranksOfGroups = new Uint32Array(groups.length);
   let ranks = 1;
-  for (const { rules, defaultAction } of groups) {
-    count += rules.length;
+  for (let group = 0; group < groups.length; group++) {
+    const { rules, defaultAction } = groups[group] as Group;
+    ranksOfGroups[group] = ranks - 1;
     ranks += rules.length + (defaultAction === undefined ? 0 : 1);
   }
   budget.ranks(ranks);
-  const facts = factsOfGroups(groups);
-  const words = new Uint32Array(count);
-  const first = new Uint32Array(groups.length);
-  const firstRanks = new Uint32Array(groups.length);
+  const { groups: viewed } = views.policy;
+  const facts = factsOfGroups(viewed);
+  const words = new Uint32Array(viewed.reduce((count, { rules }) => count + rules.length, 0));
+  const first = new Uint32Array(viewed.length);
+  const firstRanks = new Uint32Array(viewed.length);
   const defaults: (number | undefined)[] = [];
-  let rank = 0;
   let number = 0;
-  for (let group = 0; group < groups.length; group++) {
-    const { defaultAction, mode } = groups[group] as Group;
-    const { lowBits } = facts[group] as RuleFacts;
-    first[group] = number;
-    firstRanks[group] = rank;
-    for (let rule = 0; rule < lowBits.length; rule++) words[number++] = rank++ * 16 + (lowBits[rule] as number);
-    defaults.push(defaultAction === undefined ? undefined : wordOf(rank++, defaultAction, mode));
+  for (let view = 0; view < viewed.length; view++) {
+    const { defaultAction, mode } = viewed[view] as Group;
+    const { lowBits } = facts[view] as RuleFacts;
+    const group = views.groups[view] as number;
+    const places = views.places[view] ?? null;
+    const rank = ranksOfGroups[group] as number;
+    first[view] = number;
+    firstRanks[view] = rank;
+    for (let rule = 0; rule < lowBits.length; rule++) {
+      const place = places === null ? rule : (places[rule] as number);
+      words[number++] = (rank + place) * 16 + (lowBits[rule] as number);
+    }
+    const last = rank + (groups[group] as Group).rules.length;
+    defaults.push(defaultAction === undefined ? undefined : wordOf(last, defaultAction, mode));
   }
-  return { rules: words, first, firstRanks, defaults, policy: wordOf(rank, decides.action, decides.mode), ranks };
+  return { rules: words, first, firstRanks, defaults, policy: wordOf(ranks - 1, decides.action, decides.mode), ranks };
 }
 
 function wordOf(rank: number, action: Action, mode: Mode): number {

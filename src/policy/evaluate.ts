@@ -1,7 +1,7 @@
-import { covers } from './covers.js';
 import { mismatch } from './mismatch.js';
 import { type Grants, noGrants, type Packet, type Policy } from './model.js';
 import { type Outcome, outcomeAt, type Place } from './rank.js';
+import { isInScope, scopeOf } from './source-scope.js';
 
 /** What decides a packet, and how. */
 export type Decision = Outcome & { readonly rank: number; readonly place: Place };
@@ -10,16 +10,17 @@ export type Decision = Outcome & { readonly rank: number; readonly place: Place 
 export function evaluate(policy: Policy, packet: Packet, grants: Grants = noGrants): Decision {
   let rank = 0;
   const decidedBy = (place: Place): Decision => ({ rank, place, ...outcomeAt(policy, place) });
-  for (const [group, { sources, rules, defaultAction }] of policy.groups.entries()) {
-    const concerned = sources.some((prefix) => covers(prefix, packet.source));
+  for (const [group, candidate] of policy.groups.entries()) {
+    const { rules, defaultAction } = candidate;
+    const scope = scopeOf(candidate, packet.source);
     for (const [index, rule] of rules.entries()) {
-      if (concerned && mismatch(rule, packet, grants) === undefined) {
+      if (isInScope(scope, rule.action) && mismatch(rule, packet, grants) === undefined) {
         return decidedBy({ kind: 'rule', group, rule: index });
       }
       rank += 1;
     }
     if (defaultAction !== undefined) {
-      if (concerned) return decidedBy({ kind: 'group_default', group });
+      if (isInScope(scope, defaultAction)) return decidedBy({ kind: 'group_default', group });
       rank += 1;
     }
   }

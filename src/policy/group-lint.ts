@@ -37,7 +37,8 @@ function lintDocument(
   lintCidrs(sources.cidrs, () => '/sources/cidrs', warnings);
   for (const [place, { integration }] of (sources.kubernetes ?? []).entries()) {
     if (resolves?.(integration) === true) continue;
-    const message = 'This selector resolves to no address yet; until it does, it adds no source.';
+    const message =
+      'This selector was never resolved: until it is, the denies of the group match every source, and its allows none that it adds.';
     warnings.add(`/sources/kubernetes/${place}`, 'selector_unresolved', message);
   }
   for (let place = 0; place < rules.length; place++) {

@@ -17,6 +17,7 @@ import { AUDITED, type Program, VERDICT_NUMBER } from './program.js';
 import { outcome } from './rank.js';
 import { type Decider, deciderAt } from './roster.js';
 import { SourceIndex } from './source-index.js';
+import { isInScope } from './source-scope.js';
 import { judgeTlsBlock } from './tls-block.js';
 import type { TlsFacts } from './tls-facts.js';
 
@@ -82,17 +83,18 @@ export class StepFinder {
     const { policy, program } = this.inspection;
     if (program !== null) return [stepOfProgram(program, packet)];
     const steps: Step[] = [];
-    for (const index of this.#sources.groupsOf(packet.source)) {
+    for (const { group: index, scope } of this.#sources.groupsOf(packet.source)) {
       const group = policy.groups[index];
       if (group === undefined) throw new RangeError('no such group');
       for (const rule of group.rules) {
+        if (!isInScope(scope, rule.action)) continue;
         const known = grants ?? (rule.action === 'deny' ? everyGrant : noGrants);
         if (mismatch(rule, packet, known) !== undefined) continue;
         const { action, mode, tls } = rule;
         steps.push({ decider: { kind: 'rule', group: group.id, rule: rule.id }, action, mode, tls: tls ?? null });
         if (tls === undefined) return steps;
       }
-      if (group.defaultAction === undefined) continue;
+      if (group.defaultAction === undefined || !isInScope(scope, group.defaultAction)) continue;
       const decider = { kind: 'group_default', group: group.id } as const;
       return [...steps, { decider, action: group.defaultAction, mode: group.mode, tls: null }];
     }

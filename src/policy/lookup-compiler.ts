@@ -1,7 +1,8 @@
+import type { GroupViews } from './group-views.js';
 import { BY_NAME, FINAL, type LookupClasses, lookupClasses } from './lookup-classes.js';
 import { LookupPatterns } from './lookup-patterns.js';
 import type { LookupTables } from './lookup-tables.js';
-import type { HostnamePattern, Policy } from './model.js';
+import type { HostnamePattern } from './model.js';
 import { type NamePool, namePool, namePoolAfter } from './name-pool.js';
 import { type NameTables, nameTables } from './name-tables.js';
 import { AUDITED, NONE, VERDICT_NUMBER } from './program.js';
@@ -19,8 +20,8 @@ export class LookupCompiler {
    * Gives every pattern of the policy its number, also those that no source reaches: what is granted to them stays while
    * the policy has them (D12).
    */
-  compile(policy: Policy, words: GroupWords, found: Populations, tables: ProgramTables): LookupTables {
-    const { marks, finals, patterns } = walk(policy, words, tables);
+  compile(views: GroupViews, words: GroupWords, found: Populations, tables: ProgramTables): LookupTables {
+    const { marks, finals, patterns } = walk(views, words, tables);
     const classes = lookupClasses(found, marks, this.classes);
     this.classes = classes;
     const defaults = sharedWords(classes.finals.length);
@@ -49,7 +50,7 @@ export class LookupCompiler {
 const nothing = namePool([]);
 const NO_NAMES = { pool: nothing, tables: nameTables(nothing) };
 
-/** Where the ranks of each group begin, and the words of the defaults for packets. */
+/** Where the ranks of each view begin, and the words of the defaults for packets. */
 type GroupWords = {
   readonly firstRanks: Uint32Array;
   readonly defaults: readonly (number | undefined)[];
@@ -63,7 +64,11 @@ type Walk = {
   readonly patterns: LookupPatterns;
 };
 
-function walk({ groups }: Policy, { firstRanks, defaults }: GroupWords, tables: ProgramTables): Walk {
+function walk(
+  { policy: { groups }, places }: GroupViews,
+  { firstRanks, defaults }: GroupWords,
+  tables: ProgramTables,
+): Walk {
   const facts = factsOfGroups(groups);
   const marks = new Uint8Array(groups.length);
   const finals = new Uint32Array(groups.length).fill(NONE);
@@ -71,20 +76,26 @@ function walk({ groups }: Policy, { firstRanks, defaults }: GroupWords, tables: 
   for (let group = 0; group < groups.length; group++) {
     const { names, words, final } = (facts[group] as RuleFacts).lookup;
     const base = (firstRanks[group] as number) * 16;
+    const ownPlaces = places[group] ?? null;
     let mark = 0;
     for (let at = 0; at < names.length; at++) {
       const number = tables.addName(names[at] as HostnamePattern);
       const own = words[at] as number;
       if (own === NONE) continue;
-      patterns.add(number, group, base + own);
+      patterns.add(number, group, base + placedWord(own, ownPlaces));
       mark = BY_NAME;
     }
     const byDefault = defaults[group];
-    if (final !== NONE) finals[group] = base + final;
+    if (final !== NONE) finals[group] = base + placedWord(final, ownPlaces);
     else if (byDefault !== undefined) finals[group] = lookupWord(byDefault);
     marks[group] = finals[group] === NONE ? mark : mark | FINAL;
   }
   return { marks, finals, patterns };
+}
+
+/** The word of a rule of a view, by the place that the rule has in its group. */
+function placedWord(word: number, places: Uint32Array | null): number {
+  return places === null ? word : (places[word >>> 4] as number) * 16 + (word & 15);
 }
 
 /** The word for lookups of a default whose word for packets is given: no allow is audited. */

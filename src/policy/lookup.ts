@@ -1,7 +1,7 @@
-import { covers } from './covers.js';
 import { matchesHostname } from './hostname.js';
 import { type Action, IPPROTO, type Mode, type Policy, type Range, type Rule } from './model.js';
 import type { Place } from './rank.js';
+import { isInScope, scopeOf } from './source-scope.js';
 
 /** A lookup is never redirected, and only a deny is audited. */
 export type LookupOutcome = { readonly verdict: 'allow' | 'deny' | 'audit'; readonly audited: boolean };
@@ -18,15 +18,17 @@ export function evaluateLookup(policy: Policy, source: number, name: string | re
     ...lookupOutcome(action, mode),
   });
   for (const [index, group] of policy.groups.entries()) {
-    const concerned = group.sources.some((prefix) => covers(prefix, source));
+    const scope = scopeOf(group, source);
     for (const [number, rule] of group.rules.entries()) {
-      if (concerned && lookupMismatch(rule, name) === undefined) {
+      if (isInScope(scope, rule.action) && lookupMismatch(rule, name) === undefined) {
         return decidedBy({ kind: 'rule', group: index, rule: number }, rule.action, rule.mode);
       }
       rank += 1;
     }
     if (group.defaultAction !== undefined) {
-      if (concerned) return decidedBy({ kind: 'group_default', group: index }, group.defaultAction, group.mode);
+      if (isInScope(scope, group.defaultAction)) {
+        return decidedBy({ kind: 'group_default', group: index }, group.defaultAction, group.mode);
+      }
       rank += 1;
     }
   }

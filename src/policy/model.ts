@@ -47,8 +47,9 @@ export type Group = {
   /** JSON pointer of the group in the document. */
   readonly pointer: string;
   readonly mode: Mode;
-  /** Static sources; a dynamic source adds none until its selector resolves. */
+  /** Static sources. */
   readonly sources: readonly Prefix[];
+  /** Whether it has selectors. None was ever resolved: for other sources its denies match and its allows do not (D19a). */
   readonly dynamic: boolean;
   /** In the order of their walk. */
   readonly rules: readonly Rule[];

@@ -66,7 +66,8 @@ export const WARNING_CODES = {
   dns_off: 'A hostname rule matches nothing while the DNS proxy is off.',
   service_plane_off: 'Connections that reach a TLS rule fail while the service plane is off.',
   node_uninspected: 'A TLS rule is about connections of the node itself, or to it, which cannot be inspected.',
-  selector_unresolved: 'A Kubernetes selector resolves to no address yet.',
+  selector_unresolved:
+    'A Kubernetes selector was never resolved: until it is, denies of its group match every source, and allows none that it adds.',
   no_effect: 'A field has no effect in this place.',
   not_enforced: 'The policy is stored, and nothing on this node enforces it.',
   activity_taken: 'Another record was active and is no longer.',

@@ -1,9 +1,9 @@
-import { covers } from './covers.js';
 import { lastAddress } from './ipv4.js';
 import { IPPROTO, type Policy, type Rule } from './model.js';
 import { type Axis, addressAxis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
 import type { ProofPackets } from './proof-packets.js';
 import type { ProofRandom } from './proof-random.js';
+import { isInScope, scopeOf } from './source-scope.js';
 
 /** So many rules are looked at to learn how many classes there are; then there are too many. */
 const MAX_LOOKS = 1 << 21;
@@ -32,8 +32,10 @@ export function classesOf({ groups }: Policy, limit: number): Classes | null {
   let count = 0;
   let looks = 0;
   for (const [at, sourceFirst] of sources.entries()) {
-    const concerned = groups.filter((group) => group.sources.some((prefix) => covers(prefix, sourceFirst)));
-    const rules = concerned.flatMap((group) => group.rules);
+    const rules = groups.flatMap((group) => {
+      const scope = scopeOf(group, sourceFirst);
+      return scope === 'all' ? group.rules : group.rules.filter(({ action }) => isInScope(scope, action));
+    });
     const destinations = addressAxis(rules.flatMap((rule) => rule.destinations));
     const everywhere = rules.filter((rule) => rule.destinations.length === 0);
     const somewhere = rulesByInterval(rules, destinations, MAX_LOOKS - looks);

@@ -4,6 +4,7 @@ import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule
 import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
 import type { ProofPackets } from './proof-packets.js';
 import { ProofRandom } from './proof-random.js';
+import { judgedSources } from './source-scope.js';
 
 const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
 
@@ -100,11 +101,12 @@ export class ProofCorners {
   /** A group that no source reaches has nothing to be asked of. */
   #reached(group: number): Pick<Group, 'sources' | 'rules'> {
     const found = this.#groups[group] as Group;
+    if (found.dynamic) return { sources: judgedSources(found), rules: found.rules };
     return found.sources.length > 0 ? found : UNREACHED;
   }
 
   #begin(group: number, place: number, kind: number): void {
-    const { sources, rules } = this.#groups[group] as Group;
+    const { sources, rules } = this.#reached(group);
     const { address, length } = sources[0] as Prefix;
     let seed = Math.imul(address + length, 0x85eb_ca6b) ^ Math.imul(rules.length, 0xc2b2_ae35);
     seed = Math.imul(seed ^ (seed >>> 15) ^ kind, 0x2545_f491);

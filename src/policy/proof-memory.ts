@@ -6,6 +6,7 @@ import { ReferenceWalk } from './proof-walk.js';
 import { SourceIndex } from './source-index.js';
 import { sameSources } from './source-lists.js';
 import { SourceRanges } from './source-ranges.js';
+import { judgedSources } from './source-scope.js';
 
 /** Neighbours are taken together, since they lie together in memory; and every so many of these runs in one round. */
 const RUN = 8;
@@ -102,7 +103,7 @@ function renewalOf(before: readonly Group[], after: readonly Group[], change: Gr
   const changed = [...before.slice(change.from, change.before), ...after.slice(change.from, change.after)];
   const ranks = ranksOf(before, 0, change.before);
   return {
-    sources: new SourceRanges(changed.flatMap((group) => group.sources)),
+    sources: new SourceRanges(changed.flatMap(judgedSources)),
     behind: ranks * RANK,
     by: (ranksOf(after, 0, change.after) - ranks) * RANK,
   };
@@ -112,8 +113,8 @@ function renewalOf(before: readonly Group[], after: readonly Group[], change: Gr
 function fromEverywhere(packets: ProofPackets, density: Density): JudgedPackets {
   const { groups } = packets.walk.policy;
   const corners = new ProofCorners(packets, density);
-  const rules = groups.flatMap(({ sources, rules: own }, group) =>
-    sources.length === 0 ? [] : own.map((_, place) => ({ group, place })),
+  const rules = groups.flatMap(({ sources, dynamic, rules: own }, group) =>
+    judgedSources({ sources, dynamic }).length === 0 ? [] : own.map((_, place) => ({ group, place })),
   );
   for (let round = 0; round < ROUNDS; round++) {
     for (let first = round * RUN; first < rules.length; first += ROUNDS * RUN) {

@@ -5,6 +5,7 @@ import { type Group, IPPROTO, noGrants, type Packet, type Policy, type Prefix, t
 import { word } from './program.js';
 import { outcomeAt, type Place } from './rank.js';
 import type { SourceIndex } from './source-index.js';
+import { isInScope, type Scope } from './source-scope.js';
 
 const ANY_PROTOCOL = 256;
 /** Up to so many rows are looked at one after the other. */
@@ -44,13 +45,13 @@ export class ReferenceWalk {
   wordOf(packet: Packet): number {
     const groups = this.#sources.groupsOf(packet.source);
     this.steps += groups.length;
-    for (const group of groups) {
+    for (const { group, scope } of groups) {
       const file = this.#fileOf(group);
-      const rule = file.find(packet);
+      const rule = file.find(packet, scope);
       this.steps += file.steps + STEPS_OF_A_GROUP;
       if (rule >= 0) return this.#word({ kind: 'rule', group, rule }, (this.#firstRanks[group] ?? 0) + rule);
       const { defaultAction, rules } = this.policy.groups[group] as Group;
-      if (defaultAction !== undefined) {
+      if (defaultAction !== undefined && isInScope(scope, defaultAction)) {
         return this.#word({ kind: 'group_default', group }, (this.#firstRanks[group] ?? 0) + rules.length);
       }
     }
@@ -112,16 +113,18 @@ class RuleFile {
     }
   }
 
-  /** The first rule that matches; -1 where none does. */
-  find(packet: Packet): number {
+  /** The first rule of the scope that matches; -1 where none does. */
+  find(packet: Packet, scope: Scope): number {
     this.steps = 0;
-    return this.#index === undefined ? this.#findInOrder(packet) : this.#findByDestination(this.#index, packet);
+    return this.#index === undefined
+      ? this.#findInOrder(packet, scope)
+      : this.#findByDestination(this.#index, packet, scope);
   }
 
-  #findInOrder(packet: Packet): number {
+  #findInOrder(packet: Packet, scope: Scope): number {
     const { length } = this.#rows;
     for (let row = 0; row < length; row += ROW.cells) {
-      if (!this.#matches(row, packet)) continue;
+      if (!this.#matches(row, packet, scope)) continue;
       this.steps += row / ROW.cells + 1;
       return this.#rows[row + ROW.rule] as number;
     }
@@ -129,20 +132,20 @@ class RuleFile {
     return -1;
   }
 
-  #findByDestination(index: Map<number, Map<number, number[]>>, packet: Packet): number {
+  #findByDestination(index: Map<number, Map<number, number[]>>, packet: Packet, scope: Scope): number {
     let best = this.#rows.length;
     this.steps += index.size;
     for (const [bits, byAddress] of index) {
       for (const row of byAddress.get(packet.destination & bits) ?? NO_ROWS) {
         if (row >= best) break;
         this.steps += 1;
-        if (this.#matches(row, packet)) best = row;
+        if (this.#matches(row, packet, scope)) best = row;
       }
     }
     return this.#rows[best + ROW.rule] ?? -1;
   }
 
-  #matches(row: number, packet: Packet): boolean {
+  #matches(row: number, packet: Packet, scope: Scope): boolean {
     const rows = this.#rows;
     if ((packet.destination & (rows[row + ROW.mask] as number)) !== rows[row + ROW.address]) return false;
     const protocol = rows[row + ROW.protocol] as number;
@@ -150,7 +153,8 @@ class RuleFile {
     const port = packet.destinationPort;
     if (port < (rows[row + ROW.lowPort] as number) || port > (rows[row + ROW.highPort] as number)) return false;
     this.steps += STEPS_OF_A_RULE;
-    return mismatch(this.#rules[rows[row + ROW.rule] as number] as Rule, packet, noGrants) === undefined;
+    const rule = this.#rules[rows[row + ROW.rule] as number] as Rule;
+    return isInScope(scope, rule.action) && mismatch(rule, packet, noGrants) === undefined;
   }
 }
 

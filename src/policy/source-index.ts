@@ -1,13 +1,18 @@
 import { mask } from './ipv4.js';
 import type { Group } from './model.js';
+import type { Scope } from './source-scope.js';
 
 const KEPT_SOURCES = 4096;
+
+/** A group, by its number, and which of its rules judge a source. */
+export type ScopedGroup = { readonly group: number; readonly scope: Scope };
 
 /** Finds the groups that hold a source: for the reference, and apart from what is compiled. */
 export class SourceIndex {
   readonly #bySource = new Map<number, number[]>();
   readonly #lengths: readonly number[];
-  readonly #kept = new Map<number, readonly number[]>();
+  readonly #dynamic: readonly number[];
+  readonly #kept = new Map<number, readonly ScopedGroup[]>();
 
   constructor(groups: readonly Group[]) {
     const lengths = new Set<number>();
@@ -21,17 +26,20 @@ export class SourceIndex {
       }
     }
     this.#lengths = [...lengths];
+    this.#dynamic = [...groups.keys()].filter((index) => groups[index]?.dynamic === true);
   }
 
-  /** Indexes of the groups, in the order of their walk. */
-  groupsOf(source: number): readonly number[] {
+  /** The groups that judge a source, in the order of their walk. */
+  groupsOf(source: number): readonly ScopedGroup[] {
     const kept = this.#kept.get(source | 0);
     if (kept !== undefined) return kept;
     const found = new Set<number>();
     for (const length of this.#lengths) {
       for (const group of this.#bySource.get(sourceKey(mask(source, length), length)) ?? []) found.add(group);
     }
-    const groups = [...found].sort((left, right) => left - right);
+    const groups = [...new Set([...found, ...this.#dynamic])]
+      .sort((left, right) => left - right)
+      .map((group): ScopedGroup => ({ group, scope: found.has(group) ? 'all' : 'denies' }));
     if (this.#kept.size >= KEPT_SOURCES) this.#kept.clear();
     this.#kept.set(source | 0, groups);
     return groups;

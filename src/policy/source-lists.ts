@@ -34,7 +34,7 @@ function isSame({ address, length }: Prefix, other: Prefix | undefined): boolean
 }
 
 /**
- * Cuts the source addresses into intervals with the same groups. A group without rules and default is left out, and
+ * Cuts the source addresses into intervals with the same groups, which are those of `viewsOf`. A group without rules and default is left out, and
  * nothing follows a group with a default action.
  */
 export function populations(policy: Policy, budget: Budget): Populations {
@@ -46,6 +46,10 @@ export function populations(policy: Policy, budget: Budget): Populations {
   const numbers = new Cells();
   const stack = new Cells();
   const bottoms = [0];
+
+  /** A dynamic group is followed by its denies alone: where all its rules judge, these would only repeat some of them. */
+  const isRepeated = (group: number, bottom: number): boolean =>
+    stack.length > bottom && stack.array[stack.length - 1] === group - 1 && policy.groups[group - 1]?.dynamic === true;
 
   const open = (own: readonly number[]): void => {
     let outer = bottoms.at(-1) as number;
@@ -59,6 +63,7 @@ export function populations(policy: Policy, budget: Budget): Populations {
       const group = Math.min(inherited, added);
       if (inherited === group) outer += 1;
       if (added === group) at += 1;
+      if (isRepeated(group, outerEnd)) continue;
       stack.push(group);
       if (policy.groups[group]?.defaultAction !== undefined) break;
     }

@@ -198,6 +198,18 @@ describe('integrations', () => {
     });
   });
 
+  test('leave the policy not ready whose selectors were never resolved', async () => {
+    const { system, until, stateOf } = await startSystem();
+    await until('policy_ready', 'never_activated');
+    await system.integrations.write({ integration, author: 'alice' });
+    await system.policies.write(write({ mode: 'enforce', policy }));
+    await until('policy_ready', 'unresolved');
+    const check = system.readiness().checks.find(({ name }) => name === 'policy_ready');
+    expect(check).toMatchObject({ ok: false, detail: expect.stringContaining('integration prod') });
+    await system.policies.write(write(envelope('other')));
+    expect(stateOf('policy_ready')).toBe('active');
+  });
+
   test('stay while the active policy names them', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');

@@ -108,7 +108,7 @@ describe('what is staged', () => {
   test('is refused for nearly every damaged word that changes a verdict', { timeout: 300_000 }, () => {
     const counts = { damaged: 0, changing: 0, refused: 0 };
     const complete = { changing: 0, refused: 0 };
-    for (let number = 0; number < 24; number++) {
+    for (let number = 0; number < 28; number++) {
       const random = new Random(seed + number * 101);
       const judged = generatePolicy(random, number % 4 === 0 ? { groups: 20, rules: 8 } : { hostnames: false });
       const image = layout(compile(judged));

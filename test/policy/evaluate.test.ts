@@ -1,18 +1,28 @@
 import { describe, expect, test } from 'vitest';
 import { classify } from '#policy/classify.js';
 import { compile } from '#policy/compile.js';
-import { evaluate } from '#policy/evaluate.js';
-import type { Grants, Packet, Policy, Rule } from '#policy/model.js';
+import { type Decision, evaluate } from '#policy/evaluate.js';
+import { StepFinder } from '#policy/inspection.js';
+import { evaluateLookup } from '#policy/lookup.js';
+import { LookupIndex } from '#policy/lookup-index.js';
+import { type Action, type Grants, type Group, noGrants, type Packet, type Policy, type Rule } from '#policy/model.js';
 import { word } from '#policy/program.js';
+import { packetAt } from '#policy/proof.js';
+import { sampleOf } from '#policy/proof-sample.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
+import { wireNameOf } from '#test/policy/wire-name.js';
 
 const API = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' } as const;
 
 /** Evaluates, and holds the compiled form to the same. */
 function decide(given: Policy, tried: Packet) {
   const decision = evaluate(given, tried);
-  expect(classify(compile(given), tried)).toBe(word(decision.rank, decision.verdict, decision.audited));
+  expect(classify(compile(given), tried)).toBe(wordOf(decision));
   return decision;
+}
+
+function wordOf({ rank, verdict, audited }: Pick<Decision, 'rank' | 'verdict' | 'audited'>): number {
+  return word(rank, verdict, audited);
 }
 
 function matches(given: Rule, tried: Packet): boolean {
@@ -76,9 +86,106 @@ describe('the walk', () => {
     });
   });
 
-  test('reaches no group that has no sources yet', () => {
-    const given = policy([group([], [rule()], { dynamic: true, defaultAction: 'allow' })]);
-    expect(decide(given, packet()).place).toEqual({ kind: 'policy_default' });
+  describe('in a group with a selector that was never resolved', () => {
+    const deny = rule({ action: 'deny', ports: ['443'] });
+    const other = packet({ destinationPort: 80 });
+    const elsewhere = packet({ source: '172.16.0.1' });
+    const all = group(['0.0.0.0/0'], [rule()]);
+    const pods = (rules: readonly Rule[], given: Partial<Group> = {}, sources: readonly string[] = []) =>
+      policy([group(sources, rules, { dynamic: true, ...given }), all]);
+    const byAll = { kind: 'rule', group: 1, rule: 0 } as const;
+
+    test.each<[string, Policy, Packet, Decision['place'], Decision['verdict']]>([
+      ['passes an allow over', pods([rule()]), packet(), byAll, 'allow'],
+      ['passes an allow by default over', pods([], { defaultAction: 'allow' }), packet(), byAll, 'allow'],
+      [
+        'denies by a rule from every source',
+        pods([rule(), deny]),
+        packet(),
+        { kind: 'rule', group: 0, rule: 1 },
+        'deny',
+      ],
+      ['denies only what the rule matches', pods([deny]), other, byAll, 'allow'],
+      [
+        'denies by default',
+        pods([rule()], { defaultAction: 'deny' }),
+        packet(),
+        { kind: 'group_default', group: 0 },
+        'deny',
+      ],
+      [
+        'audits a deny under audit',
+        pods([{ ...deny, mode: 'audit' }]),
+        packet(),
+        { kind: 'rule', group: 0, rule: 0 },
+        'audit',
+      ],
+      [
+        'audits the default of an audited group',
+        pods([], { mode: 'audit', defaultAction: 'deny' }),
+        packet(),
+        { kind: 'group_default', group: 0 },
+        'audit',
+      ],
+      [
+        'redirects by a deny with TLS',
+        pods([rule({ tls: {} }), rule({ action: 'deny', tls: {} })]),
+        packet(),
+        { kind: 'rule', group: 0, rule: 1 },
+        'redirect',
+      ],
+      [
+        'allows static sources',
+        pods([rule(), deny], {}, ['10.0.0.0/8']),
+        packet(),
+        { kind: 'rule', group: 0, rule: 0 },
+        'allow',
+      ],
+      [
+        'keeps the order of the rules for static sources',
+        pods([deny, rule()], {}, ['10.0.0.0/8']),
+        packet(),
+        { kind: 'rule', group: 0, rule: 0 },
+        'deny',
+      ],
+      [
+        'denies beside static sources',
+        pods([rule(), deny], {}, ['10.0.0.0/8']),
+        elsewhere,
+        { kind: 'rule', group: 0, rule: 1 },
+        'deny',
+      ],
+      [
+        'allows none beside static sources',
+        pods([rule()], { defaultAction: 'allow' }, ['10.0.0.0/8']),
+        elsewhere,
+        byAll,
+        'allow',
+      ],
+    ])('%s', (_, given, tried, place, verdict) => {
+      expect(decide(given, tried)).toMatchObject({ place, verdict });
+      const steps = new StepFinder({ policy: given, program: null, generation: 1 }).stepsOf(tried, noGrants);
+      expect(steps[0]?.decider).toMatchObject({ kind: place.kind });
+      const sample = sampleOf(given);
+      expect(sample.complete).toBe(true);
+      expect(Array.from(sample.expected)).toEqual(
+        Array.from(sample.expected, (__, at) => wordOf(evaluate(given, packetAt(sample, at)))),
+      );
+    });
+
+    test('refuses lookups from every source by a deny, and allows none', () => {
+      const named = (action: Action) => rule({ action, hostname: API });
+      const placeOf = (rules: readonly Rule[]) => {
+        const given = pods(rules);
+        const { place, ...decided } = evaluateLookup(given, packet().source, API.text);
+        const index = new LookupIndex(compile(given).lookups);
+        expect(index.decide(packet().source, wireNameOf(API.text))).toBe(wordOf(decided));
+        return place;
+      };
+      expect(placeOf([named('allow'), named('deny')])).toEqual({ kind: 'rule', group: 0, rule: 1 });
+      expect(placeOf([rule({ action: 'deny' })])).toEqual({ kind: 'rule', group: 0, rule: 0 });
+      expect(placeOf([named('allow'), rule()])).toEqual(byAll);
+    });
   });
 });
 

@@ -38,7 +38,7 @@ export function generatePolicy(random: Random, options: GenerateOptions = {}): P
         pointer,
         mode,
         sources,
-        dynamic: sources.length === 0,
+        dynamic: sources.length === 0 || random.chance(0.1),
         rules: Array.from({ length: random.between(0, rules) }, (_, rule) =>
           generateRule(random, `rule-${rule}`, `/rules/${rule}`, mode, { tls, hostnames }),
         ),

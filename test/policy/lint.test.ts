@@ -173,6 +173,15 @@ describe('lint', () => {
     expect(lines({ source_groups: [groups[0] as SourceGroupConfig, group('10.0.0.0/8', [])] })).toEqual([]);
   });
 
+  it('warns of a deny under audit before an enforced deny of sources that a selector may select', () => {
+    const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
+    const groups = [
+      group('x', [rule('deny', {}, { mode: 'audit' })], dynamic),
+      group('10.0.0.0/8', [rule('deny', { proto: 'tcp' })]),
+    ];
+    expect(lines({ source_groups: groups })).toEqual(['audit_before_deny /source_groups/0/rules/0']);
+  });
+
   it('holds a dynamic group for unreachable only behind a group that decides for everyone', () => {
     const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
     const behind = (cidr: string) =>

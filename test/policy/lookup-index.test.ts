@@ -71,7 +71,7 @@ const groups = fc.record<Group>({
   pointer: fc.constant('/source_groups/0'),
   mode,
   sources: fc.array(fc.constantFrom(...prefixes), { maxLength: 3 }).map((texts) => group(texts, []).sources),
-  dynamic: fc.constant(false),
+  dynamic: fc.boolean(),
   rules: fc.array(rules, { maxLength: 6 }),
   defaultAction: fc.oneof({ weight: 4, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: action }),
 });

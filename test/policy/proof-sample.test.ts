@@ -20,9 +20,10 @@ function packetsOf(sample: ProofSample): Packet[] {
 /** Everything that a policy can tell of a packet: which groups hold its source, and which of their rules match it. */
 function characteristics({ groups }: Policy, tried: Packet): string {
   return groups
-    .flatMap(({ sources, rules }) => {
-      const concerned = sources.some((prefix) => covers(prefix, tried.source));
-      return [concerned, ...rules.map((one) => concerned && mismatch(one, tried, noGrants) === undefined)];
+    .flatMap(({ sources, dynamic, rules }) => {
+      const isStatic = sources.some((prefix) => covers(prefix, tried.source));
+      const isJudgedBy = ({ action }: Rule) => isStatic || (dynamic && action === 'deny');
+      return [isStatic, ...rules.map((one) => isJudgedBy(one) && mismatch(one, tried, noGrants) === undefined)];
     })
     .map(Number)
     .join('');

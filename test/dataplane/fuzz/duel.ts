@@ -173,7 +173,7 @@ function naming(policy: Policy, patterns: readonly string[]): Policy {
     pointer: '',
     mode: 'enforce',
     sources: [],
-    dynamic: true,
+    dynamic: false,
     rules,
     defaultAction: undefined,
   };
