@@ -313,7 +313,7 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
   });
   return {
     policies,
-    explain: (question) => system.explain(question),
+    explain: (question, subject) => system.explain(question, subject),
     performanceMode,
     integrations,
     interceptCa,

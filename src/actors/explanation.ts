@@ -4,6 +4,7 @@ import type { ExplainQuery, Explanation } from '#policy/explain.js';
 import { etagOf, type StoredPolicy } from '#policy/record.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyStore } from '#store/port.js';
+import { FairQueue, inTurn } from './fair-queue.js';
 import { type PolicyThread, PolicyThreadDied } from './policy-thread.js';
 import type { PolicySurroundings, PolicyText } from './policy-work.js';
 import { storedText } from './stored-text.js';
@@ -13,29 +14,68 @@ export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: 
 
 export type ExplainPorts = {
   readonly policies: PolicyStore;
-  readonly thread: PolicyThread;
+  readonly active: ExplainLane;
+  /** Apart from the active policy: a costly draft ends its thread, and with it what that thread knows. */
+  readonly drafts: ExplainLane;
   readonly surroundings: PolicySurroundings;
 };
 
+/** A policy thread, and the questions that wait for it. */
+export type ExplainLane = { readonly thread: PolicyThread; readonly queue: FairQueue; readonly budgetMs: number };
+
+export const WAITING_PER_SUBJECT = 32;
+
+/** `budgetMs`: so long a question may take from its turn on; then the thread is ended, and the next question starts another. */
+export function explainLane(thread: PolicyThread, budgetMs: number): ExplainLane {
+  return { thread, queue: new FairQueue(WAITING_PER_SUBJECT), budgetMs };
+}
+
+/** The largest policy is read within this. */
+export const ACTIVE_BUDGET_MS = 30_000;
+/** A draft has at most 1 MiB: a thread starts and reads it in a second. */
+export const DRAFT_BUDGET_MS = 4_000;
+
 /** Asks the policy thread, which knows the policies that it explained last; an unknown one is sent along. */
-export async function explainPolicy(ports: ExplainPorts, question: ExplainQuestion): Promise<Explanation | Refusal> {
+export async function explainPolicy(
+  ports: ExplainPorts,
+  { policy, query: asks }: ExplainQuestion,
+  subject: string,
+): Promise<Explanation | Refusal> {
+  const { active, drafts, policies, surroundings } = ports;
+  const { thread, queue, budgetMs } = policy === undefined ? active : drafts;
+  let signal: AbortSignal | undefined;
   try {
-    return question.policy === undefined
-      ? await explainActive(ports, question.query)
-      : await explainDraft(ports, question.policy, question.query);
+    return await inTurn(queue, subject, async () => {
+      const own = AbortSignal.timeout(budgetMs);
+      signal = own;
+      const asked = { policies, surroundings, thread, signal: own };
+      return policy === undefined ? await explainActive(asked, asks) : await explainDraft(asked, policy, asks);
+    });
   } catch (failure) {
-    if (failure instanceof PolicyThreadDied) return refusal('feature_unavailable', failure.message);
+    if (failure instanceof PolicyThreadDied) {
+      return signal?.aborted === true
+        ? refusal(
+            'too_costly',
+            `the question was given up after ${budgetMs} ms: use a smaller draft, or fewer expressions`,
+          )
+        : refusal('feature_unavailable', failure.message);
+    }
     throw failure;
   }
 }
 
+type Asked = Pick<ExplainPorts, 'policies' | 'surroundings'> & {
+  readonly thread: PolicyThread;
+  readonly signal: AbortSignal;
+};
+
 async function explainDraft(
-  { thread, surroundings }: ExplainPorts,
+  { thread, surroundings, signal }: Asked,
   policy: PolicyConfig,
   query: ExplainQuery,
 ): Promise<Explanation | Refusal> {
   const text: PolicyText = { body: Buffer.from(JSON.stringify(policy)), form: 'singleton', recordMode: 'enforce' };
-  const result = await thread.perform({ kind: 'explain', key: null, text, surroundings, query });
+  const result = await thread.perform({ kind: 'explain', key: null, text, surroundings, query }, { signal });
   switch (result.kind) {
     case 'explained':
       return result.explanation;
@@ -49,15 +89,21 @@ async function explainDraft(
 }
 
 async function explainActive(
-  { policies, thread, surroundings }: ExplainPorts,
+  { policies, thread, surroundings, signal }: Asked,
   query: ExplainQuery,
 ): Promise<Explanation | Refusal> {
   const record = (await policies.list()).find(({ active }) => active) ?? null;
-  const known = await thread.perform({ kind: 'explain', key: etagOf(record), text: null, surroundings, query });
+  const known = await thread.perform(
+    { kind: 'explain', key: etagOf(record), text: null, surroundings, query },
+    { signal },
+  );
   if (known.kind === 'explained') return known.explanation;
   const stored = await policies.active();
   const key = etagOf(stored?.record ?? null);
-  const told = await thread.perform({ kind: 'explain', key, text: activeText(stored), surroundings, query });
+  const told = await thread.perform(
+    { kind: 'explain', key, text: activeText(stored), surroundings, query },
+    { signal },
+  );
   if (told.kind === 'explained') return told.explanation;
   return refusal('feature_unavailable', 'the stored policy cannot be read');
 }

@@ -71,7 +71,7 @@ class Workshop {
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
     const { text, surroundings, integrations } = work;
-    const before = { holders: this.#holders, known: this.#held.latest?.parts };
+    const before = { holders: this.#holders, known: this.#held.latest?.parts, isStored: integrations === null };
     const read = readText(text, surroundings, integrations, before);
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     const { policyJson, name, warnings, policy, held } = read;
@@ -117,7 +117,7 @@ class Workshop {
     let policy = key === null ? undefined : this.#explained.get(key);
     if (policy === undefined) {
       if (text === null) return { kind: 'unknown' };
-      const read = readText(text, surroundings, null);
+      const read = readText(text, surroundings, null, { isStored: key !== null });
       if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
       policy = read.policy;
     }
@@ -126,7 +126,7 @@ class Workshop {
   }
 
   describe({ text, surroundings, maxBytes }: DescribePolicy): PolicyResult<DescribePolicy> {
-    const read = readText(text, surroundings, null);
+    const read = readText(text, surroundings, null, { isStored: true });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     try {
       const listed = new TextEncoder().encode(listing(compile(read.policy)));
@@ -141,7 +141,7 @@ class Workshop {
   #hold({ key, text }: PrepareGroup['base'], surroundings: PolicySurroundings): HeldPolicy | Unreadable | undefined {
     const known = this.#held.get(key);
     if (known !== undefined || text === null) return known;
-    const read = readText(text, surroundings, null);
+    const read = readText(text, surroundings, null, { isStored: true });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems.map(inRecord(text)) };
     this.#held.keep(key, read.held);
     return read.held;

@@ -16,7 +16,13 @@ import { refusal } from '#statecharts/refusal.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.js';
 import { ChartRecorder } from './chart-recorder.js';
 import { EventSwitch } from './event-switch.js';
-import { type ExplainQuestion, explainPolicy } from './explanation.js';
+import {
+  ACTIVE_BUDGET_MS,
+  DRAFT_BUDGET_MS,
+  type ExplainQuestion,
+  explainLane,
+  explainPolicy,
+} from './explanation.js';
 import { type Inspecting, inspectingOver } from './inspecting.js';
 import { type Integrations, integrationsOver } from './integrations.js';
 import { nodeActor } from './node.actor.js';
@@ -55,7 +61,7 @@ export type SystemPorts = {
   /** Whether the configuration has this section. */
   readonly sections: { readonly cluster: boolean };
   readonly now?: () => Date;
-  /** Starts a policy thread; one writes, another explains. */
+  /** Starts a policy thread; one writes, another explains the active policy, a third drafts. */
   readonly createThread?: () => PolicyThread;
 };
 
@@ -78,7 +84,8 @@ export type System = {
     /** The generation in force; 0 before the first. */
     generation(): number;
   };
-  explain(question: ExplainQuestion): Promise<Explanation | Refusal>;
+  /** `subject`: of the caller; the questions of subjects take turns. */
+  explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
   /** The active policy, read and compiled anew in a thread of its own; null while none is active. */
   describe(signal: AbortSignal): Promise<PolicyDescription | null>;
   readonly performanceMode: {
@@ -116,6 +123,12 @@ export function createSystem(ports: SystemPorts): System {
   const createThread = ports.createThread ?? createPolicyThread;
   const writing = createThread();
   const explaining = createThread();
+  const drafting = createThread();
+  const explainPorts = {
+    policies: store.policies,
+    active: explainLane(explaining, ACTIVE_BUDGET_MS),
+    drafts: explainLane(drafting, DRAFT_BUDGET_MS),
+  };
   const surroundings: PolicySurroundings = {
     fallback,
     dns: dns !== null,
@@ -196,7 +209,13 @@ export function createSystem(ports: SystemPorts): System {
     await waitFor(node, (snapshot) => snapshot.matches({ phase: 'stopped' }));
     stopped = true;
     node.stop();
-    await Promise.all([writing.close(), explaining.close(), dns?.close(), servicePlane?.plane.close()]);
+    await Promise.all([
+      writing.close(),
+      explaining.close(),
+      drafting.close(),
+      dns?.close(),
+      servicePlane?.plane.close(),
+    ]);
   };
   let stopping: Promise<void> | undefined;
 
@@ -213,7 +232,7 @@ export function createSystem(ports: SystemPorts): System {
       history: (id) => store.policies.history(id),
       generation: () => generation,
     },
-    explain: (question) => explainPolicy({ policies: store.policies, thread: explaining, surroundings }, question),
+    explain: (question, subject) => explainPolicy({ ...explainPorts, surroundings }, question, subject),
     describe: (signal) => describePolicy({ policies: store.policies, createThread, surroundings }, signal),
     performanceMode: {
       read: async () => {

@@ -183,6 +183,12 @@ export const ERRORS = {
     'This address sent too many tokens that were not valid.',
     'Wait for as long as `Retry-After` says, and use a valid token.',
   ),
+  too_many_questions: entry(
+    429,
+    'Too many questions',
+    'Too many questions of this token about policies wait for an answer.',
+    'Wait for the answers.',
+  ),
   headers_too_large: entry(
     431,
     'Headers too large',
@@ -200,6 +206,12 @@ export const ERRORS = {
     'Proof failed',
     'The datapath does not judge a packet by the compiled policy as the policy says; nothing was changed, and what was in force stays.',
     'This is a defect of the service: report it with the policy and the packet that `detail` names.',
+  ),
+  too_costly: entry(
+    503,
+    'Too costly',
+    'A question about a policy took longer than it may.',
+    'Ask about a smaller draft, or one with fewer regular expressions.',
   ),
   activation_timeout: entry(
     503,

@@ -7,6 +7,7 @@ import { parseProtocol } from '#policy/protocol.js';
 import { policySchema, protoSchema } from '#policy/schema.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
+import { authorOf } from './authentication.js';
 import { readBodyAs } from './body.js';
 import { refused } from './error-answer.js';
 import { ApiError, detailOf } from './errors.js';
@@ -104,11 +105,20 @@ export const explainResource: Resource = (api, management) => {
         summary: 'Why a packet or a lookup is allowed or denied',
         querystring: noQuery,
         body: z.union([PacketSchema, LookupSchema]),
-        response: { 200: ExplainedSchema, ...errorAnswers(...errorsOf.body, 'invalid_policy') },
+        response: {
+          200: ExplainedSchema,
+          ...errorAnswers(
+            ...errorsOf.body,
+            'invalid_policy',
+            'too_many_questions',
+            'too_costly',
+            'feature_unavailable',
+          ),
+        },
       },
     },
     async (request, reply) => {
-      const explained = await management.explain(questionOf(request.body));
+      const explained = await management.explain(questionOf(request.body), authorOf(request));
       if ('kind' in explained) throw refused(explained);
       return reply.send({ ...explained, walk: [...explained.walk] });
     },

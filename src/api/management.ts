@@ -26,7 +26,8 @@ export type Management = {
     /** The generation in force; 0 before the first. */
     generation(): number;
   };
-  explain(question: ExplainQuestion): Promise<Explanation | Refusal>;
+  /** `subject`: of the caller; the questions of subjects take turns. */
+  explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
   readonly performanceMode: {
     read(): Promise<PerformanceMode>;
     write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;

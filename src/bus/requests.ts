@@ -48,6 +48,8 @@ export type RefusalCode =
   | 'capacity_exceeded' // 409, names limit, need and table (D7)
   | 'precondition_failed' // 412
   | 'proof_failed' // 500, names the packet (B5)
+  | 'too_many_questions' // 429, of one subject wait
+  | 'too_costly' // 503, a question took longer than it may
   | 'activation_timeout' // 503
   | 'dataplane_unavailable' // 503
   | 'store_unavailable' // 503

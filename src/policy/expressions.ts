@@ -1,6 +1,7 @@
 import type { HeaderMatchConfig, TlsMatchConfig, TlsNameMatch } from './document.js';
 import type { Rule } from './model.js';
 import { escapeStep } from './pointer.js';
+import { compileRegex } from './regex.js';
 
 /** A regular expression of a rule. `whole`: it is about a name, of which both ends matter. */
 export type Expression = { readonly pointer: string; readonly source: string; readonly whole: boolean };
@@ -13,6 +14,20 @@ export function expressionsOf(rule: Rule): Expression[] {
   }
   if (tls !== undefined) found.push(...ofTls(tls, `${pointer}/match/tls`));
   return found;
+}
+
+/** How many instructions the expressions of some rules compile to, each counted where it stands. */
+export function instructionsOf(rules: readonly Rule[]): number {
+  let instructions = 0;
+  for (const rule of rules) {
+    if (rule.hostname?.kind !== 'regex' && rule.tls === undefined) continue;
+    const own = rule.hostname?.text;
+    for (const { source } of expressionsOf(rule)) {
+      const compiled = compileRegex(source, source === own ? { caseInsensitive: true } : {});
+      if (compiled.ok) instructions += compiled.instructions;
+    }
+  }
+  return instructions;
 }
 
 function ofTls({ sni, server_san, server_cn, http }: TlsMatchConfig, at: string): Expression[] {

@@ -9,6 +9,7 @@ import { appendGroup, type Outline, type OutlineEdit, removeGroup, replaceGroup,
 import { type GroupPart, groupPart, type PolicyParts, policyOf, renumbered } from './parts.js';
 import type { Problem, Warning } from './problem.js';
 import { ProblemList } from './problem-list.js';
+import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
 import type { SourceHolders } from './source-holders.js';
 import { validateSourceGroup } from './validate.js';
 import type { ValidationContext } from './validation.js';
@@ -66,6 +67,10 @@ export function putGroup(held: HeldPolicy, id: string, body: Uint8Array, context
   const { form, mode } = parts;
   // What is answered may be handed to another thread, and is gone then.
   const part = groupPart(named.value as SourceGroupConfig, place, new Uint8Array(named.text), { form, mode, context });
+  if (isOverPolicy(others.reduce((sum, { instructions }) => sum + instructions, part.instructions))) {
+    problems.add('/rules', 'too_many', TOO_MANY_INSTRUCTIONS);
+    return { ok: false, code: 'invalid_policy', problems: problems.all() };
+  }
   const groups = index === undefined ? [...parts.groups, part] : parts.groups.with(index, part);
   const change = index === undefined ? appendGroup(outline, named.text) : replaceGroup(outline, index, named.text);
   return written({ ...parts, groups }, change, context, part, { created: index === undefined, groupJson: named.text });

@@ -8,11 +8,16 @@ export type ParsedHostname =
       readonly fault: string;
     };
 
+/** Whether a pattern is read as a regular expression. */
+export function isHostnameExpression(text: string): boolean {
+  return !/^[A-Za-z0-9\-_.*]*$/.test(text);
+}
+
 /** A pattern of D9: a name, `*.` before a name, `*`, or else a regular expression. */
 export function parseHostname(text: string): ParsedHostname {
   if (text === '') return { code: 'empty_matcher', fault: 'an empty hostname matches nothing' };
   if (text === '*') return { pattern: { kind: 'any', text: '*' } };
-  if (!/^[A-Za-z0-9\-_.*]+$/.test(text)) return parseRegex(text);
+  if (isHostnameExpression(text)) return parseRegex(text);
   const lower = text.toLowerCase();
   const suffix = lower.startsWith('*.');
   const name = withoutLastDot(suffix ? lower.slice(2) : lower);

@@ -1,25 +1,35 @@
 import { validateAddresses, validateCidrs } from './address-validation.js';
 import type { PortSpec, RuleMatchConfig } from './document.js';
-import { parseHostname } from './hostname.js';
+import { isHostnameExpression, parseHostname } from './hostname.js';
 import type { Intact } from './intact.js';
 import { IPPROTO } from './model.js';
 import { parsePorts } from './ports.js';
 import { parseProtocol } from './protocol.js';
+import { validateExpression } from './regex-validation.js';
 import { validateTls } from './tls-validation.js';
 import type { Validation } from './validation.js';
 
 export function validateMatch(match: Intact<RuleMatchConfig>, at: string, validation: Validation): void {
-  const { problems } = validation;
   if (match.dst_cidrs !== undefined) validateCidrs(match.dst_cidrs, `${at}/dst_cidrs`, validation);
   if (match.dst_ips !== undefined) validateAddresses(match.dst_ips, `${at}/dst_ips`, validation);
   if (match.dns_hostname !== undefined) {
-    const parsed = parseHostname(match.dns_hostname);
-    if ('fault' in parsed) problems.add(`${at}/dns_hostname`, parsed.code, sentence(parsed.code, parsed.fault));
+    validateHostname(match.dns_hostname, `${at}/dns_hostname`, validation);
   }
   validatePorts(match.src_ports, `${at}/src_ports`, validation);
   validatePorts(match.dst_ports, `${at}/dst_ports`, validation);
   validateProtocol(match, at, validation);
   if (match.tls !== undefined) validateTls(match.tls, `${at}/tls`, validation);
+}
+
+function validateHostname(text: string, at: string, validation: Validation): void {
+  if (isHostnameExpression(text)) {
+    validateExpression(text, at, validation, { caseInsensitive: true });
+    return;
+  }
+  const parsed = parseHostname(text);
+  if (!('fault' in parsed)) return;
+  const what = parsed.code === 'invalid_hostname' ? 'a hostname pattern' : 'an expression to search for';
+  validation.problems.add(at, parsed.code, `Not ${what}: ${parsed.fault}.`);
 }
 
 function validateProtocol(match: Intact<RuleMatchConfig>, at: string, { problems }: Validation): void {
@@ -57,12 +67,6 @@ function validatePorts(
     const parsed = parsePorts(spec);
     if ('fault' in parsed) problems.add(`${at}/${index}`, 'invalid_port', `Not a port: ${parsed.fault}.`);
   }
-}
-
-function sentence(code: string, fault: string): string {
-  return code === 'invalid_hostname'
-    ? `Not a hostname pattern: ${fault}.`
-    : `Not an expression to search for: ${fault}.`;
 }
 
 function isFilled(list: readonly unknown[] | undefined): boolean {

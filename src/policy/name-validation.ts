@@ -1,6 +1,6 @@
 import type { NameMatchObject, TlsNameMatch } from './document.js';
 import type { Intact } from './intact.js';
-import { compileRegex } from './regex.js';
+import { validateExpression } from './regex-validation.js';
 import type { Validation } from './validation.js';
 
 export function validateTlsName(matcher: Intact<TlsNameMatch>, at: string, validation: Validation): void {
@@ -31,7 +31,6 @@ export function validateExact(texts: readonly (string | undefined)[], at: string
   }
 }
 
-export function validateRegex(source: string, at: string, { problems }: Validation): void {
-  const compiled = compileRegex(source);
-  if (!compiled.ok) problems.add(at, compiled.code, `Not an expression to search for: ${compiled.fault}.`);
+export function validateRegex(source: string, at: string, validation: Validation): void {
+  validateExpression(source, at, validation);
 }

@@ -1,4 +1,5 @@
 import type { ActionWord, EnvelopeMode, Form, PolicyConfig, SourceGroupConfig } from './document.js';
+import { instructionsOf } from './expressions.js';
 import { type GroupWarnings, type LintContext, lintGroup } from './group-lint.js';
 import type { Action, Group, Mode, Policy } from './model.js';
 import { normaliseAction, normaliseGroup } from './normalise.js';
@@ -20,6 +21,8 @@ export type GroupPart = {
   readonly group: Group;
   /** The integrations of its dynamic sources, in their order. */
   readonly integrations: readonly string[];
+  /** Of its expressions. */
+  readonly instructions: number;
   /** Pointers are into the group. */
   readonly warnings: GroupWarnings;
 };
@@ -59,6 +62,7 @@ export function groupPart(
     priority: config.priority,
     group,
     integrations: (config.sources.kubernetes ?? []).map(({ integration }) => integration),
+    instructions: instructionsOf(group.rules),
     warnings: lintGroup(config, group, context),
   };
 }

@@ -8,6 +8,7 @@ import type { Action, Policy } from './model.js';
 import { type Outline, outlineOf } from './outline.js';
 import { type GroupPart, type PolicyParts, partsOf, policyOf } from './parts.js';
 import type { Problem, Warning } from './problem.js';
+import { isOverPolicy } from './regex-validation.js';
 import type { SourceHolders } from './source-holders.js';
 import { trimName, validateEnvelope, validatePolicy } from './validate.js';
 import type { ValidationContext } from './validation.js';
@@ -67,7 +68,12 @@ function readWith(body: Uint8Array | string, context: ReadContext, groups: Known
   if (span === undefined) throw new RangeError('an envelope without a policy was found valid');
   const text = envelope ? json.bytes.slice(span.start, span.end) : json.bytes;
   const outline = outlineOf(text, Object.keys(policy).length > 0, json.list, span.start);
-  return read(policy, text, mode, name === undefined ? null : trimName(name), outline, groups?.found, context);
+  const done = read(policy, text, mode, name === undefined ? null : trimName(name), outline, groups?.found, context);
+  return isAnyKnown(groups) && done.ok && isOverPolicy(instructionsIn(done.held.parts)) ? null : done;
+}
+
+function instructionsIn({ groups }: PolicyParts): number {
+  return groups.reduce((sum, { instructions }) => sum + instructions, 0);
 }
 
 const inRecord = (policy: PolicyConfig, mode: EnvelopeMode): PolicyEnvelope => ({ policy, mode });

@@ -6,7 +6,8 @@ export const MAX_REGEX_BYTES = 1024;
 type Regex = { test(text: string): boolean };
 
 export type CompiledRegex =
-  | { readonly ok: true; readonly regex: Regex }
+  /** `instructions`: the size of the compiled program, which bounds the time of a search. */
+  | { readonly ok: true; readonly regex: Regex; readonly instructions: number }
   | { readonly ok: false; readonly code: 'invalid_regex' | 'regex_too_long' | 'empty_matcher'; readonly fault: string };
 
 export type RegexOptions = { readonly caseInsensitive?: boolean };
@@ -65,7 +66,7 @@ function compile(source: string, caseInsensitive: boolean): CompiledRegex {
   }
   try {
     const regex = RE2JS.compile(source, caseInsensitive ? RE2JS.CASE_INSENSITIVE : 0);
-    return { ok: true, regex };
+    return { ok: true, regex, instructions: regex.programSize() };
   } catch (error) {
     if (error instanceof RE2JSSyntaxException) {
       const description = error.getDescription();

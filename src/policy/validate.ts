@@ -9,6 +9,7 @@ import { validateMatch } from './match-validation.js';
 import type { Path } from './pointer.js';
 import type { Problem } from './problem.js';
 import { ProblemList } from './problem-list.js';
+import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
 import { envelopeGroupSchema, envelopePolicySchema, envelopeSchema, groupSchema, policySchema } from './schema.js';
 import { type ShapeProblem, shapeProblems } from './shape.js';
 import type { Validation, ValidationContext } from './validation.js';
@@ -43,11 +44,12 @@ export function validateSourceGroup(document: unknown, context: ValidationContex
     const { path, code, message } = aboutMode(problem, 0);
     problems.addAt(path, code, message);
   }
-  const validation = { problems, context, damaged: keepIntact(document, shape) };
+  const validation = { problems, context, damaged: keepIntact(document, shape), expressions: { instructions: 0 } };
   if (!isObject(document)) return problems.all();
   const group = document as Intact<SourceGroupConfig>;
   validateId(group.id, 0, new Map(), '', '', 'source group', validation);
   validateGroup(group, '', validation);
+  validateInstructions('/rules', validation);
   return problems.all();
 }
 
@@ -68,7 +70,7 @@ function begin(schema: z.ZodType, document: unknown, context: ValidationContext,
     const { path, code, message } = aboutMode(problem, policyPath.length + 2);
     problems.addAt(path, code, message);
   }
-  return { problems, context, damaged: keepIntact(document, shape) };
+  return { problems, context, damaged: keepIntact(document, shape), expressions: { instructions: 0 } };
 }
 
 /** What a read answers beside what a write takes. */
@@ -131,6 +133,12 @@ function validateConfig(config: Intact<PolicyConfig>, at: string, validation: Va
     const message = `A policy has at most ${LIMITS.rules} rules, this one has ${rules}.`;
     problems.add(`${at}/source_groups`, 'too_many', message);
   }
+  validateInstructions(`${at}/source_groups`, validation);
+}
+
+function validateInstructions(at: string, { problems, context, expressions }: Validation): void {
+  if (!isOverPolicy(expressions.instructions) || context.isStored === true) return;
+  problems.add(at, 'too_many', TOO_MANY_INSTRUCTIONS);
 }
 
 function validateGroup(group: Intact<SourceGroupConfig>, at: string, validation: Validation): void {

@@ -9,6 +9,8 @@ export type ValidationContext = {
   readonly integrations: ReadonlySet<string> | undefined;
   /** Undefined for a certificate in PEM that parses, else what is wrong with it. */
   readonly parseCertificate: (pem: string) => string | undefined;
+  /** The document is one that was stored: the bounds of expressions may be newer than it, and do not keep it from being enforced. */
+  readonly isStored?: boolean | undefined;
 };
 
 /** What the validation of every part is handed. */
@@ -16,4 +18,6 @@ export type Validation = {
   readonly problems: ProblemList;
   readonly context: ValidationContext;
   readonly damaged: Damaged;
+  /** Instructions of the expressions that were compiled so far. */
+  readonly expressions: { instructions: number };
 };

@@ -238,18 +238,25 @@ describe('explain', () => {
   test('judges by the active policy, by a draft, and by the fallback while none is active', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
-    expect(await system.explain({ query })).toMatchObject({ decision: 'deny', source_group: null });
+    expect(await system.explain({ query }, 'alice')).toMatchObject({ decision: 'deny', source_group: null });
     await system.policies.write(write(envelope('lan')));
     for (let again = 0; again < 2; again++) {
-      expect(await system.explain({ query })).toMatchObject({ decision: 'allow', source_group: 'lan', rule: 'web' });
+      expect(await system.explain({ query }, 'alice')).toMatchObject({
+        decision: 'allow',
+        source_group: 'lan',
+        rule: 'web',
+      });
     }
     const draft = config('draft', 'enforce') as never;
-    expect(await system.explain({ policy: draft, query })).toMatchObject({ decision: 'allow', source_group: 'draft' });
+    expect(await system.explain({ policy: draft, query }, 'alice')).toMatchObject({
+      decision: 'allow',
+      source_group: 'draft',
+    });
   });
 
   test('refuses a draft that is not valid, with pointers into the question', async () => {
     const { system } = await startSystem();
-    expect(await system.explain({ policy: config('') as never, query })).toMatchObject({
+    expect(await system.explain({ policy: config('') as never, query }, 'alice')).toMatchObject({
       kind: 'refused',
       code: 'invalid_policy',
       problems: expect.arrayContaining([expect.objectContaining({ pointer: '/policy/source_groups/0/id' })]),

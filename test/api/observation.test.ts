@@ -193,9 +193,9 @@ describe('explain', () => {
       {},
       {
         ...node,
-        explain: async (question) => {
+        explain: async (question, subject) => {
           questions.push(question);
-          return node.explain(question);
+          return node.explain(question, subject);
         },
       },
     );

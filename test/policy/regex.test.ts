@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { LIMITS } from '#policy/limits.js';
 import { anchorsOf, compileRegex } from '#policy/regex.js';
+import { validatePolicy } from '#policy/validate.js';
 
 describe('regular expressions', () => {
   it.each([
@@ -59,3 +61,124 @@ describe('regular expressions', () => {
     expect(anchorsOf(source)).toEqual({ start, end });
   });
 });
+
+describe('the size of expressions', () => {
+  const fault = (sources: readonly string[]) =>
+    validatePolicy(
+      {
+        source_groups: [
+          {
+            id: 'g',
+            mode: 'enforce',
+            sources: { ips: ['10.0.0.1'] },
+            rules: sources.map((source, at) => ({ id: `r${at}`, action: 'allow', match: { dns_hostname: source } })),
+          },
+        ],
+      },
+      { form: 'singleton', integrations: undefined, parseCertificate: () => undefined },
+    ).map(({ pointer, code }) => `${code} ${pointer}`);
+  const EVERYWHERE: readonly (readonly [string, (source: string) => unknown])[] = [
+    ['dns_hostname', (source) => ({ dns_hostname: source })],
+    ['tls/sni', (source) => ({ tls: { sni: source } })],
+    ['tls/server_san/regex', (source) => ({ tls: { server_san: { regex: source } } })],
+    ['tls/server_cn', (source) => ({ tls: { server_cn: source } })],
+    ['tls/http/request/host/regex', (source) => http({ host: { regex: source } })],
+    ['tls/http/request/path/regex', (source) => http({ path: { regex: source } })],
+    ['tls/http/request/query/key_values_regex/k', (source) => http({ query: { key_values_regex: { k: source } } })],
+    ['tls/http/request/headers/regex/h', (source) => http({ headers: { regex: { h: source } } })],
+    [
+      'tls/http/response/headers/regex/h',
+      (source) => ({ tls: { mode: 'intercept', http: { response: { headers: { regex: { h: source } } } } } }),
+    ],
+  ];
+  const http = (request: unknown) => ({ tls: { mode: 'intercept', http: { request } } });
+
+  it.each(EVERYWHERE)('is bounded in %s', (pointer, match) => {
+    const problems = (source: string) =>
+      validatePolicy(
+        {
+          source_groups: [
+            {
+              id: 'g',
+              mode: 'enforce',
+              sources: { ips: ['10.0.0.1'] },
+              rules: [{ id: 'r', action: 'allow', match: match(source) }],
+            },
+          ],
+        },
+        { form: 'singleton', integrations: undefined, parseCertificate: () => undefined },
+      ).map(({ pointer: at, code }) => [at, code]);
+    expect(problems('^(x{990})$')).toEqual([]);
+    expect(problems('^(x{1000})$')).toEqual([[`/source_groups/0/rules/0/match/${pointer}`, 'regex_too_large']]);
+  });
+
+  it('is bounded in a whole policy, and no more than that is compiled', () => {
+    const large = (count: number, each: string) => Array.from({ length: count }, (_, at) => `^${at}${each}$`);
+    expect(fault(large(100, '(x{980})'))).toEqual([]);
+    expect(fault(large(110, '(x{980})'))).toEqual(['too_many /source_groups']);
+    const started = performance.now();
+    // Without the bound the 1,000 expressions take more than a minute.
+    expect(fault(large(1_000, '\\pL{1000}'.repeat(100)))).toContain('too_many /source_groups');
+    expect(performance.now() - started).toBeLessThan(10_000);
+  });
+
+  it('does not keep a stored policy from being read', () => {
+    const stored = {
+      form: 'singleton',
+      integrations: undefined,
+      parseCertificate: () => undefined,
+      isStored: true,
+    } as const;
+    const document = {
+      source_groups: [
+        {
+          id: 'g',
+          mode: 'enforce',
+          sources: { ips: ['10.0.0.1'] },
+          rules: [{ id: 'r', action: 'allow', match: { dns_hostname: '^(x{1000})$' } }],
+        },
+      ],
+    };
+    expect(validatePolicy(document, stored)).toEqual([]);
+  });
+
+  it.each(evilPatterns())('keeps %j from searching long', (source, text) => {
+    const compiled = compileRegex(source);
+    if (!compiled.ok || compiled.instructions > LIMITS.regexInstructions) return;
+    let best = Number.POSITIVE_INFINITY;
+    for (let turn = 0; turn < 5 && best > 50; turn++) {
+      const started = performance.now();
+      compiled.regex.test(text);
+      best = Math.min(best, performance.now() - started);
+    }
+    expect(best).toBeLessThanOrEqual(50);
+  });
+});
+
+/** Shapes that take exponential or polynomial time where an engine goes back, 200 in all, each with a text of 64 KiB. */
+function evilPatterns(): (readonly [string, string])[] {
+  const units = ['a', '[a-z]', '\\w', '(a|b)', 'a?', '(?:a|aa)', '.', '[^b]', '\\pL', '(?i:a)'];
+  const shapes: ((unit: string) => string)[] = [
+    (unit) => `(${unit}+)+$`,
+    (unit) => `(${unit}*)*b`,
+    (unit) => `^(${unit}|${unit})+$`,
+    (unit) => `(${unit}+)+(${unit}+)+c`,
+    (unit) => `${unit}*${unit}*${unit}*!`,
+    (unit) => `^(${unit}+)*${unit}{20}!`,
+    (unit) => `(.*${unit}){20}!`,
+    (unit) => `(${unit}|.)*(${unit}|.)*!`,
+    (unit) => `(${unit}{1,20}){1,20}!`,
+    (unit) => `^(([${'a-c'}])+.)+${unit}!`,
+    (unit) => `(${unit}?){100}${unit}{100}!`,
+    (unit) => `(x+x+)+y|(${unit}+)+!`,
+    (unit) => `^${unit}+${unit}+${unit}+${unit}+$!`,
+    (unit) => `(${unit}(${unit}(${unit})*)*)*!`,
+    (unit) => `\\s+$|(${unit}+\\s?)*!`,
+    (unit) => `(?:(?:${unit}+)?)+!`,
+    (unit) => `^(?:${unit}+){2,50}$`,
+    (unit) => `((${unit}+){1,10}){1,10}$!`,
+    (unit) => `(${unit}|${unit}|${unit}|${unit})*!`,
+    (unit) => `[\\s\\S]*${unit}[\\s\\S]{100}!`,
+  ];
+  return shapes.flatMap((shape) => units.map((unit) => [shape(unit), 'a'.repeat(65_536)] as const));
+}

@@ -104,7 +104,7 @@ describe('a match is refused for', () => {
     [
       'a long regex',
       { dns_hostname: `^${'a'.repeat(1024)}` },
-      { dns_hostname: `^${'a'.repeat(1023)}` },
+      { dns_hostname: `^${'é'.repeat(511)}` },
       ['regex_too_long ~/dns_hostname: Not an expression to search for: longer than 1024 bytes.'],
     ],
     [

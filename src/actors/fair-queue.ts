@@ -1,0 +1,65 @@
+import type { Refusal } from '#bus/requests.js';
+import { refusal } from '#statecharts/refusal.js';
+
+type Waiting = { readonly begin: () => void };
+
+/** The subject has too many works that wait. */
+export class QueueFull extends Error {
+  override readonly name = 'QueueFull';
+  readonly code = 'queue_full';
+}
+
+/** Runs one work at a time, and takes the subjects that wait in turns: no subject waits for all works of another. */
+export class FairQueue {
+  /** In the order of their turns. */
+  readonly #waiting = new Map<string, Waiting[]>();
+  #isBusy = false;
+
+  constructor(private readonly mostPerSubject: number) {}
+
+  /** Rejects with `QueueFull` at once where so many works of the subject wait already. */
+  async run<T>(subject: string, work: () => Promise<T>): Promise<T> {
+    if (this.#isBusy) await this.#turn(subject);
+    this.#isBusy = true;
+    try {
+      return await work();
+    } finally {
+      this.#next();
+    }
+  }
+
+  #turn(subject: string): Promise<void> {
+    const own = this.#waiting.get(subject) ?? [];
+    if (own.length >= this.mostPerSubject) {
+      throw new QueueFull(`${own.length} requests of this subject wait already`);
+    }
+    this.#waiting.set(subject, own);
+    return new Promise((begin) => {
+      own.push({ begin });
+    });
+  }
+
+  #next(): void {
+    const [turn] = this.#waiting;
+    if (turn === undefined) {
+      this.#isBusy = false;
+      return;
+    }
+    const [subject, own] = turn;
+    this.#waiting.delete(subject);
+    const next = own.shift();
+    if (own.length > 0) this.#waiting.set(subject, own);
+    // Still busy: the next work takes over before another can begin.
+    next?.begin();
+  }
+}
+
+/** Runs a work in the turn of its subject; a refusal where too many of the subject wait already. */
+export async function inTurn<T>(queue: FairQueue, subject: string, work: () => Promise<T>): Promise<T | Refusal> {
+  try {
+    return await queue.run(subject, work);
+  } catch (failure) {
+    if (failure instanceof QueueFull) return refusal('too_many_questions', failure.message);
+    throw failure;
+  }
+}

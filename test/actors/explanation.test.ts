@@ -1,0 +1,114 @@
+import { afterEach, describe, expect, test } from 'vitest';
+import { type ExplainPorts, explainLane, explainPolicy } from '#actors/explanation.js';
+import { FairQueue, QueueFull } from '#actors/fair-queue.js';
+import { createPolicyThread, type PolicyThread } from '#actors/policy-thread.js';
+import type { PolicyConfig } from '#policy/document.js';
+import { openMemoryStore } from '#store/store.js';
+import { packet } from '#test/policy/sample.js';
+
+const threads: PolicyThread[] = [];
+afterEach(async () => {
+  await Promise.all(threads.splice(0).map((thread) => thread.close()));
+});
+
+async function ports(draftBudgetMs: number): Promise<ExplainPorts> {
+  const open = () => {
+    const thread = createPolicyThread();
+    threads.push(thread);
+    return thread;
+  };
+  return {
+    policies: (await openMemoryStore()).policies,
+    active: explainLane(open(), 30_000),
+    drafts: explainLane(open(), draftBudgetMs),
+    node: async () => ({ granted: [], plane: 'inspecting', policesNode: false, own: [] }),
+    surroundings: { fallback: 'deny', dns: true, servicePlane: true, policesNode: false },
+  };
+}
+
+const query = { packet: packet(), hostname: `${'a'.repeat(60)}.${'b'.repeat(60)}.${'a'.repeat(60)}.${'b'.repeat(60)}` };
+/** As costly as the bounds of expressions leave a draft. */
+const costly: PolicyConfig = {
+  source_groups: [
+    {
+      id: 'g',
+      mode: 'enforce',
+      sources: { cidrs: ['0.0.0.0/0'] },
+      rules: Array.from({ length: 100 }, (_, at) => ({
+        id: `r${at}`,
+        action: 'allow',
+        match: { dns_hostname: `([\\pL.]?){0,190}z${at}` },
+      })),
+    },
+  ],
+};
+
+describe('a queue of works', () => {
+  test('takes the subjects that wait in turns, one work at a time', async () => {
+    const queue = new FairQueue(10);
+    const begun: string[] = [];
+    let running = 0;
+    const run = (subject: string, name: string) =>
+      queue.run(subject, async () => {
+        begun.push(name);
+        running += 1;
+        await new Promise((resolve) => setImmediate(resolve));
+        expect(running).toBe(1);
+        running -= 1;
+      });
+    const all = ['1', '2', '3', '4'].map((number) => run('eve', `eve ${number}`));
+    await Promise.all([...all, run('bob', 'bob 1'), run('ada', 'ada 1'), run('bob', 'bob 2')]);
+    expect(begun).toEqual(['eve 1', 'eve 2', 'bob 1', 'ada 1', 'eve 3', 'bob 2', 'eve 4']);
+  });
+
+  test('goes on after a work that failed, and refuses what is too much of one subject', async () => {
+    const queue = new FairQueue(1);
+    const failing = queue.run('eve', () => Promise.reject(new Error('no')));
+    const waiting = queue.run('eve', async () => 'done');
+    await expect(queue.run('eve', async () => 'more')).rejects.toBeInstanceOf(QueueFull);
+    const other = queue.run('bob', async () => 'bob');
+    await expect(failing).rejects.toThrow('no');
+    expect(await Promise.all([waiting, other])).toEqual(['done', 'bob']);
+  });
+});
+
+describe('explain', () => {
+  test('answers others while one subject asks about 20 drafts that are as costly as they may be', async () => {
+    const asked = await ports(30_000);
+    await explainPolicy(asked, { query }, 'bob');
+    await explainPolicy(asked, { policy: {}, query }, 'bob');
+    let answered = 0;
+    const eve = Array.from({ length: 20 }, () =>
+      explainPolicy(asked, { policy: costly, query }, 'eve').then((outcome) => {
+        answered += 1;
+        return outcome;
+      }),
+    );
+    const began = performance.now();
+    let longestTurn = 0;
+    let last = began;
+    const heart = setInterval(() => {
+      longestTurn = Math.max(longestTurn, performance.now() - last);
+      last = performance.now();
+    }, 5);
+    expect(await explainPolicy(asked, { query }, 'bob')).toMatchObject({ decision: 'deny' });
+    const active = performance.now() - began;
+    expect(await explainPolicy(asked, { policy: {}, query }, 'bob')).toMatchObject({ decision: 'deny' });
+    clearInterval(heart);
+    console.log({ active, draft: performance.now() - began, answered, longestTurn });
+    expect(answered).toBeLessThan(3);
+    expect(active).toBeLessThan(1_000);
+    expect(longestTurn).toBeLessThan(500);
+    expect(await eve[0]).toMatchObject({ decision: 'deny' });
+  });
+
+  test('gives up a draft over its budget, and answers the next one', async () => {
+    const asked = await ports(1);
+    expect(await explainPolicy(asked, { policy: costly, query }, 'eve')).toMatchObject({
+      kind: 'refused',
+      code: 'too_costly',
+    });
+    const again = { ...asked, drafts: explainLane(asked.drafts.thread, 30_000) };
+    expect(await explainPolicy(again, { policy: {}, query }, 'eve')).toMatchObject({ decision: 'deny' });
+  });
+});
