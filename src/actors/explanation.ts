@@ -1,6 +1,6 @@
 import type { Refusal } from '#bus/requests.js';
 import type { PolicyConfig } from '#policy/document.js';
-import type { ExplainQuery, Explanation } from '#policy/explain.js';
+import type { ExplainNode, ExplainQuery, Explanation } from '#policy/explain.js';
 import { etagOf, type StoredPolicy } from '#policy/record.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyStore } from '#store/port.js';
@@ -18,6 +18,8 @@ export type ExplainPorts = {
   /** Apart from the active policy: a costly draft ends its thread, and with it what that thread knows. */
   readonly drafts: ExplainLane;
   readonly surroundings: PolicySurroundings;
+  /** The state of the node for packets to a destination. */
+  readonly node: (destination: number) => Promise<ExplainNode>;
 };
 
 /** A policy thread, and the questions that wait for it. */
@@ -48,8 +50,9 @@ export async function explainPolicy(
     return await inTurn(queue, subject, async () => {
       const own = AbortSignal.timeout(budgetMs);
       signal = own;
+      const query = 'packet' in asks ? { ...asks, node: await ports.node(asks.packet.destination) } : asks;
       const asked = { policies, surroundings, thread, signal: own };
-      return policy === undefined ? await explainActive(asked, asks) : await explainDraft(asked, policy, asks);
+      return policy === undefined ? await explainActive(asked, query) : await explainDraft(asked, policy, query);
     });
   } catch (failure) {
     if (failure instanceof PolicyThreadDied) {

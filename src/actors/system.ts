@@ -7,12 +7,14 @@ import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
 import type { Datapath, DatapathStats } from '#dataplane/datapath.js';
 import type { EventSource } from '#dataplane/events/source.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
-import type { Explanation } from '#policy/explain.js';
+import { ownAddresses } from '#dns/own-addresses.js';
+import type { ExplainNode, Explanation } from '#policy/explain.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
+import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.js';
 import { ChartRecorder } from './chart-recorder.js';
 import { EventSwitch } from './event-switch.js';
@@ -36,7 +38,7 @@ import { isRefusal } from './refused.js';
 import { routeMessages } from './router.js';
 import type { ServicePlanePorts } from './service-plane.actor.js';
 import { createStateTimes } from './state-times.js';
-import { type Traffic, trafficOver } from './traffic.js';
+import { grantedFor, type Traffic, trafficOver } from './traffic.js';
 
 export type SystemPorts = {
   readonly store: {
@@ -219,6 +221,17 @@ export function createSystem(ports: SystemPorts): System {
   };
   let stopping: Promise<void> | undefined;
 
+  const traffic = trafficOver(dataplane?.datapath ?? null, isEngaged);
+  const isServing = () => snapshotOf('servicePlane')?.matches({ running: 'serving' }) === true;
+  const nodeNow = async (destination: number): Promise<ExplainNode> => {
+    const { hasCa } = (snapshotOf('servicePlane')?.context ?? { hasCa: false }) as Pick<ServicePlaneContext, 'hasCa'>;
+    return {
+      granted: await grantedFor(traffic, destination),
+      plane: isServing() ? (hasCa ? 'inspecting' : 'no_ca') : 'absent',
+      policesNode: surroundings.policesNode,
+      own: [...ownAddresses()],
+    };
+  };
   return {
     bus,
     policies: {
@@ -232,7 +245,7 @@ export function createSystem(ports: SystemPorts): System {
       history: (id) => store.policies.history(id),
       generation: () => generation,
     },
-    explain: (question, subject) => explainPolicy({ ...explainPorts, surroundings }, question, subject),
+    explain: (question, subject) => explainPolicy({ ...explainPorts, surroundings, node: nodeNow }, question, subject),
     describe: (signal) => describePolicy({ policies: store.policies, createThread, surroundings }, signal),
     performanceMode: {
       read: async () => {
@@ -254,12 +267,9 @@ export function createSystem(ports: SystemPorts): System {
     }),
     readiness: () => reportOf(conditionsOf(view()), (name) => times.since(name)),
     datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
-    traffic: trafficOver(dataplane?.datapath ?? null, isEngaged),
+    traffic,
     lookups: lookupsOver(dns, () => snapshotOf('dnsProxy')?.matches({ running: 'serving' }) === true),
-    inspecting: inspectingOver(
-      servicePlane?.plane ?? null,
-      () => snapshotOf('servicePlane')?.matches({ running: 'serving' }) === true,
-    ),
+    inspecting: inspectingOver(servicePlane?.plane ?? null, isServing),
     takeEvents: (taker) => dataplane?.datapath.takeEvents(taker),
     setFlowsWanted: (wanted) => events.setFlowsWanted(wanted),
     debug: recorder,

@@ -28,3 +28,13 @@ export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean)
     cutFlows: (filter) => ask(async (asked) => ({ cut: await asked.cutFlows(filter) })),
   };
 }
+
+/** The patterns that an address is granted for now; null where the datapath cannot say. */
+export async function grantedFor(
+  traffic: Pick<Traffic, 'learned'>,
+  address: number,
+): Promise<readonly string[] | null> {
+  const learned = await traffic.learned();
+  if ('kind' in learned) return null;
+  return learned.filter(({ addresses }) => addresses.includes(address >>> 0)).map(({ pattern }) => pattern);
+}

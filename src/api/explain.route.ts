@@ -33,8 +33,16 @@ const PacketSchema = z
     dst_port: port.optional().describe('Required for TCP, UDP, UDP-Lite, SCTP and DCCP.'),
     icmp_type: byte.optional().describe('Required for ICMP.'),
     icmp_code: byte.optional().describe('Left out: 0.'),
-    hostname: hostname.optional().describe('The name that the destination was looked up under.'),
-    sni: z.string().optional().describe('Has no say before the service plane runs: a TLS rule answers `redirect`.'),
+    hostname: hostname
+      .optional()
+      .describe(
+        'A name as if it had been looked up: the destination counts as granted for it, beside what is granted now.',
+      ),
+    sni: z
+      .string()
+      .max(254)
+      .optional()
+      .describe('The name in the hello. Left out: the hello has none, and `unknown` says so where it matters.'),
     tls: z
       .strictObject({
         version: z.enum(['1.2', '1.3']).optional(),
@@ -44,17 +52,19 @@ const PacketSchema = z
         fingerprint_sha256: z.string().optional(),
       })
       .optional()
-      .describe('What is seen of the TLS connection.'),
+      .describe(
+        'What is seen of the server. Left out, or version 1.3: its certificate is hidden. What is given counts as trusted.',
+      ),
     http: z
       .strictObject({
         method: z.string().optional(),
         host: z.string().optional(),
-        path: z.string().optional(),
+        path: z.string().max(8_192).optional(),
         query: z.record(z.string(), z.array(z.string())).optional(),
         headers: z.record(z.string(), z.array(z.string())).optional(),
       })
       .optional()
-      .describe('What is seen of the request.'),
+      .describe('The request on an intercepted connection. Left out: GET / of the name in `sni`, without headers.'),
   })
   .meta({
     id: 'ExplainPacket',
@@ -72,8 +82,10 @@ const LookupSchema = z
 const ExplainedSchema = z
   .object({
     decision: z
-      .enum(['allow', 'deny', 'redirect'])
-      .describe('`redirect`: a TLS rule decides on what the connection says.'),
+      .enum(['allow', 'deny'])
+      .describe(
+        'What the node decides for this now; for a connection that a TLS rule inspects, by what is said of it.',
+      ),
     effective_action: z.enum(['allow', 'deny']).describe('Under audit a deny passes.'),
     mode: z.enum(['audit', 'enforce']),
     source_group: z.string().nullable(),
@@ -90,6 +102,11 @@ const ExplainedSchema = z
       )
       .describe('Each group and rule that was looked at, in order; what decided comes last.'),
     walk_omitted: z.int().min(0).describe('Steps just before the last one that are not listed.'),
+    unknown: z
+      .array(z.string())
+      .describe(
+        'Facts that the question lacks and that would matter, such as `sni`. `grants`: the datapath did not answer.',
+      ),
   })
   .meta({ id: 'Explained' });
 
@@ -120,7 +137,7 @@ export const explainResource: Resource = (api, management) => {
     async (request, reply) => {
       const explained = await management.explain(questionOf(request.body), authorOf(request));
       if ('kind' in explained) throw refused(explained);
-      return reply.send({ ...explained, walk: [...explained.walk] });
+      return reply.send({ ...explained, walk: [...explained.walk], unknown: [...explained.unknown] });
     },
   );
 };
@@ -160,6 +177,9 @@ function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQ
     },
     ...(asked.src_port === undefined ? { sourcePortAssumed: true } : {}),
     hostname: asked.hostname === undefined ? undefined : nameOf(asked.hostname),
+    ...(asked.sni === undefined && asked.tls === undefined && asked.http === undefined
+      ? {}
+      : { said: { sni: asked.sni, tls: asked.tls, http: asked.http } }),
   };
 }
 

@@ -1,5 +1,6 @@
-import { covers } from './covers.js';
+import type { TlsMatchConfig } from './document.js';
 import { evaluate } from './evaluate.js';
+import { explainConnection, factsOf, type PlaneState, type SaidOfConnection } from './explain-connection.js';
 import { matchesHostname } from './hostname.js';
 import { formatAddress } from './ipv4.js';
 import { protocolText } from './listing.js';
@@ -7,20 +8,36 @@ import { evaluateLookup, type LookupMismatch, lookupMismatch } from './lookup.js
 import { type Mismatch, mismatch } from './mismatch.js';
 import type { Grants, Group, Mode, Packet, Policy, Rule, Verdict } from './model.js';
 import type { Place } from './rank.js';
+import type { Decider } from './roster.js';
+import { isInScope, scopeOf } from './source-scope.js';
+import { judgeTlsBlock } from './tls-block.js';
 
-/** A packet, and the name for which its destination was granted, if any; or a lookup of a name. */
+/** State of a node that decides beside the policy. */
+export type ExplainNode = {
+  /** Patterns that the destination is granted for now; null where that is not known. */
+  readonly granted: readonly string[] | null;
+  readonly plane: PlaneState;
+  readonly policesNode: boolean;
+  /** The node's own addresses. */
+  readonly own: readonly number[];
+};
+
+const NO_NODE: ExplainNode = { granted: [], plane: 'inspecting', policesNode: false, own: [] };
+
+/** A packet, and a name for which its destination counts as granted, if any; or a lookup of a name. */
 export type ExplainQuery =
   | {
       readonly packet: Packet;
       readonly hostname?: string | undefined;
       /** Nobody said the packet's source port: what depends on it is said. */
       readonly sourcePortAssumed?: boolean;
+      readonly said?: SaidOfConnection;
+      readonly node?: ExplainNode;
     }
   | { readonly source: number; readonly query: string };
 
 export type Explanation = {
-  /** `redirect`: a TLS rule decides on what the connection says. */
-  readonly decision: 'allow' | 'deny' | 'redirect';
+  readonly decision: 'allow' | 'deny';
   readonly effective_action: 'allow' | 'deny';
   readonly mode: Mode;
   /** The ids of what decided; null where a default did. */
@@ -31,6 +48,8 @@ export type Explanation = {
   readonly walk: readonly WalkStep[];
   /** How many steps just before the last one are not shown. */
   readonly walk_omitted: number;
+  /** Members of the question that were not given and would matter; `grants`: the node could not be asked for them. */
+  readonly unknown: readonly string[];
 };
 
 type WalkStep = {
@@ -49,18 +68,7 @@ export function explain(
   limits: { readonly steps: number } = { steps: 1_000 },
 ): Explanation {
   if ('packet' in query) {
-    const { packet, hostname } = query;
-    const grants: Grants = {
-      has: (pattern, address) =>
-        hostname !== undefined && address === packet.destination && matchesHostname(pattern, hostname),
-    };
-    const { place, verdict } = evaluate(policy, packet, grants);
-    const told = explanation(policy, place, verdict, packet.source, limits.steps, (rule) => {
-      const found = mismatch(rule, packet, grants);
-      return found === undefined ? 'all its matchers match' : packetSentence(found, rule, packet, hostname);
-    });
-    const assumed = query.sourcePortAssumed === true && looksAtSourcePort(policy, place, packet, grants);
-    return assumed ? { ...told, reason: `${told.reason}; source port ${packet.sourcePort} was assumed` } : told;
+    return unjudged(query.packet, query.node ?? NO_NODE) ?? explainPacket(policy, query, limits.steps);
   }
   const { place, verdict } = evaluateLookup(policy, query.source, query.query);
   return explanation(policy, place, verdict, query.source, limits.steps, (rule) => {
@@ -69,14 +77,84 @@ export function explain(
   });
 }
 
+/** Packets that no rule decides. */
+function unjudged({ source, destination }: Packet, { own, policesNode }: ExplainNode): Explanation | null {
+  const told = (decision: 'allow' | 'deny', reason: string): Explanation => ({
+    ...{ decision, effective_action: decision, mode: 'enforce', source_group: null, rule: null, reason },
+    ...{ walk: [], walk_omitted: 0, unknown: [] },
+  });
+  const isLoopback = (address: number) => address >>> 24 === LOOPBACK;
+  if (isLoopback(source) || isLoopback(destination)) {
+    return told('deny', '127.0.0.0/8 does not come from the wire: such a packet is dropped in every mode');
+  }
+  if (source >>> 0 >= FIRST_MULTICAST) {
+    return told('deny', `no host has the source ${formatAddress(source)}: such a packet is dropped as spoofed_source`);
+  }
+  if (policesNode || !(own.includes(source) || own.includes(destination))) return null;
+  return told('allow', 'packets of the node and to it are not judged, because dataplane.police_local is false');
+}
+
+const LOOPBACK = 127;
+const FIRST_MULTICAST = 0xe000_0000;
+
+function explainPacket(policy: Policy, query: Extract<ExplainQuery, { packet: Packet }>, steps: number): Explanation {
+  const { packet, hostname, said = {}, node = NO_NODE } = query;
+  const unknown = new Set<string>();
+  const grants: Grants = {
+    has: (pattern, address) => {
+      if (address !== packet.destination) return false;
+      if (hostname !== undefined && matchesHostname(pattern, hostname)) return true;
+      if (node.granted === null) unknown.add('grants');
+      return node.granted?.includes(pattern.text) === true;
+    },
+  };
+  const { place: first, verdict: opened } = evaluate(policy, packet, grants);
+  const isRedirected = opened === 'redirect';
+  const isOfNode = node.own.includes(packet.source) || node.own.includes(packet.destination);
+  const plane = isOfNode ? 'absent' : node.plane;
+  const connection = isRedirected ? explainConnection(policy, packet, grants, said, plane) : null;
+  const place = connection === null ? first : placeOf(policy, connection.step.decider);
+  const verdict = connection?.verdict ?? opened;
+  for (const member of connection?.unknown ?? []) unknown.add(member);
+  const told = explanation(policy, place, verdict, packet.source, steps, (rule, decides) => {
+    const found = mismatch(rule, packet, grants);
+    if (found !== undefined) return packetSentence(found, rule, packet, hostname);
+    if (rule.tls === undefined || decides) return 'all its matchers match';
+    return tlsSentence(rule.tls, said);
+  });
+  const assumed = query.sourcePortAssumed === true && looksAtSourcePort(policy, place, packet, grants);
+  if (assumed) unknown.add('src_port');
+  const reasons = [
+    told.reason,
+    ...(connection?.special == null ? [] : [connection.special]),
+    ...(assumed ? [`source port ${packet.sourcePort} was assumed`] : []),
+  ];
+  return { ...told, reason: reasons.join('; '), unknown: [...unknown] };
+}
+
+function placeOf({ groups }: Policy, decider: Decider): Place {
+  if (decider.kind === 'policy_default') return decider;
+  const group = groups.findIndex(({ id }) => id === decider.group);
+  if (decider.kind === 'group_default') return { kind: 'group_default', group };
+  return { kind: 'rule', group, rule: groups[group]?.rules.findIndex(({ id }) => id === decider.rule) ?? -1 };
+}
+
+/** Why a TLS rule was passed over whose other matchers match. */
+function tlsSentence(tls: TlsMatchConfig, said: SaidOfConnection): string {
+  if (tls.mode === 'intercept') return 'its HTTP matchers do not match the request';
+  return judgeTlsBlock(tls, factsOf(said)) === 'no'
+    ? 'its TLS matchers do not match the connection'
+    : 'what its TLS matchers ask for is not known, and an allow does not match what is not known';
+}
+
 /** Whether a rule up to the one that decided came as far as the packet's source port. */
 function looksAtSourcePort(policy: Policy, place: Place, packet: Packet, grants: Grants): boolean {
   const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;
   return policy.groups.slice(0, last + 1).some((group, index) => {
-    if (!group.sources.some((prefix) => covers(prefix, packet.source))) return false;
+    const scope = scopeOf(group, packet.source);
     const rules = index === last && place.kind === 'rule' ? group.rules.slice(0, place.rule + 1) : group.rules;
     return rules.some((rule) => {
-      if (rule.sourcePorts.length === 0) return false;
+      if (rule.sourcePorts.length === 0 || !isInScope(scope, rule.action)) return false;
       const found = mismatch(rule, packet, grants);
       return found === undefined || found === 'source_port' || found === 'destination_port';
     });
@@ -89,21 +167,22 @@ function explanation(
   verdict: Verdict,
   source: number,
   steps: number,
-  why: (rule: Rule) => string,
+  why: (rule: Rule, decides: boolean) => string,
 ): Explanation {
   const { walk, omitted } = walkTo(policy, place, source, steps, why);
   const group = place.kind === 'policy_default' ? undefined : policy.groups[place.group];
   const rule = place.kind === 'rule' ? group?.rules[place.rule] : undefined;
   const mode = rule?.mode ?? group?.mode ?? policy.default.mode;
   return {
-    decision: verdict === 'audit' ? 'deny' : verdict,
-    effective_action: verdict === 'deny' || (verdict === 'redirect' && mode === 'enforce') ? 'deny' : 'allow',
+    decision: verdict === 'allow' ? 'allow' : 'deny',
+    effective_action: verdict === 'deny' ? 'deny' : 'allow',
     mode,
     source_group: group?.id ?? null,
     rule: rule?.id ?? null,
-    reason: `${decider(policy, place, group, rule)} ${consequence(verdict, mode)}`,
+    reason: `${decider(policy, place, group, rule)} ${consequence(verdict)}`,
     walk,
     walk_omitted: omitted,
+    unknown: [],
   };
 }
 
@@ -120,7 +199,7 @@ function decider(policy: Policy, place: Place, group: Group | undefined, rule: R
   }
 }
 
-function consequence(verdict: Verdict, mode: Mode): string {
+function consequence(verdict: Verdict): string {
   switch (verdict) {
     case 'allow':
       return 'allowed';
@@ -129,9 +208,7 @@ function consequence(verdict: Verdict, mode: Mode): string {
     case 'audit':
       return 'denied in audit mode, so it passes and a finding is recorded';
     case 'redirect':
-      return mode === 'audit'
-        ? 'a TLS rule in audit mode, so the connection goes to the service plane and is never cut by it'
-        : 'a TLS rule, so the connection goes to the service plane, and is closed where that is not running';
+      throw new Error('a connection that is redirected is decided by its resumed walk');
   }
 }
 
@@ -140,7 +217,7 @@ function walkTo(
   place: Place,
   source: number,
   limit: number,
-  why: (rule: Rule) => string,
+  why: (rule: Rule, decides: boolean) => string,
 ): { walk: readonly WalkStep[]; omitted: number } {
   const walk: WalkStep[] = [];
   let omitted = 0;
@@ -153,14 +230,15 @@ function walkTo(
     return { walk, omitted };
   };
   for (const [index, group] of policy.groups.entries()) {
-    if (!group.sources.some((prefix) => covers(prefix, source))) {
-      pass(group.id, null, () => sourceSentence(group, source));
+    const scope = scopeOf(group, source);
+    if (scope === null) {
+      pass(group.id, null, () => `source ${formatAddress(source)} is not among its sources`);
       continue;
     }
     const decides = place.kind !== 'policy_default' && place.group === index;
     for (const [number, rule] of group.rules.entries()) {
-      if (decides && place.kind === 'rule' && place.rule === number) return finish(group.id, rule.id, why(rule));
-      pass(group.id, rule.id, () => why(rule));
+      if (decides && place.kind === 'rule' && place.rule === number) return finish(group.id, rule.id, why(rule, true));
+      pass(group.id, rule.id, () => (isInScope(scope, rule.action) ? why(rule, false) : UNRESOLVED));
     }
     if (decides)
       return finish(group.id, null, `no rule of the group matches, and its default action is ${group.defaultAction}`);
@@ -169,10 +247,7 @@ function walkTo(
   return finish(null, null, `nothing decided before, and the default is ${policy.default.action}`);
 }
 
-function sourceSentence(group: Group, source: number): string {
-  const unresolved = group.dynamic ? ', and its selectors have added none' : '';
-  return `source ${formatAddress(source)} is not among its sources${unresolved}`;
-}
+const UNRESOLVED = 'the selectors of its group were never resolved, so it allows nothing from this source';
 
 function packetSentence(found: Mismatch, rule: Rule, packet: Packet, hostname: string | undefined): string {
   switch (found) {

@@ -150,6 +150,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       reason: 'default_policy is deny',
       walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
       walk_omitted: 0,
+      unknown: [],
     }),
     performanceMode: {
       read: async () => reads.performanceMode,

@@ -185,6 +185,7 @@ describe('explain', () => {
     reason: 'default_policy is deny',
     walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
     walk_omitted: 0,
+    unknown: [],
   };
   const asking = async (body: object) => {
     const questions: unknown[] = [];

@@ -339,6 +339,7 @@ describe('weir policy explain', () => {
       { source_group: 'lan', rule: 'web', matched: true, why: 'everything matches' },
     ],
     walk_omitted: 4,
+    unknown: [],
   };
 
   it('prints the walk, and that an audited deny passes', async () => {
@@ -362,6 +363,30 @@ The rule matches.
         { src: '10.0.0.7', dst: '192.0.2.1', proto: 'tcp', dst_port: 443, hostname: 'a.test' },
       ],
     ]);
+  });
+
+  it('asks about a TLS connection and its request, and says what was not given', async () => {
+    const { url, asked } = await serverThatAnswers(ok({ ...explained, unknown: ['tls.server_cn', 'http.headers'] }));
+    const words = [
+      'policy',
+      'explain',
+      '--server',
+      url,
+      '--src',
+      '10.0.0.7',
+      '--dst',
+      '192.0.2.1',
+      '--dst-port',
+      '443',
+    ];
+    const said = ['--sni', 'a.test', '--method', 'POST', '--path', '/a?b=c&b=d', '--header', 'Host: a.test'];
+    const { out } = await run([...words, ...said, '--header', 'X-A: 1:2'], TOKEN);
+    expect(out).toContain('not given, and would matter: tls.server_cn, http.headers\n');
+    expect(JSON.parse(asked[0]?.body ?? '')).toEqual({
+      ...{ src: '10.0.0.7', dst: '192.0.2.1', proto: 'tcp', dst_port: 443, sni: 'a.test' },
+      http: { method: 'POST', host: 'a.test', path: '/a', query: { b: ['c', 'd'] }, headers: { 'x-a': ['1:2'] } },
+    });
+    expect((await run([...words, '--header', 'no colon'], TOKEN)).code).toBe(2);
   });
 
   it('asks about lookups, ICMP, and by a file', async () => {

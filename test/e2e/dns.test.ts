@@ -15,6 +15,14 @@ let upstream: ChildProcess;
 
 const ask = (...words: string[]): Promise<Dug> => dig(rig, ADDRESSES.nodeLan, ...words);
 
+/** The explanation of a connection from the client to the server, with the present grants. */
+async function explained(port: number) {
+  const question = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: port };
+  const { body } = await rig.node.request('POST', '/api/v1/policy/explain', question);
+  const { effective_action: action, unknown } = body as { effective_action: string; unknown: readonly string[] };
+  return [action, unknown];
+}
+
 beforeAll(async () => {
   rig = await createRig('dns', [443, 444], {
     sections: {
@@ -34,10 +42,13 @@ afterAll(() => rig?.remove());
 
 describe('a name that the policy allows', () => {
   test('opens what it leads to, and that only on the ports of the rule, from the moment that it was looked up', async () => {
+    expect(await explained(443)).toEqual(['deny', []]);
     expect(await rig.tcp(443)).toBe(NO_ANSWER);
     expect(data(await ask('api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
     expect(await rig.tcp(443)).toBe('open');
     expect(await rig.tcp(444)).toBe(NO_ANSWER);
+    expect(await explained(443)).toEqual(['allow', []]);
+    expect(await explained(444)).toEqual(['deny', []]);
   });
 
   test('is answered through its aliases, and in the letters that it was asked in', async () => {

@@ -44,6 +44,17 @@ test('a request that a rule allows goes on, and one that none allows is answered
   expect(JSON.parse(denied.stdout.split('\n')[0] ?? '')).toMatchObject({ status: 403, source_group: 'clients' });
   expect((await fetch('/v1/things', '-X', 'DELETE')).stdout.split('\n').at(-1)).toBe('403');
   expect((await fetch('/v1/../other', '--path-as-is')).stdout.split('\n').at(-1)).toBe('403');
+  const flow = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: 443 };
+  for (const [request, effective] of [
+    [{ method: 'GET', path: '/v1/things', query: { x: ['1'] } }, 'allow'],
+    [{ method: 'GET', path: '/other' }, 'deny'],
+    [{ method: 'DELETE', path: '/v1/things' }, 'deny'],
+    [{ method: 'GET', path: '/v1/../other' }, 'deny'],
+  ] as const) {
+    const question = { ...flow, sni: SERVER_NAME, http: request };
+    const { body } = await rig.node.request('POST', '/api/v1/policy/explain', question);
+    expect([request, body]).toEqual([request, expect.objectContaining({ effective_action: effective, unknown: [] })]);
+  }
 });
 
 test('bodies go both ways', async () => {

@@ -1,6 +1,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
+import { ADDRESSES } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
@@ -98,6 +99,53 @@ test('under audit nothing is cut', async () => {
   await rig.put(policyOf([tls({ sni: ['other.test'] }, { action: 'deny', mode: 'audit' })]));
   expect(await passes()).toBe(false);
 });
+
+test('explain says what becomes of real connections', async () => {
+  const { rootPem } = rig.certificates;
+  const good = { server_cn: SERVER_NAME };
+  const flows: readonly (readonly [string[], Readonly<Record<string, unknown>>])[] = [
+    [[], { sni: SERVER_NAME }],
+    [['-tls1_2'], { sni: SERVER_NAME, tls: { version: '1.2', ...good } }],
+    [['-servername', 'other.test'], { sni: 'other.test' }],
+    [['-servername', 'other.test', '-tls1_2'], { sni: 'other.test', tls: { version: '1.2', ...good } }],
+    [['-noservername'], {}],
+  ];
+  const policies = [
+    [tls({ sni: [SERVER_NAME] })],
+    [tls({ sni: [SERVER_NAME] }, { action: 'deny' }), { match: {} }],
+    [tls({ sni: 'other' }, { action: 'deny', mode: 'audit' }), tls({ sni: [SERVER_NAME] })],
+    [tls({ server_cn: [SERVER_NAME], trust_anchors_pem: [rootPem] })],
+    [tls({ server_cn: [SERVER_NAME], trust_anchors_pem: [rootPem], tls13_uninspectable: 'allow' })],
+    [tls({ server_cn: ['x.test'], trust_anchors_pem: [rootPem] }), tls({ sni: [SERVER_NAME] })],
+    [{ match: { proto: 'tcp', dst_ports: [443] } }],
+    [{ match: { proto: 'udp' } }],
+    [tls({ mode: 'intercept', http: { request: { methods: ['GET'] } } })],
+  ];
+  for (const rules of policies) {
+    await rig.put(policyOf(rules));
+    const seen: unknown[] = [];
+    const said: unknown[] = [];
+    for (const [options, given] of flows) {
+      seen.push(await passes(...options));
+      said.push((await explain(given)).effective_action === 'allow');
+    }
+    expect([rules, said]).toEqual([rules, seen]);
+  }
+});
+
+test('explain names what was not given and would matter', async () => {
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] }), tls({ server_cn: ['x.test'] })]));
+  expect((await explain({})).unknown).toEqual(['sni', 'tls.server_cn']);
+  expect((await explain({ sni: SERVER_NAME })).unknown).toEqual([]);
+  expect((await explain({ sni: 'other.test' })).unknown).toEqual(['tls.server_cn']);
+});
+
+async function explain(said: Readonly<Record<string, unknown>>) {
+  const flow = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: 443 };
+  const { body, text } = await rig.node.request('POST', '/api/v1/policy/explain', { ...flow, ...said });
+  expect(text).toContain('effective_action');
+  return body as { readonly effective_action: string; readonly unknown: readonly string[] };
+}
 
 /** A connection that is open, of which the server was asked nothing yet. */
 async function begun(): Promise<ChildProcess> {

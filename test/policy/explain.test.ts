@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { evaluate } from '#policy/evaluate.js';
-import { explain } from '#policy/explain.js';
+import { type ExplainNode, explain } from '#policy/explain.js';
+import type { SaidOfConnection } from '#policy/explain-connection.js';
 import { matchesHostname } from '#policy/hostname.js';
 import { evaluateLookup } from '#policy/lookup.js';
-import type { Grants, HostnamePattern } from '#policy/model.js';
+import type { Grants, HostnamePattern, Rule } from '#policy/model.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { address, group, icmp, packet, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -28,7 +29,10 @@ describe('explain', () => {
   test('tells of each group and rule why it did or did not match', () => {
     const given = policy([
       group(['172.16.0.0/12'], [rule()], { id: 'elsewhere' }),
-      group([], [rule()], { id: 'pods', dynamic: true }),
+      group([], [rule({ id: 'any' }), rule({ id: 'ssh', action: 'deny', ports: ['22'] })], {
+        id: 'pods',
+        dynamic: true,
+      }),
       group(
         ['10.0.0.0/8'],
         [
@@ -57,9 +61,15 @@ describe('explain', () => {
         { source_group: 'elsewhere', rule: null, matched: false, why: 'source 10.0.0.1 is not among its sources' },
         {
           source_group: 'pods',
-          rule: null,
+          rule: 'any',
           matched: false,
-          why: 'source 10.0.0.1 is not among its sources, and its selectors have added none',
+          why: 'the selectors of its group were never resolved, so it allows nothing from this source',
+        },
+        {
+          source_group: 'pods',
+          rule: 'ssh',
+          matched: false,
+          why: 'destination port 443 is not among its destination ports',
         },
         office('far', 'destination 192.0.2.1 is not among its destinations'),
         office('named', 'destination 192.0.2.1 is not granted for api.example.com'),
@@ -70,6 +80,7 @@ describe('explain', () => {
         { source_group: 'office', rule: 'https', matched: true, why: 'all its matchers match' },
       ],
       walk_omitted: 0,
+      unknown: [],
     });
   });
 
@@ -107,6 +118,7 @@ describe('explain', () => {
         },
       ],
       walk_omitted: 0,
+      unknown: [],
     });
   });
 
@@ -119,25 +131,45 @@ describe('explain', () => {
     ]);
   });
 
-  test.each([
-    [
-      'enforce',
-      'deny',
-      'a TLS rule, so the connection goes to the service plane, and is closed where that is not running',
-    ],
-    ['audit', 'allow', 'a TLS rule in audit mode, so the connection goes to the service plane and is never cut by it'],
-  ] as const)('says that a TLS rule under %s redirects', (mode, effective_action, sentence) => {
-    const given = policy([group(['10.0.0.1'], [rule({ id: 'sni', tls: {}, mode })], { id: 'office' })]);
-    expect(explain(given, { packet: packet() })).toEqual({
-      decision: 'redirect',
-      effective_action,
-      mode,
-      source_group: 'office',
-      rule: 'sni',
-      reason: `rule sni of source group office is the first that matches: ${sentence}`,
-      walk: [{ source_group: 'office', rule: 'sni', matched: true, why: 'all its matchers match' }],
-      walk_omitted: 0,
-    });
+  const NODE: ExplainNode = { granted: [], plane: 'inspecting', policesNode: false, own: [] };
+  const HTTP = { mode: 'intercept', http: { request: { methods: ['GET'], path: { prefix: ['/v1/'] } } } } as const;
+  const get = (path: string) => ({ sni: 'a.test', http: { method: 'GET', path } });
+
+  test.each<[string, Partial<Rule>, SaidOfConnection, Partial<ExplainNode>, string, string, readonly string[]]>([
+    ['any TLS', { tls: {} }, {}, {}, 'allow', 'office/tls', []],
+    ['its name', { tls: { sni: ['a.test'] } }, { sni: 'A.test.' }, {}, 'allow', 'office/tls', []],
+    ['another name', { tls: { sni: ['a.test'] } }, { sni: 'b.test' }, {}, 'deny', 'null/null', []],
+    ['no name', { tls: { sni: ['a.test'] } }, {}, {}, 'deny', 'null/null', ['sni']],
+    ['no name and a deny', { action: 'deny', tls: { sni: ['a.test'] } }, {}, {}, 'deny', 'office/tls', ['sni']],
+    ['an audited deny', { action: 'deny', mode: 'audit', tls: {} }, {}, {}, 'audit', 'office/tls', []],
+    ['no service plane', { tls: {} }, {}, { plane: 'absent' }, 'deny', 'office/tls', []],
+    ['no service plane, under audit', { mode: 'audit', tls: {} }, {}, { plane: 'absent' }, 'audit', 'office/tls', []],
+    ['metadata without a CA', { tls: {} }, {}, { plane: 'no_ca' }, 'allow', 'office/tls', []],
+    ['intercept without a CA', { tls: HTTP }, get('/v1/a'), { plane: 'no_ca' }, 'deny', 'office/tls', []],
+    ['a request', { tls: HTTP }, get('/v1/a'), {}, 'allow', 'office/tls', []],
+    ['another request', { tls: HTTP }, get('/v2'), {}, 'deny', 'null/null', []],
+    ['no request', { tls: HTTP }, { sni: 'a.test' }, {}, 'deny', 'null/null', ['http.method', 'http.path']],
+    ['another host', { tls: HTTP }, { sni: 'a.test', http: { host: 'b.test' } }, {}, 'deny', 'office/tls', []],
+    ['a grant', { hostname: API }, {}, { granted: ['api.example.com'] }, 'allow', 'office/tls', []],
+    ['no grant', { hostname: API }, {}, {}, 'deny', 'null/null', []],
+    ['grants that are not known', { hostname: API }, {}, { granted: null }, 'deny', 'null/null', ['grants']],
+    ['the node itself', { action: 'deny' }, {}, { own: [packet().destination] }, 'allow', 'null/null', []],
+    ['a policed node', {}, {}, { own: [packet().source], policesNode: true }, 'allow', 'office/tls', []],
+    ['TLS of a policed node', { tls: {} }, {}, { own: [packet().source], policesNode: true }, 'deny', 'office/tls', []],
+  ])('judges %s as the node does', (_, given, said, node, verdict, by, unknown) => {
+    const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', ...given })], { id: 'office' })]);
+    const told = explain(all, { packet: packet(), said, node: { ...NODE, ...node } });
+    expect([`${told.source_group}/${told.rule}`, told.unknown]).toEqual([by, unknown]);
+    const { decision, effective_action: effective } = told;
+    expect([decision, effective]).toEqual(
+      verdict === 'audit' ? ['deny', 'allow'] : verdict === 'allow' ? ['allow', 'allow'] : ['deny', 'deny'],
+    );
+  });
+
+  test.each(['127.0.0.1', '127.255.255.255'])('says that nothing passes from or to %s', (loopback) => {
+    const all = policy([group(['0.0.0.0/0'], [rule()])]);
+    expect(explain(all, { packet: packet({ source: loopback }) }).decision).toBe('deny');
+    expect(explain(all, { packet: packet({ destination: loopback }) }).decision).toBe('deny');
   });
 
   test('tells why a name may be looked up', () => {
@@ -174,6 +206,7 @@ describe('explain', () => {
         { source_group: null, rule: null, matched: true, why: 'nothing decided before, and the default is deny' },
       ],
       walk_omitted: 0,
+      unknown: [],
     });
   });
 
@@ -200,9 +233,13 @@ describe('explain', () => {
         const tried = next();
         const hostname = random.chance(0.5) ? random.pick(['api.example.com', 'api1.example.com']) : undefined;
         const grants: Grants = { has: (pattern) => hostname !== undefined && matchesHostname(pattern, hostname) };
+        const isHost = (one: number) => one >>> 24 !== 127 && one < 0xe000_0000;
+        if (!isHost(tried.source) || tried.destination >>> 24 === 127) continue;
         const { verdict, place } = evaluate(given, tried, grants);
+        const judging = place.kind === 'rule' ? given.groups[place.group]?.rules[place.rule] : undefined;
+        const decided = verdict === 'redirect' ? judging?.action : verdict;
         const explained = explain(given, { packet: tried, hostname });
-        expect(explained.decision, `seed ${seed + number}`).toBe(verdict === 'audit' ? 'deny' : verdict);
+        expect(explained.decision, `seed ${seed + number}`).toBe(decided === 'audit' ? 'deny' : decided);
         const decider = place.kind === 'policy_default' ? undefined : given.groups[place.group];
         const last = {
           source_group: decider?.id ?? null,

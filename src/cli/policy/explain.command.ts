@@ -25,6 +25,7 @@ const explainedSchema = z.looseObject({
     }),
   ),
   walk_omitted: z.number(),
+  unknown: z.array(z.string()).default([]),
 });
 type Explained = z.infer<typeof explainedSchema>;
 
@@ -38,6 +39,10 @@ type Question = {
   readonly icmpType?: number;
   readonly icmpCode?: number;
   readonly hostname?: string;
+  readonly sni?: string;
+  readonly method?: string;
+  readonly path?: string;
+  readonly header?: readonly string[];
 };
 
 /** `weir policy explain`. */
@@ -51,7 +56,11 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     .option('--dst-port <port>', 'its destination port', numberUpTo(65_535))
     .option('--icmp-type <type>', 'its ICMP type', numberUpTo(255))
     .option('--icmp-code <code>', 'its ICMP code', numberUpTo(255))
-    .option('--hostname <name>', 'the name that its destination was looked up by')
+    .option('--hostname <name>', 'as if its destination had been looked up by this name')
+    .option('--sni <name>', 'the name in the TLS hello')
+    .option('--method <method>', 'the method of its HTTP request')
+    .option('--path <path>', 'the path of its HTTP request, with the query')
+    .option('--header <header>', 'a header of its HTTP request, as "Name: value"; may be repeated', collected)
     .option('--query <name>', 'instead of a packet: may this name be looked up?')
     .option('-f, --file <file>', 'explain by this policy, and not by the active one; - reads standard input')
     .action(async ({ file, ...options }: Output & Question & { file?: string }) => {
@@ -72,8 +81,29 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
 }
 
 /** The body of the question: a packet or a lookup. */
-function questionOf({ src, query, dst, proto, srcPort, dstPort, icmpType, icmpCode, hostname }: Question): object {
-  const packet = { dst, src_port: srcPort, dst_port: dstPort, icmp_type: icmpType, icmp_code: icmpCode, hostname };
+function questionOf({
+  src,
+  query,
+  dst,
+  proto,
+  srcPort,
+  dstPort,
+  icmpType,
+  icmpCode,
+  hostname,
+  sni,
+  ...http
+}: Question): object {
+  const said = { sni, http: requestOf(http) };
+  const packet = {
+    ...said,
+    dst,
+    src_port: srcPort,
+    dst_port: dstPort,
+    icmp_type: icmpType,
+    icmp_code: icmpCode,
+    hostname,
+  };
   if (query !== undefined) {
     if (proto !== undefined || Object.values(packet).some((value) => value !== undefined))
       throw new CliError('--query asks about a lookup, which has a source and a name only', { exitCode: 2 });
@@ -86,11 +116,35 @@ function questionOf({ src, query, dst, proto, srcPort, dstPort, icmpType, icmpCo
   return { src, ...packet, proto: /^\d+$/.test(meant) ? Number(meant) : meant };
 }
 
+function requestOf({ method, path, header }: Pick<Question, 'method' | 'path' | 'header'>): object | undefined {
+  if (method === undefined && path === undefined && header === undefined) return undefined;
+  const headers: Record<string, string[]> = {};
+  for (const line of header ?? []) {
+    const colon = line.indexOf(':');
+    if (colon < 1) throw new CliError(`--header ${line}: write it as "Name: value"`, { exitCode: 2 });
+    const name = line.slice(0, colon).trim().toLowerCase();
+    headers[name] = [...(headers[name] ?? []), line.slice(colon + 1).trim()];
+  }
+  const { host, ...others } = headers;
+  const [own, search] = (path ?? '').split(/\?(.*)/s);
+  const query: Record<string, string[]> = {};
+  for (const [key, value] of new URLSearchParams(search ?? '')) query[key] = [...(query[key] ?? []), value];
+  return {
+    method,
+    host: host?.[0],
+    path: path === undefined ? undefined : own,
+    query: search === undefined ? undefined : query,
+    headers: header === undefined ? undefined : others,
+  };
+}
+
+const collected = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
+
 function text(
-  { decision, effective_action: action, mode, reason, walk, walk_omitted: omitted, ...by }: Explained,
+  { decision, effective_action: action, mode, reason, walk, walk_omitted: omitted, unknown, ...by }: Explained,
   style: Style,
 ): string {
-  const softened = decision !== action && decision !== 'redirect' ? `, and passes: the mode is ${mode}` : '';
+  const softened = decision !== action ? `, and passes: the mode is ${mode}` : '';
   const decider =
     by.source_group === null ? '' : ` by group ${by.source_group}${by.rule === null ? '' : `, rule ${by.rule}`}`;
   const rows = walk.map((step) => [
@@ -99,7 +153,8 @@ function text(
     step.rule ?? '-',
     step.why,
   ]);
+  const missing = unknown.length === 0 ? '' : `\nnot given, and would matter: ${unknown.join(', ')}`;
   // What decided comes last, behind the steps that are not listed.
   if (omitted > 0) rows.splice(-1, 0, ['', `… ${omitted} more`, '', '']);
-  return `${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;
+  return `${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;
 }
