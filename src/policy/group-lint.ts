@@ -1,6 +1,7 @@
 import { isContradictory } from './coverage.js';
 import type { SourceGroupConfig } from './document.js';
 import { expressionsOf } from './expressions.js';
+import { whyNoNameMatches } from './hostname-lint.js';
 import { formatPrefix, parseCidr } from './ipv4.js';
 import type { Group, Prefix, Rule } from './model.js';
 import { anchorsOf } from './regex.js';
@@ -99,7 +100,12 @@ function isOfNode({ destinations }: Rule, { sources, dynamic }: Group, { ownAddr
 }
 const ADDRESS_BITS = 32;
 
-function lintHostname({ action, pointer }: Rule, { dns }: LintContext, warnings: WarningList): void {
+function lintHostname({ action, pointer, hostname }: Rule, { dns }: LintContext, warnings: WarningList): void {
+  const fault = hostname?.kind === 'regex' ? whyNoNameMatches(hostname.text) : undefined;
+  if (fault !== undefined) {
+    const message = `This hostname can never match: ${fault}.`;
+    warnings.add(`${pointer}/match/dns_hostname`, 'hostname_never_matches', message);
+  }
   if (!dns) {
     const message = 'The DNS proxy is off: no address is granted for this name, and the rule matches nothing.';
     warnings.add(`${pointer}/match/dns_hostname`, 'dns_off', message);

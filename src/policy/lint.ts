@@ -1,4 +1,6 @@
+import { auditFallThroughs } from './audit-fall-through.js';
 import { auditOverlaps } from './audit-overlap.js';
+import { widenedInspections } from './inspection-lint.js';
 import type { Policy } from './model.js';
 import { type GroupPart, walkOf } from './parts.js';
 import type { Warning } from './problem.js';
@@ -31,6 +33,14 @@ export function lint(
   for (const { pointer, behind } of auditOverlaps(policy)) {
     const message = `This deny is under audit and ends the walk: packets pass that ${behind} denies.`;
     warnings.add(pointer, 'audit_before_deny', message);
+  }
+  for (const { pointer, to } of auditFallThroughs(policy)) {
+    const message = `This group is under audit and has no default_action: what none of its rules matches can reach ${to}, which is enforced and denies it.`;
+    warnings.add(pointer, 'audit_falls_through', message);
+  }
+  for (const { pointer, by } of widenedInspections(policy)) {
+    const message = `These matchers keep nothing out: ${by} allows every connection that they do not match.`;
+    warnings.add(pointer, 'inspection_widened', message);
   }
   return warnings.all();
 }

@@ -61,6 +61,11 @@ export const WARNING_CODES = {
   shadowed: 'An earlier rule decides every packet that the rule could match.',
   unreachable_group: 'Earlier groups decide every packet of these sources.',
   unanchored_regex: 'A regular expression without ^ and $ also matches in the middle of longer texts.',
+  audit_falls_through:
+    'A group under audit has no default_action, and an enforced default denies what its rules do not match.',
+  inspection_widened:
+    'A wider allow behind an allow rule with TLS or HTTP matchers passes all that those do not match.',
+  hostname_never_matches: 'No name can match the regular expression of dns_hostname.',
   audit_before_deny: 'A deny under audit lets pass what a later enforced deny would drop.',
   tls_without_ports: 'A TLS rule without dst_ports redirects every TCP connection to its destinations.',
   deny_by_name: 'A deny by name knows only the addresses that were looked up through the DNS proxy.',

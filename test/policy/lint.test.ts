@@ -266,7 +266,12 @@ describe('lint', () => {
       {},
       ['shadowed /1'],
     ],
-    ['both audit', [rule('deny', { dst_ports: [80] }), rule('deny', { dst_ports: ['80-81'] })], { mode: 'audit' }, []],
+    [
+      'both audit',
+      [rule('deny', { dst_ports: [80] }), rule('deny', { dst_ports: ['80-81'] })],
+      { mode: 'audit' },
+      ['audit_falls_through /source_groups/0'],
+    ],
     [
       'the default of its group',
       [rule('deny', { dst_ports: [80] }, { mode: 'audit' })],
@@ -340,3 +345,156 @@ function decides(
   }
   return 'default';
 }
+
+describe('lint of a hostname that no name can match', () => {
+  it.each([
+    ['foo bar', 'no name has a blank'],
+    ['^foo bar$', 'no name has a blank'],
+    [' example.com', 'no name has a blank'],
+    ['example.com ', 'no name has a blank'],
+    ['^example\\.com\\s$', 'no name has a blank'],
+    ['a.example.com, b.example.com', 'no name has the character ","'],
+    ['https://example.com', 'no name has the character ":"'],
+    ['example.com/path', 'no name has the character "/"'],
+    ['user@example.com', 'no name has the character "@"'],
+    ['[a-z]+ example\\.com', 'no name has a blank'],
+    ['^.*,example\\.com$', 'no name has the character ","'],
+    ['b\u00fccher.example', 'no name has the character "\u00fc"'],
+    ['^a\\.\\.b$', 'no name has an empty label'],
+    ['^\\.example\\.com$', 'no name begins with a dot'],
+    [`^${'a'.repeat(64)}\\.com$`, 'a label has at most 63 characters'],
+    [`^${'abcdefg\\.'.repeat(32)}com$`, 'a name has at most 253 characters'],
+  ])('says of %j that %s', (dns_hostname, fault) => {
+    const document = { source_groups: [group('10.0.0.0/8', [rule('allow', { dns_hostname })])] };
+    expect(warningsOf(document).filter(({ code }) => code === 'hostname_never_matches')).toEqual([
+      {
+        pointer: '/source_groups/0/rules/0/match/dns_hostname',
+        code: 'hostname_never_matches',
+        message: `This hostname can never match: ${fault}.`,
+      },
+    ]);
+  });
+
+  it.each([
+    'example.com',
+    '*.example.com',
+    '*',
+    '^api\\.example\\.com$',
+    '^(foo bar|api)\\.example\\.com$',
+    '^foo ?bar$',
+    '^foo *bar$',
+    '^foo {0,1}bar$',
+    '^foo[ -]bar$',
+    '\\.example\\.com$',
+    '^[a-z]+\\.example\\.com$',
+    '^\\w+\\.example\\.com$',
+    '^a.\\.b$',
+    `^${'a'.repeat(63)}\\.${'b'.repeat(63)}$`,
+    `${'a'.repeat(40)}.${'b'.repeat(40)}$`,
+  ])('says nothing of %j', (dns_hostname) => {
+    expect(ruleLines([rule('allow', { dns_hostname })]).filter((line) => line.startsWith('hostname_never'))).toEqual(
+      [],
+    );
+  });
+});
+
+describe('lint of an allow that inspects, with a wider allow behind it', () => {
+  const sni = rule('allow', { proto: 'tcp', dst_ports: [443], tls: { sni: ['example.com'] } });
+  const http = rule('allow', {
+    proto: 'tcp',
+    dst_ports: [443],
+    tls: { mode: 'intercept', http: { request: { methods: ['GET'] } } },
+  });
+  const all = rule('allow', {});
+  const https = rule('allow', { proto: 'tcp', dst_ports: [443] });
+  const widened = (rules: readonly RuleConfig[], more: Partial<SourceGroupConfig> = {}) =>
+    warningsOf({ source_groups: [group('10.0.0.0/8', rules, more)] })
+      .filter(({ code }) => code === 'inspection_widened')
+      .map(({ pointer, message }) => `${pointer}: ${message}`);
+  const at = (by: string) =>
+    `/source_groups/0/rules/0/match/tls: These matchers keep nothing out: ${by} allows every connection that they do not match.`;
+
+  it.each<[readonly RuleConfig[], string]>([
+    [[sni, https], '/source_groups/0/rules/1'],
+    [[sni, all], '/source_groups/0/rules/1'],
+    [[http, https], '/source_groups/0/rules/1'],
+    [[sni, rule('deny', { proto: 'udp' }), all], '/source_groups/0/rules/2'],
+    [[sni, rule('allow', { proto: 'tcp', dst_ports: ['1-1000'] })], '/source_groups/0/rules/1'],
+  ])('finds it in %j', (rules, by) => {
+    expect(widened(rules)).toEqual([at(by)]);
+  });
+
+  it('takes the default of the group as an allow', () => {
+    expect(widened([sni], { default_action: 'allow' })).toEqual([at('the default of /source_groups/0')]);
+    expect(widened([sni], { default_action: 'deny' })).toEqual([]);
+  });
+
+  it.each<[readonly RuleConfig[]]>([
+    [[sni]],
+    [[https, sni]],
+    [[sni, rule('deny', { proto: 'tcp', dst_ports: [443] }), https]],
+    [[sni, rule('deny', { proto: 'tcp', dst_ports: [443], tls: { sni: ['b.test'] } }), https]],
+    [[sni, rule('allow', { proto: 'udp', dst_ports: [443] })]],
+    [[sni, rule('allow', { proto: 'tcp', dst_ports: [443], dst_cidrs: ['192.0.2.0/24'] })]],
+    [[rule('deny', { proto: 'tcp', dst_ports: [443], tls: { sni: ['b.test'] } }), https]],
+    [[rule('allow', { proto: 'tcp', dst_ports: [443], tls: { server_cn: ['b.test'] } }), https]],
+    [[sni, { ...sni, id: 's' }]],
+  ])('says nothing of %j', (rules) => {
+    expect(widened(rules)).toEqual([]);
+  });
+});
+
+describe('lint of a group under audit without a default', () => {
+  const web = rule('allow', { proto: 'tcp', dst_ports: [80] });
+  const audited = (more: Partial<SourceGroupConfig> = {}) => group('10.0.0.0/8', [web], { mode: 'audit', ...more });
+  const found = (document: PolicyConfig) =>
+    warningsOf(document)
+      .filter(({ code }) => code === 'audit_falls_through')
+      .map(({ pointer, message }) => `${pointer} ${/reach (.*), which/.exec(message)?.[1]}`);
+  const last = { id: 'last', mode: 'enforce', sources: { cidrs: ['0.0.0.0/0'] } } as const;
+
+  it.each<[string, PolicyConfig, string]>([
+    ['default_policy', { default_policy: 'deny', source_groups: [audited()] }, 'default_policy'],
+    ['policy.fallback', { source_groups: [audited()] }, 'policy.fallback'],
+    [
+      'the default of a later group',
+      { default_policy: 'allow', source_groups: [audited(), { ...last, default_action: 'deny' }] },
+      'the default of /source_groups/1',
+    ],
+    [
+      'the default of a later group of some of its sources',
+      {
+        default_policy: 'allow',
+        source_groups: [audited(), { ...last, sources: { ips: ['10.0.0.7'] }, default_action: 'deny' }],
+      },
+      'the default of /source_groups/1',
+    ],
+    [
+      'default_policy behind a group without a default',
+      { default_policy: 'deny', source_groups: [audited(), last] },
+      'default_policy',
+    ],
+  ])('finds %s', (_, document, to) => {
+    expect(found(document)).toEqual([`/source_groups/0 ${to}`]);
+  });
+
+  it.each<[string, PolicyConfig]>([
+    ['a default of its own', { default_policy: 'deny', source_groups: [audited({ default_action: 'deny' })] }],
+    ['a policy that allows', { default_policy: 'allow', source_groups: [audited()] }],
+    ['an enforced group', { default_policy: 'deny', source_groups: [audited({ mode: 'enforce' })] }],
+    [
+      'a rule that matches everything',
+      { default_policy: 'deny', source_groups: [audited({ rules: [rule('deny', {})] })] },
+    ],
+    [
+      'a later group that allows the rest',
+      { default_policy: 'deny', source_groups: [audited(), { ...last, default_action: 'allow' }] },
+    ],
+    [
+      'a later group under audit',
+      { default_policy: 'deny', source_groups: [audited(), { ...last, mode: 'audit', default_action: 'deny' }] },
+    ],
+  ])('says nothing of %s', (_, document) => {
+    expect(found(document)).toEqual([]);
+  });
+});

@@ -1,0 +1,52 @@
+const NAME_CHARACTER = /[A-Za-z0-9_\-.]/;
+const LONGEST_NAME = 253;
+const LONGEST_LABEL = 63;
+
+/** One character that every match has: itself, `dot` for a dot, or `any` for one that is not known. */
+type Piece = string;
+
+/**
+ * Why no name can match a regular expression; undefined where some name may. Only expressions without alternatives and
+ * groups are read: what is claimed is so, and more may be so that is not claimed.
+ */
+export function whyNoNameMatches(expression: string): string | undefined {
+  const pieces = requiredPieces(expression);
+  if (pieces === undefined) return undefined;
+  const strange = pieces.find((piece) => piece.length <= 2 && !NAME_CHARACTER.test(piece));
+  if (strange !== undefined)
+    return /\s/.test(strange) ? 'no name has a blank' : `no name has the character ${JSON.stringify(strange)}`;
+  if (pieces.some((piece, index) => piece === 'dot' && pieces[index + 1] === 'dot'))
+    return 'no name has an empty label';
+  const begins = expression.startsWith('^') && pieces[0] === 'dot';
+  if (begins) return 'no name begins with a dot';
+  if (pieces.length > LONGEST_NAME) return `a name has at most ${LONGEST_NAME} characters`;
+  let label = 0;
+  for (const piece of pieces) {
+    label = piece === 'dot' || piece === 'any' || piece === 'gap' ? 0 : label + 1;
+    if (label > LONGEST_LABEL) return `a label has at most ${LONGEST_LABEL} characters`;
+  }
+  return undefined;
+}
+
+/** The characters of every match, in order; `gap` where there may be more. Undefined where they are not easily found. */
+function requiredPieces(expression: string): Piece[] | undefined {
+  const text = expression.replace(/^\^/, '').replace(/\$$/, '');
+  if (/[()|^$]/.test(text.replace(/\\./g, ''))) return undefined;
+  const pieces: Piece[] = [];
+  for (const [token] of text.matchAll(/(\\.|\[(?:\\.|[^\]\\])*\]|[^\\])([*+?]\??|\{[^}]*\}\??)?/gsu)) {
+    const [, atom = '', repeat = ''] = /^(\\.|\[(?:\\.|[^\]\\])*\]|[^\\])(.*)$/su.exec(token) ?? [];
+    const piece = pieceOf(atom);
+    if (piece === undefined) return undefined;
+    if (/^[*?{]/.test(repeat)) pieces.push('gap');
+    else pieces.push(...(repeat === '' ? [piece] : [piece, 'gap']));
+  }
+  return pieces.filter((piece) => piece !== '');
+}
+
+function pieceOf(atom: string): Piece | undefined {
+  if (atom === '.' || atom.startsWith('[')) return 'any';
+  if (!atom.startsWith('\\')) return atom;
+  if (atom === '\\.') return 'dot';
+  if (atom === '\\s') return ' ';
+  return /^\\[^A-Za-z0-9]$/.test(atom) ? atom.slice(1) : undefined;
+}
