@@ -43,19 +43,19 @@ module.exports = {
     only(
       'store-knows-policy-and-libc',
       '^src/store/',
-      ['^src/policy/', '^src/libc/'],
+      ['^src/policy/', '^src/libc/', '^src/files/'],
       'The store is an edge too; RocksDB is a library like libc.',
     ),
     only(
       'edges-know-only-policy',
       '^src/(service-plane|kubernetes|cluster)/',
-      ['^src/policy/', '^src/sockets/', '^src/threads/'],
+      ['^src/policy/', '^src/files/', '^src/sockets/', '^src/threads/'],
       'An edge is driven by its actor; it knows nobody else.',
     ),
     only(
       'observing-is-downstream',
       '^src/observe/',
-      ['^src/policy/', '^src/store/', '^src/threads/', '^src/dataplane/(events|program)/'],
+      ['^src/policy/', '^src/store/', '^src/files/', '^src/threads/', '^src/dataplane/(events|program)/'],
       'What is observed is decoded, named and kept; nobody whom it observes knows of it.',
     ),
     only(
@@ -84,7 +84,13 @@ module.exports = {
       ['^src/libc/hold'],
       'Whoever has a thread of his own asks it by this.',
     ),
-    only('config-knows-nobody', '^src/config/', [], 'Configuration is a value; reading it needs none of the parts.'),
+    only('files-know-nobody', '^src/files/', [], 'Every part that reads a file that an operator names uses it.'),
+    only(
+      'config-knows-files-only',
+      '^src/config/',
+      ['^src/files/'],
+      'Configuration is a value; reading it needs none of the parts.',
+    ),
     only(
       'actors-bind',
       '^src/actors/',
@@ -100,8 +106,8 @@ module.exports = {
     only(
       'cli-is-a-client',
       '^src/cli/',
-      ['^src/config/', '^src/main[.]ts$', '^src/api/errors[.]ts$'],
-      'The command line is a client of the API; it starts main, and knows no part but the table of its errors.',
+      ['^src/config/', '^src/files/', '^src/main[.]ts$', '^src/api/errors[.]ts$'],
+      'The command line is a client of the API. It starts main, and knows the table of errors and the schema of policies.',
     ),
     {
       name: 'charts-import-types-only',

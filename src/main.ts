@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { type Logger, pino } from 'pino';
@@ -22,6 +21,7 @@ import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#data
 import { exemptBit } from '#dataplane/program/settings.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import type { DnsOptions } from '#dns/options.js';
+import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { auditDelta } from '#observe/findings/audit-event.js';
 import { LogRing } from '#observe/log-ring.js';
 import { createMetrics } from '#observe/metrics.js';
@@ -192,7 +192,7 @@ function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1
     hosts: [listen.host, ...allowedHosts],
     refuses: (connection) => isReserved(descriptorOf(connection), 'api'),
     logger: log,
-    ...(tls === null ? {} : { tls: { cert: readFileSync(tls.cert), key: readFileSync(tls.key) } }),
+    ...(tls === null ? {} : { tls: { cert: pemIn(tls.cert), key: pemIn(tls.key) } }),
     limits: {
       requestsPerWindow: requestsPerSecond,
       failedLoginsPerWindow: failedLoginsPerMinute,
@@ -201,6 +201,8 @@ function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1
     },
   };
 }
+
+const pemIn = (path: string): Buffer => readBoundedSync(path, MOST_BYTES.certificates);
 
 function createLog({ log: { level, format }, node }: Config, ring: LogRing): Logger {
   const out = format === 'pretty' ? pretty({ sync: true }) : pino.destination({ dest: 1, sync: true });

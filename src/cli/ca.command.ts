@@ -1,6 +1,7 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { z } from 'zod';
+import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { createClient } from './client.js';
 import { CliError, RefusedError } from './error.js';
 import { type Output, print, remote, understood } from './remote.js';
@@ -102,7 +103,7 @@ function inOwnWords(refused: unknown): never {
 
 function read(file: string): string {
   try {
-    return readFileSync(file, 'utf8');
+    return readPipeOrFile(file, MOST_BYTES.certificates).toString();
   } catch (cause) {
     throw new CliError(`${file} cannot be read: ${reasonOf(cause)}`, { cause });
   }

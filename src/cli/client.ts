@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
+import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { CliError, UnreachableError } from './error.js';
 import { refusalOf } from './refusal.js';
 import type { Terminal } from './terminal.js';
@@ -161,7 +161,7 @@ function tokenOf(file: string | undefined, environment: Terminal['environment'])
 
 function readToken(file: string): string {
   try {
-    return readFileSync(file, 'utf8').trim();
+    return readPipeOrFile(file, MOST_BYTES.secret).toString().trim();
   } catch (cause) {
     const fix = 'give a token with --token-file or WEIR_TOKEN, or make that admin.token of the node readable';
     throw new CliError(`there is no token: ${file} ${unread(cause)}`, { cause, fix });
@@ -176,7 +176,7 @@ function unread(cause: unknown): string {
     case 'EACCES':
       return 'may not be read by this user';
     default:
-      return 'cannot be read';
+      return `cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`;
   }
 }
 

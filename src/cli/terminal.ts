@@ -1,3 +1,4 @@
+import { MOST_BYTES } from '#files/bounded-file.js';
 /** Where a command writes, and what it reads from its surroundings. */
 export type Terminal = {
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -7,7 +8,7 @@ export type Terminal = {
   err(text: string): void;
   /** Resolves once `out` may be given more. */
   drained(): Promise<void>;
-  /** All of standard input. */
+  /** All of standard input. Throws where that is larger than a policy may be. */
   input(): Promise<string>;
   /** Aborts when the user interrupts, or nobody reads what is written any more. From the first call on signals end the process no more. */
   interruption(): AbortSignal;
@@ -44,7 +45,10 @@ function ofProcess(): Terminal {
     input: async () => {
       let text = '';
       stdin.setEncoding('utf8');
-      for await (const chunk of stdin) text += String(chunk);
+      for await (const chunk of stdin) {
+        text += String(chunk);
+        if (text.length > MOST_BYTES.policy) throw new Error(`it is larger than ${MOST_BYTES.policy / 1024} KiB`);
+      }
       return text;
     },
     interruption: () => {

@@ -36,6 +36,8 @@ const INTRODUCTION = [
   '  `WEIR_DATAPLANE__INTERFACES=lan0,wan0`: lists are separated by commas. Deeper keys have more parts:',
   '  `WEIR_API__TLS__CERT`.',
   '- Durations are written `500ms`, `60s`, `5m`, `2h` or `30d`.',
+  '- A file that a key names is a regular file or a link to one. A FIFO, a device or a directory is refused. A secret has',
+  '  at most 64 KiB, the configuration 1 MiB, certificates and keys of TLS 16 MiB, and `policy.file` 64 MiB.',
   '- A section that is left out and has no defaults is a part that does not run.',
 ];
 

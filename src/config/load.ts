@@ -1,5 +1,6 @@
-import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
+import { statfsSync } from 'node:fs';
 import type { z } from 'zod';
+import { checkBounded, MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { type Config, configOf } from './config.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
 import { ConfigError, type ConfigProblem } from './problem.js';
@@ -19,7 +20,7 @@ export function readConfig(
 ): { readonly config: Config; readonly disclosed: DisclosedConfig } {
   let yaml: string;
   try {
-    yaml = readFileSync(file, 'utf8');
+    yaml = readBoundedSync(file, MOST_BYTES.config).toString();
   } catch (cause) {
     const message = cause instanceof Error ? cause.message : String(cause);
     throw new ConfigError([{ code: 'unreadable', key: '', where: file, message }]);
@@ -117,7 +118,7 @@ function missingFiles({ api, findings, servicePlane, cluster }: Config, source: 
   return named.flatMap(([key, file]) => {
     if (file === null || file === undefined) return [];
     try {
-      accessSync(file, constants.R_OK);
+      checkBounded(file, MOST_BYTES.certificates);
       return [];
     } catch (cause) {
       const message = cause instanceof Error ? cause.message : String(cause);

@@ -1,5 +1,5 @@
 import { unwatchFile, watchFile } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
 import { type PolicyText, readPolicyText } from './policy-text.js';
 
 /** The file cannot be read, or is no YAML. */
@@ -10,7 +10,7 @@ class PolicyFileError extends Error {
 
 async function readPolicyFile(path: string): Promise<PolicyText> {
   try {
-    return readPolicyText(await readFile(path, 'utf8'));
+    return readPolicyText((await readBounded(path, MOST_BYTES.policy)).toString());
   } catch (cause) {
     const message = cause instanceof Error ? cause.message : String(cause);
     throw new PolicyFileError(`read the policy file ${path}: ${message}`, { cause });

@@ -1,5 +1,5 @@
 import { constants, X509Certificate } from 'node:crypto';
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import {
   type ConnectionOptions,
   createSecureContext,
@@ -8,6 +8,7 @@ import {
   rootCertificates,
   type SecureContext,
 } from 'node:tls';
+import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { SYSTEM_FILE } from './certificate/trust-anchors.js';
 import { Untrusted } from './untrusted-reason.js';
 
@@ -86,7 +87,7 @@ function contextOf(authorities: string | readonly string[]): SecureContext {
 }
 
 function authoritiesIn(path: string): string {
-  const pem = readFileSync(path, 'utf8');
+  const pem = readBoundedSync(path, MOST_BYTES.certificates).toString();
   // Without a certificate Node would take its own list of roots.
   if (!isCertificate(pem)) throw new Error(`read ${path}: it holds no certificate`);
   return pem;

@@ -1,7 +1,8 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto';
-import { readFile, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errors, jwtVerify, SignJWT } from 'jose';
+import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
 import { writeDurably } from './durable-file.js';
 import { StoreError } from './error.js';
 import { decodeJson, encodeJson, under } from './json-value.js';
@@ -138,7 +139,7 @@ export async function createAuthority(
 function revocationFile(path: string) {
   return {
     async read(): Promise<readonly string[]> {
-      const text = await readIfThere(path);
+      const text = await readIfThere(path, MOST_REVOCATION_BYTES);
       return text === undefined ? [] : text.split('\n').filter((id) => id !== '');
     },
     write: (ids: readonly string[]) => writeDurably(path, ids.map((id) => `${id}\n`).join('')),
@@ -187,9 +188,12 @@ async function signingKey(path: string): Promise<KeyObject> {
   throw new StoreError('token_key_invalid', `read ${path}: it holds no Ed25519 key`);
 }
 
-async function readIfThere(path: string): Promise<string | undefined> {
+/** The node writes this file itself, a line for each revoked token. */
+const MOST_REVOCATION_BYTES = MOST_BYTES.policy;
+
+async function readIfThere(path: string, maxBytes: number = MOST_BYTES.secret): Promise<string | undefined> {
   try {
-    return await readFile(path, 'utf8');
+    return (await readBounded(path, maxBytes)).toString();
   } catch (cause) {
     if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return undefined;
     const message = cause instanceof Error ? cause.message : String(cause);

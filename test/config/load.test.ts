@@ -326,7 +326,7 @@ dataplane:
           () =>
             'invalid_value weir.yaml:2:29: findings.webhook.url: must be a URL of http or https without credentials, such as https://siem.example/weir',
         ),
-      "file_missing weir.yaml:2:67: findings.webhook.secret_file: ENOENT: no such file or directory, access '/nonexistent'",
+      "file_missing weir.yaml:2:67: findings.webhook.secret_file: ENOENT: no such file or directory, open '/nonexistent'",
     ]);
   });
 
@@ -373,8 +373,8 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
 `),
     ).toEqual([
       'invalid_value weir.yaml:4:74: dns.min_grant: must not be longer than dns.max_grant',
-      "file_missing weir.yaml:2:21: api.tls.cert: ENOENT: no such file or directory, access '/no/cert.pem'",
-      "file_missing weir.yaml:2:40: api.tls.key: ENOENT: no such file or directory, access '/no/key.pem'",
+      "file_missing weir.yaml:2:21: api.tls.cert: ENOENT: no such file or directory, open '/no/cert.pem'",
+      "file_missing weir.yaml:2:40: api.tls.key: ENOENT: no such file or directory, open '/no/key.pem'",
     ]);
   });
 

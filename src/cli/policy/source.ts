@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy-text.js';
+import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { CliError, type Problem, type RefusedError } from '../error.js';
 import type { Terminal } from '../terminal.js';
 
@@ -13,7 +13,7 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
   const label = file === '-' ? 'standard input' : file;
   let text: string;
   try {
-    text = file === '-' ? await terminal.input() : readFileSync(file, 'utf8');
+    text = file === '-' ? await terminal.input() : readPipeOrFile(file, MOST_BYTES.policy).toString();
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new CliError(`${label} cannot be read: ${reason}`, { cause });

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
 import type { Sink } from './sink.js';
 
 export type WebhookOptions = {
@@ -44,7 +44,7 @@ export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions
 }
 
 async function secretIn(path: string): Promise<string> {
-  const secret = (await readFile(path, 'utf8')).trim();
+  const secret = (await readBounded(path, MOST_BYTES.secret)).toString().trim();
   if (secret === '') throw new Error(`read ${path}: it is empty`);
   return secret;
 }

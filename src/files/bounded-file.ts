@@ -1,0 +1,123 @@
+import { closeSync, constants, fstatSync, openSync, readSync, type Stats } from 'node:fs';
+import { open } from 'node:fs/promises';
+
+const { O_RDONLY, O_NOCTTY, O_NONBLOCK } = constants;
+const CHUNK_BYTES = 64 * 1024;
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+/** Most bytes of a file, by what it holds. */
+export const MOST_BYTES = { secret: 64 * KIB, config: MIB, certificates: 16 * MIB, policy: 64 * MIB } as const;
+
+/** A file that is not regular, or is too large. Failures of the system keep their own class and code. */
+class UnfitFile extends Error {
+  override readonly name = 'UnfitFile';
+  constructor(
+    readonly code: 'not_a_regular_file' | 'file_too_large',
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/**
+ * Reads a regular file of at most `maxBytes`. Never waits for a writer: a FIFO would hold a thread of Node's pool, and
+ * the process could not end. The bound is checked while the file is read, because it can grow and /proc has size 0.
+ */
+export async function readBounded(path: string, maxBytes: number): Promise<Buffer> {
+  const file = await open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK);
+  try {
+    const content = new Content(path, maxBytes, regular(path, await file.stat()));
+    while (content.add((await file.read(content.chunk())).bytesRead));
+    return content.bytes();
+  } finally {
+    await file.close();
+  }
+}
+
+/** The same, while the calling thread waits. */
+export function readBoundedSync(path: string, maxBytes: number): Buffer {
+  return readOpened(path, maxBytes, O_NONBLOCK, regular);
+}
+
+/** The same for a file that a user named in a command: also a pipe, as the shell's `<(…)` gives one. Waits for its writer. */
+export function readPipeOrFile(path: string, maxBytes: number): Buffer {
+  return readOpened(path, maxBytes, 0, (_, stats) => (stats.isFIFO() ? stats : regular(path, stats)));
+}
+
+/** Throws where `readBoundedSync` would, as far as that is known before the file is read. */
+export function checkBounded(path: string, maxBytes: number): void {
+  withOpened(path, O_NONBLOCK, (fd) => new Content(path, maxBytes, regular(path, fstatSync(fd))));
+}
+
+function readOpened(
+  path: string,
+  maxBytes: number,
+  flags: number,
+  check: (path: string, stats: Stats) => Stats,
+): Buffer {
+  return withOpened(path, flags, (fd) => {
+    const content = new Content(path, maxBytes, check(path, fstatSync(fd)));
+    while (content.add(readSync(fd, content.chunk().buffer)));
+    return content.bytes();
+  });
+}
+
+function withOpened<T>(path: string, flags: number, use: (fd: number) => T): T {
+  const fd = openSync(path, O_RDONLY | O_NOCTTY | flags);
+  try {
+    return use(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function regular(path: string, stats: Stats): Stats {
+  if (stats.isFile()) return stats;
+  throw new UnfitFile('not_a_regular_file', `${path} is ${kindOf(stats)}, not a regular file`);
+}
+
+function kindOf(stats: Stats): string {
+  if (stats.isDirectory()) return 'a directory';
+  if (stats.isFIFO()) return 'a FIFO';
+  if (stats.isCharacterDevice() || stats.isBlockDevice()) return 'a device';
+  return 'a socket';
+}
+
+/** The part of a file that was read so far. */
+class Content {
+  readonly #chunks: Buffer[] = [];
+  #length = 0;
+  #next = Buffer.alloc(0);
+
+  constructor(
+    readonly path: string,
+    readonly maxBytes: number,
+    stats: Stats,
+  ) {
+    this.#limit(stats.size);
+  }
+
+  /** Where the next bytes belong. */
+  chunk(): { readonly buffer: Buffer } {
+    this.#next = Buffer.allocUnsafe(CHUNK_BYTES);
+    return { buffer: this.#next };
+  }
+
+  /** Takes the first bytes of the chunk. False at the end of the file. */
+  add(bytes: number): boolean {
+    this.#limit(this.#length + bytes);
+    this.#chunks.push(this.#next.subarray(0, bytes));
+    this.#length += bytes;
+    return bytes > 0;
+  }
+
+  bytes(): Buffer {
+    return Buffer.concat(this.#chunks, this.#length);
+  }
+
+  #limit(bytes: number): void {
+    if (bytes <= this.maxBytes) return;
+    throw new UnfitFile('file_too_large', `${this.path} is larger than ${this.maxBytes / KIB} KiB`);
+  }
+}

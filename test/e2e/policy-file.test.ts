@@ -1,0 +1,86 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+
+const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
+const MIB = 1024 * 1024;
+const WAIT = { timeout: 30_000, interval: 20 };
+
+/** A node without a datapath that follows `policy.yaml` in its folder, which `make` makes. */
+function nodeWith(make: (path: string) => unknown) {
+  const folder = temporaryFolder();
+  const path = join(folder, 'policy.yaml');
+  make(path);
+  const config = {
+    version: 1,
+    node: { id: 'node-a', data_dir: join(folder, 'data') },
+    log: { level: 'info', format: 'json' },
+    api: { listen: '127.0.0.1:0' },
+    policy: { fallback: 'deny', file: path },
+  };
+  writeFileSync(join(folder, 'weir.yaml'), JSON.stringify(config));
+  const child = spawn(process.execPath, [weir, 'run', '--config', join(folder, 'weir.yaml')]);
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const ended = once(child, 'exit');
+  let log = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (log += String(chunk)));
+  return {
+    path,
+    logged: (text: string) => vi.waitFor(() => expect(log).toContain(text), WAIT),
+    /** Peak resident memory in MiB. */
+    peak: () => Number(/^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1]) / 1024,
+    stop: async () => {
+      child.kill('SIGTERM');
+      return (await ended)[0] as number | null;
+    },
+  };
+}
+
+it.each<[string, (path: string) => unknown, string]>([
+  ['a FIFO', (path) => execFileSync('mkfifo', [path]), 'is a FIFO, not a regular file'],
+  ['a link to /dev/zero', (path) => symlinkSync('/dev/zero', path), 'is a device, not a regular file'],
+  ['a directory', (path) => mkdirSync(path), 'is a directory, not a regular file'],
+  ['missing', () => {}, 'ENOENT'],
+  ['a dangling link', (path) => symlinkSync('/no/such/policy', path), 'ENOENT'],
+  [
+    'a file of more than 64 MiB',
+    (path) => {
+      writeFileSync(path, '');
+      truncateSync(path, 64 * MIB + 1);
+    },
+    'is larger than 65536 KiB',
+  ],
+])('a node whose policy.file is %s reports it, follows its replacement, and ends', async (_, make, reason) => {
+  const node = nodeWith(make);
+  await node.logged('the API listens');
+  await node.logged(reason);
+  expect(node.peak()).toBeLessThan(400);
+  const next = `${node.path}.next`;
+  writeFileSync(next, 'default_policy: deny\nsource_groups: []\n');
+  if (existsSync(node.path)) rmSync(node.path, { recursive: true });
+  renameSync(next, node.path);
+  await node.logged('policy file written');
+  expect(await node.stop()).toBe(0);
+});
+
+it('a node whose policy.file becomes a FIFO keeps its policy, and ends', async () => {
+  const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
+  await node.logged('policy file written');
+  rmSync(node.path);
+  execFileSync('mkfifo', [node.path]);
+  await node.logged('is a FIFO, not a regular file');
+  expect(await node.stop()).toBe(0);
+});

@@ -1,0 +1,95 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { checkBounded, readBounded, readBoundedSync, readPipeOrFile } from '#files/bounded-file.js';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+
+const BOUND = 128 * 1024;
+const READERS = {
+  readBounded,
+  readBoundedSync: async (path: string, maxBytes: number) => readBoundedSync(path, maxBytes),
+  readPipeOrFile: async (path: string, maxBytes: number) => readPipeOrFile(path, maxBytes),
+};
+type Reader = keyof typeof READERS;
+const EVERY = Object.keys(READERS) as Reader[];
+
+const outcome = (reader: Reader, path: string): Promise<string> =>
+  READERS[reader](path, BOUND).then(
+    (bytes) => `${bytes.length} bytes`,
+    (failure: Error) => failure.message.replaceAll(path, 'FILE'),
+  );
+
+describe.each(EVERY)('%s', (reader) => {
+  it.each<[string, (path: string) => unknown, string]>([
+    ['an empty file', (path) => writeFileSync(path, ''), '0 bytes'],
+    ['a file of the bound', (path) => writeFileSync(path, Buffer.alloc(BOUND)), `${BOUND} bytes`],
+    ['a larger file', (path) => writeFileSync(path, Buffer.alloc(BOUND + 1)), 'FILE is larger than 128 KiB'],
+    ['a directory', (path) => mkdirSync(path), 'FILE is a directory, not a regular file'],
+    ['a link to /dev/zero', (path) => symlinkSync('/dev/zero', path), 'FILE is a device, not a regular file'],
+    ['a file that is not there', () => {}, "ENOENT: no such file or directory, open 'FILE'"],
+    ['a dangling link', (path) => symlinkSync('/no/such', path), "ENOENT: no such file or directory, open 'FILE'"],
+    ['a loop of links', (path) => symlinkSync(path, path), "ELOOP: too many symbolic links encountered, open 'FILE'"],
+  ])('reads or refuses %s', async (_, make, expected) => {
+    const path = join(temporaryFolder(), 'file');
+    make(path);
+    expect(await outcome(reader, path)).toBe(expected);
+  });
+
+  it('reads a regular file behind a link', async () => {
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, 'file'), 'text');
+    symlinkSync('file', join(folder, 'link'));
+    expect(await outcome(reader, join(folder, 'link'))).toBe('4 bytes');
+  });
+
+  it('reads a file of /proc, whose size is 0 before it is read', async () => {
+    expect(await outcome(reader, '/proc/self/status')).toMatch(/^[1-9]\d+ bytes$/);
+  });
+
+  it('refuses a socket', async () => {
+    const path = join(temporaryFolder(), 'socket');
+    const server = createServer().listen(path);
+    onTestFinished(() => void server.close());
+    await new Promise((resolve) => server.once('listening', resolve));
+    expect(await outcome(reader, path)).toContain('ENXIO');
+  });
+});
+
+describe('a FIFO', () => {
+  const fifo = (): string => {
+    const path = join(temporaryFolder(), 'fifo');
+    execFileSync('mkfifo', [path]);
+    return path;
+  };
+
+  it.each(['readBounded', 'readBoundedSync'] as const)('is refused by %s at once, without a writer', async (reader) => {
+    expect(await outcome(reader, fifo())).toBe('FILE is a FIFO, not a regular file');
+  });
+
+  it.each([
+    [BOUND, `${BOUND} bytes`],
+    [BOUND + 1, 'FILE is larger than 128 KiB'],
+  ])('with %i bytes is read by readPipeOrFile up to the bound', async (bytes, expected) => {
+    const path = fifo();
+    const writer = spawn('sh', ['-c', `exec head -c ${bytes} /dev/zero > "$0"`, path], { stdio: 'ignore' });
+    const ended = once(writer, 'exit');
+    expect(await outcome('readPipeOrFile', path)).toBe(expected);
+    await ended;
+  });
+});
+
+it.each(EVERY)('%s refuses a file that is larger than its size was when it was opened', async (reader) => {
+  expect(await outcome(reader, '/proc/self/pagemap')).toBe('FILE is larger than 128 KiB');
+});
+
+it('checkBounded refuses what would be refused before a byte is read', () => {
+  const path = join(temporaryFolder(), 'file');
+  writeFileSync(path, '');
+  checkBounded(path, BOUND);
+  truncateSync(path, BOUND + 1);
+  expect(() => checkBounded(path, BOUND)).toThrow('is larger than 128 KiB');
+  expect(() => checkBounded('/dev/zero', BOUND)).toThrow('is a device, not a regular file');
+});
