@@ -4,14 +4,19 @@ import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './error
 /** Answers bytes that never became a request: what is not HTTP, too large, or too slow. */
 export function answerClientError(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || socket.destroyed) return;
+  answerProblem(socket, new ApiError(codeOf(error.code)));
+}
+
+/** Answers where there is no response to answer with, and ends the connection. */
+export function answerProblem(socket: Socket, answer: ApiError): void {
   if (socket.writable) {
-    const answer = new ApiError(codeOf(error.code));
     const document = problemDocument(answer);
     const body = JSON.stringify(document);
     socket.write(
       [
         `HTTP/1.1 ${document.status} ${document.title}`,
         `Content-Type: ${PROBLEM_TYPE}`,
+        ...(answer.code === 'method_not_allowed' ? ['Allow: GET'] : []),
         `Content-Length: ${Buffer.byteLength(body)}`,
         'Cache-Control: no-store',
         'X-Content-Type-Options: nosniff',

@@ -17,6 +17,12 @@ const TOKEN_PARAMETERS = new Set([
 ]);
 const TOKEN_SHAPE = /^(Bearer[ +])?eyJ[\w-]+\.[\w-]+\.[\w-]+$/;
 
+/** Takes a path alone: a target that names a scheme or a host too is for a proxy, and servers differ in what they make of it. */
+export function checkTarget({ raw }: FastifyRequest): void {
+  if (!/^\/(?!\/)/.test(raw.url ?? ''))
+    throw new ApiError('invalid_url', 'the target of a request is a path that begins with one slash');
+}
+
 /** Refuses headers that are too many, or twice where they must be single: parsers differ in which one they keep. */
 export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void {
   const names = raw.rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());

@@ -1,9 +1,9 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import type { Api } from './api.js';
 import { ApiError } from './errors.js';
 
 /** Remembers every route, to tell a path that exists from one that does not. Add it before the routes. */
-export function createNotFound(api: Api): (request: FastifyRequest, reply: FastifyReply) => never {
+export function createNotFound(api: Api): (request: FastifyRequest) => never {
   const methods = new Map<string, Set<string>>();
   api.addHook('onRoute', ({ url, method }) => {
     const known = methods.get(url) ?? new Set<string>();

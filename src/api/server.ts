@@ -9,14 +9,14 @@ import { authenticate, checkRole } from './authentication.js';
 import { readBody } from './body.js';
 import { BodyBudget } from './body-budget.js';
 import { endBody, startBodyDeadline } from './body-deadline.js';
-import { answerClientError } from './client-error.js';
+import { answerClientError, answerProblem } from './client-error.js';
 import { debugResource } from './debug.route.js';
 import { dnsCacheResource } from './dns-cache.route.js';
 import { answerError } from './error-answer.js';
 import { ApiError } from './errors.js';
 import { explainResource } from './explain.route.js';
 import { flowsResource } from './flows.route.js';
-import { checkHeaders, checkHost, checkOrigin, checkQuery, hostSet } from './guard.js';
+import { checkHeaders, checkHost, checkOrigin, checkQuery, checkTarget, hostSet } from './guard.js';
 import { healthResource } from './health.route.js';
 import { hitsResource } from './hits.route.js';
 import { integrationsResource } from './integrations.route.js';
@@ -76,6 +76,7 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   // Node drops what is above its count without a word; one more than the limit lets `checkHeaders` refuse it.
   api.server.maxHeadersCount = limits.headerCount + 1;
 
+  api.server.on('connect', (_request, socket) => answerProblem(socket as Socket, new ApiError('method_not_allowed')));
   api.setValidatorCompiler(readBody);
   api.setSerializerCompiler(serializerCompiler);
   api.setErrorHandler(answerError);
@@ -87,7 +88,7 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   });
   api.setNotFoundHandler(notFound);
   await api.register(rateLimit, { global: false });
-  guard(api, management, options, limits);
+  guard(api, management, options, limits, notFound);
   keepAuditTrail(api, management);
   await registerWebSockets(api);
   await api.register(openapiResource(options.version));
@@ -146,7 +147,13 @@ function counter(api: Api, max: number, timeWindow: number): (request: FastifyRe
   };
 }
 
-function guard(api: Api, management: Management, options: ApiOptions, limits: ApiLimits): void {
+function guard(
+  api: Api,
+  management: Management,
+  options: ApiOptions,
+  limits: ApiLimits,
+  notFound: (request: FastifyRequest) => never,
+): void {
   const hosts = hostSet(options.hosts ?? []);
   const budget = new BodyBudget(limits.policyBytesInFlight, limits.policyBodyBytes);
   const countRequest = counter(api, limits.requestsPerWindow, limits.requestWindowMs);
@@ -154,6 +161,7 @@ function guard(api: Api, management: Management, options: ApiOptions, limits: Ap
 
   api.decorateRequest('caller', null);
   api.addHook('onRequest', async (request, reply) => {
+    checkTarget(request);
     checkHeaders(request, limits.headerCount);
     checkHost(request, hosts);
     checkOrigin(request);
@@ -162,7 +170,8 @@ function guard(api: Api, management: Management, options: ApiOptions, limits: Ap
     if (access === 'public') return;
     const waitSeconds = await countRequest(request);
     if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
-    if (request.is404) return;
+    // Before its body is looked at: QUERY without a content type is refused by Fastify in words that are not ours.
+    if (request.is404) return notFound(request);
     request.caller = await authenticate(request, management.tokens, countFailedLogin);
     checkRole(request.caller, access);
     if (policyBody) budget.take(request, reply);

@@ -1,3 +1,4 @@
+import { METHODS } from 'node:http';
 import { connect } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { describe, expect, test } from 'vitest';
@@ -186,5 +187,66 @@ function handshake(port: number, versions: ConnectionOptions): Promise<string | 
       socket.destroy();
     });
     socket.on('error', () => resolve('refused'));
+  });
+}
+describe('a request', () => {
+  const methods = METHODS.filter((method) => method !== 'CONNECT');
+  test.each(['/health', '/api/v1/policy', '/api/v1/policies/x1', '/nope', '/', '*'])(
+    'of every method that Node reads is answered without a failure at %s',
+    async (path) => {
+      const { api } = await rig();
+      const port = await listening(api);
+      const statuses = await Promise.all(
+        methods.map(async (method) => {
+          const text = await answerTo(port, `${method} ${path} HTTP/1.1\r\n${AUTHORIZED}Connection: close\r\n\r\n`);
+          const status = Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1]);
+          if (status === 405) expect(text).toMatch(/\r\nallow: [A-Z]/i);
+          if (status >= 400 && method !== 'HEAD') expect(text).toMatch(/\r\ncontent-type: application\/problem\+json/i);
+          return [method, status] as const;
+        }),
+      );
+      expect(statuses.filter(([, status]) => !(status >= 200 && status < 500))).toEqual([]);
+      expect(Object.fromEntries(statuses)['QUERY']).toBe(
+        methods.includes('QUERY') ? (path === '*' ? 400 : path === '/nope' || path === '/' ? 404 : 405) : undefined,
+      );
+    },
+  );
+
+  test.each(['CONNECT localhost:443', 'CONNECT /health'])('with %s is not allowed', async (line) => {
+    const { status, type } = await converse(`${line} HTTP/1.1\r\n${AUTHORIZED}\r\n`);
+    expect([400, 405]).toContain(status);
+    expect(type).toMatch(/^urn:weir:error:(method_not_allowed|malformed_request)$/);
+  });
+
+  test.each([
+    'http://localhost/health',
+    'http://evil.test/health',
+    'HTTP://localhost/health',
+    'https://localhost/api/v1/policy',
+    'ftp://localhost/health',
+    '//localhost/health',
+    '//health',
+    '///health',
+    '*',
+    'health',
+    '?a=b',
+    'localhost:8080',
+    '@evil/health',
+  ])('for %s is refused', async (target) => {
+    const { status, type } = await converse(`GET ${target} HTTP/1.1\r\n${AUTHORIZED}Connection: close\r\n\r\n`);
+    expect(status).toBe(400);
+    expect(type).toMatch(/^urn:weir:error:(invalid_url|malformed_request)$/);
+  });
+});
+
+function answerTo(port: number, bytes: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let received = '';
+    const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
+    socket.setEncoding('utf8').on('error', reject);
+    socket.on('data', (part: string) => {
+      received += part;
+    });
+    socket.on('close', () => resolve(received));
   });
 }
