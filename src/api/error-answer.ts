@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Refusal } from '#bus/requests.js';
 import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
+import { isLastAnswer } from './last-request.js';
 import { withRemedy } from './preconditions.js';
 
 /** What Fastify and the store throw, in our words. What is not listed is a defect of ours. */
@@ -46,7 +47,7 @@ export function answerError(error: unknown, request: FastifyRequest, reply: Fast
   const answer = toApiError(error);
   if (error !== answer && answer.statusCode >= 500) request.log.error({ err: error }, 'request failed');
   if (answer.statusCode === 503) reply.header('retry-after', '1');
-  if (answer.code === 'request_timeout') reply.header('connection', 'close');
+  if (answer.code === 'request_timeout' || isLastAnswer(reply.raw)) reply.header('connection', 'close');
   else reply.removeHeader('connection');
   return reply
     .code(answer.statusCode)

@@ -20,6 +20,7 @@ import { checkHeaders, checkHost, checkOrigin, checkQuery, checkTarget, hostSet 
 import { healthResource } from './health.route.js';
 import { hitsResource } from './hits.route.js';
 import { integrationsResource } from './integrations.route.js';
+import { endAfter } from './last-request.js';
 import type { Management } from './management.js';
 import { createNotFound } from './method-not-allowed.js';
 import { metricsResource } from './metrics.route.js';
@@ -76,7 +77,9 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   // Node drops what is above its count without a word; one more than the limit lets `checkHeaders` refuse it.
   api.server.maxHeadersCount = limits.headerCount + 1;
 
+  endAfter(api.server, limits.requestsPerSocket);
   api.server.on('connect', (_request, socket) => answerProblem(socket as Socket, new ApiError('method_not_allowed')));
+
   api.setValidatorCompiler(readBody);
   api.setSerializerCompiler(serializerCompiler);
   api.setErrorHandler(answerError);
@@ -108,7 +111,6 @@ function serverOptions(options: ApiOptions, limits: ApiLimits): FastifyServerOpt
     bodyLimit: limits.bodyBytes,
     requestTimeout: Math.max(limits.policyRequestTimeoutMs, limits.headersTimeoutMs),
     keepAliveTimeout: limits.keepAliveTimeoutMs,
-    maxRequestsPerSocket: limits.requestsPerSocket,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     routerOptions: { maxParamLength: 512 },

@@ -189,6 +189,53 @@ function handshake(port: number, versions: ConnectionOptions): Promise<string | 
     socket.on('error', () => resolve('refused'));
   });
 }
+
+/** Sends one request after the other on one connection, each once the one before was answered; ends when the node closes. */
+async function inTurn(requests: readonly string[], limits: Partial<ApiLimits>) {
+  const { api } = await rig({ limits });
+  const port = await listening(api);
+  return await new Promise<readonly string[]>((resolve, reject) => {
+    const socket = connect(port, '127.0.0.1');
+    let received = '';
+    let sent = 0;
+    const heads = () => received.match(/HTTP\/1\.1 \d+[\s\S]*?\r\n\r\n/g) ?? [];
+    const send = () => void (sent < requests.length ? socket.write(requests[sent++] as string) : socket.end());
+    socket.setEncoding('utf8').on('connect', send).on('error', reject);
+    socket.on('data', (part: string) => {
+      received += part;
+      if (heads().length === sent) send();
+    });
+    socket.on('close', () => resolve(heads()));
+  });
+}
+
+describe('a connection with its last request', () => {
+  const get = (path: string) => `GET ${path} HTTP/1.1\r\n${AUTHORIZED}\r\n`;
+  const head = (path: string) => `HEAD ${path} HTTP/1.1\r\n${AUTHORIZED}\r\n`;
+  test.each([
+    ['an answer', head('/health'), 200],
+    ['an unknown path', head('/nope'), 404],
+    ['a method that is not allowed', `DELETE /health HTTP/1.1\r\n${AUTHORIZED}\r\n`, 405],
+    ['no token', 'HEAD /api/v1/policy HTTP/1.1\r\nHost: localhost\r\n\r\n', 401],
+    ['an invalid query', head('/api/v1/policy?a=b'), 400],
+    ['a broken path', head('/%zz'), 400],
+    ['a refused host', 'HEAD /health HTTP/1.1\r\nHost: evil\r\n\r\n', 403],
+  ])('says that it ends, and ends, with %s', async (_, last, status) => {
+    const heads = await inTurn([head('/health'), head('/health'), last, get('/health')], {
+      requestsPerSocket: 3,
+    });
+    expect(heads.map((text) => Number(/\d{3}/.exec(text)?.[0]))).toEqual([200, 200, status]);
+    expect(heads.map((text) => /\r\nconnection: close\r\n/i.test(text))).toEqual([false, false, true]);
+  });
+
+  test('answers no request that was sent behind it', async () => {
+    const { api } = await rig({ limits: { requestsPerSocket: 1_000, requestsPerWindow: 10_000 } });
+    const text = await answerTo(await listening(api), get('/nope').repeat(1_100));
+    expect(text.match(/HTTP\/1\.1 404/g)).toHaveLength(1_000);
+    expect(text).not.toContain('HTTP/1.1 503');
+  });
+});
+
 describe('a request', () => {
   const methods = METHODS.filter((method) => method !== 'CONNECT');
   test.each(['/health', '/api/v1/policy', '/api/v1/policies/x1', '/nope', '/', '*'])(
