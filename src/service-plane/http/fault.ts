@@ -1,6 +1,7 @@
 /** Why bytes are no HTTP that is passed on, and the status that a client gets for it. */
 export const FAULT_STATUS = {
   absolute_form_mismatch: 400,
+  ambiguous_names: 400,
   asterisk_form: 400,
   bare_cr: 400,
   bare_lf: 400,

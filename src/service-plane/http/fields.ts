@@ -25,11 +25,14 @@ export type Side = 'request' | 'response';
 export function readFields(head: RawHead, side: Side): Fields | HttpFault {
   const said: Said = { ...NOTHING_SAID };
   const list: Header[] = [];
+  const names: string[] = [];
   const count = head.lines.marks.length;
   for (let index = 0; index < count; index += 3) {
     const field = fieldAt(head, index);
+    names.push(field[0]);
     if (goesOn(field, said, side)) list.push(field);
   }
+  if (side === 'request' && areAmbiguous(names)) said.fault ??= 'ambiguous_names';
   const framing = framingOf(said);
   if (said.fault !== null) return said.fault;
   const kept = withoutNamed(list, said.connection);
@@ -111,6 +114,13 @@ function framingOf(said: Said): number | 'chunked' | null {
   const length = readLength(said.length);
   if (length === null) said.fault ??= 'content_length';
   return length;
+}
+
+/** Whether two different names become one where a gateway writes `_` for `-`, as CGI does. */
+export function areAmbiguous(names: readonly string[]): boolean {
+  if (!names.some((name) => name.includes('_'))) return false;
+  const different = new Set(names);
+  return new Set([...different].map((name) => name.replaceAll('_', '-'))).size < different.size;
 }
 
 /** The field whose places stand at `index` of the marks. */

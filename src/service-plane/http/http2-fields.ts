@@ -1,5 +1,6 @@
 import type { Header, Headers } from '#policy/http-facts.js';
 import type { HttpFault, Refusal } from './fault.js';
+import { areAmbiguous } from './fields.js';
 import { isFieldValue, isLowerToken } from './octets.js';
 import { isForbiddenTrailer } from './trailers.js';
 
@@ -50,6 +51,7 @@ const NONE: ReadonlySet<string> = new Set();
 export function readHttp2Trailers(raw: readonly string[]): Headers | Refusal {
   const block = readHttp2Block(raw, NONE);
   if (typeof block === 'string') return { fault: block };
+  if (areAmbiguous(block.fields.map(([name]) => name))) return { fault: 'ambiguous_names' };
   return block.fields.some(([name]) => isForbiddenTrailer(name))
     ? { fault: 'forbidden_trailer' }
     : withSingletons(block.fields);

@@ -1,7 +1,7 @@
 import type { Header, RequestFacts } from '#policy/http-facts.js';
 import { readAuthority } from './authority.js';
 import type { HttpFault, Refusal } from './fault.js';
-import { readLength } from './fields.js';
+import { areAmbiguous, readLength } from './fields.js';
 import { type Block, readHttp2Block, valuesOf, withSingletons } from './http2-fields.js';
 import { methodFault } from './request-head.js';
 import { readTarget } from './target.js';
@@ -39,6 +39,7 @@ function understood({ pseudo, fields }: Block): Http2Request | HttpFault {
   const fault = methodFault(method);
   if (fault !== null) return fault;
   if (path === undefined || pseudo[':scheme'] !== 'https') return 'pseudo_header';
+  if (areAmbiguous(fields.map(([name]) => name))) return 'ambiguous_names';
   const said = saidBy(fields);
   const { host, length: digits } = said;
   if (host === 'repeated') return 'two_hosts';

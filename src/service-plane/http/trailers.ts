@@ -1,6 +1,6 @@
 import type { Header, Headers } from '#policy/http-facts.js';
 import type { Refusal } from './fault.js';
-import { fieldAt } from './fields.js';
+import { areAmbiguous, fieldAt } from './fields.js';
 import { HeadReader, type RawHead } from './head.js';
 
 const MAX_TRAILER_BYTES = 8192;
@@ -40,8 +40,10 @@ const FORBIDDEN: ReadonlySet<string> = new Set([
   'www-authenticate',
 ]);
 
+/** A `_` counts as a `-`, which gateways make of it. */
 export function isForbiddenTrailer(name: string): boolean {
-  return FORBIDDEN.has(name) || name.startsWith('if-');
+  const folded = name.includes('_') ? name.replaceAll('_', '-') : name;
+  return FORBIDDEN.has(folded) || folded.startsWith('if-');
 }
 
 /** Reads what stands behind the last chunk, by the rules of a head. */
@@ -57,6 +59,6 @@ export class TrailerReader extends HeadReader<Headers> {
       if (isForbiddenTrailer(field[0])) return { fault: 'forbidden_trailer' };
       trailers.push(field);
     }
-    return trailers;
+    return areAmbiguous(trailers.map(([name]) => name)) ? { fault: 'ambiguous_names' } : trailers;
   }
 }

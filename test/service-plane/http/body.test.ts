@@ -118,6 +118,8 @@ const refused: readonly (readonly [text: string, fault: HttpFault])[] = [
   ['0\r\n\rGET / HTTP/1.1\r\n', 'bare_cr'],
   ['0\r\nGET / HTTP/1.1\r\n', 'space_before_colon'],
   ['0\r\nContent-Length: 5\r\n\r\n', 'forbidden_trailer'],
+  ['0\r\nContent_Length: 5\r\n\r\n', 'forbidden_trailer'],
+  ['0\r\nX-User: a\r\nX_User: b\r\n\r\n', 'ambiguous_names'],
   ['0\r\nTransfer-Encoding: chunked\r\n\r\n', 'forbidden_trailer'],
   ['0\r\nhost: b.test\r\n\r\n', 'forbidden_trailer'],
   ['0\r\nConnection: close\r\n\r\n', 'forbidden_trailer'],
