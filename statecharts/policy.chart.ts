@@ -41,6 +41,7 @@ export type Replay = {
 /** One atomic batch for the store. */
 export type PolicyChange = {
   readonly put?: PolicyPut;
+  readonly activate?: string;
   readonly deactivate?: string;
   readonly remove?: string;
   readonly generation: number;

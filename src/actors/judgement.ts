@@ -7,18 +7,19 @@ import type { Warning } from '#policy/problem.js';
 import type { Program } from '#policy/program.js';
 import type { ProofSample } from '#policy/proof.js';
 import { sampleOf } from '#policy/proof-sample.js';
-import { etagOf, type PolicyRecord } from '#policy/record.js';
+import { etagOf, type PolicyRecord, type StoredPolicy } from '#policy/record.js';
 import { rosterOfRecord } from '#policy/roster.js';
 import type { Judged, PolicyInForce, Replay } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { IntegrationStore, PolicyStore } from '#store/port.js';
 import type { PolicyThread } from './policy-thread.js';
 import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from './policy-work.js';
-import { storedText } from './stored-text.js';
+import { inRecord, storedText } from './stored-text.js';
 import {
   type Circumstances,
   DEFAULT_NAME,
   type Decision,
+  decideActivation,
   decideDelete,
   decidePut,
   type Located,
@@ -54,9 +55,14 @@ export async function judge(ports: JudgementPorts, write: PolicyWrite, signal: A
     enforced: ports.adoptedGeneration(),
   };
   if (write.sourceGroup !== undefined) return judgeGroup(ports, write, write.sourceGroup, located, at, signal);
-  return write.operation === 'delete'
-    ? judgeDelete(ports, write, located, at)
-    : judgePut(ports, write, located, at, signal);
+  switch (write.operation) {
+    case 'put':
+      return judgePut(ports, write, located, at, signal);
+    case 'delete':
+      return judgeDelete(ports, write, located, at);
+    case 'activate':
+      return judgeActivation(ports, write, located, at, signal);
+  }
 }
 
 async function judgeGroup(
@@ -141,7 +147,7 @@ async function judgePut(
     { transfer: true, signal },
   );
   if (prepared.kind !== 'prepared') return refusalOfText(prepared);
-  const misnamed = refusalOfName(write.target, located, prepared.name);
+  const misnamed = refusalOfName(write.target, prepared.name);
   if (misnamed !== null) return misnamed;
   const name = nameAfter(located, prepared.name);
   const owner = name === null ? null : await policies.findByName(name);
@@ -154,13 +160,57 @@ async function judgePut(
   return judged(ports, write, decision, prepared, warnings);
 }
 
+async function judgeActivation(
+  ports: JudgementPorts,
+  write: PolicyWrite,
+  located: Located,
+  at: Circumstances,
+  signal: AbortSignal,
+): Promise<Judged | Refusal> {
+  const { thread, surroundings } = ports;
+  const stored = await readExisting(ports, located);
+  if (stored === null) return refusal('not_found', 'there is no such policy');
+  const { record } = stored;
+  if (record.active) {
+    const unchanged: Decision = {
+      change: { generation: at.generation },
+      created: false,
+      stored,
+      decides: 'unchanged',
+      warnings: [],
+    };
+    return judged(ports, write, unchanged, null, []);
+  }
+  if (record.mode === 'disabled')
+    return refusal('cannot_activate', 'the mode of the policy is disabled; write it with the mode audit or enforce');
+  const text = storedText(stored);
+  const integrations = (await ports.integrations.list()).map(({ name }) => name);
+  const key = etagOf(record);
+  const prepared = await thread.perform(
+    { kind: 'prepare', text, surroundings, integrations, compile: true, key },
+    { signal },
+  );
+  if (prepared.kind === 'too_large') return refusalOfText(prepared);
+  if (prepared.kind === 'unreadable') {
+    const problems = prepared.problems.map(inRecord(text));
+    const { detail } = refusalOfText({ ...prepared, problems });
+    return { ...refusal('cannot_activate', `the stored policy is not valid any more: ${detail}`), problems };
+  }
+  const decision = decideActivation(stored, located.active, at);
+  return judged(ports, write, decision, prepared, prepared.warnings.map(inRecord(text)));
+}
+
+async function readExisting({ policies }: JudgementPorts, { existing }: Located): Promise<StoredPolicy | null> {
+  return existing === null ? null : policies.get(existing.id);
+}
+
 async function judgeDelete(
   ports: JudgementPorts,
   write: PolicyWrite,
   located: Located,
   at: Circumstances,
 ): Promise<Judged | Refusal> {
-  const stored = located.existing === null ? null : await ports.policies.get(located.existing.id);
+  const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
   return judged(ports, write, decideDelete(stored, at), null, []);
 }

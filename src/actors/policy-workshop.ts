@@ -23,7 +23,6 @@ import type {
   LocateGroup,
   PolicyResult,
   PolicySurroundings,
-  PolicyText,
   PolicyWork,
   Prepared,
   PrepareGroup,
@@ -32,6 +31,7 @@ import type {
   Unreadable,
 } from './policy-work.js';
 import { nodeOf, readText } from './read-text.js';
+import { inRecord } from './stored-text.js';
 
 const KEPT_POLICIES = 2;
 
@@ -197,10 +197,4 @@ function needsOf({ groups }: Policy): Needs {
     dns: facts.some(({ hasHostname }) => hasHostname),
     servicePlane: facts.some(({ hasTls }) => hasTls),
   };
-}
-
-/** What a stored text is read as an envelope of, or as a policy alone: a problem's place in the record is the same. */
-function inRecord({ form }: PolicyText) {
-  return <T extends { readonly pointer: string }>(told: T): T =>
-    form === 'envelope' ? told : { ...told, pointer: `/policy${told.pointer}` };
 }

@@ -8,3 +8,9 @@ export function storedText({ record, body }: StoredPolicy): PolicyText {
   const head = Buffer.from(`{"mode":"${mode}","policy":`);
   return { body: Buffer.concat([head, body, Buffer.from('}')]), form, recordMode: mode };
 }
+
+/** The pointer of a problem of a stored text, in the record as `GET /api/v1/policies/:id` answers it. */
+export function inRecord({ form }: Pick<PolicyText, 'form'>) {
+  return <T extends { readonly pointer: string }>(told: T): T =>
+    form === 'envelope' ? told : { ...told, pointer: `/policy${told.pointer}` };
+}

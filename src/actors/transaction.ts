@@ -23,7 +23,7 @@ const sameName = (one: string, other: string): boolean => one.trim().toLowerCase
 /** Why the write is refused whatever its body says: 404 and 412 (D5, D8). */
 export function refusalBefore(write: PolicyWrite, { existing, active }: Located): Refusal | null {
   const { target, operation, ifMatch, ifNoneMatch } = write;
-  const mustExist = target.by === 'id' || operation === 'delete';
+  const mustExist = target.by === 'id' || operation !== 'put';
   if (mustExist && existing === null) return refusal('not_found', `there is no policy ${textOf(target)}`);
   // The singleton resource is the active record, also when a write makes or finds another one.
   const seen = target.by === 'active' ? active : existing;
@@ -34,15 +34,15 @@ export function refusalBefore(write: PolicyWrite, { existing, active }: Located)
     return refusal('precondition_failed', `there is one already, its ETag is ${etagOf(seen)}`);
   if (storesPolicy(write) && !write.activate && existing?.active === true)
     return refusal(
-      'precondition_failed',
-      'the policy is active, so that storing it without activating it would part the store from what is in force',
+      'would_deactivate',
+      'the policy is active: storing it without activating it would leave another text in force than the one stored',
     );
   return null;
 }
 
-/** Whether a policy is stored, and not removed: also by the removal of one of its groups. */
+/** Whether the policy is stored after the write, and not removed: also after the removal of one of its groups. */
 export function storesPolicy({ operation, sourceGroup }: PolicyWrite): boolean {
-  return operation === 'put' || sourceGroup !== undefined;
+  return operation !== 'delete' || sourceGroup !== undefined;
 }
 
 /** The preconditions of a write to one group that are about the group itself. */
@@ -88,18 +88,13 @@ export function nameAfter({ existing, nameOfNew }: Located, name: string | null)
   return name ?? (existing === null ? nameOfNew : existing.name);
 }
 
-/** By-name writes are found again under that name (D5). */
-export function refusalOfName(target: PolicyTarget, { existing }: Located, name: string | null): Refusal | null {
-  if (target.by !== 'name' || name === null || existing !== null || sameName(target.name, name)) return null;
+/** A write by name leaves the policy under that name; only a write by id renames it (D5). */
+export function refusalOfName(target: PolicyTarget, name: string | null): Refusal | null {
+  if (target.by !== 'name' || name === null || sameName(target.name, name)) return null;
+  const message = `The name must be ${target.name.trim()}, as in the path, or left out; a write by id renames a policy.`;
   return {
-    ...refusal('invalid_policy', `the path names ${target.name.trim()}, and the envelope ${name}`),
-    problems: [
-      {
-        pointer: '/name',
-        code: 'invalid_name',
-        message: `A new policy is named as in the path: ${target.name.trim()}.`,
-      },
-    ],
+    ...refusal('invalid_policy', `/name: ${message}`),
+    problems: [{ pointer: '/name', code: 'invalid_name', message }],
   };
 }
 
@@ -157,10 +152,32 @@ export function decidePut(write: PolicyWrite, located: Located, written: Written
     warnings: [
       ...(takes ? [activityTaken(active)] : []),
       ...(leavesNone ? [NONE_ACTIVE] : []),
-      ...(activates && written.form === 'singleton' && written.mode === 'audit' ? [AUDIT_KEPT] : []),
+      ...(activates && isAuditKept(written) ? [AUDIT_KEPT] : []),
     ],
   };
 }
+
+/** A stored record is put in force as it is: with its revision, times and author. */
+export function decideActivation(
+  { record, body }: StoredPolicy,
+  active: PolicyRecord | null,
+  at: Circumstances,
+): Decision {
+  return {
+    change: {
+      activate: record.id,
+      ...(active === null ? {} : { deactivate: active.id }),
+      generation: nextGeneration(at),
+    },
+    created: false,
+    stored: { record: { ...record, active: true }, body },
+    decides: 'this',
+    warnings: [...(active === null ? [] : [activityTaken(active)]), ...(isAuditKept(record) ? [AUDIT_KEPT] : [])],
+  };
+}
+
+const isAuditKept = ({ form, mode }: Pick<PolicyRecord, 'form' | 'mode'>): boolean =>
+  form === 'singleton' && mode === 'audit';
 
 export function decideDelete(stored: StoredPolicy, at: Circumstances): Decision {
   const { id, active } = stored.record;

@@ -127,6 +127,18 @@ export const ERRORS = {
     'Another policy has this name; names are compared case-insensitively.',
     'Choose another name, or write the policy that has it.',
   ),
+  would_deactivate: entry(
+    409,
+    'Would deactivate',
+    'The policy is active, and `?activate=false` asks to store it without putting it in force.',
+    'Leave `activate=false` out, or store the policy under another name.',
+  ),
+  cannot_activate: entry(
+    409,
+    'Cannot activate',
+    'The mode of the stored policy is `disabled`, or the policy names an integration that does not exist any more.',
+    'Write the policy with the mode `audit` or `enforce`, and correct every problem in `problems`.',
+  ),
   already_exists: entry(409, 'Already exists', 'There is one already.', 'Replace it with PUT.'),
   integration_in_use: entry(
     409,

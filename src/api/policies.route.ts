@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { etagOf, type StoredPolicy } from '#policy/record.js';
 import { envelopeSchema } from '#policy/schema.js';
+import { isValidName, NAME_RULE } from '#policy/validate.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { keepBody } from './body.js';
@@ -23,6 +24,12 @@ import { NOT_EMPTY, noQuery } from './query.js';
 const byId = z.object({ id: z.string().min(1, NOT_EMPTY).describe('Identifier of the record.') });
 const byName = z.object({
   name: z.string().min(1, NOT_EMPTY).describe('Name of the record, compared case-insensitively.'),
+});
+const byNewName = z.object({
+  name: z
+    .string()
+    .refine(isValidName, { error: NAME_RULE })
+    .describe('Name of the record: 1 to 253 printable characters, trimmed, and compared case-insensitively.'),
 });
 const written = z.union([WrittenPolicySchema, DryRunSchema]);
 const write = {
@@ -172,6 +179,46 @@ export const policiesResource: Resource = (api, { policies }) => {
     },
   );
 
+  api.post(
+    '/api/v1/policies/:id/activate',
+    {
+      schema: {
+        operationId: 'activatePolicy',
+        tags: ['policies'],
+        summary: 'Put a stored policy in force without rewriting it',
+        description:
+          'The record keeps its revision, and so its ETag. The policy that was active is kept, and the answer says so. ' +
+          'Nothing changes where the policy is active already.',
+        params: byId,
+        querystring: dryRunQuery,
+        response: {
+          200: written,
+          ...errorAnswers(
+            ...errorsOf.write,
+            'invalid_url',
+            'invalid_header',
+            'not_found',
+            'cannot_activate',
+            'capacity_exceeded',
+            'precondition_failed',
+            'proof_failed',
+            'activation_timeout',
+            'dataplane_unavailable',
+          ),
+        },
+      },
+    },
+    async (request, reply) => {
+      const wanted = policyWrite(request, {
+        operation: 'activate',
+        target: { by: 'id', id: request.params.id },
+        form: 'envelope',
+        dryRun: request.query.dry_run,
+      });
+      return answerPolicy(await policies.write(wanted), 'envelope', reply);
+    },
+  );
+
   api.get(
     '/api/v1/policies/by-name/:name',
     {
@@ -200,7 +247,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         operationId: 'putPolicyByName',
         tags: ['policies'],
         summary: 'Create or replace the policy of this name',
-        params: byName,
+        params: byNewName,
         querystring: policyWriteQuery,
         body: envelopeSchema,
         response: {

@@ -13,7 +13,7 @@ const JSON_TYPE = 'application/json; charset=utf-8';
 export const sendJson = (reply: FastifyReply, bytes: Uint8Array): FastifyReply =>
   reply.type(JSON_TYPE).send(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
 
-/** The write that a request asks for. `body` is empty for a delete. */
+/** The write that a request asks for. `body` is left out where the request has none. */
 export function policyWrite(
   request: FastifyRequest,
   write: {

@@ -95,6 +95,7 @@ export const WRITE_ERRORS: readonly ErrorCode[] = [
   'invalid_body',
   'invalid_policy',
   'name_taken',
+  'would_deactivate',
   'already_exists',
   'capacity_exceeded',
   'precondition_failed',

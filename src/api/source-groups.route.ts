@@ -112,6 +112,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
             'invalid_policy',
             'not_found',
             'capacity_exceeded',
+            'would_deactivate',
             'precondition_failed',
             'activation_timeout',
             'dataplane_unavailable',

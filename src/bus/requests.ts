@@ -11,13 +11,14 @@ export type PolicyTarget =
   | { readonly by: 'name'; readonly name: string };
 
 export type PolicyWrite = {
-  readonly operation: 'put' | 'delete';
+  /** `activate` puts a stored record in force without rewriting it (D5). */
+  readonly operation: 'put' | 'delete' | 'activate';
   readonly target: PolicyTarget;
   /** The id of the one group that is written; left out, the whole policy is. */
   readonly sourceGroup?: string;
   /** Of the body; a single group has the form of its policy. */
   readonly form: Form;
-  /** Empty for a delete. */
+  /** Empty for `delete` and `activate`. */
   readonly body: Uint8Array;
   readonly ifMatch: string | undefined;
   readonly ifNoneMatch: string | undefined;
@@ -43,6 +44,8 @@ export type RefusalCode =
   | 'invalid_ca' // 400, with problems
   | 'not_found' // 404
   | 'name_taken' // 409
+  | 'would_deactivate' // 409, `?activate=false` on the active record
+  | 'cannot_activate' // 409, the stored record is disabled or no longer valid
   | 'integration_in_use' // 409
   | 'already_exists' // 409
   | 'capacity_exceeded' // 409, names limit, need and table (D7)

@@ -1,4 +1,6 @@
+import { createInterface } from 'node:readline/promises';
 import { MOST_BYTES } from '#files/bounded-file.js';
+
 /** Where a command writes, and what it reads from its surroundings. */
 export type Terminal = {
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -12,6 +14,8 @@ export type Terminal = {
   input(): Promise<string>;
   /** Aborts when the user interrupts, or nobody reads what is written any more. From the first call on signals end the process no more. */
   interruption(): AbortSignal;
+  /** Asks the person at the terminal, and resolves with the line that is typed. Null where there is no person to ask. */
+  readonly ask: ((question: string) => Promise<string>) | null;
 };
 
 export const processTerminal: Terminal = ofProcess();
@@ -57,5 +61,19 @@ function ofProcess(): Terminal {
       isHeard = true;
       return interrupted.signal;
     },
+    ask: stdin.isTTY && stderr.isTTY ? ask : null,
   };
+}
+
+/** An end of input or an interruption is an empty answer. */
+async function ask(question: string): Promise<string> {
+  const reader = createInterface({ input: process.stdin, output: process.stderr });
+  const ended = new Promise<string>((resolve) => {
+    reader.once('close', () => resolve(''));
+  });
+  try {
+    return await Promise.race([reader.question(question), ended]);
+  } finally {
+    reader.close();
+  }
 }

@@ -28,8 +28,7 @@ export function validateEnvelope(document: unknown, context: ValidationContext):
   if (!isObject(document)) return validation.problems.all();
   const { name, policy } = document as Intact<PolicyEnvelope>;
   if (name !== undefined && !isValidName(name)) {
-    const message = `A name is 1 to ${LIMITS.nameLength} printable characters, without those around it.`;
-    validation.problems.add('/name', 'invalid_name', message);
+    validation.problems.add('/name', 'invalid_name', NAME_RULE);
   }
   if (policy !== undefined) validateConfig(policy, '/policy', validation);
   return validation.problems.all();
@@ -58,9 +57,13 @@ export function trimName(name: string): string {
   return name.trim();
 }
 
-function isValidName(name: string): boolean {
+export const NAME_RULE = `A name is 1 to ${LIMITS.nameLength} printable characters; blanks around it are left out.`;
+
+/** Whether a policy can have this name (D5). Characters are counted as Unicode counts them. */
+export function isValidName(name: string): boolean {
   const trimmed = trimName(name);
-  return trimmed.length > 0 && trimmed.length <= LIMITS.nameLength && !/[\p{C}\p{Zl}\p{Zp}]/u.test(trimmed);
+  const { length } = [...trimmed];
+  return length > 0 && length <= LIMITS.nameLength && !/[\p{C}\p{Zl}\p{Zp}]/u.test(trimmed);
 }
 
 function begin(schema: z.ZodType, document: unknown, context: ValidationContext, policyPath: Path): Validation {

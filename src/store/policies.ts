@@ -155,7 +155,7 @@ class KvPolicyStore implements PolicyStore {
     return this.#state.head.ever_activated;
   }
 
-  async #commit({ put, deactivate, remove, generation }: PolicyCommit): Promise<void> {
+  async #commit({ put, activate, deactivate, remove, generation }: PolicyCommit): Promise<void> {
     const { head, rows } = this.#state;
     if (generation < head.generation) {
       throw new StoreError(
@@ -187,6 +187,11 @@ class KvPolicyStore implements PolicyStore {
       operations.push(...body.operations, ...writesOf(row));
       if (record.active) active = record.id;
       else if (active === record.id) active = null;
+    }
+    if (activate !== undefined) {
+      if (!nextRows.has(activate))
+        throw new StoreError('revision_conflict', `activate policy ${activate}: there is none`);
+      active = activate;
     }
 
     const next: PolicyHead = { generation, active, ever_activated: head.ever_activated || active !== null };

@@ -60,6 +60,8 @@ export type PolicyStore = {
 export type PolicyCommit = {
   /** Its `record.active` decides whether it is the active one from now on. */
   readonly put?: PolicyPut;
+  /** Id of the stored policy that is the active one from now on, as it is. */
+  readonly activate?: string;
   /** Id of the policy that stops being the active one. */
   readonly deactivate?: string;
   /** Id of the policy to remove; its history stays. */

@@ -429,9 +429,152 @@ describe('what a write is refused for', () => {
     expect(written(await system.policies.write(write(envelope('x'), { target }))).stored.record.name).toBe('new');
   });
 
-  test('activate=false for the active one', async () => {
-    const { system } = await withPolicy();
-    expect(codes(await system.policies.write(singleton('lan', { activate: false })))).toEqual(['precondition_failed']);
+  test('an envelope whose name is not that of the path, also where the policy exists', async () => {
+    const running = await withPolicy();
+    const target = { by: 'name', name: ' edge ' } as const;
+    const put = (name: string, dryRun = false) =>
+      running.system.policies.write(write(envelope('x', { name }), { target, dryRun }));
+    for (const name of ['other', 'edges', 'edge2', 'éedge']) {
+      expect(await put(name)).toMatchObject({ code: 'invalid_policy', problems: [{ pointer: '/name' }] });
+      expect(await put(name, true)).toMatchObject({ code: 'invalid_policy', problems: [{ pointer: '/name' }] });
+    }
+    await expectUntouched(running);
+    expect(written(await put(' EDGE ')).stored.record).toMatchObject({ name: 'EDGE', revision: 2 });
+  });
+
+  test.each([
+    ['the singleton resource', (_: string) => singleton('lan', { activate: false })],
+    ['its id', (id: string) => write(envelope('x'), { target: { by: 'id', id }, activate: false })],
+    ['its name', (_: string) => write(envelope('x'), { target: { by: 'name', name: 'EDGE' }, activate: false })],
+    [
+      'its id as disabled',
+      (id: string) => write(envelope('x', { mode: 'disabled' }), { target: { by: 'id', id }, activate: false }),
+    ],
+    [
+      'one of its groups',
+      (id: string) => write({}, { target: { by: 'id', id }, sourceGroup: 'first', activate: false }),
+    ],
+    ['the removal of one of its groups', (id: string) => removal(id, { sourceGroup: 'first', activate: false })],
+    ['a dry run', (_: string) => singleton('lan', { activate: false, dryRun: true })],
+  ])('activate=false for the active one by %s', async (_, request) => {
+    const running = await withPolicy();
+    const outcome = await running.system.policies.write(request(running.first.stored.record.id));
+    expect(codes(outcome)).toEqual(['would_deactivate']);
+    await expectUntouched(running);
+  });
+});
+
+describe('an activation', () => {
+  const activation = (id: string, more: Partial<PolicyWrite> = {}) =>
+    write(null, { operation: 'activate', target: { by: 'id', id }, body: new Uint8Array(), ...more });
+  const stored = async ({ system }: Running, body: unknown) =>
+    written(await system.policies.write(write(body, { activate: false, author: 'bob' }))).stored;
+
+  test.each(['enforce', 'audit'])('puts a stored record in force as it is, mode %s', async (mode) => {
+    const running = await withPolicy();
+    const { system, datapath, store, first } = running;
+    const { record, body } = await stored(running, envelope('second', { name: 'other', mode }));
+    const outcome = written(await system.policies.write(activation(record.id)));
+    expect({ ...outcome, stored: { ...outcome.stored, body: textOf(outcome.stored.body) } }).toEqual({
+      kind: 'written',
+      created: false,
+      stored: { record: { ...record, active: true }, body: textOf(body) },
+      generation: 2,
+      warnings: [expect.objectContaining({ code: 'activity_taken', message: expect.stringContaining('Edge') })],
+      proof: expect.objectContaining({ complete: true }),
+    });
+    expect([datapath.log, datapath.inForce]).toEqual([['stage 2', 'prove 2', 'flip 2'], 2]);
+    expect((await store.policies.active())?.record).toEqual({ ...record, active: true });
+    expect((await store.policies.history(record.id)).map(({ revision }) => revision)).toEqual([1]);
+    expect((await store.policies.get(first.stored.record.id))?.record.active).toBe(false);
+  });
+
+  test('is in force again after a restart', async () => {
+    const running = await withPolicy();
+    const { record } = await stored(running, envelope('second'));
+    written(await running.system.policies.write(activation(record.id)));
+    await running.system.shutdown();
+    const again = await startSystem({ store: running.store });
+    await again.until('policy_ready', 'active');
+    expect((await again.store.policies.active())?.record.id).toBe(record.id);
+    expect(again.datapath.inForce).toBe(2);
+  });
+
+  test('of a record in singleton form keeps its form, and the active one stays as it is', async () => {
+    const running = await withPolicy();
+    const { system, datapath, first } = running;
+    written(await system.policies.write(singleton('lan')));
+    written(await system.policies.write(write(envelope('second', { name: 'other' }))));
+    datapath.log.length = 0;
+    const { id } = first.stored.record;
+    const outcome = written(await system.policies.write(activation(id)));
+    expect(outcome.stored.record).toMatchObject({ id, form: 'singleton', revision: 2, active: true });
+    expect(datapath.log).toEqual(['stage 4', 'prove 4', 'flip 4']);
+    const again = written(await system.policies.write(activation(id)));
+    expect([again.generation, again.warnings, again.stored.record]).toEqual([4, [], outcome.stored.record]);
+    expect(datapath.log).toEqual(['stage 4', 'prove 4', 'flip 4']);
+  });
+
+  test('that is a dry run is proved and changes nothing', async () => {
+    const running = await withPolicy();
+    const { record } = await stored(running, envelope('second', { name: 'other' }));
+    const outcome = await running.system.policies.write(activation(record.id, { dryRun: true }));
+    expect(outcome).toMatchObject({
+      kind: 'checked',
+      stored: { record: { id: record.id, active: true } },
+      warnings: [{ code: 'activity_taken' }],
+      proof: { complete: true },
+    });
+    expect(running.datapath.log).toEqual(['stage 2', 'prove 2', 'unstage']);
+    expect(running.datapath.inForce).toBe(1);
+    expect((await running.store.policies.active())?.record).toEqual(running.first.stored.record);
+  });
+
+  test('is refused for a record that cannot be in force, or is not the one that was read', async () => {
+    const running = await withPolicy();
+    const { system, store } = running;
+    const disabled = await stored(running, envelope('second', { mode: 'disabled' }));
+    expect(await system.policies.write(activation(disabled.record.id))).toMatchObject({
+      code: 'cannot_activate',
+      detail: expect.stringContaining('disabled'),
+    });
+    const integration = {
+      name: 'prod',
+      kind: 'kubernetes',
+      api_server_url: 'https://kube.test',
+      ca_cert_pem: '',
+      service_account_token: 't',
+    } as const;
+    await store.integrations.put(integration, 'bob');
+    const sources = { kubernetes: [{ integration: 'prod', pod_selector: { match_labels: { app: 'web' } } }] };
+    const selecting = { mode: 'enforce', policy: { source_groups: [{ id: 'pods', sources }] } };
+    const { record } = await stored(running, selecting);
+    await store.integrations.remove('prod');
+    expect(await system.policies.write(activation(record.id))).toMatchObject({
+      code: 'cannot_activate',
+      problems: [{ pointer: expect.stringMatching(/^\/policy\/source_groups\/0\//), code: 'unknown_integration' }],
+    });
+    expect(codes(await system.policies.write(activation('nowhere')))).toEqual(['not_found']);
+    expect(codes(await system.policies.write(activation(record.id, { ifMatch: '"x.1"' })))).toEqual([
+      'precondition_failed',
+    ]);
+    expect(codes(await system.policies.write(activation(record.id, { ifNoneMatch: '*' })))).toEqual([
+      'precondition_failed',
+    ]);
+    expect(running.datapath.inForce).toBe(1);
+    expect((await store.policies.active())?.record).toEqual(running.first.stored.record);
+  });
+
+  test('fails as a write does, and changes nothing', async () => {
+    const running = await withPolicy();
+    const { record } = await stored(running, envelope('second', { name: 'other' }));
+    const { datapath, system, store, first } = running;
+    datapath.on.stage = () => {
+      throw new CapacityExceeded('program', 2_000, 1_000);
+    };
+    expect(codes(await system.policies.write(activation(record.id)))).toEqual(['capacity_exceeded']);
+    expect(datapath.inForce).toBe(1);
+    expect((await store.policies.active())?.record).toEqual(first.stored.record);
   });
 });
 
@@ -526,11 +669,7 @@ describe('a write to one source group', () => {
       (id) => groupWrite(id, 'lan', group('lan', 80), { ifMatch: '*' }),
       'precondition_failed',
     ],
-    [
-      'activate=false for the active one',
-      (id) => groupRemoval(id, 'first', { activate: false }),
-      'precondition_failed',
-    ],
+    ['activate=false for the active one', (id) => groupRemoval(id, 'first', { activate: false }), 'would_deactivate'],
   ])('is refused for %s, and changes nothing', async (_, make, code) => {
     const running = await withPolicy();
     const { id } = running.first.stored.record;

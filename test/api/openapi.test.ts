@@ -56,6 +56,7 @@ describe('the OpenAPI document', () => {
         'GET /api/v1/policies/{id}',
         'PUT /api/v1/policies/{id}',
         'DELETE /api/v1/policies/{id}',
+        'POST /api/v1/policies/{id}/activate',
         'GET /api/v1/policies/{id}/source-groups/{group_id}',
         'PUT /api/v1/policies/{id}/source-groups/{group_id}',
         'DELETE /api/v1/policies/{id}/source-groups/{group_id}',

@@ -128,6 +128,49 @@ describe('writing', () => {
     ]);
   });
 
+  test.each([
+    ['', false],
+    ['?dry_run=true', true],
+  ])('POST /activate%s names the record, and takes no body', async (query, dryRun) => {
+    const { ask, node } = await rig();
+    const answer = await ask('POST', `/api/v1/policies/${RECORD.id}/activate${query}`, {
+      headers: { 'if-match': ETAG },
+    });
+    expect([answer.statusCode, answer.headers.etag, answer.json().warnings]).toEqual([200, ETAG, []]);
+    expect(node.changes).toMatchObject([
+      {
+        with: {
+          operation: 'activate',
+          target: { by: 'id', id: RECORD.id },
+          body: new Uint8Array(),
+          ifMatch: ETAG,
+          dryRun,
+        },
+      },
+    ]);
+  });
+
+  const LONGEST = 'n'.repeat(253);
+  test.each(['', ' ', '\u00a0', 'a\tb', 'a\nb', '\u0000', '\u200b', '\u2028', '\u{1f600}'.repeat(254), `${LONGEST}n`])(
+    'the name %j in the path is refused before anything is written',
+    async (name) => {
+      const { ask, node } = await rig();
+      const answer = await ask('PUT', `/api/v1/policies/by-name/${encodeURIComponent(name)}`, { body: ENVELOPE });
+      expect([answer.statusCode, node.changes]).toEqual([400, []]);
+      expect(answer.json().problems).toMatchObject([{ pointer: '/name', code: 'invalid_parameter' }]);
+    },
+  );
+
+  test.each([LONGEST, ` ${LONGEST} `, '\u{1f600}'.repeat(253), 'a/b?#%', 'é'])(
+    'the name %j in the path is taken as it is',
+    async (name) => {
+      const { ask, node } = await rig();
+      const answer = await ask('PUT', `/api/v1/policies/by-name/${encodeURIComponent(name)}`, { body: ENVELOPE });
+      expect(answer.statusCode).toBe(200);
+      expect(node.changes).toMatchObject([{ with: { target: { by: 'name', name } } }]);
+    },
+  );
+
   test('a new record answers 201 with its place, its ETag and its warnings', async () => {
     const { ask } = await answering({
       kind: 'written',

@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import { readPolicyText } from '#config/policy-text.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { type Answer, run, serverThatAnswers } from './rig.js';
 
@@ -67,6 +68,93 @@ describe('weir policy get', () => {
     expect((await run([...words, '--id', 'p-2', '--name', 'x'], TOKEN)).code).toBe(2);
   });
 
+  it('is what apply writes back to the same policy, also where that has no name', async () => {
+    const unnamed = { ...record, name: null };
+    const { url, asked } = await serverThatAnswers(
+      ok({ ...unnamed, policy: config }),
+      ok({ items: [unnamed] }),
+      ok({ ...unnamed, warnings: [], proof, policy: config }, { etag: '"p-1.4"', 'weir-generation': '8' }),
+    );
+    const { out } = await run(['policy', 'get', '--id', 'p-1', '--server', url], TOKEN);
+    const { code, err } = await run(['policy', 'apply', '-f', '-', '--server', url], TOKEN, { input: out });
+    expect([code, err]).toEqual([0, '']);
+    const { method, path, body } = asked[2] ?? {};
+    expect([method, path, JSON.parse(body ?? '')]).toEqual([
+      'PUT',
+      '/api/v1/policies/p-1',
+      { mode: 'enforce', policy: config },
+    ]);
+  });
+
+  it('says that the singleton form of a policy that is not active goes elsewhere', async () => {
+    const { url } = await serverThatAnswers(ok({ ...spare, name: 'old', policy: config }));
+    const { err } = await run(['policy', 'get', '--name', 'old', '--server', url], TOKEN);
+    expect(err).toContain('`weir policy activate`');
+  });
+
+  const TEXTS = [
+    '',
+    'yes',
+    'no',
+    'null',
+    '~',
+    'true',
+    '0x10',
+    '010',
+    '1e3',
+    '443',
+    '-',
+    '- a',
+    '? a',
+    '<<',
+    '*a',
+    '&a',
+    '!!str',
+    '%x',
+    '@',
+    '`',
+    '#c',
+    'a #b',
+    'a: b',
+    '{a}',
+    '[a]',
+    ' lead',
+    'trail ',
+    'a\nb',
+    'a\n',
+    '\n',
+    '\ttab',
+    'a\r\nb',
+    '"q"',
+    "'q'",
+    'é\u2028\u{1f600}',
+    '\u0000\u001b',
+    '\ud800',
+    '2001-01-01',
+    '12:30:45',
+    '...',
+    '---',
+    '\\d+\\.$',
+    'x'.repeat(2_000),
+  ];
+  const NUMBERS = [0, 443, 4294967295, 1.5, -1, 1e21];
+  it.each(['yaml', 'json'])('reads back as it was stored, whatever its texts look like (%s)', async (form) => {
+    const keys = Object.fromEntries(TEXTS.map((text, index) => [text, TEXTS.at(-1 - index)]));
+    const odd = { texts: TEXTS, numbers: NUMBERS, keys, nested: [[[]], {}, { a: [{}] }], truth: [true, false] };
+    for (const [stored, written] of [
+      [{ ...spare, active: true, policy: odd }, odd],
+      [
+        { ...record, name: '#: x', policy: odd },
+        { mode: 'enforce', name: '#: x', policy: odd },
+      ],
+    ]) {
+      const { url } = await serverThatAnswers(ok(stored));
+      const { out } = await run(['policy', 'get', '--id', 'x', '--output', form, '--server', url], TOKEN);
+      expect(readPolicyText(out).value).toEqual(written);
+      expect(JSON.parse(readPolicyText(out).json)).toEqual(written);
+    }
+  });
+
   it('is an empty policy while none is active', async () => {
     const { url } = await serverThatAnswers(ok({ items: [] }));
     expect(await run(['policy', 'get', '--server', url], TOKEN)).toEqual({
@@ -85,7 +173,7 @@ describe('weir policy apply', () => {
   it('puts an envelope under its name, and says its warnings with their lines', async () => {
     const { url, asked } = await serverThatAnswers(ok(written, headers));
     const file = fileWith('mode: enforce\nname: office\npolicy:\n  source_groups:\n    - id: lan\n');
-    expect(await run(['policy', 'apply', '-f', file, '--server', url], TOKEN)).toEqual({
+    expect(await run(['policy', 'apply', '--replace', '-f', file, '--server', url], TOKEN)).toEqual({
       code: 0,
       out: 'office (enforce), revision 3: in force, generation 8\nETag "p-1.3"\nproved by 24 packets of 6 classes\n',
       err: `warning: ${file}:5:7: It never matches. (/policy/source_groups/0) [shadowed]\n`,
@@ -102,7 +190,7 @@ describe('weir policy apply', () => {
   it('sends JSON as it is, from standard input, with another name and mode where they are given', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
     const input = JSON.stringify(envelope, null, 1);
-    const words = ['policy', 'apply', '-f', '-', '--server', url, '--output', 'json'];
+    const words = ['policy', 'apply', '--replace', '-f', '-', '--server', url, '--output', 'json'];
     const { out, err } = await run(words, TOKEN, { input });
     const { warnings: _, proof: __, policy: ___, created_at: ____, ...shown } = written;
     expect({ err, applied: JSON.parse(out) }).toEqual({
@@ -129,7 +217,7 @@ describe('weir policy apply', () => {
       ok({ ...active, dry_run: true, warnings: [warned], program_lines: 9, proof, policy: config }),
     );
     const file = fileWith(config);
-    expect(await run(['policy', 'apply', '-f', file, '--server', url], TOKEN)).toEqual({
+    expect(await run(['policy', 'apply', '--replace', '-f', file, '--server', url], TOKEN)).toEqual({
       code: 0,
       out: 'office (enforce), revision 3: in force, generation 8\nETag "p-1.3"\n',
       err:
@@ -145,7 +233,7 @@ describe('weir policy apply', () => {
 
   it('puts a policy without modes of groups in an envelope of a name and a mode', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
-    const words = ['policy', 'apply', '-f', fileWith(config), '--server', url];
+    const words = ['policy', 'apply', '--replace', '-f', fileWith(config), '--server', url];
     expect((await run([...words, '--name', 'home', '--mode', 'audit'], TOKEN)).code).toBe(0);
     expect(asked.map(({ path, body }) => [path, JSON.parse(body)])).toEqual([
       ['/api/v1/policies/by-name/home', { mode: 'audit', name: 'home', policy: config }],
@@ -156,7 +244,10 @@ describe('weir policy apply', () => {
   it('tries without changing anything', async () => {
     const answer = { ...written, warnings: [], dry_run: true, program_lines: 9 };
     const { url, asked } = await serverThatAnswers(ok(answer));
-    const { code, out } = await run(['policy', 'apply', '-f', fileWith(envelope), '--dry-run', '--server', url], TOKEN);
+    const { code, out } = await run(
+      ['policy', 'apply', '--replace', '-f', fileWith(envelope), '--dry-run', '--server', url],
+      TOKEN,
+    );
     expect([code, out]).toEqual([
       0,
       'office (enforce), revision 3: nothing is wrong with it, and nothing was changed\nproved by 24 packets of 6 classes\n',
@@ -188,7 +279,7 @@ describe('weir policy apply', () => {
       '          dst_prots: [80]',
     ];
     const file = fileWith(text.join('\n'));
-    const { code, out, err } = await run(['policy', 'apply', '-f', file, '--server', url], TOKEN);
+    const { code, out, err } = await run(['policy', 'apply', '--replace', '-f', file, '--server', url], TOKEN);
     expect({ code, out, err: err.split('\n').slice(0, 4) }).toEqual({
       code: 1,
       out: '',
@@ -214,7 +305,7 @@ describe('weir policy apply', () => {
       ok({ ready: true, checks: [{ ...check, ok: true }] }),
     ];
     const answer = ok({ ...written, warnings: [] }, headers);
-    const words = ['policy', 'apply', '-f', fileWith(envelope), '--wait'];
+    const words = ['policy', 'apply', '--replace', '-f', fileWith(envelope), '--wait'];
     const becomes = await serverThatAnswers(answer, unready, unready, ready);
     const { code, out } = await run([...words, '--server', becomes.url], TOKEN);
     expect([code, out.split('\n').at(-2), becomes.asked.length]).toEqual([0, 'the node is ready', 4]);
@@ -232,9 +323,146 @@ describe('weir policy apply', () => {
     [{ mode: 'enforce', policy: {} }, /^weir: the envelope in .* has no name\n {2}→ give --name/, 2],
   ])('says what is wrong with %j before anything is sent', async (content, sentence, code) => {
     const { url, asked } = await serverThatAnswers(ok({}));
-    const told = await run(['policy', 'apply', '-f', fileWith(content), '--server', url], TOKEN);
+    const told = await run(['policy', 'apply', '--replace', '-f', fileWith(content), '--server', url], TOKEN);
     expect([told.code, told.out, asked]).toEqual([code, '', []]);
     expect(told.err).toMatch(sentence);
+  });
+});
+
+describe('weir policy apply, where another policy is active', () => {
+  const office = record;
+  const home = { ...record, id: 'p-3', name: 'home', active: false };
+  const plain = { ...record, id: 'p-4', name: 'default', form: 'singleton' };
+  const renamed = { ...plain, name: 'office' };
+  const written = { ...home, active: true, warnings: [], proof, policy: config };
+  const headers = { etag: '"p-3.3"', 'weir-generation': '8' };
+  const singletonFile = config;
+  const homeFile = { ...envelope, name: 'home' };
+  const words = (file: unknown, ...more: string[]) => ['policy', 'apply', '-f', fileWith(file), ...more];
+
+  it.each([
+    ['singleton form over an envelope', singletonFile, [office, home], 'office'],
+    ['singleton form over an envelope, with its mode', singletonFile, [{ ...office, mode: 'audit' }], 'office'],
+    ['singleton form over an envelope without a name', singletonFile, [{ ...office, name: null }], 'p-1'],
+    ['an envelope of another name', homeFile, [office, home], 'office'],
+    ['an envelope of a name that is not stored yet', homeFile, [office], 'office'],
+    ['an envelope under audit', { ...homeFile, mode: 'audit' }, [office, home], 'office'],
+    ['an envelope over the singleton form', homeFile, [plain], 'default'],
+  ])('%s is not written without --replace', async (_, file, items, active) => {
+    const { url, asked } = await serverThatAnswers(ok({ items }));
+    const { code, out, err } = await run([...words(file), '--server', url], TOKEN);
+    expect([code, out]).toEqual([1, '']);
+    expect(err).toMatch(
+      new RegExp(`^weir: the policy ${active} is active, and .* would (replace it|take its place)\\n`),
+    );
+    expect(err).toContain('--replace');
+    expect(asked.map(({ method }) => method)).toEqual(['GET']);
+  });
+
+  it.each([
+    ['--replace', homeFile, ['--replace']],
+    ['--name', homeFile, ['--name', 'home']],
+    ['--no-activate', homeFile, ['--no-activate']],
+    ['the mode disabled', { ...homeFile, mode: 'disabled' }, []],
+    ['--mode disabled', homeFile, ['--mode', 'disabled']],
+  ])('with %s no question is asked', async (_, file, flags) => {
+    const { url, asked } = await serverThatAnswers(ok(written, headers));
+    expect((await run([...words(file, ...flags), '--server', url], TOKEN)).code).toBe(0);
+    expect(asked.map(({ method, ifMatch }) => [method, ifMatch])).toEqual([['PUT', undefined]]);
+  });
+
+  it.each([
+    ['the file names the active one', { ...envelope, name: ' OFFICE ' }, [office], undefined],
+    ['none is active', homeFile, [{ ...office, active: false }], undefined],
+    ['none is active, and the file has the singleton form', singletonFile, [home], '"none"'],
+    ['the active one was written in singleton form', singletonFile, [renamed], '"p-4.3"'],
+    ['the active one is that of the singleton form', singletonFile, [{ ...plain, form: 'envelope' }], '"p-4.3"'],
+  ])('no question is asked where %s', async (_, file, items, ifMatch) => {
+    const answer = { ...written, ...plain, warnings: [] };
+    const after = { ...plain, id: 'p-3' };
+    const { url, asked } = await serverThatAnswers(ok({ items }), ok(answer, headers), ok({ items: [after] }));
+    expect((await run([...words(file), '--server', url], TOKEN)).err).toBe('');
+    expect(asked[1]).toMatchObject({ method: 'PUT', ifMatch });
+  });
+
+  it.each([
+    ['y', 0, ['GET', 'PUT']],
+    ['YES', 0, ['GET', 'PUT']],
+    ['n', 1, ['GET']],
+    ['', 1, ['GET']],
+    ['yellow', 1, ['GET']],
+  ])('a person who answers %j ends with %i', async (typed, code, methods) => {
+    const { url, asked } = await serverThatAnswers(ok({ items: [office] }), ok(written, headers));
+    const told = await run([...words(homeFile), '--server', url], TOKEN, { typed });
+    expect([told.code, asked.map(({ method }) => method)]).toEqual([code, methods]);
+    expect(told.err).toMatch(/^the policy office is active, and .* would take its place\. Go on\? \[y\/N\] /);
+    if (code === 1) expect(told.err).toContain('nothing was changed');
+  });
+
+  it('a policy from standard input is never asked about there', async () => {
+    const { url, asked } = await serverThatAnswers(ok({ items: [office] }), ok(written, headers));
+    const input = JSON.stringify(homeFile);
+    const told = await run(['policy', 'apply', '-f', '-', '--server', url], TOKEN, { input, typed: 'y' });
+    expect([told.code, asked.length]).toEqual([1, 1]);
+  });
+
+  it('a dry run says what would be replaced, and goes on', async () => {
+    const dry = { ...written, dry_run: true, program_lines: 9 };
+    const { url } = await serverThatAnswers(ok({ items: [office] }), ok(dry));
+    const { code, err } = await run([...words(singletonFile, '--dry-run'), '--server', url], TOKEN);
+    expect([code, err]).toEqual([
+      0,
+      expect.stringMatching(/^warning: the policy office is active, and .* would replace it; .* --replace\n$/),
+    ]);
+  });
+
+  it('a policy that was written in between is not replaced', async () => {
+    const refused = { type: 'urn:weir:error:precondition_failed', error: 'The stored ETag is another.' };
+    const { url } = await serverThatAnswers(ok({ items: [plain] }), { status: 412, body: refused });
+    const { code, err } = await run([...words(singletonFile), '--server', url], TOKEN);
+    expect([code, err]).toEqual([1, expect.stringContaining('→ read it again')]);
+  });
+});
+
+describe('weir policy activate', () => {
+  const home = { ...record, id: 'p-3', name: 'home', active: false };
+  const list = ok({ items: [record, home] });
+  const activated = { ...home, active: true, warnings: [], proof, policy: config };
+  const headers = { etag: '"p-3.3"', 'weir-generation': '8' };
+  const warning = { pointer: '', code: 'activity_taken', message: 'The policy office was active.' };
+
+  it.each([[['home']], [[' HOME ']], [['--id', 'p-3']]])('puts %j in force as it is stored', async (which) => {
+    const { url, asked } = await serverThatAnswers(list, ok({ ...activated, warnings: [warning] }, headers));
+    expect(await run(['policy', 'activate', ...which, '--server', url], TOKEN)).toEqual({
+      code: 0,
+      out: 'home (enforce), revision 3: in force, generation 8\nETag "p-3.3"\nproved by 24 packets of 6 classes\n',
+      err: 'warning: The policy office was active. [activity_taken]\n',
+    });
+    expect(asked.map(({ method, path, body, ifMatch }) => [method, path, body, ifMatch])).toEqual([
+      ['GET', '/api/v1/policies', '', undefined],
+      ['POST', '/api/v1/policies/p-3/activate', '', '"p-3.3"'],
+    ]);
+  });
+
+  it('tries without changing anything, and takes an ETag', async () => {
+    const { url, asked } = await serverThatAnswers(list, ok({ ...activated, dry_run: true, program_lines: 9 }));
+    const words = ['policy', 'activate', 'home', '--dry-run', '--if-match', 'p-3.2', '--server', url];
+    expect((await run(words, TOKEN)).out).toBe(
+      'home (enforce), revision 3: nothing is wrong with it, and nothing was changed\nproved by 24 packets of 6 classes\n',
+    );
+    expect(asked[1]).toMatchObject({ path: '/api/v1/policies/p-3/activate?dry_run=true', ifMatch: '"p-3.2"' });
+  });
+
+  it.each([
+    [['nowhere'], 1, /^weir: there is no policy named nowhere\n {2}→ there are: office, home\n$/],
+    [['--id', 'p-9'], 1, /^weir: there is no policy with the id p-9\n/],
+    [[], 2, /^weir: which policy\?/],
+    [['home', '--id', 'p-3'], 2, /give one of them/],
+  ])('%j is told in one sentence', async (which, code, sentence) => {
+    const { url, asked } = await serverThatAnswers(list);
+    const told = await run(['policy', 'activate', ...which, '--server', url], TOKEN);
+    expect([told.code, told.err]).toEqual([code, expect.stringMatching(sentence)]);
+    expect(asked.every(({ method }) => method === 'GET')).toBe(true);
   });
 });
 

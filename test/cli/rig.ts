@@ -45,7 +45,7 @@ type Surroundings = { readonly input?: string; readonly colours?: boolean; reado
 export async function run(
   words: readonly string[],
   environment: Record<string, string> = {},
-  { input = '', colours = false, interruption = new AbortController().signal }: Surroundings = {},
+  { input = '', colours = false, interruption = new AbortController().signal, typed }: Surroundings = {},
   onOut: (all: string) => void = () => {},
 ) {
   let out = '';
@@ -63,6 +63,13 @@ export async function run(
     drained: async () => {},
     input: async () => input,
     interruption: () => interruption,
+    ask:
+      typed === undefined
+        ? null
+        : async (question) => {
+            err += question;
+            return typed;
+          },
   });
   return { code, out, err };
 }

@@ -1,7 +1,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished } from 'vitest';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { serverThatAnswers } from './rig.js';
 
 const program = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
@@ -44,7 +47,16 @@ it('colours are shown on a terminal, and nowhere else, and not where NO_COLOR is
 
 it('a policy is read from standard input', async () => {
   const { url, asked } = await serverThatAnswers({ status: 400, body: { error: 'No.' } });
-  const { child, ending } = start(process.execPath, [program, 'policy', 'apply', '-f', '-', '--server', url]);
+  const { child, ending } = start(process.execPath, [
+    program,
+    'policy',
+    'apply',
+    '--replace',
+    '-f',
+    '-',
+    '--server',
+    url,
+  ]);
   child.stdin.write('{"default_');
   child.stdin.end('policy":"deny"}');
   expect(await ending).toEqual({ code: 1, out: '', err: 'weir: No.\n' });
@@ -57,4 +69,33 @@ it('a command whose output nobody reads ends without a word', async () => {
   const { child, ending } = start(process.execPath, [program, 'policy', 'list', '--server', url]);
   child.stdout.destroy();
   expect(await ending).toEqual({ code: 0, out: '', err: '' });
+});
+
+it.each([
+  ['y\r', 0, ['GET', 'PUT']],
+  ['n\r', 1, ['GET']],
+  ['\x04', 1, ['GET']],
+  ['\x03', 1, ['GET']],
+])('a person at a terminal who types %j is asked before another policy is replaced', async (typed, code, methods) => {
+  const written = { ...record, id: 'p-2', name: 'home', warnings: [], proof: null };
+  const headers = { etag: '"p-2.3"', 'weir-generation': '8' };
+  const { url, asked } = await serverThatAnswers(
+    { status: 200, body: { items: [record] } },
+    { status: 200, body: written, headers },
+  );
+  const file = join(temporaryFolder(), 'home.json');
+  writeFileSync(file, JSON.stringify({ mode: 'enforce', name: 'home', policy: {} }));
+  const command = `exec '${process.execPath}' '${program}' policy apply -f '${file}' --server ${url}`;
+  const { child, ending } = start('script', ['-qec', command, '/dev/null']);
+  const screen = new Promise<void>((resolve) => {
+    let seen = '';
+    child.stdout.on('data', (chunk) => {
+      seen += String(chunk);
+      if (seen.includes('[y/N]')) resolve();
+    });
+  });
+  await screen;
+  child.stdin.write(typed);
+  expect((await ending).code).toBe(code);
+  expect(asked.map(({ method }) => method)).toEqual(methods);
 });

@@ -83,6 +83,32 @@ test('a difference, an explanation and a dry run say what another policy would d
   expect(await rig.tcp(80)).toBe('open');
 });
 
+test('a policy goes out of force and back without being written, and another is not replaced by chance', async () => {
+  const home = fileWith('home.yaml', policy(81).replace('office', 'home'));
+  const chance = await cli(['policy', 'apply', '-f', home]);
+  expect([chance.code, chance.err]).toEqual([1, expect.stringContaining('the policy office is active')]);
+  expect(await rig.tcp(80)).toBe('open');
+  expect((await cli(['policy', 'apply', '-f', home, '--replace'])).err).toContain('[activity_taken]');
+  expect(await rig.tcp(81)).toBe('open');
+  expect(await rig.tcp(80)).not.toBe('open');
+  const { out: before } = await cli(['policy', 'get', '--name', 'office']);
+  const activated = await cli(['policy', 'activate', 'Office', '--wait', '--output', 'json']);
+  expect([activated.code, activated.err]).toEqual([0, '']);
+  expect(JSON.parse(activated.out)).toMatchObject({
+    record: { name: 'office', revision: 2, active: true },
+    warnings: [{ code: 'activity_taken' }],
+  });
+  expect(await rig.tcp(80)).toBe('open');
+  const { out: after } = await cli(['policy', 'get', '--name', 'office']);
+  expect(after).toBe(before.replace('not active', 'active'));
+  for (const form of ['yaml', 'json']) {
+    const { out } = await cli(['policy', 'get', '--output', form]);
+    expect((await cli(['policy', 'apply', '-f', '-'], out)).code).toBe(0);
+    const { out: again } = await cli(['policy', 'get', '--output', form]);
+    expect(again.replace(/^#.*\n/gm, '')).toBe(out.replace(/^#.*\n/gm, ''));
+  }
+});
+
 test('what is wrong with a policy is said at its lines', async () => {
   const wrong = policy(80).replace('dst_ports: [80]', 'dst_prots: [80]').replace('action: allow', 'action: alow');
   const file = fileWith('wrong.yaml', wrong);
@@ -107,10 +133,10 @@ test('phases of policies and writes of the store are in a scrape', async () => {
         .find((line) => line.startsWith(`${series} `))
         ?.split(' ')[1],
     );
-  expect(value('weir_policy_writes_total{outcome="written"}')).toBe(2);
+  expect(value('weir_policy_writes_total{outcome="written"}')).toBe(6);
   expect(value('weir_policy_writes_total{outcome="precondition_failed"}')).toBe(1);
   expect(value('weir_policy_writes_total{outcome="invalid_policy"}')).toBe(1);
-  expect(value('weir_policy_phase_duration_seconds_count{phase="flip"}')).toBe(2);
+  expect(value('weir_policy_phase_duration_seconds_count{phase="flip"}')).toBe(6);
   for (const phase of ['write', 'compile', 'stage', 'explain'])
     expect(value(`weir_policy_phase_duration_seconds_sum{phase="${phase}"}`)).toBeGreaterThan(0);
   expect(value('weir_store_writes_total{outcome="written"}')).toBeGreaterThanOrEqual(2);
@@ -125,6 +151,7 @@ test('performance mode is switched, and the active policy is deleted', async () 
     err: expect.stringContaining('→ run `weir performance-mode on` first'),
   });
   expect((await cli(['performance-mode', 'on'])).code).toBe(0);
+  expect((await cli(['policy', 'delete', '--name', 'home'])).out).toBe('home deleted\n');
   expect((await cli(['policy', 'delete', '--name', 'office'])).out).toBe(
     'office deleted\nnone is active now: policy.fallback decides\n',
   );

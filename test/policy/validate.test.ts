@@ -815,7 +815,7 @@ describe('an envelope', () => {
 
   it.each([['   '], ['a\nb'], ['a\u200bb'], ['x'.repeat(254)]])('is refused with the name %j', (name) => {
     expect(check({ mode: 'enforce', name, policy: {} })).toEqual([
-      'invalid_name /name: A name is 1 to 253 printable characters, without those around it.',
+      'invalid_name /name: A name is 1 to 253 printable characters; blanks around it are left out.',
     ]);
   });
 });

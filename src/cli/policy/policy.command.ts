@@ -6,17 +6,19 @@ import { type Output, print, remote, serialised } from '../remote.js';
 import { styleOf } from '../style.js';
 import { table } from '../table.js';
 import type { Terminal } from '../terminal.js';
+import { addActivateCommand } from './activate.command.js';
 import { addApplyCommand } from './apply.command.js';
 import { addDiffCommand } from './diff.command.js';
 import { addExplainCommand } from './explain.command.js';
 import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './record.js';
 
-/** `weir policy get | list | apply | diff | explain | delete`. */
+/** `weir policy get | list | apply | activate | diff | explain | delete`. */
 export function addPolicyCommands(program: Command, terminal: Terminal, end: End): void {
   const policy = program.command('policy').description('policies of a node');
   addListCommand(policy, terminal);
   addGetCommand(policy, terminal);
   addApplyCommand(policy, terminal);
+  addActivateCommand(policy, terminal);
   addDiffCommand(policy, terminal, end);
   addExplainCommand(policy, terminal);
   addDeleteCommand(policy, terminal);
@@ -54,6 +56,10 @@ function addGetCommand(policy: Command, terminal: Terminal): void {
     .action(async ({ output, ...options }: Output & Which & { output: 'yaml' | 'json' }) => {
       const stored = await readStored(createClient(options, terminal), options);
       if (stored === null) terminal.err('no policy is active: policy.fallback decides\n');
+      if (stored?.form === 'singleton' && !stored.active)
+        terminal.err(
+          `${labelOf(stored)} is in singleton form and not active: \`weir policy apply\` would write this to the active policy; \`weir policy activate\` puts it in force\n`,
+        );
       const document = stored === null ? {} : documentOf(stored).value;
       if (output === 'yaml' && stored !== null) terminal.out(heading(stored));
       terminal.out(serialised(output, document));

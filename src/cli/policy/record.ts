@@ -29,6 +29,21 @@ export async function listPolicies(client: Client): Promise<PolicyRecord[]> {
   return understood(listSchema, await client.request('/api/v1/policies')).items;
 }
 
+/** The record of the policy with this id or name. */
+export async function findRecord(client: Client, { id, name }: Which): Promise<PolicyRecord> {
+  if (id !== undefined && name !== undefined) throw bothGiven();
+  const records = await listPolicies(client);
+  const wanted = name?.trim().toLowerCase();
+  const found = records.find((record) =>
+    wanted === undefined ? record.id === id : record.name?.toLowerCase() === wanted,
+  );
+  if (found !== undefined) return found;
+  const fix = records.length === 0 ? 'no policy is stored' : `there are: ${records.map(labelOf).join(', ')}`;
+  throw new CliError(`there is no policy ${name === undefined ? `with the id ${id ?? ''}` : `named ${name}`}`, { fix });
+}
+
+const bothGiven = () => new CliError('a name and --id are two ways to say the same: give one of them', { exitCode: 2 });
+
 /** The stored policy; null where the active one is asked for and there is none. */
 export async function readStored(client: Client, which: Which): Promise<Stored | null> {
   const path = pathOf(which) ?? (await pathOfActive(client));
@@ -36,8 +51,7 @@ export async function readStored(client: Client, which: Which): Promise<Stored |
 }
 
 function pathOf({ id, name }: Which): string | undefined {
-  if (id !== undefined && name !== undefined)
-    throw new CliError('--id and --name are two ways to say the same: give one of them', { exitCode: 2 });
+  if (id !== undefined && name !== undefined) throw bothGiven();
   if (id !== undefined) return `/api/v1/policies/${encodeURIComponent(id)}`;
   return name === undefined ? undefined : `/api/v1/policies/by-name/${encodeURIComponent(name)}`;
 }
@@ -47,8 +61,8 @@ async function pathOfActive(client: Client): Promise<string | null> {
   return active === undefined ? null : `/api/v1/policies/${active.id}`;
 }
 
-/** The policy in the form that it was written in, as a file holds it. */
-export function documentOf({ form, mode, name, policy }: Stored): Pick<PolicyText, 'form' | 'value'> {
+/** The policy in the form that it was written in, as a file holds it and `weir policy apply` takes it. */
+export function documentOf({ id, form, mode, name, policy }: Stored): Pick<PolicyText, 'form' | 'value'> {
   if (form === 'singleton') return { form, value: policy };
-  return { form, value: { mode, ...(name === null ? {} : { name }), policy } };
+  return { form, value: { mode, ...(name === null ? { id } : { name }), policy } };
 }

@@ -15,11 +15,13 @@ export type Write = {
 const SINGLETON_PATH = '/api/v1/policy';
 const byName = (name: string) => `/api/v1/policies/by-name/${encodeURIComponent(name)}`;
 
-/** An envelope is put under its name; the singleton form is put as the active policy, or in an envelope of a name and mode. */
+/** An envelope is put under its name, or under the id of a policy without one; the singleton form is put as the active policy, or in an envelope of a name and mode. */
 export function writeOf(source: Source, { name, mode }: Overrides): Write {
   if (source.form === 'singleton')
     return name === undefined && mode === undefined ? plain(source) : wrapped(source, { name, mode });
+  const { id } = source.value;
   const named = name ?? source.value.name;
+  if (named === undefined && typeof id === 'string') return ofUnnamed(source, id, mode);
   if (typeof named !== 'string' || named === '')
     throw wrong(`the envelope in ${source.label} has no name`, 'give --name, or a key `name` in the envelope');
   const isChanged = name !== undefined || mode !== undefined;
@@ -27,6 +29,13 @@ export function writeOf(source: Source, { name, mode }: Overrides): Write {
     ? JSON.stringify({ ...source.value, name: named, ...(mode === undefined ? {} : { mode }) })
     : source.json;
   return { path: byName(named), body, form: 'envelope', prefix: '' };
+}
+
+/** `weir policy get` shows a policy without a name with its id. */
+function ofUnnamed({ value }: Source, id: string, mode: string | undefined): Write {
+  const { id: _, ...envelope } = value;
+  const body = JSON.stringify({ ...envelope, ...(mode === undefined ? {} : { mode }) });
+  return { path: `/api/v1/policies/${encodeURIComponent(id)}`, body, form: 'envelope', prefix: '' };
 }
 
 const plain = ({ json }: Source): Write => ({ path: SINGLETON_PATH, body: json, form: 'singleton', prefix: '' });

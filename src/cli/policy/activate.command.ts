@@ -1,0 +1,39 @@
+import type { Command } from 'commander';
+import { createClient } from '../client.js';
+import { CliError } from '../error.js';
+import { duration } from '../number.js';
+import { type Output, remote } from '../remote.js';
+import type { Terminal } from '../terminal.js';
+import { checkedOf, DEFAULT_WAIT, DRY_RUN, quoted, tell, type WaitOptions, waitAfter, writtenOf } from './applied.js';
+import { etagOf, findRecord, type Which } from './record.js';
+
+type Options = Output & WaitOptions & Pick<Which, 'id'> & { readonly ifMatch?: string; readonly dryRun?: true };
+
+/** `weir policy activate`. */
+export function addActivateCommand(policy: Command, terminal: Terminal): void {
+  remote(policy.command('activate'))
+    .description('put a stored policy in force without rewriting it; the one that was active is kept')
+    .argument('[name]', 'the name of the policy')
+    .option('--id <id>', 'the policy with this id')
+    .option('--dry-run', 'check, compile and prove it; change nothing')
+    .option('--if-match <etag>', 'only if this is its ETag, as `weir policy get` shows it')
+    .option('--wait', 'until the node is ready')
+    .option('--timeout <duration>', `how long to wait (default: ${DEFAULT_WAIT})`, duration)
+    .action(async (name: string | undefined, options: Options) => {
+      const { id, ifMatch, dryRun } = options;
+      if (id === undefined && name === undefined)
+        throw new CliError('which policy? Give its name, or --id; `weir policy list` shows them', { exitCode: 2 });
+      const client = createClient(options, terminal);
+      const record = await findRecord(client, {
+        ...(id === undefined ? {} : { id }),
+        ...(name === undefined ? {} : { name }),
+      });
+      // A text that was written in between is not the one that was meant.
+      const headers = { 'if-match': quoted(ifMatch ?? etagOf(record)) };
+      const path = `/api/v1/policies/${record.id}/activate${dryRun === true ? `?${DRY_RUN}` : ''}`;
+      const answer = await client.exchange(path, { method: 'POST', headers });
+      const applied = dryRun === true ? checkedOf(answer.body) : writtenOf(answer);
+      tell(terminal, options, applied, ({ pointer, message }) => `${message}${pointer === '' ? '' : ` (${pointer})`}`);
+      await waitAfter(client, applied, options, terminal);
+    });
+}

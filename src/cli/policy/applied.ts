@@ -1,0 +1,88 @@
+import { z } from 'zod';
+import type { Client } from '../client.js';
+import { CliError, type Problem } from '../error.js';
+import { duration } from '../number.js';
+import { failingChecks, waitUntilReady } from '../readiness.js';
+import { type Output, print, understood } from '../remote.js';
+import { styleOf } from '../style.js';
+import type { Terminal } from '../terminal.js';
+import { labelOf, type PolicyRecord, recordSchema } from './record.js';
+
+const problemSchema = z.object({ pointer: z.string(), code: z.string(), message: z.string() });
+const proofSchema = z.object({ classes: z.number().nullable(), checked: z.number(), complete: z.boolean() }).nullable();
+const writtenSchema = recordSchema.extend({ warnings: z.array(problemSchema), proof: proofSchema });
+export const drySchema = writtenSchema.extend({ program_lines: z.number() });
+
+/** The outcome of a write or an activation of a policy. */
+export type Applied = {
+  readonly record: PolicyRecord;
+  readonly dry_run: boolean;
+  /** Null of a dry run. */
+  readonly generation: number | null;
+  readonly etag: string | null;
+  readonly warnings: readonly Problem[];
+  /** Null where the answer had none: nothing enforces, or the singleton form was written. */
+  readonly proof: z.infer<typeof proofSchema>;
+};
+
+export type WaitOptions = { readonly wait?: true; readonly timeout?: number };
+export const DEFAULT_WAIT = '60s';
+export const DRY_RUN = 'dry_run=true';
+
+/** Shells eat the quotes of an entity tag. */
+export const quoted = (etag: string): string => (etag === '*' || etag.startsWith('"') ? etag : `"${etag}"`);
+
+export function checkedOf(body: unknown): Applied {
+  const { warnings, proof, ...record } = understood(drySchema, body);
+  return { record: recordSchema.parse(record), dry_run: true, generation: null, etag: null, warnings, proof };
+}
+
+export function writtenOf({ headers, body }: { readonly headers: Headers; readonly body: unknown }): Applied {
+  const { warnings, proof, ...record } = understood(writtenSchema, body);
+  return { ...headersOf(headers), record: recordSchema.parse(record), warnings, proof };
+}
+
+export function headersOf(headers: Headers): Pick<Applied, 'dry_run' | 'generation' | 'etag'> {
+  return { dry_run: false, generation: Number(headers.get('weir-generation')), etag: headers.get('etag') };
+}
+
+/** Prints what was done, each warning as `placed` says it; `json` and `yaml` have the warnings in what they print. */
+export function tell(
+  terminal: Terminal,
+  { output }: Output,
+  applied: Applied,
+  placed: (warning: Problem) => string,
+): void {
+  const style = styleOf(terminal);
+  if (output === 'table')
+    for (const warning of applied.warnings)
+      terminal.err(`${style.warn('warning:')} ${placed(warning)} [${warning.code}]\n`);
+  print(terminal, output, applied, () => sentence(applied));
+}
+
+/** With `--wait`: until the node is ready, else an error that says which checks fail. */
+export async function waitAfter(
+  client: Client,
+  { dry_run: dry }: Applied,
+  { wait, timeout, output }: WaitOptions & Output,
+  terminal: Terminal,
+): Promise<void> {
+  if (wait === undefined || dry) return;
+  const readiness = await waitUntilReady(client, timeout ?? duration(DEFAULT_WAIT), terminal.interruption());
+  if (!readiness.ready)
+    throw new CliError(`the policy was written, but the node is not ready: ${failingChecks(readiness)}`);
+  if (output === 'table') terminal.out('the node is ready\n');
+}
+
+function sentence({ record, dry_run: dry, generation, etag, proof }: Applied): string {
+  const { mode, revision, active } = record;
+  const what = `${labelOf(record)} (${mode}), revision ${revision}`;
+  const lines = dry
+    ? [`${what}: nothing is wrong with it, and nothing was changed`]
+    : [`${what}: ${active ? `in force, generation ${generation ?? 0}` : 'stored, not active'}`, `ETag ${etag ?? '-'}`];
+  if (proof !== null) {
+    const classes = proof.classes === null ? 'more classes than can be counted' : `${proof.classes} classes`;
+    lines.push(`proved by ${proof.checked} packets of ${classes}${proof.complete ? '' : ', not of every one'}`);
+  }
+  return `${lines.join('\n')}\n`;
+}

@@ -1,0 +1,63 @@
+import type { Client } from '../client.js';
+import { CliError } from '../error.js';
+import { styleOf } from '../style.js';
+import type { Terminal } from '../terminal.js';
+import { etagOf, labelOf, listPolicies, type PolicyRecord } from './record.js';
+import type { Source } from './source.js';
+import type { Write } from './write.js';
+
+type Consent = {
+  readonly file: string;
+  readonly name?: string;
+  readonly mode?: string;
+  readonly replace?: true;
+  readonly activate: boolean;
+  readonly ifMatch?: string;
+  readonly dryRun?: true;
+};
+
+/** The name of the record that the singleton form makes where none is active. */
+const DEFAULT_NAME = 'default';
+const FIX =
+  'give --replace to go on, or --name to say which policy is written; `weir policy diff` shows what would change';
+
+/**
+ * Asks before a file takes the place of an active policy that it does not name; without a terminal, or where the answer
+ * is no, it throws. Resolves with the ETag that the active policy must still have, where the write is to that.
+ */
+export async function consentTo(
+  write: Write,
+  source: Source,
+  options: Consent,
+  client: Client,
+  terminal: Terminal,
+): Promise<string | undefined> {
+  if (options.replace === true || options.name !== undefined || !takesEffect(source, options)) return undefined;
+  if (write.form === 'singleton' && options.ifMatch !== undefined) return undefined;
+  const active = (await listPolicies(client)).find((record) => record.active);
+  const etag = write.form === 'envelope' ? undefined : active === undefined ? '"none"' : etagOf(active);
+  if (active === undefined || isMeant(write, source, active)) return etag;
+  const does = write.form === 'envelope' ? 'take its place' : 'replace it';
+  const fact = `the policy ${labelOf(active)} is active, and ${source.label} would ${does}`;
+  if (options.dryRun === true) {
+    terminal.err(`${styleOf(terminal).warn('warning:')} ${fact}; without a dry run this needs --replace\n`);
+    return undefined;
+  }
+  if (terminal.ask === null || options.file === '-') throw new CliError(fact, { fix: FIX });
+  const typed = await terminal.ask(`${fact}. Go on? [y/N] `);
+  if (!/^y(es)?$/i.test(typed.trim())) throw new CliError('nothing was changed', { fix: FIX });
+  return etag;
+}
+
+function takesEffect({ form, value }: Source, { activate, mode }: Consent): boolean {
+  return activate && (form === 'singleton' || (mode ?? value.mode) !== 'disabled');
+}
+
+/** The singleton form has no name: it means the record that was written in this form, or that has its name. */
+function isMeant({ form }: Write, { value }: Source, active: PolicyRecord): boolean {
+  if (form === 'singleton') return active.form === 'singleton' || same(active.name, DEFAULT_NAME);
+  return same(active.name, value.name) || (active.name === null && active.id === value.id);
+}
+
+const same = (name: string | null, other: unknown): boolean =>
+  name !== null && typeof other === 'string' && name.trim().toLowerCase() === other.trim().toLowerCase();
