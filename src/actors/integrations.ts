@@ -11,13 +11,15 @@ type IntegrationWrite = {
   readonly author: string;
   /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
   readonly expectedRevision?: number;
+  /** The answer is that of the write, and nothing is stored. */
+  readonly dryRun?: boolean;
 };
 type IntegrationWritten = {
   readonly kind: 'written';
   readonly created: boolean;
   readonly integration: IntegrationView;
 };
-type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number };
+type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number; readonly dryRun?: boolean };
 
 export type Integrations = {
   list(): Promise<readonly IntegrationView[]>;
@@ -34,19 +36,26 @@ export function integrationsOver(store: IntegrationStore, inUse: () => readonly 
       const record = await store.get(name);
       return record === null ? null : viewOf(record);
     },
-    write: ({ integration, author, expectedRevision }) =>
+    write: ({ integration, author, expectedRevision, dryRun }) =>
       orRefusal(async () => {
+        if (dryRun) {
+          const before = await store.get(integration.name);
+          const at = new Date().toISOString();
+          const revision = (before?.revision ?? 0) + 1;
+          const stamps = { revision, created_at: before?.created_at ?? at, updated_at: at, updated_by: author };
+          return { kind: 'written', created: before === null, integration: viewOf({ ...integration, ...stamps }) };
+        }
         const record = await store.put(integration, author, expectedRevision);
         return { kind: 'written', created: record.revision === 1, integration: viewOf(record) };
       }),
-    remove: ({ name, expectedRevision }) =>
+    remove: ({ name, expectedRevision, dryRun }) =>
       orRefusal(async () => {
         const names = inUse();
         if (names === null)
           return refusal('feature_unavailable', 'which integrations the stored policy names is not known yet');
         if (names.includes(name))
           return refusal('integration_in_use', `the active policy names the integration ${name}`);
-        const removed = await store.remove(name, expectedRevision);
+        const removed = dryRun ? (await store.get(name)) !== null : await store.remove(name, expectedRevision);
         return removed ? { kind: 'deleted' } : refusal('not_found', `there is no integration named ${name}`);
       }),
   };

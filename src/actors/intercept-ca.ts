@@ -39,7 +39,10 @@ type By = {
 
 export type InterceptCaSetting = {
   read(): Promise<InterceptCaView | null>;
-  put(write: By & { readonly certPem: string; readonly keyPem: string }): Promise<InterceptCaWritten | Refusal>;
+  /** `dryRun`: the answer is that of the write, and nothing is stored. */
+  put(
+    write: By & { readonly certPem: string; readonly keyPem: string; readonly dryRun: boolean },
+  ): Promise<InterceptCaWritten | Refusal>;
   /** Makes one, in place of the one that there is. */
   generate(write: By): Promise<InterceptCaWritten | Refusal>;
   remove(removal: Pick<By, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
@@ -81,6 +84,11 @@ export async function interceptCaOver(store: InterceptCaStore, nodeId: string): 
           code,
           message: WARNING_CODES[code],
         }));
+        if (write.dryRun) {
+          const revision = ((await store.get())?.revision ?? 0) + 1;
+          const stamps = { revision, updated_at: new Date().toISOString(), updated_by: write.author };
+          return { kind: 'written', ca: viewOf({ cert_pem: reading.ca.certPem, ...stamps }), warnings };
+        }
         return keep(reading.ca, write, warnings);
       }),
     generate: (write) =>
@@ -109,7 +117,9 @@ async function materialOf(store: InterceptCaStore): Promise<InterceptCaMaterial 
   }
 }
 
-function viewOf({ cert_pem, revision, updated_at, updated_by }: InterceptCaRecord): InterceptCaView {
+type Shown = Pick<InterceptCaRecord, 'cert_pem' | 'revision' | 'updated_at' | 'updated_by'>;
+
+function viewOf({ cert_pem, revision, updated_at, updated_by }: Shown): InterceptCaView {
   const { subject, fingerprint, notBefore, notAfter } = describeCa(cert_pem);
   return {
     subject,

@@ -24,7 +24,9 @@ import {
   type ExplainQuestion,
   explainLane,
   explainPolicy,
+  WAITING_PER_SUBJECT,
 } from './explanation.js';
+import { FairQueue, inTurn } from './fair-queue.js';
 import { type Inspecting, inspectingOver } from './inspecting.js';
 import { type Integrations, integrationsOver } from './integrations.js';
 import { nodeActor } from './node.actor.js';
@@ -232,13 +234,16 @@ export function createSystem(ports: SystemPorts): System {
       own: [...ownAddresses()],
     };
   };
+  // Readers may ask for dry runs: a write waits for one of them at most.
+  const dryRuns = new FairQueue(WAITING_PER_SUBJECT);
   return {
     bus,
     policies: {
-      write: async (write) =>
-        stopped
-          ? refusal('draining', 'the node is shut down')
-          : ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_PATIENCE_MS),
+      write: async (write) => {
+        if (stopped) return refusal('draining', 'the node is shut down');
+        const asked = () => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_PATIENCE_MS);
+        return write.dryRun ? inTurn(dryRuns, write.author, asked) : asked();
+      },
       read: (which) => readPolicy(store.policies, which),
       readGroup: (id, group) => readGroup({ policies: store.policies, thread: writing, surroundings }, id, group),
       list: () => store.policies.list(),

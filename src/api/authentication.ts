@@ -48,9 +48,9 @@ export async function isStillAllowed({ headers }: FastifyRequest, tokens: Manage
   );
 }
 
-/** Refuses a caller whose role may not do this. */
-export function checkRole({ role }: Caller, access: Access): void {
-  if (access !== 'write' || role === 'admin') return;
+/** Refuses a caller whose role may not do this. A dry run of a write changes nothing, and either role may ask for it (D7). */
+export function checkRole({ role }: Caller, access: Access, isDryRun: boolean): void {
+  if (access !== 'write' || isDryRun || role === 'admin') return;
   throw new ApiError('forbidden', undefined, [], { 'www-authenticate': `${CHALLENGE}, error="insufficient_scope"` });
 }
 

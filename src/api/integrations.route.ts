@@ -7,7 +7,7 @@ import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
 import type { IntegrationView } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
-import { NOT_EMPTY, noQuery } from './query.js';
+import { dryRunMember, dryRunQuery, NOT_EMPTY, noQuery } from './query.js';
 
 const NAME = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const PEM_BLOCK = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
@@ -55,7 +55,7 @@ const IntegrationSchema = z
   .object(shownMembers)
   .meta({ id: 'Integration', description: 'A Kubernetes integration; its token is never shown.' });
 const WrittenIntegrationSchema = z
-  .object({ ...shownMembers, warnings: z.array(WarningSchema) })
+  .object({ ...shownMembers, warnings: z.array(WarningSchema), dry_run: dryRunMember })
   .meta({ id: 'WrittenIntegration', description: 'An integration as it was written.' });
 const IntegrationListSchema = z.object({ items: z.array(IntegrationSchema) }).meta({ id: 'IntegrationList' });
 
@@ -91,21 +91,32 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         operationId: 'createIntegration',
         tags: ['integrations'],
         summary: 'Add an integration',
-        querystring: noQuery,
+        description: 'A dry run is answered 200, without a Location.',
+        querystring: dryRunQuery,
         body: IntegrationCreateSchema,
-        response: { 201: WrittenIntegrationSchema, ...errorAnswers(...errorsOf.body, 'already_exists') },
+        response: {
+          200: WrittenIntegrationSchema,
+          201: WrittenIntegrationSchema,
+          ...errorAnswers(...errorsOf.body, 'invalid_header', 'already_exists', 'precondition_failed'),
+        },
       },
     },
     async (request, reply) => {
       const { name } = request.body;
       const taken = () => new ApiError('already_exists', `there is an integration named ${name} already`);
-      if ((await integrations.read(name)) !== null) throw taken();
+      const preconditions = preconditionsOf(request);
+      const before = await integrations.read(name);
+      checkPreconditions(preconditions, before === null ? null : etagOf(before));
+      if (before !== null) throw taken();
+      const dryRun = request.query.dry_run === true;
       const written = await integrations.write({
         integration: request.body,
         author: authorOf(request),
         expectedRevision: 0,
+        dryRun,
       });
       if (written.kind === 'refused') throw written.code === 'precondition_failed' ? taken() : refused(written);
+      if (dryRun) return reply.send({ ...shown(written.integration), warnings: [UNRESOLVED], dry_run: true });
       reply.header('etag', etagOf(written.integration)).header('location', `${PATH}/${name}`);
       return reply.code(201).send({ ...shown(written.integration), warnings: [UNRESOLVED] });
     },
@@ -143,7 +154,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         tags: ['integrations'],
         summary: 'Create or replace an integration',
         params: z.object({ name: nameSchema }),
-        querystring: noQuery,
+        querystring: dryRunQuery,
         body: IntegrationReplaceSchema,
         response: {
           200: WrittenIntegrationSchema,
@@ -162,12 +173,15 @@ export const integrationsResource: Resource = (api, { integrations }) => {
       const preconditions = preconditionsOf(request);
       const before = await integrations.read(name);
       checkPreconditions(preconditions, before === null ? null : etagOf(before));
+      const dryRun = request.query.dry_run === true;
       const written = await integrations.write({
         integration: { ...request.body, name },
         author: authorOf(request),
         ...expectedRevision(preconditions, before?.revision ?? 0),
+        dryRun,
       });
       if (written.kind === 'refused') throw refused(written);
+      if (dryRun) return reply.send({ ...shown(written.integration), warnings: [UNRESOLVED], dry_run: true });
       reply.header('etag', etagOf(written.integration));
       if (written.created) reply.code(201).header('location', `${PATH}/${name}`);
       return reply.send({ ...shown(written.integration), warnings: [UNRESOLVED] });
@@ -182,7 +196,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         tags: ['integrations'],
         summary: 'Delete an integration that the active policy does not name',
         params: byName,
-        querystring: noQuery,
+        querystring: dryRunQuery,
         response: {
           204: empty,
           ...errorAnswers(
@@ -202,7 +216,12 @@ export const integrationsResource: Resource = (api, { integrations }) => {
       const before = await integrations.read(name);
       if (before === null) throw new ApiError('not_found', 'there is no such integration');
       checkPreconditions(preconditions, etagOf(before));
-      const removed = await integrations.remove({ name, ...expectedRevision(preconditions, before.revision) });
+      const dryRun = request.query.dry_run === true;
+      const removed = await integrations.remove({
+        name,
+        ...expectedRevision(preconditions, before.revision),
+        dryRun,
+      });
       if (removed.kind === 'refused') throw refused(removed);
       return reply.code(204).send();
     },

@@ -40,8 +40,9 @@ export type Management = {
   };
   readonly interceptCa: {
     read(): Promise<InterceptCaView | null>;
+    /** `dryRun`: the answer is that of the write, and nothing is stored. */
     put(
-      write: WrittenBy & { readonly certPem: string; readonly keyPem: string },
+      write: WrittenBy & { readonly certPem: string; readonly keyPem: string; readonly dryRun: boolean },
     ): Promise<InterceptCaWritten | Refusal>;
     /** Makes one, in place of the one that there is. */
     generate(write: WrittenBy): Promise<InterceptCaWritten | Refusal>;
@@ -142,6 +143,8 @@ type IntegrationWrite = {
   readonly author: string;
   /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
   readonly expectedRevision?: number;
+  /** The answer is that of the write, and nothing is stored. */
+  readonly dryRun?: boolean;
 };
 type IntegrationWritten = {
   readonly kind: 'written';
@@ -169,7 +172,7 @@ type WrittenBy = {
   /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
   readonly expectedRevision?: number;
 };
-type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number };
+type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number; readonly dryRun?: boolean };
 
 /** B1. `policy` is a draft in singleton form, of the right shape but not yet validated; left out, the active one. */
 export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: ExplainQuery };

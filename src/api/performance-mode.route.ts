@@ -5,18 +5,20 @@ import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
 import type { PerformanceMode } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
-import { noQuery } from './query.js';
+import { dryRunMember, dryRunQuery, noQuery } from './query.js';
 
-const PerformanceModeSchema = z
-  .object({
-    enabled: z.boolean(),
-    source: z.enum(['local', 'cluster']).nullable().describe('`null` while the built-in default applies.'),
-  })
-  .meta({
-    id: 'PerformanceMode',
-    description: 'Gates audit findings and wiretap; verdicts do not depend on it.',
-    examples: [{ enabled: true, source: null }],
-  });
+const shownMembers = {
+  enabled: z.boolean(),
+  source: z.enum(['local', 'cluster']).nullable().describe('`null` while the built-in default applies.'),
+};
+const WrittenPerformanceModeSchema = z
+  .object({ ...shownMembers, dry_run: dryRunMember })
+  .meta({ id: 'WrittenPerformanceMode', description: 'Performance mode as it was written.' });
+const PerformanceModeSchema = z.object(shownMembers).meta({
+  id: 'PerformanceMode',
+  description: 'Gates audit findings and wiretap; verdicts do not depend on it.',
+  examples: [{ enabled: true, source: null }],
+});
 const PerformanceModeWriteSchema = z
   .strictObject({ enabled: z.boolean() })
   .meta({ id: 'PerformanceModeWrite', examples: [{ enabled: false }] });
@@ -51,10 +53,10 @@ export const performanceModeResource: Resource = (api, { performanceMode }) => {
         operationId: 'putPerformanceMode',
         tags: ['settings'],
         summary: 'Enable or disable performance mode',
-        querystring: noQuery,
+        querystring: dryRunQuery,
         body: PerformanceModeWriteSchema,
         response: {
-          200: PerformanceModeSchema,
+          200: WrittenPerformanceModeSchema,
           ...errorAnswers(...errorsOf.body, 'invalid_header', 'precondition_failed'),
         },
       },
@@ -63,8 +65,10 @@ export const performanceModeResource: Resource = (api, { performanceMode }) => {
       const preconditions = preconditionsOf(request);
       const before = await performanceMode.read();
       checkPreconditions(preconditions, etagOf(before));
+      const { enabled } = request.body;
+      if (request.query.dry_run === true) return reply.send({ enabled, source: 'local', dry_run: true });
       const written = await performanceMode.write({
-        enabled: request.body.enabled,
+        enabled,
         author: authorOf(request),
         ...expectedRevision(preconditions, before.revision),
       });

@@ -9,7 +9,6 @@ import { ApiError } from './errors.js';
 import type { PolicyChoice } from './management.js';
 import {
   DryRunSchema,
-  dryRunQuery,
   PolicyListSchema,
   policyWriteQuery,
   StoredPolicySchema,
@@ -19,7 +18,7 @@ import {
 import { answerPolicy, policyWrite, sendJson } from './policy-answer.js';
 import { withPolicy } from './policy-json.js';
 import { isUnchanged } from './preconditions.js';
-import { NOT_EMPTY, noQuery } from './query.js';
+import { dryRunQuery, NOT_EMPTY, noQuery } from './query.js';
 
 const byId = z.object({ id: z.string().min(1, NOT_EMPTY).describe('Identifier of the record.') });
 const byName = z.object({

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { envelopeModeSchema, storedGroupSchema, storedPolicySchema } from '#policy/schema.js';
 import { errorsOf, instant, ProofSchema, WarningSchema } from './answer.schema.js';
 import type { ErrorCode } from './errors.js';
-import { flag } from './query.js';
+import { dryRunQuery, flag } from './query.js';
 
 const recordMembers = {
   id: z.string().meta({ format: 'uuid' }),
@@ -82,9 +82,6 @@ export const DryGroupSchema = z
   })
   .meta({ id: 'SourceGroupDryRun', description: 'What the write would have stored; nothing was changed.' });
 
-export const dryRunQuery = z.strictObject({
-  dry_run: flag.optional().describe('Do everything up to the commit, and change nothing.'),
-});
 export const policyWriteQuery = dryRunQuery.extend({
   activate: flag.optional().describe('`false` stores without activating.'),
 });

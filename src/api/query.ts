@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
 /** A query parameter that is on or off; there without a value it is on. */
@@ -29,6 +30,21 @@ export const pageLimit = (usual: number, highest: number) => {
 
 /** Parameters are refused where none are known: a misspelt `dry_run` must not write. */
 export const noQuery = z.strictObject({});
+
+/** Of every write (D7). */
+export const dryRunQuery = z.strictObject({
+  dry_run: flag.optional().describe('Do everything up to the commit, and change nothing. Readers may ask for it too.'),
+});
+/**
+ * Whether a request asks for a dry run, by the words that `flag` reads, before its parameters are validated. A path that takes no
+ * dry run refuses the parameter.
+ */
+export const isDryRun = ({ query }: FastifyRequest): boolean => {
+  const { dry_run: asked } = (query ?? {}) as { readonly dry_run?: unknown };
+  return asked === '' || asked === 'true';
+};
+/** A member of the answer to a dry run. */
+export const dryRunMember = z.literal(true).optional().describe('Present in the answer to a dry run.');
 
 /** Of a part of the path. */
 export const NOT_EMPTY = 'Must not be empty; a path of a collection has no slash at its end.';

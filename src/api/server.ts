@@ -29,6 +29,7 @@ import { type ApiLimits, type ApiOptions, DEFAULT_LIMITS } from './options.js';
 import { performanceModeResource } from './performance-mode.route.js';
 import { policiesResource } from './policies.route.js';
 import { policyResource } from './policy.route.js';
+import { isDryRun } from './query.js';
 import { readinessResource } from './readiness.route.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { sourceGroupsResource } from './source-groups.route.js';
@@ -175,7 +176,7 @@ function guard(
     // Before its body is looked at: QUERY without a content type is refused by Fastify in words that are not ours.
     if (request.is404) return notFound(request);
     request.caller = await authenticate(request, management.tokens, countFailedLogin);
-    checkRole(request.caller, access);
+    checkRole(request.caller, access, isDryRun(request));
     if (policyBody) budget.take(request, reply);
     startBodyDeadline(request, reply, policyBody ? limits.policyRequestTimeoutMs : limits.requestTimeoutMs);
   });

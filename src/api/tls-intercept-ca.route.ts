@@ -6,7 +6,7 @@ import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
 import type { InterceptCaView } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
-import { noQuery } from './query.js';
+import { dryRunMember, dryRunQuery, noQuery } from './query.js';
 
 const PEM = '-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n';
 const shownMembers = {
@@ -23,7 +23,7 @@ const CaSchema = z
   .object(shownMembers)
   .meta({ id: 'TlsInterceptCa', description: 'The CA that signs intercepted connections. Its key is never shown.' });
 const WrittenCaSchema = z
-  .object({ ...shownMembers, warnings: z.array(WarningSchema) })
+  .object({ ...shownMembers, warnings: z.array(WarningSchema), dry_run: dryRunMember })
   .meta({ id: 'WrittenTlsInterceptCa', description: 'The intercept CA as it was written.' });
 const CaWriteSchema = z
   .strictObject({
@@ -76,7 +76,7 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
         operationId: 'putTlsInterceptCa',
         tags,
         summary: 'Install an intercept CA',
-        querystring,
+        querystring: dryRunQuery,
         body: CaWriteSchema,
         response: {
           200: WrittenCaSchema,
@@ -89,14 +89,16 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       const before = await interceptCa.read();
       checkPreconditions(preconditions, before === null ? null : etagOf(before));
       const written = await interceptCa.put({
+        dryRun: request.query.dry_run === true,
         certPem: request.body.cert_pem,
         keyPem: request.body.key_pem,
         author: authorOf(request),
         ...expectedRevision(preconditions, before?.revision ?? 0),
       });
       if (written.kind === 'refused') throw refused(written);
-      reply.header('etag', etagOf(written.ca));
-      return reply.send({ ...shown(written.ca), warnings: [...written.warnings] });
+      const answer = { ...shown(written.ca), warnings: [...written.warnings] };
+      if (request.query.dry_run === true) return reply.send({ ...answer, dry_run: true });
+      return reply.header('etag', etagOf(written.ca)).send(answer);
     },
   );
 
@@ -107,7 +109,7 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
         operationId: 'deleteTlsInterceptCa',
         tags,
         summary: 'Remove the intercept CA; connections that it would sign for fail from then on',
-        querystring,
+        querystring: dryRunQuery,
         response: {
           204: empty,
           ...errorAnswers(...errorsOf.write, 'invalid_header', 'not_found', 'precondition_failed'),
@@ -119,6 +121,7 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       const before = await interceptCa.read();
       if (before === null) throw absent();
       checkPreconditions(preconditions, etagOf(before));
+      if (request.query.dry_run === true) return reply.code(204).send();
       const removed = await interceptCa.remove(expectedRevision(preconditions, before.revision));
       if (removed.kind === 'refused') throw refused(removed);
       return reply.code(204).send();
@@ -132,9 +135,11 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
         operationId: 'generateTlsInterceptCa',
         tags,
         summary: 'Make a new intercept CA, in place of the one that there is',
-        querystring,
+        description: 'A dry run checks the preconditions, makes nothing, and is answered 204.',
+        querystring: dryRunQuery,
         response: {
           201: CaSchema,
+          204: empty,
           ...errorAnswers(...errorsOf.write, 'invalid_header', 'precondition_failed'),
         },
       },
@@ -143,6 +148,7 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       const preconditions = preconditionsOf(request);
       const before = await interceptCa.read();
       checkPreconditions(preconditions, before === null ? null : etagOf(before));
+      if (request.query.dry_run === true) return reply.code(204).send();
       const made = await interceptCa.generate({
         author: authorOf(request),
         ...expectedRevision(preconditions, before?.revision ?? 0),

@@ -3,7 +3,7 @@ import { empty, errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { ApiError } from './errors.js';
 import type { TokenRecord } from './management.js';
-import { NOT_EMPTY, noQuery } from './query.js';
+import { dryRunQuery, NOT_EMPTY, noQuery } from './query.js';
 
 const YEAR_SECONDS = 366 * 24 * 60 * 60;
 
@@ -68,12 +68,14 @@ export const tokensResource: Resource = (api, { tokens }) => {
         operationId: 'createToken',
         tags: ['tokens'],
         summary: 'Issue a token',
-        querystring: noQuery,
+        description: 'A dry run checks the body, issues nothing, and is answered 204.',
+        querystring: dryRunQuery,
         body: TokenCreateSchema,
-        response: { 201: IssuedTokenSchema, ...errorAnswers(...errorsOf.body) },
+        response: { 201: IssuedTokenSchema, 204: empty, ...errorAnswers(...errorsOf.body) },
       },
     },
     async (request, reply) => {
+      if (request.query.dry_run === true) return reply.code(204).send();
       const { subject, role, expires_in: expiresIn } = request.body;
       const expiresInMs = expiresIn === undefined || expiresIn === null ? null : expiresIn * 1000;
       const { record, token } = await tokens.issue({ subject, role, expiresInMs });
@@ -89,13 +91,15 @@ export const tokensResource: Resource = (api, { tokens }) => {
         tags: ['tokens'],
         summary: 'Revoke a token, at once',
         params: z.object({ id: z.string().min(1, NOT_EMPTY) }),
-        querystring: noQuery,
+        querystring: dryRunQuery,
         response: { 204: empty, ...errorAnswers(...errorsOf.write, 'invalid_url', 'not_found') },
       },
     },
     async (request, reply) => {
-      const known = await tokens.revoke(request.params.id);
-      if (!known) throw new ApiError('not_found', `there is no token with the id ${request.params.id}`);
+      const { id } = request.params;
+      const dryRun = request.query.dry_run === true;
+      const known = dryRun ? tokens.list().some((record) => record.id === id) : await tokens.revoke(id);
+      if (!known) throw new ApiError('not_found', `there is no token with the id ${id}`);
       return reply.code(204).send();
     },
   );

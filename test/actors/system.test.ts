@@ -198,6 +198,19 @@ describe('integrations', () => {
     });
   });
 
+  test('are not changed by dry runs, which get the answer of the write', async () => {
+    const { system } = await startSystem();
+    const dry = await system.integrations.write({ integration, author: 'alice', expectedRevision: 0, dryRun: true });
+    expect(dry).toMatchObject({ kind: 'written', created: true, integration: { name: 'prod', revision: 1 } });
+    expect([JSON.stringify(dry).includes('secret'), await system.integrations.list()]).toEqual([false, []]);
+    await system.integrations.write({ integration, author: 'alice' });
+    const again = await system.integrations.write({ integration, author: 'rita', dryRun: true });
+    expect(again).toMatchObject({ created: false, integration: { revision: 2, updated_by: 'rita' } });
+    expect(await system.integrations.remove({ name: 'prod', dryRun: true })).toEqual({ kind: 'deleted' });
+    expect(await system.integrations.remove({ name: 'other', dryRun: true })).toMatchObject({ code: 'not_found' });
+    expect(await system.integrations.read('prod')).toMatchObject({ revision: 1, updated_by: 'alice' });
+  });
+
   test('leave the policy not ready whose selectors were never resolved', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
@@ -216,6 +229,9 @@ describe('integrations', () => {
     await system.integrations.write({ integration, author: 'alice' });
     expect((await system.policies.write(write({ mode: 'enforce', policy }))).kind).toBe('written');
     expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'integration_in_use' });
+    expect(await system.integrations.remove({ name: 'prod', dryRun: true })).toMatchObject({
+      code: 'integration_in_use',
+    });
     await system.policies.write(write(envelope('other')));
     expect(await system.integrations.remove({ name: 'prod' })).toEqual({ kind: 'deleted' });
     expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'not_found' });
