@@ -87,14 +87,15 @@ async function fetched(options: Output, terminal: Terminal): Promise<Ca> {
 }
 
 function inOwnWords(refused: unknown): never {
-  switch (refused instanceof RefusedError ? refused.code : undefined) {
+  const code = refused instanceof RefusedError ? refused.code : undefined;
+  switch (code) {
     case 'precondition_failed': {
       const fix = 'give --replace, and give clients the certificate of the new one';
-      throw new CliError('there is an intercept CA already', { cause: refused, fix });
+      throw new CliError('there is an intercept CA already', { cause: refused, fix, code });
     }
     case 'not_found': {
       const fix = '`weir ca generate` makes one, `weir ca install` takes one that was made elsewhere';
-      throw new CliError('there is no intercept CA', { cause: refused, fix });
+      throw new CliError('there is no intercept CA', { cause: refused, fix, code });
     }
     default:
       throw refused;

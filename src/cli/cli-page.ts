@@ -1,5 +1,6 @@
 import { type CommandShape, everyCommand, type OptionShape } from './command-shape.js';
 import { EXIT_CODES } from './command-tree.js';
+import { OWN_CODES } from './error-output.js';
 
 /** What every command that speaks to a node takes. */
 const OF_REMOTE = ['--config', '--server', '--token-file'];
@@ -22,6 +23,17 @@ export function cliPage(program: CommandShape): string {
     '|---|---|',
     ...Object.entries(EXIT_CODES).map(([code, meaning]) => `| ${code} | ${meaning} |`),
     '',
+    '## Errors',
+    '',
+    'An error is a sentence, with advice below it. With `--output json` it is one line of JSON, with `--output yaml` one document,',
+    'usage errors included: `{"error": {"code", "message", "fix", "problems"}}`. `fix` and `problems` are there where there is',
+    'something to say. Each of `problems` has a `pointer` (a flag, or a JSON pointer into the file), a `code`, a `message`, and `where` for a place',
+    'in a file (`FILE:LINE:COLUMN`). The error is the last that is written to standard error. `code` is one of [errors.md](errors.md), or:',
+    '',
+    '| code | means |',
+    '|---|---|',
+    ...Object.entries(OWN_CODES).map(([code, meaning]) => `| \`${code}\` | ${meaning} |`),
+    '',
     '## Which node',
     '',
     'Commands that speak to a node take these flags, and read `WEIR_SERVER` and `WEIR_TOKEN`.',
@@ -34,7 +46,7 @@ export function cliPage(program: CommandShape): string {
 
 const INTRODUCTION = [
   'Colours are shown on a terminal only, and not where `NO_COLOR` is set. What a command read goes to standard output, and',
-  'what it has to say about it to standard error. `--output json` and `--output yaml` print all that the node said; commands that go',
+  'what it has to say about it to standard error. Tables show times as `3 min ago`; the other forms, in UTC. `--output json` and `--output yaml` print all that the node said; commands that go',
   'on print a line of JSON, or a document of YAML, for each thing. Where a command takes a file, `-` is standard input.',
   '',
   '`eval "$(weir completion bash)"` completes commands, flags and their values; `weir completion zsh` and `fish` do for those.',

@@ -29,13 +29,17 @@ export const EXIT_CODES = {
   3: 'the answer is no: `weir policy diff` found differences, or `weir status` found the node not ready',
 } as const;
 
-/** The `weir` command with all that is below it. */
-export function commandTree(terminal: Terminal, end: End): Command {
+/** The `weir` command with all that is below it; `usage` takes the text of usage errors. */
+export function commandTree(
+  terminal: Terminal,
+  end: End,
+  usage: (text: string) => void = (text) => terminal.err(text),
+): Command {
   const program = new Command('weir')
     .description('network policy, enforced by the kernel and managed over HTTP')
     .version(version, '-V, --version', 'print the version')
     .exitOverride()
-    .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: (text) => terminal.err(text) })
+    .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: usage })
     .showHelpAfterError('(weir --help says more)')
     .addHelpText('after', () => {
       const codes = Object.entries(EXIT_CODES).map(([code, meaning]) => `  ${code}  ${meaning}\n`);
@@ -55,5 +59,24 @@ export function commandTree(terminal: Terminal, end: End): Command {
   addCaCommands(program, terminal);
   addTokenCommands(program, terminal);
   addCompletionCommand(program, terminal);
+  addHelpCommand(program);
   return program;
+}
+
+/** `weir help policy diff`: the help command of Commander reads one word only. */
+function addHelpCommand(program: Command): void {
+  program
+    .helpCommand(false)
+    .command('help')
+    .description('the help of a command')
+    .argument('[command...]', 'a command with those above it, such as `policy diff`')
+    .action((words: readonly string[]) => {
+      let shown = program;
+      for (const word of words) {
+        const below = shown.commands.find((command) => command.name() === word);
+        if (below === undefined) return shown.error(`error: unknown command '${word}'`);
+        shown = below;
+      }
+      shown.help();
+    });
 }

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
+import { relativeTime } from './relative-time.js';
 import { type Output, print, remote, understood } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
@@ -32,8 +33,8 @@ export function addDnsCacheCommand(program: Command, terminal: Terminal): void {
             hostname,
             ips.join(' '),
             patterns.join(' '),
-            expires,
-            seen,
+            relativeTime(expires),
+            relativeTime(seen),
           ]),
         ),
       );

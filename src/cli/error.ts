@@ -6,13 +6,23 @@ export class CliError extends Error {
   override readonly name: string = 'CliError';
   readonly fix: string | undefined;
   readonly exitCode: ExitCode;
+  /** The code of the API for it, or one of `OWN_CODES`. */
+  readonly code: string | undefined;
+  readonly problems: readonly PlacedProblem[];
   constructor(
     message: string,
-    options: ErrorOptions & { readonly fix?: string | undefined; readonly exitCode?: ExitCode } = {},
+    options: ErrorOptions & {
+      readonly fix?: string | undefined;
+      readonly exitCode?: ExitCode;
+      readonly code?: string | undefined;
+      readonly problems?: readonly PlacedProblem[];
+    } = {},
   ) {
     super(message, options);
     this.fix = options.fix;
     this.exitCode = options.exitCode ?? 1;
+    this.code = options.code;
+    this.problems = options.problems ?? [];
   }
 }
 
@@ -21,6 +31,8 @@ export class UnreachableError extends CliError {
   override readonly name = 'UnreachableError';
 }
 
+/** A problem, with the place in a file that it is about. */
+type PlacedProblem = Problem & { readonly where?: string };
 export type Problem = { readonly pointer: string; readonly code: string; readonly message: string };
 
 /** The node said no: what it said, the code of its error where it told one, and every problem. */
@@ -29,10 +41,10 @@ export class RefusedError extends CliError {
   constructor(
     message: string,
     readonly status: number,
-    readonly code: string | undefined,
-    readonly problems: readonly Problem[],
+    code: string | undefined,
+    problems: readonly Problem[],
     fix: string | undefined,
   ) {
-    super(message, { fix });
+    super(message, { fix, code, problems });
   }
 }

@@ -38,11 +38,11 @@ export const FINDING_TITLES = [
   'COUNT',
 ];
 
-/** The cells of a finding, under the titles. */
-export function findingRow(finding: Finding, style: Style): string[] {
+/** The cells of a finding, under the titles; `time` is when it was last seen. */
+export function findingRow(finding: Finding, style: Style, time: string): string[] {
   const { effective_action: action, proto } = finding;
   return [
-    style.dim(finding.last_seen),
+    style.dim(time),
     finding.finding_type,
     style.verdict(action, action === 'allow' ? 'yes' : 'no'),
     proto === null ? '-' : protocolName(proto),

@@ -5,6 +5,7 @@ import { type Client, createClient } from './client.js';
 import { FINDING_TITLES, type Finding, findingRow, findingSchema, identityOf } from './finding.js';
 import { wholeNumber } from './number.js';
 import { pause } from './pause.js';
+import { relativeTime } from './relative-time.js';
 import { type Output, type Parameter, print, remote, understood, withQuery } from './remote.js';
 import { streamed } from './streamed.js';
 import { styleOf } from './style.js';
@@ -65,7 +66,7 @@ export function addFindingsCommand(program: Command, terminal: Terminal): void {
         const style = styleOf(terminal);
         return table(
           FINDING_TITLES,
-          items.map((item) => findingRow(item, style)),
+          items.map((item) => findingRow(item, style, relativeTime(item.last_seen))),
         );
       });
     });
@@ -117,7 +118,9 @@ async function follow({ client, path, filters, options, terminal }: Following): 
       terminal.err(`more than ${most} were seen in one round; the others are left out\n`);
     most = MOST_IN_A_ROUND;
     const fresh = items.filter((item) => known.get(identityOf(item)) !== item.count).reverse();
-    for (const item of fresh) terminal.out(streamed(options.output, item, () => table([], [findingRow(item, style)])));
+    // A line that stays on the screen has the time itself.
+    for (const item of fresh)
+      terminal.out(streamed(options.output, item, () => table([], [findingRow(item, style, item.last_seen)])));
     await terminal.drained();
     const newest = items[0]?.last_seen;
     if (newest !== undefined) {

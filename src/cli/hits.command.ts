@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
+import { relativeTime } from './relative-time.js';
 import { type Output, print, remote, understood, withQuery } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
@@ -51,7 +52,7 @@ function tableOf({ since, items }: Pick<Hits, 'since' | 'items'>): string {
     item.rule ?? '(default)',
     String(item.packets),
     String(item.bytes),
-    item.last_hit ?? `never, since ${item.unused_since ?? since}`,
+    item.last_hit === null ? `never, since ${relativeTime(item.unused_since ?? since)}` : relativeTime(item.last_hit),
   ]);
   return table(titles, rows);
 }

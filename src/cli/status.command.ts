@@ -5,6 +5,7 @@ import type { End } from './command-tree.js';
 import { duration } from './number.js';
 import { listPolicies, type PolicyRecord } from './policy/record.js';
 import { type Readiness, readReadiness, waitUntilReady } from './readiness.js';
+import { relativeTime } from './relative-time.js';
 import { type Output, print, remote, understood } from './remote.js';
 import { type Style, styleOf } from './style.js';
 import { table } from './table.js';
@@ -79,7 +80,7 @@ function text({ readiness, policy, stats }: Status, style: Style): string {
     ok ? style.good('ok') : style.bad('FAILS'),
     name,
     state,
-    since,
+    relativeTime(since),
     detail,
   ]);
   return `${table([], facts)}\n${table(['', 'CHECK', 'STATE', 'SINCE', 'DETAIL'], rows)}`;

@@ -1,7 +1,9 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
 import { durationMs } from '#config/value.js';
-import { createClient } from './client.js';
+import { type Client, createClient } from './client.js';
+import { CliError, RefusedError } from './error.js';
+import { relativeTime } from './relative-time.js';
 import { type Output, print, remote, serialised, understood } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
@@ -48,20 +50,32 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
         item.id,
         item.subject,
         item.role,
-        item.created_at,
-        item.expires_at ?? 'never',
-        item.revoked_at ?? '-',
+        relativeTime(item.created_at),
+        item.expires_at === null ? 'never' : relativeTime(item.expires_at),
+        item.revoked_at === null ? '-' : relativeTime(item.revoked_at),
       ]);
-      print(terminal, options.output, items, () => table(titles, rows));
+      print(terminal, options.output, { items }, () => table(titles, rows));
     });
 
   remote(token.command('revoke'))
     .description('make a token worthless, at once')
     .argument('<id>', 'as `weir token list` shows it')
     .action(async (id: string, options: Output) => {
-      await createClient(options, terminal).request(`${PATH}/${encodeURIComponent(id)}`, { method: 'DELETE' });
+      const client = createClient(options, terminal);
+      await client.request(`${PATH}/${encodeURIComponent(id)}`, { method: 'DELETE' }).catch(async (error: unknown) => {
+        throw error instanceof RefusedError && error.code === 'not_found' ? await unknownToken(id, client) : error;
+      });
       print(terminal, options.output, { id, revoked: true }, () => `revoked ${id}\n`);
     });
+}
+
+async function unknownToken(id: string, client: Client): Promise<CliError> {
+  const { items } = understood(listSchema, await client.request(PATH));
+  const valid = items.filter((item) => item.revoked_at === null).map((item) => `${item.id} (${item.subject})`);
+  return new CliError(`there is no token with the id ${id}`, {
+    fix: `there are: ${valid.join(', ')}`,
+    code: 'not_found',
+  });
 }
 
 function wholeSeconds(value: string): number {

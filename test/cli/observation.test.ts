@@ -1,5 +1,5 @@
-import { describe, expect, it } from 'vitest';
-import { type Answer, run, serverThatAnswers } from './rig.js';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { type Answer, clockAt, run, serverThatAnswers } from './rig.js';
 
 const TOKEN = { WEIR_TOKEN: 't' };
 const ok = (body: unknown): Answer => ({ status: 200, body });
@@ -67,6 +67,7 @@ const page = (items: unknown[], next: string | null = null, errors: unknown[] = 
 
 describe('weir findings', () => {
   it('is a table of every page up to the limit, and names who did not answer', async () => {
+    clockAt('2026-01-31T12:03:05Z');
     const { url, asked } = await serverThatAnswers(
       page([finding], 'c1', [{ node_id: 'node-b', error: 'no answer within 2 s' }]),
       page([write, { ...finding, dst_port: null, icmp_type: 8, icmp_code: 0, hostname: null, proto: 1, rule: null }]),
@@ -84,10 +85,10 @@ describe('weir findings', () => {
     ];
     expect(await run(['findings', ...flags, '--server', url], TOKEN)).toEqual({
       code: 0,
-      out: `LAST SEEN                 TYPE           PASSED  PROTO  SOURCE    DESTINATION                      BY             REASON           COUNT
-2026-01-31T12:00:05.000Z  l4_deny        no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)  lan/no-web     policy_deny      3
-2026-01-31T12:00:05.000Z  config_change  yes     -      alice     /api/v1/policy                   -              putActivePolicy  3
-2026-01-31T12:00:05.000Z  l4_deny        no      icmp   10.0.0.7  192.0.2.1 type 8 code 0          lan (default)  policy_deny      3
+      out: `LAST SEEN  TYPE           PASSED  PROTO  SOURCE    DESTINATION                      BY             REASON           COUNT
+3 min ago  l4_deny        no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)  lan/no-web     policy_deny      3
+3 min ago  config_change  yes     -      alice     /api/v1/policy                   -              putActivePolicy  3
+3 min ago  l4_deny        no      icmp   10.0.0.7  192.0.2.1 type 8 code 0          lan (default)  policy_deny      3
 `,
       err: 'node-b did not answer: no answer within 2 s\n',
     });
@@ -98,12 +99,13 @@ describe('weir findings', () => {
   });
 
   it('shows what was asked for, and why it was denied beside the words of the rule', async () => {
+    clockAt('2026-01-31T12:03:05Z');
     const expired = { ...request, finding_type: 'tls_deny', http: null, reason: 'upstream_untrusted:expired' };
     const { url } = await serverThatAnswers(page([request, expired]));
     const { out } = await run(['findings', '--server', url], TOKEN);
     expect(out.split('\n').slice(1, -1)).toEqual([
-      '2026-01-31T12:00:05.000Z  http_deny  no      tcp    10.0.0.7  GET api.example.com/v1/things (192.0.2.1:443)  lan/no-web  response/headers/deny_present/x  3',
-      '2026-01-31T12:00:05.000Z  tls_deny   no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)                lan/no-web  upstream_untrusted:expired       3',
+      '3 min ago  http_deny  no      tcp    10.0.0.7  GET api.example.com/v1/things (192.0.2.1:443)  lan/no-web  response/headers/deny_present/x  3',
+      '3 min ago  tls_deny   no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)                lan/no-web  upstream_untrusted:expired       3',
     ]);
   });
 
@@ -162,6 +164,7 @@ describe('weir findings', () => {
 });
 
 describe('weir status', () => {
+  beforeEach(() => clockAt('2026-01-31T14:00:00Z'));
   const check = { name: 'policy_ready', ok: true, state: 'active', detail: 'generation 7', since: SINCE };
   const failing = {
     ...check,
@@ -211,8 +214,8 @@ tls         allow 5  deny 2  audit 1  intercepted 6  live 3
 http        allow 9  deny 4  audit 0  responses denied 1
 fullest     grants 3/4 (75 %)  flows 10/100 (10 %)  program 1/10 (10 %)
 
-    CHECK         STATE   SINCE                     DETAIL
-ok  policy_ready  active  2026-01-31T12:00:00.000Z  generation 7
+    CHECK         STATE   SINCE    DETAIL
+ok  policy_ready  active  2 h ago  generation 7
 `,
       err: '',
     });
@@ -225,7 +228,7 @@ ok  policy_ready  active  2026-01-31T12:00:00.000Z  generation 7
       3,
       ['node        not ready: 1 of 2 checks fail', 'policy      none is active: policy.fallback decides'],
     ]);
-    expect(out).toContain('\nFAILS  dns_allowlist  needed_but_absent  2026-01-31T12:00:00.000Z  a rule names a host\n');
+    expect(out).toContain('\nFAILS  dns_allowlist  needed_but_absent  2 h ago  a rule names a host\n');
     const again = await serverThatAnswers(unready, ok(stats), ok({ items: [record] }));
     const json = await run(['status', '--output', 'json', '--server', again.url], TOKEN);
     expect([json.code, JSON.parse(json.out)]).toEqual([3, { readiness: unready.body, policy: record, stats }]);
@@ -272,19 +275,20 @@ describe('weir performance-mode', () => {
 });
 
 describe('weir dns-cache', () => {
+  beforeEach(() => clockAt('2026-01-31T14:00:00Z'));
   it('lists names with their addresses and patterns', async () => {
     const entry = {
       hostname: 'api.example.com',
       ips: ['192.0.2.1', '192.0.2.2'],
       patterns: ['*.example.com'],
-      expires_at: SINCE,
-      last_seen: SINCE,
+      expires_at: '2026-01-31T14:00:30.000Z',
+      last_seen: '2026-01-31T13:59:55.000Z',
     };
     const { url } = await serverThatAnswers(ok({ entries: [entry, { ...entry, hostname: 'other.test' }] }));
     expect(await run(['dns-cache', '--name', 'EXAMPLE', '--server', url], TOKEN)).toEqual({
       code: 0,
-      out: `NAME             ADDRESSES            PATTERNS       EXPIRES                   LAST SEEN
-api.example.com  192.0.2.1 192.0.2.2  *.example.com  2026-01-31T12:00:00.000Z  2026-01-31T12:00:00.000Z
+      out: `NAME             ADDRESSES            PATTERNS       EXPIRES  LAST SEEN
+api.example.com  192.0.2.1 192.0.2.2  *.example.com  in 30 s  5 s ago
 `,
       err: '',
     });

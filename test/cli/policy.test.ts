@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { readPolicyText } from '#config/policy-text.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { type Answer, run, serverThatAnswers } from './rig.js';
+import { type Answer, clockAt, run, serverThatAnswers } from './rig.js';
 
 const TOKEN = { WEIR_TOKEN: 't' };
 const ok = (body: unknown, headers: Record<string, string> = {}): Answer => ({ status: 200, body, headers });
@@ -33,12 +33,13 @@ function fileWith(content: unknown): string {
 
 describe('weir policy list', () => {
   it('is a table with the active one marked', async () => {
+    clockAt('2026-02-05T20:00:00Z');
     const { url } = await serverThatAnswers(ok({ items: [record, spare] }));
     expect(await run(['policy', 'list', '--server', url], TOKEN)).toEqual({
       code: 0,
-      out: `NAME    MODE     ACTIVE  REVISION  FORM       UPDATED                   BY     ID
-office  enforce  active  3         envelope   2026-02-01T08:30:00.000Z  alice  p-1
--       audit    -       3         singleton  2026-02-01T08:30:00.000Z  alice  p-2
+      out: `NAME    MODE     ACTIVE  REVISION  FORM       UPDATED  BY     ID
+office  enforce  active  3         envelope   4 d ago  alice  p-1
+-       audit    -       3         singleton  4 d ago  alice  p-2
 `,
       err: '',
     });

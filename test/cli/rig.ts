@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { onTestFinished } from 'vitest';
+import { onTestFinished, vi } from 'vitest';
 import { weir } from '#cli/weir.js';
 
 export type Answer = {
@@ -39,7 +39,19 @@ export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
 }
 
-type Surroundings = { readonly input?: string; readonly colours?: boolean; readonly interruption?: AbortSignal };
+/** Sets the clock for this test; timers run on. */
+export function clockAt(time: string): void {
+  vi.useFakeTimers({ toFake: ['Date'], now: new Date(time) });
+  onTestFinished(() => void vi.useRealTimers());
+}
+
+type Surroundings = {
+  readonly input?: string;
+  readonly colours?: boolean;
+  readonly interruption?: AbortSignal;
+  /** The line that a person types at a question; left out, the terminal is not interactive. */
+  readonly typed?: string;
+};
 
 /** Runs the command; `onOut` sees what it prints as it prints it. */
 export async function run(

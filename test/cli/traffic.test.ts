@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Answer, run, serverThatAnswers } from './rig.js';
+import { type Answer, clockAt, run, serverThatAnswers } from './rig.js';
 
 const TOKEN = { WEIR_TOKEN: 't' };
 const ok = (body: unknown): Answer => ({ status: 200, body });
@@ -51,6 +51,7 @@ const flow = {
 
 describe('weir hits', () => {
   it('shows every page as one table', async () => {
+    clockAt('2026-01-31T12:03:00.000Z');
     const { url, asked } = await serverThatAnswers(
       ok(hits([used, { ...unused, rule: 'dns' }], '7.2')),
       ok(
@@ -66,10 +67,10 @@ describe('weir hits', () => {
     expect(await run(['hits', '--server', url], TOKEN)).toEqual({
       code: 0,
       out: `GROUP     RULE       PACKETS  BYTES  LAST HIT
-lan       web        12       1200   2026-01-31T12:00:00.000Z
-lan       dns        0        0      never, since 2026-01-01T00:00:00.000Z
-lan       (default)  12       1200   2026-01-31T12:00:00.000Z
-(policy)  (default)  0        0      never, since 2026-01-01T00:00:00.000Z
+lan       web        12       1200   3 min ago
+lan       dns        0        0      never, since 30 d ago
+lan       (default)  12       1200   3 min ago
+(policy)  (default)  0        0      never, since 30 d ago
 `,
       err: '',
     });

@@ -6,7 +6,7 @@ import { ERRORS } from '#api/errors.js';
 import { EXIT_CODES } from '#cli/command-tree.js';
 import { openStore } from '#store/store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { type Answer, run, serverThatAnswers } from './rig.js';
+import { type Answer, clockAt, run, serverThatAnswers } from './rig.js';
 
 const record = {
   id: '0b0e',
@@ -47,21 +47,22 @@ describe('weir token', () => {
   });
 
   it('lists as a table and as JSON, with the token of a file', async () => {
+    clockAt('2026-01-01T00:00:30Z');
     const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [admin, record] } });
     const file = join(temporaryFolder(), 'token');
     writeFileSync(file, 'from-file\n');
     const words = ['token', 'list', '--server', url, '--token-file', file];
     expect(await run(words, { WEIR_TOKEN: 'from-environment' })).toEqual({
       code: 0,
-      out: `ID            SUBJECT  ROLE      CREATED                   EXPIRES                   REVOKED
-admin-file-1  admin    admin     2026-01-01T00:00:00.000Z  never                     -
-0b0e          ci       readonly  2026-01-01T00:00:00.000Z  2026-01-02T00:00:00.000Z  -
+      out: `ID            SUBJECT  ROLE      CREATED   EXPIRES  REVOKED
+admin-file-1  admin    admin     30 s ago  never    -
+0b0e          ci       readonly  30 s ago  in 23 h  -
 `,
       err: '',
     });
     expect(asked.map(({ authorization }) => authorization)).toEqual(['Bearer from-file']);
-    expect(JSON.parse((await run([...words, '--output', 'json'])).out)).toEqual([admin, record]);
-    expect(parse((await run([...words, '--output', 'yaml'])).out)).toEqual([admin, record]);
+    expect(JSON.parse((await run([...words, '--output', 'json'])).out)).toEqual({ items: [admin, record] });
+    expect(parse((await run([...words, '--output', 'yaml'])).out)).toEqual({ items: [admin, record] });
   });
 
   it('revokes by id', async () => {
@@ -72,6 +73,20 @@ admin-file-1  admin    admin     2026-01-01T00:00:00.000Z  never                
       err: '',
     });
     expect(asked.map(({ method, path }) => `${method} ${path}`)).toEqual(['DELETE /api/v1/tokens/a%2Fb']);
+  });
+
+  it('names the tokens that are valid where the id of one to revoke is not known', async () => {
+    const unknown: Answer = {
+      status: 404,
+      body: { type: 'urn:weir:error:not_found', error: 'There is no such token.' },
+    };
+    const gone = { ...record, id: 'gone', revoked_at: record.created_at };
+    const { url } = await serverThatAnswers(unknown, { status: 200, body: { items: [admin, record, gone] } });
+    expect(await run(['token', 'revoke', 'ci', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
+      code: 1,
+      out: '',
+      err: 'weir: there is no token with the id ci\n  → there are: admin-file-1 (admin), 0b0e (ci)\n',
+    });
   });
 
   const failures: readonly (readonly [string, Answer, string])[] = [
@@ -175,6 +190,202 @@ admin-file-1  admin    admin     2026-01-01T00:00:00.000Z  never                
   });
 });
 
+describe('an error of the API in the words of the command line', () => {
+  const problem = (pointer: string, message: string) => ({ pointer, code: 'invalid_parameter', message });
+  const refused = (code: string, ...problems: { pointer: string; message: string }[]): Answer => ({
+    status: 400,
+    body: {
+      type: `urn:weir:error:${code}`,
+      error: `Refused at ${problems[0]?.pointer ?? ''}: ${problems[0]?.message ?? ''}`,
+      problems,
+    },
+  });
+  const unclear = 'Say which flows by a parameter, or all=true.';
+  const both = 'Every flow, and only those that other parameters select: leave out one of them.';
+  const dash = 'Must be a port, or a range such as 8000-8100.';
+
+  it.each<[string[], Answer, string]>([
+    [
+      ['flows', 'cut'],
+      refused('invalid_query', problem('?all', unclear)),
+      '--all: Say which flows by a flag, or --all.',
+    ],
+    [
+      ['flows', 'cut', '--all', '--src', '10.0.0.7'],
+      refused('invalid_query', problem('?all', both)),
+      '--all: Every flow, and only those that other flags select: leave out one of them.',
+    ],
+    [
+      ['flows', 'list', '--src-port', 'x', '--min-bytes', 'y'],
+      refused('invalid_query', problem('?src_port', dash), problem('?min_bytes', 'Must be a whole number.')),
+      `2 problems:\n  --src-port: ${dash}\n  --min-bytes: Must be a whole number.`,
+    ],
+    [
+      ['findings', '--type', 'x'],
+      refused('invalid_query', problem('?finding_type', 'Must be a type.')),
+      '--type: Must be a type.',
+    ],
+    [
+      ['findings', '--policy', 'x'],
+      refused('invalid_query', problem('?policy_id', 'This parameter is given once.')),
+      '--policy: This flag is given once.',
+    ],
+    [
+      ['wiretap', '--replay', '1h'],
+      refused('invalid_query', problem('?replay', 'No more than the last 5000 ms are kept (wiretap.replay).')),
+      '--replay: No more than the last 5000 ms are kept (wiretap.replay).',
+    ],
+    [
+      ['flows', 'cut', '--dry-run'],
+      refused('invalid_query', problem('?dry_run', 'There is no parameter "dry_run" here.')),
+      '--dry-run: There is no flag --dry-run here.',
+    ],
+    [
+      ['hits'],
+      refused('invalid_query', problem('?cursor', 'Another policy came into force: begin without one.')),
+      'Another policy came into force: begin without one.',
+    ],
+    [
+      ['token', 'create', '--subject', ' ', '--role', 'admin'],
+      refused('invalid_request', problem('/subject', 'subject must not be empty.')),
+      '--subject: subject must not be empty.',
+    ],
+    [
+      ['policy', 'explain', '--src', 'x', '--dst', 'y', '--dst-port', '1'],
+      refused('invalid_request', problem('/src', 'No address.'), problem('/dst', 'No address.')),
+      '2 problems:\n  --src: No address.\n  --dst: No address.',
+    ],
+  ])('%j', async (words, answer, sentence) => {
+    const { url } = await serverThatAnswers(answer);
+    const { code, err } = await run([...words, '--server', url], { WEIR_TOKEN: 't' });
+    expect([code, err.replace(/\n {2}→ .+\n$/, '\n')]).toEqual([1, `weir: ${sentence}\n`]);
+  });
+
+  it.each(Object.keys(ERRORS))('%s: the advice names no part of HTTP', async (code) => {
+    const { url } = await serverThatAnswers({ status: 400, body: { type: `urn:weir:error:${code}`, error: 'No.' } });
+    const { err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
+    expect(err).toContain('  → ');
+    expect(err).not.toMatch(
+      /[?][a-z_]+|parameter|problems|detail|\b(GET|PUT|POST|DELETE|HTTP|URL|JSON|UTF-8)\b|If-|Retry-After|Allow|Content-|[Hh]eader|openapi|percent|\/ready|Authorization|subprotocol/,
+    );
+  });
+});
+
+describe('an error with --output json or yaml', () => {
+  const refusal: Answer = {
+    status: 400,
+    body: {
+      type: 'urn:weir:error:invalid_query',
+      error: 'Invalid query at ?all: Say which.',
+      problems: [{ pointer: '?all', code: 'invalid_parameter', message: 'Say which.' }],
+    },
+  };
+  const any = expect.any(String) as string;
+  const [config, policy] = ['CONFIG', 'POLICY'];
+  const wrong: Answer = {
+    status: 400,
+    body: {
+      type: 'urn:weir:error:invalid_policy',
+      error: 'Invalid policy at /source_groups: no list.',
+      problems: [{ pointer: '/source_groups', code: 'wrong_type', message: 'no list.' }],
+    },
+  };
+
+  it.each<[string[], Answer, number, object]>([
+    [
+      ['flows', 'cut'],
+      refusal,
+      1,
+      {
+        code: 'invalid_query',
+        message: '--all: Say which.',
+        fix: any,
+        problems: [{ pointer: '--all', code: 'invalid_parameter', message: 'Say which.' }],
+      },
+    ],
+    [
+      ['token', 'list'],
+      { status: 502, body: '<html>' },
+      1,
+      { code: 'failed', message: 'the server answered with 502' },
+    ],
+    [
+      ['token', 'list', '--server', 'http://127.0.0.1:1'],
+      refusal,
+      1,
+      { code: 'unreachable', message: expect.stringContaining('cannot be reached'), fix: any },
+    ],
+    [
+      ['token', 'list', '--config', config],
+      refusal,
+      1,
+      {
+        code: 'invalid_config',
+        message: 'the configuration is not valid: 1 problem',
+        problems: [
+          {
+            pointer: 'node.data_dir',
+            code: 'invalid_value',
+            message: any,
+            where: expect.stringMatching(/weir\.yaml:2:19$/),
+          },
+        ],
+      },
+    ],
+    [
+      ['policy', 'apply', '--replace', '-f', policy],
+      wrong,
+      1,
+      {
+        code: 'invalid_policy',
+        message: expect.stringMatching(/policy\.yaml was refused: 1 problem$/),
+        fix: any,
+        problems: [
+          {
+            pointer: '/source_groups',
+            code: 'wrong_type',
+            message: 'no list.',
+            where: expect.stringMatching(/policy\.yaml:2:16$/),
+          },
+        ],
+      },
+    ],
+    [
+      ['policy', 'explain', '--src', '10.0.0.7'],
+      refusal,
+      2,
+      { code: 'usage', message: expect.stringContaining('--dst') },
+    ],
+    [['token', 'revoke'], refusal, 2, { code: 'usage', message: "missing required argument 'id'", fix: any }],
+    [['token', 'create', '--subject', 'ci'], refusal, 2, { code: 'usage', message: any, fix: any }],
+    [['flows', 'lst'], refusal, 2, { code: 'usage', message: any, fix: any }],
+    [['flows', '--limit', 'x'], refusal, 2, { code: 'usage', message: any, fix: any }],
+    [['polcy'], refusal, 2, { code: 'usage', message: "unknown command 'polcy'", fix: 'Did you mean policy?' }],
+  ])('%j is one object on standard error', async (words, answer, exitCode, error) => {
+    const { url } = await serverThatAnswers(answer);
+    const folder = temporaryFolder();
+    const files: Record<string, string> = { CONFIG: join(folder, 'weir.yaml'), POLICY: join(folder, 'policy.yaml') };
+    writeFileSync(files.CONFIG ?? '', 'version: 1\nnode: { data_dir: 7 }\n');
+    writeFileSync(files.POLICY ?? '', 'default_policy: deny\nsource_groups: 7\n');
+    const given = words.map((word) => files[word] ?? word);
+    const forms: readonly (readonly [string[], (text: string) => unknown])[] = [
+      [['--output', 'json'], (text) => JSON.parse(text) as unknown],
+      [['--output=json'], (text) => JSON.parse(text) as unknown],
+      [['--output', 'yaml'], (text) => parse(text) as unknown],
+    ];
+    for (const [flag, read] of forms) {
+      const { code, out, err } = await run([...given, ...flag], { WEIR_TOKEN: 't', WEIR_SERVER: url });
+      expect({ code, out, ...(read(err) as object) }).toEqual({ code: exitCode, out: '', error });
+    }
+  });
+
+  it('is text where --output names a file', async () => {
+    const { url } = await serverThatAnswers(refusal);
+    const { err } = await run(['sysdump', '--output', 'json', '--server', url], { WEIR_TOKEN: 't' });
+    expect(err).toMatch(/^weir: --all: Say which/);
+  });
+});
+
 describe('weir', () => {
   it('checks a configuration file, with every problem on a line of its own', async () => {
     const file = join(temporaryFolder(), 'weir.yaml');
@@ -220,6 +431,30 @@ describe('weir', () => {
       code: 2,
       err: "error: unknown command 'polcy'\n(Did you mean policy?)\n(weir --help says more)\n",
     });
+  });
+
+  it.each([
+    [
+      ['policy', 'diff'],
+      ['policy', 'diff', '--help'],
+    ],
+    [['policy'], ['policy', '--help']],
+    [
+      ['flows', 'cut'],
+      ['flows', 'cut', '--help'],
+    ],
+    [['findings'], ['findings', '--help']],
+    [[], ['--help']],
+  ])('help %j shows what %j shows', async (words, same) => {
+    const shown = await run(['help', ...words]);
+    expect(shown).toEqual(await run(same));
+    expect([shown.code, shown.err]).toEqual([0, '']);
+  });
+
+  it.each([[['policy', 'dif']], [['polcy']], [['findings', 'x']]])('help %j ends with 2', async (words) => {
+    const { code, out, err } = await run(['help', ...words]);
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toMatch(/^error: unknown command '/);
   });
 
   it('says its version', async () => {

@@ -155,5 +155,5 @@ test('performance mode is switched, and the active policy is deleted', async () 
   expect((await cli(['policy', 'delete', '--name', 'office'])).out).toBe(
     'office deleted\nnone is active now: policy.fallback decides\n',
   );
-  expect((await cli(['policy', 'list', '--output', 'json'])).out).toBe('[]\n');
+  expect((await cli(['policy', 'list', '--output', 'json'])).out).toBe('{\n  "items": []\n}\n');
 });

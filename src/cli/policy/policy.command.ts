@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { createClient } from '../client.js';
 import type { End } from '../command-tree.js';
 import { CliError } from '../error.js';
+import { relativeTime } from '../relative-time.js';
 import { type Output, print, remote, serialised } from '../remote.js';
 import { styleOf } from '../style.js';
 import { table } from '../table.js';
@@ -30,7 +31,7 @@ function addListCommand(policy: Command, terminal: Terminal): void {
     .action(async (options: Output) => {
       const records = await listPolicies(createClient(options, terminal));
       const style = styleOf(terminal);
-      print(terminal, options.output, records, () =>
+      print(terminal, options.output, { items: records }, () =>
         table(
           ['NAME', 'MODE', 'ACTIVE', 'REVISION', 'FORM', 'UPDATED', 'BY', 'ID'],
           records.map((record) => [
@@ -39,7 +40,7 @@ function addListCommand(policy: Command, terminal: Terminal): void {
             record.active ? style.good('active') : '-',
             String(record.revision),
             record.form,
-            record.updated_at,
+            relativeTime(record.updated_at),
             record.updated_by,
             record.id,
           ]),

@@ -29,10 +29,16 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
 
 /** `FILE:LINE:COLUMN: message (pointer)`, `prefix` being what stands around the document in what was sent. */
 export function placed(source: Source, { pointer, message }: Problem, prefix = ''): string {
-  const own = pointer.startsWith(prefix) ? pointer.slice(prefix.length) : '';
-  const place = source.where(own);
-  const at = place === null ? source.label : `${source.label}:${place.line}:${place.column}`;
-  return `${at}: ${message}${own === '' ? '' : ` (${own})`}`;
+  const own = ownPointer(pointer, prefix);
+  return `${placeOf(source, own)}: ${message}${own === '' ? '' : ` (${own})`}`;
+}
+
+const ownPointer = (pointer: string, prefix: string): string =>
+  pointer.startsWith(prefix) ? pointer.slice(prefix.length) : '';
+
+function placeOf(source: Source, pointer: string): string {
+  const place = source.where(pointer);
+  return place === null ? source.label : `${source.label}:${place.line}:${place.column}`;
 }
 
 /** The refusal with each of its problems at its line. */
@@ -41,7 +47,12 @@ export function atLines(refused: RefusedError, source: Source, prefix = ''): Cli
   const count = refused.problems.length;
   const lines = refused.problems.map((problem) => placed(source, problem, prefix));
   const heading = `${source.label} was refused: ${count} problem${count === 1 ? '' : 's'}`;
-  return new CliError([heading, ...lines].join('\n'), { cause: refused, fix: refused.fix });
+  const problems = refused.problems.map((problem) => {
+    const pointer = ownPointer(problem.pointer, prefix);
+    return { ...problem, pointer, where: placeOf(source, pointer) };
+  });
+  const { fix, code } = refused;
+  return new CliError([heading, ...lines].join('\n'), { cause: refused, fix, code, problems });
 }
 
 /** The singleton form: in an envelope the groups have no modes, and get that of the envelope. */

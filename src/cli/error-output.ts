@@ -1,0 +1,96 @@
+import { CommanderError } from 'commander';
+import { ConfigError } from '#config/problem.js';
+import { CliError, type ExitCode, UnreachableError } from './error.js';
+import { serialised } from './remote.js';
+import { styleOf } from './style.js';
+import type { Terminal } from './terminal.js';
+
+type ErrorForm = 'table' | 'json' | 'yaml';
+
+/** Codes of errors that the command finds itself; the others are those of docs/errors.md. */
+export const OWN_CODES = {
+  usage: 'wrongly called',
+  unreachable: 'no node answered',
+  invalid_config: 'the configuration file is not valid; `problems` has the key in `pointer`, the place in `where`',
+  failed: 'anything else; `message` says what',
+} as const;
+
+/** The form that `--output` asks for, found also where the words are no valid call. `weir sysdump --output` names a file. */
+export function errorFormOf(words: readonly string[]): ErrorForm {
+  if (words.includes('sysdump')) return 'table';
+  let form: ErrorForm = 'table';
+  words.forEach((word, index) => {
+    const value = word === '--output' ? words[index + 1] : /^--output=(.*)$/.exec(word)?.[1];
+    if (value === 'json' || value === 'yaml') form = value;
+  });
+  return form;
+}
+
+/** Prints an error and gives the exit code; throws one that is a defect, so that its stack is shown. */
+export function printError(error: unknown, form: ErrorForm, terminal: Terminal): ExitCode {
+  if (error instanceof CommanderError && error.exitCode === 0) return 0;
+  const { exitCode, text, document } = described(error, terminal);
+  if (form === 'table') terminal.err(text);
+  else if (form === 'json') terminal.err(`${JSON.stringify({ error: document })}\n`);
+  else terminal.err(serialised('yaml', { error: document }));
+  return exitCode;
+}
+
+type Described = {
+  readonly exitCode: ExitCode;
+  readonly text: string;
+  readonly document: {
+    readonly code: string;
+    readonly message: string;
+    readonly fix?: string;
+    readonly problems?: readonly unknown[];
+  };
+};
+
+function described(error: unknown, terminal: Terminal): Described {
+  // Commander has printed its text already.
+  if (error instanceof CommanderError) return { exitCode: 2, text: '', document: usageOf(error) };
+  if (error instanceof ConfigError) return { exitCode: 1, text: `${error.message}\n`, document: configOf(error) };
+  if (error instanceof CliError) {
+    const { message, fix, exitCode, problems } = error;
+    const advice = fix === undefined ? '' : `  ${styleOf(terminal).dim(`→ ${fix}`)}\n`;
+    const document = {
+      code: codeOf(error),
+      message: headingOf(message, problems.length),
+      ...(fix === undefined ? {} : { fix }),
+      ...(problems.length === 0 ? {} : { problems }),
+    };
+    return { exitCode, text: `weir: ${message}\n${advice}`, document };
+  }
+  if (!isNamed(error)) throw error;
+  return { exitCode: 1, text: `weir: ${error.message}\n`, document: { code: 'failed', message: error.message } };
+}
+
+/** The lines behind the first one are those of `problems`. */
+const headingOf = (message: string, problems: number): string =>
+  problems === 0 ? message : (message.split('\n')[0] ?? '').replace(/:$/, '');
+
+function codeOf(error: CliError): string {
+  const { code, exitCode } = error;
+  if (code !== undefined) return code;
+  if (error instanceof UnreachableError) return 'unreachable';
+  return exitCode === 2 ? 'usage' : 'failed';
+}
+
+function usageOf({ message, code }: CommanderError): Described['document'] {
+  if (code === 'commander.help')
+    return { code: 'usage', message: 'no command is given', fix: '`weir --help` shows all' };
+  const [first = '', hint] = message.replace(/^error: /, '').split('\n');
+  return { code: 'usage', message: first, fix: hint?.replace(/^[(]|[)]$/g, '') ?? '`weir --help` says more' };
+}
+
+function configOf({ problems }: ConfigError): Described['document'] {
+  const message = `the configuration is not valid: ${problems.length} problem${problems.length === 1 ? '' : 's'}`;
+  const listed = problems.map(({ key, code, message: what, where }) => ({ pointer: key, code, message: what, where }));
+  return { code: 'invalid_config', message, problems: listed };
+}
+
+/** A failure with a code says what happened; anything else is a bug and shows its stack. */
+function isNamed(error: unknown): error is Error & { readonly code: string } {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string';
+}

@@ -1,0 +1,16 @@
+const UNITS = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['min', 60],
+  ['s', 1],
+] as const;
+
+/** A time of the API, ISO 8601, as tables show it: `3 min ago`, `in 23 h`; any other text as it is. */
+export function relativeTime(time: string): string {
+  const at = Date.parse(time);
+  if (Number.isNaN(at)) return time;
+  const seconds = Math.floor(Math.abs(Date.now() - at) / 1_000);
+  const [unit, size] = UNITS.find(([, length]) => seconds >= length) ?? ['s', 1];
+  const span = `${Math.floor(seconds / size)} ${unit}`;
+  return at > Date.now() ? `in ${span}` : `${span} ago`;
+}
