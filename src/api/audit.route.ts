@@ -17,8 +17,8 @@ const LINES_AT_ONCE = 1_000;
 
 export const auditResource: Resource = (api, management) => {
   for (const [path, operationId, summary] of [
-    ['/api/v1/audit/findings', 'listFindings', 'Denies and changes that were recorded, of every node'],
-    ['/api/v1/audit/findings/local', 'listLocalFindings', 'Denies and changes that this node recorded'],
+    ['/api/v1/audit/findings', 'listFindings', 'Denies that were recorded, of every node'],
+    ['/api/v1/audit/findings/local', 'listLocalFindings', 'Denies that this node recorded'],
   ] as const) {
     api.get(
       path,
@@ -28,7 +28,7 @@ export const auditResource: Resource = (api, management) => {
           tags: ['observation'],
           summary,
           description:
-            'Newest first. A page may have fewer findings than `limit`, or none, with others behind it: go on for as long ' +
+            'Denies and refused logins; `config_change` and `gap` only where `finding_type` asks for them. Newest first. A page may have fewer findings than `limit`, or none, with others behind it: go on for as long ' +
             'as there is a `next_cursor`. What is seen again during a walk moves to the front: nothing is shown twice.',
           querystring: findingsQuery,
           response: {

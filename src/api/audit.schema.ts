@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { FindingFilter, FindingPage } from '#observe/findings/filter.js';
-import { FINDING_TYPES } from '#observe/findings/finding.js';
+import { FINDING_TYPES, LISTED_TYPES } from '#observe/findings/finding.js';
 import { readCursor } from '#observe/findings/keys.js';
 import { shownFinding } from '#observe/findings/shown.js';
 import { parseCidr } from '#policy/ipv4.js';
@@ -99,7 +99,7 @@ export const findingsQuery = z.strictObject({
 
 export function filterOf(query: z.infer<typeof findingsQuery>): FindingFilter {
   return {
-    types: query.finding_type ?? [],
+    types: query.finding_type ?? LISTED_TYPES,
     policyIds: query.policy_id ?? [],
     sourceGroups: query.source_group ?? [],
     rules: query.rule ?? [],

@@ -31,7 +31,7 @@ const writeExample = {
   kind: 'kubernetes',
   api_server_url: 'https://kube.example.com:6443',
   ca_cert_pem: '-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n',
-  service_account_token: 'eyJhbGciOiJSUzI1NiJ9…',
+  service_account_token: 'eyJhbGciOiJSUzI1NiJ9.e30.c2ln',
 };
 
 const IntegrationCreateSchema = z

@@ -40,8 +40,8 @@ const MOST_IN_A_ROUND = 10_000;
 /** `weir findings`. */
 export function addFindingsCommand(program: Command, terminal: Terminal): void {
   remote(program.command('findings'))
-    .description('what was denied, or would have been under audit, and what else was recorded; the newest first')
-    .option('--type <type...>', 'of these types, such as l4_deny or dns_deny')
+    .description('what was denied, or would have been under audit, and refused logins; the newest first')
+    .option('--type <type...>', 'of these types, such as l4_deny; config_change and gap are listed only so')
     .option('--group <id...>', 'judged in these source groups')
     .option('--rule <id...>', 'judged by these rules')
     .option('--policy <id...>', 'judged by these policies')

@@ -28,10 +28,14 @@ export type Metrics = Omit<WorkMetrics, 'registry'> & {
   families(): readonly MetricFamily[];
 };
 
+const MISNAMED = ['handles', 'requests', 'resources'].map((of) => `weir_nodejs_active_${of}_total`);
+
 /** The registry of the node. No label holds an address, a hostname or a rule id (D35). */
 export function createMetrics(sources: MetricSources, work = createWorkMetrics()): Metrics {
   const { registry, ...done } = work;
   collectDefaultMetrics({ register: registry, prefix: 'weir_' });
+  // Gauges by the names of counters, whose sums by type have the proper ones.
+  for (const name of MISNAMED) registry.removeSingleMetric(name);
   const families = familiesOf(registry);
   families.gauge('weir_build_info', 'Version of this build.', 'version').set({ version: sources.version }, 1);
   const node = nodeMetrics(families);

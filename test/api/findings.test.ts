@@ -7,6 +7,7 @@ import { TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
 
 const PATH = '/api/v1/audit/findings';
+const DENIES = ['l4_deny', 'icmp_deny', 'dns_deny', 'tls_deny', 'http_deny', 'auth_denied'];
 const CURSOR = 'A'.repeat(30);
 const found = (of: Partial<Finding> = {}): Finding => ({
   ...seen({ firstMs: Date.parse('2026-01-31T12:00:00Z'), lastMs: Date.parse('2026-01-31T12:00:01.5Z'), count: 3 }),
@@ -66,7 +67,7 @@ describe.each([PATH, `${PATH}/local`])('%s', (path) => {
         nodes_responded: 1,
       },
     ]);
-    expect(node.reads.asked).toEqual([{ filter: ANY, limit: 100, cursor: null }]);
+    expect(node.reads.asked).toEqual([{ filter: { ...ANY, types: DENIES }, limit: 100, cursor: null }]);
   });
 
   test('hands every filter on, repeated ones as alternatives', async () => {
@@ -166,7 +167,11 @@ describe('lines', () => {
     expect(answer.headers['content-type']).toBe('application/x-ndjson');
     expect(linesOf(answer.body)).toEqual(['a', 'b', 'c'].map((rule) => ({ ...SHOWN, rule })));
     expect(node.reads.asked).toEqual(
-      [null, CURSOR, 'B'.repeat(30)].map((cursor) => ({ filter: { ...ANY, rules: ['x'] }, limit: 1_000, cursor })),
+      [null, CURSOR, 'B'.repeat(30)].map((cursor) => ({
+        filter: { ...ANY, types: DENIES, rules: ['x'] },
+        limit: 1_000,
+        cursor,
+      })),
     );
   });
 

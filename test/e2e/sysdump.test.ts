@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { temporaryFolder } from '#cli/topology.js';
+import { FINDING_TYPES } from '#observe/findings/finding.js';
 import type { Manifest } from '#observe/sysdump/sysdump.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { openWebSocket } from '#test/api/websocket-client.js';
@@ -13,6 +14,7 @@ import { tracesOf } from '#test/service-plane/ca/traces.js';
 import { readWiretap } from './reader.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
+const EVERY_TYPE = FINDING_TYPES.map((type) => `finding_type=${type}`).join('&');
 const ENVIRONMENT = 'planted-in-the-environment';
 const INTEGRATION = 'planted-in-an-integration';
 const WEBHOOK = 'planted-secret-of-a-webhook';
@@ -210,7 +212,7 @@ test('no secret is in a dump, a log, the metrics or the statecharts', async () =
     statecharts: (await node.request('GET', '/api/v1/debug/statecharts')).text,
     stream: JSON.stringify(client.messages),
     wiretap: JSON.stringify(tap.messages),
-    findings: (await node.request('GET', '/api/v1/audit/findings?format=jsonl')).text,
+    findings: (await node.request('GET', `/api/v1/audit/findings?format=jsonl&${EVERY_TYPE}`)).text,
     configuration: (await node.request('GET', '/openapi/service-v1.json')).text,
     integrations: (await node.request('GET', '/api/v1/integrations')).text,
     ca: (await node.request('GET', '/api/v1/settings/tls-intercept-ca')).text,

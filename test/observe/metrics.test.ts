@@ -130,6 +130,13 @@ describe('metrics', () => {
     expect(lines.filter((line) => line !== '' && !line.startsWith('weir_'))).toEqual([]);
   });
 
+  it('are counters exactly where their names end in _total', () => {
+    const wrong = metricsOfEveryPart()
+      .families()
+      .filter(({ name, type }) => (type === 'counter') !== name.endsWith('_total'));
+    expect(wrong).toEqual([]);
+  });
+
   it('are all on docs/metrics.md', async () => {
     const page = await readFile(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
     expect(page, 'run: npm run docs').toBe(metricsPage(metricsOfEveryPart().families()));

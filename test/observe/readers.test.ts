@@ -82,6 +82,23 @@ describe('a reader', () => {
     expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
   });
 
+  test('is told of loss within a second also while its network takes too little', () => {
+    const sink = new FakeSink();
+    readers.joined(readers.open(sink), 1);
+    sink.waiting = 8 * MIB;
+    readers.frame(frame({ channel: 1 }, 'a', 2));
+    vi.advanceTimersByTime(1_000);
+    expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
+    // Even this has a bound, and is told once there is room.
+    sink.waiting = 8 * MIB + 64 * 1024;
+    readers.frame(frame({ channel: 1 }, 'b', 3));
+    vi.advanceTimersByTime(1_000);
+    expect(sink.sent.length).toBe(1);
+    sink.waiting = 8 * MIB;
+    vi.advanceTimersByTime(1_000);
+    expect(sink.sent.slice(1)).toEqual(['{"type":"lost","count":3,"where":"reader"}']);
+  });
+
   test('that takes little by little stays', () => {
     const sink = new FakeSink();
     readers.open(sink);

@@ -9,6 +9,8 @@ export const FINDING_TYPES = [
   'config_change',
   'gap',
 ] as const;
+/** The types of a list unless the query names types: denies and refused logins. */
+export const LISTED_TYPES = FINDING_TYPES.filter((type) => type !== 'config_change' && type !== 'gap');
 export type FindingType = (typeof FINDING_TYPES)[number];
 
 /** What makes two findings equal. Whatever does not apply is null. */

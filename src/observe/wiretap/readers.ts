@@ -16,6 +16,8 @@ const WAITING_BYTES = 256 * 1024 * 1024;
 /** And for each of them: at a hundred thousand messages a second the most is a fifth of a second. */
 const WAITING_LEAST = 256 * 1024;
 const WAITING_MOST = 8 * 1024 * 1024;
+/** Beyond it, for messages of loss alone. */
+const LOST_BYTES = 64 * 1024;
 const LOOK_MS = 500;
 const STALLED_MS = 60_000;
 /** After so many sends others have their turn. */
@@ -147,7 +149,7 @@ export class Readers {
   #look(now: number): void {
     for (const [number, reader] of this.#readers) {
       const { waiting, taken } = reader.sink;
-      if (waiting < this.#waitingBytes) sayLost(reader);
+      if (waiting < this.#waitingBytes + LOST_BYTES) sayLost(reader);
       if (waiting === 0 || taken !== reader.taken) reader.stalledSince = null;
       else reader.stalledSince ??= now;
       reader.taken = taken;

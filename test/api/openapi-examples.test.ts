@@ -1,0 +1,41 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { describe, expect, test } from 'vitest';
+import { createApi } from '#api/server.js';
+import { fakeManagement } from './fake-management.js';
+
+type Schema = { readonly [key: string]: unknown };
+
+const described = await createApi(fakeManagement(), { version: '0.1.0' });
+const document = (await described.inject({ url: '/openapi/service-v1.json' })).json<Schema>();
+await described.close();
+
+/** Every schema of the document that has examples, by its JSON pointer. */
+function withExamples(value: unknown, pointer: string): [pointer: string, examples: readonly unknown[]][] {
+  if (typeof value !== 'object' || value === null) return [];
+  const { examples, schema } = value as { readonly examples?: unknown; readonly schema?: unknown };
+  const own = Array.isArray(examples) && schema === undefined ? [[pointer, examples] as [string, unknown[]]] : [];
+  const below = Object.entries(value).flatMap(([key, member]) =>
+    key === 'examples'
+      ? []
+      : withExamples(member, `${pointer}/${encodeURIComponent(key.replaceAll('~', '~0').replaceAll('/', '~1'))}`),
+  );
+  return [...own, ...below];
+}
+
+describe('the examples of the OpenAPI document', () => {
+  const ajv = new Ajv2020({ strict: false, formats: { 'date-time': true, uuid: true, uri: true } });
+  ajv.addSchema({ ...document, $id: 'weir' });
+  const found = withExamples(document, '');
+
+  test('are found', () => {
+    expect(found.length).toBeGreaterThan(30);
+  });
+
+  test.each(found)('fit their schema: %s', (pointer, examples) => {
+    const validate = ajv.compile({ $ref: `weir#${pointer}` });
+    const faults = examples
+      .filter((example) => !validate(example))
+      .map((example) => ({ example, errors: validate.errors }));
+    expect(faults).toEqual([]);
+  });
+});
