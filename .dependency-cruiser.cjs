@@ -106,7 +106,7 @@ module.exports = {
     only(
       'cli-is-a-client',
       '^src/cli/',
-      ['^src/config/', '^src/files/', '^src/main[.]ts$', '^src/api/errors[.]ts$'],
+      ['^src/config/', '^src/files/', '^src/main[.]ts$', '^src/api/errors[.]ts$', '^src/policy/json-schema[.]ts$'],
       'The command line is a client of the API. It starts main, and knows the table of errors and the schema of policies.',
     ),
     {

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { errorsPage } from '#api/errors-page.js';
 import { cliPage } from '#cli/cli-page.js';
 import { shapeOf } from '#cli/command-shape.js';
@@ -8,14 +8,17 @@ import { configurationDocument } from '#config/documentation.js';
 import { DROP_REASON_MEANING } from '#dataplane/program/numbers.js';
 import { createMetrics } from '#observe/metrics.js';
 import { metricsPage } from '#observe/metrics-page.js';
+import { policyPage } from '#policy/policy-page.js';
 
 const unread = () => Promise.reject(new Error('nothing is scraped for a page'));
 const metrics = createMetrics({ version: '', stats: unread, readiness: () => ({ ready: false, checks: [] }) });
+const read = (file: string) => readFileSync(new URL(`../${file}`, import.meta.url), 'utf8');
 const pages = {
   'cli.md': cliPage(shapeOf(commandTree(processTerminal, () => {}))),
   'configuration.md': configurationDocument(),
   'errors.md': errorsPage(DROP_REASON_MEANING),
   'metrics.md': metricsPage(metrics.families()),
+  'policy.md': policyPage(read('docs/policy.md'), (file) => read(`examples/policies/${file}`)),
 };
 for (const [name, text] of Object.entries(pages)) {
   writeFileSync(new URL(`../docs/${name}`, import.meta.url), text);

@@ -18,7 +18,7 @@ const regexByKey = () => z.record(z.string(), regex());
 
 const actionSchema = z.string().meta({
   id: 'Action',
-  description: 'What is done with matching traffic, in any case.',
+  description: 'Allows or denies the matching traffic. The case of the word does not matter.',
   pattern: '^([Aa][Ll][Ll][Oo][Ww]|[Dd][Ee][Nn][Yy])$',
   examples: ['allow', 'deny'],
 });
@@ -37,7 +37,7 @@ const prioritySchema = z
   .max(LIMITS.priority)
   .meta({
     id: 'Priority',
-    description: 'Lower is earlier. Left out, the place in the list counts.',
+    description: 'Lower is earlier. Left out, the place in the list counts, beginning with 0.',
     examples: [10],
   });
 
@@ -60,11 +60,16 @@ const portSchema = z.union([z.int().min(0).max(MAX_PORT), z.string().meta({ patt
 
 const byte = () => z.int().min(0).max(255);
 
-const nameMatchObjectSchema = z.strictObject({ exact: strings().optional(), regex: regex().optional() }).meta({
-  id: 'NameMatch',
-  description: 'Exact names, an expression, or both.',
-  examples: [{ exact: ['api.example.com'] }],
-});
+const nameMatchObjectSchema = z
+  .strictObject({
+    exact: strings().optional().meta({ description: 'Exact names, compared without regard to case.' }),
+    regex: regex().optional(),
+  })
+  .meta({
+    id: 'NameMatch',
+    description: 'Exact names, an expression, or both.',
+    examples: [{ exact: ['api.example.com'] }],
+  });
 
 const tlsNameMatchSchema = z.union([regex(), strings(), nameMatchObjectSchema]).meta({
   id: 'TlsNameMatch',
@@ -74,10 +79,12 @@ const tlsNameMatchSchema = z.union([regex(), strings(), nameMatchObjectSchema]).
 
 const headerMatchSchema = z
   .strictObject({
-    require_present: strings().optional(),
-    deny_present: strings().optional(),
-    exact: listsByKey().optional(),
-    regex: regexByKey().optional(),
+    require_present: strings().optional().meta({ description: 'Headers that must be present.' }),
+    deny_present: strings().optional().meta({ description: 'Headers that must be absent.' }),
+    exact: listsByKey().optional().meta({ description: 'Header name to the list of its permitted values.' }),
+    regex: regexByKey()
+      .optional()
+      .meta({ description: 'Header name to an RE2 expression that is searched in its value.' }),
   })
   .meta({
     id: 'HeaderMatch',
@@ -88,16 +95,24 @@ const headerMatchSchema = z
 const httpRequestSchema = z
   .strictObject({
     host: nameMatchObjectSchema.optional().meta({ description: 'Any of the kinds that are given must hold.' }),
-    methods: strings().optional(),
+    methods: strings().optional().meta({ description: 'HTTP methods, in any case.' }),
     path: z
-      .strictObject({ exact: strings().optional(), prefix: strings().optional(), regex: regex().optional() })
+      .strictObject({
+        exact: strings().optional().meta({ description: 'Whole paths.' }),
+        prefix: strings().optional().meta({ description: 'Beginnings of paths.' }),
+        regex: regex().optional(),
+      })
       .optional()
       .meta({ description: 'Any of the kinds that are given must hold.' }),
     query: z
       .strictObject({
-        keys_present: strings().optional(),
-        key_values_exact: listsByKey().optional(),
-        key_values_regex: regexByKey().optional(),
+        keys_present: strings().optional().meta({ description: 'Parameters that must be present.' }),
+        key_values_exact: listsByKey()
+          .optional()
+          .meta({ description: 'Parameter to the list of its permitted values.' }),
+        key_values_regex: regexByKey()
+          .optional()
+          .meta({ description: 'Parameter to an RE2 expression that is searched in its value.' }),
       })
       .optional()
       .meta({ description: 'All kinds that are given must hold; keys and values are compared decoded.' }),
@@ -126,14 +141,26 @@ const httpMatchSchema = z
 const tlsMatchSchema = z
   .strictObject({
     mode: z.enum(['metadata', 'intercept']).optional().meta({ description: 'Left out: metadata.' }),
-    sni: tlsNameMatchSchema.optional(),
+    sni: tlsNameMatchSchema.optional().meta({ description: 'The server name in the hello of the client.' }),
     server_dn: z.string().optional().meta({ description: 'Distinguished name of the subject as in RFC 4514.' }),
-    server_san: tlsNameMatchSchema.optional(),
-    server_cn: tlsNameMatchSchema.optional(),
-    fingerprint_sha256: z.array(z.string().meta({ pattern: '^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$' })).optional(),
-    trust_anchors_pem: strings().optional(),
-    tls13_uninspectable: actionSchema.optional(),
-    http: httpMatchSchema.optional(),
+    server_san: tlsNameMatchSchema
+      .optional()
+      .meta({ description: 'Any DNS name of the subject alternative names of the certificate of the server.' }),
+    server_cn: tlsNameMatchSchema
+      .optional()
+      .meta({ description: 'Any common name of the subject of the certificate.' }),
+    fingerprint_sha256: z
+      .array(z.string().meta({ pattern: '^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$' }))
+      .optional()
+      .meta({ description: 'SHA-256 of the DER form of the certificate, as 64 hex digits. Colons are allowed.' }),
+    trust_anchors_pem: strings()
+      .optional()
+      .meta({ description: 'Certificates in PEM that replace the roots of the system for this rule.' }),
+    tls13_uninspectable: actionSchema.optional().meta({
+      description:
+        'Decides where everything visible matches and the certificate is hidden by TLS 1.3 or by resumption. Default: deny.',
+    }),
+    http: httpMatchSchema.optional().meta({ description: 'Matchers on requests and responses. Needs mode intercept.' }),
   })
   .meta({
     id: 'TlsMatchConfig',
@@ -143,37 +170,56 @@ const tlsMatchSchema = z
 
 const ruleMatchSchema = z
   .strictObject({
-    dst_cidrs: z.array(z.string().meta({ pattern: CIDR })).optional(),
-    dst_ips: z.array(z.string().meta({ pattern: ADDRESS })).optional(),
+    dst_cidrs: z
+      .array(z.string().meta({ pattern: CIDR }))
+      .optional()
+      .meta({ description: 'Destination networks. A bare address counts as /32.' }),
+    dst_ips: z
+      .array(z.string().meta({ pattern: ADDRESS }))
+      .optional()
+      .meta({ description: 'Destination addresses. The union with dst_cidrs holds.' }),
     dns_hostname: z
       .string()
       .optional()
       .meta({
-        description: 'A name, "*." before a name, "*", or else an RE2 expression.',
+        description:
+          'A name, "*." before a name, "*", or else an RE2 expression. Matches the addresses granted for it.',
         examples: ['*.example.com'],
       }),
-    proto: protoSchema.optional(),
-    src_ports: z.array(portSchema).optional(),
-    dst_ports: z.array(portSchema).optional(),
-    icmp_types: z.array(byte()).optional(),
-    icmp_codes: z.array(byte()).optional(),
-    tls: tlsMatchSchema.optional(),
+    proto: protoSchema
+      .optional()
+      .meta({ description: 'A protocol name (tcp, udp, icmp, any) or an IP protocol number. Default: any.' }),
+    src_ports: z
+      .array(portSchema)
+      .optional()
+      .meta({ description: 'Source ports. For TCP, UDP, UDP-Lite, SCTP and DCCP only.' }),
+    dst_ports: z
+      .array(portSchema)
+      .optional()
+      .meta({ description: 'Destination ports. For TCP, UDP, UDP-Lite, SCTP and DCCP only.' }),
+    icmp_types: z.array(byte()).optional().meta({
+      description: 'ICMP types. With proto icmp and without types and codes: 0, 3, 8, 11 and 12.',
+    }),
+    icmp_codes: z.array(byte()).optional().meta({ description: 'ICMP codes, tested independently of the types.' }),
+    tls: tlsMatchSchema.optional().meta({ description: 'Matchers on TLS and HTTP. Matches TCP only.' }),
   })
   .meta({
     id: 'RuleMatchConfig',
     description:
-      'What traffic a rule is about; all matchers that are given must hold. An empty object matches everything.',
+      'Selects the traffic of a rule. All matchers that are given must hold. An empty object matches every packet.',
     examples: [{ dst_cidrs: ['192.0.2.0/24'], proto: 'tcp', dst_ports: [443, '8000-8100'] }],
   });
 
-const idSchema = z.string().meta({ minLength: 1 });
+const idSchema = z
+  .string()
+  .meta({ minLength: 1, description: 'Unique in its list. Findings, hits and explain name it.' });
 
 const ruleSchema = z
   .strictObject({
     id: idSchema,
     priority: prioritySchema.optional(),
     action: actionSchema,
-    mode: modeSchema.optional(),
+    mode: modeSchema.optional().meta({ description: 'Replaces the mode of the source group for this rule.' }),
     match: ruleMatchSchema,
   })
   .meta({
@@ -186,9 +232,18 @@ const labels = () => z.record(z.string(), z.string());
 
 const kubernetesSourceSchema = z
   .strictObject({
-    integration: z.string(),
-    pod_selector: z.strictObject({ namespace: z.string().optional(), match_labels: labels().optional() }).optional(),
-    node_selector: z.strictObject({ match_labels: labels().optional() }).optional(),
+    integration: z.string().meta({ description: 'The name of an integration.' }),
+    pod_selector: z
+      .strictObject({
+        namespace: z.string().optional().meta({ description: 'Default: every namespace.' }),
+        match_labels: labels().optional().meta({ description: 'Labels that a pod must have.' }),
+      })
+      .optional()
+      .meta({ description: 'Selects the addresses of pods.' }),
+    node_selector: z
+      .strictObject({ match_labels: labels().optional().meta({ description: 'Labels that a node must have.' }) })
+      .optional()
+      .meta({ description: 'Selects the addresses of nodes.' }),
   })
   .meta({
     id: 'KubernetesSource',
@@ -198,9 +253,15 @@ const kubernetesSourceSchema = z
 
 const sourcesSchema = z
   .strictObject({
-    cidrs: z.array(z.string().meta({ pattern: CIDR })).optional(),
-    ips: z.array(z.string().meta({ pattern: ADDRESS })).optional(),
-    kubernetes: z.array(kubernetesSourceSchema).optional(),
+    cidrs: z
+      .array(z.string().meta({ pattern: CIDR }))
+      .optional()
+      .meta({ description: 'Source networks. A bare address counts as /32.' }),
+    ips: z
+      .array(z.string().meta({ pattern: ADDRESS }))
+      .optional()
+      .meta({ description: 'Source addresses.' }),
+    kubernetes: z.array(kubernetesSourceSchema).optional().meta({ description: 'Dynamic sources.' }),
   })
   .meta({
     id: 'SourcesConfig',
@@ -211,8 +272,10 @@ const sourcesSchema = z
 const groupFields = {
   priority: prioritySchema.optional(),
   sources: sourcesSchema,
-  rules: z.array(ruleSchema).optional(),
-  default_action: actionSchema.optional(),
+  rules: z.array(ruleSchema).optional().meta({ description: 'Default: none.' }),
+  default_action: actionSchema.optional().meta({
+    description: 'Decides where no rule of the group matches. Left out: the walk goes on with the next group.',
+  }),
 };
 const groupExample = { id: 'office', sources: { cidrs: ['10.0.0.0/8'] }, default_action: 'deny' };
 
@@ -235,12 +298,13 @@ export const storedGroupSchema = z.strictObject({ id: idSchema, mode: modeSchema
 });
 
 const DEFAULT_POLICY = 'Decides for a packet that no group decided for. Left out: the fallback of the node.';
+const GROUPS = 'At most 100,000, with at most 100,000 rules together. Default: none.';
 
 /** The body of `PUT /api/v1/policy`. */
 export const policySchema = z
   .strictObject({
     default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
-    source_groups: z.array(groupSchema).optional(),
+    source_groups: z.array(groupSchema).optional().meta({ description: GROUPS }),
   })
   .meta({
     id: 'PolicyConfig',
@@ -251,7 +315,7 @@ export const policySchema = z
 export const envelopePolicySchema = z
   .strictObject({
     default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
-    source_groups: z.array(envelopeGroupSchema).optional(),
+    source_groups: z.array(envelopeGroupSchema).optional().meta({ description: GROUPS }),
   })
   .meta({
     id: 'EnvelopePolicyConfig',
@@ -263,7 +327,7 @@ export const envelopePolicySchema = z
 export const storedPolicySchema = z
   .strictObject({
     default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
-    source_groups: z.array(storedGroupSchema).optional(),
+    source_groups: z.array(storedGroupSchema).optional().meta({ description: GROUPS }),
   })
   .meta({
     id: 'StoredPolicyConfig',

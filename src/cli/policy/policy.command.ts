@@ -12,8 +12,9 @@ import { addApplyCommand } from './apply.command.js';
 import { addDiffCommand } from './diff.command.js';
 import { addExplainCommand } from './explain.command.js';
 import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './record.js';
+import { addSchemaCommand } from './schema.command.js';
 
-/** `weir policy get | list | apply | activate | diff | explain | delete`. */
+/** `weir policy get | list | apply | activate | diff | explain | schema | delete`. */
 export function addPolicyCommands(program: Command, terminal: Terminal, end: End): void {
   const policy = program.command('policy').description('policies of a node');
   addListCommand(policy, terminal);
@@ -22,6 +23,7 @@ export function addPolicyCommands(program: Command, terminal: Terminal, end: End
   addActivateCommand(policy, terminal);
   addDiffCommand(policy, terminal, end);
   addExplainCommand(policy, terminal);
+  addSchemaCommand(policy, terminal);
   addDeleteCommand(policy, terminal);
 }
 

@@ -1,0 +1,18 @@
+import { type Command, Option } from 'commander';
+import { policyJsonSchema, type SchemaForm } from '#policy/json-schema.js';
+import { printing, serialised } from '../remote.js';
+import type { Terminal } from '../terminal.js';
+
+/** `weir policy schema`: needs no node. */
+export function addSchemaCommand(policy: Command, terminal: Terminal): void {
+  printing(policy.command('schema'), ['json', 'yaml'])
+    .description('print the JSON Schema of a policy file, for editors and other tools; needs no node')
+    .addOption(
+      new Option('--form <form>', 'the form that the file has')
+        .choices(['any', 'singleton', 'envelope'])
+        .default('any'),
+    )
+    .action(({ form, output }: { form: SchemaForm; output: 'json' | 'yaml' }) => {
+      terminal.out(serialised(output, policyJsonSchema(form)));
+    });
+}

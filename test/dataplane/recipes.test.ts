@@ -1,0 +1,206 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readPolicyText } from '#config/policy-text.js';
+import { compile } from '#policy/compile.js';
+import { evaluate } from '#policy/evaluate.js';
+import { judgeConnection, judgeExchange, StepFinder } from '#policy/inspection.js';
+import { noGrants, type Packet, type Policy } from '#policy/model.js';
+import { readPolicy } from '#policy/read.js';
+import type { TlsFacts } from '#policy/tls-facts.js';
+import { address } from '#test/policy/sample.js';
+import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const folder = new URL('../../examples/policies/', import.meta.url);
+
+function recipe(name: string): { policy: Policy; warnings: readonly string[] } {
+  const { form, json } = readPolicyText(readFileSync(new URL(`${name}.yaml`, folder), 'utf8'));
+  const read = readPolicy(json, {
+    form,
+    integrations: new Set(),
+    parseCertificate: () => undefined,
+    dns: true,
+    servicePlane: true,
+    recordMode: 'enforce',
+    fallback: 'deny',
+  });
+  if (!read.ok) throw new Error(`${name}: ${JSON.stringify(read.problems)}`);
+  return { policy: read.policy, warnings: read.warnings.map(({ code }) => code) };
+}
+
+/** `tcp 10.1.0.7:40000 > 192.0.2.1:443`, `icmp 10.1.0.7 > 192.0.2.1 type 8`. */
+function packetOf(text: string): Packet {
+  const [, name = '', source = '', sourcePort = '40000', destination = '', port = '0', icmpType = '0'] =
+    /^(\w+) ([\d.]+)(?::(\d+))? > ([\d.]+)(?::(\d+))?(?: type (\d+))?$/.exec(text) ?? [];
+  const protocol = { tcp: 6, udp: 17, icmp: 1 }[name];
+  if (protocol === undefined) throw new Error(`not a packet: ${text}`);
+  const ports = name === 'icmp' ? [0, 0] : [Number(sourcePort), Number(port)];
+  const [sourceOf = 0, destinationOf = 0] = ports;
+  return {
+    ...{
+      source: address(source),
+      destination: address(destination),
+      protocol,
+      sourcePort: sourceOf,
+      destinationPort: destinationOf,
+    },
+    ...{ icmpType: Number(icmpType), icmpCode: 0 },
+  };
+}
+
+/** Of each recipe, by a granted name or none: packets with their verdict. */
+const PACKETS: Readonly<Record<string, readonly (readonly [packet: string, verdict: string, granted?: string])[]>> = {
+  'office-web': [
+    ['tcp 10.1.0.7 > 192.0.2.1:80', 'allow'],
+    ['tcp 10.1.255.7 > 10.9.0.1:443', 'allow'],
+    ['icmp 10.1.0.7 > 192.0.2.1 type 8', 'allow'],
+    ['icmp 10.1.0.7 > 192.0.2.1 type 13', 'deny'],
+    ['tcp 10.1.0.7 > 192.0.2.1:22', 'deny'],
+    ['udp 10.1.0.7 > 192.0.2.1:443', 'deny'],
+    ['tcp 10.2.0.7 > 192.0.2.1:443', 'deny'],
+  ],
+  guests: [
+    ['tcp 10.1.9.7 > 192.0.2.1:443', 'allow'],
+    ['tcp 10.1.9.7 > 10.1.0.1:443', 'deny'],
+    ['tcp 10.1.9.7 > 172.31.0.1:80', 'deny'],
+    ['tcp 10.1.8.7 > 10.1.0.1:443', 'allow'],
+    ['udp 10.1.9.7 > 192.0.2.1:53', 'deny'],
+  ],
+  'audit-first': [
+    ['tcp 10.1.0.7 > 192.0.2.1:443', 'allow'],
+    ['tcp 10.1.0.7 > 192.0.2.1:22', 'audit'],
+    ['udp 10.9.0.7 > 192.0.2.1:53', 'audit'],
+  ],
+  'backup-only': [
+    ['tcp 10.2.0.5 > 10.3.0.9:873', 'allow'],
+    ['udp 10.2.0.5:40000 > 10.3.0.9:40100', 'allow'],
+    ['udp 10.2.0.5:40001 > 10.3.0.9:40100', 'deny'],
+    ['udp 10.2.0.5:40000 > 10.3.0.9:40101', 'deny'],
+    ['tcp 10.2.0.6 > 10.3.0.9:873', 'deny'],
+    ['tcp 10.2.0.6 > 10.4.0.9:873', 'allow'],
+  ],
+  'package-mirrors': [
+    ['tcp 10.3.0.9 > 192.0.2.1:443', 'deny'],
+    ['tcp 10.3.0.9 > 192.0.2.1:443', 'allow', '*.debian.org'],
+    ['tcp 10.3.0.9 > 192.0.2.1:80', 'deny', '*.debian.org'],
+    ['tcp 10.4.0.9 > 192.0.2.1:443', 'deny', '*.debian.org'],
+  ],
+  'one-resolver': [
+    ['udp 10.1.0.7 > 10.0.0.53:53', 'allow'],
+    ['tcp 10.1.0.7 > 10.0.0.53:53', 'allow'],
+    ['udp 10.1.0.7 > 192.0.2.53:53', 'deny'],
+    ['tcp 10.1.0.7 > 192.0.2.53:853', 'deny'],
+    ['tcp 10.1.0.7 > 192.0.2.53:443', 'allow'],
+  ],
+  'tls-names': [
+    ['tcp 10.1.0.7 > 192.0.2.1:443', 'redirect'],
+    ['tcp 10.1.0.7 > 192.0.2.1:80', 'deny'],
+    ['udp 10.1.0.7 > 192.0.2.1:443', 'deny'],
+    ['tcp 10.2.0.7 > 192.0.2.1:443', 'deny'],
+  ],
+  'http-api': [
+    ['tcp 10.1.7.7 > 192.0.2.1:443', 'redirect'],
+    ['tcp 10.1.0.7 > 192.0.2.1:443', 'redirect'],
+    ['tcp 10.1.0.7 > 192.0.2.1:80', 'deny'],
+  ],
+  'block-legacy': [
+    ['tcp 10.1.0.7 > 10.3.0.9:23', 'deny'],
+    ['tcp 10.1.0.7 > 10.3.0.9:445', 'deny'],
+    ['tcp 10.1.0.7 > 10.4.0.9:23', 'allow'],
+    ['tcp 10.1.0.7 > 192.0.2.1:443', 'redirect under audit'],
+    ['udp 10.1.0.7 > 192.0.2.1:443', 'allow'],
+  ],
+  quarantine: [
+    ['tcp 10.1.66.7 > 10.0.0.10:443', 'allow'],
+    ['tcp 10.1.66.7 > 192.0.2.1:443', 'deny'],
+    ['tcp 10.1.65.7 > 192.0.2.1:443', 'allow'],
+    ['icmp 10.1.66.7 > 10.0.0.10 type 8', 'deny'],
+  ],
+};
+
+const NANOSECONDS_OF_AN_HOUR = 3_600_000_000_000n;
+
+let kernel: Loaded;
+beforeAll(() => {
+  kernel = loadForTest();
+});
+afterAll(() => kernel.close());
+
+describe('recipe', () => {
+  test('each example policy has a table of packets', () => {
+    const names = readdirSync(folder).map((file) => file.replace('.yaml', ''));
+    expect(Object.keys(PACKETS).sort()).toEqual(names.sort());
+    expect(names).toHaveLength(10);
+  });
+
+  test.each(Object.keys(PACKETS))('%s is valid and causes no warning', (name) => {
+    expect(recipe(name).warnings).toEqual([]);
+  });
+
+  test.each(Object.entries(PACKETS))(
+    '%s gives each packet its verdict, in the reference and in the kernel',
+    (name, rows) => {
+      const { policy } = recipe(name);
+      kernel.activate(compile(policy));
+      for (const [text, verdict, granted] of rows) {
+        const packet = packetOf(text);
+        kernel.forget();
+        if (granted !== undefined) {
+          const now = process.hrtime.bigint();
+          const expiresAtNs = now + NANOSECONDS_OF_AN_HOUR;
+          kernel.grants.add([{ pattern: granted, addresses: [packet.destination], expiresAtNs }], now);
+        }
+        const grants = granted === undefined ? noGrants : { has: () => true };
+        const { verdict: decided, audited } = evaluate(policy, packet, grants);
+        const said = decided === 'redirect' && audited ? 'redirect under audit' : decided;
+        // Without a service plane a redirected connection is dropped, and passes under audit.
+        const returned = verdict === 'deny' || verdict === 'redirect' ? DROPPED : PASSED;
+        expect([text, said, kernel.judge(packet).returned]).toEqual([text, verdict, returned]);
+      }
+    },
+  );
+});
+
+describe('recipe of the service plane', () => {
+  const hello = (sni: string | null): TlsFacts => ({
+    hello: { kind: 'hello', sni, ech: false, alpn: [], offersTls13: true },
+    certificate: { kind: 'unasked' },
+  });
+  const stepsOf = (name: string, source: string) => {
+    const finder = new StepFinder({ generation: 1, program: null, policy: recipe(name).policy });
+    return finder.stepsOf(packetOf(`tcp ${source} > 192.0.2.1:443`), noGrants);
+  };
+  const connection = (name: string, facts: TlsFacts) => {
+    const judged = judgeConnection(stepsOf(name, '10.1.0.7'), facts);
+    return judged.kind === 'decided' ? judged.verdict : judged.kind;
+  };
+  const unreadable: TlsFacts = { ...hello(null), hello: { kind: 'unreadable', fault: 'not_tls' } };
+
+  test.each([
+    ['tls-names', 'login.example.com', 'allow', hello('login.example.com')],
+    ['tls-names', 'login.example.net', 'allow', hello('login.example.net')],
+    ['tls-names', 'www.login.example.net', 'deny', hello('www.login.example.net')],
+    ['tls-names', 'no name', 'deny', hello(null)],
+    ['tls-names', 'bytes that are not TLS', 'deny', unreadable],
+    ['block-legacy', 'any name', 'allow', hello('any.example.com')],
+    ['block-legacy', 'no name', 'audit', hello(null)],
+    ['block-legacy', 'bytes that are not TLS', 'audit', unreadable],
+  ])('%s: a hello with %s gets %s', (name, _, verdict, facts) => {
+    expect(connection(name, facts)).toBe(verdict);
+  });
+
+  test.each([
+    ['10.1.0.7', 'GET', '/v2/public/list', 'allow'],
+    ['10.1.0.7', 'HEAD', '/v2/public/list', 'allow'],
+    ['10.1.0.7', 'POST', '/v2/public/list', 'deny'],
+    ['10.1.7.7', 'POST', '/v2/public/list', 'allow'],
+    ['10.1.7.7', 'GET', '/v2/public/list', 'allow'],
+    ['10.1.7.7', 'POST', '/v2/private', 'deny'],
+    ['10.1.0.7', 'GET', '/v2/public/../private', 'deny'],
+    ['10.1.0.7', 'GET', '/v2/public%2f../private', 'deny'],
+  ])('http-api: %s %s %s gets %s', (source, method, path, verdict) => {
+    const steps = stepsOf('http-api', source);
+    const request = { method, host: 'api.example.com', path, query: null, headers: [] };
+    expect(judgeConnection(steps, hello('api.example.com'))).toEqual({ kind: 'intercept', from: 0 });
+    expect(judgeExchange(steps, 0, hello('api.example.com'), request).verdict).toBe(verdict);
+  });
+});

@@ -1,0 +1,28 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { policyJsonSchema } from '#policy/json-schema.js';
+import { policyPage } from '#policy/policy-page.js';
+
+const read = (file: string) => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8');
+const page = read('docs/policy.md');
+
+test('docs/policy.md holds the fields of the schema and the example files (`npm run docs`)', () => {
+  expect(policyPage(page, (file) => read(`examples/policies/${file}`))).toBe(page);
+});
+
+test('docs/policy.md has a table or a row for every definition of the JSON Schema', () => {
+  const named = Object.keys(policyJsonSchema('any').$defs ?? {}).filter(
+    (name) => !page.includes(`<!-- fields ${name} -->`) && !page.includes(`\n| ${name} |`),
+  );
+  // The envelope form has the same fields but for `mode`, as the page says.
+  expect(named).toEqual(['EnvelopePolicyConfig', 'EnvelopeSourceGroupConfig']);
+});
+
+test('every field of the JSON Schema has a description', () => {
+  const bare = Object.entries(policyJsonSchema('any').$defs ?? {}).flatMap(([name, { properties = {} }]) =>
+    Object.entries(properties)
+      .filter(([, { description, $ref }]) => description === undefined && $ref === undefined)
+      .map(([field]) => `${name}.${field}`),
+  );
+  expect(bare).toEqual([]);
+});
