@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Header } from '#policy/http-facts.js';
-import type { Framing } from '#service-plane/http/fields.js';
+import { areAmbiguous, type Framing } from '#service-plane/http/fields.js';
 import type { RequestHead } from '#service-plane/http/request-head.js';
 import type { ResponseHead } from '#service-plane/http/response-head.js';
 import { writeRequestHead, writeResponseHead } from '#service-plane/http/write-head.js';
@@ -37,6 +37,11 @@ const header: fc.Arbitrary<Header> = fc
   .filter(([sent]) => !OF_HOP.test(sent.toLowerCase()))
   .map(([sent, value]) => [sent.toLowerCase(), value.replace(/^[\t ]+|[\t ]+$/g, ''), sent] as const);
 
+/** Names of one request that differ only by `_` and `-` are refused (`ambiguous_names`): smuggling.ts has these. */
+const requestHeaders = fc
+  .array(header, { maxLength: 12 })
+  .filter((headers) => !areAmbiguous(headers.map(([name]) => name)));
+
 const framing = fc.oneof(fc.constant('chunked' as const), fc.nat(), fc.constant(null));
 const length = (said: number | 'chunked' | null): Header[] =>
   typeof said === 'number' ? [['content-length', String(said), 'Content-Length']] : [];
@@ -48,7 +53,7 @@ const request: fc.Arbitrary<RequestHead> = fc
     port: fc.constantFrom(null, 1, 65_535),
     path: text(TARGET_CHARACTERS.replace('?', ''), 0, 30).map((rest) => `/${rest}`),
     query: fc.option(text(TARGET_CHARACTERS, 0, 30)),
-    headers: fc.array(header, { maxLength: 12 }),
+    headers: requestHeaders,
     framing,
   })
   .map(({ framing: said, headers, host, port, ...rest }) => {
