@@ -12,6 +12,7 @@
 #include <linux/udp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include "../../src/dataplane/bpf/weir.h"
 
 #define FRAME_BYTES 60
 
@@ -253,6 +254,7 @@ SEC("tc")
 int mark(struct __sk_buff *skb)
 {
 	skb->mark |= 0x00100000;
+	skb->priority = PRIORITY_PASSED;
 	return TC_ACT_UNSPEC;
 }
 
