@@ -4,6 +4,7 @@ import { type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
 import { timeExchanges } from '#actors/exchange-times.js';
 import { type InterceptCaSetting, interceptCaOver } from '#actors/intercept-ca.js';
+import { givingUpToOther } from '#actors/other-process.js';
 import { createPolicyThread } from '#actors/policy-thread.js';
 import { createSystem, type System } from '#actors/system.js';
 import type { Api } from '#api/api.js';
@@ -51,8 +52,10 @@ const { version } = createRequire(import.meta.url)('weir/package.json') as { ver
 export async function run(config: Config, disclosed: DisclosedConfig): Promise<number> {
   const ring = new LogRing();
   const log = createLog(config, ring);
-  const stopped = new Promise<NodeJS.Signals>((resolve) => {
+  let giveUp: (failure: Error) => void = () => {};
+  const stopped = new Promise<NodeJS.Signals | Error>((resolve) => {
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.once(signal, () => resolve(signal));
+    giveUp = resolve;
   });
   const work = createWorkMetrics();
   const store = await openStore(
@@ -76,6 +79,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
             }),
             interfaces: config.dataplane.interfaces,
             policeLocal: config.dataplane.policeLocal,
+            openFailed: givingUpToOther(giveUp),
           };
     dataplane?.datapath.watch((change) => {
       if (change.type === 'forwarding_changed')
@@ -107,7 +111,9 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       await api.listen({ host: config.api.listen.host, port: config.api.listen.port });
       const { address, port } = api.server.address() as AddressInfo;
       log.info({ version, address, port, data_dir: config.node.dataDir }, 'the API listens');
-      log.info({ signal: await stopped }, 'draining');
+      const reason = await stopped;
+      if (reason instanceof Error) throw reason;
+      log.info({ signal: reason }, 'draining');
     } finally {
       unfollow();
       management.support.close();

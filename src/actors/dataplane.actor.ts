@@ -13,6 +13,8 @@ export type DataplanePorts = {
   readonly datapath: Datapath;
   /** As configured; a name may end in `*`. */
   readonly interfaces: readonly string[];
+  /** Told why an attempt to open the datapath failed. */
+  readonly openFailed?: ((failure: unknown) => void) | undefined;
 };
 
 /** Binds the dataplane chart to a datapath; without one, to nothing that it would ever ask. */
@@ -30,7 +32,12 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     actors: {
       probe: fromPromise(() => datapath().probe()),
       open: fromPromise<{ generation: number }>(async () => {
-        const { inForce } = await datapath().open();
+        const { inForce } = await datapath()
+          .open()
+          .catch((failure: unknown) => {
+            ports?.openFailed?.(failure);
+            throw failure;
+          });
         return { generation: inForce?.generation ?? 0 };
       }),
       attach: fromPromise<Attached>(async () => ({

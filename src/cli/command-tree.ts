@@ -26,7 +26,9 @@ export const EXIT_CODES = {
   0: 'done',
   1: 'not done, or not answered',
   2: 'wrongly called',
-  3: 'the answer is no: `weir policy diff` found differences, or `weir status` found the node not ready',
+  3:
+    'the answer is no: `weir policy diff` found differences, `weir status` found the node not ready, or ' +
+    '`weir dataplane status` found an interface that is not policed',
 } as const;
 
 /** The `weir` command with all that is below it; `usage` takes the text of usage errors. */
@@ -46,7 +48,7 @@ export function commandTree(
       return `\nExit codes:\n${codes.join('')}`;
     });
   addNodeCommands(program, terminal, end);
-  addDataplaneCommands(program, terminal);
+  addDataplaneCommands(program, terminal, end);
   addStatusCommand(program, terminal, end);
   addPolicyCommands(program, terminal, end);
   addHitsCommand(program, terminal);

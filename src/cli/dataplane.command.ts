@@ -1,25 +1,30 @@
 import type { Command } from 'commander';
 import { loadConfig } from '#config/load.js';
 import type { DataplaneStatus } from '#main.js';
+import type { End } from './command-tree.js';
 import { CliError } from './error.js';
 import { type Form, print, printing } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
+const UNPOLICED = 3;
 const DEFAULT_PIN_PATH = '/sys/fs/bpf/weir';
 
 type Options = { readonly config?: string; readonly pinPath?: string };
 
 /** `weir dataplane status | detach`: what is in the kernel of this machine, in this network namespace. */
-export function addDataplaneCommands(program: Command, terminal: Terminal): void {
+export function addDataplaneCommands(program: Command, terminal: Terminal, end: End): void {
   const dataplane = program.command('dataplane').description('enforcement in the kernel');
 
   printing(local(dataplane.command('status')))
-    .description('say what the kernel enforces, with or without a running node')
+    .description(
+      'what the kernel enforces, with or without a running node; ends with 3 while an interface is unpoliced',
+    )
     .action(async ({ output, ...options }: Options & { output: Form }) => {
       const { readDataplaneStatus } = await import('#main.js');
       const status = readDataplaneStatus(placeOf(options, terminal));
       print(terminal, output, output === 'table' ? status : withNumbers(status), () => text(status));
+      if (unpolicedIn(status).length > 0) end(UNPOLICED);
     });
 
   local(dataplane.command('detach'))
@@ -60,8 +65,12 @@ function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
 const withNumbers = (status: DataplaneStatus): unknown =>
   JSON.parse(JSON.stringify(status, (_, value: unknown) => (typeof value === 'bigint' ? Number(value) : value)));
 
+/** Without a configuration only the absence of every hook is known to be wrong. */
+const unpolicedIn = ({ hooks, unpoliced }: DataplaneStatus): readonly string[] =>
+  hooks.length === 0 && unpoliced.length === 0 ? ['every interface: no program is attached'] : unpoliced;
+
 function text(status: DataplaneStatus): string {
-  const { owner, inForce, forwarding, hooks, unpoliced, guardStands, sets, maps, sweep, counters, drops } = status;
+  const { owner, inForce, forwarding, hooks, guardStands, sets, maps, sweep, counters, drops } = status;
   const facts: [string, string][] = [
     ['pins', sets.length === 0 ? `${status.pinPath} (none)` : sets.join(', ')],
     [
@@ -88,7 +97,7 @@ function text(status: DataplaneStatus): string {
             `${(sweep.agoMs / 1000).toFixed(1)} s ago, took ${sweep.tookMs.toFixed(2)} ms: ${sweep.flows} flows, ${sweep.halfOpen} half-open`,
           ] as [string, string],
         ]),
-    ...unpoliced.map((name): [string, string] => ['UNPOLICED', name]),
+    ...unpolicedIn(status).map((name): [string, string] => ['UNPOLICED', name]),
   ];
   const parts = [facts.map(([name, value]) => `${name.padEnd(12)}${value}\n`).join('')];
   if (hooks.length > 0) {

@@ -1,4 +1,6 @@
-import { rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -27,9 +29,9 @@ type Status = {
   readonly maps: readonly { name: string; entries: number | null; capacity: number; bytes: number }[];
   readonly drops: Readonly<Record<string, { readonly packets: number }>>;
 };
-async function status(): Promise<Status> {
-  const { code, stdout, stderr } = await command('status', '--output', 'json');
-  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+async function status(expected: 0 | 3 = 0): Promise<Status> {
+  const { code, stdout } = await command('status', '--output', 'json');
+  expect(code).toBe(expected);
   return JSON.parse(stdout) as Status;
 }
 
@@ -77,6 +79,85 @@ test('status says what the kernel enforces, also without a process', async () =>
   await rig.node.restart();
   await rig.node.ready();
 });
+
+/** A node of the same network namespace with its own data folder and API port. */
+async function secondNode(pinPath: string): Promise<string> {
+  const folder = join(rig.node.folder, 'second');
+  mkdirSync(folder, { recursive: true });
+  const config = {
+    version: 1,
+    node: { id: 'node-b', data_dir: join(folder, 'data') },
+    log: { level: 'info', format: 'json' },
+    api: { listen: '127.0.0.1:8081' },
+    dataplane: { interfaces: ['lan0', 'wan0'], pin_path: pinPath },
+  };
+  const file = join(folder, 'weir.yaml');
+  await writeFile(file, JSON.stringify(config));
+  return file;
+}
+
+test('status ends with 3 while an interface that the configuration names has no hook', async () => {
+  const config = join(rig.node.folder, 'others.yaml');
+  const written = JSON.parse(await readFile(join(rig.node.folder, 'weir.yaml'), 'utf8')) as {
+    dataplane: { interfaces: string[] };
+  };
+  const naming = async (...interfaces: string[]) => {
+    await writeFile(config, JSON.stringify({ ...written, dataplane: { ...written.dataplane, interfaces } }));
+    const words = [weir, 'dataplane', 'status', '--output', 'json', '--config', config];
+    const { code, stdout } = await rig.topology.node.run(process.execPath, ...words);
+    return { code, unpoliced: (JSON.parse(stdout) as Status).unpoliced };
+  };
+  const { node } = rig.topology;
+  await node.must('ip', 'link', 'add', 'lan1', 'type', 'veth', 'peer', 'name', 'other1');
+  try {
+    expect(await naming('lan0', 'wan*')).toEqual({ code: 0, unpoliced: [] });
+    expect(await naming('lan*', 'wan0')).toEqual({ code: 3, unpoliced: ['lan1'] });
+    expect(await naming('lan0', 'wan0', 'dmz*')).toEqual({ code: 3, unpoliced: ['dmz*'] });
+  } finally {
+    await node.must('ip', 'link', 'del', 'lan1');
+  }
+});
+
+test('a second process in the namespace ends with an error, and changes nothing in the kernel', async () => {
+  const before = await status();
+  const other = `${rig.topology.pinPath}-other`;
+  for (const pinPath of [rig.topology.pinPath, other]) {
+    const words = [weir, 'run', '--config', await secondNode(pinPath)];
+    const { code, stderr } = await rig.topology.node.run(process.execPath, ...words);
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringMatching(
+        new RegExp(
+          `^weir: process ${rig.node.pid} \\(.*\\) polices this network namespace: end it first \\(kill \\d+\\)\\n$`,
+        ),
+      ) as string,
+    });
+  }
+  const kept = ({ owner, hooks, inForce, guardStands, maps }: Status) => ({
+    ...{ owner, hooks, inForce, guardStands },
+    maps: maps.map(({ name, capacity }) => ({ name, capacity })),
+  });
+  expect(kept(await status())).toEqual(kept(before));
+  expect(existsSync(other)).toBe(false);
+  expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
+}, 60_000);
+
+test('a process that starts while its predecessor ends takes the datapath over', async () => {
+  const words = [weir, 'run', '--config', await secondNode(rig.topology.pinPath)];
+  const second = rig.topology.node.start(process.execPath, words);
+  let log = '';
+  second.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    log += text;
+  });
+  await expect.poll(() => log, { timeout: 20_000, interval: 10 }).toContain('"dataplane lost"');
+  await rig.node.end('SIGKILL');
+  await expect.poll(async () => (await status()).owner?.pid, { timeout: 20_000 }).toBe(second.pid);
+  second.kill('SIGTERM');
+  await once(second, 'exit');
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
+}, 60_000);
 
 test('status, counters and log say who else has a say in forwarded packets', async () => {
   const { node } = rig.topology;
@@ -139,7 +220,7 @@ test('detach is refused while a node runs, and leaves the node unpoliced afterwa
     ].join('\n'),
   });
   expect(await rig.tcp(80)).toBe('open');
-  expect(await status()).toEqual(
+  expect(await status(3)).toEqual(
     expect.objectContaining({ owner: null, hooks: [], unpoliced: ['lan0', 'wan0'], inForce: null }),
   );
   expect((await command('detach')).stdout).toBe(

@@ -16,12 +16,11 @@ export type Detached = {
   readonly guard: boolean;
 };
 
-/** Leaves the node unpoliced (D20). Throws `OwnedElsewhere` while a process polices it. */
+/** Leaves the node unpoliced (D20). Throws `OtherProcess` while a process polices it. */
 export function detach(pinPath: string): Detached {
   const pins = new Pins(pinPath);
-  pins.prepare();
   const ownership = new Ownership(pinPath);
-  ownership.take();
+  ownership.take(() => pins.prepare());
   try {
     pins.refuseOthers();
     const interfaces = listInterfaces();

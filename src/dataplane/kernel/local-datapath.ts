@@ -93,8 +93,7 @@ export class LocalDatapath {
 
   open(): Adoption {
     this.close();
-    this.#pins.prepare();
-    this.#ownership.take();
+    this.#ownership.take(() => this.#pins.prepare());
     try {
       this.#pins.refuseOthers();
       refuseForeign(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.heldPrograms());

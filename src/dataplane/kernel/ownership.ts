@@ -6,7 +6,13 @@ const LOCK_EXCLUSIVE = 2;
 const LOCK_NONBLOCKING = 4;
 const NETWORK_NAMESPACE = '/proc/thread-self/ns/net';
 
-/** Another process has what only one may have, or it belongs to another network namespace. */
+/** Another process holds the lock of the network namespace or of the pin path. */
+export class OtherProcess extends Error {
+  override readonly name = 'OtherProcess';
+  readonly code = 'other_process';
+}
+
+/** Pins or programs belong to another network namespace or to another node. */
 export class OwnedElsewhere extends Error {
   override readonly name = 'OwnedElsewhere';
   readonly code = 'owned_elsewhere';
@@ -26,11 +32,12 @@ export class Ownership {
 
   constructor(readonly pinPath: string) {}
 
-  /** The pin path must exist. */
-  take(): void {
+  /** `prepare` makes the pin path. It is called once no other process polices the namespace. Throws `OtherProcess`. */
+  take(prepare: () => void): void {
     if (this.#fds.length > 0) return;
     try {
       this.#lock(NETWORK_NAMESPACE, 'polices this network namespace');
+      prepare();
       this.#lock(this.pinPath, `uses the pins in ${this.pinPath}`);
     } catch (error) {
       this.release();
@@ -52,6 +59,6 @@ export class Ownership {
       holder === undefined
         ? ['another process', '']
         : [`process ${holder.pid} (${holder.command})`, ` (kill ${holder.pid})`];
-    throw new OwnedElsewhere(`${who} ${does}: end it first${how}`);
+    throw new OtherProcess(`${who} ${does}: end it first${how}`);
   }
 }

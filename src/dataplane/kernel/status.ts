@@ -22,7 +22,7 @@ export type DataplaneStatus = {
   /** Null: no process, the kernel enforces what was last put in force. */
   readonly owner: LockHolder | null;
   readonly hooks: readonly HookStatus[];
-  /** Configured names without a hook. */
+  /** Interfaces that a configured name matches and that have no hook, and configured names that match no interface. */
   readonly unpoliced: readonly string[];
   /** Null where the configuration is not known. */
   readonly guardStands: boolean | null;
@@ -90,7 +90,9 @@ export type StatusOptions = {
 export function dataplaneStatus({ pinPath, configured }: StatusOptions): DataplaneStatus {
   const sets = mapSetsIn(pinPath);
   try {
-    const hooks = weirHooks(listInterfaces());
+    const interfaces = listInterfaces();
+    const hooks = weirHooks(interfaces);
+    const present = interfaces.map(({ name }) => name);
     const inForce = sets.findLast((set) => set.word() !== 0);
     const counters = inForce === undefined ? [] : readCounters(inForce.fd('counters'));
     const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
@@ -111,9 +113,7 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
           layout: set === undefined || set.word() === 0 ? null : layoutOf(set),
         };
       }),
-      unpoliced: (configured?.interfaces ?? []).filter(
-        (pattern) => !names.some((name) => matchesInterface([pattern], name)),
-      ),
+      unpoliced: configured === undefined ? [] : unpolicedOf(configured.interfaces, present, names),
       guardStands: configured === undefined ? null : new Guard(configured.interfaces, configured.markMask).stands(),
       inForce: inForce === undefined ? null : policyIn(inForce),
       forwarding: inForce === undefined ? null : forwardingOf(inForce, hooks, owner !== null, configured),
@@ -138,6 +138,14 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
   } finally {
     for (const set of sets) set.close();
   }
+}
+
+function unpolicedOf(patterns: readonly string[], present: readonly string[], policed: readonly string[]): string[] {
+  const unpoliced = patterns.flatMap((pattern) => {
+    const matching = present.filter((name) => matchesInterface([pattern], name));
+    return matching.length === 0 ? [pattern] : matching.filter((name) => !policed.includes(name));
+  });
+  return [...new Set(unpoliced)];
 }
 
 function layoutOf(set: MapSet): number {
