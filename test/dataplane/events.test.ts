@@ -4,9 +4,11 @@ import { EventBatch, type PackedEvents, RECORD_BYTES } from '#dataplane/events/b
 import type { Observation } from '#dataplane/events/observation.js';
 import { EventReader } from '#dataplane/kernel/event-reader.js';
 import { EventRing } from '#dataplane/kernel/event-ring.js';
+import { anyFlow } from '#dataplane/program/flow-filter.js';
 import { TestRun } from '#libc/test-run.js';
 import { IPPROTO, type Packet } from '#policy/model.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
+import { back, onlyClient } from './conversation.js';
 import { MAX_FRAME, TCP, writeFrame, writeIpv6Frame } from './frame.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 
@@ -124,8 +126,61 @@ describe('what the kernel sends', () => {
     load();
     kernel.activate(allowAll);
     kernel.judge(datagram);
-    const flow = { foreign: false, openedNs: number, packets: [1, 0], bytes: [number, 0] };
+    const flow = { endReason: null, foreign: false, openedNs: number, packets: [1, 0], bytes: [number, 0] };
     expect(observed()).toEqual([{ ...common, ...flow, type: 'flow_opened', verdict: 'allow', state: 'udp_opened' }]);
+  });
+
+  const ended = { foreign: false, openedNs: number, packets: [1, 0], bytes: [number, 0], type: 'flow_ended' };
+
+  test('a flow that another policy refuses, with the rule that refuses it', () => {
+    load();
+    kernel.activate(allowAll);
+    kernel.judge(datagram);
+    kernel.activate(denyAll);
+    observed();
+    expect(kernel.judge(datagram).returned).toBe(DROPPED);
+    const [end, packet] = observed();
+    const refused = { ...common, epoch: 2, verdict: 'deny' };
+    expect(end).toEqual({ ...refused, ...ended, state: 'udp_opened', endReason: 'policy_deny' });
+    expect(packet).toEqual({ ...refused, ...alone, type: 'denied', dropReason: 'policy_deny' });
+    expect([end?.word, end?.hit, end?.hitCheck]).toEqual([packet?.word, packet?.hit, packet?.hitCheck]);
+  });
+
+  test('a flow that is cut, with the rule that let it in', async () => {
+    load();
+    kernel.activate(allowAll);
+    kernel.judge(datagram);
+    const [opened] = observed();
+    await kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
+    const [end] = observed();
+    expect(end).toEqual({
+      ...{ ...common, ...ended, ifindex: number, verdict: 'allow', state: 'udp_opened', endReason: 'cut' },
+      ...{ word: opened?.word, hit: opened?.hit, hitCheck: opened?.hitCheck },
+    });
+  });
+
+  test.each([
+    ['that the opener sends', datagram],
+    ['that the other side sends', back(datagram)],
+  ])('a TCP packet %s after its flow was cut, with the rule of that flow', async (_, sent) => {
+    load();
+    const web = { ...sent, protocol: IPPROTO.tcp };
+    kernel.activate(onlyClient);
+    kernel.judge({ ...datagram, protocol: IPPROTO.tcp }, { tcpFlags: TCP.syn });
+    const [opened] = observed();
+    await kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
+    observed();
+    expect(kernel.judge(web, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
+    const { source, destination, sourcePort, destinationPort } = web;
+    expect(observed()).toEqual([
+      {
+        ...common,
+        ...alone,
+        ...{ source, destination, sourcePort, destinationPort, protocol: IPPROTO.tcp, tcpFlags: TCP.ack },
+        ...{ type: 'dropped', verdict: 'allow', dropReason: 'out_of_state' },
+        ...{ word: opened?.word, hit: opened?.hit, hitCheck: opened?.hitCheck },
+      },
+    ]);
   });
 
   test('nothing where no events are wanted, and the verdict is the same', () => {

@@ -52,7 +52,7 @@ static __always_inline void merge_counts(__u32 slot, const struct flow *from, co
 		fold = finish_fold(into);
 	}
 	if (fold == FOLD_END)
-		finish_flow(slot, now);
+		finish_flow(slot, now, ENDED_BY_ITSELF);
 }
 
 /* Of the word that begins with the state: what one datapath says to another. Whether a flow is half open is said by its mark. */

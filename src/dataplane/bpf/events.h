@@ -94,7 +94,9 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 	if (!event)
 		return 0;
 	event->time_ns = now_ns;
-	event->type = !reason ? EVENT_PASSED : word ? EVENT_DENIED : EVENT_DROPPED;
+	event->type = !reason				     ? EVENT_PASSED
+		      : word && reason != DROP_OUT_OF_STATE ? EVENT_DENIED
+							     : EVENT_DROPPED;
 	event->verdict = word & 7;
 	event->drop_reason = reason;
 	event->protocol = packet->protocol;
@@ -121,9 +123,17 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 	return 0;
 }
 
-__noinline int tell_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns)
+/* Causes of the end of a flow. Any other value is what refuses it: a word, with its active word in the upper half. */
+#define ENDED_BY_ITSELF 0
+#define ENDED_BY_CUT 1
+
+/* `ended_by` is ENDED_BY_ITSELF of a flow that opens. */
+__noinline int tell_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
+			 __u64 ended_by)
 {
+	__u64 judged = ended_by > ENDED_BY_CUT ? ended_by : flow ? flow->judgement : 0;
 	__u32 kinds = EVENTS_WANTED_FLOWS;
+	struct hit_ref ref;
 	bool by_high;
 	struct event *event;
 
@@ -135,13 +145,17 @@ __noinline int tell_flow(const struct flow *flow, const struct tally *tally, enu
 	if (!are_events_wanted(kinds))
 		return 0;
 	by_high = flow->flags & FLOW_OPENED_BY_HIGH;
+	ref.hit = tally->hit;
+	ref.check = tally->hit_check;
+	if (ended_by > ENDED_BY_CUT)
+		ref = hit_of(judged >> 32, judged);
 	event = reserve_event(by_high ? flow->key.high_address : flow->key.low_address, true, now_ns);
 	if (!event)
 		return 0;
 	event->time_ns = now_ns;
 	event->type = type;
-	event->verdict = flow->judgement & 7;
-	event->drop_reason = DROP_NONE;
+	event->verdict = judged & 7;
+	event->drop_reason = ended_by > ENDED_BY_CUT ? refusal_of(judged) : DROP_NONE;
 	event->protocol = flow->key.protocol;
 	event->ifindex = flow->ifindex[0];
 	event->source = by_high ? flow->key.high_address : flow->key.low_address;
@@ -151,11 +165,12 @@ __noinline int tell_flow(const struct flow *flow, const struct tally *tally, enu
 	event->icmp_type = 0;
 	event->icmp_code = 0;
 	event->tcp_flags = flow->state;
-	event->flags = (flow->judgement & AUDITED ? EVENT_AUDITED : 0) | (flow->flags & FLOW_FOREIGN ? EVENT_FOREIGN : 0);
-	event->epoch = flow->judgement >> 33;
-	event->word = flow->judgement;
-	event->hit = tally->hit;
-	event->hit_check = tally->hit_check;
+	event->flags = (judged & AUDITED ? EVENT_AUDITED : 0) | (flow->flags & FLOW_FOREIGN ? EVENT_FOREIGN : 0) |
+		       (ended_by == ENDED_BY_CUT ? EVENT_CUT : 0);
+	event->epoch = judged >> 33;
+	event->word = judged;
+	event->hit = ref.hit;
+	event->hit_check = ref.check;
 	event->length = 0;
 	event->opened_ns = tally->opened_ns;
 #pragma unroll

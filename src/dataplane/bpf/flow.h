@@ -100,7 +100,7 @@ static __always_inline bool make_room(__u32 set, struct flow_key *key, __u64 now
 {
 	__u32 slot = find_room(set, key, now_ns);
 
-	return slot != NO_SLOT && end_flow(slot, key, now_ns);
+	return slot != NO_SLOT && end_flow(slot, key, now_ns, ENDED_BY_ITSELF);
 }
 
 static __always_inline __u8 tag_with(__u64 hash, bool half)
@@ -315,7 +315,7 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 	publish(flow, opening->key);
 	count(COUNT_HALF_OPENED);
 	if (tally)
-		tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns);
+		tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF);
 }
 
 /* Fills the line that was claimed. A call of its own, since the stack is short. */

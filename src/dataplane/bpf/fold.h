@@ -72,8 +72,8 @@ __noinline int fold_alone(struct flow *flow, struct tally *tally, __u64 now_ns)
 	return 0;
 }
 
-/* Ends a flow that nobody finds any more, and whose tally is this CPU's. */
-__noinline int finish_flow(__u32 slot, __u64 now_ns)
+/* Ends a flow that nobody finds any more, and whose tally is this CPU's. `ended_by` is as in tell_flow. */
+__noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 {
 	struct tally *tally = tally_at(slot);
 	struct flow *flow = flow_at(slot);
@@ -81,7 +81,7 @@ __noinline int finish_flow(__u32 slot, __u64 now_ns)
 	if (!flow || !tally)
 		return 0;
 	fold_alone(flow, tally, now_ns);
-	tell_flow(flow, tally, EVENT_FLOW_ENDED, now_ns);
+	tell_flow(flow, tally, EVENT_FLOW_ENDED, now_ns, ended_by);
 	release(flow, tally, slot);
 	return 0;
 }
@@ -143,7 +143,7 @@ __noinline enum fold try_to_fold(__u32 slot, __u64 rest, __u64 now_ns)
 static __always_inline void fold_flow(__u32 slot, __u64 rest, __u64 now_ns)
 {
 	if (try_to_fold(slot, rest, now_ns) == FOLD_END)
-		finish_flow(slot, now_ns);
+		finish_flow(slot, now_ns, ENDED_BY_ITSELF);
 }
 
 /* True where another CPU folds the claimed flow, and will end it. */
@@ -152,8 +152,8 @@ static __always_inline bool is_left_to_folder(struct flow *flow)
 	return __sync_fetch_and_or(vital_word(flow), FLOW_ENDING << 8) & FLOW_FOLDING << 8;
 }
 
-/* False where the slot has another flow by now. */
-__noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
+/* False where the slot has another flow by now. Where another CPU folds the flow and so ends it, `ended_by` is not told. */
+__noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, __u64 ended_by)
 {
 	struct flow *flow = flow_at(slot);
 	__u64 rest;
@@ -163,13 +163,13 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
 	rest = ((const __u64 *)key)[1];
 	/* Before nobody finds it any more: what it counts for is known by then, however long the rest takes. */
 	if (try_to_fold(slot, rest, now_ns) == FOLD_END) {
-		finish_flow(slot, now_ns);
+		finish_flow(slot, now_ns, ended_by);
 		return true;
 	}
 	if (!claim(flow, rest))
 		return false;
 	if (!is_left_to_folder(flow))
-		finish_flow(slot, now_ns);
+		finish_flow(slot, now_ns, ended_by);
 	return true;
 }
 
@@ -195,7 +195,7 @@ __noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_n
 		fold = finish_fold(flow);
 	}
 	if (fold == FOLD_END)
-		finish_flow(slot, now_ns);
+		finish_flow(slot, now_ns, ENDED_BY_ITSELF);
 	return confirmed;
 }
 

@@ -29,29 +29,6 @@ static __always_inline __u32 judge(const struct packet *packet, __u32 active_wor
 	return judge_with(packet, active_word, reply, 0);
 }
 
-/* An audited redirect passes uninspected (D4). */
-static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool audited)
-{
-	switch (verdict) {
-	case VERDICT_ALLOW:
-	case VERDICT_AUDIT:
-		return DROP_NONE;
-	case VERDICT_DENY:
-		return DROP_POLICY_DENY;
-	case VERDICT_REDIRECT:
-		/* It was not opened by way of the service plane. */
-		return audited ? DROP_NONE : settings.plane_port ? DROP_NOT_INSPECTED : DROP_SERVICE_PLANE_ABSENT;
-	default:
-		return DROP_PROGRAM_DAMAGED;
-	}
-}
-
-/* DROP_NONE where the word lets a packet pass. */
-static __always_inline enum drop_reason refusal_of(__u32 word)
-{
-	return refusal_by(word & 7, word & AUDITED);
-}
-
 /* As `judge`, for a flow that exists: it keeps its verdict when the grant that let it pass has expired (D12). */
 static __always_inline __u32 judge_again(const struct packet *packet, __u32 active_word, bool reply)
 {

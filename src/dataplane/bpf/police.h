@@ -42,8 +42,10 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		word = judge_again(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
-			end_flow(slot, &packet->place.key, now);
-			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
+			__u64 judged = (__u64)active_word << 32 | word;
+
+			end_flow(slot, &packet->place.key, now, judged);
+			return refuse(skb, packet, judged, refused);
 		}
 		if (!tally)
 			return drop(skb, packet, DROP_PROGRAM_DAMAGED);
@@ -61,7 +63,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 			fold = finish_fold(flow);
 		}
 		if (fold == FOLD_END)
-			finish_flow(slot, now);
+			finish_flow(slot, now, ENDED_BY_ITSELF);
 	}
 	if (at_once) {
 		__u32 *hop = &flow->hops[direction & 1], seen = READ_ONCE(*hop);
@@ -115,18 +117,20 @@ __noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packe
 			if (outcome != NOT_INSPECTED)
 				return outcome;
 		}
-		/* Not the word's doing, so that it is no hit of its rule. */
-		trace(skb, judged);
-		return drop(skb, packet, DROP_OUT_OF_STATE);
 	}
 	if (refusal_of(judged)) {
 		__u32 reply = judge(packet, judged >> 32, true);
 
-		if (refusal_of(reply))
-			return refuse(skb, packet, judged, refusal_of(judged));
-		judged = judged >> 32 << 32 | reply;
-		how = AS_REPLY;
+		if (!refusal_of(reply)) {
+			judged = judged >> 32 << 32 | reply;
+			how = AS_REPLY;
+		}
 	}
+	/* Told with the rule of the flow that it would be of, and no hit of that rule: see tell_packet. */
+	if (!picked_up || packet->fragment == FRAGMENT_LATER)
+		return refuse(skb, packet, judged, DROP_OUT_OF_STATE);
+	if (refusal_of(judged))
+		return refuse(skb, packet, judged, refusal_of(judged));
 	if (!packet->place.stateful)
 		return pass_alone(skb, packet, judged);
 	refused = open_flow(skb, packet, judged, how);
@@ -184,7 +188,7 @@ static __noinline struct flow *find_flow(const struct packet *packet, __u64 *jud
 		return 0;
 	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
 		return flow;
-	end_flow(*slot, &packet->place.key, now);
+	end_flow(*slot, &packet->place.key, now, ENDED_BY_ITSELF);
 	return 0;
 }
 

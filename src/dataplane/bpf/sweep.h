@@ -45,7 +45,7 @@ __noinline bool sweep_slot(__u32 slot, __u64 now)
 	if (key.use != KEY_USED)
 		return false;
 	if (is_expired(flow, ticks_of(now))) {
-		end_flow(slot, &key, now);
+		end_flow(slot, &key, now, ENDED_BY_ITSELF);
 		return false;
 	}
 	/* Before their times come round again. */
@@ -162,7 +162,7 @@ int weir_cut(struct cut_request *request)
 	struct flow_key key = request->key;
 
 	key.use = KEY_USED;
-	request->found = end_flow(find_slot(&key, hash_of_key(&key)), &key, bpf_ktime_get_ns());
+	request->found = end_flow(find_slot(&key, hash_of_key(&key)), &key, bpf_ktime_get_ns(), ENDED_BY_CUT);
 	return 0;
 }
 

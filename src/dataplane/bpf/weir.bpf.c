@@ -23,6 +23,7 @@
 #include "copied-routes.h"
 #include "route.h"
 #include "hits.h"
+#include "refusal.h"
 #include "events.h"
 #include "table.h"
 #include "share.h"

@@ -288,6 +288,7 @@ enum event_type {
 #define EVENT_FOREIGN 2
 #define EVENT_OUTGOING 4 /* seen where the node sends */
 #define EVENT_IPV6 8     /* dropped: `packets` is the source and `bytes` the destination, in network byte order; the other two are 0 */
+#define EVENT_CUT 16    /* of a flow that ended: weir_cut ended it */
 
 /* Addresses and ports are those of the packet; of a flow: of the packet that opened it. Host byte order. */
 struct event {

@@ -135,6 +135,8 @@ export class EventBatch {
   #flow(at: number, type: FlowObservation['type']): FlowObservation {
     const view = this.#view;
     const flags = view.getUint8(at + EVENT_OFFSETS.flags);
+    const reason = view.getUint8(at + EVENT_OFFSETS.drop_reason);
+    const isCut = (flags & EVENT_FLAG.cut) !== 0;
     return {
       type,
       timeNs: this.#u64(at + EVENT_OFFSETS.time_ns),
@@ -152,6 +154,7 @@ export class EventBatch {
       hitCheck: view.getUint32(at + EVENT_OFFSETS.hit_check, true),
       suppressed: view.getUint32(at + EVENT_OFFSETS.suppressed, true),
       state: nameOf(FLOW_STATES, view.getUint8(at + EVENT_OFFSETS.tcp_flags), 'flow state'),
+      endReason: reason === 0 ? (isCut ? 'cut' : null) : nameOf(DROP_REASONS, reason, 'drop reason'),
       foreign: (flags & EVENT_FLAG.foreign) !== 0,
       openedNs: this.#u64(at + EVENT_OFFSETS.opened_ns),
       packets: [this.#u64(at + EVENT_OFFSETS.packets), this.#u64(at + EVENT_OFFSETS.packets + 8)],

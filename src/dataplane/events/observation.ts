@@ -46,6 +46,11 @@ export type PacketObservation = Common & {
 export type FlowObservation = Common & {
   readonly type: 'flow_opened' | 'flow_ended';
   readonly state: FlowState;
+  /**
+   * Why a flow ended: the drop reason of the packet that the policy refused, `cut` where an operator cut it, else null.
+   * With a drop reason, `word` and `hit` are those of the rule that refuses the flow, not of the rule that opened it.
+   */
+  readonly endReason: keyof typeof DROP_REASON | 'cut' | null;
   /** Came in by an interface that is not policed: nothing was judged. */
   readonly foreign: boolean;
   readonly openedNs: number;

@@ -21,7 +21,7 @@ export type WiretapFilter = {
   readonly hostnames: readonly string[];
   readonly groups: readonly string[];
   readonly rules: readonly string[];
-  /** `deny` is also what was dropped without a verdict. */
+  /** `deny` is also what was dropped for another reason than a verdict. */
   readonly verdicts: readonly (typeof WIRETAP_VERDICTS)[number][];
   readonly types: readonly (typeof WIRETAP_TYPES)[number][];
 };
@@ -139,7 +139,7 @@ function recordTest(tests: readonly RecordTest[], words: Uint32Array): (index: n
 
 /** What was dropped without a verdict is denied; what nobody judged and passes, such as foreign flows, is allowed. */
 function shownVerdict(kind: number): Verdict {
-  return verdictName(kind) ?? ((kind & 0xff) === EVENT_TYPE.dropped ? 'deny' : 'allow');
+  return (kind & 0xff) === EVENT_TYPE.dropped ? 'deny' : (verdictName(kind) ?? 'allow');
 }
 
 function addressTest(prefixes: readonly Prefix[], field: number): RecordTest {

@@ -23,6 +23,7 @@ const HAS_PORTS = new Set<number>(PORT_PROTOCOLS);
 const quoted = (text: string | null | undefined): string =>
   text === null || text === undefined ? 'null' : `"${text}"`;
 const REASONS = partsBy(DROP_REASON, 'drop_reason');
+const END_REASONS = partsBy(DROP_REASON, 'reason');
 const STATES = partsBy(FLOW_STATE, 'state');
 const VERDICTS = Array.from({ length: 8 }, (_, number) => `,"verdict":${quoted(VERDICT_NAMES[number])}`);
 const PASSES = VERDICTS.map((verdict) => bytesOf(`${verdict},"effective_action":"allow",`));
@@ -44,6 +45,7 @@ const part = {
   nowhere: bytesOf(',"interface":null'),
   foreign: bytesOf(',"foreign":true}'),
   judged: bytesOf(',"foreign":false}'),
+  cut: bytesOf(',"reason":"cut"'),
   foreignEnd: bytesOf(',"foreign":true,"opened":"'),
   judgedEnd: bytesOf(',"foreign":false,"opened":"'),
   packetsForward: bytesOf('","packets":{"forward":'),
@@ -116,12 +118,16 @@ export class MessageWriter {
     const { words } = batch;
     const isEnd = (kind & 0xff) === EVENT_TYPE.flow_ended;
     const isForeign = ((details >>> 24) & EVENT_FLAG.foreign) !== 0;
-    this.#common(out, batch, at, isEnd ? part.flowEnd : part.flow, kind, PASSES, null);
+    const endReason = (kind >>> 16) & 0xff;
+    const outcomes = endReason === 0 ? PASSES : ENDS_HERE;
+    this.#common(out, batch, at, isEnd ? part.flowEnd : part.flow, kind, outcomes, null);
     out.put(STATES[(details >>> 16) & 0xff] as Uint8Array);
     if (!isEnd) {
       out.put(isForeign ? part.foreign : part.judged);
       return;
     }
+    const isCut = ((details >>> 24) & EVENT_FLAG.cut) !== 0;
+    out.put(isCut ? part.cut : (END_REASONS[endReason] as Uint8Array));
     out.put(isForeign ? part.foreignEnd : part.judgedEnd);
     out.put(this.#opened.of(batch.unixMs(wide(words, at + AT.opened))));
     out.put(part.packetsForward);

@@ -258,12 +258,13 @@ class Sight {
 
   #stray(packet: Headers, place: Place | undefined, decided: number): boolean {
     if (!this.model.pickup || packet.part === 'later') {
-      return decided & AUDITED ? this.#passBy(decided) : this.#refuse(decided, 'out_of_state');
+      if (decided & AUDITED) return this.#passBy(decided);
     }
     const refused = refusal(decided);
     const reply = refused === undefined ? 0 : this.model.judge(packet, true);
-    if (refused !== undefined && refusal(reply) !== undefined) return this.#refuse(decided, refused);
-    const by = refused === undefined ? decided : reply;
+    const by = refused === undefined || refusal(reply) !== undefined ? decided : reply;
+    if (!this.model.pickup || packet.part === 'later') return this.#refuse(by, 'out_of_state');
+    if (refused !== undefined && by === decided) return this.#refuse(decided, refused);
     if (place !== undefined && !this.#open(packet, place, refused === undefined ? 0 : 1, by))
       return this.#drop('flow_table_full');
     return this.#passBy(by);
