@@ -23,6 +23,7 @@ import {
   decideDelete,
   decidePut,
   type Located,
+  NO_INTERCEPT_CA,
   NOT_ENFORCED,
   nameAfter,
   refusalBefore,
@@ -41,6 +42,7 @@ export type JudgementPorts = {
   readonly now: () => Date;
   /** The generation that the kernel was found to enforce; 0: none. */
   readonly adoptedGeneration: () => number;
+  readonly hasInterceptCa: () => boolean;
 };
 
 /** Everything that a write does before anything is staged or stored (D7). */
@@ -216,7 +218,7 @@ async function judgeDelete(
 }
 
 function judged(
-  { enforced, surroundings }: JudgementPorts,
+  { enforced, surroundings, hasInterceptCa }: JudgementPorts,
   write: PolicyWrite,
   decision: Decision,
   prepared: Prepared | null,
@@ -226,7 +228,9 @@ function judged(
   const { generation } = change;
   const activation = activationOf(decision, prepared, surroundings.fallback);
   const unenforced = !enforced && storesPolicy(write) ? [NOT_ENFORCED] : [];
-  const warnings = [...found, ...decision.warnings, ...unenforced];
+  const intercepts = decision.decides === 'this' && prepared?.inspected?.intercepts === true;
+  const unsigned = intercepts && !hasInterceptCa() ? [NO_INTERCEPT_CA] : [];
+  const warnings = [...found, ...decision.warnings, ...unsigned, ...unenforced];
   const outcome: PolicyWritten | PolicyDeleted | PolicyChecked = write.dryRun
     ? { kind: 'checked', stored, warnings, programLines: 0, proof: null }
     : storesPolicy(write)

@@ -17,6 +17,7 @@ import { refusal } from '#statecharts/refusal.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.js';
 import { ChartRecorder } from './chart-recorder.js';
+import type { DataplanePorts } from './dataplane.actor.js';
 import { EventSwitch } from './event-switch.js';
 import {
   ACTIVE_BUDGET_MS,
@@ -54,6 +55,7 @@ export type SystemPorts = {
     readonly interfaces: readonly string[];
     /** Whether packets to and from the node itself are judged too. */
     readonly policeLocal?: boolean;
+    readonly openFailed?: DataplanePorts['openFailed'];
   } | null;
   /** `policy.fallback`. */
   readonly fallback: PolicySurroundings['fallback'];
@@ -143,6 +145,10 @@ export function createSystem(ports: SystemPorts): System {
 
   const events = new EventSwitch(dataplane?.datapath ?? null);
   let adoptedGeneration = 0;
+  let hasInterceptCa = false;
+  const caSeen = servicePlane?.interceptCa.changed.subscribe((material) => {
+    hasInterceptCa = material?.kind === 'ca';
+  });
   const logic = nodeActor(bus, {
     judgement: {
       ...store,
@@ -151,6 +157,7 @@ export function createSystem(ports: SystemPorts): System {
       enforced: dataplane !== null,
       now,
       adoptedGeneration: () => adoptedGeneration,
+      hasInterceptCa: () => hasInterceptCa,
     },
     dataplane,
     dns,
@@ -213,6 +220,7 @@ export function createSystem(ports: SystemPorts): System {
     await waitFor(node, (snapshot) => snapshot.matches({ phase: 'stopped' }));
     stopped = true;
     node.stop();
+    caSeen?.unsubscribe();
     await Promise.all([
       writing.close(),
       explaining.close(),

@@ -208,6 +208,11 @@ function activityTaken({ id, name }: PolicyRecord): Warning {
   return { pointer: '', code: 'activity_taken', message };
 }
 
+export const NO_INTERCEPT_CA: Warning = {
+  pointer: '',
+  code: 'no_intercept_ca',
+  message: 'A rule intercepts TLS, and this node has no intercept CA: connections that reach such a rule are reset.',
+};
 export const NOT_ENFORCED: Warning = {
   pointer: '',
   code: 'not_enforced',

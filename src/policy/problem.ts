@@ -78,6 +78,7 @@ export const WARNING_CODES = {
   not_enforced: 'The policy is stored, and nothing on this node enforces it.',
   activity_taken: 'Another record was active and is no longer.',
   audit_kept: 'The record keeps its mode, audit: what no rule decides is only recorded, not denied.',
+  no_intercept_ca: 'A rule intercepts TLS, and the node has no intercept CA: connections that reach it are reset.',
   ca_not_valid_yet: 'The intercept CA is not valid yet: until then connections that it would sign for fail.',
   ca_bound_to_names: 'The intercept CA may sign for some names alone: clients refuse the others.',
   none_active: 'No policy is active: the fallback decides for every packet.',

@@ -45,6 +45,7 @@ test('every actor provides every effect that its chart declares', async () => {
     enforced: false,
     now,
     adoptedGeneration: () => 0,
+    hasInterceptCa: () => false,
   };
   const events = new EventSwitch(null);
   const node = nodeActor(bus, {

@@ -1,4 +1,6 @@
+import { of } from 'rxjs';
 import { afterEach, describe, expect, test } from 'vitest';
+import type { SystemPorts } from '#actors/system.js';
 import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#bus/requests.js';
 import { CapacityExceeded, ProofFailed } from '#dataplane/datapath.js';
 import { word } from '#policy/program.js';
@@ -297,6 +299,58 @@ function bound(policies: Store['policies'], target: Store['policies']): Store['p
     commit: (change) => policies.commit(change),
   };
 }
+
+describe('a policy that intercepts', () => {
+  const plane: SystemPorts['servicePlane'] & object = {
+    plane: {
+      threads: 1,
+      open: async () => {},
+      use: () => {},
+      useCa: () => {},
+      grantsBy: () => {},
+      joinBy: () => {},
+      stats: () => Promise.reject(new Error('not asked')),
+      watch: () => () => {},
+      observe: () => () => {},
+      setAllowedWanted: () => {},
+      close: async () => {},
+    },
+    interceptCa: { changed: of(null) },
+  };
+  const tls = { mode: 'intercept', http: { request: { methods: ['GET'] } } };
+  const rules = [{ id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [443], tls } }];
+  const groups = [{ id: 'lan', sources: { cidrs: ['10.0.0.0/8'] }, rules }];
+  const intercepting = { name: 'web', mode: 'enforce', policy: { source_groups: groups } };
+
+  test('is written, dry-run and activated with a warning while the node has no intercept CA', async () => {
+    const { system } = await startSystem({ servicePlane: plane });
+    const warnings = async (of: PolicyWrite): Promise<string[]> => codes(await system.policies.write(of));
+    expect(await warnings(write(intercepting, { dryRun: true }))).toEqual(['no_intercept_ca']);
+    const first = await system.policies.write(write(intercepting));
+    expect(codes(first)).toEqual(['no_intercept_ca']);
+    const { id } = written(first).stored.record;
+    await system.policies.write(write(envelope('other')));
+    const activation = { operation: 'activate', target: { by: 'id', id }, body: new Uint8Array() } as const;
+    for (const dryRun of [true, false])
+      expect(await warnings(write(null, { ...activation, dryRun }))).toEqual(['activity_taken', 'no_intercept_ca']);
+    const group = {
+      target: { by: 'id', id },
+      sourceGroup: 'lan',
+      body: Buffer.from(JSON.stringify(groups[0])),
+    } as const;
+    for (const dryRun of [true, false])
+      expect(await warnings(write(null, { ...group, dryRun }))).toEqual(['no_intercept_ca']);
+  });
+
+  test('is written without one while the node has an intercept CA, and where it is not put in force', async () => {
+    const material = { kind: 'ca', ca: {} as never } as const;
+    const signing = await startSystem({ servicePlane: { ...plane, interceptCa: { changed: of(material) } } });
+    expect(codes(await signing.system.policies.write(write(intercepting)))).toEqual([]);
+    const { system } = await startSystem({ servicePlane: plane });
+    expect(codes(await system.policies.write(write({ ...intercepting, mode: 'disabled' })))).toEqual([]);
+    expect(codes(await system.policies.write(write(envelope('lan'))))).toEqual([]);
+  });
+});
 
 describe('after the commit nothing fails', () => {
   test('a flip that is lost with its worker is made up for before the answer', async () => {
