@@ -13,7 +13,7 @@ const NameSchema = z.object({
   expires_at: instant.describe('When the last of the addresses is not granted any more.'),
   last_seen: instant,
 });
-const DnsCacheSchema = z.object({ entries: z.array(NameSchema) }).meta({ id: 'DnsCache' });
+const DnsCacheSchema = z.object({ items: z.array(NameSchema) }).meta({ id: 'DnsCache' });
 
 export const dnsCacheResource: Resource = (api, { lookups }) => {
   api.get(
@@ -30,7 +30,7 @@ export const dnsCacheResource: Resource = (api, { lookups }) => {
     async () => {
       const names = await lookups.names();
       if ('kind' in names) throw refused(names);
-      return { entries: names.map(shown) };
+      return { items: names.map(shown) };
     },
   );
 };

@@ -80,9 +80,9 @@ export const flowsResource: Resource = (api, { traffic }) => {
 
 function unclear(all: boolean): ApiError {
   const message = all
-    ? 'Every flow, and only those that other parameters select: leave out one of them.'
-    : 'Say which flows by a parameter, or all=true.';
-  return new ApiError('invalid_query', message, [{ pointer: '?all', code: 'invalid_parameter', message }]);
+    ? 'Not allowed beside parameters that say which flows.'
+    : 'Missing: no other parameter says which flows.';
+  return new ApiError('invalid_query', `?all: ${message}`, [{ pointer: '?all', code: 'invalid_parameter', message }]);
 }
 
 function shown(flow: LiveFlow): ShownFlow {

@@ -154,7 +154,9 @@ function tokenOf(file: string | undefined, environment: Terminal['environment'])
   const given = file === undefined ? environment.WEIR_TOKEN || undefined : undefined;
   const token = given ?? readToken(file ?? DEFAULT_TOKEN_FILE);
   if (!/^[\x21-\x7e]+$/.test(token)) {
-    throw new CliError(`${given === undefined ? (file ?? DEFAULT_TOKEN_FILE) : 'WEIR_TOKEN'} holds no token`);
+    throw new CliError(`${given === undefined ? (file ?? DEFAULT_TOKEN_FILE) : 'WEIR_TOKEN'} holds no token`, {
+      code: 'no_token',
+    });
   }
   return token;
 }
@@ -164,7 +166,7 @@ function readToken(file: string): string {
     return readPipeOrFile(file, MOST_BYTES.secret).toString().trim();
   } catch (cause) {
     const fix = 'give a token with --token-file or WEIR_TOKEN, or make that admin.token of the node readable';
-    throw new CliError(`there is no token: ${file} ${unread(cause)}`, { cause, fix });
+    throw new CliError(`there is no token: ${file} ${unread(cause)}`, { cause, fix, code: 'no_token' });
   }
 }
 

@@ -7,7 +7,7 @@ import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
 const cacheSchema = z.object({
-  entries: z.array(
+  items: z.array(
     z.looseObject({
       hostname: z.string(),
       ips: z.array(z.string()),
@@ -25,11 +25,11 @@ export function addDnsCacheCommand(program: Command, terminal: Terminal): void {
     .option('--name <text>', 'only names that contain this')
     .action(async ({ name = '', ...options }: Output & { name?: string }) => {
       const answer = understood(cacheSchema, await createClient(options, terminal).request('/api/v1/dns-cache'));
-      const entries = answer.entries.filter(({ hostname }) => hostname.includes(name.toLowerCase()));
-      print(terminal, options.output, { entries }, () =>
+      const items = answer.items.filter(({ hostname }) => hostname.includes(name.toLowerCase()));
+      print(terminal, options.output, { items }, () =>
         table(
           ['NAME', 'ADDRESSES', 'PATTERNS', 'EXPIRES', 'LAST SEEN'],
-          entries.map(({ hostname, ips, patterns, expires_at: expires, last_seen: seen }) => [
+          items.map(({ hostname, ips, patterns, expires_at: expires, last_seen: seen }) => [
             hostname,
             ips.join(' '),
             patterns.join(' '),

@@ -11,6 +11,7 @@ type ErrorForm = 'table' | 'json' | 'yaml';
 export const OWN_CODES = {
   usage: 'wrongly called',
   unreachable: 'no node answered',
+  no_token: 'there is no token to send: its file cannot be read, or holds none',
   invalid_config: 'the configuration file is not valid; `problems` has the key in `pointer`, the place in `where`',
   failed: 'anything else; `message` says what',
 } as const;

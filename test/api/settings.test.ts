@@ -76,7 +76,7 @@ test('GET /api/v1/dns-cache shows names, and what is granted for them', async ()
     },
   ];
   expect((await ask('GET', '/api/v1/dns-cache')).json()).toEqual({
-    entries: [
+    items: [
       {
         hostname: 'api.example.com',
         ips: ['203.0.113.7', '203.0.113.8'],

@@ -256,10 +256,10 @@ describe('DELETE /api/v1/flows', () => {
   });
 
   test.each([
-    ['', 'Say which flows by a parameter, or all=true.'],
-    ['?dry_run', 'Say which flows by a parameter, or all=true.'],
-    ['?all=false', 'Say which flows by a parameter, or all=true.'],
-    ['?all&src=10.0.0.1', 'Every flow, and only those that other parameters select: leave out one of them.'],
+    ['', '?all: Missing: no other parameter says which flows.'],
+    ['?dry_run', '?all: Missing: no other parameter says which flows.'],
+    ['?all=false', '?all: Missing: no other parameter says which flows.'],
+    ['?all&src=10.0.0.1', '?all: Not allowed beside parameters that say which flows.'],
     ['?srk=10.0.0.1', '?srk: There is no parameter "srk" here (did you mean "src"?).'],
   ])('cuts nothing for %j', async (query, detail) => {
     const { ask, node } = await rig();

@@ -284,7 +284,7 @@ describe('weir dns-cache', () => {
       expires_at: '2026-01-31T14:00:30.000Z',
       last_seen: '2026-01-31T13:59:55.000Z',
     };
-    const { url } = await serverThatAnswers(ok({ entries: [entry, { ...entry, hostname: 'other.test' }] }));
+    const { url } = await serverThatAnswers(ok({ items: [entry, { ...entry, hostname: 'other.test' }] }));
     expect(await run(['dns-cache', '--name', 'EXAMPLE', '--server', url], TOKEN)).toEqual({
       code: 0,
       out: `NAME             ADDRESSES            PATTERNS       EXPIRES  LAST SEEN

@@ -200,20 +200,20 @@ describe('an error of the API in the words of the command line', () => {
       problems,
     },
   });
-  const unclear = 'Say which flows by a parameter, or all=true.';
-  const both = 'Every flow, and only those that other parameters select: leave out one of them.';
+  const unclear = 'Missing: no other parameter says which flows.';
+  const both = 'Not allowed beside parameters that say which flows.';
   const dash = 'Must be a port, or a range such as 8000-8100.';
 
   it.each<[string[], Answer, string]>([
     [
       ['flows', 'cut'],
       refused('invalid_query', problem('?all', unclear)),
-      '--all: Say which flows by a flag, or --all.',
+      '--all: Missing: no other flag says which flows.',
     ],
     [
       ['flows', 'cut', '--all', '--src', '10.0.0.7'],
       refused('invalid_query', problem('?all', both)),
-      '--all: Every flow, and only those that other flags select: leave out one of them.',
+      '--all: Not allowed beside flags that say which flows.',
     ],
     [
       ['flows', 'list', '--src-port', 'x', '--min-bytes', 'y'],
