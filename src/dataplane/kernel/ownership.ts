@@ -7,7 +7,7 @@ const LOCK_NONBLOCKING = 4;
 const NETWORK_NAMESPACE = '/proc/thread-self/ns/net';
 
 /** Another process holds the lock of the network namespace or of the pin path. */
-export class OtherProcess extends Error {
+class OtherProcess extends Error {
   override readonly name = 'OtherProcess';
   readonly code = 'other_process';
 }
