@@ -12,8 +12,9 @@ export class BodyReader {
   readonly #chunks: ChunkReader | null;
   #left: number;
 
-  constructor(framing: Framing) {
-    this.#chunks = framing === 'chunked' ? new ChunkReader() : null;
+  /** `head`: see `TrailerReader`. */
+  constructor(framing: Framing, head: Headers = []) {
+    this.#chunks = framing === 'chunked' ? new ChunkReader(head) : null;
     this.#left = typeof framing === 'number' ? framing : Number.POSITIVE_INFINITY;
   }
 

@@ -21,7 +21,12 @@ export class ChunkReader {
   #left = 0;
   #extensionBytes = 0;
   readonly #extensions = new ChunkExtension();
-  readonly #trailerReader = new TrailerReader();
+  readonly #trailerReader: TrailerReader;
+
+  /** `head`: see `TrailerReader`. */
+  constructor(head: Headers) {
+    this.#trailerReader = new TrailerReader(head);
+  }
 
   get isComplete(): boolean {
     return this.#stage === STAGE.done;

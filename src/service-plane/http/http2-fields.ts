@@ -1,8 +1,7 @@
 import type { Header, Headers } from '#policy/http-facts.js';
 import type { HttpFault, Refusal } from './fault.js';
-import { areAmbiguous } from './fields.js';
 import { isFieldValue, isLowerToken } from './octets.js';
-import { isForbiddenTrailer } from './trailers.js';
+import { areAmbiguousBehind, isForbiddenTrailer } from './trailers.js';
 
 /** Fields of one connection, which HTTP/2 has none of (RFC 9113, 8.2.2). */
 const OF_CONNECTION: ReadonlySet<string> = new Set([
@@ -47,11 +46,11 @@ export function readHttp2Block(raw: readonly string[], known: ReadonlySet<string
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Reads the trailers of a request or a response (RFC 9113, 8.1). */
-export function readHttp2Trailers(raw: readonly string[]): Headers | Refusal {
+/** Reads the trailers of a request or a response (RFC 9113, 8.1). `head`: the fields of a request; none of a response. */
+export function readHttp2Trailers(raw: readonly string[], head: Headers): Headers | Refusal {
   const block = readHttp2Block(raw, NONE);
   if (typeof block === 'string') return { fault: block };
-  if (areAmbiguous(block.fields.map(([name]) => name))) return { fault: 'ambiguous_names' };
+  if (areAmbiguousBehind(head, block.fields)) return { fault: 'ambiguous_names' };
   return block.fields.some(([name]) => isForbiddenTrailer(name))
     ? { fault: 'forbidden_trailer' }
     : withSingletons(block.fields);

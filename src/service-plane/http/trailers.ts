@@ -46,9 +46,14 @@ export function isForbiddenTrailer(name: string): boolean {
   return FORBIDDEN.has(folded) || folded.startsWith('if-');
 }
 
-/** Reads what stands behind the last chunk, by the rules of a head. */
+/** Whether trailers have a name twice that differs by `_` and `-` alone, the names of the head included. */
+export function areAmbiguousBehind(head: Headers, trailers: Headers): boolean {
+  return areAmbiguous([...head, ...trailers].map(([name]) => name));
+}
+
+/** Reads what stands behind the last chunk, by the rules of a head. `head`: the fields of a request; none of a response. */
 export class TrailerReader extends HeadReader<Headers> {
-  constructor() {
+  constructor(private readonly head: Headers) {
     super('trailers', MAX_TRAILER_BYTES);
   }
 
@@ -59,6 +64,6 @@ export class TrailerReader extends HeadReader<Headers> {
       if (isForbiddenTrailer(field[0])) return { fault: 'forbidden_trailer' };
       trailers.push(field);
     }
-    return areAmbiguous(trailers.map(([name]) => name)) ? { fault: 'ambiguous_names' } : trailers;
+    return areAmbiguousBehind(this.head, trailers) ? { fault: 'ambiguous_names' } : trailers;
   }
 }

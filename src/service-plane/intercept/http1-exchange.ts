@@ -30,7 +30,7 @@ export class Http1Exchange {
     readonly request: RequestHead,
     readonly step: Step,
   ) {
-    this.body = new BodyReader(request.framing);
+    this.body = new BodyReader(request.framing, request.headers);
     this.mayRepeat = REPEATABLE.has(request.method) && request.framing === 0 && !request.isWebSocket;
   }
 

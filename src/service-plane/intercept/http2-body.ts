@@ -1,4 +1,5 @@
 import { constants, type Http2Stream, type IncomingHttpHeaders, sensitiveHeaders } from 'node:http2';
+import type { Headers } from '#policy/http-facts.js';
 import type { HttpFault } from '../http/fault.js';
 import { readHttp2Trailers } from '../http/http2-fields.js';
 import { type Http2Lines, writeHttp2Trailers } from '../http/write-http2.js';
@@ -7,6 +8,8 @@ import { type Http2Lines, writeHttp2Trailers } from '../http/write-http2.js';
 export type Following = { readonly endStream: boolean; readonly waitForTrailers: boolean };
 
 export type Http2BodyPorts = {
+  /** The fields of a request, with which its trailers are compared; none of a response. */
+  readonly head: Headers;
   /** Whether trailers go on. */
   readonly trails: boolean;
   /** Sends the head; null where it goes nowhere any more. */
@@ -90,7 +93,7 @@ export class Http2Body {
   }
 
   #readTrailers(its: IncomingHttpHeaders, raw: readonly string[]): void {
-    const read = readHttp2Trailers(raw);
+    const read = readHttp2Trailers(raw, this.ports.head);
     if ('fault' in read) this.ports.broken(read.fault);
     else if (this.ports.trails) this.#trailers = withSecrets(writeHttp2Trailers(read), its);
   }

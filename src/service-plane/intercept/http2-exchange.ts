@@ -6,6 +6,7 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2';
+import type { Headers } from '#policy/http-facts.js';
 import type { Step } from '#policy/inspection.js';
 import { hostFault } from '../http/canonical.js';
 import type { HttpFault } from '../http/fault.js';
@@ -32,6 +33,9 @@ export type Http2ExchangePorts = SessionPorts & {
   /** The client's stream is closed. */
   closed(exchange: Http2Exchange): void;
 };
+
+/** See `Http2BodyPorts`. */
+type Carried = { readonly side: 'request' | 'response'; readonly head: Headers; readonly step: Step };
 
 const NOTHING_FOLLOWS: Following = { endStream: true, waitForTrailers: false };
 /** Options that Node would add itself, at a fifth of the cost of a request. Node 22 adds no weight, and warns of one (DEP0194). */
@@ -95,7 +99,9 @@ export class Http2Exchange {
       return;
     }
     if (request.expectsContinue) client.additionalHeaders({ ':status': '100' });
-    this.#carry(client, 'request', step, (following) => this.#ask(lines, request, step, following));
+    this.#carry(client, { side: 'request', head: request.headers, step }, (following) =>
+      this.#ask(lines, request, step, following),
+    );
   }
 
   #ask(lines: Http2Lines, request: Http2Request, step: Step, following: Following): ClientHttp2Stream | null {
@@ -124,7 +130,7 @@ export class Http2Exchange {
       if (response === null) return;
       const answer = withSecrets(writeHttp2Response(response), its);
       if ((flags & NGHTTP2_FLAG_END_STREAM) === 0 && mayHaveBody(request, response)) {
-        this.#carry(server, 'response', step, (following) => this.#answer(answer, following));
+        this.#carry(server, { side: 'response', head: [], step }, (following) => this.#answer(answer, following));
         return;
       }
       this.#answer(answer, NOTHING_FOLLOWS);
@@ -158,13 +164,9 @@ export class Http2Exchange {
     return client;
   }
 
-  #carry(
-    from: Http2Stream,
-    side: 'request' | 'response',
-    step: Step,
-    open: (following: Following) => Http2Stream | null,
-  ): void {
+  #carry(from: Http2Stream, { side, head, step }: Carried, open: (following: Following) => Http2Stream | null): void {
     new Http2Body(from, {
+      head,
       trails: mayTrail(step, side),
       open,
       moved: () => this.#patience.moved(),

@@ -130,6 +130,24 @@ const refused: readonly (readonly [text: string, fault: HttpFault])[] = [
 ];
 
 describe('a body', () => {
+  it.each([
+    ['x-user', 'X_User'],
+    ['x_user', 'X-User'],
+    ['x-a_b', 'X_A-B'],
+  ])('of a request with %s in its head is refused with the trailer %s', (named, trailer) => {
+    for (const pieces of cutsOf(bytesOf(`0\r\n${trailer}: b\r\n\r\n`))) {
+      const reader = new BodyReader('chunked', [[named, 'a', named]]);
+      for (const piece of pieces) if (reader.fault === null) reader.push(piece);
+      expect([reader.isComplete, reader.fault]).toEqual([false, 'ambiguous_names']);
+    }
+  });
+
+  it.each(['X-User', 'x_other'])('of a request with x-user in its head may have the trailer %s', (trailer) => {
+    const reader = new BodyReader('chunked', [['x-user', 'a', 'X-User']]);
+    reader.push(bytesOf(`0\r\n${trailer}: b\r\n\r\n`));
+    expect([reader.isComplete, reader.fault]).toEqual([true, null]);
+  });
+
   it.each(bodies)('of %j: %j is understood however it is split', (framing, text, expected) => {
     for (const pieces of cutsOf(bytesOf(text))) expect(readBody(framing, pieces)).toEqual(expected);
   });

@@ -38,7 +38,7 @@ export function converse(pieces: readonly Buffer[]): Conversation {
         const head = heads.push(piece, at);
         if (head === null) break;
         if ('fault' in head) return { exchanges, fault: head.fault };
-        current = { head, reader: new BodyReader(head.framing), body: '' };
+        current = { head, reader: new BodyReader(head.framing, head.headers), body: '' };
         at = heads.end;
       } else if (current.reader.isComplete) {
         settle();

@@ -115,6 +115,25 @@ test('bodies and trailers go both ways', async () => {
   expect(trailers).toEqual({ 'grpc-status': '0', 'x-echo': '42' });
 });
 
+test('a request whose trailer is a name of its head but for _ and - is reset', async () => {
+  const seen: unknown[] = [];
+  rig.server.on('stream', (stream) => {
+    stream.on('trailers', (its) => seen.push({ ...its }));
+    stream.on('error', () => {});
+    stream.on('end', () => {
+      if (stream.closed) return;
+      stream.respond({ ':status': 200 });
+      stream.end();
+    });
+    stream.resume();
+  });
+  const stream = open(rig.client(), { ':path': '/', ':method': 'POST', 'x-user': 'a' }, { waitForTrailers: true });
+  stream.on('wantTrailers', () => stream.sendTrailers({ x_user: 'b' }));
+  const answer = answerOf(stream);
+  stream.end('x');
+  expect([(await answer).isWhole, seen]).toEqual([false, []]);
+});
+
 test('trailers do not go on where the rule judges headers', async () => {
   rig.rule({ request: { headers: { deny_present: ['x-a'] } }, response: { headers: { deny_present: ['x-b'] } } });
   const seen: unknown[] = [];
