@@ -33,7 +33,7 @@ const node = z
       shown: 'the host name',
     }),
     data_dir: absolutePath(
-      'Folder of the store, the keys of tokens and of the seal, and the admin token. Made with mode 0700.',
+      'Folder of the store, the keys of tokens and of the seal, and the admin token. Made with mode 0700. The start is refused if every user can write to it or to a folder above without the sticky bit, or if it, what is in it or a folder above belongs to another user than root and that of the process. A folder that its group can write to is warned of.',
     ).prefault('/var/lib/weir'),
   })
   .prefault({})
@@ -79,6 +79,11 @@ const api = z
     ).prefault(10),
     request_timeout: duration('1s', '10m', 'How long a request may take to arrive as a whole.').prefault('15s'),
     max_connections: whole(1, 65_535, 'Connections that are open at once.').prefault(1000),
+    max_connections_per_source: whole(
+      1,
+      65_535,
+      'Of these, connections of one client address; one more is closed at once. All clients behind a reverse proxy are one address.',
+    ).prefault(500),
   })
   .prefault({})
   .meta({ description: 'The management API.' });
@@ -240,6 +245,11 @@ const servicePlane = z
       1_000_000,
       'Connections that one thread has at once. What is more is reset; under audit as many again pass unread.',
     ).prefault(32_768),
+    max_connections_per_source: whole(
+      1,
+      1_000_000,
+      'Connections of one source address that one thread has at once, of `max_connections`; the kernel spreads connections evenly over `workers`. What is more is treated as above `max_connections`. Clients behind one translated address are one source.',
+    ).prefault(4_096),
     upstream_ca: text('`system`, or a PEM file of the authorities that servers must be signed by.')
       .prefault('system')
       .meta({

@@ -1,5 +1,6 @@
 /** Why the store said no. The API answers with its own codes: `store_unavailable`, `precondition_failed`. */
 export type StoreErrorCode =
+  | 'data_dir_exposed' // another user can replace what is in the data folder
   | 'store_locked' // another instance has this data folder open
   | 'store_damaged' // what was read is not what was written
   | 'store_no_space' // the disk is full

@@ -1,6 +1,7 @@
 /** Something that the store noticed and the operator must know. */
 export type StoreFinding = {
   readonly code:
+    | 'data_dir_shared' // a group can write to the data folder, to what is in it or to a folder above
     | 'store_quarantined' // it did not open; its folder was moved aside and a new one begun
     | 'store_behind' // it had lost commits, which the last-good copy still has
     | 'head_damaged' // what names the active policy was damaged or lost

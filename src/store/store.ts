@@ -1,5 +1,5 @@
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makeDataFolder } from './data-folder.js';
 import { StoreError } from './error.js';
 import type { FindingListener } from './finding.js';
 import { createIntegrationStore } from './integrations.js';
@@ -28,7 +28,8 @@ export type Store = {
 /**
  * Opens the node's store in its data folder: `store/` (RocksDB) and `last-good.policy`. A store that is damaged
  * beyond opening is moved aside and begun anew from the last-good copy; on a full disk the store is opened for reading
- * only. Either is told to `onFinding`, and every write to `onWrite`. Throws `store_locked`, `store_no_space`, `store_unavailable`, `store_damaged`.
+ * only. Either is told to `onFinding`, and every write to `onWrite`. Throws `data_dir_exposed`, `store_locked`, `store_no_space`, `store_unavailable`,
+ * `store_damaged`.
  * The key of the intercept CA is sealed with the key in `sealKeyFile`; without one it is `seal.key` in the data folder.
  */
 export async function openStore(
@@ -38,7 +39,7 @@ export async function openStore(
   sealKeyFile: string | null = null,
 ): Promise<Store> {
   const folder = join(dataDir, 'store');
-  await makeFolder(dataDir);
+  await makeDataFolder(dataDir, onFinding);
   const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));
   try {
     const seal = fileSeal(sealKeyFile ?? join(dataDir, 'seal.key'), sealKeyFile !== null);
@@ -85,14 +86,5 @@ async function reopen(folder: string, error: unknown, onFinding: FindingListener
     }
     default:
       throw error;
-  }
-}
-
-async function makeFolder(dataDir: string): Promise<void> {
-  try {
-    await mkdir(dataDir, { recursive: true, mode: 0o700 });
-  } catch (cause) {
-    const message = cause instanceof Error ? cause.message : String(cause);
-    throw new StoreError('store_unavailable', `make the data folder ${dataDir}: ${message}`, { cause });
   }
 }

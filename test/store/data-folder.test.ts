@@ -1,0 +1,105 @@
+import { chmodSync, chownSync, lchownSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { StoreError } from '#store/error.js';
+import type { StoreFinding } from '#store/finding.js';
+import { openStore } from '#store/store.js';
+import { temporaryFolder } from './temporary-folder.js';
+
+const STRANGER = 65_534;
+
+type Opened = { readonly failed: string | null; readonly findings: readonly StoreFinding[] };
+async function open(dataDir: string): Promise<Opened> {
+  const findings: StoreFinding[] = [];
+  try {
+    const store = await openStore(dataDir, (finding) => findings.push(finding));
+    await store.close();
+    return { failed: null, findings };
+  } catch (failure) {
+    const { code, message } = failure as StoreError;
+    return { failed: code === 'data_dir_exposed' ? message : `${code}: ${message}`, findings };
+  }
+}
+
+/** `top/data`, a folder that was used before, with mode 0755. */
+async function used(): Promise<{ readonly top: string; readonly data: string }> {
+  const top = join(temporaryFolder(), 'top');
+  mkdirSync(top, { mode: 0o755 });
+  const data = join(top, 'data');
+  expect(await open(data)).toEqual({ failed: null, findings: [] });
+  chmodSync(data, 0o755);
+  return { top, data };
+}
+
+describe('data folder', () => {
+  test('is opened if it and all above it are of this user or root, /tmp included', async () => {
+    const { data } = await used();
+    expect(await open(data)).toEqual({ failed: null, findings: [] });
+  });
+
+  test.each([
+    ['itself', ({ data }: { data: string }) => data],
+    ['a folder above', ({ top }: { top: string }) => top],
+    ['the store in it', ({ data }: { data: string }) => join(data, 'store')],
+    ['a file of the store', ({ data }: { data: string }) => join(data, 'store', 'CURRENT')],
+  ])('is refused if every user can write to %s', async (_, placeOf) => {
+    const place = await used();
+    const path = placeOf(place);
+    chmodSync(path, 0o777);
+    const { failed } = await open(place.data);
+    expect(failed).toContain(`every user can write to ${path}`);
+    expect(failed).toContain(`run chmod o-w ${path}`);
+    chmodSync(path, 0o755);
+    expect(await open(place.data)).toEqual({ failed: null, findings: [] });
+  });
+
+  test('is refused if every user can write to it, in spite of a sticky bit', async () => {
+    const { data } = await used();
+    chmodSync(data, 0o1777);
+    expect((await open(data)).failed).toContain(`every user can write to ${data}`);
+  });
+
+  test.each([
+    ['it', ({ data }: { data: string }) => data],
+    ['a folder above', ({ top }: { top: string }) => top],
+    ['a file in it', ({ data }: { data: string }) => join(data, 'token.key')],
+    ['a file of the store', ({ data }: { data: string }) => join(data, 'store', 'CURRENT')],
+  ])('is refused if %s belongs to another user', async (_, placeOf) => {
+    const place = await used();
+    writeFileSync(join(place.data, 'token.key'), '');
+    const path = placeOf(place);
+    chownSync(path, STRANGER, 0);
+    const { failed } = await open(place.data);
+    expect(failed).toContain(`${path} belongs to user ${STRANGER}`);
+  });
+
+  test('is refused where a link to it belongs to another user, or leads through an exposed folder', async () => {
+    const { top, data } = await used();
+    const folder = temporaryFolder();
+    const link = join(folder, 'link');
+    symlinkSync(data, link);
+    expect(await open(link)).toEqual({ failed: null, findings: [] });
+    chmodSync(top, 0o777);
+    expect((await open(link)).failed).toContain(`every user can write to ${top}`);
+    chmodSync(top, 0o755);
+    lchownSync(link, STRANGER, 0);
+    expect((await open(link)).failed).toContain(`${link} belongs to user ${STRANGER}`);
+  });
+
+  test('is opened with files that every user can write to, if no other user can enter it', async () => {
+    const { data } = await used();
+    chmodSync(join(data, 'store', 'CURRENT'), 0o666);
+    chmodSync(data, 0o700);
+    expect(await open(data)).toEqual({ failed: null, findings: [] });
+  });
+
+  test('is opened with one finding if its group can write to it', async () => {
+    const { top, data } = await used();
+    chmodSync(data, 0o770);
+    chmodSync(top, 0o775);
+    const { failed, findings } = await open(data);
+    expect(failed).toBe(null);
+    expect(findings.map(({ code }) => code)).toEqual(['data_dir_shared']);
+    expect(findings[0]?.message).toContain(`the group of ${top} can write to it, and to 1 more places`);
+  });
+});
