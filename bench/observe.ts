@@ -45,7 +45,14 @@ class Scene {
     const silent = 'add table inet silent; add chain inet silent in { type filter hook prerouting priority raw; }';
     await server.must('nft', `${silent}; add rule inet silent in meta l4proto udp drop`);
     const process = await startNode(topology, {
-      sections: { api: { listen: '127.0.0.1:8080', max_connections: 5_000, requests_per_second: 100_000 } },
+      sections: {
+        api: {
+          listen: '127.0.0.1:8080',
+          max_connections: 5_000,
+          max_connections_per_source: 5_000,
+          requests_per_second: 100_000,
+        },
+      },
     });
     await process.ready({ except: ['policy_ready'] });
     const group = { id: 'clients', mode: 'enforce', sources: { cidrs: ['20.0.0.0/16'] } };

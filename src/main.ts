@@ -35,7 +35,7 @@ import { parseHostname } from '#policy/hostname.js';
 import { parseAddress } from '#policy/ipv4.js';
 import type { ServicePlaneOptions } from '#service-plane/options.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
-import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
+import { connectionLimit } from '#sockets/connection-limit.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';
 import { createSupport } from './support.js';
@@ -196,7 +196,7 @@ function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1
   return {
     version,
     hosts: [listen.host, ...allowedHosts],
-    refuses: (connection) => isReserved(descriptorOf(connection), 'api'),
+    refuses: connectionLimit(config.api.maxConnectionsPerSource, 'api'),
     logger: log,
     ...(tls === null ? {} : { tls: { cert: pemIn(tls.cert), key: pemIn(tls.key) } }),
     limits: {

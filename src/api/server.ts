@@ -69,12 +69,13 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const api = Fastify(serverOptions(options, limits)) as unknown as Api;
   api.server.maxConnections = limits.connections;
-  const { refuses } = options;
-  if (refuses !== undefined) {
-    api.server.prependListener('connection', (socket) => {
-      if (refuses(socket)) socket.destroy();
-    });
-  }
+  const { refuses = () => false } = options;
+  api.server.prependListener('connection', (socket) => {
+    if (!refuses(socket)) return;
+    management.metrics.refusedConnection();
+    socket.destroy();
+  });
+  api.server.on('drop', () => management.metrics.refusedConnection());
   // Node drops what is above its count without a word; one more than the limit lets `checkHeaders` refuse it.
   api.server.maxHeadersCount = limits.headerCount + 1;
 

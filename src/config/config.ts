@@ -16,6 +16,7 @@ export type Config = {
     readonly failedLoginsPerMinute: number;
     readonly requestTimeoutMs: number;
     readonly maxConnections: number;
+    readonly maxConnectionsPerSource: number;
   };
   readonly dataplane: DataplaneConfig | null;
   readonly policy: {
@@ -85,6 +86,8 @@ type ServicePlaneConfig = {
   readonly workers: number;
   /** Of one worker. */
   readonly maxConnections: number;
+  /** Of one worker. */
+  readonly maxConnectionsPerSource: number;
   /** `system` or a path. */
   readonly upstreamCa: string;
   readonly deniedHttp: '403' | 'reset';
@@ -110,6 +113,7 @@ export function configOf(parsed: ParsedConfig): Config {
       failedLoginsPerMinute: api.failed_logins_per_minute,
       requestTimeoutMs: api.request_timeout,
       maxConnections: api.max_connections,
+      maxConnectionsPerSource: api.max_connections_per_source,
     },
     dataplane:
       dataplane === undefined
@@ -155,6 +159,7 @@ export function configOf(parsed: ParsedConfig): Config {
             listen: service_plane.listen,
             workers: service_plane.workers,
             maxConnections: service_plane.max_connections,
+            maxConnectionsPerSource: service_plane.max_connections_per_source,
             upstreamCa: service_plane.upstream_ca,
             deniedHttp: service_plane.denied_http,
           },

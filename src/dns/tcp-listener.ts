@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { parseAddress } from '#policy/ipv4.js';
-import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
+import { connectionLimit } from '#sockets/connection-limit.js';
 import { openListener } from '#sockets/socket-options.js';
 import type { Counts } from './counts.js';
 import type { ListenAt } from './options.js';
@@ -8,14 +8,14 @@ import type { Resolver } from './resolver.js';
 import { serveTcp } from './tcp-service.js';
 
 const IDLE_MS = 10_000;
-const CONNECTIONS_OF_A_CLIENT = 256;
+const CONNECTIONS_OF_A_SOURCE = 256;
 const CONNECTIONS = 16_384;
 
 /** One address on TCP. */
 export class TcpListener {
   readonly #server: Server;
   readonly #connections = new Set<Socket>();
-  readonly #ofClients = new Map<string, number>();
+  readonly #refuses = connectionLimit(CONNECTIONS_OF_A_SOURCE, 'connection');
 
   constructor(
     private readonly at: ListenAt,
@@ -43,23 +43,14 @@ export class TcpListener {
   }
 
   #accept(socket: Socket): void {
-    const client = socket.remoteAddress ?? '';
-    const source = parseAddress(client);
-    const count = (this.#ofClients.get(client) ?? 0) + 1;
-    const isFull = this.#connections.size >= CONNECTIONS || isReserved(descriptorOf(socket), 'connection');
-    if (source === undefined || count > CONNECTIONS_OF_A_CLIENT || isFull) {
+    const source = parseAddress(socket.remoteAddress ?? '');
+    if (source === undefined || this.#connections.size >= CONNECTIONS || this.#refuses(socket)) {
       this.counts.refuse('connection');
       socket.destroy();
       return;
     }
-    this.#ofClients.set(client, count);
     this.#connections.add(socket);
-    socket.on('close', () => {
-      this.#connections.delete(socket);
-      const left = (this.#ofClients.get(client) ?? 1) - 1;
-      if (left > 0) this.#ofClients.set(client, left);
-      else this.#ofClients.delete(client);
-    });
+    socket.on('close', () => this.#connections.delete(socket));
     serveTcp(socket, source, this.resolver, this.counts, this.idleMs);
   }
 }

@@ -2,7 +2,7 @@ import type { Families } from './families.js';
 import type { ServicePlaneStats } from './stats.js';
 
 /** A series that begins with its first refusal has no increase that an alert could see. */
-const ALERTED = ['too_many_connections', 'upstream_untrusted:unknown_issuer'];
+const ALERTED = ['too_many_connections', 'too_many_connections_of_source', 'upstream_untrusted:unknown_issuer'];
 
 /** What the service plane counts; nothing of it while that is not running. */
 export function servicePlaneMetrics({ gauge, counter }: Families) {

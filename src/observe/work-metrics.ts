@@ -17,6 +17,8 @@ type ServedRequest = {
 export type WorkMetrics = {
   readonly registry: Registry;
   served(request: ServedRequest): void;
+  /** A connection to the API was closed because there are too many. */
+  refusedConnection(): void;
   /** A compiled policy was proved before its activation (B5), or did not hold. */
   proved(proof: { readonly checked: number; readonly complete: boolean }): void;
   disproved(): void;
@@ -43,6 +45,10 @@ export function createWorkMetrics(): WorkMetrics {
     [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10],
     'route',
     'method',
+  );
+  const refusedConnections = counter(
+    'weir_api_connections_refused_total',
+    'Connections to the management API that were closed at once: too many in all, too many of one address, or no descriptor left for them.',
   );
   const writes = counter(
     'weir_policy_writes_total',
@@ -91,6 +97,7 @@ export function createWorkMetrics(): WorkMetrics {
       requests.inc({ route, method, status: `${Math.floor(status / 100)}xx` });
       seconds.observe({ route, method }, took);
     },
+    refusedConnection: () => refusedConnections.inc(),
     proved({ checked, complete }) {
       proofs.inc({ outcome: 'passed' });
       proofPackets.inc(checked);

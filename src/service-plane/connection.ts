@@ -5,7 +5,7 @@ import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#policy
 import { readCertificateFacts } from './certificate-facts.js';
 import { Handshake, type HandshakeFault } from './handshake.js';
 import type { Plane } from './plane.js';
-import type { RefusedReason } from './refused-reason.js';
+import type { OverflowReason, RefusedReason } from './refused-reason.js';
 import { type FlightFacts, FlightReader } from './tls/flight-reader.js';
 import { HelloReader } from './tls/hello-reader.js';
 import { connectUpstream } from './upstream.js';
@@ -65,14 +65,14 @@ export class Connection {
   }
 
   /** There is no room to inspect it: it passes where an audit lets pass what cannot be read (D4), and is reset otherwise. */
-  async beginUnread(): Promise<void> {
+  async beginUnread(reason: OverflowReason): Promise<void> {
     const steps = await this.#steps();
     if (this.#isOver) return;
-    const reason = 'too_many_connections';
     const judged = steps === null ? null : judgeConnection(steps, this.#facts);
-    if (judged?.kind !== 'decided' || judged.verdict !== 'audit') return this.#refuse(reason);
+    if (judged?.kind !== 'decided') return this.#refuse(reason);
     this.plane.counts.refuse(reason);
-    this.#carryOut({ ...judged, reason }, NOTHING_SAID, null);
+    const verdict = judged.verdict === 'audit' ? 'audit' : 'deny';
+    this.#carryOut({ step: judged.step, verdict, reason }, NOTHING_SAID, null);
   }
 
   /** By a policy that came into force (D19b). */

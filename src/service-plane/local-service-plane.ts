@@ -6,6 +6,7 @@ import type { Packet } from '#policy/model.js';
 import { deciderKey } from '#policy/roster.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
 import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
+import { SourceCounts } from '#sockets/source-counts.js';
 import { DecidedHits } from '#threads/decided-hits.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { Connection } from './connection.js';
@@ -16,6 +17,7 @@ import { Listener } from './listener.js';
 import type { ThreadStats } from './messages.js';
 import type { ServicePlaneOptions } from './options.js';
 import type { Plane } from './plane.js';
+import type { OverflowReason } from './refused-reason.js';
 import { Seen } from './seen.js';
 import type { Splices } from './splice.js';
 
@@ -27,6 +29,7 @@ export class LocalServicePlane {
   readonly #plane: Plane;
   readonly #listener: Listener;
   readonly #connections = new Set<Connection>();
+  readonly #ofSource = new SourceCounts<number>();
   readonly #seen = new Seen();
   readonly #hits = new DecidedHits(deciderKey);
 
@@ -102,15 +105,28 @@ export class LocalServicePlane {
   }
 
   #accept(client: Socket, flow: Packet): void {
-    const { size } = this.#connections;
-    const { maxConnections } = this.options;
-    if (size >= maxConnections * WITH_UNREAD || isReserved(descriptorOf(client), 'connection')) {
-      this.#plane.counts.refuse('too_many_connections');
+    const unread = this.#overflow(flow.source, 1);
+    const refused = isReserved(descriptorOf(client), 'connection')
+      ? 'too_many_connections'
+      : this.#overflow(flow.source, WITH_UNREAD);
+    if (refused !== null) {
+      this.#plane.counts.refuse(refused);
       client.resetAndDestroy();
       return;
     }
-    const connection = new Connection(this.#plane, client, flow, (over) => this.#connections.delete(over));
+    const connection = new Connection(this.#plane, client, flow, (over) => {
+      this.#connections.delete(over);
+      this.#ofSource.remove(flow.source);
+    });
     this.#connections.add(connection);
-    void (size < maxConnections ? connection.begin() : connection.beginUnread());
+    this.#ofSource.add(flow.source);
+    void (unread === null ? connection.begin() : connection.beginUnread(unread));
+  }
+
+  /** The limit that is used up, if one is, at `times` its value. */
+  #overflow(source: number, times: number): OverflowReason | null {
+    const { maxConnections, maxConnectionsPerSource } = this.options;
+    if (this.#ofSource.of(source) >= maxConnectionsPerSource * times) return 'too_many_connections_of_source';
+    return this.#connections.size >= maxConnections * times ? 'too_many_connections' : null;
   }
 }

@@ -11,4 +11,6 @@ export type ServicePlaneOptions = {
   readonly mark: number;
   /** Connections of one thread at once; what is more is reset, or passes unread under audit until it is as many again. */
   readonly maxConnections: number;
+  /** The same for the connections of one source, in one thread. */
+  readonly maxConnectionsPerSource: number;
 };

@@ -9,6 +9,9 @@ export type LinkFault =
   | 'server_changed'
   | `upstream_untrusted:${UntrustedReason}`;
 
+/** Why a connection is not read: the thread, or the source, has as many as it may have. */
+export type OverflowReason = 'too_many_connections' | 'too_many_connections_of_source';
+
 /** Why something was not served. The set is closed, and the peers choose no word of it: it is a label of a metric. */
 export type RefusedReason =
   | LinkFault
@@ -27,5 +30,5 @@ export type RefusedReason =
   | 'response_denied'
   | 'server_closed'
   | 'server_http2'
-  | 'too_many_connections'
+  | OverflowReason
   | 'unasked_response';

@@ -29,6 +29,7 @@ const defaults = {
     failedLoginsPerMinute: 10,
     requestTimeoutMs: 15_000,
     maxConnections: 1000,
+    maxConnectionsPerSource: 500,
   },
   dataplane: null,
   policy: { fallback: 'deny', activationTimeoutMs: 5000, file: null },
@@ -90,6 +91,7 @@ api:
   failed_logins_per_minute: 3
   request_timeout: 2m
   max_connections: 5
+  max_connections_per_source: 4
 dataplane:
   interfaces: [lan0, wan*]
   non_ipv4: pass
@@ -135,6 +137,7 @@ cluster:
         failedLoginsPerMinute: 3,
         requestTimeoutMs: 120_000,
         maxConnections: 5,
+        maxConnectionsPerSource: 4,
       },
       dataplane: {
         interfaces: ['lan0', 'wan*'],
@@ -179,6 +182,7 @@ cluster:
         listen: { host: '127.0.0.1', port: 15_001 },
         workers: 2,
         maxConnections: 32_768,
+        maxConnectionsPerSource: 4_096,
         upstreamCa: pem,
         deniedHttp: '403',
       },

@@ -51,7 +51,7 @@ export async function createInspectedRig(
   await writeFile(rootFile, certificates.rootPem);
   const rig = await createRig(tag, [80], {
     ...options,
-    sections: { service_plane: { upstream_ca: rootFile, ...plane } },
+    sections: { ...options.sections, service_plane: { upstream_ca: rootFile, ...plane } },
   });
   const { client, server } = rig.topology;
   const file = async (name: string, content: string): Promise<string> => {

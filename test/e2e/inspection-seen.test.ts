@@ -197,6 +197,7 @@ test('nothing was a finding twice, or of another kind; stats and metrics count t
     'weir_http_responses_broken_total{verdict="deny"} 1',
     'weir_http_responses_broken_total{verdict="audit"} 0',
     'weir_service_plane_refused_total{reason="too_many_connections"} 0',
+    'weir_service_plane_refused_total{reason="too_many_connections_of_source"} 0',
     'weir_service_plane_refused_total{reason="upstream_untrusted:unknown_issuer"} 0',
     expect.stringContaining('{reason="'),
     expect.stringContaining('{reason="'),

@@ -59,6 +59,7 @@ describe('metrics', () => {
     expect(await samples('weir_service_plane_')).toEqual([
       'weir_service_plane_connections 29',
       'weir_service_plane_refused_total{reason="too_many_connections"} 33',
+      'weir_service_plane_refused_total{reason="too_many_connections_of_source"} 0',
       'weir_service_plane_refused_total{reason="upstream_untrusted:unknown_issuer"} 0',
       'weir_service_plane_refused_total{reason="upstream_untrusted:expired"} 30',
       'weir_service_plane_refused_total{reason="no_ca"} 31',

@@ -28,6 +28,7 @@ beforeEach(async () => {
     deniedHttp: '403',
     mark: 0,
     maxConnections: 16,
+    maxConnectionsPerSource: 16,
   });
   changes = [];
   plane.watch((change) => changes.push(change));

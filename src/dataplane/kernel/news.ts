@@ -17,7 +17,17 @@ const RTM_DELLINK = 17;
 /** Hears from the kernel that interfaces, tc filters, ip rules or nftables changed, in the network namespace of the calling thread. */
 export class NewsSockets {
   readonly #links = new NetlinkSocket(NETLINK_ROUTE, GROUP.link | GROUP.filters | GROUP.rules);
-  readonly #tables = new NetlinkSocket(NETLINK_NETFILTER, GROUP.nftables);
+  readonly #tables: NetlinkSocket;
+
+  constructor() {
+    try {
+      this.#tables = new NetlinkSocket(NETLINK_NETFILTER, GROUP.nftables);
+    } catch (failure) {
+      // The process would keep it beyond the thread.
+      this.#links.close();
+      throw failure;
+    }
+  }
 
   /** Readable when there is something to `take`. */
   get fds(): readonly number[] {
