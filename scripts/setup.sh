@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing and builds. Says each thing that it does; says nothing where nothing is to do.
 #   --test   also what only the tests need
+#   --trials  also what only the tests and the trials need
 #   --bench  also what only the benchmarks need
 #   --old-kernel  also what runs tests on another kernel
 set -euo pipefail
@@ -19,8 +20,10 @@ node -e '
 # command or file → Debian package
 needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
   /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev)
-[ "${1:-}" = --test ] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace iptables-legacy:iptables dnsmasq:dnsmasq-base dig:bind9-dnsutils
+[[ "${1:-}" = --test || "${1:-}" = --trials ]] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace iptables-legacy:iptables dnsmasq:dnsmasq-base dig:bind9-dnsutils
   openssl:openssl python3:python3 nginx:nginx-light h2load:nghttp2-client)
+# tstclnt and selfserv of NSS, gnutls-cli and gnutls-serv
+[ "${1:-}" = --trials ] && needs+=(selfserv:libnss3-tools gnutls-serv:gnutls-bin)
 [ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
   dnsperf:dnsperf dnsdist:dnsdist unbound:unbound dnsmasq:dnsmasq-base dig:bind9-dnsutils taskset:util-linux
   squid:squid-openssl mitmdump:mitmproxy haproxy:haproxy nginx:nginx-light h2load:nghttp2-client wrk:wrk)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole suite; prints `N passed, N failed` as its last line. Arguments go to vitest.
+# The whole suite, or another configuration's; prints `N passed, N failed` as its last line. Arguments go to vitest.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 report=$(mktemp)
