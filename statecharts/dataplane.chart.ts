@@ -1,7 +1,7 @@
 import { assign, type EventObject, fromCallback, fromPromise, raise, setup } from 'xstate';
 import type { Fact, Message, RequestMessage } from '#bus/messages.js';
 import type { Refusal } from '#bus/requests.js';
-import type { DatapathChange, Missing, Review } from '#dataplane/datapath.js';
+import type { DatapathChange, FlowRefusal, Missing, Review } from '#dataplane/datapath.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, Sampling } from '#policy/proof.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
@@ -102,12 +102,18 @@ const dataplane = setup({
     })),
     forgetFlipRequest: assign({ flipRequest: null }),
     giveUpDesired: assign({ desired: null }),
-    loseDatapath: assign({ inForce: null, candidate: null }),
+    loseDatapath: assign({ inForce: null, candidate: null, notices: {} }),
     noteAttached: assign(({ context }, { missing, faults, warnings }: Attached) => ({
       missingInterfaces: missing,
       faults,
-      notices: warnings.length === 0 ? {} : { dataplane_config: warnings.join('; ') },
+      notices: noting(context.notices, 'dataplane_config', warnings),
       renamed: Object.fromEntries(Object.entries(context.renamed).filter(([name]) => missing.includes(name))),
+    })),
+    noteRefusals: assign(({ context }, { change }: { change: DatapathChange }) => ({
+      notices:
+        change.type === 'refusals_changed'
+          ? noting(context.notices, 'dataplane_running', refusalSentences(change.refusing))
+          : context.notices,
     })),
     noteRenaming: assign(({ context }, { change }: { change: DatapathChange }) => ({
       renamed:
@@ -135,7 +141,11 @@ const dataplane = setup({
     interfacesAreMissing: ({ context }) => context.missingInterfaces.length > 0,
     workerDied: ({ event }) => event.type === 'datapath.changed' && event.change.type === 'worker_died',
     lostItsName: (_, { change }: { change: DatapathChange }) => change.type === 'interface_renamed' && !change.policed,
-    interfacesChanged: ({ event }) => event.type === 'datapath.changed' && event.change.type !== 'worker_died',
+    refusalsChanged: (_, { change }: { change: DatapathChange }) => change.type === 'refusals_changed',
+    interfacesChanged: ({ event }) =>
+      event.type === 'datapath.changed' &&
+      event.change.type !== 'worker_died' &&
+      event.change.type !== 'refusals_changed',
     attemptsExhausted: ({ context }) => context.attempts >= MAX_ATTEMPTS,
     isInForce: ({ context }, params: { generation: number }) => context.inForce?.generation === params.generation,
     isCandidate: ({ context }, params: { generation: number }) => context.candidate?.generation === params.generation,
@@ -170,6 +180,19 @@ const faultsOf = (context: DataplaneContext): string =>
     ...context.faults,
     ...(context.missingInterfaces.length === 0 ? [] : [`no interface has this name: ${missingNames(context)}`]),
   ].join('; ');
+
+function noting(notices: Troubles, part: keyof Troubles, sentences: readonly string[]): Troubles {
+  return { ...notices, [part]: sentences.length === 0 ? undefined : sentences.join('; ') };
+}
+
+const REFUSALS: Readonly<Record<FlowRefusal, string>> = {
+  flow_table_full: 'the flow table is full and refuses new flows (dataplane.flow_capacity)',
+  flow_share: 'the flow table refuses new flows of sources that have their share of it (dataplane.flow_share)',
+};
+
+/** The node stays ready: a client that floods must not take it out of service. */
+const refusalSentences = (refusing: readonly FlowRefusal[]): readonly string[] =>
+  refusing.map((reason) => `degraded: ${REFUSALS[reason]}`);
 
 function without(trouble: Troubles, part: keyof Troubles): Troubles {
   return { ...trouble, [part]: undefined };
@@ -532,6 +555,10 @@ export const dataplaneChart = dataplane.createMachine({
               {
                 guard: { type: 'lostItsName', params: ({ event }) => ({ change: event.change }) },
                 actions: { type: 'noteRenaming', params: ({ event }) => ({ change: event.change }) },
+              },
+              {
+                guard: { type: 'refusalsChanged', params: ({ event }) => ({ change: event.change }) },
+                actions: { type: 'noteRefusals', params: ({ event }) => ({ change: event.change }) },
               },
             ],
             'program.desired': [

@@ -31,6 +31,11 @@ const StatsSchema = z
       flows_opened: count,
       flows_closed: count,
       half_open_flows: count,
+      refusing: z
+        .array(z.enum(['flow_table_full', 'flow_share']))
+        .describe(
+          'Why the flow table refused new flows in the last seconds: it was full, or a source had its share of it. Empty: it refused none.',
+        ),
       grants_refused: count.describe('Addresses that were not learned for want of room, and stay denied.'),
       events_lost: z
         .object({ ring: count, source_share: count })
@@ -152,6 +157,7 @@ function statsAnswer({
       flows_opened: Number(dataplane?.flowsOpened ?? 0),
       flows_closed: Number(dataplane?.flowsClosed ?? 0),
       half_open_flows: dataplane?.halfOpenFlows ?? 0,
+      refusing: [...(dataplane?.refusing ?? [])],
       grants_refused: dataplane?.grantsRefused ?? 0,
       events_lost: {
         ring: Number(dataplane?.events.lost ?? 0),

@@ -144,7 +144,7 @@ const dataplane = z
     flow_share: fraction(
       0.001,
       1,
-      'Part of `flow_capacity` that the established flows of one source address may take while the table is more than half full. Above it new flows of that source are refused; its established flows stay. `1`: no limit. Raise it where one address stands for many clients.',
+      'Part of `flow_capacity` that the established flows of one source address may take once the table is half full. As the table fills up further, the limit shrinks with what is free, so that many sources together leave room for others. Above it new flows of that source are refused; its established flows stay. `1`: no limit. Raise it where one address stands for many clients.',
     ).prefault(0.125),
     program_capacity: whole(
       8_192,

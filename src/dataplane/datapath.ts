@@ -128,9 +128,15 @@ export type DatapathChange =
   | { readonly type: 'diversion_lost' }
   /** No free descriptor: interfaces, guard and third-party hooks are not looked at until the fault is null again. */
   | { readonly type: 'look_changed'; readonly fault: string | null }
+  /** The reasons for which the flow table refuses new flows; empty: it refuses none. Nothing is attached anew. */
+  | { readonly type: 'refusals_changed'; readonly refusing: readonly FlowRefusal[] }
   /** Nothing is to be done about it. */
   | ({ readonly type: 'forwarding_changed' } & ForwardingNow)
   | { readonly type: 'worker_died'; readonly reason: string };
+
+/** The drop reasons of flows that were refused for want of room. */
+export const FLOW_REFUSALS = ['flow_table_full', 'flow_share'] as const;
+export type FlowRefusal = (typeof FLOW_REFUSALS)[number];
 
 /** Which way the packets that pass go now, and why. */
 export type ForwardingNow = { readonly way: 'stack' | 'direct'; readonly reason: string };
@@ -150,6 +156,8 @@ export type DatapathStats = {
   readonly drops: Readonly<Record<string, Counter>>;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
+  /** The reasons for which flows were refused in the last seconds. */
+  readonly refusing: readonly FlowRefusal[];
   readonly forwarding: ForwardingNow;
   /** Whether packets that open a flow go by a copy of the routes, and the kernel is not asked for them. */
   readonly routesCopied: boolean;

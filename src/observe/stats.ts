@@ -14,6 +14,8 @@ type DataplaneStats = {
   readonly drops: Readonly<Record<string, Counter>>;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
+  /** Drop reasons for which the flow table refuses new flows now. */
+  readonly refusing: readonly ('flow_table_full' | 'flow_share')[];
   /** Which way the packets that pass go now, and why. */
   readonly forwarding: { readonly way: 'stack' | 'direct'; readonly reason: string };
   /** Whether packets that open a flow go by a copy of the routes. */

@@ -176,6 +176,32 @@ describe('the dataplane', () => {
     expect(system.readiness().checks[1]?.detail).toBe('no interface has this name: lan0');
   });
 
+  test('says that the flow table refuses new flows, stays ready, and attaches nothing anew', async () => {
+    const { datapath, until, system } = await startSystem();
+    await until('dataplane_running', 'enforcing');
+    const running = () => system.readiness().checks[0];
+    datapath.log.length = 0;
+    datapath.tell({ type: 'refusals_changed', refusing: ['flow_share'] });
+    const share =
+      'degraded: the flow table refuses new flows of sources that have their share of it (dataplane.flow_share)';
+    expect(running()).toMatchObject({ ok: true, state: 'enforcing', detail: `enforcing; ${share}` });
+    datapath.tell({ type: 'refusals_changed', refusing: ['flow_table_full', 'flow_share'] });
+    expect(running()?.detail).toBe(
+      `enforcing; degraded: the flow table is full and refuses new flows (dataplane.flow_capacity); ${share}`,
+    );
+    expect(system.readiness().checks[1]?.state).toBe('configured');
+    datapath.tell({ type: 'link_lost', interface: 'lan0' });
+    await until('dataplane_config', 'configured');
+    expect(running()?.detail).toContain(share);
+    datapath.tell({ type: 'refusals_changed', refusing: [] });
+    expect(running()?.detail).toBe('enforcing');
+    expect(datapath.log).toEqual(['attach']);
+    datapath.tell({ type: 'refusals_changed', refusing: ['flow_share'] });
+    datapath.tell({ type: 'worker_died', reason: 'SIGSEGV' });
+    await until('dataplane_running', 'enforcing');
+    expect(running()?.detail).toBe('enforcing');
+  });
+
   test('attaches again when a link is lost, and says so while it cannot', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');

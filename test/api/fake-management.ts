@@ -50,6 +50,7 @@ export const STATS: NodeStats = {
     drops: { policy: { packets: 3n, bytes: 180n } },
     flowsOpened: 5n,
     flowsClosed: 3n,
+    refusing: ['flow_share'],
     routesCopied: true,
     grantsRefused: 2,
     events: { sent: 90n, lost: 5n, suppressed: 4n },

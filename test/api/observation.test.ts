@@ -75,6 +75,7 @@ describe('stats', () => {
         flows_opened: 5,
         flows_closed: 3,
         half_open_flows: 1,
+        refusing: ['flow_share'],
         grants_refused: 2,
         events_lost: { ring: 5, source_share: 4 },
         maps: { flows: { entries: 2, capacity: 131_072 } },

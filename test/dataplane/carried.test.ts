@@ -7,7 +7,7 @@ import { compile } from '#policy/compile.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { back } from './conversation.js';
 import { TCP } from './frame.js';
-import { type Loaded, loadForTest } from './loaded.js';
+import { type Loaded, loadForTest, PASSED } from './loaded.js';
 
 const web = packet();
 const allowed = compile(policy([group(['10.0.0.0/8'], [rule({ id: 'web', protocol: 6 })])]));
@@ -16,7 +16,8 @@ let before: Loaded;
 let after: Loaded;
 let carrier: FlowCarrier;
 beforeEach(() => {
-  [before, after] = [loadForTest(), loadForTest()];
+  // The earlier datapath knows no share, as builds up to layout 5.
+  [before, after] = [loadForTest(), loadForTest({ flowCapacity: 1_024, flowShare: 0.125 })];
   for (const kernel of [before, after]) kernel.activate(allowed);
   const [flow, tally] = (['flows', 'tallies'] as const).map((name) => describeMap(after.object.mapFd(name)).value);
   if (flow === undefined || tally === undefined) throw new Error('there is no table of flows');
@@ -61,6 +62,24 @@ test('one that has gone on here too stays as it is here', () => {
   after.judge(back(web), { tcpFlags: TCP.rst });
   carrier.carryAgain(read);
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_reset', packets: [3n, 2n] }]);
+});
+
+test('a source whose flows were brought over has its share of the table, and no more', () => {
+  const from = (sourcePort: number, source = web.source) => ({ ...web, source, sourcePort });
+  const establish = (kernel: Loaded, given: typeof web): boolean =>
+    [[given, TCP.syn] as const, [back(given), TCP.syn | TCP.ack] as const, [given, TCP.ack] as const].every(
+      ([packet, tcpFlags]) => kernel.judge(packet, { tcpFlags }).returned === PASSED,
+    );
+  for (let port = 1; port <= 600; port++) establish(before, from(port));
+  for (const record of before.records()) {
+    new Uint8Array(carrier.flow.buffer, carrier.flow.byteOffset, FLOW_BYTES).set(record);
+    expect(carrier.carry('flows')).toBe(true);
+  }
+  expect(after.flowsIn('flows')).toHaveLength(600);
+  expect(after.judge(from(1), { tcpFlags: TCP.ack }).returned).toBe(PASSED);
+  expect(establish(after, from(601))).toBe(false);
+  expect(after.counted().drop_flow_share).toBeGreaterThan(0);
+  expect(establish(after, from(601, 0x0a05_0505))).toBe(true);
 });
 
 test('a flow that was being folded when it was read is folded here all the same', () => {

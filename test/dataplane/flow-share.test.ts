@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { Refusals } from '#dataplane/kernel/refusals.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile.js';
@@ -16,13 +17,22 @@ const FLOOD = 40_000;
 const FLOODER = udp.source;
 const SHARES = 65_536;
 
+/** Many sources with addresses of their own. */
+const others = (count: number): number[] => Array.from({ length: count }, (_, at) => 0x0a64_0000 + at);
+
 let kernel: Loaded;
+let clients: readonly Packet[];
 let shares: MappedMemory;
 let vitals: MappedMemory;
 beforeAll(() => {
   kernel = loadForTest({ flowCapacity: CAPACITY, flowShare: SHARE, policeLocal: true });
   shares = new MappedMemory('flow_shares', kernel.object.mapFd('flow_shares'), SHARES * 8);
   vitals = new MappedMemory('vitals', kernel.object.mapFd('vitals'), VITALS_BYTES);
+  // A client that has its counter in common with a source that floods shares its limit.
+  const taken = new Set([FLOODER, back(udp).source, ...others(254)].map(counterOf));
+  clients = Array.from({ length: 400 }, (_, index): Packet => ({ ...tcp, source: 0x0a02_0000 + index }))
+    .filter(({ source }) => !taken.has(counterOf(source)))
+    .slice(0, 100);
 });
 afterAll(() => {
   shares.unmap();
@@ -36,6 +46,17 @@ beforeEach(() => {
   kernel.activate(allowAll);
 });
 
+/** The index in `flow_shares`: `hash_of` of the datapath. */
+function counterOf(source: number): number {
+  const mask = (1n << 64n) - 1n;
+  const seed = BigInt(vitals.words[VITALS_OFFSETS.flow_seed / 4] as number);
+  let mixed = ((BigInt(source) ^ ((seed * 0x9e37_79b9_7f4a_7c15n) & mask)) * 0xd6e8_feb8_6659_fd93n) & mask;
+  mixed ^= mixed >> 32n;
+  mixed = (mixed * 0xd6e8_feb8_6659_fd93n) & mask;
+  mixed ^= mixed >> 32n;
+  return Number((mixed >> 40n) & BigInt(SHARES - 1));
+}
+const heldBy = (source: number): number => shares.words[2 * counterOf(source)] as number;
 const established = (): number => vitals.words[VITALS_OFFSETS.established / 4] as number;
 const counted = (): number => shares.words.reduce((sum, count) => sum + count, 0);
 const see = (packet: Packet, tcpFlags = 0, icmpId = 0, entry: Entry = 'in'): boolean =>
@@ -89,7 +110,6 @@ const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
   },
   'UDP of a source with a high address': (n) => converse({ ...back(udp), destinationPort: port(n) }),
 };
-const clients = Array.from({ length: 100 }, (_, index): Packet => ({ ...tcp, source: 0x0a02_0000 + index }));
 
 describe('one source floods the flow table', () => {
   test.each(Object.entries(ATTACKS))('%s: the connections of others and its own older ones go on', (_, attack) => {
@@ -124,13 +144,46 @@ describe('one source floods the flow table', () => {
     expect(more.filter((client) => !converse(client))).toEqual([]);
   });
 
-  test('several sources have a share each, and the rest is for others', () => {
-    const flooders = [1, 2, 3, 4].map((number) => FLOODER + 0x0100_0000 * number);
-    for (const source of flooders) {
-      for (let number = 0; number < 2_000; number++) converse({ ...udp, source, sourcePort: port(number) });
+  /** Each opens as many flows as it can: one source after the other, or all in turns. */
+  const flood = (sources: readonly number[], each: number, inTurns: boolean): void => {
+    for (let number = 0; number < each * sources.length; number++) {
+      const at = inTurns ? number % sources.length : Math.floor(number / each);
+      const next = inTurns ? Math.floor(number / sources.length) : number % each;
+      converse({ ...udp, source: sources[at] as number, sourcePort: port(next) });
     }
-    expect(established()).toBe(HALF + 1 + 3 * LIMIT);
+  };
+  test.each([
+    [2, true],
+    [4, false],
+    [10, false],
+    [10, true],
+    [100, false],
+    [100, true],
+    [254, true],
+  ])('%i sources with real addresses (in turns: %s) leave room for the connections of all others', (count, inTurns) => {
+    const older = { ...tcp, source: 0x0a03_0001 };
+    expect(converse(older)).toBe(true);
+    flood(others(count), Math.max(40, Math.ceil((2 * CAPACITY) / count)), inTurns);
+    // A source without an established flow is never refused for its share.
+    expect(established()).toBeLessThanOrEqual(CAPACITY + count);
     expect(clients.filter((client) => !converse(client))).toEqual([]);
+    expect(clients.filter((client) => !see(client, TCP.ack))).toEqual([]);
+    expect([see(older, TCP.ack), see(back(older), TCP.ack)]).toEqual([true, true]);
+    expect(kernel.counted().drop_flow_table_full).toBeUndefined();
+    expect(counted()).toBe(established());
+  });
+
+  test('the limit of a source is its share when the table is half full, and less as it fills up', () => {
+    flood(others(5), 2_000, false);
+    const held = others(5).map(heldBy);
+    // The first may fill half of the table; each of the others, a quarter of what is free when it is refused.
+    const expected = [HALF + 1];
+    for (let sum = HALF + 1; expected.length < 5; sum += expected.at(-1) as number) {
+      let own = 0;
+      while (own < Math.max(1, Math.floor((CAPACITY - sum - own) * 2 * SHARE))) own++;
+      expected.push(own);
+    }
+    expect(held).toEqual(expected);
   });
 
   test('is refused with a reason of its own, and anew once flows of it have ended', () => {
@@ -143,6 +196,18 @@ describe('one source floods the flow table', () => {
     for (let number = 0; number <= HALF; number++) see({ ...udp, sourcePort: port(number) });
     kernel.activate(allowAll);
     expect(converse(next)).toBe(true);
+  });
+
+  test('is reported for ten seconds after the last refusal', () => {
+    for (let number = 0; number <= HALF; number++) converse({ ...udp, sourcePort: port(number) });
+    const refusals = new Refusals(kernel.object.mapFd('counters'));
+    expect(refusals.now(0)).toEqual([]);
+    converse({ ...udp, sourcePort: 64_999 });
+    expect([refusals.now(1_000), refusals.now(10_999), refusals.now(11_000)]).toEqual([
+      ['flow_share'],
+      ['flow_share'],
+      [],
+    ]);
   });
 
   test('refuses nothing as long as the table is half empty', () => {
@@ -160,6 +225,28 @@ describe('flows that a server, the node or an interface that is not named opens'
     }
     expect(established()).toBe(HALF + 1);
     expect(clients.filter((client) => !converse(client))).toEqual([]);
+  });
+
+  test('out_foreign: with as many sources as there are flows, they leave a quarter of the table to verified sources', () => {
+    for (let number = 0; number < 4_000; number++) {
+      const packet = { ...udp, source: 0x0a65_0000 + number, sourcePort: port(number) };
+      see(packet, 0, 0, 'out_foreign');
+      see(back(packet));
+    }
+    expect(established()).toBeLessThanOrEqual(HALF + HALF / 2);
+    expect(clients.filter((client) => !converse(client))).toEqual([]);
+    expect(kernel.counted().drop_flow_table_full).toBeUndefined();
+  });
+
+  test('in the name of a client take nothing of its share', () => {
+    const [victim] = clients as [Packet];
+    for (let number = 0; number < 2_000; number++) {
+      const packet = { ...udp, source: victim.source, sourcePort: port(number) };
+      see(packet, 0, 0, 'out_foreign');
+      see(back(packet));
+    }
+    const own = Array.from({ length: LIMIT / 2 }, (_, number) => ({ ...victim, sourcePort: 2_000 + number }));
+    expect(own.filter((packet) => !converse(packet))).toEqual([]);
   });
 });
 

@@ -93,7 +93,7 @@ static __always_inline bool place_carried(__u32 slot, const struct carry_flow_re
 	WRITE_ONCE(flow->flags, (request->flow.flags & VITAL >> 8) | (request->half ? FLOW_HALF_OPEN : 0));
 	*tally = request->tally;
 	if (!request->half)
-		count_established(flow, 1);
+		count_established(key, request->flow.flags, 1); /* the line has no key yet */
 	publish(flow, key);
 	return true;
 }

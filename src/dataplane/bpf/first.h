@@ -32,7 +32,7 @@ static __always_inline enum outcome pass_first(struct __sk_buff *skb, struct bri
 	brief->foreseen.word = word;
 	if ((word & 7) != VERDICT_ALLOW && (word & 7) != VERDICT_AUDIT)
 		return OPENS_FLOW;
-	if (is_over_share(brief->source))
+	if (is_over_share(brief->source, 0))
 		return OPENS_FLOW;
 	opening.slot = claim_seen(&brief->sought);
 	if (opening.slot == NO_SLOT)

@@ -182,13 +182,13 @@ __noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_n
 	bool confirmed = false;
 	enum fold fold;
 
-	if (!flow || !key || is_over_share(opener_of(flow)))
+	if (!flow || !key || is_over_share(opener_of(key, flow->flags), flow->flags))
 		return false;
 	fold = await_fold(flow, ((const __u64 *)key)[1]);
 	if (fold == FOLD_ALONE) {
 		if (same_key(&flow->key, key) && take_mark(slot)) {
 			__sync_fetch_and_and(vital_word(flow), ~(FLOW_HALF_OPEN << 8));
-			count_established(flow, 1);
+			count_established(key, flow->flags, 1);
 			count(COUNT_FLOWS_OPENED);
 		}
 		confirmed = !(READ_ONCE(flow->flags) & FLOW_HALF_OPEN);

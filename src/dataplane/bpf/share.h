@@ -2,38 +2,55 @@
 #ifndef WEIR_SHARE_H
 #define WEIR_SHARE_H
 
-/* Established flows are never evicted, so each source has a limit on them (D18). A flow is counted when FLOW_HALF_OPEN is
+/* Established flows are never evicted, so each source has a limit on them while the table is more than half full (D18). A flow is counted when FLOW_HALF_OPEN is
  * cleared (`confirm_flow`) or when it is carried over as established, and counted off in `release` if the bit is clear. Between
  * these points the bit changes only under the fold lock, so each flow is counted off exactly as often as it was counted.
  * Half-open flows are not counted, since they make room for others.
  */
-static __always_inline __u32 opener_of(const struct flow *flow)
+static __always_inline __u32 opener_of(const struct flow_key *key, __u8 flags)
 {
-	return flow->flags & FLOW_OPENED_BY_HIGH ? flow->key.high_address : flow->key.low_address;
+	return flags & FLOW_OPENED_BY_HIGH ? key->high_address : key->low_address;
 }
 
-static __always_inline __u32 *share_of(__u32 source)
+/* Flows that came in by an interface without policy have counters of their own: no check covers their sources. */
+static __always_inline __u32 *share_of(__u32 source, __u8 flags)
 {
-	__u32 at = hash_of(source, 0) >> 40 & (SHARES - 1);
+	__u32 at = hash_of(source, flags & FLOW_FOREIGN) >> 40 & (SHARES - 1);
 
 	return bpf_map_lookup_elem(&flow_shares, &at);
 }
 
-static __always_inline bool is_over_share(__u32 source)
+/* The limit of a source shrinks with the free part of the table, so many sources together leave a part of it free too.
+ * The last quarter is for flows of verified sources; a verified source without an established flow has no limit.
+ */
+static __noinline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
 {
-	__u32 first = 0, *share;
+	__u32 room = settings.share_from * 2, *share = share_of(source, flags), limit;
+
+	if (flags & FLOW_FOREIGN)
+		room -= settings.share_from / 2;
+	limit = room > total ? (__u64)(room - total) * settings.share_scale >> SHARE_SHIFT : 0;
+	if (!limit && !(flags & FLOW_FOREIGN))
+		limit = 1;
+	return share && READ_ONCE(*share) >= limit;
+}
+
+/* `flags`: FLOW_FOREIGN or 0. */
+static __always_inline bool is_over_share(__u32 source, __u8 flags)
+{
+	__u32 first = 0, total;
 	struct vitals *seen = bpf_map_lookup_elem(&vitals, &first);
 
-	if (!seen || READ_ONCE(seen->established) <= settings.share_from)
+	if (!seen)
 		return false;
-	share = share_of(source);
-	return share && READ_ONCE(*share) >= settings.share_flows;
+	total = READ_ONCE(seen->established);
+	return total > settings.share_from && exceeds_share(source, flags, total);
 }
 
 /* `by` is 1 or -1. */
-static __always_inline void count_established(const struct flow *flow, __s32 by)
+static __always_inline void count_established(const struct flow_key *key, __u8 flags, __s32 by)
 {
-	__u32 first = 0, *share = share_of(opener_of(flow));
+	__u32 first = 0, *share = share_of(opener_of(key, flags), flags);
 	struct vitals *seen = bpf_map_lookup_elem(&vitals, &first);
 
 	if (share)
@@ -49,7 +66,7 @@ static __always_inline void release(struct flow *line, struct tally *tally, __u3
 	__u64 *tags = tags_at(set_of_slot(slot));
 
 	if (!(READ_ONCE(line->flags) & FLOW_HALF_OPEN)) {
-		count_established(line, -1);
+		count_established(&line->key, line->flags, -1);
 		count(COUNT_FLOWS_CLOSED);
 	}
 	__builtin_memset(tally, 0, sizeof(*tally));

@@ -124,8 +124,8 @@ struct settings {
 	__u32 timeouts[FLOW_STATES]; /* by state, in ticks */
 	__u32 plane_address; /* where the service plane listens, host byte order; */
 	__u32 plane_port;    /* 0: there is none */
-	__u32 share_flows;   /* established flows that one source may have, */
-	__u32 share_from;    /* where the table has more than so many in all */
+	__u32 share_scale;   /* share.h: part of the free table that one source may have, times 1 << SHARE_SHIFT */
+	__u32 share_from;    /* half of the capacity: with fewer established flows no source has a limit */
 	__u8 pass_non_ipv4;
 	__u8 police_local;
 	__u8 judge_all;  /* tests: every packet counts as forwarded, from where it says */
@@ -275,6 +275,7 @@ struct fragments {
  * collision can refuse a flow too early, and never admit one too many.
  */
 #define SHARES 65536
+#define SHARE_SHIFT 16
 
 enum event_type {
 	EVENT_FLOW_OPENED = 1,

@@ -1,4 +1,12 @@
-import type { DatapathStats, FlowFilter, FlowPage, FlowQuery, HitQuery, HitReport } from '#dataplane/datapath.js';
+import type {
+  DatapathStats,
+  FlowFilter,
+  FlowPage,
+  FlowQuery,
+  FlowRefusal,
+  HitQuery,
+  HitReport,
+} from '#dataplane/datapath.js';
 import { FLOW_BYTES } from '#dataplane/program/flow.js';
 import { flowTest } from '#dataplane/program/flow-filter.js';
 import { capacityOf } from '#dataplane/program/flow-sets.js';
@@ -17,6 +25,7 @@ import { Hits, type Placement } from './hits.js';
 import { listInterfaces } from './interfaces.js';
 import { liveFlow } from './live-flow.js';
 import { Moment } from './moment.js';
+import { Refusals } from './refusals.js';
 import type { Slots } from './slots.js';
 import { Vitals } from './vitals.js';
 
@@ -30,6 +39,7 @@ export class Accounts {
   readonly #hits: Hits;
   readonly #vitals: Vitals;
   readonly #flows: FlowTable;
+  readonly #refusals: Refusals;
   /** Flows may be in the tables that count for whom the idle slot says, and were never folded. */
   #unsettled = true;
 
@@ -40,6 +50,7 @@ export class Accounts {
     this.#slots = slots;
     this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
     this.#vitals = new Vitals({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
+    this.#refusals = new Refusals(object.mapFd('counters'));
     this.#flows = new FlowTable(
       new FlowLines({
         flows: object.mapFd('flows'),
@@ -131,7 +142,11 @@ export class Accounts {
     return { cut: this.#flows.cut(found), next: found.next };
   }
 
-  stats(): { readonly flows: number; readonly halfOpen: number } & Pick<DatapathStats, 'sweep' | 'maps'> {
+  refusing(): readonly FlowRefusal[] {
+    return this.#refusals.now();
+  }
+
+  stats(): { readonly flows: number; readonly halfOpen: number } & Pick<DatapathStats, 'sweep' | 'refusing' | 'maps'> {
     this.#vitals.refresh();
     const { flows, halfOpen, lastSweep: sweep } = this.#vitals;
     const fragments = mapShape(this.#object.mapFd('fragments'));
@@ -140,6 +155,7 @@ export class Accounts {
       flows,
       halfOpen,
       sweep,
+      refusing: this.refusing(),
       maps: {
         flows: { entries: flows, capacity: capacityOf(lines) },
         half_open: { entries: halfOpen, capacity: lines - capacityOf(lines) },

@@ -21,7 +21,7 @@ export function datapathStats(
   drops.guard = guardDropped();
   const flowsOpened = counter(COUNTER_INDEX.flows_opened).packets;
   const flowsClosed = counter(COUNTER_INDEX.flows_closed).packets;
-  const { flows, halfOpen, sweep, maps } = accounts.stats();
+  const { flows, halfOpen, sweep, refusing, maps } = accounts.stats();
   const { generation, lines } = slots.sizeInForce();
   return {
     generation,
@@ -37,6 +37,7 @@ export function datapathStats(
     drops,
     flowsOpened,
     flowsClosed,
+    refusing,
     forwarding,
     routesCopied: routes.isInForce,
     grantsRefused: grants.refused,

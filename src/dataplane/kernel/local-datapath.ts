@@ -314,6 +314,7 @@ export class LocalDatapath {
     // One by one: a look that throws must not lose what was found before, since the watcher tells each loss once.
     if (at.links) this.#lookAtInterfaces(this.#succession);
     if (at.links || at.others) this.#untold.push(...this.#watcher.lookAtReview(this.#review()));
+    this.#untold.push(...this.#watcher.lookAtRefusals(this.#accountsOf().refusing()));
     if (at.guard) this.#untold.push(...this.#watcher.lookAtGuard(this.#guard.stands()));
     if (at.others) {
       this.#untold.push(...this.#forwarding.look(this.#succession.loaded.slots));

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { DatapathChange, Review } from '#dataplane/datapath.js';
+import type { DatapathChange, FlowRefusal, Review } from '#dataplane/datapath.js';
 import type { Interface } from './interfaces.js';
 
 /** The interfaces that there are now. */
@@ -14,6 +14,7 @@ export class Watcher {
   #diversionToldLost = false;
   /** The last reported value; undefined before the first report. */
   #review: Review | undefined;
+  #refusing: readonly FlowRefusal[] = [];
 
   attached(interfaces: readonly Interface[]): void {
     this.#known = new Map(interfaces.map(({ name, ifindex }) => [name, ifindex]));
@@ -69,6 +70,12 @@ export class Watcher {
     if (this.#review === undefined || isDeepStrictEqual(review, this.#review)) return [];
     this.#review = review;
     return [{ type: 'review_changed' }];
+  }
+
+  lookAtRefusals(refusing: readonly FlowRefusal[]): DatapathChange[] {
+    if (isDeepStrictEqual(refusing, this.#refusing)) return [];
+    this.#refusing = refusing;
+    return [{ type: 'refusals_changed', refusing }];
   }
 
   lookAtDiversion(stands: boolean): DatapathChange[] {

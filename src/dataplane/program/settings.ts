@@ -13,7 +13,7 @@ export type Settings = {
   readonly rankCapacity: number;
   readonly hitCapacity: number;
   readonly flowCapacity: number;
-  /** Part of the capacity that one source may have of a table that is more than half full; 1: no limit. */
+  /** Part of the capacity that one source may have once the table is half full, and less as it fills up; 1: no limit. */
   readonly flowShare: number;
   /** Of the hash that places flows; tables that are filled keep theirs. */
   readonly flowSeed: number;
@@ -53,7 +53,7 @@ export const SETTINGS_OFFSETS = {
   timeouts: 40,
   plane_address: 104,
   plane_port: 108,
-  share_flows: 112,
+  share_scale: 112,
   share_from: 116,
   pass_non_ipv4: 120,
   police_local: 121,
@@ -105,8 +105,8 @@ export function encodeSettings(settings: Settings): Uint8Array {
   }
   set(SETTINGS_OFFSETS.plane_address, settings.servicePlane?.address ?? 0);
   set(SETTINGS_OFFSETS.plane_port, settings.servicePlane?.port ?? 0);
-  set(SETTINGS_OFFSETS.share_flows, shareFlows(settings));
-  set(SETTINGS_OFFSETS.share_from, Math.floor(settings.flowCapacity / 2));
+  set(SETTINGS_OFFSETS.share_scale, Math.round(settings.flowShare * 2 * SHARE_ONE));
+  set(SETTINGS_OFFSETS.share_from, settings.flowShare >= 1 ? NO_LIMIT : Math.floor(settings.flowCapacity / 2));
   flag(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4);
   flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);
   flag(SETTINGS_OFFSETS.judge_all, settings.judgeAll);
@@ -121,7 +121,5 @@ export function encodeSettings(settings: Settings): Uint8Array {
 }
 
 const NO_LIMIT = 0xffff_ffff;
-
-function shareFlows({ flowShare, flowCapacity }: Settings): number {
-  return flowShare >= 1 ? NO_LIMIT : Math.max(1, Math.floor(flowShare * flowCapacity));
-}
+/** `1 << SHARE_SHIFT` of `bpf/weir.h`. */
+const SHARE_ONE = 65_536;
