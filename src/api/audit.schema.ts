@@ -2,8 +2,8 @@ import { z } from 'zod';
 import type { FindingFilter, FindingPage } from '#observe/findings/filter.js';
 import { FINDING_TYPES, LISTED_TYPES } from '#observe/findings/finding.js';
 import { readCursor } from '#observe/findings/keys.js';
+import { readNetwork } from '#observe/findings/network.js';
 import { shownFinding } from '#observe/findings/shown.js';
-import { parseCidr } from '#policy/ipv4.js';
 import { instant } from './answer.schema.js';
 import { FEW, few, listOf, oneOrMore } from './query.js';
 
@@ -61,10 +61,10 @@ const INSTANT = { error: 'Must be a time in UTC such as 2026-01-31T12:00:00Z.' }
 const LIMIT = { error: 'Must be a whole number from 1 to 1000.' };
 
 const names = oneOrMore.optional().refine(few, FEW);
-const networks = listOf(
-  (text) => parseCidr(text)?.prefix,
-  'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.',
-).refine(few, FEW);
+const networks = listOf(readNetwork, 'Must be an address or a CIDR such as 10.0.0.0/8 or 2001:db8::/32.').refine(
+  few,
+  FEW,
+);
 
 export const findingsQuery = z.strictObject({
   finding_type: listOf(

@@ -27,6 +27,9 @@ const StatsSchema = z
         .describe(
           'Of connections that are inspected: handed to the service plane, and forwarded after it has left them.',
         ),
+      non_ipv4_passed: packetsAndBytes.describe(
+        'Passed without a verdict, by `dataplane.non_ipv4`: forwarded IPv6, and what is neither IP nor ARP.',
+      ),
       drops: z.record(z.string(), count).describe('Packets by drop reason.'),
       flows_opened: count,
       flows_closed: count,
@@ -151,6 +154,7 @@ function statsAnswer({
         audit: Number(verdicts?.audit.bytes ?? 0),
       },
       inspected: { handed: counted(dataplane?.inspected.handed), joined: counted(dataplane?.inspected.joined) },
+      non_ipv4_passed: counted(dataplane?.nonIpv4Passed),
       drops: Object.fromEntries(
         Object.entries(dataplane?.drops ?? {}).map(([reason, { packets }]) => [reason, Number(packets)]),
       ),

@@ -154,6 +154,8 @@ export type DatapathStats = {
   readonly inspected: { readonly handed: Counter; readonly joined: Counter };
   /** Keyed by the name of the drop reason (`drop_reason` in `bpf/weir.h`). */
   readonly drops: Readonly<Record<string, Counter>>;
+  /** Passed by `dataplane.non_ipv4`: forwarded IPv6, and what is neither IP nor ARP. No policy judges it. */
+  readonly nonIpv4Passed: Counter;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
   /** The reasons for which flows were refused in the last seconds. */

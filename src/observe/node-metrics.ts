@@ -29,6 +29,11 @@ export function nodeMetrics({ gauge, counter }: Families) {
     'way',
   );
   const inspectedBytes = counter('weir_dataplane_inspected_bytes_total', 'And their bytes.', 'way');
+  const passedUnjudged = counter(
+    'weir_dataplane_non_ipv4_packets_total',
+    'Packets of forwarded IPv6, and of what is neither IP nor ARP, that passed by `dataplane.non_ipv4`.',
+  );
+  const passedUnjudgedBytes = counter('weir_dataplane_non_ipv4_bytes_total', 'And their bytes.');
   const drops = counter('weir_dataplane_drops_total', 'Packets dropped, by drop reason.', 'reason');
   const dropBytes = counter('weir_dataplane_drop_bytes_total', 'Bytes dropped, by drop reason.', 'reason');
   const eventsSent = counter('weir_events_sent_total', 'Events that the dataplane sent, read or not.');
@@ -52,6 +57,8 @@ export function nodeMetrics({ gauge, counter }: Families) {
     bytes,
     inspected,
     inspectedBytes,
+    passedUnjudged,
+    passedUnjudgedBytes,
     drops,
     dropBytes,
     eventsSent,
@@ -89,6 +96,8 @@ export function nodeMetrics({ gauge, counter }: Families) {
         inspected.inc({ way }, Number(counted.packets));
         inspectedBytes.inc({ way }, Number(counted.bytes));
       }
+      passedUnjudged.inc(Number(dataplane.nonIpv4Passed.packets));
+      passedUnjudgedBytes.inc(Number(dataplane.nonIpv4Passed.bytes));
       for (const [reason, counted] of Object.entries(dataplane.drops)) {
         drops.inc({ reason }, Number(counted.packets));
         dropBytes.inc({ reason }, Number(counted.bytes));

@@ -12,6 +12,8 @@ type DataplaneStats = {
   readonly inspected: { readonly handed: Counter; readonly joined: Counter };
   /** Keyed by the name of the drop reason (D21). */
   readonly drops: Readonly<Record<string, Counter>>;
+  /** Passed without a verdict, by `dataplane.non_ipv4`. */
+  readonly nonIpv4Passed: Counter;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
   /** Drop reasons for which the flow table refuses new flows now. */

@@ -98,8 +98,42 @@ describe.each([PATH, `${PATH}/local`])('%s', (path) => {
   });
 });
 
+test('networks of IPv6 are read in every form', async () => {
+  const { ask, node } = await rig();
+  const forms = ['2001:DB8:0:0::0001', '2001:db8::/32', '::', '::/0', 'fe80::ffff/10', '::ffff:10.0.0.7'];
+  const query = forms.map((text) => `src=${encodeURIComponent(text)}`).join('&');
+  expect((await ask('GET', `${PATH}?${query}`)).statusCode).toBe(200);
+  expect(node.reads.asked).toMatchObject([
+    {
+      filter: {
+        sources: [
+          { ipv6: 0x2001_0db8_0000_0000_0000_0000_0000_0001n, length: 128 },
+          { ipv6: 0x2001_0db8n << 96n, length: 32 },
+          { ipv6: 0n, length: 128 },
+          { ipv6: 0n, length: 0 },
+          { ipv6: 0xfe80n << 112n, length: 10 },
+          { ipv6: 0xffff_0a00_0007n, length: 128 },
+        ],
+      },
+    },
+  ]);
+});
+
 test.each([
-  ['src=10.0.0', '?src: Must be an IPv4 address or a CIDR such as 10.0.0.0/8.'],
+  ...[
+    '10.0.0',
+    '2001:db8::/129',
+    '2001:db8::/01',
+    'fe80::1%eth0',
+    '2001:db8',
+    '::g',
+    '10.0.0.1/33',
+    '::/',
+    '[::1]',
+  ].map((text) => [
+    `src=${encodeURIComponent(text)}`,
+    '?src: Must be an address or a CIDR such as 10.0.0.0/8 or 2001:db8::/32.',
+  ]),
   ['cursor=x', '?cursor: Must be a cursor that an answer gave.'],
   [`cursor=${'_'.repeat(31)}`, '?cursor: Must be a cursor that an answer gave.'],
   ['format=csv', '?format: Must be json or jsonl.'],

@@ -71,6 +71,7 @@ describe('stats', () => {
         packets: { allow: 10, deny: 3, audit: 1 },
         bytes: { allow: 1_000, deny: 180, audit: 60 },
         inspected: { handed: { packets: 20, bytes: 2_000 }, joined: { packets: 30, bytes: 30_000 } },
+        non_ipv4_passed: { packets: 6, bytes: 600 },
         drops: { policy: 3 },
         flows_opened: 5,
         flows_closed: 3,

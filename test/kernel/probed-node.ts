@@ -32,7 +32,7 @@ type Outcome = {
   readonly miscounted: number;
   /** Sent by the flow that stays, less what its entry says. */
   readonly unaccounted: number;
-  /** Other drops. IPv6 has neighbours of its own to discover. */
+  /** Other drops. */
   readonly dropped: Readonly<Record<string, number>>;
 };
 export const NOTHING_LOST = { lost: 0, failedTcp: [0, false], leaked: 0, dropped: {} };
@@ -146,7 +146,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
         unaccounted: udp.sent - (await busiest()),
         dropped: Object.fromEntries(
           Object.entries(drops).flatMap(([name, { packets }]) =>
-            packets === 0n || ['non_ipv4', 'policy_deny'].includes(name) ? [] : [[name, Number(packets)]],
+            packets === 0n || name === 'policy_deny' ? [] : [[name, Number(packets)]],
           ),
         ),
       };

@@ -35,6 +35,7 @@ export function datapathStats(
     },
     inspected: { handed: counter(COUNTER_INDEX.inspected), joined: counter(COUNTER_INDEX.joined) },
     drops,
+    nonIpv4Passed: counter(COUNTER_INDEX.non_ipv4),
     flowsOpened,
     flowsClosed,
     refusing,

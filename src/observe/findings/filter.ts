@@ -1,6 +1,5 @@
-import { mask, parseAddress } from '#policy/ipv4.js';
-import type { Prefix } from '#policy/model.js';
 import type { Finding, FindingDelta, FindingType } from './finding.js';
+import { isWithin, type Network } from './network.js';
 
 /** Values of one field are alternatives, fields must all fit; an empty list asks for nothing. */
 export type FindingFilter = {
@@ -8,8 +7,8 @@ export type FindingFilter = {
   readonly policyIds: readonly string[];
   readonly sourceGroups: readonly string[];
   readonly rules: readonly string[];
-  readonly sources: readonly Prefix[];
-  readonly destinations: readonly Prefix[];
+  readonly sources: readonly Network[];
+  readonly destinations: readonly Network[];
   /** Of the time that it was seen last, in milliseconds since 1970; both are included. */
   readonly sinceMs: number | null;
   readonly untilMs: number | null;
@@ -49,8 +48,6 @@ function oneOf(wanted: readonly string[], value: string | null): boolean {
   return wanted.length === 0 || (value !== null && wanted.includes(value));
 }
 
-function inOne(wanted: readonly Prefix[], text: string | null): boolean {
-  if (wanted.length === 0) return true;
-  const value = text === null ? undefined : parseAddress(text);
-  return value !== undefined && wanted.some(({ address, length }) => mask(value, length) === address);
+function inOne(wanted: readonly Network[], address: string | null): boolean {
+  return wanted.length === 0 || (address !== null && wanted.some((network) => isWithin(network, address)));
 }

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
-import { formatAddress } from '#policy/ipv4.js';
-import type { Prefix } from '#policy/model.js';
 import type { FindingFilter } from './filter.js';
 import type { FindingDelta } from './finding.js';
+import { type Network, onlyAddress } from './network.js';
 
 const LATEST_MS = 2 ** 48 - 1;
 const PLACE = /^[0-9a-f]{12}\/[0-9a-f]{32}$/;
@@ -74,8 +73,9 @@ export function indexesFor(filter: FindingFilter): string[][] {
 }
 
 /** None where one is a whole network: that has no index. */
-function addresses(prefixes: readonly Prefix[]): string[] {
-  return prefixes.every(({ length }) => length === 32) ? prefixes.map(({ address }) => formatAddress(address)) : [];
+function addresses(networks: readonly Network[]): string[] {
+  const each = networks.flatMap((network) => onlyAddress(network) ?? []);
+  return each.length === networks.length ? each : [];
 }
 
 /** Ends in `/`, and has no other one in its value. */

@@ -1,7 +1,8 @@
+import { BlockList, isIPv6 } from 'node:net';
 import type { FindingFilter } from '#observe/findings/filter.js';
 import type { Finding, FindingDelta } from '#observe/findings/finding.js';
 import { findingId } from '#observe/findings/identity.js';
-import { parseAddress } from '#policy/ipv4.js';
+import { formatAddress } from '#policy/ipv4.js';
 
 /** What the ledger must answer, by looking at everything. */
 export class Model {
@@ -69,7 +70,15 @@ const among = (wanted: readonly unknown[], value: unknown): boolean => wanted.le
 
 function within(wanted: FindingFilter['sources'], text: string | null): boolean {
   if (wanted.length === 0) return true;
-  const value = text === null ? undefined : parseAddress(text);
-  if (value === undefined) return false;
-  return wanted.some(({ address, length }) => value >= address && value < address + 2 ** (32 - length));
+  if (text === null) return false;
+  const list = new BlockList();
+  for (const network of wanted) {
+    if ('ipv6' in network) list.addSubnet(ipv6Text(network.ipv6), network.length, 'ipv6');
+    else list.addSubnet(formatAddress(network.address), network.length);
+  }
+  return list.check(text, isIPv6(text) ? 'ipv6' : 'ipv4');
+}
+
+function ipv6Text(value: bigint): string {
+  return (value.toString(16).padStart(32, '0').match(/.{4}/g) ?? []).join(':');
 }

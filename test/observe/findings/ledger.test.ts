@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { FindingFilter } from '#observe/findings/filter.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { type FindingLedger, type LedgerOptions, MergeError, openLedger } from '#observe/findings/ledger.js';
-import { parseCidr } from '#policy/ipv4.js';
+import { readNetwork } from '#observe/findings/network.js';
 import { StoreError } from '#store/error.js';
 import { createMemoryStore } from '#store/memory-store.js';
 import type { KvStore } from '#store/port.js';
@@ -12,7 +12,7 @@ import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { Model } from './ledger-model.js';
 import { ANY, seen } from './seen.js';
 
-const prefix = (text: string) => parseCidr(text)?.prefix ?? { address: 0, length: 0 };
+const prefix = (text: string) => readNetwork(text) ?? { address: 0, length: 0 };
 const OPTIONS: LedgerOptions = { retentionMs: 1_000_000, maxEntries: 1_000, sinks: [], now: () => 500_000 };
 
 const open = async (options: Partial<LedgerOptions> = {}, kv: KvStore = createMemoryStore()) => {
@@ -103,8 +103,8 @@ describe('the ledger of findings', () => {
         policyId: fc.constantFrom(null, 'p', 'q'),
         sourceGroup: fc.constantFrom(null, 'lan', 'a/b\0', 'ü'),
         rule: fc.constantFrom(null, 'web', 'x'.repeat(100)),
-        source: fc.constantFrom(null, '10.0.0.7', '10.0.1.8', '2001:db8::1'),
-        destination: fc.constantFrom(null, '192.0.2.1', '198.51.100.1'),
+        source: fc.constantFrom(null, '10.0.0.7', '10.0.1.8', '2001:db8::1', 'fe80::1'),
+        destination: fc.constantFrom(null, '192.0.2.1', '198.51.100.1', 'ff02::1'),
         lastMs: fc.integer({ min: 1, max: 60 }),
         count: fc.integer({ min: 1, max: 9 }),
       })
@@ -114,8 +114,11 @@ describe('the ledger of findings', () => {
       policyIds: few('p', 'q', 'none'),
       sourceGroups: few('lan', 'a/b\0', 'ü'),
       rules: few('web', 'x'.repeat(100)),
-      sources: few(prefix('10.0.0.7'), prefix('10.0.1.8'), prefix('10.0.0.0/16'), prefix('0.0.0.0/0')),
-      destinations: few(prefix('192.0.2.1'), prefix('192.0.2.0/24')),
+      sources: few(
+        ...['10.0.0.7', '10.0.1.8', '10.0.0.0/16', '0.0.0.0/0'].map(prefix),
+        ...['2001:DB8:0::1', '2001:db8::/32', 'fe80::/10', '8000::/1', '2001:db8::1/127'].map(prefix),
+      ),
+      destinations: few(prefix('192.0.2.1'), prefix('192.0.2.0/24'), prefix('ff02::1'), prefix('ff00::/8')),
       sinceMs: fc.option(fc.integer({ min: 0, max: 70 })),
       untilMs: fc.option(fc.integer({ min: 0, max: 70 })),
     });
