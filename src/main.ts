@@ -10,7 +10,7 @@ import { createSystem, type System } from '#actors/system.js';
 import type { Api } from '#api/api.js';
 import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
-import type { Refusal } from '#bus/requests.js';
+import type { PolicyTarget, Refusal } from '#bus/requests.js';
 import type { Config } from '#config/config.js';
 import type { DisclosedConfig } from '#config/disclosure.js';
 import { followPolicyFile } from '#config/policy-file.js';
@@ -374,11 +374,11 @@ function unread(failure: unknown): Refusal {
 
 /** The file's policy goes the way of every other origin. What it says already is not written again. */
 function follow(path: string, system: System, log: Logger): () => void {
-  const apply = async ({ form, json }: PolicyText): Promise<void> => {
+  const apply = async ({ form, json, record }: PolicyText): Promise<void> => {
     if (await isInForce(system, { form, json })) return;
     const outcome = await system.policies.write({
       operation: 'put',
-      target: form === 'envelope' ? { by: 'name', name: nameIn(json) } : { by: 'active' },
+      target: form === 'envelope' ? { by: 'name', name: nameIn(json) } : targetOf(record),
       form,
       body: Buffer.from(json),
       ifMatch: undefined,
@@ -413,6 +413,11 @@ async function isInForce(system: System, { form, json }: Pick<PolicyText, 'form'
   const sameMode = form === 'singleton' || wanted.mode === active.record.mode;
   const policy = form === 'singleton' ? wanted : wanted.policy;
   return sameMode && JSON.stringify(policy) === JSON.stringify(JSON.parse(Buffer.from(active.body).toString('utf8')));
+}
+
+function targetOf(record: PolicyText['record']): PolicyTarget {
+  if (record === null) return { by: 'active' };
+  return 'name' in record ? { by: 'name', name: record.name } : { by: 'id', id: record.id };
 }
 
 function nameIn(json: string): string {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { etagOf, type StoredPolicy } from '#policy/record.js';
-import { envelopeSchema } from '#policy/schema.js';
+import { envelopeSchema, policySchema } from '#policy/schema.js';
 import { isValidName, NAME_RULE } from '#policy/validate.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
@@ -11,6 +11,7 @@ import {
   DryRunSchema,
   PolicyListSchema,
   policyWriteQuery,
+  recordWriteQuery,
   StoredPolicySchema,
   WRITE_ERRORS,
   WrittenPolicySchema,
@@ -121,17 +122,17 @@ export const policiesResource: Resource = (api, { policies }) => {
         tags: ['policies'],
         summary: 'Replace a stored policy, and activate it unless its mode is `disabled`',
         params: byId,
-        querystring: policyWriteQuery,
-        body: envelopeSchema,
+        querystring: recordWriteQuery,
+        body: z.union([envelopeSchema, policySchema]),
         response: { 200: written, ...errorAnswers(...WRITE_ERRORS, 'invalid_url', 'not_found') },
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate } = request.query;
+      const { dry_run: dryRun, activate, form } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'id', id: request.params.id },
-        form: 'envelope',
+        form,
         body: request.body,
         dryRun,
         activate,
@@ -247,8 +248,8 @@ export const policiesResource: Resource = (api, { policies }) => {
         tags: ['policies'],
         summary: 'Create or replace the policy of this name',
         params: byNewName,
-        querystring: policyWriteQuery,
-        body: envelopeSchema,
+        querystring: recordWriteQuery,
+        body: z.union([envelopeSchema, policySchema]),
         response: {
           200: written,
           201: WrittenPolicySchema,
@@ -257,11 +258,11 @@ export const policiesResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate } = request.query;
+      const { dry_run: dryRun, activate, form } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'name', name: request.params.name },
-        form: 'envelope',
+        form,
         body: request.body,
         dryRun,
         activate,

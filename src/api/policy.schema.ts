@@ -86,6 +86,16 @@ export const policyWriteQuery = dryRunQuery.extend({
   activate: flag.optional().describe('`false` stores without activating.'),
 });
 
+/** Of a write to a record that is named or identified. */
+export const recordWriteQuery = policyWriteQuery.extend({
+  form: z
+    .enum(['envelope', 'singleton'], { error: 'Must be envelope or singleton.' })
+    .default('envelope')
+    .describe(
+      '`singleton`: the body is a PolicyConfig whose groups have modes. The record keeps its mode; a new one is enforced.',
+    ),
+});
+
 export const WRITE_ERRORS: readonly ErrorCode[] = [
   ...errorsOf.write,
   'invalid_header',

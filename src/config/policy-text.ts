@@ -1,9 +1,14 @@
 import { LineCounter, parseDocument } from 'yaml';
 import { offsetOf } from './offset.js';
 
-/** A policy as an operator wrote it: the envelope form where it has a member `policy`, else the singleton form. */
+/**
+ * A policy as an operator wrote it: the envelope form where it has a member `policy`, else the singleton form. A document
+ * with `form: singleton` and `policy` is that policy in singleton form, with the name or the id of its record.
+ */
 export type PolicyText = {
   readonly form: 'envelope' | 'singleton';
+  /** Of the record that a document in singleton form is written to; null: the active one, or the one of an envelope. */
+  readonly record: { readonly name: string } | { readonly id: string } | null;
   readonly value: Readonly<Record<string, unknown>>;
   /** As it is sent: the text itself where that is JSON. */
   readonly json: string;
@@ -27,13 +32,22 @@ const LONGEST_WITH_PLACES = 2 * 1024 * 1024;
 export function readPolicyText(text: string): PolicyText {
   const json = asJson(text);
   const value = json === undefined ? asYaml(text) : json;
-  const isEnvelope = 'policy' in value;
-  return {
-    form: isEnvelope ? 'envelope' : 'singleton',
-    value,
-    json: json === undefined ? JSON.stringify(value) : text,
-    where: placesOf(text),
-  };
+  const sent = json === undefined ? JSON.stringify(value) : text;
+  const where = placesOf(text);
+  if (!('policy' in value)) return { form: 'singleton', record: null, value, json: sent, where };
+  const record = singletonRecordOf(value);
+  if (record === undefined) return { form: 'envelope', record: null, value, json: sent, where };
+  const policy = (value.policy ?? {}) as Readonly<Record<string, unknown>>;
+  const inside: PolicyText['where'] = (pointer) => where(`/policy${pointer}`);
+  return { form: 'singleton', record, value: policy, json: JSON.stringify(policy), where: inside };
+}
+
+/** Undefined of an envelope. */
+function singletonRecordOf({ form, name, id }: Readonly<Record<string, unknown>>): PolicyText['record'] | undefined {
+  if (form !== 'singleton') return undefined;
+  if (typeof name === 'string' && name !== '') return { name };
+  if (typeof id === 'string' && id !== '') return { id };
+  throw new PolicyTextError('a document with `form: singleton` and `policy` has the name or the id of its record');
 }
 
 /** JSON is YAML, but a large one is read a hundred times faster as what it is. */

@@ -106,10 +106,12 @@ describe('writing', () => {
     ['PUT', `/api/v1/policies/${RECORD.id}`, { by: 'id', id: RECORD.id }, 'envelope'],
     ['PUT', '/api/v1/policies/by-name/a%2Fb%20c', { by: 'name', name: 'a/b c' }, 'envelope'],
     ['PUT', '/api/v1/policy', { by: 'active' }, 'singleton'],
-  ] as const)('%s %s hands the bytes over as they came', async (method, path, target, form) => {
+    ['PUT', `/api/v1/policies/${RECORD.id}`, { by: 'id', id: RECORD.id }, 'singleton', '&form=singleton'],
+    ['PUT', '/api/v1/policies/by-name/home', { by: 'name', name: 'home' }, 'singleton', '&form=singleton'],
+  ] as const)('%s %s hands the bytes over as they came', async (method, path, target, form, more: string = '') => {
     const { ask, node } = await rig();
     const body = '{ "mode": "enforce",  "policy": {"x": 1.0} }';
-    await ask(method, `${path}?activate=false&dry_run`, { body, headers: { 'if-match': '"a", "b"' } });
+    await ask(method, `${path}?activate=false&dry_run${more}`, { body, headers: { 'if-match': '"a", "b"' } });
     expect(node.changes).toEqual([
       {
         call: 'policies.write',

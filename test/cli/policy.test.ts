@@ -61,7 +61,7 @@ describe('weir policy get', () => {
   });
 
   it('is the singleton form where that was written, by name or id, as JSON', async () => {
-    const { url, asked } = await serverThatAnswers(ok({ ...spare, policy: config }));
+    const { url, asked } = await serverThatAnswers(ok({ ...spare, active: true, policy: config }));
     const words = ['policy', 'get', '--server', url, '--output', 'json'];
     expect(JSON.parse((await run([...words, '--name', 'a/b'], TOKEN)).out)).toEqual(config);
     expect(JSON.parse((await run([...words, '--id', 'p-2'], TOKEN)).out)).toEqual(config);
@@ -87,10 +87,27 @@ describe('weir policy get', () => {
     ]);
   });
 
-  it('says that the singleton form of a policy that is not active goes elsewhere', async () => {
+  it.each([
+    ['by its name', { name: 'old' }, ['--name', 'old'], '/api/v1/policies/by-name/old?form=singleton'],
+    ['by its id, where it has no name', { name: null }, ['--id', 'p-2'], '/api/v1/policies/p-2?form=singleton'],
+  ])('is what apply writes back to an inactive policy in singleton form, %s', async (_, named, words, path) => {
+    const inactive = { ...spare, ...named };
+    const { url, asked } = await serverThatAnswers(
+      ok({ ...inactive, policy: config }),
+      ok({ ...inactive, warnings: [], proof, policy: config }, { etag: '"p-2.4"', 'weir-generation': '8' }),
+    );
+    const { out, err: said } = await run(['policy', 'get', ...words, '--server', url], TOKEN);
+    const apply = ['policy', 'apply', '--replace', '-f', '-', '--server', url];
+    const { code, err } = await run(apply, TOKEN, { input: out });
+    expect([said, code, err]).toEqual(['', 0, '']);
+    const put = asked.find(({ method }) => method === 'PUT');
+    expect([put?.path, JSON.parse(put?.body ?? '')]).toEqual([path, config]);
+  });
+
+  it('is compared by diff where it names a record in singleton form', async () => {
     const { url } = await serverThatAnswers(ok({ ...spare, name: 'old', policy: config }));
-    const { err } = await run(['policy', 'get', '--name', 'old', '--server', url], TOKEN);
-    expect(err).toContain('`weir policy activate`');
+    const file = fileWith({ form: 'singleton', name: 'old', policy: config });
+    expect((await run(['policy', 'diff', '-f', file, '--name', 'old', '--server', url], TOKEN)).code).toBe(0);
   });
 
   const TEXTS = [
@@ -239,7 +256,12 @@ describe('weir policy apply', () => {
     expect(asked.map(({ path, body }) => [path, JSON.parse(body)])).toEqual([
       ['/api/v1/policies/by-name/home', { mode: 'audit', name: 'home', policy: config }],
     ]);
-    expect((await run([...words, '--name', 'home'], TOKEN)).err).toContain('→ give --mode too, or neither');
+    expect((await run([...words, '--mode', 'audit'], TOKEN)).err).toContain('→ give --name too, or leave --mode out');
+    expect((await run([...words, '--name', 'home'], TOKEN)).code).toBe(0);
+    expect(asked[1]).toMatchObject({
+      path: '/api/v1/policies/by-name/home?form=singleton',
+      body: JSON.stringify(config),
+    });
   });
 
   it('tries without changing anything', async () => {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { run } from '#test/cli/rig.js';
-import { createRig, type Rig } from './rig.js';
+import { createRig, policyOf, type Rig } from './rig.js';
 
 let rig: Rig;
 beforeAll(async () => {
@@ -107,6 +107,21 @@ test('a policy goes out of force and back without being written, and another is 
     const { out: again } = await cli(['policy', 'get', '--output', form]);
     expect(again.replace(/^#.*\n/gm, '')).toBe(out.replace(/^#.*\n/gm, ''));
   }
+});
+
+test('an inactive policy in singleton form is written back to its record, from a file that names it', async () => {
+  const plain = JSON.stringify(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
+  expect((await cli(['policy', 'apply', '--replace', '-f', '-'], plain)).code).toBe(0);
+  expect((await cli(['policy', 'activate', 'office', '--wait'])).code).toBe(0);
+  const { out } = await cli(['policy', 'get', '--name', 'default', '--output', 'json']);
+  expect(JSON.parse(out)).toMatchObject({ form: 'singleton', name: 'default' });
+  const applied = await cli(['policy', 'apply', '--replace', '-f', '-', '--output', 'json'], out.replace('81', '80'));
+  expect(JSON.parse(applied.out)).toMatchObject({
+    record: { name: 'default', form: 'singleton', revision: 2, active: true },
+  });
+  const { out: active } = await cli(['policy', 'get', '--output', 'json']);
+  expect(JSON.parse(active)).toEqual(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
+  expect((await cli(['policy', 'activate', 'office', '--wait'])).code).toBe(0);
 });
 
 test('what is wrong with a policy is said at its lines', async () => {

@@ -68,12 +68,12 @@ async function put(
 ): Promise<Applied> {
   const headers = etag === undefined ? {} : { 'if-match': quoted(etag) };
   const ask = (parameters: readonly string[]) =>
-    client.exchange(parameters.length === 0 ? write.path : `${write.path}?${parameters.join('&')}`, {
+    client.exchange([write.path, ...(parameters.length === 0 ? [] : [parameters.join('&')])].join('?'), {
       method: 'PUT',
       body: write.body,
       headers: parameters.includes(DRY_RUN) && dryRun !== true ? {} : headers,
     });
-  const parameters = activate ? [] : ['activate=false'];
+  const parameters = [...write.parameters, ...(activate ? [] : ['activate=false'])];
   if (dryRun === true) return checkedOf((await ask([...parameters, DRY_RUN])).body);
   const answer = await ask(parameters);
   if (write.form === 'envelope') return writtenOf(answer);

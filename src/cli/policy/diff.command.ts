@@ -6,7 +6,7 @@ import { styleOf } from '../style.js';
 import type { Terminal } from '../terminal.js';
 import { differenceOf, isSame } from './difference.js';
 import { differenceText } from './difference-text.js';
-import { documentOf, labelOf, readStored, type Which } from './record.js';
+import { labelOf, readStored, type Which } from './record.js';
 import { readSource, singletonOf } from './source.js';
 
 const DIFFERENT = 3;
@@ -22,7 +22,9 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
       const source = await readSource(options.file, terminal);
       const stored = await readStored(createClient(options, terminal), options);
       const after = singletonOf(source);
-      const before = stored === null ? {} : singletonOf(documentOf(stored));
+      const form = stored?.form ?? 'singleton';
+      const value = form === 'singleton' ? (stored?.policy ?? {}) : { mode: stored?.mode, policy: stored?.policy };
+      const before = singletonOf({ form, value });
       // Only envelopes have a mode of their own; that of the singleton form stays as it is.
       const isBoth = stored?.form === 'envelope' && source.form === 'envelope';
       const modeOf = (mode: unknown) => (isBoth ? { mode } : {});

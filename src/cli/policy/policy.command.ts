@@ -59,11 +59,7 @@ function addGetCommand(policy: Command, terminal: Terminal): void {
     .action(async ({ output, ...options }: Output & Which & { output: 'yaml' | 'json' }) => {
       const stored = await readStored(createClient(options, terminal), options);
       if (stored === null) terminal.err('no policy is active: policy.fallback decides\n');
-      if (stored?.form === 'singleton' && !stored.active)
-        terminal.err(
-          `${labelOf(stored)} is in singleton form and not active: \`weir policy apply\` would write this to the active policy; \`weir policy activate\` puts it in force\n`,
-        );
-      const document = stored === null ? {} : documentOf(stored).value;
+      const document = stored === null ? {} : documentOf(stored);
       if (output === 'yaml' && stored !== null) terminal.out(heading(stored));
       terminal.out(serialised(output, document));
     });

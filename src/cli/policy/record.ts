@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import type { PolicyText } from '#config/policy-text.js';
 import type { Client } from '../client.js';
 import { CliError } from '../error.js';
 import { understood } from '../remote.js';
@@ -61,8 +60,12 @@ async function pathOfActive(client: Client): Promise<string | null> {
   return active === undefined ? null : `/api/v1/policies/${active.id}`;
 }
 
-/** The policy in the form that it was written in, as a file holds it and `weir policy apply` takes it. */
-export function documentOf({ id, form, mode, name, policy }: Stored): Pick<PolicyText, 'form' | 'value'> {
-  if (form === 'singleton') return { form, value: policy };
-  return { form, value: { mode, ...(name === null ? { id } : { name }), policy } };
+/**
+ * The policy in the form that it was written in, as a file holds it and `weir policy apply` takes it. In singleton form the
+ * active one stands alone, and another one names its record.
+ */
+export function documentOf({ id, form, mode, name, active, policy }: Stored): Readonly<Record<string, unknown>> {
+  const record = name === null ? { id } : { name };
+  if (form === 'envelope') return { mode, ...record, policy };
+  return active ? policy : { form, ...record, policy };
 }

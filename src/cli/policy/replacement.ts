@@ -54,9 +54,10 @@ function takesEffect({ form, value }: Source, { activate, mode }: Consent): bool
 }
 
 /** The singleton form has no name: it means the record that was written in this form, or that has its name. */
-function isMeant({ form }: Write, { value }: Source, active: PolicyRecord): boolean {
+function isMeant({ form }: Write, { value, record }: Source, active: PolicyRecord): boolean {
   if (form === 'singleton') return active.form === 'singleton' || same(active.name, DEFAULT_NAME);
-  return same(active.name, value.name) || (active.name === null && active.id === value.id);
+  const { name, id }: { readonly name?: unknown; readonly id?: unknown } = record ?? value;
+  return same(active.name, name) || (active.name === null && active.id === id);
 }
 
 const same = (name: string | null, other: unknown): boolean =>

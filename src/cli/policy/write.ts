@@ -6,6 +6,8 @@ export type Overrides = { readonly name?: string; readonly mode?: string };
 /** Where a document is put, and as what. */
 export type Write = {
   readonly path: string;
+  /** Of the query. */
+  readonly parameters: readonly string[];
   readonly body: string;
   readonly form: 'envelope' | 'singleton';
   /** The JSON pointer of the document in the body. */
@@ -13,12 +15,18 @@ export type Write = {
 };
 
 const SINGLETON_PATH = '/api/v1/policy';
+const nameIn = (record: Source['record']): string | undefined =>
+  record !== null && 'name' in record ? record.name : undefined;
+const byId = (id: string) => `/api/v1/policies/${encodeURIComponent(id)}`;
 const byName = (name: string) => `/api/v1/policies/by-name/${encodeURIComponent(name)}`;
 
-/** An envelope is put under its name, or under the id of a policy without one; the singleton form is put as the active policy, or in an envelope of a name and mode. */
+/** An envelope is put under its name, or under the id of a policy without one; the singleton form is put as the active policy, under a name or id, or in an envelope of a name and mode. */
 export function writeOf(source: Source, { name, mode }: Overrides): Write {
-  if (source.form === 'singleton')
-    return name === undefined && mode === undefined ? plain(source) : wrapped(source, { name, mode });
+  if (source.form === 'singleton') {
+    if (mode !== undefined) return wrapped(source, { name, mode });
+    const record = name === undefined ? source.record : { name };
+    return record === null ? plain(source) : ofRecord(source, record);
+  }
   const { id } = source.value;
   const named = name ?? source.value.name;
   if (named === undefined && typeof id === 'string') return ofUnnamed(source, id, mode);
@@ -28,26 +36,38 @@ export function writeOf(source: Source, { name, mode }: Overrides): Write {
   const body = isChanged
     ? JSON.stringify({ ...source.value, name: named, ...(mode === undefined ? {} : { mode }) })
     : source.json;
-  return { path: byName(named), body, form: 'envelope', prefix: '' };
+  return { path: byName(named), parameters: [], body, form: 'envelope', prefix: '' };
 }
 
 /** `weir policy get` shows a policy without a name with its id. */
 function ofUnnamed({ value }: Source, id: string, mode: string | undefined): Write {
   const { id: _, ...envelope } = value;
   const body = JSON.stringify({ ...envelope, ...(mode === undefined ? {} : { mode }) });
-  return { path: `/api/v1/policies/${encodeURIComponent(id)}`, body, form: 'envelope', prefix: '' };
+  return { path: byId(id), parameters: [], body, form: 'envelope', prefix: '' };
 }
 
-const plain = ({ json }: Source): Write => ({ path: SINGLETON_PATH, body: json, form: 'singleton', prefix: '' });
+const plain = ({ json }: Source): Write => ({
+  path: SINGLETON_PATH,
+  parameters: [],
+  body: json,
+  form: 'singleton',
+  prefix: '',
+});
+
+/** The answer is that of an envelope: the record. */
+function ofRecord({ json }: Source, record: NonNullable<Source['record']>): Write {
+  const path = 'name' in record ? byName(record.name) : byId(record.id);
+  return { path, parameters: ['form=singleton'], body: json, form: 'envelope', prefix: '' };
+}
 
 function wrapped(
-  { label, value, json }: Source,
-  { name, mode }: { name: string | undefined; mode: string | undefined },
+  { label, value, json, record }: Source,
+  { name = nameIn(record), mode }: { name: string | undefined; mode: string },
 ): Write {
-  if (name === undefined || mode === undefined)
+  if (name === undefined)
     throw wrong(
       `${label} is in singleton form: it is put in an envelope by --name and --mode together`,
-      `give ${name === undefined ? '--name' : '--mode'} too, or neither to write the active policy`,
+      'give --name too, or leave --mode out to write the active policy',
     );
   const groups: readonly unknown[] = Array.isArray(value.source_groups) ? value.source_groups : [];
   if (groups.some((group) => typeof group === 'object' && group !== null && 'mode' in group))
@@ -56,7 +76,7 @@ function wrapped(
       'take `mode` out of the groups, or leave --name and --mode out',
     );
   const body = `{"mode":${JSON.stringify(mode)},"name":${JSON.stringify(name)},"policy":${json}}`;
-  return { path: byName(name), body, form: 'envelope', prefix: '/policy' };
+  return { path: byName(name), parameters: [], body, form: 'envelope', prefix: '/policy' };
 }
 
 const wrong = (message: string, fix: string) => new CliError(message, { fix, exitCode: 2 });
