@@ -219,10 +219,10 @@ const dns = z
       'For how long after its time a kept answer is given where no upstream answers (RFC 8767). `0s`: never.',
     ).prefault('0s'),
     rebind_protection: flag(
-      'Whether addresses that are not public are left out of answers for public names, and the node’s own, loopback and link-local ones of all answers. Names under `internal`, `local` and `home.arpa` are not public.',
+      'Whether addresses that IANA’s registry of special-purpose addresses (RFC 6890) does not call globally reachable are left out of answers for public names, such as 10.0.0.0/8, 100.64.0.0/10 and the prefixes for documentation; and the node’s own, loopback, link-local, multicast and reserved ones out of all answers. Names under `internal`, `local` and `home.arpa` are not public. Each is a finding, and the client is told by an extended error.',
     ).prefault(true),
     rebind_allow: z.array(namePattern('A name.')).prefault([]).meta({
-      description: 'Names that may be at addresses that are not public all the same.',
+      description: 'Names that may be at such addresses all the same; never at the node’s own, loopback, link-local, multicast and reserved ones.',
       form: 'list of names, each with `*.` before it or not',
     }),
   })

@@ -14,8 +14,8 @@ const NOBODYS = [
 ] as const;
 
 /**
- * The other blocks of the IANA IPv4 Special-Purpose Address Registry (RFC 6890) whose column "Globally Reachable" does not
- * say True. 192.31.196.0/24, 192.52.193.0/24 and 192.175.48.0/24 are in the registry and reachable.
+ * The other blocks of the IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190) whose column "Globally Reachable"
+ * does not say True; parts of a block that say the same are not listed (192.0.0.0/29, .8, .170 and .171, 192.88.99.2). 192.31.196.0/24, 192.52.193.0/24 and 192.175.48.0/24 are in the registry and reachable.
  */
 const NOT_REACHABLE = [
   ['10.0.0.0/8', 'private_use'],

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 const root = new URL('../../', import.meta.url);
 const page = readFileSync(new URL('docs/bypass-classes.md', root), 'utf8');
 const rows = page.split('\n').flatMap((line) => {
-  const cells = /^\| ([HKRT]\d+) \|(.*)\|$/.exec(line);
+  const cells = /^\| ([HKNRT]\d+) \|(.*)\|$/.exec(line);
   return cells === null
     ? []
     : [{ id: cells[1], files: [...line.matchAll(/`(test\/[^`]*)`/g)].map(([, file]) => file ?? '') }];
@@ -14,6 +14,7 @@ test('the page names every class, in order, with tests', () => {
   expect(rows.map(({ id }) => id)).toEqual([
     ...Array.from({ length: 17 }, (_, index) => `K${index + 1}`),
     'R1',
+    'N3',
     'T1',
     'H4',
   ]);
