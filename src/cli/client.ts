@@ -50,7 +50,7 @@ export type Client = {
  * The server and token of the flags, else of the node that `config` configures, else of `WEIR_SERVER` and `WEIR_TOKEN`,
  * else of a node on this machine. The token is read with each request: a node that starts writes its first one then.
  */
-export function createClient(options: ServerOptions, { environment }: Terminal): Client {
+export function createClient(options: ServerOptions, { environment }: Terminal, timeoutMs = TIMEOUT_MS): Client {
   const node = options.config === undefined ? undefined : nodeOf(options.config, environment);
   const server = serverUrl(options.server ?? node?.server ?? (environment.WEIR_SERVER || DEFAULT_SERVER));
 
@@ -74,7 +74,7 @@ export function createClient(options: ServerOptions, { environment }: Terminal):
         method,
         headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
         body: body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body),
-        signal: AbortSignal.timeout(TIMEOUT_MS),
+        signal: AbortSignal.timeout(timeoutMs),
       });
       text = await response.text();
     } catch (cause) {

@@ -1,4 +1,6 @@
 import type { Argument, Command, Option } from 'commander';
+import { COMPLETE } from './completion/candidates.js';
+import { KNOWN_VALUES, NODE_VALUES, type NodeValue } from './completion/values.js';
 
 /** What a command takes, as pages and completions need it. */
 export type CommandShape = {
@@ -20,8 +22,8 @@ export type OptionShape = {
   readonly takes: Takes;
   readonly required: boolean;
 };
-/** The values of a flag: none, any text, a file, or one of these. */
-export type Takes = 'nothing' | 'text' | 'file' | readonly string[];
+/** The values of a flag: none, any text, a file, what the node knows, or one of these. */
+export type Takes = 'nothing' | 'text' | 'file' | NodeValue | readonly string[];
 
 export function shapeOf(command: Command, above = ''): CommandShape {
   const path = above === '' ? command.name() : `${above} ${command.name()}`;
@@ -37,9 +39,12 @@ export function shapeOf(command: Command, above = ''): CommandShape {
       description: argument.description,
       takes: valuesOf(argument, argument.name()),
     })),
-    commands: command.commands.map((below) => shapeOf(below, path)),
+    commands: command.commands.filter((below) => !isHidden(below)).map((below) => shapeOf(below, path)),
   };
 }
+
+/** Shells call it, and people need not. */
+const isHidden = (command: Command): boolean => command.name() === COMPLETE;
 
 /** The command and all below it. */
 export function everyCommand(shape: CommandShape): CommandShape[] {
@@ -58,6 +63,8 @@ function optionOf(option: Option): OptionShape {
 }
 
 function valuesOf({ argChoices }: Pick<Option | Argument, 'argChoices'>, name: string): Takes {
-  if (argChoices !== undefined) return argChoices;
-  return name === 'file' || name === 'path' ? 'file' : 'text';
+  const known = argChoices ?? KNOWN_VALUES[name];
+  if (known !== undefined) return known;
+  if (name === 'file' || name === 'path') return 'file';
+  return NODE_VALUES.find((value) => value === name) ?? 'text';
 }

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import { Command } from 'commander';
 import { addCaCommands } from './ca.command.js';
-import { addCompletionCommand } from './completion.command.js';
+import { addCompletionCommands } from './completion.command.js';
 import { addDataplaneCommands } from './dataplane.command.js';
 import { addDnsCacheCommand } from './dns-cache.command.js';
 import { addFindingsCommand } from './findings.command.js';
@@ -60,7 +60,7 @@ export function commandTree(
   addSysdumpCommand(program, terminal);
   addCaCommands(program, terminal);
   addTokenCommands(program, terminal);
-  addCompletionCommand(program, terminal);
+  addCompletionCommands(program, terminal);
   addHelpCommand(program);
   return program;
 }

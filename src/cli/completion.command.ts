@@ -1,18 +1,56 @@
 import { Argument, type Command } from 'commander';
+import { createClient, type ServerOptions } from './client.js';
 import { shapeOf } from './command-shape.js';
 import { bashCompletion } from './completion/bash.js';
+import { COMPLETE } from './completion/candidates.js';
 import { fishCompletion } from './completion/fish.js';
+import { NODE_VALUES, type NodeValue, valuesOf } from './completion/values.js';
 import { zshCompletion } from './completion/zsh.js';
 import type { Terminal } from './terminal.js';
 
 const SCRIPTS = { bash: bashCompletion, zsh: zshCompletion, fish: fishCompletion } as const;
 type Shell = keyof typeof SCRIPTS;
 
-/** `weir completion bash | zsh | fish`. */
-export function addCompletionCommand(program: Command, terminal: Terminal): void {
+/** Longer than a node on this network takes, and short enough for a person at a prompt. */
+const PATIENCE_MS = 1_000;
+
+/** `weir completion bash | zsh | fish`, and the hidden command that their scripts call. */
+export function addCompletionCommands(program: Command, terminal: Terminal): void {
   program
     .command('completion')
     .description('a script that completes this command in a shell, such as in `eval "$(weir completion bash)"`')
     .addArgument(new Argument('<shell>', 'for which shell').choices(Object.keys(SCRIPTS)))
     .action((shell: Shell) => terminal.out(SCRIPTS[shell](shapeOf(program))));
+
+  program
+    .command(COMPLETE, { hidden: true })
+    .addArgument(new Argument('<kind>').choices(NODE_VALUES))
+    .argument('[words...]', 'the command line so far, the word that is completed last')
+    .action(async (kind: NodeValue, words: readonly string[]) => {
+      const asked = { prefix: words.at(-1) ?? '', groups: valuesIn(words, '--group') };
+      try {
+        const client = createClient(serverIn(words), terminal, PATIENCE_MS);
+        terminal.out((await valuesOf(kind, client, asked)).map((value) => `${value}\n`).join(''));
+      } catch {
+        // A prompt is no place for errors: nothing is offered.
+      }
+    });
+}
+
+function serverIn(words: readonly string[]): ServerOptions {
+  const [config, server, tokenFile] = ['--config', '--server', '--token-file'].map((flag) => valuesIn(words, flag)[0]);
+  return {
+    ...(config === undefined ? {} : { config }),
+    ...(server === undefined ? {} : { server }),
+    ...(tokenFile === undefined ? {} : { tokenFile }),
+  };
+}
+
+/** The values of a flag in a command line whose last word is not complete. */
+function valuesIn(words: readonly string[], flag: string): string[] {
+  return words.slice(0, -1).flatMap((word, index, complete) => {
+    if (word.startsWith(`${flag}=`)) return [word.slice(flag.length + 1)];
+    const next = complete[index + 1];
+    return word === flag && next !== undefined ? [next] : [];
+  });
 }

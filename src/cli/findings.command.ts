@@ -41,10 +41,10 @@ const MOST_IN_A_ROUND = 10_000;
 export function addFindingsCommand(program: Command, terminal: Terminal): void {
   remote(program.command('findings'))
     .description('what was denied, or would have been under audit, and refused logins; the newest first')
-    .option('--type <type...>', 'of these types, such as l4_deny; config_change and gap are listed only so')
-    .option('--group <id...>', 'judged in these source groups')
-    .option('--rule <id...>', 'judged by these rules')
-    .option('--policy <id...>', 'judged by these policies')
+    .option('--type <finding-type...>', 'of these types, such as l4_deny; config_change and gap are listed only so')
+    .option('--group <group...>', 'judged in these source groups')
+    .option('--rule <rule...>', 'judged by these rules')
+    .option('--policy <policy-id...>', 'judged by these policies')
     .option('--src <cidr...>', 'sent by these addresses')
     .option('--dst <cidr...>', 'sent to these addresses')
     .option(

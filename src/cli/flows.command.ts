@@ -97,10 +97,10 @@ function filtered(command: Command): Command {
     .option('--src-port <port...>', 'opened from these ports')
     .option('--dst-port <port...>', 'opened to these ports')
     .option('--proto <protocol...>', 'of these protocols, by name or number')
-    .option('--group <id...>', 'judged in these source groups')
-    .option('--rule <id...>', 'judged by these rules')
-    .option('--verdict <verdict...>', 'allow, audit or redirect')
-    .option('--state <state...>', 'in these states, such as tcp_established')
+    .option('--group <group...>', 'judged in these source groups')
+    .option('--rule <rule...>', 'judged by these rules')
+    .option('--verdict <flow-verdict...>', 'allow, audit or redirect')
+    .option('--state <flow-state...>', 'in these states, such as tcp_established')
     .option('--min-bytes <count>', 'that carried so much, both ways together');
 }
 

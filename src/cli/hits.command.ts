@@ -28,8 +28,8 @@ type HitsOptions = Output & { readonly group?: string[]; readonly rule?: string[
 export function addHitsCommand(program: Command, terminal: Terminal): void {
   remote(program.command('hits'))
     .description('packets, bytes and last hit of each rule and default of the policy in force')
-    .option('--group <id...>', 'only of these source groups')
-    .option('--rule <id...>', 'only these rules')
+    .option('--group <group...>', 'only of these source groups')
+    .option('--rule <rule...>', 'only these rules')
     .option('--unused', 'only what has decided no packet, connection, request or lookup')
     .action(async ({ group, rule, unused, ...options }: HitsOptions) => {
       const client = createClient(options, terminal);

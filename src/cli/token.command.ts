@@ -59,7 +59,7 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
 
   remote(token.command('revoke'))
     .description('make a token worthless, at once')
-    .argument('<id>', 'as `weir token list` shows it')
+    .argument('<token-id>', 'as `weir token list` shows it')
     .action(async (id: string, options: Output) => {
       const client = createClient(options, terminal);
       await client.request(`${PATH}/${encodeURIComponent(id)}`, { method: 'DELETE' }).catch(async (error: unknown) => {

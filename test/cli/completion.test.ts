@@ -1,12 +1,20 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { FLOW_STATES, FLOW_VERDICTS } from '#api/traffic.js';
 import { everyCommand, shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
+import { flagsOfNode } from '#cli/completion/candidates.js';
+import { KNOWN_VALUES } from '#cli/completion/values.js';
 import { processTerminal } from '#cli/terminal.js';
+import { FINDING_TYPES } from '#observe/findings/finding.js';
+import { WIRETAP_TYPES, WIRETAP_VERDICTS } from '#observe/wiretap/filter.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { run } from './rig.js';
+import { type Answer, run, serverThatAnswers } from './rig.js';
 
 const commands = everyCommand(shapeOf(commandTree(processTerminal, () => {})));
 const script = async (shell: string) => (await run(['completion', shell])).out;
@@ -80,9 +88,114 @@ describe('completion in bash', () => {
   });
 });
 
+describe('values that the node knows', () => {
+  const TOKEN = { WEIR_TOKEN: 't' };
+  const ok = (body: unknown): Answer => ({ status: 200, body });
+  const policies = {
+    items: [
+      { id: 'p-1', name: 'my office' },
+      { id: 'p-2', name: null },
+      { id: 'q-3', name: 'home' },
+    ],
+  };
+  const policy = {
+    source_groups: [
+      { id: 'lan', rules: [{ id: 'web' }, { id: 'dns' }] },
+      { id: 'guests', rules: [{ id: 'web' }, { id: 'mail' }] },
+      { id: 'empty' },
+    ],
+  };
+
+  it.each([
+    ['policy-name', policies, ['policy', 'get', '--name', 'my'], '/api/v1/policies', ['my office']],
+    ['policy-id', policies, ['policy', 'get', '--id', 'p-'], '/api/v1/policies', ['p-1', 'p-2']],
+    ['group', policy, ['flows', '--group', ''], '/api/v1/policy', ['lan', 'guests', 'empty']],
+    ['rule', policy, ['flows', '--rule', ''], '/api/v1/policy', ['web', 'dns', 'mail']],
+    ['rule', policy, ['flows', '--group', 'guests', '--rule', ''], '/api/v1/policy', ['web', 'mail']],
+    ['token-id', { items: [{ id: 'ab12' }, { id: 'cd34' }] }, ['token', 'revoke', 'c'], '/api/v1/tokens', ['cd34']],
+    [
+      'hostname',
+      { items: [{ hostname: 'a.example' }] },
+      ['wiretap', '--hostname', ''],
+      '/api/v1/dns-cache',
+      ['a.example'],
+    ],
+  ])('are printed for %s, those that begin as is typed', async (kind, answer, words, path, offered) => {
+    const { url, asked } = await serverThatAnswers(ok(answer));
+    const line = [...words.slice(0, -1), '--server', url, words.at(-1) ?? ''];
+    const out = offered.map((value) => `${value}\n`).join('');
+    expect(await run(['complete', kind, '--', ...line], TOKEN)).toEqual({ code: 0, out, err: '' });
+    expect(asked.map(({ path: of }) => of)).toEqual([path]);
+  });
+
+  it('are none, without a word, where the node refuses or is away', async () => {
+    const { url } = await serverThatAnswers({ status: 401, body: { error: 'No.' } });
+    const nothing = { code: 0, out: '', err: '' };
+    expect(await run(['complete', 'group', '--', 'hits', '--server', url, ''], TOKEN)).toEqual(nothing);
+    expect(await run(['complete', 'group', '--', 'hits', '--server', 'http://127.0.0.1:1', ''], TOKEN)).toEqual(
+      nothing,
+    );
+    expect(await run(['complete', 'group', '--', 'hits', '--token-file', '/no/such/file', ''])).toEqual(nothing);
+  });
+
+  it('are none after a second where the node does not answer', async () => {
+    const silent = createServer(() => {}).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    onTestFinished(() => silent.closeAllConnections());
+    const server = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+    const began = performance.now();
+    expect(await run(['complete', 'group', '--', 'hits', '--server', server, ''], TOKEN)).toMatchObject({ out: '' });
+    expect(performance.now() - began).toBeLessThan(2_500);
+    silent.close();
+  });
+
+  it('are words that bash asks for with the whole line, and takes with blanks', async () => {
+    const folder = temporaryFolder();
+    const program = join(folder, 'weir');
+    writeFileSync(program, `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho 'my office'\necho home\n`);
+    chmodSync(program, 0o755);
+    const line = [program, 'policy', 'get', '--server', 'http://x', '--name'];
+    expect(await offers([...line, ''])).toEqual(['my\\ office', 'home']);
+    expect(readFileSync(join(folder, 'called'), 'utf8')).toBe(
+      'complete|policy-name|--|policy|get|--server|http://x|--name||',
+    );
+    expect(await offers([program, 'policy', 'activate', ''])).toEqual(['my\\ office', 'home']);
+    expect(await offers([program, 'policy', 'activate', '--i'])).toEqual(['--id', '--if-match']);
+  });
+
+  it('that are words of the API are those of its lists', () => {
+    expect(KNOWN_VALUES).toMatchObject({
+      'finding-type': FINDING_TYPES,
+      'message-type': WIRETAP_TYPES,
+      verdict: WIRETAP_VERDICTS,
+      'flow-verdict': FLOW_VERDICTS,
+      'flow-state': FLOW_STATES,
+    });
+  });
+
+  it('are offered for every flag and argument that takes a name or id of the node', async () => {
+    const taken = (words: readonly string[]) => offers(['no-such-program', ...words]);
+    expect(await taken(['findings', '--type', 'a'])).toEqual(['auth_denied']);
+    expect(await taken(['flows', 'list', '--verdict', ''])).toEqual(['allow', 'audit', 'redirect']);
+    const flags = commands.flatMap(({ options }) => options);
+    const kindsOf = (name: string) => [
+      ...new Set(flags.flatMap(({ names, takes }) => (names.includes(name) ? [takes] : []))),
+    ];
+    expect(['--group', '--rule', '--id', '--policy', '--hostname'].flatMap(kindsOf)).toEqual([
+      ...['group', 'rule', 'policy-id', 'policy-id', 'hostname'],
+    ]);
+    const named = commands.flatMap(({ path, options, arguments: taken }) =>
+      [...options, ...taken].flatMap(({ takes }) => (takes === 'policy-name' ? [path] : [])),
+    );
+    expect(named).toEqual(['get', 'apply', 'activate', 'diff', 'delete'].map((name) => `weir policy ${name}`));
+    expect(commands.find(({ path }) => path === 'weir token revoke')?.arguments[0]?.takes).toBe('token-id');
+  });
+});
+
 describe('completion in other shells', () => {
   it.each(['zsh', 'fish'])('%s knows every command and every flag', async (shell) => {
     const text = await script(shell);
+    for (const { kind } of flagsOfNode(commands)) expect(text).toMatch(new RegExp(`kind=${kind}|complete ${kind} --`));
     for (const { path, options } of commands) {
       expect(text).toContain(path);
       for (const { names } of options) expect(text).toContain(names.at(-1)?.replace(/^--/, '') ?? '');

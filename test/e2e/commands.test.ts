@@ -1,9 +1,14 @@
+import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { run } from '#test/cli/rig.js';
 import { createRig, policyOf, type Rig } from './rig.js';
+
+const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
 
 let rig: Rig;
 beforeAll(async () => {
@@ -122,6 +127,20 @@ test('an inactive policy in singleton form is written back to its record, from a
   const { out: active } = await cli(['policy', 'get', '--output', 'json']);
   expect(JSON.parse(active)).toEqual(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
   expect((await cli(['policy', 'activate', 'office', '--wait'])).code).toBe(0);
+});
+
+test('bash completes the names and ids that the node knows', async () => {
+  const { out: script } = await run(['completion', 'bash']);
+  const env = { ...process.env, WEIR_TOKEN: await rig.node.token() };
+  const offered = async (...words: string[]): Promise<string[]> => {
+    const asking = `${script}\nCOMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    const line = [weir, words[0] ?? '', words[1] ?? '', '--server', rig.node.url, ...words.slice(2)];
+    const { stdout } = await promisify(execFile)('bash', ['--norc', '-c', asking, 'bash', ...line], { env });
+    return stdout.trimEnd().split('\n');
+  };
+  expect(await offered('policy', 'get', '--name', 'off')).toEqual(['office']);
+  expect(await offered('flows', 'list', '--group', '')).toEqual(['clients']);
+  expect(await offered('flows', 'list', '--rule', '')).toEqual(['web']);
 });
 
 test('what is wrong with a policy is said at its lines', async () => {

@@ -1,4 +1,8 @@
 import type { CommandShape, Takes } from '../command-shape.js';
+import { NODE_VALUES } from './values.js';
+
+/** The command that prints values which the node knows, for the scripts. */
+export const COMPLETE = 'complete';
 
 export type Candidate = { readonly word: string; readonly about: string };
 
@@ -27,10 +31,17 @@ export function flagsThatTake(commands: readonly CommandShape[], wanted: Takes):
   return commands.flatMap(({ path, options, arguments: taken }) => [
     ...options.flatMap(({ names, takes }) => (takes === wanted ? names.map((name) => `${path} ${name}`) : [])),
     // An argument follows its command.
-    ...(wanted === 'file' && taken.some(({ takes }) => takes === wanted)
+    ...(wanted !== 'text' && taken.some(({ takes }) => takes === wanted)
       ? [`${path} ${path.split(' ').at(-1) ?? ''}`]
       : []),
   ]);
+}
+
+/** For each kind of values that the node knows: what stands in front of them. */
+export function flagsOfNode(commands: readonly CommandShape[]) {
+  return NODE_VALUES.map((kind) => ({ kind, flags: flagsThatTake(commands, kind) })).filter(
+    ({ flags }) => flags.length > 0,
+  );
 }
 
 /** For all of these shells. */

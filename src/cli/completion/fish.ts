@@ -1,5 +1,6 @@
-import { type CommandShape, everyCommand, type OptionShape } from '../command-shape.js';
-import { quoted } from './candidates.js';
+import { type CommandShape, everyCommand, type OptionShape, type Takes } from '../command-shape.js';
+import { COMPLETE, quoted } from './candidates.js';
+import { NODE_VALUES, type NodeValue } from './values.js';
 
 /** A script that completes `weir` in fish, with what each word does. */
 export function fishCompletion(program: CommandShape): string {
@@ -11,6 +12,7 @@ export function fishCompletion(program: CommandShape): string {
       ...command.commands.map(({ name, description }) => `${here} -a ${name} -d ${inFish(description)}`),
       ...command.arguments.flatMap(({ takes, description }) => {
         if (takes === 'file') return [`${here} -F`];
+        if (isOfNode(takes)) return [`${here} -a ${inFish(askedOf(takes))} -d ${inFish(description)}`];
         return typeof takes === 'string' ? [] : [`${here} -a ${inFish(takes.join(' '))} -d ${inFish(description)}`];
       }),
       ...command.options.map((option) => `${here} ${flagOf(option)} -d ${inFish(option.description)}`),
@@ -32,6 +34,10 @@ ${lines.join('\n')}
 `;
 }
 
+const isOfNode = (takes: Takes): takes is NodeValue => NODE_VALUES.some((kind) => kind === takes);
+const askedOf = (kind: NodeValue): string =>
+  `((commandline -opc)[1] ${COMPLETE} ${kind} -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null </dev/null)`;
+
 function flagOf({ names, takes }: OptionShape): string {
   const written = names.map((name) => (name.startsWith('--') ? `-l ${name.slice(2)}` : `-s ${name.slice(1)}`));
   const value =
@@ -41,7 +47,7 @@ function flagOf({ names, takes }: OptionShape): string {
         ? ['-r', '-F']
         : takes === 'text'
           ? ['-x']
-          : ['-x', '-a', quoted(takes.join(' '))];
+          : ['-x', '-a', isOfNode(takes) ? inFish(askedOf(takes)) : quoted(takes.join(' '))];
   return [...written, ...value].join(' ');
 }
 

@@ -1,5 +1,5 @@
 import { type CommandShape, everyCommand } from '../command-shape.js';
-import { candidatesOf, flagsThatTake, quoted, values } from './candidates.js';
+import { COMPLETE, candidatesOf, flagsOfNode, flagsThatTake, quoted, values } from './candidates.js';
 
 /** A script that completes `weir` in zsh, with what each word does. */
 export function zshCompletion(program: CommandShape): string {
@@ -12,11 +12,12 @@ export function zshCompletion(program: CommandShape): string {
   const chosen = values(commands).map(
     ({ path, flag, choices }) => `    ${quoted(`${path} ${flag}`)}) compadd -- ${choices.join(' ')}; return ;;`,
   );
+  const asked = flagsOfNode(commands).map(({ kind, flags }) => `    ${flags.map(quoted).join(' | ')}) kind=${kind} ;;`);
   return `#compdef weir
 # Completes weir in zsh: source <(weir completion zsh)
 _weir() {
-  local at=weir i
-  local -a entries
+  local at=weir kind='' i
+  local -a entries offered
   for ((i = 2; i < CURRENT; i++)); do
     case "$at \${words[i]}" in
     ${below.join(' | ')}) at="$at \${words[i]}" ;;
@@ -24,11 +25,17 @@ _weir() {
   done
   case "$at \${words[CURRENT - 1]}" in
 ${chosen.join('\n')}
+${asked.join('\n')}
     ${flagsThatTake(commands, 'file').map(quoted).join(' | ')})
       if [[ \${words[CURRENT]} != -* ]]; then _files; return; fi
       ;;
     ${flagsThatTake(commands, 'text').map(quoted).join(' | ')}) return ;;
   esac
+  if [[ -n $kind && \${words[CURRENT]} != -* ]]; then
+    offered=(\${(f)"$("\${words[1]}" ${COMPLETE} $kind -- "\${(@)words[2,CURRENT]}" 2>/dev/null </dev/null)"})
+    compadd -- $offered
+    return
+  fi
   case "$at" in
 ${described.join('\n')}
   esac

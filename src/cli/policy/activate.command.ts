@@ -13,8 +13,8 @@ type Options = Output & WaitOptions & Pick<Which, 'id'> & { readonly ifMatch?: s
 export function addActivateCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('activate'))
     .description('put a stored policy in force without rewriting it; the one that was active is kept')
-    .argument('[name]', 'the name of the policy')
-    .option('--id <id>', 'the policy with this id')
+    .argument('[policy-name]', 'the name of the policy')
+    .option('--id <policy-id>', 'the policy with this id')
     .option('--dry-run', 'check, compile and prove it; change nothing')
     .option('--if-match <etag>', 'only if this is its ETag, as `weir policy get` shows it')
     .option('--wait', 'until the node is ready')

@@ -37,7 +37,7 @@ export function addApplyCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('apply'))
     .description('write a policy, and put it in force: when this is done, the next packet is judged by it')
     .requiredOption('-f, --file <file>', 'YAML or JSON, an envelope or in singleton form; - reads standard input')
-    .option('--name <name>', 'write it under this name')
+    .option('--name <policy-name>', 'write it under this name')
     .addOption(new Option('--mode <mode>', 'write it with this mode').choices(['disabled', 'audit', 'enforce']))
     .option('--dry-run', 'check, compile and prove it; change nothing')
     .option('--if-match <etag>', 'only if this is the ETag of what is replaced, as `weir policy get` shows it')

@@ -16,8 +16,8 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
   remote(policy.command('diff'))
     .description('what a file would change in the active policy, or in another; ends with 3 where they differ')
     .requiredOption('-f, --file <file>', 'YAML or JSON, an envelope or in singleton form; - reads standard input')
-    .option('--id <id>', 'compare with the policy with this id')
-    .option('--name <name>', 'compare with the policy of this name')
+    .option('--id <policy-id>', 'compare with the policy with this id')
+    .option('--name <policy-name>', 'compare with the policy of this name')
     .action(async (options: Output & Which & { file: string }) => {
       const source = await readSource(options.file, terminal);
       const stored = await readStored(createClient(options, terminal), options);

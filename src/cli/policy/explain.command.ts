@@ -56,12 +56,12 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     .option('--dst-port <port>', 'its destination port', numberUpTo(65_535))
     .option('--icmp-type <type>', 'its ICMP type', numberUpTo(255))
     .option('--icmp-code <code>', 'its ICMP code', numberUpTo(255))
-    .option('--hostname <name>', 'as if its destination had been looked up by this name')
+    .option('--hostname <hostname>', 'as if its destination had been looked up by this name')
     .option('--sni <name>', 'the name in the TLS hello')
     .option('--method <method>', 'the method of its HTTP request')
     .option('--path <path>', 'the path of its HTTP request, with the query')
     .option('--header <header>', 'a header of its HTTP request, as "Name: value"; may be repeated', collected)
-    .option('--query <name>', 'instead of a packet: may this name be looked up?')
+    .option('--query <hostname>', 'instead of a packet: may this name be looked up?')
     .option('-f, --file <file>', 'explain by this policy, and not by the active one; - reads standard input')
     .action(async ({ file, ...options }: Output & Question & { file?: string }) => {
       const asked = questionOf(options);

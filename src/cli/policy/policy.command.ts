@@ -54,8 +54,8 @@ function addListCommand(policy: Command, terminal: Terminal): void {
 function addGetCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('get'), ['yaml', 'json'])
     .description('the active policy, or another, as `weir policy apply` takes it')
-    .option('--id <id>', 'the policy with this id')
-    .option('--name <name>', 'the policy of this name')
+    .option('--id <policy-id>', 'the policy with this id')
+    .option('--name <policy-name>', 'the policy of this name')
     .action(async ({ output, ...options }: Output & Which & { output: 'yaml' | 'json' }) => {
       const stored = await readStored(createClient(options, terminal), options);
       if (stored === null) terminal.err('no policy is active: policy.fallback decides\n');
@@ -74,8 +74,8 @@ function heading(stored: Stored): string {
 function addDeleteCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('delete'))
     .description('delete a stored policy; without an active one policy.fallback decides')
-    .option('--id <id>', 'the policy with this id')
-    .option('--name <name>', 'the policy of this name')
+    .option('--id <policy-id>', 'the policy with this id')
+    .option('--name <policy-name>', 'the policy of this name')
     .option('--if-match <etag>', 'only if this is its ETag, as `weir policy get` shows it')
     .option('--dry-run', 'only say what would be done')
     .action(async (options: Output & Which & { ifMatch?: string; dryRun?: true }) => {

@@ -1,0 +1,69 @@
+import { z } from 'zod';
+import type { Client } from '../client.js';
+import { understood } from '../remote.js';
+
+/** Placeholders of flags and arguments whose values are words of the API; a test holds them against its lists. */
+export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
+  'finding-type': [
+    ...['l4_deny', 'icmp_deny', 'dns_deny', 'tls_deny', 'http_deny', 'auth_denied'],
+    ...['config_change', 'gap'],
+  ],
+  'message-type': ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'],
+  verdict: ['allow', 'deny', 'audit', 'redirect'],
+  'flow-verdict': ['allow', 'audit', 'redirect'],
+  'flow-state': [
+    ...['tcp_syn_sent', 'tcp_syn_received', 'tcp_established', 'tcp_half_closed', 'tcp_closing', 'tcp_reset'],
+    ...['udp_opened', 'udp_replied', 'icmp_opened', 'icmp_replied', 'other_opened', 'other_replied'],
+  ],
+  protocol: ['tcp', 'udp', 'icmp'],
+};
+
+/** Placeholders of flags and arguments whose values the node knows. */
+export const NODE_VALUES = ['policy-name', 'policy-id', 'group', 'rule', 'token-id', 'hostname'] as const;
+export type NodeValue = (typeof NODE_VALUES)[number];
+
+/** A shell asks before it lists more than about a hundred. */
+const MOST = 1_000;
+
+const idSchema = z.object({ items: z.array(z.object({ id: z.string(), name: z.string().nullish() })) });
+const namesSchema = z.object({ items: z.array(z.object({ hostname: z.string() })) });
+const ruleSchema = z.object({ id: z.string() });
+const policySchema = z.object({
+  source_groups: z.array(z.object({ id: z.string(), rules: z.array(ruleSchema).optional() })).optional(),
+});
+
+/** The values of a kind that begin with `prefix`. `groups`: those that the command line selects, for rules. */
+export async function valuesOf(
+  kind: NodeValue,
+  client: Client,
+  { prefix, groups }: { readonly prefix: string; readonly groups: readonly string[] },
+): Promise<string[]> {
+  const all = await everyValue(kind, client, groups);
+  return [...new Set(all)].filter((value) => value.startsWith(prefix)).slice(0, MOST);
+}
+
+async function everyValue(kind: NodeValue, client: Client, groups: readonly string[]): Promise<string[]> {
+  switch (kind) {
+    case 'policy-name':
+      return (await itemsAt('/api/v1/policies', client)).flatMap(({ name }) => name ?? []);
+    case 'policy-id':
+      return (await itemsAt('/api/v1/policies', client)).map(({ id }) => id);
+    case 'token-id':
+      return (await itemsAt('/api/v1/tokens', client)).map(({ id }) => id);
+    case 'hostname': {
+      const { items } = understood(namesSchema, await client.request('/api/v1/dns-cache'));
+      return items.map(({ hostname }) => hostname);
+    }
+    case 'group':
+    case 'rule': {
+      const { source_groups: found = [] } = understood(policySchema, await client.request('/api/v1/policy'));
+      if (kind === 'group') return found.map(({ id }) => id);
+      const selected = groups.length === 0 ? found : found.filter(({ id }) => groups.includes(id));
+      return selected.flatMap(({ rules = [] }) => rules.map(({ id }) => id));
+    }
+  }
+}
+
+async function itemsAt(path: string, client: Client): Promise<z.infer<typeof idSchema>['items']> {
+  return understood(idSchema, await client.request(path)).items;
+}
