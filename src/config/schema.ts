@@ -222,7 +222,8 @@ const dns = z
       'Whether addresses that IANA’s registry of special-purpose addresses (RFC 6890) does not call globally reachable are left out of answers for public names, such as 10.0.0.0/8, 100.64.0.0/10 and the prefixes for documentation; and the node’s own, loopback, link-local, multicast and reserved ones out of all answers. Names under `internal`, `local` and `home.arpa` are not public. Each is a finding, and the client is told by an extended error.',
     ).prefault(true),
     rebind_allow: z.array(namePattern('A name.')).prefault([]).meta({
-      description: 'Names that may be at such addresses all the same; never at the node’s own, loopback, link-local, multicast and reserved ones.',
+      description:
+        'Names that may be at such addresses all the same; never at the node’s own, loopback, link-local, multicast and reserved ones.',
       form: 'list of names, each with `*.` before it or not',
     }),
   })
