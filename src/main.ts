@@ -79,6 +79,8 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
             }),
             interfaces: config.dataplane.interfaces,
             policeLocal: config.dataplane.policeLocal,
+            divertsDns: config.dns?.transparent ?? false,
+            reversePath: config.dataplane.reversePath,
             openFailed: givingUpToOther(giveUp),
           };
     dataplane?.datapath.watch((change) => {

@@ -1,6 +1,8 @@
 import type { Refusal } from '#bus/requests.js';
 import type { PolicyConfig } from '#policy/document.js';
-import type { ExplainNode, ExplainQuery, Explanation } from '#policy/explain.js';
+import type { ExplainQuery, Explanation } from '#policy/explain.js';
+import type { ExplainNode } from '#policy/explain-node.js';
+import type { Packet } from '#policy/model.js';
 import { etagOf, type StoredPolicy } from '#policy/record.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyStore } from '#store/port.js';
@@ -18,8 +20,8 @@ export type ExplainPorts = {
   /** Apart from the active policy: a costly draft ends its thread, and with it what that thread knows. */
   readonly drafts: ExplainLane;
   readonly surroundings: PolicySurroundings;
-  /** The state of the node for packets to a destination. */
-  readonly node: (destination: number) => Promise<ExplainNode>;
+  /** The state of the node for a packet; `ofDraft`: the question is about another policy than the one in force. */
+  readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
 };
 
 /** A policy thread, and the questions that wait for it. */
@@ -50,7 +52,7 @@ export async function explainPolicy(
     return await inTurn(queue, subject, async () => {
       const own = AbortSignal.timeout(budgetMs);
       signal = own;
-      const query = 'packet' in asks ? { ...asks, node: await ports.node(asks.packet.destination) } : asks;
+      const query = 'packet' in asks ? { ...asks, node: await ports.node(asks.packet, policy !== undefined) } : asks;
       const asked = { policies, surroundings, thread, signal: own };
       return policy === undefined ? await explainActive(asked, query) : await explainDraft(asked, policy, query);
     });

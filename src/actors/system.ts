@@ -8,7 +8,9 @@ import type { Datapath, DatapathStats } from '#dataplane/datapath.js';
 import type { EventSource } from '#dataplane/events/source.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { ownAddresses } from '#dns/own-addresses.js';
-import type { ExplainNode, Explanation } from '#policy/explain.js';
+import type { Explanation } from '#policy/explain.js';
+import type { ExplainNode } from '#policy/explain-node.js';
+import type { Packet } from '#policy/model.js';
 import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
@@ -41,7 +43,7 @@ import { isRefusal } from './refused.js';
 import { routeMessages } from './router.js';
 import type { ServicePlanePorts } from './service-plane.actor.js';
 import { createStateTimes } from './state-times.js';
-import { grantedFor, type Traffic, trafficOver } from './traffic.js';
+import { arrivalOf, grantedFor, openFlowOf, type Traffic, trafficOver } from './traffic.js';
 
 export type SystemPorts = {
   readonly store: {
@@ -55,6 +57,9 @@ export type SystemPorts = {
     readonly interfaces: readonly string[];
     /** Whether packets to and from the node itself are judged too. */
     readonly policeLocal?: boolean;
+    /** `dns.transparent`. */
+    readonly divertsDns?: boolean;
+    readonly reversePath?: ExplainNode['reversePath'];
     readonly openFailed?: DataplanePorts['openFailed'];
   } | null;
   /** `policy.fallback`. */
@@ -232,14 +237,21 @@ export function createSystem(ports: SystemPorts): System {
   let stopping: Promise<void> | undefined;
 
   const traffic = trafficOver(dataplane?.datapath ?? null, isEngaged);
+  const isAnswering = () => snapshotOf('dnsProxy')?.matches({ running: 'serving' }) === true;
   const isServing = () => snapshotOf('servicePlane')?.matches({ running: 'serving' }) === true;
-  const nodeNow = async (destination: number): Promise<ExplainNode> => {
+  const nodeNow = async (packet: Packet, ofDraft: boolean): Promise<ExplainNode> => {
     const { hasCa } = (snapshotOf('servicePlane')?.context ?? { hasCa: false }) as Pick<ServicePlaneContext, 'hasCa'>;
     return {
-      granted: await grantedFor(traffic, destination),
+      granted: await grantedFor(traffic, packet.destination),
       plane: isServing() ? (hasCa ? 'inspecting' : 'no_ca') : 'absent',
       policesNode: surroundings.policesNode,
       own: [...ownAddresses()],
+      dataplane: dataplane === null ? 'absent' : isEngaged() ? 'running' : 'away',
+      diverts: dataplane?.divertsDns !== true ? 'none' : isAnswering() ? 'proxy' : 'absent',
+      reversePath: dataplane?.reversePath ?? 'off',
+      arrival: await arrivalOf(traffic, packet.source),
+      // A draft is asked about as if it were in force: what is open would be judged again.
+      flow: ofDraft || packet.sourcePort === 0 ? null : await openFlowOf(traffic, packet),
     };
   };
   // Readers may ask for dry runs: a write waits for one of them at most.
@@ -281,7 +293,7 @@ export function createSystem(ports: SystemPorts): System {
     readiness: () => reportOf(conditionsOf(view()), (name) => times.since(name)),
     datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
     traffic,
-    lookups: lookupsOver(dns, () => snapshotOf('dnsProxy')?.matches({ running: 'serving' }) === true),
+    lookups: lookupsOver(dns, isAnswering),
     inspecting: inspectingOver(servicePlane?.plane ?? null, isServing),
     takeEvents: (taker) => dataplane?.datapath.takeEvents(taker),
     setFlowsWanted: (wanted) => events.setFlowsWanted(wanted),

@@ -1,5 +1,17 @@
 import type { Refusal } from '#bus/requests.js';
-import type { Datapath, FlowFilter, FlowPage, FlowQuery, HitQuery, HitReport, Learned } from '#dataplane/datapath.js';
+import type {
+  Datapath,
+  FlowFilter,
+  FlowPage,
+  FlowQuery,
+  HitQuery,
+  HitReport,
+  Learned,
+  LiveFlow,
+} from '#dataplane/datapath.js';
+import { anyFlow } from '#dataplane/program/flow-filter.js';
+import type { Arrival, OpenFlow } from '#policy/explain-node.js';
+import type { Packet, Prefix, Range } from '#policy/model.js';
 import { refusal } from '#statecharts/refusal.js';
 
 /** What the datapath knows of the traffic that it judged; a `Refusal` while there is none to ask. */
@@ -9,6 +21,8 @@ export type Traffic = {
   cutFlows(filter: FlowFilter): Promise<{ readonly cut: number } | Refusal>;
   /** What is granted now; see `Datapath.learned`. */
   learned(): Promise<readonly Learned[] | Refusal>;
+  /** See `Datapath.arrival`. */
+  arrival(source: number): Promise<Arrival | Refusal>;
 };
 
 const ABSENT = refusal('feature_unavailable', 'the configuration has no dataplane section: nothing is judged here');
@@ -25,6 +39,7 @@ export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean)
     hits: (query) => ask(async (asked) => (await asked.hits(query)) ?? NOTHING_YET),
     flows: (query) => ask((asked) => asked.flows(query)),
     learned: () => ask((asked) => asked.learned()),
+    arrival: (source) => ask((asked) => asked.arrival(source)),
     cutFlows: (filter) => ask(async (asked) => ({ cut: await asked.cutFlows(filter) })),
   };
 }
@@ -38,3 +53,38 @@ export async function grantedFor(
   if ('kind' in learned) return null;
   return learned.filter(({ addresses }) => addresses.includes(address >>> 0)).map(({ pattern }) => pattern);
 }
+
+/** Null where the datapath cannot say. */
+export async function arrivalOf(traffic: Pick<Traffic, 'arrival'>, source: number): Promise<Arrival | null> {
+  const arrival = await traffic.arrival(source);
+  return 'kind' in arrival ? null : arrival;
+}
+
+/** The live flow that a packet is of; null where there is none, or the datapath cannot say. */
+export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet): Promise<OpenFlow | null> {
+  const { source, destination, sourcePort, destinationPort, protocol } = packet;
+  const [ends, ports] = [[source, destination].map(alone), [sourcePort, destinationPort].map(portAlone)];
+  const filter = anyFlow({
+    ...{ sources: ends, destinations: ends, sourcePorts: ports, destinationPorts: ports },
+    protocols: [protocol],
+  });
+  const page = await traffic.flows({ filter, after: null, limit: BETWEEN_TWO });
+  if ('kind' in page) return null;
+  const isOf = (flow: LiveFlow, from: number, port: number) => flow.source === from >>> 0 && flow.ports?.[0] === port;
+  const asked = page.items.find((flow) => isOf(flow, source, sourcePort));
+  const flow = asked ?? page.items.find((found) => isOf(found, destination, destinationPort));
+  if (flow === undefined) return null;
+  const { decider, verdict, current } = flow;
+  return {
+    isReply: asked === undefined,
+    isCurrent: current || flow.foreign,
+    verdict,
+    group: decider === null || decider.kind === 'policy_default' ? null : decider.group,
+    rule: decider?.kind === 'rule' ? decider.rule : null,
+  };
+}
+
+const alone = (address: number): Prefix => ({ address: address >>> 0, length: 32 });
+const portAlone = (port: number): Range => ({ low: port, high: port });
+/** Those of two ends with two ports. */
+const BETWEEN_TWO = 8;

@@ -33,6 +33,14 @@ const PacketSchema = z
     dst_port: port.optional().describe('Required for TCP, UDP, UDP-Lite, SCTP and DCCP.'),
     icmp_type: byte.optional().describe('Required for ICMP.'),
     icmp_code: byte.optional().describe('Left out: 0.'),
+    interface: z
+      .string()
+      .min(1)
+      .max(15)
+      .optional()
+      .describe(
+        'The interface that it comes in by. Left out: the one by which the routes of the node lead to its source.',
+      ),
     hostname: hostname
       .optional()
       .describe(
@@ -45,16 +53,22 @@ const PacketSchema = z
       .describe('The name in the hello. Left out: the hello has none, and `unknown` says so where it matters.'),
     tls: z
       .strictObject({
+        hello: z
+          .enum(['plain', 'ech', 'not_tls'])
+          .optional()
+          .describe('What the client sends first. Left out: a TLS hello without Encrypted Client Hello.'),
         version: z.enum(['1.2', '1.3']).optional(),
+        trusted: z
+          .boolean()
+          .optional()
+          .describe('Whether the chain of the server leads to a trusted certificate. Left out: it does.'),
         server_dn: z.string().optional(),
         server_san: z.array(z.string()).optional(),
         server_cn: z.string().optional(),
         fingerprint_sha256: z.string().optional(),
       })
       .optional()
-      .describe(
-        'What is seen of the server. Left out, or version 1.3: its certificate is hidden. What is given counts as trusted.',
-      ),
+      .describe('What is seen of the server. Left out, or version 1.3: its certificate is hidden.'),
     http: z
       .strictObject({
         method: z.string().optional(),
@@ -105,7 +119,7 @@ const ExplainedSchema = z
     unknown: z
       .array(z.string())
       .describe(
-        'Facts that the question lacks and that would matter, such as `sni`. `grants`: the datapath did not answer.',
+        'Facts that the question lacks and that would matter, such as `sni` or `interface`; `query`: ask about the lookup. `grants`, `dataplane`: the datapath did not answer.',
       ),
   })
   .meta({ id: 'Explained' });
@@ -176,6 +190,7 @@ function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQ
       icmpCode: asked.icmp_code ?? 0,
     },
     ...(asked.src_port === undefined ? { sourcePortAssumed: true } : {}),
+    comesIn: asked.interface,
     hostname: asked.hostname === undefined ? undefined : nameOf(asked.hostname),
     ...(asked.sni === undefined && asked.tls === undefined && asked.http === undefined
       ? {}

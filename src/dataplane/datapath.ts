@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { Arrival } from '#policy/explain-node.js';
 import type { JoinPoint } from '#policy/join-point.js';
 import type { Prefix, Range } from '#policy/model.js';
 import type { Program } from '#policy/program.js';
@@ -47,6 +48,8 @@ export type Datapath = {
   joinPoint(): Promise<JoinPoint>;
   /** What is granted now. After a restart only patterns of programs that were staged since have their text. */
   learned(): Promise<readonly Learned[]>;
+  /** Where packets of a source come in, by the routes of the node. */
+  arrival(source: number): Promise<Arrival>;
   stats(): Promise<DatapathStats>;
   /** What the policy in force was hit by until now, in its own order; null before this process put one in force. */
   hits(query: HitQuery): Promise<HitReport | null>;

@@ -9,7 +9,11 @@ export type SaidOfConnection = {
   readonly sni?: string | undefined;
   readonly tls?:
     | {
+        /** What the client sends first: a hello with its name in clear (so also where it is left out), one with ECH, or no TLS. */
+        readonly hello?: 'plain' | 'ech' | 'not_tls' | undefined;
         readonly version?: '1.2' | '1.3' | undefined;
+        /** Whether the chain of the server leads to a root or to an anchor of the rule. Left out: it does. */
+        readonly trusted?: boolean | undefined;
         readonly server_dn?: string | undefined;
         readonly server_san?: readonly string[] | undefined;
         readonly server_cn?: string | undefined;
@@ -97,6 +101,7 @@ function missingOf(tls: TlsMatchConfig, { sni, tls: seen, http }: SaidOfConnecti
   return [
     ...((tls.sni !== undefined || tls.mode === 'intercept') && sni === undefined ? ['sni'] : []),
     ...certificate.map((name) => `tls.${name}`),
+    ...(isDescribed(seen) && readsCertificate(tls) && seen?.trusted === undefined ? ['tls.trusted'] : []),
     ...(request?.methods !== undefined && http?.method === undefined ? ['http.method'] : []),
     ...(request?.host !== undefined && !isHostKnown ? ['http.host'] : []),
     ...(request?.path !== undefined && http?.path === undefined ? ['http.path'] : []),
@@ -106,30 +111,47 @@ function missingOf(tls: TlsMatchConfig, { sni, tls: seen, http }: SaidOfConnecti
 }
 
 export function factsOf({ sni, tls }: SaidOfConnection): TlsFacts {
+  const certificate = certificateOf(tls);
+  if (tls?.hello === 'not_tls') return { hello: { kind: 'unreadable', fault: 'not_tls' }, certificate };
   return {
     hello: {
       kind: 'hello',
       sni: sni === undefined ? null : nameOf(sni),
-      ech: false,
+      ech: tls?.hello === 'ech',
       alpn: [],
       offersTls13: tls?.version !== '1.2',
     },
-    certificate: certificateOf(tls),
+    certificate,
   };
 }
 
-/** A certificate of which nothing is said is hidden, as TLS 1.3 hides it; one that is described counts as trusted. */
+const readsCertificate = ({
+  server_dn,
+  server_san,
+  server_cn,
+  fingerprint_sha256,
+  trust_anchors_pem,
+}: TlsMatchConfig) =>
+  [server_dn, server_san, server_cn, fingerprint_sha256, trust_anchors_pem].some((member) => member !== undefined);
+const isDescribed = ({
+  server_dn,
+  server_san,
+  server_cn,
+  fingerprint_sha256,
+}: NonNullable<SaidOfConnection['tls']> = {}) =>
+  [server_dn, server_san, server_cn, fingerprint_sha256].some((member) => member !== undefined);
+
+/** A certificate of which nothing is said is hidden, as TLS 1.3 hides it; one that is described counts as trusted unless it is said not to be. */
 function certificateOf(tls: SaidOfConnection['tls']): CertificateFacts {
   const { version, server_dn: subject, server_san: names, server_cn: name, fingerprint_sha256: print } = tls ?? {};
-  const isSeen = [subject, names, name, print].some((member) => member !== undefined);
-  if (!isSeen || version === '1.3') return { kind: 'hidden', by: 'tls13' };
+  if (!isDescribed(tls) || version === '1.3') return { kind: 'hidden', by: 'tls13' };
   return {
     kind: 'seen',
     subject: subject ?? '',
     commonNames: name === undefined ? [] : [name],
     dnsNames: (names ?? []).map(nameOf),
     fingerprint: (print ?? '').replaceAll(':', '').toLowerCase(),
-    isTrusted: () => true,
+    isTrusted: () => tls?.trusted !== false,
   };
 }
 

@@ -1,6 +1,7 @@
 import type { TlsMatchConfig } from './document.js';
 import { evaluate } from './evaluate.js';
-import { explainConnection, factsOf, type PlaneState, type SaidOfConnection } from './explain-connection.js';
+import { explainConnection, factsOf, type SaidOfConnection } from './explain-connection.js';
+import { doubts, type ExplainNode, NO_NODE, type Unjudged, unjudged } from './explain-node.js';
 import { matchesHostname } from './hostname.js';
 import { formatAddress } from './ipv4.js';
 import { protocolText } from './listing.js';
@@ -12,18 +13,6 @@ import type { Decider } from './roster.js';
 import { isInScope, scopeOf } from './source-scope.js';
 import { judgeTlsBlock } from './tls-block.js';
 
-/** State of a node that decides beside the policy. */
-export type ExplainNode = {
-  /** Patterns that the destination is granted for now; null where that is not known. */
-  readonly granted: readonly string[] | null;
-  readonly plane: PlaneState;
-  readonly policesNode: boolean;
-  /** The node's own addresses. */
-  readonly own: readonly number[];
-};
-
-const NO_NODE: ExplainNode = { granted: [], plane: 'inspecting', policesNode: false, own: [] };
-
 /** A packet, and a name for which its destination counts as granted, if any; or a lookup of a name. */
 export type ExplainQuery =
   | {
@@ -32,6 +21,8 @@ export type ExplainQuery =
       /** Nobody said the packet's source port: what depends on it is said. */
       readonly sourcePortAssumed?: boolean;
       readonly said?: SaidOfConnection;
+      /** The interface that it comes in by. */
+      readonly comesIn?: string | undefined;
       readonly node?: ExplainNode;
     }
   | { readonly source: number; readonly query: string };
@@ -68,7 +59,8 @@ export function explain(
   limits: { readonly steps: number } = { steps: 1_000 },
 ): Explanation {
   if ('packet' in query) {
-    return unjudged(query.packet, query.node ?? NO_NODE) ?? explainPacket(policy, query, limits.steps);
+    const found = unjudged(query.packet, query.comesIn, query.node ?? NO_NODE);
+    return found === null ? explainPacket(policy, query, limits.steps) : withoutWalk(found);
   }
   const { place, verdict } = evaluateLookup(policy, query.source, query.query);
   return explanation(policy, place, verdict, query.source, limits.steps, (rule) => {
@@ -77,25 +69,12 @@ export function explain(
   });
 }
 
-/** Packets that no rule decides. */
-function unjudged({ source, destination }: Packet, { own, policesNode }: ExplainNode): Explanation | null {
-  const told = (decision: 'allow' | 'deny', reason: string): Explanation => ({
-    ...{ decision, effective_action: decision, mode: 'enforce', source_group: null, rule: null, reason },
-    ...{ walk: [], walk_omitted: 0, unknown: [] },
-  });
-  const isLoopback = (address: number) => address >>> 24 === LOOPBACK;
-  if (isLoopback(source) || isLoopback(destination)) {
-    return told('deny', '127.0.0.0/8 does not come from the wire: such a packet is dropped in every mode');
-  }
-  if (source >>> 0 >= FIRST_MULTICAST) {
-    return told('deny', `no host has the source ${formatAddress(source)}: such a packet is dropped as spoofed_source`);
-  }
-  if (policesNode || !(own.includes(source) || own.includes(destination))) return null;
-  return told('allow', 'packets of the node and to it are not judged, because dataplane.police_local is false');
+function withoutWalk({ decision, reason, mode, group, rule, unknown }: Unjudged): Explanation {
+  return {
+    ...{ decision: mode === 'audit' ? 'deny' : decision, effective_action: decision, mode, reason },
+    ...{ source_group: group, rule, walk: [], walk_omitted: 0, unknown },
+  };
 }
-
-const LOOPBACK = 127;
-const FIRST_MULTICAST = 0xe000_0000;
 
 function explainPacket(policy: Policy, query: Extract<ExplainQuery, { packet: Packet }>, steps: number): Explanation {
   const { packet, hostname, said = {}, node = NO_NODE } = query;
@@ -122,14 +101,17 @@ function explainPacket(policy: Policy, query: Extract<ExplainQuery, { packet: Pa
     if (rule.tls === undefined || decides) return 'all its matchers match';
     return tlsSentence(rule.tls, said);
   });
+  const doubted = doubts(packet, query.comesIn, node);
   const assumed = query.sourcePortAssumed === true && looksAtSourcePort(policy, place, packet, grants);
   if (assumed) unknown.add('src_port');
   const reasons = [
     told.reason,
     ...(connection?.special == null ? [] : [connection.special]),
     ...(assumed ? [`source port ${packet.sourcePort} was assumed`] : []),
+    ...doubted.reasons,
   ];
-  return { ...told, reason: reasons.join('; '), unknown: [...unknown] };
+  const passes = node.dataplane === 'absent' ? ({ effective_action: 'allow' } as const) : {};
+  return { ...told, ...passes, reason: reasons.join('; '), unknown: [...unknown, ...doubted.unknown] };
 }
 
 function placeOf({ groups }: Policy, decider: Decider): Place {

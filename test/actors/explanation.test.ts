@@ -3,6 +3,7 @@ import { type ExplainPorts, explainLane, explainPolicy } from '#actors/explanati
 import { FairQueue, QueueFull } from '#actors/fair-queue.js';
 import { createPolicyThread, type PolicyThread } from '#actors/policy-thread.js';
 import type { PolicyConfig } from '#policy/document.js';
+import { NO_NODE } from '#policy/explain-node.js';
 import { openMemoryStore } from '#store/store.js';
 import { packet } from '#test/policy/sample.js';
 
@@ -21,7 +22,7 @@ async function ports(draftBudgetMs: number): Promise<ExplainPorts> {
     policies: (await openMemoryStore()).policies,
     active: explainLane(open(), 30_000),
     drafts: explainLane(open(), draftBudgetMs),
-    node: async () => ({ granted: [], plane: 'inspecting', policesNode: false, own: [] }),
+    node: async () => NO_NODE,
     surroundings: { fallback: 'deny', dns: true, servicePlane: true, policesNode: false },
   };
 }

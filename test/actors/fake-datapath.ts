@@ -87,6 +87,7 @@ export function fakeDatapath(): FakeDatapath {
     grant: async () => ({ refused: 0 }),
     revoke: async () => {},
     learned: async () => [],
+    arrival: async () => ({ policed: fake.interfaces, by: 'unknown' }),
     stats: async (): Promise<DatapathStats> => {
       throw new Error('no counters here');
     },

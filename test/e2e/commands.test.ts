@@ -114,35 +114,6 @@ test('a policy goes out of force and back without being written, and another is 
   }
 });
 
-test('an inactive policy in singleton form is written back to its record, from a file that names it', async () => {
-  const plain = JSON.stringify(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
-  expect((await cli(['policy', 'apply', '--replace', '-f', '-'], plain)).code).toBe(0);
-  expect((await cli(['policy', 'activate', 'office', '--wait'])).code).toBe(0);
-  const { out } = await cli(['policy', 'get', '--name', 'default', '--output', 'json']);
-  expect(JSON.parse(out)).toMatchObject({ form: 'singleton', name: 'default' });
-  const applied = await cli(['policy', 'apply', '--replace', '-f', '-', '--output', 'json'], out.replace('81', '80'));
-  expect(JSON.parse(applied.out)).toMatchObject({
-    record: { name: 'default', form: 'singleton', revision: 2, active: true },
-  });
-  const { out: active } = await cli(['policy', 'get', '--output', 'json']);
-  expect(JSON.parse(active)).toEqual(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
-  expect((await cli(['policy', 'activate', 'office', '--wait'])).code).toBe(0);
-});
-
-test('bash completes the names and ids that the node knows', async () => {
-  const { out: script } = await run(['completion', 'bash']);
-  const env = { ...process.env, WEIR_TOKEN: await rig.node.token() };
-  const offered = async (...words: string[]): Promise<string[]> => {
-    const asking = `${script}\nCOMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY[@]}"`;
-    const line = [weir, words[0] ?? '', words[1] ?? '', '--server', rig.node.url, ...words.slice(2)];
-    const { stdout } = await promisify(execFile)('bash', ['--norc', '-c', asking, 'bash', ...line], { env });
-    return stdout.trimEnd().split('\n');
-  };
-  expect(await offered('policy', 'get', '--name', 'off')).toEqual(['office']);
-  expect(await offered('flows', 'list', '--group', '')).toEqual(['clients']);
-  expect(await offered('flows', 'list', '--rule', '')).toEqual(['web']);
-});
-
 test('what is wrong with a policy is said at its lines', async () => {
   const wrong = policy(80).replace('dst_ports: [80]', 'dst_prots: [80]').replace('action: allow', 'action: alow');
   const file = fileWith('wrong.yaml', wrong);
@@ -175,6 +146,34 @@ test('phases of policies and writes of the store are in a scrape', async () => {
     expect(value(`weir_policy_phase_duration_seconds_sum{phase="${phase}"}`)).toBeGreaterThan(0);
   expect(value('weir_store_writes_total{outcome="written"}')).toBeGreaterThanOrEqual(2);
   expect(value('weir_dataplane_sweep_age_seconds')).toBeLessThan(60);
+});
+
+test('bash completes the names and ids that the node knows', async () => {
+  const { out: script } = await run(['completion', 'bash']);
+  const env = { ...process.env, WEIR_TOKEN: await rig.node.token() };
+  const offered = async (...words: string[]): Promise<string[]> => {
+    const asking = `${script}\nCOMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    const line = [weir, words[0] ?? '', words[1] ?? '', '--server', rig.node.url, ...words.slice(2)];
+    const { stdout } = await promisify(execFile)('bash', ['--norc', '-c', asking, 'bash', ...line], { env });
+    return stdout.trimEnd().split('\n');
+  };
+  expect(await offered('policy', 'get', '--name', 'off')).toEqual(['office']);
+  expect(await offered('flows', 'list', '--group', '')).toEqual(['clients']);
+  expect(await offered('flows', 'list', '--rule', '')).toEqual(['web']);
+});
+
+test('an inactive policy in singleton form is written back to its record, from a file that names it', async () => {
+  const { out: before } = await cli(['policy', 'get']);
+  const plain = JSON.stringify(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
+  expect((await cli(['policy', 'apply', '--replace', '-f', '-'], plain)).code).toBe(0);
+  expect((await cli(['policy', 'apply', '--name', 'home', '-f', '-'], policy(443))).code).toBe(0);
+  const { out } = await cli(['policy', 'get', '--name', 'office', '--output', 'json']);
+  expect(JSON.parse(out)).toMatchObject({ form: 'singleton', name: 'office' });
+  const applied = await cli(['policy', 'apply', '--replace', '-f', '-', '--output', 'json'], out.replace('81', '80'));
+  expect(JSON.parse(applied.out)).toMatchObject({ record: { name: 'office', form: 'singleton', active: true } });
+  const { out: active } = await cli(['policy', 'get', '--output', 'json']);
+  expect(JSON.parse(active)).toEqual(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
+  expect((await cli(['policy', 'apply', '-f', '-'], before)).code).toBe(0);
 });
 
 test('performance mode is switched, and the active policy is deleted', async () => {

@@ -105,6 +105,24 @@ test('a live flow is told with its rule and its ways, and ends when it is cut', 
       }),
     ],
   ]);
+  const explained = async (question: object) => {
+    const packet = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 45_678, dst_port: 80 };
+    const { body } = await rig.node.request('POST', '/api/v1/policy/explain', { ...packet, ...question });
+    const { decision, reason } = body as { readonly decision: string; readonly reason: string };
+    return [decision, reason];
+  };
+  const open = expect.stringContaining('that is open: rule r0 of source group clients let it in') as string;
+  expect(await explained({})).toEqual(['allow', open]);
+  const back = { src: ADDRESSES.server, dst: ADDRESSES.client, src_port: 80, dst_port: 45_678 };
+  expect(await explained(back)).toEqual(['allow', open]);
+  expect((await explained({ ...back, dst_port: 45_679 }))[0]).toBe('deny');
+  expect(await explained({ src_port: 5, interface: 'wan0' })).toEqual([
+    'deny',
+    expect.stringContaining('come in by lan0, and not by wan0'),
+  ]);
+  expect((await explained({ src_port: 5, interface: 'lan0' }))[0]).toBe('allow');
+  expect(await explained({ src: '198.51.100.7' })).toEqual(['deny', expect.stringContaining('no route leads to')]);
+
   const select = ['--src', ADDRESSES.client, '--src-port', '45678'];
   expect(await cli('flows', 'cut', ...select, '--dry-run')).toEqual({ code: 0, out: '1 flow would be cut\n' });
   expect((await cli('flows', ...select)).out).toContain(`tcp    ${ADDRESSES.client}:45678`);

@@ -57,6 +57,14 @@ test('the node itself is asked as before', async () => {
   ]);
 });
 
+test('explain says that a lookup is diverted, and asks for its name', async () => {
+  const lookup = { src: ADDRESSES.client, dst: ELSEWHERE, proto: 'udp', src_port: 5_000, dst_port: 53 };
+  const explained = async (question: object) =>
+    (await rig.node.request('POST', '/api/v1/policy/explain', { ...lookup, ...question })).body;
+  expect(await explained({})).toMatchObject({ decision: 'allow', walk: [], unknown: ['query'] });
+  expect(await explained({ dst_port: 54 })).toMatchObject({ decision: 'deny', unknown: [] });
+});
+
 test('packets are sent directly all the same', async () => {
   const reply = await rig.node.request('GET', '/api/v1/stats');
   const { forwarding } = (reply.body as { dataplane: { forwarding: { way: string; reason: string } } }).dataplane;

@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { evaluate } from '#policy/evaluate.js';
-import { type ExplainNode, explain } from '#policy/explain.js';
+import { explain } from '#policy/explain.js';
 import type { SaidOfConnection } from '#policy/explain-connection.js';
+import { type ExplainNode, NO_NODE } from '#policy/explain-node.js';
 import { matchesHostname } from '#policy/hostname.js';
 import { evaluateLookup } from '#policy/lookup.js';
-import type { Grants, HostnamePattern, Rule } from '#policy/model.js';
+import type { Grants, HostnamePattern, Packet, Rule } from '#policy/model.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { address, group, icmp, packet, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -131,7 +132,8 @@ describe('explain', () => {
     ]);
   });
 
-  const NODE: ExplainNode = { granted: [], plane: 'inspecting', policesNode: false, own: [] };
+  const NODE = NO_NODE;
+  const CN = { tls: { server_cn: 'a' } } as const;
   const HTTP = { mode: 'intercept', http: { request: { methods: ['GET'], path: { prefix: ['/v1/'] } } } } as const;
   const get = (path: string) => ({ sni: 'a.test', http: { method: 'GET', path } });
 
@@ -154,6 +156,29 @@ describe('explain', () => {
     ['no grant', { hostname: API }, {}, {}, 'deny', 'null/null', []],
     ['grants that are not known', { hostname: API }, {}, { granted: null }, 'deny', 'null/null', ['grants']],
     ['the node itself', { action: 'deny' }, {}, { own: [packet().destination] }, 'allow', 'null/null', []],
+    [
+      'Encrypted Client Hello',
+      { tls: { sni: ['a.test'] } },
+      { sni: 'a.test', tls: { hello: 'ech' } },
+      {},
+      'deny',
+      'null/null',
+      [],
+    ],
+    ['bytes that are no TLS', { tls: {} }, { tls: { hello: 'not_tls' } }, {}, 'deny', 'null/null', []],
+    ['no TLS and a deny', { action: 'deny', tls: {} }, { tls: { hello: 'not_tls' } }, {}, 'deny', 'office/tls', []],
+    [
+      'a trusted certificate',
+      CN,
+      { tls: { server_cn: 'a', version: '1.2', trusted: true } },
+      {},
+      'allow',
+      'office/tls',
+      [],
+    ],
+    ['an untrusted one', CN, { tls: { server_cn: 'a', version: '1.2', trusted: false } }, {}, 'deny', 'null/null', []],
+    ['one of any trust', CN, { tls: { server_cn: 'a', version: '1.2' } }, {}, 'allow', 'office/tls', ['tls.trusted']],
+    ['a dataplane that is away', {}, {}, { dataplane: 'away' }, 'allow', 'office/tls', ['dataplane']],
     ['a policed node', {}, {}, { own: [packet().source], policesNode: true }, 'allow', 'office/tls', []],
     ['TLS of a policed node', { tls: {} }, {}, { own: [packet().source], policesNode: true }, 'deny', 'office/tls', []],
   ])('judges %s as the node does', (_, given, said, node, verdict, by, unknown) => {
@@ -164,6 +189,138 @@ describe('explain', () => {
     expect([decision, effective]).toEqual(
       verdict === 'audit' ? ['deny', 'allow'] : verdict === 'allow' ? ['allow', 'allow'] : ['deny', 'deny'],
     );
+  });
+
+  const lan = { policed: ['lan0', 'wan0'], by: { interface: 'lan0' } } as const;
+  const strict = { reversePath: 'strict', arrival: lan } as const;
+  const dmz = { ...strict, arrival: { ...lan, by: { interface: 'dmz0' } } } as const;
+  const flow = { isReply: false, isCurrent: true, verdict: 'allow', group: 'old', rule: 'r1' } as const;
+  const lookup = { destinationPort: 53, protocol: 17 };
+
+  test.each<
+    [
+      string,
+      Partial<Pick<Packet, 'protocol' | 'destinationPort'>>,
+      string | undefined,
+      Partial<ExplainNode>,
+      string,
+      string,
+      readonly string[],
+      RegExp,
+    ]
+  >([
+    ['the right interface', {}, 'lan0', strict, 'deny', 'deny', [], /default_policy/],
+    ['no interface', {}, undefined, strict, 'deny', 'deny', [], /default_policy/],
+    [
+      'another interface',
+      {},
+      'wan0',
+      strict,
+      'deny',
+      'deny',
+      [],
+      /come in by lan0, and not by wan0: .* spoofed_source$/,
+    ],
+    ['another interface, loose', {}, 'wan0', { ...strict, reversePath: 'loose' }, 'deny', 'deny', [], /default_policy/],
+    [
+      'an interface that is not policed',
+      {},
+      'dmz0',
+      strict,
+      'allow',
+      'allow',
+      [],
+      /dataplane.interfaces does not name it/,
+    ],
+    [
+      'a source behind such an interface',
+      {},
+      undefined,
+      dmz,
+      'deny',
+      'deny',
+      ['interface'],
+      /dmz0, which is not policed/,
+    ],
+    [
+      'a source without a route',
+      {},
+      undefined,
+      { ...strict, arrival: { ...lan, by: 'nowhere' } },
+      'deny',
+      'deny',
+      [],
+      /no route/,
+    ],
+    [
+      'routes that are not plain',
+      {},
+      undefined,
+      { ...strict, arrival: { ...lan, by: 'unknown' } },
+      'deny',
+      'deny',
+      ['interface'],
+      /default_policy/,
+    ],
+    [
+      'a lookup that is diverted',
+      lookup,
+      undefined,
+      { diverts: 'proxy' },
+      'allow',
+      'allow',
+      ['query'],
+      /dns.transparent/,
+    ],
+    ['a lookup without a proxy', lookup, undefined, { diverts: 'absent' }, 'deny', 'deny', [], /dns_proxy_absent$/],
+    ['a lookup that is not diverted', lookup, undefined, {}, 'deny', 'deny', [], /default_policy/],
+    [
+      'a lookup of the node',
+      lookup,
+      undefined,
+      { diverts: 'proxy', own: [packet().destination] },
+      'allow',
+      'allow',
+      [],
+      /police_local/,
+    ],
+    ['no dataplane', {}, undefined, { dataplane: 'absent' }, 'deny', 'allow', [], /no dataplane section/],
+    ['an open flow', {}, undefined, { flow }, 'allow', 'allow', [], /rule r1 of source group old let it in/],
+    [
+      'an open flow under audit',
+      {},
+      undefined,
+      { flow: { ...flow, verdict: 'audit' } },
+      'deny',
+      'allow',
+      [],
+      /let it in/,
+    ],
+    [
+      'an answer in an open flow',
+      {},
+      undefined,
+      { flow: { ...flow, isReply: true } },
+      'allow',
+      'allow',
+      [],
+      /^The packet answers/,
+    ],
+    [
+      'an open flow of an older policy',
+      {},
+      undefined,
+      { flow: { ...flow, isCurrent: false } },
+      'deny',
+      'deny',
+      [],
+      /judged again by its next packet$/,
+    ],
+  ])('says what becomes of a packet with %s', (_, changed, comesIn, node, decision, effective, unknown, reason) => {
+    const given = { packet: packet(changed), comesIn, node: { ...NODE, ...node } };
+    const told = explain(policy([]), given);
+    expect(told.reason).toMatch(reason);
+    expect([told.decision, told.effective_action, told.unknown]).toEqual([decision, effective, unknown]);
   });
 
   test.each(['127.0.0.1', '127.255.255.255'])('says that nothing passes from or to %s', (loopback) => {

@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { z } from 'zod';
 import { createClient } from '../client.js';
 import { CliError, RefusedError } from '../error.js';
@@ -39,7 +39,9 @@ type Question = {
   readonly icmpType?: number;
   readonly icmpCode?: number;
   readonly hostname?: string;
+  readonly interface?: string;
   readonly sni?: string;
+  readonly hello?: string;
   readonly method?: string;
   readonly path?: string;
   readonly header?: readonly string[];
@@ -56,8 +58,10 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     .option('--dst-port <port>', 'its destination port', numberUpTo(65_535))
     .option('--icmp-type <type>', 'its ICMP type', numberUpTo(255))
     .option('--icmp-code <code>', 'its ICMP code', numberUpTo(255))
+    .option('--interface <name>', 'the interface that it comes in by')
     .option('--hostname <hostname>', 'as if its destination had been looked up by this name')
     .option('--sni <name>', 'the name in the TLS hello')
+    .addOption(new Option('--hello <kind>', 'what the client sends first').choices(['plain', 'ech', 'not_tls']))
     .option('--method <method>', 'the method of its HTTP request')
     .option('--path <path>', 'the path of its HTTP request, with the query')
     .option('--header <header>', 'a header of its HTTP request, as "Name: value"; may be repeated', collected)
@@ -90,11 +94,13 @@ function questionOf({
   dstPort,
   icmpType,
   icmpCode,
+  interface: comesIn,
   hostname,
   sni,
+  hello,
   ...http
 }: Question): object {
-  const said = { sni, http: requestOf(http) };
+  const said = { sni, tls: hello === undefined ? undefined : { hello }, http: requestOf(http) };
   const packet = {
     ...said,
     dst,
@@ -102,6 +108,7 @@ function questionOf({
     dst_port: dstPort,
     icmp_type: icmpType,
     icmp_code: icmpCode,
+    interface: comesIn,
     hostname,
   };
   if (query !== undefined) {

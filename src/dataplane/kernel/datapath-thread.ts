@@ -57,6 +57,7 @@ class DatapathThread implements Datapath {
   unstage = (): ReturnType<Datapath['unstage']> => this.#running().ask('unstage', []);
   stats = (): ReturnType<Datapath['stats']> => this.#running().ask('stats', []);
   learned = (): ReturnType<Datapath['learned']> => this.#running().ask('learned', []);
+  arrival: Datapath['arrival'] = (source) => this.#running().ask('arrival', [source]);
   grant: Datapath['grant'] = (grants) => this.#running().ask('grant', [grants]);
   revoke: Datapath['revoke'] = (grants) => this.#running().ask('revoke', [grants]);
   grantDoor = async (): Promise<GrantDoor> => {

@@ -21,11 +21,13 @@ import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import { layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
 import type { PlacedRoster } from '#dataplane/program/rosters.js';
+import type { Arrival } from '#policy/explain-node.js';
 import type { DecidedHit } from '#policy/grant-port.js';
 import type { JoinPoint } from '#policy/join-point.js';
 import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
 import { Accounts, type FlowsCut } from './accounts.js';
+import { arrivalOf } from './arrival.js';
 import { closeFd, mapId, mapShape, programId } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { datapathStats } from './datapath-stats.js';
@@ -262,6 +264,10 @@ export class LocalDatapath {
 
   joinPoint(): JoinPoint {
     return joinPointOf(this.#opened().loaded);
+  }
+
+  arrival(source: number): Arrival {
+    return arrivalOf(source, this.#hooks.interfaces().policed);
   }
 
   learned(): readonly Learned[] {

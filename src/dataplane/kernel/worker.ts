@@ -150,6 +150,7 @@ parent.serve(
     grantBy,
     joinPoint: () => datapath.joinPoint(),
     learned: () => datapath.learned(),
+    arrival: (source) => datapath.arrival(source),
     stats: () => datapath.stats(),
     hits: (query) => datapath.hits(query),
     flows: (query) => datapath.flows(query),

@@ -1,0 +1,23 @@
+import type { Route } from '#dataplane/program/route-lines.js';
+import type { Arrival } from '#policy/explain-node.js';
+import { mask } from '#policy/ipv4.js';
+import type { Interface } from './interfaces.js';
+import { listInterfaces } from './interfaces.js';
+import { readRoutes } from './routes.js';
+
+/** Where packets of this source come in, by the routes of this network namespace. */
+export function arrivalOf(source: number, policed: readonly Interface[]): Arrival {
+  return { policed: policed.map(({ name }) => name), by: wayTo(source, readRoutes()) };
+}
+
+function wayTo(source: number, routes: readonly Route[] | null): Arrival['by'] {
+  if (routes === null) return 'unknown';
+  const leading = routes.filter(({ address, length }) => mask(source, length) === address >>> 0);
+  if (leading.some(({ local }) => local)) return 'nowhere';
+  const [best, second] = leading.sort((one, other) => other.length - one.length);
+  if (best === undefined) return 'nowhere';
+  // Of two routes of one length the metric decides, which is not read.
+  if (second?.length === best.length || best.ifindex === 0) return 'unknown';
+  const name = listInterfaces().find(({ ifindex }) => ifindex === best.ifindex)?.name;
+  return name === undefined ? 'unknown' : { interface: name };
+}

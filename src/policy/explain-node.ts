@@ -1,0 +1,145 @@
+import type { PlaneState } from './explain-connection.js';
+import { formatAddress } from './ipv4.js';
+import { IPPROTO, type Mode, type Packet } from './model.js';
+
+/** State of a node that decides beside the policy. */
+export type ExplainNode = {
+  /** Patterns that the destination is granted for now; null where that is not known. */
+  readonly granted: readonly string[] | null;
+  readonly plane: PlaneState;
+  readonly policesNode: boolean;
+  /** The node's own addresses. */
+  readonly own: readonly number[];
+  /** `absent`: without a `dataplane` section. `away`: it does not run at the moment. */
+  readonly dataplane: 'running' | 'absent' | 'away';
+  /** What becomes of lookups of other servers: `none` is diverted, or the DNS proxy gets them, or it should and is absent. */
+  readonly diverts: 'none' | 'proxy' | 'absent';
+  readonly reversePath: 'strict' | 'loose' | 'off';
+  /** Null where it is not known. */
+  readonly arrival: Arrival | null;
+  /** The live flow that the packet is of; null where there is none, or it is not known. */
+  readonly flow: OpenFlow | null;
+};
+
+/** Where packets of a source come in, by the routes of the node. */
+export type Arrival = {
+  /** Names of the interfaces that are policed. */
+  readonly policed: readonly string[];
+  /** The interface by which the source is reached. `nowhere`: no route leads there. `unknown`: more than its address decides. */
+  readonly by: { readonly interface: string } | 'nowhere' | 'unknown';
+};
+
+export type OpenFlow = {
+  /** Whether the packet is of the side that was asked. */
+  readonly isReply: boolean;
+  /** Whether the policy in force judged it; else its next packet is judged again. */
+  readonly isCurrent: boolean;
+  /** Null of a flow that nobody judged. */
+  readonly verdict: 'allow' | 'audit' | 'redirect' | null;
+  /** Null where a default decided, or the policy that did is gone. */
+  readonly group: string | null;
+  readonly rule: string | null;
+};
+
+export const NO_NODE: ExplainNode = {
+  granted: [],
+  plane: 'inspecting',
+  policesNode: false,
+  own: [],
+  dataplane: 'running',
+  diverts: 'none',
+  reversePath: 'off',
+  arrival: null,
+  flow: null,
+};
+
+/** What becomes of a packet whatever the policy says. */
+export type Unjudged = {
+  readonly decision: 'allow' | 'deny';
+  readonly reason: string;
+  readonly mode: Mode;
+  readonly group: string | null;
+  readonly rule: string | null;
+  readonly unknown: readonly string[];
+};
+
+/** `comesIn`: the name of the interface, where the question gives it. Null where the policy decides. */
+export function unjudged(packet: Packet, comesIn: string | undefined, node: ExplainNode): Unjudged | null {
+  const { source, destination } = packet;
+  const isLoopback = (address: number) => address >>> 24 === LOOPBACK;
+  const isOf = (address: number) => node.own.includes(address);
+  if (comesIn !== undefined && node.arrival !== null && !node.arrival.policed.includes(comesIn))
+    return told('allow', `packets that come in by ${comesIn} are not judged: dataplane.interfaces does not name it`);
+  if (isLoopback(source) || isLoopback(destination))
+    return told('deny', '127.0.0.0/8 does not come from the wire: such a packet is dropped in every mode');
+  if (source >>> 0 >= FIRST_MULTICAST)
+    return told('deny', `no host has the source ${formatAddress(source)}: such a packet is dropped as spoofed_source`);
+  const isSent = isOf(source) && comesIn === undefined;
+  if (!isSent && node.flow?.isCurrent === true) return ofFlow(node.flow);
+  const forged = isSent ? null : forgedBy(source, comesIn, node);
+  if (forged !== null) return told('deny', `${forged}: such a packet is dropped as spoofed_source`);
+  if (!isSent && !isOf(destination) && isLookup(packet)) {
+    if (node.diverts === 'absent')
+      return told('deny', 'dns.transparent diverts lookups, and no DNS proxy listens: dropped as dns_proxy_absent');
+    if (node.diverts === 'proxy') {
+      const reason = 'dns.transparent hands lookups of every server to the DNS proxy, which answers by the name';
+      return { ...told('allow', reason), unknown: ['query'] };
+    }
+  }
+  if (node.policesNode || !(isOf(source) || isOf(destination))) return null;
+  return told('allow', 'packets of the node and to it are not judged, because dataplane.police_local is false');
+}
+
+/** What a decision of the policy is worth on this node, in words; and what the node could not say. */
+export function doubts(packet: Packet, comesIn: string | undefined, node: ExplainNode) {
+  const { arrival, flow, dataplane, reversePath } = node;
+  const isForwarded = !node.own.includes(packet.source);
+  const by = arrival?.by ?? 'unknown';
+  const isElsewhere = typeof by === 'object' && arrival?.policed.includes(by.interface) === false;
+  const isOpen = reversePath === 'strict' ? by === 'unknown' : reversePath === 'loose';
+  const lacksInterface = comesIn === undefined && isForwarded && arrival !== null && (isElsewhere || isOpen);
+  const reasons = [
+    ...(dataplane === 'absent'
+      ? ['this node has no dataplane section, so nothing enforces it and the packet passes']
+      : []),
+    ...(isElsewhere && comesIn === undefined && typeof by === 'object'
+      ? [`the source is reached by ${by.interface}, which is not policed: what comes in there is not judged`]
+      : []),
+    ...(flow === null ? [] : ['a flow of these addresses and ports is open, and is judged again by its next packet']),
+  ];
+  const unknown = [...(dataplane === 'away' ? ['dataplane'] : []), ...(lacksInterface ? ['interface'] : [])];
+  return { reasons, unknown };
+}
+
+function ofFlow({ isReply, verdict, group, rule }: OpenFlow): Unjudged {
+  const by =
+    rule !== null ? `rule ${rule} of source group ${group ?? ''}` : group !== null ? `source group ${group}` : null;
+  const judged = verdict === null ? 'nobody judged it' : by === null ? 'a default let it in' : `${by} let it in`;
+  const side = isReply ? 'The packet answers a flow' : 'A flow of these addresses and ports';
+  const reason = `${side} that is open: ${judged}, and its packets pass whatever a first packet would meet`;
+  return { ...told('allow', reason), mode: verdict === 'audit' ? 'audit' : 'enforce', group, rule };
+}
+
+function forgedBy(
+  source: number,
+  comesIn: string | undefined,
+  { reversePath, arrival, own }: ExplainNode,
+): string | null {
+  if (reversePath === 'off' || arrival === null) return null;
+  if (own.includes(source)) return `${formatAddress(source)} is an address of the node`;
+  if (arrival.by === 'nowhere') return `no route leads to the source ${formatAddress(source)}`;
+  if (reversePath === 'loose' || comesIn === undefined || arrival.by === 'unknown') return null;
+  const { interface: by } = arrival.by;
+  return by === comesIn ? null : `packets of ${formatAddress(source)} come in by ${by}, and not by ${comesIn}`;
+}
+
+const isLookup = ({ protocol, destinationPort }: Packet): boolean =>
+  (protocol === IPPROTO.udp || protocol === IPPROTO.tcp) && destinationPort === DNS_PORT;
+
+const told = (decision: 'allow' | 'deny', reason: string): Unjudged => ({
+  ...{ decision, reason, mode: 'enforce', group: null, rule: null, unknown: [] },
+});
+
+const LOOPBACK = 127;
+const FIRST_MULTICAST = 0xe000_0000;
+const DNS_PORT = 53;
