@@ -1,15 +1,19 @@
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import WebSocket from 'ws';
 import { isStillAllowed } from '#api/authentication.js';
 import type { TokenVerdict } from '#api/management.js';
 import type { WiretapFilter } from '#observe/wiretap/filter.js';
-import type { Sink } from '#observe/wiretap/readers.js';
+import { NOTHING_LOST } from '#observe/wiretap/frame.js';
+import { Readers, type Sink } from '#observe/wiretap/readers.js';
 import { fakeManagement, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
+import { openWebSocket } from './websocket-client.js';
 
 const PATH = '/api/v1/wiretap/stream';
-const frame = (text: string): Uint8Array => new TextEncoder().encode(text);
+const frame = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
 
 type Opened = { readonly filter: WiretapFilter; readonly replayMs: number; readonly sink: Sink };
 
@@ -82,6 +86,72 @@ test('Server-Sent Events carry frames in data lines', async () => {
   expect(text).toBe('retry: 1000\n\ndata: [{"type":"flow"},{"type":"lost"}]\n\n');
   end.abort();
   await expect.poll(closed).toBe(1);
+});
+
+type Paused = { readonly resume: () => void; readonly messages: () => readonly unknown[]; readonly end: () => void };
+
+/** Reads as a WebSocket client, or as one of Server-Sent Events; takes nothing from its network until `resume`. */
+const PAUSED: readonly (readonly [kind: string, open: (port: number) => Promise<Paused>])[] = [
+  [
+    'a WebSocket',
+    async (port) => {
+      const url = `http://127.0.0.1:${port}${PATH}`;
+      const client = await openWebSocket(url, { token: TOKENS.readonly, protocol: 'weir.wiretap.v1' });
+      client.socket.pause();
+      return {
+        resume: () => client.socket.resume(),
+        messages: () => client.messages,
+        end: () => client.socket.destroy(),
+      };
+    },
+  ],
+  [
+    'Server-Sent Events',
+    async (port) => {
+      const headers = { authorization: `Bearer ${TOKENS.readonly}`, accept: 'text/event-stream' };
+      const asked = get({ host: '127.0.0.1', port, path: PATH, headers, agent: false });
+      const [response] = (await once(asked, 'response')) as [IncomingMessage];
+      const found: unknown[] = [];
+      let text = '';
+      response.setEncoding('utf8').on('data', (part: string) => {
+        const events = (text + part).split('\n\n');
+        text = events.pop() ?? '';
+        for (const event of events) if (event.startsWith('data: ')) found.push(JSON.parse(event.slice(6)));
+      });
+      response.pause();
+      return { resume: () => response.resume(), messages: () => found, end: () => asked.destroy() };
+    },
+  ],
+];
+
+test.each(PAUSED)('%s is told within a second what it lost, though nothing comes after', async (_, open) => {
+  const readers = new Readers({ more: () => {}, closed: () => {}, written: () => {} });
+  onTestFinished(() => readers.stop());
+  const read = (_filter: WiretapFilter, _replayMs: number, sink: Sink) => {
+    const number = readers.open(sink);
+    readers.joined(number, 1);
+    return { close: () => readers.close(number) };
+  };
+  const { api } = await rig({}, fakeManagement({ wiretap: { replayMs: 0, read } }));
+  const { resume, messages, end } = await open(await listening(api));
+  await expect.poll(() => readers.count).toBe(1);
+  const bytes = frame(JSON.stringify('x'.repeat(65_536)));
+  let sent = 0;
+  for (; readers.lost === 0 && sent < 4_096; sent++) {
+    readers.frame({ to: { channel: 1 }, bytes, messages: 1, lost: NOTHING_LOST });
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  const lostAt = performance.now();
+  resume();
+  const lost = () => messages().filter((message) => typeof message === 'object');
+  // An answer that goes on keeps the API from closing.
+  await expect
+    .poll(lost, { timeout: 5_000, interval: 5 })
+    .toEqual([{ type: 'lost', count: 1, where: 'reader' }])
+    .finally(end);
+  const toldAfterMs = performance.now() - lostAt;
+  expect(messages().length - 1 + readers.lost).toBe(sent);
+  expect(toldAfterMs).toBeLessThan(1_000);
 });
 
 test.each([
