@@ -236,6 +236,39 @@ test.each([
   expect(sumOf(out, TCP, out.length)).toBe(0xffff);
 });
 
+describe('without its joiner', () => {
+  const alone = { joiner: JOINER + 1 };
+
+  test.each([
+    ['data', { payload: 333, flags: 0x18 }],
+    ['an acknowledgment', { payload: 0, options: [1, 1, ...stamps(1, 2)] }],
+    ['a FIN', { payload: 7, flags: 0x11 }],
+  ] as const)('%s becomes a reset of the other side by the number that comes next', (_, said: Said) => {
+    put(ENDS, DELTAS, { ...alone, next: 60_000, acknowledged: 50_000 });
+    put(turned(ENDS), BACK, alone);
+    const frame = frameOf(ENDS, { ...said, sequence: 61_000, acknowledgment: 51_000 });
+    const { returned, out } = run(frame);
+    const view = new DataView(out.buffer, out.byteOffset);
+    expect(returned).toBe(PASSED);
+    expect(Buffer.from(out.subarray(0, TCP + 4))).toEqual(Buffer.from(frame.subarray(0, TCP + 4)));
+    expect([
+      view.getUint32(TCP + 4),
+      view.getUint32(TCP + 8),
+      view.getUint8(TCP + 13),
+      view.getUint16(TCP + 14),
+    ]).toEqual([(60_000 + DELTAS.sequence) % 2 ** 32, (51_000 + DELTAS.acknowledgment) % 2 ** 32, 0x14, 0]);
+    expect(tcpSum(out)).toBe(0xffff);
+  });
+
+  test('a reset goes on, and what acknowledges nothing is dropped', () => {
+    put(ENDS, DELTAS, alone);
+    put(turned(ENDS), BACK, alone);
+    const frame = frameOf(ENDS, { flags: 0x04, payload: 0 });
+    expect(Buffer.from(run(frame).out)).toEqual(Buffer.from(translated(frame, DELTAS)));
+    expect(run(frameOf(ENDS, { flags: 0x08 })).returned).toBe(DROPPED);
+  });
+});
+
 test('as many joiners as there are have a place to vouch at', () => {
   expect(mapShape(kernel.object.mapFd('joiners')).maxEntries).toBe(JOINERS);
 });
@@ -244,7 +277,6 @@ describe('nothing passes', () => {
   test.each([
     ['while it is held', { state: JOIN_STATE.held }],
     ['while the service plane has it, and no socket', { state: JOIN_STATE.quiet }],
-    ['of a joiner who does not vouch for it', { joiner: JOINER + 1 }],
   ] as const)('%s', (_, more) => {
     put(ENDS, DELTAS, more);
     put(turned(ENDS), BACK, more);

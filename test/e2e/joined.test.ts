@@ -250,6 +250,60 @@ test('a node that is told to end resets it on both sides', async () => {
   await rig.node.ready();
 });
 
+describe('when the node is killed', () => {
+  const RESET = { failed: 'ConnectionResetError' };
+  /** What was vouched for last, and a second of grace. */
+  const LAPSED_MS = 6_000;
+  afterEach(async () => {
+    await rig.node.restart();
+    await rig.node.ready();
+  });
+  const took = async (answers: readonly Promise<Answer>[]): Promise<{ answers: readonly Answer[]; ms: number }> => {
+    const began = performance.now();
+    await rig.node.end('SIGKILL');
+    return { answers: await Promise.all(answers), ms: performance.now() - began };
+  };
+
+  test.each([
+    ['client', 'server'],
+    ['server', 'client'],
+  ] as const)('both sides are reset within six seconds while the %s sends', async (from, to) => {
+    const ends = await joined();
+    for (const talker of [ends.client, ends.server]) await talker.must('patience', 20);
+    const { answers, ms } = await took([
+      ends[from].ask('send', 1_000_000 * MB, 7),
+      ends[to].ask('take', 1_000_000 * MB),
+    ]);
+    expect(answers).toEqual([RESET, RESET]);
+    expect(ms).toBeLessThan(LAPSED_MS);
+  });
+
+  test.each(['client', 'server'] as const)(
+    'both sides are reset by the first packet of a %s that was silent',
+    async (who) => {
+      const ends = await joined();
+      const other = who === 'client' ? ends.server : ends.client;
+      for (const talker of [ends.client, ends.server]) await talker.must('patience', 5);
+      await rig.node.end('SIGKILL');
+      await new Promise((resolve) => setTimeout(resolve, LAPSED_MS));
+      const waits = other.ask('take', 1);
+      await ends[who].must('send', 1_000, 7);
+      expect([await waits, await ends[who].ask('take', 1)]).toEqual([RESET, RESET]);
+    },
+  );
+
+  test('sides that stay silent are reset when the node starts again', async () => {
+    const { client, server } = await joined();
+    for (const talker of [client, server]) await talker.must('patience', 30);
+    const waits = [client.ask('take', 1), server.ask('take', 1)];
+    await rig.node.end('SIGKILL');
+    await new Promise((resolve) => setTimeout(resolve, LAPSED_MS));
+    await rig.node.restart();
+    expect(await Promise.all(waits)).toEqual([RESET, RESET]);
+    await rig.node.end('SIGTERM');
+  });
+});
+
 test('it ends with the node: nothing passes without one, and nothing of it is left for the next', {
   timeout: 90_000,
 }, async () => {
