@@ -15,6 +15,8 @@ export type DataplanePorts = {
   readonly interfaces: readonly string[];
   /** Told why an attempt to open the datapath failed. */
   readonly openFailed?: ((failure: unknown) => void) | undefined;
+  /** What decides outside the kernel ends here: its last decisions are added to the hits by the datapath's thread. */
+  readonly beforeClose?: () => Promise<unknown>;
 };
 
 /** Binds the dataplane chart to a datapath; without one, to nothing that it would ever ask. */
@@ -66,7 +68,10 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
       }),
       flip: fromPromise(() => datapath().flip()),
       unstage: fromPromise(() => datapath().unstage()),
-      close: fromPromise(() => datapath().close()),
+      close: fromPromise(async () => {
+        await ports?.beforeClose?.();
+        await datapath().close();
+      }),
     },
   });
 }

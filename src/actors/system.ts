@@ -154,6 +154,9 @@ export function createSystem(ports: SystemPorts): System {
   const caSeen = servicePlane?.interceptCa.changed.subscribe((material) => {
     hasInterceptCa = material?.kind === 'ca';
   });
+  let planesClosed: Promise<unknown> | undefined;
+  const closePlanes = (): Promise<unknown> =>
+    (planesClosed ??= Promise.all([dns?.close(), servicePlane?.plane.close()]));
   const logic = nodeActor(bus, {
     judgement: {
       ...store,
@@ -164,7 +167,7 @@ export function createSystem(ports: SystemPorts): System {
       adoptedGeneration: () => adoptedGeneration,
       hasInterceptCa: () => hasInterceptCa,
     },
-    dataplane,
+    dataplane: dataplane === null ? null : { ...dataplane, beforeClose: closePlanes },
     dns,
     servicePlane,
     settings: store.settings,
@@ -226,13 +229,7 @@ export function createSystem(ports: SystemPorts): System {
     stopped = true;
     node.stop();
     caSeen?.unsubscribe();
-    await Promise.all([
-      writing.close(),
-      explaining.close(),
-      drafting.close(),
-      dns?.close(),
-      servicePlane?.plane.close(),
-    ]);
+    await Promise.all([writing.close(), explaining.close(), drafting.close(), closePlanes()]);
   };
   let stopping: Promise<void> | undefined;
 

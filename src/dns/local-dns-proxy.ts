@@ -144,6 +144,7 @@ export class LocalDnsProxy {
     this.#upstreams.close();
     this.#routeNews.close();
     this.#pump.close();
+    this.sendHits();
     this.granter.use(null);
   }
 

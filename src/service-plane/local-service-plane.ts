@@ -101,6 +101,7 @@ export class LocalServicePlane {
     const closed = this.#listener.close();
     for (const connection of this.#connections) connection.cut();
     this.#plane.interceptor.close();
+    this.sendHits();
     await closed;
   }
 

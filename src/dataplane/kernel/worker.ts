@@ -159,6 +159,8 @@ parent.serve(
     tellEvents,
     close: () => {
       endEar();
+      // Hits that were sent before may still lie in their ports.
+      datapath.breathe();
       return datapath.close();
     },
   },
