@@ -145,10 +145,6 @@ __noinline int tell_flow(const struct flow *flow, const struct tally *tally, enu
 	if (!are_events_wanted(kinds))
 		return 0;
 	by_high = flow->flags & FLOW_OPENED_BY_HIGH;
-	ref.hit = tally->hit;
-	ref.check = tally->hit_check;
-	if (ended_by > ENDED_BY_CUT)
-		ref = hit_of(judged >> 32, judged);
 	event = reserve_event(by_high ? flow->key.high_address : flow->key.low_address, true, now_ns);
 	if (!event)
 		return 0;
@@ -169,8 +165,13 @@ __noinline int tell_flow(const struct flow *flow, const struct tally *tally, enu
 		       (ended_by == ENDED_BY_CUT ? EVENT_CUT : 0);
 	event->epoch = judged >> 33;
 	event->word = judged;
-	event->hit = ref.hit;
-	event->hit_check = ref.check;
+	event->hit = tally->hit;
+	event->hit_check = tally->hit_check;
+	if (ended_by > ENDED_BY_CUT) {
+		ref = hit_of(judged >> 32, judged);
+		event->hit = ref.hit;
+		event->hit_check = ref.check;
+	}
 	event->length = 0;
 	event->opened_ns = tally->opened_ns;
 #pragma unroll
