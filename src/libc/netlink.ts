@@ -76,6 +76,14 @@ export class NetlinkSocket {
     return messages.filter(({ type }) => type === answer).map((message) => message.payload);
   }
 
+  /** The first messages of a dump alone; the socket is of no use afterwards. */
+  beginDump(request: number, answer: number, payload: Uint8Array): DataView[] {
+    this.send(request, NLM_F_REQUEST | NLM_F_DUMP, payload);
+    const length = check('receive from netlink', libc.recv(this.fd, this.#buffer, DATAGRAM_BYTES, MSG_DONTWAIT));
+    const messages = messagesIn(this.#buffer.slice(0, length));
+    return messages.filter(({ type }) => type === answer).map((message) => message.payload);
+  }
+
   #dumped(request: number, payload: Uint8Array): NetlinkMessage[] | 'lost' {
     this.send(request, NLM_F_REQUEST | NLM_F_DUMP, payload);
     return this.receive();
@@ -124,16 +132,25 @@ function messagesIn(datagram: Uint8Array): NetlinkMessage[] {
 
 /** The attributes behind `offset` bytes of a payload, by type. */
 export function attributesIn(payload: DataView, offset: number): Map<number, Uint8Array> {
-  const found = new Map<number, Uint8Array>();
+  return new Map(attributeList(payload, offset));
+}
+
+/** The same, in order: a list has several attributes of one type. */
+export function attributeList(payload: DataView, offset: number): (readonly [type: number, value: Uint8Array])[] {
+  const found: [number, Uint8Array][] = [];
   for (let at = offset; at + 4 <= payload.byteLength; ) {
     const length = payload.getUint16(at, true);
     if (length < 4 || at + length > payload.byteLength) break;
     // The two upper bits of the type are flags.
     const type = payload.getUint16(at + 2, true) & 0x3fff;
-    found.set(type, new Uint8Array(payload.buffer, payload.byteOffset + at + 4, length - 4));
+    found.push([type, new Uint8Array(payload.buffer, payload.byteOffset + at + 4, length - 4)]);
     at += aligned(length);
   }
   return found;
+}
+
+export function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
+  return new DataView(buffer, byteOffset, byteLength);
 }
 
 function aligned(length: number): number {

@@ -357,3 +357,19 @@ test('while the process is dead nothing that a TLS rule is about passes, and wha
   expect(await passes()).toBe(true);
   expect((await rig.stats()).drops.service_plane_absent).toBeGreaterThan(0);
 });
+
+test('a node that owns 192.0.2.1 inspects, from its start on', async () => {
+  const { node } = rig.topology;
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
+  await rig.node.end('SIGTERM');
+  await node.must('ip', 'rule', 'del', 'pref', '8353');
+  await node.must('ip', 'addr', 'add', '192.0.2.1/32', 'dev', 'lo');
+  try {
+    await rig.node.restart();
+    await rig.node.ready();
+    expect(await passes()).toBe(true);
+    expect(await passes('-servername', 'other.test')).toBe(false);
+  } finally {
+    await node.must('ip', 'addr', 'del', '192.0.2.1/32', 'dev', 'lo');
+  }
+});

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { data, dig, startUpstream } from './names.js';
 import { createRig, policyOf, type Rig } from './rig.js';
@@ -96,6 +96,45 @@ test('and so is its route', async () => {
   await expect.poll(routes, { timeout: 10_000 }).toContain('table 8353');
   await rig.node.ready();
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+});
+
+describe('readiness follows the rule and its route', () => {
+  const answered = async (): Promise<void> =>
+    expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+  const config = async (): Promise<string> => {
+    const { body } = await rig.node.request('GET', '/ready');
+    const { checks } = body as { checks: { name: string; ok: boolean; detail: string }[] };
+    const found = checks.find(({ name }) => name === 'dataplane_config');
+    return `${found?.ok} ${found?.detail}`;
+  };
+  const on = (command: string): Promise<string> => rig.topology.node.must('ip', ...command.split(' '));
+
+  test.each([
+    ['the rule', 'rule del pref 8353', 'rule show pref 8353', 'lookup 8353'],
+    ['the route', 'route flush table 8353', 'route show table all', 'table 8353'],
+  ])('on a node that owns 192.0.2.1, where %s is removed', async (_, remove, show, expected) => {
+    await on('addr add 192.0.2.1/24 dev lo');
+    try {
+      await on(remove);
+      await expect.poll(() => on(show), { timeout: 10_000 }).toContain(expected);
+      await rig.node.ready();
+      await answered();
+    } finally {
+      await on('addr del 192.0.2.1/24 dev lo');
+    }
+  });
+
+  test('while another rule routes the redirected packets first', async () => {
+    await on('rule add pref 100 fwmark 0x200000/0x200000 lookup main');
+    try {
+      await expect.poll(config, { timeout: 10_000 }).toMatch(/^false .*: ip rule 100 comes before rule 8353/);
+      expect(await unanswered()).toEqual(['none', 'none']);
+    } finally {
+      await on('rule del pref 100');
+    }
+    await rig.node.ready();
+    await answered();
+  });
 });
 
 test('without the rule, and with nobody awake to make it, a lookup goes no further than the node', async () => {

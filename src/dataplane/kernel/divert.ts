@@ -1,20 +1,15 @@
 import { spawnSync } from 'node:child_process';
 import { redirectBit } from '#dataplane/program/settings.js';
-import { NETLINK_ROUTE, NetlinkSocket, NLM_F_REQUEST } from '#libc/netlink.js';
+import { matchesInterface } from './options.js';
+import { routesOfTable } from './routes.js';
+import { listRules, type RoutingRule } from './rules.js';
 
 /** Preference of the rule, and number of its table; `bpf/others.h` knows both. */
-const NUMBER = '8353';
+const NUMBER = 8353;
 
-const AF_INET = 2;
-const RTM_NEWROUTE = 24;
-const RTM_GETROUTE = 26;
-const RTN_LOCAL = 2;
-const RTA = { destination: 1, mark: 16 } as const;
-// struct rtmsg
-const ROUTE_HEADER_BYTES = 12;
-const ROUTE_TYPE = 7;
-/** RFC 5737: nobody has it. */
-const ANYWHERE = [192, 0, 2, 1];
+const TABLE_LOCAL = 255;
+const RTN = { local: 2, throw: 9 } as const;
+const TCP_AND_UDP: readonly number[] = [6, 17];
 
 class DiversionFailure extends Error {
   override readonly name = 'DiversionFailure';
@@ -22,44 +17,71 @@ class DiversionFailure extends Error {
 }
 
 /**
- * Has the node deliver to itself what the datapath marks as diverted, whatever address it is for. Without it such a packet
- * is not forwarded: it has a socket, or comes to the guard.
+ * Makes the node deliver packets with the redirect bit to itself, for any destination: a rule sends them to a table of its own, where
+ * everything is local. Without it such a packet is dropped: the guard does not forward it.
  */
 export function makeDiversion(markMask: number): void {
   if (diversionStands(markMask)) return;
   removeDiversion();
   const mark = `0x${redirectBit(markMask).toString(16)}`;
-  ip('rule', 'add', 'pref', NUMBER, 'fwmark', `${mark}/${mark}`, 'lookup', NUMBER);
-  ip('route', 'replace', 'local', '0.0.0.0/0', 'dev', 'lo', 'table', NUMBER);
+  ip('rule', 'add', 'pref', `${NUMBER}`, 'fwmark', `${mark}/${mark}`, 'lookup', `${NUMBER}`);
+  ip('route', 'replace', 'local', '0.0.0.0/0', 'dev', 'lo', 'table', `${NUMBER}`);
 }
 
 /** Does nothing where there is none. */
 export function removeDiversion(): void {
-  while (run(['rule', 'del', 'pref', NUMBER, 'lookup', NUMBER]).status === 0);
-  run(['route', 'flush', 'table', NUMBER]);
+  while (run(['rule', 'del', 'pref', `${NUMBER}`, 'lookup', `${NUMBER}`]).status === 0);
+  run(['route', 'flush', 'table', `${NUMBER}`]);
 }
 
-/** Whether a packet with the mark is for the node, wherever it is sent: by the rule and its route, or by nothing. */
+/** Whether the rule and its route exist, and the table has no other route. Rules before it: `diversionFaults`. */
 export function diversionStands(markMask: number): boolean {
-  const mark = new Uint8Array(Uint32Array.of(redirectBit(markMask)).buffer);
-  const request = new Uint8Array(ROUTE_HEADER_BYTES);
-  request.set([AF_INET, 32]);
-  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
-  try {
-    const attributes = [attribute(RTA.destination, ANYWHERE), attribute(RTA.mark, mark)];
-    socket.send(RTM_GETROUTE, NLM_F_REQUEST, Uint8Array.of(...request, ...attributes.flat()));
-    const answers = socket.receive();
-    // Where nothing leads there the kernel says an error.
-    const found = answers === 'lost' ? undefined : answers.find(({ type }) => type === RTM_NEWROUTE);
-    return found?.payload.getUint8(ROUTE_TYPE) === RTN_LOCAL;
-  } finally {
-    socket.close();
-  }
+  if (!listRules().some((rule) => isOwn(rule, redirectBit(markMask)))) return false;
+  const routes = routesOfTable(NUMBER);
+  return routes.length === 1 && routes.every(({ type, length, tos }) => type === RTN.local && length === 0 && tos === 0);
 }
 
-/** Of four bytes. */
-function attribute(type: number, bytes: Iterable<number>): readonly number[] {
-  return [8, 0, type, 0, ...bytes];
+/** The rules before the node's own that may route a redirected packet of these interfaces elsewhere, a sentence each. */
+export function diversionFaults(markMask: number, interfaces: readonly string[]): string[] {
+  const rules = listRules();
+  const bit = redirectBit(markMask);
+  const own = rules.findIndex((rule) => isOwn(rule, bit));
+  const before = rules.slice(0, Math.max(own, 0)).filter((rule) => mayMatch(rule, bit, markMask, interfaces));
+  return before
+    .filter(routesElsewhere)
+    .map(
+      ({ preference }) =>
+        `ip rule ${preference} comes before rule ${NUMBER} and takes packets that are redirected to the node: give it a preference above ${NUMBER}`,
+    );
+}
+
+function isOwn(rule: RoutingRule, bit: number): boolean {
+  const { preference, action, table, mark, mask, byMarkAlone } = rule;
+  return preference === NUMBER && action === 'table' && table === NUMBER && mark === bit && mask === bit && byMarkAlone;
+}
+
+/** A redirected packet is TCP or UDP and has, of `markMask`, this bit alone; its other bits are not known. */
+function mayMatch(rule: RoutingRule, bit: number, markMask: number, interfaces: readonly string[]): boolean {
+  if (rule.inverted) return true;
+  const { mark, mask, incoming, forOthers, protocol } = rule;
+  const hasOtherMark = ((mark ^ bit) & mask & markMask) !== 0;
+  const hasOtherInterface = incoming !== undefined && !matchesInterface(interfaces, incoming);
+  const hasOtherProtocol = protocol !== undefined && !TCP_AND_UDP.includes(protocol);
+  return !hasOtherMark && !hasOtherInterface && !hasOtherProtocol && !forOthers;
+}
+
+/** No redirected packet has a local destination, and a table without a route for it leaves it to the next rule. */
+function routesElsewhere({ action, table, goto }: RoutingRule): boolean {
+  switch (action) {
+    case 'nothing':
+      return false;
+    case 'refuse':
+      return true;
+    case 'goto':
+      return goto > NUMBER;
+    case 'table':
+      return table !== TABLE_LOCAL && routesOfTable(table).some(({ type }) => type !== RTN.throw);
+  }
 }
 
 function ip(...words: readonly string[]): void {

@@ -21,6 +21,7 @@ import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import { layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
 import type { PlacedRoster } from '#dataplane/program/rosters.js';
+import { KernelFailure } from '#libc/failure.js';
 import type { Arrival } from '#policy/explain-node.js';
 import type { DecidedHit } from '#policy/grant-port.js';
 import type { JoinPoint } from '#policy/join-point.js';
@@ -156,7 +157,12 @@ export class LocalDatapath {
   }
 
   #review(): Review {
-    return review({ hooks: this.#hooks, others: () => this.#forwarding.others() });
+    return review({
+      options: this.#options,
+      hooks: this.#hooks,
+      others: () => this.#forwarding.others(),
+      diverts: this.#diverts(),
+    });
   }
 
   stage(program: Program, generation: number): Staged {
@@ -319,7 +325,7 @@ export class LocalDatapath {
     this.#succession.loaded.routes.look();
     // One by one: a look that throws must not lose what was found before, since the watcher tells each loss once.
     if (at.links) this.#lookAtInterfaces(this.#succession);
-    if (at.links || at.others) this.#untold.push(...this.#watcher.lookAtReview(this.#review()));
+    if (at.links || at.others) this.#lookAtReview();
     this.#untold.push(...this.#watcher.lookAtRefusals(this.#accountsOf().refusing()));
     if (at.guard) this.#untold.push(...this.#watcher.lookAtGuard(this.#guard.stands()));
     if (at.others) {
@@ -405,6 +411,15 @@ export class LocalDatapath {
     const { policed } = this.#hooks.interfaces();
     const { failures } = this.#putOnHooks(policed);
     if (!this.#isOnHooks(policed)) throw failures[0] ?? new Error('a hook went on holding another program');
+  }
+
+  #lookAtReview(): void {
+    try {
+      this.#untold.push(...this.#watcher.lookAtReview(this.#review()));
+    } catch (error) {
+      // Lists that change all the time while they are read. They are read again by the next look.
+      if (!(error instanceof KernelFailure) || error.code !== 'EINTR') throw error;
+    }
   }
 
   #lookAtInterfaces({ programs }: Succession): void {

@@ -1,18 +1,27 @@
 import type { Review } from '#dataplane/datapath.js';
+import { diversionFaults } from './divert.js';
 import type { Hooks } from './hooks.js';
 import { type Link, listLinks } from './links.js';
+import type { DatapathOptions } from './options.js';
 import type { Other } from './others.js';
 import { portFaults } from './ports.js';
 
-/** Input of the review. `others` is null where the kernel does not list third-party hooks. */
+/** Input of the review. `others` is empty where the kernel does not list third-party hooks. */
 type Looked = {
+  readonly options: Pick<DatapathOptions, 'interfaces' | 'markMask'>;
   readonly hooks: Pick<Hooks, 'interfaces'>;
   readonly others: () => readonly Other[];
+  /** Whether the datapath redirects packets to the node. */
+  readonly diverts: boolean;
 };
 
 /** Faults that prevent policing the configured interfaces as D17 asks. Throws where the kernel does not list them. */
-export function review({ hooks, others }: Looked): Review {
+export function review({ options, hooks, others, diverts }: Looked): Review {
   const { policed } = hooks.interfaces();
   const links: readonly Link[] = listLinks();
-  return { faults: portFaults(policed, links, others()), warnings: [] };
+  const faults = [
+    ...portFaults(policed, links, others()),
+    ...(diverts ? diversionFaults(options.markMask, options.interfaces) : []),
+  ];
+  return { faults, warnings: [] };
 }

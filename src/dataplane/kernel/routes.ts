@@ -1,5 +1,5 @@
 import type { Route } from '#dataplane/program/route-lines.js';
-import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
+import { attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlink.js';
 
 const AF_INET = 2;
 const RTM_NEWROUTE = 24;
@@ -55,6 +55,70 @@ export function readRoutes(): Route[] | null {
       });
     }
     return routes;
+  } finally {
+    socket.close();
+  }
+}
+
+/** Type, length of the destination prefix, and TOS of each route of a table of this thread's network namespace. */
+export function routesOfTable(table: number): { readonly type: number; readonly length: number; readonly tos: number }[] {
+  // A table that does not exist ends the dump with an error, as one without routes does.
+  return filtered(RTA.table, table, (socket, request) =>
+    socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request).map((message) => ({
+      type: message.getUint8(HEADER.type),
+      length: message.getUint8(HEADER.destinationBits),
+      tos: message.getUint8(HEADER.tos),
+    })),
+  );
+}
+
+/** The interfaces that the default routes of a table lead through, by index. */
+export function defaultInterfaces(table: number): number[] {
+  // The first part is enough: the kernel dumps by ascending address.
+  const first = filtered(RTA.table, table, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request));
+  return first
+    .filter(
+      (message) => message.getUint8(HEADER.destinationBits) === 0 && message.getUint8(HEADER.type) === RTN_UNICAST,
+    )
+    .flatMap((message) => {
+      const attributes = attributesIn(message, HEADER.bytes);
+      const nexthops = attributes.get(RTA.multipath);
+      return nexthops === undefined ? [numberIn(attributes, RTA.interface)] : interfacesIn(viewOf(nexthops));
+    });
+}
+
+/** Whether a route of any table leads through an interface. */
+export function hasRoute(ifindex: number): boolean {
+  return (
+    filtered(RTA.interface, ifindex, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request))
+      .length > 0
+  );
+}
+
+/** Of `struct rtnexthop`, one after the other. */
+function interfacesIn(nexthops: DataView): number[] {
+  const found: number[] = [];
+  for (let at = 0; at + 8 <= nexthops.byteLength; ) {
+    const length = nexthops.getUint16(at, true);
+    if (length < 8) break;
+    found.push(nexthops.getInt32(at + 4, true));
+    at += (length + 3) & ~3;
+  }
+  return found;
+}
+
+/** Uses a socket that dumps only the IPv4 routes which have this attribute. */
+function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSocket, request: Uint8Array) => T): T {
+  const request = new DataView(new ArrayBuffer(HEADER.bytes + 8));
+  request.setUint8(0, AF_INET);
+  request.setUint16(HEADER.bytes, 8, true);
+  request.setUint16(HEADER.bytes + 2, attribute, true);
+  request.setUint32(HEADER.bytes + 4, value, true);
+  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
+  try {
+    // Without this the kernel ignores the attribute, and dumps all.
+    socket.checkStrictly();
+    return use(socket, new Uint8Array(request.buffer));
   } finally {
     socket.close();
   }
