@@ -112,7 +112,7 @@ const dataplane = z
       .refine((names) => new Set(names).size === names.length, { error: 'names an interface twice' })
       .meta({
         description:
-          'Interfaces whose incoming traffic is judged. A name may end in `*`. Name both sides of a gateway, but of one that translates addresses (masquerade, DNAT) the inside only: by the outside, what is for an address of the node is not judged, and what becomes of it is not forwarded. Names count at every moment: an interface that gets such a name is policed at once, and one that loses it is not policed any more.',
+          'Interfaces whose incoming traffic is judged. A name may end in `*`. Name both sides of a gateway, but of one that translates addresses (masquerade, DNAT) the inside only: by the outside, what is for an address of the node is not judged, and what becomes of it is not forwarded. NAT beside an outside interface that is named fails `dataplane_config`. Names count at every moment: an interface that gets such a name is policed at once, and one that loses it is not policed any more.',
         form: 'list of interface names of at most 15 characters',
       }),
     non_ipv4: oneOf(

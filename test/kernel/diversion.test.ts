@@ -45,9 +45,18 @@ describe('the diversion stands', () => {
     ['the route is another', ['route flush table 8353', 'route add unreachable default table 8353']],
     ['a route beside it leads elsewhere', ['route add 198.51.100.0/24 via 10.77.2.2 table 8353']],
     ['a route of another TOS leads elsewhere', ['route add default via 10.77.2.2 tos 4 table 8353']],
-    ['the rule asks for another mark', ['rule del pref 8353', 'rule add pref 8353 fwmark 0x400000/0x400000 lookup 8353']],
-    ['the rule asks for other bits too', ['rule del pref 8353', 'rule add pref 8353 fwmark 0x200000/0xf00000 lookup 8353']],
-    ['the rule leads to another table', ['rule del pref 8353', 'rule add pref 8353 fwmark 0x200000/0x200000 lookup main']],
+    [
+      'the rule asks for another mark',
+      ['rule del pref 8353', 'rule add pref 8353 fwmark 0x400000/0x400000 lookup 8353'],
+    ],
+    [
+      'the rule asks for other bits too',
+      ['rule del pref 8353', 'rule add pref 8353 fwmark 0x200000/0xf00000 lookup 8353'],
+    ],
+    [
+      'the rule leads to another table',
+      ['rule del pref 8353', 'rule add pref 8353 fwmark 0x200000/0x200000 lookup main'],
+    ],
     ['the rule asks for a source', ['rule del pref 8353', `${OWN} from 10.77.1.0/24`]],
     ['the rule asks for an interface', ['rule del pref 8353', `${OWN} iif lan0`]],
     ['the rule asks for a protocol', ['rule del pref 8353', `${OWN} ipproto udp`]],

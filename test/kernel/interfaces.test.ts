@@ -178,6 +178,46 @@ describe('interfaces that come and go under a running node', () => {
   });
 });
 
+describe('readiness of a node that translates addresses', () => {
+  afterEach(async () => {
+    await topology.node.must('nft', 'flush', 'ruleset');
+    await system.shutdown();
+    await datapath.close();
+    detach(topology.pinPath);
+  });
+  const translate = () =>
+    topology.node.must(
+      'nft',
+      'add table ip mine; add chain ip mine post { type nat hook postrouting priority 100; }; add rule ip mine post oifname "wan0" masquerade',
+    );
+
+  test('fails with the names of chain and interface, from the rule on until it is gone', async () => {
+    await start('allow', { interfaces: ['lan0', 'wan0'] });
+    const configured = { state: 'configured', detail: 'every configured interface carries the datapath' };
+    await expect.poll(config, soon).toEqual(configured);
+    await translate();
+    await expect.poll(config, soon).toEqual({
+      state: 'refused',
+      detail:
+        'a configured interface cannot be policed as it is: nftables chain ip mine post translates addresses at wan0, which is not supported: take wan0 out of dataplane.interfaces, or remove the rules',
+    });
+    expect(running()).toBe('enforcing');
+    await topology.node.must('nft', 'delete', 'table', 'ip', 'mine');
+    await expect.poll(config, soon).toEqual(configured);
+  });
+
+  test('tells of an outside that is not named, and forwards', async () => {
+    await translate();
+    await start('allow', { interfaces: ['lan0'] });
+    await expect.poll(config, soon).toEqual({
+      state: 'configured',
+      detail:
+        'every configured interface carries the datapath; the node forwards what comes in by wan0 without a policy: dataplane.interfaces does not name it',
+    });
+    await expect.poll(reaches, { timeout: 5_000 }).toBe(true);
+  });
+});
+
 describe('a policed interface that is a port', () => {
   /** Each at its end of a link to the node: `client` of lan0, `server` of wan0, `other` of q0, which is not policed. */
   let wires: Record<'client' | 'server' | 'other' | 'bridge', Wire>;

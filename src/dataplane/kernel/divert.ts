@@ -38,7 +38,9 @@ export function removeDiversion(): void {
 export function diversionStands(markMask: number): boolean {
   if (!listRules().some((rule) => isOwn(rule, redirectBit(markMask)))) return false;
   const routes = routesOfTable(NUMBER);
-  return routes.length === 1 && routes.every(({ type, length, tos }) => type === RTN.local && length === 0 && tos === 0);
+  return (
+    routes.length === 1 && routes.every(({ type, length, tos }) => type === RTN.local && length === 0 && tos === 0)
+  );
 }
 
 /** The rules before the node's own that may route a redirected packet of these interfaces elsewhere, a sentence each. */

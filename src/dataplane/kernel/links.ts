@@ -1,4 +1,4 @@
-import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
+import { attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlink.js';
 import type { Interface } from './interfaces.js';
 
 const RTM_NEWLINK = 16;
@@ -7,6 +7,7 @@ const RTM_GETLINK = 18;
 const IFINFOMSG = { size: 16, index: 4, flags: 8 } as const;
 const IFLA = { name: 3, link: 5, master: 10, linkInfo: 18, extendedMask: 29, linkNamespace: 37 } as const;
 const IFLA_INFO_KIND = 1;
+const IFF = { up: 1, loopback: 8 } as const;
 const RTEXT_FILTER_SKIP_STATS = 8;
 
 /** An interface, and what it is to others. Indexes are 0 where there is none. */
@@ -16,6 +17,8 @@ export type Link = Interface & {
   readonly master: number;
   /** The interface of this namespace that it is made on. */
   readonly lower: number;
+  readonly isUp: boolean;
+  readonly isLoopback: boolean;
 };
 
 /** The interfaces of this network namespace. */
@@ -29,21 +32,20 @@ export function listLinks(): Link[] {
     return socket.dump(RTM_GETLINK, RTM_NEWLINK, new Uint8Array(request.buffer)).map((message) => {
       const attributes = attributesIn(message, IFINFOMSG.size);
       const info = attributes.get(IFLA.linkInfo);
+      const flags = message.getUint32(IFINFOMSG.flags, true);
       return {
         name: textIn(attributes.get(IFLA.name)),
         ifindex: message.getInt32(IFINFOMSG.index, true),
         kind: info === undefined ? '' : textIn(attributesIn(viewOf(info), 0).get(IFLA_INFO_KIND)),
         master: numberIn(attributes.get(IFLA.master)),
         lower: attributes.has(IFLA.linkNamespace) ? 0 : numberIn(attributes.get(IFLA.link)),
+        isUp: (flags & IFF.up) !== 0,
+        isLoopback: (flags & IFF.loopback) !== 0,
       };
     });
   } finally {
     socket.close();
   }
-}
-
-function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
-  return new DataView(buffer, byteOffset, byteLength);
 }
 
 function numberIn(bytes: Uint8Array | undefined): number {

@@ -5,6 +5,7 @@ import {
   NetlinkSocket,
   NLM_F_DUMP,
   NLM_F_REQUEST,
+  viewOf,
 } from '#libc/netlink.js';
 
 const SUBSYSTEM_NFTABLES = 10;
@@ -19,12 +20,18 @@ const NFTA = {
   chainTable: 1,
   chainName: 3,
   chainHook: 4,
+  chainType: 7,
   hookNumber: 1,
   ruleTable: 1,
   ruleChain: 2,
+  ruleExpressions: 4,
   ruleUserdata: 7,
 } as const;
-const FAMILY_NAMES: Readonly<Record<number, string>> = { 1: 'inet', 2: 'ip', 5: 'netdev' };
+const NFPROTO_IPV4 = 2;
+const NFPROTO_NETDEV = 5;
+const FAMILIES = { inet: NFPROTO_INET, ip: NFPROTO_IPV4, netdev: NFPROTO_NETDEV } as const;
+type Family = keyof typeof FAMILIES;
+const FAMILY_NAMES = new Map(Object.entries(FAMILIES).map(([name, number]) => [number as number, name as Family]));
 const NFT_TABLE_F_DORMANT = 1;
 const UDATA_COMMENT = 0;
 
@@ -37,12 +44,22 @@ export function changedTable({ type, payload }: NetlinkMessage): string | undefi
 
 /** The comments of a chain's rules, in order; undefined where its table is not there, or is dormant. */
 export function ruleComments(table: string, chain: string, family = NFPROTO_INET): string[] | undefined {
+  return rulesIn(table, chain, family)?.map((rule) => commentIn(rule.get(NFTA.ruleUserdata)));
+}
+
+/** The expressions of a chain's rules, a list of attributes each; none where its table is dormant. */
+export function ruleExpressions({ table, name, family }: BaseChain): Uint8Array[] {
+  const rules = rulesIn(table, name, FAMILIES[family]) ?? [];
+  return rules.map((rule) => rule.get(NFTA.ruleExpressions) ?? new Uint8Array());
+}
+
+function rulesIn(table: string, chain: string, family: number): Map<number, Uint8Array>[] | undefined {
   const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
   try {
     const [found] = ask(socket, family, NFT_MSG.getTable, NFT_MSG.newTable, NLM_F_REQUEST, [NFTA.tableName, table]);
     const flags = found?.get(NFTA.tableFlags);
     if (flags === undefined || ((flags.at(-1) ?? 0) & NFT_TABLE_F_DORMANT) !== 0) return undefined;
-    const rules = ask(
+    return ask(
       socket,
       family,
       NFT_MSG.getRule,
@@ -51,17 +68,17 @@ export function ruleComments(table: string, chain: string, family = NFPROTO_INET
       [NFTA.ruleTable, table],
       [NFTA.ruleChain, chain],
     );
-    return rules.map((rule) => commentIn(rule.get(NFTA.ruleUserdata)));
   } finally {
     socket.close();
   }
 }
 
-/** `hook` is netfilter's number. */
+/** `hook` is netfilter's number, `type` is `filter`, `nat` or `route`. */
 export type BaseChain = {
-  readonly family: string;
+  readonly family: Family;
   readonly table: string;
   readonly name: string;
+  readonly type: string;
   readonly hook: number;
 };
 
@@ -71,7 +88,7 @@ export function baseChains(): BaseChain[] {
   try {
     const [get, answer] = [NFT_MSG.getChain, NFT_MSG.newChain].map((type) => (SUBSYSTEM_NFTABLES << 8) | type);
     return socket.dump(get ?? 0, answer ?? 0, Uint8Array.of(0, 0, 0, 0)).flatMap((payload) => {
-      const family = FAMILY_NAMES[payload.getUint8(0)];
+      const family = FAMILY_NAMES.get(payload.getUint8(0));
       const chain = attributesIn(payload, HEADER_BYTES);
       const hook = chain.get(NFTA.chainHook);
       if (family === undefined || hook === undefined) return [];
@@ -80,16 +97,13 @@ export function baseChains(): BaseChain[] {
         family,
         table: text(chain.get(NFTA.chainTable)) ?? '',
         name: text(chain.get(NFTA.chainName)) ?? '',
+        type: text(chain.get(NFTA.chainType)) ?? '',
         hook: number === undefined ? -1 : viewOf(number).getUint32(0),
       };
     });
   } finally {
     socket.close();
   }
-}
-
-function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
-  return new DataView(buffer, byteOffset, byteLength);
 }
 
 /** The attributes of every answer; none where the kernel answers with an error. */
@@ -129,6 +143,6 @@ function commentIn(userdata: Uint8Array = new Uint8Array()): string {
 }
 
 /** Without its final NUL. */
-function text(bytes: Uint8Array | undefined): string | undefined {
+export function text(bytes: Uint8Array | undefined): string | undefined {
   return bytes === undefined ? undefined : Buffer.from(bytes).toString('utf8').replace(/\0$/, '');
 }

@@ -2,9 +2,11 @@ import type { Review } from '#dataplane/datapath.js';
 import { diversionFaults } from './divert.js';
 import type { Hooks } from './hooks.js';
 import { type Link, listLinks } from './links.js';
+import { natFaults } from './nat.js';
 import type { DatapathOptions } from './options.js';
 import type { Other } from './others.js';
 import { portFaults } from './ports.js';
+import { unnamedWarnings } from './unnamed.js';
 
 /** Input of the review. `others` is empty where the kernel does not list third-party hooks. */
 type Looked = {
@@ -21,7 +23,8 @@ export function review({ options, hooks, others, diverts }: Looked): Review {
   const links: readonly Link[] = listLinks();
   const faults = [
     ...portFaults(policed, links, others()),
+    ...natFaults(policed),
     ...(diverts ? diversionFaults(options.markMask, options.interfaces) : []),
   ];
-  return { faults, warnings: [] };
+  return { faults, warnings: unnamedWarnings(policed, links) };
 }

@@ -61,7 +61,9 @@ export function readRoutes(): Route[] | null {
 }
 
 /** Type, length of the destination prefix, and TOS of each route of a table of this thread's network namespace. */
-export function routesOfTable(table: number): { readonly type: number; readonly length: number; readonly tos: number }[] {
+export function routesOfTable(
+  table: number,
+): { readonly type: number; readonly length: number; readonly tos: number }[] {
   // A table that does not exist ends the dump with an error, as one without routes does.
   return filtered(RTA.table, table, (socket, request) =>
     socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request).map((message) => ({

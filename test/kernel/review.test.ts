@@ -1,0 +1,151 @@
+import { execFileSync } from 'node:child_process';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { Review } from '#dataplane/datapath.js';
+import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import { datapathOptions } from './datapath-options.js';
+import { enterNamespace } from './namespace.js';
+
+const BOTH = ['lan0', 'wan0'];
+const INSIDE = ['lan0'];
+
+let topology: Topology;
+let leave: () => void;
+beforeAll(async () => {
+  topology = await createTopology('review');
+  leave = enterNamespace(topology.node.name);
+  ip('link add other0 type veth peer name other1');
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+
+const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);
+const ip = (command: string): void => void execFileSync('ip', command.split(' '));
+const review = (interfaces: readonly string[]): Review =>
+  new LocalDatapath(datapathOptions(topology.pinPath, { interfaces })).review();
+const nft = (rule: string, hook = 'postrouting', family = 'ip'): string =>
+  `nft 'add table ${family} mine; add chain ${family} mine some { type nat hook ${hook} priority 0; }; add chain ${family} mine next; ${
+    rule === '' ? '' : `add rule ${family} mine some ${rule}`
+  }'`;
+const CHAIN = 'nftables chain ip mine some';
+/** The place of each fault, and the interfaces. */
+const faults = (interfaces: readonly string[]): string[] =>
+  review(interfaces).faults.map((text) => text.replace(/ translates addresses at (.*), which is not .*/, ': $1'));
+
+describe('NAT beside a policed outside interface is a fault', () => {
+  afterEach(() => {
+    sh('nft flush ruleset; iptables-legacy -t nat -F; iptables-legacy -t nat -X; ip route flush default');
+  });
+
+  test('with a sentence that names chain and interface', () => {
+    sh(nft('oifname "wan0" masquerade'));
+    expect(review(BOTH).faults).toEqual([
+      `${CHAIN} translates addresses at wan0, which is not supported: take wan0 out of dataplane.interfaces, or remove the rules`,
+    ]);
+  });
+
+  test.each([
+    ['masquerade at the outside', nft('oifname "wan0" masquerade'), [`${CHAIN}: wan0`]],
+    ['by index', nft('oif "wan0" masquerade'), [`${CHAIN}: wan0`]],
+    ['by the begin of the name', nft('oifname "wa*" masquerade'), [`${CHAIN}: wan0`]],
+    ['source NAT', nft(`oifname "wan0" snat to ${ADDRESSES.nodeWan}`), [`${CHAIN}: wan0`]],
+    ['in a chain that is jumped to', nft('oifname "wan0" jump next'), [`${CHAIN}: wan0`]],
+    ['by a map of verdicts', nft('oifname "wan0" tcp dport vmap { 80 : jump next }'), [`${CHAIN}: wan0`]],
+    [
+      'in family inet',
+      nft('oifname "wan0" masquerade', 'postrouting', 'inet'),
+      ['nftables chain inet mine some: wan0'],
+    ],
+    ['for some sources', nft('ip saddr 10.77.1.0/24 oifname "wan0" counter masquerade'), [`${CHAIN}: wan0`]],
+    ['at one of several', nft('oifname { "wan0", "other0" } masquerade'), [`${CHAIN}: lan0, wan0`]],
+    ['everywhere', nft('masquerade'), [`${CHAIN}: lan0, wan0`]],
+    ['everywhere but', nft('oifname != "lan0" masquerade'), [`${CHAIN}: lan0, wan0`]],
+    ['for a published port', nft('iifname "wan0" tcp dport 80 dnat to 10.77.1.2', 'prerouting'), [`${CHAIN}: wan0`]],
+    ['a redirect', nft('udp dport 53 redirect to :5353', 'prerouting'), [`${CHAIN}: lan0, wan0`]],
+    [
+      'by iptables-nft',
+      'iptables-nft -t nat -A POSTROUTING -o wan0 -j MASQUERADE',
+      ['nftables chain ip nat POSTROUTING: wan0'],
+    ],
+    [
+      'by iptables-nft in a chain of its own',
+      'iptables-nft -t nat -N MINE; iptables-nft -t nat -A PREROUTING -i wan0 -j MINE',
+      ['nftables chain ip nat PREROUTING: wan0'],
+    ],
+    [
+      'by iptables-legacy',
+      'iptables-legacy -t nat -A POSTROUTING -o wan0 -j MASQUERADE',
+      ['table nat of iptables-legacy: lan0, wan0'],
+    ],
+  ])('%s', (_, command, expected) => {
+    sh(command);
+    expect(faults(BOTH)).toEqual(expected);
+  });
+
+  test.each([
+    ['an empty chain', nft('')],
+    ['a rule that translates nothing', nft('oifname "wan0" counter accept')],
+    ['another interface', nft('oifname "other0" masquerade')],
+    ['what the node itself sends', nft('dnat to 10.77.1.2', 'output')],
+    ['what the node itself receives', nft('snat to 10.77.1.2', 'input')],
+    ['a table that sleeps', `${nft('oifname "wan0" masquerade')}; nft add table ip mine '{ flags dormant; }'`],
+    ['IPv6', nft('oifname "wan0" masquerade', 'postrouting', 'ip6')],
+    ['empty tables of iptables-nft', 'iptables-nft -t nat -S'],
+    ['empty tables of iptables-legacy', 'iptables-legacy -t nat -S'],
+  ])('but not: %s', (_, command) => {
+    sh(command);
+    expect(faults(BOTH)).toEqual([]);
+  });
+
+  test.each([
+    ['masquerade', nft('oifname "wan0" masquerade')],
+    ['masquerade of any interface', nft('masquerade')],
+    ['a redirect on the inside', nft('iifname "lan0" udp dport 53 redirect to :5353', 'prerouting')],
+    ['iptables-legacy', 'iptables-legacy -t nat -A POSTROUTING -j MASQUERADE'],
+  ])('nor while only the inside is named: %s', (_, command) => {
+    sh(`${command}; ip route add default via ${ADDRESSES.server}`);
+    expect(faults(INSIDE)).toEqual([]);
+  });
+
+  test.each([
+    `ip route add default via ${ADDRESSES.server}`,
+    `ip route add default nexthop via ${ADDRESSES.server} nexthop via 10.77.2.3`,
+    `ip route add default via ${ADDRESSES.server} table 77; ip rule add pref 9 from 10.77.1.0/24 lookup 77`,
+  ])('where the default route leads: %s', (command) => {
+    sh(`${nft('masquerade')}; ${command}`);
+    expect(faults(BOTH)).toEqual([`${CHAIN}: wan0`]);
+    sh('ip rule flush; ip rule add pref 32766 lookup main');
+  });
+});
+
+describe('an interface that forwards and is not named', () => {
+  const warning = (names: string): string =>
+    `the node forwards what comes in by ${names} without a policy: dataplane.interfaces does not name it`;
+
+  test('is a warning while it has an address or a route', () => {
+    expect(review(BOTH).warnings).toEqual([]);
+    expect(review(INSIDE).warnings).toEqual([warning('wan0')]);
+    ip('link set other0 up');
+    ip('link set other1 up');
+    expect(review(BOTH).warnings).toEqual([]);
+    ip('addr add 10.79.1.1/24 dev other0');
+    expect(review(BOTH).warnings).toEqual([warning('other0')]);
+    ip('route add 198.51.100.0/24 dev other1');
+    expect(review(BOTH).warnings).toEqual([warning('other0, other1')]);
+    sh('echo 0 > /proc/sys/net/ipv4/conf/other0/forwarding');
+    expect(review(BOTH).warnings).toEqual([warning('other1')]);
+    ip('link set other1 down');
+    expect(review(BOTH).warnings).toEqual([]);
+  });
+
+  test('is counted behind the fifth', () => {
+    for (let number = 1; number < 9; number++) {
+      ip(`link add more${number} type veth peer name far${number}`);
+      ip(`addr add 10.80.${number}.1/24 dev more${number}`);
+      ip(`link set more${number} up`);
+    }
+    expect(review(BOTH).warnings).toEqual([warning('more1, more2, more3, more4, more5 and 3 more')]);
+  });
+});
