@@ -28,7 +28,7 @@ async function floor(pair: Pair): Promise<Row[]> {
   const empty = await pair.share();
   detach();
   detach = filtered.attach('node', 'lan0', 'mark', 'tcx_ingress');
-  const guard = new Guard(['lan0', 'wan0'], MARK_MASK);
+  const guard = new Guard({ interfaces: ['lan0', 'wan0'], markMask: MARK_MASK, reversePath: 'strict' });
   filtered.inside('node', () => guard.make());
   const guarded = await pair.share();
   filtered.inside('node', () => removeGuard());

@@ -190,6 +190,63 @@ describe('curl, with the node for its resolver,', () => {
   });
 });
 
+describe('a lookup with the source of the client that comes in by another interface', () => {
+  const ATTACK = `
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_IP, 19, 1)  # IP_TRANSPARENT: any source
+s.bind((sys.argv[1], 40053))
+name = b''.join(bytes([len(l)]) + l for l in b'api.example.com'.split(b'.')) + bytes(1)
+for number in range(20):
+    s.sendto(bytes([0, number, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]) + name + bytes([0, 1, 0, 1]), ('${ADDRESSES.nodeLan}', 53))`;
+  const asked = async (): Promise<number> => {
+    const { body } = await rig.node.request('GET', '/api/v1/stats');
+    const { queries_allow: allowed, queries_deny: denied } = (body as { dns: Record<string, number> }).dns;
+    return Number(allowed) + Number(denied);
+  };
+  beforeAll(async () => {
+    const { node, server } = rig.topology;
+    const onNode = `ip link add ext0 type veth peer name ext1 netns ${server.name}
+      ip addr add 10.79.1.1/24 dev ext0; ip link set ext0 up
+      for name in all default lan0 wan0 ext0; do echo 0 > /proc/sys/net/ipv4/conf/$name/rp_filter; done`;
+    await node.must('sh', '-ec', onNode);
+    await server.must('sh', '-ec', 'ip addr add 10.79.1.2/24 dev ext1; ip link set ext1 up');
+    // Of a pattern that nothing was granted for.
+    await rig.put(policyOf([{ match: { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [443] } }]));
+  });
+  const towards = (device: string, by: string): Promise<string> =>
+    rig.topology.server.must('ip', 'route', 'replace', `${ADDRESSES.nodeLan}/32`, 'via', by, 'dev', device);
+  const attack = async (source: string): Promise<number> => {
+    const before = await asked();
+    await rig.topology.server.must('python3', '-c', ATTACK, source);
+    // The proxy reads its sockets in order: what was sent before this lookup is counted with it.
+    await ask('other.example.org');
+    return (await asked()) - before - 1;
+  };
+
+  test('is not heard from an interface that is not policed, and its own lookups are', async () => {
+    await towards('ext1', '10.79.1.1');
+    expect(await attack(ADDRESSES.client)).toBe(0);
+    expect(await attack('10.79.1.2')).toBe(20);
+  });
+
+  test.each([1, 0])('is not heard from a policed interface with forwarding=%i', async (forwarding) => {
+    await towards('eth0', ADDRESSES.nodeWan);
+    await rig.topology.node.must('sh', '-c', `echo ${forwarding} > /proc/sys/net/ipv4/conf/wan0/forwarding`);
+    try {
+      expect(await attack(ADDRESSES.client)).toBe(0);
+    } finally {
+      await rig.topology.node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv4/conf/wan0/forwarding');
+    }
+  });
+
+  test('opens nothing', async () => {
+    expect(await rig.tcp(443)).toBe(NO_ANSWER);
+    await ask('api.example.com');
+    expect(await rig.tcp(443)).toBe('open');
+  });
+});
+
 test('what was granted goes with the pattern that it was granted to', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [444] } }]));
   expect(await rig.tcp(443)).toBe(NO_ANSWER);

@@ -198,7 +198,7 @@ test('layout 1 judges until the policy is there, and its flows go on', async () 
   expect(node.putInForce(medium, 42)).toEqual({ epoch: 6 });
   await traffic(300);
   expect(datapath.stats().activeFlows).toBeGreaterThan(100);
-  expect(new Guard(['lan0', 'wan0'], MARK_MASK).stands()).toBe(true);
+  expect(new Guard({ interfaces: ['lan0', 'wan0'], markMask: MARK_MASK, reversePath: 'strict' }).stands()).toBe(true);
   expect(node.mapSets()).toEqual(['maps-2']);
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });

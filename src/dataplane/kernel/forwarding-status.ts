@@ -23,7 +23,7 @@ export function forwardingOf(
   const program = new OthersProgram();
   try {
     const ingress = hooks.filter(({ direction }) => direction === 'ingress');
-    const guard = new Guard(configured.interfaces, configured.markMask);
+    const guard = new Guard(configured);
     const other = otherSay(
       {
         policed: ingress.map((hook) => hook.interface),

@@ -5,6 +5,7 @@ import { PRIORITY } from '#dataplane/program/numbers.js';
 import { guardBit, redirectBit } from '#dataplane/program/settings.js';
 import { bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
 import { ruleComments } from './nftables.js';
+import { type SourceCheck, sourceGuard, sourceGuardStands } from './source-guard.js';
 
 export const GUARD_TABLE = 'weir';
 const FIRST = -2_147_483_648;
@@ -23,6 +24,9 @@ class GuardFailure extends Error {
   readonly code = 'guard_failed';
 }
 
+/** What a kernel may lack: what is forwarded must be guarded all the same. */
+type Optional = { readonly lines: readonly string[]; readonly stands: () => boolean; readonly warning: string | null };
+
 type NftObject = {
   readonly rule?: { readonly expr?: readonly unknown[] };
   readonly counter?: { readonly name: string; readonly packets: number; readonly bytes: number };
@@ -31,23 +35,41 @@ type NftObject = {
 /**
  * The second key (D20a): a packet from a policed interface is forwarded only with the datapath's mark. Third-party rules can save a mark
  * in conntrack and restore it in a later packet. So the chain `marks`, the last at prerouting, sets the bits of the mask from the
- * packet's priority, which the ingress hook sets and conntrack cannot restore. The chain `guard` is the first at forward.
+ * packet's priority, which the ingress hook sets and conntrack cannot restore. The chain `guard` is the first at forward. Two optional parts
+ * guard bridges and the node's proxies.
  */
 export class Guard {
   readonly #interfaces: readonly string[];
   readonly #mask: number;
   readonly #bit: number;
-  /** False once the kernel has refused the second table. */
-  #guardsBridges = true;
+  readonly #optional: readonly Optional[];
+  /** Those of `#optional` that the kernel has refused. */
+  readonly #refused = new Set<Optional>();
   /** Bits by which an earlier process marks, for as long as its programs judge. */
   #earlier: readonly number[] = [];
   /** While the programs of an earlier build, which set no priority, still mark packets. */
   #trustsMarks = false;
 
-  constructor(interfaces: readonly string[], markMask: number) {
+  constructor({ interfaces, markMask, reversePath }: SourceCheck & { readonly interfaces: readonly string[] }) {
     this.#interfaces = interfaces;
     this.#mask = markMask;
     this.#bit = guardBit(markMask);
+    const check = { markMask, reversePath };
+    this.#optional = [
+      // Needs CONFIG_NF_TABLES_BRIDGE.
+      { lines: bridgeGuard(interfaces), stands: () => bridgeGuardStands(interfaces), warning: null },
+      {
+        lines: sourceGuard(GUARD_TABLE, check),
+        stands: () => sourceGuardStands(GUARD_TABLE, check),
+        warning:
+          'this kernel has no nft_socket or nft_fib: a lookup with a forged source can reach the DNS proxy by an interface that is not policed or does not forward, unless rp_filter is set there',
+      },
+    ];
+  }
+
+  /** A sentence for each check that the kernel has refused. */
+  warnings(): string[] {
+    return [...this.#refused].flatMap(({ warning }) => warning ?? []);
   }
 
   /** The chains change in one transaction; the counter goes on from where it stood. */
@@ -66,13 +88,22 @@ export class Guard {
         ...this.#rules(chain).map((rule) => `add rule ${TABLE} ${chain} ${rule}`),
       ]),
     ];
+    const make = (lines: readonly string[]): void => nft(['-f', '-'], 'make the guard', lines);
     try {
-      nft(['-f', '-'], 'make the guard', [...forwarded, ...bridgeGuard(this.#interfaces)]);
-      this.#guardsBridges = true;
+      make([...forwarded, ...this.#optional.flatMap(({ lines }) => lines)]);
+      this.#refused.clear();
     } catch {
-      // A kernel without CONFIG_NF_TABLES_BRIDGE: what is forwarded must be guarded all the same.
-      nft(['-f', '-'], 'make the guard', forwarded);
-      this.#guardsBridges = false;
+      make(forwarded);
+      for (const part of this.#optional) this.#makeOptional(part, make);
+    }
+  }
+
+  #makeOptional(part: Optional, make: (lines: readonly string[]) => void): void {
+    try {
+      make(part.lines);
+      this.#refused.delete(part);
+    } catch {
+      this.#refused.add(part);
     }
   }
 
@@ -82,7 +113,7 @@ export class Guard {
       const expected = this.#rules(chain).map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
       return JSON.stringify(ruleComments(GUARD_TABLE, chain)) === JSON.stringify(expected);
     };
-    return GUARD_CHAINS.every(chainStands) && (!this.#guardsBridges || bridgeGuardStands(this.#interfaces));
+    return GUARD_CHAINS.every(chainStands) && this.#optional.every((part) => this.#refused.has(part) || part.stands());
   }
 
   /** Goes on accepting what the standing guard accepts, from the next `make` on. */

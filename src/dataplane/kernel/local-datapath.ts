@@ -86,7 +86,7 @@ export class LocalDatapath {
     this.#pins = new Pins(options.pinPath);
     this.#ownership = new Ownership(options.pinPath);
     this.#hooks = new Hooks(options, this.#pins);
-    this.#guard = new Guard(options.interfaces, options.markMask);
+    this.#guard = new Guard(options);
     this.#forwarding = new Forwarding(options, this.#hooks, this.#guard);
   }
 
@@ -160,6 +160,7 @@ export class LocalDatapath {
     return review({
       options: this.#options,
       hooks: this.#hooks,
+      guard: this.#guard,
       others: () => this.#forwarding.others(),
       diverts: this.#diverts(),
     });

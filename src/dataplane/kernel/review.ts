@@ -1,5 +1,6 @@
 import type { Review } from '#dataplane/datapath.js';
 import { diversionFaults } from './divert.js';
+import type { Guard } from './guard.js';
 import type { Hooks } from './hooks.js';
 import { type Link, listLinks } from './links.js';
 import { natFaults } from './nat.js';
@@ -12,13 +13,14 @@ import { unnamedWarnings } from './unnamed.js';
 type Looked = {
   readonly options: Pick<DatapathOptions, 'interfaces' | 'markMask'>;
   readonly hooks: Pick<Hooks, 'interfaces'>;
+  readonly guard: Pick<Guard, 'warnings'>;
   readonly others: () => readonly Other[];
   /** Whether the datapath redirects packets to the node. */
   readonly diverts: boolean;
 };
 
 /** Faults that prevent policing the configured interfaces as D17 asks. Throws where the kernel does not list them. */
-export function review({ options, hooks, others, diverts }: Looked): Review {
+export function review({ options, hooks, guard, others, diverts }: Looked): Review {
   const { policed } = hooks.interfaces();
   const links: readonly Link[] = listLinks();
   const faults = [
@@ -26,5 +28,5 @@ export function review({ options, hooks, others, diverts }: Looked): Review {
     ...natFaults(policed),
     ...(diverts ? diversionFaults(options.markMask, options.interfaces) : []),
   ];
-  return { faults, warnings: unnamedWarnings(policed, links) };
+  return { faults, warnings: [...unnamedWarnings(policed, links), ...guard.warnings()] };
 }

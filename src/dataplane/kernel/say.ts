@@ -6,6 +6,7 @@ import { tcxPrograms } from './hook.js';
 import { type Interface, listInterfaces } from './interfaces.js';
 import { baseChains } from './nftables.js';
 import type { Other, OthersProgram } from './others.js';
+import { SOURCE_CHAIN } from './source-guard.js';
 
 /** Where somebody else may have a say. `held`: the program of Weir on the ingress of an interface. */
 export type Place = {
@@ -100,7 +101,7 @@ function chainOf(hooks: readonly number[], ...families: readonly string[]): stri
     ({ hook, family, table, name }) =>
       hooks.includes(hook) &&
       families.includes(family) &&
-      !(table === GUARD_TABLE && GUARD_CHAINS.some((own) => own === name)),
+      !(table === GUARD_TABLE && [...GUARD_CHAINS, SOURCE_CHAIN].some((own) => own === name)),
   );
   return found === undefined ? undefined : `nftables chain ${found.family} ${found.table} ${found.name}`;
 }

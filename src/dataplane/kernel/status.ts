@@ -114,7 +114,7 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
         };
       }),
       unpoliced: configured === undefined ? [] : unpolicedOf(configured.interfaces, present, names),
-      guardStands: configured === undefined ? null : new Guard(configured.interfaces, configured.markMask).stands(),
+      guardStands: configured === undefined ? null : new Guard(configured).stands(),
       inForce: inForce === undefined ? null : policyIn(inForce),
       forwarding: inForce === undefined ? null : forwardingOf(inForce, hooks, owner !== null, configured),
       sets: sets.map(({ folder }) => folder),

@@ -1,0 +1,257 @@
+import { execFileSync } from 'node:child_process';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { detach } from '#dataplane/kernel/detach.js';
+import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import { libc } from '#libc/libc.js';
+import { parseAddress } from '#policy/ipv4.js';
+import type { Packet } from '#policy/model.js';
+import { bindSocket, openListener, openSocket } from '#sockets/socket-options.js';
+import { type FrameOptions, MAX_FRAME, MORE_FRAGMENTS, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
+import { EXEMPT_BIT } from '#test/dataplane/marks.js';
+import { datapathOptions } from './datapath-options.js';
+import { enterNamespace } from './namespace.js';
+import { allowAll } from './policies.js';
+import { Wire } from './wire.js';
+
+const [OWN_PORT, OTHER_PORT] = [5_353, 5_354];
+const UNNAMED = '10.79.1.2';
+/** The node's interfaces have the station to which `writeFrame` sends. */
+const STATION = '02:00:00:00:00:01';
+
+let topology: Topology;
+let leave: () => void;
+let wires: Record<'lan0' | 'wan0' | 'ext0', Wire>;
+const sockets: number[] = [];
+const sh = (command: string): string => execFileSync('sh', ['-ec', command], { encoding: 'utf8' });
+
+beforeAll(async () => {
+  topology = await createTopology('forged');
+  const { node, client, server } = topology;
+  await node.must('ip', 'link', 'add', 'ext0', 'type', 'veth', 'peer', 'name', 'pext0', 'netns', server.name);
+  await server.must('ip', 'link', 'set', 'pext0', 'up');
+  leave = enterNamespace(node.name);
+  sh(`ip addr add 10.79.1.1/24 dev ext0; ip link set ext0 up; ip route add 10.99.0.0/16 via ${UNNAMED} dev ext0
+    for name in all default lan0 wan0 ext0; do echo 0 > /proc/sys/net/ipv4/conf/$name/rp_filter; done
+    for name in lan0 wan0 ext0; do ip link set $name address ${STATION}; done
+    nft -f - <<RULES
+table inet seen {
+  chain in {
+    type filter hook input priority 10;
+    udp dport ${OWN_PORT} counter
+    tcp dport ${OWN_PORT} counter
+    udp dport ${OTHER_PORT} counter
+  }
+}
+RULES`);
+  const at = async (space: Topology['client'], name: string): Promise<Wire> => {
+    const index = (await space.must('ip', '-o', 'link', 'show', 'dev', name)).split(':')[0];
+    return new Wire(space.name, Number(index));
+  };
+  wires = { lan0: await at(client, 'eth0'), wan0: await at(server, 'eth0'), ext0: await at(server, 'pext0') };
+  for (const [port, mark] of [
+    [OWN_PORT, EXEMPT_BIT],
+    [OTHER_PORT, 0],
+  ] as const) {
+    const fd = openSocket('udp', { mark });
+    bindSocket(fd, { address: 0, port });
+    sockets.push(fd, openListener({ address: 0, port }, { mark }));
+  }
+}, 60_000);
+afterAll(async () => {
+  for (const wire of Object.values(wires)) wire.close();
+  for (const fd of sockets) libc.close(fd);
+  leave();
+  await topology.remove();
+});
+
+let datapath: LocalDatapath | undefined;
+function police(more: Partial<DatapathOptions> = {}): LocalDatapath {
+  datapath = new LocalDatapath(datapathOptions(topology.pinPath, { interfaces: ['lan0', 'wan0'], ...more }));
+  datapath.open();
+  datapath.attach();
+  datapath.stage(allowAll, 1);
+  datapath.flip();
+  return datapath;
+}
+afterEach(() => {
+  datapath?.close();
+  datapath = undefined;
+  detach(topology.pinPath);
+  sh('for name in lan0 wan0 ext0; do echo 1 > /proc/sys/net/ipv4/conf/$name/forwarding; done');
+});
+
+/** Packets that came by the input hook so far, for each rule of `seen`. */
+const counts = (): number[] =>
+  [...sh('nft list chain inet seen in').matchAll(/counter packets (\d+)/g)].map(([, count]) => Number(count));
+
+type Kind = readonly [name: string, protocol: number, port: number, parts: readonly FrameOptions[]];
+const LOOKUP: Kind = ['UDP', 17, OWN_PORT, [{}]];
+const KINDS: readonly Kind[] = [
+  LOOKUP,
+  ['UDP with IPv4 options', 17, OWN_PORT, [{ optionBytes: 8 }]],
+  [
+    'UDP in fragments',
+    17,
+    OWN_PORT,
+    // A UDP header of 24 bytes in all, and the rest.
+    [
+      {
+        id: 9,
+        fragment: MORE_FRAGMENTS,
+        content: Uint8Array.of(0x11, 0x11, 0x14, 0xe9, 0, 24, 0, 0, ...new Array(8).fill(0)),
+      },
+      { id: 9, fragment: 2, content: new Uint8Array(8) },
+    ],
+  ],
+  ['a SYN', 6, OWN_PORT, [{ tcpFlags: TCP.syn }]],
+  ['an ACK', 6, OWN_PORT, [{ tcpFlags: TCP.ack }]],
+];
+
+type By = keyof typeof wires;
+const ofNode = (by: By): string => (by === 'ext0' ? '10.79.1.1' : ADDRESSES.nodeLan);
+
+/** Whether a packet with this source, which comes in by an interface, comes by the input hook. */
+function arrives(by: By, source: string, kind: Kind = LOOKUP, destination = ofNode(by)): boolean {
+  const before = counts();
+  send(by, source, kind, destination);
+  // Sending over a veth pair delivers before it returns, or within a moment under load.
+  const deadline = performance.now() + 100;
+  while (performance.now() < deadline) if (counts().join() !== before.join()) return true;
+  return false;
+}
+
+function send(by: By, source: string, [, protocol, port, parts]: Kind, destination: string): void {
+  const packet = {
+    protocol,
+    source: parseAddress(source) ?? 0,
+    destination: parseAddress(destination) ?? 0,
+    sourcePort: 0x1111,
+    destinationPort: port,
+  } as Packet;
+  for (const part of parts) {
+    const bytes = new Uint8Array(MAX_FRAME);
+    wires[by].send(withChecksum(bytes.subarray(0, writeFrame(bytes, packet, part))));
+  }
+}
+
+const ELSEWHERE = [ADDRESSES.client, ADDRESSES.clientOther, ADDRESSES.server, '10.77.1.77'];
+const NOWHERE = ['192.0.2.1', '8.8.8.8'];
+const OWN = [ADDRESSES.nodeLan, '10.79.1.1'];
+
+describe('a packet with a forged source does not reach a socket of the proxies', () => {
+  test.each(KINDS)('by an interface that is not policed: %s', (...kind) => {
+    police();
+    const forged = [...ELSEWHERE, ...NOWHERE];
+    expect(forged.filter((source) => arrives('ext0', source, kind))).toEqual([]);
+    expect(arrives('ext0', UNNAMED, kind)).toBe(true);
+  });
+
+  test.each(KINDS)('by a policed interface that does not forward: %s', (...kind) => {
+    police();
+    sh('echo 0 > /proc/sys/net/ipv4/conf/wan0/forwarding');
+    expect([ADDRESSES.client, UNNAMED, ...NOWHERE].filter((source) => arrives('wan0', source, kind))).toEqual([]);
+    expect(arrives('wan0', ADDRESSES.server, kind)).toBe(true);
+  });
+
+  test.each<[string, Partial<DatapathOptions>]>([
+    ['clsact', { forceClsact: true }],
+    ['direct forwarding', { forwarding: 'direct' }],
+    ['police_local', { policeLocal: true }],
+    ['dns.transparent', { divertDns: true }],
+    ['a service plane', { servicePlane: { address: 0x7f00_0001, port: 15_001 } }],
+    ['another mark_mask', { markMask: 0x00f0_0000 }],
+  ])('with %s', (_, more) => {
+    police(more);
+    expect(ELSEWHERE.filter((source) => arrives('ext0', source))).toEqual([]);
+    expect(arrives('ext0', UNNAMED)).toBe(true);
+    expect([UNNAMED, ADDRESSES.server].filter((source) => arrives('lan0', source))).toEqual([]);
+  });
+
+  test('after the hooks are lost, after a takeover, and after the table is flushed', () => {
+    police().close();
+    sh(`rm ${topology.pinPath}/links-*/*`);
+    expect(arrives('ext0', ADDRESSES.client)).toBe(false);
+    police();
+    expect(arrives('ext0', ADDRESSES.client)).toBe(false);
+    sh('nft flush table inet weir');
+    expect(arrives('ext0', ADDRESSES.client)).toBe(true);
+    expect(datapath?.look()).toContainEqual({ type: 'guard_lost' });
+    datapath?.attach();
+    expect(arrives('ext0', ADDRESSES.client)).toBe(false);
+  });
+
+  test('in `loose` where the source has no route, or is the node’s own', () => {
+    police({ reversePath: 'loose' });
+    sh('echo 1 > /proc/sys/net/ipv4/conf/ext0/accept_local');
+    expect([...NOWHERE, ...OWN].filter((source) => arrives('ext0', source))).toEqual([]);
+    expect(ELSEWHERE.filter((source) => !arrives('ext0', source))).toEqual([]);
+    sh('echo 0 > /proc/sys/net/ipv4/conf/ext0/accept_local');
+  });
+
+  test('in `off` the stack alone decides', () => {
+    police({ reversePath: 'off' });
+    expect([...ELSEWHERE, ...NOWHERE].filter((source) => !arrives('ext0', source))).toEqual([]);
+  });
+
+  test('and other sockets get it as before, as do packets of the node to itself', () => {
+    police();
+    expect(arrives('ext0', ADDRESSES.client, ['UDP', 17, OTHER_PORT, [{}]])).toBe(true);
+    const [before = 0] = counts();
+    sh(`bash -c 'echo x > /dev/udp/10.79.1.1/${OWN_PORT}'`);
+    expect(counts()[0]).toBe(before + 1);
+  });
+
+  test('forwarded packets do not come by the chain, and need no connection tracking', () => {
+    police({ forwarding: 'auto' }).look();
+    expect(datapath?.stats().forwarding).toEqual({ way: 'direct', reason: 'nobody else has a say' });
+  });
+});
+
+describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
+  const PORT = 5_355;
+  let listener: number;
+  beforeAll(() => {
+    sh('for name in all lan0 wan0 ext0; do echo 1 > /proc/sys/net/ipv4/conf/$name/route_localnet; done');
+    listener = openSocket('udp', { mark: 0 });
+    bindSocket(listener, { address: 0x7f00_0001, port: PORT });
+  });
+  afterAll(() => {
+    libc.close(listener);
+  });
+  const MSG_DONTWAIT = 0x40;
+  /** What the listener gets within a moment. */
+  function received(source: string, by: By = 'lan0'): number {
+    send(by, source, ['UDP', 17, PORT, [{}]], '127.0.0.1');
+    const bytes = new Uint8Array(64);
+    let count = 0;
+    for (const deadline = performance.now() + 50; performance.now() < deadline; )
+      if (libc.recv(listener, bytes, bytes.length, MSG_DONTWAIT) >= 0) count++;
+    return count;
+  }
+
+  test('gets packets from the wire while the node is unpoliced', () => {
+    expect(received(ADDRESSES.client)).toBe(1);
+  });
+
+  test.each<[string, Partial<DatapathOptions>]>([
+    ['strict', {}],
+    ['loose', { reversePath: 'loose' }],
+    ['off', { reversePath: 'off' }],
+    ['police_local', { policeLocal: true }],
+    ['clsact', { forceClsact: true }],
+    ['direct forwarding', { forwarding: 'direct' }],
+    ['dns.transparent', { divertDns: true }],
+  ])('gets none by a policed interface: %s', (_, more) => {
+    police(more);
+    expect([ADDRESSES.client, '127.0.0.1', '127.0.0.2'].map((source) => received(source))).toEqual([0, 0, 0]);
+    expect(received(ADDRESSES.server, 'wan0')).toBe(0);
+    expect(datapath?.stats().drops.loopback?.packets).toBe(4n);
+  });
+
+  test('gets them by an interface that is not policed, as before', () => {
+    police();
+    expect(received(UNNAMED, 'ext0')).toBe(1);
+  });
+});
