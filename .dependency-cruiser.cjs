@@ -94,7 +94,7 @@ module.exports = {
     only(
       'actors-bind',
       '^src/actors/',
-      ['^statecharts/', '^src/(policy|bus|dataplane|dns|service-plane|kubernetes|cluster|store|threads)/'],
+      ['^statecharts/', '^src/(policy|bus|dataplane|dns|service-plane|sockets|kubernetes|cluster|store|threads)/'],
       'Actors bind charts to effects. They never reach into HTTP.',
     ),
     only(

@@ -35,6 +35,7 @@ import { parseHostname } from '#policy/hostname.js';
 import { parseAddress } from '#policy/ipv4.js';
 import type { ServicePlaneOptions } from '#service-plane/options.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
+import { listenOnceThere } from '#sockets/address-change.js';
 import { connectionLimit } from '#sockets/connection-limit.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';
@@ -110,9 +111,19 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     const api = await createApi(management, apiOptions(config, log));
     const unfollow = config.policy.file === null ? () => {} : follow(config.policy.file, system, log);
     try {
-      await api.listen({ host: config.api.listen.host, port: config.api.listen.port });
-      const { address, port } = api.server.address() as AddressInfo;
-      log.info({ version, address, port, data_dir: config.node.dataDir }, 'the API listens');
+      const stopping = new AbortController();
+      void stopped.then(() => stopping.abort());
+      const { host, port: wanted } = config.api.listen;
+      await listenOnceThere(
+        () => api.listen({ host, port: wanted }),
+        ({ message }) => log.warn({ host }, `the API listens once the node has its address: ${message}`),
+        stopping.signal,
+      );
+      const bound = api.server.address() as AddressInfo | null;
+      if (bound !== null) {
+        const { address, port } = bound;
+        log.info({ version, address, port, data_dir: config.node.dataDir }, 'the API listens');
+      }
       const reason = await stopped;
       if (reason instanceof Error) throw reason;
       log.info({ signal: reason }, 'draining');

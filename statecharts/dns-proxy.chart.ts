@@ -5,6 +5,7 @@ import { backoffMs, notProvided } from './failure.js';
 import {
   absentStates,
   beginningStates,
+  lacksAddress,
   noteFailure,
   ON_DATAPLANE,
   ON_DATAPLANE_SERVING,
@@ -52,6 +53,8 @@ export const dnsProxyChart = setup({
     open: fromPromise<void>(notProvided('open')),
     /** Has the proxy learn addresses by the datapath. */
     connectGrants: fromPromise<void>(notProvided('connectGrants')),
+    /** Resolves once an address or a link of the node has changed. */
+    addressChange: fromPromise<void>(notProvided('addressChange')),
     watch: fromCallback<EventObject>(notProvided('watch')),
   },
   actions: {
@@ -73,6 +76,7 @@ export const dnsProxyChart = setup({
   },
   guards: {
     isConfigured: ({ context }) => context.configured,
+    lacksAddress: ({ context }) => lacksAddress(context.trouble, part),
     isNeededFromTheStart: ({ context }) => context.needed,
     isNeeded: (_, params: { needs: Needs }) => params.needs.dns,
     isNotNeeded: (_, params: { needs: Needs }) => !params.needs.dns,

@@ -1,6 +1,6 @@
 import type { Needs } from '#bus/messages.js';
 import { sentenceOf } from './failure.js';
-import type { PartName } from './readiness.js';
+import type { PartName, Troubles } from './readiness.js';
 
 /** What charts have in common of parts that may not be configured, listen in threads, and ask the datapath about grants. */
 
@@ -14,6 +14,11 @@ export const noteFailure = {
   type: 'noteTrouble',
   params: ({ event }: { event: { readonly error: unknown } }) => ({ trouble: sentenceOf(event.error) }),
 } as const;
+
+/** Whether it could not listen because the node does not have the address. */
+export function lacksAddress(trouble: Troubles, part: PartName): boolean {
+  return trouble[part]?.includes('EADDRNOTAVAIL') === true;
+}
 
 /** A part that is not configured. `unmet`: what becomes of it where a policy needs the part. */
 export function absentStates<P extends PartName>(part: P, unmet: string) {
@@ -59,6 +64,13 @@ export function beginningStates<P extends PartName, Use>(part: P, { binding, fai
       meta: { part, detail: failed },
       entry: 'countAttempt',
       after: { backoff: 'binding' },
+      // An address that is absent is bound as soon as the node has it.
+      invoke: {
+        id: 'addressChange',
+        src: 'addressChange',
+        onDone: { guard: 'lacksAddress', target: 'binding' },
+        onError: { actions: [] },
+      },
     },
   } as const;
 }

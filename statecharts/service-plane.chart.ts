@@ -5,6 +5,7 @@ import { backoffMs, notProvided } from './failure.js';
 import {
   absentStates,
   beginningStates,
+  lacksAddress,
   noteFailure,
   ON_DATAPLANE,
   ON_DATAPLANE_SERVING,
@@ -58,6 +59,8 @@ export const servicePlaneChart = setup({
     open: fromPromise<void>(notProvided('open')),
     /** Has the threads ask the datapath what is granted. */
     connectGrants: fromPromise<void>(notProvided('connectGrants')),
+    /** Resolves once an address or a link of the node has changed. */
+    addressChange: fromPromise<void>(notProvided('addressChange')),
     watch: fromCallback<EventObject>(notProvided('watch')),
     /** Hands over the intercept CA, now and when it changes. */
     watchCa: fromCallback<EventObject>(notProvided('watchCa')),
@@ -84,6 +87,7 @@ export const servicePlaneChart = setup({
   },
   guards: {
     isConfigured: ({ context }) => context.configured,
+    lacksAddress: ({ context }) => lacksAddress(context.trouble, part),
     isNeededFromTheStart: ({ context }) => context.needed,
     isNeeded: (_, params: { needs: Needs }) => params.needs.servicePlane,
     isNotNeeded: (_, params: { needs: Needs }) => !params.needs.servicePlane,

@@ -1,6 +1,7 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Datapath } from '#dataplane/datapath.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
+import { AddressChanges } from '#sockets/address-change.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 
 /** Binds the DNS proxy's chart to a proxy, and that to the datapath; without one, to nothing that it would ever ask. */
@@ -9,6 +10,7 @@ export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null)
     if (proxy === null) throw new Error('the configuration has no dns section');
     return proxy;
   };
+  const changes = new AddressChanges();
   return dnsProxyChart.provide({
     actions: {
       use: (_, { lookups }) => {
@@ -16,11 +18,16 @@ export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null)
       },
     },
     actors: {
-      open: fromPromise(() => asked().open()),
+      open: fromPromise(async () => {
+        changes.begin();
+        await asked().open();
+        changes.end();
+      }),
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
         asked().grantBy(await datapath.grantDoor());
       }),
+      addressChange: fromPromise(({ signal }) => changes.next(signal)),
       watch: fromCallback<EventObject>(({ sendBack }) =>
         asked().watch((change) => {
           if (change.type === 'worker_died') sendBack({ type: 'dns.died', reason: change.reason });

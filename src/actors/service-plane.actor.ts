@@ -1,6 +1,7 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Datapath } from '#dataplane/datapath.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
+import { AddressChanges } from '#sockets/address-change.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import type { InterceptCaSetting } from './intercept-ca.js';
 
@@ -16,6 +17,7 @@ export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Dat
     if (ports === null) throw new Error('the configuration has no service_plane section');
     return ports;
   };
+  const changes = new AddressChanges();
   return servicePlaneChart.provide({
     actions: {
       use: (_, { inspection }) => {
@@ -23,13 +25,18 @@ export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Dat
       },
     },
     actors: {
-      open: fromPromise(() => asked().plane.open()),
+      open: fromPromise(async () => {
+        changes.begin();
+        await asked().plane.open();
+        changes.end();
+      }),
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
         const { plane } = asked();
         plane.joinBy(await datapath.joinPoint());
         plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantedPort())));
       }),
+      addressChange: fromPromise(({ signal }) => changes.next(signal)),
       watch: fromCallback<EventObject>(({ sendBack }) =>
         asked().plane.watch((change) => {
           if (change.type === 'worker_died') sendBack({ type: 'service_plane.died', reason: change.reason });

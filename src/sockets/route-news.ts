@@ -1,8 +1,9 @@
 import { NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 import type { Descriptors } from './descriptors.js';
 
-/** A bit for each group of rtnetlink that tells of a change by which the kernel may choose another source address. */
-const GROUPS = { link: 1 << 0, address: 1 << 4, route: 1 << 6, rule: 1 << 7 } as const;
+const [LINK, ADDRESS, ROUTE, RULE] = [1 << 0, 1 << 4, 1 << 6, 1 << 7];
+/** A bit for each group of rtnetlink. `addresses`: what the node has. `sources`: by what the kernel chooses a source address. */
+const GROUPS = { addresses: LINK | ADDRESS, sources: LINK | ADDRESS | ROUTE | RULE } as const;
 
 /**
  * Kernel notifications of changed links, IPv4 addresses, routes and rules in the network namespace of the calling thread.
@@ -10,9 +11,13 @@ const GROUPS = { link: 1 << 0, address: 1 << 4, route: 1 << 6, rule: 1 << 7 } as
  */
 export class RouteNews {
   #isClosed = false;
-  readonly #socket = new NetlinkSocket(NETLINK_ROUTE, GROUPS.link | GROUPS.address | GROUPS.route | GROUPS.rule);
+  readonly #socket: NetlinkSocket;
 
-  constructor(private readonly descriptors: Descriptors) {
+  constructor(
+    private readonly descriptors: Descriptors,
+    about: keyof typeof GROUPS = 'sources',
+  ) {
+    this.#socket = new NetlinkSocket(NETLINK_ROUTE, GROUPS[about]);
     descriptors.hold(this.#socket.fd);
   }
 

@@ -1,5 +1,17 @@
+import Fastify from 'fastify';
+import { NEVER } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { type AnyMachineSnapshot, type AnyStateMachine, createActor, SimulatedClock, waitFor } from 'xstate';
+import { dnsProxyActor } from '#actors/dns-proxy.actor.js';
+import { servicePlaneActor } from '#actors/service-plane.actor.js';
 import { createTopology, type Topology } from '#cli/topology.js';
+import type { DnsProxy } from '#dns/dns-proxy.js';
+import { Upstream } from '#dns/upstream/upstream.js';
+import { libc } from '#libc/libc.js';
+import type { ServicePlane } from '#service-plane/service-plane.js';
+import { listenOnceThere } from '#sockets/address-change.js';
+import { RouteNews } from '#sockets/route-news.js';
+import { openListener } from '#sockets/socket-options.js';
 import { lookUp, query, TcpClient } from '#test/dns/client.js';
 import { alwaysAt, FakeUpstream, type Heard } from '#test/dns/fake-upstream.js';
 import { type Rig, startProxy } from '#test/dns/proxy.js';
@@ -161,6 +173,89 @@ describe('the DNS proxy, after the address by which it asks its resolver', () =>
     await onNode('addr add 10.77.2.1/24 dev wan0', 'route add 10.88.0.0/16 via 10.77.2.2');
     await vi.waitFor(() => answers(rig), { timeout: 1_500, interval: 20 });
   });
+});
+
+test('a failed send alone has the source address of a resolver compared again', async () => {
+  await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
+  leave = enterNamespace(topology.node.name);
+  const silent = vi.spyOn(RouteNews.prototype, 'take').mockReturnValue(false);
+  const compared = vi.spyOn(Upstream.prototype, 'renew');
+  try {
+    const rig = await startProxy([{ at: UPSTREAM }]);
+    await answers(rig);
+    await CHANGES[0]?.[1]();
+    for (let each = 0; each < 40; each++) await answers(rig);
+    expect(silent).toHaveBeenCalled();
+    expect(compared).toHaveBeenCalled();
+  } finally {
+    silent.mockRestore();
+    compared.mockRestore();
+  }
+});
+
+test('a server listens as soon as the node has its address', async () => {
+  leave = enterNamespace(topology.node.name);
+  const api = Fastify();
+  api.get('/', () => 'here');
+  const absent: string[] = [];
+  const listening = listenOnceThere(
+    () => api.listen({ host: '10.77.6.1', port: 0 }),
+    (failure) => absent.push(failure.message),
+    AbortSignal.timeout(20_000),
+  );
+  try {
+    await settled(() => absent.length, 1);
+    await onNode('addr add 10.77.7.1/24 dev lan0');
+    await onNode('addr add 10.77.6.1/24 dev lan0');
+    const began = performance.now();
+    await listening;
+    expect(performance.now() - began).toBeLessThan(1_000);
+    expect(absent).toHaveLength(1);
+    expect(await (await fetch(api.listeningOrigin)).text()).toBe('here');
+  } finally {
+    await api.close();
+  }
+});
+
+describe('a part that could not bind its address', () => {
+  const PARTS: readonly (readonly [string, (part: DnsProxy & ServicePlane) => AnyStateMachine])[] = [
+    ['the DNS proxy', (part) => dnsProxyActor(part, null)],
+    ['the service plane', (part) => servicePlaneActor({ plane: part, interceptCa: { changed: NEVER } }, null)],
+  ];
+  test.each(PARTS)('binds it as soon as the node has it, before its back-off ends: %s', async (_, actorOf) => {
+    leave = enterNamespace(topology.node.name);
+    const part = {
+      open: async () => void libc.close(openListener({ address: 0x0a4d_0601, port: 53 }, { mark: 0 })),
+      watch: () => () => {},
+      use: () => {},
+    } as unknown as DnsProxy & ServicePlane;
+    const input = { configured: true, needed: true, enforced: false, lookups: null, inspection: null };
+    // No back-off ends by this clock.
+    const actor = createActor(actorOf(part), { clock: new SimulatedClock(), input });
+    const isIn = (state: string) => (snapshot: AnyMachineSnapshot) => JSON.stringify(snapshot.value).includes(state);
+    actor.start();
+    try {
+      await waitFor(actor, isIn('backing_off'), { timeout: 5_000 });
+      await onNode('addr add 10.77.7.1/24 dev lan0', 'addr add 10.77.6.1/24 dev lan0');
+      await waitFor(actor, isIn('serving'), { timeout: 2_000 });
+    } finally {
+      actor.stop();
+    }
+  });
+});
+
+test('a server that waits for its address gives up when it is told to', async () => {
+  leave = enterNamespace(topology.node.name);
+  const ended = new AbortController();
+  const api = Fastify();
+  const listening = listenOnceThere(
+    () => api.listen({ host: '10.77.6.1', port: 0 }),
+    () => ended.abort(),
+    ended.signal,
+  );
+  await listening;
+  expect(api.server.listening).toBe(false);
+  await api.close();
 });
 
 test('a resolver without a route does not keep the proxy from asking the others, and is asked once it has one', async () => {

@@ -349,6 +349,45 @@ describe('a policed interface that is a port', () => {
     expect(await crossing()).toEqual([]);
   });
 
+  test('is refused while it gives frames to a macvlan, of this network namespace or of another', async () => {
+    await start('allow', { interfaces: ['lan0', 'wan0'] });
+    await expect.poll(() => config().state, soon).toBe('configured');
+    await ip('link', 'add', 'mac0', 'link', 'lan0', 'type', 'macvlan', 'mode', 'bridge');
+    const detail = 'a configured interface cannot be policed as it is: lan0 gives frames to';
+    await expect
+      .poll(config, soon)
+      .toEqual({ state: 'refused', detail: `${detail} macvlan mac0, unjudged: remove it` });
+    await ip('link', 'set', 'mac0', 'netns', topology.client.name);
+    await expect
+      .poll(config, soon)
+      .toEqual({ state: 'refused', detail: expect.stringMatching(`^${detail} macvlan_handle_frame.*, unjudged$`) });
+    expect(await reaches()).toBe(true);
+    await topology.client.must('ip', 'link', 'del', 'mac0');
+    // Only the look of each second tells that a macvlan in another namespace is gone.
+    await datapath.attach();
+    await ip('link', 'set', 'lan0', 'alias', 'looked-at');
+    await expect.poll(() => config().state, soon).toBe('configured');
+  });
+
+  test('is closed where its bridge leads to another bridge', async () => {
+    await ip('link', 'add', 'br1', 'type', 'bridge', 'forward_delay', '0', 'group_fwd_mask', '0x4000');
+    await ip('link', 'add', 'in0', 'type', 'veth', 'peer', 'name', 'in1');
+    for (const name of ['br1', 'in0', 'in1']) await ip('link', 'set', name, 'up');
+    try {
+      await join('q0', 'in0');
+      for (const port of ['lan0', 'in1']) await ip('link', 'set', port, 'master', 'br1');
+      await start('allow', { interfaces: ['lan0', 'wan0'], reversePath: 'off' });
+      await expect.poll(config, soon).toEqual({
+        state: 'refused',
+        detail:
+          'a configured interface cannot be policed as it is: lan0 is a port of bridge br1: name br1, or take lan0 out of it',
+      });
+      expect(await crossing(['other'])).toEqual([]);
+    } finally {
+      for (const name of ['br1', 'in0']) await ip('link', 'del', name);
+    }
+  });
+
   test('need not be named where its bridge is: its ports switch, and what is routed is judged', async () => {
     await ip('addr', 'flush', 'dev', 'lan0');
     await ip('addr', 'add', `${ADDRESSES.nodeLan}/24`, 'dev', 'br0');

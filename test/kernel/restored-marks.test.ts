@@ -105,7 +105,35 @@ const ATTACKS: readonly (readonly [string, readonly (readonly [string, string])[
   ['all bits set', [['prerouting priority 0', 'meta mark set 0xffffffff']]],
 ];
 
+const SAVED_LATE = 'POSTROUTING -j CONNMARK --save-mark';
+const RESTORED = 'PREROUTING -j CONNMARK --restore-mark';
+const MASKS = '--nfmask 0x00f00000 --ctmask 0x00f00000';
+const IPTABLES_ATTACKS: readonly (readonly [string, readonly string[]])[] = [
+  ['saved at POSTROUTING, restored at PREROUTING', [SAVED_LATE, RESTORED]],
+  ['saved at FORWARD, restored by bits', [`FORWARD -j CONNMARK --save-mark ${MASKS}`, `${RESTORED} ${MASKS}`]],
+  ['restored at FORWARD', [SAVED_LATE, 'FORWARD -j CONNMARK --restore-mark']],
+  [
+    'set by what conntrack saved',
+    [SAVED_LATE, 'PREROUTING -m connmark --mark 0x100000/0x100000 -j MARK --or-mark 0x100000'],
+  ],
+  ['set at FORWARD', ['FORWARD -j MARK --or-mark 0x100000']],
+];
+
 describe('a mark that another rule sets or restores does not pass the guard', () => {
+  describe.each(['iptables-nft', 'iptables-legacy'])('by %s', (iptables) => {
+    afterEach(() => node.topology.node.must(iptables, '-t', 'mangle', '-F'));
+
+    test.each(IPTABLES_ATTACKS)('%s', async (_, appended) => {
+      node.start({ forwarding: 'stack' }).attach();
+      node.putInForce(policyOf(0), 1);
+      for (const rule of appended) await node.topology.node.must(iptables, '-t', 'mangle', '-A', ...rule.split(' '));
+      const before = [await exchange(), await exchange()];
+      loseHooks();
+      const after = [await exchange(), await exchange()];
+      expect({ before, after }).toEqual({ before: ['ping 1', 'ping 1'], after: ['silent', 'silent'] });
+    });
+  });
+
   test.each(ATTACKS)('%s', async (_, chains) => {
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);

@@ -1,0 +1,67 @@
+import { Descriptors } from './descriptors.js';
+import { RouteNews } from './route-news.js';
+
+const LOOK_MS = 100;
+
+/**
+ * Changes of links and IPv4 addresses in the network namespace of the calling thread. To be begun before an attempt to bind, so that no
+ * change between the attempt and `next` is missed. Node's loop takes no netlink socket, so notifications are read every 100 ms.
+ */
+export class AddressChanges {
+  #news: RouteNews | null = null;
+
+  /** Forgets earlier changes. */
+  begin(): void {
+    this.end();
+    this.#news = new RouteNews(new Descriptors(), 'addresses');
+  }
+
+  /** Resolves once something has changed since `begin`, or once `signal` is aborted, which ends it. */
+  next(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const stop = (): void => {
+        clearInterval(timer);
+        signal.removeEventListener('abort', abort);
+        resolve();
+      };
+      const abort = (): void => {
+        this.end();
+        stop();
+      };
+      const timer = setInterval(() => {
+        if (this.#news?.take() === true) stop();
+      }, LOOK_MS);
+      if (signal.aborted) abort();
+      else signal.addEventListener('abort', abort);
+    });
+  }
+
+  end(): void {
+    this.#news?.close();
+    this.#news = null;
+  }
+}
+
+/** Calls `listen`, again after each change where the node does not have the address; `onAbsent` is told of the first such failure. */
+export async function listenOnceThere(
+  listen: () => Promise<unknown>,
+  onAbsent: (failure: Error) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const changes = new AddressChanges();
+  try {
+    for (let tries = 0; !signal.aborted; tries++) {
+      changes.begin();
+      try {
+        await listen();
+        return;
+      } catch (failure) {
+        if (!(failure instanceof Error) || (failure as NodeJS.ErrnoException).code !== 'EADDRNOTAVAIL') throw failure;
+        if (tries === 0) onAbsent(failure);
+      }
+      await changes.next(signal);
+    }
+  } finally {
+    changes.end();
+  }
+}
