@@ -1,0 +1,86 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const ATTACKERS = 8;
+const LOOKS = 400;
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('load', [80]);
+  await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
+}, 120_000);
+afterAll(() => rig?.remove());
+
+const packet = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: 443 };
+const hostname = `${'a'.repeat(60)}.${'b'.repeat(60)}.${'a'.repeat(60)}.${'b'.repeat(60)}`;
+/** As costly as the bounds of expressions leave a policy; so many of these groups have all that it may have. */
+const costlyGroup = (id: string, rules: number) => ({
+  id,
+  mode: 'enforce',
+  sources: { cidrs: ['0.0.0.0/0'] },
+  rules: Array.from({ length: rules }, (_, at) => ({
+    id: `r${at}`,
+    action: 'allow',
+    match: { dns_hostname: `([\\pL.]?){0,190}z${at}` },
+  })),
+});
+
+test('/health and /ready stay quick while drafts and group writes are as costly as they may be', {
+  timeout: 120_000,
+}, async () => {
+  const { body: issued } = await rig.node.request('POST', '/api/v1/tokens', { subject: 'eve', role: 'readonly' });
+  const headers = { authorization: `Bearer ${(issued as { token: string }).token}` };
+  const draft = { ...packet, hostname, policy: { source_groups: [costlyGroup('g', 100)] } };
+  let isOver = false;
+  const statuses = new Map<number, number>();
+  const attack = async (question: object): Promise<void> => {
+    while (!isOver) {
+      const { status } = await rig.node.request('POST', '/api/v1/policy/explain', question, headers);
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+    }
+  };
+  const attacks = Array.from({ length: ATTACKERS }, (_, index) =>
+    attack(index % 2 === 0 ? draft : { ...packet, hostname }),
+  );
+
+  // Each write alone is within the bounds of a policy; all of them are not.
+  const { body: list } = await rig.node.request('GET', '/api/v1/policies');
+  const { id } = (list as { items: { id: string }[] }).items[0] ?? { id: '' };
+  const writes: number[] = [];
+  const write = async (): Promise<void> => {
+    while (!isOver) {
+      const group = `sum${writes.length}`;
+      const path = `/api/v1/policies/${id}/source-groups/${group}`;
+      writes.push((await rig.node.request('PUT', path, costlyGroup(group, 30))).status);
+    }
+  };
+  const writing = write();
+
+  const tookMs: number[] = [];
+  const answered = new Set<string>();
+  for (let look = 0; look < LOOKS; look++) {
+    const began = performance.now();
+    const path = look % 2 === 0 ? '/health' : '/ready';
+    const response = await fetch(rig.node.url + path);
+    await response.arrayBuffer();
+    tookMs.push(performance.now() - began);
+    answered.add(`${path} ${response.status}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  isOver = true;
+  await Promise.all([...attacks, writing]);
+  tookMs.sort((one, other) => one - other);
+  const percentile = (share: number) => Math.round(tookMs[Math.ceil(share * LOOKS) - 1] ?? 0);
+  console.log('explain-load:', {
+    median: percentile(0.5),
+    p99: percentile(0.99),
+    statuses: [...statuses],
+    writes: writes.length,
+  });
+  // Without a DNS proxy a policy with hostnames is not ready.
+  expect([...answered].sort()).toEqual(['/health 200', '/ready 200', '/ready 503']);
+  expect(percentile(0.99)).toBeLessThan(100);
+  expect([writes[0], writes.at(-1)]).toEqual([201, 400]);
+  expect(statuses.get(200)).toBeGreaterThan(0);
+});
