@@ -1,5 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { EVENT_FLAG } from '#dataplane/events/event.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
+import { DROP_REASON } from '#dataplane/program/numbers.js';
 import { AddressNames } from '#observe/address-names.js';
 import { Deciders } from '#observe/deciders.js';
 import type { WiretapFilter } from '#observe/wiretap/filter.js';
@@ -108,6 +110,31 @@ describe('a message', () => {
         state: 'tcp_syn_sent',
         foreign: false,
       },
+    ]);
+  });
+
+  test('of an ended flow says what ended it', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    const ends = [
+      {},
+      { flags: EVENT_FLAG.cut },
+      { verdict: 'deny', dropReason: DROP_REASON.policy_deny, hit: 6, hitCheck: checkOf(1) },
+    ] as const;
+    hub.events(batchOf(ends.map((end) => flow(443, { type: 'flow_ended', ...end }))), 0);
+    expect(messages()).toMatchObject([
+      { type: 'flow_end', reason: null, verdict: 'allow', effective_action: 'allow', rule: 'web' },
+      { type: 'flow_end', reason: 'cut', verdict: 'allow', effective_action: 'allow', rule: 'web' },
+      { type: 'flow_end', reason: 'policy_deny', verdict: 'deny', effective_action: 'deny', rule: null },
+    ]);
+  });
+
+  test('of an out_of_state packet has the rule, and is denied for the filters', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, { ...ALL, verdicts: ['deny'] }, 0);
+    hub.events(batchOf([flow(443, { type: 'dropped', dropReason: DROP_REASON.out_of_state })]), 0);
+    expect(messages()).toMatchObject([
+      { type: 'verdict', verdict: 'allow', effective_action: 'deny', drop_reason: 'out_of_state', rule: 'web' },
     ]);
   });
 
