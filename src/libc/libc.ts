@@ -107,6 +107,13 @@ export function check(doing: string, result: number, detail?: () => string): num
   throw new KernelFailure(doing, result < -1 ? -result : errno(), detail?.());
 }
 
+const F_DUPFD_CLOEXEC = 1_030;
+
+/** Another descriptor of what is open as `fd`; it stays open when the first one is closed. */
+export function duplicate(doing: string, fd: number): number {
+  return check(doing, libc.fcntl(fd, F_DUPFD_CLOEXEC, 0));
+}
+
 const MEMBARRIER: Record<string, number> = { x64: 324, arm64: 283 };
 
 /** membarrier(2), which libc has no function for. */

@@ -1,8 +1,11 @@
-/** Where connections that the service plane has decided are left to the datapath: programs and maps by their ids in the kernel. */
+/** A map or program of the datapath, as `takeObject` of `#libc/passed-object.js` takes it. */
+type PassedObject = { readonly fd: number; readonly id: number };
+
+/** Where connections that the service plane has decided are left to the datapath. */
 export type JoinPoint = {
-  readonly program: number;
-  readonly joins: number;
-  readonly joiners: number;
+  readonly program: PassedObject;
+  readonly joins: PassedObject;
+  readonly joiners: PassedObject;
   /** Of packets that pass unjudged. */
   readonly mark: number;
   /** How long a connection may be still, and how long one that has ended is kept. */

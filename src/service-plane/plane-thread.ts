@@ -2,7 +2,7 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { JoinPoint } from '#policy/join-point.js';
 import type { SeenConnections } from '#policy/seen-connection.js';
 import { Handover } from '#sockets/handover.js';
-import { resetLeft } from '#sockets/joiner.js';
+import { type OwnJoinPoint, ownJoinPoint, resetLeft } from '#sockets/joiner.js';
 import { AskedThread } from '#threads/asked-thread.js';
 import type {
   FromSplicing,
@@ -29,7 +29,8 @@ export class PlaneThread {
   readonly #splicer: AskedThread<object, never, FromSplicing>;
   readonly #handover = new Handover();
   #stopped: Promise<void> | null = null;
-  #point: JoinPoint | null = null;
+  /** By descriptors of its own: when the node ends, the datapath is closed before what it left is reset. */
+  #point: OwnJoinPoint | null = null;
   /** What keeps it from reading the authorities of servers. */
   upstreamCaFault: string | null = null;
   /** And from leaving connections to the datapath. */
@@ -83,16 +84,24 @@ export class PlaneThread {
   stats = (): Promise<ThreadStats> => this.#thread.ask('stats', []);
 
   joinBy(point: JoinPoint): void {
-    this.#point = point;
+    this.#point?.close();
+    try {
+      this.#point = ownJoinPoint(point);
+    } catch {
+      // The datapath is gone. The next point is on its way.
+      this.#point = null;
+    }
     this.tell({ kind: 'join_by', point });
   }
 
   #resetJoined(): void {
     try {
-      if (this.#point !== null) resetLeft(this.#point, this.number.number);
+      if (this.#point !== null) resetLeft(this.#point.point, this.number.number);
     } catch {
       // The datapath that had them is gone, too.
     }
+    this.#point?.close();
+    this.#point = null;
   }
 
   /** Neither is of use without the other. */

@@ -1,9 +1,7 @@
 import { Bell } from '#libc/bell.js';
-import { check, libc } from '#libc/libc.js';
+import { duplicate } from '#libc/libc.js';
 import { Descriptors } from './descriptors.js';
 import { resetSocket } from './socket-options.js';
-
-const F_DUPFD_CLOEXEC = 1_030;
 
 /** What threads are given to share a handover. */
 export type SharedHandover = { readonly bell: number; readonly descriptors: SharedArrayBuffer };
@@ -24,7 +22,7 @@ export class Handover {
 
   /** Another descriptor of this socket, which stays open when the first one is closed. */
   take(fd: number): number {
-    const taken = check('take over a socket', libc.fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    const taken = duplicate('take over a socket', fd);
     this.descriptors.hold(taken);
     return taken;
   }

@@ -1,5 +1,6 @@
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
+import { type PassedObject, takeObject } from '#libc/passed-object.js';
 import { TestRun } from '#libc/test-run.js';
 import type { JoinPoint } from '#policy/join-point.js';
 import type { Descriptors } from './descriptors.js';
@@ -27,9 +28,9 @@ export class JoinTable {
     private readonly held?: Descriptors,
   ) {
     try {
-      this.#program = this.#hold('open the program that joins', libbpf().bpf_prog_get_fd_by_id(point.program));
-      this.#joins = this.#hold('open what is joined', libbpf().bpf_map_get_fd_by_id(point.joins));
-      this.#joiners = this.#hold('open who joins', libbpf().bpf_map_get_fd_by_id(point.joiners));
+      this.#program = this.#take('take the program that joins', point.program);
+      this.#joins = this.#take('take the map of joined connections', point.joins);
+      this.#joiners = this.#take('take the map of joiners', point.joiners);
     } catch (failure) {
       this.close();
       throw failure;
@@ -114,8 +115,9 @@ export class JoinTable {
     }
   }
 
-  #hold(doing: string, fd: number): number {
-    this.#fds.push(check(doing, fd));
+  #take(doing: string, passed: PassedObject): number {
+    const fd = takeObject(doing, passed);
+    this.#fds.push(fd);
     this.held?.hold(fd);
     return fd;
   }

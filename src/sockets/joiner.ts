@@ -1,4 +1,6 @@
 import { type Capability, lacking } from '#libc/capabilities.js';
+import { libc } from '#libc/libc.js';
+import { takeObject } from '#libc/passed-object.js';
 import type { JoinPoint } from '#policy/join-point.js';
 import type { Descriptors } from './descriptors.js';
 import { Join, type Means, type Pair, takeAndReset } from './join.js';
@@ -10,8 +12,8 @@ const VOUCH_NS = 5_000_000_000n;
 /** All are looked at once in so many rounds. */
 const ROUNDS = 10;
 
-/** Sockets are left, the kernel's ids are opened, and segments are said in the name of others. */
-const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_SYS_ADMIN', 'CAP_NET_RAW'];
+/** To run the program that joins, and to send segments in the name of others. */
+const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_NET_RAW'];
 
 /** Why nothing can be joined. */
 export function joinFaultOf(failure: unknown): string {
@@ -75,6 +77,31 @@ export class Joiner {
     this.#means.table.close();
     this.#means.raw.close();
     return ids;
+  }
+}
+
+/** A join point by descriptors of its own, which stay good when the datapath is closed. */
+export type OwnJoinPoint = { readonly point: JoinPoint; close(): void };
+
+/** Throws where the datapath is gone. */
+export function ownJoinPoint(point: JoinPoint): OwnJoinPoint {
+  const fds: number[] = [];
+  const own = ({ fd, id }: JoinPoint['program']): JoinPoint['program'] => {
+    const taken = takeObject('take a join point over', { fd, id });
+    fds.push(taken);
+    return { fd: taken, id };
+  };
+  const close = (): void => {
+    for (const fd of fds) libc.close(fd);
+  };
+  try {
+    return {
+      point: { ...point, program: own(point.program), joins: own(point.joins), joiners: own(point.joiners) },
+      close,
+    };
+  } catch (failure) {
+    close();
+    throw failure;
   }
 }
 

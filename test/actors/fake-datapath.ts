@@ -102,7 +102,10 @@ export function fakeDatapath(): FakeDatapath {
     setEventsWanted: async (wanted) => {
       eventsWanted = wanted;
     },
-    joinPoint: async () => ({ program: 0, joins: 0, joiners: 0, mark: 0, idleMs: 0, endedMs: 0 }),
+    joinPoint: async () => {
+      const nothing = { fd: -1, id: 0 };
+      return { program: nothing, joins: nothing, joiners: nothing, mark: 0, idleMs: 0, endedMs: 0 };
+    },
     grantDoor: async () => ({ port: new MessageChannel().port1, gate: new Gate().shared }),
     grantedPort: async () => new MessageChannel().port1,
     close: async () => void fake.log.push('close'),

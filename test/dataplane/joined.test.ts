@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { mapId, mapShape, programId } from '#dataplane/kernel/bpf-fd.js';
+import { mapShape } from '#dataplane/kernel/bpf-fd.js';
 import { libbpf } from '#libc/libbpf.js';
+import { passedObject } from '#libc/passed-object.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile.js';
 import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE, JOINERS } from '#sockets/join-layout.js';
@@ -31,9 +32,9 @@ beforeEach(() => {
   kernel = loadForTest({ servicePlane: { address: address('127.0.0.1'), port: 15_001 } });
   kernel.activate(compile(policy([group(['0.0.0.0/0'], [rule({ protocol: 6, tls: { mode: 'metadata' } })])])));
   table = new JoinTable({
-    program: programId(kernel.object.programFd('weir_join')),
-    joins: mapId(kernel.object.mapFd('joins')),
-    joiners: mapId(kernel.object.mapFd('joiners')),
+    program: passedObject(kernel.object.programFd('weir_join')),
+    joins: passedObject(kernel.object.mapFd('joins')),
+    joiners: passedObject(kernel.object.mapFd('joiners')),
   });
   table.vouch(JOINER, process.hrtime.bigint() + 3_600_000_000_000n);
 });

@@ -7,8 +7,8 @@ import type { GrantRequest } from '#policy/grant-port.js';
 import { settled } from './settled.js';
 
 const ACCESS: GrantAccess = {
-  grants: 1,
-  patterns: 2,
+  grants: { fd: -1, id: 1 },
+  patterns: { fd: -1, id: 2 },
   capacity: 8,
   ledger: new SharedArrayBuffer(4),
   gate: new SharedArrayBuffer(4),

@@ -23,12 +23,9 @@ async function told(): Promise<unknown> {
   return { ok, state, fault: stats.tls.join_fault, metric };
 }
 
-test.each([
-  [['NET_RAW'], 'CAP_NET_RAW missing'],
-  [['SYS_ADMIN'], 'CAP_SYS_ADMIN missing'],
-  [['NET_RAW', 'SYS_ADMIN'], 'CAP_SYS_ADMIN and CAP_NET_RAW missing'],
-])('a node without %j inspects, leaves nothing to the datapath, and says so', async (without, fault) => {
-  rig = await createInspectedRig('capabilities', {}, { without });
+test('a node without CAP_NET_RAW inspects, leaves nothing to the datapath, and says so', async () => {
+  const fault = 'CAP_NET_RAW missing';
+  rig = await createInspectedRig('capabilities', {}, { without: ['NET_RAW'] });
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [SERVER_NAME] } } }]));
   await rig.node.ready();
   await expect

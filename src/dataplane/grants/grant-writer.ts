@@ -1,6 +1,6 @@
-import { libbpf } from '#libc/libbpf.js';
-import { check, libc } from '#libc/libc.js';
+import { libc } from '#libc/libc.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
+import { type PassedObject, takeObject } from '#libc/passed-object.js';
 import { digestOf } from './digest.js';
 import { Gate } from './gate.js';
 import type { GrantAccess } from './grant-access.js';
@@ -93,8 +93,8 @@ export function openGrantWriter(access: GrantAccess): OpenedWriter {
   const close = (): void => {
     for (const each of all) each.unmap();
   };
-  const map = (name: string, id: number, bytes: number): Uint32Array => {
-    const memory = mapped(name, id, bytes);
+  const map = (name: string, passed: PassedObject, bytes: number): Uint32Array => {
+    const memory = mapped(name, passed, bytes);
     all.push(memory);
     return memory.words;
   };
@@ -109,8 +109,8 @@ export function openGrantWriter(access: GrantAccess): OpenedWriter {
   }
 }
 
-function mapped(name: string, id: number, bytes: number): MappedMemory {
-  const fd = check(`open ${name}`, libbpf().bpf_map_get_fd_by_id(id));
+function mapped(name: string, passed: PassedObject, bytes: number): MappedMemory {
+  const fd = takeObject(`take ${name} over`, passed);
   try {
     return new MappedMemory(name, fd, bytes);
   } finally {

@@ -29,7 +29,7 @@ import type { Program } from '#policy/program.js';
 import type { Proof, ProofSample } from '#policy/proof.js';
 import { Accounts, type FlowsCut } from './accounts.js';
 import { arrivalOf } from './arrival.js';
-import { closeFd, mapId, mapShape, programId } from './bpf-fd.js';
+import { programId } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';
 import { datapathStats } from './datapath-stats.js';
 import { diversionStands, makeDiversion, removeDiversion } from './divert.js';
@@ -42,6 +42,7 @@ import { DIRECTIONS, type Direction } from './hook.js';
 import { Hooks } from './hooks.js';
 import type { Interface } from './interfaces.js';
 import { joinPointOf } from './join-point.js';
+import { LentObjects } from './lent-objects.js';
 import type { News } from './news.js';
 import { objectOptions } from './object-options.js';
 import type { DatapathOptions } from './options.js';
@@ -70,7 +71,7 @@ export class LocalDatapath {
   #untold: DatapathChange[] = [];
   #succession: Succession | undefined;
   #accounts: Accounts | undefined;
-  #earFds: number[] = [];
+  #lent: LentObjects | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
 
   /** Called in the middle of long work, for what cannot wait until it is done: grants may be made. */
@@ -107,6 +108,7 @@ export class LocalDatapath {
       throw error;
     }
     const { loaded, adopted } = this.#succession;
+    this.#lent = new LentObjects(loaded.object);
     this.#accounts = new Accounts(loaded.object, loaded.slots);
     loaded.slots.setEventsWanted(this.#eventsWanted);
     this.#forwarding.begin(loaded.slots);
@@ -264,13 +266,14 @@ export class LocalDatapath {
 
   /** Null where nothing is open. */
   grantAccess(): GrantAccess | null {
-    if (this.#succession === undefined) return null;
-    const { object, grants } = this.#succession.loaded;
-    return { ...grants.access, grants: mapId(object.mapFd('grants')), patterns: mapId(object.mapFd('patterns')) };
+    if (this.#succession === undefined || this.#lent === undefined) return null;
+    const { grants, patterns } = this.#lent;
+    return { ...this.#succession.loaded.grants.access, grants, patterns };
   }
 
   joinPoint(): JoinPoint {
-    return joinPointOf(this.#opened().loaded);
+    const { loaded } = this.#opened();
+    return joinPointOf(loaded, this.#lentOf());
   }
 
   arrival(source: number): Arrival {
@@ -300,19 +303,8 @@ export class LocalDatapath {
     this.#succession?.loaded.slots.setEventsWanted(wanted);
   }
 
-  /** Descriptors of their own: tables may grow while the ear reads. Those of an earlier ear, which ended, are closed. */
   earMaps(): EarMaps {
-    const { set } = this.#opened();
-    for (const fd of this.#earFds) closeFd(fd);
-    this.#earFds = [];
-    // Kept one by one, so that those before a failure are closed by the next call.
-    const reopen = (name: 'events' | 'counters' | 'active'): number => {
-      const fd = set.reopen(name);
-      this.#earFds.push(fd);
-      return fd;
-    };
-    const [events, counters, active] = [reopen('events'), reopen('counters'), reopen('active')];
-    return { events, ringBytes: mapShape(events).maxEntries, counters, active };
+    return this.#lentOf().earMaps(this.#opened().loaded.object);
   }
 
   /** Whoever judges now, and whoever did, the last one last. */
@@ -343,8 +335,8 @@ export class LocalDatapath {
   close(): void {
     this.#accounts?.close();
     this.#accounts = undefined;
-    for (const fd of this.#earFds) closeFd(fd);
-    this.#earFds = [];
+    this.#lent?.close();
+    this.#lent = undefined;
     if (this.#succession !== undefined) this.#forwarding.end(this.#succession.loaded.slots);
     this.#forwarding.close();
     this.#succession?.close();
@@ -360,6 +352,11 @@ export class LocalDatapath {
   #opened(): Succession {
     if (this.#succession === undefined) throw new Error('the datapath is not open');
     return this.#succession;
+  }
+
+  #lentOf(): LentObjects {
+    if (this.#lent === undefined) throw new Error('the datapath is not open');
+    return this.#lent;
   }
 
   #accountsOf(): Accounts {
