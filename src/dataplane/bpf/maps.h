@@ -193,6 +193,18 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } predecessors SEC(".maps");
 
+/* How the keys and values of these maps are laid out, for the next process. No program reads it. */
+struct layouts {
+	char text[32 << 10];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct layouts);
+} layouts SEC(".maps");
+
 struct sweep_timer {
 	struct bpf_timer timer;
 	__u32 next; /* set to go on with */

@@ -2,6 +2,7 @@ import { Btf, NO_LAYOUT } from '#dataplane/program/btf.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
 import { addressOf } from '#libc/library.js';
+import { objectId } from '#libc/passed-object.js';
 import type { MapDescription, MapShape } from './bpf-object.js';
 
 export function closeFd(fd: number): void {
@@ -32,15 +33,14 @@ function shapeIn(view: DataView): MapShape {
   };
 }
 
-export function mapId(fd: number): number {
-  return info(fd, new Uint8Array(88)).getUint32(4, true);
-}
+export const mapId = objectId;
+export const programId = objectId;
 
 export function mapShape(fd: number): MapShape {
   return shapeIn(info(fd, new Uint8Array(88)));
 }
 
-/** A loaded map's shape, and the layouts of its keys and values as it says them itself. */
+/** A loaded map's shape, and the layouts of its keys and values by its BTF, which the kernel returns to CAP_SYS_ADMIN only. */
 export function describeMap(fd: number): MapDescription {
   const view = info(fd, new Uint8Array(88));
   const shape = shapeIn(view);
@@ -67,10 +67,6 @@ function loadedBtf(id: number): Btf {
   }
 }
 
-export function programId(fd: number): number {
-  return info(fd, new Uint8Array(16)).getUint32(4, true);
-}
-
 export type ProgramInfo = {
   readonly id: number;
   readonly name: string;
@@ -81,28 +77,32 @@ export type ProgramInfo = {
 
 const MAX_MAPS = 64;
 
-/** Undefined where no program has this id any more. */
+/** Undefined where no program has this id any more, and without CAP_SYS_ADMIN. */
 export function programInfo(id: number): ProgramInfo | undefined {
   const fd = libbpf().bpf_prog_get_fd_by_id(id);
   if (fd < 0) return undefined;
   try {
-    // struct bpf_prog_info
-    const bytes = new Uint8Array(80);
-    const maps = new Uint32Array(MAX_MAPS);
-    const request = new DataView(bytes.buffer);
-    request.setUint32(52, maps.length, true);
-    request.setBigUint64(56, addressOf(maps), true);
-    const view = info(fd, bytes);
-    const name = new TextDecoder().decode(bytes.subarray(64, 80));
-    return {
-      id,
-      name: name.slice(0, name.indexOf('\0')),
-      tag: Buffer.from(bytes.subarray(8, 16)).toString('hex'),
-      mapIds: [...maps.subarray(0, Math.min(MAX_MAPS, view.getUint32(52, true)))],
-    };
+    return programInfoOf(fd);
   } finally {
     closeFd(fd);
   }
+}
+
+export function programInfoOf(fd: number): ProgramInfo {
+  // struct bpf_prog_info
+  const bytes = new Uint8Array(80);
+  const maps = new Uint32Array(MAX_MAPS);
+  const request = new DataView(bytes.buffer);
+  request.setUint32(52, maps.length, true);
+  request.setBigUint64(56, addressOf(maps), true);
+  const view = info(fd, bytes);
+  const name = new TextDecoder().decode(bytes.subarray(64, 80));
+  return {
+    id: view.getUint32(4, true),
+    name: name.slice(0, name.indexOf('\0')),
+    tag: Buffer.from(bytes.subarray(8, 16)).toString('hex'),
+    mapIds: [...maps.subarray(0, Math.min(MAX_MAPS, view.getUint32(52, true)))],
+  };
 }
 
 /** `ifindex` is 0 once the interface is gone or the link was detached. */

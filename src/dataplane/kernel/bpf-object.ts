@@ -28,6 +28,7 @@ export const MAPS = [
   'predecessors',
   'joins',
   'joiners',
+  'layouts',
 ] as const;
 export type MapName = (typeof MAPS)[number];
 /** Pinned nowhere, and no successor's. */
@@ -55,7 +56,8 @@ export type MapShape = {
   readonly maxEntries: number;
 };
 
-export type MapDescription = MapShape & { readonly key: StructLayout; readonly value: StructLayout };
+export type MapLayouts = { readonly key: StructLayout; readonly value: StructLayout };
+export type MapDescription = MapShape & MapLayouts;
 
 const LOG_BYTES = 1 << 20;
 // struct bpf_object_open_opts
@@ -66,6 +68,7 @@ export class BpfObject {
   readonly #pointer: bigint;
   readonly #log = new Uint8Array(LOG_BYTES);
   #btf: Btf | undefined;
+  readonly #layouts = new Map<MapName, MapLayouts>();
   readonly #options = new Uint8Array(OPEN_OPTIONS.size);
 
   constructor(readonly path: string) {
@@ -90,10 +93,8 @@ export class BpfObject {
   /** What the map will be when it is loaded. */
   describe(name: MapName): MapDescription {
     const map = this.#map(name);
-    const types = this.#types();
     return {
-      key: types.layoutOf(libbpf().bpf_map__btf_key_type_id(map)),
-      value: types.layoutOf(libbpf().bpf_map__btf_value_type_id(map)),
+      ...this.layoutsOf(name),
       type: libbpf().bpf_map__type(map),
       keySize: libbpf().bpf_map__key_size(map),
       valueSize: libbpf().bpf_map__value_size(map),
@@ -101,8 +102,23 @@ export class BpfObject {
     };
   }
 
+  layoutsOf(name: MapName): MapLayouts {
+    const known = this.#layouts.get(name);
+    if (known !== undefined) return known;
+    const map = this.#map(name);
+    const types = this.#types();
+    const layouts = {
+      key: types.layoutOf(libbpf().bpf_map__btf_key_type_id(map)),
+      value: types.layoutOf(libbpf().bpf_map__btf_value_type_id(map)),
+    };
+    this.#layouts.set(name, layouts);
+    return layouts;
+  }
+
   /** Takes the map behind `fd` instead of making one. */
   reuse(name: MapName, fd: number): void {
+    // From then on libbpf returns the type ids of that map, which are of the BTF of the object that made it.
+    this.layoutsOf(name);
     check(`reuse map ${name}`, libbpf().bpf_map__reuse_fd(this.#map(name), fd));
   }
 

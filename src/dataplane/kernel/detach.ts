@@ -25,7 +25,9 @@ export function detach(pinPath: string): Detached {
     pins.refuseOthers();
     const interfaces = listInterfaces();
     const sets = mapSetsIn(pinPath);
-    const hooks = weirHooks(interfaces).filter(({ program, by }) => by === 'clsact' || judgesBy(program, sets));
+    const hooks = weirHooks(interfaces, pinPath).filter(
+      (hook) => hook.by === 'clsact' || hook.pinPath === pinPath || judgesBy(hook.program, sets),
+    );
     pins.remove(pins.links);
     for (const { ifindex } of interfaces) {
       for (const direction of DIRECTIONS) detachClsact(ifindex, direction);

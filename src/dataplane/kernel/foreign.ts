@@ -1,7 +1,7 @@
 import type { Interface } from './interfaces.js';
 import { mapSetsIn } from './map-set.js';
 import { OwnedElsewhere } from './ownership.js';
-import { judgesBy, pinPathOf, weirHooks } from './weir-hooks.js';
+import { judgesBy, weirHooks } from './weir-hooks.js';
 
 /**
  * Another node may have left its programs on the same interfaces, pinned elsewhere: two would judge every packet. What a
@@ -10,9 +10,8 @@ import { judgesBy, pinPathOf, weirHooks } from './weir-hooks.js';
 export function refuseForeign(pinPath: string, policed: readonly Interface[], held: readonly number[]): void {
   const sets = mapSetsIn(pinPath);
   try {
-    for (const { interface: found, by, program } of weirHooks(policed)) {
-      if (judgesBy(program, sets) !== undefined) continue;
-      const path = pinPathOf(program);
+    for (const { interface: found, by, program, pinPath: path } of weirHooks(policed, pinPath)) {
+      if (path === pinPath || judgesBy(program, sets) !== undefined) continue;
       if (path !== undefined) {
         throw new OwnedElsewhere(
           `${found.name} is policed by what another node left pinned in ${path}: make that dataplane.pin_path, or remove it with weir dataplane detach --pin-path ${path}`,

@@ -1,4 +1,5 @@
 import type { ForwardingNow } from '#dataplane/datapath.js';
+import { mapShape } from './bpf-fd.js';
 import { ALONE, DIRECT_ALWAYS } from './forwarding.js';
 import { Guard } from './guard.js';
 import type { MapSet } from './map-set.js';
@@ -14,7 +15,7 @@ export function forwardingOf(
   looks: boolean,
   configured: StatusOptions['configured'],
 ): ForwardingNow {
-  if ((set.describe('ways')?.maxEntries ?? 1) === 1) return { way: 'stack', reason: 'as configured' };
+  if (!set.has('ways') || mapShape(set.fd('ways')).maxEntries === 1) return { way: 'stack', reason: 'as configured' };
   const until = set.inspect(({ directUntil }) => directUntil);
   if (until === DIRECT_ALWAYS) return { way: 'direct', reason: 'as configured' };
   if (until > process.hrtime.bigint()) return ALONE;

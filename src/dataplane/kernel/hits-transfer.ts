@@ -1,7 +1,10 @@
 import type { StructLayout } from '#dataplane/program/btf.js';
 import { conversion } from '#dataplane/program/conversion.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { describeMap } from './bpf-fd.js';
+import type { MapDescription } from './bpf-object.js';
+
+/** The map `hits`, wherever its description is from. */
+export type HitsMap = { readonly fd: number; readonly description: MapDescription };
 
 /**
  * Hits brought over into a map that nobody counts in yet. Entries keep their index, by which flows name them; what the old
@@ -12,7 +15,7 @@ export class HitsTransfer {
   readonly #fresh: Hits;
   readonly #copied: BigUint64Array;
 
-  constructor(from: number, to: number) {
+  constructor(from: HitsMap, to: HitsMap) {
     this.#old = new Hits(from);
     this.#fresh = new Hits(to);
     const count = Math.min(this.#old.count, this.#fresh.count);
@@ -51,8 +54,7 @@ class Hits {
   readonly #memory: MappedMemory;
   readonly #words: BigUint64Array;
 
-  constructor(fd: number) {
-    const { value, maxEntries } = describeMap(fd);
+  constructor({ fd, description: { value, maxEntries } }: HitsMap) {
     this.layout = value;
     this.count = maxEntries;
     this.#memory = new MappedMemory('hits', fd, maxEntries * value.size);

@@ -9,6 +9,7 @@ import type { Settings } from '#dataplane/program/settings.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 import { BpfObject, type MapDescription, type MapName } from './bpf-object.js';
+import { writeLayouts } from './layouts.js';
 import { type MappedGrants, mapGrants } from './mapped-grants.js';
 import { Prover } from './prover.js';
 import { RouteCopy } from './route-copy.js';
@@ -59,6 +60,7 @@ export function describeMaps(options: ObjectOptions, names: readonly MapName[]):
 export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFORE): LoadedObject {
   const object = loadPrograms(options, before.maps);
   try {
+    if (!before.maps.has('layouts')) writeLayouts(object);
     const slots = new Slots({ program: object.mapFd('program'), active: object.mapFd('active') }, options.slotLines);
     slots.succeed(before.word);
     const prover = new Prover(object);

@@ -1,12 +1,16 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { LINE_BYTES } from '#dataplane/program/numbers.js';
+import { isOutOfDescriptors, KernelFailure } from '#libc/failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
+import { objectId } from '#libc/passed-object.js';
 import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from './bpf-fd.js';
 import type { BpfObject, MapDescription, MapName, OldMapName } from './bpf-object.js';
 import { MAPS } from './bpf-object.js';
 import { type Capacity, MAX_SLOT_LINES } from './capacity.js';
+import { DIRECTIONS, type Direction } from './hook.js';
+import { type Layouts, readLayouts } from './layouts.js';
 import { Slots } from './slots.js';
 
 const SET = /^maps-(\d{1,9})$/;
@@ -14,9 +18,28 @@ const SET = /^maps-(\d{1,9})$/;
 const SET_OF_LAYOUT_1 = /^maps-[0-9a-f]{12}$/;
 const FILLING = 'filling-';
 
-/** The pinned maps of one datapath: a folder that has all of them or does not exist. A later one has a higher number. */
+const NEEDS_SYS_ADMIN =
+  'an earlier build of Weir pinned these maps, and the kernel describes them to CAP_SYS_ADMIN only: start this build once with that capability';
+
+/** What is pinned in the folder of a set, by the names of the pins: maps, and the programs that belong on the hooks. */
+export type Pinned = ReadonlyMap<string, number>;
+
+/** `programs`: an object over the same maps. */
+export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
+  const onHooks = DIRECTIONS.map((direction) => `weir_${direction}` as const);
+  return new Map<string, number>([
+    ...MAPS.map((name) => [name, maps.mapFd(name)] as const),
+    ...onHooks.map((name) => [name, programs.programFd(name)] as const),
+  ]);
+}
+
+/**
+ * The pinned maps of one datapath, and its programs: a folder that has all maps or does not exist. A later one has a higher
+ * number. Up to layout 5 no programs were pinned, and no layouts.
+ */
 export class MapSet {
   readonly #fds = new Map<MapName | OldMapName, number>();
+  #layouts: Layouts | undefined;
 
   constructor(
     readonly folder: string,
@@ -33,13 +56,24 @@ export class MapSet {
     return fd;
   }
 
-  /** A descriptor of its own, which the caller closes. */
-  reopen(name: MapName): number {
-    return openPinned(join(this.folder, name));
+  /** The program that belongs on a hook, by a descriptor that the caller closes; undefined where none is pinned. */
+  openProgram(direction: Direction): number | undefined {
+    const path = join(this.folder, `weir_${direction}`);
+    return existsSync(path) ? openPinned(path) : undefined;
   }
 
-  describe(name: MapName): MapDescription | undefined {
-    return this.has(name) ? describeMap(this.fd(name)) : undefined;
+  /** Throws where a set of an earlier build describes its maps to CAP_SYS_ADMIN only. */
+  describe(name: MapName | OldMapName): MapDescription {
+    const fd = this.fd(name);
+    if (this.has('layouts')) this.#layouts ??= readLayouts(this.fd('layouts'));
+    const layouts = (this.#layouts as Readonly<Record<string, Layouts[MapName]>> | undefined)?.[name];
+    if (layouts !== undefined) return { ...mapShape(fd), ...layouts };
+    try {
+      return describeMap(fd);
+    } catch (failure) {
+      if (!(failure instanceof KernelFailure && failure.code === 'EPERM')) throw failure;
+      throw new Error(`${this.folder}: ${NEEDS_SYS_ADMIN}`, { cause: failure });
+    }
   }
 
   /** The word of `active`; 0: nothing is in force in it. */
@@ -81,6 +115,25 @@ export class MapSet {
     }
   }
 
+  /** Names of pins that are gone, or are of other objects. */
+  lost(pinned: Pinned): string[] {
+    return [...pinned].flatMap(([name, fd]) => (this.#holds(name, objectId(fd)) ? [] : [name]));
+  }
+
+  /** Each pin appears, or replaces another, in one step; so does the folder where it is missing. */
+  put(pinned: Pinned): void {
+    const filling = join(dirname(this.folder), `${FILLING}${this.number}`);
+    rmSync(filling, { recursive: true, force: true });
+    mkdirSync(filling);
+    try {
+      for (const [name, fd] of pinned) pin(fd, join(filling, name));
+      if (!existsSync(this.folder)) renameSync(filling, this.folder);
+      else for (const name of pinned.keys()) renameSync(join(filling, name), join(this.folder, name));
+    } finally {
+      rmSync(filling, { recursive: true, force: true });
+    }
+  }
+
   close(): void {
     for (const fd of this.#fds.values()) closeFd(fd);
     this.#fds.clear();
@@ -96,6 +149,22 @@ export class MapSet {
   remove(): void {
     this.close();
     rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  #holds(name: string, id: number): boolean {
+    const path = join(this.folder, name);
+    if (!existsSync(path)) return false;
+    try {
+      const fd = openPinned(path);
+      try {
+        return objectId(fd) === id;
+      } finally {
+        closeFd(fd);
+      }
+    } catch (failure) {
+      if (isOutOfDescriptors(failure)) throw failure;
+      return false;
+    }
   }
 
   #entries(name: MapName): number {
@@ -115,26 +184,17 @@ export function mapSetsIn(path: string): MapSet[] {
   return sets.sort((a, b) => a.number - b.number);
 }
 
-/** Pins the maps of a loaded object as the newest set. */
-export function pinMaps(object: BpfObject, path: string): MapSet {
+/** Pins the maps of a loaded object, and the programs that belong on the hooks, as the newest set. */
+export function pinMaps(pinned: Pinned, path: string): MapSet {
   const number = (mapSetsIn(path).at(-1)?.number ?? 0) + 1;
-  const filling = join(path, `${FILLING}${number}`);
-  rmSync(filling, { recursive: true, force: true });
-  mkdirSync(filling);
-  try {
-    for (const name of MAPS) pin(object.mapFd(name), join(filling, name));
-    const folder = join(dirname(filling), `maps-${number}`);
-    renameSync(filling, folder);
-    return new MapSet(folder, number);
-  } catch (error) {
-    rmSync(filling, { recursive: true, force: true });
-    throw error;
-  }
+  const set = new MapSet(join(path, `maps-${number}`), number);
+  set.put(pinned);
+  return set;
 }
 
 /** What a killed process left half filled was never in force. */
 export function removeHalfFilled(path: string): void {
   for (const name of readdirSync(path)) {
-    if (basename(name).startsWith(FILLING)) rmSync(join(path, name), { recursive: true, force: true });
+    if (name.startsWith(FILLING)) rmSync(join(path, name), { recursive: true, force: true });
   }
 }

@@ -5,7 +5,7 @@ import { settle, settlingOffsets } from '#dataplane/program/settling.js';
 import { libbpf } from '#libc/libbpf.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { batchesOf } from './batches.js';
-import { describeMap, mapShape } from './bpf-fd.js';
+import { mapShape } from './bpf-fd.js';
 import type { MapSet } from './map-set.js';
 
 /** A flow as it was read, until the next is; `again` reads it into the same memory, and answers false where it is gone. */
@@ -25,9 +25,9 @@ const HALF_OPEN_LINES: Lines = { flows: 'half_open', tallies: 'half_open_tallies
 
 /** The flows of a datapath of this layout or an older one. */
 export function pinnedFlows(set: MapSet): PinnedFlows[] {
-  if (!set.has('tallies')) return [{ table: 'flows', layout: describeMap(set.fd('flows')).value, flows: hashed(set) }];
+  if (!set.has('tallies')) return [{ table: 'flows', layout: set.describe('flows').value, flows: hashed(set) }];
   const of = (table: FlowTable, lines: Lines, marked?: boolean): PinnedFlows => {
-    const [flow, tally] = [describeMap(set.fd(lines.flows)), describeMap(set.fd(lines.tallies))];
+    const [flow, tally] = [set.describe(lines.flows), set.describe(lines.tallies)];
     return { table, layout: withTally(flow.value, tally.value), flows: linesOf(set, lines, marked) };
   };
   // A flow becomes an established one when it is answered: read in this order, none is missed.
@@ -39,7 +39,7 @@ export function pinnedFlows(set: MapSet): PinnedFlows[] {
 /** Layout 1 had one table, a hash. */
 function* hashed(set: MapSet): Generator<PinnedFlow> {
   const fd = set.fd('flows');
-  const { keySize, valueSize, ...shape } = describeMap(fd);
+  const { keySize, valueSize, ...shape } = mapShape(fd);
   for (const { count, keys, values } of batchesOf(fd, { keySize, valueSize, ...shape })) {
     for (let at = 0; at < count; at++) {
       const key = keys.slice(at * keySize, (at + 1) * keySize);
@@ -52,7 +52,7 @@ function* hashed(set: MapSet): Generator<PinnedFlow> {
 
 /** Of those that are marked as half open, or of the others; undefined: all. */
 function* linesOf(set: MapSet, names: Lines, marked: boolean | undefined): Generator<PinnedFlow> {
-  const [flow, tally] = [describeMap(set.fd(names.flows)), describeMap(set.fd(names.tallies))];
+  const [flow, tally] = [set.describe(names.flows), set.describe(names.tallies)];
   const use = flow.value.fields['key.use']?.offset ?? 0;
   const flags = flow.value.fields.flags?.offset ?? 0;
   const flows = mapped(set, names.flows);

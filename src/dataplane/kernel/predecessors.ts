@@ -15,12 +15,9 @@ export function fillPredecessors(
   sets: readonly MapSet[],
   heldPrograms: readonly number[],
 ): void {
-  // Where another succession was cut off, the programs are behind its bridge.
-  const candidates = [...heldPrograms, ...sets.flatMap(predecessorsOf)];
   for (const direction of DIRECTIONS) {
-    const id = programOf(candidates, `weir_${direction}`, inForce.id('active'));
-    if (id === undefined) continue;
-    const fd = check(`open program ${id}`, libbpf().bpf_prog_get_fd_by_id(id));
+    const fd = inForce.openProgram(direction) ?? openUnpinned(direction, inForce, sets, heldPrograms);
+    if (fd === undefined) continue;
     try {
       const result = libbpf().bpf_map_update_elem(object.mapFd('predecessors'), u32(AT[direction]), u32(fd), 0);
       check('name the predecessor', result);
@@ -28,6 +25,19 @@ export function fillPredecessors(
       closeFd(fd);
     }
   }
+}
+
+/** Up to layout 5 programs were not pinned: opening one by its id takes CAP_SYS_ADMIN. */
+function openUnpinned(
+  direction: Direction,
+  inForce: MapSet,
+  sets: readonly MapSet[],
+  heldPrograms: readonly number[],
+): number | undefined {
+  // Where another succession was cut off, the programs are behind its bridge.
+  const candidates = [...heldPrograms, ...sets.flatMap(predecessorsOf)];
+  const id = programOf(candidates, `weir_${direction}`, inForce.id('active'));
+  return id === undefined ? undefined : check(`open program ${id}`, libbpf().bpf_prog_get_fd_by_id(id));
 }
 
 /** Nobody judges behind a bridge any more. */

@@ -5,7 +5,7 @@ import { KernelFailure } from '#libc/failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import { TestRun } from '#libc/test-run.js';
 import { batchesOf } from './batches.js';
-import { describeMap, mapId } from './bpf-fd.js';
+import { mapId } from './bpf-fd.js';
 import type { BpfObject, MapName } from './bpf-object.js';
 import { readCounters } from './counters.js';
 import { FlowCarrier } from './flow-carrier.js';
@@ -45,7 +45,7 @@ export class StateTransfer {
 
   #copyFlows(): void {
     if (!this.#differs('flows')) return;
-    const target = withTally(describeMap(this.to.mapFd('flows')).value, describeMap(this.to.mapFd('tallies')).value);
+    const target = withTally(this.to.describe('flows').value, this.to.describe('tallies').value);
     const carrier = new FlowCarrier(this.to, target);
     let lost = 0;
     for (const { table, layout, flows } of pinnedFlows(this.from)) {
@@ -63,7 +63,7 @@ export class StateTransfer {
   }
 
   #copyFragments(): void {
-    const [source, target] = [describeMap(this.from.fd('fragments')), describeMap(this.to.mapFd('fragments'))];
+    const [source, target] = [this.from.describe('fragments'), this.to.describe('fragments')];
     const convertKey = conversion(source.key, target.key);
     const convertValue = conversion(source.value, target.value);
     const key = new Uint8Array(target.keySize);

@@ -4,7 +4,7 @@ import { COUNTER_INDEX, DROP_REASON, type ReversePath } from '#dataplane/program
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import type { ProgramInfo } from './bpf-fd.js';
-import { describeMap } from './bpf-fd.js';
+import { mapShape } from './bpf-fd.js';
 import { MAPS, type MapName } from './bpf-object.js';
 import { readCounters } from './counters.js';
 import { forwardingOf } from './forwarding-status.js';
@@ -14,7 +14,7 @@ import { listInterfaces } from './interfaces.js';
 import { type LockHolder, lockHolder } from './lock-holder.js';
 import { type MapSet, mapSetsIn } from './map-set.js';
 import { matchesInterface } from './options.js';
-import { judgesBy, pinPathOf, weirHooks } from './weir-hooks.js';
+import { judgesBy, weirHooks } from './weir-hooks.js';
 
 /** What is in the kernel, read from there: nothing is changed, and no process is needed. */
 export type DataplaneStatus = {
@@ -91,7 +91,7 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
   const sets = mapSetsIn(pinPath);
   try {
     const interfaces = listInterfaces();
-    const hooks = weirHooks(interfaces);
+    const hooks = weirHooks(interfaces, pinPath);
     const present = interfaces.map(({ name }) => name);
     const inForce = sets.findLast((set) => set.word() !== 0);
     const counters = inForce === undefined ? [] : readCounters(inForce.fd('counters'));
@@ -101,7 +101,7 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
     return {
       pinPath,
       owner,
-      hooks: hooks.map(({ interface: { name }, direction, by, program }) => {
+      hooks: hooks.map(({ interface: { name }, direction, by, program, pinPath: pinnedIn }) => {
         const set = judgesBy(program, sets);
         const { id, tag } = program;
         return {
@@ -109,7 +109,7 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
           direction,
           by,
           program: { id, name: program.name, tag },
-          pinPath: set === undefined ? (pinPathOf(program) ?? null) : pinPath,
+          pinPath: set === undefined ? (pinnedIn ?? null) : pinPath,
           layout: set === undefined || set.word() === 0 ? null : layoutOf(set),
         };
       }),
@@ -166,7 +166,7 @@ function mapsOf(set: MapSet): MapStatus[] {
   const sweep = sweepOf(set);
   const entries: Partial<Record<MapName, number | null>> = { program: lines, flows: sweep?.flows ?? null };
   return MAPS.filter((name) => set.has(name)).map((name) => {
-    const { maxEntries, type } = describeMap(set.fd(name));
+    const { maxEntries, type } = mapShape(set.fd(name));
     return {
       name,
       id: set.id(name),
@@ -179,8 +179,8 @@ function mapsOf(set: MapSet): MapStatus[] {
 }
 
 function sweepOf(set: MapSet): Sweep | null {
-  const layout = set.describe('vitals')?.value;
-  if (layout === undefined) return null;
+  if (!set.has('vitals')) return null;
+  const layout = set.describe('vitals').value;
   const value = new Uint8Array(layout.size);
   check('read vitals', libbpf().bpf_map_lookup_elem(set.fd('vitals'), new Uint8Array(4), value));
   const view = new DataView(value.buffer);

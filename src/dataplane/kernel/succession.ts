@@ -4,9 +4,9 @@ import type { BpfObject } from './bpf-object.js';
 import { MAPS, type MapName } from './bpf-object.js';
 import { type Capacity, capacityFor, type Need } from './capacity.js';
 import { awaitGracePeriod } from './grace-period.js';
-import { HitsTransfer } from './hits-transfer.js';
+import { type HitsMap, HitsTransfer } from './hits-transfer.js';
 import { type LoadedObject, loadObject, startSweep } from './loaded-object.js';
-import { type MapSet, pinMaps } from './map-set.js';
+import { type MapSet, type Pinned, pinMaps, pinnedOf } from './map-set.js';
 import { learnFrom } from './mapped-grants.js';
 import { clearPredecessors } from './predecessors.js';
 import { StateTransfer } from './state-transfer.js';
@@ -59,6 +59,7 @@ export class Succession {
       // An earlier process was cut off at this, and its bridge is on the hooks.
       this.#copyState();
     }
+    this.restorePins();
   }
 
   get loaded(): LoadedObject {
@@ -102,7 +103,10 @@ export class Succession {
     this.#sweep();
     this.#present = { ...this.#present, bridge: undefined };
     try {
-      if (bridge !== undefined) switchHooks();
+      if (bridge !== undefined) {
+        switchHooks();
+        this.restorePins();
+      }
     } finally {
       this.#endPredecessors();
       bridge?.close();
@@ -170,7 +174,7 @@ export class Succession {
       if (grown.includes('rank_hits')) copyRanks(before.loaded, loaded);
       if (grown.includes('hits')) hits = this.#transferHits(before.loaded, loaded);
       if (before.bridge !== undefined) bridge = loadBridge(loaded);
-      set = pinMaps(loaded.object, this.#pinPath);
+      set = pinMaps(pinnedOf(loaded.object, bridge ?? loaded.object), this.#pinPath);
       this.#present = { loaded, set, bridge };
       switchHooks();
     } catch (error) {
@@ -193,6 +197,28 @@ export class Succession {
     return true;
   }
 
+  /**
+   * Names of pins of the present set that are gone, or are of other objects. By the pinned programs the next process finds what judges
+   * now: a bridge stays pinned until the hooks hold other programs.
+   */
+  lostPins(): string[] {
+    return this.set.lost(this.#pinned());
+  }
+
+  restorePins(): void {
+    const lost = this.lostPins();
+    if (lost.length === 0) return;
+    try {
+      this.set.put(new Map([...this.#pinned()].filter(([name]) => lost.includes(name))));
+    } catch (failure) {
+      throw new Error(`make the pins ${lost.join(', ')} again: ${String(failure)}`, { cause: failure });
+    }
+  }
+
+  #pinned(): Pinned {
+    return pinnedOf(this.loaded.object, this.programs);
+  }
+
   close(): void {
     this.#hits?.close();
     this.#present.bridge?.close();
@@ -208,7 +234,7 @@ export class Succession {
 
   /** While another datapath judges, it is the one that counts. */
   #transferHits(from: LoadedObject, to: LoadedObject): HitsTransfer | undefined {
-    if (!this.awaitsFlip) return new HitsTransfer(from.object.mapFd('hits'), to.object.mapFd('hits'));
+    if (!this.awaitsFlip) return new HitsTransfer(hitsOf(from), hitsOf(to));
     this.#hits?.close();
     this.#hits = this.#inheritHits(to);
     return undefined;
@@ -224,10 +250,14 @@ export class Succession {
 
   #inheritHits(to = this.loaded): HitsTransfer | undefined {
     const { inForce } = this.#inheritance;
-    const own = to.object.mapFd('hits');
-    if (inForce === undefined || !inForce.has('hits') || inForce.id('hits') === mapId(own)) return undefined;
-    return new HitsTransfer(inForce.fd('hits'), own);
+    const own = hitsOf(to);
+    if (inForce === undefined || !inForce.has('hits') || inForce.id('hits') === mapId(own.fd)) return undefined;
+    return new HitsTransfer({ fd: inForce.fd('hits'), description: inForce.describe('hits') }, own);
   }
+}
+
+function hitsOf({ object }: LoadedObject): HitsMap {
+  return { fd: object.mapFd('hits'), description: object.describe('hits') };
 }
 
 function grownMaps(before: Capacity, after: Capacity): MapName[] {

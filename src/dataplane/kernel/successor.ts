@@ -3,7 +3,7 @@ import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
 import { type BpfObject, MAPS, type MapDescription, type MapName } from './bpf-object.js';
 import { smallestCapacity } from './capacity.js';
 import { describeMaps, type LoadedObject, loadObject, loadPrograms, type ObjectOptions } from './loaded-object.js';
-import { type MapSet, mapSetsIn, pinMaps, removeHalfFilled } from './map-set.js';
+import { type MapSet, mapSetsIn, pinMaps, pinnedOf, removeHalfFilled } from './map-set.js';
 import { fillPredecessors } from './predecessors.js';
 
 /** What is the same whatever the policy needs. */
@@ -26,7 +26,7 @@ export type Inheritance = {
   readonly superfluous: readonly MapSet[];
 };
 
-const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors']);
+const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layouts']);
 const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
 const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
 /** Names and learned addresses mean the same to both, so that what is learned meanwhile is granted at once. */
@@ -60,7 +60,7 @@ export function prepareSuccessor(
       bridge = loadBridge(loaded);
       fillPredecessors(loaded.object, inForce, sets, heldPrograms);
     }
-    const set = adopted ?? pinMaps(loaded.object, pinPath);
+    const set = adopted ?? pinMaps(pinnedOf(loaded.object, bridge ?? loaded.object), pinPath);
     const superfluous = sets.filter((other) => other !== adopted && !predecessors.includes(other));
     return { loaded, set, bridge, inForce, predecessors, superfluous };
   } catch (error) {
@@ -112,7 +112,7 @@ function isOfThisLayout(set: MapSet): boolean {
 }
 
 function isAsWanted(set: MapSet, name: MapName, wanted: ReadonlyMap<MapName, MapDescription>): boolean {
-  return isDeepStrictEqual(set.describe(name), wanted.get(name));
+  return set.has(name) && isDeepStrictEqual(set.describe(name), wanted.get(name));
 }
 
 function fdsOf(set: MapSet, names: readonly MapName[]): Map<MapName, number> {

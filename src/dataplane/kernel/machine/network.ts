@@ -1,9 +1,10 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type ProgramInfo, programInfo } from '../bpf-fd.js';
-import { clsactProgram, DIRECTIONS, type Direction, tcxPrograms } from '../hook.js';
+import type { ProgramInfo } from '../bpf-fd.js';
+import { DIRECTIONS, type Direction } from '../hook.js';
 import { listInterfaces } from '../interfaces.js';
 import { type BaseChain, baseChains } from '../nftables.js';
+import { Programs, programsOn } from '../weir-hooks.js';
 import { printed } from './command.js';
 
 type Printed = (signal: AbortSignal) => AsyncIterable<Uint8Array>;
@@ -37,15 +38,16 @@ export type HookPrograms = {
 
 /** The programs on the hooks of every interface: all on TCX, of whoever, and those of Weir on clsact. */
 export function hookPrograms(): HookPrograms[] {
+  const programs = new Programs();
   return listInterfaces().flatMap(({ name, ifindex }) =>
-    DIRECTIONS.flatMap((direction) => {
-      const clsact = clsactProgram(ifindex, direction);
-      const found = [
-        ...tcxPrograms(ifindex, direction).map((id) => ({ by: 'tcx' as const, id })),
-        ...(clsact === undefined ? [] : [{ by: 'clsact' as const, id: clsact }]),
-      ];
-      return found.map(({ by, id }) => ({ interface: name, direction, by, program: programInfo(id) ?? null }));
-    }),
+    DIRECTIONS.flatMap((direction) =>
+      programsOn(ifindex, direction).map(({ by, id }) => ({
+        interface: name,
+        direction,
+        by,
+        program: programs.info(id) ?? null,
+      })),
+    ),
   );
 }
 

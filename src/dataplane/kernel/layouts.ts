@@ -1,0 +1,32 @@
+import { libbpf } from '#libc/libbpf.js';
+import { check } from '#libc/libc.js';
+import { mapShape } from './bpf-fd.js';
+import { type BpfObject, MAPS, type MapLayouts, type MapName } from './bpf-object.js';
+
+/** How the keys and values of each map are laid out. */
+export type Layouts = Readonly<Partial<Record<MapName, MapLayouts>>>;
+
+/**
+ * Writes the layouts of all maps into the map `layouts`, as JSON with a zero byte behind it. The next process compares them with its
+ * own. The kernel has them as BTF too, and returns the BTF of a pinned map to CAP_SYS_ADMIN only.
+ */
+export function writeLayouts(object: BpfObject): void {
+  const fd = object.mapFd('layouts');
+  const value = new Uint8Array(mapShape(fd).valueSize);
+  const layouts: Layouts = Object.fromEntries(MAPS.map((name) => [name, object.layoutsOf(name)]));
+  const text = new TextEncoder().encode(JSON.stringify(layouts));
+  if (text.length >= value.length) throw new RangeError(`the layouts take ${text.length} bytes`);
+  value.set(text);
+  check('write the layouts', libbpf().bpf_map_update_elem(fd, new Uint8Array(4), value, 0));
+}
+
+/** None where the map is not one of layouts. */
+export function readLayouts(fd: number): Layouts {
+  try {
+    const value = new Uint8Array(mapShape(fd).valueSize);
+    check('read the layouts', libbpf().bpf_map_lookup_elem(fd, new Uint8Array(4), value));
+    return JSON.parse(new TextDecoder().decode(value.subarray(0, value.indexOf(0)))) as Layouts;
+  } catch {
+    return {};
+  }
+}
