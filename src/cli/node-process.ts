@@ -1,5 +1,5 @@
 import type { ChildProcess } from 'node:child_process';
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { chown, readFile, rm, writeFile } from 'node:fs/promises';
 import type { Server } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -50,6 +50,10 @@ export type NodeOptions = {
   readonly cpu?: string;
   /** Capabilities that it does not get, by their names without `CAP_`; all by default. */
   readonly without?: readonly string[];
+  /** The only capabilities that it gets, by their names without `CAP_`, and none that a file could add. */
+  readonly only?: readonly string[];
+  /** Id of its user and group; root by default. */
+  readonly user?: number;
   /** Other sections of the configuration. */
   readonly sections?: Readonly<Record<string, unknown>>;
 };
@@ -69,6 +73,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   };
   // JSON is YAML.
   await writeFile(configFile, `${JSON.stringify(config, null, 2)}\n`);
+  if (options.user !== undefined) await chown(folder, options.user, options.user);
 
   const socketPath = join(folder, 'api.sock');
   const inside = topology.node.start(process.execPath, [program('relay'), socketPath, '127.0.0.1', '8080']);
@@ -80,9 +85,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   const launch = (): void => {
     // exec: the process id that signals go to must be the node's own.
     const bound = options.cpu === undefined ? '' : `taskset -c ${options.cpu} `;
-    const dropped = (options.without ?? []).map((name) => `-${name.toLowerCase()}`).join(',');
-    const less = dropped === '' ? '' : `setpriv --bounding-set ${dropped} `;
-    const shell = `exec ${bound}${less}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
+    const shell = `exec ${bound}${privileges(options)}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
     child = topology.node.start('sh', ['-c', shell, process.execPath, weir, configFile, logFile]);
   };
   const token = async (): Promise<string> => (await readFile(join(folder, 'data', 'admin.token'), 'utf8')).trim();
@@ -160,6 +163,20 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   };
   launch();
   return node;
+}
+
+/** The command that starts another one with these privileges; empty where it has all. */
+function privileges({ without = [], only, user }: NodeOptions): string {
+  const sets = (marked: readonly string[]): string => marked.join(',').toLowerCase();
+  if (only === undefined) {
+    return without.length === 0 ? '' : `setpriv --bounding-set ${sets(without.map((name) => `-${name}`))} `;
+  }
+  const kept = sets(['-all', ...only.map((name) => `+${name}`)]);
+  const words = ['setpriv', '--no-new-privs', '--bounding-set', kept];
+  // A user other than root gets by ambient capabilities what root gets by its bounding set.
+  const inherited = user === undefined ? [] : ['--inh-caps', kept, '--ambient-caps', kept];
+  const identity = user === undefined ? [] : ['--reuid', user, '--regid', user, '--clear-groups'];
+  return `${[...words, ...identity, ...inherited, '--pdeathsig', 'KILL'].join(' ')} `;
 }
 
 /** The first line that a child prints; an early end is an error. */

@@ -1,6 +1,13 @@
 import { readFileSync } from 'node:fs';
 
-const NUMBERS = { CAP_NET_ADMIN: 12, CAP_NET_RAW: 13, CAP_SYS_ADMIN: 21, CAP_BPF: 39 } as const;
+const NUMBERS = {
+  CAP_NET_BIND_SERVICE: 10,
+  CAP_NET_ADMIN: 12,
+  CAP_NET_RAW: 13,
+  CAP_SYS_ADMIN: 21,
+  CAP_PERFMON: 38,
+  CAP_BPF: 39,
+} as const;
 export type Capability = keyof typeof NUMBERS;
 
 /** Which of these this process lacks. */

@@ -1,4 +1,5 @@
 import { constants } from 'node:os';
+import { lacking } from '#libc/capabilities.js';
 import { KernelFailure } from '#libc/failure.js';
 import { check, errno, libc } from '#libc/libc.js';
 import { isReserved } from './descriptor-reserve.js';
@@ -65,7 +66,10 @@ function set(fd: number, name: number, value: number, doing: string, level = SOL
 
 export function bindSocket(fd: number, { address, port }: { readonly address: number; readonly port: number }): void {
   const octets = [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff);
-  check(`listen on ${octets.join('.')}:${port}`, libc.bind(fd, sockaddr(address, port), SOCKADDR_BYTES));
+  if (libc.bind(fd, sockaddr(address, port), SOCKADDR_BYTES) >= 0) return;
+  const number = errno();
+  const lacked = number === EACCES ? lacking(['CAP_NET_BIND_SERVICE']).map((name) => ` (${name} missing)`) : [];
+  throw new KernelFailure(`listen on ${octets.join('.')}:${port}${lacked.join('')}`, number);
 }
 
 /** A socket that listens; Node takes it over by its descriptor. With `isShared` others may listen there too. */

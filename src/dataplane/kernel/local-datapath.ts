@@ -92,7 +92,7 @@ export class LocalDatapath {
   }
 
   probe(): Missing[] {
-    return probe(this.#objectOptions.objectPath);
+    return probe(this.#objectOptions.objectPath, this.#pins.path);
   }
 
   open(): Adoption {

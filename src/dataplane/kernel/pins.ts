@@ -73,7 +73,7 @@ function polices(link: string): boolean {
   }
 }
 
-function isBpfFileSystem(path: string): boolean {
+export function isBpfFileSystem(path: string): boolean {
   let existing = path;
   while (!existsSync(existing)) existing = dirname(existing);
   const buffer = new Uint8Array(256);

@@ -88,6 +88,7 @@ function adoptable(
   return [inForce, sets.at(-1)].find(
     (set) =>
       set !== undefined &&
+      MAPS.every((name) => set.has(name)) &&
       (set.word() === 0 || isOfThisLayout(set)) &&
       MAPS.every((name) => isAsWanted(set, name, wanted)),
   );

@@ -1,0 +1,158 @@
+import { mkdirSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type NodeProcess, program, startNode } from '#cli/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { createInspectedRig, type InspectedRig } from './inspected.js';
+import { data, dig, startUpstream } from './names.js';
+import { policyOf } from './rig.js';
+import { Talkers } from './talkers.js';
+
+/** Those that docs/capabilities.md lists. */
+const LEAST = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW', 'NET_BIND_SERVICE'];
+/** The proxy alone answers lookups that are sent there. */
+const ELSEWHERE = '198.51.100.53';
+const PORTS = { steady: 80, named: 81, inspected: 443 } as const;
+/** More than the timeout of a flow. */
+const soon = { timeout: 10_000, interval: 20 };
+const DNS = {
+  listen: [`${ADDRESSES.nodeLan}:53`],
+  upstreams: [`${ADDRESSES.server}:53`],
+  rebind_allow: ['*.example.com'],
+  transparent: true,
+};
+
+type Steady = { readonly pongs: () => number; readonly others: () => readonly string[] };
+
+/** A flow that says something every 20 ms, and what its end printed besides echoes. */
+function steadyFlow({ client }: Topology, mode: 'connect' | 'connect-udp'): Steady {
+  const words = [mode, ADDRESSES.server, String(PORTS.steady), '--every', '20', '--timeout', '2000'];
+  const child = client.start(process.execPath, [program('traffic'), ...words]);
+  let pongs = 0;
+  const others: string[] = [];
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    for (const line of text.split('\n').filter((each) => each !== '')) {
+      if (line.startsWith('pong')) pongs++;
+      else others.push(line);
+    }
+  });
+  return { pongs: () => pongs, others: () => others };
+}
+
+describe.each([
+  ['root', undefined],
+  ['another user', 65_534],
+])('a node of %s without CAP_SYS_ADMIN', (_, user) => {
+  let rig: InspectedRig;
+  afterEach(() => rig?.remove());
+
+  /** When the flows of the steady port were opened, by protocol. Each process converts the kernel's clock for itself. */
+  const opened = async (): Promise<Record<string, number>> => {
+    const { body } = await rig.node.request('GET', `/api/v1/flows?dst_port=${PORTS.steady}`);
+    const { items } = body as { readonly items: readonly { readonly proto: number; readonly opened: string }[] };
+    return Object.fromEntries(items.map(({ proto, opened: at }) => [proto, Math.round(Date.parse(at) / 100)]));
+  };
+
+  test('starts, restarts and takes over from a killed one, and established flows survive', {
+    timeout: 120_000,
+  }, async () => {
+    rig = await createInspectedRig(
+      `least${user ?? ''}`,
+      {},
+      { only: LEAST, ...(user === undefined ? {} : { user }), sections: { dns: DNS } },
+    );
+    const { node, topology } = rig;
+    await topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
+    await startUpstream(rig);
+    const serving = topology.server.start(process.execPath, [program('traffic'), 'serve', String(PORTS.named)]);
+    await new Promise((resolve) => serving.stdout?.once('data', resolve));
+    await rig.put(
+      policyOf([
+        { match: { dst_ports: [PORTS.steady] } },
+        { match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [PORTS.named] } },
+        { match: { proto: 'tcp', dst_ports: [PORTS.inspected], tls: { sni: [SERVER_NAME] } } },
+      ]),
+    );
+    await node.ready();
+    const flows = [steadyFlow(topology, 'connect'), steadyFlow(topology, 'connect-udp')];
+    await expect.poll(() => flows.every(({ pongs }) => pongs() > 5), soon).toBe(true);
+    const before = await opened();
+    expect(Object.keys(before)).toEqual(['6', '17']);
+    const talkers = await Talkers.at(rig, PORTS.inspected);
+
+    const serves = async (): Promise<void> => {
+      await node.ready();
+      const seen = flows.map(({ pongs }) => pongs());
+      await expect.poll(() => flows.every(({ pongs }, at) => pongs() > (seen[at] ?? 0) + 5), soon).toBe(true);
+      const now = await opened();
+      for (const [proto, at] of Object.entries(before)) expect(Math.abs((now[proto] ?? 0) - at)).toBeLessThanOrEqual(1);
+      expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+      expect(await rig.tcp(PORTS.named)).toBe('open');
+      expect(await rig.tcp(82)).toBe('refused ETIMEDOUT');
+      await talkers.joined();
+      await talkers.end();
+    };
+    for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
+      await node.end(signal);
+      await node.restart();
+      await serves();
+    }
+    // Another size: flows move into another table.
+    await node.end('SIGTERM');
+    const file = join(node.folder, 'weir.yaml');
+    const config = JSON.parse(await readFile(file, 'utf8')) as { dataplane: object };
+    await writeFile(file, JSON.stringify({ ...config, dataplane: { ...config.dataplane, flow_capacity: 8_192 } }));
+    await node.restart();
+    await serves();
+    expect(flows.map(({ others }) => others())).toEqual([['open'], []]);
+    expect(await node.log()).not.toMatch(/EPERM/);
+  });
+});
+
+describe('readiness names what is missing', () => {
+  let topology: Topology;
+  let node: NodeProcess | undefined;
+  afterEach(async () => {
+    await node?.remove();
+    await topology.remove();
+  });
+
+  const detailOf = async (name: string): Promise<string> => {
+    const response = await fetch(`${node?.url}/ready`).catch(() => undefined);
+    const report = (await response?.json()) as { checks: { name: string; ok: boolean; detail: string }[] } | undefined;
+    return report?.checks.find((check) => check.name === name && !check.ok)?.detail ?? '';
+  };
+
+  test.each([[['NET_ADMIN']], [['BPF']], [['PERFMON']], [['NET_ADMIN', 'BPF', 'PERFMON']]])('%j', async (missing) => {
+    topology = await createTopology('lacks');
+    node = await startNode(topology, { only: LEAST.filter((name) => !missing.includes(name)) });
+    const sentences = missing.map((name) => ` The capability CAP_${name} is missing: run as root, or grant it.`);
+    await expect
+      .poll(() => detailOf('dataplane_running'), { timeout: 15_000 })
+      .toBe(`this machine lacks what the dataplane needs:${sentences.join('')}`);
+  });
+
+  test('SYS_ADMIN, where an earlier build has pinned what is in force', async () => {
+    topology = await createTopology('lacks');
+    const set = join(topology.pinPath, 'maps-1');
+    mkdirSync(set, { recursive: true });
+    const words = `name active type array key 4 value 8 entries 1`.split(' ');
+    await topology.node.must('bpftool', 'map', 'create', join(set, 'active'), ...words);
+    const update = 'key 0 0 0 0 value 5 0 0 0 0 0 0 0'.split(' ');
+    await topology.node.must('bpftool', 'map', 'update', 'pinned', join(set, 'active'), ...update);
+    node = await startNode(topology, { only: LEAST });
+    await expect
+      .poll(() => detailOf('dataplane_running'), { timeout: 15_000 })
+      .toContain(`An earlier build pinned the maps in ${topology.pinPath}`);
+    expect(await detailOf('dataplane_running')).toContain('CAP_SYS_ADMIN');
+  });
+
+  test('NET_BIND_SERVICE', async () => {
+    topology = await createTopology('lacks');
+    const only = LEAST.filter((name) => name !== 'NET_BIND_SERVICE');
+    node = await startNode(topology, { only, sections: { dns: DNS } });
+    await expect.poll(() => detailOf('dns_allowlist'), { timeout: 15_000 }).toContain('CAP_NET_BIND_SERVICE missing');
+  });
+});
