@@ -119,6 +119,16 @@ const dataplane = setup({
       renamed:
         change.type === 'interface_renamed' ? { ...context.renamed, [change.interface]: change.to } : context.renamed,
     })),
+    noteLostPins: assign(({ context }, { change }: { change: DatapathChange }) =>
+      change.type === 'pins_lost'
+        ? {
+            trouble: {
+              ...context.trouble,
+              dataplane_config: `pins were removed or replaced: ${change.pins.join(', ')}`,
+            },
+          }
+        : {},
+    ),
     noteAdopted: assign((_, params: { generation: number }) => ({ adopted: params.generation })),
     announceAttachment: raise({ type: 'interfaces.attached' }),
     countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
@@ -259,6 +269,15 @@ const attached = (desired: Desired | null): Published => ({
 const lost = (failure: unknown): Published => ({
   message: { type: 'dataplane.lost', reason: sentenceOf(failure) },
 });
+
+const reattachAtChange = {
+  guard: 'interfacesChanged',
+  target: 'reattaching',
+  actions: {
+    type: 'noteLostPins',
+    params: ({ event }: { event: { change: DatapathChange } }) => ({ change: event.change }),
+  },
+} as const;
 
 /** The steps of a swap on request; `home` is where a swap that was given up ends. */
 const replacingAt = (home: string) =>
@@ -829,21 +848,21 @@ export const dataplaneChart = dataplane.createMachine({
         configured: {
           tags: 'dataplane_config:ready',
           meta: { part: 'dataplane_config', detail: 'every configured interface carries the datapath' },
-          on: { 'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching' } },
+          on: { 'datapath.changed': reattachAtChange },
         },
         refused: {
           tags: 'dataplane_config:failed',
           meta: { part: 'dataplane_config', detail: 'a configured interface cannot be policed as it is' },
-          on: { 'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching' } },
+          on: { 'datapath.changed': reattachAtChange },
         },
         interface_missing: {
           tags: 'dataplane_config:degraded',
           meta: { part: 'dataplane_config', detail: 'no interface has this name' },
-          on: { 'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching' } },
+          on: { 'datapath.changed': reattachAtChange },
         },
         reattaching: {
           tags: 'dataplane_config:degraded',
-          meta: { part: 'dataplane_config', detail: 'interfaces changed; attaching to them again' },
+          meta: { part: 'dataplane_config', detail: 'interfaces, the guard or pins changed; attaching again' },
           invoke: {
             id: 'reattach',
             src: 'attach',
@@ -856,14 +875,14 @@ export const dataplaneChart = dataplane.createMachine({
             },
           },
           on: {
-            'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching', reenter: true },
+            'datapath.changed': { ...reattachAtChange, reenter: true },
           },
         },
         reattach_failed: {
           tags: 'dataplane_config:failed',
-          meta: { part: 'dataplane_config', detail: 'an interface is policed but could not be attached to' },
+          meta: { part: 'dataplane_config', detail: 'attaching again failed; tried again soon' },
           after: { reattachBackoff: 'reattaching' },
-          on: { 'datapath.changed': { guard: 'interfacesChanged', target: 'reattaching' } },
+          on: { 'datapath.changed': reattachAtChange },
         },
       },
     },

@@ -125,6 +125,8 @@ export type DatapathChange =
       readonly policed: boolean;
     }
   | { readonly type: 'guard_lost' }
+  /** Pins of maps or programs were removed or replaced: without them the next process does not find what is in force. */
+  | { readonly type: 'pins_lost'; readonly pins: readonly string[] }
   /** `review` answers something else now. */
   | { readonly type: 'review_changed' }
   /** Lookups that are diverted come to nobody until it was attached again. */

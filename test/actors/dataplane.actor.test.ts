@@ -211,9 +211,32 @@ describe('the dataplane', () => {
     datapath.tell({ type: 'link_lost', interface: 'lan0' });
     await until('dataplane_config', 'reattach_failed');
     expect(system.readiness().checks[1]?.detail).toBe(
-      'an interface is policed but could not be attached to: attach to lan0: EPERM',
+      'attaching again failed; tried again soon: attach to lan0: EPERM',
     );
     expect(system.readiness().checks[0]?.state).toBe('enforcing');
+  });
+
+  test('names lost pins until they are restored', async () => {
+    const { datapath, until, system } = await startSystem();
+    await until('dataplane_config', 'configured');
+    let restore = (): void => {};
+    const restored = new Promise<void>((resolve) => {
+      restore = resolve;
+    });
+    datapath.on.attach = () => restored;
+    datapath.tell({ type: 'pins_lost', pins: ['flows', 'weir_ingress'] });
+    await until('dataplane_config', 'reattaching');
+    expect(system.readiness().checks[1]).toMatchObject({
+      ok: false,
+      detail:
+        'interfaces, the guard or pins changed; attaching again: pins were removed or replaced: flows, weir_ingress',
+    });
+    restore();
+    await until('dataplane_config', 'configured');
+    expect(system.readiness().checks[1]).toMatchObject({
+      ok: true,
+      detail: 'every configured interface carries the datapath',
+    });
   });
 });
 

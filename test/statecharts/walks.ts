@@ -36,7 +36,7 @@ const stage = (generation: number) => ({
 const flip = (generation: number) => ({ type: 'program.flip_requested', id: `f${generation}`, generation });
 const changed = (type: string) => ({
   type: 'datapath.changed',
-  change: { type, interface: 'lan0', to: 'old0', policed: false, reason: 'SIGSEGV' },
+  change: { type, interface: 'lan0', to: 'old0', policed: false, reason: 'SIGSEGV', pins: ['flows'] },
 });
 
 const dataplaneEvents = [
@@ -47,6 +47,7 @@ const dataplaneEvents = [
   { type: 'dataplane.release_requested' },
   changed('interface_appeared'),
   changed('interface_renamed'),
+  changed('pins_lost'),
   changed('worker_died'),
   activated(true),
   activated(false),

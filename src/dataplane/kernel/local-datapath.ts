@@ -132,8 +132,9 @@ export class LocalDatapath {
 
   attach(): Attachment[] {
     const succession = this.#opened();
-    // Somebody may have removed the folder of the links, and with it the links.
-    this.#pins.prepare();
+    // The folders of the pins may have been removed, and with them the links and the pins of the maps.
+    this.#ownership.take(() => this.#pins.prepare());
+    succession.restorePins();
     // The guard first: a program that is not there yet must be closed, not open.
     this.#guard.make();
     if (this.#diverts()) makeDiversion(this.#options.markMask);
@@ -320,6 +321,7 @@ export class LocalDatapath {
     if (at.links) this.#lookAtInterfaces(this.#succession);
     if (at.links || at.others) this.#lookAtReview();
     this.#untold.push(...this.#watcher.lookAtRefusals(this.#accountsOf().refusing()));
+    if (at.links) this.#untold.push(...this.#watcher.lookAtPins(this.#succession.lostPins()));
     if (at.guard) this.#untold.push(...this.#watcher.lookAtGuard(this.#guard.stands()));
     if (at.others) {
       this.#untold.push(...this.#forwarding.look(this.#succession.loaded.slots));

@@ -1,4 +1,4 @@
-import { closeSync, openSync, readlinkSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readlinkSync, statSync } from 'node:fs';
 import { libc } from '#libc/libc.js';
 import { lockHolder } from './lock-holder.js';
 
@@ -28,32 +28,43 @@ export function networkNamespace(): string {
  * end with the process.
  */
 export class Ownership {
-  #fds: number[] = [];
+  readonly #fds = new Map<string, number>();
 
   constructor(readonly pinPath: string) {}
 
-  /** `prepare` makes the pin path. It is called once no other process polices the namespace. Throws `OtherProcess`. */
+  /**
+   * `prepare` makes the pin path. It is called once no other process polices the namespace. Throws `OtherProcess`. Where the pin path
+   * was removed and made again since, the lock of the new folder is taken.
+   */
   take(prepare: () => void): void {
-    if (this.#fds.length > 0) return;
+    const isNew = this.#fds.size === 0;
     try {
       this.#lock(NETWORK_NAMESPACE, 'polices this network namespace');
       prepare();
       this.#lock(this.pinPath, `uses the pins in ${this.pinPath}`);
     } catch (error) {
-      this.release();
+      if (isNew) this.release();
       throw error;
     }
   }
 
   release(): void {
-    for (const fd of this.#fds) closeSync(fd);
-    this.#fds = [];
+    for (const fd of this.#fds.values()) closeSync(fd);
+    this.#fds.clear();
   }
 
   #lock(path: string, does: string): void {
+    const held = this.#fds.get(path);
+    if (held !== undefined) {
+      if (isSame(held, path)) return;
+      closeSync(held);
+      this.#fds.delete(path);
+    }
     const fd = openSync(path, 'r');
-    this.#fds.push(fd);
+    this.#fds.set(path, fd);
     if (libc.flock(fd, LOCK_EXCLUSIVE | LOCK_NONBLOCKING) === 0) return;
+    closeSync(fd);
+    this.#fds.delete(path);
     const holder = lockHolder(path);
     const [who, how] =
       holder === undefined
@@ -61,4 +72,9 @@ export class Ownership {
         : [`process ${holder.pid} (${holder.command})`, ` (kill ${holder.pid})`];
     throw new OtherProcess(`${who} ${does}: end it first${how}`);
   }
+}
+
+function isSame(fd: number, path: string): boolean {
+  const [held, there] = [fstatSync(fd), statSync(path)];
+  return held.dev === there.dev && held.ino === there.ino;
 }

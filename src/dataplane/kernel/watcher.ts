@@ -12,6 +12,7 @@ export class Watcher {
   readonly #told = new Set<string>();
   #guardToldLost = false;
   #diversionToldLost = false;
+  #pinsToldLost = false;
   /** The last reported value; undefined before the first report. */
   #review: Review | undefined;
   #refusing: readonly FlowRefusal[] = [];
@@ -21,6 +22,7 @@ export class Watcher {
     this.#told.clear();
     this.#guardToldLost = false;
     this.#diversionToldLost = false;
+    this.#pinsToldLost = false;
   }
 
   /** What came, went or was renamed. */
@@ -60,6 +62,12 @@ export class Watcher {
     if (stands || this.#guardToldLost || this.#known === undefined) return [];
     this.#guardToldLost = true;
     return [{ type: 'guard_lost' }];
+  }
+
+  lookAtPins(lost: readonly string[]): DatapathChange[] {
+    if (lost.length === 0 || this.#pinsToldLost || this.#known === undefined) return [];
+    this.#pinsToldLost = true;
+    return [{ type: 'pins_lost', pins: lost }];
   }
 
   reviewed(review: Review): void {

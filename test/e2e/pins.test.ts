@@ -1,0 +1,75 @@
+import { chmodSync, chownSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const USER = 65_534;
+const ONLY = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW'];
+/** From the loss to the repair (hardening.md F10). */
+const soon = { timeout: 5_000, interval: 20 };
+
+let rig: Rig;
+let pinPath: string;
+let pinned: readonly string[];
+beforeAll(async () => {
+  // A user whom the mode of a folder can keep from making pins.
+  rig = await createRig('lost', [80, 81], { user: USER, only: ONLY });
+  await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
+  await rig.node.ready();
+  ({ pinPath } = rig.topology);
+  pinned = pins();
+}, 120_000);
+afterAll(() => rig?.remove());
+
+function pins(): readonly string[] {
+  try {
+    return readdirSync(join(pinPath, 'maps-1')).sort();
+  } catch {
+    return [];
+  }
+}
+
+async function isEnforced(): Promise<void> {
+  expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
+}
+
+async function config(): Promise<string> {
+  const { body } = await rig.node.request('GET', '/ready');
+  const { checks } = body as { readonly checks: readonly { name: string; state: string; detail: string }[] };
+  const { state, detail } = checks.find(({ name }) => name === 'dataplane_config') ?? {};
+  return `${state}: ${detail}`;
+}
+
+test.each([
+  ['one pin', () => rmSync(join(pinPath, 'maps-1', 'flows'))],
+  ['the folder of the maps', () => rmSync(join(pinPath, 'maps-1'), { recursive: true })],
+  ['every pin', () => rmSync(pinPath, { recursive: true })],
+])('a node finds within 5 s that %s was removed, and makes it again', async (_, remove) => {
+  expect(pinned).toContain('flows');
+  remove();
+  expect(pins()).not.toContain('flows');
+  await expect.poll(pins, soon).toEqual(pinned);
+  await rig.node.ready();
+  await isEnforced();
+  // The next process takes over what is in force.
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(pins()).toEqual(pinned);
+  await isEnforced();
+  const log = (await rig.node.log()).split('\n').filter((line) => line.includes('"type":"pins_lost"'));
+  expect(log.at(-1)).toContain('"flows"');
+});
+
+test('readiness names the pins for as long as they cannot be made', async () => {
+  chownSync(pinPath, 0, 0);
+  chmodSync(pinPath, 0o755);
+  try {
+    rmSync(join(pinPath, 'maps-1', 'flows'));
+    await expect.poll(config, soon).toMatch(/^reattach_failed: .*make the pins flows again: .*EACCES/);
+    await isEnforced();
+  } finally {
+    chownSync(pinPath, USER, USER);
+  }
+  await expect.poll(pins, soon).toEqual(pinned);
+  await rig.node.ready();
+});

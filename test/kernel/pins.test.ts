@@ -1,0 +1,88 @@
+import { mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { closeFd, openPinned, pin } from '#dataplane/kernel/bpf-fd.js';
+import { MAPS } from '#dataplane/kernel/bpf-object.js';
+import { detach } from '#dataplane/kernel/detach.js';
+import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import { lockHolder } from '#dataplane/kernel/lock-holder.js';
+import { networkNamespace } from '#dataplane/kernel/ownership.js';
+import { datapathOptions } from './datapath-options.js';
+import { enterNamespace } from './namespace.js';
+import { allowAll } from './policies.js';
+
+const PINNED = [...MAPS, 'weir_egress', 'weir_ingress'].sort();
+
+let topology: Topology;
+let leave: () => void;
+let datapath: LocalDatapath;
+let folder: string;
+beforeAll(async () => {
+  topology = await createTopology('pins');
+  leave = enterNamespace(topology.node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+beforeEach(() => {
+  datapath = new LocalDatapath(datapathOptions(topology.pinPath));
+  datapath.open();
+  datapath.attach();
+  datapath.stage(allowAll, 7);
+  datapath.flip();
+  folder = join(topology.pinPath, 'maps-1');
+});
+afterEach(() => {
+  datapath.close();
+  detach(topology.pinPath);
+});
+
+async function reaches(): Promise<boolean> {
+  return (await topology.client.run('ping', '-n', '-c', '1', '-W', '0.4', ADDRESSES.server)).code === 0;
+}
+
+/** Puts what is pinned as `other` in the place of `name`. */
+function replace(name: string, other: string): void {
+  const fd = openPinned(join(folder, other));
+  mkdirSync(join(topology.pinPath, 'aside'));
+  pin(fd, join(topology.pinPath, 'aside', name));
+  closeFd(fd);
+  renameSync(join(topology.pinPath, 'aside', name), join(folder, name));
+  rmSync(join(topology.pinPath, 'aside'), { recursive: true });
+}
+
+test.each<[string, () => void, readonly string[]]>([
+  ['one map', () => rmSync(join(folder, 'flows')), ['flows']],
+  ['one program', () => rmSync(join(folder, 'weir_ingress')), ['weir_ingress']],
+  ['all of them', () => readdirSync(folder).forEach((name) => void rmSync(join(folder, name))), PINNED],
+  ['the folder of the set', () => rmSync(folder, { recursive: true }), PINNED],
+  ['the whole pin path', () => rmSync(topology.pinPath, { recursive: true }), PINNED],
+  ['a map in the place of another', () => replace('active', 'vitals'), ['active']],
+  ['a map in the place of the layouts', () => replace('layouts', 'sweep'), ['layouts']],
+])('reports and restores pins: %s', async (_, lose, lost) => {
+  expect(datapath.look()).toEqual([]);
+  lose();
+  const seen = datapath.look().filter(({ type }) => type !== 'link_lost');
+  expect(seen.map((change) => ({ ...change, pins: 'pins' in change ? [...change.pins].sort() : [] }))).toEqual([
+    { type: 'pins_lost', pins: lost },
+  ]);
+  expect(datapath.look()).toEqual([]);
+  datapath.attach();
+  expect(datapath.look()).toEqual([]);
+  expect(readdirSync(folder).sort()).toEqual(PINNED);
+  expect(readdirSync(topology.pinPath).sort()).toEqual([`links-${networkNamespace()}`, 'maps-1']);
+  // The next process finds what is in force, and traffic goes on.
+  datapath.close();
+  datapath = new LocalDatapath(datapathOptions(topology.pinPath));
+  expect(datapath.open()).toMatchObject({ adopted: true, inForce: { generation: 7 } });
+  datapath.attach();
+  expect(await reaches()).toBe(true);
+});
+
+test('a pin path that was made again is locked again', () => {
+  rmSync(topology.pinPath, { recursive: true });
+  datapath.attach();
+  expect(lockHolder(topology.pinPath)).toMatchObject({ pid: process.pid });
+});
