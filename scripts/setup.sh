@@ -22,8 +22,9 @@ needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
   /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev)
 [[ "${1:-}" = --test || "${1:-}" = --trials ]] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace iptables-legacy:iptables dnsmasq:dnsmasq-base dig:bind9-dnsutils
   openssl:openssl python3:python3 nginx:nginx-light h2load:nghttp2-client)
-# tstclnt and selfserv of NSS, gnutls-cli and gnutls-serv
-[ "${1:-}" = --trials ] && needs+=(selfserv:libnss3-tools gnutls-serv:gnutls-bin)
+# tstclnt and selfserv of NSS, gnutls-cli and gnutls-serv; tools that make packets
+[ "${1:-}" = --trials ] && needs+=(selfserv:libnss3-tools gnutls-serv:gnutls-bin
+  /usr/lib/python3/dist-packages/scapy:python3-scapy nmap:nmap arping:arping iptables-nft:iptables)
 [ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
   dnsperf:dnsperf dnsdist:dnsdist unbound:unbound dnsmasq:dnsmasq-base dig:bind9-dnsutils taskset:util-linux
   squid:squid-openssl mitmdump:mitmproxy haproxy:haproxy nginx:nginx-light h2load:nghttp2-client wrk:wrk)

@@ -2,10 +2,11 @@
 #ifndef WEIR_SHARE_H
 #define WEIR_SHARE_H
 
-/* Established flows are never evicted, so each source has a limit on them while the table is more than half full (D18). A flow is counted when FLOW_HALF_OPEN is
- * cleared (`confirm_flow`) or when it is carried over as established, and counted off in `release` if the bit is clear. Between
- * these points the bit changes only under the fold lock, so each flow is counted off exactly as often as it was counted.
- * Half-open flows are not counted, since they make room for others.
+/* Established flows are never evicted, so each source has a limit on them while the table is more than half
+ * full (D18). A flow is counted when FLOW_HALF_OPEN is cleared (`confirm_flow`) or when it is carried over as
+ * established, and counted off in `release` if the bit is clear. Between these points the bit changes only under
+ * the fold lock, so each flow is counted off exactly as often as it was counted. Half-open flows are not counted,
+ * since they make room for others.
  */
 static __always_inline __u32 opener_of(const struct flow_key *key, __u8 flags)
 {
@@ -20,10 +21,11 @@ static __always_inline __u32 *share_of(__u32 source, __u8 flags)
 	return bpf_map_lookup_elem(&flow_shares, &at);
 }
 
-/* The limit of a source shrinks with the free part of the table, so many sources together leave a part of it free too.
- * The last quarter is for flows of verified sources; a verified source without an established flow has no limit.
+/* The limit of a source shrinks with the free part of the table, so many sources together leave a part of it
+ * free too. The last quarter is for flows of verified sources; a verified source without an established flow has
+ * no limit.
  */
-static __noinline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
+static __always_inline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
 {
 	__u32 room = settings.share_from * 2, *share = share_of(source, flags), limit;
 
@@ -35,8 +37,10 @@ static __noinline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
 	return share && READ_ONCE(*share) >= limit;
 }
 
-/* `flags`: FLOW_FOREIGN or 0. */
-static __always_inline bool is_over_share(__u32 source, __u8 flags)
+/* `flags`: FLOW_FOREIGN or 0. A call of its own, so that the stack of its callers, which have others below them,
+ * stays small: with flow_share below 1 the sum was beyond what Linux 6.1 takes.
+ */
+static __noinline bool is_over_share(__u32 source, __u8 flags)
 {
 	__u32 first = 0, total;
 	struct vitals *seen = bpf_map_lookup_elem(&vitals, &first);

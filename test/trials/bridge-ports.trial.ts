@@ -1,0 +1,197 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { type NodeProcess, startNode } from '#cli/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { listenForFrames, macOf, runScapy } from './scapy.js';
+
+let topology: Topology;
+let node: NodeProcess | undefined;
+let macs: { readonly client: string; readonly server: string; readonly bridge: string };
+
+/** Client and server are in one network, which a bridge of the node switches. */
+beforeAll(async () => {
+  topology = await createTopology('trial-br');
+  const { client, node: middle, server } = topology;
+  await middle.must('ip', 'link', 'add', 'br0', 'type', 'bridge', 'stp_state', '0', 'forward_delay', '0');
+  await middle.must('ip', 'link', 'set', 'br0', 'up');
+  for (const port of ['lan0', 'wan0']) {
+    await middle.must('ip', 'addr', 'flush', 'dev', port);
+    await middle.must('ip', 'link', 'set', port, 'master', 'br0');
+  }
+  await middle.must('ip', 'addr', 'add', `${ADDRESSES.nodeLan}/16`, 'dev', 'br0');
+  for (const [space, address] of [
+    [client, ADDRESSES.client],
+    [server, ADDRESSES.server],
+  ] as const) {
+    await space.must('ip', 'addr', 'flush', 'dev', 'eth0');
+    await space.must('ip', 'addr', 'add', `${address}/16`, 'dev', 'eth0');
+  }
+  macs = {
+    client: await macOf(client, 'eth0'),
+    server: await macOf(server, 'eth0'),
+    bridge: await macOf(middle, 'br0'),
+  };
+}, 60_000);
+afterEach(async () => {
+  await node?.remove();
+  await topology.node.run('rm', '-rf', topology.pinPath);
+  await topology.node.run('nft', 'flush', 'ruleset');
+  node = undefined;
+});
+afterAll(() => topology?.remove());
+
+/** Each sends a frame of `frames()` from `eth0`; its payload says which. `to` is the other station. */
+const FRAMES = `
+def frames(own, to, bridge, own_ip, to_ip):
+    every, mark = 'ff:ff:ff:ff:ff:ff', lambda n: Raw(b'TRIAL%04d' % n)
+    udp = lambda n: UDP(sport=1000 + n, dport=2000) / mark(n)
+    tcp = lambda n, f: TCP(sport=1000 + n, dport=80, flags=f) / mark(n)
+    ip = lambda d, **k: IP(src=own_ip, dst=d, **k)
+    e = lambda d, **k: Ether(src=own, dst=d, **k)
+    link = 'fe80::aa'
+    return [
+        ('ARP question', lambda n: e(every) / ARP(op=1, psrc=own_ip, pdst=to_ip) / mark(n)),
+        ('ARP question by unicast', lambda n: e(to) / ARP(op=1, psrc=own_ip, pdst=to_ip) / mark(n)),
+        ('gratuitous ARP', lambda n: e(every) / ARP(op=2, psrc=to_ip, pdst=to_ip, hwsrc=own) / mark(n)),
+        ('ARP answer', lambda n: e(to) / ARP(op=2, psrc='10.77.1.1', pdst=to_ip, hwsrc=own, hwdst=to) / mark(n)),
+        ('reverse ARP', lambda n: e(every, type=0x8035) / ARP(op=3) / mark(n)),
+        ('unicast UDP', lambda n: e(to) / ip(to_ip) / udp(n)),
+        ('SYN', lambda n: e(to) / ip(to_ip) / tcp(n, 'S')),
+        ('ACK', lambda n: e(to) / ip(to_ip) / tcp(n, 'A')),
+        ('echo request', lambda n: e(to) / ip(to_ip) / ICMP() / mark(n)),
+        ('echo request with a record of routes', lambda n: e(to) / IP(src=own_ip, dst=to_ip, options=[IPOption_RR(routers=['0.0.0.0'] * 4)]) / ICMP() / mark(n)),
+        ('UDP to an unknown station', lambda n: e('02:00:00:00:99:%02x' % n) / ip(to_ip) / udp(n)),
+        ('broadcast UDP', lambda n: e(every) / ip('255.255.255.255') / udp(n)),
+        ('subnet broadcast', lambda n: e(every) / ip('10.77.255.255') / udp(n)),
+        ('DHCP discover', lambda n: e(every) / IP(src='0.0.0.0', dst='255.255.255.255') / UDP(sport=68, dport=67) / BOOTP(chaddr=b'abcdef') / DHCP(options=[('message-type', 'discover'), ('hostname', b'TRIAL%04d' % n), 'end'])),
+        ('mDNS', lambda n: e('01:00:5e:00:00:fb') / ip('224.0.0.251', ttl=255) / UDP(sport=5353, dport=5353) / mark(n)),
+        ('SSDP', lambda n: e('01:00:5e:7f:ff:fa') / ip('239.255.255.250') / UDP(sport=1900, dport=1900) / mark(n)),
+        ('VRRP', lambda n: e('01:00:5e:00:00:12') / ip('224.0.0.18', proto=112, ttl=255) / mark(n)),
+        ('IGMP', lambda n: e('01:00:5e:00:00:16') / ip('224.0.0.22', proto=2, ttl=1) / mark(n)),
+        ('OSPF', lambda n: e('01:00:5e:00:00:05') / ip('224.0.0.5', proto=89, ttl=1) / mark(n)),
+        ('first fragment', lambda n: e(to) / ip(to_ip, flags='MF', id=n) / udp(n)),
+        ('later fragment', lambda n: e(to) / ip(to_ip, frag=8, id=n, proto=17) / mark(n)),
+        ('GRE', lambda n: e(to) / ip(to_ip, proto=47) / mark(n)),
+        ('IP in IP', lambda n: e(to) / ip(to_ip) / IP(src=own_ip, dst=to_ip) / udp(n)),
+        ('SCTP', lambda n: e(to) / ip(to_ip, proto=132) / mark(n)),
+        ('unicast in a broadcast frame', lambda n: e(every) / ip(to_ip) / udp(n)),
+        ('multicast in a unicast frame', lambda n: e(to) / ip('224.0.0.251') / udp(n)),
+        ('forged source address', lambda n: e(to) / IP(src='10.77.1.1', dst=to_ip) / udp(n)),
+        ('forged source station', lambda n: Ether(src=to, dst=every) / ip(to_ip) / udp(n)),
+        ('IPv6 unicast', lambda n: e(to) / IPv6(src=link, dst='fe80::bb') / udp(n)),
+        ('neighbour solicitation', lambda n: e('33:33:ff:00:00:bb') / IPv6(src=link, dst='ff02::1:ff00:bb', hlim=255) / ICMPv6ND_NS(tgt='fe80::bb') / ICMPv6NDOptSrcLLAddr(lladdr=own) / mark(n)),
+        ('neighbour advertisement', lambda n: e(to) / IPv6(src=link, dst='fe80::bb', hlim=255) / ICMPv6ND_NA(tgt=link, O=1) / mark(n)),
+        ('router advertisement', lambda n: e('33:33:00:00:00:01') / IPv6(src=link, dst='ff02::1', hlim=255) / ICMPv6ND_RA() / mark(n)),
+        ('router solicitation', lambda n: e('33:33:00:00:00:02') / IPv6(src=link, dst='ff02::2', hlim=255) / ICMPv6ND_RS() / mark(n)),
+        ('IPv6 to all nodes', lambda n: e('33:33:00:00:00:01') / IPv6(src=link, dst='ff02::1') / udp(n)),
+        ('IPv6 with a fragment header', lambda n: e(to) / IPv6(src=link, dst='fe80::bb') / IPv6ExtHdrFragment(m=1) / udp(n)),
+        ('VLAN tag', lambda n: e(to) / Dot1Q(vlan=5) / ip(to_ip) / udp(n)),
+        ('priority tag', lambda n: e(to) / Dot1Q(vlan=0, prio=7) / ip(to_ip) / udp(n)),
+        ('two VLAN tags', lambda n: e(every, type=0x88a8) / Dot1Q(vlan=5, type=0x8100) / Dot1Q(vlan=6) / ip(to_ip) / udp(n)),
+        ('ARP in a VLAN', lambda n: e(every) / Dot1Q(vlan=9) / ARP(pdst=to_ip) / mark(n)),
+        ('STP', lambda n: Dot3(src=own, dst='01:80:c2:00:00:00') / LLC(dsap=0x42, ssap=0x42, ctrl=3) / STP() / mark(n)),
+        ('PVST', lambda n: Dot3(src=own, dst='01:00:0c:cc:cc:cd') / LLC(dsap=0xaa, ssap=0xaa, ctrl=3) / SNAP(OUI=0xc, code=0x10b) / mark(n)),
+        ('CDP', lambda n: Dot3(src=own, dst='01:00:0c:cc:cc:cc') / LLC(dsap=0xaa, ssap=0xaa, ctrl=3) / SNAP(OUI=0xc, code=0x2000) / mark(n)),
+        ('LLDP', lambda n: e('01:80:c2:00:00:0e', type=0x88cc) / mark(n)),
+        ('LLDP to every station', lambda n: e(every, type=0x88cc) / mark(n)),
+        ('EAPOL', lambda n: e('01:80:c2:00:00:03', type=0x888e) / mark(n)),
+        ('EAPOL by unicast', lambda n: e(to, type=0x888e) / mark(n)),
+        ('LACP', lambda n: e('01:80:c2:00:00:02', type=0x8809) / mark(n)),
+        ('PPPoE discovery', lambda n: e(every, type=0x8863) / mark(n)),
+        ('PPPoE session', lambda n: e(to, type=0x8864) / mark(n)),
+        ('MPLS', lambda n: e(to, type=0x8847) / Raw(b'\\x00\\x00\\x11\\xff') / ip(to_ip) / udp(n)),
+        ('MACsec', lambda n: e(to, type=0x88e5) / mark(n)),
+        ('ATA over Ethernet', lambda n: e(to, type=0x88a2) / mark(n)),
+        ('PROFINET', lambda n: e(to, type=0x8892) / mark(n)),
+        ('PTP', lambda n: e('01:1b:19:00:00:00', type=0x88f7) / mark(n)),
+        ('IPX', lambda n: e(every, type=0x8137) / mark(n)),
+        ('AppleTalk', lambda n: e(every, type=0x809b) / mark(n)),
+        ('wake on LAN', lambda n: e(every, type=0x0842) / mark(n)),
+        ('802.3 with LLC', lambda n: Dot3(src=own, dst=to) / LLC(dsap=0xe0, ssap=0xe0, ctrl=3) / mark(n)),
+        ('unknown EtherType', lambda n: e(to, type=0x88b5) / mark(n)),
+    ]
+`;
+
+type Way = readonly [from: 'client' | 'server', to: 'client' | 'server'];
+const WAYS: readonly Way[] = [
+  ['client', 'server'],
+  ['server', 'client'],
+];
+
+/** Sends each kind three times; answers the kinds that came out behind the other port. */
+async function crossed([from, to]: Way): Promise<readonly string[]> {
+  const end = await listenForFrames(topology[to]);
+  const names = JSON.parse(
+    await runScapy(
+      topology[from],
+      `${FRAMES}
+kinds = frames('${macs[from]}', '${macs[to]}', '${macs.bridge}', '${ADDRESSES[from]}', '${ADDRESSES[to]}')
+s = conf.L2socket(iface='eth0')
+for _ in range(3):
+    for number, (name, frame) in enumerate(kinds): s.send(frame(number))
+print(json.dumps([name for name, _ in kinds]))`,
+    ),
+  ) as string[];
+  const seen = await end();
+  return seen.map((number) => names[number] ?? `${number}`);
+}
+
+/** Those that a bridge keeps to itself (IEEE 802.1D, 7.12.6). */
+const KEPT = ['STP', 'EAPOL', 'LACP', 'LLDP'];
+
+test('without Weir the bridge switches every kind of frame', async () => {
+  for (const way of WAYS) {
+    const through = await crossed(way);
+    expect(through.length).toBeGreaterThanOrEqual(40);
+    expect(KEPT.filter((name) => through.includes(name))).toEqual([]);
+  }
+  const { stdout } = await topology.client.run('arping', '-c', '2', '-w', '2', '-I', 'eth0', ADDRESSES.server);
+  expect(stdout).toMatch(/ 0% (unanswered|packet loss)/);
+});
+
+describe.each(
+  (['strict', 'loose', 'off'] as const).flatMap((reversePath) =>
+    (['stack', 'direct', 'auto'] as const).map((forwarding) => [reversePath, forwarding] as const),
+  ),
+)('with reverse_path %s and forwarding %s', (reversePath, forwarding) => {
+  test.each([
+    ['drop', 'deny'],
+    ['pass', 'allow'],
+  ] as const)(
+    'no frame crosses with non_ipv4 %s and a policy that would %s, and readiness names port and bridge',
+    async (nonIpv4, action) => {
+      const dataplane = { reverse_path: reversePath, forwarding, non_ipv4: nonIpv4, police_local: false };
+      node = await startNode(topology, { dataplane });
+      await node.ready({ except: ['policy_ready', 'dataplane_config'] });
+      await node.request('PUT', '/api/v1/policy', { default_policy: action });
+      const { body } = await node.request('GET', '/ready');
+      const { checks } = body as { checks: { name: string; state: string; detail: string }[] };
+      const config = checks.find(({ name }) => name === 'dataplane_config');
+      expect(config?.state).toBe('refused');
+      expect(config?.detail).toMatch(/lan0.*br0/);
+      for (const way of WAYS) expect({ way, through: await crossed(way) }).toEqual({ way, through: [] });
+      if (reversePath !== 'strict' || nonIpv4 !== 'pass') return;
+      const { server } = ADDRESSES;
+      const arping = await topology.client.run('arping', '-c', '2', '-w', '2', '-I', 'eth0', server);
+      expect(arping.stdout).toMatch(/100% (unanswered|packet loss)/);
+      const nmap = await topology.client.run('nmap', '-sn', '-PR', '-n', '--max-retries', '1', server);
+      expect(nmap.stdout).toContain('0 hosts up');
+      await topology.client.must(
+        'ip',
+        'neigh',
+        'replace',
+        server,
+        'lladdr',
+        macs.server,
+        'dev',
+        'eth0',
+        'nud',
+        'permanent',
+      );
+      const hping = await topology.client.run('hping3', '--icmp', '-c', '3', '-i', 'u200000', server);
+      await topology.client.must('ip', 'neigh', 'del', server, 'dev', 'eth0');
+      expect(hping.stderr + hping.stdout).toContain('100% packet loss');
+      // The node itself is reached as before.
+      expect((await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.nodeLan)).code).toBe(0);
+    },
+  );
+});

@@ -1,0 +1,305 @@
+import type { ChildProcess } from 'node:child_process';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { firstLine, program } from '#cli/node-process.js';
+import { ADDRESSES } from '#cli/topology.js';
+import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
+import { runScapy } from './scapy.js';
+
+/** Four connections of each client are few of what forty sources leave free. */
+const CAPACITY = 32_768;
+const FLOOD = 40_000;
+const [TCP_PORT, UDP_PORT] = [80, 81];
+const { client: FLOODER, server: SERVER, nodeLan: NODE } = ADDRESSES;
+/** One address each. */
+const CLIENTS = Array.from({ length: 100 }, (_, at) => `10.77.3.${100 + at}`);
+const FLOODERS = Array.from({ length: 40 }, (_, at) => `10.77.3.${10 + at}`);
+
+let rig: Rig;
+let older: readonly { readonly what: string; readonly child: ChildProcess; readonly lines: string[] }[];
+
+async function start(dataplane: Readonly<Record<string, unknown>> = {}): Promise<void> {
+  rig = await createRig('trial-flows', [TCP_PORT, UDP_PORT], {
+    dataplane: { pickup: '0s', flow_capacity: CAPACITY, forwarding: 'stack', ...dataplane },
+  });
+  const { client } = rig.topology;
+  for (const address of [...CLIENTS, ...FLOODERS])
+    await client.must('ip', 'addr', 'add', `${address}/24`, 'dev', 'eth0');
+  await client.must('sysctl', '-qw', 'net.ipv4.ip_local_port_range=1024 65535');
+  await rig.put(policy(1));
+  older = ['connect', 'connect-udp'].map((mode, at) => {
+    const words = [mode, SERVER, `${at === 0 ? TCP_PORT : UDP_PORT}`, '--source', '10.77.3.2', '--every', '100'];
+    const child = client.start(process.execPath, [program('traffic'), ...words, '--timeout', '3000']);
+    const lines: string[] = [];
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => lines.push(...text.split('\n').filter(Boolean)));
+    return { what: mode, child, lines };
+  });
+  // Two sources that have more than one flow.
+  await expect.poll(() => older.every(({ lines }) => lines.length > 3), { timeout: 10_000 }).toBe(true);
+}
+beforeEach(() => start());
+afterEach(() => rig?.remove());
+
+const policy = (number: number): unknown =>
+  policyOf([{ match: {} }], { sources: { cidrs: ['10.77.0.0/16'] }, id: `g${number}` });
+
+/** A connection and one echo from each client; answers how many succeeded. */
+async function connectAll(): Promise<number> {
+  const script = `
+import selectors, socket, time
+sel, done, pending = selectors.DefaultSelector(), 0, 0
+for address in ${JSON.stringify(CLIENTS)}:
+    s = socket.socket(); s.setblocking(False); s.bind((address, 0)); s.connect_ex(('${SERVER}', ${TCP_PORT}))
+    sel.register(s, selectors.EVENT_WRITE); pending += 1
+end = time.time() + 8
+while pending and time.time() < end:
+    for key, event in sel.select(0.2):
+        s = key.fileobj
+        try:
+            if event & selectors.EVENT_WRITE: s.send(b'hello'); sel.modify(s, selectors.EVENT_READ); continue
+            if s.recv(10) == b'hello': done += 1
+        except OSError: pass
+        sel.unregister(s); s.close(); pending -= 1
+print(done)`;
+  return Number(await rig.topology.client.must('/usr/bin/python3', '-c', script));
+}
+
+const hping = (...words: string[]): Promise<unknown> =>
+  rig.topology.client.run('hping3', '-q', '-n', '-c', `${FLOOD}`, '-i', 'u40', ...words, SERVER);
+/** Frames that python3 sends by a raw socket; `packet(n)` makes the n-th. */
+const raw = (script: string, count = FLOOD): Promise<unknown> =>
+  runScapy(
+    rig.topology.client,
+    `${script}
+getmac = getmacbyip('${NODE}')
+own = get_if_hwaddr('eth0')
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('eth0', 0))
+head = bytes(Ether(src=own, dst=getmac))[:12] + b'\\x08\\x00'
+for n in range(${count}):
+    try: s.send(head + packet(n))
+    except OSError: time.sleep(0.001)
+    if n % 20 == 0: time.sleep(0.0005)`,
+  );
+/** Makes the checksum of IPv4 right after bytes were changed. */
+const PATCH = `
+def patched(template, *changes):
+    b = bytearray(template)
+    for at, value in changes: b[at:at + len(value)] = value
+    b[10:12] = b'\\0\\0'
+    total = sum(struct.unpack('!10H', bytes(b[:20])))
+    while total >> 16: total = (total & 0xffff) + (total >> 16)
+    b[10:12] = struct.pack('!H', ~total & 0xffff)
+    return bytes(b)
+`;
+const floodFrom = (sources: readonly string[], each: number): Promise<unknown> =>
+  Promise.all(
+    sources.map((source) =>
+      rig.topology.client.run(
+        'hping3',
+        '-q',
+        '-n',
+        '-2',
+        '-c',
+        `${each}`,
+        '-i',
+        'u2000',
+        '-a',
+        source,
+        '-p',
+        `${UDP_PORT}`,
+        '-s',
+        '2000',
+        '-d',
+        '8',
+        SERVER,
+      ),
+    ),
+  );
+
+const ATTACKS: Readonly<Record<string, () => Promise<unknown>>> = {
+  'hping3: small datagrams to a service': () => hping('-2', '-p', `${UDP_PORT}`, '-s', '1024', '-d', '8'),
+  'hping3: datagrams to all ports': () => hping('-2', '-p', '++1', '-s', '1024', '-d', '8'),
+  'hping3: SYNs': () => hping('-S', '-p', `${TCP_PORT}`, '-s', '1024'),
+  'hping3: SYNs to closed ports': () => hping('-S', '-p', '++1000', '-s', '1024'),
+  'hping3: echo requests': () => hping('-1'),
+  'nmap: a scan of all ports by SYNs': () =>
+    rig.topology.client.run('nmap', '-n', '-Pn', '-sS', '-p-', '--min-rate', '8000', '--max-retries', '0', SERVER),
+  'nmap: a scan by datagrams': () =>
+    rig.topology.client.run(
+      'nmap',
+      '-n',
+      '-Pn',
+      '-sU',
+      '-p1-20000',
+      '--min-rate',
+      '8000',
+      '--max-retries',
+      '0',
+      '--data-length',
+      '8',
+      SERVER,
+    ),
+  'nmap: a scan by connections': () =>
+    rig.topology.client.run(
+      'nmap',
+      '-n',
+      '-Pn',
+      '-sT',
+      '-p1-20000',
+      '--min-rate',
+      '5000',
+      '--max-retries',
+      '0',
+      SERVER,
+    ),
+  'python3: connections that stay': () =>
+    rig.topology.client.run(
+      'sh',
+      '-c',
+      `ulimit -n 20000; /usr/bin/python3 -c "
+import socket
+kept = []
+for n in range(9000):
+    s = socket.socket(); s.settimeout(0.05)
+    try: s.bind(('${FLOODER}', 0)); s.connect(('${SERVER}', ${TCP_PORT})); kept.append(s)
+    except OSError: s.close()
+    if n - len(kept) > 200: break
+"`,
+    ),
+  'scapy: echo requests with other identifiers': () =>
+    raw(`${PATCH}
+t = bytes(IP(src='${FLOODER}', dst='${SERVER}') / ICMP(id=0, seq=1))
+def packet(n):
+    p = patched(t, (24, struct.pack('!H', n)))
+    c = ~((0x0800 + n + 1) % 0xffff) & 0xffff
+    return p[:22] + struct.pack('!H', c) + p[24:]`),
+  'scapy: GRE, ESP and unknown protocols': () =>
+    raw(
+      `${PATCH}
+t = bytes(IP(src='${FLOODER}', dst='${SERVER}', proto=47) / Raw(b'x' * 16))
+def packet(n): return patched(t, (9, bytes([50 + n % 200])), (18, struct.pack('!H', n // 200 & 0xffff)))`,
+      20_000,
+    ),
+  'scapy: SCTP with other ports': () =>
+    raw(`${PATCH}
+t = bytes(IP(src='${FLOODER}', dst='${SERVER}', proto=132) / Raw(b'\\0' * 16))
+def packet(n): return patched(t, (20, struct.pack('!HH', 1 + n % 60000, 81)))`),
+  'scapy: first fragments of datagrams': () =>
+    raw(`${PATCH}
+t = bytes(IP(src='${FLOODER}', dst='${SERVER}', flags='MF') / UDP(sport=1, dport=81, len=100, chksum=0) / Raw(b'x' * 64))
+def packet(n): return patched(t, (4, struct.pack('!H', n & 0xffff)), (20, struct.pack('!H', 1 + n % 60000)))`),
+  'scapy: datagrams with a checksum of 0 from all ports': () =>
+    raw(`${PATCH}
+t = bytes(IP(src='${FLOODER}', dst='${SERVER}') / UDP(sport=1, dport=81, chksum=0) / Raw(b'x' * 8))
+t = t[:26] + b'\\0\\0' + t[28:]
+def packet(n): return patched(t, (20, struct.pack('!H', 1 + n % 65000)))`),
+  'hping3: 40 sources with real addresses': () => floodFrom(FLOODERS, 2_000),
+};
+
+/** Packets by drop reason; nothing while the node is dead. */
+async function dropped(): Promise<Readonly<Record<string, number>>> {
+  const drops = await rig.stats().then(
+    (stats) => stats.drops,
+    () => ({}),
+  );
+  return Object.fromEntries(Object.entries(drops).filter(([, packets]) => packets > 0));
+}
+
+/** Runs an attack; answers how many of 100 new connections succeeded while it ran, and after it. */
+async function suffered(attack: () => Promise<unknown>): Promise<readonly number[]> {
+  const counts: number[] = [];
+  let ended = false;
+  const running = attack().finally(() => {
+    ended = true;
+  });
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  for (let rounds = 0; !ended && rounds < 4; rounds++) counts.push(await connectAll());
+  await running;
+  counts.push(await connectAll());
+  return counts;
+}
+
+async function expectNoHarm(counts: readonly number[]): Promise<void> {
+  console.log(counts.join(' '), await dropped());
+  expect(counts.filter((count) => count < 99)).toEqual([]);
+  for (const { what, lines } of older) {
+    const lost = lines.filter((line) => !/^(open|pong)/.test(line));
+    // The socket of the echo server overflows under a flood of datagrams, whatever passes.
+    const tolerated = what === 'connect' ? 0 : lines.length / 10;
+    expect([what, lost.slice(tolerated)]).toEqual([what, []]);
+  }
+}
+
+describe('others open connections, and established flows go on, while one floods by', () => {
+  test.each(Object.entries(ATTACKS))('%s', async (_, attack) => expectNoHarm(await suffered(attack)));
+});
+
+describe('also', () => {
+  const udp = () => ATTACKS['hping3: small datagrams to a service']?.() ?? Promise.reject(new Error('no such attack'));
+
+  test('with the node killed: the hooks stand without it', async () => {
+    await rig.node.end('SIGKILL');
+    await expectNoHarm(await suffered(udp));
+  });
+
+  test('while the node starts again', async () => {
+    await rig.node.end('SIGKILL');
+    const restarted = rig.node.restart();
+    await expectNoHarm(await suffered(udp));
+    await restarted;
+    await rig.node.ready();
+    await expectNoHarm(await suffered(udp));
+  });
+
+  test('while policies are put in force one after the other', async () => {
+    let ended = false;
+    const writing = (async () => {
+      for (let number = 2; !ended; number++) await rig.put(policy(number));
+    })();
+    const counts = await suffered(udp);
+    ended = true;
+    await writing;
+    await expectNoHarm(counts);
+  });
+
+  test('after the flows of the source were cut', async () => {
+    await suffered(udp);
+    const reply = await rig.node.request('DELETE', `/api/v1/flows?src=${FLOODER}`);
+    expect(reply.status).toBe(200);
+    await expectNoHarm(await suffered(udp));
+  });
+
+  test('after the table got another size', async () => {
+    await suffered(udp);
+    const file = join(rig.node.folder, 'weir.yaml');
+    for (const capacity of [2 * CAPACITY, CAPACITY / 2]) {
+      const config = JSON.parse(await readFile(file, 'utf8')) as { dataplane: Record<string, unknown> };
+      config.dataplane.flow_capacity = capacity;
+      await writeFile(file, JSON.stringify(config));
+      // A smaller table takes over what it has room for, so a flood that is held may fill it.
+      if (capacity < CAPACITY) await rig.node.request('DELETE', `/api/v1/flows?src=${FLOODER}`);
+      await rig.node.restart();
+      await rig.node.ready();
+      await expectNoHarm(await suffered(udp));
+    }
+  });
+});
+
+describe('as flows expire', () => {
+  test('the counts follow, so that the source is let in again and no other is refused', async () => {
+    await rig.remove();
+    await start({ timeouts: { udp_replied: '2s', udp: '1s' } });
+    for (let round = 0; round < 3; round++) {
+      await expectNoHarm(
+        await suffered(() => ATTACKS['hping3: small datagrams to a service']?.() ?? Promise.resolve()),
+      );
+    }
+    await new Promise((resolve) => setTimeout(resolve, 5_000));
+    const words = ['datagram', SERVER, `${UDP_PORT}`, '--source', FLOODER];
+    expect(await firstLine(rig.topology.client.start(process.execPath, [program('traffic'), ...words]))).toBe('pong 1');
+    expect((await rig.node.request('GET', '/api/v1/stats')).body).toMatchObject({
+      dataplane: { active_flows: expect.any(Number) as number },
+    });
+  });
+});

@@ -1,0 +1,61 @@
+import { expect } from 'vitest';
+import type { Topology } from '#cli/topology.js';
+
+type Namespace = Topology['client'];
+
+/** Debian's python3, which finds Debian's python3-scapy whatever other python3 comes first. */
+const PYTHON = '/usr/bin/python3';
+
+const PRELUDE = `
+import json, logging, os, random, socket, struct, sys, time
+logging.getLogger('scapy').setLevel(logging.CRITICAL)
+from scapy.all import *
+conf.verb = 0
+`;
+
+/** Runs a script with scapy in a namespace; answers what it printed. */
+export async function runScapy(space: Namespace, script: string): Promise<string> {
+  return (await space.must(PYTHON, '-c', `${PRELUDE}${script}`)).trim();
+}
+
+/** The hardware address of a device. */
+export async function macOf(space: Namespace, device: string): Promise<string> {
+  const [link] = JSON.parse(await space.must('ip', '-j', 'link', 'show', 'dev', device)) as { address: string }[];
+  return link?.address ?? '';
+}
+
+/**
+ * Notes the frames that come in by `eth0` with `TRIAL` and a number in them. Answers a function that ends the
+ * listening, and returns the numbers that were seen.
+ */
+export async function listenForFrames(space: Namespace): Promise<() => Promise<readonly number[]>> {
+  const child = space.start(PYTHON, [
+    '-c',
+    `
+import re, select, socket, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)); s.bind(('eth0', 0))
+s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
+seen = set(); print('ready', flush=True)
+while True:
+    ready, _, _ = select.select([s, sys.stdin], [], [])
+    if s in ready:
+        frame, address = s.recvfrom(65535)
+        if address[2] != socket.PACKET_OUTGOING:
+            for number in re.findall(rb'TRIAL(\\d{4})', frame): seen.add(int(number))
+    elif sys.stdin in ready: break
+print(sorted(seen), flush=True)`,
+  ]);
+  let output = '';
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  await expect.poll(() => output, { timeout: 10_000, interval: 20 }).toContain('ready');
+  return async () => {
+    // What was sent before is on its way.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    child.stdin?.end();
+    await ended;
+    return JSON.parse(output.replace('ready\n', '')) as number[];
+  };
+}
