@@ -21,6 +21,9 @@ type LibRocksDb = {
   rocksdb_block_based_options_destroy(tables: Address): void;
   rocksdb_block_based_options_set_format_version(tables: Address, version: number): void;
   rocksdb_block_based_options_set_checksum(tables: Address, checksum: number): void;
+  rocksdb_filterpolicy_create_bloom_full(bitsOfKey: number): Address;
+  /** The filter is of the tables from then on: it is freed with them. */
+  rocksdb_block_based_options_set_filter_policy(tables: Address, filter: Address): void;
   rocksdb_open: Beside<[options: Address, folder: string, error: BigUint64Array], Address>;
   rocksdb_open_for_read_only: Beside<
     [options: Address, folder: string, refusesLog: number, error: BigUint64Array],
@@ -86,6 +89,9 @@ const LIBROCKSDB: Record<keyof LibRocksDb, string> = {
     'void rocksdb_block_based_options_set_format_version(uint64_t tables, int version)',
   rocksdb_block_based_options_set_checksum:
     'void rocksdb_block_based_options_set_checksum(uint64_t tables, int8_t checksum)',
+  rocksdb_filterpolicy_create_bloom_full: 'uint64_t rocksdb_filterpolicy_create_bloom_full(double bits_of_key)',
+  rocksdb_block_based_options_set_filter_policy:
+    'void rocksdb_block_based_options_set_filter_policy(uint64_t tables, uint64_t filter)',
   rocksdb_open: 'uint64_t rocksdb_open(uint64_t options, const char *folder, _Inout_ void *error)',
   rocksdb_open_for_read_only:
     'uint64_t rocksdb_open_for_read_only(uint64_t options, const char *folder, uint8_t refuses_log, _Inout_ void *error)',

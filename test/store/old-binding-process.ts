@@ -4,9 +4,10 @@ import { seal } from '#store/envelope.js';
 
 /**
  * Writes `key 0`, `key 1` … with the npm package that Weir used before, some of them deleted again, and prints how many are
- * on the disk. It writes on until it is killed if it is told `on`, otherwise it ends after 3,000.
+ * on the disk. It ends after the number that it is given; `on` means that it writes on until it is killed.
  */
-const [folder = '', mode] = process.argv.slice(2);
+const [folder = '', number = '3000'] = process.argv.slice(2);
+const most = number === 'on' ? Number.POSITIVE_INFINITY : Number(number);
 const require = createRequire(import.meta.url);
 const database = require('rocksdb')(folder);
 const called = (start: (done: (error?: Error | null) => void) => void) =>
@@ -14,7 +15,7 @@ const called = (start: (done: (error?: Error | null) => void) => void) =>
     start((error) => (error ? reject(error) : resolve()));
   });
 await called((done) => database.open(done));
-for (let at = 0; mode === 'on' || at < 3_000; at += 100) {
+for (let at = 0; at < most; at += 100) {
   const batch = database.batch();
   for (let one = at; one < at + 100; one++) {
     batch.put(`key ${one}`, await seal(`key ${one}`, Buffer.alloc(1_000, one)));

@@ -4,6 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFile
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { StoreError } from '#store/error.js';
 import type { KvStore } from '#store/port.js';
@@ -195,18 +196,29 @@ describe('RocksDB store on its disk', () => {
   });
 });
 
+const entriesOf = async (folder: string, readOnly: boolean) => {
+  const store = await openRocksDbStore(folder, { readOnly });
+  let count = 0;
+  for await (const [key, value] of store.iterate({ gte: '', lt: '~' })) {
+    if (Buffer.alloc(1_000, Number(key.slice('key '.length))).equals(value)) count += 1;
+    else expect.fail(`${key} has another value`);
+  }
+  await store.close();
+  return count;
+};
+
+describe('RocksDB store that the npm package rocksdb 5.2.1 left', () => {
+  // Made by `old-binding-process.js FOLDER 300`, then by `old-binding-process.js FOLDER on`, killed when it had printed 200.
+  it('opens as it is on every Node, also for reading only', async () => {
+    const folder = temporaryFolder();
+    execFileSync('tar', ['-xzf', fileURLToPath(new URL('old-binding.tar.gz', import.meta.url)), '-C', folder]);
+    expect(await entriesOf(join(folder, 'store'), true)).toBe(300);
+    expect(await entriesOf(join(folder, 'store'), false)).toBe(300);
+  });
+});
+
 // The package aborts when Node 22 or later loads it.
-describe.runIf(process.versions.node.startsWith('20.'))('RocksDB store that the npm package rocksdb wrote', () => {
-  const entriesOf = async (folder: string, readOnly: boolean) => {
-    const store = await openRocksDbStore(folder, { readOnly });
-    let count = 0;
-    for await (const [key, value] of store.iterate({ gte: '', lt: '~' })) {
-      if (Buffer.alloc(1_000, Number(key.slice('key '.length))).equals(value)) count += 1;
-      else expect.fail(`${key} has another value`);
-    }
-    await store.close();
-    return count;
-  };
+describe.runIf(process.versions.node.startsWith('20.'))('RocksDB store that the npm package rocksdb writes', () => {
   const program = built('test/store/old-binding-process.js');
 
   it('opens as it is, also with an older build again', async () => {

@@ -1,5 +1,5 @@
 import { EventEmitter, once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
@@ -73,6 +73,19 @@ describe('a RocksDB database', () => {
     }
     await database.close();
   });
+});
+
+it('has a filter in each table, so that a key that is not there is not looked for in all of them', async () => {
+  const folder = temporaryFolder();
+  const database = await RocksDb.open(folder, false);
+  for (let at = 0; at < 3; at++) {
+    await database.write([{ key: key(`key ${at}`), value: Buffer.alloc(5 * 1024 * 1024, at) }], false);
+  }
+  await database.close();
+  await expectWritten(folder);
+  const tables = readdirSync(folder).filter((name) => name.endsWith('.sst'));
+  const filtered = tables.filter((name) => readFileSync(join(folder, name)).includes('rocksdb.BuiltinBloomFilter'));
+  expect([tables.length > 0, filtered]).toEqual([true, tables]);
 });
 
 describe("RocksDB's library", () => {
