@@ -8,12 +8,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*"; }
+trap '[ -w . ] || say "the user $(id -un) may not write to $PWD: clone it as this user, or run setup as the owner of the folder."' ERR
 
 node -e '
-  const [major, minor] = process.versions.node.split(".").map(Number);
-  process.exit({ 20: minor >= 19, 22: minor >= 13, 24: true }[major] ? 0 : 1);
+  const [major, minor, patch] = process.versions.node.split(".").map(Number);
+  process.exit({ 20: minor > 19 || (minor === 19 && patch >= 3), 22: minor >= 16, 24: true }[major] ? 0 : 1);
 ' || {
-  say "Node 20.19 or later of 20, 22.13 or later of 22, or 24 is needed; this is $(node --version)."
+  say "Node 20 (20.19.3 or later), 22 (22.16 or later) or 24 is needed; this is $(node --version)."
   exit 1
 }
 
@@ -43,30 +44,33 @@ for library in /usr/local/lib/librocksdb.so.* /usr/lib/*-linux-gnu/librocksdb.so
   if [[ -e "$library" && "$library" =~ [.]so[.]([0-9]+)[.]([0-9]+)$ ]] && ((BASH_REMATCH[1] > 7 || (BASH_REMATCH[1] == 7 && BASH_REMATCH[2] >= 8))); then rocksdb=$library; fi
 done
 if [ -z "$rocksdb" ]; then
-  if ! command -v apt-get >/dev/null; then
-    say "RocksDB 7.8 or later is missing (a file librocksdb.so.N.M), and there is no apt-get: install it by hand. A node does not start without it."
-    exit 1
-  fi
-  name=$(apt-cache depends librocksdb-dev 2>/dev/null | sed -n 's/^ *Depends: \(librocksdb[0-9.]*\)$/\1/p' | head -1)
-  if [ "$(id -u)" != 0 ]; then
-    say "RocksDB 7.8 or later is missing. Without root it cannot be installed: apt-get install ${name:-librocksdb7.8 (Debian 12) or librocksdb9.10 (Debian 13)}. A node does not start without it."
-    exit 1
-  fi
-  if [ -z "$name" ]; then
+  package_of_rocksdb() { apt-cache depends librocksdb-dev 2>/dev/null | sed -n 's/^ *Depends: \(librocksdb[0-9.]*\)$/\1/p' | head -1; }
+  name=$(package_of_rocksdb) || true
+  if [ -z "$name" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get update -qq >/dev/null 2>&1 || true
-    name=$(apt-cache depends librocksdb-dev 2>/dev/null | sed -n 's/^ *Depends: \(librocksdb[0-9.]*\)$/\1/p' | head -1)
+    name=$(package_of_rocksdb) || true
   fi
-  if [ -z "$name" ]; then
-    say "RocksDB 7.8 or later is missing, and apt-cache knows no package librocksdb-dev to tell its name: install it by hand. A node does not start without it."
-    exit 1
-  fi
-  missing+=("$name")
+  missing+=("${name:-librocksdb}")
+fi
+hindrance=
+if ! command -v apt-get >/dev/null; then
+  hindrance="there is no apt-get; install by hand (Debian's names):"
+elif [ "$(id -u)" != 0 ]; then
+  hindrance='only root can install it: apt-get install'
+elif [[ "${missing[*]}" =~ librocksdb$ ]]; then
+  hindrance='apt-cache knows no librocksdb-dev, which tells the full name of librocksdb; install by hand:'
 fi
 if [ "${#missing[@]}" -gt 0 ]; then
-  if [ "$(id -u)" != 0 ]; then
-    say "without root these Debian packages cannot be installed: ${missing[*]}. The API runs without them, the dataplane does not."
-  elif ! command -v apt-get >/dev/null; then
-    say "no apt-get here: install ${missing[*]} (Debian's names) by hand. The API runs without them, the dataplane does not."
+  if [ -n "$hindrance" ]; then
+    say "missing here, and $hindrance ${missing[*]}"
+    if [ -z "$rocksdb" ]; then
+      say "A node does not start without RocksDB 7.8 or later, a file librocksdb.so.N.M (librocksdb7.8 in Debian 12, librocksdb9.10 in Debian 13)."
+      exit 1
+    fi
+    case "${1:-}" in
+      '') say 'Until then the API runs, and the dataplane does not.' ;;
+      *) say 'Until then the tests or benchmarks that use it fail.' ;;
+    esac
   else
     say "installing Debian packages: ${missing[*]}"
     log=$(mktemp)
@@ -88,7 +92,8 @@ fi
 
 if ! cmp -s package-lock.json node_modules/.weir-lock 2>/dev/null; then
   say "installing npm packages (npm ci)"
-  npm ci --no-audit --no-fund --loglevel=error
+  # No package needs a script to be installed, and that of `rocksdb` (for one test) compiles it on Node 22 and 24, which takes more than ten minutes.
+  npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
   cp package-lock.json node_modules/.weir-lock
 fi
 

@@ -1,0 +1,66 @@
+import { spawnSync } from 'node:child_process';
+import { chmodSync, copyFileSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+
+/** A folder of commands: those of this machine, except some. */
+function pathWithout(absent: RegExp): string {
+  const folder = temporaryFolder();
+  chmodSync(folder, 0o755);
+  for (const bin of ['/usr/local/bin', '/usr/bin', dirname(process.execPath)]) {
+    for (const name of readdirSync(bin)) {
+      if (absent.test(name)) continue;
+      try {
+        symlinkSync(join(bin, name), join(folder, name));
+      } catch {}
+    }
+  }
+  return folder;
+}
+
+/** Runs setup.sh where no librocksdb is, and the commands `absent` are missing. */
+function setup(absent: RegExp, ...before: string[]): { status: number | null; said: string[] } {
+  const folder = temporaryFolder();
+  chmodSync(folder, 0o755);
+  mkdirSync(join(folder, 'scripts'));
+  copyFileSync(fileURLToPath(new URL('../../scripts/setup.sh', import.meta.url)), join(folder, 'scripts/setup.sh'));
+  const hide = `
+    mount -t tmpfs none /mnt && mkdir /mnt/upper /mnt/work
+    for library in /usr/lib/*-linux-gnu/librocksdb.so.*; do
+      mknod "/mnt/upper/$(basename "$library")" c 0 0; libraries=$(dirname "$library")
+    done
+    mount -t overlay -o "lowerdir=$libraries,upperdir=/mnt/upper,workdir=/mnt/work" none "$libraries"
+    exec "$@"`;
+  const command = [...before, 'env', `PATH=${pathWithout(absent)}`, 'bash', join(folder, 'scripts/setup.sh')];
+  const { status, stdout } = spawnSync('unshare', ['-m', 'bash', '-c', hide, 'hide', ...command], { encoding: 'utf8' });
+  return { status, said: stdout.trim().split('\n') };
+}
+
+const without = expect.stringMatching(/^setup: A node does not start without RocksDB 7\.8 or later/);
+const nobody = ['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups'];
+
+describe.runIf(process.getuid?.() === 0)('setup', () => {
+  it('lists everything that is missing where there is no apt-get, and ends without RocksDB', () => {
+    expect(setup(/^(apt-get|clang.*)$/)).toEqual({
+      status: 1,
+      said: [
+        expect.stringMatching(
+          /^setup: missing here, and there is no apt-get; install by hand \(Debian's names\): clang librocksdb/,
+        ),
+        without,
+      ],
+    });
+  });
+
+  it('gives a user who is not root the command that root has to run', () => {
+    expect(setup(/^clang.*$/, ...nobody)).toEqual({
+      status: 1,
+      said: [
+        expect.stringMatching(/^setup: missing here, and only root can install it: apt-get install clang librocksdb/),
+        without,
+      ],
+    });
+  });
+});
