@@ -1,10 +1,10 @@
-import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { firstLine, type NodeProcess } from '#cli/node-process.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import type { Bench, Row } from './bench.js';
 import { createSite, LARGE_BYTES, PORTS, type Site } from './inspection/site.js';
 import { startWeir } from './inspection/weir.js';
+import { residentMiB } from './resident.js';
 
 const IDLE_CONNECTIONS = 10_000;
 const SAMPLE_MS = 250;
@@ -64,8 +64,4 @@ async function idleConnections({ topology }: Site, { pid }: NodeProcess): Promis
     { what: 'idle intercepted connections', value: held, unit: '', atLeast: IDLE_CONNECTIONS },
     { what: 'memory of each, both sides', value: ((after - before) * 1024) / held, unit: 'KiB' },
   ];
-}
-
-function residentMiB(pid: number): number {
-  return Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
 }

@@ -20,6 +20,7 @@ import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
 import { policyWriteBench } from './policy-write.js';
 import { spliceBench } from './splice.js';
+import { startUpBench } from './start-up.js';
 
 const benches = [
   classifierBench,
@@ -39,6 +40,7 @@ const benches = [
   inspectionMemoryBench,
   spliceBench,
   policyWriteBench,
+  startUpBench,
   httpBench,
 ];
 

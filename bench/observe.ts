@@ -1,5 +1,4 @@
 import type { ChildProcess } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -9,6 +8,7 @@ import { builtObject } from '#dataplane/kernel/built.js';
 import type { Bench, Row } from './bench.js';
 import { LOAD_CPU } from './dns/proxies.js';
 import { quantile } from './forward/comparison.js';
+import { residentMiB } from './resident.js';
 
 /** Allowed ones come from the lower half, denied ones from the upper. */
 const NETWORK = '20.0.0.0/15';
@@ -212,7 +212,7 @@ const READERS = 1_000;
 const STALLED = 500;
 
 async function manyReaders(scene: Scene): Promise<readonly Row[]> {
-  const before = memory(scene);
+  const before = residentMiB(scene.node.pid);
   const readers = await scene.readers(READERS, STALLED, '?type=flow');
   const counted = await scene.counted();
   const waits: number[] = [];
@@ -229,7 +229,7 @@ async function manyReaders(scene: Scene): Promise<readonly Row[]> {
   isOver = true;
   await probing;
   const reads = await readers.settled();
-  const more = memory(scene) - before;
+  const more = residentMiB(scene.node.pid) - before;
   const after = difference(await scene.counted(), counted);
   readers.end();
   const least = Math.min(...reads.map(({ messages }) => messages));
@@ -284,11 +284,6 @@ async function findings(scene: Scene): Promise<readonly Row[]> {
     { what: 'denies merged into findings', value: counted.merged / SECONDS, unit: 'events/s', atLeast: 50_000 },
     { what: 'of them lost', value: counted.denied + counted.lost - counted.merged, unit: '', atMost: 0 },
   ];
-}
-
-/** MiB. */
-function memory(scene: Scene): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${scene.node.pid}/status`, 'utf8'))?.[1]) / 1_024;
 }
 
 export const observeBench: Bench = { name: 'observe', run };

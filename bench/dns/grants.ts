@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { createTopology } from '#cli/topology.js';
 import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
@@ -8,6 +7,7 @@ import { enterNamespace } from '#test/kernel/namespace.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import type { Bench, Row } from '../bench.js';
 import { mapBytes } from '../forward/program-runs.js';
+import { residentMiB } from '../resident.js';
 
 const ADDRESSES = 1_000_000;
 const AT_ONCE = 1_000;
@@ -30,7 +30,7 @@ async function run(): Promise<readonly Row[]> {
     await datapath.attach();
     await datapath.stage(program, 1);
     await datapath.flip();
-    const residentBefore = resident();
+    const residentBefore = residentMiB(process.pid);
     const grant = async (first: number, count: number, lifeNs: bigint): Promise<number> => {
       const addresses = Array.from({ length: count }, (_, index) => first + index);
       const before = performance.now();
@@ -41,7 +41,7 @@ async function run(): Promise<readonly Row[]> {
     };
     let learningMs = 0;
     for (let at = 0; at < ADDRESSES; at += AT_ONCE) learningMs += await grant(FIRST + at, AT_ONCE, HOUR_NS);
-    const residentAfter = resident();
+    const residentAfter = residentMiB(process.pid);
     const one = await waits(() => grant(FIRST, 1, HOUR_NS));
     await datapath.close();
     datapath = openDatapath(options);
@@ -78,11 +78,6 @@ async function waits(act: () => Promise<number>): Promise<{ readonly median: num
   for (let probe = 0; probe < PROBES; probe++) all.push(await act());
   all.sort((one, other) => one - other);
   return { median: all[PROBES >> 1] ?? 0, p99: all[Math.floor(PROBES * 0.99)] ?? 0 };
-}
-
-/** MiB. */
-function resident(): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]) / 1_024;
 }
 
 export const grantsBench: Bench = { name: 'grants', run };

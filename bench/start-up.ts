@@ -1,0 +1,73 @@
+import { type NodeOptions, startNode } from '#cli/node-process.js';
+import { ADDRESSES, createTopology } from '#cli/topology.js';
+import type { Bench, Row } from './bench.js';
+import { residentMiB } from './resident.js';
+
+const RESTARTS = 5;
+const IDLE_MS = 10_000;
+const MOST_MS = 2_000;
+
+const POLICY = {
+  default_policy: 'deny',
+  source_groups: [
+    {
+      id: 'clients',
+      mode: 'enforce',
+      sources: { ips: [ADDRESSES.client] },
+      rules: [{ id: 'ping', action: 'allow', match: { proto: 'icmp' } }],
+    },
+  ],
+};
+
+const PROXIES = {
+  dns: { listen: [`${ADDRESSES.nodeLan}:53`], upstreams: [`${ADDRESSES.server}:53`] },
+  service_plane: { workers: 1 },
+};
+
+/** How soon a node is ready, and how much memory an idle one takes. */
+export const startUpBench: Bench = {
+  name: 'start-up',
+  run: async () => [
+    ...(await measured('dataplane', {})),
+    ...(await measured('dataplane, DNS proxy, service plane', { sections: PROXIES })),
+  ],
+};
+
+async function measured(label: string, options: NodeOptions): Promise<readonly Row[]> {
+  const topology = await createTopology('start');
+  try {
+    const began = performance.now();
+    const node = await startNode(topology, options);
+    try {
+      await node.ready({ except: ['policy_ready'] });
+      const first = performance.now() - began;
+      const reply = await node.request('PUT', '/api/v1/policy', POLICY);
+      if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+      const restarts: number[] = [];
+      for (let round = 0; round < RESTARTS; round++) {
+        await node.end('SIGTERM');
+        const from = performance.now();
+        await node.restart();
+        await node.ready();
+        restarts.push(performance.now() - from);
+      }
+      restarts.sort((a, b) => a - b);
+      await new Promise((resolve) => setTimeout(resolve, IDLE_MS));
+      return [
+        { what: `${label}: first start until ready`, value: first, unit: 'ms', atMost: MOST_MS },
+        {
+          what: `${label}: restart until ready, median of ${RESTARTS}`,
+          value: restarts[RESTARTS >> 1] ?? 0,
+          unit: 'ms',
+          atMost: MOST_MS,
+        },
+        { what: `${label}: restart until ready, slowest`, value: restarts.at(-1) ?? 0, unit: 'ms' },
+        { what: `${label}: resident when idle`, value: residentMiB(node.pid), unit: 'MiB' },
+      ];
+    } finally {
+      await node.remove();
+    }
+  } finally {
+    await topology.remove();
+  }
+}
