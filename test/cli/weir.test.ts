@@ -356,7 +356,7 @@ describe('an error with --output json or yaml', () => {
       2,
       { code: 'usage', message: expect.stringContaining('--dst') },
     ],
-    [['token', 'revoke'], refusal, 2, { code: 'usage', message: "missing required argument 'id'", fix: any }],
+    [['token', 'revoke'], refusal, 2, { code: 'usage', message: "missing required argument 'token-id'", fix: any }],
     [['token', 'create', '--subject', 'ci'], refusal, 2, { code: 'usage', message: any, fix: any }],
     [['flows', 'lst'], refusal, 2, { code: 'usage', message: any, fix: any }],
     [['flows', '--limit', 'x'], refusal, 2, { code: 'usage', message: any, fix: any }],
