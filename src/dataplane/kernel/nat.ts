@@ -1,7 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs';
 import { check, libc } from '#libc/libc.js';
 import { attributeList, attributesIn, viewOf } from '#libc/netlink.js';
 import type { Interface } from './interfaces.js';
+import { legacyTables } from './legacy-tables.js';
 import { type BaseChain, baseChains, ruleExpressions, text } from './nftables.js';
 import { defaultInterfaces } from './routes.js';
 import { listRules } from './rules.js';
@@ -132,8 +132,7 @@ const EMPTY_NAT = 5;
 
 /** Whether the older iptables, whose rules are not in nftables, has rules in its table `nat`. */
 function hasLegacyNat(): boolean {
-  const path = '/proc/thread-self/net/ip_tables_names';
-  if (!existsSync(path) || !readFileSync(path, 'utf8').split('\n').includes('nat')) return false;
+  if (!legacyTables().includes('nat')) return false;
   const info = new Uint8Array(GETINFO.bytes);
   new TextEncoder().encodeInto('nat', info);
   const socket = check('open raw socket', libc.socket(AF_INET, SOCK_RAW, IPPROTO_RAW));

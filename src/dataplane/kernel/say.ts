@@ -1,9 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import type { ReversePath } from '#dataplane/program/numbers.js';
 import { foreignFilters } from './filters.js';
 import { GUARD_CHAINS, GUARD_TABLE } from './guard.js';
 import { tcxPrograms } from './hook.js';
 import { type Interface, listInterfaces } from './interfaces.js';
+import { legacyTables } from './legacy-tables.js';
 import { baseChains } from './nftables.js';
 import type { Other, OthersProgram } from './others.js';
 import { SOURCE_CHAIN } from './source-guard.js';
@@ -80,7 +81,7 @@ function sentenceOf({ kind, id, symbol }: Other): string {
     case 'prerouting':
     case 'forward':
     case 'postrouting':
-      return chainOf(FORWARDED, 'inet', 'ip') ?? legacyTables() ?? `${symbol} of netfilter's ${kind}`;
+      return chainOf(FORWARDED, 'inet', 'ip') ?? namedTables() ?? `${symbol} of netfilter's ${kind}`;
     case 'ingress':
     case 'egress':
       return `${chainOf([DEVICE_HOOK[kind]], 'netdev', 'inet') ?? symbol} on ${kind} of ${nameOf(id)}`;
@@ -106,10 +107,9 @@ function chainOf(hooks: readonly number[], ...families: readonly string[]): stri
   return found === undefined ? undefined : `nftables chain ${found.family} ${found.table} ${found.name}`;
 }
 
-function legacyTables(): string | undefined {
-  const path = '/proc/thread-self/net/ip_tables_names';
-  const names = existsSync(path) ? readFileSync(path, 'utf8').trim().split('\n').join(', ') : '';
-  return names === '' ? undefined : `iptables, table ${names}`;
+function namedTables(): string | undefined {
+  const names = legacyTables();
+  return names.length === 0 ? undefined : `iptables, table ${names.join(', ')}`;
 }
 
 function nameOf(ifindex: number): string {
