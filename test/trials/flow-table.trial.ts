@@ -28,8 +28,8 @@ async function start(dataplane: Readonly<Record<string, unknown>> = {}): Promise
     await client.must('ip', 'addr', 'add', `${address}/24`, 'dev', 'eth0');
   await client.must('sysctl', '-qw', 'net.ipv4.ip_local_port_range=1024 65535');
   await rig.put(policy(1));
-  older = ['connect', 'connect-udp'].map((mode, at) => {
-    const words = [mode, SERVER, `${at === 0 ? TCP_PORT : UDP_PORT}`, '--source', '10.77.3.2', '--every', '100'];
+  older = ['connect', 'connect-udp'].map((mode) => {
+    const words = [mode, SERVER, `${TCP_PORT}`, '--source', '10.77.3.2', '--every', '100'];
     const child = client.start(process.execPath, [program('traffic'), ...words, '--timeout', '3000']);
     const lines: string[] = [];
     child.stdout?.setEncoding('utf8').on('data', (text: string) => lines.push(...text.split('\n').filter(Boolean)));
@@ -225,8 +225,8 @@ async function expectNoHarm(counts: readonly number[]): Promise<void> {
   expect(counts.filter((count) => count < 99)).toEqual([]);
   for (const { what, lines } of older) {
     const lost = lines.filter((line) => !/^(open|pong)/.test(line));
-    // The socket of the echo server overflows under a flood of datagrams, whatever passes.
-    const tolerated = what === 'connect' ? 0 : lines.length / 10;
+    // The echo server is one process, and loses datagrams under a flood, whatever passes.
+    const tolerated = what === 'connect' ? 0 : Math.ceil(lines.length / 10);
     expect([what, lost.slice(tolerated)]).toEqual([what, []]);
   }
 }

@@ -40,8 +40,8 @@ afterEach(async () => {
 /** Names of which an address was granted. */
 async function granted(): Promise<readonly string[]> {
   const { body } = await rig.node.request('GET', '/api/v1/dns-cache');
-  const { entries } = body as { entries: { hostname: string; ips: string[] }[] };
-  return entries.filter(({ ips }) => ips.length > 0).map(({ hostname }) => hostname);
+  const { items } = body as { items: { hostname: string; ips: string[] }[] };
+  return items.filter(({ ips }) => ips.length > 0).map(({ hostname }) => hostname);
 }
 
 /** Lookups in the name of the client, from the server's namespace by a device. */
