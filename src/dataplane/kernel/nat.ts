@@ -124,7 +124,7 @@ function numberIn(data: DataView, type: number): number {
   return value === undefined ? 0 : viewOf(value).getUint32(0);
 }
 
-const [AF_INET, SOCK_RAW, IPPROTO_RAW, SOL_IP, IPT_SO_GET_INFO] = [2, 3, 255, 0, 64];
+const [AF_INET, SOCK_DGRAM, SOL_IP, IPT_SO_GET_INFO] = [2, 2, 0, 64];
 // struct ipt_getinfo
 const GETINFO = { entries: 76, bytes: 84 } as const;
 /** Of an empty table: a policy for each of four chains, and the end. */
@@ -135,7 +135,7 @@ function hasLegacyNat(): boolean {
   if (!legacyTables().includes('nat')) return false;
   const info = new Uint8Array(GETINFO.bytes);
   new TextEncoder().encodeInto('nat', info);
-  const socket = check('open raw socket', libc.socket(AF_INET, SOCK_RAW, IPPROTO_RAW));
+  const socket = check('open socket', libc.socket(AF_INET, SOCK_DGRAM, 0));
   try {
     check('read table nat', libc.getsockopt(socket, SOL_IP, IPT_SO_GET_INFO, info, Uint32Array.of(info.length)));
   } finally {
