@@ -74,8 +74,8 @@ describe('a name that the policy allows', () => {
 
   test('is shown with what is granted for it', async () => {
     const reply = await rig.node.request('GET', '/api/v1/dns-cache');
-    const { entries } = reply.body as { entries: { hostname: string; ips: string[]; patterns: string[] }[] };
-    const named = entries.filter(({ hostname }) => hostname === 'api.example.com');
+    const { items } = reply.body as { items: { hostname: string; ips: string[]; patterns: string[] }[] };
+    const named = items.filter(({ hostname }) => hostname === 'api.example.com');
     expect(named.map(({ ips, patterns }) => ({ ips, patterns }))).toEqual([
       { ips: [ADDRESSES.server], patterns: ['*.example.com'] },
     ]);
