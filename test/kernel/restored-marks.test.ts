@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { ALLOWED, policyOf } from './policies.js';
 import { createProbedNode, type ProbedNode } from './probed-node.js';
+import { HAS_TCX } from './tcx.js';
 import { makeEarlierGuard } from './variants.js';
 
 let node: ProbedNode;
@@ -28,8 +29,10 @@ except socket.timeout: print('silent')`;
   return (await node.topology.client.must('python3', '-c', script)).trim();
 }
 
-function loseHooks(): void {
-  const { pinPath } = node.topology;
+/** Removes the hooks, as `tc` or `bpftool` can. Linux before 6.6 has filters of clsact in place of pinned links. */
+async function loseHooks(): Promise<void> {
+  const { pinPath, node: place } = node.topology;
+  if (!HAS_TCX) for (const name of ['lan0', 'wan0']) await place.must('tc', 'qdisc', 'del', 'dev', name, 'clsact');
   for (const entry of readdirSync(pinPath, { recursive: true }) as string[]) {
     if (/^links-\d+\/./.test(entry)) rmSync(join(pinPath, entry));
   }
@@ -128,7 +131,7 @@ describe('a mark that another rule sets or restores does not pass the guard', ()
       node.putInForce(policyOf(0), 1);
       for (const rule of appended) await node.topology.node.must(iptables, '-t', 'mangle', '-A', ...rule.split(' '));
       const before = [await exchange(), await exchange()];
-      loseHooks();
+      await loseHooks();
       const after = [await exchange(), await exchange()];
       expect({ before, after }).toEqual({ before: ['ping 1', 'ping 1'], after: ['silent', 'silent'] });
     });
@@ -139,7 +142,7 @@ describe('a mark that another rule sets or restores does not pass the guard', ()
     node.putInForce(policyOf(0), 1);
     await rules(...chains);
     const before = [await exchange(), await exchange()];
-    loseHooks();
+    await loseHooks();
     const after = [await exchange(), await exchange()];
     expect({ before, after }).toEqual({ before: ['ping 1', 'ping 1'], after: ['silent', 'silent'] });
   });
@@ -150,7 +153,7 @@ describe('a mark that another rule sets or restores does not pass the guard', ()
     node.putInForce(policyOf(0), 1);
     await rules(...(ATTACKS[0]?.[1] ?? []));
     const before = await exchange();
-    loseHooks();
+    await loseHooks();
     expect({ before, after: await exchange() }).toEqual({ before: 'ping 1', after: 'silent' });
   });
 
