@@ -15,7 +15,7 @@ export type DataplanePorts = {
   readonly interfaces: readonly string[];
   /** Told why an attempt to open the datapath failed. */
   readonly openFailed?: ((failure: unknown) => void) | undefined;
-  /** What decides outside the kernel ends here: its last decisions are added to the hits by the datapath's thread. */
+  /** The DNS proxy and the service plane end here. The datapath's thread adds their last decisions to the hits. */
   readonly beforeClose?: () => Promise<unknown>;
 };
 

@@ -56,7 +56,7 @@ const PacketSchema = z
         hello: z
           .enum(['plain', 'ech', 'not_tls'])
           .optional()
-          .describe('What the client sends first. Left out: a TLS hello without Encrypted Client Hello.'),
+          .describe('The first bytes of the client. Left out: a TLS hello without Encrypted Client Hello.'),
         version: z.enum(['1.2', '1.3']).optional(),
         trusted: z
           .boolean()
@@ -68,7 +68,7 @@ const PacketSchema = z
         fingerprint_sha256: z.string().optional(),
       })
       .optional()
-      .describe('What is seen of the server. Left out, or version 1.3: its certificate is hidden.'),
+      .describe('Facts about the server. Left out, or version 1.3: its certificate is hidden.'),
     http: z
       .strictObject({
         method: z.string().optional(),

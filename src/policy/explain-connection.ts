@@ -9,7 +9,7 @@ export type SaidOfConnection = {
   readonly sni?: string | undefined;
   readonly tls?:
     | {
-        /** What the client sends first: a hello with its name in clear (so also where it is left out), one with ECH, or no TLS. */
+        /** The first bytes of the client: a hello with its name in clear (the default), a hello with ECH, or no TLS. */
         readonly hello?: 'plain' | 'ech' | 'not_tls' | undefined;
         readonly version?: '1.2' | '1.3' | undefined;
         /** Whether the chain of the server leads to a root or to an anchor of the rule. Left out: it does. */

@@ -12,7 +12,7 @@ export type ExplainNode = {
   readonly own: readonly number[];
   /** `absent`: without a `dataplane` section. `away`: it does not run at the moment. */
   readonly dataplane: 'running' | 'absent' | 'away';
-  /** What becomes of lookups of other servers: `none` is diverted, or the DNS proxy gets them, or it should and is absent. */
+  /** Lookups of other servers: `none` is diverted, the DNS proxy gets them, or it should get them and is absent. */
   readonly diverts: 'none' | 'proxy' | 'absent';
   readonly reversePath: 'strict' | 'loose' | 'off';
   /** Null where it is not known. */
@@ -53,7 +53,7 @@ export const NO_NODE: ExplainNode = {
   flow: null,
 };
 
-/** What becomes of a packet whatever the policy says. */
+/** The fate of a packet that does not depend on the policy. */
 export type Unjudged = {
   readonly decision: 'allow' | 'deny';
   readonly reason: string;
@@ -90,7 +90,7 @@ export function unjudged(packet: Packet, comesIn: string | undefined, node: Expl
   return told('allow', 'packets of the node and to it are not judged, because dataplane.police_local is false');
 }
 
-/** What a decision of the policy is worth on this node, in words; and what the node could not say. */
+/** The effect that a decision of the policy has on this node, in words, and the facts that the node does not know. */
 export function doubts(packet: Packet, comesIn: string | undefined, node: ExplainNode) {
   const { arrival, flow, dataplane, reversePath } = node;
   const isForwarded = !node.own.includes(packet.source);

@@ -31,7 +31,7 @@ export async function makeDataFolder(dataDir: string, onFinding: FindingListener
       const stats = await lstatIfThere(path);
       if (stats === null) continue;
       checkOwner(path, stats);
-      // What nobody else reaches is not exposed, whatever its own mode.
+      // A file that no other user reaches is not exposed, whatever its own mode.
       if ((mode & OTHERS.enter) !== 0) checkOthers(path, stats);
       if ((mode & GROUP.enter) !== 0 && isOpenTo(GROUP.write, stats)) shared.push(path);
     }

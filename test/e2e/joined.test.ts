@@ -252,7 +252,7 @@ test('a node that is told to end resets it on both sides', async () => {
 
 describe('when the node is killed', () => {
   const RESET = { failed: 'ConnectionResetError' };
-  /** What was vouched for last, and a second of grace. */
+  /** The time of the last voucher, and a second of grace. */
   const LAPSED_MS = 6_000;
   afterEach(async () => {
     await rig.node.restart();

@@ -225,7 +225,7 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     libc.close(listener);
   });
   const MSG_DONTWAIT = 0x40;
-  /** What the listener gets within a moment. */
+  /** The data that the listener gets within a moment. */
   function received(source: string, by: By = 'lan0'): number {
     send(by, source, ['UDP', 17, PORT, [{}]], '127.0.0.1');
     const bytes = new Uint8Array(64);

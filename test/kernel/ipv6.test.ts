@@ -178,7 +178,7 @@ describe('an established TCP connection over IPv6', () => {
   });
 });
 
-test('what passes by non_ipv4 is counted: forwarded IPv6, and not that of the node', async () => {
+test('forwarded IPv6 that non_ipv4 passes is counted, and IPv6 of the node is not', async () => {
   start({ nonIpv4: 'pass' });
   await forgetNeighbours();
   expect(await reaches('client', IPV6.nodeLan)).toBe(true);
@@ -197,7 +197,7 @@ describe('an interface with forwarding 0', () => {
     'reaches the node, and nothing behind it, with non_ipv4: %s',
     async (nonIpv4) => {
       await setForwarding(0);
-      // Who does not forward solicits routers instead, and may forget addresses.
+      // An interface that does not forward solicits routers instead, and may forget addresses.
       await addIpv6(topology);
       await setForwarding(0);
       start({ nonIpv4 });

@@ -89,7 +89,7 @@ else:
     while count == AGAIN: count = lib.gnutls_record_recv(s, text, 65536)
     print('page' if b' 200' in text.raw[:max(count, 0)] else 'reset' if count == -54 else 'failed')`;
 
-/** What the second hello has in place of what the first one has. */
+/** The parts of the second hello that differ from the first. */
 export type Change =
   | readonly ['name', string]
   | readonly ['no-name' | 'status', '']

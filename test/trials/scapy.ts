@@ -52,7 +52,7 @@ print(sorted(seen), flush=True)`,
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   await expect.poll(() => output, { timeout: 10_000, interval: 20 }).toContain('ready');
   return async () => {
-    // What was sent before is on its way.
+    // Earlier packets are on their way.
     await new Promise((resolve) => setTimeout(resolve, 300));
     child.stdin?.end();
     await ended;

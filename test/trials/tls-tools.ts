@@ -165,7 +165,7 @@ while at < len(data):
 print(json.dumps({'groups': groups, 'shares': shares}), flush=True)`;
 
 export type Offer = { readonly groups: readonly number[]; readonly shares: readonly number[] };
-/** What a client offers in its first hello. Port 4599 must be open to it. */
+/** The offers of a client in its first hello. Port 4599 must be open to it. */
 export async function offerOf(rig: InspectedRig, client: ClientName): Promise<Offer> {
   const port = 4599;
   const child = rig.topology.server.start('/usr/bin/python3', ['-c', RECORDER, String(port)]);

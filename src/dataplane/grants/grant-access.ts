@@ -4,7 +4,7 @@ import type { PassedObject } from '#libc/passed-object.js';
 /** Where a thread asks for grants, and where it is to be said that it ended while it wrote some itself (`Gate`). */
 export type GrantDoor = { readonly port: MessagePort; readonly gate: SharedArrayBuffer };
 
-/** What another thread needs to write grants itself, as long as the table says `owner`. */
+/** Maps and settings by which another thread writes grants itself, as long as the table says `owner`. */
 export type GrantAccess = {
   readonly grants: PassedObject;
   readonly patterns: PassedObject;

@@ -24,7 +24,7 @@ class GuardFailure extends Error {
   readonly code = 'guard_failed';
 }
 
-/** What a kernel may lack: what is forwarded must be guarded all the same. */
+/** A part of the guard that a kernel may lack. Forwarded packets are guarded without it. */
 type Optional = { readonly lines: readonly string[]; readonly stands: () => boolean; readonly warning: string | null };
 
 type NftObject = {

@@ -21,7 +21,7 @@ const FILLING = 'filling-';
 const NEEDS_SYS_ADMIN =
   'an earlier build of Weir pinned these maps, and the kernel describes them to CAP_SYS_ADMIN only: start this build once with that capability';
 
-/** What is pinned in the folder of a set, by the names of the pins: maps, and the programs that belong on the hooks. */
+/** Objects that are pinned in the folder of a set, by the names of the pins: maps, and the programs that belong on the hooks. */
 export type Pinned = ReadonlyMap<string, number>;
 
 /** `programs`: an object over the same maps. */

@@ -3,7 +3,7 @@ import { formatAddress, mask, parseAddress, parseCidr } from '#policy/ipv4.js';
 import type { Prefix } from '#policy/model.js';
 
 type Ipv6Prefix = { readonly ipv6: bigint; readonly length: number };
-/** What a finding's address is compared with. */
+/** A network that the address of a finding is compared with. */
 export type Network = Prefix | Ipv6Prefix;
 
 const IPV6_BITS = 128;
