@@ -51,6 +51,8 @@ for version in "${versions[@]}"; do
   fi
 done
 [ "$only" = install ] && exit 0
+# The tour runs what was built.
+[ "$only" = clone ] || bash scripts/build.sh || exit 1
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
