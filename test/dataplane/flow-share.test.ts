@@ -15,6 +15,8 @@ const LIMIT = CAPACITY * SHARE;
 const HALF = CAPACITY / 2;
 const FLOOD = 40_000;
 const FLOODER = udp.source;
+/** A connection that is established before the flood. */
+const OLDER: Packet = { ...tcp, source: 0x0a03_0001 };
 const SHARES = 65_536;
 
 /** Many sources with addresses of their own. */
@@ -28,11 +30,15 @@ beforeAll(() => {
   kernel = loadForTest({ flowCapacity: CAPACITY, flowShare: SHARE, policeLocal: true });
   shares = new MappedMemory('flow_shares', kernel.object.mapFd('flow_shares'), SHARES * 8);
   vitals = new MappedMemory('vitals', kernel.object.mapFd('vitals'), VITALS_BYTES);
-  // A client that has its counter in common with a source that floods shares its limit.
-  const taken = new Set([FLOODER, back(udp).source, ...others(254)].map(counterOf));
-  clients = Array.from({ length: 400 }, (_, index): Packet => ({ ...tcp, source: 0x0a02_0000 + index }))
-    .filter(({ source }) => !taken.has(counterOf(source)))
-    .slice(0, 100);
+  // Two sources with one counter share one limit. The seed of the hash is random, so the test chooses sources
+  // whose counters differ from each other and from those of the sources that flood.
+  const taken = new Set([FLOODER, back(udp).source, OLDER.source, ...others(254)].map(counterOf));
+  const candidates = Array.from({ length: 400 }, (_, index): Packet => ({ ...tcp, source: 0x0a02_0000 + index }));
+  const distinct = candidates.filter(({ source }) => {
+    const counter = counterOf(source);
+    return !taken.has(counter) && taken.add(counter);
+  });
+  clients = distinct.slice(0, 100);
 });
 afterAll(() => {
   shares.unmap();
@@ -114,8 +120,7 @@ const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
 describe('one source floods the flow table', () => {
   test.each(Object.entries(ATTACKS))('%s: the connections of others and its own older ones go on', (_, attack) => {
     const own = { ...tcp, sourcePort: 65_500, destinationPort: 8443 };
-    const older = { ...tcp, source: 0x0a03_0001 };
-    expect([converse(own), converse(older)]).toEqual([true, true]);
+    expect([converse(own), converse(OLDER)]).toEqual([true, true]);
     const refused: Packet[] = [];
     for (let number = 0; number < FLOOD; number++) {
       attack(number);
@@ -125,7 +130,7 @@ describe('one source floods the flow table', () => {
     }
     expect(refused).toEqual([]);
     expect(clients.filter((client) => !see(client, TCP.ack))).toEqual([]);
-    expect([see(own, TCP.ack), see(back(own), TCP.ack), see(older, TCP.ack)]).toEqual([true, true, true]);
+    expect([see(own, TCP.ack), see(back(own), TCP.ack), see(OLDER, TCP.ack)]).toEqual([true, true, true]);
     expect(kernel.counted().drop_flow_table_full).toBeUndefined();
     expect(counted()).toBe(established());
     expect(kernel.flowsIn('flows')).toHaveLength(established());
@@ -161,14 +166,13 @@ describe('one source floods the flow table', () => {
     [100, true],
     [254, true],
   ])('%i sources with real addresses (in turns: %s) leave room for the connections of all others', (count, inTurns) => {
-    const older = { ...tcp, source: 0x0a03_0001 };
-    expect(converse(older)).toBe(true);
+    expect(converse(OLDER)).toBe(true);
     flood(others(count), Math.max(40, Math.ceil((2 * CAPACITY) / count)), inTurns);
     // A source without an established flow is never refused for its share.
     expect(established()).toBeLessThanOrEqual(CAPACITY + count);
     expect(clients.filter((client) => !converse(client))).toEqual([]);
     expect(clients.filter((client) => !see(client, TCP.ack))).toEqual([]);
-    expect([see(older, TCP.ack), see(back(older), TCP.ack)]).toEqual([true, true]);
+    expect([see(OLDER, TCP.ack), see(back(OLDER), TCP.ack)]).toEqual([true, true]);
     expect(kernel.counted().drop_flow_table_full).toBeUndefined();
     expect(counted()).toBe(established());
   });
