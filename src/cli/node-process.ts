@@ -19,8 +19,8 @@ export type NodeProcess = {
   ready(options?: { except?: readonly string[]; timeoutMs?: number }): Promise<void>;
   /** Ends the process with a signal and resolves once it is gone. */
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<number | null>;
-  /** Starts it again on the same data folder and pins. */
-  restart(): Promise<void>;
+  /** Starts it again on the same data folder and pins; `changed` replaces members of its options from then on. */
+  restart(changed?: Pick<NodeOptions, 'command' | 'without'>): Promise<void>;
   log(): Promise<string>;
   /** Ends everything and removes the folder. */
   remove(): Promise<void>;
@@ -43,6 +43,8 @@ const REQUEST_TIMEOUT_MS = 60_000;
 const POLL_TIMEOUT_MS = 3_000;
 
 export type NodeOptions = {
+  /** The path of `bin/weir.js`; that of this build by default. */
+  readonly command?: string | undefined;
   readonly port?: number;
   /** Members of the `dataplane` section besides the interfaces and the pin path. */
   readonly dataplane?: Readonly<Record<string, unknown>>;
@@ -82,11 +84,13 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   const url = `http://127.0.0.1:${outside.port}`;
 
   let child: ChildProcess | undefined;
+  let launched = options;
   const launch = (): void => {
     // exec: the process id that signals go to must be the node's own.
-    const bound = options.cpu === undefined ? '' : `taskset -c ${options.cpu} `;
-    const shell = `exec ${bound}${privileges(options)}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
-    child = topology.node.start('sh', ['-c', shell, process.execPath, weir, configFile, logFile]);
+    const bound = launched.cpu === undefined ? '' : `taskset -c ${launched.cpu} `;
+    const shell = `exec ${bound}${privileges(launched)}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
+    const words = ['-c', shell, process.execPath, launched.command ?? weir, configFile, logFile];
+    child = topology.node.start('sh', words);
   };
   const token = async (): Promise<string> => (await readFile(join(folder, 'data', 'admin.token'), 'utf8')).trim();
 
@@ -149,8 +153,9 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
       running.kill(signal);
       return gone;
     },
-    restart: async () => {
+    restart: async (changed = {}) => {
       await node.end('SIGKILL');
+      launched = { ...launched, ...changed };
       launch();
     },
     log: () => readFile(logFile, 'utf8'),
