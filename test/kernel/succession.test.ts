@@ -8,6 +8,7 @@ import { mapSetsIn } from '#dataplane/kernel/map-set.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { ACTIVE } from '#dataplane/kernel/slots.js';
 import { anyFlow } from '#dataplane/program/flow-filter.js';
+import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
 import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile.js';
@@ -215,6 +216,22 @@ test('a flow of layout 1 ends with its next packet where the policy denies it', 
     await expect.poll(flows, { timeout: 5_000 }).toEqual([]);
   } finally {
     sender.kill('SIGKILL');
+  }
+});
+
+test('a start tries again while the kernel has no memory for the timer of the sweep, and flows expire', async () => {
+  node.start({ objectPath: variants.scarceTimer }).attach();
+  node.putInForce(small, 1);
+  const set = mapSetsIn(node.topology.pinPath).at(-1);
+  if (set === undefined) throw new Error('nothing is pinned');
+  const vitals = new MappedMemory('vitals', set.fd('vitals'), VITALS_BYTES);
+  const sweptNs = () => vitals.words[VITALS_OFFSETS.swept_ns / 4];
+  try {
+    const before = sweptNs();
+    await expect.poll(sweptNs, { timeout: 10_000 }).not.toBe(before);
+  } finally {
+    vitals.unmap();
+    set.close();
   }
 });
 

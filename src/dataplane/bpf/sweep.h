@@ -132,7 +132,7 @@ int weir_start_sweep(void *ctx)
 		return 1;
 	failed = bpf_timer_init(&sweep_timer->timer, &sweep, CLOCK_MONOTONIC);
 	if (failed && failed != -EBUSY /* one that was taken over */)
-		return 2;
+		return failed;
 	if (bpf_timer_set_callback(&sweep_timer->timer, sweep_by_timer))
 		return 3;
 	return bpf_timer_start(&sweep_timer->timer, SECOND_NS, 0) ? 4 : 0;

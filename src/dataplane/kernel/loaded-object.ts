@@ -1,4 +1,5 @@
 import { randomInt } from 'node:crypto';
+import { constants } from 'node:os';
 import type { Gate } from '#dataplane/grants/gate.js';
 import type { Grants } from '#dataplane/grants/grants.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/layout.js';
@@ -6,6 +7,7 @@ import { flowLines, flowSets } from '#dataplane/program/flow-sets.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
 import { LINE_BYTES } from '#dataplane/program/numbers.js';
 import type { Settings } from '#dataplane/program/settings.js';
+import { KernelFailure } from '#libc/failure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 import { BpfObject, type MapDescription, type MapName } from './bpf-object.js';
@@ -16,6 +18,8 @@ import { RouteCopy } from './route-copy.js';
 import { Slots } from './slots.js';
 
 const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
+
+const MEMORY_PATIENCE_MS = 2_000;
 
 export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly objectPath: string;
@@ -115,7 +119,15 @@ export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName
 
 /** From now on this object ends flows, whoever did before. */
 export function startSweep(object: BpfObject): void {
-  const failed = new TestRun(object.programFd('weir_start_sweep'), undefined, undefined, undefined).run();
+  const start = new TestRun(object.programFd('weir_start_sweep'), undefined, undefined, undefined);
+  const until = performance.now() + MEMORY_PATIENCE_MS;
+  let failed = start.run();
+  // The kernel takes memory for the timer without waiting. While the machine is busy, it may have none at hand for a moment.
+  while (failed === -constants.errno.ENOMEM && performance.now() < until) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+    failed = start.run();
+  }
+  if (failed < 0) throw new KernelFailure('start the sweep of expired flows', -failed);
   if (failed !== 0) throw new Error(`the sweep of expired flows did not start: step ${failed}`);
 }
 
