@@ -14,7 +14,7 @@ import type { Summary } from '#test/kernel/prober.js';
  * that is set up; without it the trial sets up the last commit whose datapath had layout 5.
  */
 const EARLIER = process.env.WEIR_EARLIER;
-const LAST_OF_LAYOUT_5 = '0b8e84c2';
+const LAST_OF_LAYOUT_5 = '0b8e84c51a6e';
 const SET_UP_MS = 600_000;
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 const proberFile = join(repository, 'dist/test/kernel/prober.js');
