@@ -108,9 +108,12 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     logFacts(system, log);
     const observer = observe(system, config, log);
     const management = managementOf({ system, interceptCa, authority, work, observer, config, disclosed, log: ring });
-    const api = await createApi(management, apiOptions(config, log));
-    const unfollow = config.policy.file === null ? () => {} : follow(config.policy.file, system, log);
+    let unfollow = () => {};
+    let made: Api | null = null;
     try {
+      const api = await createApi(management, apiOptions(config, log));
+      made = api;
+      if (config.policy.file !== null) unfollow = follow(config.policy.file, system, log);
       const stopping = new AbortController();
       void stopped.then(() => stopping.abort());
       const { host, port: wanted } = config.api.listen;
@@ -132,7 +135,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       management.support.close();
       await system.shutdown();
       await observer.close();
-      await closed(api);
+      if (made !== null) await closed(made);
     }
   } finally {
     await store.close();

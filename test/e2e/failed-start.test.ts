@@ -1,0 +1,33 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, it, onTestFinished } from 'vitest';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+
+const repository = fileURLToPath(new URL('../..', import.meta.url));
+
+it('a node whose API cannot be made ends, with all of its threads', async () => {
+  const folder = temporaryFolder();
+  const config = join(folder, 'weir.yaml');
+  writeFileSync(config, JSON.stringify({ version: 1, node: { data_dir: join(folder, 'data') } }));
+  // The files were good when the configuration was checked, and are gone when they are read.
+  const program = `
+    import { readConfig } from '#config/load.js';
+    import { run } from '#main.js';
+    const { config, disclosed } = readConfig(${JSON.stringify(config)});
+    const tls = { cert: '/no/cert.pem', key: '/no/key.pem' };
+    await run({ ...config, api: { ...config.api, tls } }, disclosed).catch(({ message }) => console.error(message));
+  `;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], { cwd: repository });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  let told = '';
+  child.stderr.on('data', (chunk) => (told += String(chunk)));
+  child.stdout.resume();
+  const [code] = await Promise.race([
+    once(child, 'close'),
+    new Promise<readonly string[]>((resolve) => setTimeout(resolve, 15_000, ['it goes on'])),
+  ]);
+  expect([code, told]).toEqual([0, '/no/cert.pem: no such file or directory\n']);
+});
