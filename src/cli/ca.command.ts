@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { reasonOf } from '#files/system-failure.js';
 import { createClient } from './client.js';
 import { CliError, RefusedError } from './error.js';
 import { type Output, print, remote, understood } from './remote.js';
@@ -117,5 +118,3 @@ function save(file: string, text: string): void {
     throw new CliError(`${file} cannot be written: ${reasonOf(cause)}`, { cause });
   }
 }
-
-const reasonOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause));

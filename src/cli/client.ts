@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
 import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { reasonOf } from '#files/system-failure.js';
 import { CliError, UnreachableError } from './error.js';
 import { refusalOf } from './refusal.js';
 import type { Terminal } from './terminal.js';
@@ -62,7 +63,7 @@ export function createClient(options: ServerOptions, { environment }: Terminal, 
   const unreachable = (cause: unknown): CliError =>
     cause instanceof CliError
       ? cause
-      : new UnreachableError(`${server.origin} cannot be reached: ${reasonOf(cause)}`, {
+      : new UnreachableError(`${server.origin} cannot be reached: ${whyUnreached(cause)}`, {
           cause,
           fix: 'see that the node runs there; --server, WEIR_SERVER or --config name another address',
         });
@@ -165,7 +166,7 @@ function readToken(file: string): string {
   try {
     return readPipeOrFile(file, MOST_BYTES.secret).toString().trim();
   } catch (cause) {
-    const fix = 'give a token with --token-file or WEIR_TOKEN, or make that admin.token of the node readable';
+    const fix = 'give a token with --token-file or WEIR_TOKEN; the node writes its admin.token when it starts';
     throw new CliError(`there is no token: ${file} ${unread(cause)}`, { cause, fix, code: 'no_token' });
   }
 }
@@ -178,14 +179,16 @@ function unread(cause: unknown): string {
     case 'EACCES':
       return 'may not be read by this user';
     default:
-      return `cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`;
+      return `cannot be read: ${reasonOf(cause)}`;
   }
 }
 
-function reasonOf(cause: unknown): string {
+function whyUnreached(cause: unknown): string {
   if (!(cause instanceof Error)) return String(cause);
   if (cause.name === 'TimeoutError') return `no answer within ${TIMEOUT_MS / 1000} s`;
-  if (!(cause.cause instanceof Error)) return cause.message;
-  const { message } = cause.cause;
-  return message !== '' ? message : 'code' in cause.cause ? String(cause.cause.code) : cause.message;
+  const { cause: of } = cause;
+  if (!(of instanceof Error)) return cause.message;
+  if ('reason' in of) return `TLS failed: ${String(of.reason)}`;
+  // A name with several addresses: what came of the first of them.
+  return reasonOf(of instanceof AggregateError && of.message === '' ? of.errors[0] : of);
 }

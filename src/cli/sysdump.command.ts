@@ -1,5 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { reasonOf } from '#files/system-failure.js';
 import { createClient, type ServerOptions } from './client.js';
 import { CliError } from './error.js';
 import { reaching } from './remote.js';
@@ -25,7 +26,7 @@ export function addSysdumpCommand(program: Command, terminal: Terminal): void {
           await Promise.all([sink.write(chunk), check.write(chunk)]);
         }
       } catch (cause) {
-        throw new CliError(`${target} is not whole: ${cause instanceof Error ? cause.message : String(cause)}`, {
+        throw new CliError(`${target} is not whole: ${reasonOf(cause)}`, {
           cause,
         });
       } finally {
@@ -57,8 +58,8 @@ async function newFile(path: string, cancel: () => void): Promise<Sink> {
     file = await open(path, 'wx', 0o600);
   } catch (cause) {
     cancel();
-    const { code, message } = cause as NodeJS.ErrnoException;
-    const why = code === 'EEXIST' ? 'there is such a file already: remove it, or name another with --output' : message;
+    const exists = (cause as NodeJS.ErrnoException).code === 'EEXIST';
+    const why = exists ? 'there is such a file already: remove it, or name another with --output' : reasonOf(cause);
     throw new CliError(`${path} cannot be written: ${why}`, { cause });
   }
   return {
@@ -71,7 +72,7 @@ async function whole(check: ArchiveCheck, target: string): Promise<CheckedArchiv
   try {
     return await check.end();
   } catch (cause) {
-    throw new CliError(`${target} is not whole: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new CliError(`${target} is not whole: ${reasonOf(cause)}`, { cause });
   }
 }
 

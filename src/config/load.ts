@@ -1,6 +1,8 @@
 import { statfsSync } from 'node:fs';
+import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import type { z } from 'zod';
 import { checkBounded, MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
+import { reasonOf } from '#files/system-failure.js';
 import { type Config, configOf } from './config.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
 import { ConfigError, type ConfigProblem } from './problem.js';
@@ -22,8 +24,7 @@ export function readConfig(
   try {
     yaml = readBoundedSync(file, MOST_BYTES.config).toString();
   } catch (cause) {
-    const message = cause instanceof Error ? cause.message : String(cause);
-    throw new ConfigError([{ code: 'unreadable', key: '', where: file, message }]);
+    throw new ConfigError([{ code: 'unreadable', key: '', where: file, message: reasonOf(cause) }]);
   }
   return understand(yaml, file, environment);
 }
@@ -45,7 +46,9 @@ function understand(yaml: string, name: string, environment: Environment): Retur
     throw new ConfigError(problems);
   }
   const config = configOf(parsed.data);
-  problems.push(...contradictions(config, source), ...missingFiles(config, source), ...notPinnable(config, source));
+  const missing = missingFiles(config, source);
+  problems.push(...contradictions(config, source), ...missing, ...notPinnable(config, source));
+  if (missing.length === 0) problems.push(...unusableFiles(config, source));
   if (problems.length > 0) throw new ConfigError(problems);
   return { config, disclosed: disclose(source, parsed.data) };
 }
@@ -99,6 +102,30 @@ function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
   }
   const message = `${dataplane.pinPath} is not in a BPF file system, such as /sys/fs/bpf`;
   return [problem('invalid_value', ['dataplane', 'pin_path'], message, source)];
+}
+
+/** Of the certificate and key of the API, which are read once, when the node starts. */
+function unusableFiles({ api: { tls } }: Config, source: Source): ConfigProblem[] {
+  if (tls === null) return [];
+  const cert = readBoundedSync(tls.cert, MOST_BYTES.certificates);
+  const key = readBoundedSync(tls.key, MOST_BYTES.certificates);
+  const refused = (name: 'cert' | 'key', message: string) =>
+    problem('invalid_value', ['api', 'tls', name], message, source);
+  const problems = [
+    ...(isTaken({ cert }) ? [] : [refused('cert', `${tls.cert} holds no certificate in PEM`)]),
+    ...(isTaken({ key }) ? [] : [refused('key', `${tls.key} holds no private key in PEM without a passphrase`)]),
+  ];
+  if (problems.length > 0 || isTaken({ cert, key })) return problems;
+  return [refused('key', `${tls.key} is not the key of the certificate in ${tls.cert}`)];
+}
+
+function isTaken(options: SecureContextOptions): boolean {
+  try {
+    createSecureContext(options);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function missingFiles({ api, findings, servicePlane, cluster }: Config, source: Source): ConfigProblem[] {

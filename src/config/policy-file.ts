@@ -1,5 +1,6 @@
 import { unwatchFile, watchFile } from 'node:fs';
 import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
+import { reasonOf } from '#files/system-failure.js';
 import { type PolicyText, readPolicyText } from './policy-text.js';
 
 /** The file cannot be read, or is no YAML. */
@@ -12,8 +13,7 @@ async function readPolicyFile(path: string): Promise<PolicyText> {
   try {
     return readPolicyText((await readBounded(path, MOST_BYTES.policy)).toString());
   } catch (cause) {
-    const message = cause instanceof Error ? cause.message : String(cause);
-    throw new PolicyFileError(`read the policy file ${path}: ${message}`, { cause });
+    throw new PolicyFileError(`read the policy file ${path}: ${reasonOf(cause)}`, { cause });
   }
 }
 

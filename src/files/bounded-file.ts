@@ -1,5 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readSync, type Stats } from 'node:fs';
 import { open } from 'node:fs/promises';
+import { withPath } from './system-failure.js';
 
 const { O_RDONLY, O_NOCTTY, O_NONBLOCK } = constants;
 const CHUNK_BYTES = 64 * 1024;
@@ -9,7 +10,7 @@ const MIB = 1024 * KIB;
 /** Most bytes of a file, by what it holds. */
 export const MOST_BYTES = { secret: 64 * KIB, config: MIB, certificates: 16 * MIB, policy: 64 * MIB } as const;
 
-/** A file that is not regular, or is too large. Failures of the system keep their own class and code. */
+/** A file that is not regular, or is too large. Failures of the system keep their own class and code; they name the path. */
 class UnfitFile extends Error {
   override readonly name = 'UnfitFile';
   constructor(
@@ -25,13 +26,17 @@ class UnfitFile extends Error {
  * the process could not end. The bound is checked while the file is read, because it can grow and /proc has size 0.
  */
 export async function readBounded(path: string, maxBytes: number): Promise<Buffer> {
-  const file = await open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK);
   try {
-    const content = new Content(path, maxBytes, regular(path, await file.stat()));
-    while (content.add((await file.read(content.chunk())).bytesRead));
-    return content.bytes();
-  } finally {
-    await file.close();
+    const file = await open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK);
+    try {
+      const content = new Content(path, maxBytes, regular(path, await file.stat()));
+      while (content.add((await file.read(content.chunk())).bytesRead));
+      return content.bytes();
+    } finally {
+      await file.close();
+    }
+  } catch (failure) {
+    throw withPath(path, failure);
   }
 }
 
@@ -64,11 +69,15 @@ function readOpened(
 }
 
 function withOpened<T>(path: string, flags: number, use: (fd: number) => T): T {
-  const fd = openSync(path, O_RDONLY | O_NOCTTY | flags);
   try {
-    return use(fd);
-  } finally {
-    closeSync(fd);
+    const fd = openSync(path, O_RDONLY | O_NOCTTY | flags);
+    try {
+      return use(fd);
+    } finally {
+      closeSync(fd);
+    }
+  } catch (failure) {
+    throw withPath(path, failure);
   }
 }
 

@@ -9,6 +9,7 @@ import {
   type SecureContext,
 } from 'node:tls';
 import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
+import { withPath } from '#files/system-failure.js';
 import { SYSTEM_FILE } from './certificate/trust-anchors.js';
 import { Untrusted } from './untrusted-reason.js';
 
@@ -102,8 +103,12 @@ function isCertificate(pem: string): boolean {
 }
 
 function stampOf(path: string): string {
-  const { mtimeMs, ino, size } = statSync(path);
-  return `${mtimeMs} ${ino} ${size}`;
+  try {
+    const { mtimeMs, ino, size } = statSync(path);
+    return `${mtimeMs} ${ino} ${size}`;
+  } catch (failure) {
+    throw withPath(path, failure);
+  }
 }
 
 /** RFC 9525: the alternative names alone count, and a wildcard is a whole label. */

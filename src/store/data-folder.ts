@@ -1,6 +1,7 @@
 import type { Stats } from 'node:fs';
 import { lstat, mkdir, readdir, realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { reasonOf } from '#files/system-failure.js';
 import { StoreError } from './error.js';
 import type { FindingListener } from './finding.js';
 
@@ -86,7 +87,10 @@ async function attempt(doing: string, work: () => Promise<unknown>): Promise<voi
     await work();
   } catch (cause) {
     if (cause instanceof StoreError) throw cause;
-    const message = cause instanceof Error ? cause.message : String(cause);
-    throw new StoreError('store_unavailable', `${doing}: ${message}`, { cause });
+    // It may be another place than the data folder: one above it, or a file in it.
+    const { path = '' } = cause as NodeJS.ErrnoException;
+    throw new StoreError('store_unavailable', `${doing}: ${path === '' ? '' : `${path}: `}${reasonOf(cause)}`, {
+      cause,
+    });
   }
 }

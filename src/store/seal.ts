@@ -1,6 +1,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
+import { reasonOf } from '#files/system-failure.js';
 import { writeDurably } from './durable-file.js';
 import { StoreError } from './error.js';
 
@@ -73,8 +74,7 @@ async function readKey(path: string): Promise<Buffer | null> {
   } catch (cause) {
     if (cause instanceof StoreError) throw cause;
     if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;
-    const message = cause instanceof Error ? cause.message : String(cause);
-    throw new StoreError('store_unavailable', `read ${path}: ${message}`, { cause });
+    throw new StoreError('store_unavailable', `read ${path}: ${reasonOf(cause)}`, { cause });
   }
   const key = Buffer.from(text, 'base64');
   if (key.length !== KEY_BYTES || !/^[A-Za-z0-9+/]{43}=\s*$/.test(text))

@@ -3,6 +3,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errors, jwtVerify, SignJWT } from 'jose';
 import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
+import { reasonOf } from '#files/system-failure.js';
 import { writeDurably } from './durable-file.js';
 import { StoreError } from './error.js';
 import { decodeJson, encodeJson, under } from './json-value.js';
@@ -196,7 +197,6 @@ async function readIfThere(path: string, maxBytes: number = MOST_BYTES.secret): 
     return (await readBounded(path, maxBytes)).toString();
   } catch (cause) {
     if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return undefined;
-    const message = cause instanceof Error ? cause.message : String(cause);
-    throw new StoreError('store_unavailable', `read ${path}: ${message}`, { cause });
+    throw new StoreError('store_unavailable', `read ${path}: ${reasonOf(cause)}`, { cause });
   }
 }

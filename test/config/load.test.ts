@@ -1,9 +1,11 @@
+import { generateKeyPairSync } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadConfig, parseConfig } from '#config/load.js';
 import { ConfigError } from '#config/problem.js';
+import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 const parse = (yaml: string, environment: Record<string, string> = {}) => parseConfig(yaml, 'weir.yaml', environment);
@@ -78,7 +80,7 @@ describe('configuration', () => {
   it('reads every section', () => {
     const folder = temporaryFolder();
     const pem = join(folder, 'any.pem');
-    writeFileSync(pem, '');
+    writeFileSync(pem, CERTIFICATE + KEY);
     const config = parse(`
 version: 1
 node: { id: node-a, data_dir: /data }
@@ -251,7 +253,7 @@ log:
   });
 
   it('says which file cannot be read', () => {
-    expect(() => loadConfig('/no/such/file.yaml', {})).toThrow(/^\/no\/such\/file\.yaml: ENOENT/);
+    expect(() => loadConfig('/no/such/file.yaml', {})).toThrow(/^\/no\/such\/file\.yaml: no such file or directory$/);
   });
 
   describe('environment', () => {
@@ -330,7 +332,7 @@ dataplane:
           () =>
             'invalid_value weir.yaml:2:29: findings.webhook.url: must be a URL of http or https without credentials, such as https://siem.example/weir',
         ),
-      "file_missing weir.yaml:2:67: findings.webhook.secret_file: ENOENT: no such file or directory, open '/nonexistent'",
+      'file_missing weir.yaml:2:67: findings.webhook.secret_file: /nonexistent: no such file or directory',
     ]);
   });
 
@@ -377,8 +379,37 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
 `),
     ).toEqual([
       'invalid_value weir.yaml:4:74: dns.min_grant: must not be longer than dns.max_grant',
-      "file_missing weir.yaml:2:21: api.tls.cert: ENOENT: no such file or directory, open '/no/cert.pem'",
-      "file_missing weir.yaml:2:40: api.tls.key: ENOENT: no such file or directory, open '/no/key.pem'",
+      'file_missing weir.yaml:2:21: api.tls.cert: /no/cert.pem: no such file or directory',
+      'file_missing weir.yaml:2:40: api.tls.key: /no/key.pem: no such file or directory',
+    ]);
+  });
+
+  it('refuses a certificate and a key of the API that are no PEM, or do not belong together', () => {
+    const folder = temporaryFolder();
+    const file = (name: string, text: string): string => {
+      const path = join(folder, name);
+      writeFileSync(path, text);
+      return path;
+    };
+    const [cert, key, text] = [file('cert.pem', CERTIFICATE), file('key.pem', KEY), file('text', 'text')];
+    const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    const other = file('other.pem', String(privateKey.export({ type: 'pkcs8', format: 'pem' })));
+    const locked = file(
+      'locked.pem',
+      String(privateKey.export({ type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'p' })),
+    );
+    const told = (certificate: string, itsKey: string): string[] =>
+      problemsOf(`version: 1\napi:\n  tls:\n    cert: ${certificate}\n    key: ${itsKey}\n`);
+    expect(told(cert, key)).toEqual([]);
+    expect(told(text, text)).toEqual([
+      `invalid_value weir.yaml:4:11: api.tls.cert: ${text} holds no certificate in PEM`,
+      `invalid_value weir.yaml:5:10: api.tls.key: ${text} holds no private key in PEM without a passphrase`,
+    ]);
+    expect(told(cert, locked)).toEqual([
+      `invalid_value weir.yaml:5:10: api.tls.key: ${locked} holds no private key in PEM without a passphrase`,
+    ]);
+    expect(told(cert, other)).toEqual([
+      `invalid_value weir.yaml:5:10: api.tls.key: ${other} is not the key of the certificate in ${cert}`,
     ]);
   });
 

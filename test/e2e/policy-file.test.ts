@@ -53,8 +53,8 @@ it.each<[string, (path: string) => unknown, string]>([
   ['a FIFO', (path) => execFileSync('mkfifo', [path]), 'is a FIFO, not a regular file'],
   ['a link to /dev/zero', (path) => symlinkSync('/dev/zero', path), 'is a device, not a regular file'],
   ['a directory', (path) => mkdirSync(path), 'is a directory, not a regular file'],
-  ['missing', () => {}, 'ENOENT'],
-  ['a dangling link', (path) => symlinkSync('/no/such/policy', path), 'ENOENT'],
+  ['missing', () => {}, 'no such file or directory'],
+  ['a dangling link', (path) => symlinkSync('/no/such/policy', path), 'no such file or directory'],
   [
     'a file of more than 64 MiB',
     (path) => {

@@ -99,7 +99,7 @@ describe('the file of authorities', () => {
     rmSync(source);
     clock.ms = 2_000;
     expect(await judged(trust, certificates.good)).toBe('trusted');
-    expect(trust.fault()).toContain('ENOENT');
+    expect(trust.fault()).toBe(`${source}: no such file or directory`);
     writeFileSync(source, 'nothing');
     clock.ms = 4_000;
     expect(await judged(trust, certificates.good)).toBe('trusted');

@@ -102,4 +102,13 @@ describe('data folder', () => {
     expect(findings.map(({ code }) => code)).toEqual(['data_dir_shared']);
     expect(findings[0]?.message).toContain(`the group of ${top} can write to it, and to 1 more places`);
   });
+
+  test('that cannot be made is named with the place that is at fault, in the words of the system', async () => {
+    const file = join(temporaryFolder(), 'file');
+    writeFileSync(file, '');
+    expect(await open(join(file, 'data'))).toEqual({
+      failed: `store_unavailable: make the data folder ${file}/data: ${file}/data: not a directory`,
+      findings: [],
+    });
+  });
 });

@@ -1,5 +1,6 @@
 import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy-text.js';
 import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { reasonOf } from '#files/system-failure.js';
 import { CliError, type Problem, type RefusedError } from '../error.js';
 import type { Terminal } from '../terminal.js';
 
@@ -15,8 +16,7 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
   try {
     text = file === '-' ? await terminal.input() : readPipeOrFile(file, MOST_BYTES.policy).toString();
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new CliError(`${label} cannot be read: ${reason}`, { cause });
+    throw new CliError(`${label} cannot be read: ${reasonOf(cause)}`, { cause });
   }
   if (text.trim() === '') throw new CliError(`${label} is empty`, { fix: 'an empty policy is written {}' });
   try {
