@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { setTimeout } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
@@ -15,6 +16,8 @@ import { carryBoth, Talkers } from './talkers.js';
 
 const PORTS = { joined: 443, spliced: 444, intercepted: 445, denied: 446 } as const;
 const MB = 1_000_000;
+/** Longer than a thread takes to open its descriptors. */
+const SETTLED_MS = 500;
 const CA = '/api/v1/settings/tls-intercept-ca';
 const PLANE = 'service-plane/worker.js';
 const SPLICING = 'service-plane/splice-worker.js';
@@ -51,11 +54,14 @@ beforeAll(async () => {
   await rig.node.ready();
   // The first opens the inspector, which has descriptors of its own.
   await fell(SPLICING);
-  fresh = await vi.waitFor(() => {
+  fresh = await vi.waitFor(async () => {
     const now = held();
     expect(now.raw).toBe(1);
+    // The thread may have opened a part of its descriptors while they were counted.
+    await setTimeout(SETTLED_MS);
+    expect(held()).toEqual(now);
     return now;
-  });
+  }, soon);
 }, 120_000);
 afterEach(() => Promise.all([joined.end(), spliced.end()]));
 afterAll(() => rig?.remove());
