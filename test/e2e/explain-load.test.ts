@@ -4,6 +4,8 @@ import { createRig, policyOf, type Rig } from './rig.js';
 
 const ATTACKERS = 8;
 const LOOKS = 400;
+/** Not reached by a node that is quick. */
+const LOOKING_MS = 60_000;
 
 let rig: Rig;
 beforeAll(async () => {
@@ -22,7 +24,7 @@ const costlyGroup = (id: string, rules: number) => ({
   rules: Array.from({ length: rules }, (_, at) => ({
     id: `r${at}`,
     action: 'allow',
-    match: { dns_hostname: `([\\pL.]?){0,190}z${at}` },
+    match: { dns_hostname: `([\\pL.]?){0,190}z${id}${at}` },
   })),
 });
 
@@ -31,17 +33,29 @@ test('/health and /ready stay quick while drafts and group writes are as costly 
 }, async () => {
   const { body: issued } = await rig.node.request('POST', '/api/v1/tokens', { subject: 'eve', role: 'readonly' });
   const headers = { authorization: `Bearer ${(issued as { token: string }).token}` };
-  const draft = { ...packet, hostname, policy: { source_groups: [costlyGroup('g', 100)] } };
+  const explain = async (question: object): Promise<number> =>
+    (await rig.node.request('POST', '/api/v1/policy/explain', question, headers)).status;
+  // Each is new, since the thread knows the expressions that it read before.
+  let drafts = 0;
+  const draft = () => ({ ...packet, hostname, policy: { source_groups: [costlyGroup(`g${drafts++}`, 100)] } });
+  const alone: number[] = [];
+  for (let question = 0; question < 5; question++) {
+    const began = performance.now();
+    expect(await explain(draft())).toBe(200);
+    alone.push(performance.now() - began);
+  }
+  const draftMs = alone.sort((one, other) => one - other)[2] ?? 0;
+
   let isOver = false;
   const statuses = new Map<number, number>();
-  const attack = async (question: object): Promise<void> => {
+  const attack = async (question: () => object): Promise<void> => {
     while (!isOver) {
-      const { status } = await rig.node.request('POST', '/api/v1/policy/explain', question, headers);
+      const status = await explain(question());
       statuses.set(status, (statuses.get(status) ?? 0) + 1);
     }
   };
   const attacks = Array.from({ length: ATTACKERS }, (_, index) =>
-    attack(index % 2 === 0 ? draft : { ...packet, hostname }),
+    attack(index % 2 === 0 ? draft : () => ({ ...packet, hostname })),
   );
 
   // Each write alone is within the bounds of a policy; all of them are not.
@@ -59,7 +73,8 @@ test('/health and /ready stay quick while drafts and group writes are as costly 
 
   const tookMs: number[] = [];
   const answered = new Set<string>();
-  for (let look = 0; look < LOOKS; look++) {
+  const until = performance.now() + LOOKING_MS;
+  for (let look = 0; look < LOOKS && performance.now() < until; look++) {
     const began = performance.now();
     const path = look % 2 === 0 ? '/health' : '/ready';
     const response = await fetch(rig.node.url + path);
@@ -71,8 +86,9 @@ test('/health and /ready stay quick while drafts and group writes are as costly 
   isOver = true;
   await Promise.all([...attacks, writing]);
   tookMs.sort((one, other) => one - other);
-  const percentile = (share: number) => Math.round(tookMs[Math.ceil(share * LOOKS) - 1] ?? 0);
+  const percentile = (share: number) => Math.round(tookMs[Math.ceil(share * tookMs.length) - 1] ?? 0);
   console.log('explain-load:', {
+    draft: Math.round(draftMs),
     median: percentile(0.5),
     p99: percentile(0.99),
     statuses: [...statuses],
@@ -80,9 +96,9 @@ test('/health and /ready stay quick while drafts and group writes are as costly 
   });
   // Without a DNS proxy a policy with hostnames is not ready.
   expect([...answered].sort()).toEqual(['/health 200', '/ready 200', '/ready 503']);
-  // 10 and 73 ms were measured. A question without a budget holds the node for seconds, whatever else the machine does.
-  expect(percentile(0.5)).toBeLessThan(100);
-  expect(percentile(0.99)).toBeLessThan(1000);
+  // Behind a question that holds the node, a look takes as long as the question. Load from elsewhere makes both slower.
+  expect(percentile(0.5)).toBeLessThan(draftMs / 10);
+  expect(percentile(0.99)).toBeLessThan(draftMs / 3);
   expect([writes[0], writes.at(-1)]).toEqual([201, 400]);
   expect(statuses.get(200)).toBeGreaterThan(0);
 });
