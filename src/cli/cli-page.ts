@@ -49,7 +49,13 @@ const INTRODUCTION = [
   'what it has to say about it to standard error. Tables show times as `3 min ago`; the other forms, in UTC. `--output json` and `--output yaml` print all that the node said; commands that go',
   'on print a line of JSON, or a document of YAML, for each thing. Where a command takes a file, `-` is standard input.',
   '',
-  '`eval "$(weir completion bash)"` completes commands, flags and their values; `weir completion zsh` and `fish` do for those.',
+  'Commands, flags and their values are completed where a shell has read one of these:',
+  '',
+  '- bash: `eval "$(weir completion bash)"`',
+  '- zsh, behind `autoload -Uz compinit && compinit`: `source <(weir completion zsh)`',
+  '- fish: `weir completion fish | source`',
+  '',
+  'They complete `weir`, not `npx weir`; `npm link` in the repository puts `weir` on the `PATH`.',
 ];
 
 function section(command: CommandShape): string[] {

@@ -12,6 +12,8 @@ export type CommandShape = {
   readonly options: readonly OptionShape[];
   readonly arguments: readonly { readonly name: string; readonly description: string; readonly takes: Takes }[];
   readonly commands: readonly CommandShape[];
+  /** The command below it that runs where none is named. */
+  readonly defaultsTo: string | null;
 };
 export type OptionShape = {
   /** As help shows it: `-f, --file <file>`. */
@@ -40,6 +42,8 @@ export function shapeOf(command: Command, above = ''): CommandShape {
       takes: valuesOf(argument, argument.name()),
     })),
     commands: command.commands.filter((below) => !isHidden(below)).map((below) => shapeOf(below, path)),
+    // Commander has no other way to ask for it.
+    defaultsTo: (command as { readonly _defaultCommandName?: string | null })._defaultCommandName ?? null,
   };
 }
 

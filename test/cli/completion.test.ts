@@ -8,7 +8,8 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { FLOW_STATES, FLOW_VERDICTS } from '#api/traffic.js';
 import { everyCommand, shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
-import { flagsOfNode } from '#cli/completion/candidates.js';
+import { flagsOfNode, quoted } from '#cli/completion/candidates.js';
+import { completed } from '#cli/completion/completed.js';
 import { KNOWN_VALUES } from '#cli/completion/values.js';
 import { processTerminal } from '#cli/terminal.js';
 import { FINDING_TYPES } from '#observe/findings/finding.js';
@@ -16,13 +17,16 @@ import { WIRETAP_TYPES, WIRETAP_VERDICTS } from '#observe/wiretap/filter.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { type Answer, run, serverThatAnswers } from './rig.js';
 
-const commands = everyCommand(shapeOf(commandTree(processTerminal, () => {})));
+const tree = shapeOf(commandTree(processTerminal, () => {}));
+const commands = everyCommand(tree);
 const script = async (shell: string) => (await run(['completion', shell])).out;
 
+const isInstalled = (shell: string): boolean => spawnSync(shell, ['--version']).status === 0;
+
 /** What bash offers for the last of these words, in this folder. */
-async function offers(words: readonly string[], cwd = '/'): Promise<string[]> {
+async function offers(words: readonly string[], cwd = '/', line = words.join(' ')): Promise<string[]> {
   const asking = `${await script('bash')}
-COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY[@]}"`;
+COMP_LINE=${quoted(line)}; COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY[@]}"`;
   const { stdout, stderr, status } = spawnSync('bash', ['--norc', '-c', asking, 'bash', ...words], {
     cwd,
     encoding: 'utf8',
@@ -32,7 +36,7 @@ COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY
 }
 
 describe('completion in bash', () => {
-  it.each(commands.map(({ path, commands: below, options }) => [path, below, options] as const))(
+  it.each(completed(tree).map(({ path, commands: below, options }) => [path, below, options] as const))(
     'offers all that stands below %s, and its flags',
     async (path, below, options) => {
       const offered = await offers([...path.split(' '), '']);
@@ -59,8 +63,36 @@ describe('completion in bash', () => {
     ],
     [['weir', 'completion', 'f'], ['fish']],
     [['weir', 'flows', '--src', 'list', '--outp'], ['--output']],
+    [
+      ['weir', 'flows', '--s'],
+      ['--server', '--src', '--src-port', '--state'],
+    ],
+    [
+      ['weir', 'flows', '--proto', ''],
+      ['tcp', 'udp', 'icmp'],
+    ],
+    [['weir', 'help', 'pol'], ['policy']],
+    [
+      ['weir', 'help', 'policy', 'd'],
+      ['diff', 'delete'],
+    ],
+    [['weir', 'policy', 'explain', '--path', ''], []],
   ])('offers for %j %j', async (words, offered) => {
     expect(await offers(words)).toEqual(offered);
+  });
+
+  // These are the words that readline makes of such a line.
+  it.each([
+    ['weir status --output=j', ['weir', 'status', '--output', '=', 'j'], ['json']],
+    ['weir status --output=', ['weir', 'status', '--output', '='], ['table', 'json', 'yaml']],
+    [
+      'weir status --server http://[::1]:8080 --outp',
+      'weir|status|--server|http|:|//[|::|1]|:|8080|--outp',
+      ['--output'],
+    ],
+    ['weir status --server=http://a:80 --output t', 'weir|status|--server|=|http|:|//a|:|80|--output|t', ['table']],
+  ] as const)('offers for the line %s', async (line, words, offered) => {
+    expect(await offers(typeof words === 'string' ? words.split('|') : words, '/', line)).toEqual(offered);
   });
 
   it('offers files where a file is wanted, with blanks in their names too', async () => {
@@ -159,6 +191,11 @@ describe('values that the node knows', () => {
     expect(readFileSync(join(folder, 'called'), 'utf8')).toBe(
       'complete|policy-name|--|policy|get|--server|http://x|--name||',
     );
+    const split = [program, 'hits', '--server', '=', 'http', ':', '//x', '--group', '=', 'h'];
+    expect(await offers(split, '/', `${program} hits --server=http://x --group=h`)).toEqual(['my\\ office', 'home']);
+    expect(readFileSync(join(folder, 'called'), 'utf8')).toMatch(
+      /[|]complete[|]group[|]--[|]hits[|]--server=http:[/][/]x[|]h[|]$/,
+    );
     expect(await offers([program, 'policy', 'activate', ''])).toEqual(['my\\ office', 'home']);
     expect(await offers([program, 'policy', 'activate', '--i'])).toEqual(['--id', '--if-match']);
   });
@@ -195,11 +232,40 @@ describe('values that the node knows', () => {
 describe('completion in other shells', () => {
   it.each(['zsh', 'fish'])('%s knows every command and every flag', async (shell) => {
     const text = await script(shell);
-    for (const { kind } of flagsOfNode(commands)) expect(text).toMatch(new RegExp(`kind=${kind}|complete ${kind} --`));
+    for (const { kind } of flagsOfNode(commands))
+      expect(text).toMatch(new RegExp(`kind=${kind}|__weir_values ${kind}`));
     for (const { path, options } of commands) {
       expect(text).toContain(path);
       for (const { names } of options) expect(text).toContain(names.at(-1)?.replace(/^--/, '') ?? '');
     }
+  });
+
+  it.skipIf(!isInstalled('fish'))('fish offers what bash offers, and the values of the node', async () => {
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, 'weir'), `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho home\n`);
+    chmodSync(join(folder, 'weir'), 0o755);
+    writeFileSync(join(folder, 'completion.fish'), await script('fish'));
+    const offered = (line: string): string[] => {
+      const asking = `source ${folder}/completion.fish; complete -C ${quoted(line)}`;
+      const env = { ...process.env, PATH: `${folder}:${process.env.PATH ?? ''}`, HOME: folder };
+      const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', asking], { encoding: 'utf8', env });
+      expect(stderr).toBe('');
+      return stdout.split('\n').flatMap((text) => text.split('\t')[0] || []);
+    };
+    expect(offered('weir po')).toEqual(['policy']);
+    expect(offered('weir flows --proto ')).toEqual(['icmp', 'tcp', 'udp']);
+    expect(offered('weir help policy di')).toEqual(['diff']);
+    expect(offered('weir hits --server http://x --group ')).toEqual(['home']);
+    expect(offered('weir flows --group=h')).toEqual(['--group=home']);
+    expect(readFileSync(join(folder, 'called'), 'utf8')).toBe(
+      'complete|group|--|hits|--server|http://x|--group||complete|group|--|flows|h|',
+    );
+  });
+
+  it('zsh completes where its script is sourced, and where it is a file that zsh loads', async () => {
+    expect(await script('zsh')).toMatch(
+      /funcstack\[1\]} == _weir \]\]; then _weir "\$@"; else compdef _weir weir; fi\n$/,
+    );
   });
 
   it('there is none for a shell that is not known', async () => {

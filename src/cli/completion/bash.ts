@@ -1,9 +1,10 @@
-import { type CommandShape, everyCommand } from '../command-shape.js';
+import type { CommandShape } from '../command-shape.js';
 import { COMPLETE, candidatesOf, flagsOfNode, flagsThatTake, quoted, values } from './candidates.js';
+import { completed } from './completed.js';
 
 /** A script that completes `weir` in bash 4 and later. */
 export function bashCompletion(program: CommandShape): string {
-  const commands = everyCommand(program);
+  const commands = completed(program);
   const below = commands.slice(1).map(({ path }) => quoted(path));
   const words = commands.map(
     (command) =>
@@ -19,11 +20,20 @@ export function bashCompletion(program: CommandShape): string {
   const asked = flagsOfNode(commands).map(({ kind, flags }) => `    ${flags.map(quoted).join(' | ')}) kind=${kind} ;;`);
   return `# Completes weir in bash: eval "$(weir completion bash)"
 _weir() {
-  local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD - 1]} at=weir words='' kind='' i value
+  local at=weir words='' kind='' rest=$COMP_LINE cur prev last i value
+  local -a line=()
   COMPREPLY=()
-  for ((i = 1; i < COMP_CWORD; i++)); do
-    case "$at \${COMP_WORDS[i]}" in
-    ${below.join(' | ')}) at="$at \${COMP_WORDS[i]}" ;;
+  # Readline breaks words at = and : too, as in --group=NAME and in a URL.
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    value=\${COMP_WORDS[i]} last=$((\${#line[@]} - 1))
+    if ((i == 0)) || [[ $rest == [[:blank:]]* ]]; then line+=("$value"); else line[last]+=$value; fi
+    rest=\${rest#*"$value"}
+  done
+  last=$((\${#line[@]} - 1)) cur=\${line[last]} prev=\${line[last - 1]}
+  if [[ $cur == --*=* ]]; then prev=\${cur%%=*} cur=\${cur#*=}; fi
+  for ((i = 1; i < last; i++)); do
+    case "$at \${line[i]}" in
+    ${below.join(' | ')}) at="$at \${line[i]}" ;;
     esac
   done
   case "$at $prev" in
@@ -41,7 +51,7 @@ ${asked.join('\n')}
   if [[ -n $kind && $cur != -* ]]; then
     while IFS= read -r value; do
       COMPREPLY+=("$(printf '%q' "$value")")
-    done < <("\${COMP_WORDS[0]}" ${COMPLETE} "$kind" -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null </dev/null)
+    done < <("\${line[0]}" ${COMPLETE} "$kind" -- "\${line[@]:1:last - 1}" "$cur" 2>/dev/null </dev/null)
     return
   fi
   [[ -n $words ]] || case "$at" in

@@ -1,10 +1,11 @@
-import { type CommandShape, everyCommand, type OptionShape, type Takes } from '../command-shape.js';
+import type { CommandShape, OptionShape, Takes } from '../command-shape.js';
 import { COMPLETE, quoted } from './candidates.js';
+import { completed } from './completed.js';
 import { NODE_VALUES, type NodeValue } from './values.js';
 
 /** A script that completes `weir` in fish, with what each word does. */
 export function fishCompletion(program: CommandShape): string {
-  const commands = everyCommand(program);
+  const commands = completed(program);
   const below = commands.slice(1).map(({ path }) => inFish(path));
   const lines = commands.flatMap((command) => {
     const here = `complete -c weir -n "__weir_at '${command.path}'"`;
@@ -29,14 +30,18 @@ function __weir_at
   end
   test "$at" = "$argv[1]"
 end
+function __weir_values
+  set -l words (commandline -opc)
+  set -l last (string replace -r -- '^--[^=]*=' '' (commandline -ct))
+  $words[1] ${COMPLETE} $argv[1] -- $words[2..-1] "$last" 2>/dev/null </dev/null
+end
 complete -c weir -f
 ${lines.join('\n')}
 `;
 }
 
 const isOfNode = (takes: Takes): takes is NodeValue => NODE_VALUES.some((kind) => kind === takes);
-const askedOf = (kind: NodeValue): string =>
-  `((commandline -opc)[1] ${COMPLETE} ${kind} -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null </dev/null)`;
+const askedOf = (kind: NodeValue): string => `(__weir_values ${kind})`;
 
 function flagOf({ names, takes }: OptionShape): string {
   const written = names.map((name) => (name.startsWith('--') ? `-l ${name.slice(2)}` : `-s ${name.slice(1)}`));

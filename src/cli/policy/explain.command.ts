@@ -63,7 +63,7 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     .option('--sni <name>', 'the name in the TLS hello')
     .addOption(new Option('--hello <kind>', 'what the client sends first').choices(['plain', 'ech', 'not_tls']))
     .option('--method <method>', 'the method of its HTTP request')
-    .option('--path <path>', 'the path of its HTTP request, with the query')
+    .option('--path <url-path>', 'the path of its HTTP request, with the query')
     .option('--header <header>', 'a header of its HTTP request, as "Name: value"; may be repeated', collected)
     .option('--query <hostname>', 'instead of a packet: may this name be looked up?')
     .option('-f, --file <file>', 'explain by this policy, and not by the active one; - reads standard input')
