@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { Config } from '#config/config.js';
 import { loadConfig, readConfig } from '#config/load.js';
+import { reasonOf } from '#files/system-failure.js';
 import type { End } from './command-tree.js';
 import { CliError } from './error.js';
 import type { Terminal } from './terminal.js';
@@ -41,6 +42,9 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
     });
 }
 
+const listenAddress = ({ listen: { host, port } }: Config['api']): string =>
+  `${host.includes(':') ? `[${host}]` : host}:${port}`;
+
 /** What keeps a node from starting, in the words of its configuration. */
 function startFailure(failure: unknown, { node, api }: Config): unknown {
   if (!isNamed(failure)) return failure;
@@ -48,9 +52,14 @@ function startFailure(failure: unknown, { node, api }: Config): unknown {
     case 'store_locked':
       return new CliError(`another weir process uses the data folder ${node.dataDir}`, { cause: failure });
     case 'EADDRINUSE': {
-      const address = `${api.listen.host.includes(':') ? `[${api.listen.host}]` : api.listen.host}:${api.listen.port}`;
-      const message = `the address ${address} is in use: end what uses it, or change api.listen`;
+      const message = `the address ${listenAddress(api)} is in use: end what uses it, or change api.listen`;
       return new CliError(message, { cause: failure });
+    }
+    case 'EACCES': {
+      if ((failure as NodeJS.ErrnoException).syscall !== 'listen') return failure;
+      const message = `the API cannot listen on ${listenAddress(api)}: ${reasonOf(failure)}`;
+      const fix = 'ports below 1024 need CAP_NET_BIND_SERVICE; or change api.listen';
+      return new CliError(message, { cause: failure, fix });
     }
     default:
       return failure;

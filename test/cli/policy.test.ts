@@ -467,6 +467,14 @@ describe('weir policy activate', () => {
     ]);
   });
 
+  it('counts a single class', async () => {
+    const one = { ...activated, proof: { ...proof, classes: 1 } };
+    const { url } = await serverThatAnswers(list, ok(one, headers));
+    expect((await run(['policy', 'activate', 'home', '--server', url], TOKEN)).out).toContain(
+      '24 packets of 1 class\n',
+    );
+  });
+
   it('tries without changing anything, and takes an ETag', async () => {
     const { url, asked } = await serverThatAnswers(list, ok({ ...activated, dry_run: true, program_lines: 9 }));
     const words = ['policy', 'activate', 'home', '--dry-run', '--if-match', 'p-3.2', '--server', url];

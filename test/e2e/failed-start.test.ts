@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -30,4 +30,26 @@ it('a node whose API cannot be made ends, with all of its threads', async () => 
     new Promise<readonly string[]>((resolve) => setTimeout(resolve, 15_000, ['it goes on'])),
   ]);
   expect([code, told]).toEqual([0, '/no/cert.pem: no such file or directory\n']);
+});
+
+it('a node without the capability for its port says so', () => {
+  const folder = temporaryFolder();
+  const config = join(folder, 'weir.yaml');
+  const node = { data_dir: join(folder, 'data') };
+  writeFileSync(
+    config,
+    JSON.stringify({ version: 1, node, api: { listen: '127.0.0.1:83' }, log: { level: 'silent' } }),
+  );
+  const words = [process.execPath, join(repository, 'bin/weir.js'), 'run', '--config', config];
+  const without = ['--bounding-set', '-net_bind_service', '--inh-caps', '-net_bind_service'];
+  const { status, stdout, stderr } = spawnSync('setpriv', [...without, ...words], {
+    encoding: 'utf8',
+    timeout: 15_000,
+  });
+  expect([status, stdout, stderr]).toEqual([
+    1,
+    '',
+    'weir: the API cannot listen on 127.0.0.1:83: permission denied\n' +
+      '  → ports below 1024 need CAP_NET_BIND_SERVICE; or change api.listen\n',
+  ]);
 });

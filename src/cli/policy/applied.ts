@@ -81,7 +81,8 @@ function sentence({ record, dry_run: dry, generation, etag, proof }: Applied): s
     ? [`${what}: nothing is wrong with it, and nothing was changed`]
     : [`${what}: ${active ? `in force, generation ${generation ?? 0}` : 'stored, not active'}`, `ETag ${etag ?? '-'}`];
   if (proof !== null) {
-    const classes = proof.classes === null ? 'more classes than can be counted' : `${proof.classes} classes`;
+    const { classes: found } = proof;
+    const classes = found === null ? 'more classes than can be counted' : `${found} class${found === 1 ? '' : 'es'}`;
     lines.push(`proved by ${proof.checked} packets of ${classes}${proof.complete ? '' : ', not of every one'}`);
   }
   return `${lines.join('\n')}\n`;
