@@ -166,22 +166,20 @@ function readToken(file: string): string {
   try {
     return readPipeOrFile(file, MOST_BYTES.secret).toString().trim();
   } catch (cause) {
-    const fix = 'give a token with --token-file or WEIR_TOKEN; the node writes its admin.token when it starts';
+    const absent = 'the node writes its admin.token when it starts';
+    const instead = isAbsent(cause) ? absent : 'the user of the node may read its admin.token';
+    const fix = `give a token with --token-file or WEIR_TOKEN; ${instead}`;
     throw new CliError(`there is no token: ${file} ${unread(cause)}`, { cause, fix, code: 'no_token' });
   }
 }
 
 function unread(cause: unknown): string {
-  switch ((cause as { readonly code?: unknown }).code) {
-    case 'ENOENT':
-    case 'ENOTDIR':
-      return 'does not exist';
-    case 'EACCES':
-      return 'may not be read by this user';
-    default:
-      return `cannot be read: ${reasonOf(cause)}`;
-  }
+  if (isAbsent(cause)) return 'does not exist';
+  return codeOf(cause) === 'EACCES' ? 'may not be read by this user' : `cannot be read: ${reasonOf(cause)}`;
 }
+
+const codeOf = (cause: unknown): unknown => (cause as { readonly code?: unknown }).code;
+const isAbsent = (cause: unknown): boolean => codeOf(cause) === 'ENOENT' || codeOf(cause) === 'ENOTDIR';
 
 function whyUnreached(cause: unknown): string {
   if (!(cause instanceof Error)) return String(cause);

@@ -184,6 +184,7 @@ admin-file-1  admin    admin     30 s ago  never    -
       await run(['token', 'list', '--server', unused], { WEIR_TOKEN: 't' }),
       await run(['token', 'list', '--server', url.replace('http', 'https')], { WEIR_TOKEN: 't' }),
       await run(['token', 'list', '--server', url, '--token-file', '/no/such/file']),
+      await run(['token', 'list', '--server', url, '--token-file', '/etc']),
       await run(['token', 'list', '--server', url], { WEIR_TOKEN: 'two words' }),
       await run(['token', 'list', '--server', 'example'], { WEIR_TOKEN: 't' }),
     ];
@@ -193,6 +194,10 @@ admin-file-1  admin    admin     30 s ago  never    -
       [
         1,
         'weir: there is no token: /no/such/file does not exist\n  → give a token with --token-file or WEIR_TOKEN; the node writes its admin.token when it starts\n',
+      ],
+      [
+        1,
+        'weir: there is no token: /etc cannot be read: /etc is a directory, not a regular file\n  → give a token with --token-file or WEIR_TOKEN; the user of the node may read its admin.token\n',
       ],
       [1, 'weir: WEIR_TOKEN holds no token\n'],
       [1, 'weir: example is not the URL of a server, such as http://127.0.0.1:8080\n'],
