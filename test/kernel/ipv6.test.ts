@@ -94,7 +94,7 @@ describe.each<[string, Partial<DatapathOptions>]>([
       if (seq !== undefined) received.add(Number(seq));
     });
     const further = async (): Promise<void> => {
-      // What came while this thread was busy is read first.
+      // Messages that arrived while this thread was busy are read first.
       await new Promise((resolve) => setTimeout(resolve, 50));
       const before = Math.max(0, ...received);
       await expect.poll(() => Math.max(0, ...received), { interval: 5, timeout: 5_000 }).toBeGreaterThan(before + 40);

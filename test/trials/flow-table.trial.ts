@@ -198,7 +198,7 @@ def packet(n): return patched(t, (20, struct.pack('!H', 1 + n % 65000)))`),
   'hping3: 40 sources with real addresses': () => floodFrom(FLOODERS, 2_000),
 };
 
-/** What each attack has reached at its end, at least; it would prove nothing otherwise. */
+/** The least that each attack has reached at its end. An attack that reached less proves nothing. */
 const REACHED: Readonly<Record<keyof typeof ATTACKS, readonly [figure: keyof Figures, least: number]>> = {
   'hping3: small datagrams to a service': ['pressing', 10_000],
   'hping3: datagrams to all ports': ['pressing', 20_000],
