@@ -152,7 +152,7 @@ test('bash completes the names and ids that the node knows', async () => {
   const { out: script } = await run(['completion', 'bash']);
   const env = { ...process.env, WEIR_TOKEN: await rig.node.token() };
   const offered = async (...words: string[]): Promise<string[]> => {
-    const asking = `${script}\nCOMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    const asking = `${script}\nCOMP_WORDS=("$@"); COMP_LINE="$*"; COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY[@]}"`;
     const line = [weir, words[0] ?? '', words[1] ?? '', '--server', rig.node.url, ...words.slice(2)];
     const { stdout } = await promisify(execFile)('bash', ['--norc', '-c', asking, 'bash', ...line], { env });
     return stdout.trimEnd().split('\n');
