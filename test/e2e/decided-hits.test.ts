@@ -3,7 +3,7 @@ import { ADDRESSES } from '#cli/topology.js';
 import { run } from '#test/cli/rig.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
-import { dig, startUpstream } from './names.js';
+import { DNS_SECTION, dig, startUpstream } from './names.js';
 import { policyOf } from './rig.js';
 
 const CA = '/api/v1/settings/tls-intercept-ca';
@@ -25,12 +25,7 @@ beforeAll(async () => {
     {},
     {
       sections: {
-        dns: {
-          listen: [`${ADDRESSES.nodeLan}:53`],
-          upstreams: [`${ADDRESSES.server}:53`],
-          rebind_allow: ['*.example.com'],
-          transparent: true,
-        },
+        dns: { ...DNS_SECTION, transparent: true },
       },
     },
   );

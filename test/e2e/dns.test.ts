@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { type Dug, data, dig, startUpstream } from './names.js';
+import { DNS_SECTION, type Dug, data, dig, startUpstream } from './names.js';
 import { readWiretap } from './reader.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
@@ -26,12 +26,7 @@ async function explained(port: number) {
 beforeAll(async () => {
   rig = await createRig('dns', [443, 444], {
     sections: {
-      dns: {
-        listen: [`${ADDRESSES.nodeLan}:53`],
-        upstreams: [`${ADDRESSES.server}:53`],
-        rebind_allow: ['*.example.com'],
-        min_grant: '2s',
-      },
+      dns: { ...DNS_SECTION, min_grant: '2s' },
     },
   });
   upstream = await startUpstream(rig);

@@ -6,7 +6,7 @@ import { type NodeProcess, program, startNode } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
-import { data, dig, startUpstream } from './names.js';
+import { DNS_SECTION, data, dig, startUpstream } from './names.js';
 import { policyOf } from './rig.js';
 import { Talkers } from './talkers.js';
 
@@ -17,12 +17,6 @@ const ELSEWHERE = '198.51.100.53';
 const PORTS = { steady: 80, named: 81, inspected: 443 } as const;
 /** More than the timeout of a flow. */
 const soon = { timeout: 10_000, interval: 20 };
-const DNS = {
-  listen: [`${ADDRESSES.nodeLan}:53`],
-  upstreams: [`${ADDRESSES.server}:53`],
-  rebind_allow: ['*.example.com'],
-  transparent: true,
-};
 
 type Steady = { readonly pongs: () => number; readonly others: () => readonly string[] };
 
@@ -61,7 +55,11 @@ describe.each([
     rig = await createInspectedRig(
       `least${user ?? ''}`,
       {},
-      { only: LEAST, ...(user === undefined ? {} : { user }), sections: { dns: DNS } },
+      {
+        only: LEAST,
+        ...(user === undefined ? {} : { user }),
+        sections: { dns: { ...DNS_SECTION, transparent: true } },
+      },
     );
     const { node, topology } = rig;
     await topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
@@ -152,7 +150,7 @@ describe('readiness names what is missing', () => {
   test('NET_BIND_SERVICE', async () => {
     topology = await createTopology('lacks');
     const only = LEAST.filter((name) => name !== 'NET_BIND_SERVICE');
-    node = await startNode(topology, { only, sections: { dns: DNS } });
+    node = await startNode(topology, { only, sections: { dns: { ...DNS_SECTION, transparent: true } } });
     await expect.poll(() => detailOf('dns_allowlist'), { timeout: 15_000 }).toContain('CAP_NET_BIND_SERVICE missing');
   });
 });

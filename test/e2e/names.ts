@@ -4,6 +4,13 @@ import type { Rig } from './rig.js';
 
 const UPSTREAM_READY_MS = 10_000;
 
+/** The section `dns` of a node whose upstream is that of `startUpstream`. */
+export const DNS_SECTION = {
+  listen: [`${ADDRESSES.nodeLan}:53`],
+  upstreams: [`${ADDRESSES.server}:53`],
+  rebind_allow: ['*.example.com'],
+};
+
 /** What `dig` says, of its status and its answers. */
 export type Dug = { readonly status: string; readonly answers: readonly string[]; readonly text: string };
 

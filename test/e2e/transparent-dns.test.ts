@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
-import { data, dig, startUpstream } from './names.js';
+import { DNS_SECTION, data, dig, startUpstream } from './names.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
@@ -11,12 +11,7 @@ let rig: Rig;
 beforeAll(async () => {
   rig = await createRig('diverted', [443], {
     sections: {
-      dns: {
-        listen: [`${ADDRESSES.nodeLan}:53`],
-        upstreams: [`${ADDRESSES.server}:53`],
-        rebind_allow: ['*.example.com'],
-        transparent: true,
-      },
+      dns: { ...DNS_SECTION, transparent: true },
     },
   });
   await rig.topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
