@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, type Rig } from '#test/e2e/rig.js';
+import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
 import type { Summary } from '#test/kernel/prober.js';
 
 /**
@@ -37,24 +37,11 @@ afterAll(() => {
   if (folder !== undefined) rmSync(folder, { recursive: true, force: true });
 });
 
-const POLICY = {
-  default_policy: 'deny',
-  source_groups: [
-    {
-      id: 'clients',
-      mode: 'enforce',
-      sources: { ips: [ADDRESSES.client] },
-      rules: [
-        { id: 'udp', action: 'allow', match: { proto: 'udp', dst_ports: [ALLOWED] } },
-        { id: 'tcp', action: 'allow', match: { proto: 'tcp', dst_ports: [ALLOWED] } },
-      ],
-    },
-  ],
-};
+const ALLOWS = [{ match: { proto: 'udp', dst_ports: [ALLOWED] } }, { match: { proto: 'tcp', dst_ports: [ALLOWED] } }];
 
 beforeEach(async () => {
   rig = await createRig('upgrade', [ALLOWED, DENIED], { command: earlier });
-  await rig.put(POLICY);
+  await rig.put(policyOf(ALLOWS));
   await rig.node.ready();
 });
 afterEach(() => rig?.remove());
@@ -104,7 +91,7 @@ test.each(['SIGTERM', 'SIGKILL'] as const)('a node that ended by %s is continued
   const after = await rig.node.request('GET', '/api/v1/policy');
   expect(after.body).toEqual(before.body);
   // A write and another restart find what this build made.
-  await rig.put({ ...POLICY, default_policy: 'allow' });
+  await rig.put(policyOf(ALLOWS, {}, { default_policy: 'allow' }));
   expect(await rig.udp(DENIED)).toBe('pong 1');
   await rig.node.end('SIGTERM');
   await rig.node.restart();
