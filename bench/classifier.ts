@@ -1,6 +1,6 @@
+import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
 import { layout } from '#dataplane/program/layout.js';
-import { compile } from '#policy/compile.js';
-import { IPPROTO, type Policy, type Prefix, type Rule } from '#policy/model.js';
+import { compile } from '#policy/compile/compile.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';
 import { loadForBench, timeLookups } from './lookups.js';

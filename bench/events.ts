@@ -1,8 +1,8 @@
+import { IPPROTO } from '#contracts/policy-model.js';
 import { ALL_EVENTS, NO_EVENTS } from '#dataplane/datapath.js';
 import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
 import { EventReader } from '#dataplane/kernel/event-reader.js';
 import { TestRun } from '#libc/test-run.js';
-import { IPPROTO } from '#policy/model.js';
 import { MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 import { loadForTest } from '#test/dataplane/loaded.js';
 import { denyAll } from '#test/kernel/policies.js';

@@ -1,5 +1,5 @@
-import type { HttpRequestMatchConfig } from '#policy/document.js';
-import { judgeRequest } from '#policy/http-block.js';
+import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
+import { judgeRequest } from '#policy/evaluate/http-block.js';
 import { BodyReader } from '#service-plane/http/body.js';
 import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
 import { writeRequestHead } from '#service-plane/http/write-head.js';

@@ -1,8 +1,8 @@
+import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
 import type { Grant } from '#dataplane/datapath.js';
 import { linesFor, PATTERN, PATTERNS } from '#dataplane/grants/layout.js';
 import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
-import { compile } from '#policy/compile.js';
-import { IPPROTO, type Policy, type Prefix, type Rule } from '#policy/model.js';
+import { compile } from '#policy/compile/compile.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';
 import { loadForBench, timeLookups } from './lookups.js';

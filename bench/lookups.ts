@@ -1,10 +1,10 @@
+import { IPPROTO } from '#contracts/policy-model.js';
+import { leafKey } from '#contracts/program.js';
 import { Accounts } from '#dataplane/kernel/accounts.js';
 import { builtObject } from '#dataplane/kernel/built.js';
 import { type LoadedObject, loadObject } from '#dataplane/kernel/loaded-object.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { TestRun } from '#libc/test-run.js';
-import { IPPROTO } from '#policy/model.js';
-import { leafKey } from '#policy/program.js';
 
 const LOOKUPS = 2_000_000;
 const SLOT_LINES = 1 << 20;

@@ -8,7 +8,7 @@ import { configurationDocument } from '#config/documentation.js';
 import { DROP_REASON_MEANING } from '#dataplane/program/numbers.js';
 import { createMetrics } from '#observe/metrics.js';
 import { metricsPage } from '#observe/metrics-page.js';
-import { policyPage } from '#policy/policy-page.js';
+import { policyPage } from '#policy/document/policy-page.js';
 
 const unread = () => Promise.reject(new Error('nothing is scraped for a page'));
 const metrics = createMetrics({ version: '', stats: unread, readiness: () => ({ ready: false, checks: [] }) });

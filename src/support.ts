@@ -14,7 +14,7 @@ import type { Metrics } from '#observe/metrics.js';
 import type { NodeStats } from '#observe/stats.js';
 import { type Collector, jsonFile, linesFile, textFile } from '#observe/sysdump/collector.js';
 import { createSysdumps, type Sysdumps } from '#observe/sysdump/sysdump.js';
-import { formatAddress } from '#policy/ipv4.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 
 export type SupportSources = {
   readonly version: string;

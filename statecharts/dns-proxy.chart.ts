@@ -1,6 +1,6 @@
 import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
 import type { Fact, Needs } from '#bus/messages.js';
-import type { Lookups } from '#policy/lookups.js';
+import type { Lookups } from '#contracts/lookups.js';
 import { backoffMs, notProvided } from './failure.js';
 import {
   absentStates,

@@ -1,7 +1,7 @@
 import { type AnyActorLogic, assign, fromPromise, setup } from 'xstate';
 import type { Fact, Message, Needs } from '#bus/messages.js';
-import type { InspectionImage } from '#policy/inspection.js';
-import type { Lookups } from '#policy/lookups.js';
+import type { InspectionImage } from '#contracts/inspection.js';
+import type { Lookups } from '#contracts/lookups.js';
 import type { ClusterInput } from './cluster.chart.js';
 import type { DataplaneInput } from './dataplane.chart.js';
 import type { DnsProxyInput } from './dns-proxy.chart.js';

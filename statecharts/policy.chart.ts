@@ -8,12 +8,12 @@ import type {
   PolicyWritten,
   Refusal,
 } from '#bus/requests.js';
-import type { InspectionImage } from '#policy/inspection.js';
-import type { Lookups } from '#policy/lookups.js';
-import type { Warning } from '#policy/problem.js';
-import type { Program } from '#policy/program.js';
-import type { Proof, ProofSample, Sampling } from '#policy/proof.js';
-import type { PolicyPut, PolicyRecord } from '#policy/record.js';
+import type { InspectionImage } from '#contracts/inspection.js';
+import type { Lookups } from '#contracts/lookups.js';
+import type { Warning } from '#contracts/policy-problem.js';
+import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
+import type { Program } from '#contracts/program.js';
+import type { Proof, ProofSample, Sampling } from '#contracts/proof.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';

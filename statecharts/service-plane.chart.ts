@@ -1,6 +1,6 @@
 import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
 import type { Fact, Needs } from '#bus/messages.js';
-import type { InspectionImage } from '#policy/inspection.js';
+import type { InspectionImage } from '#contracts/inspection.js';
 import { backoffMs, notProvided } from './failure.js';
 import {
   absentStates,

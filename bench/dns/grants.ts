@@ -1,7 +1,7 @@
 import { createTopology } from '#cli/topology.js';
 import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
-import { compile } from '#policy/compile.js';
+import { compile } from '#policy/compile/compile.js';
 import { datapathOptions } from '#test/kernel/datapath-options.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { group, policy, rule } from '#test/policy/sample.js';

@@ -1,5 +1,5 @@
 import { Guard, removeGuard } from '#dataplane/kernel/guard.js';
-import { compile } from '#policy/compile.js';
+import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';
 import { BY_STACK, judge } from './judged.js';
 import { establish, Pair, SHARE } from './pair.js';

@@ -1,4 +1,4 @@
-import { compile } from '#policy/compile.js';
+import { compile } from '#policy/compile/compile.js';
 import type { Row } from '../bench.js';
 import { BY_STACK, judge } from './judged.js';
 import { load } from './load.js';

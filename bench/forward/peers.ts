@@ -1,5 +1,5 @@
-import { formatAddress, formatPrefix } from '#policy/ipv4.js';
-import type { Prefix, Range } from '#policy/model.js';
+import type { Prefix, Range } from '#contracts/policy-model.js';
+import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
 import type { Permit, Permits } from './policies.js';
 
 /** One way to write a policy for a peer. */

@@ -1,7 +1,7 @@
+import { IPPROTO } from '#contracts/policy-model.js';
+import type { Program } from '#contracts/program.js';
 import { closeFd } from '#dataplane/kernel/bpf-fd.js';
-import { compile } from '#policy/compile.js';
-import { IPPROTO } from '#policy/model.js';
-import type { Program } from '#policy/program.js';
+import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';
 import { quantile } from './comparison.js';
 import { BY_STACK, judge } from './judged.js';

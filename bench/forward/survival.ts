@@ -1,5 +1,5 @@
-import { compile } from '#policy/compile.js';
-import { IPPROTO } from '#policy/model.js';
+import { IPPROTO } from '#contracts/policy-model.js';
+import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';
 import type { FiveTuple } from './frames.js';
 import { judge } from './judged.js';

@@ -1,9 +1,10 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/messages.js';
+import type { Program } from '#contracts/program.js';
+import type { Proof, ProofSample } from '#contracts/proof.js';
 import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#dataplane/datapath.js';
-import type { Program } from '#policy/program.js';
-import { mismatchSentence, type Proof, type ProofSample } from '#policy/proof.js';
+import { mismatchSentence } from '#policy/proof/proof.js';
 import { type Attached, type Desired, dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { Refused } from './refused.js';

@@ -1,9 +1,9 @@
 import type { Refusal } from '#bus/requests.js';
-import type { PolicyConfig } from '#policy/document.js';
-import type { ExplainQuery, Explanation } from '#policy/explain.js';
-import type { ExplainNode } from '#policy/explain-node.js';
-import type { Packet } from '#policy/model.js';
-import { etagOf, type StoredPolicy } from '#policy/record.js';
+import type { ExplainNode } from '#contracts/explain-node.js';
+import type { PolicyConfig } from '#contracts/policy-document.js';
+import type { Packet } from '#contracts/policy-model.js';
+import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
+import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyStore } from '#store/port.js';
 import { FairQueue, inTurn } from './fair-queue.js';

@@ -1,5 +1,5 @@
 import { NEVER, Observable, share } from 'rxjs';
-import type { SeenConnections } from '#policy/seen-connection.js';
+import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { ServicePlane, ServicePlaneStats } from '#service-plane/service-plane.js';
 
 /** What the service plane knows of the connections that it judged. */

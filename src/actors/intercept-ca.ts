@@ -1,6 +1,6 @@
 import { type Observable, ReplaySubject } from 'rxjs';
 import type { Refusal } from '#bus/requests.js';
-import { WARNING_CODES, type Warning } from '#policy/problem.js';
+import { WARNING_CODES, type Warning } from '#contracts/policy-problem.js';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
 import { describeCa, type InterceptCa, interceptCaOf } from '#service-plane/ca/intercept-ca.js';
 import { readCa } from '#service-plane/ca/read-ca.js';

@@ -1,8 +1,8 @@
 import { NEVER, Observable, share } from 'rxjs';
 import type { Refusal } from '#bus/requests.js';
+import type { KnownName } from '#contracts/known-name.js';
+import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { DnsProxy, DnsStats } from '#dns/dns-proxy.js';
-import type { KnownName } from '#policy/known-name.js';
-import type { SeenLookups } from '#policy/seen-lookup.js';
 import { refusal } from '#statecharts/refusal.js';
 
 /** What the DNS proxy knows of the lookups that it judged. */

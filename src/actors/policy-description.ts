@@ -1,4 +1,4 @@
-import type { Warning } from '#policy/problem.js';
+import type { Warning } from '#contracts/policy-problem.js';
 import type { PolicyStore } from '#store/port.js';
 import type { PolicyThread } from './policy-thread.js';
 import type { PolicySurroundings } from './policy-work.js';

@@ -1,12 +1,12 @@
 import type { Needs } from '#bus/messages.js';
-import type { EnvelopeMode, Form } from '#policy/document.js';
-import type { ExplainQuery, Explanation } from '#policy/explain.js';
-import type { InspectionImage, PolicyImage } from '#policy/inspection.js';
-import type { Action } from '#policy/model.js';
-import type { TextEdit } from '#policy/outline.js';
-import type { Problem, Warning } from '#policy/problem.js';
-import type { Program } from '#policy/program.js';
-import type { ProofSample } from '#policy/proof.js';
+import type { InspectionImage, PolicyImage } from '#contracts/inspection.js';
+import type { EnvelopeMode, Form } from '#contracts/policy-document.js';
+import type { Action } from '#contracts/policy-model.js';
+import type { Problem, Warning } from '#contracts/policy-problem.js';
+import type { TextEdit } from '#contracts/policy-record.js';
+import type { Program } from '#contracts/program.js';
+import type { ProofSample } from '#contracts/proof.js';
+import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 
 /** What a policy is read against. */
 export type PolicySurroundings = {

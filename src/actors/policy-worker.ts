@@ -1,4 +1,4 @@
-import type { ProofSample } from '#policy/proof.js';
+import type { ProofSample } from '#contracts/proof.js';
 import { ParentThread } from '#threads/parent-thread.js';
 import { ownBuffers } from './own-buffers.js';
 import type { PolicyAsks } from './policy-work.js';

@@ -1,5 +1,5 @@
 import type { Refusal } from '#bus/requests.js';
-import { etagOf, type StoredPolicy } from '#policy/record.js';
+import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyStore } from '#store/port.js';
 import { type PolicyThread, PolicyThreadDied } from './policy-thread.js';

@@ -1,4 +1,4 @@
-import type { StoredPolicy } from '#policy/record.js';
+import type { StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyText } from './policy-work.js';
 
 /** A stored policy as it is read again: what is kept of an envelope is the policy alone. */

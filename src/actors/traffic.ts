@@ -1,4 +1,6 @@
 import type { Refusal } from '#bus/requests.js';
+import type { Arrival, OpenFlow } from '#contracts/explain-node.js';
+import type { Packet, Prefix, Range } from '#contracts/policy-model.js';
 import type {
   Datapath,
   FlowFilter,
@@ -10,8 +12,6 @@ import type {
   LiveFlow,
 } from '#dataplane/datapath.js';
 import { anyFlow } from '#dataplane/program/flow-filter.js';
-import type { Arrival, OpenFlow } from '#policy/explain-node.js';
-import type { Packet, Prefix, Range } from '#policy/model.js';
 import { refusal } from '#statecharts/refusal.js';
 
 /** What the datapath knows of the traffic that it judged; a `Refusal` while there is none to ask. */

@@ -1,8 +1,8 @@
 import type { PolicyTarget, PolicyWrite, Refusal } from '#bus/requests.js';
-import type { EnvelopeMode, Form } from '#policy/document.js';
-import type { TextEdit } from '#policy/outline.js';
-import type { Warning } from '#policy/problem.js';
-import { etagOf, type PolicyRecord, type StoredPolicy } from '#policy/record.js';
+import type { EnvelopeMode, Form } from '#contracts/policy-document.js';
+import type { Warning } from '#contracts/policy-problem.js';
+import type { TextEdit } from '#contracts/policy-record.js';
+import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyChange } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 

@@ -1,8 +1,8 @@
 import type { validatorCompiler } from 'fastify-type-provider-zod';
 import type { z } from 'zod';
-import { parseStrictJson } from '#policy/json.js';
-import { pointerOf } from '#policy/pointer.js';
-import { shapeProblems } from '#policy/shape.js';
+import { parseStrictJson } from '#policy/document/json.js';
+import { shapeProblems } from '#policy/document/shape.js';
+import { pointerOf } from '#policy/model/pointer.js';
 import { ApiError, detailOf, type ProblemLine } from './errors.js';
 import { readParameters } from './parameters.js';
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { formatAddress } from '#policy/ipv4.js';
-import type { KnownName } from '#policy/known-name.js';
+import type { KnownName } from '#contracts/known-name.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';

@@ -1,4 +1,4 @@
-import { PROBLEM_CODES, WARNING_CODES } from '#policy/problem.js';
+import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy-problem.js';
 import { ERRORS, PARAMETER_CODES, typeOf } from './errors.js';
 
 const INTRODUCTION = `# Errors

@@ -1,5 +1,5 @@
 import type { RefusalCode } from '#bus/requests.js';
-import type { PROBLEM_CODES } from '#policy/problem.js';
+import type { PROBLEM_CODES } from '#contracts/policy-problem.js';
 
 /** One error of the management API: its status and title, when it is answered, and what to do about it. */
 export type ErrorEntry = {

@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { addressFault } from '#policy/address-validation.js';
-import type { ExplainQuery } from '#policy/explain.js';
-import { parseAddress } from '#policy/ipv4.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
-import { parseProtocol } from '#policy/protocol.js';
-import { policySchema, protoSchema } from '#policy/schema.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { addressFault } from '#policy/check/address-validation.js';
+import { policySchema, protoSchema } from '#policy/document/schema.js';
+import type { ExplainQuery } from '#policy/explain/explain.js';
+import { parseAddress } from '#policy/model/ipv4.js';
+import { parseProtocol } from '#policy/model/protocol.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';

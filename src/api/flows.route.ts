@@ -1,4 +1,4 @@
-import { formatAddress } from '#policy/ipv4.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';

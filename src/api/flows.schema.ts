@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { parseCidr } from '#policy/ipv4.js';
-import { parsePorts } from '#policy/ports.js';
-import { parseProtocol } from '#policy/protocol.js';
+import { parseCidr } from '#policy/model/ipv4.js';
+import { parsePorts } from '#policy/model/ports.js';
+import { parseProtocol } from '#policy/model/protocol.js';
 import { instant } from './answer.schema.js';
 import { flag, listOf, oneOrMore, pageLimit } from './query.js';
 import { FLOW_STATES, FLOW_VERDICTS, type FlowFilter } from './traffic.js';

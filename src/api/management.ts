@@ -1,5 +1,9 @@
 import type { Statecharts } from '#bus/inspection.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
+import type { KnownName } from '#contracts/known-name.js';
+import type { PolicyConfig } from '#contracts/policy-document.js';
+import type { Warning } from '#contracts/policy-problem.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import type { FindingPage, FindingQuery } from '#observe/findings/filter.js';
 import type { Metrics } from '#observe/metrics.js';
@@ -7,11 +11,7 @@ import type { NodeStats, ReadinessReport } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import type { WiretapFilter } from '#observe/wiretap/filter.js';
 import type { Sink } from '#observe/wiretap/readers.js';
-import type { PolicyConfig } from '#policy/document.js';
-import type { ExplainQuery, Explanation } from '#policy/explain.js';
-import type { KnownName } from '#policy/known-name.js';
-import type { Warning } from '#policy/problem.js';
-import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 import type { Traffic } from './traffic.js';
 
 /** What the API needs of the node. `main.ts` hands it in; routes know nothing else of the system. */

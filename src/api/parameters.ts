@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { knownFields, nearest } from '#policy/known-fields.js';
+import { knownFields, nearest } from '#policy/document/known-fields.js';
 import { ApiError, detailOf, type ProblemLine } from './errors.js';
 
 /** Path and query parameters. Their schemas say in plain words what they take. */

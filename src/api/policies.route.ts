@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { etagOf, type StoredPolicy } from '#policy/record.js';
-import { envelopeSchema, policySchema } from '#policy/schema.js';
-import { isValidName, NAME_RULE } from '#policy/validate.js';
+import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
+import { isValidName, NAME_RULE } from '#policy/check/validate.js';
+import { envelopeSchema, policySchema } from '#policy/document/schema.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { keepBody } from './body.js';

@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { PolicyOutcome, PolicyTarget, PolicyWrite } from '#bus/requests.js';
-import type { Form } from '#policy/document.js';
-import type { Warning } from '#policy/problem.js';
-import { etagOf } from '#policy/record.js';
+import type { Form } from '#contracts/policy-document.js';
+import type { Warning } from '#contracts/policy-problem.js';
+import { etagOf } from '#contracts/policy-record.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
 import { withGroup, withPolicy } from './policy-json.js';

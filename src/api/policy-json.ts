@@ -1,5 +1,5 @@
-import type { EnvelopeMode } from '#policy/document.js';
-import type { StoredPolicy } from '#policy/record.js';
+import type { EnvelopeMode } from '#contracts/policy-document.js';
+import type { StoredPolicy } from '#contracts/policy-record.js';
 
 /**
  * Answers around a stored body. A body can be tens of megabytes of JSON, so it is never parsed here: members are

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { etagOf } from '#policy/record.js';
-import { policySchema } from '#policy/schema.js';
+import { etagOf } from '#contracts/policy-record.js';
+import { policySchema } from '#policy/document/schema.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { keepBody } from './body.js';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { envelopeModeSchema, storedGroupSchema, storedPolicySchema } from '#policy/schema.js';
+import { envelopeModeSchema, storedGroupSchema, storedPolicySchema } from '#policy/document/schema.js';
 import { errorsOf, instant, ProofSchema, WarningSchema } from './answer.schema.js';
 import type { ErrorCode } from './errors.js';
 import { dryRunQuery, flag } from './query.js';

@@ -1,7 +1,7 @@
 import type { Refusal } from '#bus/requests.js';
-import type { Prefix, Range } from '#policy/model.js';
-import type { PolicyRecord } from '#policy/record.js';
-import type { Decider } from '#policy/roster.js';
+import type { Prefix, Range } from '#contracts/policy-model.js';
+import type { PolicyRecord } from '#contracts/policy-record.js';
+import type { Decider } from '#contracts/rule-names.js';
 
 /** What the node knows of the traffic that it judged; a `Refusal` while nothing judges. */
 export type Traffic = {

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { WIRETAP_TYPES, WIRETAP_VERDICTS, type WiretapFilter } from '#observe/wiretap/filter.js';
-import { parseCidr } from '#policy/ipv4.js';
-import { parsePorts } from '#policy/ports.js';
-import { parseProtocol } from '#policy/protocol.js';
+import { parseCidr } from '#policy/model/ipv4.js';
+import { parsePorts } from '#policy/model/ports.js';
+import { parseProtocol } from '#policy/model/protocol.js';
 import { ApiError } from './errors.js';
 import { FEW, few, listOf, oneOrMore } from './query.js';
 

@@ -1,8 +1,8 @@
-import type { InspectionImage } from '#policy/inspection.js';
-import type { Lookups } from '#policy/lookups.js';
-import type { Program } from '#policy/program.js';
-import type { Proof, ProofSample, Sampling } from '#policy/proof.js';
-import type { PolicyRecord } from '#policy/record.js';
+import type { InspectionImage } from '#contracts/inspection.js';
+import type { Lookups } from '#contracts/lookups.js';
+import type { PolicyRecord } from '#contracts/policy-record.js';
+import type { Program } from '#contracts/program.js';
+import type { Proof, ProofSample, Sampling } from '#contracts/proof.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from './requests.js';
 
 /** Which parts of the node the policy in force cannot do without. */

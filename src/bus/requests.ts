@@ -1,7 +1,7 @@
-import type { Form } from '#policy/document.js';
-import type { Problem, Warning } from '#policy/problem.js';
-import type { Proof } from '#policy/proof.js';
-import type { StoredPolicy } from '#policy/record.js';
+import type { Form } from '#contracts/policy-document.js';
+import type { Problem, Warning } from '#contracts/policy-problem.js';
+import type { StoredPolicy } from '#contracts/policy-record.js';
+import type { Proof } from '#contracts/proof.js';
 
 /** What the API asks of the policy actor. Bodies travel as the bytes that were received. */
 export type PolicyTarget =

@@ -1,6 +1,6 @@
 import { type CommandShape, everyCommand, type OptionShape } from './command-shape.js';
-import { EXIT_CODES } from './command-tree.js';
 import { OWN_CODES } from './error-output.js';
+import { EXIT_CODES } from './exit-codes.js';
 
 /** What every command that speaks to a node takes. */
 const OF_REMOTE = ['--config', '--server', '--token-file'];

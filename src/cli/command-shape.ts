@@ -1,5 +1,5 @@
 import type { Argument, Command, Option } from 'commander';
-import { COMPLETE } from './completion/candidates.js';
+import { COMPLETE } from '#cli/completion/values.js';
 import { KNOWN_VALUES, NODE_VALUES, type NodeValue } from './completion/values.js';
 
 /** What a command takes, as pages and completions need it. */

@@ -4,6 +4,7 @@ import { addCaCommands } from './ca.command.js';
 import { addCompletionCommands } from './completion.command.js';
 import { addDataplaneCommands } from './dataplane.command.js';
 import { addDnsCacheCommand } from './dns-cache.command.js';
+import { type End, EXIT_CODES } from './exit-codes.js';
 import { addFindingsCommand } from './findings.command.js';
 import { addFlowsCommands } from './flows.command.js';
 import { addHitsCommand } from './hits.command.js';
@@ -17,19 +18,6 @@ import { addTokenCommands } from './token.command.js';
 import { addWiretapCommand } from './wiretap.command.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
-
-/** A command that is done tells its exit code where that is not 0. */
-export type End = (code: number) => void;
-
-/** Every exit code, with what it means. */
-export const EXIT_CODES = {
-  0: 'done',
-  1: 'not done, or not answered',
-  2: 'wrongly called',
-  3:
-    'the answer is no: `weir policy diff` found differences, `weir status` found the node not ready, or ' +
-    '`weir dataplane status` found an interface that is not policed',
-} as const;
 
 /** The `weir` command with all that is below it; `usage` takes the text of usage errors. */
 export function commandTree(

@@ -1,8 +1,8 @@
 import { Argument, type Command } from 'commander';
+import { COMPLETE } from '#cli/completion/values.js';
 import { createClient, type ServerOptions } from './client.js';
 import { shapeOf } from './command-shape.js';
 import { bashCompletion } from './completion/bash.js';
-import { COMPLETE } from './completion/candidates.js';
 import { fishCompletion } from './completion/fish.js';
 import { NODE_VALUES, type NodeValue, valuesOf } from './completion/values.js';
 import { zshCompletion } from './completion/zsh.js';

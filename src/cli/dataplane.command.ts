@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { loadConfig } from '#config/load.js';
 import type { DataplaneStatus } from '#main.js';
-import type { End } from './command-tree.js';
 import { CliError } from './error.js';
+import type { End } from './exit-codes.js';
 import { type Form, print, printing } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';

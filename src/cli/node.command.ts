@@ -2,8 +2,8 @@ import type { Command } from 'commander';
 import type { Config } from '#config/config.js';
 import { loadConfig, readConfig } from '#config/load.js';
 import { reasonOf } from '#files/system-failure.js';
-import type { End } from './command-tree.js';
 import { CliError } from './error.js';
+import type { End } from './exit-codes.js';
 import type { Terminal } from './terminal.js';
 
 /** `weir run | start | config check`: a node of this machine. */

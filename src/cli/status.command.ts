@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
-import type { End } from './command-tree.js';
+import type { End } from './exit-codes.js';
 import { duration } from './number.js';
 import { listPolicies, type PolicyRecord } from './policy/record.js';
 import { type Readiness, readReadiness, waitUntilReady } from './readiness.js';

@@ -1,11 +1,11 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { Arrival } from '#policy/explain-node.js';
-import type { JoinPoint } from '#policy/join-point.js';
-import type { Prefix, Range } from '#policy/model.js';
-import type { Program } from '#policy/program.js';
-import type { Proof, ProofMismatch, ProofSample } from '#policy/proof.js';
-import type { PolicyRecord } from '#policy/record.js';
-import type { Decider } from '#policy/roster.js';
+import type { Arrival } from '#contracts/explain-node.js';
+import type { JoinPoint } from '#contracts/join-point.js';
+import type { Prefix, Range } from '#contracts/policy-model.js';
+import type { PolicyRecord } from '#contracts/policy-record.js';
+import type { Program } from '#contracts/program.js';
+import type { Proof, ProofMismatch, ProofSample } from '#contracts/proof.js';
+import type { Decider } from '#contracts/rule-names.js';
 import type { EventSource } from './events/source.js';
 import type { GrantDoor } from './grants/grant-access.js';
 import type { FlowState } from './program/numbers.js';
@@ -39,7 +39,7 @@ export type Datapath = {
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
    * For another thread to grant by, one at a time. It is told how to write grants itself whenever the datapath is opened, and asks
-   * for what it cannot by the port (`#policy/grant-port.js`), which closes when the datapath does.
+   * for what it cannot by the port (`#contracts/grant-messages.js`), which closes when the datapath does.
    */
   grantDoor(): Promise<GrantDoor>;
   /** A port for another thread to ask what is granted by, without a way through this one; it closes when the datapath does. */

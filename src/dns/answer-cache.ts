@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
+import type { EdnsOption } from '#dns/wire/edns.js';
 import type { NameKey } from './wire/name.js';
-import type { EdnsOption } from './wire/query.js';
 import type { Template } from './wire/response.js';
 
 /** `reason`: words for a finding. */

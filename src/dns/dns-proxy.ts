@@ -1,7 +1,7 @@
+import type { KnownName } from '#contracts/known-name.js';
+import type { Lookups } from '#contracts/lookups.js';
+import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { GrantDoor } from '#dataplane/grants/grant-access.js';
-import type { KnownName } from '#policy/known-name.js';
-import type { Lookups } from '#policy/lookups.js';
-import type { SeenLookups } from '#policy/seen-lookup.js';
 
 /** What the DNS proxy part asks of the proxy. It runs in a worker thread; nothing that a query does passes through here. */
 export type DnsProxy = {

@@ -1,7 +1,7 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
+import type { GrantAnswer, GrantRequest } from '#contracts/grant-messages.js';
 import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import { type OpenedWriter, openGrantWriter } from '#dataplane/grants/grant-writer.js';
-import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
 import type { Pump, Sender } from '#sockets/pump.js';
 import { monotonicNs, nowMs } from './clock.js';
 import { TransientMap } from './transient-map.js';

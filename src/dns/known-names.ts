@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { KnownName } from '#policy/known-name.js';
+import type { KnownName } from '#contracts/known-name.js';
 import { wallMs } from './clock.js';
 import { type NameKey, presentationOf } from './wire/name.js';
 

@@ -1,7 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
-import { parseAddress } from '#policy/ipv4.js';
-import type { KnownName } from '#policy/known-name.js';
-import type { SeenLookups } from '#policy/seen-lookup.js';
+import type { KnownName } from '#contracts/known-name.js';
+import type { SeenLookups } from '#contracts/seen-lookup.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 import { Descriptors } from '#sockets/descriptors.js';
 import { Pump } from '#sockets/pump.js';
 import { RouteNews } from '#sockets/route-news.js';

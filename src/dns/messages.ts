@@ -1,7 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { KnownName } from '#policy/known-name.js';
-import type { Lookups } from '#policy/lookups.js';
-import type { SeenLookups } from '#policy/seen-lookup.js';
+import type { KnownName } from '#contracts/known-name.js';
+import type { Lookups } from '#contracts/lookups.js';
+import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { DnsStats } from './dns-proxy.js';
 import type { DnsOptions } from './options.js';
 

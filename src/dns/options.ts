@@ -1,4 +1,4 @@
-import type { HostnamePattern } from '#policy/model.js';
+import type { HostnamePattern } from '#contracts/policy-model.js';
 
 export type Endpoint = { readonly host: string; readonly port: number };
 

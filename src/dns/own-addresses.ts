@@ -1,5 +1,5 @@
 import { networkInterfaces } from 'node:os';
-import { parseAddress } from '#policy/ipv4.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 
 /** IPv4 addresses that this host has now, in host order. */
 export function ownAddresses(): ReadonlySet<number> {

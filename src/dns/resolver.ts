@@ -1,7 +1,8 @@
-import { formatAddress } from '#policy/ipv4.js';
-import { LookupIndex } from '#policy/lookup-index.js';
-import type { Lookups } from '#policy/lookups.js';
-import { AUDITED, VERDICT_NUMBER } from '#policy/program.js';
+import type { Lookups } from '#contracts/lookups.js';
+import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
+import type { EdnsOption } from '#dns/wire/edns.js';
+import { LookupIndex } from '#policy/evaluate/lookup-index.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
 import type { AnswerCache, Kept, Rebound } from './answer-cache.js';
 import { nowMs } from './clock.js';
@@ -19,14 +20,11 @@ import { addressesOf, chainOf, keepsFor } from './wire/lookup.js';
 import type { Message } from './wire/message.js';
 import type { NameKey } from './wire/name.js';
 import { CLASS, EXTENDED_ERROR, OPTION, RCODE, TYPE } from './wire/numbers.js';
-import { type EdnsOption, type Query, readQuery } from './wire/query.js';
+import { type Query, readQuery } from './wire/query.js';
 import { respond, respondError, templateOf } from './wire/response.js';
 
 /** What an answer past its time lives on for (RFC 8767, 4). */
 const STALE_TTL = 30;
-const WORD_VERDICT = 7;
-/** A word is `rank << 4 | …`. */
-const RANK_SHIFT = 4;
 
 type Done = (response: Uint8Array) => void;
 type Asker = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
@@ -86,10 +84,9 @@ export class Resolver {
       return;
     }
     const word = judging.index.decide(source, query.key);
-    const verdict = word & WORD_VERDICT;
     this.sightings.add(source, query.key, query.type, judging.generation, word);
-    this.hits.add(judging.generation, word >>> RANK_SHIFT);
-    if (verdict === VERDICT_NUMBER.deny && (word & AUDITED) === 0) {
+    this.hits.add(judging.generation, rankOf(word));
+    if (verdictOf(word) === 'deny' && !isAudited(word)) {
       this.#deny(query, done);
       return;
     }

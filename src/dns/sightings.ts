@@ -1,5 +1,5 @@
-import { VERDICT_NUMBER } from '#policy/program.js';
-import type { SeenLookups } from '#policy/seen-lookup.js';
+import type { SeenLookups } from '#contracts/seen-lookup.js';
+import { verdictOf } from '#contracts/verdict-word.js';
 import type { Rebound } from './answer-cache.js';
 import { nowMs, wallMs } from './clock.js';
 import { type NameKey, presentationOf } from './wire/name.js';
@@ -8,7 +8,6 @@ const DENIED = 1_024;
 const REBINDINGS = 1_024;
 const ALLOWED = 4_096;
 const NAMED = 100_000;
-const WORD_VERDICT = 7;
 
 type Sighting = {
   source: number;
@@ -40,7 +39,7 @@ export class Sightings {
   #lostDenied = 0;
 
   add(source: number, key: NameKey, type: number, generation: number, word: number): void {
-    const isDenied = (word & WORD_VERDICT) !== VERDICT_NUMBER.allow;
+    const isDenied = verdictOf(word) !== 'allow';
     if (!isDenied && !this.allowedWanted) return;
     const found = isDenied ? this.#denied : this.#allowed;
     const at = `${source} ${type} ${word} ${generation} ${key}`;

@@ -1,6 +1,6 @@
-import { covers } from '#policy/covers.js';
-import { parseCidr } from '#policy/ipv4.js';
-import type { Prefix } from '#policy/model.js';
+import type { Prefix } from '#contracts/policy-model.js';
+import { covers } from '#policy/model/covers.js';
+import { parseCidr } from '#policy/model/ipv4.js';
 
 /** `isNobodys`: no name stands for it on another machine. `name` is a word for findings. */
 export type SpecialBlock = { readonly name: string; readonly isNobodys: boolean };

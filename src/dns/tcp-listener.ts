@@ -1,5 +1,5 @@
 import { createServer, type Server, type Socket } from 'node:net';
-import { parseAddress } from '#policy/ipv4.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 import { connectionLimit } from '#sockets/connection-limit.js';
 import { openListener } from '#sockets/socket-options.js';
 import type { Counts } from './counts.js';

@@ -1,11 +1,6 @@
+import type { PassedObject } from '#contracts/passed-object.js';
 import { libbpf } from './libbpf.js';
 import { check, duplicate, libc } from './libc.js';
-
-/**
- * A BPF map or program that one thread of this process lends to the others: its descriptor, and its id in the kernel. The id shows
- * whether the descriptor was closed meanwhile and its number given to another object.
- */
-export type PassedObject = { readonly fd: number; readonly id: number };
 
 /** The owner keeps `fd` open for as long as other threads may take it. */
 export function passedObject(fd: number): PassedObject {

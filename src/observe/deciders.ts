@@ -1,14 +1,13 @@
+import type { Decider, Roster } from '#contracts/rule-names.js';
+import { rankOf } from '#contracts/verdict-word.js';
 import type { Rosters } from '#dataplane/program/rosters.js';
-import { type Decider, deciderAt, type Roster } from '#policy/roster.js';
+import { deciderAt } from '#policy/model/roster.js';
 import type { FindingIdentity } from './findings/finding.js';
 
 /** Who decided, by the names of the policy; all null where nobody did, or where that policy is not known any more. */
 export type NamedDecider = Pick<FindingIdentity, 'policyId' | 'sourceGroup' | 'rule' | 'decidedBy'>;
 
 const NOBODY: NamedDecider = { policyId: null, sourceGroup: null, rule: null, decidedBy: null };
-
-/** A word is `rank << 4 | …`. */
-const RANK_SHIFT = 4;
 
 /** Names whoever an event says has decided. What was found is kept until another policy comes into force. */
 export class Deciders {
@@ -38,7 +37,7 @@ export class Deciders {
   /** By a word of the program of that generation. */
   ofWord(generation: number, word: number): NamedDecider {
     const roster = this.#rosters.ofGeneration(generation);
-    return roster === undefined ? NOBODY : nameAt(roster, word >>> RANK_SHIFT);
+    return roster === undefined ? NOBODY : nameAt(roster, rankOf(word));
   }
 
   /** Who decided by a policy of that generation, as that calls him. */

@@ -1,6 +1,6 @@
-import { formatAddress } from '#policy/ipv4.js';
-import { IPPROTO } from '#policy/model.js';
-import type { SeenConnection, SeenConnections } from '#policy/seen-connection.js';
+import { IPPROTO } from '#contracts/policy-model.js';
+import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import type { Deciders } from './deciders.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';

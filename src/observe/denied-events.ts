@@ -1,10 +1,10 @@
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import type { SeenLookup, SeenRebinding } from '#contracts/seen-lookup.js';
+import { VERDICT_NUMBER, verdictOf } from '#contracts/verdict-word.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_TYPE } from '#dataplane/events/event.js';
 import { DROP_REASON, namesByNumber } from '#dataplane/program/numbers.js';
-import { formatAddress } from '#policy/ipv4.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
-import { VERDICT_NUMBER } from '#policy/program.js';
-import type { SeenLookup, SeenRebinding } from '#policy/seen-lookup.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import type { Deciders } from './deciders.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
@@ -182,14 +182,14 @@ function again(pending: Pending, epoch: number, atMs: number): void {
 /** The findings of lookups that were denied, or would have been; the others are none. */
 export function findingsOfLookups(lookups: readonly SeenLookup[], deciders: Deciders): readonly FindingDelta[] {
   return lookups
-    .filter(({ word }) => DENYING.has(word & 7))
+    .filter(({ word }) => verdictOf(word) !== 'allow')
     .map(({ source, hostname, generation, word, count, lastMs }) => ({
       ...nobody,
       ...deciders.ofWord(generation, word),
       type: 'dns_deny',
       source: formatAddress(source),
       hostname,
-      effectiveAction: (word & 7) === VERDICT_NUMBER.audit ? 'allow' : 'deny',
+      effectiveAction: verdictOf(word) === 'audit' ? 'allow' : 'deny',
       generation,
       firstMs: Math.floor(lastMs),
       lastMs: Math.floor(lastMs),
@@ -213,5 +213,3 @@ export function findingsOfRebindings(rebindings: readonly SeenRebinding[]): read
     count,
   }));
 }
-
-const DENYING = new Set<number>([VERDICT_NUMBER.deny, VERDICT_NUMBER.audit]);

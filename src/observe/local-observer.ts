@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
+import type { SeenConnections } from '#contracts/seen-connection.js';
+import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { type EventSource, Hearing } from '#dataplane/events/source.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
-import type { SeenConnections } from '#policy/seen-connection.js';
-import type { SeenLookups } from '#policy/seen-lookup.js';
 import { AddressNames } from './address-names.js';
 import { Deciders } from './deciders.js';
 import { DeniedConnections } from './denied-connections.js';

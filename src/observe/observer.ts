@@ -1,7 +1,7 @@
 import type { Transferable } from 'node:worker_threads';
+import type { SeenConnections } from '#contracts/seen-connection.js';
+import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { type EventSource, portsOf } from '#dataplane/events/source.js';
-import type { SeenConnections } from '#policy/seen-connection.js';
-import type { SeenLookups } from '#policy/seen-lookup.js';
 import { AskedThread } from '#threads/asked-thread.js';
 import type { FindingPage, FindingQuery } from './findings/filter.js';
 import type { FindingDelta } from './findings/finding.js';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { CertificateFacts } from '#policy/tls-facts.js';
+import type { CertificateFacts } from '#contracts/tls-facts.js';
 import { type Certificate, readCertificate } from './certificate/certificate.js';
 import { leadsTo } from './certificate/chain.js';
 import { dnsNamesOf } from './certificate/extensions.js';

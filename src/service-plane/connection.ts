@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
-import { type Decided, judgeConnection, type Step } from '#policy/inspection.js';
-import type { Packet } from '#policy/model.js';
-import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#policy/tls-facts.js';
+import type { Packet } from '#contracts/policy-model.js';
+import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#contracts/tls-facts.js';
+import { type Decided, judgeConnection, type Step } from '#policy/evaluate/inspection.js';
 import { readCertificateFacts } from './certificate-facts.js';
 import { Handshake, type HandshakeFault } from './handshake.js';
 import type { Plane } from './plane.js';

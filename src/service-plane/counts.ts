@@ -1,4 +1,4 @@
-import type { Verdict } from '#policy/model.js';
+import type { Verdict } from '#contracts/policy-model.js';
 import type { ThreadStats } from './messages.js';
 import type { RefusedReason } from './refused-reason.js';
 

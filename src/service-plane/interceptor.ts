@@ -1,10 +1,10 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import type { RequestFacts } from '#policy/http-facts.js';
-import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy/inspection.js';
-import { formatAddress } from '#policy/ipv4.js';
-import type { Packet } from '#policy/model.js';
-import type { CertificateFacts, ClientHello, TlsFacts } from '#policy/tls-facts.js';
+import type { RequestFacts } from '#contracts/http-facts.js';
+import type { Packet } from '#contracts/policy-model.js';
+import type { CertificateFacts, ClientHello, TlsFacts } from '#contracts/tls-facts.js';
+import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy/evaluate/inspection.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { LeafContexts } from './ca/leaf-contexts.js';
 import { Http1Session } from './intercept/http1-session.js';
@@ -12,7 +12,7 @@ import { Http2Session } from './intercept/http2-session.js';
 import { keyOf, linkServer, type ServerLink, type ServerLinkFailure } from './intercept/server-link.js';
 import { ServerPool } from './intercept/server-pool.js';
 import type { SessionPorts } from './intercept/session-ports.js';
-import type { Plane } from './plane.js';
+import type { PlaneContext } from './plane-context.js';
 import type { RefusedReason } from './refused-reason.js';
 import { createUpstreamTrust, type UpstreamTrust } from './upstream-trust.js';
 
@@ -45,7 +45,7 @@ export type InterceptedSession = {
 
 /** Ends TLS in a server's place, and judges every request (D23, D24). Of one thread. */
 export class Interceptor {
-  readonly #plane: Omit<Plane, 'interceptor' | 'splices'>;
+  readonly #plane: PlaneContext;
   readonly #contexts: LeafContexts;
   readonly #trust: UpstreamTrust;
   readonly #sessions = new Set<Session>();
@@ -54,7 +54,7 @@ export class Interceptor {
   readonly #ticking: NodeJS.Timeout;
   #isAble = false;
 
-  constructor(plane: Omit<Plane, 'interceptor' | 'splices'>, ticketKeys: Buffer) {
+  constructor(plane: PlaneContext, ticketKeys: Buffer) {
     this.#plane = plane;
     this.#contexts = new LeafContexts({ ticketKeys });
     this.#trust = createUpstreamTrust({ source: plane.options.upstreamCa });
@@ -122,7 +122,7 @@ class Session implements InterceptedSession {
 
   constructor(
     private readonly what: Intercepted,
-    private readonly plane: Omit<Plane, 'interceptor' | 'splices'>,
+    private readonly plane: PlaneContext,
     private readonly means: Means,
   ) {
     this.#steps = what.steps;
@@ -298,7 +298,7 @@ class Session implements InterceptedSession {
     this.#see({ decider: step.decider, verdict, reason, http: { method, host, path } });
   }
 
-  #see(seen: Pick<Parameters<Plane['see']>[0], 'decider' | 'verdict' | 'reason' | 'http'>): void {
+  #see(seen: Pick<Parameters<PlaneContext['see']>[0], 'decider' | 'verdict' | 'reason' | 'http'>): void {
     const { flow, hello } = this.what;
     this.plane.see({
       ...seen,

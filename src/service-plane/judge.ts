@@ -1,7 +1,8 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { GrantedAnswer, GrantedRequest } from '#policy/grant-port.js';
-import { grantsOf, type Inspection, type InspectionImage, type Step, StepFinder } from '#policy/inspection.js';
-import type { Grants, Packet } from '#policy/model.js';
+import type { GrantedAnswer, GrantedRequest } from '#contracts/grant-messages.js';
+import type { Inspection, InspectionImage } from '#contracts/inspection.js';
+import type { Grants, Packet } from '#contracts/policy-model.js';
+import { grantsOf, type Step, StepFinder } from '#policy/evaluate/inspection.js';
 import { readPolicy } from './policy-image.js';
 
 const GRANTS_MS = 1_000;

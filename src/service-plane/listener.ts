@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
-import { parseAddress } from '#policy/ipv4.js';
-import { IPPROTO, type Packet } from '#policy/model.js';
+import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 import { openListener } from '#sockets/socket-options.js';
 import type { ServicePlaneOptions } from './options.js';
 

@@ -1,10 +1,10 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
-import type { InspectionImage } from '#policy/inspection.js';
-import type { JoinPoint } from '#policy/join-point.js';
-import type { Packet } from '#policy/model.js';
-import { deciderKey } from '#policy/roster.js';
-import type { SeenConnections } from '#policy/seen-connection.js';
+import type { InspectionImage } from '#contracts/inspection.js';
+import type { JoinPoint } from '#contracts/join-point.js';
+import type { Packet } from '#contracts/policy-model.js';
+import type { SeenConnections } from '#contracts/seen-connection.js';
+import { deciderKey } from '#policy/model/roster.js';
 import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
 import { SourceCounts } from '#sockets/source-counts.js';
 import { DecidedHits } from '#threads/decided-hits.js';

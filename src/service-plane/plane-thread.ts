@@ -1,6 +1,6 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import type { JoinPoint } from '#policy/join-point.js';
-import type { SeenConnections } from '#policy/seen-connection.js';
+import type { JoinPoint } from '#contracts/join-point.js';
+import type { SeenConnections } from '#contracts/seen-connection.js';
 import { Handover } from '#sockets/handover.js';
 import { type OwnJoinPoint, ownJoinPoint, resetLeft } from '#sockets/joiner.js';
 import { AskedThread } from '#threads/asked-thread.js';

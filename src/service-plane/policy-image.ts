@@ -1,8 +1,8 @@
 import { deserialize, serialize } from 'node:v8';
-import type { SourceGroupConfig } from '#policy/document.js';
-import type { PolicyImage } from '#policy/inspection.js';
-import type { Group, Policy, Rule } from '#policy/model.js';
-import { normaliseGroup } from '#policy/normalise.js';
+import type { PolicyImage } from '#contracts/inspection.js';
+import type { SourceGroupConfig } from '#contracts/policy-document.js';
+import type { Group, Policy, Rule } from '#contracts/policy-model.js';
+import { normaliseGroup } from '#policy/model/normalise.js';
 
 /** Of one image: what is spread over more is written anew. */
 const MAX_CHUNKS = 16;

@@ -1,4 +1,4 @@
-import type { SeenConnection, SeenConnections } from '#policy/seen-connection.js';
+import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
 
 /** What is seen between two takes, of what is allowed and of the rest each; of more only the number is known. */
 const ALLOWED = 8_192;

@@ -1,5 +1,5 @@
 import { receiveMessageOnPort, workerData } from 'node:worker_threads';
-import type { JoinPoint } from '#policy/join-point.js';
+import type { JoinPoint } from '#contracts/join-point.js';
 import { Handover } from '#sockets/handover.js';
 import { Joiner, joinFaultOf } from '#sockets/joiner.js';
 import { Splicer } from '#sockets/splicer.js';

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
-import type { JoinPoint } from '#policy/join-point.js';
+import type { JoinPoint } from '#contracts/join-point.js';
 import { descriptorOf } from '#sockets/descriptor-reserve.js';
 import type { Handover } from '#sockets/handover.js';
 import type { SpliceOrder } from './messages.js';

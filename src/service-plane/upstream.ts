@@ -1,6 +1,6 @@
 import { Socket } from 'node:net';
-import { formatAddress } from '#policy/ipv4.js';
-import type { Packet } from '#policy/model.js';
+import type { Packet } from '#contracts/policy-model.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import { openConnector } from '#sockets/socket-options.js';
 
 const CONNECT_MS = 10_000;

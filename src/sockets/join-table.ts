@@ -1,8 +1,9 @@
+import type { JoinPoint } from '#contracts/join-point.js';
+import type { PassedObject } from '#contracts/passed-object.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
-import { type PassedObject, takeObject } from '#libc/passed-object.js';
+import { takeObject } from '#libc/passed-object.js';
 import { TestRun } from '#libc/test-run.js';
-import type { JoinPoint } from '#policy/join-point.js';
 import type { Descriptors } from './descriptors.js';
 import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOINED } from './join-layout.js';
 import { type Ends, segmentBytes, TCP_FLAGS } from './segment.js';

@@ -1,7 +1,7 @@
+import type { JoinPoint } from '#contracts/join-point.js';
 import { type Capability, lacking } from '#libc/capabilities.js';
 import { libc } from '#libc/libc.js';
 import { takeObject } from '#libc/passed-object.js';
-import type { JoinPoint } from '#policy/join-point.js';
 import type { Descriptors } from './descriptors.js';
 import { Join, type Means, type Pair, takeAndReset } from './join.js';
 import { JoinTable } from './join-table.js';

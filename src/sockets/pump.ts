@@ -2,7 +2,6 @@ import { check, libc } from '#libc/libc.js';
 import { BatchMemory } from './batch-memory.js';
 import { Descriptors } from './descriptors.js';
 import { eventLoopDescriptor } from './event-loop.js';
-import type { UdpPort } from './udp-port.js';
 
 const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;
@@ -25,13 +24,21 @@ export type Sender = {
   flush(memory: BatchMemory): number;
 };
 
+/** A socket that the pump watches, such as a `UdpPort`. */
+type Port = {
+  readonly fd: number;
+  /** Called when the socket has something to read. */
+  receive(memory: BatchMemory): void;
+  close(): void;
+};
+
 /**
  * Moves the datagrams of all its ports. Between turns the event loop has its own; where neither has anything to do, the
  * thread waits for both at once. One for a thread: two would wait for each other.
  */
 export class Pump {
   readonly #memory = new BatchMemory();
-  readonly #ports = new Map<number, UdpPort>();
+  readonly #ports = new Map<number, Port>();
   readonly #epoll: number;
   readonly #events = new Uint8Array(EVENTS * EVENT_BYTES);
   readonly #eventView = new DataView(this.#events.buffer);
@@ -59,13 +66,13 @@ export class Pump {
   }
 
   /** Throws where the kernel watches no more. */
-  add(port: UdpPort): void {
+  add(port: Port): void {
     this.#watch(port.fd);
     this.#ports.set(port.fd, port);
     this.descriptors.hold(port.fd);
   }
 
-  remove(port: UdpPort): void {
+  remove(port: Pick<Port, 'fd'>): void {
     this.#ports.delete(port.fd);
     this.descriptors.release(port.fd);
     libc.epoll_ctl(this.#epoll, EPOLL_CTL_DEL, port.fd, null);

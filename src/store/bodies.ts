@@ -1,7 +1,7 @@
 import { createHash, webcrypto } from 'node:crypto';
 import { promisify } from 'node:util';
 import { constants, gunzip, gzip } from 'node:zlib';
-import type { TextEdit } from '#policy/outline.js';
+import type { TextEdit } from '#contracts/policy-record.js';
 import { StoreError } from './error.js';
 import { decodeJson, encodeJson } from './json-value.js';
 import type { KvOperation, KvStore } from './port.js';

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import type { TextEdit } from '#policy/outline.js';
+import type { TextEdit } from '#contracts/policy-record.js';
 import { edited, inflated } from './bodies.js';
 import { appendDurably, writeDurably } from './durable-file.js';
 import { seal, unsealFirst } from './envelope.js';

@@ -1,4 +1,4 @@
-import type { PolicyPut, PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
 import { StoreError } from './error.js';
 import type { FindingListener } from './finding.js';

@@ -1,4 +1,4 @@
-import type { PolicyRecord } from '#policy/record.js';
+import type { PolicyRecord } from '#contracts/policy-record.js';
 
 /** A record as it is kept: which one is active stands in the head alone, the body in parts whose list has this hash. */
 export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: string };

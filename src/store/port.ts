@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto';
-import type { PolicyPut, PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 
 /** An ordered store of bytes under string keys (order of their UTF-8 bytes). Every failure is a `StoreError`. */
 export type KvStore = {

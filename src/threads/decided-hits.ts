@@ -1,8 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { DecidedHit } from '#contracts/grant-messages.js';
 
 type Counted<By> = { readonly by: By; count: number; lastMs: number };
-/** See `DecidedHit` of the policy. */
-type Sent<By> = { readonly generation: number; readonly by: By; readonly count: number; readonly lastNs: bigint };
 
 /**
  * Counts for each rule or default the connections, requests or lookups that it decided, until they are sent to the datapath,
@@ -43,7 +42,7 @@ export class DecidedHits<By> {
   send(): void {
     if (this.#port === null || this.#counts.size === 0) return;
     const [nowNs, nowMs] = [process.hrtime.bigint(), performance.now()];
-    const hits: Sent<By>[] = [];
+    const hits: DecidedHit<By>[] = [];
     for (const [generation, counts] of this.#counts) {
       for (const { by, count, lastMs } of counts.values())
         hits.push({ generation, by, count, lastNs: nowNs - BigInt(Math.round((nowMs - lastMs) * 1e6)) });

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { withoutInterface } from '#actors/dataplane.actor.js';
+import { verdictWord } from '#contracts/verdict-word.js';
 import { ProofFailed } from '#dataplane/datapath.js';
-import { word } from '#policy/program.js';
 import { fakeDatapath } from './fake-datapath.js';
 import { singleton, startSystem, stopSystems } from './running-system.js';
 
@@ -67,7 +67,7 @@ describe('the dataplane', () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '' };
     datapath.on.prove = () => {
-      throw new ProofFailed({ packet: PING, expected: word(0, 'deny', false), found: 0 });
+      throw new ProofFailed({ packet: PING, expected: verdictWord(0, 'deny', false), found: 0 });
     };
     const { until, system, stateOf } = await startSystem({ datapath });
     await until('policy_ready', 'backing_off');
@@ -101,7 +101,7 @@ describe('the dataplane', () => {
   test('does not put a stored policy in force that the datapath judges otherwise', async () => {
     const datapath = fakeDatapath();
     datapath.on.prove = () => {
-      throw new ProofFailed({ packet: PING, expected: word(0, 'deny', false), found: 0 });
+      throw new ProofFailed({ packet: PING, expected: verdictWord(0, 'deny', false), found: 0 });
     };
     const { until, system } = await startSystem({ datapath });
     await until('policy_ready', 'backing_off');

@@ -2,8 +2,8 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { type ExplainPorts, explainLane, explainPolicy } from '#actors/explanation.js';
 import { FairQueue, QueueFull } from '#actors/fair-queue.js';
 import { createPolicyThread, type PolicyThread } from '#actors/policy-thread.js';
-import type { PolicyConfig } from '#policy/document.js';
-import { NO_NODE } from '#policy/explain-node.js';
+import type { PolicyConfig } from '#contracts/policy-document.js';
+import { NO_NODE } from '#policy/explain/explain-node.js';
 import { openMemoryStore } from '#store/store.js';
 import { packet } from '#test/policy/sample.js';
 

@@ -2,8 +2,8 @@ import { of } from 'rxjs';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { SystemPorts } from '#actors/system.js';
 import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#bus/requests.js';
+import { verdictWord } from '#contracts/verdict-word.js';
 import { CapacityExceeded, ProofFailed } from '#dataplane/datapath.js';
-import { word } from '#policy/program.js';
 import { StoreError } from '#store/error.js';
 import { openMemoryStore, type Store } from '#store/store.js';
 import {
@@ -197,7 +197,7 @@ describe('a write that fails leaves everything as it was', () => {
       if (message.type === 'program.disproved') facts.push(message);
     });
     running.datapath.on.prove = () => {
-      throw new ProofFailed({ packet, expected: word(0, 'allow', false), found: word(1, 'deny', false) });
+      throw new ProofFailed({ packet, expected: verdictWord(0, 'allow', false), found: verdictWord(1, 'deny', false) });
     };
     const detail =
       'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy says allow by rule web of group lan, and the compiled tables say deny by the default policy';

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
+import type { Roster } from '#contracts/rule-names.js';
 import type { HitReport } from '#dataplane/datapath.js';
 import { anyFlow } from '#dataplane/program/flow-filter.js';
-import type { Roster } from '#policy/roster.js';
 import { fakeDatapath } from './fake-datapath.js';
 import { removal, singleton, startSystem, stopSystems } from './running-system.js';
 

@@ -1,10 +1,10 @@
 import type { InterceptCaView, Management, PerformanceMode } from '#api/management.js';
 import type { Traffic } from '#api/traffic.js';
 import type { PolicyOutcome, PolicyWrite } from '#bus/requests.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
-import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
 import { CERTIFICATE } from './certificate.js';
 
 export const TOKENS = { admin: 'admin-token', readonly: 'readonly-token', expired: 'expired-token' } as const;

@@ -18,7 +18,8 @@ test('docs/errors.md has a line for every problem code in the sources', () => {
   const page = errorsPage({});
   const codes = ['api', 'policy', 'actors'].flatMap((folder) => {
     const url = new URL(`../../src/${folder}/`, import.meta.url);
-    return readdirSync(url).flatMap((file) => {
+    const files = readdirSync(url, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+    return files.flatMap((file) => {
       const text = readFileSync(new URL(file, url), 'utf8');
       const literals =
         /(?:code: |\.(?:add|addAt)\([^;]*?, |new ApiError\()'([a-z0-9_]+)'|code: [^,;}]*\? '([a-z0-9_]+)' : '([a-z0-9_]+)'/g;

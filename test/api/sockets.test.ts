@@ -253,7 +253,7 @@ describe('a request', () => {
         }),
       );
       expect(statuses.filter(([, status]) => !(status >= 200 && status < 500))).toEqual([]);
-      expect(Object.fromEntries(statuses)['QUERY']).toBe(
+      expect(Object.fromEntries(statuses).QUERY).toBe(
         methods.includes('QUERY') ? (path === '*' ? 400 : path === '/nope' || path === '/' ? 404 : 405) : undefined,
       );
     },

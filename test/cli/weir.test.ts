@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import { ERRORS } from '#api/errors.js';
-import { EXIT_CODES } from '#cli/command-tree.js';
+import { EXIT_CODES } from '#cli/exit-codes.js';
 import { openStore } from '#store/store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { type Answer, clockAt, run, serverThatAnswers } from './rig.js';

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
+import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/layout.js';
 import { builtObject, builtOthers } from '#dataplane/kernel/built.js';
@@ -33,7 +34,6 @@ import {
 } from '#dataplane/program/numbers.js';
 import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/program/proof-packet.js';
 import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/program/settings.js';
-import { VERDICT_NUMBER } from '#policy/program.js';
 import {
   ENDS,
   JOIN,

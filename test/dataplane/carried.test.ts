@@ -3,7 +3,7 @@ import { describeMap } from '#dataplane/kernel/bpf-fd.js';
 import { FlowCarrier } from '#dataplane/kernel/flow-carrier.js';
 import { FLOW_BYTES, FLOW_OFFSETS } from '#dataplane/program/flow.js';
 import { withTally } from '#dataplane/program/flow-conversion.js';
-import { compile } from '#policy/compile.js';
+import { compile } from '#policy/compile/compile.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { back } from './conversation.js';
 import { TCP } from './frame.js';

@@ -1,6 +1,6 @@
-import { compile } from '#policy/compile.js';
-import { parseAddress } from '#policy/ipv4.js';
-import { IPPROTO, type Packet, type Policy } from '#policy/model.js';
+import { IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
+import { compile } from '#policy/compile/compile.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 import { defaultOnly } from '#test/kernel/policies.js';
 
 const at = (text: string): number => {

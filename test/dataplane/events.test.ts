@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
+import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { ALL_EVENTS, NO_EVENTS } from '#dataplane/datapath.js';
 import { EventBatch, type PackedEvents, RECORD_BYTES } from '#dataplane/events/batch.js';
 import type { Observation } from '#dataplane/events/observation.js';
@@ -6,7 +7,6 @@ import { EventReader } from '#dataplane/kernel/event-reader.js';
 import { EventRing } from '#dataplane/kernel/event-ring.js';
 import { anyFlow } from '#dataplane/program/flow-filter.js';
 import { TestRun } from '#libc/test-run.js';
-import { IPPROTO, type Packet } from '#policy/model.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
 import { back, onlyClient } from './conversation.js';
 import { MAX_FRAME, TCP, writeFrame, writeIpv6Frame } from './frame.js';

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { Refusals } from '#dataplane/kernel/refusals.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { compile } from '#policy/compile.js';
-import { IPPROTO, type Packet } from '#policy/model.js';
+import { compile } from '#policy/compile/compile.js';
 import { allowAll } from '#test/kernel/policies.js';
 import { back, echo, onlyFrom, tcp, udp } from './conversation.js';
 import { TCP } from './frame.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { compile } from '#policy/compile.js';
-import { IPPROTO, type Packet } from '#policy/model.js';
-import { VERDICT_NUMBER } from '#policy/program.js';
+import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import { compile } from '#policy/compile/compile.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, echo, gre, onlyClient, onlyFrom, tcp, udp } from './conversation.js';
 import { TCP } from './frame.js';

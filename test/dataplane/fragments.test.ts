@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { compile } from '#policy/compile.js';
-import { IPPROTO, type Packet } from '#policy/model.js';
+import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { compile } from '#policy/compile/compile.js';
 import { defaultOnly, denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, echo, gre, onlyClient, SERVER, tcp, udp } from './conversation.js';
 import { ETHERNET, MAX_FRAME, MORE_FRAGMENTS, TCP, writeFrame } from './frame.js';

@@ -1,4 +1,4 @@
-import type { Grants, HostnamePattern, Policy } from '#policy/model.js';
+import type { Grants, HostnamePattern, Policy } from '#contracts/policy-model.js';
 import type { Loaded } from './loaded.js';
 
 /** Every grant that a kernel under test was given, as the specification counts it (D12). */

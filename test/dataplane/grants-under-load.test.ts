@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { IPPROTO, type Packet, type Rule } from '#contracts/policy-model.js';
+import type { Program } from '#contracts/program.js';
 import { awaitGracePeriod } from '#dataplane/kernel/grace-period.js';
 import { TestRun } from '#libc/test-run.js';
-import { compile } from '#policy/compile.js';
-import { IPPROTO, type Packet, type Rule } from '#policy/model.js';
-import type { Program } from '#policy/program.js';
+import { compile } from '#policy/compile/compile.js';
 import { group, icmp, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 import { MAX_FRAME, writeFrame } from './frame.js';

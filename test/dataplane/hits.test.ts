@@ -1,4 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { DecidedHit } from '#contracts/grant-messages.js';
+import { IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
+import type { Decider } from '#contracts/rule-names.js';
+import { rankOf } from '#contracts/verdict-word.js';
 import { CapacityExceeded, type HitReport } from '#dataplane/datapath.js';
 import { MAPS } from '#dataplane/kernel/bpf-object.js';
 import { readCounters } from '#dataplane/kernel/counters.js';
@@ -6,10 +10,8 @@ import { Hits } from '#dataplane/kernel/hits.js';
 import { mapsOf } from '#dataplane/kernel/successor.js';
 import { anyFlow } from '#dataplane/program/flow-filter.js';
 import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
-import { compile } from '#policy/compile.js';
-import type { DecidedHit } from '#policy/grant-port.js';
-import { IPPROTO, type Packet, type Policy } from '#policy/model.js';
-import { type Decider, deciderAt, rosterOfRecord } from '#policy/roster.js';
+import { compile } from '#policy/compile/compile.js';
+import { deciderAt, rosterOfRecord } from '#policy/model/roster.js';
 import { withChangedGroup } from '#test/policy/changed-groups.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
@@ -159,7 +161,7 @@ describe('every packet that was judged is a hit of who judged it', () => {
         const tcpFlags = isNew || random.chance(0.1) ? TCP.syn : TCP.ack;
         const { word } = kernel.judge(random.chance(0.5) ? tried : back(tried), { tcpFlags });
         if (decided().packets === before) continue;
-        const name = nameOf(deciderAt(roster, word >>> 4));
+        const name = nameOf(deciderAt(roster, rankOf(word)));
         expected.set(name, (expected.get(name) ?? 0) + 1);
       }
       if (random.chance(0.2)) await kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10_000 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { compile } from '#policy/compile.js';
-import { PORT_PROTOCOLS } from '#policy/model.js';
+import { PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { compile } from '#policy/compile/compile.js';
 import { allowAll, defaultOnly } from '#test/kernel/policies.js';
 import { CLIENT, echo, tcp, udp } from './conversation.js';
 import { type Loaded, loadForTest, PASSED } from './loaded.js';

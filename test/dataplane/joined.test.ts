@@ -3,7 +3,7 @@ import { mapShape } from '#dataplane/kernel/bpf-fd.js';
 import { libbpf } from '#libc/libbpf.js';
 import { passedObject } from '#libc/passed-object.js';
 import { TestRun } from '#libc/test-run.js';
-import { compile } from '#policy/compile.js';
+import { compile } from '#policy/compile/compile.js';
 import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE, JOINERS } from '#sockets/join-layout.js';
 import { JoinTable } from '#sockets/join-table.js';
 import { type Ends, turned } from '#sockets/segment.js';

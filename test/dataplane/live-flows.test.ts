@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
 import type { FlowFilter, FlowPage, LiveFlow } from '#dataplane/datapath.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
 import { anyFlow } from '#dataplane/program/flow-filter.js';
-import { compile } from '#policy/compile.js';
-import { formatAddress } from '#policy/ipv4.js';
-import { IPPROTO, type Packet, type Policy } from '#policy/model.js';
+import { compile } from '#policy/compile/compile.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
 import { TCP } from './frame.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';

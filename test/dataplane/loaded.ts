@@ -1,3 +1,5 @@
+import type { Packet } from '#contracts/policy-model.js';
+import type { Program } from '#contracts/program.js';
 import { ALL_EVENTS, type Counter, NO_EVENTS } from '#dataplane/datapath.js';
 import { Accounts } from '#dataplane/kernel/accounts.js';
 import { mapShape } from '#dataplane/kernel/bpf-fd.js';
@@ -22,8 +24,6 @@ import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
-import type { Packet } from '#policy/model.js';
-import type { Program } from '#policy/program.js';
 import { type FrameOptions, MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 

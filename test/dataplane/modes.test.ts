@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { Policy } from '#contracts/policy-model.js';
 import { TestRun } from '#libc/test-run.js';
-import { compile } from '#policy/compile.js';
-import type { Policy } from '#policy/model.js';
+import { compile } from '#policy/compile/compile.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { Random } from '#test/seed.js';
 import { back, CLIENT, onlyClient, onlyFrom, STRANGER, tcp, udp } from './conversation.js';

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
+import { PACKET_CELLS, type ProofMismatch, type ProofSample } from '#contracts/proof.js';
+import { verdictWord } from '#contracts/verdict-word.js';
 import { type Image, layout } from '#dataplane/program/layout.js';
 import { LINE_WORDS } from '#dataplane/program/numbers.js';
-import { compile } from '#policy/compile.js';
-import { evaluate } from '#policy/evaluate.js';
-import { containsPrefix } from '#policy/ipv4.js';
-import { IPPROTO, type Packet, type Policy, type Rule } from '#policy/model.js';
-import { word } from '#policy/program.js';
-import { PACKET_CELLS, type ProofMismatch, type ProofSample } from '#policy/proof.js';
-import { sampleOf } from '#policy/proof-sample.js';
+import { compile } from '#policy/compile/compile.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
+import { containsPrefix } from '#policy/model/ipv4.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -46,7 +46,7 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
       else if (isIcmp) [tried.icmpType, tried.icmpCode] = [(number >>> 8) & 255, number & 255];
     }
     const { rank, verdict, audited } = evaluate(judged, tried);
-    expected[index] = word(rank, verdict, audited);
+    expected[index] = verdictWord(rank, verdict, audited);
     packets.set(
       [
         tried.source,
@@ -100,8 +100,8 @@ describe('what is staged', () => {
     expect(staged(layout(compile(second)), sampleOf(second))).toBeNull();
     expect(staged(layout(compile(second)), sampleOf(first))).toEqual({
       packet: expect.objectContaining({ source: 0, destination: 0 }),
-      expected: word(0, 'allow', false),
-      found: word(0, 'deny', false),
+      expected: verdictWord(0, 'allow', false),
+      found: verdictWord(0, 'deny', false),
     });
   });
 
@@ -175,8 +175,8 @@ describe('what is staged', () => {
       const mutant = policy([group(['192.168.0.0/16'], rules.with(index, wrong))]);
       expect(staged(layout(compile(mutant)), sample)).toMatchObject({
         packet: { destinationPort: index },
-        expected: word(index, 'allow', false),
-        found: word(index, 'deny', false),
+        expected: verdictWord(index, 'allow', false),
+        found: verdictWord(index, 'deny', false),
       });
     }
   });

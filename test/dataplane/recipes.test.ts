@@ -1,12 +1,12 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readPolicyText } from '#config/policy-text.js';
-import { compile } from '#policy/compile.js';
-import { evaluate } from '#policy/evaluate.js';
-import { judgeConnection, judgeExchange, StepFinder } from '#policy/inspection.js';
-import { noGrants, type Packet, type Policy } from '#policy/model.js';
-import { readPolicy } from '#policy/read.js';
-import type { TlsFacts } from '#policy/tls-facts.js';
+import { noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
+import type { TlsFacts } from '#contracts/tls-facts.js';
+import { readPolicy } from '#policy/check/read.js';
+import { compile } from '#policy/compile/compile.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
+import { judgeConnection, judgeExchange, StepFinder } from '#policy/evaluate/inspection.js';
 import { address } from '#test/policy/sample.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { NONE, type Program } from '#contracts/program.js';
+import { verdictWord } from '#contracts/verdict-word.js';
 import { type Image, layout } from '#dataplane/program/layout.js';
 import { TestRun } from '#libc/test-run.js';
-import { IPPROTO, type Packet } from '#policy/model.js';
-import { NONE, type Program, word } from '#policy/program.js';
 import { denyAll } from '#test/kernel/policies.js';
 import { MAX_FRAME, writeFrame } from './frame.js';
 import { type Loaded, loadForTest } from './loaded.js';
@@ -27,8 +28,8 @@ const first = Uint32Array.of(0);
  * leads to the place `side` of the next table, where the other program has what leads to a deny.
  */
 function sided(side: 0 | 1): Image {
-  const mine = word(1, side === 0 ? 'allow' : 'audit', side === 1);
-  const mixed = word(0, 'deny', false);
+  const mine = verdictWord(1, side === 0 ? 'allow' : 'audit', side === 1);
+  const mixed = verdictWord(0, 'deny', false);
   const own = (good: number, bad: number): Uint32Array => Uint32Array.from([0, 1], (at) => (at === side ? good : bad));
   const program: Program = {
     sources: { starts: first, values: Uint32Array.of(side) },

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { compile } from '#policy/compile.js';
+import { compile } from '#policy/compile/compile.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, onlyClient, onlyFrom, SERVER, tcp } from './conversation.js';
 import { TCP } from './frame.js';

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { IPPROTO, type Policy } from '#contracts/policy-model.js';
 import { describeMap, mapShape } from '#dataplane/kernel/bpf-fd.js';
 import { FlowLines } from '#dataplane/kernel/flow-lines.js';
 import { FLOW_BYTES, FLOW_OFFSETS, readFlow } from '#dataplane/program/flow.js';
@@ -8,8 +9,7 @@ import { HIT_REF_BYTES } from '#dataplane/program/hit.js';
 import { OPENED_SHIFT } from '#dataplane/program/numbers.js';
 import { settle, settlingOffsets } from '#dataplane/program/settling.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { compile } from '#policy/compile.js';
-import { IPPROTO, type Policy } from '#policy/model.js';
+import { compile } from '#policy/compile/compile.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { type Loaded, loadForTest } from './loaded.js';
 

@@ -1,8 +1,8 @@
 import { decode } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
-import { compile } from '#policy/compile.js';
-import { lookupsOf } from '#policy/lookups.js';
-import { VERDICT_NUMBER } from '#policy/program.js';
+import { lookupsOf } from '#contracts/lookups.js';
+import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import { compile } from '#policy/compile/compile.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { edns, exchange, lookUp, query, said, UdpClient } from './client.js';
 import { alwaysAt, FakeUpstream } from './fake-upstream.js';

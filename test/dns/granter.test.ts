@@ -1,9 +1,9 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
+import type { GrantRequest } from '#contracts/grant-messages.js';
 import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import type { OpenedWriter } from '#dataplane/grants/grant-writer.js';
 import { Granter } from '#dns/granter.js';
-import type { GrantRequest } from '#policy/grant-port.js';
 import { settled } from './settled.js';
 
 const ACCESS: GrantAccess = {

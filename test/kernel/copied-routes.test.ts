@@ -4,7 +4,7 @@ import { listInterfaces } from '#dataplane/kernel/interfaces.js';
 import { LINE_WORDS } from '#dataplane/program/numbers.js';
 import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/program/route-lines.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { parseAddress } from '#policy/ipv4.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 import { back, tcp, udp } from '#test/dataplane/conversation.js';
 import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
 import { Random } from '#test/seed.js';

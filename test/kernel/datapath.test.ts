@@ -7,7 +7,7 @@ import { detach } from '#dataplane/kernel/detach.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import type { DatapathOptions } from '#dataplane/kernel/options.js';
 import { networkNamespace } from '#dataplane/kernel/ownership.js';
-import { sampleOf } from '#policy/proof-sample.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll, auditAll, defaultOnly, denyAll, imageSha256 } from './policies.js';

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { IPPROTO } from '#contracts/policy-model.js';
 import { ALL_EVENTS, type Datapath, NO_EVENTS } from '#dataplane/datapath.js';
 import type { Observation } from '#dataplane/events/observation.js';
 import { Hearing } from '#dataplane/events/source.js';
@@ -7,8 +8,7 @@ import { Surroundings } from '#dataplane/events/surroundings.js';
 import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
 import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
-import { parseAddress } from '#policy/ipv4.js';
-import { IPPROTO } from '#policy/model.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 import { enterNamespace } from './namespace.js';
 import { denyAll } from './policies.js';
 

@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { Packet } from '#contracts/policy-model.js';
 import { detach } from '#dataplane/kernel/detach.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import type { DatapathOptions } from '#dataplane/kernel/options.js';
 import { libc } from '#libc/libc.js';
-import { parseAddress } from '#policy/ipv4.js';
-import type { Packet } from '#policy/model.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 import { bindSocket, openListener, openSocket } from '#sockets/socket-options.js';
 import { type FrameOptions, MAX_FRAME, MORE_FRAGMENTS, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
 import { EXEMPT_BIT } from '#test/dataplane/marks.js';

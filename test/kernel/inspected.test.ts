@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath } from '#dataplane/datapath.js';
 import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
-import { compile } from '#policy/compile.js';
+import { compile } from '#policy/compile/compile.js';
 import { openConnector, openListener } from '#sockets/socket-options.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { datapathOptions } from './datapath-options.js';

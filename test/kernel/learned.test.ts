@@ -1,15 +1,15 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { GrantAnswer, GrantRequest } from '#contracts/grant-messages.js';
+import type { Program } from '#contracts/program.js';
 import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
 import { Gate } from '#dataplane/grants/gate.js';
 import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import { openGrantWriter } from '#dataplane/grants/grant-writer.js';
 import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
-import { compile } from '#policy/compile.js';
-import type { GrantAnswer, GrantRequest } from '#policy/grant-port.js';
-import type { Program } from '#policy/program.js';
+import { compile } from '#policy/compile/compile.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { enterNamespace } from './namespace.js';
 

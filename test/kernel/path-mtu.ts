@@ -1,7 +1,7 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { check, libc } from '#libc/libc.js';
-import { formatAddress } from '#policy/ipv4.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import { sockaddr } from '#sockets/socket-options.js';
 
 const AF_INET = 2;

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { ADDRESSES } from '#cli/topology.js';
+import type { Policy } from '#contracts/policy-model.js';
+import type { Program } from '#contracts/program.js';
 import { layout } from '#dataplane/program/layout.js';
-import { compile } from '#policy/compile.js';
-import type { Policy } from '#policy/model.js';
-import type { Program } from '#policy/program.js';
+import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 
 /** A policy that is only its default. */

@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { Packet } from '#contracts/policy-model.js';
 import { listInterfaces } from '#dataplane/kernel/interfaces.js';
 import { libc } from '#libc/libc.js';
-import { parseAddress } from '#policy/ipv4.js';
-import type { Packet } from '#policy/model.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 import { bindSocket, openListener, openSocket } from '#sockets/socket-options.js';
 import { back, echo, icmp, tcp, udp } from '#test/dataplane/conversation.js';
 import { type FrameOptions, icmpContent, MORE_FRAGMENTS, quoteOf, TCP } from '#test/dataplane/frame.js';

@@ -1,10 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { Packet } from '#contracts/policy-model.js';
 import { detach } from '#dataplane/kernel/detach.js';
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import type { DatapathOptions } from '#dataplane/kernel/options.js';
-import { parseAddress } from '#policy/ipv4.js';
-import type { Packet } from '#policy/model.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 import { udp } from '#test/dataplane/conversation.js';
 import {
   ETHERNET,

@@ -11,7 +11,7 @@ import { anyFlow } from '#dataplane/program/flow-filter.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
 import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { compile } from '#policy/compile.js';
+import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { ALLOWED, defaultOnly, policyOf } from './policies.js';
 import { createProbedNode, MARK_MASK, NOTHING_LOST, type ProbedNode, traffic } from './probed-node.js';

@@ -1,7 +1,7 @@
 import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
 import type { DatapathOptions } from '#dataplane/kernel/options.js';
-import { compile } from '#policy/compile.js';
-import { sampleOf } from '#policy/proof-sample.js';
+import { compile } from '#policy/compile/compile.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
 import { policyOf } from './policies.js';
 
 /**

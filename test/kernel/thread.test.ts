@@ -3,12 +3,12 @@ import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { verdictWord } from '#contracts/verdict-word.js';
 import { CapacityExceeded, type Datapath, type DatapathChange, ProofFailed } from '#dataplane/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
 import { detach } from '#dataplane/kernel/detach.js';
 import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/program/flow.js';
-import { word } from '#policy/program.js';
-import { sampleOf } from '#policy/proof-sample.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll, defaultOnly, denyAll, imageSha256 } from './policies.js';
 
@@ -70,8 +70,8 @@ describe('the datapath’s thread', () => {
     expect(refused).toEqual(
       new ProofFailed({
         packet: { source: 0, destination: 0, protocol: 0, sourcePort: 0, destinationPort: 0, icmpType: 0, icmpCode: 0 },
-        expected: word(0, 'allow', false),
-        found: word(0, 'deny', false),
+        expected: verdictWord(0, 'allow', false),
+        found: verdictWord(0, 'deny', false),
       }),
     );
     await expect(datapath.flip()).rejects.toThrow('nothing is staged');

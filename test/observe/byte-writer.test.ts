@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { ByteWriter, bytesOf } from '#observe/wiretap/byte-writer.js';
-import { formatAddress } from '#policy/ipv4.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 
 const written = (write: (out: ByteWriter) => void): string => {
   const out = new ByteWriter();

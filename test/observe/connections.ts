@@ -1,4 +1,4 @@
-import type { SeenConnection } from '#policy/seen-connection.js';
+import type { SeenConnection } from '#contracts/seen-connection.js';
 import { address } from '#test/policy/sample.js';
 
 /** A connection that a rule denied, unless told otherwise. */

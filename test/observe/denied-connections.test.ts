@@ -1,11 +1,11 @@
 import { beforeEach, expect, test } from 'vitest';
+import type { SeenConnection } from '#contracts/seen-connection.js';
 import { Rosters } from '#dataplane/program/rosters.js';
 import { Deciders } from '#observe/deciders.js';
 import { DeniedConnections } from '#observe/denied-connections.js';
 import { findingId } from '#observe/findings/identity.js';
 import { nobody } from '#observe/findings/nobody.js';
-import { rosterOf, rosterOfRecord } from '#policy/roster.js';
-import type { SeenConnection } from '#policy/seen-connection.js';
+import { rosterOf, rosterOfRecord } from '#policy/model/roster.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
 

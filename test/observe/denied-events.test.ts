@@ -1,11 +1,11 @@
 import { beforeEach, expect, test } from 'vitest';
+import { IPPROTO } from '#contracts/policy-model.js';
+import { verdictWord } from '#contracts/verdict-word.js';
 import { Rosters } from '#dataplane/program/rosters.js';
 import { Deciders } from '#observe/deciders.js';
 import { DeniedEvents, findingsOfLookups } from '#observe/denied-events.js';
 import { nobody } from '#observe/findings/nobody.js';
-import { IPPROTO } from '#policy/model.js';
-import { word } from '#policy/program.js';
-import { rosterOf } from '#policy/roster.js';
+import { rosterOf } from '#policy/model/roster.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { batchOf, type EventInput } from './events.js';
 
@@ -165,7 +165,7 @@ test('lookups that are denied, or would have been, are findings', () => {
     hostname: 'www.example.com',
     type: 1,
     generation: 7,
-    word: word(0, verdict, verdict === 'audit'),
+    word: verdictWord(0, verdict, verdict === 'audit'),
     count: 4,
     lastMs: 9,
   });

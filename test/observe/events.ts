@@ -1,7 +1,7 @@
+import { IPPROTO, type Verdict } from '#contracts/policy-model.js';
+import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { EventBatch, type PackedEvents, RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
 import { EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from '#dataplane/events/event.js';
-import { IPPROTO, type Verdict } from '#policy/model.js';
-import { VERDICT_NUMBER } from '#policy/program.js';
 
 export type EventInput = {
   readonly type: EventType;

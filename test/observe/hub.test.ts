@@ -1,4 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { IPPROTO } from '#contracts/policy-model.js';
+import type { SeenLookup } from '#contracts/seen-lookup.js';
+import { verdictWord } from '#contracts/verdict-word.js';
 import { EVENT_FLAG } from '#dataplane/events/event.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { DROP_REASON } from '#dataplane/program/numbers.js';
@@ -7,10 +10,7 @@ import { Deciders } from '#observe/deciders.js';
 import type { WiretapFilter } from '#observe/wiretap/filter.js';
 import type { Frame } from '#observe/wiretap/frame.js';
 import { WiretapHub } from '#observe/wiretap/hub.js';
-import { IPPROTO } from '#policy/model.js';
-import { word } from '#policy/program.js';
-import { rosterOf, rosterOfRecord } from '#policy/roster.js';
-import type { SeenLookup } from '#policy/seen-lookup.js';
+import { rosterOf, rosterOfRecord } from '#policy/model/roster.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
 import { batchOf, type EventInput } from './events.js';
@@ -74,7 +74,7 @@ const lookup = (hostname: string, more: Partial<SeenLookup> = {}): SeenLookup =>
   hostname,
   type: 1,
   generation: 7,
-  word: word(0, 'allow', false),
+  word: verdictWord(0, 'allow', false),
   count: 2,
   lastMs: 1_000,
   ...more,

@@ -1,12 +1,12 @@
 import { MessageChannel } from 'node:worker_threads';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { verdictWord } from '#contracts/verdict-word.js';
 import type { PackedEvents } from '#dataplane/events/batch.js';
 import type { EventSource } from '#dataplane/events/source.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { MergeError } from '#observe/findings/ledger.js';
 import { LocalObserver } from '#observe/local-observer.js';
-import { word } from '#policy/program.js';
-import { rosterOf } from '#policy/roster.js';
+import { rosterOf } from '#policy/model/roster.js';
 import { StoreError } from '#store/error.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { seenConnection } from './connections.js';
@@ -21,7 +21,7 @@ const lookups = (count: number) => ({
       hostname: 'www.example.com',
       type: 1,
       generation: 7,
-      word: word(0, 'deny', false),
+      word: verdictWord(0, 'deny', false),
       count,
       lastMs: 1_000,
     },

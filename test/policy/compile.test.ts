@@ -1,13 +1,15 @@
 import { describe, expect, test } from 'vitest';
-import { CompileTooLarge } from '#policy/budget.js';
-import { classify } from '#policy/classify.js';
-import { compile } from '#policy/compile.js';
-import { CompileMemory } from '#policy/compile-memory.js';
-import { evaluate } from '#policy/evaluate.js';
-import { listing } from '#policy/listing.js';
-import type { Group, Policy, Prefix, Rule } from '#policy/model.js';
-import { type IntervalPool, type Intervals, MAX_SEGMENTS, NO_MATCH, type Program, word } from '#policy/program.js';
-import { outcomeAt, places } from '#policy/rank.js';
+import type { IntervalPool, Intervals } from '#contracts/intervals.js';
+import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
+import { MAX_SEGMENTS, type Program } from '#contracts/program.js';
+import { NO_MATCH, rankOf, verdictWord } from '#contracts/verdict-word.js';
+import { compile } from '#policy/compile/compile.js';
+import { CompileMemory } from '#policy/compile/compile-memory.js';
+import { classify } from '#policy/evaluate/classify.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
+import { listing } from '#policy/explain/listing.js';
+import { CompileTooLarge } from '#policy/model/budget.js';
+import { outcomeAt, places } from '#policy/model/rank.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
@@ -30,7 +32,7 @@ function checkSame(given: Policy, program: Program, packets: number): void {
   for (let count = 0; count < packets; count++) {
     const tried = next();
     const { rank, verdict, audited } = evaluate(given, tried);
-    expect(classify(program, tried)).toBe(word(rank, verdict, audited));
+    expect(classify(program, tried)).toBe(verdictWord(rank, verdict, audited));
   }
 }
 
@@ -97,8 +99,8 @@ describe('a program', () => {
       const found = places(given);
       const words = [...leaves.values, ...slices.values, ...lists.defaults].filter((value) => value < NO_MATCH);
       for (const value of words) {
-        const { verdict, audited } = outcomeAt(given, found[value >>> 4] ?? { kind: 'policy_default' });
-        expect(value).toBe(word(value >>> 4, verdict, audited));
+        const { verdict, audited } = outcomeAt(given, found[rankOf(value)] ?? { kind: 'policy_default' });
+        expect(value).toBe(verdictWord(rankOf(value), verdict, audited));
       }
     }
   });

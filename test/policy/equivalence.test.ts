@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { classify, grantedNames } from '#policy/classify.js';
-import { type CompileOptions, compile } from '#policy/compile.js';
-import { evaluate } from '#policy/evaluate.js';
-import { wordText } from '#policy/listing.js';
-import type { Grants, Group, Packet, Policy } from '#policy/model.js';
-import { noGrants } from '#policy/model.js';
-import { word } from '#policy/program.js';
+import type { Grants, Group, Packet, Policy } from '#contracts/policy-model.js';
+import { noGrants } from '#contracts/policy-model.js';
+import { verdictWord } from '#contracts/verdict-word.js';
+import { type CompileOptions, compile } from '#policy/compile/compile.js';
+import { classify, grantedNames } from '#policy/evaluate/classify.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
+import { wordText } from '#policy/explain/listing.js';
 import {
   type GenerateOptions,
   generateGrants,
@@ -19,7 +19,7 @@ const PACKETS = 1_000;
 
 function wanted(policy: Policy, packet: Packet, grants: Grants): number {
   const { rank, verdict, audited } = evaluate(policy, packet, grants);
-  return word(rank, verdict, audited);
+  return verdictWord(rank, verdict, audited);
 }
 
 function found(policy: Policy, packet: Packet, grants: Grants, compileOptions: CompileOptions): number {

@@ -1,14 +1,22 @@
 import { describe, expect, test } from 'vitest';
-import { classify } from '#policy/classify.js';
-import { compile } from '#policy/compile.js';
-import { type Decision, evaluate } from '#policy/evaluate.js';
-import { StepFinder } from '#policy/inspection.js';
-import { evaluateLookup } from '#policy/lookup.js';
-import { LookupIndex } from '#policy/lookup-index.js';
-import { type Action, type Grants, type Group, noGrants, type Packet, type Policy, type Rule } from '#policy/model.js';
-import { word } from '#policy/program.js';
-import { packetAt } from '#policy/proof.js';
-import { sampleOf } from '#policy/proof-sample.js';
+import {
+  type Action,
+  type Grants,
+  type Group,
+  noGrants,
+  type Packet,
+  type Policy,
+  type Rule,
+} from '#contracts/policy-model.js';
+import { packetAt } from '#contracts/proof.js';
+import { verdictWord } from '#contracts/verdict-word.js';
+import { compile } from '#policy/compile/compile.js';
+import { classify } from '#policy/evaluate/classify.js';
+import { type Decision, evaluate } from '#policy/evaluate/evaluate.js';
+import { StepFinder } from '#policy/evaluate/inspection.js';
+import { evaluateLookup } from '#policy/evaluate/lookup.js';
+import { LookupIndex } from '#policy/evaluate/lookup-index.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
 import { wireNameOf } from '#test/policy/wire-name.js';
 
@@ -22,7 +30,7 @@ function decide(given: Policy, tried: Packet) {
 }
 
 function wordOf({ rank, verdict, audited }: Pick<Decision, 'rank' | 'verdict' | 'audited'>): number {
-  return word(rank, verdict, audited);
+  return verdictWord(rank, verdict, audited);
 }
 
 function matches(given: Rule, tried: Packet): boolean {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { evaluate } from '#policy/evaluate.js';
-import type { Packet, Policy } from '#policy/model.js';
+import type { Packet, Policy } from '#contracts/policy-model.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
 import { generatePolicy, packetGenerator, shrink } from '#test/policy/generate.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';

@@ -1,6 +1,6 @@
-import { lastAddress, mask } from '#policy/ipv4.js';
-import type { Grants, Group, HostnamePattern, Packet, Policy, Prefix, Range, Rule } from '#policy/model.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
+import type { Grants, Group, HostnamePattern, Packet, Policy, Prefix, Range, Rule } from '#contracts/policy-model.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { lastAddress, mask } from '#policy/model/ipv4.js';
 import type { Random } from '#test/seed.js';
 
 export type GenerateOptions = {

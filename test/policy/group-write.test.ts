@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { compile } from '#policy/compile.js';
-import { CompileMemory } from '#policy/compile-memory.js';
-import type { PolicyConfig, RuleConfig, SourceGroupConfig } from '#policy/document.js';
-import { deleteGroup, type GroupWriteContext, type HeldPolicy, putGroup } from '#policy/group-write.js';
-import type { TextEdit } from '#policy/outline.js';
-import type { Problem, Warning } from '#policy/problem.js';
-import { type ReadPolicy, readPolicy } from '#policy/read.js';
-import { SourceHolders } from '#policy/source-holders.js';
+import type { PolicyConfig, RuleConfig, SourceGroupConfig } from '#contracts/policy-document.js';
+import type { Problem, Warning } from '#contracts/policy-problem.js';
+import type { TextEdit } from '#contracts/policy-record.js';
+import { deleteGroup, type GroupWriteContext, type HeldPolicy, putGroup } from '#policy/check/group-write.js';
+import { type ReadPolicy, readPolicy } from '#policy/check/read.js';
+import { SourceHolders } from '#policy/check/source-holders.js';
+import { compile } from '#policy/compile/compile.js';
+import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { Random, seedOf } from '#test/seed.js';
 import { legible } from './held.js';
 

@@ -1,4 +1,4 @@
-import type { HeldPolicy } from '#policy/group-write.js';
+import type { HeldPolicy } from '#policy/check/group-write.js';
 
 const decoder = new TextDecoder();
 

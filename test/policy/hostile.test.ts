@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { PROBLEM_CODES, WARNING_CODES } from '#policy/problem.js';
-import { type ReadContext, readPolicy } from '#policy/read.js';
+import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy-problem.js';
+import { type ReadContext, readPolicy } from '#policy/check/read.js';
 
 const context: ReadContext = {
   form: 'singleton',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { matchesHostname, parseHostname } from '#policy/hostname.js';
+import { matchesHostname, parseHostname } from '#policy/model/hostname.js';
 
 function patternOf(text: string) {
   const parsed = parseHostname(text);

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#policy/document.js';
-import { breaksResponse, judgeRequest } from '#policy/http-block.js';
-import type { Headers, RequestFacts } from '#policy/http-facts.js';
-import { isAmbiguousPath, normalPath } from '#policy/http-path.js';
+import type { Headers, RequestFacts } from '#contracts/http-facts.js';
+import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
+import { breaksResponse, judgeRequest } from '#policy/evaluate/http-block.js';
+import { isAmbiguousPath, normalPath } from '#policy/evaluate/http-path.js';
 import { PATHS } from './http-paths.js';
 import { plainPath, referenceJudge } from './http-reference.js';
 

@@ -1,4 +1,4 @@
-import type { HttpRequestMatchConfig } from '#policy/document.js';
+import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
 
 type PathConfig = NonNullable<HttpRequestMatchConfig['path']>;
 const prefix = (text: string): PathConfig => ({ prefix: [text] });

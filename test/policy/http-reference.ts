@@ -1,6 +1,6 @@
-import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#policy/document.js';
-import type { Headers, RequestFacts } from '#policy/http-facts.js';
-import type { Action } from '#policy/model.js';
+import type { Headers, RequestFacts } from '#contracts/http-facts.js';
+import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
+import type { Action } from '#contracts/policy-model.js';
 
 /** D24 read once more, slowly, with JavaScript's own regular expressions: 'unknown' until the end, where D19a decides. */
 type Answer = 'yes' | 'no' | 'unknown';

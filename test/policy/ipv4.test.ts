@@ -8,7 +8,7 @@ import {
   mask,
   parseAddress,
   parseCidr,
-} from '#policy/ipv4.js';
+} from '#policy/model/ipv4.js';
 
 const address = fc.integer({ min: 0, max: 0xffff_ffff });
 const length = fc.integer({ min: 0, max: 32 });

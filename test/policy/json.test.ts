@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseStrictJson } from '#policy/json.js';
+import { parseStrictJson } from '#policy/document/json.js';
 
 function problemsOf(input: Uint8Array | string): unknown {
   const parsed = parseStrictJson(input);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { compile } from '#policy/compile.js';
-import { listing } from '#policy/listing.js';
-import type { Policy } from '#policy/model.js';
+import type { Policy } from '#contracts/policy-model.js';
+import { compile } from '#policy/compile/compile.js';
+import { listing } from '#policy/explain/listing.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 
 const TCP = 6;

@@ -1,15 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { compile } from '#policy/compile.js';
-import { CompileMemory } from '#policy/compile-memory.js';
-import { matchesHostname, parseHostname } from '#policy/hostname.js';
-import { wordText } from '#policy/listing.js';
-import { evaluateLookup } from '#policy/lookup.js';
-import { LookupIndex } from '#policy/lookup-index.js';
-import type { LookupTables } from '#policy/lookup-tables.js';
-import type { Action, Group, HostnamePattern, Mode, Policy, Prefix, Rule } from '#policy/model.js';
-import { word } from '#policy/program.js';
-import { type Decider, deciderAt } from '#policy/roster.js';
+import type { LookupTables } from '#contracts/lookup-tables.js';
+import type { Action, Group, HostnamePattern, Mode, Policy, Prefix, Rule } from '#contracts/policy-model.js';
+import type { Decider } from '#contracts/rule-names.js';
+import { rankOf, verdictWord } from '#contracts/verdict-word.js';
+import { compile } from '#policy/compile/compile.js';
+import { CompileMemory } from '#policy/compile/compile-memory.js';
+import { evaluateLookup } from '#policy/evaluate/lookup.js';
+import { LookupIndex } from '#policy/evaluate/lookup-index.js';
+import { wordText } from '#policy/explain/listing.js';
+import { matchesHostname, parseHostname } from '#policy/model/hostname.js';
+import { deciderAt } from '#policy/model/roster.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { wireName, wireNameOf } from '#test/policy/wire-name.js';
 
@@ -107,7 +108,7 @@ function patternsOf({ groups: all }: Policy): readonly HostnamePattern[] {
 
 function decided(given: Policy, source: number, name: string | readonly string[]): number {
   const { rank, verdict, audited } = evaluateLookup(given, source, name);
-  return word(rank, verdict, audited);
+  return verdictWord(rank, verdict, audited);
 }
 
 function indexOf(given: Policy): LookupIndex {
@@ -238,7 +239,7 @@ describe('a lookup of api.example.com from 10.0.0.1', () => {
   ])('%s', (_statement, all, wanted) => {
     const { lookups, roster } = compile(policy(all));
     const found = new LookupIndex(lookups).decide(address('10.0.0.1'), wireNameOf('api.example.com'));
-    expect(decisionText(found, deciderAt(roster, found >>> 4))).toBe(wanted);
+    expect(decisionText(found, deciderAt(roster, rankOf(found)))).toBe(wanted);
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { evaluateLookup } from '#policy/lookup.js';
-import type { HostnamePattern, Policy, Rule } from '#policy/model.js';
+import type { HostnamePattern, Policy, Rule } from '#contracts/policy-model.js';
+import { evaluateLookup } from '#policy/evaluate/lookup.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 
 const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' };

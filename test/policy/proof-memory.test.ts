@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import type { Policy } from '#policy/model.js';
-import { ProofMemory } from '#policy/proof-memory.js';
-import { sampleOf } from '#policy/proof-sample.js';
+import type { Policy } from '#contracts/policy-model.js';
+import { ProofMemory } from '#policy/proof/proof-memory.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { withChangedGroup } from './changed-groups.js';
 import { generatePolicy } from './generate.js';

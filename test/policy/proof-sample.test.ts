@@ -1,12 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { covers } from '#policy/covers.js';
-import { evaluate } from '#policy/evaluate.js';
-import { mismatch } from '#policy/mismatch.js';
-import { IPPROTO, noGrants, type Packet, type Policy, type Rule } from '#policy/model.js';
-import { word } from '#policy/program.js';
-import { mismatchSentence, type ProofSample, packetAt } from '#policy/proof.js';
-import { sampleOf } from '#policy/proof-sample.js';
-import { rosterOf } from '#policy/roster.js';
+import { IPPROTO, noGrants, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
+import { type ProofSample, packetAt } from '#contracts/proof.js';
+import { rankOf, verdictWord } from '#contracts/verdict-word.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
+import { mismatch } from '#policy/evaluate/mismatch.js';
+import { covers } from '#policy/model/covers.js';
+import { rosterOf } from '#policy/model/roster.js';
+import { mismatchSentence } from '#policy/proof/proof.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { generatePolicy, packetGenerator } from './generate.js';
 import { group, packet, policy, rule } from './sample.js';
@@ -39,7 +40,7 @@ describe('the packets that a compiled policy is proved with', () => {
       const some = Math.ceil(sample.expected.length / 5_000);
       for (let index = number % some; index < sample.expected.length; index += some, packets++) {
         const { rank, verdict, audited } = evaluate(judged, packetAt(sample, index));
-        if (word(rank, verdict, audited) === sample.expected[index]) continue;
+        if (verdictWord(rank, verdict, audited) === sample.expected[index]) continue;
         expect.fail(JSON.stringify({ seed, number, packet: packetAt(sample, index) }));
       }
     }
@@ -100,7 +101,7 @@ describe('the packets that a compiled policy is proved with', () => {
     const large = policy([group(['192.168.0.0/16'], rules.slice(0, 2_000)), group(['172.16.0.1'], rules.slice(2_000))]);
     const sample = sampleOf(large);
     expect(sample).toMatchObject({ classes: null, complete: false });
-    const deciding = new Set(Array.from(sample.expected, (decided) => decided >>> 4));
+    const deciding = new Set(Array.from(sample.expected, (decided) => rankOf(decided)));
     expect(deciding.size).toBe(5_001);
   });
 
@@ -126,7 +127,7 @@ describe('the packets that a compiled policy is proved with', () => {
     const sample = sampleOf(policy([group(['0.0.0.0/0'], rules)]));
     expect(sample).toMatchObject({ classes: null, complete: false });
     expect(sample.expected.length).toBeLessThan(10_000);
-    expect(Math.max(...Array.from(sample.expected, (decided) => decided >>> 4))).toBeGreaterThan(9_000);
+    expect(Math.max(...Array.from(sample.expected, (decided) => rankOf(decided)))).toBeGreaterThan(9_000);
   });
 });
 
@@ -141,14 +142,14 @@ test('a mismatch is told with the packet, the verdicts and what they are by', ()
   );
   const told = (expected: number, found: number) => mismatchSentence({ packet: packet(), expected, found }, roster);
   const start = 'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy says';
-  expect(told(word(1, 'redirect', true), word(2, 'deny', false))).toBe(
+  expect(told(verdictWord(1, 'redirect', true), verdictWord(2, 'deny', false))).toBe(
     `${start} redirect by rule ssh of group lan, and the compiled tables say deny by the default action of group lan`,
   );
-  expect(told(word(3, 'audit', true), word(9, 'allow', false))).toBe(
+  expect(told(verdictWord(3, 'audit', true), verdictWord(9, 'allow', false))).toBe(
     `${start} audit by the default policy, and the compiled tables say allow by a rank that the policy does not have (9)`,
   );
   const silent = { ...packet({ protocol: 47 }), sourcePort: 0, destinationPort: 0 };
-  expect(mismatchSentence({ packet: silent, expected: word(0, 'allow', false), found: 0 }, roster)).toBe(
+  expect(mismatchSentence({ packet: silent, expected: verdictWord(0, 'allow', false), found: 0 }, roster)).toBe(
     'protocol 47 from 10.0.0.1 to 192.0.2.1: the policy says allow by rule web of group lan, and the compiled tables say nothing that is a verdict',
   );
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type ReadContext, readPolicy } from '#policy/read.js';
-import { singletonView } from '#policy/view.js';
+import { type ReadContext, readPolicy } from '#policy/check/read.js';
+import { singletonView } from '#policy/document/view.js';
 
 const context: ReadContext = {
   form: 'singleton',

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { LIMITS } from '#policy/limits.js';
-import { anchorsOf, compileRegex } from '#policy/regex.js';
-import { validatePolicy } from '#policy/validate.js';
+import { validatePolicy } from '#policy/check/validate.js';
+import { LIMITS } from '#policy/document/limits.js';
+import { anchorsOf, compileRegex } from '#policy/model/regex.js';
 
 describe('regular expressions', () => {
   it.each([

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { rehearse } from '#policy/rehearsal.js';
+import { rehearse } from '#policy/compile/rehearsal.js';
 
 const context = { fallback: 'deny', dns: false, servicePlane: false, parseCertificate: () => undefined } as const;
 

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { compile } from '#policy/compile.js';
-import { places } from '#policy/rank.js';
-import { deciderAt, type Roster, rosterOf, rosterOfRecord } from '#policy/roster.js';
+import type { Roster } from '#contracts/rule-names.js';
+import { compile } from '#policy/compile/compile.js';
+import { places } from '#policy/model/rank.js';
+import { deciderAt, rosterOf, rosterOfRecord } from '#policy/model/roster.js';
 import { generatePolicy } from '#test/policy/generate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';

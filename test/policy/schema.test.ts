@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { envelopeSchema, policySchema, storedPolicySchema } from '#policy/schema.js';
+import { envelopeSchema, policySchema, storedPolicySchema } from '#policy/document/schema.js';
 
 type JsonSchema = { [key: string]: unknown; $defs: Record<string, JsonSchema>; properties: Record<string, JsonSchema> };
 

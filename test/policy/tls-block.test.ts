@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { TlsMatchConfig } from '#policy/document.js';
-import { normaliseTls } from '#policy/tls.js';
-import { judgeTlsBlock, type TlsBlockMatch } from '#policy/tls-block.js';
-import type { CertificateFacts, ClientHello, HelloFacts, SeenCertificate } from '#policy/tls-facts.js';
+import type { TlsMatchConfig } from '#contracts/policy-document.js';
+import type { CertificateFacts, ClientHello, HelloFacts, SeenCertificate } from '#contracts/tls-facts.js';
+import { judgeTlsBlock, type TlsBlockMatch } from '#policy/evaluate/tls-block.js';
+import { normaliseTls } from '#policy/model/tls.js';
 
 const hello: ClientHello = { kind: 'hello', sni: 'api.example.com', ech: false, alpn: [], offersTls13: true };
 const nameless: ClientHello = { ...hello, sni: null };

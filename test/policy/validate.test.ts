@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { Problem } from '#policy/problem.js';
-import { MAX_PROBLEMS } from '#policy/problem-list.js';
-import { validateEnvelope, validatePolicy } from '#policy/validate.js';
-import type { ValidationContext } from '#policy/validation.js';
+import type { Problem } from '#contracts/policy-problem.js';
+import { validateEnvelope, validatePolicy } from '#policy/check/validate.js';
+import type { ValidationContext } from '#policy/check/validation.js';
+import { MAX_PROBLEMS } from '#policy/document/problem-list.js';
 
 const context: ValidationContext = {
   form: 'singleton',

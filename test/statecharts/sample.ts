@@ -1,12 +1,12 @@
 import type { Needs } from '#bus/messages.js';
 import type { PolicyWrite } from '#bus/requests.js';
-import type { InspectionImage } from '#policy/inspection.js';
-import { type Lookups, lookupsOf } from '#policy/lookups.js';
-import { namePool } from '#policy/name-pool.js';
-import { nameTables } from '#policy/name-tables.js';
-import { NONE, type Program } from '#policy/program.js';
-import type { ProofSample } from '#policy/proof.js';
-import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { InspectionImage } from '#contracts/inspection.js';
+import { type Lookups, lookupsOf } from '#contracts/lookups.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import { NONE, type Program } from '#contracts/program.js';
+import type { ProofSample } from '#contracts/proof.js';
+import { namePool } from '#policy/compile/name-pool.js';
+import { nameTables } from '#policy/compile/name-tables.js';
 
 const none = new Uint32Array(0);
 const zero = new Uint32Array(1);

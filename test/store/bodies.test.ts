@@ -1,7 +1,7 @@
 import { appendFileSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { PolicyPut } from '#policy/record.js';
+import type { PolicyPut } from '#contracts/policy-record.js';
 import type { StoreError } from '#store/error.js';
 import type { StoreFinding } from '#store/finding.js';
 import { createMemoryStore } from '#store/memory-store.js';

@@ -1,4 +1,4 @@
-import type { PolicyRecord, StoredPolicy } from '#policy/record.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 
 const at = '2026-01-02T03:04:05.000Z';
 

@@ -1,9 +1,6 @@
 import type { CommandShape, Takes } from '../command-shape.js';
 import { NODE_VALUES } from './values.js';
 
-/** The command that prints values which the node knows, for the scripts. */
-export const COMPLETE = 'complete';
-
 export type Candidate = { readonly word: string; readonly about: string };
 
 /** What may stand behind a command: those below it, the values of its arguments, its flags. */

@@ -1,7 +1,7 @@
 import type { CommandShape, OptionShape, Takes } from '../command-shape.js';
-import { COMPLETE, quoted } from './candidates.js';
+import { quoted } from './candidates.js';
 import { completed } from './completed.js';
-import { NODE_VALUES, type NodeValue } from './values.js';
+import { COMPLETE, NODE_VALUES, type NodeValue } from './values.js';
 
 /** A script that completes `weir` in fish, with what each word does. */
 export function fishCompletion(program: CommandShape): string {

@@ -67,3 +67,6 @@ async function everyValue(kind: NodeValue, client: Client, groups: readonly stri
 async function itemsAt(path: string, client: Client): Promise<z.infer<typeof idSchema>['items']> {
   return understood(idSchema, await client.request(path)).items;
 }
+
+/** The command that prints values which the node knows, for the scripts. */
+export const COMPLETE = 'complete';

@@ -1,6 +1,7 @@
 import type { CommandShape } from '../command-shape.js';
-import { COMPLETE, candidatesOf, flagsOfNode, flagsThatTake, quoted, values } from './candidates.js';
+import { candidatesOf, flagsOfNode, flagsThatTake, quoted, values } from './candidates.js';
 import { completed } from './completed.js';
+import { COMPLETE } from './values.js';
 
 /** A script that completes `weir` in zsh, with what each word does. */
 export function zshCompletion(program: CommandShape): string {

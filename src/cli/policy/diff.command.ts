@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
+import type { End } from '#cli/exit-codes.js';
 import { createClient } from '../client.js';
-import type { End } from '../command-tree.js';
 import { type Output, print, remote } from '../remote.js';
 import { styleOf } from '../style.js';
 import type { Terminal } from '../terminal.js';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
+import type { End } from '#cli/exit-codes.js';
 import { createClient } from '../client.js';
-import type { End } from '../command-tree.js';
 import { CliError } from '../error.js';
 import { relativeTime } from '../relative-time.js';
 import { type Output, print, remote, serialised } from '../remote.js';

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { policyJsonSchema, type SchemaForm } from '#policy/json-schema.js';
+import { policyJsonSchema, type SchemaForm } from '#policy/document/json-schema.js';
 import { printing, serialised } from '../remote.js';
 import type { Terminal } from '../terminal.js';
 

@@ -1,6 +1,7 @@
+import type { PassedObject } from '#contracts/passed-object.js';
 import { libc } from '#libc/libc.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { type PassedObject, takeObject } from '#libc/passed-object.js';
+import { takeObject } from '#libc/passed-object.js';
 import { digestOf } from './digest.js';
 import { Gate } from './gate.js';
 import type { GrantAccess } from './grant-access.js';

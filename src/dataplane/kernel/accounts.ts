@@ -1,3 +1,5 @@
+import type { DecidedHit } from '#contracts/grant-messages.js';
+import type { Roster } from '#contracts/rule-names.js';
 import type {
   DatapathStats,
   FlowFilter,
@@ -12,8 +14,7 @@ import { flowTest } from '#dataplane/program/flow-filter.js';
 import { capacityOf } from '#dataplane/program/flow-sets.js';
 import { Rosters } from '#dataplane/program/rosters.js';
 import type { FlowTimeouts } from '#dataplane/program/settings.js';
-import type { DecidedHit } from '#policy/grant-port.js';
-import { identityOf, type Roster } from '#policy/roster.js';
+import { identityOf } from '#policy/model/roster.js';
 import { countEntries } from './batches.js';
 import { mapShape } from './bpf-fd.js';
 import type { BpfObject } from './bpf-object.js';

@@ -1,6 +1,6 @@
+import type { Arrival } from '#contracts/explain-node.js';
 import type { Route } from '#dataplane/program/route-lines.js';
-import type { Arrival } from '#policy/explain-node.js';
-import { mask } from '#policy/ipv4.js';
+import { mask } from '#policy/model/ipv4.js';
 import type { Interface } from './interfaces.js';
 import { listInterfaces } from './interfaces.js';
 import { readRoutes } from './routes.js';

@@ -1,19 +1,25 @@
 import type { ForwardingNow } from '#dataplane/datapath.js';
+import type { ReversePath } from '#dataplane/program/numbers.js';
 import { mapShape } from './bpf-fd.js';
 import { ALONE, DIRECT_ALWAYS } from './forwarding.js';
 import { Guard } from './guard.js';
 import type { MapSet } from './map-set.js';
 import { OthersProgram } from './others.js';
 import { otherSay } from './say.js';
-import type { StatusOptions } from './status.js';
 import type { WeirHook } from './weir-hooks.js';
+
+export type ConfiguredDataplane = {
+  readonly interfaces: readonly string[];
+  readonly markMask: number;
+  readonly reversePath: ReversePath;
+};
 
 /** Who has a say is found as the process finds it; what is in force is in the map. */
 export function forwardingOf(
   set: MapSet,
   hooks: readonly WeirHook[],
   looks: boolean,
-  configured: StatusOptions['configured'],
+  configured: ConfiguredDataplane | undefined,
 ): ForwardingNow {
   if (!set.has('ways') || mapShape(set.fd('ways')).maxEntries === 1) return { way: 'stack', reason: 'as configured' };
   const until = set.inspect(({ directUntil }) => directUntil);

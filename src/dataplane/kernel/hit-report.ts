@@ -1,7 +1,8 @@
+import type { Roster } from '#contracts/rule-names.js';
+import { textFinder } from '#contracts/texts.js';
 import type { Hit, HitQuery, HitReport } from '#dataplane/datapath.js';
 import type { Placed } from '#dataplane/program/rosters.js';
-import { deciderAt, type Roster } from '#policy/roster.js';
-import { textFinder } from '#policy/texts.js';
+import { deciderAt } from '#policy/model/roster.js';
 import type { Hits } from './hits.js';
 import type { Moment } from './moment.js';
 

@@ -1,7 +1,7 @@
+import type { Roster } from '#contracts/rule-names.js';
 import { CapacityExceeded } from '#dataplane/datapath.js';
 import { HIT_BYTES, HIT_OFFSETS, HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/program/hit.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import type { Roster } from '#policy/roster.js';
 import { mapShape } from './bpf-fd.js';
 import { HitIndex } from './hit-index.js';
 

@@ -1,5 +1,5 @@
+import type { JoinPoint } from '#contracts/join-point.js';
 import { guardBit } from '#dataplane/program/settings.js';
-import type { JoinPoint } from '#policy/join-point.js';
 import type { LentObjects } from './lent-objects.js';
 import type { LoadedObject } from './loaded-object.js';
 

@@ -1,5 +1,6 @@
+import type { PassedObject } from '#contracts/passed-object.js';
 import { duplicate } from '#libc/libc.js';
-import { type PassedObject, passedObject } from '#libc/passed-object.js';
+import { passedObject } from '#libc/passed-object.js';
 import { closeFd, mapShape } from './bpf-fd.js';
 import type { BpfObject, MapName } from './bpf-object.js';
 import type { EarMaps } from './ear.js';

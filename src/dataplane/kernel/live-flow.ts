@@ -1,11 +1,11 @@
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { verdictOf } from '#contracts/verdict-word.js';
 import type { FlowVerdict, LiveFlow } from '#dataplane/datapath.js';
 import { type Flow, readFlow } from '#dataplane/program/flow.js';
 import { TICK_NS } from '#dataplane/program/numbers.js';
 import type { Finder, Rosters } from '#dataplane/program/rosters.js';
 import type { FlowTimeouts } from '#dataplane/program/settings.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
-import { VERDICT_NUMBER } from '#policy/program.js';
-import { deciderAt } from '#policy/roster.js';
+import { deciderAt } from '#policy/model/roster.js';
 import type { Moment } from './moment.js';
 
 export type FlowSurroundings = {
@@ -16,9 +16,6 @@ export type FlowSurroundings = {
   readonly moment: Moment;
   readonly interfaces: ReadonlyMap<number, string>;
 };
-
-const VERDICTS: readonly FlowVerdict[] = ['allow', 'audit', 'redirect'];
-const WORD_VERDICT = 7;
 
 /** A flow of the kernel in the terms of the policy. */
 export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundings): LiveFlow {
@@ -33,7 +30,7 @@ export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundi
     ports: PORT_PROTOCOLS.includes(flow.protocol) ? [flow.sourcePort, flow.destinationPort] : null,
     icmpId: flow.protocol === IPPROTO.icmp ? flow.sourcePort : null,
     state: flow.state,
-    verdict: verdictOf(flow),
+    verdict: flowVerdict(flow),
     decider: found === undefined ? null : deciderAt(found.roster, found.rank),
     foreign: flow.foreign,
     generation: flow.foreign ? null : (rosters.generationOf(flow.epoch) ?? null),
@@ -47,9 +44,10 @@ export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundi
   };
 }
 
-function verdictOf({ foreign, word }: Flow): FlowVerdict | null {
+function flowVerdict({ foreign, word }: Flow): FlowVerdict | null {
   if (foreign) return null;
-  return VERDICTS.find((verdict) => VERDICT_NUMBER[verdict] === (word & WORD_VERDICT)) ?? null;
+  const verdict = verdictOf(word);
+  return verdict === undefined || verdict === 'deny' ? null : verdict;
 }
 
 function ticksOf({ ns }: Moment): number {

@@ -1,3 +1,8 @@
+import type { Arrival } from '#contracts/explain-node.js';
+import type { DecidedHit } from '#contracts/grant-messages.js';
+import type { JoinPoint } from '#contracts/join-point.js';
+import type { Program } from '#contracts/program.js';
+import type { Proof, ProofSample } from '#contracts/proof.js';
 import {
   type Adoption,
   type Attachment,
@@ -22,11 +27,6 @@ import { layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
 import type { PlacedRoster } from '#dataplane/program/rosters.js';
 import { KernelFailure } from '#libc/failure.js';
-import type { Arrival } from '#policy/explain-node.js';
-import type { DecidedHit } from '#policy/grant-port.js';
-import type { JoinPoint } from '#policy/join-point.js';
-import type { Program } from '#policy/program.js';
-import type { Proof, ProofSample } from '#policy/proof.js';
 import { Accounts, type FlowsCut } from './accounts.js';
 import { arrivalOf } from './arrival.js';
 import { programId } from './bpf-fd.js';

@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { ProofMismatch } from '#contracts/proof.js';
 import {
   CapacityExceeded,
   type Datapath,
@@ -8,7 +9,6 @@ import {
   ProofFailed,
 } from '#dataplane/datapath.js';
 import type { EventSource } from '#dataplane/events/source.js';
-import type { ProofMismatch } from '#policy/proof.js';
 import type { FlowsCut } from './accounts.js';
 import type { DatapathOptions } from './options.js';
 

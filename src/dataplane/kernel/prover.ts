@@ -1,7 +1,7 @@
+import { type ProofMismatch, type ProofSample, packetAt } from '#contracts/proof.js';
 import { PROOF_BATCH, PROOF_PACKET_BYTES, proofWord, writeProofPackets } from '#dataplane/program/proof-packet.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
-import { type ProofMismatch, type ProofSample, packetAt } from '#policy/proof.js';
 import type { BpfObject } from './bpf-object.js';
 
 /** Runs the datapath's own judgement over packets, by a slot of one's choice. */

@@ -1,6 +1,6 @@
+import type { Program } from '#contracts/program.js';
 import type { Grants } from '#dataplane/grants/grants.js';
 import { type Image, layout } from '#dataplane/program/layout.js';
-import type { Program } from '#policy/program.js';
 import type { Accounts } from './accounts.js';
 import { awaitGracePeriod } from './grace-period.js';
 import type { Placement } from './hits.js';

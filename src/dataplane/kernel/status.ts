@@ -1,13 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Attachment, Counter, ForwardingNow } from '#dataplane/datapath.js';
-import { COUNTER_INDEX, DROP_REASON, type ReversePath } from '#dataplane/program/numbers.js';
+import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import type { ProgramInfo } from './bpf-fd.js';
 import { mapShape } from './bpf-fd.js';
 import { MAPS, type MapName } from './bpf-object.js';
 import { readCounters } from './counters.js';
-import { forwardingOf } from './forwarding-status.js';
+import { type ConfiguredDataplane, forwardingOf } from './forwarding-status.js';
 import { Guard, guardDropped } from './guard.js';
 import type { Direction } from './hook.js';
 import { listInterfaces } from './interfaces.js';
@@ -80,11 +80,7 @@ const HALF_OF_IT: ReadonlySet<MapName> = new Set(['rank_hits', 'flows']);
 
 export type StatusOptions = {
   readonly pinPath: string;
-  readonly configured?: {
-    readonly interfaces: readonly string[];
-    readonly markMask: number;
-    readonly reversePath: ReversePath;
-  };
+  readonly configured?: ConfiguredDataplane;
 };
 
 export function dataplaneStatus({ pinPath, configured }: StatusOptions): DataplaneStatus {

@@ -1,9 +1,15 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import type {
+  GrantAnswer,
+  GrantedAnswer,
+  GrantedRequest,
+  GrantRequest,
+  HitsMessage,
+} from '#contracts/grant-messages.js';
 import type { Adoption, Attachment } from '#dataplane/datapath.js';
 import { portsOf } from '#dataplane/events/source.js';
 import { Gate } from '#dataplane/grants/gate.js';
 import { isOutOfDescriptors } from '#libc/failure.js';
-import type { GrantAnswer, GrantedAnswer, GrantedRequest, GrantRequest, HitsMessage } from '#policy/grant-port.js';
 import { ParentThread } from '#threads/parent-thread.js';
 import { Ear } from './ear.js';
 import { listInterfaces } from './interfaces.js';

@@ -1,7 +1,7 @@
+import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy-model.js';
+import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import type { FlowFilter } from '#dataplane/datapath.js';
-import { mask } from '#policy/ipv4.js';
-import { PORT_PROTOCOLS, type Prefix, type Range } from '#policy/model.js';
-import { VERDICT_NUMBER } from '#policy/program.js';
+import { mask } from '#policy/model/ipv4.js';
 import { FLOW_KEY_OFFSETS, FLOW_OFFSETS } from './flow.js';
 import { FLOW_STATE, FLOW_STATES } from './numbers.js';
 

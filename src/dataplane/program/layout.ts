@@ -1,4 +1,4 @@
-import { MAP, MAX_SEGMENTS, NONE, type Program, SLICE } from '#policy/program.js';
+import { MAP, MAX_SEGMENTS, NONE, type Program, SLICE } from '#contracts/program.js';
 import { Lines } from './lines.js';
 import { nameTrees } from './name-trees.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from './numbers.js';

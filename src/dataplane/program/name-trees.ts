@@ -1,4 +1,4 @@
-import { MAP, NONE, type Program } from '#policy/program.js';
+import { MAP, NONE, type Program } from '#contracts/program.js';
 import type { Lines } from './lines.js';
 import { addTree, type Resolver } from './tree.js';
 import type { Trees } from './trees.js';

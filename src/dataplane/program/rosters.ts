@@ -1,4 +1,4 @@
-import type { Roster } from '#policy/roster.js';
+import type { Roster } from '#contracts/rule-names.js';
 
 /** A roster that was put in a slot, and the entry of `hits` of each of its ranks. */
 export type Placed = { readonly roster: Roster; readonly generation: number; readonly entries: Uint32Array };

@@ -1,4 +1,4 @@
-import type { Prefix } from '#policy/model.js';
+import type { Prefix } from '#contracts/policy-model.js';
 import { LINE_BYTES, LINE_WORDS } from './numbers.js';
 
 /** Of one prefix. */

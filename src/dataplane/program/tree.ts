@@ -1,4 +1,4 @@
-import type { Intervals } from '#policy/program.js';
+import type { Intervals } from '#contracts/intervals.js';
 import type { Lines } from './lines.js';
 import { LINE_WORDS } from './numbers.js';
 

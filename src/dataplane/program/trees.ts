@@ -1,4 +1,5 @@
-import { type IntervalPool, NONE } from '#policy/program.js';
+import type { IntervalPool } from '#contracts/intervals.js';
+import { NONE } from '#contracts/program.js';
 import type { Lines } from './lines.js';
 import { addTree, type Resolver } from './tree.js';
 

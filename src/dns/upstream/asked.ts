@@ -1,5 +1,5 @@
+import type { EdnsOption } from '#dns/wire/edns.js';
 import type { NameKey, WireName } from '../wire/name.js';
-import type { EdnsOption } from '../wire/query.js';
 
 /** What upstreams are asked for. */
 export type Asked = {

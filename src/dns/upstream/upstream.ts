@@ -1,4 +1,4 @@
-import { parseAddress } from '#policy/ipv4.js';
+import { parseAddress } from '#policy/model/ipv4.js';
 import type { Pump } from '#sockets/pump.js';
 import { sourceTowards } from '#sockets/source-address.js';
 import { nowMs } from '../clock.js';

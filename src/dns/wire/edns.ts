@@ -1,6 +1,15 @@
 import { copyOf, putU16, u16 } from './bytes.js';
 import { TYPE } from './numbers.js';
-import type { Edns, EdnsOption } from './query.js';
+
+/** `payload` in bytes, at least 512. */
+export type Edns = {
+  readonly payload: number;
+  readonly version: number;
+  readonly dnssecOk: boolean;
+  readonly options: readonly EdnsOption[];
+};
+
+export type EdnsOption = { readonly code: number; readonly data: Uint8Array };
 
 /** Root, type, class, TTL and RDLENGTH of an OPT record. */
 export const OPT_BYTES = 11;

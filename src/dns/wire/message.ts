@@ -1,9 +1,9 @@
 import { u16, u32 } from './bytes.js';
 import { MessageCursor } from './cursor.js';
+import type { Edns } from './edns.js';
 import { readEdns } from './edns.js';
 import type { WireName } from './name.js';
 import { FLAG, HEADER_BYTES, OPCODE, TYPE } from './numbers.js';
-import type { Edns } from './query.js';
 import { readData } from './record-data.js';
 
 /** `ttl` in seconds, below 2^31; `data` with its names decompressed. */

@@ -1,17 +1,8 @@
 import { putU16, u16 } from './bytes.js';
+import type { Edns } from './edns.js';
 import { ednsBytes, putEdns, readEdns } from './edns.js';
 import { keyOf, type NameKey, type WireName } from './name.js';
 import { FLAG, HEADER_BYTES, LABEL_BYTES, NAME_BYTES, OPCODE, RCODE, TYPE } from './numbers.js';
-
-/** `payload` in bytes, at least 512. */
-export type Edns = {
-  readonly payload: number;
-  readonly version: number;
-  readonly dnssecOk: boolean;
-  readonly options: readonly EdnsOption[];
-};
-
-export type EdnsOption = { readonly code: number; readonly data: Uint8Array };
 
 /** What a client asks. `flags`: the 16 bits behind the id. */
 export type Query = {

@@ -1,6 +1,6 @@
 import { isIPv6, SocketAddress } from 'node:net';
-import { formatAddress, mask, parseAddress, parseCidr } from '#policy/ipv4.js';
-import type { Prefix } from '#policy/model.js';
+import type { Prefix } from '#contracts/policy-model.js';
+import { formatAddress, mask, parseAddress, parseCidr } from '#policy/model/ipv4.js';
 
 type Ipv6Prefix = { readonly ipv6: bigint; readonly length: number };
 /** A network that the address of a finding is compared with. */

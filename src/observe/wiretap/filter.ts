@@ -1,10 +1,11 @@
+import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#contracts/policy-model.js';
+import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { SeenLookup } from '#contracts/seen-lookup.js';
+import { verdictOf } from '#contracts/verdict-word.js';
 import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
-import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#policy/model.js';
-import type { SeenConnection } from '#policy/seen-connection.js';
-import type { SeenLookup } from '#policy/seen-lookup.js';
 import type { AddressNames } from '../address-names.js';
 import type { Deciders, NamedDecider } from '../deciders.js';
-import { AT, recordType, startOf, VERDICT_NAMES, verdictName } from './record.js';
+import { AT, recordType, startOf, verdictName } from './record.js';
 import type { Seen } from './seen.js';
 
 export const WIRETAP_TYPES = ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'] as const;
@@ -76,7 +77,7 @@ export class CompiledFilter {
     this.#records = records.filter(([asked]) => asked).map(([, test]) => test);
     const lookups: [asked: boolean, test: (lookup: SeenLookup) => boolean][] = [
       [filter.sources.length > 0, ({ source }) => filter.sources.some((prefix) => contains(prefix, source))],
-      [filter.verdicts.length > 0, ({ word }) => filter.verdicts.includes(VERDICT_NAMES[word & 7] ?? 'deny')],
+      [filter.verdicts.length > 0, ({ word }) => filter.verdicts.includes(verdictOf(word) ?? 'deny')],
       [isNamed !== null, ({ hostname }) => isNamed?.(hostname) === true],
       [isDecided !== null, ({ generation, word }) => isDecided?.(deciders.ofWord(generation, word)) === true],
     ];

@@ -1,6 +1,6 @@
+import type { SeenConnections } from '#contracts/seen-connection.js';
+import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
-import type { SeenConnections } from '#policy/seen-connection.js';
-import type { SeenLookups } from '#policy/seen-lookup.js';
 import { CompiledFilter, type WiretapFilter } from './filter.js';
 import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
 import { Kept, type KeptEntry } from './kept.js';

@@ -1,12 +1,13 @@
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { SeenLookup } from '#contracts/seen-lookup.js';
+import { verdictOf } from '#contracts/verdict-word.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
 import type { Ipv6Ends } from '#dataplane/events/ipv6-ends.js';
 import type { Surroundings } from '#dataplane/events/surroundings.js';
 import { DROP_REASON, FLOW_STATE } from '#dataplane/program/numbers.js';
-import { formatAddress } from '#policy/ipv4.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#policy/model.js';
-import type { SeenConnection } from '#policy/seen-connection.js';
-import type { SeenLookup } from '#policy/seen-lookup.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import type { AddressNames } from '../address-names.js';
 import type { Deciders, NamedDecider } from '../deciders.js';
 import { type ByteWriter, bytesOf } from './byte-writer.js';
@@ -100,7 +101,7 @@ export class MessageWriter {
 
   lookup(out: ByteWriter, { source, hostname, type, generation, word, count, lastMs }: SeenLookup): void {
     const { deciders } = this.#known;
-    const verdict = VERDICT_NAMES[word & 7] ?? null;
+    const verdict = verdictOf(word) ?? null;
     const action = verdict === 'deny' ? 'deny' : 'allow';
     const time = new Date(Math.floor(lastMs)).toISOString();
     out.text(

@@ -1,6 +1,6 @@
+import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { SeenLookup } from '#contracts/seen-lookup.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
-import type { SeenConnection } from '#policy/seen-connection.js';
-import type { SeenLookup } from '#policy/seen-lookup.js';
 
 /** What came in at one time, of one kind. */
 export type Seen =

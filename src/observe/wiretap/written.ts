@@ -1,5 +1,5 @@
-import type { SeenConnection } from '#policy/seen-connection.js';
-import type { SeenLookup } from '#policy/seen-lookup.js';
+import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { SeenLookup } from '#contracts/seen-lookup.js';
 import { ByteWriter } from './byte-writer.js';
 import type { MessageWriter } from './message.js';
 import { type Seen, sizeOf } from './seen.js';

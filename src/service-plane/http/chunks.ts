@@ -1,4 +1,4 @@
-import type { Headers } from '#policy/http-facts.js';
+import type { Headers } from '#contracts/http-facts.js';
 import { ChunkExtension } from './chunk-extension.js';
 import type { HttpFault } from './fault.js';
 import { CR, LF, SEMICOLON } from './octets.js';

@@ -1,4 +1,4 @@
-import type { Header, Headers } from '#policy/http-facts.js';
+import type { Header, Headers } from '#contracts/http-facts.js';
 import type { HttpFault } from './fault.js';
 import type { RawHead } from './head.js';
 import { isSpace } from './octets.js';

@@ -1,4 +1,4 @@
-import type { Header, Headers } from '#policy/http-facts.js';
+import type { Header, Headers } from '#contracts/http-facts.js';
 import type { Framing } from './fields.js';
 import type { RequestHead } from './request-head.js';
 import type { ResponseHead } from './response-head.js';

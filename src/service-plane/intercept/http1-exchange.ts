@@ -1,5 +1,5 @@
-import type { Header } from '#policy/http-facts.js';
-import type { Step } from '#policy/inspection.js';
+import type { Header } from '#contracts/http-facts.js';
+import type { Step } from '#policy/evaluate/inspection.js';
 import { BodyReader } from '../http/body.js';
 import { chunked, lastChunk } from '../http/chunks.js';
 import type { RequestHead } from '../http/request-head.js';

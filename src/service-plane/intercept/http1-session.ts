@@ -1,4 +1,4 @@
-import type { Step } from '#policy/inspection.js';
+import type { Step } from '#policy/evaluate/inspection.js';
 import { hostFault } from '../http/canonical.js';
 import { chunked } from '../http/chunks.js';
 import type { HttpFault } from '../http/fault.js';

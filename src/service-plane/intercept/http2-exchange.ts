@@ -6,8 +6,8 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2';
-import type { Headers } from '#policy/http-facts.js';
-import type { Step } from '#policy/inspection.js';
+import type { Headers } from '#contracts/http-facts.js';
+import type { Step } from '#policy/evaluate/inspection.js';
 import { hostFault } from '../http/canonical.js';
 import type { HttpFault } from '../http/fault.js';
 import { type Http2Request, readHttp2Request } from '../http/http2-request.js';

@@ -1,7 +1,7 @@
 import { connect, type TLSSocket } from 'node:tls';
-import { formatAddress } from '#policy/ipv4.js';
-import type { Packet } from '#policy/model.js';
-import type { CertificateFacts } from '#policy/tls-facts.js';
+import type { Packet } from '#contracts/policy-model.js';
+import type { CertificateFacts } from '#contracts/tls-facts.js';
+import { formatAddress } from '#policy/model/ipv4.js';
 import { readCertificateFacts } from '../certificate-facts.js';
 import type { LinkFault } from '../refused-reason.js';
 import { untrustedReason } from '../untrusted-reason.js';

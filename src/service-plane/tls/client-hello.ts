@@ -1,4 +1,4 @@
-import type { ClientHello } from '#policy/tls-facts.js';
+import type { ClientHello } from '#contracts/tls-facts.js';
 import { Cursor } from './cursor.js';
 import { readExtensions } from './extensions.js';
 import { EXTENSION, isGrease, TLS13 } from './numbers.js';

@@ -1,6 +1,6 @@
+import type { Group, Policy } from '#contracts/policy-model.js';
 import type { Flow } from '#dataplane/program/flow.js';
-import { compile } from '#policy/compile.js';
-import type { Group, Policy } from '#policy/model.js';
+import { compile } from '#policy/compile/compile.js';
 import { GrantModel, patternsOf } from '../grant-model.js';
 import { type Loaded, loadForTest, PASSED, SKB } from '../loaded.js';
 import { type Answer, Model } from '../model/datapath.js';

@@ -1,4 +1,4 @@
-import { IPPROTO } from '#policy/model.js';
+import { IPPROTO } from '#contracts/policy-model.js';
 import type { DropReason, Headers } from './headers.js';
 
 /** Datagrams whose first fragment passed: the others are judged like it, once each, and only where they fit (D18). */

@@ -1,6 +1,6 @@
-import { evaluate } from '#policy/evaluate.js';
-import { type Grants, IPPROTO, type Packet, type Policy } from '#policy/model.js';
-import { AUDITED, VERDICT_NUMBER, word } from '#policy/program.js';
+import { type Grants, IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
+import { isAudited, verdictOf, verdictWord } from '#contracts/verdict-word.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
 import { EXEMPT_BIT, GUARD_BIT, MARK_MASK } from '../marks.js';
 import { Datagrams } from './datagrams.js';
 import { follow, isOver, type ModelFlow, openingState, opensTcp, type Place, placeOf } from './flows.js';
@@ -92,7 +92,7 @@ export class Model {
     let found = this.#words.get(key);
     if (found === undefined) {
       const { rank, verdict, audited } = evaluate(this.#policy, asked, grants);
-      found = word(rank, verdict, audited);
+      found = verdictWord(rank, verdict, audited);
       this.#words.set(key, found);
     }
     return found;
@@ -118,9 +118,9 @@ function askedBy(answer: Headers): Packet {
 }
 
 function refusal(decided: number): DropReason | undefined {
-  const verdict = decided & 7;
-  if (verdict === VERDICT_NUMBER.deny) return 'policy_deny';
-  return verdict === VERDICT_NUMBER.redirect && (decided & AUDITED) === 0 ? 'service_plane_absent' : undefined;
+  const verdict = verdictOf(decided);
+  if (verdict === 'deny') return 'policy_deny';
+  return verdict === 'redirect' && !isAudited(decided) ? 'service_plane_absent' : undefined;
 }
 
 const ICMP_ERRORS = [3, 4, 11, 12];
@@ -258,7 +258,7 @@ class Sight {
 
   #stray(packet: Headers, place: Place | undefined, decided: number): boolean {
     if (!this.model.pickup || packet.part === 'later') {
-      if (decided & AUDITED) return this.#passBy(decided);
+      if (isAudited(decided)) return this.#passBy(decided);
     }
     const refused = refusal(decided);
     const reply = refused === undefined ? 0 : this.model.judge(packet, true);
@@ -358,7 +358,7 @@ class Sight {
 
   #passBy(decided: number): boolean {
     this.#word = decided;
-    return this.#pass((decided & 7) === VERDICT_NUMBER.allow ? 'allow' : 'audit');
+    return this.#pass(verdictOf(decided) === 'allow' ? 'allow' : 'audit');
   }
 
   #drop(reason: DropReason): boolean {

@@ -1,5 +1,5 @@
+import { IPPROTO } from '#contracts/policy-model.js';
 import type { FlowState } from '#dataplane/program/numbers.js';
-import { IPPROTO } from '#policy/model.js';
 import type { Headers } from './headers.js';
 
 const [FIN, SYN, RST, ACK] = [1, 2, 4, 16];

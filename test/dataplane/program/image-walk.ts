@@ -1,8 +1,9 @@
+import type { Packet } from '#contracts/policy-model.js';
+import { IPPROTO } from '#contracts/policy-model.js';
+import { leafKey, MAP, NONE, SLICE } from '#contracts/program.js';
+import { NO_MATCH } from '#contracts/verdict-word.js';
 import { HEADER, type Image } from '#dataplane/program/layout.js';
 import { LINE_WORDS } from '#dataplane/program/numbers.js';
-import type { Packet } from '#policy/model.js';
-import { IPPROTO } from '#policy/model.js';
-import { leafKey, MAP, NO_MATCH, NONE, SLICE } from '#policy/program.js';
 
 /**
  * Reads an image as `bpf/classify.h` does. `touched` collects the lines that were read; `names` are those that the

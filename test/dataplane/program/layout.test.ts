@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
+import { IPPROTO } from '#contracts/policy-model.js';
 import { HEADER, type Image, layout } from '#dataplane/program/layout.js';
 import { Lines } from '#dataplane/program/lines.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#dataplane/program/numbers.js';
 import { addTree } from '#dataplane/program/tree.js';
-import { classify, grantedNames } from '#policy/classify.js';
-import { compile } from '#policy/compile.js';
-import { IPPROTO } from '#policy/model.js';
+import { compile } from '#policy/compile/compile.js';
+import { classify, grantedNames } from '#policy/evaluate/classify.js';
 import { generateGrants, generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';

@@ -1,0 +1,45 @@
+import type { Verdict } from './policy-model.js';
+
+/**
+ * A verdict word is `rank << 4 | audited << 3 | verdict`: the smallest word that matches decides. The rank has 27 bits;
+ * bit 31 is never set. `enum verdict` of `bpf/weir.h` has the same numbers.
+ */
+export const VERDICT_NUMBER = { allow: 1, deny: 2, audit: 3, redirect: 4 } as const satisfies Record<Verdict, number>;
+export const MAX_RANKS = 1 << 26;
+/** Larger than every verdict word. */
+export const NO_MATCH = 0x7fff_ffff;
+
+const RANK_SHIFT = 4;
+const AUDITED = 8;
+const VERDICT_BITS = 7;
+
+const VERDICTS: readonly (Verdict | undefined)[] = Array.from({ length: VERDICT_BITS + 1 }, (_, number) =>
+  (Object.keys(VERDICT_NUMBER) as Verdict[]).find((verdict) => VERDICT_NUMBER[verdict] === number),
+);
+
+export function verdictWord(rank: number, verdict: Verdict, audited: boolean): number {
+  return wordAt(rank, outcomeBits(verdict, audited));
+}
+
+/** The verdict word of rank 0. */
+export function outcomeBits(verdict: Verdict, audited: boolean): number {
+  return (audited ? AUDITED : 0) | VERDICT_NUMBER[verdict];
+}
+
+/** The word with the same verdict and mode at another rank. */
+export function wordAt(rank: number, word: number): number {
+  return (rank << RANK_SHIFT) | (word & (AUDITED | VERDICT_BITS));
+}
+
+export function rankOf(word: number): number {
+  return word >>> RANK_SHIFT;
+}
+
+/** `undefined` for a word that no program contains. */
+export function verdictOf(word: number): Verdict | undefined {
+  return VERDICTS[word & VERDICT_BITS];
+}
+
+export function isAudited(word: number): boolean {
+  return (word & AUDITED) !== 0;
+}

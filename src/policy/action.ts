@@ -1,9 +1,0 @@
-import type { ActionWord } from './document.js';
-import type { Action } from './model.js';
-
-/** An action word in any case. */
-export function parseAction(word: ActionWord): Action | undefined {
-  if (word === 'allow' || word === 'deny') return word;
-  const lower = word.toLowerCase();
-  return lower === 'allow' || lower === 'deny' ? lower : undefined;
-}

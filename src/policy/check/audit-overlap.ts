@@ -1,0 +1,56 @@
+import type { Group, Policy, Rule } from '#contracts/policy-model.js';
+import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
+import { covers, overlapPrefixes, overlaps } from '#policy/model/coverage.js';
+
+/** Where a deny under audit stands, and the enforced deny behind it: a later rule, or the default of a group. */
+export type AuditOverlap = { readonly pointer: string; readonly behind: string };
+
+const COMPARISONS = 1_000_000;
+
+/** Denies under audit that let pass what an enforced deny would drop. Very large policies are searched in part. */
+export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
+  const found: AuditOverlap[] = [];
+  const facts = factsOfGroups(groups);
+  if (!facts.some(({ auditDenies }) => auditDenies.length > 0)) return found;
+  const enforcing = groups.flatMap(({ defaultAction, mode }, index) =>
+    (defaultAction === 'deny' && mode === 'enforce') || facts[index]?.hasEnforcedDeny === true ? [index] : [],
+  );
+  const lastEnforcing = enforcing.at(-1) ?? -1;
+  let comparisons = 0;
+
+  const behind = (rule: Rule, at: number, place: number): string | undefined => {
+    for (let index = at; index <= lastEnforcing; index++) {
+      const group = groups[index] as Group;
+      if (++comparisons > COMPARISONS) return undefined;
+      if (index !== at && !haveCommonSource(group, groups[at] as Group)) continue;
+      for (let other = index === at ? place + 1 : 0; other < group.rules.length; other++) {
+        const later = group.rules[other] as Rule;
+        if (++comparisons > COMPARISONS) return undefined;
+        if (isEnforcedDeny(later) && overlaps(rule, later)) return group.pointer + later.pointer;
+        if (later.action === 'allow' && index === at && covers(later, rule)) return undefined;
+      }
+      if (group.defaultAction === 'deny' && group.mode === 'enforce') return `the default of ${group.pointer}`;
+      if (group.defaultAction !== undefined && index === at) return undefined;
+    }
+    return undefined;
+  };
+
+  for (let index = 0; index <= lastEnforcing; index++) {
+    const { rules, pointer } = groups[index] as Group;
+    for (const place of facts[index]?.auditDenies ?? []) {
+      const rule = rules[place] as Rule;
+      const enforced = behind(rule, index, place);
+      if (enforced !== undefined) found.push({ pointer: pointer + rule.pointer, behind: enforced });
+    }
+  }
+  return found;
+}
+
+/** A selector may select any address. */
+function haveCommonSource(one: Group, other: Group): boolean {
+  return one.dynamic || other.dynamic || overlapPrefixes(one.sources, other.sources);
+}
+
+function isEnforcedDeny({ action, mode, tls }: Rule): boolean {
+  return action === 'deny' && mode === 'enforce' && tls === undefined;
+}

@@ -1,0 +1,67 @@
+import type { HeaderMatchConfig, TlsMatchConfig, TlsNameMatch } from '#contracts/policy-document.js';
+import type { Rule } from '#contracts/policy-model.js';
+import { escapeStep } from '#policy/model/pointer.js';
+import { compileRegex } from '#policy/model/regex.js';
+
+/** A regular expression of a rule. `whole`: it is about a name, of which both ends matter. */
+export type Expression = { readonly pointer: string; readonly source: string; readonly whole: boolean };
+
+export function expressionsOf(rule: Rule): Expression[] {
+  const { hostname, tls, pointer } = rule;
+  const found: Expression[] = [];
+  if (hostname?.kind === 'regex') {
+    found.push({ pointer: `${pointer}/match/dns_hostname`, source: hostname.text, whole: true });
+  }
+  if (tls !== undefined) found.push(...ofTls(tls, `${pointer}/match/tls`));
+  return found;
+}
+
+/** How many instructions the expressions of some rules compile to, each counted where it stands. */
+export function instructionsOf(rules: readonly Rule[]): number {
+  let instructions = 0;
+  for (const rule of rules) {
+    if (rule.hostname?.kind !== 'regex' && rule.tls === undefined) continue;
+    const own = rule.hostname?.text;
+    for (const { source } of expressionsOf(rule)) {
+      const compiled = compileRegex(source, source === own ? { caseInsensitive: true } : {});
+      if (compiled.ok) instructions += compiled.instructions;
+    }
+  }
+  return instructions;
+}
+
+function ofTls({ sni, server_san, server_cn, http }: TlsMatchConfig, at: string): Expression[] {
+  const request = http?.request;
+  return [
+    ...ofName(sni, `${at}/sni`),
+    ...ofName(server_san, `${at}/server_san`),
+    ...ofName(server_cn, `${at}/server_cn`),
+    ...ofName(request?.host, `${at}/http/request/host`),
+    ...ofText(request?.path?.regex, `${at}/http/request/path/regex`),
+    ...ofMap(request?.query?.key_values_regex, `${at}/http/request/query/key_values_regex`),
+    ...ofHeaders(request?.headers, `${at}/http/request/headers`),
+    ...ofHeaders(http?.response?.headers, `${at}/http/response/headers`),
+  ];
+}
+
+function ofName(matcher: TlsNameMatch | undefined, at: string): Expression[] {
+  if (typeof matcher === 'string') return [{ pointer: at, source: matcher, whole: true }];
+  if (matcher === undefined || !('regex' in matcher) || matcher.regex === undefined) return [];
+  return [{ pointer: `${at}/regex`, source: matcher.regex, whole: true }];
+}
+
+function ofText(source: string | undefined, pointer: string): Expression[] {
+  return source === undefined ? [] : [{ pointer, source, whole: false }];
+}
+
+function ofHeaders(headers: HeaderMatchConfig | undefined, at: string): Expression[] {
+  return ofMap(headers?.regex, `${at}/regex`);
+}
+
+function ofMap(map: Readonly<Record<string, string>> | undefined, at: string): Expression[] {
+  return Object.entries(map ?? {}).map(([key, source]) => ({
+    pointer: `${at}/${escapeStep(key)}`,
+    source,
+    whole: false,
+  }));
+}

@@ -1,0 +1,117 @@
+import type { SourceGroupConfig } from '#contracts/policy-document.js';
+import type { Group, Prefix, Rule } from '#contracts/policy-model.js';
+import { isContradictory } from '#policy/model/coverage.js';
+import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
+import { anchorsOf } from '#policy/model/regex.js';
+import { expressionsOf } from './expressions.js';
+import { whyNoNameMatches } from './hostname-lint.js';
+import { WarningList } from './warning-list.js';
+
+/** Which parts of the node run that some rules need. */
+export type LintContext = {
+  readonly dns: boolean;
+  readonly servicePlane: boolean;
+  /** The node's own addresses where packets to and from the node are judged too. */
+  readonly ownAddresses?: ReadonlySet<number> | undefined;
+  /** Whether the selectors of an integration resolve to addresses; undefined: none does yet. */
+  readonly resolves?: ((integration: string) => boolean) | undefined;
+};
+
+/** What there is to say about a group that no other group has part in: of its document, and of its rules. */
+export type GroupWarnings = { readonly document: WarningList; readonly rules: WarningList };
+
+/** What is valid in a group and probably not meant (D16), whatever the rest of the policy says. Pointers are into it. */
+export function lintGroup(config: SourceGroupConfig, group: Group, context: LintContext): GroupWarnings {
+  const warnings = { document: new WarningList(), rules: new WarningList() };
+  lintDocument(config, context, warnings.document);
+  for (const rule of group.rules) lintRule(rule, group, context, warnings.rules);
+  return warnings.document.isEmpty && warnings.rules.isEmpty ? NOTHING : warnings;
+}
+
+const NOTHING: GroupWarnings = { document: new WarningList(), rules: new WarningList() };
+
+function lintDocument(
+  { sources, rules = [] }: SourceGroupConfig,
+  { resolves }: LintContext,
+  warnings: WarningList,
+): void {
+  lintCidrs(sources.cidrs, () => '/sources/cidrs', warnings);
+  for (const [place, { integration }] of (sources.kubernetes ?? []).entries()) {
+    if (resolves?.(integration) === true) continue;
+    const message =
+      'This selector was never resolved: until it is, the denies of the group match every source, and its allows none that it adds.';
+    warnings.add(`/sources/kubernetes/${place}`, 'selector_unresolved', message);
+  }
+  for (let place = 0; place < rules.length; place++) {
+    const match = rules[place]?.match;
+    lintCidrs(match?.dst_cidrs, () => `/rules/${place}/match/dst_cidrs`, warnings);
+    if (match?.tls?.mode !== 'intercept' || match.tls.tls13_uninspectable === undefined) continue;
+    const message = 'An intercepted connection is always inspected; tls13_uninspectable has no effect here.';
+    warnings.add(`/rules/${place}/match/tls/tls13_uninspectable`, 'no_effect', message);
+  }
+}
+
+function lintCidrs(cidrs: readonly string[] = [], at: () => string, warnings: WarningList): void {
+  for (let index = 0; index < cidrs.length; index++) {
+    const parsed = parseCidr(cidrs[index] ?? '');
+    if (parsed?.hostBits !== true) continue;
+    const message = `Bits behind the prefix are ignored: this is ${formatPrefix(parsed.prefix)}.`;
+    warnings.add(`${at()}/${index}`, 'host_bits', message);
+  }
+}
+
+function lintRule(rule: Rule, group: Group, context: LintContext, warnings: WarningList): void {
+  const { hostname, tls, pointer } = rule;
+  if (isContradictory(rule)) {
+    warnings.add(pointer, 'never_matches', 'This rule can never match: no protocol has all that it asks for.');
+  }
+  if (hostname === undefined && tls === undefined) return;
+  for (const { pointer: at, source, whole } of expressionsOf(rule)) {
+    const { start, end } = anchorsOf(source);
+    if (start && (end || !whole)) continue;
+    const message = 'This expression is searched for anywhere in the text; begin it with ^ and end it with $.';
+    warnings.add(at, 'unanchored_regex', message);
+  }
+  if (hostname !== undefined) lintHostname(rule, context, warnings);
+  if (tls === undefined) return;
+  if (rule.destinationPorts.length === 0) {
+    const message =
+      'Without dst_ports this rule sends every TCP connection to its destinations through the service plane.';
+    warnings.add(`${pointer}/match/tls`, 'tls_without_ports', message);
+  }
+  if (!context.servicePlane) {
+    const message = 'The service plane is off: connections that reach this rule fail.';
+    warnings.add(`${pointer}/match/tls`, 'service_plane_off', message);
+  }
+  if (isOfNode(rule, group, context)) {
+    const message =
+      'Only connections of the node itself, or to it, reach this rule. They cannot be inspected: they fail, and under audit they pass unread.';
+    warnings.add(`${pointer}/match/tls`, 'node_uninspected', message);
+  }
+}
+
+/** Whether every packet that a rule can match comes from the node, or every one goes to it. */
+function isOfNode({ destinations }: Rule, { sources, dynamic }: Group, { ownAddresses }: LintContext): boolean {
+  if (ownAddresses === undefined) return false;
+  const areOwn = (prefixes: readonly Prefix[]): boolean =>
+    prefixes.length > 0 &&
+    prefixes.every(({ address, length }) => length === ADDRESS_BITS && ownAddresses.has(address));
+  return (!dynamic && areOwn(sources)) || areOwn(destinations);
+}
+const ADDRESS_BITS = 32;
+
+function lintHostname({ action, pointer, hostname }: Rule, { dns }: LintContext, warnings: WarningList): void {
+  const fault = hostname?.kind === 'regex' ? whyNoNameMatches(hostname.text) : undefined;
+  if (fault !== undefined) {
+    const message = `This hostname can never match: ${fault}.`;
+    warnings.add(`${pointer}/match/dns_hostname`, 'hostname_never_matches', message);
+  }
+  if (!dns) {
+    const message = 'The DNS proxy is off: no address is granted for this name, and the rule matches nothing.';
+    warnings.add(`${pointer}/match/dns_hostname`, 'dns_off', message);
+  }
+  if (action === 'deny') {
+    const message = 'A deny by name is best effort: it knows only addresses that were looked up through the DNS proxy.';
+    warnings.add(`${pointer}/match/dns_hostname`, 'deny_by_name', message);
+  }
+}

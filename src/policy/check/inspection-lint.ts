@@ -1,0 +1,44 @@
+import type { Policy, Rule } from '#contracts/policy-model.js';
+import { covers, overlaps } from '#policy/model/coverage.js';
+
+/** An allow rule that inspects, and the later allow that passes whatever it does not match. */
+export type Widened = { readonly pointer: string; readonly by: string };
+
+const COMPARISONS = 1_000_000;
+
+/** Allow rules with TLS or HTTP matchers that keep nothing out, because a wider allow of their group follows. */
+export function widenedInspections({ groups }: Policy): Widened[] {
+  const found: Widened[] = [];
+  let comparisons = 0;
+  for (const { rules, pointer, defaultAction } of groups) {
+    for (const [place, rule] of rules.entries()) {
+      if (!isOnlyAFilter(rule)) continue;
+      let by: string | undefined;
+      let ended = false;
+      for (let at = place + 1; at < rules.length && !ended; at++) {
+        if (++comparisons > COMPARISONS) return found;
+        const later = rules[at] as Rule;
+        if (later.action === 'deny') ended = overlaps(withoutName(later), withoutName(rule));
+        else if (covers(later, rule)) {
+          by = pointer + later.pointer;
+          ended = true;
+        }
+      }
+      if (!ended && defaultAction === 'allow') by = `the default of ${pointer}`;
+      if (by !== undefined) found.push({ pointer: `${pointer}${rule.pointer}/match/tls`, by });
+    }
+  }
+  return found;
+}
+
+const withoutName = (rule: Rule): Rule => ({ ...rule, hostname: undefined });
+
+/** Matchers of a response, and of a certificate that may be hidden (D22a), can deny what the rule matches. */
+function isOnlyAFilter({ action, tls }: Rule): boolean {
+  if (action !== 'allow' || tls === undefined) return false;
+  const { http, server_dn, server_san, server_cn, fingerprint_sha256, trust_anchors_pem } = tls;
+  const readsCertificate = [server_dn, server_san, server_cn, fingerprint_sha256, trust_anchors_pem].some(
+    (matcher) => matcher !== undefined,
+  );
+  return http?.response === undefined && (!readsCertificate || tls.tls13_uninspectable === 'allow');
+}

@@ -1,0 +1,46 @@
+import type { Policy } from '#contracts/policy-model.js';
+import type { Warning } from '#contracts/policy-problem.js';
+import { auditFallThroughs } from './audit-fall-through.js';
+import { auditOverlaps } from './audit-overlap.js';
+import { widenedInspections } from './inspection-lint.js';
+import { type GroupPart, walkOf } from './parts.js';
+import { unreachableGroups } from './reach.js';
+import { shadowedRules } from './shadow.js';
+import type { SourceHolders } from './source-holders.js';
+import { WarningList } from './warning-list.js';
+
+/**
+ * What is valid and probably not meant (D16). Pointers are into the PolicyConfig. The search is bounded: it may miss,
+ * but what it claims is so. `groups` stand in the order of the document; what is said about the one at the pointer
+ * `first` comes first.
+ */
+export function lint(
+  groups: readonly GroupPart[],
+  policy: Policy,
+  { first, holders }: { readonly first?: string | undefined; readonly holders?: SourceHolders | undefined } = {},
+): Warning[] {
+  const warnings = new WarningList(first);
+  for (const { group, warnings: own } of groups) warnings.addAll(group.pointer, own.document);
+  const unreachable = unreachableGroups(policy);
+  for (const index of unreachable) {
+    const message = 'No packet reaches this group: earlier groups decide for all its sources.';
+    warnings.add(policy.groups[index]?.pointer ?? '', 'unreachable_group', message);
+  }
+  for (const { group, warnings: own } of walkOf(groups)) warnings.addAll(group.pointer, own.rules);
+  for (const { pointer, by } of shadowedRules(policy, unreachable, holders)) {
+    warnings.add(pointer, 'shadowed', `This rule can never match: ${by} decides all its packets before.`);
+  }
+  for (const { pointer, behind } of auditOverlaps(policy)) {
+    const message = `This deny is under audit and ends the walk: packets pass that ${behind} denies.`;
+    warnings.add(pointer, 'audit_before_deny', message);
+  }
+  for (const { pointer, to } of auditFallThroughs(policy)) {
+    const message = `This group is under audit and has no default_action: what none of its rules matches can reach ${to}, which is enforced and denies it.`;
+    warnings.add(pointer, 'audit_falls_through', message);
+  }
+  for (const { pointer, by } of widenedInspections(policy)) {
+    const message = `These matchers keep nothing out: ${by} allows every connection that they do not match.`;
+    warnings.add(pointer, 'inspection_widened', message);
+  }
+  return warnings.all();
+}

@@ -1,0 +1,105 @@
+import type { ActionWord, EnvelopeMode, Form, PolicyConfig, SourceGroupConfig } from '#contracts/policy-document.js';
+import type { Action, Group, Mode, Policy } from '#contracts/policy-model.js';
+import { normaliseAction, normaliseGroup } from '#policy/model/normalise.js';
+import { instructionsOf } from './expressions.js';
+import { type GroupWarnings, type LintContext, lintGroup } from './group-lint.js';
+
+/** A policy in parts: what it takes to write one of its groups without reading the others again. */
+export type PolicyParts = {
+  readonly form: Form;
+  /** The mode of the record: of `default_policy` and the fallback, and of all groups in the envelope form (D4). */
+  readonly mode: EnvelopeMode;
+  readonly defaultPolicy: ActionWord | undefined;
+  /** In the order of the document. */
+  readonly groups: readonly GroupPart[];
+};
+
+export type GroupPart = {
+  /** Its JSON text; undefined where it is not kept. */
+  readonly text: Uint8Array | undefined;
+  readonly priority: number | undefined;
+  readonly group: Group;
+  /** The integrations of its dynamic sources, in their order. */
+  readonly integrations: readonly string[];
+  /** Of its expressions. */
+  readonly instructions: number;
+  /** Pointers are into the group. */
+  readonly warnings: GroupWarnings;
+};
+
+export type PartsOptions = { readonly form: Form; readonly mode: EnvelopeMode; readonly context: LintContext };
+
+/** What is known of the groups of a document by their place: their texts, and the parts of those that it leaves out. */
+export type KnownParts = { readonly texts: readonly Uint8Array[]; readonly parts: ReadonlyMap<number, GroupPart> };
+
+/** The parts of a valid document, without the groups that are known. */
+export function partsOf(document: PolicyConfig, options: PartsOptions, known: KnownParts = NOTHING_KNOWN): PolicyParts {
+  const { form, mode } = options;
+  const configs = document.source_groups ?? [];
+  let next = 0;
+  const groups = Array.from({ length: configs.length + known.parts.size }, (_, place) => {
+    const text = known.texts[place];
+    const part = known.parts.get(place);
+    return part === undefined
+      ? groupPart(configs[next++] as SourceGroupConfig, place, text, options)
+      : { ...part, text };
+  });
+  return { form, mode, defaultPolicy: document.default_policy, groups: renumbered(groups) };
+}
+
+const NOTHING_KNOWN: KnownParts = { texts: [], parts: new Map() };
+
+export function groupPart(
+  config: SourceGroupConfig,
+  index: number,
+  text: Uint8Array | undefined,
+  { form, mode, context }: PartsOptions,
+): GroupPart {
+  const ofRecord = recordMode(mode);
+  const group = normaliseGroup(config, pointerAt(index), form === 'envelope' ? ofRecord : (config.mode ?? ofRecord));
+  return {
+    text,
+    priority: config.priority,
+    group,
+    integrations: (config.sources.kubernetes ?? []).map(({ integration }) => integration),
+    instructions: instructionsOf(group.rules),
+    warnings: lintGroup(config, group, context),
+  };
+}
+
+/** Each group says where it stands now. */
+export function renumbered(groups: readonly GroupPart[]): GroupPart[] {
+  return groups.map((part, index) => {
+    const pointer = pointerAt(index);
+    return part.group.pointer === pointer ? part : { ...part, group: { ...part.group, pointer } };
+  });
+}
+
+/** The model of the policy. A disabled one is modelled as if it were enforced. */
+export function policyOf(parts: PolicyParts, fallback: Action): Policy {
+  const mode = recordMode(parts.mode);
+  return {
+    groups: walkOf(parts.groups).map(({ group }) => group),
+    default:
+      parts.defaultPolicy === undefined
+        ? { action: fallback, mode, from: 'fallback' }
+        : { action: normaliseAction(parts.defaultPolicy), mode, from: 'default_policy' },
+  };
+}
+
+/** By ascending priority, which is the place in the list where it is missing; equals keep their place (D3). */
+export function walkOf(groups: readonly GroupPart[]): readonly GroupPart[] {
+  if (groups.every(({ priority }) => priority === undefined)) return groups;
+  return groups
+    .map((part, index) => ({ part, order: part.priority ?? index }))
+    .sort((left, right) => left.order - right.order)
+    .map(({ part }) => part);
+}
+
+function recordMode(mode: EnvelopeMode): Mode {
+  return mode === 'disabled' ? 'enforce' : mode;
+}
+
+function pointerAt(index: number): string {
+  return `/source_groups/${index}`;
+}

@@ -1,0 +1,47 @@
+import type { Prefix } from '#contracts/policy-model.js';
+import { mask } from '#policy/model/ipv4.js';
+
+/**
+ * Numbers filed under a prefix and a tag. Looking up a prefix visits what is filed under it or under a wider one, the
+ * newest first, at most `VISITS` of each; buckets may hold strangers, so that a visitor must look twice.
+ */
+export class PrefixIndex {
+  readonly #heads: Int32Array;
+  readonly #next: number[] = [];
+  readonly #values: number[] = [];
+  readonly #lengths = new Set<number>();
+
+  constructor(expected: number) {
+    this.#heads = new Int32Array(2 ** Math.ceil(Math.log2(Math.max(expected, 4) * 2))).fill(-1);
+  }
+
+  add(prefix: Prefix, tag: number, value: number): void {
+    this.#lengths.add(prefix.length);
+    const bucket = this.#bucket(prefix.address, prefix.length, tag);
+    this.#next.push(this.#heads[bucket] as number);
+    this.#values.push(value);
+    this.#heads[bucket] = this.#values.length - 1;
+  }
+
+  /** The first value for which `accept` is true. */
+  find(prefix: Prefix, tag: number, accept: (value: number) => boolean): number | undefined {
+    for (const length of this.#lengths) {
+      if (length > prefix.length) continue;
+      let at = this.#heads[this.#bucket(mask(prefix.address, length), length, tag)] as number;
+      for (let visits = 0; at !== -1 && visits < VISITS; visits++) {
+        const value = this.#values[at] as number;
+        if (accept(value)) return value;
+        at = this.#next[at] as number;
+      }
+    }
+    return undefined;
+  }
+
+  #bucket(address: number, length: number, tag: number): number {
+    let hash = Math.imul(address ^ Math.imul(length + 1, 0x9e3779b1), 0x85ebca6b);
+    hash = Math.imul(hash ^ (hash >>> 13) ^ Math.imul(tag + 1, 0xc2b2ae35), 0x27d4eb2f);
+    return (hash ^ (hash >>> 15)) & (this.#heads.length - 1);
+  }
+}
+
+const VISITS = 32;

@@ -1,0 +1,79 @@
+import type { Group, Policy } from '#contracts/policy-model.js';
+import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
+import { boundsOf } from '#policy/model/coverage.js';
+
+/**
+ * The indexes of the groups that no packet reaches: earlier groups with a default action, or with a rule that matches
+ * everything, hold all their sources. A dynamic group may gain sources, and is out of reach only if all addresses are.
+ */
+export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
+  const found = new Set<number>();
+  const facts = factsOfGroups(groups);
+  const isClosed = ({ defaultAction }: Group, index: number): boolean =>
+    defaultAction !== undefined || facts[index]?.hasCatchAll === true;
+  if (!groups.some(isClosed)) return found;
+  const addresses = new Addresses(groups);
+  for (const [index, group] of groups.entries()) {
+    if (addresses.allClosed(group)) found.add(index);
+    else if (isClosed(group, index)) addresses.close(group);
+  }
+  return found;
+}
+
+/** All addresses, cut at every bound of a source; the closed ones are skipped by following `next`. */
+class Addresses {
+  readonly #cuts: Float64Array;
+  readonly #next: Int32Array;
+
+  constructor(groups: readonly Group[]) {
+    const cuts = new Set([0, 2 ** 32]);
+    for (const { sources } of groups) {
+      for (const source of sources) {
+        const { start, end } = boundsOf(source);
+        cuts.add(start);
+        cuts.add(end);
+      }
+    }
+    this.#cuts = Float64Array.from(cuts).sort();
+    this.#next = Int32Array.from(this.#cuts, (_, index) => index);
+  }
+
+  allClosed({ sources, dynamic }: Group): boolean {
+    if (dynamic) return this.#open(0) === this.#cuts.length - 1;
+    return sources.every((source) => {
+      const { start, end } = boundsOf(source);
+      return this.#open(this.#cut(start)) >= this.#cut(end);
+    });
+  }
+
+  close({ sources }: Group): void {
+    for (const source of sources) {
+      const { start, end } = boundsOf(source);
+      const last = this.#cut(end);
+      for (let at = this.#open(this.#cut(start)); at < last; at = this.#open(at)) this.#next[at] = at + 1;
+    }
+  }
+
+  /** The first cut from `from` on behind which addresses are open. */
+  #open(from: number): number {
+    let root = from;
+    while (this.#next[root] !== root) root = this.#next[root] as number;
+    for (let at = from; at !== root; ) {
+      const next = this.#next[at] as number;
+      this.#next[at] = root;
+      at = next;
+    }
+    return root;
+  }
+
+  #cut(address: number): number {
+    let low = 0;
+    let high = this.#cuts.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#cuts[middle] as number) < address) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}

@@ -1,0 +1,33 @@
+import { LIMITS } from '#policy/document/limits.js';
+import { type CompiledRegex, compileRegex, type RegexOptions } from '#policy/model/regex.js';
+import type { Validation } from './validation.js';
+
+/**
+ * Compiles an expression of a policy within the bounds of D13; what is wrong with it becomes a problem. Null once the
+ * policy has more instructions than it may have: without this, a body of many large expressions is compiled for minutes.
+ */
+export function validateExpression(
+  source: string,
+  at: string,
+  { problems, context, expressions }: Validation,
+  options: RegexOptions = {},
+): CompiledRegex | null {
+  if (isOverPolicy(expressions.instructions) && context.isStored !== true) return null;
+  const compiled = compileRegex(source, options);
+  if (!compiled.ok) {
+    problems.add(at, compiled.code, `Not an expression to search for: ${compiled.fault}.`);
+    return compiled;
+  }
+  expressions.instructions += compiled.instructions;
+  if (compiled.instructions > LIMITS.regexInstructions && context.isStored !== true) {
+    const message = `This expression compiles to ${compiled.instructions} instructions; ${LIMITS.regexInstructions} are allowed. Use smaller repetitions or an exact list.`;
+    problems.add(at, 'regex_too_large', message);
+  }
+  return compiled;
+}
+
+export function isOverPolicy(instructions: number): boolean {
+  return instructions > LIMITS.policyInstructions;
+}
+
+export const TOO_MANY_INSTRUCTIONS = `The expressions of a policy have at most ${LIMITS.policyInstructions} instructions together: use exact lists, or fewer expressions.`;

@@ -1,0 +1,42 @@
+import type { Prefix, Rule } from '#contracts/policy-model.js';
+import { covers, hasAnyDestination, settlesLookups } from '#policy/model/coverage.js';
+import { PrefixIndex } from './prefix-index.js';
+
+/** Rules filed so that one that covers a given later rule is found quickly, if one is near. */
+export class RuleIndex {
+  readonly #rules: Rule[] = [];
+  readonly #index: PrefixIndex;
+
+  constructor(expected: number) {
+    this.#index = new PrefixIndex(expected);
+  }
+
+  add(rule: Rule): void {
+    if (rule.tls !== undefined) return;
+    const number = this.#rules.push(rule) - 1;
+    const tag = singlePort(rule) ?? WIDE;
+    if (hasAnyDestination(rule)) this.#index.add(EVERYTHING, tag, number);
+    else for (const destination of rule.destinations) this.#index.add(destination, tag, number);
+  }
+
+  /** A rule before which, standing later, the given one has nothing to say. */
+  findCover(later: Rule): Rule | undefined {
+    const prefix = hasAnyDestination(later) ? EVERYTHING : (later.destinations[0] ?? EVERYTHING);
+    const accept = (number: number): boolean => {
+      const earlier = this.#rules[number] as Rule;
+      return covers(earlier, later) && settlesLookups(earlier, later);
+    };
+    const port = singlePort(later);
+    let found = this.#index.find(prefix, WIDE, accept);
+    if (found === undefined && port !== undefined) found = this.#index.find(prefix, port, accept);
+    return found === undefined ? undefined : this.#rules[found];
+  }
+}
+
+const EVERYTHING: Prefix = { address: 0, length: 0 };
+const WIDE = 65_536;
+
+function singlePort({ destinationPorts }: Rule): number | undefined {
+  const [first] = destinationPorts;
+  return destinationPorts.length === 1 && first !== undefined && first.low === first.high ? first.low : undefined;
+}

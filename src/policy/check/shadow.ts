@@ -1,0 +1,101 @@
+import type { Group, Policy, Rule } from '#contracts/policy-model.js';
+import { isContradictory } from '#policy/model/coverage.js';
+import { RuleIndex } from './rule-index.js';
+import { SourceHolders } from './source-holders.js';
+
+/** Where a rule stands that can never match, and the rule that decides all its packets before. */
+export type Shadow = { readonly pointer: string; readonly by: string };
+
+/** How many times a rule is looked for in another group before the search is given up. */
+const CROSS_GROUP_SEARCHES = 300_000;
+
+/**
+ * Rules that can never match because one earlier rule, of the group or of a group that holds all its sources, decides
+ * all their packets. Rules that only several others hide together are not found.
+ */
+export function shadowedRules(
+  { groups }: Policy,
+  unreachable: ReadonlySet<number>,
+  sources: SourceHolders = new SourceHolders(),
+): Shadow[] {
+  const found: Shadow[] = [];
+  const holders = sources.of(groups, unreachable);
+  let searches = 0;
+  for (const [index, group] of groups.entries()) {
+    if (unreachable.has(index)) continue;
+    const own = shadowsWithin(group.rules);
+    const held = searches <= CROSS_GROUP_SEARCHES ? holders.get(index) : undefined;
+    if (own.length === 0 && held === undefined) continue;
+    const hidden: Hidden[] = [{ holder: group, pairs: own }];
+    for (const number of held ?? []) {
+      const holder = groups[number] as Group;
+      hidden.push({ holder, pairs: shadowsBehind(group.rules, holder.rules) });
+      searches += group.rules.length;
+    }
+    for (const shadow of shadowsOf(group, hidden)) found.push(shadow);
+  }
+  return found;
+}
+
+type Hidden = { readonly holder: Group; readonly pairs: readonly Pair[] };
+
+/** In the order of the rules, each with the first that hides it. */
+function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow[] {
+  const by = new Map<number, string>();
+  for (const { holder, pairs } of hidden) {
+    for (const pair of pairs) if (!by.has(pair.place)) by.set(pair.place, holder.pointer + pair.by.pointer);
+  }
+  return [...by]
+    .sort(([left], [right]) => left - right)
+    .map(([place, hider]) => ({ pointer: pointer + (rules[place] as Rule).pointer, by: hider }));
+}
+
+type Rules = readonly Rule[];
+/** The rule at a place of its list, and what hides it. */
+type Pair = { readonly place: number; readonly by: Rule };
+
+const within = new WeakMap<Rules, readonly Pair[]>();
+const behind = new WeakMap<Rules, WeakMap<Rules, readonly Pair[]>>();
+const indexes = new WeakMap<Rules, RuleIndex>();
+const NONE: readonly Pair[] = [];
+
+function shadowsWithin(rules: Rules): readonly Pair[] {
+  if (rules.length < 2) return NONE;
+  return remembered(within, rules, () => {
+    const index = new RuleIndex(rules.length);
+    return pairsOf(rules, (rule) => {
+      const by = index.findCover(rule);
+      if (by === undefined || isContradictory(rule)) index.add(rule);
+      return by;
+    });
+  });
+}
+
+function shadowsBehind(rules: Rules, holder: Rules): readonly Pair[] {
+  const known = remembered(behind, rules, () => new WeakMap<Rules, readonly Pair[]>());
+  return remembered(known, holder, () => {
+    const index = remembered(indexes, holder, () => {
+      const filed = new RuleIndex(holder.length);
+      for (const rule of holder) filed.add(rule);
+      return filed;
+    });
+    return pairsOf(rules, (rule) => index.findCover(rule));
+  });
+}
+
+function pairsOf(rules: Rules, coverOf: (rule: Rule) => Rule | undefined): readonly Pair[] {
+  const pairs: Pair[] = [];
+  for (const [place, rule] of rules.entries()) {
+    const by = coverOf(rule);
+    if (by !== undefined && !isContradictory(rule)) pairs.push({ place, by });
+  }
+  return pairs.length === 0 ? NONE : pairs;
+}
+
+function remembered<T>(known: WeakMap<Rules, T>, rules: Rules, find: () => T): T {
+  const found = known.get(rules);
+  if (found !== undefined) return found;
+  const made = find();
+  known.set(rules, made);
+  return made;
+}

@@ -1,0 +1,212 @@
+import type { z } from 'zod';
+import type {
+  PolicyConfig,
+  PolicyEnvelope,
+  RuleConfig,
+  SourceGroupConfig,
+  SourcesConfig,
+} from '#contracts/policy-document.js';
+import type { Problem } from '#contracts/policy-problem.js';
+import { type Intact, keepIntact } from '#policy/document/intact.js';
+import { LIMITS } from '#policy/document/limits.js';
+import { ProblemList } from '#policy/document/problem-list.js';
+import {
+  envelopeGroupSchema,
+  envelopePolicySchema,
+  envelopeSchema,
+  groupSchema,
+  policySchema,
+} from '#policy/document/schema.js';
+import { type ShapeProblem, shapeProblems } from '#policy/document/shape.js';
+import type { Path } from '#policy/model/pointer.js';
+import { validateAction } from './action-validation.js';
+import { validateAddresses, validateCidrs } from './address-validation.js';
+import { validateKubernetesSource } from './kubernetes-validation.js';
+import { validateMatch } from './match-validation.js';
+import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
+import type { Validation, ValidationContext } from './validation.js';
+
+/** Every problem of a PolicyConfig at once (D15). A document without problems has the shape of its type. */
+export function validatePolicy(document: unknown, context: ValidationContext): Problem[] {
+  const schema = context.form === 'envelope' ? envelopePolicySchema : policySchema;
+  const validation = begin(schema, document, context, []);
+  if (isObject(document)) validateConfig(document, '', validation);
+  return validation.problems.all();
+}
+
+/** Every problem of a policy envelope at once, name and mode included. */
+export function validateEnvelope(document: unknown, context: ValidationContext): Problem[] {
+  const validation = begin(envelopeSchema, document, context, ['policy']);
+  if (!isObject(document)) return validation.problems.all();
+  const { name, policy } = document as Intact<PolicyEnvelope>;
+  if (name !== undefined && !isValidName(name)) {
+    validation.problems.add('/name', 'invalid_name', NAME_RULE);
+  }
+  if (policy !== undefined) validateConfig(policy, '/policy', validation);
+  return validation.problems.all();
+}
+
+/** Every problem of one source group at once, apart from what the other groups of its policy have to do with it. */
+export function validateSourceGroup(document: unknown, context: ValidationContext): Problem[] {
+  const schema = context.form === 'envelope' ? envelopeGroupSchema : groupSchema;
+  const problems = new ProblemList();
+  const shape = shapeProblems(schema, document);
+  for (const problem of shape) {
+    const { path, code, message } = aboutMode(problem, 0);
+    problems.addAt(path, code, message);
+  }
+  const validation = { problems, context, damaged: keepIntact(document, shape), expressions: { instructions: 0 } };
+  if (!isObject(document)) return problems.all();
+  const group = document as Intact<SourceGroupConfig>;
+  validateId(group.id, 0, new Map(), '', '', 'source group', validation);
+  validateGroup(group, '', validation);
+  validateInstructions('/rules', validation);
+  return problems.all();
+}
+
+/** The stable name as it is stored: trimmed. */
+export function trimName(name: string): string {
+  return name.trim();
+}
+
+export const NAME_RULE = `A name is 1 to ${LIMITS.nameLength} printable characters; blanks around it are left out.`;
+
+/** Whether a policy can have this name (D5). Characters are counted as Unicode counts them. */
+export function isValidName(name: string): boolean {
+  const trimmed = trimName(name);
+  const { length } = [...trimmed];
+  return length > 0 && length <= LIMITS.nameLength && !/[\p{C}\p{Zl}\p{Zp}]/u.test(trimmed);
+}
+
+function begin(schema: z.ZodType, document: unknown, context: ValidationContext, policyPath: Path): Validation {
+  const problems = new ProblemList();
+  const shape = shapeProblems(schema, document);
+  for (const problem of aboutRecord(shape, schema)) {
+    const { path, code, message } = aboutMode(problem, policyPath.length + 2);
+    problems.addAt(path, code, message);
+  }
+  return { problems, context, damaged: keepIntact(document, shape), expressions: { instructions: 0 } };
+}
+
+/** What a read answers beside what a write takes. */
+const RECORD_MEMBERS = new Set([
+  'id',
+  'form',
+  'revision',
+  'created_at',
+  'updated_at',
+  'updated_by',
+  'active',
+  'warnings',
+  'dry_run',
+  'program_lines',
+]);
+
+/** A record that was read and is sent back whole has one fault, not eight. */
+function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonly ShapeProblem[] {
+  if (schema !== envelopeSchema) return shape;
+  const isOfRecord = ({ path, code }: ShapeProblem) =>
+    code === 'unknown_field' && path.length === 1 && RECORD_MEMBERS.has(String(path[0]));
+  const [first, ...others] = shape.filter(isOfRecord);
+  if (first === undefined) return shape;
+  const names = [first, ...others].map(({ path }) => String(path[0])).join(', ');
+  const message = `Only answers have ${names}: send only mode, name and policy.`;
+  return [{ ...first, message }, ...shape.filter((problem) => !isOfRecord(problem))];
+}
+
+/** The two forms differ in one field only, and deserve to be told so. `depth` is that of a group in the document. */
+function aboutMode(problem: ShapeProblem, depth: number): ShapeProblem {
+  const { path, code } = problem;
+  if (path.length !== depth + 1 || path[depth] !== 'mode') return problem;
+  if (depth > 0 && path[depth - 2] !== 'source_groups') return problem;
+  if (code === 'required') {
+    return { path, code: 'mode_required', message: 'In the singleton form a source group needs a mode.' };
+  }
+  if (code !== 'unknown_field') return problem;
+  const message = 'In the envelope form a source group has no mode; the mode of the envelope holds for it.';
+  return { path, code: 'mode_not_allowed', message };
+}
+
+function validateConfig(config: Intact<PolicyConfig>, at: string, validation: Validation): void {
+  validateAction(config.default_policy, `${at}/default_policy`, validation);
+  const groups = config.source_groups ?? [];
+  const { problems } = validation;
+  if (groups.length > LIMITS.groups) {
+    problems.add(`${at}/source_groups`, 'too_many', `A policy has at most ${LIMITS.groups} source groups.`);
+  }
+  const ids = new Map<string, number>();
+  let rules = 0;
+  for (let index = 0; index < groups.length; index++) {
+    const group = groups[index];
+    if (group === undefined) continue;
+    const pointer = `${at}/source_groups/${index}`;
+    validateId(group.id, index, ids, `${at}/source_groups`, pointer, 'source group', validation);
+    validateGroup(group, pointer, validation);
+    rules += group.rules?.length ?? 0;
+  }
+  if (rules > LIMITS.rules) {
+    const message = `A policy has at most ${LIMITS.rules} rules, this one has ${rules}.`;
+    problems.add(`${at}/source_groups`, 'too_many', message);
+  }
+  validateInstructions(`${at}/source_groups`, validation);
+}
+
+function validateInstructions(at: string, { problems, context, expressions }: Validation): void {
+  if (!isOverPolicy(expressions.instructions) || context.isStored === true) return;
+  problems.add(at, 'too_many', TOO_MANY_INSTRUCTIONS);
+}
+
+function validateGroup(group: Intact<SourceGroupConfig>, at: string, validation: Validation): void {
+  if (group.sources !== undefined) validateSources(group.sources, `${at}/sources`, validation);
+  validateAction(group.default_action, `${at}/default_action`, validation);
+  const rules = group.rules ?? [];
+  const ids = new Map<string, number>();
+  for (let index = 0; index < rules.length; index++) {
+    const rule = rules[index];
+    if (rule === undefined) continue;
+    const pointer = `${at}/rules/${index}`;
+    validateId(rule.id, index, ids, `${at}/rules`, pointer, 'rule of this group', validation);
+    validateRule(rule, pointer, validation);
+  }
+}
+
+function validateRule(rule: Intact<RuleConfig>, at: string, validation: Validation): void {
+  validateAction(rule.action, `${at}/action`, validation);
+  if (rule.match !== undefined) validateMatch(rule.match, `${at}/match`, validation);
+}
+
+function validateSources(sources: Intact<SourcesConfig>, at: string, validation: Validation): void {
+  const { cidrs = [], ips = [], kubernetes = [] } = sources;
+  if (cidrs.length + ips.length + kubernetes.length === 0 && !validation.damaged.has(sources)) {
+    const message = 'A source group needs a source: cidrs, ips or kubernetes.';
+    validation.problems.add(at, 'empty_sources', message);
+  }
+  validateCidrs(cidrs, `${at}/cidrs`, validation);
+  validateAddresses(ips, `${at}/ips`, validation);
+  for (const [index, source] of kubernetes.entries()) {
+    if (source !== undefined) validateKubernetesSource(source, `${at}/kubernetes/${index}`, validation);
+  }
+}
+
+function validateId(
+  id: string | undefined,
+  index: number,
+  ids: Map<string, number>,
+  list: string,
+  at: string,
+  what: string,
+  { problems }: Validation,
+): void {
+  if (id === undefined) return;
+  if (id === '') {
+    problems.add(`${at}/id`, 'empty_id', 'An id is not empty.');
+    return;
+  }
+  const first = ids.get(id);
+  if (first === undefined) ids.set(id, index);
+  else problems.add(`${at}/id`, 'duplicate_id', `Another ${what} has this id: ${list}/${first}.`);
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

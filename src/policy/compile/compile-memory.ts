@@ -1,0 +1,95 @@
+import type { Group, Policy } from '#contracts/policy-model.js';
+import type { Roster } from '#contracts/rule-names.js';
+import { Budget, type Used } from '#policy/model/budget.js';
+import { Cells } from '#policy/model/cells.js';
+import { rosterAfter, rosterOf } from '#policy/model/roster.js';
+import { sameSources } from '#policy/model/same-sources.js';
+import { LookupCompiler } from './lookup-compiler.js';
+import { ProgramTables } from './program-tables.js';
+import type { Segment } from './segment.js';
+import { Sequences } from './sequences.js';
+import { type Populations, populations } from './source-lists.js';
+
+/**
+ * What a compilation leaves behind for the next one: segments, by the lists of rules that they were compiled of,
+ * populations, the roster, and tables to work in. Segments that the latest one did not ask for are forgotten once they are more than what it did ask for.
+ */
+export class CompileMemory {
+  readonly tables = new ProgramTables();
+  readonly lookups = new LookupCompiler();
+  private known: { readonly groups: readonly Group[]; readonly found: Populations; readonly used: Used } | undefined;
+  private named: { readonly groups: readonly Group[]; readonly roster: Roster } | undefined;
+  private runs = new Sequences(Budget.unlimited, 'segments', 1);
+  private segments: (Segment | null)[] = [];
+  private stamps = new Cells();
+  private stamp = 0;
+  private wanted = 0;
+
+  begin(): void {
+    this.tables.clear();
+    this.stamp = (this.stamp + 1) >>> 0;
+    this.wanted = 0;
+  }
+
+  /** The populations of a policy, which a change of rules alone leaves as they are. */
+  populations(policy: Policy, budget: Budget): Populations {
+    const { groups } = policy;
+    const { known } = this;
+    if (known !== undefined && sameSources(known.groups, groups)) {
+      budget.ranks(groups.length);
+      budget.entries('sources', known.used.entries);
+      budget.steps(known.used.steps);
+      this.known = { ...known, groups };
+      return known.found;
+    }
+    const before = budget.used;
+    const found = populations(policy, budget);
+    const { entries, steps } = budget.used;
+    this.known = { groups, found, used: { entries: entries - before.entries, steps: steps - before.steps } };
+    return found;
+  }
+
+  roster(policy: Policy): Roster {
+    const { named } = this;
+    const roster = named === undefined ? rosterOf(policy) : rosterAfter(named.roster, named.groups, policy);
+    this.named = { groups: policy.groups, roster };
+    return roster;
+  }
+
+  /** `lists` are the numbers of lists of rules, in order; null where they can match nothing, undefined where unknown. */
+  find(lists: Cells): Segment | null | undefined {
+    const run = this.runs.find(lists.array, 0, lists.length);
+    if (run === undefined) return undefined;
+    this.note(run);
+    return this.segments[run];
+  }
+
+  add(lists: Cells, segment: Segment | null): void {
+    const run = this.runs.intern(lists.array, 0, lists.length);
+    this.segments[run] = segment;
+    if (run === this.stamps.length) this.stamps.push(this.stamp - 1);
+    this.note(run);
+  }
+
+  end(): void {
+    const { runs, segments, stamps, stamp, wanted } = this;
+    if (runs.count <= 2 * wanted + FEW) return;
+    this.runs = new Sequences(Budget.unlimited, 'segments', 1);
+    this.segments = [];
+    this.stamps = new Cells();
+    for (const [run, segment] of segments.entries()) {
+      if (stamps.array[run] !== stamp) continue;
+      this.runs.intern(runs.cells.array, runs.start(run), runs.end(run));
+      this.segments.push(segment);
+      this.stamps.push(stamp);
+    }
+  }
+
+  private note(run: number): void {
+    if (this.stamps.array[run] === this.stamp) return;
+    this.stamps.array[run] = this.stamp;
+    this.wanted += 1;
+  }
+}
+
+const FEW = 1_000;

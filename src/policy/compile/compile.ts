@@ -1,0 +1,230 @@
+import type { Action, Group, Mode, Policy, Rule } from '#contracts/policy-model.js';
+import { NONE, type Program } from '#contracts/program.js';
+import { MAX_RANKS, verdictWord, wordAt } from '#contracts/verdict-word.js';
+import { factsOfGroups, type RuleFacts } from '#policy/evaluate/rule-facts.js';
+import { Budget, type CompileLimits } from '#policy/model/budget.js';
+import { Cells } from '#policy/model/cells.js';
+import { outcome } from '#policy/model/rank.js';
+import { CompileMemory } from './compile-memory.js';
+import { type GroupViews, viewsOf } from './group-views.js';
+import type { RuleWords } from './program-tables.js';
+import { SegmentCompiler } from './segment-compiler.js';
+import { Division } from './segments.js';
+import { Sequences } from './sequences.js';
+import { type Populations, sourceMap } from './source-lists.js';
+
+const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks: MAX_RANKS };
+
+export type CompileOptions = {
+  readonly limits?: Partial<CompileLimits>;
+  /** So many copies of rules are compiled before large groups become segments that lists share. */
+  readonly copies?: number;
+  /** What was compiled before of the same lists of rules is taken from here, and kept here. */
+  readonly memory?: CompileMemory;
+};
+
+/**
+ * The program of a policy: the same policy gives the same bytes, whatever was compiled before. Throws
+ * `CompileTooLarge` where its rules overlap so much that the program would pass the limits.
+ */
+export function compile(policy: Policy, options: CompileOptions = {}): Program {
+  const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
+  const views = viewsOf(policy);
+  const words = wordsOf(policy, views, budget);
+  const memory = options.memory ?? new CompileMemory();
+  const found = memory.populations(views.policy, budget);
+  const division = new Division(views.policy, found, options.copies);
+  const { runs, ofPopulations } = runsOf(found, division, budget);
+  memory.begin();
+  const lookups = memory.lookups.compile(views, words, found, memory.tables);
+  const source = new SegmentSource(views.policy, words, runs, memory, budget);
+  const segments = new Uint32Array(runs.count);
+  for (let run = 0; run < runs.count; run++) segments[run] = source.segment(run);
+  memory.end();
+  const { lists, ofPopulations: listOfPopulation } = listsOfRuns(found, ofPopulations, segments, words, budget);
+  return {
+    sources: sourceMap(found, listOfPopulation),
+    lists: listsOf(lists),
+    ...memory.tables.tables(),
+    lookups,
+    ranks: words.ranks,
+    roster: memory.roster(policy),
+  };
+}
+
+/** The runs of groups, each once, and one after the other those of each population, each list ended by `NONE`. */
+function runsOf(
+  { groups }: Populations,
+  division: Division,
+  budget: Budget,
+): { runs: Sequences; ofPopulations: Cells } {
+  const runs = new Sequences(budget, 'segments', 1);
+  const ofPopulations = new Cells();
+  for (let population = 0; population < groups.count; population++) {
+    let from = groups.start(population);
+    for (const to of division.ends(population)) {
+      ofPopulations.push(runs.intern(groups.cells.array, from, to));
+      from = to;
+    }
+    ofPopulations.push(NONE);
+  }
+  return { runs, ofPopulations };
+}
+
+function listsOfRuns(
+  { groups }: Populations,
+  runs: Cells,
+  segments: Uint32Array,
+  words: Words,
+  budget: Budget,
+): { lists: Sequences; ofPopulations: Cells } {
+  const lists = new Sequences(budget, 'lists', 1);
+  const ofPopulations = new Cells();
+  const list = new Cells(16);
+  for (let population = 0, at = 0; population < groups.count; population++, at++) {
+    list.length = 0;
+    for (; runs.array[at] !== NONE; at++) {
+      const segment = segments[runs.array[at] as number] as number;
+      if (segment !== NONE) list.push(segment);
+    }
+    const end = groups.end(population);
+    const last = end > groups.start(population) ? (groups.cells.array[end - 1] as number) : NONE;
+    list.push(words.defaults[last] ?? words.policy);
+    ofPopulations.push(lists.intern(list.array, 0, list.length));
+  }
+  return { lists, ofPopulations };
+}
+
+type Words = {
+  /** Of the rules of all views, one view after the other. */
+  readonly rules: Uint32Array;
+  /** View → number of its first rule, and the first rank of its group. */
+  readonly first: Uint32Array;
+  readonly firstRanks: Uint32Array;
+  /** Per view; `undefined` where it has no default action. */
+  readonly defaults: readonly (number | undefined)[];
+  readonly policy: number;
+  readonly ranks: number;
+};
+
+/** The words of the places of `places`, by the ranks that these have in the policy. */
+function wordsOf({ groups, default: decides }: Policy, views: GroupViews, budget: Budget): Words {
+  const ranksOfGroups = new Uint32Array(groups.length);
+  let ranks = 1;
+  for (let group = 0; group < groups.length; group++) {
+    const { rules, defaultAction } = groups[group] as Group;
+    ranksOfGroups[group] = ranks - 1;
+    ranks += rules.length + (defaultAction === undefined ? 0 : 1);
+  }
+  budget.ranks(ranks);
+  const { groups: viewed } = views.policy;
+  const facts = factsOfGroups(viewed);
+  const words = new Uint32Array(viewed.reduce((count, { rules }) => count + rules.length, 0));
+  const first = new Uint32Array(viewed.length);
+  const firstRanks = new Uint32Array(viewed.length);
+  const defaults: (number | undefined)[] = [];
+  let number = 0;
+  for (let view = 0; view < viewed.length; view++) {
+    const { defaultAction, mode } = viewed[view] as Group;
+    const { outcomes } = facts[view] as RuleFacts;
+    const group = views.groups[view] as number;
+    const places = views.places[view] ?? null;
+    const rank = ranksOfGroups[group] as number;
+    first[view] = number;
+    firstRanks[view] = rank;
+    for (let rule = 0; rule < outcomes.length; rule++) {
+      const place = places === null ? rule : (places[rule] as number);
+      words[number++] = wordAt(rank + place, outcomes[rule] as number);
+    }
+    const last = rank + (groups[group] as Group).rules.length;
+    defaults.push(defaultAction === undefined ? undefined : wordOf(last, defaultAction, mode));
+  }
+  return { rules: words, first, firstRanks, defaults, policy: wordOf(ranks - 1, decides.action, decides.mode), ranks };
+}
+
+function wordOf(rank: number, action: Action, mode: Mode): number {
+  const { verdict, audited } = outcome(action, mode);
+  return verdictWord(rank, verdict, audited);
+}
+
+/** Puts the segments of a policy into the tables of its program; those that are known are not compiled again. */
+class SegmentSource {
+  private readonly compiler: SegmentCompiler;
+  private readonly facts: readonly RuleFacts[];
+  private readonly lists = new Cells(16);
+  /** Group → how many runs have it. */
+  private readonly uses: Uint32Array;
+
+  constructor(
+    private readonly policy: Policy,
+    private readonly words: Words,
+    private readonly runs: Sequences,
+    private readonly memory: CompileMemory,
+    private readonly budget: Budget,
+  ) {
+    this.compiler = new SegmentCompiler(budget);
+    this.facts = factsOfGroups(policy.groups);
+    this.uses = new Uint32Array(policy.groups.length);
+    const { array, length } = runs.cells;
+    for (let at = 0; at < length; at++) {
+      const group = array[at] as number;
+      this.uses[group] = (this.uses[group] as number) + 1;
+    }
+  }
+
+  /** The number of the segment of a run of groups, or `NONE` where none of their rules can match anything. */
+  segment(run: number): number {
+    const from = this.runs.start(run);
+    const to = this.runs.end(run);
+    const groups = this.runs.cells.array;
+    this.lists.length = 0;
+    let shared = false;
+    for (let at = from; at < to; at++) {
+      const group = groups[at] as number;
+      this.lists.push((this.facts[group] as RuleFacts).number);
+      shared ||= (this.uses[group] as number) > 1;
+    }
+    let segment = this.memory.find(this.lists);
+    if (segment === undefined) {
+      segment = this.compiler.compile(this.rulesOfRun(groups, from, to));
+      this.memory.add(this.lists, segment);
+    } else if (segment !== null) {
+      this.budget.entries('segments', segment.used.entries);
+      this.budget.steps(segment.used.steps);
+    }
+    return segment === null ? NONE : this.memory.tables.add(segment, this.wordsOf(groups, from, to), shared);
+  }
+
+  private wordsOf(groups: Uint32Array, from: number, to: number): RuleWords {
+    const { rules, first } = this.words;
+    const begin = (at: number): number => first[groups[at] as number] as number;
+    if (to - from === 1) return { words: rules, first: begin(from) };
+    const words = new Cells();
+    for (let at = from; at < to; at++) {
+      words.append(rules, begin(at), begin(at) + this.rulesOf(groups[at] as number).length);
+    }
+    return { words: words.array, first: 0 };
+  }
+
+  private rulesOfRun(groups: Uint32Array, from: number, to: number): readonly Rule[] {
+    if (to - from === 1) return this.rulesOf(groups[from] as number);
+    return Array.from(groups.subarray(from, to), (group) => this.rulesOf(group)).flat();
+  }
+
+  private rulesOf(group: number): readonly Rule[] {
+    return this.policy.groups[group]?.rules ?? [];
+  }
+}
+
+function listsOf(lists: Sequences): Program['lists'] {
+  const offsets = new Uint32Array(lists.count + 1);
+  const segments = new Cells();
+  const defaults = new Uint32Array(lists.count);
+  for (let list = 0; list < lists.count; list++) {
+    const last = lists.end(list) - 1;
+    segments.append(lists.cells.array, lists.start(list), last);
+    defaults[list] = lists.cells.array[last] as number;
+    offsets[list + 1] = segments.length;
+  }
+  return { offsets, segments: segments.trimmed(), defaults };
+}

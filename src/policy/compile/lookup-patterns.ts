@@ -1,0 +1,55 @@
+import type { LookupTables } from '#contracts/lookup-tables.js';
+import { NONE } from '#contracts/program.js';
+import { sharedWords } from '#contracts/shared-array.js';
+import { Cells } from '#policy/model/cells.js';
+
+/** Which groups decide lookups by which patterns, noted group by group. */
+export class LookupPatterns {
+  private readonly numbers = new Cells(0);
+  private readonly groups = new Cells(0);
+  private readonly words = new Cells(0);
+
+  /** Groups ascend, and words. */
+  add(number: number, group: number, word: number): void {
+    this.numbers.push(number);
+    this.groups.push(group);
+    this.words.push(word);
+  }
+
+  /** The tables of so many patterns: of a pattern that a group has again and again its first word counts. */
+  tables(count: number): LookupTables['patterns'] {
+    const { first, offsets } = this.firsts(count);
+    const total = offsets[count] as number;
+    const groups = sharedWords(total);
+    const words = sharedWords(total);
+    const next = offsets.slice();
+    for (let at = 0; at < this.numbers.length; at++) {
+      if (first[at] === 0) continue;
+      const number = this.numbers.array[at] as number;
+      const place = next[number] as number;
+      groups[place] = this.groups.array[at] as number;
+      words[place] = this.words.array[at] as number;
+      next[number] = place + 1;
+    }
+    return { offsets: offsets, groups, words };
+  }
+
+  /** Of each note whether it is the first of its pattern in its group, and where the groups of each pattern begin. */
+  private firsts(count: number): { readonly first: Uint8Array; readonly offsets: Uint32Array } {
+    const first = new Uint8Array(this.numbers.length);
+    const offsets = sharedWords(count + 1);
+    const latest = new Uint32Array(count).fill(NONE);
+    for (let at = 0; at < this.numbers.length; at++) {
+      const number = this.numbers.array[at] as number;
+      const group = this.groups.array[at] as number;
+      if (latest[number] === group) continue;
+      latest[number] = group;
+      first[at] = 1;
+      offsets[number + 1] = (offsets[number + 1] as number) + 1;
+    }
+    for (let number = 0; number < count; number++) {
+      offsets[number + 1] = (offsets[number + 1] as number) + (offsets[number] as number);
+    }
+    return { first, offsets };
+  }
+}

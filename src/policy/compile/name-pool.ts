@@ -1,0 +1,104 @@
+import type { HostnamePattern } from '#contracts/policy-model.js';
+import { sharedBytes, sharedWords } from '#contracts/shared-array.js';
+import { HASH_OF_END, hashWith } from '#policy/model/name-hash.js';
+
+export const KIND = { exact: 0, suffix: 1, any: 2, regex: 3 } as const satisfies Record<
+  HostnamePattern['kind'],
+  number
+>;
+
+/** The names of patterns in wire form, one after the other, each with its hash. */
+export type NamePool = {
+  readonly patterns: readonly HostnamePattern[];
+  readonly kinds: Uint8Array;
+  readonly hashes: Uint32Array;
+  readonly bytes: Uint8Array;
+  /** Name `n` is `offsets[n]` … `offsets[n + 1]` of `bytes`: empty where a pattern has none. */
+  readonly offsets: Uint32Array;
+};
+
+export function namePool(patterns: readonly HostnamePattern[]): NamePool {
+  const kinds = new Uint8Array(patterns.length);
+  const hashes = new Uint32Array(patterns.length);
+  const offsets = sharedWords(patterns.length + 1);
+  let end = 0;
+  for (let number = 0; number < patterns.length; number++) {
+    const pattern = patterns[number] as HostnamePattern;
+    kinds[number] = KIND[pattern.kind];
+    end += wireLength(pattern);
+    offsets[number + 1] = end;
+  }
+  const bytes = sharedBytes(end);
+  for (let number = 0; number < patterns.length; number++) {
+    const { kind, text } = patterns[number] as HostnamePattern;
+    if (kind !== 'exact' && kind !== 'suffix') continue;
+    hashes[number] = writeWire(text, kind === 'suffix' ? SUFFIX_MARK : 0, bytes, offsets[number + 1] as number);
+  }
+  return { patterns, kinds, hashes, bytes, offsets };
+}
+
+/** The pool of `patterns`, where that of others is known: only what they have not in common is made anew. */
+export function namePoolAfter(known: NamePool, patterns: readonly HostnamePattern[]): NamePool {
+  const before = known.patterns;
+  const shorter = Math.min(before.length, patterns.length);
+  let from = 0;
+  while (from < shorter && isSame(before[from], patterns[from])) from++;
+  if (from === before.length && from === patterns.length) return known;
+  let tail = 0;
+  while (tail < shorter - from && isSame(before.at(-1 - tail), patterns.at(-1 - tail))) tail++;
+  const fresh = namePool(patterns.slice(from, patterns.length - tail));
+  const to = before.length - tail;
+  const [first, last] = [known.offsets[from] as number, known.offsets[to] as number];
+  const added = fresh.bytes.length;
+  const bytes = sharedBytes(known.bytes.length - (last - first) + added);
+  bytes.set(known.bytes.subarray(0, first));
+  bytes.set(fresh.bytes, first);
+  bytes.set(known.bytes.subarray(last), first + added);
+  const offsets = sharedWords(patterns.length + 1);
+  offsets.set(known.offsets.subarray(0, from));
+  for (let at = 0; at < fresh.offsets.length; at++) offsets[from + at] = first + (fresh.offsets[at] as number);
+  const shift = first + added - last;
+  for (let at = to; at <= before.length; at++) {
+    offsets[at + patterns.length - before.length] = (known.offsets[at] as number) + shift;
+  }
+  const kinds = new Uint8Array(patterns.length);
+  const hashes = new Uint32Array(patterns.length);
+  kinds.set(known.kinds.subarray(0, from));
+  kinds.set(fresh.kinds, from);
+  kinds.set(known.kinds.subarray(to), patterns.length - tail);
+  hashes.set(known.hashes.subarray(0, from));
+  hashes.set(fresh.hashes, from);
+  hashes.set(known.hashes.subarray(to), patterns.length - tail);
+  return { patterns, kinds, hashes, bytes, offsets };
+}
+
+const SUFFIX_MARK = '*.'.length;
+/** The length byte of the first label, and the root's 0 byte. */
+const WIRE_EXTRA = 2;
+const DOT = 0x2e;
+
+function wireLength({ kind, text }: HostnamePattern): number {
+  if (kind === 'exact') return text.length + WIRE_EXTRA;
+  return kind === 'suffix' ? text.length - SUFFIX_MARK + WIRE_EXTRA : 0;
+}
+
+/** Writes the name that `text` has from `from` on, so that it ends at `end`, and answers its hash. */
+function writeWire(text: string, from: number, bytes: Uint8Array, end: number): number {
+  let at = end - 1;
+  let hash = hashWith(HASH_OF_END, 0);
+  let length = 0;
+  bytes[at] = 0;
+  for (let index = text.length - 1; index >= from; index--) {
+    const code = text.charCodeAt(index);
+    const byte = code === DOT ? length : code;
+    length = code === DOT ? 0 : length + 1;
+    bytes[--at] = byte;
+    hash = hashWith(hash, byte);
+  }
+  bytes[at - 1] = length;
+  return hashWith(hash, length) >>> 0;
+}
+
+function isSame(one: HostnamePattern | undefined, other: HostnamePattern | undefined): boolean {
+  return one === other || one?.text === other?.text;
+}

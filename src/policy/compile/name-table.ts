@@ -1,0 +1,48 @@
+import type { HostnamePattern } from '#contracts/policy-model.js';
+import type { Program } from '#contracts/program.js';
+import { Cells } from '#policy/model/cells.js';
+
+export type NameLeaf = { readonly name: number; readonly leaf: number };
+
+/** The names of a program, and the leaves that they bring to each segment. */
+export class NameTable {
+  private readonly names: HostnamePattern[] = [];
+  private readonly numbers = new Map<string, number>();
+  private readonly owners = new Cells(16);
+  private readonly members = new Cells(16);
+  private readonly leaves = new Cells(16);
+
+  /** By their numbers. */
+  get patterns(): readonly HostnamePattern[] {
+    return this.names;
+  }
+
+  /** The number of a pattern. */
+  number(pattern: HostnamePattern): number {
+    const known = this.numbers.get(pattern.text);
+    if (known !== undefined) return known;
+    const added = this.names.push(pattern) - 1;
+    this.numbers.set(pattern.text, added);
+    return added;
+  }
+
+  /** The names of a segment ascend. */
+  add(segment: number, leaves: readonly NameLeaf[]): void {
+    for (const { name, leaf } of leaves) {
+      this.owners.push(segment);
+      this.members.push(name);
+      this.leaves.push(leaf);
+    }
+  }
+
+  tables(): Pick<Program, 'names' | 'nameLeaves'> {
+    return {
+      names: this.names,
+      nameLeaves: {
+        segments: this.owners.trimmed(),
+        names: this.members.trimmed(),
+        leaves: this.leaves.trimmed(),
+      },
+    };
+  }
+}

@@ -1,0 +1,48 @@
+import type { NameTables } from '#contracts/lookup-tables.js';
+import type { HostnamePattern } from '#contracts/policy-model.js';
+import { NONE } from '#contracts/program.js';
+import { sharedWords } from '#contracts/shared-array.js';
+import { textsOf } from '#contracts/texts.js';
+import { slotOf } from '#policy/model/name-hash.js';
+import { KIND, type NamePool } from './name-pool.js';
+
+export function nameTables({ patterns, kinds, hashes, bytes, offsets }: NamePool): NameTables {
+  const counts = new Uint32Array(Object.keys(KIND).length);
+  for (const kind of kinds) counts[kind] = (counts[kind] as number) + 1;
+  const exact = slotsFor(counts[KIND.exact] as number);
+  const suffixes = slotsFor(counts[KIND.suffix] as number);
+  for (let number = 0; number < kinds.length; number++) {
+    const kind = kinds[number];
+    if (kind === KIND.exact) put(exact, hashes[number] as number, number);
+    else if (kind === KIND.suffix) put(suffixes, hashes[number] as number, number);
+  }
+  return {
+    wires: { bytes, offsets },
+    exact,
+    suffixes,
+    any: kinds.indexOf(KIND.any) >>> 0,
+    regexes: regexesOf(patterns, kinds, counts[KIND.regex] as number),
+  };
+}
+
+/** Slots that are half full at most, one of them free at least. */
+function slotsFor(count: number): Uint32Array {
+  return sharedWords(2 * 2 ** Math.ceil(Math.log2(2 * (count + 1)))).fill(NONE);
+}
+
+function put(slots: Uint32Array, hash: number, number: number): void {
+  const count = slots.length / 2;
+  let slot = slotOf(hash, count);
+  while (slots[2 * slot + 1] !== NONE) slot = (slot + 1) & (count - 1);
+  slots[2 * slot] = hash;
+  slots[2 * slot + 1] = number;
+}
+
+function regexesOf(patterns: readonly HostnamePattern[], kinds: Uint8Array, count: number): NameTables['regexes'] {
+  const numbers = sharedWords(count);
+  for (let at = 0, number = -1; at < count; at++) {
+    number = kinds.indexOf(KIND.regex, number + 1);
+    numbers[at] = number;
+  }
+  return { numbers, texts: textsOf(Array.from(numbers, (number) => (patterns[number] as HostnamePattern).text)) };
+}

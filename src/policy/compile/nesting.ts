@@ -1,0 +1,123 @@
+import type { Prefix } from '#contracts/policy-model.js';
+import { lastAddress, mask } from '#policy/model/ipv4.js';
+
+/** Distinct prefixes, each before those inside it; the number of a prefix is its place in that order. */
+export type PrefixOrder = {
+  readonly first: Uint32Array;
+  readonly last: Uint32Array;
+  readonly keys: Float64Array;
+  /** How many prefixes begin before each 65,536th address; undefined where there are few. */
+  readonly blocks: Uint32Array | undefined;
+};
+
+const FEW = 4_096;
+
+export function prefixOrder(prefixes: readonly Prefix[]): PrefixOrder {
+  const sorted = new Float64Array(prefixes.length);
+  for (let index = 0; index < prefixes.length; index++) sorted[index] = sortKey(prefixes[index] as Prefix);
+  sorted.sort();
+  let count = 0;
+  for (let index = 0; index < sorted.length; index++) {
+    const key = sorted[index] as number;
+    if (count === 0 || sorted[count - 1] !== key) sorted[count++] = key;
+  }
+  const keys = sorted.subarray(0, count);
+  const first = new Uint32Array(count);
+  const last = new Uint32Array(count);
+  for (let number = 0; number < count; number++) {
+    const key = keys[number] as number;
+    const prefix = { address: Math.floor(key / 64), length: key % 64 };
+    first[number] = prefix.address;
+    last[number] = lastAddress(prefix);
+  }
+  return { first, last, keys, blocks: count < FEW ? undefined : blocksOf(first) };
+}
+
+export function prefixNumber({ keys, blocks }: PrefixOrder, prefix: Prefix): number {
+  const key = sortKey(prefix);
+  let low = 0;
+  let high = keys.length;
+  if (blocks !== undefined) {
+    const block = mask(prefix.address, prefix.length) >>> 16;
+    low = blocks[block] as number;
+    high = blocks[block + 1] as number;
+  }
+  while (high - low > 1) {
+    const middle = (low + high) >>> 1;
+    if ((keys[middle] as number) <= key) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+function blocksOf(first: Uint32Array): Uint32Array {
+  const blocks = new Uint32Array(0x1_0001);
+  for (let number = 0; number < first.length; number++) {
+    const block = ((first[number] as number) >>> 16) + 1;
+    blocks[block] = (blocks[block] as number) + 1;
+  }
+  for (let block = 0; block < 0x1_0000; block++) {
+    blocks[block + 1] = (blocks[block + 1] as number) + (blocks[block] as number);
+  }
+  return blocks;
+}
+
+function sortKey(prefix: Prefix): number {
+  return mask(prefix.address, prefix.length) * 64 + prefix.length;
+}
+
+/** A prefix together with one of its members, as a number: sorted, they are in order of prefix, then of member. */
+export function membership(prefix: number, member: number): number {
+  return prefix * MEMBERS + member;
+}
+
+export const MEMBERS = 2 ** 26;
+
+/** What `walkNesting` calls, in ascending order of addresses. */
+export type NestingVisitor = {
+  /** A prefix begins inside the one that is open. Its members ascend; the array is used again afterwards. */
+  open(members: readonly number[]): void;
+  /** The innermost open prefix ends. */
+  close(): void;
+  /** From `start` on, and to the next call, the open prefixes are those that hold the addresses. */
+  interval(start: number): void;
+};
+
+/** Walks the intervals into which prefixes that nest cut the addresses. `memberships` is sorted. */
+export function walkNesting(order: PrefixOrder, memberships: Float64Array, visitor: NestingVisitor): void {
+  const ends: number[] = [];
+  const members: number[] = [];
+  let from = 0;
+  for (let at = 0; at < memberships.length; ) {
+    const prefix = Math.floor((memberships[at] as number) / MEMBERS);
+    members.length = 0;
+    for (; at < memberships.length; at++) {
+      const member = (memberships[at] as number) - prefix * MEMBERS;
+      if (member >= MEMBERS) break;
+      if (members.length === 0 || members[members.length - 1] !== member) members.push(member);
+    }
+    const first = order.first[prefix] as number;
+    from = closeBefore(first, ends, from, visitor);
+    if (from < first) visitor.interval(from);
+    from = first;
+    visitor.open(members);
+    ends.push(order.last[prefix] as number);
+  }
+  from = closeBefore(ADDRESSES, ends, from, visitor);
+  if (from < ADDRESSES) visitor.interval(from);
+}
+
+const ADDRESSES = 2 ** 32;
+
+function closeBefore(address: number, ends: number[], from: number, visitor: NestingVisitor): number {
+  let reached = from;
+  while (ends.length > 0) {
+    const end = ends[ends.length - 1] as number;
+    if (end >= address) break;
+    if (reached <= end) visitor.interval(reached);
+    reached = end + 1;
+    visitor.close();
+    ends.pop();
+  }
+  return reached;
+}

@@ -1,0 +1,109 @@
+import type { Budget, CompileTable } from '#policy/model/budget.js';
+import { Cells } from '#policy/model/cells.js';
+
+const SLOTS = 256;
+
+/** Sequences of numbers, each kept once and numbered in the order of their first appearance. */
+export class Sequences {
+  readonly cells = new Cells();
+  /** Sequence `n` is `offsets[n]` … `offsets[n + 1]` of `cells`. */
+  readonly offsets = new Cells();
+  private readonly hashes = new Cells();
+  private slots = new Int32Array(SLOTS).fill(-1);
+
+  /** A sequence counts as its length divided by `width` entries of `table`. */
+  constructor(
+    private readonly budget: Budget,
+    private readonly table: CompileTable,
+    private readonly width: number,
+  ) {
+    this.offsets.push(0);
+  }
+
+  get count(): number {
+    return this.offsets.length - 1;
+  }
+
+  start(sequence: number): number {
+    return this.offsets.array[sequence] as number;
+  }
+
+  end(sequence: number): number {
+    return this.offsets.array[sequence + 1] as number;
+  }
+
+  /** The number of the sequence that is `from` … `to` of `source`, if it is one of them. */
+  find(source: Uint32Array, from: number, to: number): number | undefined {
+    const found = this.slots[this.slotOf(hashOf(source, from, to), source, from, to)] as number;
+    return found < 0 ? undefined : found;
+  }
+
+  /** The number of the sequence that is `from` … `to` of `source`, which is added where it is new. */
+  intern(source: Uint32Array, from: number, to: number): number {
+    this.budget.steps((to - from) / this.width);
+    const hash = hashOf(source, from, to);
+    const slot = this.slotOf(hash, source, from, to);
+    const found = this.slots[slot] as number;
+    if (found >= 0) return found;
+    const added = this.count;
+    this.budget.entries(this.table, (to - from) / this.width);
+    this.cells.append(source, from, to);
+    this.offsets.push(this.cells.length);
+    this.hashes.push(hash);
+    this.slots[slot] = added;
+    if (this.count * 2 > this.slots.length) this.rehash();
+    return added;
+  }
+
+  clear(): void {
+    if (this.count === 0) return;
+    if (this.slots.length > SLOTS) this.slots = new Int32Array(SLOTS);
+    this.slots.fill(-1);
+    this.cells.length = 0;
+    this.offsets.length = 1;
+    this.hashes.length = 0;
+  }
+
+  /** Where the sequence is filed, or would be. */
+  private slotOf(hash: number, source: Uint32Array, from: number, to: number): number {
+    const mask = this.slots.length - 1;
+    for (let slot = hash & mask; ; slot = (slot + 1) & mask) {
+      const found = this.slots[slot] as number;
+      if (found < 0) return slot;
+      if (this.hashes.array[found] === hash && this.equals(found, source, from, to)) return slot;
+    }
+  }
+
+  private equals(sequence: number, source: Uint32Array, from: number, to: number): boolean {
+    const start = this.start(sequence);
+    if (this.end(sequence) - start !== to - from) return false;
+    const own = this.cells.array;
+    for (let index = from, at = start; index < to; index++, at++) if (own[at] !== source[index]) return false;
+    return true;
+  }
+
+  private rehash(): void {
+    const slots = new Int32Array(this.slots.length * 4).fill(-1);
+    const mask = slots.length - 1;
+    for (let sequence = 0; sequence < this.count; sequence++) {
+      let slot = (this.hashes.array[sequence] as number) & mask;
+      while ((slots[slot] as number) >= 0) slot = (slot + 1) & mask;
+      slots[slot] = sequence;
+    }
+    this.slots = slots;
+  }
+}
+
+/** MurmurHash3's mixing, one word at a time. */
+function hashOf(source: Uint32Array, from: number, to: number): number {
+  let hash = to - from;
+  for (let index = from; index < to; index++) {
+    let word = Math.imul(source[index] as number, 0xcc9e2d51);
+    word = Math.imul((word << 15) | (word >>> 17), 0x1b873593);
+    hash ^= word;
+    hash = (Math.imul((hash << 13) | (hash >>> 19), 5) + 0xe6546b64) | 0;
+  }
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+}

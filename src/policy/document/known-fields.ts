@@ -1,0 +1,48 @@
+import { z } from 'zod';
+import type { Path } from '#policy/model/pointer.js';
+
+const LONGEST_KEY = 64;
+
+/** The fields that a schema knows for the object at a path; none where it knows no object there. */
+export function knownFields(schema: z.core.$ZodType, path: Path): readonly string[] {
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable) {
+    return knownFields(schema.def.innerType, path);
+  }
+  if (schema instanceof z.ZodUnion) return schema.def.options.flatMap((option) => knownFields(option, path));
+  const [step, ...rest] = path;
+  if (schema instanceof z.ZodArray) return step === undefined ? [] : knownFields(schema.def.element, rest);
+  if (schema instanceof z.ZodRecord) return step === undefined ? [] : knownFields(schema.def.valueType, rest);
+  if (!(schema instanceof z.ZodObject)) return [];
+  const fields = new Map<string, z.core.$ZodType>(Object.entries(schema.def.shape));
+  if (step === undefined) return [...fields.keys()];
+  const member = fields.get(String(step));
+  return member === undefined ? [] : knownFields(member, rest);
+}
+
+/** The known field that was probably meant: at most two letters away, or begun alike. */
+export function nearest(key: string, known: readonly string[]): string | undefined {
+  if (key.length > LONGEST_KEY) return undefined;
+  const wanted = plain(key);
+  const allowed = wanted.length < 4 ? 1 : 2;
+  const near = known
+    .map((field) => ({ field, distance: distance(wanted, plain(field)) }))
+    .filter(({ field, distance }) => distance <= allowed || (wanted.length > 3 && plain(field).startsWith(wanted)))
+    .sort((one, other) => one.distance - other.distance);
+  return near[0]?.field;
+}
+
+const plain = (key: string) => key.toLowerCase().replace(/[-_ ]/g, '');
+
+/** Letters to insert, remove or replace to make one text the other. */
+function distance(from: string, to: string): number {
+  let above = Array.from({ length: to.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= from.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= to.length; column++) {
+      const replaced = (above[column - 1] ?? 0) + (from[row - 1] === to[column - 1] ? 0 : 1);
+      current.push(Math.min(replaced, (above[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
+    }
+    above = current;
+  }
+  return above[to.length] ?? 0;
+}

@@ -1,0 +1,119 @@
+import type { z } from 'zod';
+import type { ProblemCode } from '#contracts/policy-problem.js';
+import type { Path } from '#policy/model/pointer.js';
+import { knownFields, nearest } from './known-fields.js';
+
+/** A problem of shape. `path` ends at the value that is wrong, or at the field that is missing or unknown. */
+export type ShapeProblem = { readonly path: Path; readonly code: ProblemCode; readonly message: string };
+
+type Issue = z.core.$ZodIssue;
+
+/** What is wrong with the shape of a value, in plain sentences; empty if it fits the schema. */
+export function shapeProblems(schema: z.ZodType, value: unknown): ShapeProblem[] {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return [];
+  const hint = hints(schema);
+  return parsed.error.issues.flatMap((issue) => describe(issue, value, [], hint));
+}
+
+const REQUIRED = { code: 'required', message: 'This field is required.' } as const;
+
+/** Looking for what was meant costs time; a document that is wrong throughout gets only so many hints. */
+const MAX_HINTS = 100;
+type Hint = (path: Path, key: string) => string;
+
+function hints(schema: z.ZodType): Hint {
+  let left = MAX_HINTS;
+  return (path, key) => {
+    if (left-- <= 0) return '';
+    const meant = nearest(key, knownFields(schema, path));
+    return meant === undefined ? '' : ` (did you mean ${JSON.stringify(meant)}?)`;
+  };
+}
+
+/** The value at a path, read from own fields only. */
+export function valueAt(root: unknown, path: Path): unknown {
+  let value = root;
+  for (const step of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, step)) return undefined;
+    value = (value as Record<string | number, unknown>)[step];
+  }
+  return value;
+}
+
+function describe(issue: Issue, root: unknown, base: Path, hint: Hint): ShapeProblem[] {
+  const path: Path = [...base, ...(issue.path as (string | number)[])];
+  const value = valueAt(root, path);
+  switch (issue.code) {
+    case 'invalid_type':
+      if (value === undefined) return [{ path, ...REQUIRED }];
+      return [{ path, code: 'invalid_type', message: `Must be ${wanted(issue.expected)}, not ${jsonType(value)}.` }];
+    case 'unrecognized_keys':
+      return issue.keys.map((key) => ({
+        path: [...path, key],
+        code: 'unknown_field',
+        message: `There is no field ${JSON.stringify(key)} here${hint(path, key)}.`,
+      }));
+    case 'invalid_value': {
+      if (value === undefined) return [{ path, ...REQUIRED }];
+      const words = issue.values.map((word) => JSON.stringify(word)).join(' or ');
+      return [{ path, code: 'invalid_value', message: `Must be ${words}.` }];
+    }
+    case 'too_small':
+      return [{ path, code: 'out_of_range', message: `Must be at least ${issue.minimum}.` }];
+    case 'too_big':
+      return [{ path, code: 'out_of_range', message: `Must be at most ${issue.maximum}.` }];
+    case 'invalid_union':
+      if (value === undefined) return [{ path, ...REQUIRED }];
+      return union(issue, value, root, path, hint);
+    default:
+      return [{ path, code: 'invalid_value', message: issue.message }];
+  }
+}
+
+/**
+ * A union without a tag is told apart by the JSON type of the value: the branch for that type is the one that was
+ * meant, and its problems are the ones to tell. With no such branch, all types that are possible are named.
+ */
+function union(
+  issue: z.core.$ZodIssueInvalidUnion,
+  value: unknown,
+  root: unknown,
+  path: Path,
+  hint: Hint,
+): ShapeProblem[] {
+  const expected: string[] = [];
+  for (const branch of issue.errors) {
+    const mismatch = branch.find((inner) => inner.code === 'invalid_type' && inner.path.length === 0);
+    if (mismatch === undefined || mismatch.code !== 'invalid_type') {
+      return branch.flatMap((inner) => describe(inner, root, path, hint));
+    }
+    if (mismatch.expected === 'int' && typeof value === 'number') return describe(mismatch, root, path, hint);
+    expected.push(mismatch.expected);
+  }
+  const types = [...new Set(expected.map(wanted))];
+  return [{ path, code: 'invalid_type', message: `Must be ${types.join(' or ')}, not ${jsonType(value)}.` }];
+}
+
+function wanted(expected: string): string {
+  switch (expected) {
+    case 'object':
+    case 'record':
+      return 'an object';
+    case 'array':
+      return 'an array';
+    case 'int':
+    case 'number':
+      return 'an integer';
+    default:
+      return `a ${expected}`;
+  }
+}
+
+function jsonType(value: unknown): string {
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return 'an array';
+  if (typeof value === 'object') return 'an object';
+  if (typeof value === 'number' && !Number.isInteger(value)) return 'a fraction';
+  return `a ${typeof value}`;
+}

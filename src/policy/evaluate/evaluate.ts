@@ -1,0 +1,28 @@
+import { type Grants, noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
+import { type Outcome, outcomeAt, type Place } from '#policy/model/rank.js';
+import { isInScope, scopeOf } from '#policy/model/source-scope.js';
+import { mismatch } from './mismatch.js';
+
+/** What decides a packet, and how. */
+export type Decision = Outcome & { readonly rank: number; readonly place: Place };
+
+/** The reference: the walk of D3, one group and one rule after the other. Everything else is held equal to it. */
+export function evaluate(policy: Policy, packet: Packet, grants: Grants = noGrants): Decision {
+  let rank = 0;
+  const decidedBy = (place: Place): Decision => ({ rank, place, ...outcomeAt(policy, place) });
+  for (const [group, candidate] of policy.groups.entries()) {
+    const { rules, defaultAction } = candidate;
+    const scope = scopeOf(candidate, packet.source);
+    for (const [index, rule] of rules.entries()) {
+      if (isInScope(scope, rule.action) && mismatch(rule, packet, grants) === undefined) {
+        return decidedBy({ kind: 'rule', group, rule: index });
+      }
+      rank += 1;
+    }
+    if (defaultAction !== undefined) {
+      if (isInScope(scope, defaultAction)) return decidedBy({ kind: 'group_default', group });
+      rank += 1;
+    }
+  }
+  return decidedBy({ kind: 'policy_default' });
+}

@@ -1,0 +1,100 @@
+import type { RequestFacts, ResponseFacts } from '#contracts/http-facts.js';
+import type { HttpMatchConfig, HttpRequestMatchConfig, NameMatchObject } from '#contracts/policy-document.js';
+import type { Action } from '#contracts/policy-model.js';
+import { HeaderMatchers } from './http-headers.js';
+import { isAmbiguousPath, normalPath, writtenPath } from './http-path.js';
+import { QueryMatchers } from './http-query.js';
+import { exactTest, regexTest, type TextTest } from './http-values.js';
+
+/**
+ * Whether the HTTP block of a rule matches a request (D24). What cannot be told is "no" for an allow and "yes" for a deny (D19a); so is a
+ * path that servers understand differently, where the rule has a path matcher.
+ */
+export function judgeRequest(
+  config: HttpRequestMatchConfig | undefined,
+  facts: RequestFacts,
+  action: Action,
+): 'yes' | 'no' {
+  if (config === undefined) return 'yes';
+  let tests = compiled.get(config);
+  if (tests === undefined) {
+    tests = compile(config);
+    compiled.set(config, tests);
+  }
+  for (const test of tests) if (!test(facts, action)) return 'no';
+  return 'yes';
+}
+
+/** JSON pointer, within the HTTP block, of the first matcher that a response breaks; null: none. */
+export function breaksResponse(config: HttpMatchConfig['response'], facts: ResponseFacts): string | null {
+  if (config?.headers === undefined) return null;
+  let matchers = responses.get(config);
+  if (matchers === undefined) {
+    matchers = new HeaderMatchers(config.headers);
+    responses.set(config, matchers);
+  }
+  const broken = matchers.broken(facts.headers);
+  return broken === null ? null : `/response/headers${broken}`;
+}
+
+type RequestTest = (facts: RequestFacts, action: Action) => boolean;
+
+const compiled = new WeakMap<HttpRequestMatchConfig, readonly RequestTest[]>();
+const responses = new WeakMap<NonNullable<HttpMatchConfig['response']>, HeaderMatchers>();
+
+/** The cheap ones first: all must hold. */
+function compile({ methods = [], host, path, query, headers }: HttpRequestMatchConfig): readonly RequestTest[] {
+  const tests: RequestTest[] = [];
+  if (methods.length > 0) {
+    const test = exactTest(methods);
+    tests.push((facts) => test(facts.method, false));
+  }
+  if (host !== undefined) tests.push(hostTest(host));
+  if (path !== undefined) tests.push(pathTest(path));
+  if (query !== undefined) {
+    const matchers = new QueryMatchers(query);
+    tests.push((facts, action) => matchers.match(facts.query, action));
+  }
+  if (headers !== undefined) {
+    const matchers = new HeaderMatchers(headers);
+    tests.push((facts, action) => matchers.match(facts.headers, action));
+  }
+  return tests;
+}
+
+function hostTest({ exact = [], regex }: NameMatchObject): RequestTest {
+  const test = anyOf([
+    ...(exact.length > 0 ? [exactTest(exact)] : []),
+    ...(regex === undefined ? [] : [regexTest(regex, true)]),
+  ]);
+  return (facts, action) => test(facts.host, action === 'deny');
+}
+
+/** Judged as it was sent and as it is understood: a deny matches if either does, an allow only if both do. */
+function pathTest({ exact = [], prefix = [], regex }: NonNullable<HttpRequestMatchConfig['path']>): RequestTest {
+  const searched = regex === undefined ? [] : [regexTest(regex)];
+  const test = (view: (pattern: string) => string) =>
+    anyOf([
+      ...(exact.length > 0 ? [exactTest(exact.map(view))] : []),
+      ...prefix.map(view).map(
+        (start): TextTest =>
+          (text) =>
+            text.startsWith(start),
+      ),
+      ...searched,
+    ]);
+  const sent = test(writtenPath);
+  const understood = test((pattern) => normalPath(writtenPath(pattern)));
+  return ({ path }, action) => {
+    const isDeny = action === 'deny';
+    if (isAmbiguousPath(path)) return isDeny;
+    const matchesSent = sent(path, isDeny);
+    return matchesSent === isDeny ? matchesSent : understood(normalPath(path), isDeny);
+  };
+}
+
+function anyOf(tests: readonly TextTest[]): TextTest {
+  const [first] = tests;
+  if (tests.length === 1 && first !== undefined) return first;
+  return (text, unresolved) => tests.some((test) => test(text, unresolved));
+}

@@ -1,0 +1,73 @@
+import type { Headers } from '#contracts/http-facts.js';
+import type { HeaderMatchConfig } from '#contracts/policy-document.js';
+import type { Action } from '#contracts/policy-model.js';
+import { escapeStep } from '#policy/model/pointer.js';
+import { exactTests, regexTests, type TextTest } from './http-values.js';
+
+type Matcher = {
+  readonly kind: keyof HeaderMatchConfig;
+  readonly name: string;
+  /** Null: of a kind that asks for presence alone. */
+  readonly test: TextTest | null;
+};
+
+/** A header matcher, ready to be asked often. All of its kinds must hold (D24). */
+export class HeaderMatchers {
+  readonly #matchers: readonly Matcher[];
+  readonly #names: ReadonlySet<string>;
+  readonly #dashed: ReadonlySet<string>;
+
+  constructor(config: HeaderMatchConfig) {
+    this.#matchers = [
+      ...(config.require_present ?? []).map((name) => ({ kind: 'require_present' as const, name, test: null })),
+      ...(config.deny_present ?? []).map((name) => ({ kind: 'deny_present' as const, name, test: null })),
+      ...exactTests(config.exact).map(([name, test]) => ({ kind: 'exact' as const, name, test })),
+      ...regexTests(config.regex).map(([name, test]) => ({ kind: 'regex' as const, name, test })),
+    ];
+    this.#names = new Set(this.#matchers.map(({ name }) => name));
+    this.#dashed = new Set([...this.#names].map(dashed));
+  }
+
+  /** Whether a rule of this action matches. */
+  match(headers: Headers, action: Action): boolean {
+    if (this.#hasAlias(headers)) return action === 'deny';
+    return this.#matchers.every((matcher) => holds(matcher, headers, action));
+  }
+
+  /** JSON pointer, within the matcher, of the first that does not hold; null: all do. */
+  broken(headers: Headers): string | null {
+    const broken = this.#matchers.find((matcher) => !holds(matcher, headers, 'allow'));
+    return broken === undefined ? null : `/${broken.kind}/${escapeStep(broken.name)}`;
+  }
+
+  /** Gateways (RFC 3875, 4.1.18) read `x_role` and `x-role` as one: a header that differs from a named one in that alone leaves both in doubt. */
+  #hasAlias(headers: Headers): boolean {
+    for (let index = 0; index < headers.length; index++) {
+      const [name] = headers[index] as Headers[number];
+      if (this.#names.has(name)) continue;
+      if (this.#dashed.has(name.includes('_') ? dashed(name) : name)) return true;
+    }
+    return false;
+  }
+}
+
+function holds({ kind, name, test }: Matcher, headers: Headers, action: Action): boolean {
+  if (test === null) return isPresent(headers, name) === (kind === 'require_present');
+  const values = headers.filter((header) => header[0] === name).map((header) => header[1]);
+  if (action === 'deny') return readings(values).some((value) => test(value, true));
+  return values.length > 0 && values.every((value) => test(value, false));
+}
+
+function isPresent(headers: Headers, name: string): boolean {
+  return headers.some((header) => header[0] === name);
+}
+
+/** What a server may take for the value: a line, a member of its list, all lines as one list (RFC 9110, 5.3). */
+function readings(values: readonly string[]): readonly string[] {
+  const members = values.flatMap((value) => (value.includes(',') ? value.split(',').map((part) => part.trim()) : []));
+  return values.length > 1 ? [...values, ...members, values.join(', ')] : [...values, ...members];
+}
+
+function dashed(name: string): string {
+  return name.replaceAll('_', '-');
+}

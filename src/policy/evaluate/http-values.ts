@@ -1,0 +1,34 @@
+import { compileRegex } from '#policy/model/regex.js';
+
+/** Expressions are searched in no longer text: beyond it a matcher is unresolved (D19a). */
+const MAX_SEARCHED = 8192;
+
+/** Whether a text matches; `unresolved`: what is said where that cannot be told. */
+export type TextTest = (text: string, unresolved: boolean) => boolean;
+
+export function regexTest(source: string, caseInsensitive = false): TextTest {
+  const compiled = compileRegex(source, { caseInsensitive });
+  if (!compiled.ok) return (_, unresolved) => unresolved;
+  const { regex } = compiled;
+  return (text, unresolved) => (text.length > MAX_SEARCHED ? unresolved : regex.test(text));
+}
+
+export function exactTest(values: readonly string[]): TextTest {
+  const [first] = values;
+  if (values.length === 1) return (text) => text === first;
+  const set = new Set(values);
+  return (text) => set.has(text);
+}
+
+type NamedTests = readonly (readonly [key: string, test: TextTest])[];
+
+export type Lists = Readonly<Record<string, readonly string[]>>;
+export type Expressions = Readonly<Record<string, string>>;
+
+export function exactTests(lists: Lists = {}): NamedTests {
+  return Object.entries(lists).map(([key, values]) => [key, exactTest(values)] as const);
+}
+
+export function regexTests(expressions: Expressions = {}): NamedTests {
+  return Object.entries(expressions).map(([key, source]) => [key, regexTest(source)] as const);
+}

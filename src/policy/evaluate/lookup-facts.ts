@@ -1,0 +1,39 @@
+import type { HostnamePattern, Rule } from '#contracts/policy-model.js';
+import { NONE } from '#contracts/program.js';
+import { verdictWord } from '#contracts/verdict-word.js';
+import { Cells } from '#policy/model/cells.js';
+import { lookupBar, lookupOutcome } from './lookup.js';
+
+/** What the rules of a group say about lookups (D11). Words are those of a group whose first rank is 0. */
+export type LookupFacts = {
+  /** The word of the first rule that decides every lookup, or `NONE`. */
+  readonly final: number;
+  /** The hostnames of the rules in their order, with repetitions. */
+  readonly names: readonly HostnamePattern[];
+  /** What each of them decides lookups with; `NONE` where it cannot, or comes too late. */
+  readonly words: Uint32Array;
+};
+
+export function lookupFacts(rules: readonly Rule[], hasHostname: boolean): LookupFacts {
+  let final = NONE;
+  const names: HostnamePattern[] = [];
+  const words = new Cells(hasHostname ? rules.length : 0);
+  for (let place = 0; place < rules.length && (hasHostname || final === NONE); place++) {
+    const rule = rules[place] as Rule;
+    const { hostname } = rule;
+    let decided = NONE;
+    if (final === NONE && lookupBar(rule) === undefined) {
+      decided = wordOf(place, rule);
+      if (hostname === undefined || hostname.kind === 'any') final = decided;
+    }
+    if (hostname === undefined) continue;
+    names.push(hostname);
+    words.push(hostname.kind === 'any' ? NONE : decided);
+  }
+  return { final, names, words: words.array.subarray(0, words.length) };
+}
+
+function wordOf(place: number, { action, mode }: Rule): number {
+  const { verdict, audited } = lookupOutcome(action, mode);
+  return verdictWord(place, verdict, audited);
+}

@@ -1,0 +1,82 @@
+import { type Action, IPPROTO, type Mode, type Policy, type Range, type Rule } from '#contracts/policy-model.js';
+import { matchesHostname } from '#policy/model/hostname.js';
+import type { Place } from '#policy/model/rank.js';
+import { isInScope, scopeOf } from '#policy/model/source-scope.js';
+
+/** A lookup is never redirected, and only a deny is audited. */
+export type LookupOutcome = { readonly verdict: 'allow' | 'deny' | 'audit'; readonly audited: boolean };
+
+/** What decides whether a name may be looked up. */
+export type LookupDecision = LookupOutcome & { readonly rank: number; readonly place: Place };
+
+/** The reference for D11: whether `source` may look up `name`, which is written as for `matchesHostname`. */
+export function evaluateLookup(policy: Policy, source: number, name: string | readonly string[]): LookupDecision {
+  let rank = 0;
+  const decidedBy = (place: Place, action: Action, mode: Mode): LookupDecision => ({
+    rank,
+    place,
+    ...lookupOutcome(action, mode),
+  });
+  for (const [index, group] of policy.groups.entries()) {
+    const scope = scopeOf(group, source);
+    for (const [number, rule] of group.rules.entries()) {
+      if (isInScope(scope, rule.action) && lookupMismatch(rule, name) === undefined) {
+        return decidedBy({ kind: 'rule', group: index, rule: number }, rule.action, rule.mode);
+      }
+      rank += 1;
+    }
+    if (group.defaultAction !== undefined) {
+      if (isInScope(scope, group.defaultAction)) {
+        return decidedBy({ kind: 'group_default', group: index }, group.defaultAction, group.mode);
+      }
+      rank += 1;
+    }
+  }
+  return decidedBy({ kind: 'policy_default' }, policy.default.action, policy.default.mode);
+}
+
+export function lookupOutcome(action: Action, mode: Mode): LookupOutcome {
+  const audited = action === 'deny' && mode === 'audit';
+  return { verdict: audited ? 'audit' : action, audited };
+}
+
+/** Why a rule does not decide a lookup. */
+export type LookupMismatch =
+  | 'hostname'
+  | 'destination_without_hostname'
+  | 'deny_has_other_matchers'
+  | 'neither_tcp_nor_udp_port_53';
+
+export function lookupMismatch(rule: Rule, name: string | readonly string[]): LookupMismatch | undefined {
+  if (rule.hostname !== undefined && !matchesHostname(rule.hostname, name)) return 'hostname';
+  return lookupBar(rule);
+}
+
+/** What keeps a rule from deciding a lookup of any name. */
+export function lookupBar(rule: Rule): Exclude<LookupMismatch, 'hostname'> | undefined {
+  if (rule.hostname === undefined && hasDestination(rule)) return 'destination_without_hostname';
+  if (rule.action === 'deny') return hasOtherMatchers(rule) ? 'deny_has_other_matchers' : undefined;
+  if (rule.hostname === undefined && !carriesAnything(rule)) return 'neither_tcp_nor_udp_port_53';
+  return undefined;
+}
+
+function hasDestination({ destinations }: Rule): boolean {
+  return destinations.length > 0 && destinations.every(({ length }) => length > 0);
+}
+
+function hasOtherMatchers(rule: Rule): boolean {
+  const { protocol, sourcePorts, destinationPorts, icmpTypes, icmpCodes, tls } = rule;
+  const listed = [sourcePorts, destinationPorts, icmpTypes, icmpCodes].some((matcher) => matcher.length > 0);
+  return listed || hasDestination(rule) || protocol !== 'any' || tls !== undefined;
+}
+
+/** Whether an allow rule without hostname lets through TCP, or UDP to port 53. */
+function carriesAnything({ protocol, destinationPorts, icmpTypes, icmpCodes }: Rule): boolean {
+  if (icmpTypes.length > 0 || icmpCodes.length > 0) return false;
+  if (protocol === 'any' || protocol === IPPROTO.tcp) return true;
+  return protocol === IPPROTO.udp && (destinationPorts.length === 0 || destinationPorts.some(holdsDns));
+}
+
+function holdsDns({ low, high }: Range): boolean {
+  return low <= 53 && 53 <= high;
+}

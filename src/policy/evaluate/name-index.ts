@@ -1,0 +1,102 @@
+import type { NameTables } from '#contracts/lookup-tables.js';
+import { NONE } from '#contracts/program.js';
+import { textAt } from '#contracts/texts.js';
+import { searchedText } from '#policy/model/hostname.js';
+import { HASH_OF_END, hashWith, slotOf } from '#policy/model/name-hash.js';
+import { RegexSet } from '#policy/model/regex.js';
+
+const KEPT_NAMES = 65_536;
+/** RFC 1035, 3.1. */
+const MAX_BYTES = 255;
+
+/** Finds the patterns that match a name, by the tables of a program. */
+export class NameIndex {
+  /** The patterns that matched last are the first so many of these. */
+  readonly found: number[] = [];
+  readonly #tables: NameTables;
+  readonly #regexes: RegexSet;
+  /** Where the labels of a name begin. */
+  readonly #starts = new Uint8Array(MAX_BYTES);
+  /** The regexes that matched a name, in two generations: what is not asked for in a whole generation is forgotten. */
+  #young = new Map<string, readonly number[]>();
+  #old = new Map<string, readonly number[]>();
+
+  constructor(tables: NameTables) {
+    this.#tables = tables;
+    const { numbers, texts } = tables.regexes;
+    const sources = Array.from(numbers, (_number, at) => textAt(texts, at));
+    this.#regexes = new RegexSet(sources, { caseInsensitive: true });
+  }
+
+  /** Puts the numbers of the patterns that match the name `key` into `found`, and answers how many they are. */
+  find(key: string): number {
+    const { any, exact, suffixes, regexes } = this.#tables;
+    const labels = this.#cut(key);
+    let count = 0;
+    let hash = hashWith(HASH_OF_END, 0);
+    let at = key.length - 1;
+    for (let label = labels - 1; label >= 0; label--) {
+      const start = this.#starts[label] as number;
+      while (at > start) hash = hashWith(hash, key.charCodeAt(--at));
+      const number = this.#patternAt(label === 0 ? exact : suffixes, hash >>> 0, key, start);
+      if (number !== NONE) this.found[count++] = number;
+    }
+    if (any !== NONE) this.found[count++] = any;
+    if (regexes.numbers.length > 0) {
+      for (const number of this.#matchingRegexes(key)) this.found[count++] = number;
+    }
+    return count;
+  }
+
+  /** Notes where the labels begin, and answers how many there are. */
+  #cut(key: string): number {
+    if (key.length > MAX_BYTES) throw new RangeError('the name is too long');
+    let labels = 0;
+    let at = 0;
+    for (let length = key.charCodeAt(0); length > 0; length = key.charCodeAt(at)) {
+      this.#starts[labels++] = at;
+      at += length + 1;
+    }
+    if (at !== key.length - 1) throw new RangeError('the name is not in wire form');
+    return labels;
+  }
+
+  #patternAt(slots: Uint32Array, hash: number, key: string, start: number): number {
+    const count = slots.length / 2;
+    for (let slot = slotOf(hash, count); ; slot = (slot + 1) & (count - 1)) {
+      const number = slots[2 * slot + 1] as number;
+      if (number === NONE || (slots[2 * slot] === hash && this.#isNamed(number, key, start))) return number;
+    }
+  }
+
+  /** Whether the name of a pattern is that which `key` has from `start` on. */
+  #isNamed(number: number, key: string, start: number): boolean {
+    const { bytes, offsets } = this.#tables.wires;
+    const first = offsets[number] as number;
+    const length = (offsets[number + 1] as number) - first;
+    if (length !== key.length - start) return false;
+    for (let at = 0; at < length; at++) if (bytes[first + at] !== key.charCodeAt(start + at)) return false;
+    return true;
+  }
+
+  #matchingRegexes(key: string): readonly number[] {
+    const young = this.#young.get(key);
+    if (young !== undefined) return young;
+    const numbers = this.#old.get(key) ?? this.#search(key);
+    if (this.#young.size === KEPT_NAMES / 2) {
+      this.#old = this.#young;
+      this.#young = new Map();
+    }
+    this.#young.set(key, numbers);
+    return numbers;
+  }
+
+  #search(key: string): readonly number[] {
+    const labels: string[] = [];
+    for (let at = 0; at < key.length - 1; at += key.charCodeAt(at) + 1) {
+      labels.push(key.slice(at + 1, at + 1 + key.charCodeAt(at)));
+    }
+    const { numbers } = this.#tables.regexes;
+    return this.#regexes.matching(searchedText(labels)).map((place) => numbers[place] as number);
+  }
+}

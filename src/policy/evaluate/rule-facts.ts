@@ -1,0 +1,69 @@
+import type { Group, Rule } from '#contracts/policy-model.js';
+import { outcomeBits } from '#contracts/verdict-word.js';
+import { isCatchAll } from '#policy/model/coverage.js';
+import { outcomeOf } from '#policy/model/rank.js';
+import { type LookupFacts, lookupFacts } from './lookup-facts.js';
+
+/** What is asked again and again of the rules of a group, found once for each list of rules. */
+export type RuleFacts = {
+  /** Tells this list of rules from every other that this thread has seen. */
+  readonly number: number;
+  /** Per rule its verdict word at rank 0. */
+  readonly outcomes: Uint8Array;
+  readonly hasHostname: boolean;
+  readonly hasTls: boolean;
+  readonly hasCatchAll: boolean;
+  /** Places of the denies under audit, and whether there is an enforced one; TLS rules are neither. */
+  readonly auditDenies: readonly number[];
+  readonly hasEnforcedDeny: boolean;
+  readonly lookup: LookupFacts;
+};
+
+const known = new WeakMap<readonly Rule[], RuleFacts>();
+let lists = 0;
+
+function factsOf(rules: readonly Rule[]): RuleFacts {
+  const found = known.get(rules);
+  if (found !== undefined) return found;
+  const facts = look(rules);
+  known.set(rules, facts);
+  return facts;
+}
+
+const ofGroups = new WeakMap<readonly Group[], readonly RuleFacts[]>();
+
+/** The facts of the rules of each group. */
+export function factsOfGroups(groups: readonly Group[]): readonly RuleFacts[] {
+  const found = ofGroups.get(groups);
+  if (found !== undefined) return found;
+  const facts = groups.map(({ rules }) => factsOf(rules));
+  ofGroups.set(groups, facts);
+  return facts;
+}
+
+function look(rules: readonly Rule[]): RuleFacts {
+  const bits = new Uint8Array(rules.length);
+  const auditDenies: number[] = [];
+  let hasHostname = false;
+  let hasTls = false;
+  let hasEnforcedDeny = false;
+  for (let place = 0; place < rules.length; place++) {
+    const rule = rules[place] as Rule;
+    const { verdict, audited } = outcomeOf(rule);
+    bits[place] = outcomeBits(verdict, audited);
+    hasHostname ||= rule.hostname !== undefined;
+    hasTls ||= rule.tls !== undefined;
+    if (verdict === 'audit') auditDenies.push(place);
+    hasEnforcedDeny ||= verdict === 'deny';
+  }
+  return {
+    number: lists++,
+    outcomes: bits,
+    hasHostname,
+    hasTls,
+    hasCatchAll: rules.some(isCatchAll),
+    auditDenies,
+    hasEnforcedDeny,
+    lookup: lookupFacts(rules, hasHostname),
+  };
+}

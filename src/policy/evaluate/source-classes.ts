@@ -1,0 +1,26 @@
+import type { Intervals } from '#contracts/intervals.js';
+import { valueAt } from './intervals.js';
+
+const SLOT_BITS = 12;
+
+/** Finds the classes of sources, and keeps those of the sources that asked last. */
+export class SourceClasses {
+  readonly #sources: Intervals;
+  /** Source 0 belongs to slot 0, so that no source finds itself in a slot that nobody used. */
+  readonly #kept = new Uint32Array(2 ** SLOT_BITS);
+  readonly #classes = new Uint32Array(2 ** SLOT_BITS);
+
+  constructor(sources: Intervals) {
+    this.#sources = sources;
+    this.#classes[0] = valueAt(sources, 0);
+  }
+
+  of(source: number): number {
+    const slot = Math.imul(source, 0x9e37_79b1) >>> (32 - SLOT_BITS);
+    if (this.#kept[slot] !== source) {
+      this.#kept[slot] = source;
+      this.#classes[slot] = valueAt(this.#sources, source);
+    }
+    return this.#classes[slot] as number;
+  }
+}

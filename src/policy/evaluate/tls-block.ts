@@ -1,0 +1,124 @@
+import type { TlsMatchConfig, TlsNameMatch } from '#contracts/policy-document.js';
+import type { ClientHello, SeenCertificate, TlsFacts } from '#contracts/tls-facts.js';
+import { compileRegex, type RegexOptions } from '#policy/model/regex.js';
+import { isNameList } from '#policy/model/tls.js';
+
+/**
+ * How a TLS block stands to a connection (D22a). `unknown`: it cannot be told. `hidden`: all that can be seen matches, and the
+ * certificate cannot be seen. `needs_certificate`: all that was seen matches, and nobody has asked the server yet.
+ */
+export type TlsBlockMatch = 'yes' | 'no' | 'unknown' | 'hidden' | 'needs_certificate';
+
+/**
+ * Judges the metadata of a connection by a normalised block. A matcher that does not hold makes it `no`, whatever cannot be seen
+ * of the others. The names in a certificate count if its chain is trusted, or if the block pins the certificate by its fingerprint
+ * and names no anchors; if they match and do not count the block is `unknown`.
+ *
+ * @throws Error for an expression that does not compile: validation lets none through.
+ */
+export function judgeTlsBlock(tls: TlsMatchConfig, { hello, certificate }: TlsFacts): TlsBlockMatch {
+  if (hello.kind === 'unreadable') return 'unknown';
+  const block = compiledOf(tls);
+  const visible = judgeSni(block, hello);
+  if (visible === 'no' || !block.looksAtCertificate) return visible;
+  switch (certificate.kind) {
+    case 'seen':
+      return both(visible, judgeCertificate(block, certificate));
+    case 'unreadable':
+      return 'unknown';
+    case 'hidden':
+      return visible === 'yes' ? 'hidden' : 'unknown';
+    case 'unasked':
+      return visible === 'yes' ? 'needs_certificate' : 'unknown';
+  }
+}
+
+type Match = 'yes' | 'no' | 'unknown';
+type NameTest = (name: string) => boolean;
+
+type TlsBlock = {
+  readonly sni: NameTest | null;
+  readonly dn: string | null;
+  readonly san: NameTest | null;
+  readonly cn: NameTest | null;
+  readonly fingerprints: ReadonlySet<string> | null;
+  readonly anchors: readonly string[] | null;
+  readonly looksAtNames: boolean;
+  readonly looksAtCertificate: boolean;
+};
+
+function both(one: Match, other: Match): Match {
+  if (one === 'no' || other === 'no') return 'no';
+  return one === 'unknown' ? one : other;
+}
+
+function judgeSni({ sni }: TlsBlock, hello: ClientHello): Match {
+  if (sni === null) return 'yes';
+  if (hello.sni === null || hello.ech) return 'unknown';
+  return sni(hello.sni) ? 'yes' : 'no';
+}
+
+function judgeCertificate(block: TlsBlock, certificate: SeenCertificate): Match {
+  const { dn, san, cn, fingerprints, anchors, looksAtNames } = block;
+  const { subject, dnsNames, commonNames, fingerprint } = certificate;
+  if (fingerprints !== null && !fingerprints.has(fingerprint)) return 'no';
+  if (dn !== null && dn !== subject) return 'no';
+  if (san !== null && !dnsNames.some(san)) return 'no';
+  if (cn !== null && !commonNames.some(cn)) return 'no';
+  if (anchors === null && (fingerprints !== null || !looksAtNames)) return 'yes';
+  if (certificate.isTrusted(anchors)) return 'yes';
+  return looksAtNames ? 'unknown' : 'no';
+}
+
+/** Configurations are frozen values: who is given one again is given its compiled form. */
+const compiled = new WeakMap<TlsMatchConfig, TlsBlock>();
+
+function compiledOf(tls: TlsMatchConfig): TlsBlock {
+  const known = compiled.get(tls);
+  if (known !== undefined) return known;
+  const block = compile(tls);
+  compiled.set(tls, block);
+  return block;
+}
+
+/** A list of fingerprints or anchors without members is as good as none. */
+function compile(tls: TlsMatchConfig): TlsBlock {
+  const { fingerprint_sha256: fingerprints = [], trust_anchors_pem: anchors = [] } = tls;
+  const names = {
+    dn: tls.server_dn ?? null,
+    san: nameTest(tls.server_san, { caseInsensitive: true }),
+    cn: nameTest(tls.server_cn, {}),
+  };
+  const looksAtNames = names.dn !== null || names.san !== null || names.cn !== null;
+  return {
+    ...names,
+    sni: nameTest(tls.sni, { caseInsensitive: true }),
+    fingerprints: fingerprints.length === 0 ? null : new Set(fingerprints),
+    anchors: anchors.length === 0 ? null : anchors,
+    looksAtNames,
+    looksAtCertificate: looksAtNames || fingerprints.length > 0 || anchors.length > 0,
+  };
+}
+
+function nameTest(matcher: TlsNameMatch | undefined, options: RegexOptions): NameTest | null {
+  if (matcher === undefined) return null;
+  if (typeof matcher === 'string') return regexTest(matcher, options);
+  if (isNameList(matcher)) return listTest(matcher);
+  const { exact = [], regex } = matcher;
+  const tests = [
+    ...(exact.length === 0 ? [] : [listTest(exact)]),
+    ...(regex === undefined ? [] : [regexTest(regex, options)]),
+  ];
+  return (name) => tests.every((test) => test(name));
+}
+
+function listTest(names: readonly string[]): NameTest {
+  const set = new Set(names);
+  return (name) => set.has(name);
+}
+
+function regexTest(source: string, options: RegexOptions): NameTest {
+  const compiled = compileRegex(source, options);
+  if (!compiled.ok) throw new Error(`an expression that was validated does not compile: ${compiled.fault}`);
+  return (name) => compiled.regex.test(name);
+}

@@ -1,0 +1,172 @@
+import type { PlaneState } from '#contracts/explain-node.js';
+import type { RequestFacts } from '#contracts/http-facts.js';
+import type { TlsMatchConfig } from '#contracts/policy-document.js';
+import type { Grants, Packet, Policy, Verdict } from '#contracts/policy-model.js';
+import type { CertificateFacts, TlsFacts } from '#contracts/tls-facts.js';
+import { type Decided, judgeConnection, judgeExchange, type Step, StepFinder } from '#policy/evaluate/inspection.js';
+
+/** The facts that a question gives of a connection. A fact that is left out counts as absent from the connection. */
+export type SaidOfConnection = {
+  readonly sni?: string | undefined;
+  readonly tls?:
+    | {
+        /** The first bytes of the client: a hello with its name in clear (the default), a hello with ECH, or no TLS. */
+        readonly hello?: 'plain' | 'ech' | 'not_tls' | undefined;
+        readonly version?: '1.2' | '1.3' | undefined;
+        /** Whether the chain of the server leads to a root or to an anchor of the rule. Left out: it does. */
+        readonly trusted?: boolean | undefined;
+        readonly server_dn?: string | undefined;
+        readonly server_san?: readonly string[] | undefined;
+        readonly server_cn?: string | undefined;
+        readonly fingerprint_sha256?: string | undefined;
+      }
+    | undefined;
+  readonly http?:
+    | {
+        readonly method?: string | undefined;
+        readonly host?: string | undefined;
+        readonly path?: string | undefined;
+        readonly query?: Readonly<Record<string, readonly string[]>> | undefined;
+        readonly headers?: Readonly<Record<string, readonly string[]>> | undefined;
+      }
+    | undefined;
+};
+
+/** `special`: a sentence where something beside the plain words of the rule decided. */
+export type ExplainedConnection = {
+  readonly step: Step;
+  readonly verdict: Verdict;
+  readonly special: string | null;
+  /** Members of the question that were left out, and that a rule on the way looks at. */
+  readonly unknown: readonly string[];
+};
+
+/** Resumes the walk of a redirected connection as the service plane does (D22). */
+export function explainConnection(
+  policy: Policy,
+  packet: Packet,
+  grants: Grants,
+  said: SaidOfConnection,
+  plane: PlaneState,
+): ExplainedConnection {
+  const steps = new StepFinder({ policy, program: null, generation: 0 }).stepsOf(packet, grants);
+  const uninspected = (step: Step, reason: string): ExplainedConnection => ({
+    step,
+    verdict: step.mode === 'audit' ? 'audit' : 'deny',
+    special: step.mode === 'audit' ? `${reason}, so it passes unread, under audit` : `${reason}, so it is reset`,
+    unknown: [],
+  });
+  if (plane === 'absent') return uninspected(steps[0] as Step, 'nothing inspects connections on this node');
+  const facts = factsOf(said);
+  const judged = judgeConnection(steps, facts);
+  if (judged.kind === 'needs_certificate') throw new Error('the certificate of a question is seen or hidden');
+  if (judged.kind === 'decided') return explained(steps, judged, said);
+  const from = steps[judged.from] as Step;
+  if (plane === 'no_ca') return uninspected(from, 'a rule intercepts, and there is no intercept CA');
+  const request = requestOf(said);
+  if (said.sni !== undefined && request.host !== nameOf(said.sni)) {
+    const special = 'the host of the request is not the name of its connection, so it is answered 421';
+    return { step: from, verdict: 'deny', special, unknown: [] };
+  }
+  return explained(steps, judgeExchange(steps, judged.from, facts, request), said);
+}
+
+function explained(steps: readonly Step[], decided: Decided, said: SaidOfConnection): ExplainedConnection {
+  const { step, verdict, reason } = decided;
+  const reached = steps.slice(0, steps.indexOf(step) + 1);
+  const unknown = new Set(
+    reached.flatMap(({ tls }) => (tls === null || tls === undefined ? [] : missingOf(tls, said))),
+  );
+  const response = step.tls?.http?.response;
+  if (step.action === 'allow' && response !== undefined) unknown.add('http.response');
+  return { step, verdict, special: SPECIAL[reason], unknown: [...unknown] };
+}
+
+const SPECIAL = {
+  matched: null,
+  unknown: 'what its TLS matchers ask for is not known, and a deny matches what is not known',
+  hidden: 'the certificate is hidden, so its tls13_uninspectable decides',
+} as const;
+
+function missingOf(tls: TlsMatchConfig, { sni, tls: seen, http }: SaidOfConnection): string[] {
+  const certificate = (['server_dn', 'server_san', 'server_cn', 'fingerprint_sha256'] as const).filter((name) => {
+    const asked = tls[name];
+    const isEmpty = Array.isArray(asked) && asked.length === 0;
+    return asked !== undefined && !isEmpty && seen?.[name] === undefined;
+  });
+  const request = tls.http?.request;
+  const isHostKnown = http?.host !== undefined || sni !== undefined;
+  return [
+    ...((tls.sni !== undefined || tls.mode === 'intercept') && sni === undefined ? ['sni'] : []),
+    ...certificate.map((name) => `tls.${name}`),
+    ...(isDescribed(seen) && readsCertificate(tls) && seen?.trusted === undefined ? ['tls.trusted'] : []),
+    ...(request?.methods !== undefined && http?.method === undefined ? ['http.method'] : []),
+    ...(request?.host !== undefined && !isHostKnown ? ['http.host'] : []),
+    ...(request?.path !== undefined && http?.path === undefined ? ['http.path'] : []),
+    ...(request?.query !== undefined && http?.query === undefined ? ['http.query'] : []),
+    ...(request?.headers !== undefined && http?.headers === undefined ? ['http.headers'] : []),
+  ];
+}
+
+export function factsOf({ sni, tls }: SaidOfConnection): TlsFacts {
+  const certificate = certificateOf(tls);
+  if (tls?.hello === 'not_tls') return { hello: { kind: 'unreadable', fault: 'not_tls' }, certificate };
+  return {
+    hello: {
+      kind: 'hello',
+      sni: sni === undefined ? null : nameOf(sni),
+      ech: tls?.hello === 'ech',
+      alpn: [],
+      offersTls13: tls?.version !== '1.2',
+    },
+    certificate,
+  };
+}
+
+const readsCertificate = ({
+  server_dn,
+  server_san,
+  server_cn,
+  fingerprint_sha256,
+  trust_anchors_pem,
+}: TlsMatchConfig) =>
+  [server_dn, server_san, server_cn, fingerprint_sha256, trust_anchors_pem].some((member) => member !== undefined);
+const isDescribed = ({
+  server_dn,
+  server_san,
+  server_cn,
+  fingerprint_sha256,
+}: NonNullable<SaidOfConnection['tls']> = {}) =>
+  [server_dn, server_san, server_cn, fingerprint_sha256].some((member) => member !== undefined);
+
+/** A certificate of which nothing is said is hidden, as TLS 1.3 hides it; one that is described counts as trusted unless it is said not to be. */
+function certificateOf(tls: SaidOfConnection['tls']): CertificateFacts {
+  const { version, server_dn: subject, server_san: names, server_cn: name, fingerprint_sha256: print } = tls ?? {};
+  if (!isDescribed(tls) || version === '1.3') return { kind: 'hidden', by: 'tls13' };
+  return {
+    kind: 'seen',
+    subject: subject ?? '',
+    commonNames: name === undefined ? [] : [name],
+    dnsNames: (names ?? []).map(nameOf),
+    fingerprint: (print ?? '').replaceAll(':', '').toLowerCase(),
+    isTrusted: () => tls?.trusted !== false,
+  };
+}
+
+function requestOf({ sni, http = {} }: SaidOfConnection): RequestFacts {
+  const { method = 'GET', host, path = '/', query, headers = {} } = http;
+  const pairs = Object.entries(query ?? {}).flatMap(([key, values]) =>
+    values.map((value) => `${encodeURIComponent(key)}=${encodeURIComponent(value)}`),
+  );
+  return {
+    method,
+    host: nameOf((host ?? sni ?? '').replace(/:\d+$/, '')),
+    path,
+    query: pairs.length === 0 ? null : pairs.join('&'),
+    headers: Object.entries(headers).flatMap(([name, values]) =>
+      values.map((value) => [name.toLowerCase(), value] as const),
+    ),
+  };
+}
+
+const nameOf = (name: string) => name.toLowerCase().replace(/\.$/, '');

@@ -1,0 +1,273 @@
+import type { ExplainNode } from '#contracts/explain-node.js';
+import type { TlsMatchConfig } from '#contracts/policy-document.js';
+import type { Grants, Group, Mode, Packet, Policy, Rule, Verdict } from '#contracts/policy-model.js';
+import type { Decider } from '#contracts/rule-names.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
+import { evaluateLookup, type LookupMismatch, lookupMismatch } from '#policy/evaluate/lookup.js';
+import { type Mismatch, mismatch } from '#policy/evaluate/mismatch.js';
+import { judgeTlsBlock } from '#policy/evaluate/tls-block.js';
+import { matchesHostname } from '#policy/model/hostname.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+import type { Place } from '#policy/model/rank.js';
+import { isInScope, scopeOf } from '#policy/model/source-scope.js';
+import { explainConnection, factsOf, type SaidOfConnection } from './explain-connection.js';
+import { doubts, NO_NODE, type Unjudged, unjudged } from './explain-node.js';
+import { protocolText } from './listing.js';
+
+/** A packet, and a name for which its destination counts as granted, if any; or a lookup of a name. */
+export type ExplainQuery =
+  | {
+      readonly packet: Packet;
+      readonly hostname?: string | undefined;
+      /** Nobody said the packet's source port: what depends on it is said. */
+      readonly sourcePortAssumed?: boolean;
+      readonly said?: SaidOfConnection;
+      /** The interface that it comes in by. */
+      readonly comesIn?: string | undefined;
+      readonly node?: ExplainNode;
+    }
+  | { readonly source: number; readonly query: string };
+
+export type Explanation = {
+  readonly decision: 'allow' | 'deny';
+  readonly effective_action: 'allow' | 'deny';
+  readonly mode: Mode;
+  /** The ids of what decided; null where a default did. */
+  readonly source_group: string | null;
+  readonly rule: string | null;
+  readonly reason: string;
+  /** In the order of the walk; what decided comes last. */
+  readonly walk: readonly WalkStep[];
+  /** How many steps just before the last one are not shown. */
+  readonly walk_omitted: number;
+  /** Members of the question that were not given and would matter; `grants`: the node could not be asked for them. */
+  readonly unknown: readonly string[];
+};
+
+type WalkStep = {
+  /** Null for the policy's default. */
+  readonly source_group: string | null;
+  /** Null for a group that was passed over, and for defaults. */
+  readonly rule: string | null;
+  readonly matched: boolean;
+  readonly why: string;
+};
+
+/** Why the policy decides the query as it does. Names are lower case, without their last dot. */
+export function explain(
+  policy: Policy,
+  query: ExplainQuery,
+  limits: { readonly steps: number } = { steps: 1_000 },
+): Explanation {
+  if ('packet' in query) {
+    const found = unjudged(query.packet, query.comesIn, query.node ?? NO_NODE);
+    return found === null ? explainPacket(policy, query, limits.steps) : withoutWalk(found);
+  }
+  const { place, verdict } = evaluateLookup(policy, query.source, query.query);
+  return explanation(policy, place, verdict, query.source, limits.steps, (rule) => {
+    const found = lookupMismatch(rule, query.query);
+    return found === undefined ? 'it decides lookups of this name' : lookupSentence(found, rule, query.query);
+  });
+}
+
+function withoutWalk({ decision, reason, mode, group, rule, unknown }: Unjudged): Explanation {
+  return {
+    ...{ decision: mode === 'audit' ? 'deny' : decision, effective_action: decision, mode, reason },
+    ...{ source_group: group, rule, walk: [], walk_omitted: 0, unknown },
+  };
+}
+
+function explainPacket(policy: Policy, query: Extract<ExplainQuery, { packet: Packet }>, steps: number): Explanation {
+  const { packet, hostname, said = {}, node = NO_NODE } = query;
+  const unknown = new Set<string>();
+  const grants: Grants = {
+    has: (pattern, address) => {
+      if (address !== packet.destination) return false;
+      if (hostname !== undefined && matchesHostname(pattern, hostname)) return true;
+      if (node.granted === null) unknown.add('grants');
+      return node.granted?.includes(pattern.text) === true;
+    },
+  };
+  const { place: first, verdict: opened } = evaluate(policy, packet, grants);
+  const isRedirected = opened === 'redirect';
+  const isOfNode = node.own.includes(packet.source) || node.own.includes(packet.destination);
+  const plane = isOfNode ? 'absent' : node.plane;
+  const connection = isRedirected ? explainConnection(policy, packet, grants, said, plane) : null;
+  const place = connection === null ? first : placeOf(policy, connection.step.decider);
+  const verdict = connection?.verdict ?? opened;
+  for (const member of connection?.unknown ?? []) unknown.add(member);
+  const told = explanation(policy, place, verdict, packet.source, steps, (rule, decides) => {
+    const found = mismatch(rule, packet, grants);
+    if (found !== undefined) return packetSentence(found, rule, packet, hostname);
+    if (rule.tls === undefined || decides) return 'all its matchers match';
+    return tlsSentence(rule.tls, said);
+  });
+  const doubted = doubts(packet, query.comesIn, node);
+  const assumed = query.sourcePortAssumed === true && looksAtSourcePort(policy, place, packet, grants);
+  if (assumed) unknown.add('src_port');
+  const reasons = [
+    told.reason,
+    ...(connection?.special == null ? [] : [connection.special]),
+    ...(assumed ? [`source port ${packet.sourcePort} was assumed`] : []),
+    ...doubted.reasons,
+  ];
+  const passes = node.dataplane === 'absent' ? ({ effective_action: 'allow' } as const) : {};
+  return { ...told, ...passes, reason: reasons.join('; '), unknown: [...unknown, ...doubted.unknown] };
+}
+
+function placeOf({ groups }: Policy, decider: Decider): Place {
+  if (decider.kind === 'policy_default') return decider;
+  const group = groups.findIndex(({ id }) => id === decider.group);
+  if (decider.kind === 'group_default') return { kind: 'group_default', group };
+  return { kind: 'rule', group, rule: groups[group]?.rules.findIndex(({ id }) => id === decider.rule) ?? -1 };
+}
+
+/** Why a TLS rule was passed over whose other matchers match. */
+function tlsSentence(tls: TlsMatchConfig, said: SaidOfConnection): string {
+  if (tls.mode === 'intercept') return 'its HTTP matchers do not match the request';
+  return judgeTlsBlock(tls, factsOf(said)) === 'no'
+    ? 'its TLS matchers do not match the connection'
+    : 'what its TLS matchers ask for is not known, and an allow does not match what is not known';
+}
+
+/** Whether a rule up to the one that decided came as far as the packet's source port. */
+function looksAtSourcePort(policy: Policy, place: Place, packet: Packet, grants: Grants): boolean {
+  const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;
+  return policy.groups.slice(0, last + 1).some((group, index) => {
+    const scope = scopeOf(group, packet.source);
+    const rules = index === last && place.kind === 'rule' ? group.rules.slice(0, place.rule + 1) : group.rules;
+    return rules.some((rule) => {
+      if (rule.sourcePorts.length === 0 || !isInScope(scope, rule.action)) return false;
+      const found = mismatch(rule, packet, grants);
+      return found === undefined || found === 'source_port' || found === 'destination_port';
+    });
+  });
+}
+
+function explanation(
+  policy: Policy,
+  place: Place,
+  verdict: Verdict,
+  source: number,
+  steps: number,
+  why: (rule: Rule, decides: boolean) => string,
+): Explanation {
+  const { walk, omitted } = walkTo(policy, place, source, steps, why);
+  const group = place.kind === 'policy_default' ? undefined : policy.groups[place.group];
+  const rule = place.kind === 'rule' ? group?.rules[place.rule] : undefined;
+  const mode = rule?.mode ?? group?.mode ?? policy.default.mode;
+  return {
+    decision: verdict === 'allow' ? 'allow' : 'deny',
+    effective_action: verdict === 'deny' ? 'deny' : 'allow',
+    mode,
+    source_group: group?.id ?? null,
+    rule: rule?.id ?? null,
+    reason: `${decider(policy, place, group, rule)} ${consequence(verdict)}`,
+    walk,
+    walk_omitted: omitted,
+    unknown: [],
+  };
+}
+
+function decider(policy: Policy, place: Place, group: Group | undefined, rule: Rule | undefined): string {
+  switch (place.kind) {
+    case 'rule':
+      return `rule ${rule?.id} of source group ${group?.id} is the first that matches:`;
+    case 'group_default':
+      return `no rule matches before the default action of source group ${group?.id}:`;
+    case 'policy_default':
+      return policy.default.from === 'default_policy'
+        ? 'no rule and no default action matches, so default_policy decides:'
+        : 'no rule and no default action matches, and default_policy is not set, so policy.fallback decides:';
+  }
+}
+
+function consequence(verdict: Verdict): string {
+  switch (verdict) {
+    case 'allow':
+      return 'allowed';
+    case 'deny':
+      return 'denied';
+    case 'audit':
+      return 'denied in audit mode, so it passes and a finding is recorded';
+    case 'redirect':
+      throw new Error('a connection that is redirected is decided by its resumed walk');
+  }
+}
+
+function walkTo(
+  policy: Policy,
+  place: Place,
+  source: number,
+  limit: number,
+  why: (rule: Rule, decides: boolean) => string,
+): { walk: readonly WalkStep[]; omitted: number } {
+  const walk: WalkStep[] = [];
+  let omitted = 0;
+  const pass = (source_group: string, rule: string | null, reason: () => string): void => {
+    if (walk.length + 1 < limit) walk.push({ source_group, rule, matched: false, why: reason() });
+    else omitted += 1;
+  };
+  const finish = (source_group: string | null, rule: string | null, reason: string) => {
+    walk.push({ source_group, rule, matched: true, why: reason });
+    return { walk, omitted };
+  };
+  for (const [index, group] of policy.groups.entries()) {
+    const scope = scopeOf(group, source);
+    if (scope === null) {
+      pass(group.id, null, () => `source ${formatAddress(source)} is not among its sources`);
+      continue;
+    }
+    const decides = place.kind !== 'policy_default' && place.group === index;
+    for (const [number, rule] of group.rules.entries()) {
+      if (decides && place.kind === 'rule' && place.rule === number) return finish(group.id, rule.id, why(rule, true));
+      pass(group.id, rule.id, () => (isInScope(scope, rule.action) ? why(rule, false) : UNRESOLVED));
+    }
+    if (decides)
+      return finish(group.id, null, `no rule of the group matches, and its default action is ${group.defaultAction}`);
+    if (group.rules.length === 0) pass(group.id, null, () => 'it has neither rules nor a default action');
+  }
+  return finish(null, null, `nothing decided before, and the default is ${policy.default.action}`);
+}
+
+const UNRESOLVED = 'the selectors of its group were never resolved, so it allows nothing from this source';
+
+function packetSentence(found: Mismatch, rule: Rule, packet: Packet, hostname: string | undefined): string {
+  switch (found) {
+    case 'destination':
+      return `destination ${formatAddress(packet.destination)} is not among its destinations`;
+    case 'hostname':
+      return hostname === undefined
+        ? `destination ${formatAddress(packet.destination)} is not granted for ${rule.hostname?.text}`
+        : `${hostname} does not match ${rule.hostname?.text}`;
+    case 'protocol':
+      return `it is for ${protocolText(Number(rule.protocol))}, and the packet is ${protocolText(packet.protocol)}`;
+    case 'tls_needs_tcp':
+      return `a TLS rule matches TCP only, and the packet is ${protocolText(packet.protocol)}`;
+    case 'ports_need_a_protocol_with_ports':
+      return `it has ports, and ${protocolText(packet.protocol)} has none`;
+    case 'source_port':
+      return `source port ${packet.sourcePort} is not among its source ports`;
+    case 'destination_port':
+      return `destination port ${packet.destinationPort} is not among its destination ports`;
+    case 'icmp_needed':
+      return `it has ICMP types or codes, and the packet is ${protocolText(packet.protocol)}`;
+    case 'icmp_type':
+      return `ICMP type ${packet.icmpType} is not among its types`;
+    case 'icmp_code':
+      return `ICMP code ${packet.icmpCode} is not among its codes`;
+  }
+}
+
+function lookupSentence(found: LookupMismatch, rule: Rule, name: string): string {
+  switch (found) {
+    case 'hostname':
+      return `${name} does not match ${rule.hostname?.text}`;
+    case 'destination_without_hostname':
+      return 'it has destinations and no hostname, so it says nothing about names';
+    case 'deny_has_other_matchers':
+      return 'it denies only a part of the traffic, so it does not deny the lookup';
+    case 'neither_tcp_nor_udp_port_53':
+      return 'it has no hostname and allows neither TCP nor UDP port 53';
+  }
+}

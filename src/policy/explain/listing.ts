@@ -1,0 +1,147 @@
+import type { IntervalPool, Intervals } from '#contracts/intervals.js';
+import { IPPROTO } from '#contracts/policy-model.js';
+import { leafKey, MAP, NONE, type Program, SLICE } from '#contracts/program.js';
+import { isAudited, NO_MATCH, rankOf, verdictOf } from '#contracts/verdict-word.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+
+const LAST_KEY = leafKey(255, 0xffff);
+const PROTOCOL_NAMES = new Map<number, string>(Object.entries(IPPROTO).map(([name, number]) => [number, name]));
+
+/** A program as text, the same for the same program. Intervals in which nothing matches are left out. */
+export function listing(program: Program): string {
+  return [
+    `ranks ${program.ranks}`,
+    ...section(
+      'sources',
+      intervalLines(program.sources, addresses, (list) => `list ${list}`),
+    ),
+    ...section('lists', listLines(program)),
+    ...section('segments', segmentLines(program)),
+    ...section(
+      'destinations',
+      poolLines('map', program.destinations, addresses, (leaf) => `leaf ${leaf}`),
+    ),
+    ...section('leaves', poolLines('leaf', program.leaves, keys, value)),
+    ...section('slices', poolLines('slice', program.slices, sourcePorts, value)),
+    ...section('names', nameLines(program)),
+  ].join('\n');
+}
+
+/** A word as `#12 deny`, with `audited` where the mode is audit. */
+export function wordText(word: number): string {
+  const verdict = verdictOf(word) ?? `verdict ${word & 7}`;
+  return `#${rankOf(word)} ${verdict}${isAudited(word) ? ' audited' : ''}`;
+}
+
+/** `tcp`, or the number of a protocol that has no name here. */
+export function protocolText(protocol: number): string {
+  return PROTOCOL_NAMES.get(protocol) ?? `protocol ${protocol}`;
+}
+
+function section(title: string, lines: readonly string[]): readonly string[] {
+  return lines.length === 0 ? [] : [title, ...lines.map((line) => `  ${line}`)];
+}
+
+function listLines({ lists }: Program): readonly string[] {
+  return Array.from(lists.defaults, (word, list) => {
+    const segments = lists.segments.slice(lists.offsets[list], lists.offsets[list + 1]);
+    const judged = segments.length === 0 ? '' : `segments ${segments.join(' ')}, `;
+    return `list ${list}: ${judged}default ${wordText(word)}`;
+  });
+}
+
+function segmentLines({ segments, nameLeaves }: Program): readonly string[] {
+  return Array.from(segments.destinations, (map, segment) => {
+    const wildcard = segments.wildcards[segment] ?? NONE;
+    const named = Array.from(nameLeaves.segments.keys())
+      .filter((at) => nameLeaves.segments[at] === segment)
+      .map((at) => `name ${nameLeaves.names[at]} ${leafText(nameLeaves.leaves[at] ?? NONE)}`);
+    const parts = [
+      ...(map === NONE ? [] : [`map ${map}`]),
+      ...(wildcard === NONE ? [] : [`any destination leaf ${wildcard}`]),
+      ...(named.length === 0 ? [] : [`any name leaf ${segments.named[segment]}`]),
+      ...named,
+    ];
+    return `segment ${segment}: ${parts.join(', ')}`;
+  });
+}
+
+function nameLines({ names }: Program): readonly string[] {
+  return names.map(({ kind, text }, name) => `name ${name}: ${kind} ${text}`);
+}
+
+function leafText(leaf: number): string {
+  return leaf < MAP ? `leaf ${leaf}` : `map ${leaf - MAP}`;
+}
+
+type RangeText = (low: number, end: number | undefined) => string;
+
+function poolLines(
+  title: string,
+  pool: IntervalPool,
+  range: RangeText,
+  valueText: (value: number) => string,
+): readonly string[] {
+  const lines: string[] = [];
+  for (let map = 0; map + 1 < pool.offsets.length; map++) {
+    const starts = pool.starts.subarray(pool.offsets[map], pool.offsets[map + 1]);
+    const values = pool.values.subarray(pool.offsets[map], pool.offsets[map + 1]);
+    lines.push(`${title} ${map}`, ...intervalLines({ starts, values }, range, valueText).map((line) => `  ${line}`));
+  }
+  return lines;
+}
+
+function intervalLines(
+  { starts, values }: Intervals,
+  range: RangeText,
+  valueText: (value: number) => string,
+): readonly string[] {
+  return Array.from(starts, (start, at) => ({ start, next: starts[at + 1], value: values[at] ?? NONE }))
+    .filter((interval) => interval.value !== NONE && interval.value !== NO_MATCH)
+    .map(({ start, next, value }) => `${range(start, next)} ${valueText(value)}`);
+}
+
+function value(number: number): string {
+  return number < SLICE ? wordText(number) : `slice ${number - SLICE}`;
+}
+
+function addresses(low: number, end = 2 ** 32): string {
+  return between(formatAddress(low), formatAddress(end - 1));
+}
+
+function sourcePorts(low: number, end = 2 ** 16): string {
+  return between(`${low}`, `${end - 1}`);
+}
+
+/** Keys by protocol: `any`, `tcp`, `tcp/443-444`, `icmp/8.0`, or several of these. */
+function keys(low: number, end = LAST_KEY + 1): string {
+  if (low === 0 && end > LAST_KEY) return 'any';
+  const first = Math.floor(low / 2 ** 16);
+  const last = Math.floor((end - 1) / 2 ** 16);
+  const low16 = low % 2 ** 16;
+  const high16 = (end - 1) % 2 ** 16;
+  if (first === last) return keysOf(first, low16, high16);
+  const headIsWhole = low16 === 0;
+  const tailIsWhole = high16 === 0xffff;
+  const wholeFrom = headIsWhole ? first : first + 1;
+  const wholeTo = tailIsWhole ? last : last - 1;
+  return [
+    ...(headIsWhole ? [] : [keysOf(first, low16, 0xffff)]),
+    ...(wholeFrom < wholeTo ? [`protocols ${wholeFrom}-${wholeTo}`] : []),
+    ...(wholeFrom === wholeTo ? [protocolText(wholeFrom)] : []),
+    ...(tailIsWhole ? [] : [keysOf(last, 0, high16)]),
+  ].join(', ');
+}
+
+function keysOf(protocol: number, low: number, high: number): string {
+  const name = protocolText(protocol);
+  if (low === 0 && high === 0xffff) return name;
+  if (protocol !== IPPROTO.icmp) return `${name}/${between(`${low}`, `${high}`)}`;
+  const wholeTypes = low % 256 === 0 && high % 256 === 255;
+  const text = (key: number): string => (wholeTypes ? `${key >>> 8}` : `${key >>> 8}.${key & 255}`);
+  return `${name}/${between(text(low), text(high))}`;
+}
+
+function between(low: string, high: string): string {
+  return low === high ? low : `${low}-${high}`;
+}

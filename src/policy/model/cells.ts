@@ -1,0 +1,46 @@
+import { sharedWords } from '#contracts/shared-array.js';
+
+/** Longer ones are copied faster by the engine than word for word. */
+const LONG = 256;
+
+/** A Uint32Array that grows. `array` is replaced when it does: never keep it over a call that may append. */
+export class Cells {
+  array: Uint32Array;
+  length = 0;
+
+  constructor(capacity = 1024) {
+    this.array = new Uint32Array(capacity);
+  }
+
+  push(value: number): void {
+    if (this.length === this.array.length) this.reserve(1);
+    this.array[this.length++] = value;
+  }
+
+  append(source: Uint32Array, from: number, to: number): void {
+    this.reserve(to - from);
+    if (to - from > LONG) this.array.set(source.subarray(from, to), this.length);
+    else {
+      const { array } = this;
+      let at = this.length;
+      for (let index = from; index < to; index++) array[at++] = source[index] as number;
+    }
+    this.length += to - from;
+  }
+
+  /** Makes room for `count` more. */
+  reserve(count: number): void {
+    const need = this.length + count;
+    if (need <= this.array.length) return;
+    const grown = new Uint32Array(Math.max(need, this.array.length * 2));
+    grown.set(this.array.subarray(0, this.length));
+    this.array = grown;
+  }
+
+  /** A copy of exactly what is in it. Threads share a large one instead of copying it. */
+  trimmed(): Uint32Array {
+    const shared = sharedWords(this.length);
+    shared.set(this.array.subarray(0, this.length));
+    return shared;
+  }
+}

@@ -1,0 +1,105 @@
+import type { RuleConfig, RuleMatchConfig, SourceGroupConfig } from '#contracts/policy-document.js';
+import type { Action, Group, HostnamePattern, Mode, Prefix, Range, Rule } from '#contracts/policy-model.js';
+import { IPPROTO } from '#contracts/policy-model.js';
+import { parseAction } from './action.js';
+import { parseHostname } from './hostname.js';
+import { parseAddress, parseCidr } from './ipv4.js';
+import { parsePorts } from './ports.js';
+import { parseProtocol } from './protocol.js';
+import { normaliseTls } from './tls.js';
+
+/** The types that stand for a rule of protocol icmp without types and codes (D14). */
+const COMMON_ICMP_TYPES: readonly number[] = [0, 3, 8, 11, 12];
+
+type Placed<T> = { readonly order: number; readonly value: T };
+
+/** By ascending order; equals keep their place (D3). */
+function walk<T>(placed: Placed<T>[]): T[] {
+  for (let at = 1; at < placed.length; at++) {
+    if ((placed[at] as Placed<T>).order >= (placed[at - 1] as Placed<T>).order) continue;
+    placed.sort((a, b) => a.order - b.order);
+    break;
+  }
+  return placed.map(({ value }) => value);
+}
+
+/** The model of a valid group; `mode` is its own, or that of its record. */
+export function normaliseGroup(config: SourceGroupConfig, pointer: string, mode: Mode): Group {
+  const { cidrs, ips, kubernetes = [] } = config.sources;
+  const rules = (config.rules ?? []).map((ruleConfig, index) => ({
+    order: ruleConfig.priority ?? index,
+    value: rule(ruleConfig, `/rules/${index}`, mode),
+  }));
+  return {
+    id: config.id,
+    pointer,
+    mode,
+    sources: prefixes(cidrs, ips),
+    dynamic: kubernetes.length > 0,
+    rules: walk(rules),
+    defaultAction: config.default_action === undefined ? undefined : normaliseAction(config.default_action),
+  };
+}
+
+function rule(config: RuleConfig, pointer: string, mode: Mode): Rule {
+  const { match } = config;
+  const protocol = parseProtocol(match.proto);
+  if (protocol === undefined) throw new RangeError(`${pointer}: not a protocol`);
+  return {
+    id: config.id,
+    pointer,
+    action: normaliseAction(config.action),
+    mode: config.mode ?? mode,
+    destinations: prefixes(match.dst_cidrs, match.dst_ips),
+    hostname: match.dns_hostname === undefined ? undefined : hostname(match.dns_hostname),
+    protocol,
+    sourcePorts: ranges(match.src_ports),
+    destinationPorts: ranges(match.dst_ports),
+    icmpTypes: icmpTypes(match, protocol),
+    icmpCodes: match.icmp_codes ?? NONE,
+    tls: match.tls === undefined ? undefined : normaliseTls(match.tls),
+  };
+}
+
+function icmpTypes({ icmp_types: types = NONE, icmp_codes: codes = NONE }: RuleMatchConfig, protocol: number | 'any') {
+  return protocol === IPPROTO.icmp && types.length === 0 && codes.length === 0 ? COMMON_ICMP_TYPES : types;
+}
+
+function prefixes(cidrs: readonly string[] = NONE, ips: readonly string[] = NONE): readonly Prefix[] {
+  if (cidrs.length + ips.length === 0) return NONE;
+  const found: Prefix[] = [];
+  for (const cidr of cidrs) {
+    const parsed = parseCidr(cidr);
+    if (parsed === undefined) throw new RangeError(`not a network: ${cidr}`);
+    found.push(parsed.prefix);
+  }
+  for (const ip of ips) {
+    const address = parseAddress(ip);
+    if (address === undefined) throw new RangeError(`not an address: ${ip}`);
+    found.push({ address, length: 32 });
+  }
+  return found;
+}
+
+function ranges(specs: RuleMatchConfig['dst_ports'] = NONE): readonly Range[] {
+  if (specs.length === 0) return NONE;
+  return specs.map((spec) => {
+    const parsed = parsePorts(spec);
+    if ('fault' in parsed) throw new RangeError(parsed.fault);
+    return parsed.range;
+  });
+}
+
+function hostname(text: string): HostnamePattern {
+  const parsed = parseHostname(text);
+  if ('fault' in parsed) throw new RangeError(parsed.fault);
+  return parsed.pattern;
+}
+
+export function normaliseAction(word: string): Action {
+  const parsed = parseAction(word);
+  if (parsed === undefined) throw new RangeError(`not an action: ${word}`);
+  return parsed;
+}
+
+const NONE: readonly never[] = [];

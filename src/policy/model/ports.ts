@@ -1,0 +1,25 @@
+import type { PortSpec } from '#contracts/policy-document.js';
+import type { Range } from '#contracts/policy-model.js';
+
+export const MAX_PORT = 65_535;
+/** What a port written as a string looks like; the numbers are bounded besides. */
+export const PORT_PATTERN = '^(0|[1-9][0-9]{0,4})(-(0|[1-9][0-9]{0,4}))?$';
+
+export type ParsedPorts = { readonly range: Range } | { readonly fault: string };
+
+/** A port, or a range `low-high` with both ends included. */
+export function parsePorts(spec: PortSpec): ParsedPorts {
+  if (typeof spec === 'number') {
+    if (!Number.isInteger(spec) || spec < 0 || spec > MAX_PORT) return { fault: `a port is 0 to ${MAX_PORT}` };
+    return { range: { low: spec + 0, high: spec + 0 } };
+  }
+  if (!PORTS.test(spec)) return { fault: 'write a port ("443") or a range ("8000-8100") in decimal' };
+  const dash = spec.indexOf('-');
+  const low = Number(dash === -1 ? spec : spec.slice(0, dash));
+  const high = dash === -1 ? low : Number(spec.slice(dash + 1));
+  if (low > MAX_PORT || high > MAX_PORT) return { fault: `a port is 0 to ${MAX_PORT}` };
+  if (low > high) return { fault: `the range begins at ${low}, above its end ${high}` };
+  return { range: { low, high } };
+}
+
+const PORTS = new RegExp(PORT_PATTERN);

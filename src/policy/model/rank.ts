@@ -1,0 +1,51 @@
+import type { Policy, Rule, Verdict } from '#contracts/policy-model.js';
+
+/**
+ * A rank is a place in the walk of D3: every rule of every group in order, each group's default action (where it
+ * has one) after its rules, the policy's default last. The lowest rank that matches a packet decides.
+ */
+export type Place =
+  | { readonly kind: 'rule'; readonly group: number; readonly rule: number }
+  | { readonly kind: 'group_default'; readonly group: number }
+  | { readonly kind: 'policy_default' };
+
+/** The places of a policy; the index is the rank. */
+export function places(policy: Policy): Place[] {
+  const found: Place[] = [];
+  for (const [group, { rules, defaultAction }] of policy.groups.entries()) {
+    for (let rule = 0; rule < rules.length; rule++) found.push({ kind: 'rule', group, rule });
+    if (defaultAction !== undefined) found.push({ kind: 'group_default', group });
+  }
+  found.push({ kind: 'policy_default' });
+  return found;
+}
+
+/** What happens at a place: the verdict, and whether its mode is audit (then out-of-state TCP passes, D4). */
+export type Outcome = { readonly verdict: Verdict; readonly audited: boolean };
+
+export function outcomeAt(policy: Policy, place: Place): Outcome {
+  switch (place.kind) {
+    case 'rule': {
+      const rule = policy.groups[place.group]?.rules[place.rule];
+      if (rule === undefined) throw new RangeError('no such rule');
+      return outcomeOf(rule);
+    }
+    case 'group_default': {
+      const group = policy.groups[place.group];
+      if (group?.defaultAction === undefined) throw new RangeError('no such default');
+      return outcome(group.defaultAction, group.mode);
+    }
+    case 'policy_default':
+      return outcome(policy.default.action, policy.default.mode);
+  }
+}
+
+export function outcomeOf({ tls, action, mode }: Rule): Outcome {
+  return tls === undefined ? outcome(action, mode) : { verdict: 'redirect', audited: mode === 'audit' };
+}
+
+export function outcome(action: 'allow' | 'deny', mode: 'audit' | 'enforce'): Outcome {
+  const audited = mode === 'audit';
+  if (action === 'allow') return { verdict: 'allow', audited };
+  return { verdict: audited ? 'audit' : 'deny', audited };
+}

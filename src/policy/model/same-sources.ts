@@ -1,0 +1,21 @@
+import type { Group, Prefix } from '#contracts/policy-model.js';
+
+/** Whether two lists of groups make the same populations: by their numbers, sources, and whether they say anything. */
+export function sameSources(one: readonly Group[], other: readonly Group[]): boolean {
+  return one.length === other.length && one.every((group, index) => isAlike(group, other[index] as Group));
+}
+
+function isAlike(one: Group, other: Group): boolean {
+  if (one === other) return true;
+  return (
+    one.dynamic === other.dynamic &&
+    (one.rules.length === 0) === (other.rules.length === 0) &&
+    (one.defaultAction === undefined) === (other.defaultAction === undefined) &&
+    one.sources.length === other.sources.length &&
+    one.sources.every((prefix, at) => isSame(prefix, other.sources[at]))
+  );
+}
+
+function isSame({ address, length }: Prefix, other: Prefix | undefined): boolean {
+  return other?.address === address && other.length === length;
+}

@@ -1,0 +1,102 @@
+import type {
+  HeaderMatchConfig,
+  HttpMatchConfig,
+  HttpRequestMatchConfig,
+  NameMatchObject,
+  TlsMatchConfig,
+  TlsNameMatch,
+} from '#contracts/policy-document.js';
+
+/**
+ * A TLS block with its defaults filled in: the modes named, methods in upper case, names and header names in lower
+ * case, fingerprints as bare lower-case digits. Maps have no prototype.
+ */
+export function normaliseTls(tls: TlsMatchConfig): TlsMatchConfig {
+  return defined({
+    mode: tls.mode ?? 'metadata',
+    sni: mapped(tls.sni, lowerNames),
+    server_dn: tls.server_dn,
+    server_san: mapped(tls.server_san, lowerNames),
+    server_cn: tls.server_cn,
+    fingerprint_sha256: mapped(tls.fingerprint_sha256, (digests) =>
+      digests.map((digest) => digest.replaceAll(':', '').toLowerCase()),
+    ),
+    trust_anchors_pem: tls.trust_anchors_pem,
+    tls13_uninspectable: (tls.tls13_uninspectable ?? 'deny').toLowerCase(),
+    http: mapped(tls.http, http),
+  });
+}
+
+function http({ request, response }: HttpMatchConfig): HttpMatchConfig {
+  return defined({
+    request: mapped(request, httpRequest),
+    response: mapped(response, (config) => defined({ headers: mapped(config.headers, headers) })),
+  });
+}
+
+function httpRequest(request: HttpRequestMatchConfig): HttpRequestMatchConfig {
+  return defined({
+    host: mapped(request.host, lowerObject),
+    methods: mapped(request.methods, (methods) => methods.map((method) => method.toUpperCase())),
+    path: request.path,
+    query: mapped(request.query, (query) =>
+      defined({
+        keys_present: query.keys_present,
+        key_values_exact: mapped(query.key_values_exact, (map) => bare(map, same)),
+        key_values_regex: mapped(query.key_values_regex, (map) => bare(map, same)),
+      }),
+    ),
+    headers: mapped(request.headers, headers),
+  });
+}
+
+function headers(config: HeaderMatchConfig): HeaderMatchConfig {
+  return defined({
+    require_present: mapped(config.require_present, (names) => names.map(lower)),
+    deny_present: mapped(config.deny_present, (names) => names.map(lower)),
+    exact: mapped(config.exact, (map) => bare(map, lower)),
+    regex: mapped(config.regex, (map) => bare(map, lower)),
+  });
+}
+
+function lowerNames(matcher: TlsNameMatch): TlsNameMatch {
+  if (typeof matcher === 'string') return matcher;
+  return isNameList(matcher) ? matcher.map(lowerName) : lowerObject(matcher);
+}
+
+function lowerObject({ exact, regex }: NameMatchObject): NameMatchObject {
+  return defined({ exact: mapped(exact, (names) => names.map(lowerName)), regex });
+}
+
+function lowerName(name: string): string {
+  const text = name.toLowerCase();
+  return text.endsWith('.') ? text.slice(0, -1) : text;
+}
+
+function lower(text: string): string {
+  return text.toLowerCase();
+}
+
+function same(text: string): string {
+  return text;
+}
+
+function bare<T>(map: Readonly<Record<string, T>>, key: (text: string) => string): Readonly<Record<string, T>> {
+  const copy = Object.create(null) as Record<string, T>;
+  for (const [name, value] of Object.entries(map)) copy[key(name)] = value;
+  return copy;
+}
+
+/** An array that is not to be changed is not narrowed by `Array.isArray`. */
+export function isNameList(matcher: Exclude<TlsNameMatch, string>): matcher is readonly string[] {
+  return Array.isArray(matcher);
+}
+
+function mapped<T, R>(value: T | undefined, map: (value: T) => R): R | undefined {
+  return value === undefined ? undefined : map(value);
+}
+
+/** A copy without the members that are undefined. */
+function defined<T extends object>(value: T): T {
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined)) as T;
+}

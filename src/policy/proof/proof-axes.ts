@@ -1,0 +1,81 @@
+import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
+import { lastAddress } from '#policy/model/ipv4.js';
+
+/** The first value of each interval of a field in which the same rules match, ascending. The first is 0. */
+export type Axis = readonly number[];
+
+/** The protocols `low` … `high`, and the intervals of both of their other fields: ports, or ICMP type and code. */
+export type KeyAxes = {
+  readonly low: number;
+  readonly high: number;
+  /** The destination port, or the ICMP type. */
+  readonly major: Axis;
+  /** The source port, or the ICMP code. */
+  readonly minor: Axis;
+};
+
+export const LAST_ADDRESS = 0xffff_ffff;
+
+export function hasPorts(protocol: number): boolean {
+  return PORT_PROTOCOLS.includes(protocol);
+}
+
+/** The last value that the other fields of a protocol can have; 0 where it has none. */
+export function lastOfFields(protocol: number): number {
+  if (hasPorts(protocol)) return 0xffff;
+  return protocol === IPPROTO.icmp ? 255 : 0;
+}
+
+export function addressAxis(prefixes: Iterable<Prefix>): Axis {
+  const starts = new Set([0]);
+  for (const prefix of prefixes) add(starts, prefix.address, lastAddress(prefix), LAST_ADDRESS);
+  return ascending(starts);
+}
+
+/** The last value of an interval. */
+export function endOf(axis: Axis, at: number, last: number): number {
+  return (axis[at + 1] ?? last + 1) - 1;
+}
+
+/** How packets are divided by their protocol and its fields where these rules are looked at. */
+export function keyAxes(rules: readonly Rule[]): readonly KeyAxes[] {
+  const starts = new Set([0]);
+  for (const rule of rules) for (const protocol of namedProtocols(rule)) add(starts, protocol, protocol, 255);
+  const protocols = ascending(starts);
+  return protocols.map((low, at) => {
+    const high = endOf(protocols, at, 255);
+    if (low !== high || lastOfFields(low) === 0) return { low, high, major: [0], minor: [0] };
+    const concerned = rules.filter(({ protocol }) => protocol === 'any' || protocol === low);
+    const [major, minor] = hasPorts(low)
+      ? [concerned.map(({ destinationPorts }) => destinationPorts), concerned.map(({ sourcePorts }) => sourcePorts)]
+      : [concerned.map(({ icmpTypes }) => rangesOf(icmpTypes)), concerned.map(({ icmpCodes }) => rangesOf(icmpCodes))];
+    return { low, high, major: rangeAxis(major, lastOfFields(low)), minor: rangeAxis(minor, lastOfFields(low)) };
+  });
+}
+
+/** The protocols that a rule tells from others. */
+export function namedProtocols(rule: Rule): readonly number[] {
+  if (rule.protocol !== 'any') return [rule.protocol];
+  if (rule.tls !== undefined) return [IPPROTO.tcp];
+  if (rule.sourcePorts.length > 0 || rule.destinationPorts.length > 0) return PORT_PROTOCOLS;
+  return rule.icmpTypes.length > 0 || rule.icmpCodes.length > 0 ? [IPPROTO.icmp] : [];
+}
+
+function rangeAxis(lists: readonly (readonly Range[])[], last: number): Axis {
+  const starts = new Set([0]);
+  for (const ranges of lists) for (const { low, high } of ranges) add(starts, low, high, last);
+  return ascending(starts);
+}
+
+function rangesOf(numbers: readonly number[]): readonly Range[] {
+  return numbers.map((number) => ({ low: number, high: number }));
+}
+
+function add(starts: Set<number>, first: number, last: number, end: number): void {
+  starts.add(first);
+  if (last < end) starts.add(last + 1);
+}
+
+function ascending(starts: ReadonlySet<number>): Axis {
+  return [...starts].sort((left, right) => left - right);
+}

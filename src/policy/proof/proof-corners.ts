@@ -1,0 +1,203 @@
+import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
+import { destinationOrder } from '#policy/model/destination-order.js';
+import { lastAddress } from '#policy/model/ipv4.js';
+import { judgedSources } from '#policy/model/source-scope.js';
+import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
+import type { ProofPackets } from './proof-packets.js';
+import { ProofRandom } from './proof-random.js';
+
+const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
+
+/** Of a rule, so many packets beside it of each kind: below 1, one of every so many rules; a power of two. */
+export type Density = number;
+
+/** Tell apart what is drawn for a rule. */
+const INSIDE = 0;
+const BESIDE = 0x1_0000;
+const ACROSS = 0x2_0000;
+
+/**
+ * Adds packets at the corners of rules, for sources at the ends of their groups. What is drawn for a rule hangs on its
+ * group alone, and across groups on one other: the same groups give the same packets, whatever is beside them.
+ */
+export class ProofCorners {
+  readonly #random = new ProofRandom();
+  readonly #groups: readonly Group[];
+  readonly #stride: number;
+  // The corner that was made last.
+  #destination = 0;
+  #protocol = 0;
+  #major = 0;
+  #minor = 0;
+
+  constructor(
+    readonly packets: ProofPackets,
+    readonly density: Density,
+  ) {
+    this.#groups = packets.walk.policy.groups;
+    this.#stride = Math.max(1, 1 / density);
+  }
+
+  /** One inside of each rule of a group. */
+  addInside(group: number): void {
+    const { rules } = this.#reached(group);
+    const placeAt = destinationOrder(rules);
+    for (let turn = 0; turn < rules.length && !this.packets.exhausted; turn++) this.addInsideOf(group, placeAt(turn));
+  }
+
+  addInsideOf(group: number, place: number): void {
+    const { sources, rules } = this.#reached(group);
+    this.#begin(group, place, INSIDE);
+    this.#makeCorner(rules[place] as Rule);
+    this.#add(this.#end(sources));
+  }
+
+  /** Just outside of one field of a rule, or from just outside of the group. */
+  addBeside(group: number): void {
+    const { sources, rules } = this.#reached(group);
+    const placeAt = destinationOrder(rules);
+    for (let at = this.#firstOf(group, BESIDE); at < rules.length; at += this.#stride) {
+      if (this.packets.exhausted) return;
+      const place = placeAt(at);
+      for (let turn = 0; turn < this.density; turn++) {
+        this.#begin(group, place, BESIDE + turn);
+        const rule = rules[place] as Rule;
+        this.#makeCorner(rule);
+        if (this.#random.flip()) {
+          this.#add(this.#beside(sources));
+        } else {
+          this.#stepOut(rule);
+          this.#add(this.#end(sources));
+        }
+      }
+    }
+  }
+
+  /**
+   * From sources of another group, or just outside of one field to a destination of another group. Where `known` says
+   * that the packet of this other group is there already, it is not made.
+   */
+  addAcross(group: number, known: (other: number) => boolean = () => false): void {
+    const own = this.#reached(group);
+    for (let place = this.#firstOf(group, ACROSS); place < own.rules.length; place += this.#stride) {
+      if (this.packets.exhausted) return;
+      for (let turn = 0; turn < this.density; turn++) {
+        this.#begin(group, place, ACROSS + turn);
+        const number = this.#random.below(this.#groups.length);
+        if (known(number)) continue;
+        const other = this.#reached(number);
+        const rule = own.rules[place] as Rule;
+        this.#makeCorner(rule);
+        const fromOther = other.sources.length > 0 && this.#random.flip();
+        if (!fromOther || this.#random.flip()) {
+          if (other.rules.length > 0) this.#destination = this.#destinationOf(this.#random.pick(other.rules));
+          this.#stepOut(rule);
+        }
+        this.#add(this.#end(fromOther ? other.sources : own.sources));
+      }
+    }
+  }
+
+  /** A group that no source reaches has nothing to be asked of. */
+  #reached(group: number): Pick<Group, 'sources' | 'rules'> {
+    const found = this.#groups[group] as Group;
+    if (found.dynamic) return { sources: judgedSources(found), rules: found.rules };
+    return found.sources.length > 0 ? found : UNREACHED;
+  }
+
+  #begin(group: number, place: number, kind: number): void {
+    const { sources, rules } = this.#reached(group);
+    const { address, length } = sources[0] as Prefix;
+    let seed = Math.imul(address + length, 0x85eb_ca6b) ^ Math.imul(rules.length, 0xc2b2_ae35);
+    seed = Math.imul(seed ^ (seed >>> 15) ^ kind, 0x2545_f491);
+    this.#random.begin(Math.imul(seed ^ (seed >>> 13), 0xc2b2_ae35) + Math.imul(place, 0x9e37_79b1));
+  }
+
+  /** The first rule of a group that has such packets; then every `#stride`th. */
+  #firstOf(group: number, kind: number): number {
+    if (this.#stride === 1 || this.#reached(group) === UNREACHED) return 0;
+    this.#begin(group, 0, kind);
+    return this.#random.below(this.#stride);
+  }
+
+  #add(source: number): void {
+    this.packets.add(source, this.#destination, this.#protocol, this.#major, this.#minor);
+  }
+
+  #destinationOf({ destinations }: Rule): number {
+    if (destinations.length === 0) return this.#destination;
+    return this.#random.flip() ? this.#end(destinations) : this.#beside(destinations);
+  }
+
+  #makeCorner(rule: Rule): void {
+    const random = this.#random;
+    const named = namedProtocols(rule);
+    this.#protocol = random.pick(named.length > 0 ? named : USUAL_PROTOCOLS);
+    this.#destination = rule.destinations.length > 0 ? this.#end(rule.destinations) : random.word();
+    const last = lastOfFields(this.#protocol);
+    if (this.#protocol === IPPROTO.icmp) {
+      this.#major = this.#number(rule.icmpTypes, last);
+      this.#minor = this.#number(rule.icmpCodes, last);
+    } else {
+      this.#major = this.#port(rule.destinationPorts, last);
+      this.#minor = this.#port(rule.sourcePorts, last);
+    }
+  }
+
+  /** Moves the corner past an end of one field, of those that the rule names. */
+  #stepOut(rule: Rule): void {
+    const random = this.#random;
+    const isIcmp = this.#protocol === IPPROTO.icmp;
+    const majors = isIcmp ? rule.icmpTypes.length : rule.destinationPorts.length;
+    const minors = isIcmp ? rule.icmpCodes.length : rule.sourcePorts.length;
+    const last = lastOfFields(this.#protocol);
+    // Four fields; one that the rule does not name gives its turn to the next.
+    for (let turn = random.below(4), turns = 0; turns < 4; turn = (turn + 1) & 3, turns++) {
+      if (turn === 0 && rule.destinations.length > 0) {
+        this.#destination = this.#beside(rule.destinations);
+      } else if (turn === 1 && majors > 0) {
+        this.#major = isIcmp
+          ? this.#random.nextTo(this.#major, this.#major, last)
+          : this.#past(rule.destinationPorts, last);
+      } else if (turn === 2 && minors > 0) {
+        this.#minor = isIcmp ? this.#random.nextTo(this.#minor, this.#minor, last) : this.#past(rule.sourcePorts, last);
+      } else if (turn === 3 && namedProtocols(rule).length > 0) {
+        this.#protocol = random.flip()
+          ? random.pick(USUAL_PROTOCOLS)
+          : random.nextTo(this.#protocol, this.#protocol, 255);
+      } else {
+        continue;
+      }
+      return;
+    }
+  }
+
+  /** An end of one of the prefixes. */
+  #end(prefixes: readonly Prefix[]): number {
+    const prefix = this.#random.pick(prefixes);
+    return this.#random.flip() ? prefix.address : lastAddress(prefix);
+  }
+
+  /** The address before or behind one of the prefixes. */
+  #beside(prefixes: readonly Prefix[]): number {
+    const prefix = this.#random.pick(prefixes);
+    return this.#random.nextTo(prefix.address, lastAddress(prefix), LAST_ADDRESS);
+  }
+
+  #port(ranges: readonly Range[], last: number): number {
+    if (ranges.length === 0) return this.#random.within(0, last);
+    const { low, high } = this.#random.pick(ranges);
+    return this.#random.flip() ? low : high;
+  }
+
+  #past(ranges: readonly Range[], last: number): number {
+    const { low, high } = this.#random.pick(ranges);
+    return this.#random.nextTo(low, high, last);
+  }
+
+  #number(numbers: readonly number[], last: number): number {
+    return numbers.length === 0 ? this.#random.within(0, last) : this.#random.pick(numbers);
+  }
+}
+
+const UNREACHED: Pick<Group, 'sources' | 'rules'> = { sources: [], rules: [] };

@@ -1,0 +1,126 @@
+import type { Group, Policy } from '#contracts/policy-model.js';
+import { type GroupChange, groupChange, ranksOf } from '#policy/model/group-change.js';
+import { sameSources } from '#policy/model/same-sources.js';
+import { SourceIndex } from '#policy/model/source-index.js';
+import { judgedSources } from '#policy/model/source-scope.js';
+import { type Density, ProofCorners } from './proof-corners.js';
+import { type JudgedPackets, ProofPackets, type Renewal } from './proof-packets.js';
+import { ReferenceWalk } from './proof-walk.js';
+import { SourceRanges } from './source-ranges.js';
+
+/** Neighbours are taken together, since they lie together in memory; and every so many of these runs in one round. */
+const RUN = 8;
+const ROUNDS = 64;
+/** By so many packets more a policy is still much like the one before. */
+const FEW = 1 << 12;
+/** Where the rank begins in a word. */
+const RANK = 16;
+
+type Kept = { readonly policy: Policy; readonly density: Density; readonly judged: JudgedPackets };
+
+/**
+ * Packets at the corners of the rules of large policies: a run of each group's own, then one of each group across groups.
+ * Of the latest policy they are kept, so that one that differs in a few groups judges anew only what these have a part in:
+ * packets that are made of their rules, and those from their sources. Others are decided by the same rule as before,
+ * since only groups that hold a source have a say about it; its rank has moved where those before it grew.
+ */
+export class ProofMemory {
+  #kept: Kept | undefined;
+  #index: { readonly groups: readonly Group[]; readonly sources: SourceIndex } | undefined;
+
+  judged(policy: Policy, density: Density): JudgedPackets {
+    const kept = this.#kept;
+    this.#kept = undefined;
+    const room = kept === undefined ? undefined : kept.judged.expected.length + FEW;
+    const packets = new ProofPackets(new ReferenceWalk(policy, this.#sourcesOf(policy)), room);
+    const corners = new ProofCorners(packets, density);
+    if (kept !== undefined && isComparable(kept, policy, density)) addChanged(kept, corners);
+    else addAll(corners);
+    if (packets.exhausted) return fromEverywhere(new ProofPackets(packets.walk), density);
+    const judged = packets.judged();
+    this.#kept = { policy, density, judged };
+    return judged;
+  }
+
+  #sourcesOf({ groups }: Policy): SourceIndex {
+    const known = this.#index;
+    const isKnown = known !== undefined && sameSources(known.groups, groups);
+    const sources = isKnown ? known.sources : new SourceIndex(groups);
+    this.#index = { groups, sources };
+    return sources;
+  }
+}
+
+function isComparable(kept: Kept, policy: Policy, density: Density): boolean {
+  const { action, mode } = kept.policy.default;
+  return kept.density === density && action === policy.default.action && mode === policy.default.mode;
+}
+
+function addAll(corners: ProofCorners): void {
+  const { packets } = corners;
+  const { groups } = packets.walk.policy;
+  for (let group = 0; group < groups.length && !packets.exhausted; group++) addOwn(corners, group);
+  for (let group = 0; group < groups.length && !packets.exhausted; group++) {
+    packets.beginRun();
+    corners.addAcross(group);
+  }
+}
+
+function addOwn(corners: ProofCorners, group: number): void {
+  corners.packets.beginRun();
+  corners.addInside(group);
+  corners.addBeside(group);
+}
+
+function addChanged({ policy, judged }: Kept, corners: ProofCorners): void {
+  const { packets } = corners;
+  const { groups } = packets.walk.policy;
+  const before = policy.groups;
+  const change = groupChange(before, groups);
+  const renewal = renewalOf(before, groups, change);
+  packets.keepRuns(judged, 0, change.from, renewal);
+  for (let group = change.from; group < change.after; group++) addOwn(corners, group);
+  packets.keepRuns(judged, change.before, before.length, renewal);
+  for (let group = 0; group < groups.length; group++) {
+    packets.beginRun();
+    const isChanged = (number: number): boolean => number >= change.from && number < change.after;
+    if (before.length !== groups.length || isChanged(group)) {
+      // The number of groups says which ones go together.
+      corners.addAcross(group);
+      continue;
+    }
+    let at = judged.runs[before.length + group] as number;
+    corners.addAcross(group, (other) => {
+      const own = at++;
+      if (isChanged(other)) return false;
+      packets.keep(judged, own, own + 1, renewal);
+      return true;
+    });
+  }
+}
+
+function renewalOf(before: readonly Group[], after: readonly Group[], change: GroupChange): Renewal {
+  const changed = [...before.slice(change.from, change.before), ...after.slice(change.from, change.after)];
+  const ranks = ranksOf(before, 0, change.before);
+  return {
+    sources: new SourceRanges(changed.flatMap(judgedSources)),
+    behind: ranks * RANK,
+    by: (ranksOf(after, 0, change.after) - ranks) * RANK,
+  };
+}
+
+/** Where all take too long, of rules from everywhere. */
+function fromEverywhere(packets: ProofPackets, density: Density): JudgedPackets {
+  const { groups } = packets.walk.policy;
+  const corners = new ProofCorners(packets, density);
+  const rules = groups.flatMap(({ sources, dynamic, rules: own }, group) =>
+    judgedSources({ sources, dynamic }).length === 0 ? [] : own.map((_, place) => ({ group, place })),
+  );
+  for (let round = 0; round < ROUNDS; round++) {
+    for (let first = round * RUN; first < rules.length; first += ROUNDS * RUN) {
+      if (packets.exhausted) return packets.judged();
+      for (const { group, place } of rules.slice(first, first + RUN)) corners.addInsideOf(group, place);
+    }
+  }
+  return packets.judged();
+}

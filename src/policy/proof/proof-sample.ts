@@ -1,0 +1,62 @@
+import type { Policy } from '#contracts/policy-model.js';
+import type { ProofSample } from '#contracts/proof.js';
+import { SourceIndex } from '#policy/model/source-index.js';
+import { addClasses, classesOf } from './proof-classes.js';
+import { ProofCorners } from './proof-corners.js';
+import { ProofMemory } from './proof-memory.js';
+import { type JudgedPackets, ProofPackets } from './proof-packets.js';
+import { ProofRandom } from './proof-random.js';
+import { ReferenceWalk } from './proof-walk.js';
+
+/** Up to so many classes all are checked, by six packets each. */
+const MAX_CLASSES = 1 << 13;
+/** With more rules nobody counts classes: there are more than that. */
+const MAX_RULES_TO_COUNT = 1 << 12;
+/** Packets beside rules, within a group and across groups: about so many of either. */
+const BESIDE = 1 << 14;
+/** For each rule so many are enough where every class is checked. */
+const BESIDE_EACH = 8;
+
+/**
+ * Packets to check a compiled policy with: of each equivalence class, or where there are too many, one inside of each
+ * rule; and in both cases others beside the rules. The same policy gives the same sample, whatever is in `memory`.
+ */
+export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()): ProofSample {
+  const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
+  const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, MAX_CLASSES);
+  if (classes === null) return sample(memory.judged(policy, densityOf(rules)), null, false);
+  const packets = new ProofPackets(new ReferenceWalk(policy, new SourceIndex(policy.groups)));
+  const random = new ProofRandom();
+  random.begin(seedOf(policy));
+  addClasses(packets, classes, random);
+  const corners = new ProofCorners(packets, Math.min(BESIDE_EACH, densityOf(rules)));
+  for (let group = 0; group < policy.groups.length && !packets.exhausted; group++) {
+    corners.addBeside(group);
+    corners.addAcross(group);
+  }
+  return sample(packets.judged(), classes.count, !packets.exhausted);
+}
+
+/** Changes rarely where one group of many changes, so that what is kept of the others can be used. */
+function densityOf(rules: number): number {
+  return rules <= BESIDE ? Math.floor(BESIDE / Math.max(1, rules)) : 2 ** -Math.ceil(Math.log2(rules / BESIDE));
+}
+
+function sample({ packets, expected }: JudgedPackets, classes: number | null, complete: boolean): ProofSample {
+  return { packets, expected, classes, complete };
+}
+
+/** A number that differs where policies differ, mostly. */
+function seedOf({ groups }: Policy): number {
+  let mixed = groups.length;
+  const mix = (number: number): void => {
+    mixed = Math.imul(mixed ^ number, 0x01000193);
+    mixed ^= mixed >>> 15;
+  };
+  for (const { sources, rules } of groups) {
+    mix(rules.length);
+    for (const { address, length } of sources) mix(address + length);
+    for (const { address, length } of rules[0]?.destinations ?? []) mix(address + length);
+  }
+  return mixed;
+}

@@ -1,0 +1,24 @@
+import type { Prefix, Range } from '#contracts/policy-model.js';
+import { lastAddress } from '#policy/model/ipv4.js';
+import { mergedRanges } from '#policy/model/ranges.js';
+
+/** The addresses of many prefixes. */
+export class SourceRanges {
+  readonly #ranges: readonly Range[];
+
+  constructor(prefixes: readonly Prefix[]) {
+    this.#ranges = mergedRanges(prefixes.map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })));
+  }
+
+  holds(address: number): boolean {
+    const ranges = this.#ranges;
+    let low = 0;
+    let high = ranges.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((ranges[middle] as Range).high < address) low = middle + 1;
+      else high = middle;
+    }
+    return low < ranges.length && (ranges[low] as Range).low <= address;
+  }
+}

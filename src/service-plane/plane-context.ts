@@ -1,0 +1,18 @@
+import type { Verdict } from '#contracts/policy-model.js';
+import type { Decider } from '#contracts/rule-names.js';
+import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { DecidedHits } from '#threads/decided-hits.js';
+import type { Counts } from './counts.js';
+import type { Judge } from './judge.js';
+import type { ServicePlaneOptions } from './options.js';
+
+/** What the connections of one thread share. */
+export type PlaneContext = {
+  readonly options: ServicePlaneOptions;
+  readonly judge: Judge;
+  readonly counts: Counts;
+  readonly hits: Pick<DecidedHits<Decider>, 'add'>;
+  /** Whether what was decided so is to be told. */
+  tells(verdict: Verdict): boolean;
+  see(seen: Omit<SeenConnection, 'atMs'>): void;
+};
