@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 const root = new URL('../../', import.meta.url);
 const page = readFileSync(new URL('docs/bypass-classes.md', root), 'utf8');
 const rows = page.split('\n').flatMap((line) => {
-  const cells = /^\| ([HKNRT]\d+) \|(.*)\|$/.exec(line);
+  const cells = /^\| ([FHKNRT]\d+) \|(.*)\|$/.exec(line);
   return cells === null
     ? []
     : [{ id: cells[1], files: [...line.matchAll(/`(test\/[^`]*)`/g)].map(([, file]) => file ?? '') }];
@@ -14,9 +14,12 @@ test('the page names every class, in order, with tests', () => {
   expect(rows.map(({ id }) => id)).toEqual([
     ...Array.from({ length: 17 }, (_, index) => `K${index + 1}`),
     'R1',
+    'N1',
     'N3',
     'T1',
     'H4',
+    'F10',
+    'F19',
   ]);
   expect(rows.filter(({ files }) => files.length === 0)).toEqual([]);
 });

@@ -1,0 +1,75 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+
+const root = new URL('../../', import.meta.url);
+const OWN = 'test/docs/contract.test.ts';
+const FOLDERS = ['bench', 'bin', 'deploy', 'docs', 'examples', 'scripts', 'src', 'statecharts', 'test'];
+const READ = /\.(ts|js|cjs|c|h|md|sh|yaml|json|snap)$/;
+/** A number that stands alone: not a part of a word, a colour, an escape such as `%C3`, base64, a file name or a MAC address. */
+const REFERENCE = /(?<![\w%\\#+.-]|[0-9A-F]:)([BDFHKNRT]\d{1,2}[a-z]?)(?![\w+=-]|:[0-9A-F]{2}\b)/g;
+
+const read = (file: string): string => readFileSync(new URL(file, root), 'utf8');
+
+function files(): string[] {
+  const pages = readdirSync(root).filter((name) => name.endsWith('.md'));
+  const inFolders = FOLDERS.flatMap((folder) =>
+    readdirSync(new URL(folder, root), { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile() && READ.test(entry.name))
+      .map((entry) => `${entry.parentPath}/${entry.name}`.slice(root.pathname.length)),
+  );
+  return [...pages, ...inFolders];
+}
+
+const numbersIn = (text: string): string[] => [...text.matchAll(REFERENCE)].map(([, number]) => number ?? '');
+
+/** Each number in use, with the files that refer to it. */
+function references(): Map<string, string[]> {
+  const found = new Map<string, string[]>();
+  for (const file of files().filter((path) => path !== OWN)) {
+    for (const number of new Set(numbersIn(read(file)))) found.set(number, [...(found.get(number) ?? []), file]);
+  }
+  return found;
+}
+
+function numbersOf(page: string, entry: RegExp): string[] {
+  return [...read(page).matchAll(entry)].map(([, number]) => number ?? '');
+}
+
+const used = references();
+const without = (entries: readonly string[], letters: string): string[] =>
+  [...used]
+    .filter(([number]) => letters.includes(number.charAt(0)) && !entries.includes(number))
+    .map(([number, found]) => `${number} in ${found[0]}`);
+
+describe('docs/contract.md', () => {
+  const headings = numbersOf('docs/contract.md', /^### ([BD]\d+[a-z]?)\. \S/gm);
+
+  test('has a heading for every D and B number that source, tests or docs refer to', () => {
+    expect(without(headings, 'BD')).toEqual([]);
+  });
+
+  test('has every number once, in order', () => {
+    const order = new Intl.Collator('en', { numeric: true });
+    const sorted = (letter: string): string[] =>
+      [...new Set(headings)].filter((number) => number.startsWith(letter)).sort(order.compare);
+    expect(headings).toEqual([...sorted('D'), ...sorted('B')]);
+  });
+});
+
+describe('docs/bypass-classes.md', () => {
+  test('has a row for every F, H, K, N, R and T number that source, tests or docs refer to', () => {
+    expect(without(numbersOf('docs/bypass-classes.md', /^\| ([FHKNRT]\d+) \|/gm), 'FHKNRT')).toEqual([]);
+  });
+});
+
+describe('the search for references', () => {
+  test('finds numbers that stand alone, and both ends of a range', () => {
+    expect(numbersIn('(D9–D12), D17a. K1: N1/N3; "F10"')).toEqual(['D9', 'D12', 'D17a', 'K1', 'N1', 'N3', 'F10']);
+    expect(numbersIn('%D1%B4 \\D1 0xD1 #D17 MIID12 D0:9F:12 T12= x.B3 H264 RFC1858')).toEqual([]);
+  });
+
+  test('reads TypeScript, C and Markdown', () => {
+    const endings = new Set([...used.values()].flat().map((file) => file.slice(file.lastIndexOf('.'))));
+    expect([...endings]).toEqual(expect.arrayContaining(['.ts', '.h', '.md']));
+  });
+});
