@@ -1,44 +1,34 @@
-import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
-import type { Fact, Needs } from '#bus/messages.js';
+import { assign, setup } from 'xstate';
 import type { Lookups } from '#contracts/lookups.js';
-import { backoffMs, notProvided } from './failure.js';
 import {
-  absentStates,
-  beginningStates,
-  lacksAddress,
-  noteFailure,
-  ON_DATAPLANE,
-  ON_DATAPLANE_SERVING,
-  statesWithoutGrants,
-  WITHOUT_GRANTS,
+  beginning,
+  GRANTED_ACTORS,
+  GRANTED_DELAYS,
+  GRANTED_GUARDS,
+  type GrantedContext,
+  type GrantedEvent,
+  type GrantedInput,
+  grantedActions,
+  grantedStates,
+  type PolicyActivated,
 } from './granted-part.js';
-import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import type { ReadinessMeta, ReadinessTag } from './readiness.js';
 
-export type DnsProxyInput = {
-  readonly configured: boolean;
-  /** Whether the policy in force has rules by hostname. */
-  readonly needed: boolean;
-  /** Whether there is a dataplane, by which addresses are learned. */
-  readonly enforced: boolean;
+export type DnsProxyInput = GrantedInput & {
   /** Of the policy in force; null before the first. */
   readonly lookups: Lookups | null;
 };
-type DnsProxyContext = DnsProxyInput & {
-  readonly isEnforcing: boolean;
-  readonly hasGrants: boolean;
-  /** Upstreams of which none answers of late; null until that is known. */
-  readonly upstreams: { readonly alive: readonly string[]; readonly dead: readonly string[] } | null;
-  readonly attempts: number;
-  readonly trouble: Troubles;
-};
-type DnsProxyEvent =
-  | Extract<Fact, { type: 'policy.activated' | 'dataplane.enforcing' | 'dataplane.lost' | 'dataplane.closed' }>
-  /** Sent by the proxy. */
-  | { readonly type: 'dns.upstreams_changed'; readonly alive: readonly string[]; readonly dead: readonly string[] }
-  | { readonly type: 'dns.died'; readonly reason: string };
+type Upstreams = { readonly alive: readonly string[]; readonly dead: readonly string[] };
+type DnsProxyContext = DnsProxyInput &
+  GrantedContext & {
+    /** Null until the proxy has reported which upstreams answer. */
+    readonly upstreams: Upstreams | null;
+  };
+/** Events of `dns` are sent by the proxy. */
+type UpstreamsChanged = { readonly type: 'dns.upstreams_changed' } & Upstreams;
+type DnsProxyEvent = GrantedEvent | UpstreamsChanged | { readonly type: 'dns.died'; readonly reason: string };
 
 const part = 'dns_allowlist';
-const use = { type: 'use', params: ({ context }: { context: DnsProxyContext }) => context } as const;
 
 export const dnsProxyChart = setup({
   types: {
@@ -48,131 +38,57 @@ export const dnsProxyChart = setup({
     tags: {} as ReadinessTag,
     meta: {} as ReadinessMeta,
   },
-  actors: {
-    /** Binds the sockets; what served before is closed. */
-    open: fromPromise<void>(notProvided('open')),
-    /** Has the proxy learn addresses by the datapath. */
-    connectGrants: fromPromise<void>(notProvided('connectGrants')),
-    /** Resolves once an address or a link of the node has changed. */
-    addressChange: fromPromise<void>(notProvided('addressChange')),
-    watch: fromCallback<EventObject>(notProvided('watch')),
-  },
+  actors: GRANTED_ACTORS,
   actions: {
+    ...grantedActions<DnsProxyContext, DnsProxyEvent>(part),
     use: (_, _params: { lookups: Lookups | null }) => {},
     noteLookups: assign((_, params: { lookups: Lookups }) => ({ lookups: params.lookups })),
-    noteEnforcing: assign({ isEnforcing: true }),
-    noteLost: assign({ isEnforcing: false, hasGrants: false }),
-    noteGrants: assign({ hasGrants: true }),
-    noteUpstreams: assign((_, params: { alive: readonly string[]; dead: readonly string[] }) => ({
-      upstreams: { alive: params.alive, dead: params.dead },
-    })),
-    nameUpstreams: assign(({ context }) => ({
-      trouble: { dns_allowlist: (context.upstreams?.dead ?? []).join(', ') },
-    })),
-    noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { dns_allowlist: params.trouble } })),
-    countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
-    forgetTrouble: assign({ trouble: {}, attempts: 0 }),
+    noteUpstreams: assign((_, { alive, dead }: Upstreams) => ({ upstreams: { alive, dead } })),
+    nameUpstreams: assign(({ context }) => ({ trouble: { [part]: (context.upstreams?.dead ?? []).join(', ') } })),
     forgetServed: assign({ hasGrants: false, upstreams: null }),
   },
   guards: {
-    isConfigured: ({ context }) => context.configured,
-    lacksAddress: ({ context }) => lacksAddress(context.trouble, part),
-    isNeededFromTheStart: ({ context }) => context.needed,
-    isNeeded: (_, params: { needs: Needs }) => params.needs.dns,
-    isNotNeeded: (_, params: { needs: Needs }) => !params.needs.dns,
+    ...GRANTED_GUARDS,
     hasNoPolicy: ({ context }) => context.lookups === null,
-    mayConnect: ({ context }) => context.enforced && context.isEnforcing && !context.hasGrants,
-    lacksGrants: ({ context }) => context.enforced && !context.hasGrants,
     hasNoUpstream: ({ context }) => context.upstreams !== null && context.upstreams.alive.length === 0,
   },
-  delays: {
-    backoff: ({ context }) => backoffMs(context.attempts - 1, 200, 30_000),
-    reconnect: 500,
-  },
+  delays: GRANTED_DELAYS,
 }).createMachine({
   id: 'dnsProxy',
-  context: ({ input }) => ({
-    ...input,
-    // One that is started again has missed who said so.
-    isEnforcing: input.lookups !== null,
-    hasGrants: false,
-    upstreams: null,
-    attempts: 0,
-    trouble: {},
-  }),
+  context: ({ input }) => ({ ...beginning(input, input.lookups !== null), upstreams: null }),
   initial: 'choosing',
-  on: ON_DATAPLANE,
-  states: {
-    ...absentStates(part, 'hostname rules match nothing, since no address is learned'),
-    running: {
-      initial: 'binding',
-      on: {
-        'policy.activated': {
-          actions: [
-            { type: 'noteLookups', params: ({ event }) => event },
-            { type: 'use', params: ({ event }) => event },
-          ],
-        },
+  states: grantedStates({
+    part,
+    need: 'dns',
+    details: {
+      needed_but_absent: 'the active policy needs it: hostname rules match nothing, since no address is learned',
+      binding: 'binding its sockets',
+      backing_off: 'not listening; tried again soon',
+      awaiting_policy: 'no policy is in force yet: every lookup fails',
+      connecting: 'learned addresses are not in reach yet: lookups that bring some fail',
+      disconnected: 'learned addresses are not in reach: lookups that bring some fail',
+      awaiting_dataplane: 'the dataplane does not enforce: lookups that bring addresses fail',
+    },
+    notePolicy: { type: 'noteLookups', params: ({ event }: { event: PolicyActivated }) => event },
+    use: { type: 'use', params: ({ context }: { context: DnsProxyContext }) => context },
+    facts: {
+      'dns.upstreams_changed': { type: 'noteUpstreams', params: ({ event }: { event: UpstreamsChanged }) => event },
+    },
+    died: 'dns.died',
+    watching: [],
+    deciding: [
+      { guard: 'hasNoUpstream', target: 'without_upstreams', actions: 'nameUpstreams' },
+      { target: 'answering', actions: 'forgetTrouble' },
+    ],
+    states: {
+      without_upstreams: {
+        tags: `${part}:degraded`,
+        meta: { part, detail: 'no upstream answers; what is kept is still answered' },
       },
-      states: {
-        ...beginningStates(part, {
-          binding: 'binding its sockets',
-          failed: 'not listening; tried again soon',
-          use,
-        }),
-        serving: {
-          initial: 'judging',
-          invoke: {
-            id: 'watch',
-            src: 'watch',
-            onError: {
-              target: 'backing_off',
-              actions: noteFailure,
-            },
-          },
-          on: {
-            'dns.died': {
-              target: 'backing_off',
-              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: event.reason }) },
-            },
-            'policy.activated': {
-              target: '.judging',
-              actions: [
-                { type: 'noteLookups', params: ({ event }) => event },
-                { type: 'use', params: ({ event }) => event },
-              ],
-            },
-            ...ON_DATAPLANE_SERVING,
-            'dns.upstreams_changed': {
-              target: '.judging',
-              actions: { type: 'noteUpstreams', params: ({ event }) => event },
-            },
-          },
-          states: {
-            judging: {
-              always: [
-                ...WITHOUT_GRANTS,
-                { guard: 'hasNoUpstream', target: 'without_upstreams', actions: 'nameUpstreams' },
-                { target: 'answering', actions: 'forgetTrouble' },
-              ],
-            },
-            ...statesWithoutGrants(part, {
-              awaitingPolicy: 'no policy is in force yet: every lookup fails',
-              connecting: 'learned addresses are not in reach yet: lookups that bring some fail',
-              disconnected: 'learned addresses are not in reach: lookups that bring some fail',
-              awaitingDataplane: 'the dataplane does not enforce: lookups that bring addresses fail',
-            }),
-            without_upstreams: {
-              tags: `${part}:degraded`,
-              meta: { part, detail: 'no upstream answers; what is kept is still answered' },
-            },
-            answering: {
-              tags: `${part}:ready`,
-              meta: { part, detail: 'lookups are judged, and what they bring is learned' },
-            },
-          },
-        },
+      answering: {
+        tags: `${part}:ready`,
+        meta: { part, detail: 'lookups are judged, and what they bring is learned' },
       },
     },
-  },
+  }),
 });

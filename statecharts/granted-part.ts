@@ -1,27 +1,167 @@
-import type { Needs } from '#bus/messages.js';
-import { sentenceOf } from './failure.js';
+import { assign, type EventObject, fromCallback, fromPromise } from 'xstate';
+import type { Fact, Needs } from '#bus/messages.js';
+import { backoffMs, codeOf, notProvided, sentenceOf } from './failure.js';
 import type { PartName, Troubles } from './readiness.js';
 
-/** What charts have in common of parts that may not be configured, listen in threads, and ask the datapath about grants. */
+/**
+ * The states that the DNS proxy and the service plane share. Both may be missing from the configuration, listen in
+ * threads, decide by the policy in force, and ask the datapath for grants.
+ */
 
-const isNeeded = {
-  type: 'isNeeded',
-  params: ({ event }: { event: { readonly needs: Needs } }) => ({ needs: event.needs }),
-} as const;
+export type GrantedInput = {
+  readonly configured: boolean;
+  /** Whether the policy in force needs the part. */
+  readonly needed: boolean;
+  /** Whether the configuration has a dataplane, which holds the grants. */
+  readonly enforced: boolean;
+};
+export type GrantedContext = GrantedInput & {
+  readonly isEnforcing: boolean;
+  readonly hasGrants: boolean;
+  readonly attempts: number;
+  readonly trouble: Troubles;
+  /** The code of the latest failure; null where it had none. */
+  readonly failureCode: string | null;
+};
+export type GrantedEvent = Extract<
+  Fact,
+  { type: 'policy.activated' | 'dataplane.enforcing' | 'dataplane.lost' | 'dataplane.closed' }
+>;
+export type PolicyActivated = Extract<Fact, { type: 'policy.activated' }>;
 
-/** What an invoked effect failed with. */
-export const noteFailure = {
-  type: 'noteTrouble',
-  params: ({ event }: { event: { readonly error: unknown } }) => ({ trouble: sentenceOf(event.error) }),
-} as const;
+/** `knowsPolicy`: a part that is started again has missed the fact that the dataplane enforces. */
+export const beginning = <Input extends GrantedInput>(input: Input, knowsPolicy: boolean): Input & GrantedContext => ({
+  ...input,
+  isEnforcing: knowsPolicy,
+  hasGrants: false,
+  attempts: 0,
+  trouble: {},
+  failureCode: null,
+});
 
-/** Whether it could not listen because the node does not have the address. */
-export function lacksAddress(trouble: Troubles, part: PartName): boolean {
-  return trouble[part]?.includes('EADDRNOTAVAIL') === true;
+export const GRANTED_ACTORS = {
+  /** Starts its threads and listens; what served before is closed. */
+  open: fromPromise<void>(notProvided('open')),
+  /** Gives its threads access to the grants of the datapath. */
+  connectGrants: fromPromise<void>(notProvided('connectGrants')),
+  /** Resolves when an address or a link of the node has changed. */
+  addressChange: fromPromise<void>(notProvided('addressChange')),
+  watch: fromCallback<EventObject>(notProvided('watch')),
+};
+
+type Context = { readonly context: GrantedContext };
+
+/** The actions of a chart with this context and these events. */
+export function grantedActions<C extends GrantedContext, E extends EventObject>(part: PartName) {
+  const changing = <P = undefined>(change: (context: GrantedContext, params: P) => Partial<GrantedContext>) =>
+    assign<C, E, P, E, never>(({ context }, params) => change(context, params) as Partial<C>);
+  return {
+    noteEnforcing: changing(() => ({ isEnforcing: true })),
+    noteLost: changing(() => ({ isEnforcing: false, hasGrants: false })),
+    noteGrants: changing(() => ({ hasGrants: true })),
+    noteTrouble: changing<{ trouble: string; code: string | null }>((_, { trouble, code }) => ({
+      trouble: { [part]: trouble },
+      failureCode: code,
+    })),
+    countAttempt: changing(({ attempts }) => ({ attempts: attempts + 1 })),
+    forgetTrouble: changing(() => ({ trouble: {}, attempts: 0, failureCode: null })),
+  };
 }
 
-/** A part that is not configured. `unmet`: what becomes of it where a policy needs the part. */
-export function absentStates<P extends PartName>(part: P, unmet: string) {
+export const GRANTED_GUARDS = {
+  isConfigured: ({ context }: Context) => context.configured,
+  isNeededFromTheStart: ({ context }: Context) => context.needed,
+  isNeeded: (_: unknown, params: { needed: boolean }) => params.needed,
+  /** It could not listen because the node does not have the address. */
+  lacksAddress: ({ context }: Context) => context.failureCode === 'EADDRNOTAVAIL',
+  mayConnect: ({ context }: Context) => context.enforced && context.isEnforcing && !context.hasGrants,
+  lacksGrants: ({ context }: Context) => context.enforced && !context.hasGrants,
+};
+
+export const GRANTED_DELAYS = {
+  backoff: ({ context }: Context) => backoffMs(context.attempts - 1, 200, 30_000),
+  reconnect: 500,
+};
+
+type Failed = { readonly event: { readonly error: unknown } };
+export const noteFailure = {
+  type: 'noteTrouble',
+  params: ({ event: { error } }: Failed) => ({ trouble: sentenceOf(error), code: codeOf(error) }),
+} as const;
+const noteDeath = {
+  type: 'noteTrouble',
+  params: ({ event: { reason } }: { readonly event: { readonly reason: string } }) => ({ trouble: reason, code: null }),
+} as const;
+
+/** Event types with their actions. */
+type Facts = Readonly<Record<string, unknown>>;
+type Caused<F extends Facts> = { readonly [E in keyof F]: { readonly actions: F[E] } };
+type Redeciding<F extends Facts> = {
+  readonly [E in keyof F]: { readonly actions: F[E]; readonly target: '.deciding' };
+};
+
+const caused = <F extends Facts>(facts: F) =>
+  Object.fromEntries(Object.entries(facts).map(([type, actions]) => [type, { actions }])) as Caused<F>;
+const redeciding = <F extends Facts>(facts: F) =>
+  Object.fromEntries(
+    Object.entries(facts).map(([type, actions]) => [type, { actions, target: '.deciding' }]),
+  ) as Redeciding<F>;
+
+const ON_DATAPLANE = {
+  'dataplane.enforcing': 'noteEnforcing',
+  'dataplane.lost': 'noteLost',
+  'dataplane.closed': 'noteLost',
+} as const;
+
+type Own<P extends PartName, F extends Facts, Died extends string, Note, Use, Watching, Deciding, States> = {
+  readonly part: P;
+  readonly need: keyof Needs;
+  /** The details of the shared states. */
+  readonly details: Readonly<
+    Record<
+      | 'needed_but_absent'
+      | 'binding'
+      | 'backing_off'
+      | 'awaiting_policy'
+      | 'connecting'
+      | 'disconnected'
+      | 'awaiting_dataplane',
+      string
+    >
+  >;
+  /** Remembers the policy that was activated. */
+  readonly notePolicy: Note;
+  /** Makes the part decide by the policy in force. */
+  readonly use: Use;
+  /** Further events, and their actions in all states of a configured part. */
+  readonly facts: F;
+  /** The event that its threads ended. */
+  readonly died: Died;
+  /** Invoked in all states of a configured part. */
+  readonly watching: Watching;
+  /** The transitions of `deciding` once the part has a policy and grants, and their states. */
+  readonly deciding: Deciding;
+  readonly states: States;
+};
+
+/** The states of a part: not configured, not listening yet, without policy or grants, and its own. */
+export function grantedStates<
+  P extends PartName,
+  const F extends Facts,
+  Died extends string,
+  const Note,
+  const Use,
+  const Watching extends readonly unknown[],
+  const Deciding extends readonly unknown[],
+  const States,
+>(own: Own<P, F, Died, Note, Use, Watching, Deciding, States>) {
+  const { part, need, details, notePolicy, use, died, watching, deciding, states } = own;
+  const facts = { ...ON_DATAPLANE, 'policy.activated': [notePolicy, use], ...own.facts } as const;
+  const isNeeded = (needed: boolean) =>
+    ({
+      type: 'isNeeded',
+      params: ({ event }: { event: { readonly needs: Needs } }) => ({ needed: event.needs[need] === needed }),
+    }) as const;
   return {
     choosing: {
       always: [
@@ -33,95 +173,81 @@ export function absentStates<P extends PartName>(part: P, unmet: string) {
     disabled: {
       tags: `${part}:disabled`,
       meta: { part, detail: 'not configured, and the active policy does not need it' },
-      on: { 'policy.activated': { guard: isNeeded, target: 'needed_but_absent' } },
+      on: { 'policy.activated': { guard: isNeeded(true), target: 'needed_but_absent' } },
     },
     needed_but_absent: {
       tags: `${part}:needed_but_absent`,
-      meta: { part, detail: `the active policy needs it: ${unmet}` },
-      on: { 'policy.activated': { guard: { ...isNeeded, type: 'isNotNeeded' }, target: 'disabled' } },
+      meta: { part, detail: details.needed_but_absent },
+      on: { 'policy.activated': { guard: isNeeded(false), target: 'disabled' } },
+    },
+    running: {
+      initial: 'binding',
+      invoke: watching,
+      on: caused(facts),
+      states: {
+        binding: {
+          tags: `${part}:starting`,
+          meta: { part, detail: details.binding },
+          entry: 'forgetServed',
+          invoke: {
+            id: 'open',
+            src: 'open',
+            onDone: { target: 'serving', actions: ['forgetTrouble', use] },
+            onError: { target: 'backing_off', actions: noteFailure },
+          },
+        },
+        backing_off: {
+          tags: `${part}:failed`,
+          meta: { part, detail: details.backing_off },
+          entry: 'countAttempt',
+          after: { backoff: 'binding' },
+          // An address that is absent is bound as soon as the node has it.
+          invoke: {
+            id: 'addressChange',
+            src: 'addressChange',
+            onDone: { guard: 'lacksAddress', target: 'binding' },
+            onError: { actions: [] },
+          },
+        },
+        serving: {
+          initial: 'deciding',
+          invoke: { id: 'watch', src: 'watch', onError: { target: 'backing_off', actions: noteFailure } },
+          on: {
+            ...redeciding(facts),
+            ...({ [died]: { target: 'backing_off', actions: noteDeath } } as Readonly<
+              Record<Died, { readonly target: 'backing_off'; readonly actions: typeof noteDeath }>
+            >),
+          },
+          states: {
+            deciding: {
+              always: [
+                { guard: 'hasNoPolicy', target: 'awaiting_policy' },
+                { guard: 'mayConnect', target: 'connecting' },
+                { guard: 'lacksGrants', target: 'awaiting_dataplane' },
+                ...deciding,
+              ],
+            },
+            awaiting_policy: { tags: `${part}:starting`, meta: { part, detail: details.awaiting_policy } },
+            connecting: {
+              tags: `${part}:starting`,
+              meta: { part, detail: details.connecting },
+              invoke: {
+                id: 'connectGrants',
+                src: 'connectGrants',
+                onDone: { target: 'deciding', actions: 'noteGrants' },
+                onError: { target: 'disconnected', actions: noteFailure },
+              },
+            },
+            disconnected: {
+              tags: `${part}:failed`,
+              meta: { part, detail: details.disconnected },
+              after: { reconnect: 'deciding' },
+            },
+            awaiting_dataplane: { tags: `${part}:starting`, meta: { part, detail: details.awaiting_dataplane } },
+            ...states,
+          },
+        },
+      },
     },
   } as const;
 }
-
-type Beginning<Use> = { readonly binding: string; readonly failed: string; readonly use: Use };
-
-/** Before it is `serving`. `use`: has it judge by the policy in force. */
-export function beginningStates<P extends PartName, Use>(part: P, { binding, failed, use }: Beginning<Use>) {
-  return {
-    binding: {
-      tags: `${part}:starting`,
-      meta: { part, detail: binding },
-      entry: 'forgetServed',
-      invoke: {
-        id: 'open',
-        src: 'open',
-        onDone: { target: 'serving', actions: ['forgetTrouble', use] },
-        onError: { target: 'backing_off', actions: noteFailure },
-      },
-    },
-    backing_off: {
-      tags: `${part}:failed`,
-      meta: { part, detail: failed },
-      entry: 'countAttempt',
-      after: { backoff: 'binding' },
-      // An address that is absent is bound as soon as the node has it.
-      invoke: {
-        id: 'addressChange',
-        src: 'addressChange',
-        onDone: { guard: 'lacksAddress', target: 'binding' },
-        onError: { actions: [] },
-      },
-    },
-  } as const;
-}
-
-type WithoutGrants = {
-  readonly awaitingPolicy: string;
-  readonly awaitingDataplane: string;
-  readonly connecting: string;
-  readonly disconnected: string;
-};
-
-/** While `serving`, but not by all that it is to know; `judging` finds out which of these it is. */
-export function statesWithoutGrants<P extends PartName>(part: P, details: WithoutGrants) {
-  return {
-    awaiting_policy: { tags: `${part}:starting`, meta: { part, detail: details.awaitingPolicy } },
-    connecting: {
-      tags: `${part}:starting`,
-      meta: { part, detail: details.connecting },
-      invoke: {
-        id: 'connectGrants',
-        src: 'connectGrants',
-        onDone: { target: 'judging', actions: 'noteGrants' },
-        onError: { target: 'disconnected', actions: noteFailure },
-      },
-    },
-    disconnected: {
-      tags: `${part}:failed`,
-      meta: { part, detail: details.disconnected },
-      after: { reconnect: 'judging' },
-    },
-    awaiting_dataplane: { tags: `${part}:starting`, meta: { part, detail: details.awaitingDataplane } },
-  } as const;
-}
-
-/** The first that holds says which of them it is. */
-export const WITHOUT_GRANTS = [
-  { guard: 'hasNoPolicy', target: 'awaiting_policy' },
-  { guard: 'mayConnect', target: 'connecting' },
-  { guard: 'lacksGrants', target: 'awaiting_dataplane' },
-] as const;
-
-/** In every mode. */
-export const ON_DATAPLANE = {
-  'dataplane.enforcing': { actions: 'noteEnforcing' },
-  'dataplane.lost': { actions: 'noteLost' },
-  'dataplane.closed': { actions: 'noteLost' },
-} as const;
-
-/** While `serving`. */
-export const ON_DATAPLANE_SERVING = {
-  'dataplane.enforcing': { target: '.judging', actions: 'noteEnforcing' },
-  'dataplane.lost': { target: '.judging', actions: 'noteLost' },
-  'dataplane.closed': { target: '.judging', actions: 'noteLost' },
-} as const;

@@ -1,4 +1,5 @@
 import { AskedThread } from '#threads/asked-thread.js';
+import type { SentFailure } from '#threads/messages.js';
 import { ownBuffers } from './own-buffers.js';
 import type { PolicyAsks, PolicyResult, PolicySurroundings, PolicyWork } from './policy-work.js';
 
@@ -62,7 +63,7 @@ export function createPolicyThread({
       died: () => {
         running = undefined;
       },
-      failureOf: (said) => new Error(`read and compile the policy: ${String(said)}`),
+      failureOf: (sent) => new Error(`read and compile the policy: ${(sent as SentFailure).message}`),
       endOf: (reason) => new PolicyThreadDied(reason),
     });
     return running;

@@ -1,7 +1,7 @@
 import { type Transferable, Worker, type WorkerOptions } from 'node:worker_threads';
 import { Hold } from '#libc/hold.js';
 import { built } from './built.js';
-import type { Answer, AnswerMessage, Asked, AskMessage, Asks } from './messages.js';
+import type { Answer, AnswerMessage, Asked, AskMessage, Asks, SentFailure } from './messages.js';
 
 export type ThreadGiven = Pick<WorkerOptions, 'workerData' | 'transferList' | 'resourceLimits'> & {
   /** Its file in the build. */
@@ -19,8 +19,8 @@ export type ThreadListener<Said> = {
   died(reason: string): void;
   /** It does not run any more, whoever ended it. */
   gone?(): void;
-  /** An error of here for one of there; `said` is what the thread made of it, its message by default. */
-  failureOf?(said: unknown): Error;
+  /** The error of this thread for a failure that the other sent; by default one with its message and code. */
+  failureOf?(sent: unknown): Error;
   /** Of what it was asked when it ended. */
   endOf?(reason: string): Error;
 };
@@ -94,7 +94,7 @@ export class AskedThread<A extends Asks<A>, Told = never, Said = never> {
     const waiting = this.#waiting.get(message.id);
     this.#waiting.delete(message.id);
     if (message.kind === 'answer') waiting?.resolve(message.value as never);
-    else waiting?.reject(this.listener.failureOf?.(message.failure) ?? new Error(String(message.failure)));
+    else waiting?.reject(this.listener.failureOf?.(message.failure) ?? errorOf(message.failure));
     if (this.given.holdsProcess === false && this.#waiting.size === 0) this.#worker.unref();
   }
 
@@ -114,6 +114,11 @@ export class AskedThread<A extends Asks<A>, Told = never, Said = never> {
   #endOf(reason: string): Error {
     return this.listener.endOf?.(reason) ?? new Error(reason);
   }
+}
+
+function errorOf(sent: unknown): Error {
+  const { message, code } = sent as SentFailure;
+  return Object.assign(new Error(message), code === undefined ? {} : { code });
 }
 
 function isAnswer(message: unknown): message is AnswerMessage {

@@ -12,3 +12,6 @@ export type AskMessage = {
 export type AnswerMessage =
   | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
   | { readonly kind: 'failure'; readonly id: number; readonly failure: unknown };
+
+/** An error on its way between threads: its class does not travel. `code`: the name of an errno, or a code of Weir. */
+export type SentFailure = { readonly message: string; readonly code: string | undefined };

@@ -1,13 +1,13 @@
 import { type MessagePort, parentPort, type Transferable } from 'node:worker_threads';
 import { letGo } from '#libc/hold.js';
-import type { Answer, AnswerMessage, Asked, AskMessage, Asks } from './messages.js';
+import type { Answer, AnswerMessage, Asked, AskMessage, Asks, SentFailure } from './messages.js';
 
 type Answers<A extends Asks<A>> = {
   readonly [What in keyof A]: (...asked: Asked<A, What>) => Answer<A, What> | Promise<Answer<A, What>>;
 };
 
 type ServeOptions<A> = {
-  /** What is told of a failure; its message by default. */
+  /** What is sent of a failure; a `SentFailure` by default. */
   readonly failed?: (failure: unknown) => unknown;
   /** The answer is on its way. */
   readonly answered?: (what: keyof A) => void;
@@ -44,7 +44,7 @@ export class ParentThread<A extends Asks<A>, Told = never, Said = never> {
     try {
       message = { kind: 'answer', id, value: await answers[asks](...(asked as Asked<A, typeof asks>)) };
     } catch (failure) {
-      message = { kind: 'failure', id, failure: (options.failed ?? sentenceOf)(failure) };
+      message = { kind: 'failure', id, failure: (options.failed ?? sentFailure)(failure) };
     }
     const transferred = message.kind === 'answer' ? options.transferredWith?.(message.value) : undefined;
     this.#port.postMessage(message, transferred ?? []);
@@ -56,6 +56,8 @@ function isAsk(message: unknown): message is AskMessage {
   return (message as AskMessage).kind === 'ask';
 }
 
-function sentenceOf(failure: unknown): string {
-  return failure instanceof Error ? failure.message : String(failure);
+function sentFailure(failure: unknown): SentFailure {
+  if (!(failure instanceof Error)) return { message: String(failure), code: undefined };
+  const { message, code } = failure as NodeJS.ErrnoException;
+  return { message, code: typeof code === 'string' ? code : undefined };
 }

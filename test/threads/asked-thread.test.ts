@@ -37,6 +37,14 @@ test('fails one question, and answers the next', async () => {
   expect(await thread.ask('echo', ['yes'])).toBe('yes');
 });
 
+test('a failure has the code that it has in the thread, and none where it has none there', async () => {
+  const bind = 'listen on 192.0.2.1:53: EADDRNOTAVAIL';
+  await expect(thread.ask('fail', [bind, 'EADDRNOTAVAIL'])).rejects.toStrictEqual(
+    Object.assign(new Error(bind), { code: 'EADDRNOTAVAIL' }),
+  );
+  await expect(thread.ask('fail', ['no'])).rejects.not.toHaveProperty('code');
+});
+
 test('what it was asked when it dies fails, as does what it is asked after it', async () => {
   const asked = thread.ask('hang', []);
   thread.tell({ kind: 'die', text: 'what kills it' });

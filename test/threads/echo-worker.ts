@@ -3,7 +3,7 @@ import { ParentThread } from '#threads/parent-thread.js';
 export type EchoAsks = {
   echo(what: string): string;
   double(bytes: Uint8Array): Uint8Array;
-  fail(what: string): void;
+  fail(what: string, code?: string): void;
   /** Is never answered. */
   hang(): void;
 };
@@ -16,8 +16,8 @@ parent.serve(
   {
     echo: async (what) => [...notes, what].join(' '),
     double: (bytes) => bytes.map((byte) => byte * 2),
-    fail: (what) => {
-      throw new Error(what);
+    fail: (what, code) => {
+      throw Object.assign(new Error(what), code === undefined ? {} : { code });
     },
     hang: () => new Promise(() => {}),
   },
