@@ -41,7 +41,7 @@ module.exports = {
     only(
       'charts-know-only-types',
       '^statecharts/',
-      ['^src/contracts/', '^src/dataplane/datapath', '^src/bus/'],
+      ['^src/contracts/', '^src/bus/'],
       'A chart that imports an implementation is no longer a drawing.',
     ),
     only(
@@ -56,6 +56,34 @@ module.exports = {
       ['^src/contracts/', '^src/policy/model/', '^src/libc/', '^src/threads/'],
       'The dataplane is driven; it never calls back up.',
     ),
+    ...[
+      ['abi', [], 'Layouts of the structs that C and TypeScript share.'],
+      ['image', [], 'Program → bytes of a slot. Pure.'],
+      ['events', [], 'Bytes of the ring buffer → observations. Pure.'],
+      ['loader', ['abi'], 'libbpf: objects, maps, descriptors.'],
+      ['guard', ['abi'], 'nftables rules that drop what the datapath did not see.'],
+      ['grants', ['loader'], 'Learned addresses in the maps.'],
+      ['routes', ['abi', 'loader'], 'Routes and routing rules by netlink.'],
+      ['activate', ['abi', 'image', 'loader'], 'The idle slot, the proof, the flip.'],
+      ['watch', ['activate', 'events', 'guard', 'loader'], 'The kernel-watch thread: events and kernel notifications.'],
+      ['object', ['abi', 'activate', 'grants', 'loader', 'routes', 'watch'], 'One loaded datapath with its maps.'],
+      ['attach', ['loader', 'object'], 'Hooks, links, pins, interfaces.'],
+      ['flows', ['abi', 'activate', 'attach', 'events', 'guard', 'loader', 'object'], 'Flow table, hits, statistics.'],
+      ['forwarding', ['activate', 'attach', 'guard', 'loader'], 'Direct forwarding, and the hooks that forbid it.'],
+      ['review', ['attach', 'forwarding', 'guard', 'routes'], 'Faults of the configuration of the node.'],
+      ['upgrade', ['abi', 'attach', 'flows', 'grants', 'loader', 'object'], 'Handover from a running datapath.'],
+      ['status', ['attach', 'forwarding', 'guard', 'loader', 'object'], 'State of the kernel, read without a process.'],
+      ['machine', ['attach', 'guard', 'loader'], 'State of the machine for a support dump.'],
+    ].map(([folder, allowed, comment]) => ({
+      name: `dataplane-${folder}`,
+      comment,
+      severity: 'error',
+      from: { path: `^src/dataplane/${folder}/` },
+      to: {
+        path: '^src/dataplane/',
+        pathNot: [folder, ...allowed].map((name) => `^src/dataplane/${name}/`),
+      },
+    })),
     only(
       'store-knows-contracts-and-libc',
       '^src/store/',
@@ -73,7 +101,7 @@ module.exports = {
       '^src/observe/',
       [
         ...['^src/contracts/', '^src/policy/model/', '^src/store/', '^src/files/', '^src/threads/'],
-        '^src/dataplane/(events|program)/',
+        '^src/dataplane/events/',
       ],
       'Observation decodes, names and keeps events. No observed part imports it.',
     ),
@@ -149,17 +177,17 @@ module.exports = {
     {
       name: 'pure-code-has-no-io',
       severity: 'error',
-      comment: 'Effects belong in src/dataplane/kernel, src/actors, src/store or src/api.',
+      comment: 'Effects belong in src/dataplane, src/actors, src/store or src/api.',
       from: {
-        path: '^(statecharts|src/contracts|src/policy|src/bus|src/dataplane/program|src/dns/wire|src/service-plane/(tls|http))/',
+        path: '^(statecharts|src/contracts|src/policy|src/bus|src/dataplane/(abi|image)|src/dns/wire|src/service-plane/(tls|http))/',
       },
-      to: { dependencyTypes: ['core'] },
+      to: { dependencyTypes: ['core'], dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'one-door-to-the-kernel',
       severity: 'error',
-      comment: 'Two places to read and audit. The command line builds namespaces for the quick start.',
-      from: { pathNot: '^(src/dataplane/kernel|src/libc|src/cli|test|bench|scripts)/' },
+      comment: 'The dataplane and libc call the kernel. The command line builds namespaces for the quick start.',
+      from: { pathNot: '^(src/dataplane|src/libc|src/cli|test|bench|scripts)/' },
       to: { path: '(^node:child_process$|^child_process$|node_modules/koffi)' },
     },
     {

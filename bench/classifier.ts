@@ -1,5 +1,5 @@
 import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
-import { layout } from '#dataplane/program/layout.js';
+import { layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';

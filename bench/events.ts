@@ -1,7 +1,7 @@
+import { ALL_EVENTS, NO_EVENTS } from '#contracts/datapath.js';
 import { IPPROTO } from '#contracts/policy-model.js';
-import { ALL_EVENTS, NO_EVENTS } from '#dataplane/datapath.js';
 import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
-import { EventReader } from '#dataplane/kernel/event-reader.js';
+import { EventReader } from '#dataplane/watch/event-reader.js';
 import { TestRun } from '#libc/test-run.js';
 import { MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 import { loadForTest } from '#test/dataplane/loaded.js';

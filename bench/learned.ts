@@ -1,7 +1,7 @@
+import type { Grant } from '#contracts/datapath.js';
 import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
-import type { Grant } from '#dataplane/datapath.js';
 import { linesFor, PATTERN, PATTERNS } from '#dataplane/grants/layout.js';
-import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
+import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';
 import { compile } from '#policy/compile/compile.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';

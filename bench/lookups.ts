@@ -1,9 +1,9 @@
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { leafKey } from '#contracts/program.js';
-import { Accounts } from '#dataplane/kernel/accounts.js';
-import { builtObject } from '#dataplane/kernel/built.js';
-import { type LoadedObject, loadObject } from '#dataplane/kernel/loaded-object.js';
-import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { Accounts } from '#dataplane/flows/traffic-statistics.js';
+import { builtObject } from '#dataplane/loader/built-objects.js';
+import { type LoadedObject, loadObject } from '#dataplane/object/loaded-object.js';
 import { TestRun } from '#libc/test-run.js';
 
 const LOOKUPS = 2_000_000;

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { type NodeProcess, startNode } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import { builtObject } from '#dataplane/kernel/built.js';
+import { builtObject } from '#dataplane/loader/built-objects.js';
 import type { Bench, Row } from './bench.js';
 import { LOAD_CPU } from './dns/proxies.js';
 import { quantile } from './forward/comparison.js';

@@ -5,7 +5,7 @@ import { shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
 import { processTerminal } from '#cli/terminal.js';
 import { configurationDocument } from '#config/documentation.js';
-import { DROP_REASON_MEANING } from '#dataplane/program/numbers.js';
+import { DROP_REASON_MEANING } from '#contracts/datapath-numbers.js';
 import { createMetrics } from '#observe/metrics.js';
 import { metricsPage } from '#observe/metrics-page.js';
 import { policyPage } from '#policy/document/policy-page.js';

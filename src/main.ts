@@ -15,11 +15,11 @@ import type { Config } from '#config/config.js';
 import type { DisclosedConfig } from '#config/disclosure.js';
 import { followPolicyFile } from '#config/policy-file.js';
 import type { PolicyText } from '#config/policy-text.js';
-import type { Missing } from '#dataplane/datapath.js';
-import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
-import { type Detached, detach } from '#dataplane/kernel/detach.js';
-import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#dataplane/kernel/status.js';
-import { exemptBit } from '#dataplane/program/settings.js';
+import type { Missing } from '#contracts/datapath.js';
+import { exemptBit } from '#dataplane/abi/settings.js';
+import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#dataplane/status/dataplane-status.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
+import { type Detached, detach } from '#dataplane/thread/detach.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import type { DnsOptions } from '#dns/options.js';
 import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
@@ -41,7 +41,7 @@ import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/tokens.js';
 import { createSupport } from './support.js';
 
-export type { DataplaneStatus } from '#dataplane/kernel/status.js';
+export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 

@@ -1,6 +1,6 @@
 import { createTopology } from '#cli/topology.js';
-import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
-import { detach } from '#dataplane/kernel/detach.js';
+import { openDatapath } from '#dataplane/thread/datapath-thread.js';
+import { detach } from '#dataplane/thread/detach.js';
 import { compile } from '#policy/compile/compile.js';
 import { datapathOptions } from '#test/kernel/datapath-options.js';
 import { enterNamespace } from '#test/kernel/namespace.js';

@@ -1,7 +1,7 @@
 import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
-import { closeFd } from '#dataplane/kernel/bpf-fd.js';
-import { builtObject } from '#dataplane/kernel/built.js';
+import { closeFd } from '#dataplane/loader/bpf-fd.js';
+import { builtObject } from '#dataplane/loader/built-objects.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { addressOf } from '#libc/library.js';

@@ -1,8 +1,8 @@
 import { setTimeout } from 'node:timers/promises';
 import { parseConfig } from '#config/load.js';
 import type { Program } from '#contracts/program.js';
-import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
-import { detach } from '#dataplane/kernel/detach.js';
+import { openDatapath } from '#dataplane/thread/datapath-thread.js';
+import { detach } from '#dataplane/thread/detach.js';
 import type { Rig } from './rig.js';
 
 /** Weir, until `detach`. */

@@ -1,6 +1,6 @@
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
-import { closeFd } from '#dataplane/kernel/bpf-fd.js';
+import { closeFd } from '#dataplane/loader/bpf-fd.js';
 import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';
 import { quantile } from './comparison.js';

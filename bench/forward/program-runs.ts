@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { closeFd, linkInfo, openPinned, programInfo } from '#dataplane/kernel/bpf-fd.js';
+import { closeFd, linkInfo, openPinned, programInfo } from '#dataplane/loader/bpf-fd.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 

@@ -1,5 +1,5 @@
 import { createTopology, type Topology } from '#cli/topology.js';
-import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { type FiveTuple, Frames, type FramesProgram } from './frames.js';
 import { onOneCpu } from './one-cpu.js';

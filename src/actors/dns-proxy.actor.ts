@@ -1,5 +1,5 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
-import type { Datapath } from '#dataplane/datapath.js';
+import type { Datapath } from '#contracts/datapath.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { AddressChanges } from '#sockets/address-change.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';

@@ -1,4 +1,4 @@
-import type { Datapath } from '#dataplane/datapath.js';
+import type { Datapath } from '#contracts/datapath.js';
 
 /** What the kernel tells: nothing while performance mode is disabled (D34), and of flows only while somebody asks for it. */
 export class EventSwitch {

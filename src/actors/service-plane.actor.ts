@@ -1,5 +1,5 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
-import type { Datapath } from '#dataplane/datapath.js';
+import type { Datapath } from '#contracts/datapath.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 import { AddressChanges } from '#sockets/address-change.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';

@@ -1,6 +1,4 @@
 import type { Refusal } from '#bus/requests.js';
-import type { Arrival, OpenFlow } from '#contracts/explain-node.js';
-import type { Packet, Prefix, Range } from '#contracts/policy-model.js';
 import type {
   Datapath,
   FlowFilter,
@@ -10,8 +8,10 @@ import type {
   HitReport,
   Learned,
   LiveFlow,
-} from '#dataplane/datapath.js';
-import { anyFlow } from '#dataplane/program/flow-filter.js';
+} from '#contracts/datapath.js';
+import type { Arrival, OpenFlow } from '#contracts/explain-node.js';
+import type { Packet, Prefix, Range } from '#contracts/policy-model.js';
+import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { refusal } from '#statecharts/refusal.js';
 
 /** What the datapath knows of the traffic that it judged; a `Refusal` while there is none to ask. */

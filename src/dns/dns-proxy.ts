@@ -1,7 +1,7 @@
+import type { GrantDoor } from '#contracts/grant-access.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { Lookups } from '#contracts/lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
-import type { GrantDoor } from '#dataplane/grants/grant-access.js';
 
 /** What the DNS proxy part asks of the proxy. It runs in a worker thread; nothing that a query does passes through here. */
 export type DnsProxy = {

@@ -1,7 +1,7 @@
+import type { GrantDoor } from '#contracts/grant-access.js';
 import type { Lookups } from '#contracts/lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { Gate } from '#dataplane/grants/gate.js';
-import type { GrantDoor } from '#dataplane/grants/grant-access.js';
 import { Descriptors } from '#sockets/descriptors.js';
 import { AskedThread } from '#threads/asked-thread.js';
 import type { DnsChange, DnsProxy } from './dns-proxy.js';

@@ -1,6 +1,6 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
+import type { GrantAccess } from '#contracts/grant-access.js';
 import type { GrantAnswer, GrantRequest } from '#contracts/grant-messages.js';
-import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import { type OpenedWriter, openGrantWriter } from '#dataplane/grants/grant-writer.js';
 import type { Pump, Sender } from '#sockets/pump.js';
 import { monotonicNs, nowMs } from './clock.js';

@@ -1,6 +1,6 @@
 import type { Decider, Roster } from '#contracts/rule-names.js';
 import { rankOf } from '#contracts/verdict-word.js';
-import type { Rosters } from '#dataplane/program/rosters.js';
+import type { Rosters } from '#dataplane/events/rule-name-history.js';
 import { deciderAt } from '#policy/model/roster.js';
 import type { FindingIdentity } from './findings/finding.js';
 

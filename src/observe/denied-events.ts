@@ -1,9 +1,9 @@
+import { DROP_REASON, namesByNumber } from '#contracts/datapath-numbers.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import type { SeenLookup, SeenRebinding } from '#contracts/seen-lookup.js';
 import { VERDICT_NUMBER, verdictOf } from '#contracts/verdict-word.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_TYPE } from '#dataplane/events/event.js';
-import { DROP_REASON, namesByNumber } from '#dataplane/program/numbers.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { Deciders } from './deciders.js';
 import type { FindingDelta } from './findings/finding.js';

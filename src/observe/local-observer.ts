@@ -1,8 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
+import type { EventSource } from '#contracts/event-source.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
-import { type EventSource, Hearing } from '#dataplane/events/source.js';
+import { Hearing } from '#dataplane/events/source.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { AddressNames } from './address-names.js';
 import { Deciders } from './deciders.js';

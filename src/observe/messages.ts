@@ -1,6 +1,6 @@
+import type { EventSource } from '#contracts/event-source.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
-import type { EventSource } from '#dataplane/events/source.js';
 import type { FindingPage, FindingQuery } from './findings/filter.js';
 import type { FindingDelta } from './findings/finding.js';
 import type { ObserverStats } from './stats.js';

@@ -1,7 +1,8 @@
 import type { Transferable } from 'node:worker_threads';
+import type { EventSource } from '#contracts/event-source.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
-import { type EventSource, portsOf } from '#dataplane/events/source.js';
+import { portsOf } from '#dataplane/events/source.js';
 import { AskedThread } from '#threads/asked-thread.js';
 import type { FindingPage, FindingQuery } from './findings/filter.js';
 import type { FindingDelta } from './findings/finding.js';

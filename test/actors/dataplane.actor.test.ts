@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { withoutInterface } from '#actors/dataplane.actor.js';
+import { ProofFailed } from '#contracts/datapath.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { ProofFailed } from '#dataplane/datapath.js';
 import { fakeDatapath } from './fake-datapath.js';
 import { singleton, startSystem, stopSystems } from './running-system.js';
 

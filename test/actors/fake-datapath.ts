@@ -6,7 +6,7 @@ import type {
   EventsWanted,
   Missing,
   Review,
-} from '#dataplane/datapath.js';
+} from '#contracts/datapath.js';
 import { Gate } from '#dataplane/grants/gate.js';
 
 /** A datapath that logs what it is asked, and does what a test tells it to. */

@@ -2,8 +2,8 @@ import { of } from 'rxjs';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { SystemPorts } from '#actors/system.js';
 import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#bus/requests.js';
+import { CapacityExceeded, ProofFailed } from '#contracts/datapath.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { CapacityExceeded, ProofFailed } from '#dataplane/datapath.js';
 import { StoreError } from '#store/error.js';
 import { openMemoryStore, type Store } from '#store/store.js';
 import {

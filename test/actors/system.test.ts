@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { ALL_EVENTS, NO_EVENTS } from '#dataplane/datapath.js';
+import { ALL_EVENTS, NO_EVENTS } from '#contracts/datapath.js';
 import { openMemoryStore } from '#store/store.js';
 import { config, envelope, removal, singleton, startSystem, stopSystems, write } from './running-system.js';
 

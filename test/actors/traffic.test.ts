@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
+import type { HitReport } from '#contracts/datapath.js';
 import type { Roster } from '#contracts/rule-names.js';
-import type { HitReport } from '#dataplane/datapath.js';
-import { anyFlow } from '#dataplane/program/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { fakeDatapath } from './fake-datapath.js';
 import { removal, singleton, startSystem, stopSystems } from './running-system.js';
 

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { errorsPage } from '#api/errors-page.js';
-import { DROP_REASON, DROP_REASON_MEANING } from '#dataplane/program/numbers.js';
+import { DROP_REASON, DROP_REASON_MEANING } from '#contracts/datapath-numbers.js';
 
 test('docs/errors.md says what the tables say', async () => {
   const page = await readFile(new URL('../../docs/errors.md', import.meta.url), 'utf8');

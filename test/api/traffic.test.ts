@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { anyFlow } from '#dataplane/program/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { refusal } from '#statecharts/refusal.js';
 import { RECORD, SINCE, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';

@@ -1,26 +1,5 @@
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
-import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
-import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/layout.js';
-import { builtObject, builtOthers } from '#dataplane/kernel/built.js';
-import { OTHER, OTHER_KIND, OTHERS, OTHERS_BYTES } from '#dataplane/kernel/others.js';
-import { ACTIVE } from '#dataplane/kernel/slots.js';
-import {
-  FLOW_BYTES,
-  FLOW_KEY_BYTES,
-  FLOW_KEY_OFFSETS,
-  FLOW_LINE_BYTES,
-  FLOW_OFFSETS,
-} from '#dataplane/program/flow.js';
-import {
-  HIT_BYTES,
-  HIT_OFFSETS,
-  HIT_REF_BYTES,
-  HIT_REF_OFFSETS,
-  VITALS_BYTES,
-  VITALS_OFFSETS,
-} from '#dataplane/program/hit.js';
 import {
   COUNTER_INDEX,
   COUNTERS,
@@ -31,9 +10,24 @@ import {
   PRIORITY,
   REVERSE_PATH,
   TICK_NS,
-} from '#dataplane/program/numbers.js';
-import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/program/proof-packet.js';
-import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/program/settings.js';
+} from '#contracts/datapath-numbers.js';
+import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import { FLOW_BYTES, FLOW_KEY_BYTES, FLOW_KEY_OFFSETS, FLOW_LINE_BYTES, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
+import {
+  HIT_BYTES,
+  HIT_OFFSETS,
+  HIT_REF_BYTES,
+  HIT_REF_OFFSETS,
+  VITALS_BYTES,
+  VITALS_OFFSETS,
+} from '#dataplane/abi/hit.js';
+import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/abi/proof-packet.js';
+import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/abi/settings.js';
+import { ACTIVE } from '#dataplane/activate/slots.js';
+import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
+import { OTHER, OTHER_KIND, OTHERS, OTHERS_BYTES } from '#dataplane/forwarding/third-party-hooks.js';
+import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/layout.js';
+import { builtObject, builtOthers } from '#dataplane/loader/built-objects.js';
 import {
   ENDS,
   JOIN,

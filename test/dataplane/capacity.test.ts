@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { parseConfig } from '#config/load.js';
 import { capacityOf, linesFor } from '#dataplane/grants/layout.js';
-import { capacityFor, MAX_SLOT_LINES, smallestCapacity } from '#dataplane/kernel/capacity.js';
+import { capacityFor, MAX_SLOT_LINES, smallestCapacity } from '#dataplane/object/capacity.js';
 
 const configuration = (lines: number): string =>
   JSON.stringify({

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { describeMap } from '#dataplane/kernel/bpf-fd.js';
-import { FlowCarrier } from '#dataplane/kernel/flow-carrier.js';
-import { FLOW_BYTES, FLOW_OFFSETS } from '#dataplane/program/flow.js';
-import { withTally } from '#dataplane/program/flow-conversion.js';
+import { FLOW_BYTES, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
+import { describeMap } from '#dataplane/loader/bpf-fd.js';
+import { withTally } from '#dataplane/upgrade/flow-conversion.js';
+import { FlowCarrier } from '#dataplane/upgrade/flow-migration.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { back } from './conversation.js';

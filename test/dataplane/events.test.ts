@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, test } from 'vitest';
+import { ALL_EVENTS, NO_EVENTS } from '#contracts/datapath.js';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { ALL_EVENTS, NO_EVENTS } from '#dataplane/datapath.js';
 import { EventBatch, type PackedEvents, RECORD_BYTES } from '#dataplane/events/batch.js';
 import type { Observation } from '#dataplane/events/observation.js';
-import { EventReader } from '#dataplane/kernel/event-reader.js';
-import { EventRing } from '#dataplane/kernel/event-ring.js';
-import { anyFlow } from '#dataplane/program/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { EventReader } from '#dataplane/watch/event-reader.js';
+import { EventRing } from '#dataplane/watch/event-ring.js';
 import { TestRun } from '#libc/test-run.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
 import { back, onlyClient } from './conversation.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { back, echo, gre, onlyClient, STRANGER, tcp, udp } from './conversation.js';
 import { TCP } from './frame.js';
 import { type Loaded, loadForTest, PASSED } from './loaded.js';

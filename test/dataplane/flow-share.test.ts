@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { Refusals } from '#dataplane/kernel/refusals.js';
-import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/program/hit.js';
+import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
+import { Refusals } from '#dataplane/flows/flow-table-pressure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile/compile.js';
 import { allowAll } from '#test/kernel/policies.js';

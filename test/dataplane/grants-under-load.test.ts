@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { IPPROTO, type Packet, type Rule } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
-import { awaitGracePeriod } from '#dataplane/kernel/grace-period.js';
+import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, icmp, policy, rule } from '#test/policy/sample.js';

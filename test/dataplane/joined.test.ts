@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { mapShape } from '#dataplane/kernel/bpf-fd.js';
+import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { libbpf } from '#libc/libbpf.js';
 import { passedObject } from '#libc/passed-object.js';
 import { TestRun } from '#libc/test-run.js';

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { FlowFilter, FlowPage, LiveFlow } from '#contracts/datapath.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
-import type { FlowFilter, FlowPage, LiveFlow } from '#dataplane/datapath.js';
-import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
-import { anyFlow } from '#dataplane/program/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { compile } from '#policy/compile/compile.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';

@@ -1,15 +1,8 @@
+import { ALL_EVENTS, type Counter, NO_EVENTS } from '#contracts/datapath.js';
+import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
-import { ALL_EVENTS, type Counter, NO_EVENTS } from '#dataplane/datapath.js';
-import { Accounts } from '#dataplane/kernel/accounts.js';
-import { mapShape } from '#dataplane/kernel/bpf-fd.js';
-import type { MapName } from '#dataplane/kernel/bpf-object.js';
-import { builtObject } from '#dataplane/kernel/built.js';
-import { readCounters } from '#dataplane/kernel/counters.js';
-import { type Before, loadObject, type ObjectOptions } from '#dataplane/kernel/loaded-object.js';
-import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
-import { ACTIVE } from '#dataplane/kernel/slots.js';
-import { flipProgram, stageProgram } from '#dataplane/kernel/staging.js';
 import {
   FLOW_BYTES,
   FLOW_KEY_BYTES,
@@ -18,8 +11,15 @@ import {
   type Flow,
   KEY_USED,
   readFlow,
-} from '#dataplane/program/flow.js';
-import { COUNTER_INDEX, DROP_REASON } from '#dataplane/program/numbers.js';
+} from '#dataplane/abi/flow.js';
+import { ACTIVE } from '#dataplane/activate/slots.js';
+import { Accounts } from '#dataplane/flows/traffic-statistics.js';
+import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import type { MapName } from '#dataplane/loader/bpf-object.js';
+import { builtObject } from '#dataplane/loader/built-objects.js';
+import { readCounters } from '#dataplane/loader/counters.js';
+import { type Before, loadObject, type ObjectOptions } from '#dataplane/object/loaded-object.js';
+import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { MappedMemory } from '#libc/mapped-memory.js';

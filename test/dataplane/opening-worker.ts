@@ -1,5 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import { FLOW_KEY_BYTES } from '#dataplane/program/flow.js';
+import { FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
 import { TestRun } from '#libc/test-run.js';
 import { PASSED } from './loaded.js';
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
 import { PACKET_CELLS, type ProofMismatch, type ProofSample } from '#contracts/proof.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { type Image, layout } from '#dataplane/program/layout.js';
-import { LINE_WORDS } from '#dataplane/program/numbers.js';
+import { type Image, layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { containsPrefix } from '#policy/model/ipv4.js';

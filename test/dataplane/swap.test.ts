@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { NONE, type Program } from '#contracts/program.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { type Image, layout } from '#dataplane/program/layout.js';
+import { type Image, layout } from '#dataplane/image/program-image.js';
 import { TestRun } from '#libc/test-run.js';
 import { denyAll } from '#test/kernel/policies.js';
 import { MAX_FRAME, writeFrame } from './frame.js';

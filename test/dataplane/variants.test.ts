@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { MAX_SLOT_LINES } from '#dataplane/kernel/capacity.js';
-import { canCopyRoutes } from '#dataplane/kernel/fib-flags.js';
+import { MAX_SLOT_LINES } from '#dataplane/object/capacity.js';
+import { canCopyRoutes } from '#dataplane/routes/fib-flags.js';
 import { allowAll } from '#test/kernel/policies.js';
 import { back, tcp, udp } from './conversation.js';
 import { TCP } from './frame.js';

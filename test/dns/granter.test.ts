@@ -1,7 +1,7 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
+import type { GrantAccess } from '#contracts/grant-access.js';
 import type { GrantRequest } from '#contracts/grant-messages.js';
-import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import type { OpenedWriter } from '#dataplane/grants/grant-writer.js';
 import { Granter } from '#dns/granter.js';
 import { settled } from './settled.js';

@@ -1,7 +1,7 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import type { GrantDoor } from '#contracts/grant-access.js';
 import type { DecidedHit, GrantAnswer, GrantRequest, HitsMessage } from '#contracts/grant-messages.js';
 import { Gate } from '#dataplane/grants/gate.js';
-import type { GrantDoor } from '#dataplane/grants/grant-access.js';
 import { opened } from './opened.js';
 
 type Grant = { readonly pattern: string; readonly addresses: number[]; readonly expiryNs: number };

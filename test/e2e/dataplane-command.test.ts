@@ -4,7 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { LAYOUT_VERSION } from '#dataplane/program/numbers.js';
+import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));

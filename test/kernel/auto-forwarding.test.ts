@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
-import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
-import { detach } from '#dataplane/kernel/detach.js';
-import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
-import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import type { Datapath, DatapathChange } from '#contracts/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath-options.js';
+import { openDatapath } from '#dataplane/thread/datapath-thread.js';
+import { detach } from '#dataplane/thread/detach.js';
+import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { onlyFrom } from '#test/dataplane/conversation.js';

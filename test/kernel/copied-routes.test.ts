@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import { listInterfaces } from '#dataplane/kernel/interfaces.js';
-import { LINE_WORDS } from '#dataplane/program/numbers.js';
-import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/program/route-lines.js';
+import { LINE_WORDS } from '#contracts/datapath-numbers.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/routes/route-lines.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { back, tcp, udp } from '#test/dataplane/conversation.js';

@@ -1,4 +1,4 @@
-import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 
 /** Small tables, for a node that polices both its interfaces. */
 export function datapathOptions(pinPath: string, more: Partial<DatapathOptions> = {}): DatapathOptions {

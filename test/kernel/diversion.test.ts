@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createTopology, type Topology } from '#cli/topology.js';
-import { diversionFaults, diversionStands, makeDiversion, removeDiversion } from '#dataplane/kernel/divert.js';
+import { diversionFaults, diversionStands, makeDiversion, removeDiversion } from '#dataplane/routes/divert.js';
 import { enterNamespace } from './namespace.js';
 
 const MASK = 0x00f0_0000;

@@ -1,13 +1,13 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ALL_EVENTS, type Datapath, NO_EVENTS } from '#contracts/datapath.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { IPPROTO } from '#contracts/policy-model.js';
-import { ALL_EVENTS, type Datapath, NO_EVENTS } from '#dataplane/datapath.js';
 import type { Observation } from '#dataplane/events/observation.js';
 import { Hearing } from '#dataplane/events/source.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
-import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
-import { detach } from '#dataplane/kernel/detach.js';
-import { DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
+import { openDatapath } from '#dataplane/thread/datapath-thread.js';
+import { detach } from '#dataplane/thread/detach.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { enterNamespace } from './namespace.js';
 import { denyAll } from './policies.js';

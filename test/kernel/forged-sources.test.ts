@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { Packet } from '#contracts/policy-model.js';
-import { detach } from '#dataplane/kernel/detach.js';
-import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
-import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import { detach } from '#dataplane/thread/detach.js';
+import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { libc } from '#libc/libc.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { bindSocket, openListener, openSocket } from '#sockets/socket-options.js';

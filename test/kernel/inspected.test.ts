@@ -1,8 +1,8 @@
 import { createServer, type Server, Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import type { Datapath } from '#dataplane/datapath.js';
-import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
+import type { Datapath } from '#contracts/datapath.js';
+import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { compile } from '#policy/compile/compile.js';
 import { openConnector, openListener } from '#sockets/socket-options.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';

@@ -5,11 +5,11 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { System } from '#actors/system.js';
 import { createSystem } from '#actors/system.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
-import { openDatapath } from '#dataplane/kernel/datapath-thread.js';
-import { detach } from '#dataplane/kernel/detach.js';
-import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#dataplane/kernel/options.js';
-import { networkNamespace } from '#dataplane/kernel/ownership.js';
+import type { Datapath, DatapathChange } from '#contracts/datapath.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
+import { networkNamespace } from '#dataplane/attach/ownership.js';
+import { openDatapath } from '#dataplane/thread/datapath-thread.js';
+import { detach } from '#dataplane/thread/detach.js';
 import { openMemoryStore } from '#store/store.js';
 import { threadHere } from '#test/actors/running-system.js';
 import { enterNamespace } from './namespace.js';

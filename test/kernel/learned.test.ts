@@ -1,14 +1,14 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { Datapath, DatapathChange } from '#contracts/datapath.js';
+import type { GrantAccess } from '#contracts/grant-access.js';
 import type { GrantAnswer, GrantRequest } from '#contracts/grant-messages.js';
 import type { Program } from '#contracts/program.js';
-import type { Datapath, DatapathChange } from '#dataplane/datapath.js';
 import { Gate } from '#dataplane/grants/gate.js';
-import type { GrantAccess } from '#dataplane/grants/grant-access.js';
 import { openGrantWriter } from '#dataplane/grants/grant-writer.js';
-import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
-import { detach } from '#dataplane/kernel/detach.js';
+import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
+import { detach } from '#dataplane/thread/detach.js';
 import { compile } from '#policy/compile/compile.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { enterNamespace } from './namespace.js';

@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createTopology, type Topology } from '#cli/topology.js';
-import { type News, NewsSockets } from '#dataplane/kernel/news.js';
-import { Poll } from '#dataplane/kernel/poll.js';
+import { type News, NewsSockets } from '#dataplane/watch/kernel-notifications.js';
+import { Poll } from '#dataplane/watch/poll.js';
 import { enterNamespace } from './namespace.js';
 
 let topology: Topology;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { ADDRESSES } from '#cli/topology.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
-import { layout } from '#dataplane/program/layout.js';
+import { layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 

@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import type { Review } from '#dataplane/datapath.js';
-import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import type { Review } from '#contracts/datapath.js';
+import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Packet } from '#contracts/policy-model.js';
-import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { libc } from '#libc/libc.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { bindSocket, openListener, openSocket } from '#sockets/socket-options.js';

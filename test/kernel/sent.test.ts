@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { fibFlags } from '#dataplane/kernel/fib-flags.js';
-import { listInterfaces } from '#dataplane/kernel/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { fibFlags } from '#dataplane/routes/fib-flags.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { back, udp } from '#test/dataplane/conversation.js';
 import { type FrameOptions, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';

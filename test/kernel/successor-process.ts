@@ -1,5 +1,5 @@
-import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
-import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import type { DatapathOptions } from '#contracts/datapath-options.js';
+import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { policyOf } from './policies.js';

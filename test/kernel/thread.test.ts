@@ -3,11 +3,11 @@ import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { CapacityExceeded, type Datapath, type DatapathChange, ProofFailed } from '#contracts/datapath.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { CapacityExceeded, type Datapath, type DatapathChange, ProofFailed } from '#dataplane/datapath.js';
-import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/kernel/datapath-thread.js';
-import { detach } from '#dataplane/kernel/detach.js';
-import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/program/flow.js';
+import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/abi/flow.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
+import { detach } from '#dataplane/thread/detach.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll, defaultOnly, denyAll, imageSha256 } from './policies.js';
@@ -116,7 +116,7 @@ test('a killed process leaves verdicts, replies and the sweep of flows in the ke
   timeout: 60_000,
 }, async () => {
   const script = `
-    import { openDatapath } from '${dist}src/dataplane/kernel/datapath-thread.js';
+    import { openDatapath } from '${dist}src/dataplane/thread/datapath-thread.js';
     import { allowAll } from '${dist}test/kernel/policies.js';
     const datapath = openDatapath(${JSON.stringify(options())});
     await datapath.open();

@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import { detach } from '#dataplane/kernel/detach.js';
-import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
-import type { DatapathOptions } from '#dataplane/kernel/options.js';
+import type { DatapathOptions } from '#contracts/datapath-options.js';
+import { detach } from '#dataplane/thread/detach.js';
+import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { onlyFrom } from '#test/dataplane/conversation.js';

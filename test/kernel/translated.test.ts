@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import { detach } from '#dataplane/kernel/detach.js';
-import { LocalDatapath } from '#dataplane/kernel/local-datapath.js';
+import { detach } from '#dataplane/thread/detach.js';
+import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll, denyAll } from './policies.js';

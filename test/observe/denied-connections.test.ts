@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { SeenConnection } from '#contracts/seen-connection.js';
-import { Rosters } from '#dataplane/program/rosters.js';
+import { Rosters } from '#dataplane/events/rule-name-history.js';
 import { Deciders } from '#observe/deciders.js';
 import { DeniedConnections } from '#observe/denied-connections.js';
 import { findingId } from '#observe/findings/identity.js';

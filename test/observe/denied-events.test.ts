@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { Rosters } from '#dataplane/program/rosters.js';
+import { Rosters } from '#dataplane/events/rule-name-history.js';
 import { Deciders } from '#observe/deciders.js';
 import { DeniedEvents, findingsOfLookups } from '#observe/denied-events.js';
 import { nobody } from '#observe/findings/nobody.js';

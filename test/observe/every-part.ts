@@ -1,4 +1,4 @@
-import { DROP_REASON } from '#dataplane/program/numbers.js';
+import { DROP_REASON } from '#contracts/datapath-numbers.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
 import { SINCE, STATS } from '#test/api/fake-management.js';

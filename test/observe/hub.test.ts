@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { DROP_REASON } from '#contracts/datapath-numbers.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { SeenLookup } from '#contracts/seen-lookup.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { EVENT_FLAG } from '#dataplane/events/event.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
-import { DROP_REASON } from '#dataplane/program/numbers.js';
 import { AddressNames } from '#observe/address-names.js';
 import { Deciders } from '#observe/deciders.js';
 import type { WiretapFilter } from '#observe/wiretap/filter.js';

@@ -1,8 +1,8 @@
 import { MessageChannel } from 'node:worker_threads';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { EventSource } from '#contracts/event-source.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import type { PackedEvents } from '#dataplane/events/batch.js';
-import type { EventSource } from '#dataplane/events/source.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { MergeError } from '#observe/findings/ledger.js';
 import { LocalObserver } from '#observe/local-observer.js';

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What weir_others answers; src/dataplane/kernel/others.ts reads it. */
+/* What weir_others answers; src/dataplane/forwarding/third-party-hooks.ts reads it. */
 #ifndef WEIR_OTHERS_H
 #define WEIR_OTHERS_H
 
@@ -15,7 +15,7 @@ enum other_kind {
 	OTHER_XFRM = 9,        /* policies of IPsec; `id`: how many, or 0: nothing passes without one */
 };
 
-#define DIVERT_RULE 8353 /* preference and table of the rule of src/dataplane/kernel/divert.ts */
+#define DIVERT_RULE 8353 /* preference and table of the rule of src/dataplane/routes/divert.ts */
 
 #define FUNCTION_BYTES 56
 struct other {

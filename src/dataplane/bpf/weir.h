@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Layouts and numbers shared with user space. src/dataplane/program/ encodes and decodes them, and a test holds the
+/* Layouts and numbers shared with user space. src/dataplane/abi/ and src/contracts/datapath-numbers.ts encode and decode them, and a test holds the
  * two together through the object's BTF. Whoever changes a struct raises LAYOUT_VERSION.
  */
 #ifndef WEIR_H
@@ -7,7 +7,7 @@
 
 #define LAYOUT_VERSION 6
 
-/* An image is made of lines of one cache line each; see src/dataplane/program/layout.ts. */
+/* An image is made of lines of one cache line each; see src/dataplane/image/program-image.ts. */
 #define LINE_WORDS 16
 #define IMAGE_MAGIC 0x52494557 /* "WEIR" */
 

@@ -1,6 +1,6 @@
+import { DROP_REASON, FLOW_STATE, namesByNumber } from '#contracts/datapath-numbers.js';
 import { IPPROTO, type Verdict } from '#contracts/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
-import { DROP_REASON, FLOW_STATE, namesByNumber } from '#dataplane/program/numbers.js';
 import { EVENT_BYTES, EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from './event.js';
 import { type Ipv6Ends, ipv6Ends } from './ipv6-ends.js';
 import type { FlowObservation, Observation, PacketObservation } from './observation.js';

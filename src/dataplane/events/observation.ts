@@ -1,5 +1,5 @@
+import type { DROP_REASON, FlowState } from '#contracts/datapath-numbers.js';
 import type { Verdict } from '#contracts/policy-model.js';
-import type { DROP_REASON, FlowState } from '#dataplane/program/numbers.js';
 import type { Ipv6Ends } from './ipv6-ends.js';
 
 /**

@@ -1,16 +1,7 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
+import type { EventFact, EventSource } from '#contracts/event-source.js';
 import { EventBatch, type PackedEvents } from './batch.js';
-import type { EventFact, Surroundings } from './surroundings.js';
-
-/** Where the events of one opened datapath come from; it may be sent to the thread that takes them. */
-export type EventSource = {
-  /** Gives `PackedEvents`, the oldest first. */
-  readonly batches: MessagePort;
-  /** Gives `EventFact`s. */
-  readonly facts: MessagePort;
-  /** One word: batches that were taken. A few more are sent than that, then the ring fills up. */
-  readonly taken: Int32Array;
-};
+import type { Surroundings } from './surroundings.js';
 
 /** Ports that are sent along with a source. */
 export function portsOf({ batches, facts }: EventSource): readonly MessagePort[] {

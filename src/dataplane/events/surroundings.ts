@@ -1,9 +1,5 @@
-import { type PlacedRoster, Rosters } from '#dataplane/program/rosters.js';
-
-/** Something that whoever reads events must know, told before the first event that it matters for. */
-export type EventFact =
-  | { readonly kind: 'roster'; readonly placed: PlacedRoster }
-  | { readonly kind: 'interfaces'; readonly names: ReadonlyMap<number, string> };
+import type { EventFact } from '#contracts/event-source.js';
+import { Rosters } from './rule-name-history.js';
 
 /** What the numbers in events stand for. Outlives the datapath that it was heard of. */
 export class Surroundings {

@@ -1,10 +1,10 @@
+import type { GrantAccess } from '#contracts/grant-access.js';
 import type { PassedObject } from '#contracts/passed-object.js';
 import { libc } from '#libc/libc.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { takeObject } from '#libc/passed-object.js';
 import { digestOf } from './digest.js';
 import { Gate } from './gate.js';
-import type { GrantAccess } from './grant-access.js';
 import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
 import { expiryOf, LINE, linesFor, PATTERN, PATTERNS } from './layout.js';

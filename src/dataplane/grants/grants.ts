@@ -1,6 +1,6 @@
-import { CapacityExceeded, type Grant, type Learned } from '#dataplane/datapath.js';
+import { CapacityExceeded, type Grant, type Learned } from '#contracts/datapath.js';
+import type { GrantAccess } from '#contracts/grant-access.js';
 import { Gate } from './gate.js';
-import type { GrantAccess } from './grant-access.js';
 import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
 import { capacityOf, expiryOf, LINE, PATTERN, timeOf } from './layout.js';

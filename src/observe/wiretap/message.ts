@@ -1,3 +1,4 @@
+import { DROP_REASON, FLOW_STATE } from '#contracts/datapath-numbers.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import type { SeenConnection } from '#contracts/seen-connection.js';
 import type { SeenLookup } from '#contracts/seen-lookup.js';
@@ -6,7 +7,6 @@ import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
 import type { Ipv6Ends } from '#dataplane/events/ipv6-ends.js';
 import type { Surroundings } from '#dataplane/events/surroundings.js';
-import { DROP_REASON, FLOW_STATE } from '#dataplane/program/numbers.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { AddressNames } from '../address-names.js';
 import type { Deciders, NamedDecider } from '../deciders.js';

@@ -1,8 +1,8 @@
+import { namesByNumber } from '#contracts/datapath-numbers.js';
 import type { Verdict } from '#contracts/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { RECORD_HEADER_BYTES, RECORD_WORDS } from '#dataplane/events/batch.js';
 import { EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
-import { namesByNumber } from '#dataplane/program/numbers.js';
 
 /** Words of a record, and how its smaller fields stand in them: little-endian, as the kernel wrote them. */
 const word = (offset: number): number => (RECORD_HEADER_BYTES + offset) / 4;

@@ -1,5 +1,5 @@
 import type { Group, Policy } from '#contracts/policy-model.js';
-import type { Flow } from '#dataplane/program/flow.js';
+import type { Flow } from '#dataplane/abi/flow.js';
 import { compile } from '#policy/compile/compile.js';
 import { GrantModel, patternsOf } from '../grant-model.js';
 import { type Loaded, loadForTest, PASSED, SKB } from '../loaded.js';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { CapacityExceeded } from '#dataplane/datapath.js';
+import { CapacityExceeded } from '#contracts/datapath.js';
 import { Grants } from '#dataplane/grants/grants.js';
 import { LINE, linesFor, PATTERN } from '#dataplane/grants/layout.js';
 

@@ -1,4 +1,4 @@
-import type { GrantAccess } from '#dataplane/grants/grant-access.js';
+import type { GrantAccess } from '#contracts/grant-access.js';
 
 /** What the thread is to do: to grant at random until `stop` is set, or to end in the middle of it. */
 export type GuestInput = {

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { BpfObject } from '#dataplane/kernel/bpf-object.js';
-import { builtObject } from '#dataplane/kernel/built.js';
-import type { StructLayout } from '#dataplane/program/btf.js';
-import { conversion } from '#dataplane/program/conversion.js';
-import { FLOW_LINE_BYTES, FLOW_OFFSETS } from '#dataplane/program/flow.js';
-import { flowConversion } from '#dataplane/program/flow-conversion.js';
+import type { StructLayout } from '#dataplane/abi/btf.js';
+import { FLOW_LINE_BYTES, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
+import { BpfObject } from '#dataplane/loader/bpf-object.js';
+import { builtObject } from '#dataplane/loader/built-objects.js';
+import { flowConversion } from '#dataplane/upgrade/flow-conversion.js';
+import { conversion } from '#dataplane/upgrade/struct-conversion.js';
 
 const field = (offset: number, size: number, count = 1) => ({ offset, size, count });
 

@@ -1,9 +1,9 @@
+import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { leafKey, MAP, NONE, SLICE } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
-import { HEADER, type Image } from '#dataplane/program/layout.js';
-import { LINE_WORDS } from '#dataplane/program/numbers.js';
+import { HEADER, type Image } from '#dataplane/image/program-image.js';
 
 /**
  * Reads an image as `bpf/classify.h` does. `touched` collects the lines that were read; `names` are those that the

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#contracts/datapath-numbers.js';
 import { IPPROTO } from '#contracts/policy-model.js';
-import { HEADER, type Image, layout } from '#dataplane/program/layout.js';
-import { Lines } from '#dataplane/program/lines.js';
-import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#dataplane/program/numbers.js';
-import { addTree } from '#dataplane/program/tree.js';
+import { Lines } from '#dataplane/image/cache-lines.js';
+import { HEADER, type Image, layout } from '#dataplane/image/program-image.js';
+import { addTree } from '#dataplane/image/tree.js';
 import { compile } from '#policy/compile/compile.js';
 import { classify, grantedNames } from '#policy/evaluate/classify.js';
 import { generateGrants, generatePolicy, packetGenerator } from '#test/policy/generate.js';

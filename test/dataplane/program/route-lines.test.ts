@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { LINE_WORDS } from '#dataplane/program/numbers.js';
-import { intervalsOf, type Route, routeLines } from '#dataplane/program/route-lines.js';
+import { LINE_WORDS } from '#contracts/datapath-numbers.js';
+import { intervalsOf, type Route, routeLines } from '#dataplane/routes/route-lines.js';
 import { Random } from '#test/seed.js';
 
 const contains = ({ address, length }: Route, wanted: number): boolean =>

@@ -7,7 +7,7 @@
 
 #define LAYOUT_VERSION 1
 
-/* An image is made of lines of one cache line each; see src/dataplane/program/layout.ts. */
+/* An image is made of lines of one cache line each; see src/dataplane/image/program-image.ts. */
 #define LINE_WORDS 16
 #define IMAGE_MAGIC 0x52494557 /* "WEIR" */
 

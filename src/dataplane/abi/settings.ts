@@ -1,0 +1,130 @@
+import {
+  FLOW_STATE,
+  FLOW_STATES,
+  type FlowState,
+  REVERSE_PATH,
+  type ReversePath,
+  TICK_NS,
+} from '#contracts/datapath-numbers.js';
+import type { FlowTimeouts } from '#contracts/datapath-options.js';
+import { setShift } from './flow-table-size.js';
+
+/** `struct settings` of `bpf/weir.h`: what a loaded program cannot change any more. */
+export type Settings = {
+  readonly slotLines: number;
+  readonly markMask: number;
+  readonly reversePath: ReversePath;
+  /** Ranks that each slot can resolve to hits. */
+  readonly rankCapacity: number;
+  readonly hitCapacity: number;
+  readonly flowCapacity: number;
+  /** Part of the capacity that one source may have once the table is half full, and less as it fills up; 1: no limit. */
+  readonly flowShare: number;
+  /** Of the hash that places flows; tables that are filled keep theirs. */
+  readonly flowSeed: number;
+  /** Events that one source may cause each second on one CPU. */
+  readonly denyEvents: number;
+  readonly flowEvents: number;
+  readonly timeoutsMs: FlowTimeouts;
+  readonly passNonIpv4: boolean;
+  readonly policeLocal: boolean;
+  readonly judgeAll: boolean;
+  readonly traceWord: boolean;
+  /** What passes is sent at once, without the stack. */
+  readonly direct: boolean;
+  /** Flags of `bpf_fib_lookup`. */
+  readonly fibFlags: number;
+  /** Goes by a copy of plain routes, where there is one; not before Linux 6.2. */
+  readonly copiesRoutes?: boolean;
+  /** Stands on the hooks while this datapath succeeds another. */
+  readonly bridges?: boolean;
+  /** Lookups go to the DNS proxy, whatever server they are for. */
+  readonly divertDns?: boolean;
+  /** Where the service plane listens for what is to be inspected; left out: nobody does. */
+  readonly servicePlane?: { readonly address: number; readonly port: number } | null | undefined;
+};
+
+export const SETTINGS_OFFSETS = {
+  slot_lines: 0,
+  mark_mask: 4,
+  guard_bit: 8,
+  exempt_bit: 12,
+  reverse_path: 16,
+  rank_capacity: 20,
+  hit_capacity: 24,
+  flow_seed: 28,
+  deny_events: 32,
+  flow_events: 36,
+  timeouts: 40,
+  plane_address: 104,
+  plane_port: 108,
+  share_scale: 112,
+  share_from: 116,
+  pass_non_ipv4: 120,
+  police_local: 121,
+  judge_all: 122,
+  trace_word: 123,
+  direct: 124,
+  fib_flags: 125,
+  bridges: 126,
+  flow_shift: 127,
+  divert_dns: 128,
+  copies_routes: 129,
+} as const;
+export const SETTINGS_BYTES = 132;
+
+/** The lowest bit of the mask is the guard's, the next the redirects'. */
+export function guardBit(markMask: number): number {
+  return (markMask & -markMask) >>> 0;
+}
+
+export function redirectBit(markMask: number): number {
+  return guardBit(markMask & ~guardBit(markMask));
+}
+
+/** The third is that of the node's own sockets that are not judged; 0 where the mask has no third. */
+export function exemptBit(markMask: number): number {
+  const above = (mask: number): number => (mask & ~guardBit(mask)) >>> 0;
+  return guardBit(above(above(markMask)));
+}
+
+export function encodeSettings(settings: Settings): Uint8Array {
+  const bytes = new Uint8Array(SETTINGS_BYTES);
+  const view = new DataView(bytes.buffer);
+  const set = (offset: number, value: number): void => view.setUint32(offset, value, true);
+  const flag = (offset: number, value: boolean): void => view.setUint8(offset, value ? 1 : 0);
+  set(SETTINGS_OFFSETS.slot_lines, settings.slotLines);
+  set(SETTINGS_OFFSETS.mark_mask, settings.markMask);
+  set(SETTINGS_OFFSETS.guard_bit, guardBit(settings.markMask));
+  set(SETTINGS_OFFSETS.exempt_bit, exemptBit(settings.markMask));
+  set(SETTINGS_OFFSETS.reverse_path, REVERSE_PATH[settings.reversePath]);
+  set(SETTINGS_OFFSETS.rank_capacity, settings.rankCapacity);
+  set(SETTINGS_OFFSETS.hit_capacity, settings.hitCapacity);
+  set(SETTINGS_OFFSETS.flow_seed, settings.flowSeed);
+  set(SETTINGS_OFFSETS.deny_events, settings.denyEvents);
+  set(SETTINGS_OFFSETS.flow_events, settings.flowEvents);
+  for (const [name, ms] of Object.entries(settings.timeoutsMs)) {
+    const state = FLOW_STATE[name as FlowState];
+    if (state >= FLOW_STATES) throw new RangeError(`there is no state ${state}`);
+    set(SETTINGS_OFFSETS.timeouts + 4 * state, Math.ceil((ms * 1e6) / TICK_NS));
+  }
+  set(SETTINGS_OFFSETS.plane_address, settings.servicePlane?.address ?? 0);
+  set(SETTINGS_OFFSETS.plane_port, settings.servicePlane?.port ?? 0);
+  set(SETTINGS_OFFSETS.share_scale, Math.round(settings.flowShare * 2 * SHARE_ONE));
+  set(SETTINGS_OFFSETS.share_from, settings.flowShare >= 1 ? NO_LIMIT : Math.floor(settings.flowCapacity / 2));
+  flag(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4);
+  flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);
+  flag(SETTINGS_OFFSETS.judge_all, settings.judgeAll);
+  flag(SETTINGS_OFFSETS.trace_word, settings.traceWord);
+  flag(SETTINGS_OFFSETS.direct, settings.direct);
+  view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);
+  flag(SETTINGS_OFFSETS.bridges, settings.bridges === true);
+  flag(SETTINGS_OFFSETS.divert_dns, settings.divertDns ?? false);
+  flag(SETTINGS_OFFSETS.copies_routes, settings.copiesRoutes ?? false);
+  view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
+  return bytes;
+}
+
+const NO_LIMIT = 0xffff_ffff;
+/** `1 << SHARE_SHIFT` of `bpf/weir.h`. */
+const SHARE_ONE = 65_536;

@@ -1,0 +1,42 @@
+import { type ProofMismatch, type ProofSample, packetAt } from '#contracts/proof.js';
+import { PROOF_BATCH, PROOF_PACKET_BYTES, proofWord, writeProofPackets } from '#dataplane/abi/proof-packet.js';
+import type { BpfObject } from '#dataplane/loader/bpf-object.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { TestRun } from '#libc/test-run.js';
+
+/** Runs the datapath's own judgement over packets, by a slot of one's choice. */
+export class Prover {
+  readonly #memory: MappedMemory;
+  readonly #request = new Uint8Array(8);
+  readonly #run: TestRun;
+
+  constructor(object: BpfObject) {
+    this.#memory = new MappedMemory('proof', object.mapFd('proof'), PROOF_BATCH * PROOF_PACKET_BYTES);
+    this.#run = new TestRun(object.programFd('weir_prove'), undefined, this.#request, undefined);
+  }
+
+  /** The first packet that is judged otherwise than is expected; null where none is. Calls `breathe` now and then. */
+  mismatch(sample: ProofSample, slot: 0 | 1, breathe?: () => void): ProofMismatch | null {
+    const request = new DataView(this.#request.buffer);
+    const { words: cells } = this.#memory;
+    const { expected } = sample;
+    for (let from = 0; from < expected.length; from += PROOF_BATCH) {
+      breathe?.();
+      const count = Math.min(PROOF_BATCH, expected.length - from);
+      writeProofPackets(cells, sample, from, from + count);
+      request.setUint32(0, slot, true);
+      request.setUint32(4, count, true);
+      if (this.#run.run() !== 0) throw new Error(`judge ${count} packets for a proof: the run ended early`);
+      for (let index = 0; index < count; index++) {
+        const found = proofWord(cells, index);
+        const wanted = expected[from + index] ?? 0;
+        if (found !== wanted) return { packet: packetAt(sample, from + index), expected: wanted, found };
+      }
+    }
+    return null;
+  }
+
+  unmap(): void {
+    this.#memory.unmap();
+  }
+}

@@ -1,0 +1,82 @@
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { closeFd, linkInfo, openPinned } from '#dataplane/loader/bpf-fd.js';
+import type { Direction } from '#dataplane/loader/direction.js';
+import { check, libc } from '#libc/libc.js';
+import { networkNamespace, OwnedElsewhere } from './ownership.js';
+
+const BPF_FS_MAGIC = 0xcafe4a11;
+const STANDARD_MOUNT = '/sys/fs/bpf';
+
+/**
+ * What holds the datapath in the kernel without a process, under the pin path:
+ * `maps-<number>/<map>`, one folder a set of maps, and `links-<network namespace>/<ifindex>-<direction>`.
+ */
+export class Pins {
+  readonly links: string;
+
+  constructor(readonly path: string) {
+    this.links = join(path, `links-${networkNamespace()}`);
+  }
+
+  /** Mounts the BPF file system at its standard place when nobody has, and makes the folders. */
+  prepare(): void {
+    if (!isBpfFileSystem(this.path)) {
+      if (!`${this.path}/`.startsWith(`${STANDARD_MOUNT}/`))
+        throw new Error(`${this.path} is not in a BPF file system`);
+      check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
+    }
+    mkdirSync(this.links, { recursive: true });
+    // Layout 1 had no other hook, and did not name it.
+    for (const name of readdirSync(this.links)) {
+      if (/^\d+$/.test(name)) renameSync(join(this.links, name), join(this.links, `${name}-ingress`));
+    }
+  }
+
+  link(ifindex: number, direction: Direction): string {
+    return join(this.links, `${ifindex}-${direction}`);
+  }
+
+  linkedInterfaces(): number[] {
+    return existsSync(this.links) ? readdirSync(this.links).map((name) => Number.parseInt(name, 10)) : [];
+  }
+
+  /** Forgets links whose interface is gone with its network namespace; one that still polices another is refused. */
+  refuseOthers(): void {
+    if (!existsSync(this.path)) return;
+    for (const name of readdirSync(this.path)) {
+      const folder = join(this.path, name);
+      if (!name.startsWith('links-') || folder === this.links) continue;
+      for (const link of readdirSync(folder)) {
+        if (polices(join(folder, link))) {
+          const namespace = name.slice('links-'.length);
+          throw new OwnedElsewhere(
+            `the pins in ${this.path} police network namespace ${namespace} and this is ${networkNamespace()}: run this there, or use another pin_path`,
+          );
+        }
+      }
+      this.remove(folder);
+    }
+  }
+
+  remove(path: string): void {
+    rmSync(path, { recursive: true, force: true });
+  }
+}
+
+function polices(link: string): boolean {
+  const fd = openPinned(link);
+  try {
+    return linkInfo(fd).ifindex !== 0;
+  } finally {
+    closeFd(fd);
+  }
+}
+
+export function isBpfFileSystem(path: string): boolean {
+  let existing = path;
+  while (!existsSync(existing)) existing = dirname(existing);
+  const buffer = new Uint8Array(256);
+  check(`statfs ${existing}`, libc.statfs(existing, buffer));
+  return new DataView(buffer.buffer).getUint32(0, true) === BPF_FS_MAGIC;
+}

@@ -1,0 +1,93 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { release, version } from 'node:os';
+import type { Missing } from '#contracts/datapath.js';
+import { mapSetsIn } from '#dataplane/object/map-set.js';
+import { type Capability, lacking } from '#libc/capabilities.js';
+import { libbpf } from '#libc/libbpf.js';
+import { membarrier } from '#libc/libc.js';
+import { isBpfFileSystem } from './pins.js';
+
+const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_BPF', 'CAP_PERFMON'];
+/** The kernel takes CAP_SYS_ADMIN for these too. */
+const IN_SYS_ADMIN: ReadonlySet<Capability> = new Set(['CAP_BPF', 'CAP_PERFMON']);
+const MINIMUM_KERNEL = [6, 1] as const;
+const MEMBARRIER_CMD_QUERY = 0;
+const MEMBARRIER_CMD_GLOBAL = 1;
+
+/** What this kernel, this user or this installation lacks. Changes nothing. */
+export function probe(objectPath: string, pinPath: string): Missing[] {
+  const missing: Missing[] = [];
+  const need = (what: string, there: boolean, sentence: string): void => {
+    if (!there) missing.push({ what, sentence });
+  };
+  const lacked = lacking([...NEEDED, 'CAP_SYS_ADMIN']);
+  const isAdministrator = !lacked.includes('CAP_SYS_ADMIN');
+  for (const name of NEEDED) {
+    const has = !lacked.includes(name) || (isAdministrator && IN_SYS_ADMIN.has(name));
+    need(name, has, `The capability ${name} is missing: run as root, or grant it.`);
+  }
+  const [major = 0, minor = 0] = release().split('.').map(Number);
+  const recent = major > MINIMUM_KERNEL[0] || (major === MINIMUM_KERNEL[0] && minor >= MINIMUM_KERNEL[1]);
+  need('kernel', recent, `Linux 6.1 or later is needed, and this is ${release()}.`);
+  // There one softirq may interrupt another, and packets would be judged in each other's memory.
+  need(
+    'preempt_rt',
+    !/PREEMPT_RT/.test(version()),
+    'The kernel is one of PREEMPT_RT, which the datapath is not made for.',
+  );
+  need(
+    'btf',
+    existsSync('/sys/kernel/btf/vmlinux'),
+    'The kernel has no BTF: it was built without CONFIG_DEBUG_INFO_BTF.',
+  );
+  const fileSystems = existsSync('/proc/filesystems') ? readFileSync('/proc/filesystems', 'utf8') : '';
+  const hasBpfFs = /\tbpf$/m.test(fileSystems);
+  need('bpffs', hasBpfFs, 'The kernel has no BPF file system, so nothing can be pinned.');
+  if (hasBpfFs && !isAdministrator) {
+    need(
+      'CAP_SYS_ADMIN',
+      isBpfFileSystem(pinPath),
+      `No BPF file system is mounted where ${pinPath} is: mount it, or grant the capability CAP_SYS_ADMIN.`,
+    );
+    need(
+      'CAP_SYS_ADMIN',
+      !lacksLayouts(pinPath),
+      `An earlier build pinned the maps in ${pinPath}, and the kernel describes them to CAP_SYS_ADMIN only: grant it for this start, the later ones go without.`,
+    );
+  }
+  need('libbpf', loads(libbpf), 'The library libbpf.so.1 is not installed (Debian: apt-get install libbpf1).');
+  need(
+    'nft',
+    spawnSync('nft', ['--version']).status === 0,
+    'The command nft is not installed (Debian: apt-get install nftables); the guard needs it.',
+  );
+  need('membarrier', hasMembarrier(), 'The kernel offers no global membarrier (nohz_full switches it off).');
+  need('object', existsSync(objectPath), `The compiled datapath ${objectPath} is missing: run npm run setup.`);
+  return missing;
+}
+
+/** Whether the kernel alone says how what is in force is laid out: up to layout 5 no layouts were pinned. */
+function lacksLayouts(pinPath: string): boolean {
+  return mapSetsIn(pinPath).some((set) => {
+    try {
+      return set.word() !== 0 && !set.has('layouts');
+    } finally {
+      set.close();
+    }
+  });
+}
+
+function loads(load: () => unknown): boolean {
+  try {
+    load();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function hasMembarrier(): boolean {
+  const commands = membarrier(MEMBARRIER_CMD_QUERY);
+  return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL) !== 0;
+}

@@ -1,0 +1,29 @@
+import { mapSetsIn } from '#dataplane/object/map-set.js';
+import type { Interface } from './interfaces.js';
+import { OwnedElsewhere } from './ownership.js';
+import { judgesBy, weirHooks } from './weir-hooks.js';
+
+/**
+ * Another node may have left its programs on the same interfaces, pinned elsewhere: two would judge every packet. What a
+ * clsact hook holds without any pin is nobody's, and is replaced.
+ */
+export function refuseForeign(pinPath: string, policed: readonly Interface[], held: readonly number[]): void {
+  const sets = mapSetsIn(pinPath);
+  try {
+    for (const { interface: found, by, program, pinPath: path } of weirHooks(policed, pinPath)) {
+      if (path === pinPath || judgesBy(program, sets) !== undefined) continue;
+      if (path !== undefined) {
+        throw new OwnedElsewhere(
+          `${found.name} is policed by what another node left pinned in ${path}: make that dataplane.pin_path, or remove it with weir dataplane detach --pin-path ${path}`,
+        );
+      }
+      if (by === 'tcx' && !held.includes(program.id)) {
+        throw new OwnedElsewhere(
+          `${found.name} is policed by program ${program.id} of another node, whose pins are not in /sys/fs/bpf: detach that first`,
+        );
+      }
+    }
+  } finally {
+    for (const set of sets) set.close();
+  }
+}

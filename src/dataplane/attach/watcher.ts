@@ -1,0 +1,94 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { DatapathChange, FlowRefusal, Review } from '#contracts/datapath.js';
+import type { Interface } from './interfaces.js';
+
+/** The interfaces that there are now. */
+type FoundInterfaces = { readonly all: readonly Interface[]; readonly policed: readonly Interface[] };
+
+/** Compares what is found with what was attached; a loss is told once, until it was attached again. */
+export class Watcher {
+  /** Undefined until something was attached. */
+  #known: Map<string, number> | undefined;
+  readonly #told = new Set<string>();
+  #guardToldLost = false;
+  #diversionToldLost = false;
+  #pinsToldLost = false;
+  /** The last reported value; undefined before the first report. */
+  #review: Review | undefined;
+  #refusing: readonly FlowRefusal[] = [];
+
+  attached(interfaces: readonly Interface[]): void {
+    this.#known = new Map(interfaces.map(({ name, ifindex }) => [name, ifindex]));
+    this.#told.clear();
+    this.#guardToldLost = false;
+    this.#diversionToldLost = false;
+    this.#pinsToldLost = false;
+  }
+
+  /** What came, went or was renamed. */
+  lookAtNames({ all, policed }: FoundInterfaces): DatapathChange[] {
+    const known = this.#known;
+    if (known === undefined) return [];
+    const changes: DatapathChange[] = [];
+    const now = new Map(policed.map(({ name, ifindex }) => [name, ifindex]));
+    for (const [name, ifindex] of known) {
+      if (now.get(name) === ifindex) continue;
+      const renamed = all.find((found) => found.ifindex === ifindex)?.name;
+      changes.push(
+        renamed === undefined || renamed === name
+          ? { type: 'interface_vanished', interface: name }
+          : { type: 'interface_renamed', interface: name, to: renamed, policed: now.has(renamed) },
+      );
+      known.delete(name);
+    }
+    for (const { name, ifindex } of policed) {
+      if (known.has(name)) continue;
+      known.set(name, ifindex);
+      this.#told.add(name);
+      changes.push({ type: 'interface_appeared', interface: name });
+    }
+    return changes;
+  }
+
+  lookAtLinks(policed: readonly Interface[], isHeld: (policed: Interface) => boolean): DatapathChange[] {
+    const lost = policed.filter(
+      (found) => this.#known?.has(found.name) === true && !this.#told.has(found.name) && !isHeld(found),
+    );
+    for (const { name } of lost) this.#told.add(name);
+    return lost.map(({ name }) => ({ type: 'link_lost', interface: name }));
+  }
+
+  lookAtGuard(stands: boolean): DatapathChange[] {
+    if (stands || this.#guardToldLost || this.#known === undefined) return [];
+    this.#guardToldLost = true;
+    return [{ type: 'guard_lost' }];
+  }
+
+  lookAtPins(lost: readonly string[]): DatapathChange[] {
+    if (lost.length === 0 || this.#pinsToldLost || this.#known === undefined) return [];
+    this.#pinsToldLost = true;
+    return [{ type: 'pins_lost', pins: lost }];
+  }
+
+  reviewed(review: Review): void {
+    this.#review = review;
+  }
+
+  lookAtReview(review: Review): DatapathChange[] {
+    if (this.#review === undefined || isDeepStrictEqual(review, this.#review)) return [];
+    this.#review = review;
+    return [{ type: 'review_changed' }];
+  }
+
+  lookAtRefusals(refusing: readonly FlowRefusal[]): DatapathChange[] {
+    if (isDeepStrictEqual(refusing, this.#refusing)) return [];
+    this.#refusing = refusing;
+    return [{ type: 'refusals_changed', refusing }];
+  }
+
+  lookAtDiversion(stands: boolean): DatapathChange[] {
+    if (stands || this.#diversionToldLost || this.#known === undefined) return [];
+    this.#diversionToldLost = true;
+    return [{ type: 'diversion_lost' }];
+  }
+}

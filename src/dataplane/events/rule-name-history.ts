@@ -1,0 +1,114 @@
+import type { Placed, PlacedRoster } from '#contracts/event-source.js';
+import type { Roster } from '#contracts/rule-names.js';
+
+/** Flows outlive the policy that judged them; so many former rosters are kept to name their rules by. */
+const FORMER = 16;
+const FORMER_RANKS = 1 << 20;
+
+/** Who stood where, for as long as flows may ask. */
+export class Rosters {
+  #staged: Placed | undefined;
+  /** The newest first: that is what is in force. */
+  #flipped: PlacedRoster[] = [];
+  #finder: Finder | undefined;
+
+  get inForce(): PlacedRoster | undefined {
+    return this.#flipped[0];
+  }
+
+  /** The oldest first. */
+  get placed(): readonly PlacedRoster[] {
+    return this.#flipped.toReversed();
+  }
+
+  get staged(): Placed | undefined {
+    return this.#staged;
+  }
+
+  stage(placed: Placed): void {
+    this.#staged = placed;
+  }
+
+  unstage(): void {
+    this.#staged = undefined;
+  }
+
+  flip(epoch: number): void {
+    if (this.#staged === undefined) throw new Error('no roster is staged');
+    this.place({ ...this.#staged, epoch });
+    this.#staged = undefined;
+  }
+
+  /** In force from its epoch on. */
+  place(placed: PlacedRoster): void {
+    const kept: PlacedRoster[] = [placed];
+    let ranks = 0;
+    for (const former of this.#flipped) {
+      ranks += former.entries.length;
+      if (kept.length <= FORMER && ranks <= FORMER_RANKS) kept.push(former);
+    }
+    this.#flipped = kept;
+    this.#finder = undefined;
+  }
+
+  /** The program that was staged or put in force by this generation; undefined where it is not known. */
+  ofGeneration(generation: number): Roster | undefined {
+    if (this.#staged?.generation === generation) return this.#staged.roster;
+    return this.#flipped.find((placed) => placed.generation === generation)?.roster;
+  }
+
+  /** Undefined for what another process put in force. */
+  generationOf(epoch: number): number | undefined {
+    return this.#flipped.find((placed) => placed.epoch === epoch)?.generation;
+  }
+
+  /** Says whose an entry of `hits` is. Holds until the next flip. */
+  finder(): Finder {
+    this.#finder ??= new Finder(this.#flipped);
+    return this.#finder;
+  }
+}
+
+/** Entry of `hits` → who counts there by the newest roster that has it. */
+export class Finder {
+  readonly #rosters: readonly Placed[];
+  readonly #rosterOf: Uint8Array;
+  readonly #rankOf: Uint32Array;
+
+  constructor(rosters: readonly Placed[]) {
+    this.#rosters = rosters;
+    let highest = 0;
+    for (const { entries } of rosters) for (const entry of entries) if (entry > highest) highest = entry;
+    this.#rosterOf = new Uint8Array(highest + 1);
+    this.#rankOf = new Uint32Array(highest + 1);
+    for (let number = rosters.length; number > 0; number--) {
+      const { entries } = rosters[number - 1] as Placed;
+      for (let rank = 0; rank < entries.length; rank++) {
+        const entry = entries[rank] as number;
+        if (entry === 0) continue;
+        this.#rosterOf[entry] = number;
+        this.#rankOf[entry] = rank;
+      }
+    }
+  }
+
+  /** `check` is the low word of the identity; undefined where no roster has it there. */
+  find(entry: number, check: number): { readonly roster: Roster; readonly rank: number } | undefined {
+    const placed = this.#rosters[(this.#rosterOf[entry] ?? 0) - 1];
+    const rank = this.#rankOf[entry] ?? 0;
+    return placed?.roster.identities[2 * rank] === check ? { roster: placed.roster, rank } : undefined;
+  }
+
+  /** Of each entry the low word of its identity where `wanted` says so of who counts there; else 0. */
+  checks(wanted: (roster: Roster) => (rank: number) => boolean): Uint32Array {
+    const found = new Uint32Array(this.#rankOf.length);
+    const tests = this.#rosters.map(({ roster }) => wanted(roster));
+    for (let entry = 1; entry < found.length; entry++) {
+      const number = (this.#rosterOf[entry] ?? 0) - 1;
+      if (number < 0) continue;
+      const rank = this.#rankOf[entry] as number;
+      if (tests[number]?.(rank) === true) found[entry] = this.#rosters[number]?.roster.identities[2 * rank] ?? 0;
+    }
+    return found;
+  }
+}

@@ -1,0 +1,128 @@
+import type { FlowFilter } from '#contracts/datapath.js';
+import { FLOW_STATE, FLOW_STATES } from '#contracts/datapath-numbers.js';
+import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy-model.js';
+import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import { FLOW_KEY_OFFSETS, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
+import { mask } from '#policy/model/ipv4.js';
+
+/** Looks at the words of a `struct flow` that begins at `at`. */
+export type FlowTest = (words: Uint32Array, at: number) => boolean;
+
+export type FilterContext = {
+  /** By entry of `hits`: the low word of its identity where the rules that are asked for count there, else 0. */
+  readonly checks: Uint32Array | undefined;
+  /** In force. */
+  readonly epoch: number;
+};
+
+const LOW_ADDRESS = FLOW_KEY_OFFSETS.low_address / 4;
+const HIGH_ADDRESS = FLOW_KEY_OFFSETS.high_address / 4;
+const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
+const PROTOCOL = FLOW_KEY_OFFSETS.protocol / 4;
+const WORD = FLOW_OFFSETS.judgement / 4;
+const ACTIVE_WORD = WORD + 1;
+/** State, and flags above it. */
+const STATE = FLOW_OFFSETS.state / 4;
+const BYTES = FLOW_OFFSETS.bytes / 4;
+const FOLDED_BYTES = FLOW_OFFSETS.folded_bytes / 4;
+const TOTAL_BYTES = FLOW_OFFSETS.total_bytes / 4;
+const HIT = FLOW_OFFSETS.hit / 4;
+const CHECK = FLOW_OFFSETS.hit_check / 4;
+const BY_HIGH = 1 << 8;
+const FOREIGN = 2 << 8;
+
+/** The filter, made ready to be asked of every flow before any of them is an object. */
+export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): FlowTest {
+  const tests: FlowTest[] = [];
+  const add = (wanted: boolean, test: FlowTest): void => {
+    if (wanted) tests.push(test);
+  };
+  const { foreign, current, minBytes } = filter;
+  const addresses = (prefixes: readonly Prefix[], side: 0 | 1): void => {
+    const masks = prefixes.map(({ length }) => mask(0xffff_ffff, length));
+    add(prefixes.length > 0, (words, at) => {
+      const byHigh = ((words[at + STATE] as number) & BY_HIGH) !== 0;
+      const address = words[at + (byHigh === (side === 0) ? HIGH_ADDRESS : LOW_ADDRESS)] as number;
+      return prefixes.some((prefix, index) => (address & (masks[index] as number)) >>> 0 === prefix.address);
+    });
+  };
+  const ports = (ranges: readonly Range[], sides: readonly (0 | 1)[]): void =>
+    add(ranges.length > 0, (words, at) => {
+      const byHigh = ((words[at + STATE] as number) & BY_HIGH) !== 0;
+      const both = words[at + PORTS] as number;
+      return sides.some((side) => {
+        const port = byHigh === (side === 0) ? both >>> 16 : both & 0xffff;
+        return ranges.some(({ low, high }) => port >= low && port <= high);
+      });
+    });
+
+  addresses(filter.sources, 0);
+  addresses(filter.destinations, 1);
+  const portsWanted = filter.ports.length + filter.sourcePorts.length + filter.destinationPorts.length > 0;
+  const protocols = flags(256, filter.protocols.length > 0 ? filter.protocols : PORT_PROTOCOLS);
+  const portProtocols = flags(256, PORT_PROTOCOLS);
+  add(filter.protocols.length > 0 || portsWanted, (words, at) => {
+    const protocol = (words[at + PROTOCOL] as number) & 0xff;
+    return protocols[protocol] === 1 && (!portsWanted || portProtocols[protocol] === 1);
+  });
+  ports(filter.ports, [0, 1]);
+  ports(filter.sourcePorts, [0]);
+  ports(filter.destinationPorts, [1]);
+  const states = flags(
+    FLOW_STATES,
+    filter.states.map((state) => FLOW_STATE[state]),
+  );
+  add(filter.states.length > 0, (words, at) => states[(words[at + STATE] as number) & 0xff] === 1);
+  const verdicts = flags(
+    8,
+    filter.verdicts.map((verdict) => VERDICT_NUMBER[verdict]),
+  );
+  add(filter.verdicts.length > 0, (words, at) => verdicts[(words[at + WORD] as number) & 7] === 1);
+  add(foreign !== undefined, (words, at) => (((words[at + STATE] as number) & FOREIGN) !== 0) === foreign);
+  add(current !== undefined, (words, at) => isCurrent(words, at, epoch) === current);
+  add(minBytes > 0, (words, at) => bytesOf(words, at, 0) + bytesOf(words, at, 1) >= minBytes);
+  if (checks !== undefined) {
+    add(true, (words, at) => {
+      const check = checks[words[at + HIT] as number] as number;
+      return check !== 0 && check === words[at + CHECK];
+    });
+  }
+  return (words, at) => tests.every((test) => test(words, at));
+}
+
+/** Nothing that comes into force changes what a foreign flow may do. */
+function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
+  return ((words[at + STATE] as number) & FOREIGN) !== 0 || (words[at + ACTIVE_WORD] as number) >>> 1 === epoch;
+}
+
+function bytesOf(words: Uint32Array, at: number, side: 0 | 1): number {
+  const total = at + TOTAL_BYTES + 2 * side;
+  const more = ((words[at + BYTES + side] as number) - (words[at + FOLDED_BYTES + side] as number)) >>> 0;
+  return (words[total + 1] as number) * 0x1_0000_0000 + (words[total] as number) + more;
+}
+
+function flags(size: number, numbers: readonly number[]): Uint8Array {
+  const found = new Uint8Array(size);
+  for (const number of numbers) found[number] = 1;
+  return found;
+}
+
+/** Every flow, but for what is given. */
+export function anyFlow(given: Partial<FlowFilter> = {}): FlowFilter {
+  return {
+    sources: [],
+    destinations: [],
+    ports: [],
+    sourcePorts: [],
+    destinationPorts: [],
+    protocols: [],
+    groups: [],
+    rules: [],
+    verdicts: [],
+    states: [],
+    foreign: undefined,
+    current: undefined,
+    minBytes: 0,
+    ...given,
+  };
+}

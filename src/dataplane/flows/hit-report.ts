@@ -1,0 +1,49 @@
+import type { Hit, HitQuery, HitReport } from '#contracts/datapath.js';
+import type { Placed } from '#contracts/event-source.js';
+import type { Roster } from '#contracts/rule-names.js';
+import { textFinder } from '#contracts/texts.js';
+import { deciderAt } from '#policy/model/roster.js';
+import type { Hits } from './hits.js';
+import type { Moment } from './moment.js';
+
+/** What the ranks of a roster were hit by, those that the query asks for. */
+export function hitReport(
+  hits: Hits,
+  { roster, generation, entries }: Placed,
+  query: HitQuery,
+  moment: Moment,
+): HitReport {
+  const { from, limit, unused } = query;
+  const isNamed = rankFinder(roster, query);
+  const items: Hit[] = [];
+  let rank = from;
+  for (; rank < entries.length && items.length < limit; rank++) {
+    const entry = entries[rank] as number;
+    if (entry === 0 || !isNamed(rank)) continue;
+    const packets = hits.packets(entry);
+    if (unused !== undefined && unused !== (packets === 0n)) continue;
+    const lastMs = moment.dateOf(hits.lastNs(entry));
+    items.push({
+      decider: deciderAt(roster, rank),
+      packets,
+      bytes: hits.bytes(entry),
+      lastMs: packets === 0n ? null : lastMs,
+      unusedSinceMs: packets === 0n ? lastMs : null,
+    });
+  }
+  const next = rank < entries.length ? rank : null;
+  return { policy: roster.policy, generation, sinceMs: moment.dateOf(hits.sinceNs), items, next };
+}
+
+/** Whether somebody of one of these groups, and of one of these rules, stands at a rank. */
+export function rankFinder(
+  { groups, groupIds, ruleIds }: Roster,
+  wanted: { readonly groups: readonly string[]; readonly rules: readonly string[] },
+): (rank: number) => boolean {
+  const isGroup = textFinder(groupIds, wanted.groups);
+  const isRule = textFinder(ruleIds, wanted.rules);
+  const groupWanted = groupIds.ends.map((_, group) => (wanted.groups.length === 0 || isGroup(group) ? 1 : 0));
+  return (rank) =>
+    (wanted.groups.length === 0 || groupWanted[groups[rank] as number] === 1) &&
+    (wanted.rules.length === 0 || isRule(rank));
+}

@@ -1,0 +1,208 @@
+import { CapacityExceeded } from '#contracts/datapath.js';
+import type { Roster } from '#contracts/rule-names.js';
+import { HIT_BYTES, HIT_OFFSETS, HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
+import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { HitIndex } from './hit-index.js';
+
+const WORDS = HIT_BYTES / 4;
+const LOW = HIT_OFFSETS.identity / 4;
+const LAST = HIT_OFFSETS.last_ns / 4;
+const REF_WORDS = HIT_REF_BYTES / 4;
+const REF_HIT = HIT_REF_OFFSETS.hit / 4;
+const REF_CHECK = HIT_REF_OFFSETS.check / 4;
+/** Room is made for many at once, since it takes a look at every entry. */
+const FREED_SHARE = 8;
+const NOTHING = new Uint32Array(0);
+
+/** The entries that the ranks of a roster count in; 0 for those that get theirs when it is put into a slot. */
+export type Placement = { readonly roster: Roster; readonly entries: Uint32Array; readonly missing: number };
+
+/**
+ * Who counts where in the map `hits`, and what `rank_hits` says of it. All that is known is in the two maps, so that a
+ * later process goes on with it. An identity keeps its entry when it leaves the policy, for as long as there is room.
+ *
+ * Nobody counts in entry 0. Its `last_ns` is when counting began; that of another without packets, when it got its entry.
+ */
+export class Hits {
+  readonly capacity: number;
+  readonly rankCapacity: number;
+  readonly #hits: MappedMemory;
+  readonly #ranks: MappedMemory;
+  readonly #words: Uint32Array;
+  readonly #wide: BigUint64Array;
+  #index: HitIndex;
+
+  constructor(fds: { readonly hits: number; readonly rankHits: number }) {
+    this.capacity = mapShape(fds.hits).maxEntries;
+    this.rankCapacity = mapShape(fds.rankHits).maxEntries / 2;
+    this.#hits = new MappedMemory('hits', fds.hits, this.capacity * HIT_BYTES);
+    this.#ranks = new MappedMemory('rank_hits', fds.rankHits, 2 * this.rankCapacity * HIT_REF_BYTES);
+    this.#words = this.#hits.words;
+    this.#wide = new BigUint64Array(this.#words.buffer);
+    this.#index = new HitIndex(this.#words, this.capacity);
+    if (this.lastNs(0) === 0n) this.#wide[HIT_OFFSETS.last_ns / 8] = process.hrtime.bigint();
+  }
+
+  /** On the monotonic clock. */
+  get sinceNs(): bigint {
+    return this.lastNs(0);
+  }
+
+  /** Entries that are somebody's. */
+  get count(): number {
+    return this.#index.count;
+  }
+
+  packets(entry: number): bigint {
+    return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.packets) / 8] as bigint;
+  }
+
+  bytes(entry: number): bigint {
+    return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.bytes) / 8] as bigint;
+  }
+
+  lastNs(entry: number): bigint {
+    return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.last_ns) / 8] as bigint;
+  }
+
+  /** Adds packets to the entry of an identity, while the kernel adds to it too. False: the identity has none. */
+  add(low: number, high: number, packets: number, lastNs: bigint): boolean {
+    const entry = this.#index.find(low, high);
+    if (entry === 0) return false;
+    const at = (entry * HIT_BYTES) / 8;
+    Atomics.add(this.#wide, at + HIT_OFFSETS.packets / 8, BigInt(packets));
+    if (this.lastNs(entry) < lastNs) this.#wide[at + HIT_OFFSETS.last_ns / 8] = lastNs;
+    return true;
+  }
+
+  /** Finds the entries of a roster, and changes nothing. `like`: those of one that may be much like it. */
+  find(roster: Roster, like: Uint32Array = NOTHING): Placement {
+    const { identities } = roster;
+    const ranks = identities.length / 2;
+    const entries = new Uint32Array(ranks);
+    // Of a roster that differs in one place, what stands before it has kept its rank, and what stands behind its distance to the end.
+    const shift = like.length - ranks;
+    let missing = 0;
+    for (let rank = 0; rank < ranks; rank++) {
+      const low = identities[2 * rank] as number;
+      if (low === 0) continue;
+      const high = identities[2 * rank + 1] as number;
+      const before = like[rank] ?? 0;
+      const behind = like[rank + shift] ?? 0;
+      const entry = this.#isOf(before, low, high)
+        ? before
+        : this.#isOf(behind, low, high)
+          ? behind
+          : this.#index.find(low, high);
+      entries[rank] = entry;
+      if (entry === 0) missing++;
+    }
+    return { roster, entries, missing };
+  }
+
+  /** Ranks and entries that a roster takes with what is in force beside it; entries that nobody uses are made room of. */
+  need(
+    { entries, missing }: Placement,
+    activeSlot: number | undefined,
+  ): { readonly ranks: number; readonly hits: number } {
+    const ranks = entries.length;
+    if (this.#index.count + missing < this.capacity) return { ranks, hits: this.#index.count + missing + 1 };
+    return { ranks, hits: this.#inUse(entries, activeSlot).count + missing + 1 };
+  }
+
+  /** Throws `CapacityExceeded` where not all of a roster has room. */
+  check(placement: Placement, activeSlot: number | undefined): void {
+    const { ranks, hits } = this.need(placement, activeSlot);
+    if (ranks > this.rankCapacity) throw new CapacityExceeded('rank_hits', ranks, this.rankCapacity);
+    if (hits > this.capacity) throw new CapacityExceeded('hits', hits - 1, this.capacity - 1);
+  }
+
+  /**
+   * Writes where the ranks of a slot count. No packet may be reading that slot any more, and no flow that it judged be without a hit of its
+   * own. Answers the entry of each rank.
+   */
+  fill(slot: number, { roster, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
+    if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);
+    const { identities } = roster;
+    const now = process.hrtime.bigint();
+    const [nowLow, nowHigh] = [Number(now & 0xffff_ffffn), Number(now >> 32n)];
+    for (let rank = 0; rank < entries.length; rank++) {
+      const low = identities[2 * rank] as number;
+      if (entries[rank] !== 0 || low === 0) continue;
+      entries[rank] = this.#take(low, identities[2 * rank + 1] as number, nowLow, nowHigh);
+    }
+    const refs = this.#refs(slot);
+    for (let rank = 0; rank < entries.length; rank++) {
+      refs[rank * REF_WORDS + REF_HIT] = entries[rank] as number;
+      refs[rank * REF_WORDS + REF_CHECK] = identities[2 * rank] as number;
+    }
+    refs.fill(0, entries.length * REF_WORDS);
+    return entries;
+  }
+
+  unmap(): void {
+    this.#hits.unmap();
+    this.#ranks.unmap();
+  }
+
+  #isOf(entry: number, low: number, high: number): boolean {
+    const word = entry * WORDS + LOW;
+    return this.#words[word] === low && this.#words[word + 1] === high;
+  }
+
+  #take(low: number, high: number, nowLow: number, nowHigh: number): number {
+    const entry = this.#index.free();
+    const words = this.#words;
+    const first = entry * WORDS;
+    // Zero but for these: it was made so, or when somebody made room.
+    words[first + LAST] = nowLow;
+    words[first + LAST + 1] = nowHigh;
+    words[first + LOW + 1] = high;
+    words[first + LOW] = low;
+    this.#index.add(entry, low);
+    return entry;
+  }
+
+  /** Time of its last hit; ever less than others that were hit later. */
+  #age(entry: number): number {
+    const at = entry * WORDS + LAST;
+    return (this.#words[at + 1] as number) * 0x1_0000_0000 + (this.#words[at] as number);
+  }
+
+  #refs(slot: number): Uint32Array {
+    const words = this.rankCapacity * REF_WORDS;
+    return this.#ranks.words.subarray(slot * words, (slot + 1) * words);
+  }
+
+  /** Those that what is in force counts in, and those of `entries`. */
+  #inUse(entries: Uint32Array, activeSlot: number | undefined): { readonly used: Uint8Array; readonly count: number } {
+    const used = new Uint8Array(this.capacity);
+    for (const entry of entries) used[entry] = 1;
+    if (activeSlot !== undefined) {
+      const refs = this.#refs(activeSlot);
+      for (let at = REF_HIT; at < refs.length; at += REF_WORDS) used[refs[at] as number] = 1;
+    }
+    used[0] = 0;
+    return { used, count: used.reduce((sum, one) => sum + one, 0) };
+  }
+
+  /** Forgets those that nobody uses and that were hit, or made, the longest time ago. */
+  #makeRoom(entries: Uint32Array, missing: number, activeSlot: number | undefined): void {
+    const { used } = this.#inUse(entries, activeSlot);
+    const ages = new Float64Array(this.capacity);
+    let unused = 0;
+    for (let entry = 1; entry < this.capacity; entry++) {
+      const isUnused = used[entry] === 0 && this.#words[entry * WORDS + LOW] !== 0;
+      if (isUnused) ages[unused++] = this.#age(entry);
+    }
+    const wanted = Math.max(this.#index.count + missing + 1 - this.capacity, Math.ceil(this.capacity / FREED_SHARE));
+    const youngest = ages.subarray(0, unused).sort()[Math.min(wanted, unused) - 1] as number;
+    for (let entry = 1, left = wanted; entry < this.capacity && left > 0; entry++) {
+      if (used[entry] !== 0 || this.#age(entry) > youngest) continue;
+      this.#words.fill(0, entry * WORDS, (entry + 1) * WORDS);
+      left--;
+    }
+    this.#index = new HitIndex(this.#words, this.capacity);
+  }
+}

@@ -1,0 +1,55 @@
+import type { FlowVerdict, LiveFlow } from '#contracts/datapath.js';
+import { TICK_NS } from '#contracts/datapath-numbers.js';
+import type { FlowTimeouts } from '#contracts/datapath-options.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { verdictOf } from '#contracts/verdict-word.js';
+import { type Flow, readFlow } from '#dataplane/abi/flow.js';
+import type { Finder, Rosters } from '#dataplane/events/rule-name-history.js';
+import { deciderAt } from '#policy/model/roster.js';
+import type { Moment } from './moment.js';
+
+export type FlowSurroundings = {
+  readonly rosters: Rosters;
+  readonly finder: Finder;
+  readonly epoch: number;
+  readonly timeoutsMs: FlowTimeouts;
+  readonly moment: Moment;
+  readonly interfaces: ReadonlyMap<number, string>;
+};
+
+/** A flow of the kernel in the terms of the policy. */
+export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundings): LiveFlow {
+  const { rosters, finder, epoch, timeoutsMs, moment, interfaces } = surroundings;
+  const flow = readFlow(view, at);
+  const found = flow.foreign ? undefined : finder.find(flow.hit, flow.hitCheck);
+  const idleMs = (((ticksOf(moment) - flow.lastSeen) | 0) * TICK_NS) / 1e6;
+  return {
+    source: flow.source,
+    destination: flow.destination,
+    protocol: flow.protocol,
+    ports: PORT_PROTOCOLS.includes(flow.protocol) ? [flow.sourcePort, flow.destinationPort] : null,
+    icmpId: flow.protocol === IPPROTO.icmp ? flow.sourcePort : null,
+    state: flow.state,
+    verdict: flowVerdict(flow),
+    decider: found === undefined ? null : deciderAt(found.roster, found.rank),
+    foreign: flow.foreign,
+    generation: flow.foreign ? null : (rosters.generationOf(flow.epoch) ?? null),
+    current: flow.foreign || flow.epoch === epoch,
+    packets: flow.packets,
+    bytes: flow.bytes,
+    openedMs: moment.dateOf(flow.openedNs),
+    lastSeenMs: Math.round(moment.ms - idleMs),
+    expiresInMs: Math.max(0, Math.round(timeoutsMs[flow.state] - idleMs)),
+    interfaces: [interfaces.get(flow.ifindex[0]) ?? null, interfaces.get(flow.ifindex[1]) ?? null],
+  };
+}
+
+function flowVerdict({ foreign, word }: Flow): FlowVerdict | null {
+  if (foreign) return null;
+  const verdict = verdictOf(word);
+  return verdict === undefined || verdict === 'deny' ? null : verdict;
+}
+
+function ticksOf({ ns }: Moment): number {
+  return Number((ns / BigInt(TICK_NS)) & 0xffff_ffffn);
+}

@@ -1,0 +1,56 @@
+import { FLOW_KEY_OFFSETS, FLOW_LINE_BYTES, FLOW_OFFSETS, KEY_USED } from '#dataplane/abi/flow.js';
+import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
+import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { settle } from './flow-flush.js';
+
+const WORDS = FLOW_LINE_BYTES / 4;
+const USE = FLOW_KEY_OFFSETS.protocol / 4;
+const ADDRESSES = FLOW_KEY_OFFSETS.low_address / 4;
+const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
+const OPENED_NS = FLOW_OFFSETS.opened_ns / 4;
+const HIT = FLOW_OFFSETS.hit / 4;
+
+/** The kernel's table of flows, in memory that the kernel writes meanwhile. */
+export class FlowLines {
+  readonly #flows: MappedMemory;
+  readonly #tallies: MappedMemory;
+  readonly #ranks: MappedMemory;
+  readonly count: number;
+
+  constructor(fds: { readonly flows: number; readonly tallies: number; readonly rankHits: number }) {
+    this.count = mapShape(fds.flows).maxEntries;
+    const bytes = this.count * FLOW_LINE_BYTES;
+    this.#flows = new MappedMemory('flows', fds.flows, bytes, { readOnly: true });
+    this.#tallies = new MappedMemory('tallies', fds.tallies, bytes, { readOnly: true });
+    const ranks = mapShape(fds.rankHits).maxEntries * HIT_REF_BYTES;
+    this.#ranks = new MappedMemory('rank_hits', fds.rankHits, ranks, { readOnly: true });
+  }
+
+  /** Puts the flow of a line and its tally into `into`. False where it has none, or has got another one meanwhile. */
+  read(line: number, into: Uint32Array): boolean {
+    const at = line * WORDS;
+    const flows = this.#flows.words;
+    if ((flows[at + USE] as number) >>> 16 !== KEY_USED) return false;
+    for (let word = 0; word < WORDS; word++) {
+      into[word] = flows[at + word] as number;
+      into[WORDS + word] = this.#tallies.words[at + word] as number;
+    }
+    if (![ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word])) return false;
+    // Seldom: most were folded before.
+    if (isZero(into, OPENED_NS) || isZero(into, HIT)) {
+      settle(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
+    }
+    return true;
+  }
+
+  unmap(): void {
+    this.#flows.unmap();
+    this.#tallies.unmap();
+    this.#ranks.unmap();
+  }
+}
+
+function isZero(words: Uint32Array, at: number): boolean {
+  return words[at] === 0 && words[at + 1] === 0;
+}

@@ -1,0 +1,54 @@
+import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { TestRun } from '#libc/test-run.js';
+
+/** A sweep for the sake of a number takes at most one part in so many of a CPU. */
+const SWEEP_SHARE = 10n;
+
+/** What the sweep of the flow tables counts, and sweeps on request. */
+export class Vitals {
+  readonly #memory: MappedMemory;
+  readonly #wide: BigUint64Array;
+  readonly #sweep: TestRun;
+
+  constructor(fds: { readonly vitals: number; readonly sweep: number }) {
+    this.#memory = new MappedMemory('vitals', fds.vitals, VITALS_BYTES);
+    this.#wide = new BigUint64Array(this.#memory.words.buffer);
+    this.#sweep = new TestRun(fds.sweep, undefined, undefined, undefined);
+  }
+
+  get flows(): number {
+    return this.#memory.words[VITALS_OFFSETS.flows / 4] ?? 0;
+  }
+
+  get halfOpen(): number {
+    return this.#memory.words[VITALS_OFFSETS.half_open / 4] ?? 0;
+  }
+
+  get lastSweep(): { readonly agoMs: number; readonly tookMs: number } {
+    const { swept, took } = this.#times();
+    return { agoMs: Number(process.hrtime.bigint() - swept) / 1e6, tookMs: Number(took) / 1e6 };
+  }
+
+  /** On return every packet that was judged before is in the hits of its rule. */
+  sweep(): void {
+    this.#sweep.run();
+  }
+
+  /** Numbers of this moment, or of one not long ago where tables are so full that a sweep is dear. */
+  refresh(): void {
+    const { swept, took } = this.#times();
+    if (process.hrtime.bigint() - swept >= took * SWEEP_SHARE) this.sweep();
+  }
+
+  #times(): { readonly swept: bigint; readonly took: bigint } {
+    const [swept = 0n, took = 0n] = [VITALS_OFFSETS.swept_ns, VITALS_OFFSETS.sweep_took_ns].map(
+      (at) => this.#wide[at / 8],
+    );
+    return { swept, took };
+  }
+
+  unmap(): void {
+    this.#memory.unmap();
+  }
+}

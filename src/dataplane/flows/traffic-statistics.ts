@@ -1,0 +1,193 @@
+import type {
+  DatapathStats,
+  FlowFilter,
+  FlowPage,
+  FlowQuery,
+  FlowRefusal,
+  HitQuery,
+  HitReport,
+} from '#contracts/datapath.js';
+import type { FlowTimeouts } from '#contracts/datapath-options.js';
+import type { DecidedHit } from '#contracts/grant-messages.js';
+import type { Roster } from '#contracts/rule-names.js';
+import { FLOW_BYTES } from '#dataplane/abi/flow.js';
+import { capacityOf } from '#dataplane/abi/flow-table-size.js';
+import type { Slots } from '#dataplane/activate/slots.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { Rosters } from '#dataplane/events/rule-name-history.js';
+import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import type { BpfObject } from '#dataplane/loader/bpf-object.js';
+import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
+import { countEntries } from '#dataplane/loader/map-batches.js';
+import { identityOf } from '#policy/model/roster.js';
+import { flowTest } from './flow-filter.js';
+import { FlowTable, type FoundFlows } from './flow-table.js';
+import { Refusals } from './flow-table-pressure.js';
+import { hitReport, rankFinder } from './hit-report.js';
+import { Hits, type Placement } from './hits.js';
+import { liveFlow } from './live-flow.js';
+import { FlowLines } from './mapped-flows.js';
+import { Moment } from './moment.js';
+import { Vitals } from './sweep.js';
+
+export type FlowsCut = { readonly cut: number; readonly next: Uint8Array | null };
+
+/** What packets come to: for each rule, and for each flow. Over the maps of one loaded object. */
+export class Accounts {
+  readonly rosters: Rosters;
+  readonly #object: Pick<BpfObject, 'mapFd' | 'programFd'>;
+  readonly #slots: Slots;
+  readonly #hits: Hits;
+  readonly #vitals: Vitals;
+  readonly #flows: FlowTable;
+  readonly #refusals: Refusals;
+  /** Flows may be in the tables that count for whom the idle slot says, and were never folded. */
+  #unsettled = true;
+
+  /** `rosters`: those of tables that stood elsewhere. */
+  constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots, rosters = new Rosters()) {
+    this.rosters = rosters;
+    this.#object = object;
+    this.#slots = slots;
+    this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
+    this.#vitals = new Vitals({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
+    this.#refusals = new Refusals(object.mapFd('counters'));
+    this.#flows = new FlowTable(
+      new FlowLines({
+        flows: object.mapFd('flows'),
+        tallies: object.mapFd('tallies'),
+        rankHits: object.mapFd('rank_hits'),
+      }),
+      object.programFd('weir_cut'),
+    );
+  }
+
+  /** Where the ranks of a roster would count. Holds until the next is staged. */
+  find(roster: Roster): Placement {
+    return this.#hits.find(roster, this.rosters.inForce?.entries);
+  }
+
+  /** Ranks and entries that it takes, with what is in force beside it. */
+  need(placement: Placement): { readonly ranks: number; readonly hits: number } {
+    return this.#hits.need(placement, this.#activeSlot());
+  }
+
+  /** Throws `CapacityExceeded` where there is no room for it. */
+  check(placement: Placement): void {
+    this.#hits.check(placement, this.#activeSlot());
+  }
+
+  /** Says where a roster counts that is about to be put in force. To be called after `settle`. */
+  stage(placement: Placement, generation: number): void {
+    const entries = this.#hits.fill(this.#slots.idleSlot, placement, this.#activeSlot());
+    this.rosters.stage({ roster: placement.roster, generation, entries });
+  }
+
+  /** To be called before another slot is put in force. */
+  expectFlip(): void {
+    if (this.rosters.staged === undefined) throw new Error('nothing is staged');
+    this.#unsettled = true;
+  }
+
+  /**
+   * Folds what was judged by the idle slot, unless that was done: it counts for whom that slot says until then. Waits before for packets
+   * that read the slot still, and then for who was folding already.
+   */
+  settle(): void {
+    if (!this.#unsettled) return;
+    const { isGraceDue } = this.#slots;
+    this.#slots.settle();
+    this.#vitals.sweep();
+    if (isGraceDue) awaitGracePeriod();
+    this.#unsettled = false;
+  }
+
+  /** Adds decisions of the service plane and the DNS proxy; those of rules without an entry of `hits` count nowhere. */
+  addHits(decided: readonly DecidedHit[]): void {
+    for (const { generation, by, count, lastNs } of decided) {
+      const roster = this.rosters.ofGeneration(generation);
+      if (roster === undefined) continue;
+      const { policy, identities } = roster;
+      const [low = 0, high = 0] =
+        typeof by === 'number' ? identities.subarray(2 * by, 2 * by + 2) : identityOf(policy, by);
+      if (low !== 0) this.#hits.add(low, high, count, lastNs);
+    }
+  }
+
+  hits(query: HitQuery): HitReport | null {
+    const { inForce } = this.rosters;
+    if (inForce === undefined) return null;
+    this.#vitals.sweep();
+    return hitReport(this.#hits, inForce, query, new Moment());
+  }
+
+  async flows({ filter, after, limit }: FlowQuery, timeoutsMs: FlowTimeouts): Promise<FlowPage> {
+    const { matched, words, next } = await this.#find(filter, after, limit);
+    const surroundings = {
+      rosters: this.rosters,
+      finder: this.rosters.finder(),
+      epoch: this.#slots.epoch,
+      timeoutsMs,
+      moment: new Moment(),
+      interfaces: new Map(listInterfaces().map(({ name, ifindex }) => [ifindex, name])),
+    };
+    const view = new DataView(words.buffer);
+    const count = words.byteLength / FLOW_BYTES;
+    const items = Array.from({ length: count }, (_, index) => liveFlow(view, index * FLOW_BYTES, surroundings));
+    return { matched, items, next };
+  }
+
+  /** Ends the first `limit` flows after `after`; `next` is null once all were looked at. */
+  async cutFlows({ filter, after, limit }: FlowQuery): Promise<FlowsCut> {
+    const found = await this.#find(filter, after, limit);
+    return { cut: this.#flows.cut(found), next: found.next };
+  }
+
+  refusing(): readonly FlowRefusal[] {
+    return this.#refusals.now();
+  }
+
+  stats(): { readonly flows: number; readonly halfOpen: number } & Pick<DatapathStats, 'sweep' | 'refusing' | 'maps'> {
+    this.#vitals.refresh();
+    const { flows, halfOpen, lastSweep: sweep } = this.#vitals;
+    const fragments = mapShape(this.#object.mapFd('fragments'));
+    const { maxEntries: lines } = mapShape(this.#object.mapFd('flows'));
+    return {
+      flows,
+      halfOpen,
+      sweep,
+      refusing: this.refusing(),
+      maps: {
+        flows: { entries: flows, capacity: capacityOf(lines) },
+        half_open: { entries: halfOpen, capacity: lines - capacityOf(lines) },
+        fragments: {
+          entries: countEntries(this.#object.mapFd('fragments'), fragments),
+          capacity: fragments.maxEntries,
+        },
+        hits: { entries: this.#hits.count, capacity: this.#hits.capacity - 1 },
+        rank_hits: {
+          entries: this.rosters.inForce?.entries.length ?? 0,
+          capacity: this.#hits.rankCapacity,
+        },
+      },
+    };
+  }
+
+  close(): void {
+    this.#flows.close();
+    this.#hits.unmap();
+    this.#vitals.unmap();
+  }
+
+  #find(filter: FlowFilter, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
+    this.#vitals.sweep();
+    const named = filter.groups.length + filter.rules.length > 0;
+    const finder = this.rosters.finder();
+    const checks = named ? finder.checks((roster) => rankFinder(roster, filter)) : undefined;
+    return this.#flows.find(flowTest(filter, { checks, epoch: this.#slots.epoch }), after, limit);
+  }
+
+  #activeSlot(): number | undefined {
+    return this.#slots.epoch === 0 ? undefined : 1 - this.#slots.idleSlot;
+  }
+}

@@ -1,0 +1,31 @@
+import { CLSACT } from '#dataplane/attach/hook.js';
+import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
+
+const RTM_NEWTFILTER = 44;
+const RTM_GETTFILTER = 46;
+// struct tcmsg
+const TCMSG = { size: 20, ifindex: 4, handle: 8, parent: 12, info: 16 } as const;
+const PARENT_INGRESS = 0xffff_fff2;
+const TCA_KIND = 1;
+
+/** The kinds of the filters on the ingress of an interface that are not Weir's. */
+export function foreignFilters(ifindex: number): string[] {
+  const request = new DataView(new ArrayBuffer(TCMSG.size));
+  request.setInt32(TCMSG.ifindex, ifindex, true);
+  request.setUint32(TCMSG.parent, PARENT_INGRESS, true);
+  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
+  try {
+    return socket.dump(RTM_GETTFILTER, RTM_NEWTFILTER, new Uint8Array(request.buffer)).flatMap((filter) => {
+      const handle = filter.getUint32(TCMSG.handle, true);
+      const priority = filter.getUint32(TCMSG.info, true) >>> 16;
+      const kind = Buffer.from(attributesIn(filter, TCMSG.size).get(TCA_KIND) ?? [])
+        .toString('latin1')
+        .replace(/\0$/, '');
+      // Each filter is preceded by its classifier, whose handle is 0.
+      const isWeir = kind === 'bpf' && priority === CLSACT.priority && (handle === CLSACT.handle || handle === 0);
+      return isWeir ? [] : [kind];
+    });
+  } finally {
+    socket.close();
+  }
+}

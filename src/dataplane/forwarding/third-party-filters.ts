@@ -1,0 +1,129 @@
+import { readFileSync } from 'node:fs';
+import type { ReversePath } from '#contracts/datapath-numbers.js';
+import { tcxPrograms } from '#dataplane/attach/hook.js';
+import { type Interface, listInterfaces } from '#dataplane/attach/interfaces.js';
+import { GUARD_CHAINS, GUARD_TABLE } from '#dataplane/guard/guard.js';
+import { legacyTables } from '#dataplane/guard/legacy-tables.js';
+import { baseChains } from '#dataplane/guard/nftables.js';
+import { SOURCE_CHAIN } from '#dataplane/guard/source-guard.js';
+import { foreignFilters } from './filters.js';
+import type { Other, OthersProgram } from './third-party-hooks.js';
+
+/** Where somebody else may have a say. `held`: the program of Weir on the ingress of an interface. */
+export type Place = {
+  readonly policed: readonly Interface[];
+  readonly held: (policed: Interface) => { readonly programId: number; readonly by: 'tcx' | 'clsact' } | undefined;
+  readonly reversePath: ReversePath;
+  readonly guardStands: () => boolean;
+};
+
+/** Netfilter's numbers of the hooks that a forwarded packet comes by, and of those of a device. */
+const FORWARDED = [0, 2, 4] as const;
+const DEVICE_HOOK = { ingress: 0, egress: 1 } as const;
+/**
+ * Functions on these hooks that let every forwarded packet pass. The first stands on prerouting wherever there was a bridge, and
+ * spares bridged packets the others there, a second time. AppArmor looks at packets of the node's own sockets only.
+ */
+const WITHOUT_SAY: ReadonlySet<string> = new Set([
+  'ip_sabotage_in',
+  'apparmor_ip_postroute',
+  'apparmor_ipv4_postroute',
+]);
+const STRICTNESS: Readonly<Record<ReversePath, number>> = { off: 0, loose: 1, strict: 2 };
+/** By `rp_filter`. Without one the stack refuses its own addresses as sources all the same. */
+const STRICTNESS_OF_STACK: Readonly<Record<string, number>> = { 0: 1, 1: 2, 2: 1 };
+
+/**
+ * The first one found that the stack would ask about a forwarded packet, or that it would do, and that is passed by where
+ * the packet is sent at once; null where there is nobody. Throws where the kernel does not tell.
+ */
+export function otherSay(place: Place, program: OthersProgram): string | null {
+  return bySettings(place) ?? byLists(place, program.look()) ?? byFilters(place);
+}
+
+function bySettings({ policed, reversePath }: Place): string | null {
+  if (sysctl('ip_forward_update_priority') !== '1') return 'net.ipv4.ip_forward_update_priority is 0';
+  const all = Number(sysctl('conf/all/rp_filter'));
+  for (const { name } of policed) {
+    const asked = `${Math.max(all, Number(sysctl(`conf/${name}/rp_filter`)))}`;
+    if (STRICTNESS[reversePath] >= (STRICTNESS_OF_STACK[asked] ?? Number.POSITIVE_INFINITY)) continue;
+    return `rp_filter ${asked} of ${name}, which looks at sources more closely than reverse_path: ${reversePath}`;
+  }
+  return null;
+}
+
+function sysctl(name: string): string {
+  return readFileSync(`/proc/sys/net/ipv4/${name}`, 'utf8').trim();
+}
+
+function byLists({ policed, guardStands }: Place, others: readonly Other[]): string | null {
+  if (!guardStands()) return 'the guard does not stand';
+  // The guard, which stands, is the last at prerouting and the first at forward.
+  const isChain = ({ symbol }: Other): boolean => symbol.startsWith('nft_');
+  const own = [
+    others.findLastIndex((other) => other.kind === 'prerouting' && isChain(other)),
+    others.findIndex((other) => other.kind === 'forward' && isChain(other)),
+  ];
+  const isPoliced = (ifindex: number): boolean => policed.some((found) => found.ifindex === ifindex);
+  const hasSay = ({ kind, id, symbol }: Other): boolean =>
+    !WITHOUT_SAY.has(functionOf(symbol)) && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
+  const other = others.find((found, index) => !own.includes(index) && hasSay(found));
+  return other === undefined ? null : sentenceOf(other);
+}
+
+/** A symbol of a module is `function [module]`. */
+function functionOf(symbol: string): string {
+  return symbol.split(' ', 1)[0] ?? symbol;
+}
+
+function sentenceOf({ kind, id, symbol }: Other): string {
+  switch (kind) {
+    case 'prerouting':
+    case 'forward':
+    case 'postrouting':
+      return chainOf(FORWARDED, 'inet', 'ip') ?? namedTables() ?? `${symbol} of netfilter's ${kind}`;
+    case 'ingress':
+    case 'egress':
+      return `${chainOf([DEVICE_HOOK[kind]], 'netdev', 'inet') ?? symbol} on ${kind} of ${nameOf(id)}`;
+    case 'receiver':
+      return `${symbol}, which takes what comes in by ${nameOf(id)}`;
+    case 'no_ethernet':
+      return `interface ${nameOf(id)}, which is no Ethernet`;
+    case 'rule':
+      return `ip rule ${id}, which asks for more than addresses and ports`;
+    case 'xfrm':
+      return id === 0 ? 'IPsec, which blocks by default' : `IPsec: ${id} policies`;
+  }
+}
+
+/** Where several stand on the hooks, a chain says more than what it brought with it. */
+function chainOf(hooks: readonly number[], ...families: readonly string[]): string | undefined {
+  const found = baseChains().find(
+    ({ hook, family, table, name }) =>
+      hooks.includes(hook) &&
+      families.includes(family) &&
+      !(table === GUARD_TABLE && [...GUARD_CHAINS, SOURCE_CHAIN].some((own) => own === name)),
+  );
+  return found === undefined ? undefined : `nftables chain ${found.family} ${found.table} ${found.name}`;
+}
+
+function namedTables(): string | undefined {
+  const names = legacyTables();
+  return names.length === 0 ? undefined : `iptables, table ${names.join(', ')}`;
+}
+
+function nameOf(ifindex: number): string {
+  return listInterfaces().find((found) => found.ifindex === ifindex)?.name ?? `${ifindex}`;
+}
+
+/** What stands behind Weir's program on the way in; in front of it is no matter, but is not told apart. */
+function byFilters({ policed, held }: Place): string | null {
+  for (const found of policed) {
+    const own = held(found);
+    const program = tcxPrograms(found.ifindex, 'ingress').find((id) => own?.by !== 'tcx' || id !== own.programId);
+    if (program !== undefined) return `BPF program ${program} on ingress of ${found.name}`;
+    const [kind] = foreignFilters(found.ifindex);
+    if (kind !== undefined) return `a tc filter (${kind}) on ingress of ${found.name}`;
+  }
+  return null;
+}

@@ -1,0 +1,74 @@
+import { BpfObject } from '#dataplane/loader/bpf-object.js';
+import { builtOthers } from '#dataplane/loader/built-objects.js';
+import { libbpf } from '#libc/libbpf.js';
+import { check } from '#libc/libc.js';
+import { TestRun } from '#libc/test-run.js';
+
+/** `enum other_kind` of `bpf/others.h`. */
+export const OTHER_KIND = {
+  prerouting: 1,
+  forward: 2,
+  postrouting: 3,
+  ingress: 4,
+  egress: 5,
+  receiver: 6,
+  no_ethernet: 7,
+  rule: 8,
+  xfrm: 9,
+} as const;
+/** `struct others`, in bytes. */
+export const OTHERS = { count: 0, devices: 4, found: 8, places: 1_024 } as const;
+/** `struct other`, in bytes. */
+export const OTHER = { kind: 0, id: 4, function: 8, size: 64 } as const;
+export const OTHERS_BYTES = OTHERS.found + OTHERS.places * OTHER.size;
+
+type OtherKind = keyof typeof OTHER_KIND;
+/** `id` and `symbol`, the kernel function that stands on a hook, are as in `bpf/others.h`. */
+export type Other = { readonly kind: OtherKind; readonly id: number; readonly symbol: string };
+
+const KINDS = new Map<number, OtherKind>(
+  Object.entries(OTHER_KIND).map(([kind, number]) => [number, kind as OtherKind]),
+);
+
+/** The kernel program that looks who else has a say in forwarded packets, in the calling thread's network namespace. */
+export class OthersProgram {
+  readonly #object = new BpfObject(builtOthers);
+  readonly #run: TestRun;
+  readonly #answer = new Uint8Array(OTHERS_BYTES);
+
+  constructor() {
+    try {
+      this.#object.load();
+      this.#run = new TestRun(this.#object.programFd('weir_others'), undefined, undefined, undefined);
+    } catch (error) {
+      this.#object.close();
+      throw error;
+    }
+  }
+
+  /** Everybody, the guard included. Throws where not all could be looked at. */
+  look(): Other[] {
+    const step = this.#run.run();
+    if (step !== 0) throw new Error(`the kernel's lists were not read to their end: step ${step}`);
+    check('read others', libbpf().bpf_map_lookup_elem(this.#object.mapFd('others'), new Uint8Array(4), this.#answer));
+    const view = new DataView(this.#answer.buffer);
+    const count = view.getUint32(OTHERS.count, true);
+    if (count > OTHERS.places) throw new Error(`there are ${count} hooks, and ${OTHERS.places} are read`);
+    return Array.from({ length: count }, (_, index) => {
+      const at = OTHERS.found + index * OTHER.size;
+      const kind = KINDS.get(view.getUint32(at + OTHER.kind, true));
+      if (kind === undefined) throw new Error('the program that looks for others is of another build');
+      const symbol = this.#answer.subarray(at + OTHER.function, at + OTHER.size);
+      return { kind, id: view.getUint32(at + OTHER.id, true), symbol: textIn(symbol) };
+    });
+  }
+
+  close(): void {
+    this.#object.close();
+  }
+}
+
+function textIn(bytes: Uint8Array): string {
+  const end = bytes.indexOf(0);
+  return new TextDecoder().decode(end < 0 ? bytes : bytes.subarray(0, end));
+}

@@ -1,0 +1,67 @@
+import { randomBytes, randomInt } from 'node:crypto';
+import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import type { BpfObject } from '#dataplane/loader/bpf-object.js';
+import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { Gate } from './gate.js';
+import { Grants } from './grants.js';
+import { HEADER, LINE, linesFor, PATTERN, PATTERNS } from './layout.js';
+
+/** Learned addresses, in the memory of their maps. */
+export type MappedGrants = {
+  readonly grants: Grants;
+  unmap(): void;
+};
+
+export type GrantOptions = {
+  readonly capacity: number;
+  /** The slot whose names are in use. */
+  readonly inForce: 0 | 1 | undefined;
+  /** Where other writers come in. */
+  readonly gate?: Gate | undefined;
+  /** Others may have written or read until now. */
+  readonly isAdopted: boolean;
+};
+
+export function mapGrants(object: BpfObject, { isAdopted, gate = new Gate(), ...options }: GrantOptions): MappedGrants {
+  const mapped: MappedMemory[] = [];
+  const map = (name: 'grants' | 'patterns', bytes: number): Uint32Array => {
+    const memory = new MappedMemory(name, object.mapFd(name), bytes);
+    mapped.push(memory);
+    return memory.words;
+  };
+  const unmap = (): void => {
+    for (const memory of mapped) memory.unmap();
+  };
+  try {
+    const table = map('grants', linesFor(options.capacity) * LINE.words * 4);
+    const patterns = map('patterns', PATTERNS * PATTERN.words * 4);
+    // Whoever was let in by another, be it in another process, writes no more once the grace period is over: it takes longer.
+    Atomics.store(table, HEADER.owner, randomInt(1, 2 ** 32));
+    if (isAdopted) awaitGracePeriod();
+    const random = new Uint32Array(4);
+    randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
+    const grants = new Grants({ grants: table, patterns }, { ...options, gate, random });
+    return {
+      grants,
+      unmap: () => {
+        try {
+          grants.close();
+        } finally {
+          unmap();
+        }
+      },
+    };
+  } catch (failure) {
+    unmap();
+    throw failure;
+  }
+}
+
+/** Learns what another table says by the same numbers of patterns. */
+export function learnFrom(fd: number, grants: Grants): void {
+  const { maxEntries, valueSize } = mapShape(fd);
+  const table = new MappedMemory('grants', fd, maxEntries * valueSize);
+  grants.learnFrom(table.words);
+  table.unmap();
+}

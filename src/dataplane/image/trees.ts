@@ -1,0 +1,58 @@
+import type { IntervalPool } from '#contracts/intervals.js';
+import { NONE } from '#contracts/program.js';
+import type { Lines } from './cache-lines.js';
+import { addTree, type Resolver } from './tree.js';
+
+/**
+ * The maps of a pool, each laid out when it is first asked for. A value of other maps that is `base` or more names one of
+ * these, and is resolved to `base` and its ref; others stay.
+ */
+export class Trees implements Resolver {
+  /** Of each map its ref; `NONE` where it is not laid out. */
+  private readonly refs: Uint32Array;
+
+  constructor(
+    private readonly lines: Lines,
+    private readonly pool: IntervalPool,
+    private readonly base: number,
+    private readonly values?: Resolver,
+  ) {
+    this.refs = new Uint32Array(Math.max(0, pool.offsets.length - 1)).fill(NONE);
+  }
+
+  get isEmpty(): boolean {
+    return this.refs.length === 0;
+  }
+
+  /** `NONE` stays `NONE`. */
+  ref(map: number): number {
+    if (map === NONE) return NONE;
+    const known = this.refs[map];
+    if (known === undefined) throw new RangeError(`the program has no map ${map} of ${this.refs.length}`);
+    return known === NONE ? this.add(map) : known;
+  }
+
+  resolve(from: number, to: number): void {
+    const { lines, refs, base } = this;
+    let { words } = lines;
+    for (let at = from; at < to; at++) {
+      const value = words[at] as number;
+      if (value < base || value === NONE) continue;
+      let ref = refs[value - base];
+      if (ref === undefined || ref === NONE) {
+        ref = this.ref(value - base);
+        words = lines.words;
+      }
+      words[at] = base + ref;
+    }
+  }
+
+  private add(map: number): number {
+    const { pool } = this;
+    const from = pool.offsets[map] as number;
+    const to = pool.offsets[map + 1] as number;
+    const added = addTree(this.lines, pool, from, to, this.values);
+    this.refs[map] = added;
+    return added;
+  }
+}

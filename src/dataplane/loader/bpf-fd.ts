@@ -1,0 +1,112 @@
+import { Btf, NO_LAYOUT } from '#dataplane/abi/btf.js';
+import { libbpf } from '#libc/libbpf.js';
+import { check, libc } from '#libc/libc.js';
+import { addressOf } from '#libc/library.js';
+import { objectId } from '#libc/passed-object.js';
+import type { MapDescription, MapShape } from './bpf-object.js';
+
+export function closeFd(fd: number): void {
+  libc.close(fd);
+}
+
+export function pin(fd: number, path: string): void {
+  check(`pin ${path}`, libbpf().bpf_obj_pin(fd, path));
+}
+
+/** The descriptor of what is pinned at `path`. */
+export function openPinned(path: string): number {
+  return check(`open pin ${path}`, libbpf().bpf_obj_get(path));
+}
+
+function info(fd: number, bytes: Uint8Array): DataView {
+  check('read object info', libbpf().bpf_obj_get_info_by_fd(fd, bytes, Uint32Array.of(bytes.length)));
+  return new DataView(bytes.buffer);
+}
+
+// struct bpf_map_info
+function shapeIn(view: DataView): MapShape {
+  return {
+    type: view.getUint32(0, true),
+    keySize: view.getUint32(8, true),
+    valueSize: view.getUint32(12, true),
+    maxEntries: view.getUint32(16, true),
+  };
+}
+
+export const mapId = objectId;
+export const programId = objectId;
+
+export function mapShape(fd: number): MapShape {
+  return shapeIn(info(fd, new Uint8Array(88)));
+}
+
+/** A loaded map's shape, and the layouts of its keys and values by its BTF, which the kernel returns to CAP_SYS_ADMIN only. */
+export function describeMap(fd: number): MapDescription {
+  const view = info(fd, new Uint8Array(88));
+  const shape = shapeIn(view);
+  const [btfId, key, value] = [view.getUint32(64, true), view.getUint32(68, true), view.getUint32(72, true)];
+  if (btfId === 0) return { ...shape, key: NO_LAYOUT, value: NO_LAYOUT };
+  const btf = loadedBtf(btfId);
+  return { ...shape, key: btf.layoutOf(key), value: btf.layoutOf(value) };
+}
+
+function loadedBtf(id: number): Btf {
+  const fd = check('open BTF', libbpf().bpf_btf_get_fd_by_id(id));
+  try {
+    // struct bpf_btf_info: where the types go, and how large they are
+    const size = info(fd, new Uint8Array(32)).getUint32(8, true);
+    const types = new Uint8Array(size);
+    const request = new Uint8Array(32);
+    const view = new DataView(request.buffer);
+    view.setBigUint64(0, addressOf(types), true);
+    view.setUint32(8, size, true);
+    info(fd, request);
+    return new Btf(types);
+  } finally {
+    closeFd(fd);
+  }
+}
+
+export type ProgramInfo = {
+  readonly id: number;
+  readonly name: string;
+  /** 16 hex digits: the same for the same instructions. */
+  readonly tag: string;
+  readonly mapIds: readonly number[];
+};
+
+const MAX_MAPS = 64;
+
+/** Undefined where no program has this id any more, and without CAP_SYS_ADMIN. */
+export function programInfo(id: number): ProgramInfo | undefined {
+  const fd = libbpf().bpf_prog_get_fd_by_id(id);
+  if (fd < 0) return undefined;
+  try {
+    return programInfoOf(fd);
+  } finally {
+    closeFd(fd);
+  }
+}
+
+export function programInfoOf(fd: number): ProgramInfo {
+  // struct bpf_prog_info
+  const bytes = new Uint8Array(80);
+  const maps = new Uint32Array(MAX_MAPS);
+  const request = new DataView(bytes.buffer);
+  request.setUint32(52, maps.length, true);
+  request.setBigUint64(56, addressOf(maps), true);
+  const view = info(fd, bytes);
+  const name = new TextDecoder().decode(bytes.subarray(64, 80));
+  return {
+    id: view.getUint32(4, true),
+    name: name.slice(0, name.indexOf('\0')),
+    tag: Buffer.from(bytes.subarray(8, 16)).toString('hex'),
+    mapIds: [...maps.subarray(0, Math.min(MAX_MAPS, view.getUint32(52, true)))],
+  };
+}
+
+/** `ifindex` is 0 once the interface is gone or the link was detached. */
+export function linkInfo(fd: number): { readonly programId: number; readonly ifindex: number } {
+  const view = info(fd, new Uint8Array(32));
+  return { programId: view.getUint32(8, true), ifindex: view.getUint32(16, true) };
+}

@@ -1,0 +1,173 @@
+import { Btf, type StructLayout } from '#dataplane/abi/btf.js';
+import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/abi/settings.js';
+import { KernelFailure } from '#libc/failure.js';
+import { libbpf } from '#libc/libbpf.js';
+import { check } from '#libc/libc.js';
+import { addressOf, memoryAt } from '#libc/library.js';
+
+export const MAPS = [
+  'program',
+  'active',
+  'flows',
+  'tallies',
+  'flow_tags',
+  'ways',
+  'packets',
+  'fragments',
+  'no_fragments',
+  'hits',
+  'rank_hits',
+  'vitals',
+  'flow_shares',
+  'events',
+  'budgets',
+  'counters',
+  'sweep',
+  'grants',
+  'patterns',
+  'predecessors',
+  'joins',
+  'joiners',
+  'layouts',
+] as const;
+export type MapName = (typeof MAPS)[number];
+/** Pinned nowhere, and no successor's. */
+type OwnMapName = 'proof' | 'others' | 'routes';
+/** Of layout 2, which had a table of its own for half-open flows. */
+export type OldMapName = 'half_open' | 'half_open_tallies';
+export type ProgramName =
+  | 'weir_ingress'
+  | 'weir_egress'
+  | 'weir_start_sweep'
+  | 'weir_sweep'
+  | 'weir_cut'
+  | 'weir_carry'
+  | 'weir_carry_flow'
+  | 'weir_bench'
+  | 'weir_prove'
+  | 'weir_join'
+  | 'weir_see_routes'
+  | 'weir_others';
+
+export type MapShape = {
+  readonly type: number;
+  readonly keySize: number;
+  readonly valueSize: number;
+  readonly maxEntries: number;
+};
+
+export type MapLayouts = { readonly key: StructLayout; readonly value: StructLayout };
+export type MapDescription = MapShape & MapLayouts;
+
+const LOG_BYTES = 1 << 20;
+// struct bpf_object_open_opts
+const OPEN_OPTIONS = { size: 80, logBuffer: 56, logSize: 64 } as const;
+
+/** The compiled object: opened, given its sizes and settings, loaded. */
+export class BpfObject {
+  readonly #pointer: bigint;
+  readonly #log = new Uint8Array(LOG_BYTES);
+  #btf: Btf | undefined;
+  readonly #layouts = new Map<MapName, MapLayouts>();
+  readonly #options = new Uint8Array(OPEN_OPTIONS.size);
+
+  constructor(readonly path: string) {
+    const view = new DataView(this.#options.buffer);
+    view.setBigUint64(0, BigInt(OPEN_OPTIONS.size), true);
+    view.setBigUint64(OPEN_OPTIONS.logBuffer, addressOf(this.#log), true);
+    view.setBigUint64(OPEN_OPTIONS.logSize, BigInt(LOG_BYTES), true);
+    const pointer = libbpf().bpf_object__open_file(path, this.#options);
+    if (pointer === null) throw new KernelFailure(`open ${path}`, 2);
+    this.#pointer = pointer;
+  }
+
+  resize(name: MapName, entries: number): void {
+    check(`resize map ${name}`, libbpf().bpf_map__set_max_entries(this.#map(name), entries));
+  }
+
+  /** For a map whose values have no type. */
+  resizeValues(name: MapName, bytes: number): void {
+    check(`resize values of map ${name}`, libbpf().bpf_map__set_value_size(this.#map(name), bytes));
+  }
+
+  /** What the map will be when it is loaded. */
+  describe(name: MapName): MapDescription {
+    const map = this.#map(name);
+    return {
+      ...this.layoutsOf(name),
+      type: libbpf().bpf_map__type(map),
+      keySize: libbpf().bpf_map__key_size(map),
+      valueSize: libbpf().bpf_map__value_size(map),
+      maxEntries: libbpf().bpf_map__max_entries(map),
+    };
+  }
+
+  layoutsOf(name: MapName): MapLayouts {
+    const known = this.#layouts.get(name);
+    if (known !== undefined) return known;
+    const map = this.#map(name);
+    const types = this.#types();
+    const layouts = {
+      key: types.layoutOf(libbpf().bpf_map__btf_key_type_id(map)),
+      value: types.layoutOf(libbpf().bpf_map__btf_value_type_id(map)),
+    };
+    this.#layouts.set(name, layouts);
+    return layouts;
+  }
+
+  /** Takes the map behind `fd` instead of making one. */
+  reuse(name: MapName, fd: number): void {
+    // From then on libbpf returns the type ids of that map, which are of the BTF of the object that made it.
+    this.layoutsOf(name);
+    check(`reuse map ${name}`, libbpf().bpf_map__reuse_fd(this.#map(name), fd));
+  }
+
+  configure(settings: Settings): void {
+    const size = new BigUint64Array(1);
+    const value = libbpf().bpf_map__initial_value(this.#map('.rodata.settings'), size);
+    if (value === null || size[0] !== BigInt(SETTINGS_BYTES)) {
+      throw new Error(`${this.path} was not built from these sources: its settings have ${size[0]} bytes`);
+    }
+    new Uint8Array(memoryAt(value, SETTINGS_BYTES)).set(encodeSettings(settings));
+  }
+
+  load(): void {
+    check(`load ${this.path}`, libbpf().bpf_object__load(this.#pointer), () => this.#verifierLog());
+  }
+
+  mapFd(name: MapName | OwnMapName): number {
+    return check(`find map ${name}`, libbpf().bpf_map__fd(this.#map(name)));
+  }
+
+  programFd(name: ProgramName): number {
+    const program = libbpf().bpf_object__find_program_by_name(this.#pointer, name);
+    if (program === null) throw new KernelFailure(`find program ${name} in ${this.path}`, 2);
+    return check(`find program ${name}`, libbpf().bpf_program__fd(program));
+  }
+
+  close(): void {
+    libbpf().bpf_object__close(this.#pointer);
+  }
+
+  #types(): Btf {
+    if (this.#btf !== undefined) return this.#btf;
+    const btf = libbpf().bpf_object__btf(this.#pointer);
+    const size = new Uint32Array(1);
+    const bytes = btf === null ? null : libbpf().btf__raw_data(btf, size);
+    if (bytes === null) throw new Error(`${this.path} has no BTF`);
+    this.#btf = new Btf(new Uint8Array(memoryAt(bytes, size[0] ?? 0)));
+    return this.#btf;
+  }
+
+  #map(name: MapName | OwnMapName | '.rodata.settings'): bigint {
+    const map = libbpf().bpf_object__find_map_by_name(this.#pointer, name);
+    if (map === null) throw new KernelFailure(`find map ${name} in ${this.path}`, 2);
+    return map;
+  }
+
+  /** The end of it says what the verifier refused. */
+  #verifierLog(): string {
+    const end = this.#log.indexOf(0);
+    return new TextDecoder().decode(this.#log.subarray(0, end < 0 ? LOG_BYTES : end)).slice(-4000);
+  }
+}

@@ -1,0 +1,2 @@
+export const DIRECTIONS = ['ingress', 'egress'] as const;
+export type Direction = (typeof DIRECTIONS)[number];

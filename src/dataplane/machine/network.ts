@@ -1,0 +1,99 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { Programs, programsOn } from '#dataplane/attach/weir-hooks.js';
+import { type BaseChain, baseChains } from '#dataplane/guard/nftables.js';
+import type { ProgramInfo } from '#dataplane/loader/bpf-fd.js';
+import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
+import { printed } from './command.js';
+
+type Printed = (signal: AbortSignal) => AsyncIterable<Uint8Array>;
+const ip =
+  (...words: readonly string[]): Printed =>
+  (signal) =>
+    printed('ip', ['-j', '-d', ...words], signal);
+
+/** The network namespace of the node as `ip` and `nft` tell it, by the name of a file. */
+export const NETWORK_TEXTS: Readonly<Record<string, Printed>> = {
+  'links.json': ip('-s', 'link', 'show'),
+  'addresses.json': ip('address', 'show'),
+  'routes.json': ip('-4', 'route', 'show', 'table', 'all'),
+  'routes6.json': ip('-6', 'route', 'show', 'table', 'all'),
+  'rules.json': ip('rule', 'show'),
+  'neighbours.json': ip('neighbour', 'show'),
+  'nftables-weir.txt': (signal) => printed('nft', ['list', 'table', 'inet', 'weir'], signal),
+};
+
+/** Of every base chain the place and the name, of whoever; no rules. */
+export function chains(): readonly BaseChain[] {
+  return baseChains();
+}
+
+export type HookPrograms = {
+  readonly interface: string;
+  readonly direction: Direction;
+  readonly by: 'tcx' | 'clsact';
+  readonly program: ProgramInfo | null;
+};
+
+/** The programs on the hooks of every interface: all on TCX, of whoever, and those of Weir on clsact. */
+export function hookPrograms(): HookPrograms[] {
+  const programs = new Programs();
+  return listInterfaces().flatMap(({ name, ifindex }) =>
+    DIRECTIONS.flatMap((direction) =>
+      programsOn(ifindex, direction).map(({ by, id }) => ({
+        interface: name,
+        direction,
+        by,
+        program: programs.info(id) ?? null,
+      })),
+    ),
+  );
+}
+
+const SETTINGS = [
+  'fs/file-max',
+  'kernel/bpf_stats_enabled',
+  'kernel/panic_on_oops',
+  'kernel/unprivileged_bpf_disabled',
+  'net/core/bpf_jit_enable',
+  'net/core/bpf_jit_harden',
+  'net/core/netdev_budget',
+  'net/core/netdev_max_backlog',
+  'net/core/rmem_max',
+  'net/core/somaxconn',
+  'net/core/wmem_max',
+  'net/ipv4/ip_forward',
+  'net/ipv4/ip_local_port_range',
+  'net/ipv4/ip_nonlocal_bind',
+  'net/ipv4/ip_unprivileged_port_start',
+  'net/ipv4/tcp_syncookies',
+  'net/ipv6/conf/all/forwarding',
+  'net/netfilter/nf_conntrack_count',
+  'net/netfilter/nf_conntrack_max',
+];
+const SETTINGS_OF_INTERFACES = [
+  'accept_local',
+  'arp_filter',
+  'forwarding',
+  'route_localnet',
+  'rp_filter',
+  'send_redirects',
+];
+const INTERFACE_SETTINGS = 'net/ipv4/conf';
+
+/** The sysctls that have a say in forwarding and BPF; null where this kernel has not got one. */
+export async function settings(): Promise<Readonly<Record<string, string | null>>> {
+  const names = await readdir(join('/proc/sys', INTERFACE_SETTINGS)).catch(() => []);
+  const ofInterfaces = names.flatMap((name) =>
+    SETTINGS_OF_INTERFACES.map((setting) => `${INTERFACE_SETTINGS}/${name}/${setting}`),
+  );
+  const read = async (path: string): Promise<[string, string | null]> => [
+    path,
+    await readFile(join('/proc/sys', path), 'utf8').then(
+      (value) => value.trim(),
+      () => null,
+    ),
+  ];
+  return Object.fromEntries(await Promise.all([...SETTINGS, ...ofInterfaces].map(read)));
+}

@@ -1,0 +1,161 @@
+import { randomInt } from 'node:crypto';
+import { constants } from 'node:os';
+import { LINE_BYTES } from '#contracts/datapath-numbers.js';
+import { flowLines, flowSets } from '#dataplane/abi/flow-table-size.js';
+import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
+import type { Settings } from '#dataplane/abi/settings.js';
+import { Prover } from '#dataplane/activate/prover.js';
+import { Slots } from '#dataplane/activate/slots.js';
+import type { Gate } from '#dataplane/grants/gate.js';
+import type { Grants } from '#dataplane/grants/grants.js';
+import { linesFor, PATTERNS } from '#dataplane/grants/layout.js';
+import { type MappedGrants, mapGrants } from '#dataplane/grants/mapped-grants.js';
+import { BpfObject, type MapDescription, type MapName } from '#dataplane/loader/bpf-object.js';
+import { writeLayouts } from '#dataplane/loader/map-layouts.js';
+import { RouteCopy } from '#dataplane/routes/route-copy.js';
+import { KernelFailure } from '#libc/failure.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { TestRun } from '#libc/test-run.js';
+
+const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
+
+const MEMORY_PATIENCE_MS = 2_000;
+
+export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
+  readonly objectPath: string;
+  readonly grantCapacity: number;
+  /** Where other threads write grants by; nobody does without one. */
+  readonly grantGate?: Gate;
+};
+
+/** The datapath in the kernel: programs and maps, attached to nothing yet. */
+export type LoadedObject = {
+  readonly options: ObjectOptions;
+  readonly object: BpfObject;
+  readonly slots: Slots;
+  readonly grants: Grants;
+  readonly mappedGrants: MappedGrants;
+  readonly prover: Prover;
+  readonly routes: RouteCopy;
+  close(keeps?: 'grants'): void;
+};
+
+/** What a loaded object goes on with. */
+export type Before = {
+  /** Maps to use, instead of making them. */
+  readonly maps: ReadonlyMap<MapName, number>;
+  /** The word in force of the datapath that goes on judging until this one is put in force. */
+  readonly word: number;
+  /** Where this process has them already. */
+  readonly grants?: MappedGrants;
+};
+const NOTHING_BEFORE: Before = { maps: new Map(), word: 0 };
+
+/** What each map of the object will be with these options. */
+export function describeMaps(options: ObjectOptions, names: readonly MapName[]): Map<MapName, MapDescription> {
+  const object = openObject(options, 0);
+  try {
+    return new Map(names.map((name) => [name, object.describe(name)]));
+  } finally {
+    object.close();
+  }
+}
+
+export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFORE): LoadedObject {
+  const object = loadPrograms(options, before.maps);
+  try {
+    if (!before.maps.has('layouts')) writeLayouts(object);
+    const slots = new Slots({ program: object.mapFd('program'), active: object.mapFd('active') }, options.slotLines);
+    slots.succeed(before.word);
+    const prover = new Prover(object);
+    const routes = new RouteCopy(object, options.copiesRoutes ?? false);
+    const mappedGrants =
+      before.grants ??
+      mapGrants(object, {
+        capacity: options.grantCapacity,
+        inForce: slots.slotInForce,
+        isAdopted: before.maps.has('grants'),
+        gate: options.grantGate,
+      });
+    return {
+      options,
+      object,
+      slots,
+      grants: mappedGrants.grants,
+      mappedGrants,
+      prover,
+      routes,
+      close: (keeps) => {
+        slots.unmap();
+        prover.unmap();
+        routes.unmap();
+        if (keeps !== 'grants') mappedGrants.unmap();
+        object.close();
+      },
+    };
+  } catch (error) {
+    object.close();
+    throw error;
+  }
+}
+
+/** Loads the object, to use its programs only. */
+export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName, number>): BpfObject {
+  const vitals = reused.get('vitals');
+  const seed = vitals === undefined ? randomInt(2 ** 32) : withVitals(vitals, (words) => words[FLOW_SEED] ?? 0);
+  const object = openObject(options, seed);
+  try {
+    for (const [name, fd] of reused) object.reuse(name, fd);
+    object.load();
+    withVitals(object.mapFd('vitals'), (words) => {
+      words[FLOW_SEED] = seed;
+    });
+    return object;
+  } catch (error) {
+    object.close();
+    throw error;
+  }
+}
+
+/** From now on this object ends flows, whoever did before. */
+export function startSweep(object: BpfObject): void {
+  const start = new TestRun(object.programFd('weir_start_sweep'), undefined, undefined, undefined);
+  const until = performance.now() + MEMORY_PATIENCE_MS;
+  let failed = start.run();
+  // The kernel takes memory for the timer without waiting. While the machine is busy, it may have none at hand for a moment.
+  while (failed === -constants.errno.ENOMEM && performance.now() < until) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+    failed = start.run();
+  }
+  if (failed < 0) throw new KernelFailure('start the sweep of expired flows', -failed);
+  if (failed !== 0) throw new Error(`the sweep of expired flows did not start: step ${failed}`);
+}
+
+function withVitals<T>(fd: number, use: (words: Uint32Array) => T): T {
+  const memory = new MappedMemory('vitals', fd, VITALS_BYTES);
+  try {
+    return use(memory.words);
+  } finally {
+    memory.unmap();
+  }
+}
+
+function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
+  const object = new BpfObject(options.objectPath);
+  try {
+    object.resizeValues('program', options.slotLines * LINE_BYTES);
+    object.resize('flows', flowLines(options.flowCapacity));
+    object.resize('tallies', flowLines(options.flowCapacity));
+    object.resize('flow_tags', flowSets(options.flowCapacity));
+    if (!options.direct) object.resize('ways', 1);
+    object.resize('hits', options.hitCapacity);
+    object.resize('rank_hits', 2 * options.rankCapacity);
+    object.resize('grants', linesFor(options.grantCapacity));
+    object.resize('patterns', PATTERNS);
+    object.configure({ ...options, flowSeed });
+    return object;
+  } catch (error) {
+    object.close();
+    throw error;
+  }
+}

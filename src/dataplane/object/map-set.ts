@@ -1,0 +1,200 @@
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { LINE_BYTES } from '#contracts/datapath-numbers.js';
+import { Slots } from '#dataplane/activate/slots.js';
+import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from '#dataplane/loader/bpf-fd.js';
+import type { BpfObject, MapDescription, MapName, OldMapName } from '#dataplane/loader/bpf-object.js';
+import { MAPS } from '#dataplane/loader/bpf-object.js';
+import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
+import { type Layouts, readLayouts } from '#dataplane/loader/map-layouts.js';
+import { isOutOfDescriptors, KernelFailure } from '#libc/failure.js';
+import { libbpf } from '#libc/libbpf.js';
+import { check } from '#libc/libc.js';
+import { objectId } from '#libc/passed-object.js';
+import { type Capacity, MAX_SLOT_LINES } from './capacity.js';
+
+const SET = /^maps-(\d{1,9})$/;
+/** Layout 1 named its folder after a digest of its shapes. */
+const SET_OF_LAYOUT_1 = /^maps-[0-9a-f]{12}$/;
+const FILLING = 'filling-';
+
+const NEEDS_SYS_ADMIN =
+  'an earlier build of Weir pinned these maps, and the kernel describes them to CAP_SYS_ADMIN only: start this build once with that capability';
+
+/** Objects that are pinned in the folder of a set, by the names of the pins: maps, and the programs that belong on the hooks. */
+export type Pinned = ReadonlyMap<string, number>;
+
+/** `programs`: an object over the same maps. */
+export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
+  const onHooks = DIRECTIONS.map((direction) => `weir_${direction}` as const);
+  return new Map<string, number>([
+    ...MAPS.map((name) => [name, maps.mapFd(name)] as const),
+    ...onHooks.map((name) => [name, programs.programFd(name)] as const),
+  ]);
+}
+
+/**
+ * The pinned maps of one datapath, and its programs: a folder that has all maps or does not exist. A later one has a higher
+ * number. Up to layout 5 no programs were pinned, and no layouts.
+ */
+export class MapSet {
+  readonly #fds = new Map<MapName | OldMapName, number>();
+  #layouts: Layouts | undefined;
+
+  constructor(
+    readonly folder: string,
+    readonly number: number,
+  ) {}
+
+  has(name: MapName | OldMapName): boolean {
+    return existsSync(join(this.folder, name));
+  }
+
+  fd(name: MapName | OldMapName): number {
+    const fd = this.#fds.get(name) ?? openPinned(join(this.folder, name));
+    this.#fds.set(name, fd);
+    return fd;
+  }
+
+  /** The program that belongs on a hook, by a descriptor that the caller closes; undefined where none is pinned. */
+  openProgram(direction: Direction): number | undefined {
+    const path = join(this.folder, `weir_${direction}`);
+    return existsSync(path) ? openPinned(path) : undefined;
+  }
+
+  /** Throws where a set of an earlier build describes its maps to CAP_SYS_ADMIN only. */
+  describe(name: MapName | OldMapName): MapDescription {
+    const fd = this.fd(name);
+    if (this.has('layouts')) this.#layouts ??= readLayouts(this.fd('layouts'));
+    const layouts = (this.#layouts as Readonly<Record<string, Layouts[MapName]>> | undefined)?.[name];
+    if (layouts !== undefined) return { ...mapShape(fd), ...layouts };
+    try {
+      return describeMap(fd);
+    } catch (failure) {
+      if (!(failure instanceof KernelFailure && failure.code === 'EPERM')) throw failure;
+      throw new Error(`${this.folder}: ${NEEDS_SYS_ADMIN}`, { cause: failure });
+    }
+  }
+
+  /** The word of `active`; 0: nothing is in force in it. */
+  word(): number {
+    if (!this.has('active')) return 0;
+    const value = new Uint8Array(mapShape(this.fd('active')).valueSize);
+    check('read active', libbpf().bpf_map_lookup_elem(this.fd('active'), new Uint8Array(4), value));
+    return new DataView(value.buffer).getUint32(0, true);
+  }
+
+  /** 0 where there is no such map. */
+  id(name: MapName): number {
+    return this.has(name) ? mapId(this.fd(name)) : 0;
+  }
+
+  capacity(): Capacity | undefined {
+    if (!this.has('rank_hits') || !this.has('hits')) return undefined;
+    return {
+      slotLines: Math.min(this.slotLines(), MAX_SLOT_LINES),
+      rankCapacity: this.#entries('rank_hits') / 2,
+      hitCapacity: this.#entries('hits'),
+    };
+  }
+
+  /** Lines of each of the two slots. Before layout 5 each line was an entry. */
+  slotLines(): number {
+    const { maxEntries, valueSize } = mapShape(this.fd('program'));
+    return (maxEntries * valueSize) / LINE_BYTES / 2;
+  }
+
+  /** Reads its slots; what it answers must not outlive the call. */
+  inspect<T>(look: (slots: Slots) => T): T {
+    const fds = { program: this.fd('program'), active: this.fd('active') };
+    const slots = new Slots(fds, this.slotLines());
+    try {
+      return look(slots);
+    } finally {
+      slots.unmap();
+    }
+  }
+
+  /** Names of pins that are gone, or are of other objects. */
+  lost(pinned: Pinned): string[] {
+    return [...pinned].flatMap(([name, fd]) => (this.#holds(name, objectId(fd)) ? [] : [name]));
+  }
+
+  /** Each pin appears, or replaces another, in one step; so does the folder where it is missing. */
+  put(pinned: Pinned): void {
+    const filling = join(dirname(this.folder), `${FILLING}${this.number}`);
+    rmSync(filling, { recursive: true, force: true });
+    mkdirSync(filling);
+    try {
+      for (const [name, fd] of pinned) pin(fd, join(filling, name));
+      if (!existsSync(this.folder)) renameSync(filling, this.folder);
+      else for (const name of pinned.keys()) renameSync(join(filling, name), join(this.folder, name));
+    } finally {
+      rmSync(filling, { recursive: true, force: true });
+    }
+  }
+
+  close(): void {
+    for (const fd of this.#fds.values()) closeFd(fd);
+    this.#fds.clear();
+  }
+
+  drop(name: MapName): void {
+    const fd = this.#fds.get(name);
+    if (fd !== undefined) closeFd(fd);
+    this.#fds.delete(name);
+    rmSync(join(this.folder, name), { force: true });
+  }
+
+  remove(): void {
+    this.close();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  #holds(name: string, id: number): boolean {
+    const path = join(this.folder, name);
+    if (!existsSync(path)) return false;
+    try {
+      const fd = openPinned(path);
+      try {
+        return objectId(fd) === id;
+      } finally {
+        closeFd(fd);
+      }
+    } catch (failure) {
+      if (isOutOfDescriptors(failure)) throw failure;
+      return false;
+    }
+  }
+
+  #entries(name: MapName): number {
+    return mapShape(this.fd(name)).maxEntries;
+  }
+}
+
+/** The sets under a pin path, the oldest first. What a killed process left half filled is removed. */
+export function mapSetsIn(path: string): MapSet[] {
+  if (!existsSync(path)) return [];
+  const sets: MapSet[] = [];
+  for (const name of readdirSync(path)) {
+    const number = SET.exec(name)?.[1];
+    if (number !== undefined) sets.push(new MapSet(join(path, name), Number(number)));
+    else if (SET_OF_LAYOUT_1.test(name)) sets.push(new MapSet(join(path, name), 0));
+  }
+  return sets.sort((a, b) => a.number - b.number);
+}
+
+/** Pins the maps of a loaded object, and the programs that belong on the hooks, as the newest set. */
+export function pinMaps(pinned: Pinned, path: string): MapSet {
+  const number = (mapSetsIn(path).at(-1)?.number ?? 0) + 1;
+  const set = new MapSet(join(path, `maps-${number}`), number);
+  set.put(pinned);
+  return set;
+}
+
+/** What a killed process left half filled was never in force. */
+export function removeHalfFilled(path: string): void {
+  for (const name of readdirSync(path)) {
+    if (name.startsWith(FILLING)) rmSync(join(path, name), { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,145 @@
+import type { Interface } from '#dataplane/attach/interfaces.js';
+import { legacyTables } from '#dataplane/guard/legacy-tables.js';
+import { type BaseChain, baseChains, ruleExpressions, text } from '#dataplane/guard/nftables.js';
+import { defaultInterfaces } from '#dataplane/routes/routes.js';
+import { listRules } from '#dataplane/routes/routing-rules.js';
+import { check, libc } from '#libc/libc.js';
+import { attributeList, attributesIn, viewOf } from '#libc/netlink.js';
+
+const HOOK = { prerouting: 0, postrouting: 4 } as const;
+const NFTA_EXPRESSION = { name: 1, data: 2 } as const;
+const NFTA_META_KEY = 2;
+const META = { incomingIndex: 4, outgoingIndex: 5, incomingName: 6, outgoingName: 7 } as const;
+const NFTA_CMP = { operation: 2, data: 3 } as const;
+const NFT_CMP_EQ = 0;
+const NFTA_DATA = { value: 1, verdict: 2 } as const;
+const NFTA_IMMEDIATE_DATA = 2;
+const NFTA_VERDICT_CODE = 1;
+const LEADS_ON: readonly number[] = [-3, -4]; // jump, goto
+const NFTA_LOOKUP_DREG = 3;
+const NFTA_TARGET_NAME = 1;
+const TARGETS: readonly string[] = ['MASQUERADE', 'SNAT', 'DNAT', 'REDIRECT', 'NETMAP'];
+const NAME_BYTES = 16;
+
+/** A rule of a NAT chain that translates addresses, or leads to a chain that may. Undefined: it asks for no interface. */
+type Translation = { readonly incoming: IsMet | undefined; readonly outgoing: IsMet | undefined };
+type IsMet = (found: Interface) => boolean;
+type Expression = { readonly name: string; readonly data: DataView };
+
+/**
+ * NAT that translates what passes a policed outside interface, a sentence for each chain (D17b): a policy would see the addresses of
+ * the node. The outside is where default routes lead, or any interface without one, and what a rule at postrouting names.
+ */
+export function natFaults(policed: readonly Interface[]): string[] {
+  let defaults: ReadonlySet<number> | undefined;
+  const isOutside: IsMet = ({ ifindex }) => {
+    defaults ??= outsideInterfaces();
+    return defaults.size === 0 || defaults.has(ifindex);
+  };
+  const concerns = ({ hook }: BaseChain, { incoming, outgoing }: Translation, found: Interface): boolean =>
+    hook === HOOK.postrouting ? (outgoing ?? isOutside)(found) : incoming?.(found) !== false && isOutside(found);
+  const chains = baseChains().filter(({ family, type, hook }) => {
+    return family !== 'netdev' && type === 'nat' && (hook === HOOK.prerouting || hook === HOOK.postrouting);
+  });
+  const faults = chains.flatMap((chain) => {
+    const translations = ruleExpressions(chain).flatMap(translationIn);
+    const met = policed.filter((found) => translations.some((translation) => concerns(chain, translation, found)));
+    return met.length === 0 ? [] : sentence(`nftables chain ${chain.family} ${chain.table} ${chain.name}`, met);
+  });
+  const legacy = hasLegacyNat() ? policed.filter(isOutside) : [];
+  return legacy.length === 0 ? faults : [...faults, sentence('table nat of iptables-legacy', legacy)];
+}
+
+function sentence(where: string, met: readonly Interface[]): string {
+  const names = met.map(({ name }) => name).join(', ');
+  return `${where} translates addresses at ${names}, which is not supported: take ${names} out of dataplane.interfaces, or remove the rules`;
+}
+
+function outsideInterfaces(): ReadonlySet<number> {
+  const tables = listRules().flatMap(({ action, table }) => (action === 'table' ? table : []));
+  return new Set([...new Set(tables)].flatMap(defaultInterfaces));
+}
+
+function translationIn(rule: Uint8Array): Translation[] {
+  const expressions = attributeList(viewOf(rule), 0).map(([, element]) => expressionIn(element));
+  if (!expressions.some(translates)) return [];
+  let incoming: IsMet | undefined;
+  let outgoing: IsMet | undefined;
+  expressions.forEach((expression, index) => {
+    const next = expressions[index + 1];
+    if (expression.name !== 'meta' || next?.name !== 'cmp') return;
+    const key = numberIn(expression.data, NFTA_META_KEY);
+    if (key === META.incomingIndex || key === META.incomingName) incoming ??= comparison(key, next.data);
+    if (key === META.outgoingIndex || key === META.outgoingName) outgoing ??= comparison(key, next.data);
+  });
+  return [{ incoming, outgoing }];
+}
+
+function expressionIn(element: Uint8Array): Expression {
+  const attributes = attributesIn(viewOf(element), 0);
+  const data = attributes.get(NFTA_EXPRESSION.data) ?? new Uint8Array();
+  return { name: text(attributes.get(NFTA_EXPRESSION.name)) ?? '', data: viewOf(data) };
+}
+
+function translates({ name, data }: Expression): boolean {
+  switch (name) {
+    case 'nat':
+    case 'masq':
+    case 'redir':
+      return true;
+    case 'target':
+      return TARGETS.includes(text(attributesIn(data, 0).get(NFTA_TARGET_NAME)) ?? '');
+    case 'immediate': {
+      const verdict = nested(nested(data, NFTA_IMMEDIATE_DATA), NFTA_DATA.verdict);
+      return LEADS_ON.includes(numberIn(verdict, NFTA_VERDICT_CODE) | 0);
+    }
+    case 'lookup':
+      // A map of verdicts has the register of verdicts, 0.
+      return attributesIn(data, 0).has(NFTA_LOOKUP_DREG) && numberIn(data, NFTA_LOOKUP_DREG) === 0;
+    default:
+      return false;
+  }
+}
+
+/** Undefined where it asks for any other interface than one. */
+function comparison(key: number, data: DataView): IsMet | undefined {
+  if (numberIn(data, NFTA_CMP.operation) !== NFT_CMP_EQ) return undefined;
+  const value = attributesIn(nested(data, NFTA_CMP.data), 0).get(NFTA_DATA.value) ?? new Uint8Array();
+  if (key === META.incomingIndex || key === META.outgoingIndex) {
+    const wanted = viewOf(value).getUint32(0, true);
+    return ({ ifindex }) => ifindex === wanted;
+  }
+  const name = text(value)?.replace(/\0.*$/s, '') ?? '';
+  // A name that may go on is compared without its end.
+  return value.length < NAME_BYTES ? (found) => found.name.startsWith(name) : (found) => found.name === name;
+}
+
+function nested(data: DataView, type: number): DataView {
+  return viewOf(attributesIn(data, 0).get(type) ?? new Uint8Array());
+}
+
+/** In the order of networks; 0 where there is none. */
+function numberIn(data: DataView, type: number): number {
+  const value = attributesIn(data, 0).get(type);
+  return value === undefined ? 0 : viewOf(value).getUint32(0);
+}
+
+const [AF_INET, SOCK_DGRAM, SOL_IP, IPT_SO_GET_INFO] = [2, 2, 0, 64];
+// struct ipt_getinfo
+const GETINFO = { entries: 76, bytes: 84 } as const;
+/** Of an empty table: a policy for each of four chains, and the end. */
+const EMPTY_NAT = 5;
+
+/** Whether the older iptables, whose rules are not in nftables, has rules in its table `nat`. */
+function hasLegacyNat(): boolean {
+  if (!legacyTables().includes('nat')) return false;
+  const info = new Uint8Array(GETINFO.bytes);
+  new TextEncoder().encodeInto('nat', info);
+  const socket = check('open socket', libc.socket(AF_INET, SOCK_DGRAM, 0));
+  try {
+    check('read table nat', libc.getsockopt(socket, SOL_IP, IPT_SO_GET_INFO, info, Uint32Array.of(info.length)));
+  } finally {
+    libc.close(socket);
+  }
+  return new DataView(info.buffer).getUint32(GETINFO.entries, true) > EMPTY_NAT;
+}

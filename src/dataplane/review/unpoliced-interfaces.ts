@@ -1,0 +1,53 @@
+import { readFileSync } from 'node:fs';
+import type { Interface } from '#dataplane/attach/interfaces.js';
+import type { Link } from '#dataplane/attach/links.js';
+import { hasRoute } from '#dataplane/routes/routes.js';
+import { NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
+
+const AF_INET = 2;
+const RTM_NEWADDR = 20;
+const RTM_GETADDR = 22;
+// struct ifaddrmsg
+const IFADDRMSG = { index: 4, bytes: 8 } as const;
+/** So many are called by their names. */
+const MOST_NAMES = 5;
+
+/** Interfaces by which the node forwards IPv4 and which are not policed, in one sentence (D17b). */
+export function unnamedWarnings(policed: readonly Interface[], links: readonly Link[]): string[] {
+  const candidates = links.filter(
+    ({ name, ifindex, master, isUp, isLoopback }) =>
+      isUp && !isLoopback && master === 0 && !policed.some((found) => found.ifindex === ifindex) && forwards(name),
+  );
+  if (candidates.length === 0) return [];
+  const addressed = addressedInterfaces();
+  const names = candidates
+    .filter(({ ifindex }) => addressed.has(ifindex) || hasRoute(ifindex))
+    .map(({ name }) => name)
+    .toSorted();
+  if (names.length === 0) return [];
+  const more = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} more` : '';
+  const listed = `${names.slice(0, MOST_NAMES).join(', ')}${more}`;
+  return [`the node forwards what comes in by ${listed} without a policy: dataplane.interfaces does not name it`];
+}
+
+function forwards(name: string): boolean {
+  try {
+    return readFileSync(`/proc/sys/net/ipv4/conf/${name}/forwarding`, 'utf8').trim() === '1';
+  } catch {
+    // It vanished after it was listed.
+    return false;
+  }
+}
+
+/** Those that have an IPv4 address, by index. */
+function addressedInterfaces(): ReadonlySet<number> {
+  const request = new Uint8Array(IFADDRMSG.bytes);
+  request[0] = AF_INET;
+  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
+  try {
+    const messages = socket.dump(RTM_GETADDR, RTM_NEWADDR, request);
+    return new Set(messages.map((message) => message.getUint32(IFADDRMSG.index, true)));
+  } finally {
+    socket.close();
+  }
+}

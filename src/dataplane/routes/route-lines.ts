@@ -1,0 +1,83 @@
+import { LINE_BYTES, LINE_WORDS } from '#contracts/datapath-numbers.js';
+import type { Prefix } from '#contracts/policy-model.js';
+
+/** Of one prefix. */
+export type Route = Prefix & {
+  /** Of the table `local`: whatever stands below it in others does not count for sure. */
+  readonly local: boolean;
+  /** By which interface packets are forwarded; 0 where that cannot be said by a number. */
+  readonly ifindex: number;
+};
+
+/** `routes` of `bpf/copied-routes.h`: the header, the root, as many lines as that has keys, and the bottom. */
+const FAN = 16;
+const BOTTOM_KEYS = LINE_WORDS / 2;
+const BOTTOM = 1 + 1 + FAN;
+export const ROUTE_LINES = BOTTOM + FAN * FAN;
+export const ROUTES_BYTES = ROUTE_LINES * LINE_BYTES;
+/** Words of the header. */
+export const ROUTES = { hold: 0, made: 1, seen: 2 } as const;
+const MAX_INTERVALS = FAN * FAN * BOTTOM_KEYS;
+const NO_KEY = 0xffff_ffff;
+
+type Intervals = { readonly starts: number[]; readonly values: number[] };
+
+/** The lines behind the header; null where there is no room for all routes. */
+export function routeLines(routes: readonly Route[]): Uint32Array | null {
+  const { starts, values } = intervalsOf(routes);
+  if (starts.length > MAX_INTERVALS) return null;
+  const words = new Uint32Array((ROUTE_LINES - 1) * LINE_WORDS);
+  const bottom = (BOTTOM - 1) * LINE_WORDS;
+  for (let line = 0; line < FAN * FAN; line++) {
+    for (let key = 0; key < BOTTOM_KEYS; key++) {
+      const from = line * BOTTOM_KEYS + key;
+      words[bottom + line * LINE_WORDS + key] = starts[from] ?? NO_KEY;
+      words[bottom + line * LINE_WORDS + BOTTOM_KEYS + key] = values[from] ?? 0;
+    }
+    // The line above has the first key of each, and the root the first of those.
+    words[LINE_WORDS + line] = starts[line * BOTTOM_KEYS] ?? NO_KEY;
+    if (line % FAN === 0) words[line / FAN] = starts[line * BOTTOM_KEYS] ?? NO_KEY;
+  }
+  return words;
+}
+
+/** From each start on, the interface of the longest prefix. */
+export function intervalsOf(routes: readonly Route[]): Intervals {
+  const starts = [0];
+  const values = [0];
+  const from = (start: number, value: number): void => {
+    if (start > NO_KEY) return;
+    if (starts.at(-1) === start) values[values.length - 1] = value;
+    else if (values.at(-1) !== value) {
+      starts.push(start);
+      values.push(value);
+    }
+  };
+  const open: { readonly end: number; readonly ifindex: number; readonly local: boolean }[] = [];
+  const closeUntil = (start: number): void => {
+    for (let last = open.at(-1); last !== undefined && last.end < start; last = open.at(-1)) {
+      open.pop();
+      from(last.end + 1, open.at(-1)?.ifindex ?? 0);
+    }
+  };
+  for (const { address, length, ifindex, local } of distinct(routes)) {
+    closeUntil(address);
+    const hidden = local || open.at(-1)?.local === true;
+    const route = { end: address + 2 ** (32 - length) - 1, ifindex: hidden ? 0 : ifindex, local: hidden };
+    open.push(route);
+    from(address, route.ifindex);
+  }
+  closeUntil(2 ** 32);
+  return { starts, values };
+}
+
+/** Outer ones first. Of several for one prefix it depends on more than the address which is taken. */
+function distinct(routes: readonly Route[]): Route[] {
+  const byPrefix = new Map<string, Route>();
+  for (const route of routes) {
+    const prefix = `${route.address}/${route.length}`;
+    const other = byPrefix.get(prefix);
+    byPrefix.set(prefix, other === undefined ? route : { ...route, ifindex: 0, local: route.local || other.local });
+  }
+  return [...byPrefix.values()].sort((a, b) => a.address - b.address || a.length - b.length);
+}

@@ -1,0 +1,137 @@
+import { attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlink.js';
+import type { Route } from './route-lines.js';
+
+const AF_INET = 2;
+const RTM_NEWROUTE = 24;
+const RTM_GETROUTE = 26;
+// struct rtmsg
+const HEADER = { destinationBits: 1, tos: 3, type: 7, flags: 8, bytes: 12 } as const;
+const RTN_UNICAST = 1;
+const TABLE = { main: 254, local: 255 } as const;
+const RTA = {
+  destination: 1,
+  interface: 4,
+  multipath: 9,
+  table: 15,
+  via: 18,
+  encapsulationType: 21,
+  encapsulation: 22,
+  nexthop: 30,
+} as const;
+/** Of more than one nexthop, of another family, or with something around the packet. */
+const NOT_PLAIN = [RTA.multipath, RTA.via, RTA.encapsulationType, RTA.encapsulation, RTA.nexthop];
+const MOST_ROUTES = 20_000;
+const FLAG = { dead: 1, linkDown: 16, cloned: 0x200 } as const;
+
+/**
+ * The routes of this thread's network namespace by which a packet goes for which no rule asks for another table; null where they are
+ * chosen by more than the address, or there are too many to be read again and again. Throws `KernelFailure`.
+ */
+export function readRoutes(): Route[] | null {
+  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
+  try {
+    // Else what the kernel has cached for single addresses is among them, and hides others that begin with the same address.
+    socket.checkStrictly();
+    const request = new Uint8Array(HEADER.bytes);
+    request[0] = AF_INET;
+    const routes: Route[] = [];
+    const messages = socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request);
+    if (messages.length > MOST_ROUTES) return null;
+    for (const message of messages) {
+      const flags = message.getUint32(HEADER.flags, true);
+      const attributes = attributesIn(message, HEADER.bytes);
+      const table = numberIn(attributes, RTA.table);
+      if (table !== TABLE.main && table !== TABLE.local) continue;
+      if (message.getUint8(HEADER.tos) !== 0 || (flags & FLAG.cloned) !== 0) return null;
+      const isPlain =
+        message.getUint8(HEADER.type) === RTN_UNICAST &&
+        (flags & (FLAG.dead | FLAG.linkDown)) === 0 &&
+        !NOT_PLAIN.some((type) => attributes.has(type));
+      routes.push({
+        address: addressIn(attributes.get(RTA.destination)),
+        length: message.getUint8(HEADER.destinationBits),
+        local: table === TABLE.local,
+        ifindex: isPlain ? numberIn(attributes, RTA.interface) : 0,
+      });
+    }
+    return routes;
+  } finally {
+    socket.close();
+  }
+}
+
+/** Type, length of the destination prefix, and TOS of each route of a table of this thread's network namespace. */
+export function routesOfTable(
+  table: number,
+): { readonly type: number; readonly length: number; readonly tos: number }[] {
+  // A table that does not exist ends the dump with an error, as one without routes does.
+  return filtered(RTA.table, table, (socket, request) =>
+    socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request).map((message) => ({
+      type: message.getUint8(HEADER.type),
+      length: message.getUint8(HEADER.destinationBits),
+      tos: message.getUint8(HEADER.tos),
+    })),
+  );
+}
+
+/** The interfaces that the default routes of a table lead through, by index. */
+export function defaultInterfaces(table: number): number[] {
+  // The first part is enough: the kernel dumps by ascending address.
+  const first = filtered(RTA.table, table, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request));
+  return first
+    .filter(
+      (message) => message.getUint8(HEADER.destinationBits) === 0 && message.getUint8(HEADER.type) === RTN_UNICAST,
+    )
+    .flatMap((message) => {
+      const attributes = attributesIn(message, HEADER.bytes);
+      const nexthops = attributes.get(RTA.multipath);
+      return nexthops === undefined ? [numberIn(attributes, RTA.interface)] : interfacesIn(viewOf(nexthops));
+    });
+}
+
+/** Whether a route of any table leads through an interface. */
+export function hasRoute(ifindex: number): boolean {
+  return (
+    filtered(RTA.interface, ifindex, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request))
+      .length > 0
+  );
+}
+
+/** Of `struct rtnexthop`, one after the other. */
+function interfacesIn(nexthops: DataView): number[] {
+  const found: number[] = [];
+  for (let at = 0; at + 8 <= nexthops.byteLength; ) {
+    const length = nexthops.getUint16(at, true);
+    if (length < 8) break;
+    found.push(nexthops.getInt32(at + 4, true));
+    at += (length + 3) & ~3;
+  }
+  return found;
+}
+
+/** Uses a socket that dumps only the IPv4 routes which have this attribute. */
+function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSocket, request: Uint8Array) => T): T {
+  const request = new DataView(new ArrayBuffer(HEADER.bytes + 8));
+  request.setUint8(0, AF_INET);
+  request.setUint16(HEADER.bytes, 8, true);
+  request.setUint16(HEADER.bytes + 2, attribute, true);
+  request.setUint32(HEADER.bytes + 4, value, true);
+  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
+  try {
+    // Without this the kernel ignores the attribute, and dumps all.
+    socket.checkStrictly();
+    return use(socket, new Uint8Array(request.buffer));
+  } finally {
+    socket.close();
+  }
+}
+
+/** In the order of this machine; 0 where there is none. */
+function numberIn(attributes: ReadonlyMap<number, Uint8Array>, type: number): number {
+  const bytes = attributes.get(type);
+  return bytes === undefined ? 0 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+}
+
+function addressIn(bytes: Uint8Array | undefined): number {
+  return bytes === undefined ? 0 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
+}

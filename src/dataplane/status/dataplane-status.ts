@@ -1,0 +1,191 @@
+import { existsSync, readFileSync } from 'node:fs';
+import type { Attachment, Counter, ForwardingNow } from '#contracts/datapath.js';
+import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
+import { matchesInterface } from '#contracts/datapath-options.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { type LockHolder, lockHolder } from '#dataplane/attach/lock-holder.js';
+import { judgesBy, weirHooks } from '#dataplane/attach/weir-hooks.js';
+import { Guard, guardDropped } from '#dataplane/guard/guard.js';
+import type { ProgramInfo } from '#dataplane/loader/bpf-fd.js';
+import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
+import { readCounters } from '#dataplane/loader/counters.js';
+import type { Direction } from '#dataplane/loader/direction.js';
+import { type MapSet, mapSetsIn } from '#dataplane/object/map-set.js';
+import { libbpf } from '#libc/libbpf.js';
+import { check } from '#libc/libc.js';
+import { type ConfiguredDataplane, forwardingOf } from './forwarding-status.js';
+
+/** What is in the kernel, read from there: nothing is changed, and no process is needed. */
+export type DataplaneStatus = {
+  readonly pinPath: string;
+  /** Null: no process, the kernel enforces what was last put in force. */
+  readonly owner: LockHolder | null;
+  readonly hooks: readonly HookStatus[];
+  /** Interfaces that a configured name matches and that have no hook, and configured names that match no interface. */
+  readonly unpoliced: readonly string[];
+  /** Null where the configuration is not known. */
+  readonly guardStands: boolean | null;
+  /** Null: nothing is in force. */
+  readonly forwarding: ForwardingNow | null;
+  /** Null: nothing was ever put in force under this pin path. */
+  readonly inForce: InForce | null;
+  /** Folders of pinned maps: more than one while a datapath succeeds another. */
+  readonly sets: readonly string[];
+  readonly maps: readonly MapStatus[];
+  readonly sweep: Sweep | null;
+  readonly counters: Readonly<Record<'allow' | 'audit' | 'flows_opened' | 'flows_closed', Counter>> | null;
+  /** By the name of the drop reason. */
+  readonly drops: Readonly<Record<string, Counter>>;
+};
+type HookStatus = {
+  readonly interface: string;
+  readonly direction: Direction;
+  readonly by: Attachment['by'];
+  readonly program: Pick<ProgramInfo, 'id' | 'name' | 'tag'>;
+  /** Null where it judges by maps that are pinned nowhere. */
+  readonly pinPath: string | null;
+  readonly layout: number | null;
+};
+type InForce = {
+  readonly epoch: number;
+  readonly generation: number;
+  readonly imageSha256: string;
+  readonly layout: number;
+};
+type MapStatus = {
+  readonly name: MapName;
+  readonly id: number;
+  /** As the kernel's headers have it, in lower case. */
+  readonly type: string;
+  /** Null where nobody counts them. */
+  readonly entries: number | null;
+  readonly capacity: number;
+  readonly bytes: number;
+};
+/** `agoMs` is since the last one ended. */
+type Sweep = { readonly agoMs: number; readonly tookMs: number; readonly flows: number; readonly halfOpen: number };
+
+/** `enum bpf_map_type`: those that the datapath has. */
+const MAP_TYPES: Readonly<Record<number, string>> = {
+  2: 'array',
+  3: 'prog_array',
+  6: 'percpu_array',
+  9: 'lru_hash',
+  27: 'ringbuf',
+};
+
+/** Two slots, or lines of which half are surely had. */
+const HALF_OF_IT: ReadonlySet<MapName> = new Set(['rank_hits', 'flows']);
+
+export type StatusOptions = {
+  readonly pinPath: string;
+  readonly configured?: ConfiguredDataplane;
+};
+
+export function dataplaneStatus({ pinPath, configured }: StatusOptions): DataplaneStatus {
+  const sets = mapSetsIn(pinPath);
+  try {
+    const interfaces = listInterfaces();
+    const hooks = weirHooks(interfaces, pinPath);
+    const present = interfaces.map(({ name }) => name);
+    const inForce = sets.findLast((set) => set.word() !== 0);
+    const counters = inForce === undefined ? [] : readCounters(inForce.fd('counters'));
+    const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
+    const owner = existsSync(pinPath) ? (lockHolder(pinPath) ?? null) : null;
+    const names = hooks.map(({ interface: { name } }) => name);
+    return {
+      pinPath,
+      owner,
+      hooks: hooks.map(({ interface: { name }, direction, by, program, pinPath: pinnedIn }) => {
+        const set = judgesBy(program, sets);
+        const { id, tag } = program;
+        return {
+          interface: name,
+          direction,
+          by,
+          program: { id, name: program.name, tag },
+          pinPath: set === undefined ? (pinnedIn ?? null) : pinPath,
+          layout: set === undefined || set.word() === 0 ? null : layoutOf(set),
+        };
+      }),
+      unpoliced: configured === undefined ? [] : unpolicedOf(configured.interfaces, present, names),
+      guardStands: configured === undefined ? null : new Guard(configured).stands(),
+      inForce: inForce === undefined ? null : policyIn(inForce),
+      forwarding: inForce === undefined ? null : forwardingOf(inForce, hooks, owner !== null, configured),
+      sets: sets.map(({ folder }) => folder),
+      maps: inForce === undefined ? [] : mapsOf(inForce),
+      sweep: inForce === undefined ? null : sweepOf(inForce),
+      counters:
+        inForce === undefined
+          ? null
+          : {
+              allow: counter(COUNTER_INDEX.allow),
+              audit: counter(COUNTER_INDEX.audit),
+              flows_opened: counter(COUNTER_INDEX.flows_opened),
+              flows_closed: counter(COUNTER_INDEX.flows_closed),
+            },
+      drops: Object.fromEntries(
+        Object.entries(DROP_REASON)
+          .filter(([name]) => name !== 'none')
+          .map(([name, number]) => [name, name === 'guard' ? guardDropped() : counter(COUNTER_INDEX.drops + number)]),
+      ),
+    };
+  } finally {
+    for (const set of sets) set.close();
+  }
+}
+
+function unpolicedOf(patterns: readonly string[], present: readonly string[], policed: readonly string[]): string[] {
+  const unpoliced = patterns.flatMap((pattern) => {
+    const matching = present.filter((name) => matchesInterface([pattern], name));
+    return matching.length === 0 ? [pattern] : matching.filter((name) => !policed.includes(name));
+  });
+  return [...new Set(unpoliced)];
+}
+
+function layoutOf(set: MapSet): number {
+  return set.inspect(({ layoutVersion }) => layoutVersion);
+}
+
+function policyIn(set: MapSet): InForce | null {
+  return set.inspect((slots) => {
+    const found = slots.inForce();
+    if (found === null) return null;
+    const { generation, imageSha256 } = found;
+    return { epoch: slots.epoch, generation, imageSha256, layout: slots.layoutVersion };
+  });
+}
+
+function mapsOf(set: MapSet): MapStatus[] {
+  const lines = set.inspect((slots) => slots.sizeInForce().lines);
+  const sweep = sweepOf(set);
+  const entries: Partial<Record<MapName, number | null>> = { program: lines, flows: sweep?.flows ?? null };
+  return MAPS.filter((name) => set.has(name)).map((name) => {
+    const { maxEntries, type } = mapShape(set.fd(name));
+    return {
+      name,
+      id: set.id(name),
+      type: MAP_TYPES[type] ?? `${type}`,
+      entries: entries[name] ?? null,
+      capacity: name === 'program' ? set.slotLines() : HALF_OF_IT.has(name) ? maxEntries / 2 : maxEntries,
+      bytes: Number(/^memlock:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${set.fd(name)}`, 'utf8'))?.[1] ?? 0),
+    };
+  });
+}
+
+function sweepOf(set: MapSet): Sweep | null {
+  if (!set.has('vitals')) return null;
+  const layout = set.describe('vitals').value;
+  const value = new Uint8Array(layout.size);
+  check('read vitals', libbpf().bpf_map_lookup_elem(set.fd('vitals'), new Uint8Array(4), value));
+  const view = new DataView(value.buffer);
+  const at = (name: string): number => layout.fields[name]?.offset ?? 0;
+  const swept = view.getBigUint64(at('swept_ns'), true);
+  return {
+    agoMs: Number((process.hrtime.bigint() - swept) / 1_000_000n),
+    tookMs: Number(view.getBigUint64(at('sweep_took_ns'), true)) / 1e6,
+    flows: view.getUint32(at('flows'), true),
+    halfOpen: view.getUint32(at('half_open'), true),
+  };
+}

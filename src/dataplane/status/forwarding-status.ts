@@ -1,0 +1,50 @@
+import type { ForwardingNow } from '#contracts/datapath.js';
+import type { ReversePath } from '#contracts/datapath-numbers.js';
+import type { WeirHook } from '#dataplane/attach/weir-hooks.js';
+import { ALONE, DIRECT_ALWAYS } from '#dataplane/forwarding/forwarding.js';
+import { otherSay } from '#dataplane/forwarding/third-party-filters.js';
+import { OthersProgram } from '#dataplane/forwarding/third-party-hooks.js';
+import { Guard } from '#dataplane/guard/guard.js';
+import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import type { MapSet } from '#dataplane/object/map-set.js';
+
+export type ConfiguredDataplane = {
+  readonly interfaces: readonly string[];
+  readonly markMask: number;
+  readonly reversePath: ReversePath;
+};
+
+/** Who has a say is found as the process finds it; what is in force is in the map. */
+export function forwardingOf(
+  set: MapSet,
+  hooks: readonly WeirHook[],
+  looks: boolean,
+  configured: ConfiguredDataplane | undefined,
+): ForwardingNow {
+  if (!set.has('ways') || mapShape(set.fd('ways')).maxEntries === 1) return { way: 'stack', reason: 'as configured' };
+  const until = set.inspect(({ directUntil }) => directUntil);
+  if (until === DIRECT_ALWAYS) return { way: 'direct', reason: 'as configured' };
+  if (until > process.hrtime.bigint()) return ALONE;
+  if (!looks) return { way: 'stack', reason: 'no process looks who else has a say' };
+  if (configured === undefined) return { way: 'stack', reason: 'somebody else has a say; --config tells who' };
+  const program = new OthersProgram();
+  try {
+    const ingress = hooks.filter(({ direction }) => direction === 'ingress');
+    const guard = new Guard(configured);
+    const other = otherSay(
+      {
+        policed: ingress.map((hook) => hook.interface),
+        held: (policed) => {
+          const found = ingress.find((hook) => hook.interface.ifindex === policed.ifindex);
+          return found && { programId: found.program.id, by: found.by };
+        },
+        reversePath: configured.reversePath,
+        guardStands: () => guard.stands(),
+      },
+      program,
+    );
+    return { way: 'stack', reason: other ?? 'nobody has looked yet' };
+  } finally {
+    program.close();
+  }
+}

@@ -1,0 +1,78 @@
+import type { MessagePort } from 'node:worker_threads';
+import {
+  CapacityExceeded,
+  type Datapath,
+  type DatapathChange,
+  type EventsWanted,
+  type FlowQuery,
+  ProofFailed,
+} from '#contracts/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { EventSource } from '#contracts/event-source.js';
+import type { ProofMismatch } from '#contracts/proof.js';
+import type { FlowsCut } from '#dataplane/flows/traffic-statistics.js';
+
+export type WorkerInput = {
+  readonly options: DatapathOptions;
+  readonly eventsWanted: EventsWanted;
+  /** Where another thread comes in that grants. */
+  readonly grantGate: SharedArrayBuffer;
+};
+
+/** What the thread may be asked: the port's own calls, and to take grants from a port. */
+export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantDoor' | 'grantedPort' | 'cutFlows'> & {
+  cutFlows(query: FlowQuery): FlowsCut;
+  /** `writes`: it is told how to write grants itself. */
+  grantBy(port: MessagePort, writes: boolean): void;
+  tellEvents(): void;
+};
+
+/** An error on its way between threads: its class does not travel, what it says does. */
+export type SentError = {
+  readonly name: string;
+  readonly message: string;
+  readonly stack: string | undefined;
+  readonly code: string | undefined;
+  readonly capacity: { readonly table: string; readonly need: number; readonly limit: number } | undefined;
+  readonly mismatch: ProofMismatch | undefined;
+};
+export type FromDatapath =
+  | { readonly kind: 'change'; readonly change: DatapathChange }
+  /** A new ear is there: where its events come from. */
+  | { readonly kind: 'events'; readonly source: EventSource };
+
+/** What went wrong in the datapath's thread. `code` is the failure's: an errno's name, or Weir's own. */
+export class DatapathFailure extends Error {
+  constructor(
+    override readonly name: string,
+    message: string,
+    readonly code: string,
+    cause?: unknown,
+  ) {
+    super(message, cause === undefined ? undefined : { cause });
+  }
+}
+
+export function send(error: unknown): SentError {
+  if (!(error instanceof Error)) {
+    return {
+      name: 'Error',
+      message: String(error),
+      stack: undefined,
+      code: undefined,
+      capacity: undefined,
+      mismatch: undefined,
+    };
+  }
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+  const capacity =
+    error instanceof CapacityExceeded ? { table: error.table, need: error.need, limit: error.limit } : undefined;
+  const mismatch = error instanceof ProofFailed ? error.mismatch : undefined;
+  return { name: error.name, message: error.message, stack: error.stack, code, capacity, mismatch };
+}
+
+export function receive({ name, message, stack, code, capacity, mismatch }: SentError): Error {
+  if (capacity !== undefined) return new CapacityExceeded(capacity.table, capacity.need, capacity.limit);
+  if (mismatch !== undefined) return new ProofFailed(mismatch);
+  return new DatapathFailure(name, message, code ?? 'datapath_failed', stack);
+}

@@ -1,0 +1,156 @@
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import {
+  type Datapath,
+  type DatapathChange,
+  type EventsWanted,
+  type FlowFilter,
+  type FlowQuery,
+  NO_EVENTS,
+} from '#contracts/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { EventSource } from '#contracts/event-source.js';
+import type { GrantDoor } from '#contracts/grant-access.js';
+import { portsOf } from '#dataplane/events/source.js';
+import { Gate } from '#dataplane/grants/gate.js';
+import { AskedThread } from '#threads/asked-thread.js';
+import {
+  type DatapathAsks,
+  DatapathFailure,
+  type FromDatapath,
+  receive,
+  type SentError,
+  type WorkerInput,
+} from './datapath-messages.js';
+
+export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
+
+/**
+ * The datapath, in a thread of its own: its calls block, and the event loop must not. The thread begins with the
+ * first call and ends with `close`; what is pinned stays without it. A thread that dies fails every call
+ * in flight, tells `watch`, and a new one begins with the next call, which must be `open`.
+ */
+export function openDatapath(options: DatapathOptions): Datapath {
+  return new DatapathThread(options);
+}
+
+const CUT_AT_ONCE = 2_048;
+
+type Thread = AskedThread<DatapathAsks, never, FromDatapath>;
+
+class DatapathThread implements Datapath {
+  readonly #options: DatapathOptions;
+  readonly #listeners = new Set<(change: DatapathChange) => void>();
+  #taker: ((source: EventSource) => void) | undefined;
+  #eventsWanted: EventsWanted = NO_EVENTS;
+  #thread: Thread | undefined;
+  /** Of all its threads, one after the other. */
+  readonly #gate = new Gate();
+
+  constructor(options: DatapathOptions) {
+    this.#options = options;
+  }
+
+  probe = (): ReturnType<Datapath['probe']> => this.#running().ask('probe', []);
+  open = (): ReturnType<Datapath['open']> => this.#running().ask('open', []);
+  attach = (): ReturnType<Datapath['attach']> => this.#running().ask('attach', []);
+  review = (): ReturnType<Datapath['review']> => this.#running().ask('review', []);
+  flip = (): ReturnType<Datapath['flip']> => this.#running().ask('flip', []);
+  unstage = (): ReturnType<Datapath['unstage']> => this.#running().ask('unstage', []);
+  stats = (): ReturnType<Datapath['stats']> => this.#running().ask('stats', []);
+  learned = (): ReturnType<Datapath['learned']> => this.#running().ask('learned', []);
+  arrival: Datapath['arrival'] = (source) => this.#running().ask('arrival', [source]);
+  grant: Datapath['grant'] = (grants) => this.#running().ask('grant', [grants]);
+  revoke: Datapath['revoke'] = (grants) => this.#running().ask('revoke', [grants]);
+  grantDoor = async (): Promise<GrantDoor> => {
+    const port = await this.#grantPort(true);
+    return { port, gate: this.#gate.shared };
+  };
+  grantedPort = (): Promise<MessagePort> => this.#grantPort(false);
+  joinPoint: Datapath['joinPoint'] = () => this.#running().ask('joinPoint', []);
+  prove: Datapath['prove'] = (sample) => this.#running().ask('prove', [sample]);
+  stage: Datapath['stage'] = (program, generation) => this.#running().ask('stage', [program, generation]);
+  hits: Datapath['hits'] = (query) => this.#running().ask('hits', [query]);
+  flows: Datapath['flows'] = (query) => this.#running().ask('flows', [query]);
+
+  /** A part at a time, so that nobody who asks the thread meanwhile waits for all of them. */
+  async cutFlows(filter: FlowFilter): Promise<number> {
+    let cut = 0;
+    let after: Uint8Array | null = null;
+    do {
+      const query: FlowQuery = { filter, after, limit: CUT_AT_ONCE };
+      const part = await this.#running().ask('cutFlows', [query]);
+      cut += part.cut;
+      after = part.next;
+    } while (after !== null);
+    return cut;
+  }
+
+  watch(listener: (change: DatapathChange) => void): () => void {
+    this.#listeners.add(listener);
+    return () => {
+      this.#listeners.delete(listener);
+    };
+  }
+
+  takeEvents(taker: (source: EventSource) => void): void {
+    this.#taker = taker;
+    // One that ended may have had the source that there is: there will be another. A thread that dies begins with one.
+    void this.#thread?.ask('tellEvents', []).catch(() => {});
+  }
+
+  async setEventsWanted(wanted: EventsWanted): Promise<void> {
+    this.#eventsWanted = wanted;
+    // A thread that dies of it leaves the next one to begin with it.
+    await this.#thread?.ask('setEventsWanted', [wanted]).catch(() => {});
+  }
+
+  async close(): Promise<void> {
+    const thread = this.#thread;
+    if (thread === undefined) return;
+    await thread.ask('close', []);
+    this.#thread = undefined;
+    await thread.end('the datapath was closed');
+  }
+
+  async #grantPort(writes: boolean): Promise<MessagePort> {
+    const { port1, port2 } = new MessageChannel();
+    await this.#running().ask('grantBy', [port2, writes], [port2]);
+    return port1;
+  }
+
+  #running(): Thread {
+    this.#thread ??= this.#begin();
+    return this.#thread;
+  }
+
+  #begin(): Thread {
+    const workerData: WorkerInput = {
+      options: this.#options,
+      eventsWanted: this.#eventsWanted,
+      grantGate: this.#gate.shared,
+    };
+    const given = { entry: 'src/dataplane/thread/datapath.worker.js', name: "the datapath's thread", workerData };
+    return new AskedThread(given, {
+      said: (message) => {
+        if (message.kind === 'change') this.#tell(message.change);
+        else this.#give(message.source);
+      },
+      gone: () => this.#gate.ownerEnded(),
+      died: (reason) => {
+        this.#thread = undefined;
+        this.#tell({ type: 'worker_died', reason });
+      },
+      failureOf: (sent) => receive(sent as SentError),
+      endOf: (reason) => new DatapathFailure('DatapathFailure', reason, 'worker_died'),
+    });
+  }
+
+  #tell(change: DatapathChange): void {
+    for (const listener of this.#listeners) listener(change);
+  }
+
+  #give(source: EventSource): void {
+    if (this.#taker === undefined) for (const port of portsOf(source)) port.close();
+    else this.#taker(source);
+  }
+}

@@ -1,0 +1,206 @@
+import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import type { Adoption, Attachment } from '#contracts/datapath.js';
+import type {
+  GrantAnswer,
+  GrantedAnswer,
+  GrantedRequest,
+  GrantRequest,
+  HitsMessage,
+} from '#contracts/grant-messages.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { portsOf } from '#dataplane/events/source.js';
+import { Gate } from '#dataplane/grants/gate.js';
+import type { News } from '#dataplane/watch/kernel-notifications.js';
+import { Ear } from '#dataplane/watch/kernel-watch.js';
+import { isOutOfDescriptors } from '#libc/failure.js';
+import { ParentThread } from '#threads/parent-thread.js';
+import { type DatapathAsks, type FromDatapath, send, type WorkerInput } from './datapath-messages.js';
+import { LocalDatapath } from './local-datapath.js';
+
+const WATCH_INTERVAL_MS = 1_000;
+const SWEEP_INTERVAL_MS = 1_000;
+
+const parent = new ParentThread<DatapathAsks, never, FromDatapath>('the datapath');
+const { options, eventsWanted, grantGate } = workerData as WorkerInput;
+/** What is done by halves then is whole again when another thread has taken the tables over. */
+function die(failure: Error): void {
+  queueMicrotask(() => {
+    throw failure;
+  });
+}
+const datapath = new LocalDatapath(options, new Gate(grantGate, die));
+datapath.setEventsWanted(eventsWanted);
+let ear: Ear | undefined;
+/** No ear runs, though the datapath is open: there was no descriptor for it. The next look begins one. */
+let isEarDue = false;
+
+function open(): Adoption {
+  endEar();
+  const adoption = datapath.open();
+  beginEar();
+  for (const writer of writers) tellAccess(writer);
+  return adoption;
+}
+
+function attach(): readonly Attachment[] {
+  try {
+    return datapath.attach();
+  } finally {
+    look({ links: true, guard: false, others: false });
+  }
+}
+
+function tellEvents(): void {
+  if (ear === undefined) return;
+  endEar();
+  beginEar();
+}
+
+type FromGrantor = GrantRequest | GrantedRequest | HitsMessage;
+const grantors = new Set<MessagePort>();
+/** Those that are told how to write grants themselves; they ask for what they cannot. */
+const writers = new Set<MessagePort>();
+
+/** As long as both ends live. */
+function grantBy(grantor: MessagePort, writes: boolean): void {
+  grantors.add(grantor);
+  if (writes) {
+    writers.add(grantor);
+    tellAccess(grantor);
+  }
+  grantor.on('message', (request: FromGrantor) => serve(grantor, request));
+  grantor.on('close', () => {
+    grantors.delete(grantor);
+    writers.delete(grantor);
+  });
+}
+
+function tellAccess(writer: MessagePort): void {
+  const access = datapath.grantAccess();
+  if (access !== null) writer.postMessage(access);
+}
+
+function serve(grantor: MessagePort, request: FromGrantor): void {
+  if ('hits' in request) {
+    datapath.addHits(request.hits);
+    return;
+  }
+  if ('patterns' in request) {
+    grantFor(grantor, request);
+    return;
+  }
+  const { id, address, expiredToo } = request;
+  grantor.postMessage({ id, patterns: datapath.grantedFor(address, expiredToo) } satisfies GrantedAnswer);
+}
+
+function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }: GrantRequest): void {
+  let refused: number | null = null;
+  try {
+    const grants = patterns.map((pattern, row) => ({
+      pattern,
+      addresses: [addresses[row] ?? 0],
+      expiresAtNs: BigInt(Math.floor(expiriesNs[row] ?? 0)),
+    }));
+    ({ refused } = datapath.grant(grants));
+  } catch {
+    // Nothing is open: whoever asked does not let the name be used.
+  }
+  grantor.postMessage({ id, refused } satisfies GrantAnswer);
+}
+
+datapath.breathe = () => {
+  for (const grantor of grantors) {
+    for (let next = receiveMessageOnPort(grantor); next !== undefined; next = receiveMessageOnPort(grantor)) {
+      serve(grantor, (next as { readonly message: FromGrantor }).message);
+    }
+  }
+};
+
+datapath.announce = (placed) => ear?.tell({ kind: 'roster', placed });
+
+function tellInterfaces(): void {
+  ear?.tell({ kind: 'interfaces', names: new Map(listInterfaces().map(({ ifindex, name }) => [ifindex, name])) });
+}
+
+function beginEar(): void {
+  isEarDue = true;
+  ear = new Ear(datapath.earMaps(), look, (failure) => {
+    if (!isOutOfDescriptors(failure)) throw failure;
+    endEar();
+    isEarDue = true;
+  });
+  isEarDue = false;
+  parent.tell({ kind: 'events', source: ear.source }, portsOf(ear.source));
+  for (const placed of datapath.placed()) datapath.announce(placed);
+  tellInterfaces();
+}
+
+function endEar(): void {
+  isEarDue = false;
+  ear?.end();
+  ear = undefined;
+}
+
+parent.serve(
+  {
+    probe: () => datapath.probe(),
+    open,
+    attach,
+    review: () => datapath.review(),
+    stage: (program, generation) => datapath.stage(program, generation),
+    prove: (sample) => datapath.prove(sample),
+    flip: () => datapath.flip(),
+    unstage: () => datapath.unstage(),
+    grant: (grants) => datapath.grant(grants),
+    revoke: (grants) => datapath.revoke(grants),
+    grantBy,
+    joinPoint: () => datapath.joinPoint(),
+    learned: () => datapath.learned(),
+    arrival: (source) => datapath.arrival(source),
+    stats: () => datapath.stats(),
+    hits: (query) => datapath.hits(query),
+    flows: (query) => datapath.flows(query),
+    cutFlows: (query) => datapath.cutFlows(query),
+    setEventsWanted: (wanted) => datapath.setEventsWanted(wanted),
+    tellEvents,
+    close: () => {
+      endEar();
+      // Hits that were sent before may still lie in their ports.
+      datapath.breathe();
+      return datapath.close();
+    },
+  },
+  undefined,
+  {
+    failed: send,
+    answered: (what) => {
+      if (what === 'flip') datapath.settle();
+    },
+  },
+);
+
+/** The fault that keeps the thread from looking. */
+let lookFault: string | null = null;
+
+/** Without a free descriptor nothing can be looked at. Everything is looked at again by the interval below. */
+function look(news?: News): void {
+  try {
+    if (isEarDue) beginEar();
+    if (news?.links === true || lookFault !== null) tellInterfaces();
+    for (const change of datapath.look(news)) parent.tell({ kind: 'change', change });
+    tellLookFault(null);
+  } catch (failure) {
+    if (!isOutOfDescriptors(failure)) throw failure;
+    tellLookFault(failure instanceof Error ? failure.message : String(failure));
+  }
+}
+
+function tellLookFault(fault: string | null): void {
+  const hasChanged = (fault === null) !== (lookFault === null);
+  lookFault = fault;
+  if (hasChanged) parent.tell({ kind: 'change', change: { type: 'look_changed', fault } });
+}
+
+// A link that was detached by hand, or whose pin was removed, tells nobody.
+setInterval(() => look(), options.watchIntervalMs ?? WATCH_INTERVAL_MS);
+setInterval(() => datapath.sweepGrants(), SWEEP_INTERVAL_MS);

@@ -1,0 +1,48 @@
+import { existsSync } from 'node:fs';
+import { detachClsact } from '#dataplane/attach/hook.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { Ownership } from '#dataplane/attach/ownership.js';
+import { Pins } from '#dataplane/attach/pins.js';
+import { judgesBy, weirHooks } from '#dataplane/attach/weir-hooks.js';
+import { removeGuard } from '#dataplane/guard/guard.js';
+import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
+import { mapSetsIn } from '#dataplane/object/map-set.js';
+import { removeDiversion } from '#dataplane/routes/divert.js';
+
+/** What was removed. */
+export type Detached = {
+  readonly hooks: readonly { readonly interface: string; readonly direction: Direction }[];
+  /** Folders of pinned maps. */
+  readonly maps: readonly string[];
+  readonly guard: boolean;
+};
+
+/** Leaves the node unpoliced (D20). Throws `OtherProcess` while a process polices it. */
+export function detach(pinPath: string): Detached {
+  const pins = new Pins(pinPath);
+  const ownership = new Ownership(pinPath);
+  ownership.take(() => pins.prepare());
+  try {
+    pins.refuseOthers();
+    const interfaces = listInterfaces();
+    const sets = mapSetsIn(pinPath);
+    const hooks = weirHooks(interfaces, pinPath).filter(
+      (hook) => hook.by === 'clsact' || hook.pinPath === pinPath || judgesBy(hook.program, sets),
+    );
+    pins.remove(pins.links);
+    for (const { ifindex } of interfaces) {
+      for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
+    }
+    const guard = removeGuard();
+    removeDiversion();
+    for (const set of sets) set.close();
+    pins.remove(pinPath);
+    return {
+      hooks: hooks.map(({ interface: { name }, direction }) => ({ interface: name, direction })),
+      maps: sets.map(({ folder }) => folder).filter((folder) => !existsSync(folder)),
+      guard,
+    };
+  } finally {
+    ownership.release();
+  }
+}

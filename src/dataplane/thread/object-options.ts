@@ -1,0 +1,32 @@
+import { type DatapathOptions, DEFAULT_DENY_EVENTS, DEFAULT_FLOW_EVENTS } from '#contracts/datapath-options.js';
+import type { Gate } from '#dataplane/grants/gate.js';
+import { builtObject } from '#dataplane/loader/built-objects.js';
+import { canCopyRoutes, fibFlags } from '#dataplane/routes/fib-flags.js';
+import type { FixedOptions } from '#dataplane/upgrade/successor.js';
+
+/** What the object of a node is loaded with, whatever its policy needs. */
+export function objectOptions(options: DatapathOptions, grantGate: Gate): FixedOptions {
+  const isDirect = options.forwarding !== 'stack';
+  return {
+    objectPath: options.objectPath ?? builtObject,
+    flowCapacity: options.flowCapacity,
+    flowShare: options.flowShare,
+    grantCapacity: options.grantCapacity,
+    grantGate,
+    denyEvents: DEFAULT_DENY_EVENTS,
+    flowEvents: DEFAULT_FLOW_EVENTS,
+    timeoutsMs: options.timeoutsMs,
+    policeLocal: options.policeLocal,
+    divertDns: options.divertDns ?? false,
+    servicePlane: options.servicePlane,
+    direct: isDirect,
+    fibFlags: fibFlags(),
+    // What is sent at once asks for the gateway, so that there only sources go by the copy.
+    copiesRoutes: canCopyRoutes() && !(isDirect && options.reversePath === 'off'),
+    markMask: options.markMask,
+    reversePath: options.reversePath,
+    passNonIpv4: options.nonIpv4 === 'pass',
+    judgeAll: false,
+    traceWord: false,
+  };
+}

@@ -1,0 +1,74 @@
+import type { Field, StructLayout } from '#dataplane/abi/btf.js';
+import type { BpfObject } from '#dataplane/loader/bpf-object.js';
+import { TestRun } from '#libc/test-run.js';
+import type { FlowTable } from './flow-conversion.js';
+
+/** Of struct carry_flow_request, behind the flow and its tally. */
+const AT = { half: 0, carried: 4, again: 8, vital: 12, bytes: 16 } as const;
+const RUNNING = [
+  { now: 'packets', before: 'folded_packets' },
+  { now: 'bytes', before: 'folded_bytes' },
+] as const;
+const TOTALS = ['total_packets', 'total_bytes'] as const;
+
+/** Writes flows of another datapath into the tables of this one, one at a time. */
+export class FlowCarrier {
+  /** To be filled with a flow and its tally before each call. */
+  readonly flow: DataView;
+  readonly #carry: TestRun;
+  readonly #earlier: DataView;
+
+  constructor(
+    object: BpfObject,
+    readonly layout: StructLayout,
+  ) {
+    const request = new Uint8Array(layout.size + AT.bytes);
+    this.flow = new DataView(request.buffer);
+    this.#earlier = new DataView(new ArrayBuffer(layout.size));
+    this.#carry = new TestRun(object.programFd('weir_carry_flow'), undefined, request, undefined);
+  }
+
+  /** False where there is no room, or the flow is there already: then it has got the counts. */
+  carry(table: FlowTable): boolean {
+    const { size } = this.layout;
+    this.flow.setUint32(size + AT.half, table === 'half_open' ? 1 : 0, true);
+    this.flow.setUint32(size + AT.again, 0, true);
+    this.#run();
+    return this.flow.getUint32(size + AT.carried, true) !== 0;
+  }
+
+  /** Adds what the flow that was carried last came to since: `read` fills in what it is now. */
+  carryAgain(read: (flow: DataView) => void): void {
+    const { size } = this.layout;
+    new Uint8Array(this.#earlier.buffer).set(new Uint8Array(this.flow.buffer, 0, size));
+    read(this.flow);
+    const vital = this.#field('state').offset;
+    const earlier = this.#earlier.getUint16(vital, true);
+    let changed = this.flow.getUint16(vital, true) !== earlier;
+    for (const { now, before } of RUNNING) {
+      for (const side of [0, 1]) {
+        const at = this.#field(now).offset + 4 * side;
+        const was = this.#earlier.getUint32(at, true);
+        changed ||= this.flow.getUint32(at, true) !== was;
+        this.flow.setUint32(this.#field(before).offset + 4 * side, was, true);
+      }
+    }
+    if (!changed) return;
+    for (const total of TOTALS) {
+      for (const side of [0, 1]) this.flow.setBigUint64(this.#field(total).offset + 8 * side, 0n, true);
+    }
+    this.flow.setUint32(size + AT.again, 1, true);
+    this.flow.setUint32(size + AT.vital, earlier, true);
+    this.#run();
+  }
+
+  #run(): void {
+    if (this.#carry.run() !== 0) throw new Error('a flow was not brought over');
+  }
+
+  #field(name: string): Field {
+    const field = this.layout.fields[name];
+    if (field === undefined) throw new RangeError(`flows have no ${name}`);
+    return field;
+  }
+}

@@ -1,0 +1,88 @@
+import type { StructLayout } from '#dataplane/abi/btf.js';
+import type { MapDescription } from '#dataplane/loader/bpf-object.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { conversion } from './struct-conversion.js';
+
+/** The map `hits`, wherever its description is from. */
+export type HitsMap = { readonly fd: number; readonly description: MapDescription };
+
+/**
+ * Hits brought over into a map that nobody counts in yet. Entries keep their index, by which flows name them; what the old
+ * map counted after the copy is added in the end.
+ */
+export class HitsTransfer {
+  readonly #old: Hits;
+  readonly #fresh: Hits;
+  readonly #copied: BigUint64Array;
+
+  constructor(from: HitsMap, to: HitsMap) {
+    this.#old = new Hits(from);
+    this.#fresh = new Hits(to);
+    const count = Math.min(this.#old.count, this.#fresh.count);
+    const convert = conversion(this.#old.layout, this.#fresh.layout);
+    this.#copied = new BigUint64Array(2 * count);
+    const [source, target] = [this.#old.view, this.#fresh.view];
+    for (let entry = 0; entry < count; entry++) {
+      this.#copied[2 * entry] = this.#old.packets(entry);
+      this.#copied[2 * entry + 1] = this.#old.bytes(entry);
+      convert(source, entry * this.#old.layout.size, target, entry * this.#fresh.layout.size);
+    }
+  }
+
+  /** To be called once nobody counts in the old map any more. */
+  finish(): void {
+    for (let entry = 0; entry < this.#copied.length / 2; entry++) {
+      if (this.#old.identity(entry) !== this.#fresh.identity(entry)) continue;
+      const packets = this.#old.packets(entry) - (this.#copied[2 * entry] ?? 0n);
+      const bytes = this.#old.bytes(entry) - (this.#copied[2 * entry + 1] ?? 0n);
+      if (packets > 0n || bytes > 0n) this.#fresh.add(entry, packets, bytes, this.#old.last(entry));
+    }
+    this.close();
+  }
+
+  close(): void {
+    this.#old.close();
+    this.#fresh.close();
+  }
+}
+
+/** The entries of one map, in memory. */
+class Hits {
+  readonly layout: StructLayout;
+  readonly count: number;
+  readonly view: DataView;
+  readonly #memory: MappedMemory;
+  readonly #words: BigUint64Array;
+
+  constructor({ fd, description: { value, maxEntries } }: HitsMap) {
+    this.layout = value;
+    this.count = maxEntries;
+    this.#memory = new MappedMemory('hits', fd, maxEntries * value.size);
+    const { buffer } = this.#memory.words;
+    this.view = new DataView(buffer);
+    this.#words = new BigUint64Array(buffer);
+  }
+
+  packets = (entry: number): bigint => this.#words[this.#at(entry, 'packets')] ?? 0n;
+  bytes = (entry: number): bigint => this.#words[this.#at(entry, 'bytes')] ?? 0n;
+  last = (entry: number): bigint => this.#words[this.#at(entry, 'last_ns')] ?? 0n;
+  identity = (entry: number): bigint => this.#words[this.#at(entry, 'identity')] ?? 0n;
+
+  /** The kernel adds at the same time. */
+  add(entry: number, packets: bigint, bytes: bigint, lastNs: bigint): void {
+    Atomics.add(this.#words, this.#at(entry, 'packets'), packets);
+    Atomics.add(this.#words, this.#at(entry, 'bytes'), bytes);
+    const last = this.#at(entry, 'last_ns');
+    if ((this.#words[last] ?? 0n) < lastNs) this.#words[last] = lastNs;
+  }
+
+  close(): void {
+    this.#memory.unmap();
+  }
+
+  #at(entry: number, member: string): number {
+    const field = this.layout.fields[member];
+    if (field === undefined) throw new RangeError(`hits of this layout have no ${member}`);
+    return (entry * this.layout.size + field.offset) / 8;
+  }
+}

@@ -1,0 +1,98 @@
+import { COUNTER_INDEX } from '#contracts/datapath-numbers.js';
+import { mapId } from '#dataplane/loader/bpf-fd.js';
+import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
+import { readCounters } from '#dataplane/loader/counters.js';
+import { batchesOf } from '#dataplane/loader/map-batches.js';
+import type { MapSet } from '#dataplane/object/map-set.js';
+import { KernelFailure } from '#libc/failure.js';
+import { libbpf } from '#libc/libbpf.js';
+import { TestRun } from '#libc/test-run.js';
+import { flowConversion, withTally } from './flow-conversion.js';
+import { FlowCarrier } from './flow-migration.js';
+import { pinnedFlows } from './pinned-flows.js';
+import { conversion } from './struct-conversion.js';
+
+const NOEXIST = 1;
+const EEXIST = 17;
+const E2BIG = 7;
+const ENOMEM = 12;
+
+/** What a datapath knew besides its policy, brought over into another. An entry that is there already stays. */
+export class StateTransfer {
+  constructor(
+    readonly from: MapSet,
+    readonly to: BpfObject,
+    /** Verdicts of flows are kept. */
+    readonly sameProgram: boolean,
+  ) {}
+
+  copy(): void {
+    this.#copyFlows();
+    if (this.#differs('fragments')) this.#copyFragments();
+  }
+
+  /** To be called once nobody counts in the old ones any more. */
+  carryCounters(): void {
+    if (!this.#differs('counters')) return;
+    for (const [index, { packets, bytes }] of readCounters(this.from.fd('counters')).entries()) {
+      if (packets > 0n || bytes > 0n) this.#carry(index, packets, bytes);
+    }
+  }
+
+  #differs(name: MapName): boolean {
+    return this.from.has(name) && this.from.id(name) !== mapId(this.to.mapFd(name));
+  }
+
+  #copyFlows(): void {
+    if (!this.#differs('flows')) return;
+    const target = withTally(this.to.describe('flows').value, this.to.describe('tallies').value);
+    const carrier = new FlowCarrier(this.to, target);
+    let lost = 0;
+    for (const { table, layout, flows } of pinnedFlows(this.from)) {
+      const convert = flowConversion(layout, target, this.sameProgram);
+      for (const { view, again } of flows) {
+        const belongs = convert(view, 0, carrier.flow, 0, table);
+        const carried = carrier.carry(belongs);
+        if (table === 'flows' && (belongs !== 'flows' || !carried)) lost++;
+        // A packet that was handed to the other datapath meanwhile changed only what was read before.
+        if (again()) carrier.carryAgain((into) => convert(view, 0, into, 0, table));
+      }
+    }
+    // Opened and closed say how many there are; one that was not brought over has ended.
+    if (lost > 0) this.#carry(COUNTER_INDEX.flows_closed, BigInt(lost), 0n);
+  }
+
+  #copyFragments(): void {
+    const [source, target] = [this.from.describe('fragments'), this.to.describe('fragments')];
+    const convertKey = conversion(source.key, target.key);
+    const convertValue = conversion(source.value, target.value);
+    const key = new Uint8Array(target.keySize);
+    const value = new Uint8Array(target.valueSize);
+    for (const { count, keys, values } of batchesOf(this.from.fd('fragments'), source)) {
+      for (let at = 0; at < count; at++) {
+        convertKey(new DataView(keys.buffer), at * source.keySize, new DataView(key.buffer), 0);
+        convertValue(new DataView(values.buffer), at * source.valueSize, new DataView(value.buffer), 0);
+        insert(this.to.mapFd('fragments'), key, value);
+      }
+    }
+  }
+
+  #carry(index: number, packets: bigint, bytes: bigint): void {
+    // struct carry_request
+    const request = new Uint8Array(24);
+    const view = new DataView(request.buffer);
+    view.setUint32(0, index, true);
+    view.setBigUint64(8, packets, true);
+    view.setBigUint64(16, bytes, true);
+    const failed = new TestRun(this.to.programFd('weir_carry'), undefined, request, undefined).run();
+    if (failed !== 0) throw new Error(`counter ${index} was not carried over`);
+  }
+}
+
+/** False where it is there already, or the map is full. */
+function insert(fd: number, key: Uint8Array, value: Uint8Array): boolean {
+  const result = libbpf().bpf_map_update_elem(fd, key, value, NOEXIST);
+  if (result === -EEXIST || result === -E2BIG || result === -ENOMEM) return false;
+  if (result < 0) throw new KernelFailure('bring an entry over', -result);
+  return true;
+}

@@ -1,0 +1,286 @@
+import { learnFrom } from '#dataplane/grants/mapped-grants.js';
+import { mapId, mapShape } from '#dataplane/loader/bpf-fd.js';
+import type { BpfObject } from '#dataplane/loader/bpf-object.js';
+import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
+import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
+import { type Capacity, capacityFor, type Need } from '#dataplane/object/capacity.js';
+import { type LoadedObject, loadObject, startSweep } from '#dataplane/object/loaded-object.js';
+import { type MapSet, type Pinned, pinMaps, pinnedOf } from '#dataplane/object/map-set.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { type HitsMap, HitsTransfer } from './hits-migration.js';
+import { clearPredecessors } from './predecessors.js';
+import { StateTransfer } from './state-migration.js';
+import {
+  type FixedOptions,
+  type Inheritance,
+  loadBridge,
+  mapsOf,
+  prepareSuccessor,
+  type Successor,
+} from './successor.js';
+
+/** Puts `programs` on every hook. Throws where one of them still holds another program. */
+export type SwitchHooks = () => void;
+
+/**
+ * One datapath in the place of another, without a packet between two chairs:
+ *
+ * - with the maps in force, each hook is switched to the new programs, and that is all;
+ * - a policy that outgrows its tables is copied into larger ones, and the other maps are shared: both programs judge alike
+ *   while the hooks are switched;
+ * - where flows must move, a bridge is put on the hooks first: it hands every packet to the old programs until one store
+ *   puts the new policy in force on all hooks at once; then it hands them what it would drop itself, until all flows are
+ *   brought over.
+ *
+ * Whatever ends this process in between, the pins say to the next where it stood.
+ */
+export class Succession {
+  readonly #programCapacity: number;
+  readonly #pinPath: string;
+  /** Whether something was in force before. */
+  readonly adopted: boolean;
+  #present: Successor;
+  #inheritance: Inheritance;
+  /** From what judged before; what it still counts is added in the end. */
+  #hits: HitsTransfer | undefined;
+  #sweeps = false;
+
+  constructor(fixed: FixedOptions, programCapacity: number, pinPath: string, heldPrograms: readonly number[]) {
+    this.#programCapacity = programCapacity;
+    this.#pinPath = pinPath;
+    const { loaded, set, bridge, ...inheritance } = prepareSuccessor(fixed, programCapacity, pinPath, heldPrograms);
+    this.#present = { loaded, set, bridge };
+    this.#inheritance = inheritance;
+    this.adopted = inheritance.inForce !== undefined;
+    if (bridge !== undefined) {
+      this.#hits = this.#inheritHits();
+      this.#inheritGrants();
+    } else if (inheritance.predecessors.length > 0) {
+      // An earlier process was cut off at this, and its bridge is on the hooks.
+      this.#copyState();
+    }
+    this.restorePins();
+  }
+
+  get loaded(): LoadedObject {
+    return this.#present.loaded;
+  }
+
+  get set(): MapSet {
+    return this.#present.set;
+  }
+
+  /** What belongs on the hooks now. */
+  get programs(): BpfObject {
+    return this.#present.bridge ?? this.#present.loaded.object;
+  }
+
+  /** True while an older datapath judges, until the next flip. */
+  get awaitsFlip(): boolean {
+    return this.#present.bridge !== undefined && this.loaded.slots.epoch === 0;
+  }
+
+  /** Generation and digest of what judges at the moment. */
+  inForce(): { readonly generation: number; readonly imageSha256: string } | null {
+    if (!this.awaitsFlip) return this.loaded.slots.inForce();
+    return this.#inheritance.inForce?.inspect((slots) => slots.inForce()) ?? null;
+  }
+
+  /** To be called when the hooks hold `programs`: goes as far as it can without a new policy. */
+  advance(switchHooks: SwitchHooks): void {
+    const { inForce } = this.#inheritance;
+    if (this.awaitsFlip) {
+      if (inForce === undefined || !this.#hasProgramOf(inForce)) return;
+      inForce.inspect((slots) => this.loaded.slots.adoptInForce(slots));
+    }
+    this.complete(switchHooks);
+  }
+
+  /** To be called once the new policy is in force on all hooks: ends what judged before. */
+  complete(switchHooks: SwitchHooks): void {
+    const { bridge } = this.#present;
+    if (bridge !== undefined) this.#copyState();
+    this.#sweep();
+    this.#present = { ...this.#present, bridge: undefined };
+    try {
+      if (bridge !== undefined) {
+        switchHooks();
+        this.restorePins();
+      }
+    } finally {
+      this.#endPredecessors();
+      bridge?.close();
+    }
+  }
+
+  #copyState(): void {
+    awaitGracePeriod();
+    this.#sweep();
+    // Nobody changes an old flow any more but a packet that is of it. The kernel ends a timer with its map's last pin.
+    for (const set of this.#inheritance.predecessors) {
+      if (set.id('sweep') !== mapId(this.loaded.object.mapFd('sweep'))) set.drop('sweep');
+    }
+    for (const transfer of this.#transfers()) transfer.copy();
+  }
+
+  #sweep(): void {
+    if (!this.#sweeps) startSweep(this.loaded.object);
+    this.#sweeps = true;
+  }
+
+  /** What is refused from now on is refused; what was counted until then is carried over. */
+  #endPredecessors(): void {
+    const { object, slots } = this.loaded;
+    const { predecessors, superfluous } = this.#inheritance;
+    if (predecessors.length > 0) {
+      clearPredecessors(object);
+      awaitGracePeriod();
+      for (const transfer of this.#transfers()) transfer.carryCounters();
+      const pickup = predecessors.map((set) => set.inspect(({ pickupUntil }) => pickupUntil));
+      slots.setPickupUntil(pickup.reduce((a, b) => (a > b ? a : b)));
+    }
+    this.#hits?.finish();
+    this.#hits = undefined;
+    for (const set of [...predecessors, ...superfluous]) set.remove();
+    this.#inheritance = { inForce: undefined, predecessors: [], superfluous: [] };
+  }
+
+  #transfers(): StateTransfer[] {
+    return this.#inheritance.predecessors.map(
+      (set) => new StateTransfer(set, this.loaded.object, this.#hasProgramOf(set)),
+    );
+  }
+
+  /** Makes room for a policy, and answers whether that took another object. Where it fails, all is as it was. */
+  grow(need: Need, switchHooks: SwitchHooks): boolean {
+    const before = this.#present;
+    const capacity = capacityFor(need, before.loaded.options, this.#programCapacity);
+    const grown = grownMaps(before.loaded.options, capacity);
+    if (grown.length === 0) return false;
+    const kept = MAPS.filter((name) => !grown.includes(name));
+    const loaded = loadObject(
+      { ...before.loaded.options, ...capacity },
+      {
+        maps: mapsOf(before.loaded.object, kept),
+        word: this.awaitsFlip ? (this.#inheritance.inForce?.word() ?? 0) : 0,
+        grants: before.loaded.mappedGrants,
+      },
+    );
+    let set: MapSet | undefined;
+    let bridge: BpfObject | undefined;
+    let hits: HitsTransfer | undefined;
+    try {
+      if (grown.includes('program')) loaded.slots.copyInForce(before.loaded.slots);
+      if (grown.includes('rank_hits')) copyRanks(before.loaded, loaded);
+      if (grown.includes('hits')) hits = this.#transferHits(before.loaded, loaded);
+      if (before.bridge !== undefined) bridge = loadBridge(loaded);
+      set = pinMaps(pinnedOf(loaded.object, bridge ?? loaded.object), this.#pinPath);
+      this.#present = { loaded, set, bridge };
+      switchHooks();
+    } catch (error) {
+      this.#present = before;
+      hits?.close();
+      bridge?.close();
+      loaded.close('grants');
+      set?.remove();
+      switchHooks();
+      throw error;
+    }
+    awaitGracePeriod();
+    hits?.finish();
+    // By the tables of now: who swept before may go by smaller ones.
+    if (!this.awaitsFlip) startSweep(loaded.object);
+    this.#sweeps ||= !this.awaitsFlip;
+    before.set.remove();
+    before.bridge?.close();
+    before.loaded.close('grants');
+    return true;
+  }
+
+  /**
+   * Names of pins of the present set that are gone, or are of other objects. By the pinned programs the next process finds what judges
+   * now: a bridge stays pinned until the hooks hold other programs.
+   */
+  lostPins(): string[] {
+    return this.set.lost(this.#pinned());
+  }
+
+  restorePins(): void {
+    const lost = this.lostPins();
+    if (lost.length === 0) return;
+    try {
+      this.set.put(new Map([...this.#pinned()].filter(([name]) => lost.includes(name))));
+    } catch (failure) {
+      throw new Error(`make the pins ${lost.join(', ')} again: ${String(failure)}`, { cause: failure });
+    }
+  }
+
+  #pinned(): Pinned {
+    return pinnedOf(this.loaded.object, this.programs);
+  }
+
+  close(): void {
+    this.#hits?.close();
+    this.#present.bridge?.close();
+    this.#present.loaded.close();
+    const { predecessors, superfluous, inForce } = this.#inheritance;
+    for (const set of [this.#present.set, ...predecessors, ...superfluous]) set.close();
+    inForce?.close();
+  }
+
+  #hasProgramOf(set: MapSet): boolean {
+    return set.id('program') === mapId(this.loaded.object.mapFd('program'));
+  }
+
+  /** While another datapath judges, it is the one that counts. */
+  #transferHits(from: LoadedObject, to: LoadedObject): HitsTransfer | undefined {
+    if (!this.awaitsFlip) return new HitsTransfer(hitsOf(from), hitsOf(to));
+    this.#hits?.close();
+    this.#hits = this.#inheritHits(to);
+    return undefined;
+  }
+
+  /** Where there is another number of places for them; else they are shared. */
+  #inheritGrants(): void {
+    const { inForce } = this.#inheritance;
+    const { object, grants } = this.loaded;
+    if (inForce === undefined || inForce.id('patterns') !== mapId(object.mapFd('patterns'))) return;
+    if (inForce.id('grants') !== mapId(object.mapFd('grants'))) learnFrom(inForce.fd('grants'), grants);
+  }
+
+  #inheritHits(to = this.loaded): HitsTransfer | undefined {
+    const { inForce } = this.#inheritance;
+    const own = hitsOf(to);
+    if (inForce === undefined || !inForce.has('hits') || inForce.id('hits') === mapId(own.fd)) return undefined;
+    return new HitsTransfer({ fd: inForce.fd('hits'), description: inForce.describe('hits') }, own);
+  }
+}
+
+function hitsOf({ object }: LoadedObject): HitsMap {
+  return { fd: object.mapFd('hits'), description: object.describe('hits') };
+}
+
+function grownMaps(before: Capacity, after: Capacity): MapName[] {
+  const grown: MapName[] = [];
+  if (before.slotLines !== after.slotLines) grown.push('program');
+  if (before.rankCapacity !== after.rankCapacity) grown.push('rank_hits');
+  if (before.hitCapacity !== after.hitCapacity) grown.push('hits');
+  return grown;
+}
+
+/** Of both slots: one of them may be staged. */
+function copyRanks(from: LoadedObject, to: LoadedObject): void {
+  const [old, fresh] = [ranksOf(from), ranksOf(to)];
+  for (const slot of [0, 1]) {
+    const half = old.words.length / 2;
+    fresh.words.set(old.words.subarray(slot * half, (slot + 1) * half), (slot * fresh.words.length) / 2);
+  }
+  old.unmap();
+  fresh.unmap();
+}
+
+function ranksOf({ object }: LoadedObject): MappedMemory {
+  const fd = object.mapFd('rank_hits');
+  const { maxEntries, valueSize } = mapShape(fd);
+  return new MappedMemory('rank_hits', fd, maxEntries * valueSize);
+}
