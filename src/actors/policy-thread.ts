@@ -1,7 +1,7 @@
 import { AskedThread } from '#threads/asked-thread.js';
 import type { SentFailure } from '#threads/messages.js';
 import { ownBuffers } from './own-buffers.js';
-import type { PolicyAsks, PolicyResult, PolicySurroundings, PolicyWork } from './policy-work.js';
+import type { PolicyAsks, PolicyResult, PolicyWork } from './policy-work.js';
 
 /** Reads, compiles and explains policies off the event loop. */
 export type PolicyThread = {
@@ -13,11 +13,6 @@ export type PolicyThread = {
     work: W,
     options?: { transfer?: boolean; signal?: AbortSignal },
   ): Promise<PolicyResult<W>>;
-  /**
-   * Starts the thread, and has it do what writes ask for, a little at a time, until its code is compiled for that or
-   * there is other work: the first large write takes half as long then. Rejects where the thread dies meanwhile.
-   */
-  rehearse(surroundings: PolicySurroundings): Promise<void>;
   close(): Promise<void>;
 };
 
@@ -35,16 +30,12 @@ export type PolicyThreadOptions = {
 /** Nearly all that is made of a large policy lives on: with the default it is copied again and again while it is made. */
 const YOUNG_HEAP_MIB = 96;
 
-/** Some 100 ms each at first; after these, more save less than they cost. */
-const REHEARSALS = 4;
-
 /** Starts no thread before the first work. */
 export function createPolicyThread({
   maxHeapMiB = 2048,
   onPerformed = () => {},
 }: PolicyThreadOptions = {}): PolicyThread {
   let running: AskedThread<PolicyAsks> | undefined;
-  let works = 0;
 
   const end = async (reason: string): Promise<void> => {
     const ended = running;
@@ -80,12 +71,11 @@ export function createPolicyThread({
     return { ...result, sample };
   };
 
-  const thread: PolicyThread = {
+  return {
     async perform(work, { transfer = false, signal } = {}) {
       if (signal?.aborted === true) throw new PolicyThreadDied('the work was given up before it began');
       const abort = (): void => void end('the policy thread was ended: the work was given up');
       signal?.addEventListener('abort', abort, { once: true });
-      works++;
       const began = performance.now();
       try {
         return (await perform(work, transfer)) as PolicyResult<typeof work>;
@@ -94,12 +84,6 @@ export function createPolicyThread({
         onPerformed(work.kind, (performance.now() - began) / 1_000);
       }
     },
-    async rehearse(surroundings) {
-      const first = works;
-      for (let round = 0; round < REHEARSALS && works === first + round; round++)
-        await thread.perform({ kind: 'rehearse', round, surroundings });
-    },
     close: () => end('the policy thread was closed'),
   };
-  return thread;
 }

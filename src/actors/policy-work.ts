@@ -126,18 +126,13 @@ type DescribedPolicy = {
   readonly listing: Uint8Array;
 };
 
-/** Do with a made-up policy what writes will ask for. */
-type Rehearse = { readonly kind: 'rehearse'; readonly round: number; readonly surroundings: PolicySurroundings };
-type Rehearsed = { readonly kind: 'rehearsed' };
-
-export type PolicyWork = PreparePolicy | PrepareGroup | LocateGroup | ExplainPolicy | DescribePolicy | Rehearse;
+export type PolicyWork = PreparePolicy | PrepareGroup | LocateGroup | ExplainPolicy | DescribePolicy;
 type ResultOfKind = {
   readonly prepare: PreparedPolicy | Unreadable | TooLarge;
   readonly prepare_group: PreparedGroup | NoSuchGroup | UnknownPolicy | Unreadable | TooLarge;
   readonly locate_group: LocatedGroup | UnknownPolicy | Unreadable;
   readonly explain: ExplainedPolicy | UnknownPolicy | Unreadable;
   readonly describe: DescribedPolicy | Unreadable | TooLarge;
-  readonly rehearse: Rehearsed;
 };
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
 

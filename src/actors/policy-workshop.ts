@@ -6,7 +6,6 @@ import { type GroupPart, type PolicyParts, walkOf } from '#policy/check/parts.js
 import { SourceHolders } from '#policy/check/source-holders.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
-import { rehearse } from '#policy/compile/rehearsal.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { explain } from '#policy/explain/explain.js';
 import { listing } from '#policy/explain/listing.js';
@@ -53,9 +52,6 @@ export function createPolicyWorkshop(): <W extends PolicyWork>(work: W) => Polic
         return workshop.explain(work);
       case 'describe':
         return workshop.describe(work);
-      case 'rehearse':
-        rehearse(work.round, { ...work.surroundings, parseCertificate });
-        return { kind: 'rehearsed' };
     }
   };
   return perform as <W extends PolicyWork>(work: W) => PolicyResult<W>;

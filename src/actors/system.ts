@@ -207,14 +207,8 @@ export function createSystem(ports: SystemPorts): System {
   const isEngaged = (): boolean => snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
 
   let generation = 0;
-  let isRehearsed = false;
   bus.messages.subscribe((message) => {
     if (message.type === 'policy.activated') generation = message.generation;
-    if (!isRehearsed && (message.type === 'program.desired' || message.type === 'policy.activated')) {
-      isRehearsed = true;
-      // What is stored was read: the thread has nothing to do. One that dies of this is started again by a write.
-      writing.rehearse(surroundings).catch(() => {});
-    }
     if (message.type === 'dataplane.adopted') adoptedGeneration = message.generation;
   });
   routeMessages(bus, (recipient) => (recipient === 'node' ? node : partOf(recipient)));

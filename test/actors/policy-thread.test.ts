@@ -1,7 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
 import { createPolicyThread, PolicyThreadDied } from '#actors/policy-thread.js';
 import type { PreparePolicy } from '#actors/policy-work.js';
-import { createPolicyWorkshop } from '#actors/policy-workshop.js';
 import { config } from './running-system.js';
 
 const surroundings = { fallback: 'deny', dns: false, servicePlane: false, policesNode: false } as const;
@@ -64,16 +63,4 @@ test('a thread that runs out of memory fails the work, not the process', async (
   const small = createPolicyThread({ maxHeapMiB: 16 });
   await expect(small.perform(large())).rejects.toBeInstanceOf(PolicyThreadDied);
   await small.close();
-});
-
-test('rehearses until there is work, and keeps nothing of it', async () => {
-  const rehearsed = thread.rehearse(surroundings);
-  const asked = work(config('lan', 'enforce'));
-  const prepared = await thread.perform(asked);
-  await rehearsed;
-  const alone = createPolicyWorkshop()(asked);
-  if (prepared.kind !== 'prepared' || alone.kind !== 'prepared') throw new Error('the policy was refused');
-  expect({ ...prepared, sample: await prepared.sample }).toEqual({ ...alone, sample: await alone.sample });
-  const located = { kind: 'locate_group', group: 'g0', base: { key: 'new', text: null }, surroundings } as const;
-  expect(await thread.perform(located)).toEqual({ kind: 'located', span: null });
 });
