@@ -1,14 +1,12 @@
 import { workerData } from 'node:worker_threads';
 import { Handover } from '#sockets/handover.js';
 import { ParentThread } from '#threads/parent-thread.js';
-import { bindPlainly } from './intercept/plain-bind.js';
 import { LocalServicePlane } from './local-service-plane.js';
 import type { FromThread, Given, PlaneAsks, ToThread } from './messages.js';
 import { Splices } from './splice.js';
 
 const TELL_MS = 200;
 
-bindPlainly();
 const parent = new ParentThread<PlaneAsks, ToThread, FromThread>('the service plane');
 const { options, ticketKeys, splices } = workerData as Given;
 const plane = new LocalServicePlane(
