@@ -27,7 +27,7 @@ module.exports = {
       ['document', ['model'], 'Reading the JSON document.'],
       ['evaluate', ['model'], 'The reference evaluator and the reader of compiled programs.'],
       ['check', ['model', 'document', 'evaluate'], 'Validation and warnings.'],
-      ['compile', ['model', 'evaluate', 'check', 'proof'], 'Policy to program.'],
+      ['compile', ['model', 'evaluate'], 'Policy to program.'],
       ['proof', ['model', 'evaluate'], 'The proof is independent of the compiler that it checks.'],
       ['explain', ['model', 'evaluate'], 'Answers to questions about a policy.'],
     ].map(([folder, allowed, comment]) =>
@@ -129,14 +129,14 @@ module.exports = {
     only(
       'libc-imports-contracts',
       '^src/libc/',
-      ['^src/contracts/passed-object'],
+      ['^src/contracts/bpf-object-handle'],
       'Prototypes of C functions, and their errors.',
     ),
     only('sockets-use-libc', '^src/sockets/', ['^src/libc/', '^src/contracts/'], 'Socket calls that Node lacks.'),
     only(
       'threads-use-libc',
       '^src/threads/',
-      ['^src/libc/hold', '^src/contracts/'],
+      ['^src/libc/termination-guard', '^src/contracts/'],
       'Requests to a worker thread, and the worker side.',
     ),
     only('files-import-nothing', '^src/files/', [], 'Bounded reading of files that an operator names.'),

@@ -1,6 +1,6 @@
 import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
 import { judgeRequest } from '#policy/evaluate/http-block.js';
-import { BodyReader } from '#service-plane/http/body.js';
+import { BodyReader } from '#service-plane/http/body-reader.js';
 import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
 import { writeRequestHead } from '#service-plane/http/write-head.js';
 import { nodeReader } from '#test/service-plane/http/llhttp.js';

@@ -1,6 +1,6 @@
 import type { Grant } from '#contracts/datapath.js';
 import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
-import { linesFor, PATTERN, PATTERNS } from '#dataplane/grants/layout.js';
+import { linesFor, PATTERN, PATTERNS } from '#dataplane/grants/grant-layout.js';
 import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';
 import { compile } from '#policy/compile/compile.js';
 import { Random } from '#test/seed.js';

@@ -1,13 +1,13 @@
 import type { System } from '#actors/system.js';
-import type { Refusal } from '#bus/requests.js';
+import type { Refusal } from '#bus/policy-requests.js';
 import type { Config } from '#config/config.js';
 import type { DisclosedConfig } from '#config/disclosure.js';
 import type { HitReport } from '#contracts/datapath.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
-import { chains, hookPrograms, NETWORK_TEXTS, settings } from '#dataplane/machine/network.js';
+import { chains, hookPrograms, NETWORK_TEXTS, settings } from '#dataplane/machine/machine-network.js';
 import { system as machine, ownProcess } from '#dataplane/machine/process.js';
 import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
-import type { FindingFilter, FindingPage, FindingQuery } from '#observe/findings/filter.js';
+import type { FindingFilter, FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
 import { shownFinding } from '#observe/findings/shown.js';
 import type { LogRing } from '#observe/log-ring.js';
 import type { Metrics } from '#observe/metrics.js';

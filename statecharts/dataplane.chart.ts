@@ -1,9 +1,9 @@
 import { assign, type EventObject, fromCallback, fromPromise, raise, setup } from 'xstate';
-import type { Fact, Message, RequestMessage } from '#bus/messages.js';
-import type { Refusal } from '#bus/requests.js';
+import type { Fact, Message, RequestMessage } from '#bus/bus-messages.js';
+import type { Refusal } from '#bus/policy-requests.js';
 import type { DatapathChange, FlowRefusal, Missing, Review } from '#contracts/datapath.js';
 import type { Program } from '#contracts/program.js';
-import type { Proof, Sampling } from '#contracts/proof.js';
+import type { Proof, Sampling } from '#contracts/proof-types.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';

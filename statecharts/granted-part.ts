@@ -1,5 +1,5 @@
 import { assign, type EventObject, fromCallback, fromPromise } from 'xstate';
-import type { Fact, Needs } from '#bus/messages.js';
+import type { Fact, Needs } from '#bus/bus-messages.js';
 import { backoffMs, codeOf, notProvided, sentenceOf } from './failure.js';
 import type { PartName, Troubles } from './readiness.js';
 

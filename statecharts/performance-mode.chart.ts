@@ -1,6 +1,6 @@
 import { assign, fromPromise, setup } from 'xstate';
-import type { Message, PerformanceMode, PerformanceModeWrite, RequestMessage } from '#bus/messages.js';
-import type { Refusal } from '#bus/requests.js';
+import type { Message, PerformanceMode, PerformanceModeWrite, RequestMessage } from '#bus/bus-messages.js';
+import type { Refusal } from '#bus/policy-requests.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';

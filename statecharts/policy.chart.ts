@@ -1,5 +1,5 @@
 import { and, assign, fromPromise, not, raise, setup, stateIn } from 'xstate';
-import type { Fact, Message, Needs, RequestMessage } from '#bus/messages.js';
+import type { Fact, Message, Needs, RequestMessage } from '#bus/bus-messages.js';
 import type {
   PolicyChecked,
   PolicyDeleted,
@@ -7,13 +7,13 @@ import type {
   PolicyWrite,
   PolicyWritten,
   Refusal,
-} from '#bus/requests.js';
-import type { InspectionImage } from '#contracts/inspection.js';
+} from '#bus/policy-requests.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { Lookups } from '#contracts/lookups.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
-import type { Proof, ProofSample, Sampling } from '#contracts/proof.js';
+import type { Proof, ProofSample, Sampling } from '#contracts/proof-types.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';

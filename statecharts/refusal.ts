@@ -1,4 +1,4 @@
-import type { Refusal, RefusalCode } from '#bus/requests.js';
+import type { Refusal, RefusalCode } from '#bus/policy-requests.js';
 import { sentenceOf } from './failure.js';
 
 export function refusal(code: RefusalCode, detail: string): Refusal {

@@ -1,5 +1,5 @@
 import { assign, type EventObject, fromCallback, setup } from 'xstate';
-import type { InspectionImage } from '#contracts/inspection.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
 import { notProvided } from './failure.js';
 import {
   beginning,

@@ -1,4 +1,4 @@
-import { Guard, removeGuard } from '#dataplane/guard/guard.js';
+import { Guard, removeGuard } from '#dataplane/guard/nftables-guard.js';
 import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';
 import { BY_STACK, judge } from './judged.js';

@@ -1,5 +1,5 @@
 import type { ActorRefLike, AnyEventObject, AnyMachineSnapshot, InspectionEvent, Snapshot } from 'xstate';
-import type { InspectedSnapshot, Inspection, Statechart, Statecharts } from '#bus/inspection.js';
+import type { InspectedSnapshot, Inspection, Statechart, Statecharts } from '#bus/chart-inspection.js';
 import { definitionOf, shownEvent, shownSnapshot } from './inspected.js';
 
 const KEPT = 2_000;

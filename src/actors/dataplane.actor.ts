@@ -1,10 +1,10 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
-import type { Message } from '#bus/messages.js';
+import type { Message } from '#bus/bus-messages.js';
 import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#contracts/datapath.js';
 import type { Program } from '#contracts/program.js';
-import type { Proof, ProofSample } from '#contracts/proof.js';
-import { mismatchSentence } from '#policy/proof/proof.js';
+import type { Proof, ProofSample } from '#contracts/proof-types.js';
+import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
 import { type Attached, type Desired, dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { Refused } from './refused.js';

@@ -1,5 +1,5 @@
 import type { Bus } from '#bus/bus.js';
-import type { AnswerMessage, Exchange, Message, RequestMessage } from '#bus/messages.js';
+import type { AnswerMessage, Exchange, Message, RequestMessage } from '#bus/bus-messages.js';
 
 export type ExchangeDone = {
   readonly exchange: Exchange;

@@ -1,11 +1,11 @@
-import type { Refusal } from '#bus/requests.js';
-import type { ExplainNode } from '#contracts/explain-node.js';
+import type { Refusal } from '#bus/policy-requests.js';
+import type { ExplainNode } from '#contracts/explain-facts.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 import { refusal } from '#statecharts/refusal.js';
-import type { PolicyStore } from '#store/port.js';
+import type { PolicyStore } from '#store/store-types.js';
 import { FairQueue, inTurn } from './fair-queue.js';
 import { type PolicyThread, PolicyThreadDied } from './policy-thread.js';
 import type { PolicySurroundings, PolicyText } from './policy-work.js';

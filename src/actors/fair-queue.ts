@@ -1,4 +1,4 @@
-import type { Refusal } from '#bus/requests.js';
+import type { Refusal } from '#bus/policy-requests.js';
 import { refusal } from '#statecharts/refusal.js';
 
 type Waiting = { readonly begin: () => void };

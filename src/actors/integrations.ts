@@ -1,6 +1,6 @@
-import type { Refusal } from '#bus/requests.js';
+import type { Refusal } from '#bus/policy-requests.js';
 import { refusal } from '#statecharts/refusal.js';
-import type { Integration, IntegrationRecord, IntegrationStore } from '#store/port.js';
+import type { Integration, IntegrationRecord, IntegrationStore } from '#store/store-types.js';
 import { orRefusal } from './or-refusal.js';
 
 /** An integration as it is shown: without its token. */

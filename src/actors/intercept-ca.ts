@@ -1,12 +1,12 @@
 import { type Observable, ReplaySubject } from 'rxjs';
-import type { Refusal } from '#bus/requests.js';
+import type { Refusal } from '#bus/policy-requests.js';
 import { WARNING_CODES, type Warning } from '#contracts/policy-problem.js';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
 import { describeCa, type InterceptCa, interceptCaOf } from '#service-plane/ca/intercept-ca.js';
 import { readCa } from '#service-plane/ca/read-ca.js';
 import { refusal } from '#statecharts/refusal.js';
-import { StoreError } from '#store/error.js';
-import type { InterceptCaRecord, InterceptCaStore } from '#store/port.js';
+import { StoreError } from '#store/store-error.js';
+import type { InterceptCaRecord, InterceptCaStore } from '#store/store-types.js';
 import { orRefusal } from './or-refusal.js';
 
 /** What the service plane signs with: null where there is none. */

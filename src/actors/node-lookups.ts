@@ -1,5 +1,5 @@
 import { NEVER, Observable, share } from 'rxjs';
-import type { Refusal } from '#bus/requests.js';
+import type { Refusal } from '#bus/policy-requests.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { DnsProxy, DnsStats } from '#dns/dns-proxy.js';

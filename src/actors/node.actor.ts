@@ -1,9 +1,9 @@
 import type { Bus } from '#bus/bus.js';
-import type { Message } from '#bus/messages.js';
+import type { Message } from '#bus/bus-messages.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { clusterChart } from '#statecharts/cluster.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
-import type { SettingsStore } from '#store/port.js';
+import type { SettingsStore } from '#store/store-types.js';
 import { type DataplanePorts, dataplaneActor } from './dataplane.actor.js';
 import { dnsProxyActor } from './dns-proxy.actor.js';
 import type { EventSwitch } from './event-switch.js';

@@ -1,6 +1,6 @@
-import type { Refusal, RefusalCode } from '#bus/requests.js';
+import type { Refusal, RefusalCode } from '#bus/policy-requests.js';
 import { refusal } from '#statecharts/refusal.js';
-import { StoreError } from '#store/error.js';
+import { StoreError } from '#store/store-error.js';
 
 /** What a store refuses is told to the caller; all else is thrown. */
 export async function orRefusal<T>(act: () => Promise<T | Refusal>): Promise<T | Refusal> {

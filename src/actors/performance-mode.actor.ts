@@ -1,8 +1,8 @@
 import { fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
-import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/messages.js';
+import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/bus-messages.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
-import type { SettingsStore } from '#store/port.js';
+import type { SettingsStore } from '#store/store-types.js';
 import type { EventSwitch } from './event-switch.js';
 
 const KEY = 'performance_mode';

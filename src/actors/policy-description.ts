@@ -1,5 +1,5 @@
 import type { Warning } from '#contracts/policy-problem.js';
-import type { PolicyStore } from '#store/port.js';
+import type { PolicyStore } from '#store/store-types.js';
 import type { PolicyThread } from './policy-thread.js';
 import type { PolicySurroundings } from './policy-work.js';
 import { storedText } from './stored-text.js';

@@ -1,5 +1,5 @@
-import { AskedThread } from '#threads/asked-thread.js';
-import type { SentFailure } from '#threads/messages.js';
+import type { SentFailure } from '#threads/thread-messages.js';
+import { AskedThread } from '#threads/worker-client.js';
 import { ownBuffers } from './own-buffers.js';
 import type { PolicyAsks, PolicyResult, PolicyWork } from './policy-work.js';
 

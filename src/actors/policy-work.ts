@@ -1,11 +1,11 @@
-import type { Needs } from '#bus/messages.js';
-import type { InspectionImage, PolicyImage } from '#contracts/inspection.js';
+import type { Needs } from '#bus/bus-messages.js';
+import type { InspectionImage, PolicyImage } from '#contracts/inspection-image.js';
 import type { EnvelopeMode, Form } from '#contracts/policy-document.js';
 import type { Action } from '#contracts/policy-model.js';
 import type { Problem, Warning } from '#contracts/policy-problem.js';
 import type { TextEdit } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
-import type { ProofSample } from '#contracts/proof.js';
+import type { ProofSample } from '#contracts/proof-types.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 
 /** What a policy is read against. */

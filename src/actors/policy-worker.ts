@@ -1,5 +1,5 @@
-import type { ProofSample } from '#contracts/proof.js';
-import { ParentThread } from '#threads/parent-thread.js';
+import type { ProofSample } from '#contracts/proof-types.js';
+import { ParentThread } from '#threads/worker-server.js';
 import { ownBuffers } from './own-buffers.js';
 import type { PolicyAsks } from './policy-work.js';
 import { createPolicyWorkshop } from './policy-workshop.js';

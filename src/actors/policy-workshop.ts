@@ -1,8 +1,8 @@
-import type { Needs } from '#bus/messages.js';
+import type { Needs } from '#bus/bus-messages.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { deleteGroup, type HeldPolicy, putGroup } from '#policy/check/group-write.js';
-import { type GroupPart, type PolicyParts, walkOf } from '#policy/check/parts.js';
+import { type GroupPart, type PolicyParts, walkOf } from '#policy/check/policy-parts.js';
 import { SourceHolders } from '#policy/check/source-holders.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';

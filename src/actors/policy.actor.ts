@@ -1,13 +1,13 @@
 import { fromPromise } from 'xstate';
 import { ask } from '#bus/ask.js';
 import type { Bus } from '#bus/bus.js';
-import type { Message } from '#bus/messages.js';
-import type { PolicyWrite } from '#bus/requests.js';
+import type { Message } from '#bus/bus-messages.js';
+import type { PolicyWrite } from '#bus/policy-requests.js';
 import type { Program } from '#contracts/program.js';
-import type { Proof, Sampling } from '#contracts/proof.js';
+import type { Proof, Sampling } from '#contracts/proof-types.js';
 import { type PolicyChange, policyChart } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
-import { StoreError } from '#store/error.js';
+import { StoreError } from '#store/store-error.js';
 import { type JudgementPorts, judge, replay } from './judgement.js';
 import { accepted, Refused } from './refused.js';
 

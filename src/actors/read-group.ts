@@ -1,7 +1,7 @@
-import type { Refusal } from '#bus/requests.js';
+import type { Refusal } from '#bus/policy-requests.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
 import { refusal } from '#statecharts/refusal.js';
-import type { PolicyStore } from '#store/port.js';
+import type { PolicyStore } from '#store/store-types.js';
 import { type PolicyThread, PolicyThreadDied } from './policy-thread.js';
 import type { PolicySurroundings } from './policy-work.js';
 import { storedText } from './stored-text.js';

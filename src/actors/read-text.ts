@@ -1,5 +1,5 @@
 import { ownAddresses } from '#dns/own-addresses.js';
-import { type ReadContext, type ReadPolicy, readPolicy } from '#policy/check/read.js';
+import { type ReadContext, type ReadPolicy, readPolicy } from '#policy/check/read-policy.js';
 import { parseCertificate } from './parse-certificate.js';
 import type { PolicySurroundings, PolicyText } from './policy-work.js';
 

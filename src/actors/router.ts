@@ -1,6 +1,6 @@
 import type { AnyActorRef, Subscription } from 'xstate';
 import type { Bus } from '#bus/bus.js';
-import type { AnswerMessage, Message } from '#bus/messages.js';
+import type { AnswerMessage, Message } from '#bus/bus-messages.js';
 import type { Part } from '#statecharts/node.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 

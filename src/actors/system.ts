@@ -1,12 +1,12 @@
 import { type AnyActorRef, type AnyMachineSnapshot, createActor, waitFor } from 'xstate';
 import { ask } from '#bus/ask.js';
 import { type Bus, createBus } from '#bus/bus.js';
-import type { Statecharts } from '#bus/inspection.js';
-import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/messages.js';
-import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
+import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/bus-messages.js';
+import type { Statecharts } from '#bus/chart-inspection.js';
+import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import type { Datapath, DatapathStats } from '#contracts/datapath.js';
 import type { EventSource } from '#contracts/event-source.js';
-import type { ExplainNode } from '#contracts/explain-node.js';
+import type { ExplainNode } from '#contracts/explain-facts.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
@@ -17,7 +17,7 @@ import type { PerformanceModeContext } from '#statecharts/performance-mode.chart
 import type { PolicyContext } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
-import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/port.js';
+import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
 import { ChartRecorder } from './chart-recorder.js';
 import type { DataplanePorts } from './dataplane.actor.js';
 import { EventSwitch } from './event-switch.js';

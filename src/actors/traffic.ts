@@ -1,4 +1,4 @@
-import type { Refusal } from '#bus/requests.js';
+import type { Refusal } from '#bus/policy-requests.js';
 import type {
   Datapath,
   FlowFilter,
@@ -9,7 +9,7 @@ import type {
   Learned,
   LiveFlow,
 } from '#contracts/datapath.js';
-import type { Arrival, OpenFlow } from '#contracts/explain-node.js';
+import type { Arrival, OpenFlow } from '#contracts/explain-facts.js';
 import type { Packet, Prefix, Range } from '#contracts/policy-model.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { refusal } from '#statecharts/refusal.js';

@@ -1,4 +1,4 @@
-import type { PolicyTarget, PolicyWrite, Refusal } from '#bus/requests.js';
+import type { PolicyTarget, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import type { EnvelopeMode, Form } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import type { TextEdit } from '#contracts/policy-record.js';

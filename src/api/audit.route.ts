@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
-import type { FindingPage, FindingQuery } from '#observe/findings/filter.js';
+import type { FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
 import { shownFinding } from '#observe/findings/shown.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import type { FindingFilter, FindingPage } from '#observe/findings/filter.js';
 import { FINDING_TYPES, LISTED_TYPES } from '#observe/findings/finding.js';
+import type { FindingFilter, FindingPage } from '#observe/findings/finding-filter.js';
 import { readCursor } from '#observe/findings/keys.js';
-import { readNetwork } from '#observe/findings/network.js';
+import { readNetwork } from '#observe/findings/network-filter.js';
 import { shownFinding } from '#observe/findings/shown.js';
 import { instant } from './answer.schema.js';
-import { FEW, few, listOf, oneOrMore } from './query.js';
+import { FEW, few, listOf, oneOrMore } from './query-parameters.js';
 
 const count = z.int().min(0);
 const FindingSchema = z

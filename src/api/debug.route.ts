@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import type { Statechart } from '#bus/inspection.js';
+import type { Statechart } from '#bus/chart-inspection.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { isStillAllowed } from './authentication.js';
 import { ApiError } from './errors.js';
-import { noQuery } from './query.js';
+import { noQuery } from './query-parameters.js';
 import { StatechartReaders } from './statechart-reader.js';
 import { closeWithToken } from './streams.js';
 

@@ -4,7 +4,7 @@ import { formatAddress } from '#policy/model/ipv4.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
-import { noQuery } from './query.js';
+import { noQuery } from './query-parameters.js';
 
 const NameSchema = z.object({
   hostname: z.string(),

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Refusal } from '#bus/requests.js';
+import type { Refusal } from '#bus/policy-requests.js';
 import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
 import { isLastAnswer } from './last-request.js';
 import { withRemedy } from './preconditions.js';

@@ -1,4 +1,4 @@
-import type { RefusalCode } from '#bus/requests.js';
+import type { RefusalCode } from '#bus/policy-requests.js';
 import type { PROBLEM_CODES } from '#contracts/policy-problem.js';
 
 /** One error of the management API: its status and title, when it is answered, and what to do about it. */

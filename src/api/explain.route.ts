@@ -1,18 +1,18 @@
 import { z } from 'zod';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import { addressFault } from '#policy/check/address-validation.js';
-import { policySchema, protoSchema } from '#policy/document/schema.js';
+import { policySchema, protoSchema } from '#policy/document/policy-schema.js';
 import type { ExplainQuery } from '#policy/explain/explain.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { parseProtocol } from '#policy/model/protocol.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
-import { readBodyAs } from './body.js';
 import { refused } from './error-answer.js';
 import { ApiError, detailOf } from './errors.js';
 import type { ExplainQuestion } from './management.js';
-import { noQuery } from './query.js';
+import { noQuery } from './query-parameters.js';
+import { readBodyAs } from './request-body.js';
 
 const address = z
   .string()

@@ -12,7 +12,7 @@ import {
   type ShownFlow,
   selects,
 } from './flows.schema.js';
-import type { LiveFlow } from './traffic.js';
+import type { LiveFlow } from './traffic-json.js';
 
 const PATH = '/api/v1/flows';
 

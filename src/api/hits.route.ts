@@ -3,8 +3,8 @@ import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
-import { flag, oneOrMore, pageLimit } from './query.js';
-import type { Hit } from './traffic.js';
+import { flag, oneOrMore, pageLimit } from './query-parameters.js';
+import type { Hit } from './traffic-json.js';
 
 const count = z.int().min(0);
 

@@ -7,7 +7,7 @@ import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
 import type { IntegrationView } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
-import { dryRunMember, dryRunQuery, NOT_EMPTY, noQuery } from './query.js';
+import { dryRunMember, dryRunQuery, NOT_EMPTY, noQuery } from './query-parameters.js';
 
 const NAME = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const PEM_BLOCK = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;

@@ -1,18 +1,18 @@
-import type { Statecharts } from '#bus/inspection.js';
-import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/requests.js';
+import type { Statecharts } from '#bus/chart-inspection.js';
+import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
-import type { FindingPage, FindingQuery } from '#observe/findings/filter.js';
+import type { FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
 import type { Metrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
-import type { WiretapFilter } from '#observe/wiretap/filter.js';
 import type { Sink } from '#observe/wiretap/readers.js';
+import type { WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
-import type { Traffic } from './traffic.js';
+import type { Traffic } from './traffic-json.js';
 
 /** What the API needs of the node. `main.ts` hands it in; routes know nothing else of the system. */
 export type Management = {

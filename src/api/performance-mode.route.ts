@@ -5,7 +5,7 @@ import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
 import type { PerformanceMode } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
-import { dryRunMember, dryRunQuery, noQuery } from './query.js';
+import { dryRunMember, dryRunQuery, noQuery } from './query-parameters.js';
 
 const shownMembers = {
   enabled: z.boolean(),

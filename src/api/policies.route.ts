@@ -1,10 +1,9 @@
 import { z } from 'zod';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
 import { isValidName, NAME_RULE } from '#policy/check/validate.js';
-import { envelopeSchema, policySchema } from '#policy/document/schema.js';
+import { envelopeSchema, policySchema } from '#policy/document/policy-schema.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { keepBody } from './body.js';
 import { ApiError } from './errors.js';
 import type { PolicyChoice } from './management.js';
 import {
@@ -19,7 +18,8 @@ import {
 import { answerPolicy, policyWrite, sendJson } from './policy-answer.js';
 import { withPolicy } from './policy-json.js';
 import { isUnchanged } from './preconditions.js';
-import { dryRunQuery, NOT_EMPTY, noQuery } from './query.js';
+import { dryRunQuery, NOT_EMPTY, noQuery } from './query-parameters.js';
+import { keepBody } from './request-body.js';
 
 const byId = z.object({ id: z.string().min(1, NOT_EMPTY).describe('Identifier of the record.') });
 const byName = z.object({

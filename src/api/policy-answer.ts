@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { PolicyOutcome, PolicyTarget, PolicyWrite } from '#bus/requests.js';
+import type { PolicyOutcome, PolicyTarget, PolicyWrite } from '#bus/policy-requests.js';
 import type { Form } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { etagOf } from '#contracts/policy-record.js';

@@ -1,14 +1,14 @@
 import { z } from 'zod';
 import { etagOf } from '#contracts/policy-record.js';
-import { policySchema } from '#policy/document/schema.js';
+import { policySchema } from '#policy/document/policy-schema.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { keepBody } from './body.js';
 import { DryRunSchema, policyWriteQuery, WRITE_ERRORS } from './policy.schema.js';
 import { answerPolicy, policyWrite, sendJson } from './policy-answer.js';
 import { singletonView } from './policy-json.js';
 import { isUnchanged } from './preconditions.js';
-import { noQuery } from './query.js';
+import { noQuery } from './query-parameters.js';
+import { keepBody } from './request-body.js';
 
 const EMPTY_POLICY = Buffer.from('{}');
 

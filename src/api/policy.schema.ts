@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { envelopeModeSchema, storedGroupSchema, storedPolicySchema } from '#policy/document/schema.js';
+import { envelopeModeSchema, storedGroupSchema, storedPolicySchema } from '#policy/document/policy-schema.js';
 import { errorsOf, instant, ProofSchema, WarningSchema } from './answer.schema.js';
 import type { ErrorCode } from './errors.js';
-import { dryRunQuery, flag } from './query.js';
+import { dryRunQuery, flag } from './query-parameters.js';
 
 const recordMembers = {
   id: z.string().meta({ format: 'uuid' }),

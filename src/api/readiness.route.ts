@@ -3,7 +3,7 @@ import type { Check, ReadinessReport } from '#observe/stats.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { ApiError } from './errors.js';
-import { flag, oneOrMore } from './query.js';
+import { flag, oneOrMore } from './query-parameters.js';
 
 const CheckSchema = z
   .object({

@@ -1,15 +1,15 @@
 import { z } from 'zod';
 import { etagOf } from '#contracts/policy-record.js';
-import { envelopeGroupSchema, groupSchema, storedGroupSchema } from '#policy/document/schema.js';
+import { envelopeGroupSchema, groupSchema, storedGroupSchema } from '#policy/document/policy-schema.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { keepBody } from './body.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
 import { DryGroupSchema, policyWriteQuery, WRITE_ERRORS, WrittenGroupSchema } from './policy.schema.js';
 import { answerGroup, policyWrite, sendJson } from './policy-answer.js';
 import { isUnchanged } from './preconditions.js';
-import { NOT_EMPTY, noQuery } from './query.js';
+import { NOT_EMPTY, noQuery } from './query-parameters.js';
+import { keepBody } from './request-body.js';
 
 const PATH = '/api/v1/policies/:id/source-groups/:group_id';
 const path = z.object({

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { NodeStats } from '#observe/stats.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { noQuery } from './query.js';
+import { noQuery } from './query-parameters.js';
 
 const count = z.int().min(0);
 const packetsAndBytes = z.object({ packets: count, bytes: count });

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { ApiError } from './errors.js';
-import { noQuery } from './query.js';
+import { noQuery } from './query-parameters.js';
 
 export const sysdumpResource: Resource = (api, { support }) => {
   api.post(

@@ -6,7 +6,7 @@ import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
 import type { InterceptCaView } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
-import { dryRunMember, dryRunQuery, noQuery } from './query.js';
+import { dryRunMember, dryRunQuery, noQuery } from './query-parameters.js';
 
 const PEM = '-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n';
 const shownMembers = {

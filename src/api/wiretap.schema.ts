@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { WIRETAP_TYPES, WIRETAP_VERDICTS, type WiretapFilter } from '#observe/wiretap/filter.js';
+import { WIRETAP_TYPES, WIRETAP_VERDICTS, type WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
 import { parseCidr } from '#policy/model/ipv4.js';
-import { parsePorts } from '#policy/model/ports.js';
+import { parsePorts } from '#policy/model/parse-ports.js';
 import { parseProtocol } from '#policy/model/protocol.js';
 import { ApiError } from './errors.js';
-import { FEW, few, listOf, oneOrMore } from './query.js';
+import { FEW, few, listOf, oneOrMore } from './query-parameters.js';
 
 const HOSTNAME = /^(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*$/;
 const DURATION = /^(\d{1,7})(ms|s|m)$/;

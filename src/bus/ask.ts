@@ -1,6 +1,6 @@
 import type { Bus } from './bus.js';
-import type { AnswerMessage, Exchange, Exchanges, Message, RequestMessage } from './messages.js';
-import type { Refusal, RefusalCode } from './requests.js';
+import type { AnswerMessage, Exchange, Exchanges, Message, RequestMessage } from './bus-messages.js';
+import type { Refusal, RefusalCode } from './policy-requests.js';
 
 /** What an exchange is refused with when its answer never comes. */
 const LATE = {

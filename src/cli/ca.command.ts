@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { createClient } from './client.js';
-import { CliError, RefusedError } from './error.js';
+import { CliError, RefusedError } from './command-error.js';
 import { type Output, print, remote, understood } from './remote.js';
 import type { Terminal } from './terminal.js';
 

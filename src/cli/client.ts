@@ -3,8 +3,8 @@ import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
 import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
-import { CliError, UnreachableError } from './error.js';
-import { refusalOf } from './refusal.js';
+import { refusalOf } from './api-refusal.js';
+import { CliError, UnreachableError } from './command-error.js';
 import type { Terminal } from './terminal.js';
 
 const DEFAULT_SERVER = 'http://127.0.0.1:8080';

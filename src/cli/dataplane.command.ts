@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { loadConfig } from '#config/load.js';
 import type { DataplaneStatus } from '#main.js';
-import { CliError } from './error.js';
+import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
 import { type Form, print, printing } from './remote.js';
 import { table } from './table.js';

@@ -1,6 +1,6 @@
 import { CommanderError } from 'commander';
-import { ConfigError } from '#config/problem.js';
-import { CliError, type ExitCode, UnreachableError } from './error.js';
+import { ConfigError } from '#config/config-problem.js';
+import { CliError, type ExitCode, UnreachableError } from './command-error.js';
 import { serialised } from './remote.js';
 import { styleOf } from './style.js';
 import type { Terminal } from './terminal.js';

@@ -36,7 +36,7 @@ type Reply = {
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const distFolder = here.includes('/dist/') ? here : join(here, '../../dist/src/cli/');
-export const program = (name: 'relay' | 'traffic'): string => join(distFolder, `${name}.js`);
+export const program = (name: 'relay' | 'tour-traffic'): string => join(distFolder, `${name}.js`);
 const weir = join(distFolder, '../../../bin/weir.js');
 
 const REQUEST_TIMEOUT_MS = 60_000;

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import type { Config } from '#config/config.js';
 import { loadConfig, readConfig } from '#config/load.js';
 import { reasonOf } from '#files/system-failure.js';
-import { CliError } from './error.js';
+import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
 import type { Terminal } from './terminal.js';
 

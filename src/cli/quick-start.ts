@@ -107,7 +107,7 @@ function freePort(wanted: number): Promise<number> {
 async function tour(topology: Topology, node: NodeProcess): Promise<void> {
   print('Weir quick start: a client, a node that forwards and enforces, a server. All real, all on this machine.');
   print(`\n   client ${ADDRESSES.client} ── lan0 [ node, Weir ] wan0 ── ${ADDRESSES.server} server`);
-  const server = topology.server.start(process.execPath, [program('traffic'), 'serve', '80', '81']);
+  const server = topology.server.start(process.execPath, [program('tour-traffic'), 'serve', '80', '81']);
   await firstLine(server);
   await node.ready({ except: ['policy_ready'] });
 
@@ -120,7 +120,7 @@ async function tour(topology: Topology, node: NodeProcess): Promise<void> {
 
   step(3, 'The client opens a connection to port 80 and sends a number every 200 ms.');
   const flow = topology.client.start(process.execPath, [
-    program('traffic'),
+    program('tour-traffic'),
     ...['connect', ADDRESSES.server, '80', '--every', '200', '--timeout', '1000'],
   ]);
   const lines = lineReader(flow);
@@ -161,7 +161,7 @@ async function put(node: NodeProcess, body: unknown): Promise<void> {
 }
 
 async function expectLine(topology: Topology, words: readonly string[], expected: string): Promise<void> {
-  const child = topology.client.start(process.execPath, [program('traffic'), ...words]);
+  const child = topology.client.start(process.execPath, [program('tour-traffic'), ...words]);
   const line = await firstLine(child);
   child.kill('SIGKILL');
   if (line !== expected) throw new TourFailure(`${words.join(' ')}: expected "${expected}", got "${line}"`);

@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { stringify } from 'yaml';
 import type { z } from 'zod';
 import type { ServerOptions } from './client.js';
-import { CliError } from './error.js';
+import { CliError } from './command-error.js';
 import type { Terminal } from './terminal.js';
 
 const FORMS = ['table', 'json', 'yaml'] as const;

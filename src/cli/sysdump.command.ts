@@ -2,7 +2,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { reasonOf } from '#files/system-failure.js';
 import { createClient, type ServerOptions } from './client.js';
-import { CliError } from './error.js';
+import { CliError } from './command-error.js';
 import { reaching } from './remote.js';
 import { ArchiveCheck, type CheckedArchive } from './sysdump-archive.js';
 import type { Terminal } from './terminal.js';

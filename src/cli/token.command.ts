@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
 import { durationMs } from '#config/value.js';
 import { type Client, createClient } from './client.js';
-import { CliError, RefusedError } from './error.js';
+import { CliError, RefusedError } from './command-error.js';
 import { relativeTime } from './relative-time.js';
 import { type Output, print, remote, serialised, understood } from './remote.js';
 import { table } from './table.js';

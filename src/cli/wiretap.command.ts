@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { type Client, createClient } from './client.js';
-import { RefusedError, UnreachableError } from './error.js';
+import { RefusedError, UnreachableError } from './command-error.js';
 import { eventsOf } from './event-stream.js';
 import { pause } from './pause.js';
 import { type Output, type Parameter, remote, understood, withQuery } from './remote.js';

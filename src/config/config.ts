@@ -1,4 +1,4 @@
-import type { ParsedConfig } from './schema.js';
+import type { ParsedConfig } from './config-schema.js';
 import type { ListenAddress } from './value.js';
 
 type TlsFiles = { readonly cert: string; readonly key: string };

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
-import { configSchema, type ParsedConfig } from './schema.js';
+import { configSchema, type ParsedConfig } from './config-schema.js';
+import type { Source } from './config-source.js';
 import { members } from './schema-tree.js';
-import type { Source } from './source.js';
 
 /**
  * Every key of the configuration, and whether its value may be shown, as in a support dump. Of what is not listed not even

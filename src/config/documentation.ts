@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { configSchema } from './schema.js';
+import { configSchema } from './config-schema.js';
 import { members } from './schema-tree.js';
 
 /** `docs/configuration.md`: every key of the schema. */
@@ -9,7 +9,7 @@ export function configurationDocument(): string {
   return [
     '# Configuration',
     '',
-    '<!-- Written by `npm run docs` from src/config/schema.ts. -->',
+    '<!-- Written by `npm run docs` from src/config/config-schema.ts. -->',
     '',
     ...INTRODUCTION,
     '',

@@ -4,10 +4,10 @@ import type { z } from 'zod';
 import { checkBounded, MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { type Config, configOf } from './config.js';
+import { ConfigError, type ConfigProblem } from './config-problem.js';
+import { configSchema } from './config-schema.js';
+import { type Environment, readSource, type Source } from './config-source.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
-import { ConfigError, type ConfigProblem } from './problem.js';
-import { configSchema } from './schema.js';
-import { type Environment, readSource, type Source } from './source.js';
 import { isLoopback } from './value.js';
 
 /** Reads, checks and freezes the configuration. Throws `ConfigError` with every problem. */

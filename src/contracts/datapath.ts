@@ -1,14 +1,14 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { FlowState } from './datapath-numbers.js';
 import type { EventSource } from './event-source.js';
-import type { Arrival } from './explain-node.js';
+import type { Arrival } from './explain-facts.js';
 import type { GrantDoor } from './grant-access.js';
-import type { JoinPoint } from './join-point.js';
 import type { Prefix, Range } from './policy-model.js';
 import type { PolicyRecord } from './policy-record.js';
 import type { Program } from './program.js';
-import type { Proof, ProofMismatch, ProofSample } from './proof.js';
+import type { Proof, ProofMismatch, ProofSample } from './proof-types.js';
 import type { Decider } from './rule-names.js';
+import type { JoinPoint } from './splice-offload.js';
 
 /** What the dataplane part asks of the kernel. `kernel/` implements it in a worker thread; nothing else does. */
 export type Datapath = {

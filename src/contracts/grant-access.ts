@@ -1,5 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { PassedObject } from '#contracts/passed-object.js';
+import type { PassedObject } from './bpf-object-handle.js';
 
 /** Where a thread asks for grants, and where it is to be said that it ended while it wrote some itself (`Gate`). */
 export type GrantDoor = { readonly port: MessagePort; readonly gate: SharedArrayBuffer };

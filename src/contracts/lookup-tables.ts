@@ -1,4 +1,4 @@
-import type { Intervals } from './intervals.js';
+import type { Intervals } from './interval-map.js';
 import type { Texts } from './texts.js';
 
 /**

@@ -1,4 +1,4 @@
-import type { IntervalPool, Intervals } from './intervals.js';
+import type { IntervalPool, Intervals } from './interval-map.js';
 import type { LookupTables } from './lookup-tables.js';
 import type { HostnamePattern } from './policy-model.js';
 import type { Roster } from './rule-names.js';

@@ -3,10 +3,10 @@ import type { Lookups } from '#contracts/lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { Gate } from '#dataplane/grants/gate.js';
 import { Descriptors } from '#sockets/descriptors.js';
-import { AskedThread } from '#threads/asked-thread.js';
+import { AskedThread } from '#threads/worker-client.js';
+import type { DnsAsks, FromThread, Given, ToThread } from './dns-messages.js';
+import type { DnsOptions } from './dns-options.js';
 import type { DnsChange, DnsProxy } from './dns-proxy.js';
-import type { DnsAsks, FromThread, Given, ToThread } from './messages.js';
-import type { DnsOptions } from './options.js';
 
 /**
  * The DNS proxy in a thread of its own, so that nothing that the node does makes a lookup wait. A thread that dies
@@ -88,7 +88,7 @@ class DnsThread implements DnsProxy {
     const descriptors = new Descriptors();
     const workerData: Given = { options: this.options, descriptors: descriptors.shared };
     const given = {
-      entry: 'src/dns/worker.js',
+      entry: 'src/dns/dns.worker.js',
       name: "the DNS proxy's thread",
       workerData,
       // Of what is young next to nothing is live after a lookup: room for it makes collections rare, and they stay short.

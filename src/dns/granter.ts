@@ -4,7 +4,7 @@ import type { GrantAnswer, GrantRequest } from '#contracts/grant-messages.js';
 import { type OpenedWriter, openGrantWriter } from '#dataplane/grants/grant-writer.js';
 import type { Pump, Sender } from '#sockets/pump.js';
 import { monotonicNs, nowMs } from './clock.js';
-import { TransientMap } from './transient-map.js';
+import { TransientMap } from './expiring-map.js';
 
 /** D12: who waits longer gets SERVFAIL. */
 const PATIENCE_MS = 100;

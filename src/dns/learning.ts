@@ -1,9 +1,9 @@
 import type { Kept } from './answer-cache.js';
 import { monotonicNs, nowMs } from './clock.js';
-import type { Counts } from './counts.js';
+import type { Counts } from './dns-counts.js';
+import type { DnsOptions } from './dns-options.js';
 import type { Granted, Granter } from './granter.js';
 import type { KnownNames } from './known-names.js';
-import type { DnsOptions } from './options.js';
 import type { RecentWaits } from './recent-waits.js';
 import { isPlain, type NameKey } from './wire/name.js';
 

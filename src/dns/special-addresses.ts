@@ -1,6 +1,6 @@
 import type { Prefix } from '#contracts/policy-model.js';
-import { covers } from '#policy/model/covers.js';
 import { parseCidr } from '#policy/model/ipv4.js';
+import { covers } from '#policy/model/prefix-covers.js';
 
 /** `isNobodys`: no name stands for it on another machine. `name` is a word for findings. */
 export type SpecialBlock = { readonly name: string; readonly isNobodys: boolean };

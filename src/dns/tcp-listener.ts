@@ -2,8 +2,8 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { connectionLimit } from '#sockets/connection-limit.js';
 import { openListener } from '#sockets/socket-options.js';
-import type { Counts } from './counts.js';
-import type { ListenAt } from './options.js';
+import type { Counts } from './dns-counts.js';
+import type { ListenAt } from './dns-options.js';
 import type { Resolver } from './resolver.js';
 import { serveTcp } from './tcp-service.js';
 

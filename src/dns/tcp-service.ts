@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Counts } from './counts.js';
+import type { Counts } from './dns-counts.js';
 import type { Resolver } from './resolver.js';
 import { FrameReader, framed } from './wire/framing.js';
 

@@ -1,7 +1,7 @@
 import type { Pump } from '#sockets/pump.js';
 import { UdpPort } from '#sockets/udp-port.js';
-import type { Counts } from './counts.js';
-import type { ListenAt } from './options.js';
+import type { Counts } from './dns-counts.js';
+import type { ListenAt } from './dns-options.js';
 import type { Resolver } from './resolver.js';
 
 const BUFFER_BYTES = 4 << 20;

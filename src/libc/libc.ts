@@ -1,6 +1,6 @@
 import { getSystemErrorName } from 'node:util';
 import koffi from 'koffi';
-import { KernelFailure } from './failure.js';
+import { KernelFailure } from './kernel-failure.js';
 import { bindLibrary, type Pointer } from './library.js';
 
 type Libc = {

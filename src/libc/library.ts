@@ -1,5 +1,5 @@
 import koffi from 'koffi';
-import { held } from './hold.js';
+import { held } from './termination-guard.js';
 
 export type Pointer = bigint;
 /** An address as a plain number: it costs less than a `Pointer`, and those of a process fit. */

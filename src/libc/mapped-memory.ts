@@ -1,4 +1,4 @@
-import { KernelFailure } from './failure.js';
+import { KernelFailure } from './kernel-failure.js';
 import { errno, libc } from './libc.js';
 import { memoryAt } from './library.js';
 

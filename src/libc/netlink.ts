@@ -1,4 +1,4 @@
-import { KernelFailure } from './failure.js';
+import { KernelFailure } from './kernel-failure.js';
 import { check, errno, libc } from './libc.js';
 
 const AF_NETLINK = 16;

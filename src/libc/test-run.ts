@@ -1,4 +1,4 @@
-import { KernelFailure } from './failure.js';
+import { KernelFailure } from './kernel-failure.js';
 import { libbpf } from './libbpf.js';
 import { check } from './libc.js';
 import { addressOf } from './library.js';

@@ -1,10 +1,10 @@
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import type { Deciders } from './deciders.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
-import { nobody } from './findings/nobody.js';
+import { nobody } from './findings/no-decider.js';
+import type { Deciders } from './rule-name-resolver.js';
 
 /** Different ones between two takes, and of these of one source. What is beyond is merged without what was asked for. */
 const DETAILED = 4_096;

@@ -5,11 +5,11 @@ import { VERDICT_NUMBER, verdictOf } from '#contracts/verdict-word.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_TYPE } from '#dataplane/events/event.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import type { Deciders } from './deciders.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
-import { nobody } from './findings/nobody.js';
-import { AT, startOf, wide } from './wiretap/record.js';
+import { nobody } from './findings/no-decider.js';
+import type { Deciders } from './rule-name-resolver.js';
+import { AT, startOf, wide } from './wiretap/event-record.js';
 
 /** Different ones between two takes. What is beyond is merged by who decided, without addresses and ports. */
 const DETAILED = 4_096;

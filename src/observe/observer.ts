@@ -2,16 +2,16 @@ import type { Transferable } from 'node:worker_threads';
 import type { EventSource } from '#contracts/event-source.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
-import { portsOf } from '#dataplane/events/source.js';
-import { AskedThread } from '#threads/asked-thread.js';
-import type { FindingPage, FindingQuery } from './findings/filter.js';
+import { portsOf } from '#dataplane/events/event-consumer.js';
+import { AskedThread } from '#threads/worker-client.js';
 import type { FindingDelta } from './findings/finding.js';
+import type { FindingPage, FindingQuery } from './findings/finding-filter.js';
 import { PendingFindings } from './findings/pending.js';
-import type { FromObserver, ObserverAsks, ToObserver, Wanted } from './messages.js';
+import type { ObserverOptions } from './observer.worker.js';
+import type { FromObserver, ObserverAsks, ToObserver, Wanted } from './observer-messages.js';
 import type { ObserverStats } from './stats.js';
-import type { WiretapFilter } from './wiretap/filter.js';
 import { Readers, type Sink } from './wiretap/readers.js';
-import type { ObserverOptions } from './worker.js';
+import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 
 export type ObserverEvents = {
   wanted(wanted: Wanted): void;
@@ -114,7 +114,7 @@ export class Observer {
   }
 
   #begin(): Thread {
-    const given = { entry: 'src/observe/worker.js', name: "the observer's thread", workerData: this.#options };
+    const given = { entry: 'src/observe/observer.worker.js', name: "the observer's thread", workerData: this.#options };
     return new AskedThread(given, {
       said: (message) => this.#take(message),
       died: (reason) => this.#died(reason),

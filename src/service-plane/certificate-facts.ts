@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { CertificateFacts } from '#contracts/tls-facts.js';
 import { type Certificate, readCertificate } from './certificate/certificate.js';
+import { dnsNamesOf } from './certificate/certificate-extensions.js';
 import { leadsTo } from './certificate/chain.js';
-import { dnsNamesOf } from './certificate/extensions.js';
 import { anchorsOf, systemAnchors, type TrustAnchors } from './certificate/trust-anchors.js';
 
 const CERTIFICATES = 10;

@@ -1,14 +1,14 @@
 import type { Socket } from 'node:net';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#contracts/tls-facts.js';
-import { type Decided, judgeConnection, type Step } from '#policy/evaluate/inspection.js';
+import { type Decided, judgeConnection, type Step } from '#policy/evaluate/connection-steps.js';
 import { readCertificateFacts } from './certificate-facts.js';
+import { connectUpstream } from './connect-upstream.js';
 import { Handshake, type HandshakeFault } from './handshake.js';
 import type { Plane } from './plane.js';
 import type { OverflowReason, RefusedReason } from './refused-reason.js';
 import { type FlightFacts, FlightReader } from './tls/flight-reader.js';
 import { HelloReader } from './tls/hello-reader.js';
-import { connectUpstream } from './upstream.js';
 
 const HELLO_MS = 5_000;
 const FLIGHT_MS = 5_000;

@@ -3,7 +3,7 @@ import { TLSSocket } from 'node:tls';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts, ClientHello, TlsFacts } from '#contracts/tls-facts.js';
-import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy/evaluate/inspection.js';
+import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy/evaluate/connection-steps.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { LeafContexts } from './ca/leaf-contexts.js';

@@ -2,7 +2,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { openListener } from '#sockets/socket-options.js';
-import type { ServicePlaneOptions } from './options.js';
+import type { ServicePlaneOptions } from './service-plane-options.js';
 
 /** Takes redirected connections, one thread of several; by their sockets they say from where and for whom they were. */
 export class Listener {

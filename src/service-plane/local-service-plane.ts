@@ -1,25 +1,25 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
-import type { InspectionImage } from '#contracts/inspection.js';
-import type { JoinPoint } from '#contracts/join-point.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
-import { deciderKey } from '#policy/model/roster.js';
+import type { JoinPoint } from '#contracts/splice-offload.js';
+import { deciderKey } from '#policy/model/rule-names.js';
 import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
 import { SourceCounts } from '#sockets/source-counts.js';
 import { DecidedHits } from '#threads/decided-hits.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { Connection } from './connection.js';
-import { Counts } from './counts.js';
+import { Judge } from './connection-evaluator.js';
 import { Interceptor } from './interceptor.js';
-import { Judge } from './judge.js';
 import { Listener } from './listener.js';
-import type { ThreadStats } from './messages.js';
-import type { ServicePlaneOptions } from './options.js';
 import type { Plane } from './plane.js';
 import type { OverflowReason } from './refused-reason.js';
-import { Seen } from './seen.js';
-import type { Splices } from './splice.js';
+import { Seen } from './seen-connections.js';
+import { Counts } from './service-plane-counts.js';
+import type { ThreadStats } from './service-plane-messages.js';
+import type { ServicePlaneOptions } from './service-plane-options.js';
+import type { Splices } from './splices.js';
 
 /** As many again may pass unread, under audit: descriptors are bounded in every mode. */
 const WITH_UNREAD = 2;

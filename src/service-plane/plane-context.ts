@@ -2,9 +2,9 @@ import type { Verdict } from '#contracts/policy-model.js';
 import type { Decider } from '#contracts/rule-names.js';
 import type { SeenConnection } from '#contracts/seen-connection.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
-import type { Counts } from './counts.js';
-import type { Judge } from './judge.js';
-import type { ServicePlaneOptions } from './options.js';
+import type { Judge } from './connection-evaluator.js';
+import type { Counts } from './service-plane-counts.js';
+import type { ServicePlaneOptions } from './service-plane-options.js';
 
 /** What the connections of one thread share. */
 export type PlaneContext = {

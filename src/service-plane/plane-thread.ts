@@ -1,9 +1,9 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import type { JoinPoint } from '#contracts/join-point.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
+import type { JoinPoint } from '#contracts/splice-offload.js';
 import { Handover } from '#sockets/handover.js';
-import { type OwnJoinPoint, ownJoinPoint, resetLeft } from '#sockets/joiner.js';
-import { AskedThread } from '#threads/asked-thread.js';
+import { type OwnJoinPoint, ownJoinPoint, resetLeft } from '#sockets/splice-offloader.js';
+import { AskedThread } from '#threads/worker-client.js';
 import type {
   FromSplicing,
   FromThread,
@@ -13,7 +13,7 @@ import type {
   ThreadNumber,
   ThreadStats,
   ToThread,
-} from './messages.js';
+} from './service-plane-messages.js';
 
 type Listener = {
   readonly onSeen: (seen: SeenConnections) => void;
@@ -46,7 +46,7 @@ export class PlaneThread {
     const died = (reason: string): void => this.#died(reason);
     this.#thread = new AskedThread(
       {
-        entry: 'src/service-plane/worker.js',
+        entry: 'src/service-plane/service-plane.worker.js',
         name: 'a thread of the service plane',
         workerData: { ...given, splices: { port: port1, handover, thread: number } } satisfies Given,
         transferList: [port1],
@@ -55,7 +55,7 @@ export class PlaneThread {
     );
     this.#splicer = new AskedThread(
       {
-        entry: 'src/service-plane/splice-worker.js',
+        entry: 'src/service-plane/splice.worker.js',
         name: 'a thread that carries bytes',
         workerData: { port: port2, handover, thread: number } satisfies GivenToSplice,
         transferList: [port2],

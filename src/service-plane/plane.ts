@@ -1,5 +1,5 @@
 import type { Interceptor } from './interceptor.js';
 import type { PlaneContext } from './plane-context.js';
-import type { Splices } from './splice.js';
+import type { Splices } from './splices.js';
 
 export type Plane = PlaneContext & { readonly interceptor: Interceptor; readonly splices: Splices };

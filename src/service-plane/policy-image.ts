@@ -1,5 +1,5 @@
 import { deserialize, serialize } from 'node:v8';
-import type { PolicyImage } from '#contracts/inspection.js';
+import type { PolicyImage } from '#contracts/inspection-image.js';
 import type { SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Group, Policy, Rule } from '#contracts/policy-model.js';
 import { normaliseGroup } from '#policy/model/normalise.js';

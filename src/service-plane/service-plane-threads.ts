@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
-import type { InspectionImage } from '#contracts/inspection.js';
-import type { JoinPoint } from '#contracts/join-point.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
+import type { JoinPoint } from '#contracts/splice-offload.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
-import { sumOf } from './counts.js';
-import type { ThreadNumber, ToThread } from './messages.js';
-import type { ServicePlaneOptions } from './options.js';
 import { PlaneThread } from './plane-thread.js';
 import type { ServicePlane, ServicePlaneChange } from './service-plane.js';
+import { sumOf } from './service-plane-counts.js';
+import type { ThreadNumber, ToThread } from './service-plane-messages.js';
+import type { ServicePlaneOptions } from './service-plane-options.js';
 
 const TICKET_KEY_BYTES = 48;
 

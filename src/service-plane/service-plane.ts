@@ -1,7 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { InspectionImage } from '#contracts/inspection.js';
-import type { JoinPoint } from '#contracts/join-point.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
+import type { JoinPoint } from '#contracts/splice-offload.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 
 /** What the service plane part asks of the plane. It runs in worker threads; nothing that a connection does passes through here. */

@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { Socket } from 'node:net';
 import { constants } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
-import { KernelFailure } from '#libc/failure.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, libc } from '#libc/libc.js';
 
 const AF_UNIX = 1;

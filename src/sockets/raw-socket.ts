@@ -1,7 +1,7 @@
 import { check, libc } from '#libc/libc.js';
 import type { Descriptors } from './descriptors.js';
-import { type Segment, segmentBytes } from './segment.js';
 import { sockaddr } from './socket-options.js';
+import { type Segment, segmentBytes } from './tcp-segment.js';
 
 const AF_INET = 2;
 const SOCK_RAW_CLOEXEC = 3 | 0o2000000;

@@ -1,6 +1,6 @@
 import { constants } from 'node:os';
 import { lacking } from '#libc/capabilities.js';
-import { KernelFailure } from '#libc/failure.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, errno, libc } from '#libc/libc.js';
 import { isReserved } from './descriptor-reserve.js';
 

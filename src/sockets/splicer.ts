@@ -1,12 +1,12 @@
 import { check, libc } from '#libc/libc.js';
 import type { Descriptors } from './descriptors.js';
 import type { Handover } from './handover.js';
-import type { Join } from './join.js';
-import type { Joiner } from './joiner.js';
 import { PipePool } from './pipe-pool.js';
 import { resetSocket } from './socket-options.js';
-import { type SplicedSide, SplicedWay } from './spliced-way.js';
-import { isStill } from './tcp-leg.js';
+import type { Joiner } from './splice-offloader.js';
+import type { Join } from './splice-pair.js';
+import { type SplicedSide, SplicedWay } from './spliced-direction.js';
+import { isStill } from './tcp-endpoint.js';
 
 const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;

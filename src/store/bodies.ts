@@ -2,9 +2,9 @@ import { createHash, webcrypto } from 'node:crypto';
 import { promisify } from 'node:util';
 import { constants, gunzip, gzip } from 'node:zlib';
 import type { TextEdit } from '#contracts/policy-record.js';
-import { StoreError } from './error.js';
 import { decodeJson, encodeJson } from './json-value.js';
-import type { KvOperation, KvStore } from './port.js';
+import { StoreError } from './store-error.js';
+import type { KvOperation, KvStore } from './store-types.js';
 
 const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
 const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gunzip);

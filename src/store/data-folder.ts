@@ -2,8 +2,8 @@ import type { Stats } from 'node:fs';
 import { lstat, mkdir, readdir, realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { reasonOf } from '#files/system-failure.js';
-import { StoreError } from './error.js';
-import type { FindingListener } from './finding.js';
+import { StoreError } from './store-error.js';
+import type { FindingListener } from './store-finding.js';
 
 const ROOT = 0;
 const STICKY = 0o1000;

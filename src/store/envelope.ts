@@ -1,5 +1,5 @@
 import { createHash, webcrypto } from 'node:crypto';
-import { StoreError } from './error.js';
+import { StoreError } from './store-error.js';
 
 /** `W`, format version, two bytes of zero, length (u32 LE), SHA-256 of name and payload; then the payload. */
 const MAGIC = 0x57;

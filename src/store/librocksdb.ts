@@ -1,8 +1,8 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { heldUntilDone } from '#libc/hold.js';
 import { type Address, bindLibrary, textAt } from '#libc/library.js';
-import { StoreError } from './error.js';
+import { heldUntilDone } from '#libc/termination-guard.js';
+import { StoreError } from './store-error.js';
 
 /** Of the C API, `rocksdb/c.h`. Objects are addresses; 0 is none. */
 type LibRocksDb = {

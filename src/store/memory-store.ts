@@ -1,5 +1,5 @@
-import { StoreError } from './error.js';
-import type { KvOperation, KvRange, KvStore } from './port.js';
+import { StoreError } from './store-error.js';
+import type { KvOperation, KvRange, KvStore } from './store-types.js';
 
 /** A `KvStore` that keeps nothing beyond the process. */
 export function createMemoryStore(): KvStore {

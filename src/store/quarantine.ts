@@ -1,6 +1,6 @@
 import { rename } from 'node:fs/promises';
-import type { StoreError } from './error.js';
-import type { StoreFinding } from './finding.js';
+import type { StoreError } from './store-error.js';
+import type { StoreFinding } from './store-finding.js';
 
 /** Moves a store that is damaged out of the way, with all that is in it. */
 export async function quarantine(folder: string, { message }: StoreError): Promise<StoreFinding> {

@@ -1,8 +1,8 @@
 import { mkdir } from 'node:fs/promises';
 import { seal, unseal } from './envelope.js';
-import { StoreError, type StoreErrorCode } from './error.js';
-import type { KvOperation, KvRange, KvStore } from './port.js';
 import { type Page, RocksDb } from './rocksdb.js';
+import { StoreError, type StoreErrorCode } from './store-error.js';
+import type { KvOperation, KvRange, KvStore } from './store-types.js';
 
 const PAGE_ENTRIES = 256;
 

@@ -1,5 +1,5 @@
-import { held } from '#libc/hold.js';
 import { type Address, addressOf, copyAt } from '#libc/library.js';
+import { held } from '#libc/termination-guard.js';
 import { beside, closeWithThread, ErrorSlot, librocksdb, takeError } from './librocksdb.js';
 
 // enum CompressionType, enum InfoLogLevel

@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { writeDurably } from './durable-file.js';
-import { StoreError } from './error.js';
+import { StoreError } from './store-error.js';
 
 /** Hides what is stored from whoever has the store and not the key: AES-256-GCM. */
 export type Seal = {

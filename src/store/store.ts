@@ -1,19 +1,26 @@
 import { join } from 'node:path';
 import { makeDataFolder } from './data-folder.js';
-import { StoreError } from './error.js';
-import type { FindingListener } from './finding.js';
-import { createIntegrationStore } from './integrations.js';
-import { createInterceptCaStore } from './intercept-ca.js';
+import { createIntegrationStore } from './integration-store.js';
+import { createInterceptCaStore } from './intercept-ca-store.js';
 import { type LastGoodFile, lastGoodFile } from './last-good.js';
 import { createMemoryStore } from './memory-store.js';
-import { loadPolicyStore } from './policies.js';
-import type { IntegrationStore, InterceptCaStore, KvStore, PolicyStore, SettingsStore, TokenStore } from './port.js';
+import { loadPolicyStore } from './policy-store.js';
 import { quarantine } from './quarantine.js';
 import { openRocksDbStore } from './rocksdb-store.js';
 import { fileSeal, memorySeal, type Seal } from './seal.js';
-import { createSettingsStore } from './settings.js';
+import { createSettingsStore } from './settings-store.js';
+import { StoreError } from './store-error.js';
+import type { FindingListener } from './store-finding.js';
+import type {
+  IntegrationStore,
+  InterceptCaStore,
+  KvStore,
+  PolicyStore,
+  SettingsStore,
+  TokenStore,
+} from './store-types.js';
 import { timedWrites, type WriteListener } from './timed-writes.js';
-import { createTokenStore } from './tokens.js';
+import { createTokenStore } from './token-store.js';
 
 /** Everything that a node keeps. */
 export type Store = {

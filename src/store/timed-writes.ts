@@ -1,5 +1,5 @@
-import { StoreError } from './error.js';
-import type { KvStore } from './port.js';
+import { StoreError } from './store-error.js';
+import type { KvStore } from './store-types.js';
 
 /** Told of every write: `written`, or the code of the failure. */
 export type WriteListener = (write: { readonly outcome: string; readonly seconds: number }) => void;

@@ -10,7 +10,7 @@ import { policyActor } from '#actors/policy.actor.js';
 import { ROUTES } from '#actors/router.js';
 import { servicePlaneActor } from '#actors/service-plane.actor.js';
 import { createBus } from '#bus/bus.js';
-import type { Message } from '#bus/messages.js';
+import type { Message } from '#bus/bus-messages.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { nodeChart, PARTS } from '#statecharts/node.chart.js';

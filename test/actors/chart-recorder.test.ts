@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { createActor, createMachine, fromPromise, setup } from 'xstate';
 import { ChartRecorder } from '#actors/chart-recorder.js';
 import { SHOWN_CONTEXT } from '#actors/inspected.js';
-import type { Inspection } from '#bus/inspection.js';
+import type { Inspection } from '#bus/chart-inspection.js';
 import { CHARTS } from '#statecharts/charts.js';
 import { config, envelope, startSystem, stopSystems, write } from './running-system.js';
 

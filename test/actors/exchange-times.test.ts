@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { type ExchangeDone, timeExchanges } from '#actors/exchange-times.js';
 import { createBus } from '#bus/bus.js';
-import type { Message } from '#bus/messages.js';
+import type { Message } from '#bus/bus-messages.js';
 
 it('says of everything that is asked over the bus how it ended, once', () => {
   const bus = createBus<Message>();

@@ -3,7 +3,7 @@ import { type ExplainPorts, explainLane, explainPolicy } from '#actors/explanati
 import { FairQueue, QueueFull } from '#actors/fair-queue.js';
 import { createPolicyThread, type PolicyThread } from '#actors/policy-thread.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
-import { NO_NODE } from '#policy/explain/explain-node.js';
+import { NO_NODE } from '#policy/explain/node-effects.js';
 import { openMemoryStore } from '#store/store.js';
 import { packet } from '#test/policy/sample.js';
 

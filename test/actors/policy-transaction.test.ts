@@ -1,11 +1,11 @@
 import { of } from 'rxjs';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { SystemPorts } from '#actors/system.js';
-import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#bus/requests.js';
+import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#bus/policy-requests.js';
 import { CapacityExceeded, ProofFailed } from '#contracts/datapath.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { StoreError } from '#store/error.js';
 import { openMemoryStore, type Store } from '#store/store.js';
+import { StoreError } from '#store/store-error.js';
 import {
   envelope,
   type Running,

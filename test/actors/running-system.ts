@@ -2,7 +2,7 @@ import { filter, firstValueFrom, map, merge, timer } from 'rxjs';
 import type { PolicyThread } from '#actors/policy-thread.js';
 import { createPolicyWorkshop } from '#actors/policy-workshop.js';
 import { createSystem, type System, type SystemPorts } from '#actors/system.js';
-import type { PolicyWrite } from '#bus/requests.js';
+import type { PolicyWrite } from '#bus/policy-requests.js';
 import { openMemoryStore, type Store } from '#store/store.js';
 import { type FakeDatapath, fakeDatapath } from './fake-datapath.js';
 

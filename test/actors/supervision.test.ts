@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { createActor, fromCallback, fromPromise, SimulatedClock, waitFor } from 'xstate';
 import { routeMessages } from '#actors/router.js';
 import { createBus } from '#bus/bus.js';
-import type { Message } from '#bus/messages.js';
+import type { Message } from '#bus/bus-messages.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import { INSPECTION, LOOKUPS, NEEDS, WRITE } from '#test/statecharts/sample.js';
 

@@ -1,6 +1,6 @@
 import type { InterceptCaView, Management, PerformanceMode } from '#api/management.js';
-import type { Traffic } from '#api/traffic.js';
-import type { PolicyOutcome, PolicyWrite } from '#bus/requests.js';
+import type { Traffic } from '#api/traffic-json.js';
+import type { PolicyOutcome, PolicyWrite } from '#bus/policy-requests.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import { createMetrics } from '#observe/metrics.js';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { singletonView } from '#api/policy-json.js';
-import type { PolicyOutcome } from '#bus/requests.js';
+import type { PolicyOutcome } from '#bus/policy-requests.js';
 import { BODY, ETAG, fakeManagement, PROOF, RECORD, STORED } from './fake-management.js';
 import { rig } from './rig.js';
 

@@ -1,7 +1,7 @@
 import type { LightMyRequestResponse } from 'fastify';
 import { afterEach } from 'vitest';
 import type { Api } from '#api/api.js';
-import type { ApiOptions } from '#api/options.js';
+import type { ApiOptions } from '#api/api-options.js';
 import { createApi } from '#api/server.js';
 import { type FakeManagement, fakeManagement, TOKENS } from './fake-management.js';
 

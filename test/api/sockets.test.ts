@@ -2,7 +2,7 @@ import { METHODS } from 'node:http';
 import { connect } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { describe, expect, test } from 'vitest';
-import type { ApiLimits } from '#api/options.js';
+import type { ApiLimits } from '#api/api-options.js';
 import { CERTIFICATE, KEY } from './certificate.js';
 import { TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';

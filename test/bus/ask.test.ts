@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { ask } from '#bus/ask.js';
 import { createBus } from '#bus/bus.js';
-import type { Message } from '#bus/messages.js';
+import type { Message } from '#bus/bus-messages.js';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { FLOW_STATES, FLOW_VERDICTS } from '#api/traffic.js';
+import { FLOW_STATES, FLOW_VERDICTS } from '#api/traffic-json.js';
 import { everyCommand, shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
 import { flagsOfNode, quoted } from '#cli/completion/candidates.js';
@@ -13,7 +13,7 @@ import { completed } from '#cli/completion/completed.js';
 import { KNOWN_VALUES } from '#cli/completion/values.js';
 import { processTerminal } from '#cli/terminal.js';
 import { FINDING_TYPES } from '#observe/findings/finding.js';
-import { WIRETAP_TYPES, WIRETAP_VERDICTS } from '#observe/wiretap/filter.js';
+import { WIRETAP_TYPES, WIRETAP_VERDICTS } from '#observe/wiretap/wiretap-filter.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { type Answer, run, serverThatAnswers } from './rig.js';
 

@@ -3,8 +3,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { ConfigError } from '#config/config-problem.js';
 import { loadConfig, parseConfig } from '#config/load.js';
-import { ConfigError } from '#config/problem.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 

@@ -26,7 +26,7 @@ import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/abi/settings.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
 import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 import { OTHER, OTHER_KIND, OTHERS, OTHERS_BYTES } from '#dataplane/forwarding/third-party-hooks.js';
-import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/layout.js';
+import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/grant-layout.js';
 import { builtObject, builtOthers } from '#dataplane/loader/built-objects.js';
 import {
   ENDS,
@@ -37,7 +37,7 @@ import {
   JOIN_STATE,
   JOINED,
   TICK_SHIFT,
-} from '#sockets/join-layout.js';
+} from '#sockets/splice-layout.js';
 
 type BtfType = {
   readonly id: number;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseConfig } from '#config/load.js';
-import { capacityOf, linesFor } from '#dataplane/grants/layout.js';
+import { capacityOf, linesFor } from '#dataplane/grants/grant-layout.js';
 import { capacityFor, MAX_SLOT_LINES, smallestCapacity } from '#dataplane/object/capacity.js';
 
 const configuration = (lines: number): string =>

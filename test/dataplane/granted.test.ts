@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
-import { MAX_PATTERNS_OF_ADDRESS } from '#dataplane/grants/layout.js';
+import { MAX_PATTERNS_OF_ADDRESS } from '#dataplane/grants/grant-layout.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';

@@ -11,7 +11,7 @@ import { MAPS } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import { mapsOf } from '#dataplane/upgrade/successor.js';
 import { compile } from '#policy/compile/compile.js';
-import { deciderAt, rosterOfRecord } from '#policy/model/roster.js';
+import { deciderAt, rosterOfRecord } from '#policy/model/rule-names.js';
 import { withChangedGroup } from '#test/policy/changed-groups.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';

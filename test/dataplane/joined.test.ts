@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { libbpf } from '#libc/libbpf.js';
-import { passedObject } from '#libc/passed-object.js';
+import { passedObject } from '#libc/object-handle.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile/compile.js';
-import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE, JOINERS } from '#sockets/join-layout.js';
-import { JoinTable } from '#sockets/join-table.js';
-import { type Ends, turned } from '#sockets/segment.js';
+import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE, JOINERS } from '#sockets/splice-layout.js';
+import { JoinTable } from '#sockets/splice-table.js';
+import { type Ends, turned } from '#sockets/tcp-segment.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Link } from '#dataplane/attach/links.js';
-import { portFaults } from '#dataplane/review/ports.js';
+import { portFaults } from '#dataplane/review/bridge-ports.js';
 
 /** Kinds of links that this kernel may not make. */
 const link = (ifindex: number, name: string, kind: string, more: Partial<Link> = {}): Link => ({

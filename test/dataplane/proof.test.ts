@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
-import { PACKET_CELLS, type ProofMismatch, type ProofSample } from '#contracts/proof.js';
+import { PACKET_CELLS, type ProofMismatch, type ProofSample } from '#contracts/proof-types.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { type Image, layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';

@@ -3,10 +3,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readPolicyText } from '#config/policy-text.js';
 import { noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
 import type { TlsFacts } from '#contracts/tls-facts.js';
-import { readPolicy } from '#policy/check/read.js';
+import { readPolicy } from '#policy/check/read-policy.js';
 import { compile } from '#policy/compile/compile.js';
+import { judgeConnection, judgeExchange, StepFinder } from '#policy/evaluate/connection-steps.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
-import { judgeConnection, judgeExchange, StepFinder } from '#policy/evaluate/inspection.js';
 import { address } from '#test/policy/sample.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { DgramAsPromised, type SocketAsPromised } from 'dgram-as-promised';
 import { type Answer, type DecodedPacket, decode, encode, type Packet, type RecordType } from 'dns-packet';
-import type { Endpoint } from '#dns/options.js';
+import type { Endpoint } from '#dns/dns-options.js';
 import { FrameReader, framed } from '#dns/wire/framing.js';
 
 const PATIENCE_MS = 4_000;

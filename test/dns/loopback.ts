@@ -1,4 +1,4 @@
-import type { Endpoint } from '#dns/options.js';
+import type { Endpoint } from '#dns/dns-options.js';
 
 const PORT = 5_300;
 let last = 0;

@@ -1,8 +1,8 @@
 import { type Lookups, lookupsOf } from '#contracts/lookups.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
+import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import type { DnsStats } from '#dns/dns-proxy.js';
 import { LocalDnsProxy } from '#dns/local-dns-proxy.js';
-import type { DnsOptions, Endpoint } from '#dns/options.js';
 import { compile } from '#policy/compile/compile.js';
 import { parseHostname } from '#policy/model/hostname.js';
 import { group, policy, rule } from '#test/policy/sample.js';

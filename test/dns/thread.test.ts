@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import type { Lookups } from '#contracts/lookups.js';
 import type { SeenLookup } from '#contracts/seen-lookup.js';
+import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import type { DnsChange, DnsProxy } from '#dns/dns-proxy.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
-import type { DnsOptions, Endpoint } from '#dns/options.js';
 import { lookUp } from './client.js';
 import { alwaysAt, FakeUpstream } from './fake-upstream.js';
 import { Grantor } from './grantor.js';

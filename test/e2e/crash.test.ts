@@ -42,7 +42,7 @@ test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the answered
   // Traffic that every policy allows; it may never stop.
   await rig.put(policy(0));
   const steady = rig.topology.client.start(process.execPath, [
-    program('traffic'),
+    program('tour-traffic'),
     ...['connect-udp', ADDRESSES.server, '80', '--every', '5', '--timeout', '3000'],
   ]);
   let silent = 0;

@@ -23,7 +23,7 @@ type Steady = { readonly pongs: () => number; readonly others: () => readonly st
 /** A flow that says something every 20 ms, and what its end printed besides echoes. */
 function steadyFlow({ client }: Topology, mode: 'connect' | 'connect-udp'): Steady {
   const words = [mode, ADDRESSES.server, String(PORTS.steady), '--every', '20', '--timeout', '2000'];
-  const child = client.start(process.execPath, [program('traffic'), ...words]);
+  const child = client.start(process.execPath, [program('tour-traffic'), ...words]);
   let pongs = 0;
   const others: string[] = [];
   child.stdout?.setEncoding('utf8').on('data', (text: string) => {
@@ -64,7 +64,7 @@ describe.each([
     const { node, topology } = rig;
     await topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
     await startUpstream(rig);
-    const serving = topology.server.start(process.execPath, [program('traffic'), 'serve', String(PORTS.named)]);
+    const serving = topology.server.start(process.execPath, [program('tour-traffic'), 'serve', String(PORTS.named)]);
     await new Promise((resolve) => serving.stdout?.once('data', resolve));
     await rig.put(
       policyOf([

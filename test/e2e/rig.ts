@@ -26,7 +26,7 @@ export async function createRig(tag: string, ports: readonly number[], options: 
   let node: NodeProcess | undefined;
   try {
     const serving = firstLine(
-      topology.server.start(process.execPath, [program('traffic'), 'serve', ...ports.map(String)]),
+      topology.server.start(process.execPath, [program('tour-traffic'), 'serve', ...ports.map(String)]),
     );
     node = await startNode(topology, options);
     await serving;
@@ -39,7 +39,7 @@ export async function createRig(tag: string, ports: readonly number[], options: 
   const running = node;
   const end = async (mode: string, port: number, words: readonly string[]): Promise<string> => {
     const child = topology.client.start(process.execPath, [
-      program('traffic'),
+      program('tour-traffic'),
       ...[mode, ADDRESSES.server, String(port), '--timeout', TIMEOUT_MS, ...words],
     ]);
     try {

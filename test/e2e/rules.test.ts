@@ -123,7 +123,7 @@ describe('real traffic through the node', () => {
     await rig.put(policyOf(both));
     const flows = [80, 81].map((port) =>
       rig.topology.client.start(process.execPath, [
-        program('traffic'),
+        program('tour-traffic'),
         ...['connect', ADDRESSES.server, String(port), '--every', '20', '--timeout', '600'],
       ]),
     );
@@ -197,7 +197,7 @@ describe('real traffic through the node', () => {
   });
 
   test('the traffic end itself works', async () => {
-    expect(await firstLine(rig.topology.server.start(process.execPath, [program('traffic'), 'serve', '99']))).toBe(
+    expect(await firstLine(rig.topology.server.start(process.execPath, [program('tour-traffic'), 'serve', '99']))).toBe(
       'ready',
     );
   });

@@ -6,7 +6,7 @@ import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
-import { JOIN_BYTES, JOIN_KEY_BYTES } from '#sockets/join-layout.js';
+import { JOIN_BYTES, JOIN_KEY_BYTES } from '#sockets/splice-layout.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { endThread } from './end-thread.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
@@ -19,8 +19,8 @@ const MB = 1_000_000;
 /** Longer than a thread takes to open its descriptors. */
 const SETTLED_MS = 500;
 const CA = '/api/v1/settings/tls-intercept-ca';
-const PLANE = 'service-plane/worker.js';
-const SPLICING = 'service-plane/splice-worker.js';
+const PLANE = 'service-plane/service-plane.worker.js';
+const SPLICING = 'service-plane/splice.worker.js';
 /** Connects again and again, for python3: `ADDRESS PORT HELLO_FILE`. Prints how often somebody listened once its input ends. */
 const KNOCKING = `
 import select, socket, sys

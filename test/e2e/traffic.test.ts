@@ -77,7 +77,7 @@ test('every packet that was judged is a hit of its rule, over policy changes and
 test('a live flow is told with its rule and its ways, and ends when it is cut', async () => {
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
   const child = rig.topology.client.start(process.execPath, [
-    program('traffic'),
+    program('tour-traffic'),
     ...['connect', ADDRESSES.server, '80', '--source-port', '45678', '--every', '20', '--timeout', '500'],
   ]);
   const lines: string[] = [];

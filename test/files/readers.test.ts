@@ -8,7 +8,7 @@ import { createWebhookSink } from '#observe/findings/sinks/webhook-sink.js';
 import { createUpstreamTrust } from '#service-plane/upstream-trust.js';
 import { createMemoryStore } from '#store/memory-store.js';
 import { fileSeal } from '#store/seal.js';
-import { createAuthority, createTokenStore } from '#store/tokens.js';
+import { createAuthority, createTokenStore } from '#store/token-store.js';
 import { run, serverThatAnswers } from '#test/cli/rig.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 

@@ -6,7 +6,7 @@ import { dnsProxyActor } from '#actors/dns-proxy.actor.js';
 import { servicePlaneActor } from '#actors/service-plane.actor.js';
 import { createTopology, type Topology } from '#cli/topology.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
-import { Upstream } from '#dns/upstream/upstream.js';
+import { Upstream } from '#dns/upstream/dns-upstream.js';
 import { libc } from '#libc/libc.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 import { listenOnceThere } from '#sockets/address-change.js';

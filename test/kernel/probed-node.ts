@@ -63,7 +63,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
   // An interface solicits routers at 2, 6, 14, 29, 61 seconds and later. An earlier layout drops and counts that.
   for (const space of [client, topology.node, server])
     await space.must('sysctl', '-qw', 'net.ipv6.conf.all.disable_ipv6=1');
-  await firstLine(server.start(process.execPath, [program('traffic'), 'serve', `${ALLOWED}`, `${DENIED}`]));
+  await firstLine(server.start(process.execPath, [program('tour-traffic'), 'serve', `${ALLOWED}`, `${DENIED}`]));
   const leave = enterNamespace(topology.node.name);
   let datapath: LocalDatapath | undefined;
   let probing: ChildProcess | undefined;
@@ -156,7 +156,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     },
     answers: async (port) => {
       const words = ['datagram', ADDRESSES.server, `${port}`, '--timeout', '300'];
-      return (await firstLine(client.start(process.execPath, [program('traffic'), ...words]))) === 'pong 1';
+      return (await firstLine(client.start(process.execPath, [program('tour-traffic'), ...words]))) === 'pong 1';
     },
     clear: () => {
       probing?.kill('SIGKILL');

@@ -37,9 +37,15 @@ beforeAll(async () => {
   ] as const;
   for (const [command, ...args] of steps) await server.must(command, ...args);
   await node.must('ip', 'route', 'add', '10.77.8.0/24', 'via', ADDRESSES.server);
-  await firstLine(server.start(process.execPath, [program('traffic'), 'serve', String(PORT)]));
+  await firstLine(server.start(process.execPath, [program('tour-traffic'), 'serve', String(PORT)]));
   await firstLine(
-    server.start('nsenter', [`--net=/run/netns/${far}`, process.execPath, program('traffic'), 'serve', String(PORT)]),
+    server.start('nsenter', [
+      `--net=/run/netns/${far}`,
+      process.execPath,
+      program('tour-traffic'),
+      'serve',
+      String(PORT),
+    ]),
   );
   leave = enterNamespace(node.name);
 }, 60_000);
@@ -154,7 +160,7 @@ test('merged segments are counted as they were on the wire', async () => {
 test('a flood of SYNs leaves the standing connection alone, and new ones still come about', async () => {
   start();
   const flow = topology.client.start(process.execPath, [
-    program('traffic'),
+    program('tour-traffic'),
     ...['connect', ADDRESSES.server, String(PORT), '--every', '20', '--timeout', '3000'],
   ]);
   const lines: string[] = [];

@@ -1,11 +1,11 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { SeenConnection } from '#contracts/seen-connection.js';
 import { Rosters } from '#dataplane/events/rule-name-history.js';
-import { Deciders } from '#observe/deciders.js';
 import { DeniedConnections } from '#observe/denied-connections.js';
-import { findingId } from '#observe/findings/identity.js';
-import { nobody } from '#observe/findings/nobody.js';
-import { rosterOf, rosterOfRecord } from '#policy/model/roster.js';
+import { findingId } from '#observe/findings/finding-id.js';
+import { nobody } from '#observe/findings/no-decider.js';
+import { Deciders } from '#observe/rule-name-resolver.js';
+import { rosterOf, rosterOfRecord } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
 

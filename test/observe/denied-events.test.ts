@@ -2,10 +2,10 @@ import { beforeEach, expect, test } from 'vitest';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { Rosters } from '#dataplane/events/rule-name-history.js';
-import { Deciders } from '#observe/deciders.js';
 import { DeniedEvents, findingsOfLookups } from '#observe/denied-events.js';
-import { nobody } from '#observe/findings/nobody.js';
-import { rosterOf } from '#policy/model/roster.js';
+import { nobody } from '#observe/findings/no-decider.js';
+import { Deciders } from '#observe/rule-name-resolver.js';
+import { rosterOf } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { batchOf, type EventInput } from './events.js';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { IntervalPool, Intervals } from '#contracts/intervals.js';
+import type { IntervalPool, Intervals } from '#contracts/interval-map.js';
 import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
 import { MAX_SEGMENTS, type Program } from '#contracts/program.js';
 import { NO_MATCH, rankOf, verdictWord } from '#contracts/verdict-word.js';

@@ -8,13 +8,13 @@ import {
   type Policy,
   type Rule,
 } from '#contracts/policy-model.js';
-import { packetAt } from '#contracts/proof.js';
+import { packetAt } from '#contracts/proof-types.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { classify } from '#policy/evaluate/classify.js';
+import { StepFinder } from '#policy/evaluate/connection-steps.js';
 import { type Decision, evaluate } from '#policy/evaluate/evaluate.js';
-import { StepFinder } from '#policy/evaluate/inspection.js';
-import { evaluateLookup } from '#policy/evaluate/lookup.js';
+import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
 import { LookupIndex } from '#policy/evaluate/lookup-index.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import type { ExplainNode } from '#contracts/explain-node.js';
+import type { ExplainNode } from '#contracts/explain-facts.js';
 import type { Grants, HostnamePattern, Packet, Rule } from '#contracts/policy-model.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
-import { evaluateLookup } from '#policy/evaluate/lookup.js';
+import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
 import { explain } from '#policy/explain/explain.js';
 import type { SaidOfConnection } from '#policy/explain/explain-connection.js';
-import { NO_NODE } from '#policy/explain/explain-node.js';
+import { NO_NODE } from '#policy/explain/node-effects.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { address, group, icmp, packet, policy, rule } from '#test/policy/sample.js';

@@ -3,7 +3,7 @@ import type { PolicyConfig, RuleConfig, SourceGroupConfig } from '#contracts/pol
 import type { Problem, Warning } from '#contracts/policy-problem.js';
 import type { TextEdit } from '#contracts/policy-record.js';
 import { deleteGroup, type GroupWriteContext, type HeldPolicy, putGroup } from '#policy/check/group-write.js';
-import { type ReadPolicy, readPolicy } from '#policy/check/read.js';
+import { type ReadPolicy, readPolicy } from '#policy/check/read-policy.js';
 import { SourceHolders } from '#policy/check/source-holders.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';

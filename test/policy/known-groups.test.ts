@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { EnvelopeMode, Form, SourceGroupConfig } from '#contracts/policy-document.js';
 import type { HeldPolicy } from '#policy/check/group-write.js';
-import { type ReadPolicy, readPolicy } from '#policy/check/read.js';
+import { type ReadPolicy, readPolicy } from '#policy/check/read-policy.js';
 import { Random, seedOf } from '#test/seed.js';
 import { legible } from './held.js';
 

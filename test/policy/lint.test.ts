@@ -4,7 +4,7 @@ import type { PolicyConfig, RuleConfig, RuleMatchConfig, SourceGroupConfig } fro
 import type { Warning } from '#contracts/policy-problem.js';
 import type { LintContext } from '#policy/check/group-lint.js';
 import { lint } from '#policy/check/lint.js';
-import { partsOf, policyOf } from '#policy/check/parts.js';
+import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 import { MAX_WARNINGS_OF_A_CODE } from '#policy/check/warning-list.js';
 import { normalise } from '#test/policy/sample.js';
 

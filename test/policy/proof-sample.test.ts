@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { IPPROTO, noGrants, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
-import { type ProofSample, packetAt } from '#contracts/proof.js';
+import { type ProofSample, packetAt } from '#contracts/proof-types.js';
 import { rankOf, verdictWord } from '#contracts/verdict-word.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
-import { covers } from '#policy/model/covers.js';
-import { rosterOf } from '#policy/model/roster.js';
-import { mismatchSentence } from '#policy/proof/proof.js';
+import { covers } from '#policy/model/prefix-covers.js';
+import { rosterOf } from '#policy/model/rule-names.js';
+import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { generatePolicy, packetGenerator } from './generate.js';

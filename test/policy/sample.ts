@@ -1,6 +1,6 @@
 import type { EnvelopeMode, Form, PolicyConfig } from '#contracts/policy-document.js';
 import type { Action, Group, Packet, Policy, Prefix, Range, Rule } from '#contracts/policy-model.js';
-import { partsOf, policyOf } from '#policy/check/parts.js';
+import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 
 /** `10.0.0.1` as a number. */
 export function address(text: string): number {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Policy } from '#contracts/policy-model.js';
-import { policyOf, walkOf } from '#policy/check/parts.js';
-import { readPolicy as readText } from '#policy/check/read.js';
+import { policyOf, walkOf } from '#policy/check/policy-parts.js';
+import { readPolicy as readText } from '#policy/check/read-policy.js';
 import { PolicyWriter, readPolicy } from '#service-plane/policy-image.js';
 
 type GroupInput = { readonly id: string } & Readonly<Record<string, unknown>>;

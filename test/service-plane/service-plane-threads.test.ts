@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { InspectionImage } from '#contracts/inspection.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { ServicePlane, ServicePlaneChange } from '#service-plane/service-plane.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { denyAll } from '#test/kernel/policies.js';

@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Splices } from '#service-plane/splice.js';
+import { Splices } from '#service-plane/splices.js';
 import { Handover } from '#sockets/handover.js';
 
-const built = new URL('../../dist/src/service-plane/splice-worker.js', import.meta.url);
+const built = new URL('../../dist/src/service-plane/splice.worker.js', import.meta.url);
 const server = createServer({ allowHalfOpen: true, pauseOnConnect: true });
 const handover = new Handover();
 let worker: Worker;

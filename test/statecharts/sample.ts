@@ -1,10 +1,10 @@
-import type { Needs } from '#bus/messages.js';
-import type { PolicyWrite } from '#bus/requests.js';
-import type { InspectionImage } from '#contracts/inspection.js';
+import type { Needs } from '#bus/bus-messages.js';
+import type { PolicyWrite } from '#bus/policy-requests.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
 import { type Lookups, lookupsOf } from '#contracts/lookups.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { NONE, type Program } from '#contracts/program.js';
-import type { ProofSample } from '#contracts/proof.js';
+import type { ProofSample } from '#contracts/proof-types.js';
 import { namePool } from '#policy/compile/name-pool.js';
 import { nameTables } from '#policy/compile/name-tables.js';
 

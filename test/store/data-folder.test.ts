@@ -1,9 +1,9 @@
 import { chmodSync, chownSync, lchownSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { StoreError } from '#store/error.js';
-import type { StoreFinding } from '#store/finding.js';
 import { openStore } from '#store/store.js';
+import type { StoreError } from '#store/store-error.js';
+import type { StoreFinding } from '#store/store-finding.js';
 import { temporaryFolder } from './temporary-folder.js';
 
 const STRANGER = 65_534;

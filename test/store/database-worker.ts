@@ -1,5 +1,5 @@
 import { RocksDb } from '#store/rocksdb.js';
-import { ParentThread } from '#threads/parent-thread.js';
+import { ParentThread } from '#threads/worker-server.js';
 
 export type DatabaseAsks = {
   /** Opens the database, writes and walks until the thread ends; answers after the first write. */

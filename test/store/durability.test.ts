@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { expect, it } from 'vitest';
 import { openStore } from '#store/store.js';
-import { built } from '#threads/built.js';
+import { built } from '#threads/built-file.js';
 import { temporaryFolder } from './temporary-folder.js';
 
 const ROUNDS = 30;

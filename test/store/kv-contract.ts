@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { StoreError } from '#store/error.js';
-import type { KvStore } from '#store/port.js';
+import type { StoreError } from '#store/store-error.js';
+import type { KvStore } from '#store/store-types.js';
 
 const sync = { sync: true };
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);

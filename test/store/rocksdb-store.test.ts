@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { StoreError } from '#store/error.js';
-import type { KvStore } from '#store/port.js';
 import { RocksDb } from '#store/rocksdb.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
-import { built } from '#threads/built.js';
+import type { StoreError } from '#store/store-error.js';
+import type { KvStore } from '#store/store-types.js';
+import { built } from '#threads/built-file.js';
 import { describeKvStore } from './kv-contract.js';
 import { temporaryFolder } from './temporary-folder.js';
 

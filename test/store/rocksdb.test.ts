@@ -3,10 +3,10 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { StoreError } from '#store/error.js';
 import { load } from '#store/librocksdb.js';
 import { RocksDb } from '#store/rocksdb.js';
-import { AskedThread } from '#threads/asked-thread.js';
+import type { StoreError } from '#store/store-error.js';
+import { AskedThread } from '#threads/worker-client.js';
 import type { DatabaseAsks } from './database-worker.js';
 import { temporaryFolder } from './temporary-folder.js';
 

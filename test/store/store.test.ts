@@ -1,10 +1,10 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { StoreError } from '#store/error.js';
-import type { StoreFinding } from '#store/finding.js';
 import { RocksDb } from '#store/rocksdb.js';
 import { openStore, type Store } from '#store/store.js';
+import type { StoreError } from '#store/store-error.js';
+import type { StoreFinding } from '#store/store-finding.js';
 import { Random, seedOf } from '#test/seed.js';
 import { storedPolicy } from './stored-policy.js';
 import { temporaryFolder } from './temporary-folder.js';

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { StoreError } from '#store/error.js';
 import { createMemoryStore } from '#store/memory-store.js';
+import { StoreError } from '#store/store-error.js';
 import { timedWrites } from '#store/timed-writes.js';
 
 const value = Buffer.from('v');

@@ -1,4 +1,4 @@
-import { ParentThread } from '#threads/parent-thread.js';
+import { ParentThread } from '#threads/worker-server.js';
 
 export type EchoAsks = {
   echo(what: string): string;

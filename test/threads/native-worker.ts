@@ -1,8 +1,8 @@
-import { held } from '#libc/hold.js';
 import { libbpf } from '#libc/libbpf.js';
 import { libc } from '#libc/libc.js';
 import { addressOf, memoryAt } from '#libc/library.js';
-import { ParentThread } from '#threads/parent-thread.js';
+import { held } from '#libc/termination-guard.js';
+import { ParentThread } from '#threads/worker-server.js';
 
 export type NativeAsks = {
   work(): void;

@@ -30,7 +30,7 @@ async function start(dataplane: Readonly<Record<string, unknown>> = {}): Promise
   await rig.put(policy(1));
   older = ['connect', 'connect-udp'].map((mode) => {
     const words = [mode, SERVER, `${TCP_PORT}`, '--source', '10.77.3.2', '--every', '100'];
-    const child = client.start(process.execPath, [program('traffic'), ...words, '--timeout', '3000']);
+    const child = client.start(process.execPath, [program('tour-traffic'), ...words, '--timeout', '3000']);
     const lines: string[] = [];
     child.stdout?.setEncoding('utf8').on('data', (text: string) => lines.push(...text.split('\n').filter(Boolean)));
     return { what: mode, child, lines };
@@ -342,7 +342,9 @@ describe('as flows expire', () => {
     }
     await new Promise((resolve) => setTimeout(resolve, 5_000));
     const words = ['datagram', SERVER, `${UDP_PORT}`, '--source', FLOODER];
-    expect(await firstLine(rig.topology.client.start(process.execPath, [program('traffic'), ...words]))).toBe('pong 1');
+    expect(await firstLine(rig.topology.client.start(process.execPath, [program('tour-traffic'), ...words]))).toBe(
+      'pong 1',
+    );
     expect((await rig.node.request('GET', '/api/v1/stats')).body).toMatchObject({
       dataplane: { active_flows: expect.any(Number) as number },
     });

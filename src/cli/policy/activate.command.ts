@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
+import { CliError } from '#cli/command-error.js';
 import { createClient } from '../client.js';
-import { CliError } from '../error.js';
 import { duration } from '../number.js';
 import { type Output, remote } from '../remote.js';
 import type { Terminal } from '../terminal.js';
 import { checkedOf, DEFAULT_WAIT, DRY_RUN, quoted, tell, type WaitOptions, waitAfter, writtenOf } from './applied.js';
-import { etagOf, findRecord, type Which } from './record.js';
+import { etagOf, findRecord, type Which } from './policy-records.js';
 
 type Options = Output & WaitOptions & Pick<Which, 'id'> & { readonly ifMatch?: string; readonly dryRun?: true };
 

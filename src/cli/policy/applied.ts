@@ -1,12 +1,12 @@
 import { z } from 'zod';
+import { CliError, type Problem } from '#cli/command-error.js';
+import { failingChecks, waitUntilReady } from '#cli/node-readiness.js';
 import type { Client } from '../client.js';
-import { CliError, type Problem } from '../error.js';
 import { duration } from '../number.js';
-import { failingChecks, waitUntilReady } from '../readiness.js';
 import { type Output, print, understood } from '../remote.js';
 import { styleOf } from '../style.js';
 import type { Terminal } from '../terminal.js';
-import { labelOf, type PolicyRecord, recordSchema } from './record.js';
+import { labelOf, type PolicyRecord, recordSchema } from './policy-records.js';
 
 const problemSchema = z.object({ pointer: z.string(), code: z.string(), message: z.string() });
 const proofSchema = z.object({ classes: z.number().nullable(), checked: z.number(), complete: z.boolean() }).nullable();

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
+import { CliError, RefusedError } from '#cli/command-error.js';
 import { type Client, createClient } from '../client.js';
-import { CliError, RefusedError } from '../error.js';
 import { duration } from '../number.js';
 import { type Output, remote, understood } from '../remote.js';
 import type { Terminal } from '../terminal.js';
@@ -17,9 +17,9 @@ import {
   waitAfter,
   writtenOf,
 } from './applied.js';
-import { etagOf, listPolicies } from './record.js';
+import { etagOf, listPolicies } from './policy-records.js';
+import { atLines, placed, readSource } from './policy-source.js';
 import { consentTo } from './replacement.js';
-import { atLines, placed, readSource } from './source.js';
 import { type Overrides, type Write, writeOf } from './write.js';
 
 type Options = Output &

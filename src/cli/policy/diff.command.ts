@@ -6,8 +6,8 @@ import { styleOf } from '../style.js';
 import type { Terminal } from '../terminal.js';
 import { differenceOf, isSame } from './difference.js';
 import { differenceText } from './difference-text.js';
-import { labelOf, readStored, type Which } from './record.js';
-import { readSource, singletonOf } from './source.js';
+import { labelOf, readStored, type Which } from './policy-records.js';
+import { readSource, singletonOf } from './policy-source.js';
 
 const DIFFERENT = 3;
 

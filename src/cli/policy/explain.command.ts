@@ -1,13 +1,13 @@
 import { type Command, Option } from 'commander';
 import { z } from 'zod';
+import { CliError, RefusedError } from '#cli/command-error.js';
 import { createClient } from '../client.js';
-import { CliError, RefusedError } from '../error.js';
 import { numberUpTo } from '../number.js';
 import { type Output, print, remote, understood } from '../remote.js';
 import { type Style, styleOf } from '../style.js';
 import { table } from '../table.js';
 import type { Terminal } from '../terminal.js';
-import { atLines, readSource, singletonOf } from './source.js';
+import { atLines, readSource, singletonOf } from './policy-source.js';
 
 const explainedSchema = z.looseObject({
   decision: z.string(),

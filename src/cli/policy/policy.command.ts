@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
+import { CliError } from '#cli/command-error.js';
 import type { End } from '#cli/exit-codes.js';
 import { createClient } from '../client.js';
-import { CliError } from '../error.js';
 import { relativeTime } from '../relative-time.js';
 import { type Output, print, remote, serialised } from '../remote.js';
 import { styleOf } from '../style.js';
@@ -11,7 +11,7 @@ import { addActivateCommand } from './activate.command.js';
 import { addApplyCommand } from './apply.command.js';
 import { addDiffCommand } from './diff.command.js';
 import { addExplainCommand } from './explain.command.js';
-import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './record.js';
+import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './policy-records.js';
 import { addSchemaCommand } from './schema.command.js';
 
 /** `weir policy get | list | apply | activate | diff | explain | schema | delete`. */

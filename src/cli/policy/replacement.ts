@@ -1,9 +1,9 @@
+import { CliError } from '#cli/command-error.js';
 import type { Client } from '../client.js';
-import { CliError } from '../error.js';
 import { styleOf } from '../style.js';
 import type { Terminal } from '../terminal.js';
-import { etagOf, labelOf, listPolicies, type PolicyRecord } from './record.js';
-import type { Source } from './source.js';
+import { etagOf, labelOf, listPolicies, type PolicyRecord } from './policy-records.js';
+import type { Source } from './policy-source.js';
 import type { Write } from './write.js';
 
 type Consent = {

@@ -1,5 +1,5 @@
-import { CliError } from '../error.js';
-import type { Source } from './source.js';
+import { CliError } from '#cli/command-error.js';
+import type { Source } from './policy-source.js';
 
 export type Overrides = { readonly name?: string; readonly mode?: string };
 

@@ -1,4 +1,4 @@
-import { PACKET_CELLS, type ProofSample } from '#contracts/proof.js';
+import { PACKET_CELLS, type ProofSample } from '#contracts/proof-types.js';
 
 /** `struct proof_packet` of `bpf/weir.h`: a packet, and the word that it is judged by. */
 export const PROOF_PACKET = {

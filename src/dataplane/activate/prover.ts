@@ -1,4 +1,4 @@
-import { type ProofMismatch, type ProofSample, packetAt } from '#contracts/proof.js';
+import { type ProofMismatch, type ProofSample, packetAt } from '#contracts/proof-types.js';
 import { PROOF_BATCH, PROOF_PACKET_BYTES, proofWord, writeProofPackets } from '#dataplane/abi/proof-packet.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';

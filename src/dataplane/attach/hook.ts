@@ -1,7 +1,7 @@
 import { existsSync, rmSync } from 'node:fs';
 import { closeFd, linkInfo, openPinned, pin } from '#dataplane/loader/bpf-fd.js';
 import type { Direction } from '#dataplane/loader/direction.js';
-import { KernelFailure } from '#libc/failure.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 

@@ -1,5 +1,5 @@
 import koffi from 'koffi';
-import { KernelFailure } from '#libc/failure.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, errno, libc } from '#libc/libc.js';
 
 export type Interface = { readonly name: string; readonly ifindex: number };

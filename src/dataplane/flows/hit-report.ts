@@ -2,7 +2,7 @@ import type { Hit, HitQuery, HitReport } from '#contracts/datapath.js';
 import type { Placed } from '#contracts/event-source.js';
 import type { Roster } from '#contracts/rule-names.js';
 import { textFinder } from '#contracts/texts.js';
-import { deciderAt } from '#policy/model/roster.js';
+import { deciderAt } from '#policy/model/rule-names.js';
 import type { Hits } from './hits.js';
 import type { Moment } from './moment.js';
 

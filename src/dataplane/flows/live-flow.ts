@@ -5,7 +5,7 @@ import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import { verdictOf } from '#contracts/verdict-word.js';
 import { type Flow, readFlow } from '#dataplane/abi/flow.js';
 import type { Finder, Rosters } from '#dataplane/events/rule-name-history.js';
-import { deciderAt } from '#policy/model/roster.js';
+import { deciderAt } from '#policy/model/rule-names.js';
 import type { Moment } from './moment.js';
 
 export type FlowSurroundings = {

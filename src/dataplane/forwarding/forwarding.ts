@@ -2,8 +2,8 @@ import type { DatapathChange, ForwardingNow } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import type { Hooks } from '#dataplane/attach/hooks.js';
-import type { Guard } from '#dataplane/guard/guard.js';
-import { isOutOfDescriptors } from '#libc/failure.js';
+import type { Guard } from '#dataplane/guard/nftables-guard.js';
+import { isOutOfDescriptors } from '#libc/kernel-failure.js';
 import { otherSay } from './third-party-filters.js';
 import { type Other, OthersProgram } from './third-party-hooks.js';
 

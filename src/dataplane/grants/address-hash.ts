@@ -1,4 +1,4 @@
-import { HEADER } from './layout.js';
+import { HEADER } from './grant-layout.js';
 
 /**
  * The line that an address hashes to, among `homes`. The factors are random and secret, so that nobody who chooses

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { PATTERN } from './layout.js';
+import { PATTERN } from './grant-layout.js';
 
 /** What stands for a pattern's text in the memory that outlives the process. */
 export function digestOf(text: string): Uint32Array {

@@ -1,5 +1,5 @@
-import { LINE, MAX_SET_LINES, SET_LINE, SET_PLACES } from './layout.js';
-import type { Ledger } from './ledger.js';
+import { LINE, MAX_SET_LINES, SET_LINE, SET_PLACES } from './grant-layout.js';
+import type { Ledger } from './grant-ledger.js';
 import type { SharedMemory } from './memory.js';
 
 /** Answers whether a grant counts for nothing any more. */

@@ -1,7 +1,7 @@
 import { homeOf, writeHeader } from './address-hash.js';
+import { HEADER, LINE, PLACES, PROBES, regionsFor, SET, TABLE_LINE } from './grant-layout.js';
+import { Ledger } from './grant-ledger.js';
 import { GrantSets, type IsDead } from './grant-sets.js';
-import { HEADER, LINE, PLACES, PROBES, regionsFor, SET, TABLE_LINE } from './layout.js';
-import { Ledger } from './ledger.js';
 import { SharedMemory } from './memory.js';
 
 /** So great a part of the table is left to patterns that have no more than that of it, where it is shared. */

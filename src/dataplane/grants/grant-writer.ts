@@ -1,14 +1,14 @@
+import type { PassedObject } from '#contracts/bpf-object-handle.js';
 import type { GrantAccess } from '#contracts/grant-access.js';
-import type { PassedObject } from '#contracts/passed-object.js';
 import { libc } from '#libc/libc.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { takeObject } from '#libc/passed-object.js';
+import { takeObject } from '#libc/object-handle.js';
 import { digestOf } from './digest.js';
 import { Gate } from './gate.js';
+import { expiryOf, LINE, linesFor, PATTERN, PATTERNS } from './grant-layout.js';
+import { Ledger } from './grant-ledger.js';
 import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
-import { expiryOf, LINE, linesFor, PATTERN, PATTERNS } from './layout.js';
-import { Ledger } from './ledger.js';
 import { PatternIndex } from './pattern-index.js';
 
 /** Patterns whose number is known; they are looked for anew after so many. */

@@ -1,10 +1,10 @@
 import { CapacityExceeded, type Grant, type Learned } from '#contracts/datapath.js';
 import type { GrantAccess } from '#contracts/grant-access.js';
 import { Gate } from './gate.js';
+import { capacityOf, expiryOf, LINE, PATTERN, timeOf } from './grant-layout.js';
+import { Ledger } from './grant-ledger.js';
 import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
-import { capacityOf, expiryOf, LINE, PATTERN, timeOf } from './layout.js';
-import { Ledger } from './ledger.js';
 import { PatternTable, type Slot } from './pattern-table.js';
 
 /** Lines of the table that one sweep looks at while there is room. */

@@ -4,8 +4,8 @@ import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { Gate } from './gate.js';
+import { HEADER, LINE, linesFor, PATTERN, PATTERNS } from './grant-layout.js';
 import { Grants } from './grants.js';
-import { HEADER, LINE, linesFor, PATTERN, PATTERNS } from './layout.js';
 
 /** Learned addresses, in the memory of their maps. */
 export type MappedGrants = {

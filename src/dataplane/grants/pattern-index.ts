@@ -1,4 +1,4 @@
-import { PATTERN } from './layout.js';
+import { PATTERN } from './grant-layout.js';
 
 /** Words of a digest. */
 const DIGEST = PATTERN.digestBytes / 4;

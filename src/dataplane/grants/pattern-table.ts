@@ -1,6 +1,6 @@
 import { digestOf } from './digest.js';
-import { PATTERN } from './layout.js';
-import { Ledger } from './ledger.js';
+import { PATTERN } from './grant-layout.js';
+import { Ledger } from './grant-ledger.js';
 import { PatternIndex } from './pattern-index.js';
 
 export type Slot = 0 | 1;

@@ -1,5 +1,5 @@
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
-import type { Intervals } from '#contracts/intervals.js';
+import type { Intervals } from '#contracts/interval-map.js';
 import type { Lines } from './cache-lines.js';
 
 const BOTTOM_KEYS = LINE_WORDS / 2;

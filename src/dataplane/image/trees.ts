@@ -1,4 +1,4 @@
-import type { IntervalPool } from '#contracts/intervals.js';
+import type { IntervalPool } from '#contracts/interval-map.js';
 import { NONE } from '#contracts/program.js';
 import type { Lines } from './cache-lines.js';
 import { addTree, type Resolver } from './tree.js';

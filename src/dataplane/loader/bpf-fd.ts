@@ -2,7 +2,7 @@ import { Btf, NO_LAYOUT } from '#dataplane/abi/btf.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
 import { addressOf } from '#libc/library.js';
-import { objectId } from '#libc/passed-object.js';
+import { objectId } from '#libc/object-handle.js';
 import type { MapDescription, MapShape } from './bpf-object.js';
 
 export function closeFd(fd: number): void {

@@ -1,6 +1,6 @@
 import { Btf, type StructLayout } from '#dataplane/abi/btf.js';
 import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/abi/settings.js';
-import { KernelFailure } from '#libc/failure.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { addressOf, memoryAt } from '#libc/library.js';

@@ -1,4 +1,4 @@
-import { built } from '#threads/built.js';
+import { built } from '#threads/built-file.js';
 
 /** The compiled datapath. */
 export const builtObject = built('bpf/weir.bpf.o');

@@ -1,4 +1,4 @@
-import { KernelFailure } from '#libc/failure.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import type { MapShape } from './bpf-object.js';
 

@@ -1,9 +1,9 @@
-import type { PassedObject } from '#contracts/passed-object.js';
+import type { PassedObject } from '#contracts/bpf-object-handle.js';
 import { closeFd, mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
 import type { EarMaps } from '#dataplane/watch/kernel-watch.js';
 import { duplicate } from '#libc/libc.js';
-import { passedObject } from '#libc/passed-object.js';
+import { passedObject } from '#libc/object-handle.js';
 
 /**
  * Maps and programs that other threads of this process use, by descriptors of their own. They stay good while tables grow: larger

@@ -7,13 +7,13 @@ import type { Settings } from '#dataplane/abi/settings.js';
 import { Prover } from '#dataplane/activate/prover.js';
 import { Slots } from '#dataplane/activate/slots.js';
 import type { Gate } from '#dataplane/grants/gate.js';
+import { linesFor, PATTERNS } from '#dataplane/grants/grant-layout.js';
 import type { Grants } from '#dataplane/grants/grants.js';
-import { linesFor, PATTERNS } from '#dataplane/grants/layout.js';
 import { type MappedGrants, mapGrants } from '#dataplane/grants/mapped-grants.js';
 import { BpfObject, type MapDescription, type MapName } from '#dataplane/loader/bpf-object.js';
 import { writeLayouts } from '#dataplane/loader/map-layouts.js';
 import { RouteCopy } from '#dataplane/routes/route-copy.js';
-import { KernelFailure } from '#libc/failure.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 

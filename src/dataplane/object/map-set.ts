@@ -7,10 +7,10 @@ import type { BpfObject, MapDescription, MapName, OldMapName } from '#dataplane/
 import { MAPS } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { type Layouts, readLayouts } from '#dataplane/loader/map-layouts.js';
-import { isOutOfDescriptors, KernelFailure } from '#libc/failure.js';
+import { isOutOfDescriptors, KernelFailure } from '#libc/kernel-failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
-import { objectId } from '#libc/passed-object.js';
+import { objectId } from '#libc/object-handle.js';
 import { type Capacity, MAX_SLOT_LINES } from './capacity.js';
 
 const SET = /^maps-(\d{1,9})$/;

@@ -3,10 +3,10 @@ import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { Hooks } from '#dataplane/attach/hooks.js';
 import { type Link, listLinks } from '#dataplane/attach/links.js';
 import type { Other } from '#dataplane/forwarding/third-party-hooks.js';
-import type { Guard } from '#dataplane/guard/guard.js';
+import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { diversionFaults } from '#dataplane/routes/divert.js';
+import { portFaults } from './bridge-ports.js';
 import { natFaults } from './nat.js';
-import { portFaults } from './ports.js';
 import { unnamedWarnings } from './unpoliced-interfaces.js';
 
 /** Input of the review. `others` is empty where the kernel does not list third-party hooks. */

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
-import { KernelFailure } from '#libc/failure.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 import { ROUTES, ROUTES_BYTES, routeLines } from './route-lines.js';

@@ -5,7 +5,7 @@ import { matchesInterface } from '#contracts/datapath-options.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { type LockHolder, lockHolder } from '#dataplane/attach/lock-holder.js';
 import { judgesBy, weirHooks } from '#dataplane/attach/weir-hooks.js';
-import { Guard, guardDropped } from '#dataplane/guard/guard.js';
+import { Guard, guardDropped } from '#dataplane/guard/nftables-guard.js';
 import type { ProgramInfo } from '#dataplane/loader/bpf-fd.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';

@@ -4,7 +4,7 @@ import type { WeirHook } from '#dataplane/attach/weir-hooks.js';
 import { ALONE, DIRECT_ALWAYS } from '#dataplane/forwarding/forwarding.js';
 import { otherSay } from '#dataplane/forwarding/third-party-filters.js';
 import { OthersProgram } from '#dataplane/forwarding/third-party-hooks.js';
-import { Guard } from '#dataplane/guard/guard.js';
+import { Guard } from '#dataplane/guard/nftables-guard.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { MapSet } from '#dataplane/object/map-set.js';
 

@@ -9,7 +9,7 @@ import {
 } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { EventSource } from '#contracts/event-source.js';
-import type { ProofMismatch } from '#contracts/proof.js';
+import type { ProofMismatch } from '#contracts/proof-types.js';
 import type { FlowsCut } from '#dataplane/flows/traffic-statistics.js';
 
 export type WorkerInput = {

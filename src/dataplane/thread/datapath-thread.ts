@@ -10,9 +10,9 @@ import {
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { EventSource } from '#contracts/event-source.js';
 import type { GrantDoor } from '#contracts/grant-access.js';
-import { portsOf } from '#dataplane/events/source.js';
+import { portsOf } from '#dataplane/events/event-consumer.js';
 import { Gate } from '#dataplane/grants/gate.js';
-import { AskedThread } from '#threads/asked-thread.js';
+import { AskedThread } from '#threads/worker-client.js';
 import {
   type DatapathAsks,
   DatapathFailure,

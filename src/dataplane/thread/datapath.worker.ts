@@ -8,12 +8,12 @@ import type {
   HitsMessage,
 } from '#contracts/grant-messages.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
-import { portsOf } from '#dataplane/events/source.js';
+import { portsOf } from '#dataplane/events/event-consumer.js';
 import { Gate } from '#dataplane/grants/gate.js';
 import type { News } from '#dataplane/watch/kernel-notifications.js';
 import { Ear } from '#dataplane/watch/kernel-watch.js';
-import { isOutOfDescriptors } from '#libc/failure.js';
-import { ParentThread } from '#threads/parent-thread.js';
+import { isOutOfDescriptors } from '#libc/kernel-failure.js';
+import { ParentThread } from '#threads/worker-server.js';
 import { type DatapathAsks, type FromDatapath, send, type WorkerInput } from './datapath-messages.js';
 import { LocalDatapath } from './local-datapath.js';
 

@@ -4,7 +4,7 @@ import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { judgesBy, weirHooks } from '#dataplane/attach/weir-hooks.js';
-import { removeGuard } from '#dataplane/guard/guard.js';
+import { removeGuard } from '#dataplane/guard/nftables-guard.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { removeDiversion } from '#dataplane/routes/divert.js';

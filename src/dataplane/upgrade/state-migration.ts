@@ -4,7 +4,7 @@ import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import { batchesOf } from '#dataplane/loader/map-batches.js';
 import type { MapSet } from '#dataplane/object/map-set.js';
-import { KernelFailure } from '#libc/failure.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import { TestRun } from '#libc/test-run.js';
 import { flowConversion, withTally } from './flow-conversion.js';

@@ -1,5 +1,5 @@
-import { GUARD_TABLE } from '#dataplane/guard/guard.js';
 import { changedTable } from '#dataplane/guard/nftables.js';
+import { GUARD_TABLE } from '#dataplane/guard/nftables-guard.js';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, type NetlinkMessage, NetlinkSocket } from '#libc/netlink.js';
 
 /** What may have changed, and must be looked at. */

@@ -1,7 +1,7 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { EventFact, EventSource } from '#contracts/event-source.js';
 import { Bell } from '#libc/bell.js';
-import { built } from '#threads/built.js';
+import { built } from '#threads/built-file.js';
 import type { News } from './kernel-notifications.js';
 
 /** Words that both sides see. */

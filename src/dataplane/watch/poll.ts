@@ -1,4 +1,4 @@
-import { KernelFailure } from '#libc/failure.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
 import { errno, libc } from '#libc/libc.js';
 
 const POLLIN = 1;

@@ -1,11 +1,11 @@
 import { Socket } from 'node:net';
+import type { Endpoint } from '#dns/dns-options.js';
+import { TransientMap } from '#dns/expiring-map.js';
+import { isResponseTo, readMessage } from '#dns/wire/dns-message.js';
+import { writeQuery } from '#dns/wire/dns-query.js';
 import { openSocket } from '#sockets/socket-options.js';
-import type { Endpoint } from '../options.js';
-import { TransientMap } from '../transient-map.js';
 import { FrameReader, framed } from '../wire/framing.js';
-import { isResponseTo, readMessage } from '../wire/message.js';
-import { writeQuery } from '../wire/query.js';
-import type { Asked } from './asked.js';
+import type { Asked } from './pending-query.js';
 import { random16 } from './random.js';
 import type { OnAnswer } from './udp-socket.js';
 

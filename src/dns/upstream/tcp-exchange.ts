@@ -1,5 +1,5 @@
-import type { Endpoint } from '../options.js';
-import type { Asked } from './asked.js';
+import type { Endpoint } from '#dns/dns-options.js';
+import type { Asked } from './pending-query.js';
 import { TcpConnection } from './tcp-connection.js';
 import type { OnAnswer } from './udp-socket.js';
 

@@ -1,5 +1,5 @@
 import type { Pump } from '#sockets/pump.js';
-import type { Asked } from './asked.js';
+import type { Asked } from './pending-query.js';
 import { random16 } from './random.js';
 import { type OnAnswer, type Server, UdpSocket, type Waiting } from './udp-socket.js';
 

@@ -1,9 +1,9 @@
+import { TransientMap } from '#dns/expiring-map.js';
+import { isResponseTo, type Message, readMessage } from '#dns/wire/dns-message.js';
+import { writeQuery } from '#dns/wire/dns-query.js';
 import type { Pump } from '#sockets/pump.js';
 import { UdpPort } from '#sockets/udp-port.js';
-import { TransientMap } from '../transient-map.js';
-import { isResponseTo, type Message, readMessage } from '../wire/message.js';
-import { writeQuery } from '../wire/query.js';
-import type { Asked } from './asked.js';
+import type { Asked } from './pending-query.js';
 import { random16 } from './random.js';
 
 /** Bytes of an answer that is not fragmented on any usual way (DNS flag day 2020). */

@@ -1,10 +1,10 @@
+import type { DnsOptions } from '#dns/dns-options.js';
+import { TransientMap } from '#dns/expiring-map.js';
+import type { Message } from '#dns/wire/dns-message.js';
 import type { Pump } from '#sockets/pump.js';
 import { nowMs } from '../clock.js';
-import type { DnsOptions } from '../options.js';
-import { TransientMap } from '../transient-map.js';
-import type { Message } from '../wire/message.js';
-import type { Asked } from './asked.js';
-import { type Attempt, isRefusal, Upstream } from './upstream.js';
+import { type Attempt, isRefusal, Upstream } from './dns-upstream.js';
+import type { Asked } from './pending-query.js';
 
 /** After this the next resolver is asked too; the first answer counts. */
 const STEP_MS = 380;

@@ -1,5 +1,5 @@
 import { copyOf, putU16, u16 } from './bytes.js';
-import { TYPE } from './numbers.js';
+import { TYPE } from './dns-numbers.js';
 
 /** `payload` in bytes, at least 512. */
 export type Edns = {

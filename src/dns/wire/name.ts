@@ -1,4 +1,4 @@
-import { LABEL_BYTES, NAME_BYTES } from './numbers.js';
+import { LABEL_BYTES, NAME_BYTES } from './dns-numbers.js';
 
 /** A name in wire form: length bytes and labels, ended by 0; uncompressed, case kept. 1–255 bytes. */
 export type WireName = Uint8Array;

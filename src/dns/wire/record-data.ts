@@ -1,8 +1,8 @@
 import { copyOf } from './bytes.js';
-import type { MessageCursor } from './cursor.js';
-import { type Layout, layoutOf } from './layout.js';
+import { TYPE } from './dns-numbers.js';
+import type { MessageCursor } from './message-cursor.js';
+import { type Layout, layoutOf } from './message-layout.js';
 import type { WireName } from './name.js';
-import { TYPE } from './numbers.js';
 import { parametersFault } from './service-parameters.js';
 
 /** The data of a record from where the cursor is to `end`, its names decompressed; null: a fault. */

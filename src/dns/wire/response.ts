@@ -1,9 +1,9 @@
 import { putU16, putU32, u16 } from './bytes.js';
+import type { Message } from './dns-message.js';
+import { FLAG, HEADER_BYTES, OPTION, RCODE } from './dns-numbers.js';
+import type { Query, QueryFault } from './dns-query.js';
 import type { EdnsOption } from './edns.js';
 import { ednsBytes, OPT_BYTES, putEdns } from './edns.js';
-import type { Message } from './message.js';
-import { FLAG, HEADER_BYTES, OPTION, RCODE } from './numbers.js';
-import type { Query, QueryFault } from './query.js';
 import { MessageWriter } from './writer.js';
 
 /**

@@ -1,8 +1,8 @@
 import { putU16, putU32, u16 } from './bytes.js';
-import { layoutOf } from './layout.js';
-import type { ResourceRecord } from './message.js';
+import type { ResourceRecord } from './dns-message.js';
+import { HEADER_BYTES, LABEL_BYTES, MESSAGE_BYTES } from './dns-numbers.js';
+import { layoutOf } from './message-layout.js';
 import { LOWER, type WireName } from './name.js';
-import { HEADER_BYTES, LABEL_BYTES, MESSAGE_BYTES } from './numbers.js';
 
 const BUCKETS = 256;
 const PLACES = 1024;

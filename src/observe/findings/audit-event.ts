@@ -1,5 +1,5 @@
 import type { FindingDelta, Written } from './finding.js';
-import { nobody } from './nobody.js';
+import { nobody } from './no-decider.js';
 
 /** What the management API tells of itself. Never a body, a token, or the value of a header but the ETag. */
 export type AuditEvent = AuthDenied | ConfigChange;

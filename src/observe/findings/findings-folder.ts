@@ -1,8 +1,8 @@
-import { StoreError } from '#store/error.js';
-import type { FindingListener } from '#store/finding.js';
 import { quarantine } from '#store/quarantine.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
-import { type FindingLedger, type LedgerOptions, MergeError, openLedger } from './ledger.js';
+import { StoreError } from '#store/store-error.js';
+import type { FindingListener } from '#store/store-finding.js';
+import { type FindingLedger, type LedgerOptions, MergeError, openLedger } from './finding-store.js';
 
 /**
  * The ledger over a RocksDB of its own in `folder`. It never keeps a node from starting: what is damaged is moved aside,

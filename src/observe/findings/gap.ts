@@ -1,5 +1,5 @@
 import type { FindingDelta } from './finding.js';
-import { nobody } from './nobody.js';
+import { nobody } from './no-decider.js';
 
 /** `count` events were lost at `where`. */
 export function gap(where: string, count: number, firstMs: number, lastMs: number): FindingDelta {

@@ -1,4 +1,4 @@
-import type { KvStore } from '#store/port.js';
+import type { KvStore } from '#store/store-types.js';
 import { readPlace } from './keys.js';
 
 const FIRST_PAGE = 32;

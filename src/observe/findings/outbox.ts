@@ -1,5 +1,5 @@
 import { decodeJson, putJson, under } from '#store/json-value.js';
-import type { KvOperation, KvStore } from '#store/port.js';
+import type { KvOperation, KvStore } from '#store/store-types.js';
 import type { Finding, FindingDelta } from './finding.js';
 import { gap } from './gap.js';
 

@@ -1,7 +1,7 @@
 import { decodeJson } from '#store/json-value.js';
-import type { KvStore } from '#store/port.js';
-import { type FindingPage, type FindingQuery, fits } from './filter.js';
+import type { KvStore } from '#store/store-types.js';
 import type { Finding, FindingDelta } from './finding.js';
+import { type FindingPage, type FindingQuery, fits } from './finding-filter.js';
 import { IndexWalk, type PlaceRange } from './index-walk.js';
 import { cursorOf, indexesFor, readCursor, readPlace, rowKey, TIME, timeKey } from './keys.js';
 

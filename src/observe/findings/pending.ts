@@ -1,6 +1,6 @@
 import type { FindingDelta } from './finding.js';
+import { findingId, merged } from './finding-id.js';
 import { gap } from './gap.js';
-import { findingId, merged } from './identity.js';
 
 const LIMIT = 10_000;
 

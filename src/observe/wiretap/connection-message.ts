@@ -1,8 +1,8 @@
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { Deciders } from '#observe/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { AddressNames } from '../address-names.js';
-import type { Deciders } from '../deciders.js';
 
 /** The message of a connection or a request that the service plane decided (D32), as one JSON object. */
 export function connectionMessage(

@@ -1,12 +1,12 @@
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
-import { CompiledFilter, type WiretapFilter } from './filter.js';
 import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
-import { Kept, type KeptEntry } from './kept.js';
-import { type MessageSurroundings, MessageWriter } from './message.js';
-import { type Seen, sizeOf } from './seen.js';
-import { Written } from './written.js';
+import { Written } from './message-cache.js';
+import { type MessageSurroundings, MessageWriter } from './message-writer.js';
+import { Kept, type KeptEntry } from './replay-buffer.js';
+import { type Seen, sizeOf } from './seen-batch.js';
+import { CompiledFilter, type WiretapFilter } from './wiretap-filter.js';
 
 /** Different filters at most: each is tested on each event. */
 const CHANNELS = 128;

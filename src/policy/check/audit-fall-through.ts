@@ -1,6 +1,6 @@
 import type { Group, Policy } from '#contracts/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
-import { containsAll, overlapPrefixes } from '#policy/model/coverage.js';
+import { containsAll, overlapPrefixes } from '#policy/model/rule-coverage.js';
 
 /** A group under audit, and the enforced default that denies what no rule of the group matches. */
 export type FallThrough = { readonly pointer: string; readonly to: string };

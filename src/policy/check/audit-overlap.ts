@@ -1,6 +1,6 @@
 import type { Group, Policy, Rule } from '#contracts/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
-import { covers, overlapPrefixes, overlaps } from '#policy/model/coverage.js';
+import { covers, overlapPrefixes, overlaps } from '#policy/model/rule-coverage.js';
 
 /** Where a deny under audit stands, and the enforced deny behind it: a later rule, or the default of a group. */
 export type AuditOverlap = { readonly pointer: string; readonly behind: string };

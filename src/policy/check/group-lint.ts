@@ -1,8 +1,8 @@
 import type { SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Group, Prefix, Rule } from '#contracts/policy-model.js';
-import { isContradictory } from '#policy/model/coverage.js';
 import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
 import { anchorsOf } from '#policy/model/regex.js';
+import { isContradictory } from '#policy/model/rule-coverage.js';
 import { expressionsOf } from './expressions.js';
 import { whyNoNameMatches } from './hostname-lint.js';
 import { WarningList } from './warning-list.js';

@@ -9,7 +9,7 @@ import { ProblemList } from '#policy/document/problem-list.js';
 import type { LintContext } from './group-lint.js';
 import { unknownIntegration } from './kubernetes-validation.js';
 import { lint } from './lint.js';
-import { type GroupPart, groupPart, type PolicyParts, policyOf, renumbered } from './parts.js';
+import { type GroupPart, groupPart, type PolicyParts, policyOf, renumbered } from './policy-parts.js';
 import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
 import type { SourceHolders } from './source-holders.js';
 import { validateSourceGroup } from './validate.js';

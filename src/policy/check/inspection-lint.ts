@@ -1,5 +1,5 @@
 import type { Policy, Rule } from '#contracts/policy-model.js';
-import { covers, overlaps } from '#policy/model/coverage.js';
+import { covers, overlaps } from '#policy/model/rule-coverage.js';
 
 /** An allow rule that inspects, and the later allow that passes whatever it does not match. */
 export type Widened = { readonly pointer: string; readonly by: string };

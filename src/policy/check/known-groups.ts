@@ -1,6 +1,6 @@
 import type { KnownItems } from '#policy/document/json-scanner.js';
 import { LIMITS } from '#policy/document/limits.js';
-import type { GroupPart, PolicyParts } from './parts.js';
+import type { GroupPart, PolicyParts } from './policy-parts.js';
 
 /**
  * Finds in a text the groups of a policy that was read before, by their bytes: what stood there was found valid, and

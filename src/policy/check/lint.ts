@@ -3,7 +3,7 @@ import type { Warning } from '#contracts/policy-problem.js';
 import { auditFallThroughs } from './audit-fall-through.js';
 import { auditOverlaps } from './audit-overlap.js';
 import { widenedInspections } from './inspection-lint.js';
-import { type GroupPart, walkOf } from './parts.js';
+import { type GroupPart, walkOf } from './policy-parts.js';
 import { unreachableGroups } from './reach.js';
 import { shadowedRules } from './shadow.js';
 import type { SourceHolders } from './source-holders.js';

@@ -2,7 +2,7 @@ import type { PortSpec, RuleMatchConfig } from '#contracts/policy-document.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { Intact } from '#policy/document/intact.js';
 import { isHostnameExpression, parseHostname } from '#policy/model/hostname.js';
-import { parsePorts } from '#policy/model/ports.js';
+import { parsePorts } from '#policy/model/parse-ports.js';
 import { parseProtocol } from '#policy/model/protocol.js';
 import { validateAddresses, validateCidrs } from './address-validation.js';
 import { validateExpression } from './regex-validation.js';

@@ -1,6 +1,6 @@
 import type { Group, Policy } from '#contracts/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
-import { boundsOf } from '#policy/model/coverage.js';
+import { boundsOf } from '#policy/model/rule-coverage.js';
 
 /**
  * The indexes of the groups that no packet reaches: earlier groups with a default action, or with a rule that matches

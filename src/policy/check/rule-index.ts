@@ -1,5 +1,5 @@
 import type { Prefix, Rule } from '#contracts/policy-model.js';
-import { covers, hasAnyDestination, settlesLookups } from '#policy/model/coverage.js';
+import { covers, hasAnyDestination, settlesLookups } from '#policy/model/rule-coverage.js';
 import { PrefixIndex } from './prefix-index.js';
 
 /** Rules filed so that one that covers a given later rule is found quickly, if one is near. */

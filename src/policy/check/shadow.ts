@@ -1,5 +1,5 @@
 import type { Group, Policy, Rule } from '#contracts/policy-model.js';
-import { isContradictory } from '#policy/model/coverage.js';
+import { isContradictory } from '#policy/model/rule-coverage.js';
 import { RuleIndex } from './rule-index.js';
 import { SourceHolders } from './source-holders.js';
 

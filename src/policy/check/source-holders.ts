@@ -1,5 +1,5 @@
 import type { Group } from '#contracts/policy-model.js';
-import { containsAll } from '#policy/model/coverage.js';
+import { containsAll } from '#policy/model/rule-coverage.js';
 import { sameSources } from '#policy/model/same-sources.js';
 import { PrefixIndex } from './prefix-index.js';
 

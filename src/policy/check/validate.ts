@@ -9,14 +9,14 @@ import type {
 import type { Problem } from '#contracts/policy-problem.js';
 import { type Intact, keepIntact } from '#policy/document/intact.js';
 import { LIMITS } from '#policy/document/limits.js';
-import { ProblemList } from '#policy/document/problem-list.js';
 import {
   envelopeGroupSchema,
   envelopePolicySchema,
   envelopeSchema,
   groupSchema,
   policySchema,
-} from '#policy/document/schema.js';
+} from '#policy/document/policy-schema.js';
+import { ProblemList } from '#policy/document/problem-list.js';
 import { type ShapeProblem, shapeProblems } from '#policy/document/shape.js';
 import type { Path } from '#policy/model/pointer.js';
 import { validateAction } from './action-validation.js';

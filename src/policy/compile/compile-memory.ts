@@ -1,14 +1,14 @@
 import type { Group, Policy } from '#contracts/policy-model.js';
 import type { Roster } from '#contracts/rule-names.js';
 import { Budget, type Used } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/cells.js';
-import { rosterAfter, rosterOf } from '#policy/model/roster.js';
+import { Cells } from '#policy/model/growing-words.js';
+import { rosterAfter, rosterOf } from '#policy/model/rule-names.js';
 import { sameSources } from '#policy/model/same-sources.js';
 import { LookupCompiler } from './lookup-compiler.js';
 import { ProgramTables } from './program-tables.js';
-import type { Segment } from './segment.js';
+import type { Segment } from './rule-block.js';
 import { Sequences } from './sequences.js';
-import { type Populations, populations } from './source-lists.js';
+import { type Populations, populations } from './source-populations.js';
 
 /**
  * What a compilation leaves behind for the next one: segments, by the lists of rules that they were compiled of,

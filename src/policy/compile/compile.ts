@@ -3,15 +3,15 @@ import { NONE, type Program } from '#contracts/program.js';
 import { MAX_RANKS, verdictWord, wordAt } from '#contracts/verdict-word.js';
 import { factsOfGroups, type RuleFacts } from '#policy/evaluate/rule-facts.js';
 import { Budget, type CompileLimits } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/cells.js';
+import { Cells } from '#policy/model/growing-words.js';
 import { outcome } from '#policy/model/rank.js';
 import { CompileMemory } from './compile-memory.js';
 import { type GroupViews, viewsOf } from './group-views.js';
 import type { RuleWords } from './program-tables.js';
-import { SegmentCompiler } from './segment-compiler.js';
-import { Division } from './segments.js';
+import { SegmentCompiler } from './rule-block-compiler.js';
+import { Division } from './rule-block-division.js';
 import { Sequences } from './sequences.js';
-import { type Populations, sourceMap } from './source-lists.js';
+import { type Populations, sourceMap } from './source-populations.js';
 
 const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks: MAX_RANKS };
 

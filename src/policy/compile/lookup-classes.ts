@@ -1,9 +1,9 @@
-import type { Intervals } from '#contracts/intervals.js';
+import type { Intervals } from '#contracts/interval-map.js';
 import { NONE } from '#contracts/program.js';
 import { Budget } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/cells.js';
+import { Cells } from '#policy/model/growing-words.js';
 import { Sequences } from './sequences.js';
-import { type Populations, sourceMap } from './source-lists.js';
+import { type Populations, sourceMap } from './source-populations.js';
 
 /** The group has rules that decide lookups by hostname. */
 export const BY_NAME = 1;

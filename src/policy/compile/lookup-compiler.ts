@@ -10,7 +10,7 @@ import { LookupPatterns } from './lookup-patterns.js';
 import { type NamePool, namePool, namePoolAfter } from './name-pool.js';
 import { nameTables } from './name-tables.js';
 import type { ProgramTables } from './program-tables.js';
-import type { Populations } from './source-lists.js';
+import type { Populations } from './source-populations.js';
 
 /** Makes the lookup tables of one policy after the other; what did not change since the one before is used again. */
 export class LookupCompiler {

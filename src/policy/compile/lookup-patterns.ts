@@ -1,7 +1,7 @@
 import type { LookupTables } from '#contracts/lookup-tables.js';
 import { NONE } from '#contracts/program.js';
 import { sharedWords } from '#contracts/shared-array.js';
-import { Cells } from '#policy/model/cells.js';
+import { Cells } from '#policy/model/growing-words.js';
 
 /** Which groups decide lookups by which patterns, noted group by group. */
 export class LookupPatterns {

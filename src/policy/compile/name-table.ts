@@ -1,6 +1,6 @@
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
-import { Cells } from '#policy/model/cells.js';
+import { Cells } from '#policy/model/growing-words.js';
 
 export type NameLeaf = { readonly name: number; readonly leaf: number };
 

@@ -2,9 +2,9 @@ import type { HostnamePattern } from '#contracts/policy-model.js';
 import { MAP, NONE, type Program, SLICE } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import { Budget } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/cells.js';
+import { Cells } from '#policy/model/growing-words.js';
 import { NameTable } from './name-table.js';
-import { SEGMENT, type Segment } from './segment.js';
+import { SEGMENT, type Segment } from './rule-block.js';
 import { Sequences } from './sequences.js';
 
 type Tables = Pick<Program, 'segments' | 'destinations' | 'leaves' | 'slices' | 'names' | 'nameLeaves'>;

@@ -1,5 +1,5 @@
 import type { Budget, CompileTable } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/cells.js';
+import { Cells } from '#policy/model/growing-words.js';
 
 const SLOTS = 256;
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Form } from '#contracts/policy-document.js';
-import { envelopeSchema, policySchema } from './schema.js';
+import { envelopeSchema, policySchema } from './policy-schema.js';
 
 /** The form of a document, or either. */
 export type SchemaForm = Form | 'any';

@@ -1,8 +1,8 @@
-import type { IntervalPool } from '#contracts/intervals.js';
+import type { IntervalPool } from '#contracts/interval-map.js';
 import { type Grants, IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { leafKey, MAP, NONE, type Program, SLICE } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
-import { cell, valueAt } from './intervals.js';
+import { cell, valueAt } from './interval-search.js';
 
 const noNames: ReadonlySet<number> = new Set();
 

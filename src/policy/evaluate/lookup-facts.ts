@@ -1,8 +1,8 @@
 import type { HostnamePattern, Rule } from '#contracts/policy-model.js';
 import { NONE } from '#contracts/program.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { Cells } from '#policy/model/cells.js';
-import { lookupBar, lookupOutcome } from './lookup.js';
+import { Cells } from '#policy/model/growing-words.js';
+import { lookupBar, lookupOutcome } from './evaluate-lookup.js';
 
 /** What the rules of a group say about lookups (D11). Words are those of a group whose first rank is 0. */
 export type LookupFacts = {

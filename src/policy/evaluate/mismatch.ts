@@ -1,5 +1,5 @@
 import { type Grants, IPPROTO, type Packet, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy-model.js';
-import { covers } from '#policy/model/covers.js';
+import { covers } from '#policy/model/prefix-covers.js';
 
 /** The first matcher of a rule that a packet does not meet. */
 export type Mismatch =

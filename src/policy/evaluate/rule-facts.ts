@@ -1,7 +1,7 @@
 import type { Group, Rule } from '#contracts/policy-model.js';
 import { outcomeBits } from '#contracts/verdict-word.js';
-import { isCatchAll } from '#policy/model/coverage.js';
 import { outcomeOf } from '#policy/model/rank.js';
+import { isCatchAll } from '#policy/model/rule-coverage.js';
 import { type LookupFacts, lookupFacts } from './lookup-facts.js';
 
 /** What is asked again and again of the rules of a group, found once for each list of rules. */

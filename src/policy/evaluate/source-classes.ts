@@ -1,5 +1,5 @@
-import type { Intervals } from '#contracts/intervals.js';
-import { valueAt } from './intervals.js';
+import type { Intervals } from '#contracts/interval-map.js';
+import { valueAt } from './interval-search.js';
 
 const SLOT_BITS = 12;
 

@@ -1,9 +1,15 @@
-import type { PlaneState } from '#contracts/explain-node.js';
+import type { PlaneState } from '#contracts/explain-facts.js';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import type { Grants, Packet, Policy, Verdict } from '#contracts/policy-model.js';
 import type { CertificateFacts, TlsFacts } from '#contracts/tls-facts.js';
-import { type Decided, judgeConnection, judgeExchange, type Step, StepFinder } from '#policy/evaluate/inspection.js';
+import {
+  type Decided,
+  judgeConnection,
+  judgeExchange,
+  type Step,
+  StepFinder,
+} from '#policy/evaluate/connection-steps.js';
 
 /** The facts that a question gives of a connection. A fact that is left out counts as absent from the connection. */
 export type SaidOfConnection = {

@@ -1,9 +1,9 @@
-import type { ExplainNode } from '#contracts/explain-node.js';
+import type { ExplainNode } from '#contracts/explain-facts.js';
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import type { Grants, Group, Mode, Packet, Policy, Rule, Verdict } from '#contracts/policy-model.js';
 import type { Decider } from '#contracts/rule-names.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
-import { evaluateLookup, type LookupMismatch, lookupMismatch } from '#policy/evaluate/lookup.js';
+import { evaluateLookup, type LookupMismatch, lookupMismatch } from '#policy/evaluate/evaluate-lookup.js';
 import { type Mismatch, mismatch } from '#policy/evaluate/mismatch.js';
 import { judgeTlsBlock } from '#policy/evaluate/tls-block.js';
 import { matchesHostname } from '#policy/model/hostname.js';
@@ -11,8 +11,8 @@ import { formatAddress } from '#policy/model/ipv4.js';
 import type { Place } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 import { explainConnection, factsOf, type SaidOfConnection } from './explain-connection.js';
-import { doubts, NO_NODE, type Unjudged, unjudged } from './explain-node.js';
 import { protocolText } from './listing.js';
+import { doubts, NO_NODE, type Unjudged, unjudged } from './node-effects.js';
 
 /** A packet, and a name for which its destination counts as granted, if any; or a lookup of a name. */
 export type ExplainQuery =

@@ -1,4 +1,4 @@
-import type { IntervalPool, Intervals } from '#contracts/intervals.js';
+import type { IntervalPool, Intervals } from '#contracts/interval-map.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { leafKey, MAP, NONE, type Program, SLICE } from '#contracts/program.js';
 import { isAudited, NO_MATCH, rankOf, verdictOf } from '#contracts/verdict-word.js';

@@ -4,7 +4,7 @@ import { IPPROTO } from '#contracts/policy-model.js';
 import { parseAction } from './action.js';
 import { parseHostname } from './hostname.js';
 import { parseAddress, parseCidr } from './ipv4.js';
-import { parsePorts } from './ports.js';
+import { parsePorts } from './parse-ports.js';
 import { parseProtocol } from './protocol.js';
 import { normaliseTls } from './tls.js';
 

@@ -1,5 +1,5 @@
 import type { Action, Group, Prefix } from '#contracts/policy-model.js';
-import { covers } from './covers.js';
+import { covers } from './prefix-covers.js';
 
 /** Which rules of a group judge a source: all of them, or the denies alone. */
 export type Scope = 'all' | 'denies';

@@ -1,6 +1,6 @@
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { PACKET_CELLS, packetAt } from '#contracts/proof.js';
-import { Cells } from '#policy/model/cells.js';
+import { PACKET_CELLS, packetAt } from '#contracts/proof-types.js';
+import { Cells } from '#policy/model/growing-words.js';
 import { hasPorts } from './proof-axes.js';
 import type { ReferenceWalk } from './proof-walk.js';
 import type { SourceRanges } from './source-ranges.js';

@@ -1,5 +1,5 @@
 import type { Policy } from '#contracts/policy-model.js';
-import type { ProofSample } from '#contracts/proof.js';
+import type { ProofSample } from '#contracts/proof-types.js';
 import { SourceIndex } from '#policy/model/source-index.js';
 import { addClasses, classesOf } from './proof-classes.js';
 import { ProofCorners } from './proof-corners.js';

@@ -1,8 +1,8 @@
 import { generateKeyPairSync } from 'node:crypto';
-import { EXTENSION, KEY_USAGE } from '../certificate/extensions.js';
-import { extension, keyIdOf, named, pemOf, publicKeyInfo, signedCertificate, signerOf } from './certificate.js';
-import * as der from './der.js';
+import { EXTENSION, KEY_USAGE } from '#service-plane/certificate/certificate-extensions.js';
+import * as der from './der-writer.js';
 import { type InterceptCa, interceptCaOf } from './intercept-ca.js';
+import { extension, keyIdOf, named, pemOf, publicKeyInfo, signedCertificate, signerOf } from './signed-certificate.js';
 
 export type CaWish = {
   /** At most 64 characters. */

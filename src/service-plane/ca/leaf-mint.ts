@@ -1,11 +1,11 @@
 import { type KeyObject, X509Certificate } from 'node:crypto';
 import { isIPv4 } from 'node:net';
+import { EXTENSION, KEY_USAGE } from '#service-plane/certificate/certificate-extensions.js';
+import { readDerValue, TAG } from '#service-plane/certificate/der-reader.js';
 import { readCertificate } from '../certificate/certificate.js';
-import { readDerValue, TAG } from '../certificate/der.js';
-import { EXTENSION, KEY_USAGE } from '../certificate/extensions.js';
-import { extension, keyIdOf, named, pemOf, publicKeyInfo, signedCertificate, signerOf } from './certificate.js';
-import * as der from './der.js';
+import * as der from './der-writer.js';
 import type { InterceptCa } from './intercept-ca.js';
+import { extension, keyIdOf, named, pemOf, publicKeyInfo, signedCertificate, signerOf } from './signed-certificate.js';
 
 const HOUR_MS = 3_600_000;
 const BACKDATED_MS = HOUR_MS;

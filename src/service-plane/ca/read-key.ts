@@ -1,5 +1,5 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto';
-import { CURVES } from './certificate.js';
+import { CURVES } from './signed-certificate.js';
 
 const KEY_BLOCK = /-----BEGIN ((?:RSA |EC |ENCRYPTED )?PRIVATE KEY)-----[\s\S]+?-----END \1-----/g;
 /** What `openssl ecparam -genkey` writes before the key. */

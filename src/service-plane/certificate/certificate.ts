@@ -1,5 +1,5 @@
 import { X509Certificate } from 'node:crypto';
-import { DerFault, type DerValue, expected, membersOf, readDer, readDerValue, TAG } from './der.js';
+import { DerFault, type DerValue, expected, membersOf, readDer, readDerValue, TAG } from './der-reader.js';
 import { DistinguishedName } from './distinguished-name.js';
 import { readObjectIdentifier } from './object-identifier.js';
 

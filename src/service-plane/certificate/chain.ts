@@ -1,5 +1,5 @@
 import type { Certificate } from './certificate.js';
-import { authorityOf, EXTENSION, KEY_USAGE, mayServe, mayUseKey } from './extensions.js';
+import { authorityOf, EXTENSION, KEY_USAGE, mayServe, mayUseKey } from './certificate-extensions.js';
 import { hasStrongKey, isStronglySigned } from './strength.js';
 import type { TrustAnchors } from './trust-anchors.js';
 

@@ -1,4 +1,4 @@
-import type { DerValue } from './der.js';
+import type { DerValue } from './der-reader.js';
 
 const UTF8_STRING = 12;
 /** Numeric, printable, teletex, IA5 and visible strings; the teletex ones are Latin 1, whatever the standard says. */

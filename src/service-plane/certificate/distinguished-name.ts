@@ -1,4 +1,4 @@
-import { DerFault, type DerValue, membersOf, readDerValue, TAG } from './der.js';
+import { DerFault, type DerValue, membersOf, readDerValue, TAG } from './der-reader.js';
 import { readText } from './der-text.js';
 import { readObjectIdentifier } from './object-identifier.js';
 

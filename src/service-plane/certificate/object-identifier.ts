@@ -1,4 +1,4 @@
-import { DerFault, type DerValue, expected, TAG } from './der.js';
+import { DerFault, type DerValue, expected, TAG } from './der-reader.js';
 
 const LONGEST = 64;
 

@@ -1,5 +1,5 @@
 import type { Certificate } from './certificate.js';
-import { membersOf, readDerValue, TAG } from './der.js';
+import { membersOf, readDerValue, TAG } from './der-reader.js';
 import { readObjectIdentifier } from './object-identifier.js';
 
 const RSA_BITS = 2048;

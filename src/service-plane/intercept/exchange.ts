@@ -1,6 +1,6 @@
 import type { RequestFacts, ResponseFacts } from '#contracts/http-facts.js';
+import type { Step } from '#policy/evaluate/connection-steps.js';
 import { breaksResponse } from '#policy/evaluate/http-block.js';
-import type { Step } from '#policy/evaluate/inspection.js';
 import { FAULT_STATUS, type HttpFault } from '../http/fault.js';
 import type { Problem } from './answer.js';
 import type { SessionPorts } from './session-ports.js';

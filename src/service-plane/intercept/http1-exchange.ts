@@ -1,6 +1,6 @@
 import type { Header } from '#contracts/http-facts.js';
-import type { Step } from '#policy/evaluate/inspection.js';
-import { BodyReader } from '../http/body.js';
+import type { Step } from '#policy/evaluate/connection-steps.js';
+import { BodyReader } from '#service-plane/http/body-reader.js';
 import { chunked, lastChunk } from '../http/chunks.js';
 import type { RequestHead } from '../http/request-head.js';
 import type { ResponseHead } from '../http/response-head.js';

@@ -1,4 +1,4 @@
-import type { Step } from '#policy/evaluate/inspection.js';
+import type { Step } from '#policy/evaluate/connection-steps.js';
 import { hostFault } from '../http/canonical.js';
 import { chunked } from '../http/chunks.js';
 import type { HttpFault } from '../http/fault.js';
@@ -9,12 +9,12 @@ import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemResponse } from './answer.js';
 import { deniedProblem, faultProblem, judgeResponse, NO_HTTP, SERVER_CLOSED } from './exchange.js';
 import { Http1Exchange } from './http1-exchange.js';
-import { Out } from './out.js';
-import { Patience } from './patience.js';
+import { Patience } from './idle-timeout.js';
 import { ServerEnd } from './server-end.js';
 import type { ServerLink, ServerLinkFailure } from './server-link.js';
 import type { SessionPorts } from './session-ports.js';
 import { Tunnel } from './tunnel.js';
+import { Out } from './write-batch.js';
 
 const UNREACHABLE: Problem = { status: 502, detail: 'The server cannot be reached.' };
 

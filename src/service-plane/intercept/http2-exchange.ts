@@ -7,7 +7,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Headers } from '#contracts/http-facts.js';
-import type { Step } from '#policy/evaluate/inspection.js';
+import type { Step } from '#policy/evaluate/connection-steps.js';
 import { hostFault } from '../http/canonical.js';
 import type { HttpFault } from '../http/fault.js';
 import { type Http2Request, readHttp2Request } from '../http/http2-request.js';
@@ -17,7 +17,7 @@ import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemBody } from './answer.js';
 import { deniedProblem, faultProblem, judgeResponse, mayTrail, NO_HTTP, SERVER_CLOSED } from './exchange.js';
 import { type Following, Http2Body, isOpen, withSecrets } from './http2-body.js';
-import { Patience } from './patience.js';
+import { Patience } from './idle-timeout.js';
 import type { SessionPorts } from './session-ports.js';
 
 const {

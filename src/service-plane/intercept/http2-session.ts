@@ -7,7 +7,7 @@ import {
 } from 'node:http2';
 import { acceptHttp2, connectHttp2 } from './http2-ends.js';
 import { Http2Exchange, type Http2ExchangePorts } from './http2-exchange.js';
-import { Patience } from './patience.js';
+import { Patience } from './idle-timeout.js';
 import type { SessionPorts } from './session-ports.js';
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM } = constants;

@@ -1,5 +1,5 @@
-import { Out } from './out.js';
 import type { LinkListener, ServerLink } from './server-link.js';
+import { Out } from './write-batch.js';
 
 export type ServerEndEvents = LinkListener & {
   /** Nobody here needs it any more. */

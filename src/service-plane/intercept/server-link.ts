@@ -2,10 +2,10 @@ import { connect, type TLSSocket } from 'node:tls';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts } from '#contracts/tls-facts.js';
 import { formatAddress } from '#policy/model/ipv4.js';
+import { connectUpstream } from '#service-plane/connect-upstream.js';
 import { readCertificateFacts } from '../certificate-facts.js';
 import type { LinkFault } from '../refused-reason.js';
 import { untrustedReason } from '../untrusted-reason.js';
-import { connectUpstream } from '../upstream.js';
 import type { UpstreamTrust } from '../upstream-trust.js';
 
 const HANDSHAKE_MS = 10_000;

@@ -1,7 +1,7 @@
 import { MessageReader } from './message-reader.js';
-import { CONTENT, HANDSHAKE } from './numbers.js';
 import { RecordReader } from './record-reader.js';
 import { isRetry } from './server-hello.js';
+import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
 /** Of the stream up to the ServerHello, headers of records included. */
 const LIMIT = 65_536;

@@ -1,4 +1,4 @@
-import { Cursor } from './cursor.js';
+import { Cursor } from './tls-cursor.js';
 
 /** The certificates of a Certificate message before TLS 1.3 (RFC 5246, 7.4.2), leaf first, as copies; null: malformed. */
 export function readCertificateMessage(body: Uint8Array): readonly Uint8Array[] | null {

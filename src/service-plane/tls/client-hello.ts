@@ -1,8 +1,8 @@
 import type { ClientHello } from '#contracts/tls-facts.js';
-import { Cursor } from './cursor.js';
-import { readExtensions } from './extensions.js';
-import { EXTENSION, isGrease, TLS13 } from './numbers.js';
+import { readExtensions } from './hello-extensions.js';
 import { readServerName } from './server-name.js';
+import { Cursor } from './tls-cursor.js';
+import { EXTENSION, isGrease, TLS13 } from './tls-numbers.js';
 
 const RANDOM_BYTES = 32;
 const SESSION_ID_BYTES = 32;

@@ -1,8 +1,8 @@
 import { readCertificateMessage } from './certificate-message.js';
 import { type HandshakeMessage, MessageReader } from './message-reader.js';
-import { CONTENT, HANDSHAKE } from './numbers.js';
 import { type RecordFault, type RecordPiece, RecordReader } from './record-reader.js';
 import { readServerHello } from './server-hello.js';
+import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
 const LIMIT = 262_144;
 /** OpenSSL and others have sent that much also before encryption. */

@@ -1,8 +1,8 @@
 import type { HelloFacts, HelloFault } from '#contracts/tls-facts.js';
 import { readClientHello } from './client-hello.js';
 import { MessageReader } from './message-reader.js';
-import { CONTENT, HANDSHAKE } from './numbers.js';
 import { RecordReader } from './record-reader.js';
+import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
 /** Of the stream, headers of records included. */
 const LIMIT = 65_536;

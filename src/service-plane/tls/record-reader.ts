@@ -1,5 +1,5 @@
 import { GrowingBytes } from './growing-bytes.js';
-import { CONTENT } from './numbers.js';
+import { CONTENT } from './tls-numbers.js';
 
 const HEADER_BYTES = 5;
 

@@ -1,6 +1,6 @@
-import { Cursor } from './cursor.js';
-import { readExtensions } from './extensions.js';
-import { EXTENSION } from './numbers.js';
+import { readExtensions } from './hello-extensions.js';
+import { Cursor } from './tls-cursor.js';
+import { EXTENSION } from './tls-numbers.js';
 
 const VERSION_AND_RANDOM_BYTES = 34;
 

@@ -1,6 +1,6 @@
-import { Cursor } from './cursor.js';
-import { readExtensions } from './extensions.js';
-import { EXTENSION, TLS13 } from './numbers.js';
+import { readExtensions } from './hello-extensions.js';
+import { Cursor } from './tls-cursor.js';
+import { EXTENSION, TLS13 } from './tls-numbers.js';
 
 const RANDOM_BYTES = 32;
 const SESSION_ID_BYTES = 32;

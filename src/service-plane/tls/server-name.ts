@@ -1,4 +1,4 @@
-import type { Cursor } from './cursor.js';
+import type { Cursor } from './tls-cursor.js';
 
 const HOST_NAME = 0;
 const NAME_BYTES = 253;

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { LINE, linesFor, MAX_PATTERNS_OF_ADDRESS, PROBES } from '#dataplane/grants/grant-layout.js';
+import { Ledger } from '#dataplane/grants/grant-ledger.js';
 import type { IsDead } from '#dataplane/grants/grant-sets.js';
 import { GrantTable } from '#dataplane/grants/grant-table.js';
-import { LINE, linesFor, MAX_PATTERNS_OF_ADDRESS, PROBES } from '#dataplane/grants/layout.js';
-import { Ledger } from '#dataplane/grants/ledger.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const CAPACITY = 200;

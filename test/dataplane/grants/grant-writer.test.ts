@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, test, vi } from 'vitest';
 import { Gate } from '#dataplane/grants/gate.js';
+import { HEADER, LINE, linesFor, PATTERN } from '#dataplane/grants/grant-layout.js';
+import { Ledger } from '#dataplane/grants/grant-ledger.js';
 import { GrantTable } from '#dataplane/grants/grant-table.js';
 import { GrantWriter } from '#dataplane/grants/grant-writer.js';
 import { Grants } from '#dataplane/grants/grants.js';
-import { HEADER, LINE, linesFor, PATTERN } from '#dataplane/grants/layout.js';
-import { Ledger } from '#dataplane/grants/ledger.js';
 import { Random, seedOf } from '#test/seed.js';
 import { ADDRESSES, expiryNsOf, type GuestInput, SECOND_NS, TEXTS, textOf } from './guest-input.js';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { CapacityExceeded } from '#contracts/datapath.js';
+import { LINE, linesFor, PATTERN } from '#dataplane/grants/grant-layout.js';
 import { Grants } from '#dataplane/grants/grants.js';
-import { LINE, linesFor, PATTERN } from '#dataplane/grants/layout.js';
 
 const SECOND = 1_000_000_000n;
 const NOW = 1_000n * SECOND;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { PATTERN } from '#dataplane/grants/layout.js';
+import { PATTERN } from '#dataplane/grants/grant-layout.js';
 import { PatternIndex } from '#dataplane/grants/pattern-index.js';
 import { Random, seedOf } from '#test/seed.js';
 

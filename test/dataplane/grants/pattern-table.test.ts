@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { PATTERN } from '#dataplane/grants/layout.js';
+import { PATTERN } from '#dataplane/grants/grant-layout.js';
 import { PatternTable } from '#dataplane/grants/pattern-table.js';
 
 const memory = (patterns = 8): Uint32Array => new Uint32Array(patterns * PATTERN.words);

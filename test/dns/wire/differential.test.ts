@@ -1,9 +1,9 @@
 import { type Answer, decode, encode, type Packet, type Question } from 'dns-packet';
 import { describe, expect, it } from 'vitest';
-import { type Message, type ResourceRecord, readMessage } from '#dns/wire/message.js';
+import { type Message, type ResourceRecord, readMessage } from '#dns/wire/dns-message.js';
+import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
+import { type Query, readQuery, writeQuery } from '#dns/wire/dns-query.js';
 import { keyOf, nameOf, presentationOf } from '#dns/wire/name.js';
-import { CLASS, TYPE } from '#dns/wire/numbers.js';
-import { type Query, readQuery, writeQuery } from '#dns/wire/query.js';
 import { respond, templateOf } from '#dns/wire/response.js';
 import { Random, seedOf } from '#test/seed.js';
 

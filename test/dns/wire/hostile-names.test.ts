@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { readMessage } from '#dns/wire/message.js';
+import { readMessage } from '#dns/wire/dns-message.js';
+import { TYPE } from '#dns/wire/dns-numbers.js';
 import { keyOf, labelsOf } from '#dns/wire/name.js';
-import { TYPE } from '#dns/wire/numbers.js';
 import { respond, templateOf } from '#dns/wire/response.js';
 import { joined, messageBytes, name, pointer, type RawRecord, u16s } from './message-bytes.js';
 

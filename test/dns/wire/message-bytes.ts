@@ -1,5 +1,5 @@
+import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
 import { nameOf } from '#dns/wire/name.js';
-import { CLASS, TYPE } from '#dns/wire/numbers.js';
 
 /** A record as it stands on the wire; `length` lies about its data. */
 export type RawRecord = {

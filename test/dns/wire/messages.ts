@@ -1,8 +1,8 @@
 import fc from 'fast-check';
+import type { Message, ResourceRecord } from '#dns/wire/dns-message.js';
+import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
 import type { Edns } from '#dns/wire/edns.js';
-import type { Message, ResourceRecord } from '#dns/wire/message.js';
 import { nameOf } from '#dns/wire/name.js';
-import { CLASS, TYPE } from '#dns/wire/numbers.js';
 import { joined, u16s } from './message-bytes.js';
 
 const anyLabel = fc.uint8Array({ minLength: 1, maxLength: 20 }).map((bytes) => Buffer.from(bytes).toString('latin1'));

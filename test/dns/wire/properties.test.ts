@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isResponseTo, type Message, type ResourceRecord, readMessage } from '#dns/wire/message.js';
+import { isResponseTo, type Message, type ResourceRecord, readMessage } from '#dns/wire/dns-message.js';
+import { FLAG } from '#dns/wire/dns-numbers.js';
+import { readQuery, writeQuery } from '#dns/wire/dns-query.js';
 import { keyOf, labelsOf, nameOf, presentationOf } from '#dns/wire/name.js';
-import { FLAG } from '#dns/wire/numbers.js';
-import { readQuery, writeQuery } from '#dns/wire/query.js';
 import { Random, seedOf } from '#test/seed.js';
 import { judgeAnswer, judgeQuery, mutated, seedAnswers } from './fuzz/targets.js';
 import { anyEdns, anyMessage, anyName } from './messages.js';

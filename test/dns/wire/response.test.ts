@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { type Message, type ResourceRecord, readMessage } from '#dns/wire/dns-message.js';
+import { CLASS, EXTENDED_ERROR, OPTION, RCODE, TYPE } from '#dns/wire/dns-numbers.js';
+import { type Query, type QueryFault, readQuery, writeQuery } from '#dns/wire/dns-query.js';
 import type { Edns } from '#dns/wire/edns.js';
-import { type Message, type ResourceRecord, readMessage } from '#dns/wire/message.js';
 import { keyOf, nameOf } from '#dns/wire/name.js';
-import { CLASS, EXTENDED_ERROR, OPTION, RCODE, TYPE } from '#dns/wire/numbers.js';
-import { type Query, type QueryFault, readQuery, writeQuery } from '#dns/wire/query.js';
 import { type ResponseOptions, respond, respondError, templateOf } from '#dns/wire/response.js';
 import { joined, messageBytes, name, pointer, u16s, u32s } from './message-bytes.js';
 

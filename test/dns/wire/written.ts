@@ -1,6 +1,6 @@
-import type { Message } from '#dns/wire/message.js';
+import type { Message } from '#dns/wire/dns-message.js';
+import { FLAG } from '#dns/wire/dns-numbers.js';
 import { keyOf } from '#dns/wire/name.js';
-import { FLAG } from '#dns/wire/numbers.js';
 import { respond, templateOf } from '#dns/wire/response.js';
 
 /** A message as an answer to the question in it. */

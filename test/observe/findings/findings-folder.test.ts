@@ -4,10 +4,10 @@ import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { type FindingLedger, type LedgerOptions, MergeError } from '#observe/findings/finding-store.js';
 import { openFindings } from '#observe/findings/findings-folder.js';
-import { type FindingLedger, type LedgerOptions, MergeError } from '#observe/findings/ledger.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { built } from '#threads/built.js';
+import { built } from '#threads/built-file.js';
 import { ANY, seen } from './seen.js';
 
 const OPTIONS: LedgerOptions = { retentionMs: 1e12, maxEntries: 1_000, sinks: [], now: () => 500_000 };

@@ -1,7 +1,7 @@
 import { BlockList, isIPv6 } from 'node:net';
-import type { FindingFilter } from '#observe/findings/filter.js';
 import type { Finding, FindingDelta } from '#observe/findings/finding.js';
-import { findingId } from '#observe/findings/identity.js';
+import type { FindingFilter } from '#observe/findings/finding-filter.js';
+import { findingId } from '#observe/findings/finding-id.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
 /** What the ledger must answer, by looking at everything. */

@@ -1,5 +1,5 @@
-import type { FindingFilter } from '#observe/findings/filter.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
+import type { FindingFilter } from '#observe/findings/finding-filter.js';
 
 /** A denied TCP packet, unless told otherwise. */
 export function seen(of: Partial<FindingDelta> = {}): FindingDelta {

@@ -1,5 +1,5 @@
 import type { Header } from '#contracts/http-facts.js';
-import { BodyReader } from '#service-plane/http/body.js';
+import { BodyReader } from '#service-plane/http/body-reader.js';
 import { chunked, lastChunk } from '#service-plane/http/chunks.js';
 import type { HttpFault } from '#service-plane/http/fault.js';
 import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';

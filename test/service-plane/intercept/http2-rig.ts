@@ -8,7 +8,7 @@ import {
 } from 'node:tls';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Rule } from '#contracts/policy-model.js';
-import { type Decided, judgeExchange, type Step } from '#policy/evaluate/inspection.js';
+import { type Decided, judgeExchange, type Step } from '#policy/evaluate/connection-steps.js';
 import { Http2Session } from '#service-plane/intercept/http2-session.js';
 import { ServerLink } from '#service-plane/intercept/server-link.js';
 import type { SessionPorts } from '#service-plane/intercept/session-ports.js';

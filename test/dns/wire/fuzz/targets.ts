@@ -1,8 +1,8 @@
 import fc from 'fast-check';
-import { withoutUnenforceable } from '#dns/wire/filter.js';
-import { addressesOf, keepsFor } from '#dns/wire/lookup.js';
-import { type Message, readMessage } from '#dns/wire/message.js';
-import { readQuery, writeQuery } from '#dns/wire/query.js';
+import { addressesOf, keepsFor } from '#dns/wire/address-chain.js';
+import { type Message, readMessage } from '#dns/wire/dns-message.js';
+import { readQuery, writeQuery } from '#dns/wire/dns-query.js';
+import { withoutUnenforceable } from '#dns/wire/record-filter.js';
 import { respondError, templateOf } from '#dns/wire/response.js';
 import type { Target } from '#test/fuzz-campaign.js';
 import type { Random } from '#test/seed.js';

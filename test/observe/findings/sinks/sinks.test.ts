@@ -2,12 +2,12 @@ import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'n
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { auditDelta } from '#observe/findings/audit-event.js';
-import { type FindingLedger, type LedgerOptions, openLedger } from '#observe/findings/ledger.js';
+import { type FindingLedger, type LedgerOptions, openLedger } from '#observe/findings/finding-store.js';
 import type { SinkState } from '#observe/findings/sinks/courier.js';
 import type { Told } from '#observe/findings/sinks/sink.js';
 import { createSinks, type SinkOptions, sinkNames } from '#observe/findings/sinks/sinks.js';
 import { createMemoryStore } from '#store/memory-store.js';
-import type { KvStore } from '#store/port.js';
+import type { KvStore } from '#store/store-types.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { ANY, seen } from '../seen.js';
 import { isSigned, type Received, receiver } from './receiver.js';

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { BodyReader } from '#service-plane/http/body.js';
+import { BodyReader } from '#service-plane/http/body-reader.js';
 import type { Framing } from '#service-plane/http/fields.js';
 import { Random } from '#test/seed.js';
 import { converse } from '../conversation.js';

@@ -1,0 +1,118 @@
+import { z } from 'zod';
+import { ERRORS } from '#api/errors.js';
+import { type Problem, RefusedError } from './command-error.js';
+
+const problemSchema = z.object({
+  type: z.string().optional().catch(undefined),
+  error: z.string().min(1),
+  problems: z
+    .array(z.object({ pointer: z.string(), code: z.string(), message: z.string() }))
+    .optional()
+    .catch(undefined),
+});
+
+/** What to do about it in the words of this command, where HTTP's would not help. */
+const FIXES: Readonly<Record<string, string>> = {
+  malformed_request: 'see that --server names a Weir node, and that no proxy changes what is sent to it',
+  invalid_url: 'correct the name or id that was given',
+  invalid_query: 'correct the flags that are named; --help of the command shows what they take',
+  invalid_header: 'give --if-match as `weir policy get` shows the ETag',
+  invalid_body: 'correct the file at the place that is named',
+  invalid_request: 'correct what is named; --help of the command shows what its flags take',
+  invalid_policy: 'correct every problem that is named; all of them are listed',
+  token_in_query: 'give the token with --token-file or WEIR_TOKEN, and revoke the one that was sent',
+  unauthenticated: 'give a token with --token-file or WEIR_TOKEN',
+  invalid_token: 'give another token with --token-file or WEIR_TOKEN; `weir token create` makes one',
+  forbidden: 'give the token of an admin with --token-file or WEIR_TOKEN',
+  host_refused: 'give --server with the address that the node listens on, or add the name to `api.allowed_hosts`',
+  origin_refused: 'give --server with the address that the node listens on',
+  no_such_path: 'use the `weir` command of the version that the node has; `weir --version` shows that of this one',
+  method_not_allowed:
+    'use the `weir` command of the version that the node has; `weir --version` shows that of this one',
+  unsupported_media_type: 'see that no proxy changes what is sent to the node',
+  upgrade_needed: 'use the `weir` command of the version that the node has; `weir --version` shows that of this one',
+  performance_mode_disabled: 'run `weir performance-mode on` first',
+  precondition_failed: 'read it again with `weir policy get`, bring the change over, and give its new ETag',
+  invalid_ca: 'correct what is named above; `openssl x509 -text` and `openssl pkey -text` show what the files hold',
+  not_found: '`weir policy list` shows what there is',
+  name_taken: 'give another --name; `weir policy list` shows the names',
+  already_exists: 'give --replace',
+  would_deactivate: 'leave --no-activate out, or store it under another --name',
+  cannot_activate: 'write it with `weir policy apply`, with the mode audit or enforce',
+  capacity_exceeded: 'make the policy smaller; the message names the table, the need and the limit',
+  url_too_long: 'give a shorter name or id',
+  headers_too_large: 'give a shorter token or ETag',
+  rate_limited: 'wait a minute, then try again',
+  too_many_failed_logins: 'wait a few minutes, then try again with a valid token',
+  overloaded: 'try again in a few seconds',
+  activation_timeout: 'try again; `weir status` shows the checks of the node',
+  dataplane_unavailable: 'try again once `weir status` shows the node ready',
+  feature_unavailable: 'configure the part; `weir status` shows the checks of the node',
+  proof_failed:
+    'this is a defect of the service: report it with the policy and the packet that the message names; `weir sysdump` collects the rest',
+};
+
+/** Parameters of queries and members of bodies that a flag of another name sets. */
+const OTHER_FLAGS: Readonly<Record<string, string>> = {
+  finding_type: '--type',
+  source_group: '--group',
+  policy_id: '--policy',
+  activate: '--no-activate',
+  cert_pem: '--cert',
+  key_pem: '--key',
+};
+/** Members of bodies that flags set; every other one stands in a file. */
+const SET_BY_FLAGS = [
+  ...['subject', 'role', 'expires_in', 'cert_pem', 'key_pem'],
+  ...['src', 'dst', 'proto', 'src_port', 'dst_port', 'icmp_type', 'icmp_code', 'hostname', 'sni', 'query'],
+];
+/** Set by the command itself: no place that its user knows. */
+const OWN = ['?cursor'];
+
+const flagNamed = (name: string): string => OTHER_FLAGS[name] ?? `--${name.replaceAll('_', '-')}`;
+
+/** Problem details carry one plain sentence in `error` (D28), and the code of the error in `type`. */
+export function refusalOf(status: number, text: string): RefusedError {
+  let parsed: z.infer<typeof problemSchema> | undefined;
+  try {
+    parsed = problemSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    // Whatever stands between here and the node answered with something of its own.
+  }
+  if (parsed === undefined)
+    return new RefusedError(`the server answered with ${status}`, status, undefined, [], undefined);
+  const code = parsed.type?.split(':').at(-1);
+  const problems = (parsed.problems ?? []).map(inFlags);
+  return new RefusedError(sentenceOf(parsed.error, problems), status, code, problems, fixOf(code));
+}
+
+/** A problem of a parameter as one of the flag that sets it. */
+function inFlags({ pointer, code, message }: Problem): Problem {
+  if (!pointer.startsWith('?')) {
+    const member = /^\/(?<name>[a-z_]+)$/.exec(pointer)?.groups?.name;
+    return {
+      pointer: member !== undefined && SET_BY_FLAGS.includes(member) ? flagNamed(member) : pointer,
+      code,
+      message,
+    };
+  }
+  const worded = message
+    .replace(/\bparameter "([a-z_]+)"/g, (_, name: string) => `flag ${flagNamed(name)}`)
+    .replace(/\b([a-z_]+)=true\b/g, (_, name: string) => flagNamed(name))
+    .replace(/\bparameter(s?)\b/g, 'flag$1');
+  return { pointer: OWN.includes(pointer) ? '' : flagNamed(pointer.slice(1)), code, message: worded };
+}
+
+/** The sentence of the node, unless its problems are of flags or are several. */
+function sentenceOf(error: string, problems: readonly Problem[]): string {
+  const [first, ...others] = problems;
+  if (first === undefined) return error;
+  const lines = problems.map(({ pointer, message }) => (pointer === '' ? message : `${pointer}: ${message}`));
+  if (others.length > 0) return [`${problems.length} problems:`, ...lines.map((line) => `  ${line}`)].join('\n');
+  return first.pointer.startsWith('/') ? error : (lines[0] ?? error);
+}
+
+function fixOf(code: string | undefined): string | undefined {
+  if (code === undefined || !Object.hasOwn(ERRORS, code)) return undefined;
+  return FIXES[code] ?? ERRORS[code as keyof typeof ERRORS].remedy;
+}

@@ -1,0 +1,43 @@
+import { z } from 'zod';
+import type { Client } from './client.js';
+import { CliError, RefusedError } from './command-error.js';
+import { pause } from './pause.js';
+import { understood } from './remote.js';
+
+const readinessSchema = z.object({
+  ready: z.boolean(),
+  checks: z.array(
+    z.object({ name: z.string(), ok: z.boolean(), state: z.string(), detail: z.string(), since: z.string() }),
+  ),
+});
+export type Readiness = z.infer<typeof readinessSchema>;
+
+const POLL_MS = 250;
+
+export async function readReadiness(client: Client): Promise<Readiness> {
+  return understood(readinessSchema, await client.request('/ready', { accept: [503] }));
+}
+
+/** The first report that is ready, else the last before the time is over. A node that does not answer is waited for. */
+export async function waitUntilReady(client: Client, timeoutMs: number, signal: AbortSignal): Promise<Readiness> {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    const isLast = performance.now() + POLL_MS >= deadline || signal.aborted;
+    try {
+      const report = await readReadiness(client);
+      if (report.ready || isLast) return report;
+    } catch (error) {
+      const isFinal = error instanceof RefusedError && error.status < 500;
+      if (isLast || isFinal || !(error instanceof CliError)) throw error;
+    }
+    await pause(POLL_MS, signal);
+  }
+}
+
+/** The checks that fail, in one line. */
+export function failingChecks({ checks }: Readiness): string {
+  return checks
+    .filter(({ ok }) => !ok)
+    .map(({ name, state, detail }) => `${name} ${state}${detail === '' ? '' : ` (${detail})`}`)
+    .join('; ');
+}

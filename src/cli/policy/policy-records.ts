@@ -1,0 +1,71 @@
+import { z } from 'zod';
+import type { Client } from '#cli/client.js';
+import { CliError } from '#cli/command-error.js';
+import { understood } from '#cli/remote.js';
+
+export const recordSchema = z.object({
+  id: z.string(),
+  name: z.string().nullable(),
+  form: z.enum(['envelope', 'singleton']),
+  mode: z.string(),
+  revision: z.number(),
+  updated_at: z.string(),
+  updated_by: z.string(),
+  active: z.boolean(),
+});
+export type PolicyRecord = z.infer<typeof recordSchema>;
+const listSchema = z.object({ items: z.array(recordSchema.loose()) });
+const storedSchema = recordSchema.extend({ policy: z.record(z.string(), z.unknown()) });
+export type Stored = z.infer<typeof storedSchema>;
+
+/** Which stored policy is meant; neither: the active one. */
+export type Which = { readonly id?: string; readonly name?: string };
+
+export const etagOf = ({ id, revision }: PolicyRecord): string => `"${id}.${revision}"`;
+export const labelOf = ({ id, name }: PolicyRecord): string => name ?? id;
+
+export async function listPolicies(client: Client): Promise<PolicyRecord[]> {
+  return understood(listSchema, await client.request('/api/v1/policies')).items;
+}
+
+/** The record of the policy with this id or name. */
+export async function findRecord(client: Client, { id, name }: Which): Promise<PolicyRecord> {
+  if (id !== undefined && name !== undefined) throw bothGiven();
+  const records = await listPolicies(client);
+  const wanted = name?.trim().toLowerCase();
+  const found = records.find((record) =>
+    wanted === undefined ? record.id === id : record.name?.toLowerCase() === wanted,
+  );
+  if (found !== undefined) return found;
+  const fix = records.length === 0 ? 'no policy is stored' : `there are: ${records.map(labelOf).join(', ')}`;
+  throw new CliError(`there is no policy ${name === undefined ? `with the id ${id ?? ''}` : `named ${name}`}`, { fix });
+}
+
+const bothGiven = () => new CliError('a name and --id are two ways to say the same: give one of them', { exitCode: 2 });
+
+/** The stored policy; null where the active one is asked for and there is none. */
+export async function readStored(client: Client, which: Which): Promise<Stored | null> {
+  const path = pathOf(which) ?? (await pathOfActive(client));
+  return path === null ? null : understood(storedSchema, await client.request(path));
+}
+
+function pathOf({ id, name }: Which): string | undefined {
+  if (id !== undefined && name !== undefined) throw bothGiven();
+  if (id !== undefined) return `/api/v1/policies/${encodeURIComponent(id)}`;
+  return name === undefined ? undefined : `/api/v1/policies/by-name/${encodeURIComponent(name)}`;
+}
+
+async function pathOfActive(client: Client): Promise<string | null> {
+  const active = (await listPolicies(client)).find((record) => record.active);
+  return active === undefined ? null : `/api/v1/policies/${active.id}`;
+}
+
+/**
+ * The policy in the form that it was written in, as a file holds it and `weir policy apply` takes it. In singleton form the
+ * active one stands alone, and another one names its record.
+ */
+export function documentOf({ id, form, mode, name, active, policy }: Stored): Readonly<Record<string, unknown>> {
+  const record = name === null ? { id } : { name };
+  if (form === 'envelope') return { mode, ...record, policy };
+  return active ? policy : { form, ...record, policy };
+}

@@ -1,0 +1,182 @@
+import { nowMs } from '#dns/clock.js';
+import { type Endpoint, textOf } from '#dns/dns-options.js';
+import type { UpstreamStats } from '#dns/dns-proxy.js';
+import type { Message } from '#dns/wire/dns-message.js';
+import { FLAG, RCODE, TYPE } from '#dns/wire/dns-numbers.js';
+import { nameOf } from '#dns/wire/name.js';
+import { parseAddress } from '#policy/model/ipv4.js';
+import type { Pump } from '#sockets/pump.js';
+import { sourceTowards } from '#sockets/source-address.js';
+import type { Asked } from './pending-query.js';
+import { TcpExchange } from './tcp-exchange.js';
+import { UdpPool } from './udp-pool.js';
+import type { Server } from './udp-socket.js';
+
+/** So many in a row without an answer, and a resolver is asked last, and whether it is there. */
+const SILENT = 3;
+const PROBE_PATIENCE_MS = 1_000;
+const SMOOTHING = 0.1;
+const ROOT = nameOf([]);
+const PROBE: Asked = {
+  name: ROOT,
+  key: '\0',
+  type: TYPE.ns,
+  class: 1,
+  recursionDesired: true,
+  checkingDisabled: false,
+  dnssecOk: false,
+  options: [],
+};
+
+/** A question on its way to one resolver. */
+export type Attempt = { forget(): void };
+
+/** One resolver: over UDP, and over TCP what does not fit. */
+export class Upstream {
+  readonly address: string;
+  /** Of late; null before the first answer. */
+  latencyMs: number | null = null;
+  #silent = 0;
+  #queries = 0;
+  #timeouts = 0;
+  #isDead = false;
+  #isProbed = false;
+  /** By which the kernel sends there; null: it has no route. */
+  #source: number | null = null;
+  readonly #to: Server;
+  readonly #pool: UdpPool;
+  readonly #tcp: TcpExchange;
+
+  constructor(
+    pump: Pump,
+    endpoint: Endpoint,
+    private readonly mark: number,
+    onStray: (reason: string) => void,
+    private readonly onAliveness: () => void,
+  ) {
+    this.address = textOf(endpoint);
+    const address = parseAddress(endpoint.host);
+    if (address === undefined) throw new Error(`the upstream ${endpoint.host} is not IPv4`);
+    this.#to = { address, port: endpoint.port };
+    this.#pool = new UdpPool(pump, this.#to, mark, onStray, () => this.renew());
+    this.#tcp = new TcpExchange(endpoint, mark, onStray);
+  }
+
+  get isAlive(): boolean {
+    return !this.#isDead;
+  }
+
+  /** Of late; perhaps it is only that what it was asked for takes long. */
+  get isSilent(): boolean {
+    return this.#silent >= SILENT;
+  }
+
+  stats(): UpstreamStats {
+    const { address, isAlive: alive, latencyMs } = this;
+    return { address, alive, queries: this.#queries, timeouts: this.#timeouts, latencyMs };
+  }
+
+  /** Throws a `KernelFailure` where there is no socket to be had. Without a route it is opened, and not alive. */
+  open(): void {
+    this.#source = sourceTowards(this.#to, this.mark);
+    if (this.#source !== null) this.#pool.open();
+  }
+
+  /**
+   * To be called when addresses or routes may have changed: sockets that are bound to an address by which the kernel does
+   * not send any more are replaced. Answers whether they were.
+   */
+  renew(): boolean {
+    const source = this.#sourceNow();
+    if (source === this.#source) return false;
+    this.#source = source;
+    this.#pool.renew();
+    this.#tcp.renew();
+    if (this.#isDead) this.probe();
+    return true;
+  }
+
+  close(): void {
+    this.#pool.close();
+    this.#tcp.close();
+  }
+
+  /** Calls back at most once; `onError` where there can be no answer. Who gives up earlier says so to `silent`. */
+  ask(asked: Asked, onAnswer: (message: Message) => void, onError: () => void): Attempt {
+    const since = nowMs();
+    const settle = (message: Message): void => {
+      this.#answered(nowMs() - since);
+      onAnswer(message);
+    };
+    const fail = (): void => {
+      this.silent();
+      onError();
+    };
+    this.#queries++;
+    let forget: () => void;
+    const byTcp = (): void => {
+      forget = this.#tcp.send(asked, settle, fail);
+    };
+    forget = this.#pool.send(
+      asked,
+      (message) => {
+        if ((message.flags & FLAG.tc) === 0) settle(message);
+        else byTcp();
+      },
+      fail,
+    );
+    return { forget: () => forget() };
+  }
+
+  /** An attempt was waited for in vain. */
+  silent(): void {
+    this.#timeouts++;
+    this.#silent++;
+    if (this.isSilent && !this.#isDead) this.probe();
+  }
+
+  /** Asks for what every resolver knows, to learn whether it is there. */
+  probe(): void {
+    if (this.#isProbed) return;
+    this.#isProbed = true;
+    const end = (isThere: boolean): void => {
+      clearTimeout(timeout);
+      this.#isProbed = false;
+      if (isThere || this.#isDead) return;
+      this.#isDead = true;
+      this.onAliveness();
+    };
+    const timeout = setTimeout(() => {
+      attempt.forget();
+      this.silent();
+      end(false);
+    }, PROBE_PATIENCE_MS).unref();
+    const attempt = this.ask(
+      PROBE,
+      () => end(true),
+      () => end(false),
+    );
+  }
+
+  #sourceNow(): number | null {
+    try {
+      return sourceTowards(this.#to, this.mark);
+    } catch {
+      // Out of descriptors: the sockets that there are are kept.
+      return this.#source;
+    }
+  }
+
+  #answered(tookMs: number): void {
+    this.latencyMs = this.latencyMs === null ? tookMs : this.latencyMs + (tookMs - this.latencyMs) * SMOOTHING;
+    this.#silent = 0;
+    if (!this.#isDead) return;
+    this.#isDead = false;
+    this.onAliveness();
+  }
+}
+
+/** Whether another resolver may know better. */
+export function isRefusal({ rcode }: Message): boolean {
+  return rcode === RCODE.servfail || rcode === RCODE.refused || rcode === RCODE.notimp || rcode === RCODE.formerr;
+}

@@ -1,0 +1,139 @@
+import { u32 } from './bytes.js';
+import type { Message, ResourceRecord } from './dns-message.js';
+import { CLASS, FLAG, RCODE, TYPE } from './dns-numbers.js';
+import { isWithin, keyOf, type NameKey, type WireName } from './name.js';
+
+/**
+ * What an answer says about the asked name, through the CNAMEs of that one answer. `chain`: the asked name, then where each link
+ * leads. `complete` false: the answer is cut off (TC), or the chain loops, forks or has more than 16 links: it has no addresses.
+ * `ttl` in seconds: the least of the record and the links that lead to it.
+ */
+export type Found = {
+  readonly chain: readonly NameKey[];
+  readonly addresses: readonly { readonly address: number; readonly ttl: number }[];
+  readonly complete: boolean;
+};
+
+const LINKS = 16;
+const GREATEST_TTL = 0x7fff_ffff;
+
+type Link = { readonly target: NameKey; readonly ttl: number; readonly forks: boolean };
+/** `ttls`: for each name of the chain, the least of the links that lead to it. */
+export type Chain = {
+  readonly names: readonly NameKey[];
+  readonly ttls: readonly number[];
+  readonly complete: boolean;
+};
+
+/**
+ * A records of class IN of an answer without error to a question for them. Records off the chain and other sections do not
+ * count. `chain` is that of the message.
+ */
+export function addressesOf(message: Message, chain = chainOf(message)): Found {
+  const { answers } = message;
+  const addresses: { address: number; ttl: number }[] = [];
+  if (mayBring(message, chain)) {
+    const owner = new OwnerKey(message, chain);
+    for (const record of answers) {
+      if (record.type !== TYPE.a || record.class !== CLASS.in) continue;
+      const place = chain.names.indexOf(owner.of(record));
+      if (place < 0) continue;
+      addresses.push({ address: u32(record.data, 0), ttl: Math.min(record.ttl, chain.ttls[place] as number) });
+    }
+  }
+  return { chain: chain.names, addresses, complete: chain.complete };
+}
+
+/** The names whose addresses `addressesOf` finds. */
+export function bearersOf(message: Message, chain: Chain): readonly NameKey[] {
+  return mayBring(message, chain) ? chain.names : [];
+}
+
+function mayBring({ question, rcode }: Message, { complete }: Chain): boolean {
+  const asked = question.class === CLASS.in && (question.type === TYPE.a || question.type === TYPE.any);
+  return asked && complete && rcode === RCODE.noerror;
+}
+
+/**
+ * Seconds that an answer may be kept: the least TTL of the answer section; that and the SOA's (RFC 2308, 5) if it says
+ * that there is nothing; 0, not at all: an error, cut off, no end of its chain, nothing without an SOA.
+ */
+export function keepsFor(message: Message, chain = chainOf(message)): number {
+  if (message.rcode !== RCODE.noerror && message.rcode !== RCODE.nxdomain) return 0;
+  if (!chain.complete) return 0;
+  const last = chain.names[chain.names.length - 1] as NameKey;
+  const { question, answers } = message;
+  const owner = new OwnerKey(message, chain);
+  let least = GREATEST_TTL;
+  let answered = false;
+  for (const record of answers) {
+    least = Math.min(least, record.ttl);
+    if (record.class === question.class && (record.type === question.type || question.type === TYPE.any)) {
+      answered ||= owner.of(record) === last;
+    }
+  }
+  if (answered && message.rcode === RCODE.noerror) return least;
+  return Math.min(least, negativeTtl(message, last));
+}
+
+function negativeTtl({ authorities, question }: Message, name: NameKey): number {
+  for (const { type, class: of, name: zone, ttl, data } of authorities) {
+    if (type !== TYPE.soa || of !== question.class || !isWithin(name, keyOf(zone))) continue;
+    return Math.min(ttl, u32(data, data.length - 4));
+  }
+  return 0;
+}
+
+/** Where the asked name leads. `key` is that of the question, where it is known. */
+export function chainOf(message: Message, key = keyOf(message.question.name)): Chain {
+  const { question } = message;
+  const names = [key];
+  const ttls = [GREATEST_TTL];
+  const chain = (complete: boolean): Chain => ({ names, ttls, complete });
+  if ((message.flags & FLAG.tc) !== 0) return chain(false);
+  if (question.type === TYPE.cname || question.type === TYPE.any) return chain(true);
+  const links = linksOf(message);
+  if (links === null) return chain(true);
+  for (let name = names[0], ttl = GREATEST_TTL; ; ) {
+    const link = links.get(name as NameKey);
+    if (link === undefined) return chain(true);
+    if (link.forks || names.length > LINKS || names.includes(link.target)) return chain(false);
+    name = link.target;
+    ttl = Math.min(ttl, link.ttl);
+    names.push(name);
+    ttls.push(ttl);
+  }
+}
+
+function linksOf({ answers, question }: Message): Map<NameKey, Link> | null {
+  let links: Map<NameKey, Link> | null = null;
+  for (const record of answers) {
+    if (record.type !== TYPE.cname || record.class !== question.class) continue;
+    links ??= new Map<NameKey, Link>();
+    const owner = keyOf(record.name);
+    const target = keyOf(record.data);
+    const other = links.get(owner);
+    const forks = other !== undefined && (other.forks || other.target !== target);
+    links.set(owner, { target, ttl: Math.min(record.ttl, other?.ttl ?? GREATEST_TTL), forks });
+  }
+  return links;
+}
+
+/** Keys of owners: the records of one name mostly share its bytes. */
+export class OwnerKey {
+  #name: WireName;
+  #key: NameKey;
+
+  constructor({ question }: Message, { names }: Chain) {
+    this.#name = question.name;
+    this.#key = names[0] as NameKey;
+  }
+
+  of(record: ResourceRecord): NameKey {
+    if (record.name !== this.#name) {
+      this.#name = record.name;
+      this.#key = keyOf(record.name);
+    }
+    return this.#key;
+  }
+}

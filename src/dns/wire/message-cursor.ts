@@ -1,0 +1,97 @@
+import { copyOf, u16 } from './bytes.js';
+import { HEADER_BYTES, LABEL_BYTES, NAME_BYTES } from './dns-numbers.js';
+import type { WireName } from './name.js';
+
+const HOPS = 127;
+/** Bytes and hops that all names of one message may cost: the work stays linear however its pointers are knotted. */
+const NAME_WORK = 131_072;
+const REMEMBERED = 8;
+
+const scratch = new Uint8Array(NAME_BYTES);
+
+/** A place in a message that moves on; the first fault stays. */
+export class MessageCursor {
+  at = HEADER_BYTES;
+  fault = '';
+  readonly bytes: Uint8Array;
+  #work = NAME_WORK;
+  #count = 0;
+  readonly #starts: number[] = [];
+  readonly #hops: number[] = [];
+  readonly #names: WireName[] = [];
+
+  constructor(bytes: Uint8Array) {
+    this.bytes = bytes;
+  }
+
+  fail(fault: string): null {
+    if (this.fault === '') this.fault = fault;
+    return null;
+  }
+
+  /**
+   * The name here, which ends before `end`, decompressed; null: a fault. Names that one pointer points to are the same object.
+   * A pointer must point before all that was read of its name so far: so it cannot loop (RFC 9267, 2).
+   */
+  name(end: number, pointers: boolean): WireName | null {
+    const { bytes } = this;
+    const start = this.at;
+    if (pointers && start + 1 < end && (bytes[start] as number) >= 0xc0) {
+      const known = this.#known(u16(bytes, start) & 0x3fff);
+      if (known !== null) return known;
+    }
+    let from = start;
+    let segment = start;
+    let limit = end;
+    let next = -1;
+    let first = start;
+    let length = 0;
+    let hops = 0;
+    for (;;) {
+      if (from >= limit) return this.fail('truncated');
+      const byte = bytes[from] as number;
+      if (byte === 0) break;
+      if (byte <= LABEL_BYTES) {
+        const stop = from + 1 + byte;
+        if (stop > limit) return this.fail('truncated');
+        if (length + byte + 2 > NAME_BYTES) return this.fail('name_too_long');
+        while (from < stop) scratch[length++] = bytes[from++] as number;
+        continue;
+      }
+      if (byte < 0xc0) return this.fail('label_type');
+      if (!pointers) return this.fail('pointer_refused');
+      if (from + 2 > limit) return this.fail('truncated');
+      const target = u16(bytes, from) & 0x3fff;
+      if (target < HEADER_BYTES) return this.fail('pointer_to_header');
+      if (target >= segment) return this.fail('pointer_not_backwards');
+      if (++hops > HOPS) return this.fail('pointer_hops');
+      if (next < 0) next = from + 2;
+      if (from === start) first = target;
+      segment = from = target;
+      limit = bytes.length;
+    }
+    scratch[length++] = 0;
+    this.#work -= length + hops;
+    if (this.#work < 0) return this.fail('name_work');
+    this.at = next < 0 ? from + 1 : next;
+    const name = copyOf(scratch, 0, length);
+    this.#remember(first, first === start ? hops : hops - 1, name);
+    return name;
+  }
+
+  #known(target: number): WireName | null {
+    for (let index = this.#names.length - 1; index >= 0; index--) {
+      if (this.#starts[index] !== target || (this.#hops[index] as number) >= HOPS) continue;
+      this.at += 2;
+      return this.#names[index] as WireName;
+    }
+    return null;
+  }
+
+  #remember(start: number, hops: number, name: WireName): void {
+    const index = this.#count++ % REMEMBERED;
+    this.#starts[index] = start;
+    this.#hops[index] = hops;
+    this.#names[index] = name;
+  }
+}

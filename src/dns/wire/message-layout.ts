@@ -1,0 +1,43 @@
+import { TYPE } from './dns-numbers.js';
+
+/** How the record data of a type holds names: `prefix` bytes, character strings, names, then `tail` bytes (null: any number). */
+export type Layout = {
+  readonly prefix: number;
+  readonly strings: number;
+  readonly names: number;
+  readonly tail: number | null;
+  /** RFC 3597, 4: where pointers are decompressed. Elsewhere they are refused. */
+  readonly pointers: boolean;
+  /** RFC 3597, 4: only names in the types of RFC 1035 may be sent compressed. */
+  readonly compressed: boolean;
+};
+
+const LAYOUTS = new Array<Layout | undefined>(TYPE.lp + 1).fill(undefined);
+
+type Shape = Partial<Pick<Layout, 'prefix' | 'strings' | 'names' | 'tail'>>;
+
+function lay(types: readonly number[], shape: Shape, pointers: boolean, compressed: boolean): void {
+  const layout = { prefix: 0, strings: 0, names: 1, tail: 0, ...shape, pointers, compressed };
+  for (const type of types) LAYOUTS[type] = layout;
+}
+
+lay([TYPE.ns, TYPE.md, TYPE.mf, TYPE.cname, TYPE.mb, TYPE.mg, TYPE.mr, TYPE.ptr], {}, true, true);
+lay([TYPE.soa], { names: 2, tail: 20 }, true, true);
+lay([TYPE.minfo], { names: 2 }, true, true);
+lay([TYPE.mx], { prefix: 2 }, true, true);
+lay([TYPE.rp], { names: 2 }, true, false);
+lay([TYPE.afsdb, TYPE.rt], { prefix: 2 }, true, false);
+lay([TYPE.px], { prefix: 2, names: 2 }, true, false);
+lay([TYPE.srv], { prefix: 6 }, true, false);
+lay([TYPE.naptr], { prefix: 4, strings: 3 }, true, false);
+lay([TYPE.sig], { prefix: 18, tail: null }, true, false);
+lay([TYPE.nxt], { tail: null }, true, false);
+lay([TYPE.dname], {}, false, false);
+lay([TYPE.kx, TYPE.lp], { prefix: 2 }, false, false);
+lay([TYPE.rrsig], { prefix: 18, tail: null }, false, false);
+lay([TYPE.nsec], { tail: null }, false, false);
+lay([TYPE.svcb, TYPE.https], { prefix: 2, tail: null }, false, false);
+
+export function layoutOf(type: number): Layout | undefined {
+  return type < LAYOUTS.length ? LAYOUTS[type] : undefined;
+}

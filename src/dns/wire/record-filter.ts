@@ -1,0 +1,103 @@
+import { bearersOf, chainOf, OwnerKey } from './address-chain.js';
+import { u16, u32 } from './bytes.js';
+import type { Message, ResourceRecord } from './dns-message.js';
+import { CLASS, FLAG, TYPE } from './dns-numbers.js';
+import { keyOf, type NameKey } from './name.js';
+import { withoutHints } from './service-parameters.js';
+
+/** Of one answer; who has more of them names others in the next answer. */
+const ADDRESSES = 128;
+
+/** Why a record is left out or changed. */
+export type Removal = 'ipv6' | 'other_name' | 'rebinding' | 'beyond_128' | 'hint' | 'signature';
+
+/**
+ * A message without the addresses that Weir cannot enforce: AAAA records, A records that are not what the asked name leads
+ * to, that `drop` says or that are more than 128, address hints of SVCB and HTTPS records, the signatures of what changed and, since nobody
+ * vouches for what is left, the AD bit. `removed` counts records that are gone or changed, signatures not. A message that
+ * has none of them is returned as it is.
+ */
+export function withoutUnenforceable(
+  message: Message,
+  drop: (address: number) => boolean,
+  chain = chainOf(message),
+  /** Called for each record that is gone or changed, signatures too. */
+  onRemoved: (why: Removal) => void = () => {},
+): { message: Message; removed: number } {
+  const { answers, authorities, additionals } = message;
+  if (![answers, authorities, additionals].some((section) => section.some(bears))) return { message, removed: 0 };
+  const filter = new Filter(drop, new OwnerKey(message, chain), onRemoved);
+  const left = {
+    answers: filter.section(answers, bearersOf(message, chain)),
+    authorities: filter.section(authorities),
+    additionals: filter.section(additionals),
+  };
+  if (filter.removed === 0) return { message, removed: 0 };
+  return {
+    message: {
+      ...message,
+      flags: message.flags & ~FLAG.ad,
+      answers: filter.signed(left.answers),
+      authorities: filter.signed(left.authorities),
+      additionals: filter.signed(left.additionals),
+    },
+    removed: filter.removed,
+  };
+}
+
+function bears({ type }: ResourceRecord): boolean {
+  return type === TYPE.a || type === TYPE.aaaa || type === TYPE.https || type === TYPE.svcb;
+}
+
+class Filter {
+  removed = 0;
+  #addresses = 0;
+  /** Owner, class and type of what changed. */
+  readonly #changed = new Set<string>();
+
+  constructor(
+    private readonly drop: (address: number) => boolean,
+    private readonly owner: OwnerKey,
+    private readonly onRemoved: (why: Removal) => void,
+  ) {}
+
+  /** `bearers`: whose addresses stay. */
+  section(records: readonly ResourceRecord[], bearers: readonly NameKey[] = []): readonly ResourceRecord[] {
+    const kept: ResourceRecord[] = [];
+    for (const record of records) {
+      const why = this.#removal(record, bearers);
+      const left = why === null ? record : why === 'hint' ? { ...record, data: withoutHints(record.data) } : null;
+      if (left !== null) kept.push(left);
+      if (why === null) continue;
+      this.removed++;
+      this.onRemoved(why);
+      this.#changed.add(setOf(record, record.type));
+    }
+    return kept;
+  }
+
+  signed(records: readonly ResourceRecord[]): readonly ResourceRecord[] {
+    return records.filter((record) => {
+      const isLeft = record.type !== TYPE.rrsig || !this.#changed.has(setOf(record, u16(record.data, 0)));
+      if (!isLeft) this.onRemoved('signature');
+      return isLeft;
+    });
+  }
+
+  #removal(record: ResourceRecord, bearers: readonly NameKey[]): Removal | null {
+    const { type, data } = record;
+    if (type === TYPE.aaaa) return 'ipv6';
+    if (type === TYPE.a) {
+      const isBorne = record.class === CLASS.in && bearers.includes(this.owner.of(record));
+      if (!isBorne) return 'other_name';
+      if (this.drop(u32(data, 0))) return 'rebinding';
+      return this.#addresses++ < ADDRESSES ? null : 'beyond_128';
+    }
+    const isService = type === TYPE.https || type === TYPE.svcb;
+    return isService && withoutHints(data) !== data ? 'hint' : null;
+  }
+}
+
+function setOf(record: ResourceRecord, type: number): string {
+  return `${record.class} ${type} ${keyOf(record.name)}`;
+}

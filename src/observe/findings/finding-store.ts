@@ -1,0 +1,244 @@
+import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvOperation, KvStore } from '#store/store-types.js';
+import { createTurns } from '#store/write-queue.js';
+import type { FindingDelta } from './finding.js';
+import type { FindingPage, FindingQuery } from './finding-filter.js';
+import { findingId, merged } from './finding-id.js';
+import { indexesOf, placeOf, readPlace, rowKey, TIME, timeKey } from './keys.js';
+import { type Change, type Outbox, type OutboxEnds, OutboxLog } from './outbox.js';
+import { findPage } from './page.js';
+
+export type LedgerOptions = {
+  /** How long a finding is kept after it was seen last. */
+  readonly retentionMs: number;
+  /** How many findings are kept; of more, those go that were seen least lately. */
+  readonly maxEntries: number;
+  /** Names of the sinks that are told of changes. */
+  readonly sinks: readonly string[];
+  /** How many changes are kept for a sink that takes none. */
+  readonly outboxEntries?: number;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+};
+
+export type FindingLedger = {
+  /**
+   * Adds what was seen. Rejects with a `MergeError`. Of equal findings the caller gathers one delta, about once a second.
+   * With nothing to add it still removes what is too old.
+   */
+  merge(deltas: readonly FindingDelta[]): Promise<void>;
+  query(query: FindingQuery): Promise<FindingPage>;
+  /** Findings that are stored. */
+  readonly count: number;
+  readonly outbox: Outbox;
+  close(): Promise<void>;
+};
+
+/** The store said no. What was not merged may be merged later; everything else was. */
+export class MergeError extends StoreError {
+  constructor(
+    readonly unmerged: readonly FindingDelta[],
+    cause: StoreError,
+  ) {
+    super(cause.code, `merge findings: ${cause.message}`, { cause });
+  }
+}
+
+const FORMAT = 1;
+const OUTBOX_ENTRIES = 100_000;
+/** Written at once: some milliseconds. */
+const CHUNK = 128;
+/** Removed by a merge beyond as many as it added. */
+const REMOVED_AT_ONCE = 512;
+const STATE = 'state';
+const PAST_ALL = 'g';
+
+type State = { readonly format: number; readonly count: number } & OutboxEnds;
+type Named = { readonly id: string; readonly delta: FindingDelta };
+
+/** Takes over `kv`, which nothing else writes, and closes it in the end. Throws `store_damaged` for what it cannot read. */
+export async function openLedger(kv: KvStore, options: LedgerOptions): Promise<FindingLedger> {
+  const now = options.now ?? Date.now;
+  const stored = await kv.get(STATE);
+  // Positions go on rising where a ledger was lost and begun anew.
+  const state = stored === null ? emptyState(now() * 1_000) : decodeJson<State>(stored);
+  if (state.format !== FORMAT) {
+    const message = `open the findings: their format is ${state.format}, and this build knows format ${FORMAT}`;
+    throw new StoreError('store_damaged', message);
+  }
+  const log = await OutboxLog.open(kv, options.sinks, options.outboxEntries ?? OUTBOX_ENTRIES, state);
+  return new Ledger(kv, options, now, state, log);
+}
+
+class Ledger implements FindingLedger {
+  readonly outbox: Outbox;
+  readonly #kv: KvStore;
+  readonly #options: LedgerOptions;
+  readonly #now: () => number;
+  readonly #log: OutboxLog;
+  readonly #inTurn = createTurns();
+  readonly #listeners = new Set<() => void>();
+  #state: State;
+  /** No finding has its place here or behind: a walk from the end need not pass what was removed there. */
+  #end = PAST_ALL;
+
+  constructor(kv: KvStore, options: LedgerOptions, now: () => number, state: State, log: OutboxLog) {
+    this.#kv = kv;
+    this.#options = options;
+    this.#now = now;
+    this.#state = state;
+    this.#log = log;
+    this.outbox = {
+      read: (sink, limit) => log.read(sink, limit),
+      standing: (sink) => log.standing(sink, this.#state),
+      acknowledge: (sink, next) => this.#inTurn(() => this.#acknowledge(sink, next)),
+      watch: (listener) => {
+        this.#listeners.add(listener);
+        return () => this.#listeners.delete(listener);
+      },
+    };
+  }
+
+  get count(): number {
+    return this.#state.count;
+  }
+
+  merge(deltas: readonly FindingDelta[]): Promise<void> {
+    return this.#inTurn(async () => {
+      const gathered = new Map<string, FindingDelta>();
+      for (const delta of deltas) {
+        const id = findingId(delta);
+        gathered.set(id, merged(gathered.get(id), delta));
+      }
+      const changes = [...gathered].map(([id, delta]) => ({ id, delta }));
+      const before = this.#state.count;
+      for (let at = 0; at < changes.length; at += CHUNK) {
+        await this.#add(changes.slice(at, at + CHUNK)).catch((error: unknown) => {
+          const unmerged = changes.slice(at).map(({ delta }) => delta);
+          throw mergeFailure(unmerged, error);
+        });
+      }
+      await this.#removeOldest(REMOVED_AT_ONCE + this.#state.count - before).catch((error: unknown) => {
+        throw mergeFailure([], error);
+      });
+      if (changes.length > 0) for (const listener of this.#listeners) listener();
+    });
+  }
+
+  query({ filter, limit, cursor }: FindingQuery): Promise<FindingPage> {
+    const sinceMs = Math.max(filter.sinceMs ?? 0, this.#now() - this.#options.retentionMs);
+    return findPage(this.#kv, { filter: { ...filter, sinceMs }, limit, cursor });
+  }
+
+  close(): Promise<void> {
+    return this.#inTurn(() => this.#kv.close());
+  }
+
+  /** All or none of them. */
+  async #add(changes: readonly Named[]): Promise<void> {
+    const coming = changes.length + this.#options.sinks.length;
+    const moved = this.#log.moved(coming, this.#state);
+    const gaps = this.#log.overflow(coming, this.#state, this.#now());
+    const all = [...changes, ...gaps.map((delta) => ({ id: findingId(delta), delta }))];
+    const rows = await this.#kv.getMany(all.map(({ id }) => rowKey(id)));
+
+    const operations: KvOperation[] = moved.operations;
+    const changed = new Map<string, Omit<Change, 'position'>>();
+    let { count } = this.#state;
+    let end = this.#end;
+    for (const [at, { id, delta }] of all.entries()) {
+      const row = rows[at] ?? null;
+      const before = changed.get(id)?.finding ?? (row === null ? undefined : decodeJson<FindingDelta>(row));
+      const after = merged(before, delta);
+      const place = placeOf(after.lastMs, id);
+      operations.push(putJson(rowKey(id), after), ...placed(after, place, before, id));
+      changed.set(id, { finding: { ...after, id }, newCount: delta.count + (changed.get(id)?.newCount ?? 0) });
+      if (before === undefined) count += 1;
+      if (place >= end) end = `${place}\0`;
+    }
+    const state = { ...this.#state, count, next: this.#state.next + (this.#log.used ? changed.size : 0) };
+    operations.push(...this.#log.puts([...changed.values()], this.#state.next), stateOperation(state));
+    await this.#kv.batch(operations, { sync: changes.some(({ delta }) => isOfTheApi(delta)) });
+    moved.commit();
+    this.#state = state;
+    this.#end = end;
+    await this.#trim();
+  }
+
+  async #trim(): Promise<void> {
+    const { operations, ends } = this.#log.trimmed(this.#state);
+    if (operations.length === 0) return;
+    const state = { ...this.#state, ...ends };
+    await this.#kv.batch([...operations, stateOperation(state)], { sync: false });
+    this.#state = state;
+  }
+
+  async #acknowledge(sink: string, next: number): Promise<void> {
+    const moved = this.#log.acknowledged(sink, next);
+    await this.#kv.batch(moved.operations, { sync: false });
+    moved.commit();
+    await this.#trim();
+  }
+
+  /** What is too old, and what is too many; at most about `limit` findings. */
+  async #removeOldest(limit: number): Promise<void> {
+    const oldest = timeKey(this.#now() - this.#options.retentionMs);
+    for (let left = limit; left > 0; left -= CHUNK) {
+      const places: string[] = [];
+      const surplus = this.#state.count - this.#options.maxEntries;
+      const range = { gte: TIME, lt: TIME + this.#end, reverse: true, limit: Math.min(left, CHUNK) };
+      for await (const [key] of this.#kv.iterate(range)) {
+        const place = key.slice(TIME.length);
+        if (places.length >= surplus && place.slice(0, oldest.length) <= oldest) break;
+        places.push(place);
+      }
+      const last = places.at(-1);
+      if (last === undefined) return;
+      await this.#remove(places);
+      this.#end = last;
+    }
+  }
+
+  async #remove(places: readonly string[]): Promise<void> {
+    const ids = places.map((place) => readPlace(place).id);
+    const rows = await this.#kv.getMany(ids.map(rowKey));
+    const operations = ids.flatMap((id, at): KvOperation[] => {
+      const row = rows[at] ?? null;
+      const indexes = row === null ? [TIME] : indexesOf(decodeJson<FindingDelta>(row));
+      const keys = [rowKey(id), ...indexes.map((index) => `${index}${places[at]}`)];
+      return keys.map((key) => ({ type: 'delete', key }));
+    });
+    const state = { ...this.#state, count: this.#state.count - ids.length };
+    await this.#kv.batch([...operations, stateOperation(state)], { sync: false });
+    this.#state = state;
+  }
+}
+
+function mergeFailure(unmerged: readonly FindingDelta[], error: unknown): unknown {
+  return error instanceof StoreError ? new MergeError(unmerged, error) : error;
+}
+
+const NOTHING = new Uint8Array(0);
+
+/** Equal findings have the same indexes: only the place in them changes. */
+function placed(after: FindingDelta, place: string, before: FindingDelta | undefined, id: string): KvOperation[] {
+  if (before?.lastMs === after.lastMs) return [];
+  const indexes = indexesOf(after);
+  const puts = indexes.map((index): KvOperation => ({ type: 'put', key: index + place, value: NOTHING }));
+  if (before === undefined) return puts;
+  const old = placeOf(before.lastMs, id);
+  return [...puts, ...indexes.map((index): KvOperation => ({ type: 'delete', key: index + old }))];
+}
+
+function isOfTheApi({ type }: FindingDelta): boolean {
+  return type === 'auth_denied' || type === 'config_change';
+}
+
+function emptyState(position: number): State {
+  return { format: FORMAT, count: 0, first: position, next: position };
+}
+
+function stateOperation(state: State): KvOperation {
+  return { type: 'put', key: STATE, value: encodeJson(state) };
+}

@@ -1,0 +1,90 @@
+import { join } from 'node:path';
+import { workerData } from 'node:worker_threads';
+import { ParentThread } from '#threads/worker-server.js';
+import { openFindings } from './findings/findings-folder.js';
+import { createSinks, type SinkOptions, sinkNames } from './findings/sinks/sinks.js';
+import { LocalObserver } from './local-observer.js';
+import type { FromObserver, ObserverAsks, ToObserver } from './observer-messages.js';
+
+export type ObserverOptions = {
+  readonly nodeId: string;
+  /** Of the node: findings have a folder of their own in it. */
+  readonly dataDir: string;
+  readonly findings: SinkOptions & { readonly retentionMs: number; readonly maxEntries: number };
+  /** For how long what was seen is kept for wiretap readers to come. */
+  readonly replayMs: number;
+};
+
+const parent = new ParentThread<ObserverAsks, ToObserver, FromObserver>('the observer');
+const options = workerData as ObserverOptions;
+
+const { nodeId, dataDir, findings, replayMs } = options;
+const ledger = openFindings(
+  join(dataDir, 'findings'),
+  { retentionMs: findings.retentionMs, maxEntries: findings.maxEntries, sinks: sinkNames(findings) },
+  ({ code, message }) => parent.tell({ kind: 'trouble', code, message }),
+);
+const sinks = createSinks(ledger.outbox, findings, nodeId, ({ name, failure }) => {
+  if (failure !== null) parent.tell({ kind: 'trouble', code: 'findings_not_delivered', message: failure });
+  else parent.tell({ kind: 'relief', code: 'findings_delivered', message: `findings reach the ${name} again` });
+});
+const observer = new LocalObserver(
+  ledger,
+  {
+    frame: (frame) => parent.tell({ kind: 'frame', frame }, [frame.bytes.buffer]),
+    refused: (reader) => parent.tell({ kind: 'refused', reader }),
+    joined: (reader, channel) => parent.tell({ kind: 'joined', reader, channel }),
+    wanted: (wanted) => parent.tell({ kind: 'wanted', wanted }),
+    trouble,
+    relief: (code, message) => parent.tell({ kind: 'relief', code, message }),
+  },
+  replayMs,
+);
+
+function hear(message: ToObserver): void {
+  switch (message.kind) {
+    case 'hear':
+      observer.hear(message.source);
+      return;
+    case 'see':
+      observer.see(message.seen);
+      return;
+    case 'see_connections':
+      observer.seeConnections(message.seen);
+      return;
+    case 'record':
+      observer.record(message.delta);
+      return;
+    case 'open':
+      observer.hub.open(message.reader, message.filter, message.sinceMs);
+      observer.lookAtWanted();
+      return;
+    case 'closed':
+      observer.hub.close(message.reader);
+      observer.lookAtWanted();
+      return;
+    case 'more':
+      observer.hub.more(message.reader);
+      return;
+    case 'written':
+      observer.hub.written(message.bytes);
+  }
+}
+
+parent.serve(
+  {
+    findings: (query) => ledger.query(query),
+    stats: () => ({ ...observer.counts(), sinks: sinks.states.map(({ failure: _, ...counts }) => counts) }),
+    close: async () => {
+      await observer.close();
+      await sinks.close();
+      await ledger.close();
+    },
+  },
+  hear,
+);
+
+function trouble(failure: unknown): void {
+  const code = failure instanceof Error && 'code' in failure && typeof failure.code === 'string' ? failure.code : null;
+  parent.tell({ kind: 'trouble', code, message: failure instanceof Error ? failure.message : String(failure) });
+}

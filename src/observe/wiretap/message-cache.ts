@@ -1,0 +1,86 @@
+import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { SeenLookup } from '#contracts/seen-lookup.js';
+import { ByteWriter } from './byte-writer.js';
+import type { MessageWriter } from './message-writer.js';
+import { type Seen, sizeOf } from './seen-batch.js';
+
+const OPEN = 0x5b;
+const COMMA = 0x2c;
+const CLOSE = 0x5d;
+
+/** Messages of what came in at one time, each written when it is asked for the first time, with a comma behind it. */
+export class Written {
+  readonly #writer: MessageWriter;
+  readonly #out = new ByteWriter();
+  #starts = new Int32Array(0);
+  #ends = new Int32Array(0);
+  #write: (index: number) => void = () => {};
+
+  constructor(writer: MessageWriter) {
+    this.#writer = writer;
+  }
+
+  /** What was written before is forgotten. */
+  of(seen: Seen): this {
+    this.#begin(sizeOf(seen));
+    this.#write = this.#writeOf(seen);
+    return this;
+  }
+
+  /** One JSON object, or an array of them: the messages at these indexes, of which there is one at least. */
+  frame(indexes: readonly number[]): Uint8Array<ArrayBuffer> {
+    let bytes = 0;
+    for (const index of indexes) bytes += this.#sizeOf(index);
+    if (indexes.length === 1) {
+      const start = this.#starts[indexes[0] as number] as number;
+      return this.#out.bytes.slice(start, start + bytes - 1);
+    }
+    // The comma behind the last one gives its place to the bracket.
+    const frame = new Uint8Array(bytes + 1);
+    frame[0] = OPEN;
+    let at = 1;
+    for (let from = 0; from < indexes.length; ) {
+      const start = this.#starts[indexes[from] as number] as number;
+      let end = this.#ends[indexes[from] as number] as number;
+      // What was written one behind the other is copied at once.
+      for (from++; from < indexes.length && this.#starts[indexes[from] as number] === end; from++)
+        end = this.#ends[indexes[from] as number] as number;
+      frame.set(this.#out.bytes.subarray(start, end), at);
+      at += end - start;
+    }
+    frame[bytes] = CLOSE;
+    return frame;
+  }
+
+  #writeOf(seen: Seen): (index: number) => void {
+    const [writer, out] = [this.#writer, this.#out];
+    switch (seen.kind) {
+      case 'events':
+        return (index) => writer.record(out, seen.batch, index);
+      case 'lookups':
+        return (index) => writer.lookup(out, seen.lookups[index] as SeenLookup);
+      case 'connections':
+        return (index) => writer.connection(out, seen.connections[index] as SeenConnection);
+    }
+  }
+
+  #begin(count: number): void {
+    this.#out.length = 0;
+    if (this.#starts.length < count) {
+      this.#starts = new Int32Array(count);
+      this.#ends = new Int32Array(count);
+    }
+    this.#ends.fill(0, 0, count);
+  }
+
+  /** With its comma. */
+  #sizeOf(index: number): number {
+    if (this.#ends[index] === 0) {
+      this.#starts[index] = this.#out.length;
+      this.#write(index);
+      this.#out.byte(COMMA);
+      this.#ends[index] = this.#out.length;
+    }
+    return (this.#ends[index] as number) - (this.#starts[index] as number);
+  }
+}

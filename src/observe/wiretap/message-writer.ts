@@ -1,0 +1,266 @@
+import { DROP_REASON, FLOW_STATE } from '#contracts/datapath-numbers.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { SeenLookup } from '#contracts/seen-lookup.js';
+import { verdictOf } from '#contracts/verdict-word.js';
+import type { EventBatch } from '#dataplane/events/batch.js';
+import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
+import type { Ipv6Ends } from '#dataplane/events/ipv6-ends.js';
+import type { Surroundings } from '#dataplane/events/surroundings.js';
+import type { AddressNames } from '#observe/address-names.js';
+import type { Deciders, NamedDecider } from '#observe/rule-name-resolver.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+import { type ByteWriter, bytesOf } from './byte-writer.js';
+import { connectionMessage } from './connection-message.js';
+import { AT, startOf, VERDICT_NAMES, wide } from './event-record.js';
+
+export type MessageSurroundings = {
+  readonly deciders: Deciders;
+  readonly names: AddressNames;
+  readonly surroundings: Surroundings;
+};
+
+const HAS_PORTS = new Set<number>(PORT_PROTOCOLS);
+const quoted = (text: string | null | undefined): string =>
+  text === null || text === undefined ? 'null' : `"${text}"`;
+const REASONS = partsBy(DROP_REASON, 'drop_reason');
+const END_REASONS = partsBy(DROP_REASON, 'reason');
+const STATES = partsBy(FLOW_STATE, 'state');
+const VERDICTS = Array.from({ length: 8 }, (_, number) => `,"verdict":${quoted(VERDICT_NAMES[number])}`);
+const PASSES = VERDICTS.map((verdict) => bytesOf(`${verdict},"effective_action":"allow",`));
+const ENDS_HERE = VERDICTS.map((verdict) => bytesOf(`${verdict},"effective_action":"deny",`));
+const part = {
+  flow: bytesOf('{"type":"flow","time":"'),
+  flowEnd: bytesOf('{"type":"flow_end","time":"'),
+  verdict: bytesOf('{"type":"verdict","time":"'),
+  source: bytesOf('","src":"'),
+  sourcePort: bytesOf('","src_port":'),
+  destination: bytesOf(',"dst":"'),
+  destinationPort: bytesOf('","dst_port":'),
+  protocol: bytesOf(',"proto":'),
+  icmpId: bytesOf(',"icmp_id":'),
+  unnamed: bytesOf(',"src_names":[],"dst_names":[]'),
+  sourceNames: bytesOf(',"src_names":'),
+  destinationNames: bytesOf(',"dst_names":'),
+  generation: bytesOf(',"generation":'),
+  nowhere: bytesOf(',"interface":null'),
+  foreign: bytesOf(',"foreign":true}'),
+  judged: bytesOf(',"foreign":false}'),
+  cut: bytesOf(',"reason":"cut"'),
+  foreignEnd: bytesOf(',"foreign":true,"opened":"'),
+  judgedEnd: bytesOf(',"foreign":false,"opened":"'),
+  packetsForward: bytesOf('","packets":{"forward":'),
+  reply: bytesOf(',"reply":'),
+  bytesForward: bytesOf('},"bytes":{"forward":'),
+  end: bytesOf('}}'),
+  icmpType: bytesOf(',"icmp_type":'),
+  icmpCode: bytesOf(',"icmp_code":'),
+  tcpFlags: bytesOf(',"tcp_flags":'),
+  length: bytesOf(',"length":'),
+  packets: bytesOf(',"packets":'),
+  incoming: bytesOf(',"outgoing":false}'),
+  outgoing: bytesOf(',"outgoing":true}'),
+  nothing: bytesOf('null'),
+} as const;
+const QUERY_TYPES: Readonly<Record<number, string>> = {
+  1: 'A',
+  2: 'NS',
+  5: 'CNAME',
+  6: 'SOA',
+  12: 'PTR',
+  15: 'MX',
+  16: 'TXT',
+  28: 'AAAA',
+  33: 'SRV',
+  64: 'SVCB',
+  65: 'HTTPS',
+  255: 'ANY',
+};
+
+/** Writes wiretap messages (D32), each as one JSON object. */
+export class MessageWriter {
+  readonly #known: MessageSurroundings;
+  readonly #deciders = new WeakMap<NamedDecider, Uint8Array>();
+  readonly #interfaces = new Map<string, Uint8Array>();
+  readonly #seen = new TimeText();
+  readonly #opened = new TimeText();
+
+  constructor(known: MessageSurroundings) {
+    this.#known = known;
+  }
+
+  record(out: ByteWriter, batch: EventBatch, index: number): void {
+    const { words } = batch;
+    const at = startOf(index);
+    const kind = words[at + AT.kind] as number;
+    const details = words[at + AT.details] as number;
+    const type = kind & 0xff;
+    if (type === EVENT_TYPE.flow_opened || type === EVENT_TYPE.flow_ended) this.#flow(out, batch, at, kind, details);
+    else this.#verdict(out, batch, at, kind, details, batch.ipv6(index));
+  }
+
+  lookup(out: ByteWriter, { source, hostname, type, generation, word, count, lastMs }: SeenLookup): void {
+    const { deciders } = this.#known;
+    const verdict = verdictOf(word) ?? null;
+    const action = verdict === 'deny' ? 'deny' : 'allow';
+    const time = new Date(Math.floor(lastMs)).toISOString();
+    out.text(
+      `{"type":"dns","time":"${time}","src":"${formatAddress(source)}","hostname":${JSON.stringify(hostname)},"query_type":"${QUERY_TYPES[type] ?? `TYPE${type}`}","verdict":${quoted(verdict)},"effective_action":"${action}",`,
+    );
+    out.put(this.#decider(deciders.ofWord(generation, word)));
+    out.text(`,"generation":${generation},"count":${count}}`);
+  }
+
+  connection(out: ByteWriter, seen: SeenConnection): void {
+    out.text(connectionMessage(seen, this.#known));
+  }
+
+  #flow(out: ByteWriter, batch: EventBatch, at: number, kind: number, details: number): void {
+    const { words } = batch;
+    const isEnd = (kind & 0xff) === EVENT_TYPE.flow_ended;
+    const isForeign = ((details >>> 24) & EVENT_FLAG.foreign) !== 0;
+    const endReason = (kind >>> 16) & 0xff;
+    const outcomes = endReason === 0 ? PASSES : ENDS_HERE;
+    this.#common(out, batch, at, isEnd ? part.flowEnd : part.flow, kind, outcomes, null);
+    out.put(STATES[(details >>> 16) & 0xff] as Uint8Array);
+    if (!isEnd) {
+      out.put(isForeign ? part.foreign : part.judged);
+      return;
+    }
+    const isCut = ((details >>> 24) & EVENT_FLAG.cut) !== 0;
+    out.put(isCut ? part.cut : (END_REASONS[endReason] as Uint8Array));
+    out.put(isForeign ? part.foreignEnd : part.judgedEnd);
+    out.put(this.#opened.of(batch.unixMs(wide(words, at + AT.opened))));
+    out.put(part.packetsForward);
+    out.number(wide(words, at + AT.packets));
+    out.put(part.reply);
+    out.number(wide(words, at + AT.packets + 2));
+    out.put(part.bytesForward);
+    out.number(wide(words, at + AT.bytes));
+    out.put(part.reply);
+    out.number(wide(words, at + AT.bytes + 2));
+    out.put(part.end);
+  }
+
+  #verdict(out: ByteWriter, batch: EventBatch, at: number, kind: number, details: number, ipv6: Ipv6Ends | null): void {
+    const { words } = batch;
+    const protocol = kind >>> 24;
+    const isIcmp = protocol === IPPROTO.icmp;
+    this.#common(out, batch, at, part.verdict, kind, (kind & 0xff) === EVENT_TYPE.passed ? PASSES : ENDS_HERE, ipv6);
+    out.put(REASONS[(kind >>> 16) & 0xff] as Uint8Array);
+    out.put(part.icmpType);
+    numberOr(out, isIcmp, details & 0xff);
+    out.put(part.icmpCode);
+    numberOr(out, isIcmp, (details >>> 8) & 0xff);
+    out.put(part.tcpFlags);
+    numberOr(out, protocol === IPPROTO.tcp, (details >>> 16) & 0xff);
+    out.put(part.length);
+    out.number(words[at + AT.length] as number);
+    out.put(part.packets);
+    out.number(ipv6 === null ? wide(words, at + AT.packets) : 1);
+    out.put(((details >>> 24) & EVENT_FLAG.outgoing) !== 0 ? part.outgoing : part.incoming);
+  }
+
+  #common(
+    out: ByteWriter,
+    batch: EventBatch,
+    at: number,
+    type: Uint8Array,
+    kind: number,
+    outcomes: readonly Uint8Array[],
+    ipv6: Ipv6Ends | null,
+  ): void {
+    const { words } = batch;
+    const { deciders } = this.#known;
+    const source = words[at + AT.source] as number;
+    const destination = words[at + AT.destination] as number;
+    const ports = words[at + AT.ports] as number;
+    const protocol = kind >>> 24;
+    const hasPorts = HAS_PORTS.has(protocol);
+    out.put(type);
+    out.put(this.#seen.of(batch.unixMs(wide(words, at + AT.timeLow))));
+    out.put(part.source);
+    if (ipv6 === null) out.address(source);
+    else out.text(ipv6.source);
+    out.put(part.sourcePort);
+    numberOr(out, hasPorts, ports & 0xffff);
+    out.put(part.destination);
+    if (ipv6 === null) out.address(destination);
+    else out.text(ipv6.destination);
+    out.put(part.destinationPort);
+    numberOr(out, hasPorts, ports >>> 16);
+    out.put(part.protocol);
+    out.number(protocol);
+    out.put(part.icmpId);
+    numberOr(out, protocol === IPPROTO.icmp && type !== part.verdict, ports & 0xffff);
+    this.#names(out, source, destination);
+    out.put(outcomes[(kind >>> 8) & 7] as Uint8Array);
+    out.put(this.#decider(deciders.ofHit(words[at + AT.hit] as number, words[at + AT.hitCheck] as number)));
+    out.put(part.generation);
+    const generation = deciders.generationOf(words[at + AT.epoch] as number);
+    numberOr(out, generation !== null, generation ?? 0);
+    out.put(this.#interface(words[at + AT.ifindex] as number));
+  }
+
+  #names(out: ByteWriter, source: number, destination: number): void {
+    const { names } = this.#known;
+    const [ofSource, ofDestination] = [names.of(source), names.of(destination)];
+    if (ofSource.length + ofDestination.length === 0) {
+      out.put(part.unnamed);
+      return;
+    }
+    out.put(part.sourceNames);
+    out.text(JSON.stringify(ofSource));
+    out.put(part.destinationNames);
+    out.text(JSON.stringify(ofDestination));
+  }
+
+  #interface(ifindex: number): Uint8Array {
+    const name = this.#known.surroundings.interfaces.get(ifindex);
+    if (name === undefined) return part.nowhere;
+    const known = this.#interfaces.get(name);
+    if (known !== undefined) return known;
+    const written = bytesOf(`,"interface":${JSON.stringify(name)}`);
+    this.#interfaces.set(name, written);
+    return written;
+  }
+
+  #decider(decider: NamedDecider): Uint8Array {
+    const known = this.#deciders.get(decider);
+    if (known !== undefined) return known;
+    const { policyId, sourceGroup, rule, decidedBy } = decider;
+    const written = bytesOf(
+      `"source_group":${JSON.stringify(sourceGroup)},"rule":${JSON.stringify(rule)},"decided_by":${JSON.stringify(decidedBy)},"policy_id":${JSON.stringify(policyId)}`,
+    );
+    this.#deciders.set(decider, written);
+    return written;
+  }
+}
+
+/** Times of events that follow one another: many are of the same millisecond. */
+class TimeText {
+  #ms = Number.NaN;
+  #text = bytesOf('');
+
+  of(unixMs: number): Uint8Array {
+    const ms = Math.floor(unixMs);
+    if (ms !== this.#ms) {
+      this.#ms = ms;
+      this.#text = bytesOf(new Date(ms).toISOString());
+    }
+    return this.#text;
+  }
+}
+
+function numberOr(out: ByteWriter, is: boolean, value: number): void {
+  if (is) out.number(value);
+  else out.put(part.nothing);
+}
+
+/** By number: `,"field":"name"`, and `null` for 0 and what has no name. */
+function partsBy(numbers: Readonly<Record<string, number>>, field: string): readonly Uint8Array[] {
+  const parts = Array.from({ length: 256 }, () => bytesOf(`,"${field}":null`));
+  for (const [name, number] of Object.entries(numbers))
+    if (number > 0) parts[number] = bytesOf(`,"${field}":"${name}"`);
+  return parts;
+}

@@ -1,0 +1,73 @@
+import { added, isNothing, type Lost, NOTHING_LOST } from './frame.js';
+import { bytesOf, type Seen, sizeOf } from './seen-batch.js';
+
+export type KeptEntry = {
+  readonly atMs: number;
+  readonly seen: Seen;
+  /** Before it. */
+  readonly lost: Lost;
+};
+
+/** The last that was seen, for those who begin to read later: so many milliseconds of it, and so many bytes at most. */
+export class Kept {
+  readonly keepsMs: number;
+  readonly #maxBytes: number;
+  #entries: KeptEntry[] = [];
+  /** Number of the first of the entries; they are numbered from 0. */
+  #first = 0;
+  #bytes = 0;
+  /** Messages of entries that are not kept any more: those that are, are counted on from there. */
+  forgotten = 0;
+  /** What was lost before entries that are not kept any more. */
+  forgottenLost: Lost = NOTHING_LOST;
+
+  constructor(keepsMs: number, maxBytes = 32 * 1024 * 1024) {
+    this.keepsMs = keepsMs;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Number of the entry that is added next. */
+  get end(): number {
+    return this.#first + this.#entries.length;
+  }
+
+  get first(): number {
+    return this.#first;
+  }
+
+  add(entry: KeptEntry): void {
+    if (this.keepsMs === 0 || (sizeOf(entry.seen) === 0 && isNothing(entry.lost))) return;
+    this.#entries.push(entry);
+    this.#bytes += bytesOf(entry.seen);
+    let dropped = 0;
+    for (const oldest of this.#entries) {
+      if (oldest.atMs >= entry.atMs - this.keepsMs && this.#bytes <= this.#maxBytes) break;
+      this.#bytes -= bytesOf(oldest.seen);
+      this.forgotten += sizeOf(oldest.seen);
+      this.forgottenLost = added(this.forgottenLost, oldest.lost);
+      dropped++;
+    }
+    if (dropped === 0) return;
+    this.#entries = this.#entries.slice(dropped);
+    this.#first += dropped;
+  }
+
+  at(number: number): KeptEntry | undefined {
+    return this.#entries[number - this.#first];
+  }
+
+  /** Messages that came in before this entry, and what was lost. */
+  before(number: number): { readonly count: number; readonly lost: Lost } {
+    const earlier = this.#entries.slice(0, number - this.#first);
+    return {
+      count: earlier.reduce((sum, entry) => sum + sizeOf(entry.seen), this.forgotten),
+      lost: earlier.reduce((sum, { lost }) => added(sum, lost), this.forgottenLost),
+    };
+  }
+
+  /** Number of the first entry that came in since. */
+  since(ms: number): number {
+    const found = this.#entries.findIndex(({ atMs }) => atMs >= ms);
+    return found < 0 ? this.end : this.#first + found;
+  }
+}

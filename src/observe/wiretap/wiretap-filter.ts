@@ -1,0 +1,182 @@
+import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#contracts/policy-model.js';
+import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { SeenLookup } from '#contracts/seen-lookup.js';
+import { verdictOf } from '#contracts/verdict-word.js';
+import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
+import type { AddressNames } from '#observe/address-names.js';
+import type { Deciders, NamedDecider } from '#observe/rule-name-resolver.js';
+import { AT, recordType, startOf, verdictName } from './event-record.js';
+import type { Seen } from './seen-batch.js';
+
+export const WIRETAP_TYPES = ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'] as const;
+export const WIRETAP_VERDICTS = ['allow', 'deny', 'audit', 'redirect'] as const;
+
+/** Each list is OR, and an empty one asks for nothing; they are ANDed. */
+export type WiretapFilter = {
+  readonly sources: readonly Prefix[];
+  readonly destinations: readonly Prefix[];
+  /** Of either side. */
+  readonly ports: readonly Range[];
+  readonly protocols: readonly number[];
+  /** Names in lower case, each with `*.` before it or not. */
+  readonly hostnames: readonly string[];
+  readonly groups: readonly string[];
+  readonly rules: readonly string[];
+  /** `deny` is also what was dropped for another reason than a verdict. */
+  readonly verdicts: readonly (typeof WIRETAP_VERDICTS)[number][];
+  readonly types: readonly (typeof WIRETAP_TYPES)[number][];
+};
+
+export type Surrounded = { readonly deciders: Deciders; readonly names: AddressNames };
+type RecordTest = (words: Uint32Array, at: number) => boolean;
+
+/** A filter made ready: the cheapest tests come first, and what is not asked for is not tested. */
+export class CompiledFilter {
+  readonly wantsLookups: boolean;
+  readonly wantsFlows: boolean;
+  readonly wantsAllowedConnections: boolean;
+  readonly #wantsConnections: boolean;
+  readonly #records: readonly RecordTest[];
+  readonly #lookups: readonly ((lookup: SeenLookup) => boolean)[];
+  readonly #connections: readonly ((seen: SeenConnection) => boolean)[];
+
+  constructor(filter: WiretapFilter, { deciders, names }: Surrounded) {
+    const wants = (type: (typeof WIRETAP_TYPES)[number]): boolean =>
+      filter.types.length === 0 || filter.types.includes(type);
+    const ofPackets = filter.destinations.length + filter.ports.length + filter.protocols.length > 0;
+    this.wantsLookups = wants('dns') && !ofPackets;
+    this.wantsFlows = wants('flow') || wants('flow_end');
+    const isOfTcp = filter.protocols.length === 0 || filter.protocols.includes(IPPROTO.tcp);
+    this.#wantsConnections = (wants('tls') || wants('http')) && isOfTcp;
+    const wantsAllowed = filter.verdicts.length === 0 || filter.verdicts.includes('allow');
+    this.wantsAllowedConnections = this.#wantsConnections && wantsAllowed;
+    const isNamed = nameTest(filter.hostnames);
+    const isDecided = deciderTest(filter);
+    const records: [asked: boolean, test: RecordTest][] = [
+      [filter.types.length > 0, (words, at) => wants(recordType(words[at + AT.kind] as number))],
+      [
+        filter.verdicts.length > 0,
+        (words, at) => filter.verdicts.includes(shownVerdict(words[at + AT.kind] as number)),
+      ],
+      [filter.protocols.length > 0, (words, at) => filter.protocols.includes((words[at + AT.kind] as number) >>> 24)],
+      [filter.sources.length > 0, addressTest(filter.sources, AT.source)],
+      [filter.destinations.length > 0, addressTest(filter.destinations, AT.destination)],
+      [filter.ports.length > 0, portTest(filter.ports)],
+      [
+        isDecided !== null,
+        (words, at) =>
+          isDecided?.(deciders.ofHit(words[at + AT.hit] as number, words[at + AT.hitCheck] as number)) === true,
+      ],
+      [
+        isNamed !== null,
+        (words, at) =>
+          names.of(words[at + AT.destination] as number).some((name) => isNamed?.(name)) ||
+          names.of(words[at + AT.source] as number).some((name) => isNamed?.(name)),
+      ],
+    ];
+    this.#records = records.filter(([asked]) => asked).map(([, test]) => test);
+    const lookups: [asked: boolean, test: (lookup: SeenLookup) => boolean][] = [
+      [filter.sources.length > 0, ({ source }) => filter.sources.some((prefix) => contains(prefix, source))],
+      [filter.verdicts.length > 0, ({ word }) => filter.verdicts.includes(verdictOf(word) ?? 'deny')],
+      [isNamed !== null, ({ hostname }) => isNamed?.(hostname) === true],
+      [isDecided !== null, ({ generation, word }) => isDecided?.(deciders.ofWord(generation, word)) === true],
+    ];
+    this.#lookups = lookups.filter(([asked]) => asked).map(([, test]) => test);
+    const connections: [asked: boolean, test: (seen: SeenConnection) => boolean][] = [
+      [filter.types.length > 0, ({ kind }) => wants(kind)],
+      [filter.verdicts.length > 0, ({ verdict }) => filter.verdicts.includes(verdict)],
+      [filter.sources.length > 0, ({ source }) => filter.sources.some((prefix) => contains(prefix, source))],
+      [
+        filter.destinations.length > 0,
+        ({ destination }) => filter.destinations.some((prefix) => contains(prefix, destination)),
+      ],
+      [
+        filter.ports.length > 0,
+        ({ sourcePort, destinationPort }) => isIn(filter.ports, sourcePort) || isIn(filter.ports, destinationPort),
+      ],
+      [isDecided !== null, ({ generation, decider }) => isDecided?.(deciders.ofNames(generation, decider)) === true],
+      [
+        isNamed !== null,
+        ({ sni, http, source, destination }) =>
+          [sni ?? '', http?.host ?? '', ...names.of(destination), ...names.of(source)].some((name) => isNamed?.(name)),
+      ],
+    ];
+    this.#connections = connections.filter(([asked]) => asked).map(([, test]) => test);
+  }
+
+  /** Whether anything of that kind can match. Events of the kernel are asked one by one. */
+  wants(kind: Seen['kind']): boolean {
+    switch (kind) {
+      case 'events':
+        return true;
+      case 'lookups':
+        return this.wantsLookups;
+      case 'connections':
+        return this.#wantsConnections;
+    }
+  }
+
+  /** Says of each message of it whether it matches. */
+  testOf(seen: Seen): (index: number) => boolean {
+    if (!this.wants(seen.kind)) return () => false;
+    switch (seen.kind) {
+      case 'events':
+        return recordTest(this.#records, seen.batch.words);
+      case 'lookups':
+        return (index) => this.#lookups.every((test) => test(seen.lookups[index] as SeenLookup));
+      case 'connections':
+        return (index) => this.#connections.every((test) => test(seen.connections[index] as SeenConnection));
+    }
+  }
+}
+
+function recordTest(tests: readonly RecordTest[], words: Uint32Array): (index: number) => boolean {
+  return (index) => {
+    const at = startOf(index);
+    for (const test of tests) if (!test(words, at)) return false;
+    return true;
+  };
+}
+
+/** What was dropped without a verdict is denied; what nobody judged and passes, such as foreign flows, is allowed. */
+function shownVerdict(kind: number): Verdict {
+  return (kind & 0xff) === EVENT_TYPE.dropped ? 'deny' : (verdictName(kind) ?? 'allow');
+}
+
+function addressTest(prefixes: readonly Prefix[], field: number): RecordTest {
+  return (words, at) => {
+    // A prefix is of IPv4 addresses.
+    if (((words[at + AT.details] as number) >>> 24) & EVENT_FLAG.ipv6) return false;
+    const address = words[at + field] as number;
+    return prefixes.some((prefix) => contains(prefix, address));
+  };
+}
+
+function contains({ address, length }: Prefix, tested: number): boolean {
+  return length === 0 || (tested ^ address) >>> (32 - length) === 0;
+}
+
+function portTest(ranges: readonly Range[]): RecordTest {
+  return (words, at) => {
+    if (!PORT_PROTOCOLS.includes((words[at + AT.kind] as number) >>> 24)) return false;
+    const ports = words[at + AT.ports] as number;
+    return isIn(ranges, ports & 0xffff) || isIn(ranges, ports >>> 16);
+  };
+}
+
+const isIn = (ranges: readonly Range[], port: number): boolean =>
+  ranges.some(({ low, high }) => port >= low && port <= high);
+
+function nameTest(patterns: readonly string[]): ((name: string) => boolean) | null {
+  if (patterns.length === 0) return null;
+  const exact = new Set(patterns.filter((pattern) => !pattern.startsWith('*.')));
+  const suffixes = patterns.filter((pattern) => pattern.startsWith('*.')).map((pattern) => pattern.slice(1));
+  return (name) => exact.has(name) || suffixes.some((suffix) => name.endsWith(suffix));
+}
+
+function deciderTest({ groups, rules }: WiretapFilter): ((decider: NamedDecider) => boolean) | null {
+  if (groups.length + rules.length === 0) return null;
+  return ({ sourceGroup, rule }) =>
+    (groups.length === 0 || (sourceGroup !== null && groups.includes(sourceGroup))) &&
+    (rules.length === 0 || (rule !== null && rules.includes(rule)));
+}

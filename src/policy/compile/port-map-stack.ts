@@ -1,0 +1,145 @@
+import type { Range } from '#contracts/policy-model.js';
+import { NONE, SLICE } from '#contracts/program.js';
+import { NO_MATCH } from '#contracts/verdict-word.js';
+import type { Budget } from '#policy/model/budget.js';
+import { Cells } from '#policy/model/growing-words.js';
+import type { Sequences } from './sequences.js';
+import type { Slices } from './source-port-maps.js';
+
+/** The rules' own leaves, each a sequence of start and value in turn. */
+export class RuleLeaves {
+  readonly cells = new Cells(1 << 16);
+  readonly offsets = new Cells();
+
+  constructor(private readonly budget: Budget) {
+    this.offsets.push(0);
+  }
+
+  clear(): void {
+    this.cells.length = 0;
+    this.offsets.length = 1;
+  }
+
+  /** The next rule has `value` at the keys in `ranges`, which ascend with gaps between them. */
+  add(ranges: readonly Range[], value: number): void {
+    const { cells } = this;
+    let next = 0;
+    this.budget.entries('leaves', ranges.length);
+    for (const { low, high } of ranges) {
+      if (low > next) {
+        cells.push(next);
+        cells.push(NO_MATCH);
+      }
+      cells.push(low);
+      cells.push(value);
+      next = high + 1;
+    }
+    if (next <= LAST_KEY) {
+      cells.push(next);
+      cells.push(NO_MATCH);
+    }
+    this.offsets.push(cells.length);
+  }
+}
+
+const LAST_KEY = 0xff_ffff;
+
+/** Leaves in the making: each is the lowest word at each key of the rules that went into it. */
+export class LeafStack {
+  private readonly cells = new Cells(1 << 16);
+  private readonly bottoms: number[] = [];
+
+  constructor(
+    private readonly rules: RuleLeaves,
+    private readonly slices: Slices,
+    private readonly budget: Budget,
+  ) {}
+
+  clear(): void {
+    this.bottoms.length = 0;
+    this.cells.length = 0;
+  }
+
+  /** Pushes the leaf of some rules together with the leaf that is on top, which stays beneath. */
+  pushInside(rules: readonly number[]): void {
+    const outer = this.bottoms.length - 1;
+    this.push(rules);
+    if (outer >= 0) this.lower(outer, outer + 1);
+  }
+
+  /** Pushes the leaf of some rules alone. */
+  push(rules: readonly number[]): void {
+    this.pushHalf(rules, 0, rules.length);
+  }
+
+  pop(): void {
+    this.cells.length = this.bottoms.pop() ?? 0;
+  }
+
+  /** The number of the leaf on top, or `NONE` where there is none or it matches nothing. */
+  intern(leaves: Sequences): number {
+    const bottom = this.bottoms.at(-1);
+    if (bottom === undefined) return NONE;
+    const { array, length } = this.cells;
+    if (length - bottom === 2 && array[bottom + 1] === NO_MATCH) return NONE;
+    return leaves.intern(array, bottom, length);
+  }
+
+  private pushHalf(rules: readonly number[], from: number, to: number): void {
+    if (to - from > 1) {
+      const middle = (from + to) >>> 1;
+      this.pushHalf(rules, from, middle);
+      this.pushHalf(rules, middle, to);
+      this.lower(this.bottoms.length - 2, this.bottoms.length - 1);
+      const merged = this.bottoms.at(-1) as number;
+      const under = this.bottoms.at(-2) as number;
+      this.cells.array.copyWithin(under, merged, this.cells.length);
+      this.cells.length -= merged - under;
+      this.bottoms.pop();
+      return;
+    }
+    const rule = rules[from] as number;
+    const { offsets, cells } = this.rules;
+    this.bottoms.push(this.cells.length);
+    this.cells.append(cells.array, offsets.array[rule] as number, offsets.array[rule + 1] as number);
+  }
+
+  /** Replaces the leaf on top, which is `right`, by the lower of it and the leaf just beneath. */
+  private lower(left: number, right: number): void {
+    const a0 = this.bottoms[left] as number;
+    const b0 = this.bottoms[right] as number;
+    const end = this.cells.length;
+    this.budget.steps((end - a0) / 2);
+    this.cells.reserve(end - a0);
+    const cells = this.cells.array;
+    let a = a0;
+    let b = b0;
+    let out = end;
+    let aValue = NO_MATCH;
+    let bValue = NO_MATCH;
+    let last = NONE;
+    while (a < b0 || b < end) {
+      const aStart = a < b0 ? (cells[a] as number) : NONE;
+      const bStart = b < end ? (cells[b] as number) : NONE;
+      let start = aStart;
+      if (aStart <= bStart) {
+        aValue = cells[a + 1] as number;
+        a += 2;
+      }
+      if (bStart <= aStart) {
+        start = bStart;
+        bValue = cells[b + 1] as number;
+        b += 2;
+      }
+      let value = aValue < bValue ? aValue : bValue;
+      if (aValue >= SLICE || bValue >= SLICE) value = this.slices.lower(aValue, bValue);
+      if (value === last) continue;
+      cells[out] = start;
+      cells[out + 1] = value;
+      out += 2;
+      last = value;
+    }
+    cells.copyWithin(b0, end, out);
+    this.cells.length = b0 + out - end;
+  }
+}

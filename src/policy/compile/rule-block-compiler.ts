@@ -1,0 +1,179 @@
+import type { Prefix, Rule } from '#contracts/policy-model.js';
+import { MAP, NONE } from '#contracts/program.js';
+import type { Budget } from '#policy/model/budget.js';
+import { Cells } from '#policy/model/growing-words.js';
+import { keyRanges } from './key-ranges.js';
+import { LeafStack, RuleLeaves } from './port-map-stack.js';
+import {
+  membership,
+  type NestingVisitor,
+  type PrefixOrder,
+  prefixNumber,
+  prefixOrder,
+  walkNesting,
+} from './prefix-nesting.js';
+import { type NamedLeaf, packed, type Segment } from './rule-block.js';
+import { Sequences } from './sequences.js';
+import { Slices } from './source-port-maps.js';
+
+/** What it takes to sort a member in, open its prefix and close it, measured in steps of a merge. */
+const STEPS_OF_A_MEMBER = 16;
+
+/** Compiles segments one after the other, each a sequence of rules; what it works with is used again. */
+export class SegmentCompiler implements NestingVisitor {
+  private rules: readonly Rule[] = [];
+  private order: PrefixOrder = prefixOrder([]);
+  private readonly ruleLeaves: RuleLeaves;
+  private readonly slices: Slices;
+  private readonly leaves: Sequences;
+  private readonly stack: LeafStack;
+  private readonly ends = new Cells();
+  private readonly starts = new Cells();
+  private readonly values = new Cells();
+  private memberships = new Float64Array(1024);
+
+  constructor(private readonly budget: Budget) {
+    this.ruleLeaves = new RuleLeaves(budget);
+    this.slices = new Slices(budget);
+    this.leaves = new Sequences(budget, 'leaves', 2);
+    this.stack = new LeafStack(this.ruleLeaves, this.slices, budget);
+  }
+
+  /** The segment of some rules in the order of their walk; null where none of them can match anything. */
+  compile(rules: readonly Rule[]): Segment | null {
+    const before = this.budget.used;
+    this.begin(rules);
+    const anywhere: number[] = [];
+    const named: number[] = [];
+    let count = 0;
+    for (let rule = 0; rule < rules.length; rule++) {
+      const { hostname, destinations } = rules[rule] as Rule;
+      if (hostname !== undefined) named.push(rule);
+      else if (!hasDestination(destinations)) anywhere.push(rule);
+      else count = this.addMemberships(rule, count);
+    }
+    this.budget.steps((count + anywhere.length + named.length) * STEPS_OF_A_MEMBER);
+    const map = this.destinationMap(count);
+    const wildcard = this.leafOf(anywhere);
+    const names = this.nameLeaves(named);
+    if (map === NONE && wildcard === NONE && names.length === 0) return null;
+    this.budget.entries('segments', 1);
+    this.budget.entries('names', names.length);
+    const best = names.length === 0 ? NONE : this.leafOf(named);
+    const { entries, steps } = this.budget.used;
+    const used = { entries: entries - before.entries, steps: steps - before.steps };
+    const { ends, starts, values, leaves, slices } = this;
+    return packed({ map, wildcard, named: best, ends, starts, values, leaves, slices: slices.maps }, names, used);
+  }
+
+  open(members: readonly number[]): void {
+    this.stack.pushInside(members);
+  }
+
+  close(): void {
+    this.stack.pop();
+  }
+
+  interval(start: number): void {
+    const { starts, values, ends } = this;
+    const leaf = this.stack.intern(this.leaves);
+    const bottom = ends.length === 0 ? 0 : (ends.array[ends.length - 1] as number);
+    if (values.length > bottom && values.array[values.length - 1] === leaf) return;
+    this.budget.entries('destinations', 1);
+    starts.push(start);
+    values.push(leaf);
+  }
+
+  private begin(rules: readonly Rule[]): void {
+    this.rules = rules;
+    this.ruleLeaves.clear();
+    this.slices.maps.clear();
+    this.leaves.clear();
+    this.ends.length = 0;
+    this.starts.length = 0;
+    this.values.length = 0;
+    const prefixes: Prefix[] = [];
+    for (let number = 0; number < rules.length; number++) {
+      const rule = rules[number] as Rule;
+      const { sourcePorts } = rule;
+      this.ruleLeaves.add(keyRanges(rule), sourcePorts.length > 0 ? this.slices.of(sourcePorts, number) : number);
+      for (const prefix of prefixesOf(rule)) prefixes.push(prefix);
+    }
+    this.order = prefixOrder(prefixes);
+  }
+
+  private addMemberships(rule: number, count: number): number {
+    const prefixes = prefixesOf(this.rules[rule] as Rule);
+    const need = count + prefixes.length;
+    if (need > this.memberships.length) {
+      const grown = new Float64Array(need * 2);
+      grown.set(this.memberships);
+      this.memberships = grown;
+    }
+    let to = count;
+    for (const prefix of prefixes) this.memberships[to++] = membership(prefixNumber(this.order, prefix), rule);
+    return need;
+  }
+
+  private leafOf(members: readonly number[]): number {
+    if (members.length === 0) return NONE;
+    this.stack.clear();
+    this.stack.push(members);
+    return this.stack.intern(this.leaves);
+  }
+
+  private destinationMap(count: number): number {
+    if (count === 0) return NONE;
+    const { starts, values, ends } = this;
+    const bottom = starts.length;
+    this.stack.clear();
+    walkNesting(this.order, this.memberships.subarray(0, count).sort(), this);
+    if (starts.length - bottom === 1 && values.array[bottom] === NONE) {
+      starts.length = bottom;
+      values.length = bottom;
+      return NONE;
+    }
+    ends.push(starts.length);
+    return ends.length - 1;
+  }
+
+  private nameLeaves(named: readonly number[]): readonly NamedLeaf[] {
+    const members = new Map<string, number[]>();
+    for (const number of named) {
+      const text = this.rules[number]?.hostname?.text ?? '';
+      const others = members.get(text);
+      if (others === undefined) members.set(text, [number]);
+      else others.push(number);
+    }
+    const found: NamedLeaf[] = [];
+    for (const rules of members.values()) {
+      const pattern = this.rules[rules[0] as number]?.hostname;
+      const leaf = this.nameLeaf(rules);
+      if (pattern !== undefined && leaf !== NONE) found.push({ pattern, leaf });
+    }
+    return found;
+  }
+
+  /** What a granted name brings: a leaf, or a map of destinations where its rules have any (D10). */
+  private nameLeaf(rules: readonly number[]): number {
+    if (rules.every((rule) => !hasDestination((this.rules[rule] as Rule).destinations))) return this.leafOf(rules);
+    let count = 0;
+    for (const rule of rules) count = this.addMemberships(rule, count);
+    this.budget.steps(count * STEPS_OF_A_MEMBER);
+    const map = this.destinationMap(count);
+    return map === NONE ? NONE : MAP + map;
+  }
+}
+
+/** The prefixes that a rule is filed under: none where it stands in a wildcard leaf, all addresses under a name. */
+function prefixesOf({ destinations, hostname }: Rule): readonly Prefix[] {
+  if (hasDestination(destinations)) return destinations;
+  return hostname === undefined ? NOWHERE : EVERYWHERE;
+}
+
+const NOWHERE: readonly Prefix[] = [];
+const EVERYWHERE: readonly Prefix[] = [{ address: 0, length: 0 }];
+
+function hasDestination(destinations: readonly Prefix[]): boolean {
+  return destinations.length > 0 && destinations.every(({ length }) => length > 0);
+}

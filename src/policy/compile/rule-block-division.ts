@@ -1,0 +1,141 @@
+import type { Policy } from '#contracts/policy-model.js';
+import { MAX_SEGMENTS } from '#contracts/program.js';
+import type { Sequences } from './sequences.js';
+import type { Populations } from './source-populations.js';
+
+/** So many copies of rules are compiled before groups are shared: a multiple of all rules, and always some. */
+const MULTIPLE = 3;
+const SMALL = 1 << 16;
+/** A group of so many rules that several populations share is always a segment of its own. */
+const LARGE = 1_024;
+
+/** A part of a population's groups that is judged as one. */
+type Run = { readonly from: number; to: number; rules: number; readonly saving: number };
+
+/**
+ * Divides the groups of each population into runs, one segment each. Normally there is one run. Where this would
+ * multiply the rules too much, the groups that cost most are set apart, so that populations share them.
+ */
+export class Division {
+  private readonly uses: Float64Array;
+  private readonly users: Uint32Array;
+  private readonly shared: Uint8Array;
+  private readonly sharing: boolean;
+
+  constructor(
+    private readonly policy: Policy,
+    private readonly populations: Populations,
+    copies?: number,
+  ) {
+    const count = policy.groups.length;
+    this.uses = new Float64Array(count);
+    this.users = new Uint32Array(count);
+    this.shared = new Uint8Array(count);
+    this.countUses(populations.groups);
+    this.choose(copies);
+    this.sharing = this.shared.includes(1);
+  }
+
+  /** Where the runs of a population end; the places are those of the population's sequence. */
+  ends(population: number): readonly number[] {
+    const { groups } = this.populations;
+    const from = groups.start(population);
+    const to = groups.end(population);
+    if (from === to) return [];
+    if (!this.sharing) return [to];
+    const runs = this.runs(from, to);
+    return merged(runs, to);
+  }
+
+  private countUses(groups: Sequences): void {
+    const cells = groups.cells.array;
+    for (let population = 0; population < groups.count; population++) {
+      const end = groups.end(population);
+      for (let at = groups.start(population); at < end; at++) {
+        const group = cells[at] as number;
+        this.uses[group] = (this.uses[group] as number) + 1;
+        // Groups with the same number are used by the same populations, but for a rare collision that costs size only.
+        this.users[group] = Math.imul((this.users[group] as number) ^ (population + 1), 0x01000193);
+      }
+    }
+  }
+
+  private choose(copies: number | undefined): void {
+    const alike = new Map<number, { saving: number; readonly groups: number[] }>();
+    let total = 0;
+    let multiplied = 0;
+    for (const [group, { rules }] of this.policy.groups.entries()) {
+      const uses = this.uses[group] as number;
+      const users = this.users[group] as number;
+      total += rules.length;
+      multiplied += rules.length * uses;
+      if (uses < 2) continue;
+      if (copies === undefined && rules.length >= LARGE) {
+        this.shared[group] = 1;
+        multiplied -= rules.length * (uses - 1);
+        continue;
+      }
+      const known = alike.get(users);
+      const saving = rules.length * (uses - 1);
+      if (known === undefined) alike.set(users, { saving, groups: [group] });
+      else {
+        known.saving += saving;
+        known.groups.push(group);
+      }
+    }
+    const enough = total + (copies ?? total * MULTIPLE + SMALL);
+    for (const { saving, groups } of [...alike.values()].sort((left, right) => right.saving - left.saving)) {
+      if (multiplied <= enough) return;
+      for (const group of groups) this.shared[group] = 1;
+      multiplied -= saving;
+    }
+  }
+
+  private runs(from: number, to: number): Run[] {
+    const cells = this.populations.groups.cells.array;
+    const runs: Run[] = [];
+    let before = -1;
+    for (let at = from; at < to; at++) {
+      const group = cells[at] as number;
+      const rules = this.policy.groups[group]?.rules.length ?? 0;
+      const last = runs.at(-1);
+      if (last !== undefined && this.alike(before, group)) {
+        last.to = at + 1;
+        last.rules += rules;
+      } else {
+        runs.push({
+          from: at,
+          to: at + 1,
+          rules,
+          saving: this.shared[group] === 1 ? (this.uses[group] as number) - 1 : 0,
+        });
+      }
+      before = group;
+    }
+    return runs;
+  }
+
+  private alike(left: number, right: number): boolean {
+    if (this.shared[left] !== this.shared[right]) return false;
+    return this.shared[left] === 0 || this.users[left] === this.users[right];
+  }
+}
+
+/** Keeps the dearest shared runs apart, as many as `MAX_SEGMENTS` allows, and puts the rest together. */
+function merged(runs: readonly Run[], to: number): readonly number[] {
+  if (runs.length <= MAX_SEGMENTS) return runs.map((run) => run.to);
+  const dearest = runs
+    .filter(({ saving }) => saving > 0)
+    .sort((left, right) => right.rules * right.saving - left.rules * left.saving || left.from - right.from)
+    .slice(0, MAX_SEGMENTS);
+  let ends: readonly number[] = [to];
+  const apart: Run[] = [];
+  for (const run of dearest) {
+    const tried = new Set([...[...apart, run].flatMap((kept) => [kept.from, kept.to]), to]);
+    tried.delete(runs[0]?.from ?? 0);
+    if (tried.size > MAX_SEGMENTS) continue;
+    apart.push(run);
+    ends = [...tried].sort((left, right) => left - right);
+  }
+  return ends;
+}

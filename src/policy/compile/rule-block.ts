@@ -1,0 +1,97 @@
+import type { HostnamePattern } from '#contracts/policy-model.js';
+import { SLICE } from '#contracts/program.js';
+import type { Used } from '#policy/model/budget.js';
+import type { Cells } from '#policy/model/growing-words.js';
+import type { Sequences } from './sequences.js';
+
+/**
+ * What a sequence of rules compiles to, wherever in a policy it stands: in the place of a word is the number of the rule
+ * in the sequence, and leaves, maps and slices are numbered from 0.
+ */
+export type Segment = {
+  /** `SEGMENT` in order, then for each map its end, start and value of each interval of the maps, then leaves and slices. */
+  readonly cells: Uint32Array;
+  /** By first appearance: a leaf, or `MAP | map`. */
+  readonly names: readonly NamedLeaf[];
+  readonly used: Used;
+};
+
+export type NamedLeaf = { readonly pattern: HostnamePattern; readonly leaf: number };
+
+/** The first cells of a segment: as in a program, then how many there are of what follows. */
+export const SEGMENT = {
+  map: 0,
+  wildcard: 1,
+  named: 2,
+  maps: 3,
+  destinations: 4,
+  leaves: 5,
+  leafIntervals: 6,
+  slices: 7,
+  length: 8,
+} as const;
+
+export type SegmentParts = {
+  readonly map: number;
+  readonly wildcard: number;
+  readonly named: number;
+  /** Ends of the maps, as numbers of intervals. */
+  readonly ends: Cells;
+  readonly starts: Cells;
+  readonly values: Cells;
+  readonly leaves: Sequences;
+  readonly slices: Sequences;
+};
+
+/** Packs a segment into one array; slices that only stood in between are left out. */
+export function packed(parts: SegmentParts, names: readonly NamedLeaf[], used: Used): Segment {
+  const { ends, starts, values, leaves, slices } = parts;
+  const kept = keptSlices(leaves);
+  let sliceCells = 0;
+  for (const slice of kept.keys()) sliceCells += slices.end(slice) - slices.start(slice);
+  const cells = new Uint32Array(
+    SEGMENT.length + ends.length + 2 * starts.length + leaves.count + leaves.cells.length + kept.size + sliceCells,
+  );
+  cells[SEGMENT.map] = parts.map;
+  cells[SEGMENT.wildcard] = parts.wildcard;
+  cells[SEGMENT.named] = parts.named;
+  cells[SEGMENT.maps] = ends.length;
+  cells[SEGMENT.destinations] = starts.length;
+  cells[SEGMENT.leaves] = leaves.count;
+  cells[SEGMENT.leafIntervals] = leaves.cells.length / 2;
+  cells[SEGMENT.slices] = kept.size;
+  let at: number = SEGMENT.length;
+  const put = (array: Uint32Array, from: number, to: number): void => {
+    for (let index = from; index < to; index++) cells[at++] = array[index] as number;
+  };
+  put(ends.array, 0, ends.length);
+  put(starts.array, 0, starts.length);
+  put(values.array, 0, values.length);
+  for (let leaf = 0; leaf < leaves.count; leaf++) cells[at++] = leaves.end(leaf) / 2;
+  const firstLeaf = at;
+  put(leaves.cells.array, 0, leaves.cells.length);
+  if (kept.size > 0) {
+    for (let value = firstLeaf + 1; value < at; value += 2) {
+      const own = cells[value] as number;
+      if (own >= SLICE) cells[value] = SLICE + (kept.get(own - SLICE) as number);
+    }
+    let end = 0;
+    for (const slice of kept.keys()) {
+      end += (slices.end(slice) - slices.start(slice)) / 2;
+      cells[at++] = end;
+    }
+    for (const slice of kept.keys()) put(slices.cells.array, slices.start(slice), slices.end(slice));
+  }
+  return { cells, names, used };
+}
+
+/** The slices that leaves lead to, with their new numbers: in the order of their first appearance. */
+function keptSlices(leaves: Sequences): ReadonlyMap<number, number> {
+  const kept = new Map<number, number>();
+  const { array, length } = leaves.cells;
+  for (let value = 1; value < length; value += 2) {
+    const own = array[value] as number;
+    if (own >= SLICE && !kept.has(own - SLICE)) kept.set(own - SLICE, kept.size);
+  }
+  return kept;
+}

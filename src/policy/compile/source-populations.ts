@@ -1,0 +1,89 @@
+import type { Intervals } from '#contracts/interval-map.js';
+import type { Policy } from '#contracts/policy-model.js';
+import type { Budget } from '#policy/model/budget.js';
+import { Cells } from '#policy/model/growing-words.js';
+import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './prefix-nesting.js';
+import { Sequences } from './sequences.js';
+
+/** Which groups judge which source: every address interval, and the ordered groups of each. */
+export type Populations = {
+  readonly starts: Cells;
+  /** Per interval, the sequence of its groups in `groups`. */
+  readonly numbers: Cells;
+  readonly groups: Sequences;
+};
+
+/**
+ * Cuts the source addresses into intervals with the same groups, which are those of `viewsOf`. A group without rules and default is left out, and
+ * nothing follows a group with a default action.
+ */
+export function populations(policy: Policy, budget: Budget): Populations {
+  const order = prefixOrder(policy.groups.flatMap(({ sources }) => sources));
+  const memberships = membershipsOf(policy, order);
+  budget.ranks(policy.groups.length);
+  const groups = new Sequences(budget, 'lists', 1);
+  const starts = new Cells();
+  const numbers = new Cells();
+  const stack = new Cells();
+  const bottoms = [0];
+
+  /** A dynamic group is followed by its denies alone: where all its rules judge, these would only repeat some of them. */
+  const isRepeated = (group: number, bottom: number): boolean =>
+    stack.length > bottom && stack.array[stack.length - 1] === group - 1 && policy.groups[group - 1]?.dynamic === true;
+
+  const open = (own: readonly number[]): void => {
+    let outer = bottoms.at(-1) as number;
+    const outerEnd = stack.length;
+    budget.steps(outerEnd - outer + own.length);
+    bottoms.push(outerEnd);
+    stack.reserve(outerEnd - outer + own.length);
+    for (let at = 0; outer < outerEnd || at < own.length; ) {
+      const inherited = outer < outerEnd ? (stack.array[outer] as number) : MEMBERS;
+      const added = own[at] ?? MEMBERS;
+      const group = Math.min(inherited, added);
+      if (inherited === group) outer += 1;
+      if (added === group) at += 1;
+      if (isRepeated(group, outerEnd)) continue;
+      stack.push(group);
+      if (policy.groups[group]?.defaultAction !== undefined) break;
+    }
+  };
+
+  walkNesting(order, memberships.sort(), {
+    open,
+    close() {
+      stack.length = bottoms.pop() as number;
+    },
+    interval(start) {
+      const number = groups.intern(stack.array, bottoms.at(-1) as number, stack.length);
+      if (numbers.length > 0 && numbers.array[numbers.length - 1] === number) return;
+      budget.entries('sources', 1);
+      starts.push(start);
+      numbers.push(number);
+    },
+  });
+  return { starts, numbers, groups };
+}
+
+/** Source address → what a population has in `values`. */
+export function sourceMap({ starts, numbers }: Populations, values: Cells): Intervals {
+  const keptStarts = new Cells();
+  const keptValues = new Cells();
+  for (let at = 0; at < starts.length; at++) {
+    const value = values.array[numbers.array[at] as number] as number;
+    if (keptValues.length > 0 && keptValues.array[keptValues.length - 1] === value) continue;
+    keptStarts.push(starts.array[at] as number);
+    keptValues.push(value);
+  }
+  return { starts: keptStarts.trimmed(), values: keptValues.trimmed() };
+}
+
+function membershipsOf({ groups }: Policy, order: PrefixOrder): Float64Array {
+  const memberships = new Float64Array(groups.reduce((sum, { sources }) => sum + sources.length, 0));
+  let count = 0;
+  for (const [group, { sources, rules, defaultAction }] of groups.entries()) {
+    if (rules.length === 0 && defaultAction === undefined) continue;
+    for (const source of sources) memberships[count++] = membership(prefixNumber(order, source), group);
+  }
+  return memberships.subarray(0, count);
+}

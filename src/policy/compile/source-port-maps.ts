@@ -1,0 +1,73 @@
+import type { Range } from '#contracts/policy-model.js';
+import { SLICE } from '#contracts/program.js';
+import { NO_MATCH } from '#contracts/verdict-word.js';
+import type { Budget } from '#policy/model/budget.js';
+import { Cells } from '#policy/model/growing-words.js';
+import { mergedRanges } from '#policy/model/ranges.js';
+import { Sequences } from './sequences.js';
+
+/**
+ * Functions of the source port, as values of a leaf: a word, `NO_MATCH`, or the number of an interval map. A map is a
+ * sequence of start and value in turn; one with a single interval is never made.
+ */
+export class Slices {
+  readonly maps: Sequences;
+  private readonly scratch = new Cells();
+
+  constructor(private readonly budget: Budget) {
+    this.maps = new Sequences(budget, 'slices', 2);
+  }
+
+  /** `word` for the source ports in `ranges`. */
+  of(ranges: readonly Range[], word: number): number {
+    this.scratch.length = 0;
+    for (const { low, high } of mergedRanges(ranges)) {
+      this.add(low, word);
+      if (high < 0xffff) this.add(high + 1, NO_MATCH);
+    }
+    return this.finish();
+  }
+
+  /** The lower word of two values at each source port. */
+  lower(left: number, right: number): number {
+    if (left < SLICE && right < SLICE) return left < right ? left : right;
+    const { maps } = this;
+    let a = left < SLICE ? 0 : maps.start(left - SLICE);
+    let b = right < SLICE ? 0 : maps.start(right - SLICE);
+    const aEnd = left < SLICE ? 0 : maps.end(left - SLICE);
+    const bEnd = right < SLICE ? 0 : maps.end(right - SLICE);
+    this.budget.steps(aEnd - a + bEnd - b);
+    this.scratch.length = 0;
+    let aValue = left;
+    let bValue = right;
+    while (a < aEnd || b < bEnd) {
+      const cells = maps.cells.array;
+      const aStart = a < aEnd ? (cells[a] as number) : Number.POSITIVE_INFINITY;
+      const bStart = b < bEnd ? (cells[b] as number) : Number.POSITIVE_INFINITY;
+      if (aStart <= bStart) {
+        aValue = cells[a + 1] as number;
+        a += 2;
+      }
+      if (bStart <= aStart) {
+        bValue = cells[b + 1] as number;
+        b += 2;
+      }
+      this.add(Math.min(aStart, bStart), Math.min(aValue, bValue));
+    }
+    return this.finish();
+  }
+
+  private add(start: number, value: number): void {
+    const { scratch } = this;
+    if (start > 0 && scratch.length === 0) this.add(0, NO_MATCH);
+    if (scratch.length > 0 && scratch.array[scratch.length - 1] === value) return;
+    scratch.push(start);
+    scratch.push(value);
+  }
+
+  private finish(): number {
+    const { array, length } = this.scratch;
+    if (length === 2) return array[1] as number;
+    return SLICE + this.maps.intern(array, 0, length);
+  }
+}

@@ -1,0 +1,352 @@
+import { z } from 'zod';
+import { MAX_PORT, PORT_PATTERN } from '#policy/model/parse-ports.js';
+import { MAX_REGEX_BYTES } from '#policy/model/regex.js';
+import { LIMITS } from './limits.js';
+
+/**
+ * The JSON shapes of a policy, all of them strict. What a string must look like is judged by `validate.ts`; patterns
+ * and examples stand here for the OpenAPI document.
+ */
+const ADDRESS = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}$';
+const CIDR = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}(/[0-9]{1,2})?$';
+
+const regex = () =>
+  z.string().meta({ description: `RE2 expression, at most ${MAX_REGEX_BYTES} bytes, searched unanchored.` });
+const strings = () => z.array(z.string());
+const listsByKey = () => z.record(z.string(), strings());
+const regexByKey = () => z.record(z.string(), regex());
+
+const actionSchema = z.string().meta({
+  id: 'Action',
+  description: 'Allows or denies the matching traffic. The case of the word does not matter.',
+  pattern: '^([Aa][Ll][Ll][Oo][Ww]|[Dd][Ee][Nn][Yy])$',
+  examples: ['allow', 'deny'],
+});
+
+const modeSchema = z
+  .enum(['audit', 'enforce'])
+  .meta({ id: 'Mode', description: 'Under audit a deny passes and is recorded.', examples: ['enforce'] });
+
+export const envelopeModeSchema = z
+  .enum(['disabled', 'audit', 'enforce'])
+  .meta({ id: 'EnvelopeMode', description: 'The mode of a stored policy.', examples: ['enforce'] });
+
+const prioritySchema = z
+  .int()
+  .min(0)
+  .max(LIMITS.priority)
+  .meta({
+    id: 'Priority',
+    description: 'Lower is earlier. Left out, the place in the list counts, beginning with 0.',
+    examples: [10],
+  });
+
+export const protoSchema = z
+  .union([
+    z.string().meta({ pattern: '^([Tt][Cc][Pp]|[Uu][Dd][Pp]|[Ii][Cc][Mm][Pp]|[Aa][Nn][Yy])$' }),
+    z.int().min(0).max(255),
+  ])
+  .meta({
+    id: 'ProtoValue',
+    description: 'A protocol name (tcp, udp, icmp, any) or an IP protocol number.',
+    examples: ['tcp', 47],
+  });
+
+const portSchema = z.union([z.int().min(0).max(MAX_PORT), z.string().meta({ pattern: PORT_PATTERN })]).meta({
+  id: 'PortSpec',
+  description: 'A port, or a range "low-high" with both ends included.',
+  examples: [443, '8000-8100'],
+});
+
+const byte = () => z.int().min(0).max(255);
+
+const nameMatchObjectSchema = z
+  .strictObject({
+    exact: strings().optional().meta({ description: 'Exact names, compared without regard to case.' }),
+    regex: regex().optional(),
+  })
+  .meta({
+    id: 'NameMatch',
+    description: 'Exact names, an expression, or both.',
+    examples: [{ exact: ['api.example.com'] }],
+  });
+
+const tlsNameMatchSchema = z.union([regex(), strings(), nameMatchObjectSchema]).meta({
+  id: 'TlsNameMatch',
+  description: 'A single RE2 expression, a list of exact names, or an object of which all parts must hold.',
+  examples: ['^api\\.example\\.com$', ['api.example.com'], { exact: ['api.example.com'], regex: '^api' }],
+});
+
+const headerMatchSchema = z
+  .strictObject({
+    require_present: strings().optional().meta({ description: 'Headers that must be present.' }),
+    deny_present: strings().optional().meta({ description: 'Headers that must be absent.' }),
+    exact: listsByKey().optional().meta({ description: 'Header name to the list of its permitted values.' }),
+    regex: regexByKey()
+      .optional()
+      .meta({ description: 'Header name to an RE2 expression that is searched in its value.' }),
+  })
+  .meta({
+    id: 'HeaderMatch',
+    description: 'All kinds that are given must hold. Header names are compared without regard to case.',
+    examples: [{ require_present: ['x-request-id'], exact: { 'content-type': ['application/json'] } }],
+  });
+
+const httpRequestSchema = z
+  .strictObject({
+    host: nameMatchObjectSchema.optional().meta({ description: 'Any of the kinds that are given must hold.' }),
+    methods: strings().optional().meta({ description: 'HTTP methods, in any case.' }),
+    path: z
+      .strictObject({
+        exact: strings().optional().meta({ description: 'Whole paths.' }),
+        prefix: strings().optional().meta({ description: 'Beginnings of paths.' }),
+        regex: regex().optional(),
+      })
+      .optional()
+      .meta({ description: 'Any of the kinds that are given must hold.' }),
+    query: z
+      .strictObject({
+        keys_present: strings().optional().meta({ description: 'Parameters that must be present.' }),
+        key_values_exact: listsByKey()
+          .optional()
+          .meta({ description: 'Parameter to the list of its permitted values.' }),
+        key_values_regex: regexByKey()
+          .optional()
+          .meta({ description: 'Parameter to an RE2 expression that is searched in its value.' }),
+      })
+      .optional()
+      .meta({ description: 'All kinds that are given must hold; keys and values are compared decoded.' }),
+    headers: headerMatchSchema.optional(),
+  })
+  .meta({
+    id: 'HttpRequestPolicyConfig',
+    description: 'Matchers on a request; all that are given must hold.',
+    examples: [{ methods: ['GET'], path: { prefix: ['/v1/'] } }],
+  });
+
+const httpResponseSchema = z.strictObject({ headers: headerMatchSchema.optional() }).meta({
+  id: 'HttpResponsePolicyConfig',
+  description: 'Matchers on the headers of a response.',
+  examples: [{ headers: { deny_present: ['x-internal'] } }],
+});
+
+const httpMatchSchema = z
+  .strictObject({ request: httpRequestSchema.optional(), response: httpResponseSchema.optional() })
+  .meta({
+    id: 'HttpMatchConfig',
+    description: 'At least one of request and response is set.',
+    examples: [{ request: { methods: ['GET'] } }],
+  });
+
+const tlsMatchSchema = z
+  .strictObject({
+    mode: z.enum(['metadata', 'intercept']).optional().meta({ description: 'Left out: metadata.' }),
+    sni: tlsNameMatchSchema.optional().meta({ description: 'The server name in the hello of the client.' }),
+    server_dn: z.string().optional().meta({ description: 'Distinguished name of the subject as in RFC 4514.' }),
+    server_san: tlsNameMatchSchema
+      .optional()
+      .meta({ description: 'Any DNS name of the subject alternative names of the certificate of the server.' }),
+    server_cn: tlsNameMatchSchema
+      .optional()
+      .meta({ description: 'Any common name of the subject of the certificate.' }),
+    fingerprint_sha256: z
+      .array(z.string().meta({ pattern: '^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$' }))
+      .optional()
+      .meta({ description: 'SHA-256 of the DER form of the certificate, as 64 hex digits. Colons are allowed.' }),
+    trust_anchors_pem: strings()
+      .optional()
+      .meta({ description: 'Certificates in PEM that replace the roots of the system for this rule.' }),
+    tls13_uninspectable: actionSchema.optional().meta({
+      description:
+        'Decides where everything visible matches and the certificate is hidden by TLS 1.3 or by resumption. Default: deny.',
+    }),
+    http: httpMatchSchema.optional().meta({ description: 'Matchers on requests and responses. Needs mode intercept.' }),
+  })
+  .meta({
+    id: 'TlsMatchConfig',
+    description: 'Matchers on a TLS connection. An empty object matches any TLS.',
+    examples: [{ sni: ['api.example.com'] }, { mode: 'intercept', http: { request: { methods: ['GET'] } } }],
+  });
+
+const ruleMatchSchema = z
+  .strictObject({
+    dst_cidrs: z
+      .array(z.string().meta({ pattern: CIDR }))
+      .optional()
+      .meta({ description: 'Destination networks. A bare address counts as /32.' }),
+    dst_ips: z
+      .array(z.string().meta({ pattern: ADDRESS }))
+      .optional()
+      .meta({ description: 'Destination addresses. The union with dst_cidrs holds.' }),
+    dns_hostname: z
+      .string()
+      .optional()
+      .meta({
+        description:
+          'A name, "*." before a name, "*", or else an RE2 expression. Matches the addresses granted for it.',
+        examples: ['*.example.com'],
+      }),
+    proto: protoSchema
+      .optional()
+      .meta({ description: 'A protocol name (tcp, udp, icmp, any) or an IP protocol number. Default: any.' }),
+    src_ports: z
+      .array(portSchema)
+      .optional()
+      .meta({ description: 'Source ports. For TCP, UDP, UDP-Lite, SCTP and DCCP only.' }),
+    dst_ports: z
+      .array(portSchema)
+      .optional()
+      .meta({ description: 'Destination ports. For TCP, UDP, UDP-Lite, SCTP and DCCP only.' }),
+    icmp_types: z.array(byte()).optional().meta({
+      description: 'ICMP types. With proto icmp and without types and codes: 0, 3, 8, 11 and 12.',
+    }),
+    icmp_codes: z.array(byte()).optional().meta({ description: 'ICMP codes, tested independently of the types.' }),
+    tls: tlsMatchSchema.optional().meta({ description: 'Matchers on TLS and HTTP. Matches TCP only.' }),
+  })
+  .meta({
+    id: 'RuleMatchConfig',
+    description:
+      'Selects the traffic of a rule. All matchers that are given must hold. An empty object matches every packet.',
+    examples: [{ dst_cidrs: ['192.0.2.0/24'], proto: 'tcp', dst_ports: [443, '8000-8100'] }],
+  });
+
+const idSchema = z
+  .string()
+  .meta({ minLength: 1, description: 'Unique in its list. Findings, hits and explain name it.' });
+
+const ruleSchema = z
+  .strictObject({
+    id: idSchema,
+    priority: prioritySchema.optional(),
+    action: actionSchema,
+    mode: modeSchema.optional().meta({ description: 'Replaces the mode of the source group for this rule.' }),
+    match: ruleMatchSchema,
+  })
+  .meta({
+    id: 'RuleConfig',
+    description: 'The first rule that matches decides.',
+    examples: [{ id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [443] } }],
+  });
+
+const labels = () => z.record(z.string(), z.string());
+
+const kubernetesSourceSchema = z
+  .strictObject({
+    integration: z.string().meta({ description: 'The name of an integration.' }),
+    pod_selector: z
+      .strictObject({
+        namespace: z.string().optional().meta({ description: 'Default: every namespace.' }),
+        match_labels: labels().optional().meta({ description: 'Labels that a pod must have.' }),
+      })
+      .optional()
+      .meta({ description: 'Selects the addresses of pods.' }),
+    node_selector: z
+      .strictObject({ match_labels: labels().optional().meta({ description: 'Labels that a node must have.' }) })
+      .optional()
+      .meta({ description: 'Selects the addresses of nodes.' }),
+  })
+  .meta({
+    id: 'KubernetesSource',
+    description: 'A dynamic source. Exactly one of pod_selector and node_selector is set.',
+    examples: [{ integration: 'prod', pod_selector: { namespace: 'shop', match_labels: { app: 'web' } } }],
+  });
+
+const sourcesSchema = z
+  .strictObject({
+    cidrs: z
+      .array(z.string().meta({ pattern: CIDR }))
+      .optional()
+      .meta({ description: 'Source networks. A bare address counts as /32.' }),
+    ips: z
+      .array(z.string().meta({ pattern: ADDRESS }))
+      .optional()
+      .meta({ description: 'Source addresses.' }),
+    kubernetes: z.array(kubernetesSourceSchema).optional().meta({ description: 'Dynamic sources.' }),
+  })
+  .meta({
+    id: 'SourcesConfig',
+    description: 'The sources of a group: the union of all that is given, never empty.',
+    examples: [{ cidrs: ['10.0.0.0/8'], ips: ['192.0.2.7'] }],
+  });
+
+const groupFields = {
+  priority: prioritySchema.optional(),
+  sources: sourcesSchema,
+  rules: z.array(ruleSchema).optional().meta({ description: 'Default: none.' }),
+  default_action: actionSchema.optional().meta({
+    description: 'Decides where no rule of the group matches. Left out: the walk goes on with the next group.',
+  }),
+};
+const groupExample = { id: 'office', sources: { cidrs: ['10.0.0.0/8'] }, default_action: 'deny' };
+
+export const groupSchema = z.strictObject({ id: idSchema, mode: modeSchema, ...groupFields }).meta({
+  id: 'SourceGroupConfig',
+  description: 'A population of sources and its rules, in the singleton form: with a mode.',
+  examples: [{ ...groupExample, mode: 'enforce' }],
+});
+
+export const envelopeGroupSchema = z.strictObject({ id: idSchema, ...groupFields }).meta({
+  id: 'EnvelopeSourceGroupConfig',
+  description: 'A population of sources and its rules, in the envelope form: the envelope has the mode.',
+  examples: [groupExample],
+});
+
+export const storedGroupSchema = z.strictObject({ id: idSchema, mode: modeSchema.optional(), ...groupFields }).meta({
+  id: 'StoredSourceGroupConfig',
+  description: 'A source group as it was written; it has a mode if its policy was written in the singleton form.',
+  examples: [groupExample],
+});
+
+const DEFAULT_POLICY = 'Decides for a packet that no group decided for. Left out: the fallback of the node.';
+const GROUPS = 'At most 100,000, with at most 100,000 rules together. Default: none.';
+
+/** The body of `PUT /api/v1/policy`. */
+export const policySchema = z
+  .strictObject({
+    default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
+    source_groups: z.array(groupSchema).optional().meta({ description: GROUPS }),
+  })
+  .meta({
+    id: 'PolicyConfig',
+    description: 'A policy in the singleton form.',
+    examples: [{ default_policy: 'deny', source_groups: [{ ...groupExample, mode: 'enforce' }] }],
+  });
+
+export const envelopePolicySchema = z
+  .strictObject({
+    default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
+    source_groups: z.array(envelopeGroupSchema).optional().meta({ description: GROUPS }),
+  })
+  .meta({
+    id: 'EnvelopePolicyConfig',
+    description: 'A policy in the envelope form.',
+    examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
+  });
+
+/** A policy as the collection endpoints answer it. */
+export const storedPolicySchema = z
+  .strictObject({
+    default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
+    source_groups: z.array(storedGroupSchema).optional().meta({ description: GROUPS }),
+  })
+  .meta({
+    id: 'StoredPolicyConfig',
+    description: 'A policy as it was written, in either form.',
+    examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
+  });
+
+/** The body of the writes of `/api/v1/policies`. */
+export const envelopeSchema = z
+  .strictObject({
+    mode: envelopeModeSchema,
+    name: z
+      .string()
+      .optional()
+      .meta({ description: `1 to ${LIMITS.nameLength} printable characters, trimmed, unique without regard to case.` }),
+    policy: envelopePolicySchema,
+  })
+  .meta({
+    id: 'PolicyEnvelope',
+    description: 'A policy with its mode and name.',
+    examples: [{ mode: 'enforce', name: 'default', policy: { default_policy: 'deny', source_groups: [groupExample] } }],
+  });

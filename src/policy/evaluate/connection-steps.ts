@@ -1,0 +1,158 @@
+import type { RequestFacts } from '#contracts/http-facts.js';
+import type { Inspection } from '#contracts/inspection-image.js';
+import {
+  type Action,
+  type Grants,
+  type HostnamePattern,
+  type Mode,
+  noGrants,
+  type Packet,
+  type Rule,
+  type Verdict,
+} from '#contracts/policy-model.js';
+import type { Program } from '#contracts/program.js';
+import type { Decider } from '#contracts/rule-names.js';
+import type { TlsFacts } from '#contracts/tls-facts.js';
+import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
+import { outcome } from '#policy/model/rank.js';
+import { deciderAt } from '#policy/model/rule-names.js';
+import { SourceIndex } from '#policy/model/source-index.js';
+import { isInScope } from '#policy/model/source-scope.js';
+import { classify } from './classify.js';
+import { judgeRequest } from './http-block.js';
+import { mismatch } from './mismatch.js';
+import { judgeTlsBlock } from './tls-block.js';
+
+/** One thing of the walk of D3 that meets the addresses and ports of a connection, and may decide it. */
+export type Step = {
+  readonly decider: Decider;
+  readonly action: Action;
+  readonly mode: Mode;
+  /** Of a TLS rule, which decides by what is said on the connection; null: this decides whatever is said. */
+  readonly tls: Rule['tls'] | null;
+};
+
+/** Why something was decided beside the plain words of a rule. */
+type Reason = 'matched' | 'unknown' | 'hidden';
+
+export type Decided = {
+  readonly kind: 'decided';
+  readonly step: Step;
+  readonly verdict: Verdict;
+  readonly reason: Reason;
+};
+
+export type ConnectionJudgement =
+  | Decided
+  /** A rule before any other that decides reads the server's certificate. */
+  | { readonly kind: 'needs_certificate' }
+  /** Requests decide, from this step on. */
+  | { readonly kind: 'intercept'; readonly from: number };
+
+const everyGrant: Grants = { has: () => true };
+
+/** Finds the steps of connections; made once for each inspection. */
+export class StepFinder {
+  readonly #sources: SourceIndex;
+
+  constructor(private readonly inspection: Inspection) {
+    this.#sources = new SourceIndex(inspection.policy?.groups ?? []);
+  }
+
+  /** In the order of the walk; the last one decides whatever is said. `grants` null: nobody knows what is granted (D19a). */
+  stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
+    const { policy, program } = this.inspection;
+    if (program !== null) return [stepOfProgram(program, packet)];
+    const steps: Step[] = [];
+    for (const { group: index, scope } of this.#sources.groupsOf(packet.source)) {
+      const group = policy.groups[index];
+      if (group === undefined) throw new RangeError('no such group');
+      for (const rule of group.rules) {
+        if (!isInScope(scope, rule.action)) continue;
+        const known = grants ?? (rule.action === 'deny' ? everyGrant : noGrants);
+        if (mismatch(rule, packet, known) !== undefined) continue;
+        const { action, mode, tls } = rule;
+        steps.push({ decider: { kind: 'rule', group: group.id, rule: rule.id }, action, mode, tls: tls ?? null });
+        if (tls === undefined) return steps;
+      }
+      if (group.defaultAction === undefined || !isInScope(scope, group.defaultAction)) continue;
+      const decider = { kind: 'group_default', group: group.id } as const;
+      return [...steps, { decider, action: group.defaultAction, mode: group.mode, tls: null }];
+    }
+    const { action, mode } = policy.default;
+    return [...steps, { decider: { kind: 'policy_default' }, action, mode, tls: null }];
+  }
+}
+
+/** Judges a connection by what is known of it (D22, D22a). */
+export function judgeConnection(steps: readonly Step[], facts: TlsFacts): ConnectionJudgement {
+  for (const [index, step] of steps.entries()) {
+    if (step.tls == null) return decided(step);
+    if (step.tls.mode === 'intercept') {
+      if (facts.hello.kind === 'hello') return { kind: 'intercept', from: index };
+      const judged = unknown(step, facts);
+      if (judged !== null) return judged;
+      continue;
+    }
+    const judged = judgeMetadata(step, facts);
+    if (judged !== null) return judged;
+  }
+  throw new Error('a walk ends with what decides');
+}
+
+/** Judges a request of a connection that is intercepted from this step on (D24): its certificate was seen. */
+export function judgeExchange(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
+  for (let index = from; index < steps.length; index++) {
+    const step = steps[index] as Step;
+    if (step.tls == null) return decided(step);
+    if (step.tls.mode === 'intercept') {
+      if (judgeRequest(step.tls.http?.request, request, step.action) === 'yes') return decided(step);
+      continue;
+    }
+    const judged = judgeMetadata(step, facts);
+    if (judged?.kind === 'decided') return judged;
+  }
+  throw new Error('a walk ends with what decides');
+}
+
+function judgeMetadata(step: Step, facts: TlsFacts): Decided | { readonly kind: 'needs_certificate' } | null {
+  if (step.tls == null) return decided(step);
+  switch (judgeTlsBlock(step.tls, facts)) {
+    case 'yes':
+      return decided(step);
+    case 'no':
+      return null;
+    case 'unknown':
+      return unknown(step, facts);
+    case 'hidden': {
+      const action = step.tls.tls13_uninspectable === 'allow' ? 'allow' : 'deny';
+      return { kind: 'decided', step, verdict: outcome(action, step.mode).verdict, reason: 'hidden' };
+    }
+    case 'needs_certificate':
+      return { kind: 'needs_certificate' };
+  }
+}
+
+/** D19a: an allow is passed over, a deny matches. Under audit what cannot be read passes, whatever comes behind (D4). */
+function unknown(step: Step, { hello }: TlsFacts): Decided | null {
+  if (step.action === 'deny') return { ...decided(step), reason: 'unknown' };
+  if (step.mode === 'audit' && hello.kind === 'unreadable')
+    return { kind: 'decided', step, verdict: 'audit', reason: 'unknown' };
+  return null;
+}
+
+function decided(step: Step): Decided {
+  return { kind: 'decided', step, verdict: outcome(step.action, step.mode).verdict, reason: 'matched' };
+}
+
+function stepOfProgram(program: Program, packet: Packet): Step {
+  const word = classify(program, packet);
+  const action = verdictOf(word) === 'allow' ? 'allow' : 'deny';
+  const decider = deciderAt(program.roster, rankOf(word));
+  return { decider, action, mode: isAudited(word) ? 'audit' : 'enforce', tls: null };
+}
+
+/** The grants of one address, by the texts of their patterns. */
+export function grantsOf(address: number, patterns: ReadonlySet<string>): Grants {
+  return { has: (pattern: HostnamePattern, asked: number) => asked === address && patterns.has(pattern.text) };
+}

@@ -1,0 +1,19 @@
+import type { Intervals } from '#contracts/interval-map.js';
+
+/** The value of the last interval that starts at or before `point`, of those from `from` on and before `to`. */
+export function valueAt({ starts, values }: Intervals, point: number, from = 0, to = starts.length): number {
+  let low = from;
+  let high = to;
+  while (high - low > 1) {
+    const middle = (low + high) >>> 1;
+    if (cell(starts, middle) <= point) low = middle;
+    else high = middle;
+  }
+  return cell(values, low);
+}
+
+export function cell(array: Uint32Array, index: number): number {
+  const value = array[index];
+  if (value === undefined) throw new RangeError(`the program has no cell ${index}`);
+  return value;
+}

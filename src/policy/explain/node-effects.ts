@@ -1,0 +1,106 @@
+import type { ExplainNode, OpenFlow } from '#contracts/explain-facts.js';
+import { IPPROTO, type Mode, type Packet } from '#contracts/policy-model.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+
+export const NO_NODE: ExplainNode = {
+  granted: [],
+  plane: 'inspecting',
+  policesNode: false,
+  own: [],
+  dataplane: 'running',
+  diverts: 'none',
+  reversePath: 'off',
+  arrival: null,
+  flow: null,
+};
+
+/** The fate of a packet that does not depend on the policy. */
+export type Unjudged = {
+  readonly decision: 'allow' | 'deny';
+  readonly reason: string;
+  readonly mode: Mode;
+  readonly group: string | null;
+  readonly rule: string | null;
+  readonly unknown: readonly string[];
+};
+
+/** `comesIn`: the name of the interface, where the question gives it. Null where the policy decides. */
+export function unjudged(packet: Packet, comesIn: string | undefined, node: ExplainNode): Unjudged | null {
+  const { source, destination } = packet;
+  const isLoopback = (address: number) => address >>> 24 === LOOPBACK;
+  const isOf = (address: number) => node.own.includes(address);
+  if (comesIn !== undefined && node.arrival !== null && !node.arrival.policed.includes(comesIn))
+    return told('allow', `packets that come in by ${comesIn} are not judged: dataplane.interfaces does not name it`);
+  if (isLoopback(source) || isLoopback(destination))
+    return told('deny', '127.0.0.0/8 does not come from the wire: such a packet is dropped in every mode');
+  if (source >>> 0 >= FIRST_MULTICAST)
+    return told('deny', `no host has the source ${formatAddress(source)}: such a packet is dropped as spoofed_source`);
+  const isSent = isOf(source) && comesIn === undefined;
+  if (!isSent && node.flow?.isCurrent === true) return ofFlow(node.flow);
+  const forged = isSent ? null : forgedBy(source, comesIn, node);
+  if (forged !== null) return told('deny', `${forged}: such a packet is dropped as spoofed_source`);
+  if (!isSent && !isOf(destination) && isLookup(packet)) {
+    if (node.diverts === 'absent')
+      return told('deny', 'dns.transparent diverts lookups, and no DNS proxy listens: dropped as dns_proxy_absent');
+    if (node.diverts === 'proxy') {
+      const reason = 'dns.transparent hands lookups of every server to the DNS proxy, which answers by the name';
+      return { ...told('allow', reason), unknown: ['query'] };
+    }
+  }
+  if (node.policesNode || !(isOf(source) || isOf(destination))) return null;
+  return told('allow', 'packets of the node and to it are not judged, because dataplane.police_local is false');
+}
+
+/** The effect that a decision of the policy has on this node, in words, and the facts that the node does not know. */
+export function doubts(packet: Packet, comesIn: string | undefined, node: ExplainNode) {
+  const { arrival, flow, dataplane, reversePath } = node;
+  const isForwarded = !node.own.includes(packet.source);
+  const by = arrival?.by ?? 'unknown';
+  const isElsewhere = typeof by === 'object' && arrival?.policed.includes(by.interface) === false;
+  const isOpen = reversePath === 'strict' ? by === 'unknown' : reversePath === 'loose';
+  const lacksInterface = comesIn === undefined && isForwarded && arrival !== null && (isElsewhere || isOpen);
+  const reasons = [
+    ...(dataplane === 'absent'
+      ? ['this node has no dataplane section, so nothing enforces it and the packet passes']
+      : []),
+    ...(isElsewhere && comesIn === undefined && typeof by === 'object'
+      ? [`the source is reached by ${by.interface}, which is not policed: what comes in there is not judged`]
+      : []),
+    ...(flow === null ? [] : ['a flow of these addresses and ports is open, and is judged again by its next packet']),
+  ];
+  const unknown = [...(dataplane === 'away' ? ['dataplane'] : []), ...(lacksInterface ? ['interface'] : [])];
+  return { reasons, unknown };
+}
+
+function ofFlow({ isReply, verdict, group, rule }: OpenFlow): Unjudged {
+  const by =
+    rule !== null ? `rule ${rule} of source group ${group ?? ''}` : group !== null ? `source group ${group}` : null;
+  const judged = verdict === null ? 'nobody judged it' : by === null ? 'a default let it in' : `${by} let it in`;
+  const side = isReply ? 'The packet answers a flow' : 'A flow of these addresses and ports';
+  const reason = `${side} that is open: ${judged}, and its packets pass whatever a first packet would meet`;
+  return { ...told('allow', reason), mode: verdict === 'audit' ? 'audit' : 'enforce', group, rule };
+}
+
+function forgedBy(
+  source: number,
+  comesIn: string | undefined,
+  { reversePath, arrival, own }: ExplainNode,
+): string | null {
+  if (reversePath === 'off' || arrival === null) return null;
+  if (own.includes(source)) return `${formatAddress(source)} is an address of the node`;
+  if (arrival.by === 'nowhere') return `no route leads to the source ${formatAddress(source)}`;
+  if (reversePath === 'loose' || comesIn === undefined || arrival.by === 'unknown') return null;
+  const { interface: by } = arrival.by;
+  return by === comesIn ? null : `packets of ${formatAddress(source)} come in by ${by}, and not by ${comesIn}`;
+}
+
+const isLookup = ({ protocol, destinationPort }: Packet): boolean =>
+  (protocol === IPPROTO.udp || protocol === IPPROTO.tcp) && destinationPort === DNS_PORT;
+
+const told = (decision: 'allow' | 'deny', reason: string): Unjudged => ({
+  ...{ decision, reason, mode: 'enforce', group: null, rule: null, unknown: [] },
+});
+
+const LOOPBACK = 127;
+const FIRST_MULTICAST = 0xe000_0000;
+const DNS_PORT = 53;

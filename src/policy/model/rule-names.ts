@@ -1,0 +1,137 @@
+import type { Group, Policy, Rule } from '#contracts/policy-model.js';
+import type { PolicyRecord } from '#contracts/policy-record.js';
+import { NONE } from '#contracts/program.js';
+import type { Decider, Roster } from '#contracts/rule-names.js';
+import { sharedWords } from '#contracts/shared-array.js';
+import { joinedTexts, textAt, textsOf } from '#contracts/texts.js';
+import { groupChange, ranksOf } from './group-change.js';
+import { Identity, mixed } from './hit-identity.js';
+
+const RULE = 0x1_0000;
+const GROUP_DEFAULT = 0x1_0001;
+const POLICY_DEFAULT = 0x1_0002;
+const RECORD = 0x1_0003;
+
+/** The roster of the ranks that `places` gives, of no record yet. */
+export function rosterOf({ groups }: Policy): Roster {
+  const ranks = ranksOf(groups, 0, groups.length) + 1;
+  const identities = sharedWords(2 * ranks);
+  const groupOfRank = sharedWords(ranks);
+  const names: string[] = [];
+  const own = new Identity();
+  for (const [group, { id, rules, defaultAction }] of groups.entries()) {
+    const first = names.length;
+    for (let rule = 0; rule < rules.length; rule++) names.push((rules[rule] as Rule).id);
+    if (defaultAction !== undefined) names.push('');
+    groupOfRank.fill(group, first, names.length);
+    own.begin();
+    own.text(id, RULE);
+    const { low, high } = own;
+    for (let rank = first; rank < names.length; rank++) {
+      const name = names[rank] as string;
+      own.continueFrom(low, high);
+      own.text(name, name === '' ? GROUP_DEFAULT : RULE);
+      own.write(identities, rank);
+    }
+  }
+  own.begin();
+  own.text('', POLICY_DEFAULT);
+  own.write(identities, names.length);
+  groupOfRank[names.length] = NONE;
+  names.push('');
+  return {
+    policy: null,
+    identities,
+    groups: groupOfRank,
+    groupIds: textsOf(groups.map(({ id }) => id)),
+    ruleIds: textsOf(names),
+  };
+}
+
+/** The roster of `policy`, where that of other groups is known: only what they have not in common is made anew. */
+export function rosterAfter(known: Roster, before: readonly Group[], policy: Policy): Roster {
+  const { groups } = policy;
+  const change = groupChange(before, groups);
+  const first = ranksOf(groups, 0, change.from);
+  const added = ranksOf(groups, change.from, change.after);
+  const removed = ranksOf(before, change.from, change.before);
+  const fresh = rosterOf({ ...policy, groups: groups.slice(change.from, change.after) });
+  const left = known.groups.length - first - removed;
+  const identities = sharedWords(2 * (first + added + left));
+  identities.set(known.identities.subarray(0, 2 * first));
+  identities.set(fresh.identities.subarray(0, 2 * added), 2 * first);
+  identities.set(known.identities.subarray(2 * (first + removed)), 2 * (first + added));
+  const groupOfRank = sharedWords(first + added + left);
+  groupOfRank.set(known.groups.subarray(0, first));
+  for (let rank = 0; rank < added; rank++) groupOfRank[first + rank] = (fresh.groups[rank] as number) + change.from;
+  for (let rank = 0; rank < left; rank++) {
+    const group = known.groups[first + removed + rank] as number;
+    groupOfRank[first + added + rank] = group === NONE ? NONE : group + change.after - change.before;
+  }
+  return {
+    policy: null,
+    identities,
+    groups: groupOfRank,
+    groupIds: joinedTexts([
+      { texts: known.groupIds, from: 0, to: change.from },
+      { texts: fresh.groupIds, from: 0, to: change.after - change.from },
+      { texts: known.groupIds, from: change.before, to: before.length },
+    ]),
+    ruleIds: joinedTexts([
+      { texts: known.ruleIds, from: 0, to: first },
+      { texts: fresh.ruleIds, from: 0, to: added },
+      { texts: known.ruleIds, from: first + removed, to: known.groups.length },
+    ]),
+  };
+}
+
+/** The same roster with the identities of a record: what another record calls by the same names is counted apart. */
+export function rosterOfRecord(roster: Roster, record: Pick<PolicyRecord, 'id' | 'revision'>): Roster {
+  const identities = sharedWords(roster.identities.length);
+  mixRecord(record.id, roster.identities, identities);
+  return { ...roster, policy: { id: record.id, revision: record.revision }, identities };
+}
+
+/** Low and high word of the identity that a roster of this record has for a decider; null: the roster of no record. */
+export function identityOf(policy: Roster['policy'], decider: Decider): readonly [low: number, high: number] {
+  const words = new Uint32Array(2);
+  const own = new Identity();
+  own.begin();
+  if (decider.kind === 'policy_default') own.text('', POLICY_DEFAULT);
+  else {
+    own.text(decider.group, RULE);
+    if (decider.kind === 'rule') own.text(decider.rule, RULE);
+    else own.text('', GROUP_DEFAULT);
+  }
+  own.write(words, 0);
+  if (policy !== null) mixRecord(policy.id, words, words);
+  return [words[0] as number, words[1] as number];
+}
+
+function mixRecord(id: string, from: Uint32Array, to: Uint32Array): void {
+  const owner = new Uint32Array(2);
+  const own = new Identity();
+  own.begin();
+  own.text(id, RECORD);
+  own.write(owner, 0);
+  for (let at = 0; at < from.length; at += 2) {
+    const low = from[at] as number;
+    if (low === 0) continue;
+    to[at] = mixed(low ^ (owner[0] as number)) || 1;
+    to[at + 1] = mixed((from[at + 1] as number) ^ (owner[1] as number));
+  }
+}
+
+export function deciderAt({ groups, groupIds, ruleIds }: Roster, rank: number): Decider {
+  const group = groups[rank] as number;
+  if (group === NONE) return { kind: 'policy_default' };
+  const rule = textAt(ruleIds, rank);
+  const id = textAt(groupIds, group);
+  return rule === '' ? { kind: 'group_default', group: id } : { kind: 'rule', group: id, rule };
+}
+
+/** Equal for equal deciders alone: ids contain no line break. */
+export function deciderKey(decider: Decider): string {
+  if (decider.kind === 'policy_default') return '';
+  return decider.kind === 'group_default' ? decider.group : `${decider.group}\n${decider.rule}`;
+}

@@ -1,0 +1,41 @@
+import type { Packet } from '#contracts/policy-model.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import type { ProofMismatch } from '#contracts/proof-types.js';
+import type { Roster } from '#contracts/rule-names.js';
+import { rankOf, verdictOf } from '#contracts/verdict-word.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+import { deciderAt } from '#policy/model/rule-names.js';
+
+/** What to tell the operator: the packet, what the policy says about it, and what the datapath does. */
+export function mismatchSentence({ packet, expected, found }: ProofMismatch, roster: Roster): string {
+  return `${packetText(packet)}: the policy says ${decisionText(expected, roster)}, and the compiled tables say ${decisionText(found, roster)}`;
+}
+
+function packetText({ source, destination, protocol, ...packet }: Packet): string {
+  const from = formatAddress(source);
+  const to = formatAddress(destination);
+  if (protocol === IPPROTO.icmp) {
+    return `ICMP type ${packet.icmpType} code ${packet.icmpCode} from ${from} to ${to}`;
+  }
+  const name = protocol === IPPROTO.tcp ? 'TCP' : protocol === IPPROTO.udp ? 'UDP' : `protocol ${protocol}`;
+  if (!PORT_PROTOCOLS.includes(protocol)) return `${name} from ${from} to ${to}`;
+  return `${name} from ${from}:${packet.sourcePort} to ${to}:${packet.destinationPort}`;
+}
+
+function decisionText(word: number, roster: Roster): string {
+  const verdict = verdictOf(word);
+  return verdict === undefined ? 'nothing that is a verdict' : `${verdict} by ${placeText(rankOf(word), roster)}`;
+}
+
+function placeText(rank: number, roster: Roster): string {
+  if (rank >= roster.groups.length) return `a rank that the policy does not have (${rank})`;
+  const decider = deciderAt(roster, rank);
+  switch (decider.kind) {
+    case 'rule':
+      return `rule ${decider.rule} of group ${decider.group}`;
+    case 'group_default':
+      return `the default action of group ${decider.group}`;
+    case 'policy_default':
+      return 'the default policy';
+  }
+}

@@ -1,0 +1,75 @@
+import type { MessagePort } from 'node:worker_threads';
+import type { GrantedAnswer, GrantedRequest } from '#contracts/grant-messages.js';
+import type { Inspection, InspectionImage } from '#contracts/inspection-image.js';
+import type { Grants, Packet } from '#contracts/policy-model.js';
+import { grantsOf, type Step, StepFinder } from '#policy/evaluate/connection-steps.js';
+import { readPolicy } from './policy-image.js';
+
+const GRANTS_MS = 1_000;
+
+/** Finds what decides connections, by the policy in force. */
+export class Judge {
+  #inspection: Inspection | null = null;
+  #steps: StepFinder | null = null;
+  #grants: MessagePort | null = null;
+  #lastId = 0;
+  readonly #waiting = new Map<number, (patterns: readonly string[] | null) => void>();
+
+  /** 0 before the first. */
+  get generation(): number {
+    return this.#inspection?.generation ?? 0;
+  }
+
+  use(image: InspectionImage): void {
+    const { generation, program, policy } = image;
+    this.#inspection =
+      policy === null
+        ? { generation, program, policy }
+        : { generation, program, policy: readPolicy(policy, this.#inspection?.policy ?? null) };
+    this.#steps = new StepFinder(this.#inspection);
+  }
+
+  grantsBy(port: MessagePort): void {
+    this.#grants?.close();
+    this.#grants = port;
+    port.on('message', ({ id, patterns }: GrantedAnswer) => this.#waiting.get(id)?.(patterns));
+    port.unref();
+  }
+
+  /**
+   * Null before a policy is in force. What an address is granted for is asked only where a rule is about names; with
+   * `expiredToo` grants count for as long as they are known (D12). Where nobody answers a deny by name matches, an allow does not (D19a).
+   */
+  async stepsOf(flow: Packet, expiredToo = false): Promise<readonly Step[] | null> {
+    const finder = this.#steps;
+    if (finder === null) return null;
+    let isNamed = false;
+    const asked: Grants = {
+      has: () => {
+        isNamed = true;
+        return false;
+      },
+    };
+    const steps = finder.stepsOf(flow, asked);
+    if (!isNamed) return steps;
+    const patterns = await this.#granted(flow.destination, expiredToo);
+    return finder.stepsOf(flow, patterns === null ? null : grantsOf(flow.destination, new Set(patterns)));
+  }
+
+  /** Null, where nobody answers. */
+  #granted(address: number, expiredToo: boolean): Promise<readonly string[] | null> {
+    const port = this.#grants;
+    if (port === null) return Promise.resolve(null);
+    const id = ++this.#lastId;
+    return new Promise((resolve) => {
+      const late = setTimeout(() => finish(null), GRANTS_MS);
+      const finish = (patterns: readonly string[] | null): void => {
+        clearTimeout(late);
+        this.#waiting.delete(id);
+        resolve(patterns);
+      };
+      this.#waiting.set(id, finish);
+      port.postMessage({ id, address, expiredToo } satisfies GrantedRequest);
+    });
+  }
+}

@@ -1,0 +1,48 @@
+import { workerData } from 'node:worker_threads';
+import { Handover } from '#sockets/handover.js';
+import { ParentThread } from '#threads/worker-server.js';
+import { LocalServicePlane } from './local-service-plane.js';
+import type { FromThread, Given, PlaneAsks, ToThread } from './service-plane-messages.js';
+import { Splices } from './splices.js';
+
+const TELL_MS = 200;
+
+const parent = new ParentThread<PlaneAsks, ToThread, FromThread>('the service plane');
+const { options, ticketKeys, splices } = workerData as Given;
+const plane = new LocalServicePlane(
+  options,
+  Buffer.from(ticketKeys),
+  new Splices(splices.port, new Handover(splices.handover)),
+);
+
+function hear(message: ToThread): void {
+  switch (message.kind) {
+    case 'use':
+      plane.use(message.inspection);
+      return;
+    case 'use_ca':
+      plane.useCa(message.ca);
+      return;
+    case 'grants_by':
+      plane.grantsBy(message.port);
+      return;
+    case 'join_by':
+      plane.joinBy(message.point);
+      return;
+    case 'allowed_wanted':
+      plane.setAllowedWanted(message.wanted);
+  }
+}
+
+parent.serve({ open: () => plane.open(), close: () => plane.close(), stats: () => plane.stats() }, hear);
+
+let upstreamCaFault: string | null = null;
+setInterval(() => {
+  if (plane.upstreamCaFault !== upstreamCaFault) {
+    upstreamCaFault = plane.upstreamCaFault;
+    parent.tell({ kind: 'upstream_ca', fault: upstreamCaFault });
+  }
+  plane.sendHits();
+  const seen = plane.takeSeen();
+  if (seen.connections.length + seen.lost > 0) parent.tell({ kind: 'seen', seen });
+}, TELL_MS);

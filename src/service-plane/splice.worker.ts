@@ -1,0 +1,53 @@
+import { receiveMessageOnPort, workerData } from 'node:worker_threads';
+import type { JoinPoint } from '#contracts/splice-offload.js';
+import { Handover } from '#sockets/handover.js';
+import { Joiner, joinFaultOf } from '#sockets/splice-offloader.js';
+import { Splicer } from '#sockets/splicer.js';
+import { ParentThread } from '#threads/worker-server.js';
+import type { FromSplicing, GivenToSplice, SpliceOrder } from './service-plane-messages.js';
+
+/** Only so that a process ends which rings no bell. */
+const WAIT_MS = 1_000;
+
+const LOOK_MS = 1_000;
+
+const { handover, port, thread } = workerData as GivenToSplice;
+const parent = new ParentThread<object, never, FromSplicing>('the thread that carries bytes');
+const shared = new Handover(handover);
+const splicer = new Splicer(shared);
+
+let lookAt = 0;
+
+function obey(orders: readonly SpliceOrder[]): void {
+  for (const order of orders) {
+    if ('joinBy' in order) joinBy(order.joinBy);
+    else if (order.pair === null) splicer.cut(order.id);
+    else splicer.add(order.id, ...order.pair);
+  }
+}
+
+function joinBy(point: JoinPoint): void {
+  let joinFault: string | null = null;
+  try {
+    splicer.joinBy(() => new Joiner(point, thread, shared.descriptors));
+  } catch (failure) {
+    // Where the datapath is another one by now the next point is on its way.
+    joinFault = joinFaultOf(failure);
+  }
+  parent.tell({ joinFault });
+}
+
+// This thread has no turns of an event loop: it waits in the kernel for its sockets and for the bell.
+for (;;) {
+  const ended = splicer.turn(WAIT_MS);
+  if (ended.length > 0) port.postMessage(ended);
+  if (performance.now() >= lookAt) {
+    lookAt = performance.now() + LOOK_MS;
+    splicer.look();
+  }
+  for (;;) {
+    const said = receiveMessageOnPort(port);
+    if (said === undefined) break;
+    obey(said.message as readonly SpliceOrder[]);
+  }
+}

@@ -1,0 +1,16 @@
+import type { Cursor } from './tls-cursor.js';
+
+/** The extensions at the end of a hello by their types; null: they do not fill it exactly, or a type comes twice (RFC 8446, 4.2). */
+export function readExtensions(hello: Cursor): ReadonlyMap<number, Cursor> | null {
+  const extensions = new Map<number, Cursor>();
+  if (hello.left === 0) return hello.isSpent ? extensions : null;
+  const block = hello.vector(2);
+  if (!hello.isSpent) return null;
+  while (block.left > 0) {
+    const type = block.number(2);
+    const data = block.vector(2);
+    if (block.hasOverrun || extensions.has(type)) return null;
+    extensions.set(type, data);
+  }
+  return extensions;
+}

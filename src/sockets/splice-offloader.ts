@@ -1,0 +1,134 @@
+import type { JoinPoint } from '#contracts/splice-offload.js';
+import { type Capability, lacking } from '#libc/capabilities.js';
+import { libc } from '#libc/libc.js';
+import { takeObject } from '#libc/object-handle.js';
+import type { Descriptors } from './descriptors.js';
+import { RawSocket } from './raw-socket.js';
+import { Join, type Means, type Pair, takeAndReset } from './splice-pair.js';
+import { JoinTable } from './splice-table.js';
+
+/** How long the datapath carries what was joined without a word from here. */
+const VOUCH_NS = 5_000_000_000n;
+/** All are looked at once in so many rounds. */
+const ROUNDS = 10;
+
+/** To run the program that joins, and to send segments in the name of others. */
+const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_NET_RAW'];
+
+/** Why nothing can be joined. */
+export function joinFaultOf(failure: unknown): string {
+  const lacked = lacking(NEEDED);
+  if (lacked.length > 0) return `${lacked.join(' and ')} missing`;
+  return failure instanceof Error ? failure.message : String(failure);
+}
+
+/** Leaves connections to the datapath, and sees to those that it left. One of several, each with a number of its own. */
+export class Joiner {
+  readonly #means: Means;
+  readonly #joined = new Map<number, Join>();
+  #round = 0;
+
+  /** Ends what is left of those before, which are gone: of this number, and of numbers that nobody has now. Throws where the datapath is gone. */
+  constructor(
+    point: JoinPoint,
+    { number, count }: { readonly number: number; readonly count: number },
+    held: Descriptors,
+  ) {
+    const { idleMs, endedMs } = point;
+    this.#means = { ...meansOf(point, held), joiner: number, idleMs, endedMs };
+    resetAll(this.#means, (joiner) => joiner === number || joiner >= count);
+    this.vouch();
+  }
+
+  begin(id: number, pair: Pair): Join | null {
+    return Join.begin(this.#means, id, pair);
+  }
+
+  keep(id: number, join: Join): void {
+    this.#joined.set(id, join);
+  }
+
+  cut(id: number): void {
+    this.#joined.get(id)?.cut();
+    this.#joined.delete(id);
+  }
+
+  vouch(): void {
+    this.#means.table.vouch(this.#means.joiner, process.hrtime.bigint() + VOUCH_NS);
+  }
+
+  /** Looks at some, and answers which of them are over. To be called about every second. */
+  look(): readonly number[] {
+    this.vouch();
+    this.#round = (this.#round + 1) % ROUNDS;
+    const over: number[] = [];
+    for (const [id, join] of this.#joined) {
+      if (id % ROUNDS !== this.#round || !join.isOver()) continue;
+      this.#joined.delete(id);
+      over.push(id);
+    }
+    return over;
+  }
+
+  /** Cuts all. Answers which those were. */
+  close(): readonly number[] {
+    const ids = [...this.#joined.keys()];
+    for (const id of ids) this.cut(id);
+    this.#means.table.close();
+    this.#means.raw.close();
+    return ids;
+  }
+}
+
+/** A join point by descriptors of its own, which stay good when the datapath is closed. */
+export type OwnJoinPoint = { readonly point: JoinPoint; close(): void };
+
+/** Throws where the datapath is gone. */
+export function ownJoinPoint(point: JoinPoint): OwnJoinPoint {
+  const fds: number[] = [];
+  const own = ({ fd, id }: JoinPoint['program']): JoinPoint['program'] => {
+    const taken = takeObject('take a join point over', { fd, id });
+    fds.push(taken);
+    return { fd: taken, id };
+  };
+  const close = (): void => {
+    for (const fd of fds) libc.close(fd);
+  };
+  try {
+    return {
+      point: { ...point, program: own(point.program), joins: own(point.joins), joiners: own(point.joiners) },
+      close,
+    };
+  } catch (failure) {
+    close();
+    throw failure;
+  }
+}
+
+/** Resets what a joiner has left, which is no more. */
+export function resetLeft(point: JoinPoint, number: number): void {
+  const means = meansOf(point);
+  try {
+    // From here on the datapath carries nothing of it.
+    means.table.vouch(number, 0n);
+    resetAll(means, (joiner) => joiner === number);
+  } finally {
+    means.table.close();
+    means.raw.close();
+  }
+}
+
+function meansOf(point: JoinPoint, held?: Descriptors): Pick<Means, 'table' | 'raw'> {
+  const table = new JoinTable(point, held);
+  try {
+    return { table, raw: new RawSocket(point.mark, held) };
+  } catch (failure) {
+    table.close();
+    throw failure;
+  }
+}
+
+function resetAll(means: Pick<Means, 'table' | 'raw'>, isTheirs: (joiner: number) => boolean): void {
+  // The other direction of each is taken with it.
+  for (const [ends] of means.table.allOf(isTheirs)) takeAndReset(means, ends);
+}

@@ -1,0 +1,168 @@
+import type { PassedObject } from '#contracts/bpf-object-handle.js';
+import type { JoinPoint } from '#contracts/splice-offload.js';
+import { libbpf } from '#libc/libbpf.js';
+import { check, libc } from '#libc/libc.js';
+import { takeObject } from '#libc/object-handle.js';
+import { TestRun } from '#libc/test-run.js';
+import type { Descriptors } from './descriptors.js';
+import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOINED } from './splice-layout.js';
+import { type Ends, segmentBytes, TCP_FLAGS } from './tcp-segment.js';
+
+const ETHERNET_BYTES = 14;
+const ETHERNET_IPV4 = 0x0800;
+const BPF_NOEXIST = 1;
+const BPF_EXIST = 2;
+
+/** One direction of a connection, by the names of `struct join`. */
+export type Entry = { readonly [K in keyof typeof JOIN]: number };
+
+/** The datapath's table of connections that are joined, and the program that makes them so. Throws where it is gone. */
+export class JoinTable {
+  readonly #fds: number[] = [];
+  readonly #program: number;
+  readonly #joins: number;
+  readonly #joiners: number;
+
+  /** `held`: of a thread that may die. */
+  constructor(
+    point: Pick<JoinPoint, 'program' | 'joins' | 'joiners'>,
+    private readonly held?: Descriptors,
+  ) {
+    try {
+      this.#program = this.#take('take the program that joins', point.program);
+      this.#joins = this.#take('take the map of joined connections', point.joins);
+      this.#joiners = this.#take('take the map of joiners', point.joiners);
+    } catch (failure) {
+      this.close();
+      throw failure;
+    }
+  }
+
+  /** What `joiner` joined is carried until then, on the monotonic clock. */
+  vouch(joiner: number, untilNs: bigint): void {
+    const until = new Uint8Array(BigUint64Array.of(untilNs).buffer);
+    const key = new Uint8Array(Uint32Array.of(joiner).buffer);
+    check('vouch for what is joined', libbpf().bpf_map_update_elem(this.#joiners, key, until, BPF_EXIST));
+  }
+
+  /** False where there is one, or no room. */
+  add(ends: Ends, entry: Pick<Entry, 'state' | 'joiner' | 'id' | 'window_shift'>): boolean {
+    const value = new Uint8Array(JOIN_BYTES);
+    const view = new DataView(value.buffer);
+    for (const name of ['state', 'joiner', 'id', 'window_shift'] as const) view.setInt32(JOIN[name], entry[name], true);
+    return libbpf().bpf_map_update_elem(this.#joins, keyOf(ends), value, BPF_NOEXIST) >= 0;
+  }
+
+  /** Null where it is not there, or another's. */
+  find(ends: Ends, joiner: number, id: number): Entry | null {
+    const value = new Uint8Array(JOIN_BYTES);
+    if (libbpf().bpf_map_lookup_elem(this.#joins, keyOf(ends), value) < 0) return null;
+    const entry = entryIn(value);
+    return entry.joiner === joiner && entry.id === id ? entry : null;
+  }
+
+  /** Only while nothing passes by it. False where the kernel has no memory for that. */
+  setState(ends: Ends, state: number): boolean {
+    const value = new Uint8Array(JOIN_BYTES);
+    if (libbpf().bpf_map_lookup_elem(this.#joins, keyOf(ends), value) < 0) return false;
+    new DataView(value.buffer).setUint32(JOIN.state, state, true);
+    return libbpf().bpf_map_update_elem(this.#joins, keyOf(ends), value, BPF_EXIST) >= 0;
+  }
+
+  remove(ends: Ends): void {
+    libbpf().bpf_map_delete_elem(this.#joins, keyOf(ends));
+  }
+
+  /** Nothing passes by it any more: what it says is the last that was seen. Null where it is not there. */
+  take(ends: Ends): Entry | null {
+    const value = new Uint8Array(JOIN_BYTES);
+    return libbpf().bpf_map_lookup_and_delete_elem(this.#joins, keyOf(ends), value) < 0 ? null : entryIn(value);
+  }
+
+  /** Every direction of those that are one of these joiners'. */
+  allOf(isTheirs: (joiner: number) => boolean): readonly (readonly [Ends, Entry])[] {
+    const key = new Uint8Array(JOIN_KEY_BYTES);
+    const value = new Uint8Array(JOIN_BYTES);
+    const found: (readonly [Ends, Entry])[] = [];
+    for (let from: Uint8Array | null = null; libbpf().bpf_map_get_next_key(this.#joins, from, key) >= 0; from = key) {
+      if (libbpf().bpf_map_lookup_elem(this.#joins, key, value) < 0) continue;
+      const entry = entryIn(value);
+      if (isTheirs(entry.joiner)) found.push([endsIn(key), entry]);
+    }
+    return found;
+  }
+
+  /**
+   * Holds both directions where the node's sockets are at rest; `ends` are those of the client's packets. Answers a number of
+   * `JOINED`.
+   */
+  hold(ends: Ends): number {
+    const packet = segmentBytes({ ...ends, sequence: 0, acknowledgment: 0, flags: TCP_FLAGS.ack, window: 0 });
+    const frame = new Uint8Array(ETHERNET_BYTES + packet.length);
+    new DataView(frame.buffer).setUint16(ETHERNET_BYTES - 2, ETHERNET_IPV4);
+    frame.set(packet, ETHERNET_BYTES);
+    try {
+      return new TestRun(this.#program, frame, undefined, undefined).run();
+    } catch {
+      // The kernel has no memory for a run, which held nothing then.
+      return JOINED.gone;
+    }
+  }
+
+  close(): void {
+    for (const fd of this.#fds) {
+      this.held?.release(fd);
+      libc.close(fd);
+    }
+  }
+
+  #take(doing: string, passed: PassedObject): number {
+    const fd = takeObject(doing, passed);
+    this.#fds.push(fd);
+    this.held?.hold(fd);
+    return fd;
+  }
+}
+
+function keyOf({ source, destination, sourcePort, destinationPort }: Ends): Uint8Array {
+  const key = new Uint8Array(JOIN_KEY_BYTES);
+  const view = new DataView(key.buffer);
+  view.setUint32(JOIN_KEY.source, source, true);
+  view.setUint32(JOIN_KEY.destination, destination, true);
+  view.setUint16(JOIN_KEY.source_port, sourcePort, true);
+  view.setUint16(JOIN_KEY.destination_port, destinationPort, true);
+  return key;
+}
+
+function endsIn(key: Uint8Array): Ends {
+  const view = new DataView(key.buffer);
+  return {
+    source: view.getUint32(JOIN_KEY.source, true),
+    destination: view.getUint32(JOIN_KEY.destination, true),
+    sourcePort: view.getUint16(JOIN_KEY.source_port, true),
+    destinationPort: view.getUint16(JOIN_KEY.destination_port, true),
+  };
+}
+
+function entryIn(value: Uint8Array): Entry {
+  const words = new Uint32Array(value.buffer);
+  const word = (name: keyof typeof JOIN): number => words[JOIN[name] / 4] ?? 0;
+  return {
+    state: word('state'),
+    joiner: word('joiner'),
+    id: word('id'),
+    sequence: word('sequence'),
+    acknowledgment: word('acknowledgment'),
+    time: word('time'),
+    echo: word('echo'),
+    window_shift: word('window_shift'),
+    ends: word('ends'),
+    ifindex: word('ifindex'),
+    hop: word('hop'),
+    next: word('next'),
+    acknowledged: word('acknowledged'),
+    window: word('window'),
+    stamp: word('stamp'),
+    last_seen: word('last_seen'),
+  };
+}

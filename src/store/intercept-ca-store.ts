@@ -1,0 +1,67 @@
+import { createPrivateKey } from 'node:crypto';
+import { decodeJson, encodeJson } from './json-value.js';
+import type { Seal } from './seal.js';
+import { StoreError } from './store-error.js';
+import type { InterceptCaRecord, InterceptCaStore, KvStore } from './store-types.js';
+import { createTurns } from './write-queue.js';
+
+/** Under `setting/`, as it is one; after a removal the revision stays, so that none comes twice. */
+const KEY = 'setting/tls-intercept-ca';
+type Stored = InterceptCaRecord | { readonly revision: number };
+
+export function createInterceptCaStore(kv: KvStore, seal: Seal, now: () => Date = () => new Date()): InterceptCaStore {
+  const inTurn = createTurns();
+  const read = async (): Promise<Stored> => {
+    const bytes = await kv.get(KEY);
+    return bytes === null ? { revision: 0 } : decodeJson<Stored>(bytes);
+  };
+  const recordOf = (stored: Stored): InterceptCaRecord | null => ('sealed_key' in stored ? stored : null);
+  const requireRevision = (record: InterceptCaRecord | null, expected: number | undefined): void => {
+    const revision = record?.revision ?? 0;
+    if (expected === undefined || expected === revision) return;
+    throw new StoreError(
+      'revision_conflict',
+      `write the intercept CA: its revision is ${revision}, and ${expected} was expected`,
+    );
+  };
+
+  return {
+    get: async () => recordOf(await read()),
+    key: async ({ sealed_key, fingerprint }) => {
+      const der = await seal.open(sealed_key, aboutOf(fingerprint));
+      try {
+        return createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
+      } finally {
+        der.fill(0);
+      }
+    },
+    put: ({ certPem, chainPem, fingerprint, key }, author, expected) =>
+      inTurn(async () => {
+        const stored = await read();
+        requireRevision(recordOf(stored), expected);
+        const der = key.export({ type: 'pkcs8', format: 'der' });
+        const sealedKey = await seal.seal(der, aboutOf(fingerprint)).finally(() => der.fill(0));
+        const record: InterceptCaRecord = {
+          cert_pem: certPem,
+          chain_pem: chainPem,
+          fingerprint,
+          sealed_key: sealedKey,
+          revision: stored.revision + 1,
+          updated_at: now().toISOString(),
+          updated_by: author,
+        };
+        await kv.put(KEY, encodeJson(record), { sync: true });
+        return record;
+      }),
+    remove: (expected) =>
+      inTurn(async () => {
+        const record = recordOf(await read());
+        requireRevision(record, expected);
+        if (record === null) return false;
+        await kv.put(KEY, encodeJson({ revision: record.revision }), { sync: true });
+        return true;
+      }),
+  };
+}
+
+const aboutOf = (fingerprint: string): string => `intercept CA ${fingerprint}`;

@@ -1,0 +1,339 @@
+import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
+import { decodeJson, putJson, under } from './json-value.js';
+import type { LastGood, LastGoodFile } from './last-good.js';
+import { type PolicyHead, type PolicyRow, recordOf, rowOf } from './policy-row.js';
+import { StoreError } from './store-error.js';
+import type { FindingListener } from './store-finding.js';
+import type { KvOperation, KvStore, PolicyCommit, PolicyStore } from './store-types.js';
+import { createTurns } from './write-queue.js';
+
+const HEAD = 'head';
+const policyKey = (id: string) => `policy/${id}`;
+const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
+
+/** Replaced as a whole by each commit, so that every read sees one moment. */
+type State = {
+  readonly head: PolicyHead;
+  readonly rows: ReadonlyMap<string, PolicyRow>;
+};
+
+/**
+ * Loads the policies, checks what is in force against the last-good copy, and repairs the store from it where the copy
+ * is as new or newer. An older copy never takes the place of a damaged policy: then `active` throws `store_damaged`.
+ */
+export async function loadPolicyStore(
+  kv: KvStore,
+  lastGood: LastGoodFile,
+  onFinding: FindingListener,
+): Promise<PolicyStore> {
+  const store = new KvPolicyStore(kv, lastGood, onFinding);
+  await store.load();
+  return store;
+}
+
+class KvPolicyStore implements PolicyStore {
+  readonly #kv: KvStore;
+  readonly #bodies: Bodies;
+  readonly #lastGood: LastGoodFile;
+  readonly #onFinding: FindingListener;
+  readonly #inTurn = createTurns();
+  /** Ids of policies whose row is damaged. */
+  readonly #damaged = new Set<string>();
+  /** Bodies that were restored and could not be written back. */
+  readonly #restored = new Map<string, Uint8Array>();
+  #state: State = { head: { generation: 0, active: null, ever_activated: false }, rows: new Map() };
+
+  constructor(kv: KvStore, lastGood: LastGoodFile, onFinding: FindingListener) {
+    this.#kv = kv;
+    this.#bodies = new Bodies(kv);
+    this.#lastGood = lastGood;
+    this.#onFinding = onFinding;
+  }
+
+  async load(): Promise<void> {
+    const rows = await this.#loadRows();
+    const head = await this.#loadHead();
+    const copy = await this.#lastGood.read();
+    if (head === null && rows.size === 0 && copy === null) return;
+    this.#state = { head: head ?? this.#state.head, rows };
+
+    if (head === null) {
+      if (copy === null)
+        throw new StoreError('store_damaged', 'the store has no valid head, and there is no copy of it');
+      await this.#restore(copy);
+      this.#onFinding({
+        code: 'head_damaged',
+        message: `the store does not say which policy is active; generation ${copy.head.generation} of the last-good copy is taken`,
+      });
+    } else if (copy !== null && copy.head.generation > head.generation) {
+      await this.#restore(copy);
+      this.#onFinding({
+        code: 'store_behind',
+        message: `the store is at generation ${head.generation} and has lost what came after it; generation ${copy.head.generation} of the last-good copy is taken`,
+      });
+    } else if (await this.#activeIsDamaged()) {
+      if (copy !== null && copy.head.generation === head.generation && copy.head.active === head.active) {
+        await this.#restore(copy);
+        this.#onFinding({
+          code: 'active_damaged',
+          message: `the active policy was damaged; it is restored from the last-good copy of the same generation ${head.generation}`,
+        });
+      } else {
+        this.#onFinding({
+          code: 'active_lost',
+          message: `the active policy of generation ${head.generation} is damaged, and ${
+            copy === null ? 'there is no last-good copy' : `the last-good copy is of generation ${copy.head.generation}`
+          }`,
+        });
+      }
+    } else if (copy?.head.generation !== head.generation) {
+      await this.#copyActive();
+    }
+  }
+
+  async list(): Promise<PolicyRecord[]> {
+    const { head, rows } = this.#state;
+    return [...rows.values()].map((row) => recordOf(row, row.id === head.active)).sort(byName);
+  }
+
+  async get(id: string): Promise<StoredPolicy | null> {
+    const { head, rows } = this.#state;
+    const row = rows.get(id);
+    if (row !== undefined) return this.#stored(row, row.id === head.active);
+    if (this.#damaged.has(id)) throw new StoreError('store_damaged', `read policy ${id}: its record is damaged`);
+    return null;
+  }
+
+  async findByName(name: string): Promise<PolicyRecord | null> {
+    const { head, rows } = this.#state;
+    const wanted = folded(name);
+    for (const row of rows.values()) {
+      if (row.name !== null && folded(row.name) === wanted) return recordOf(row, row.id === head.active);
+    }
+    return null;
+  }
+
+  async active(): Promise<StoredPolicy | null> {
+    const { active } = this.#state.head;
+    return active === null ? null : this.get(active);
+  }
+
+  commit(change: PolicyCommit): Promise<void> {
+    return this.#inTurn(() => this.#commit(change));
+  }
+
+  async history(id: string): Promise<PolicyRecord[]> {
+    const { head, rows } = this.#state;
+    const current = head.active === id ? rows.get(id)?.revision : undefined;
+    const records: PolicyRecord[] = [];
+    for await (const [, bytes] of this.#kv.iterate({ ...under(`history/${id}/`), reverse: true })) {
+      const row = decodeJson<PolicyRow>(bytes);
+      records.push(recordOf(row, row.revision === current));
+    }
+    return records;
+  }
+
+  async revision(id: string, revision: number): Promise<StoredPolicy | null> {
+    const { head, rows } = this.#state;
+    const row = await this.#revisionRow(id, revision);
+    return row === null ? null : this.#stored(row, head.active === id && rows.get(id)?.revision === revision);
+  }
+
+  async slice(id: string, revision: number, from: number, to: number): Promise<Uint8Array | null> {
+    const row = await this.#revisionRow(id, revision);
+    if (row === null) return null;
+    const restored = this.#restored.get(row.body_sha256);
+    return restored?.subarray(from, to) ?? this.#bodies.slice(row.body_sha256, from, to);
+  }
+
+  async generation(): Promise<number> {
+    return this.#state.head.generation;
+  }
+
+  async everActivated(): Promise<boolean> {
+    return this.#state.head.ever_activated;
+  }
+
+  async #commit({ put, activate, deactivate, remove, generation }: PolicyCommit): Promise<void> {
+    const { head, rows } = this.#state;
+    if (generation < head.generation) {
+      throw new StoreError(
+        'generation_regressed',
+        `commit generation ${generation}: the store is at generation ${head.generation}`,
+      );
+    }
+    const nextRows = new Map(rows);
+    const operations: KvOperation[] = [];
+    let active = head.active !== null && (head.active === deactivate || head.active === remove) ? null : head.active;
+    let body: BodyWrite | WholeBodyWrite | undefined;
+
+    if (remove !== undefined) {
+      nextRows.delete(remove);
+      operations.push({ type: 'delete', key: policyKey(remove) });
+    }
+    if (put !== undefined) {
+      const { record } = put;
+      const stored = rows.get(record.id);
+      if (stored !== undefined && stored.revision >= record.revision) {
+        throw new StoreError(
+          'revision_conflict',
+          `commit policy ${record.id}: revision ${stored.revision} is stored, and ${record.revision} is not newer`,
+        );
+      }
+      body = await this.#bodyOf(put, stored);
+      const row = rowOf(record, body.sha256);
+      nextRows.set(row.id, row);
+      operations.push(...body.operations, ...writesOf(row));
+      if (record.active) active = record.id;
+      else if (active === record.id) active = null;
+    }
+    if (activate !== undefined) {
+      if (!nextRows.has(activate))
+        throw new StoreError('revision_conflict', `activate policy ${activate}: there is none`);
+      active = activate;
+    }
+
+    const next: PolicyHead = { generation, active, ever_activated: head.ever_activated || active !== null };
+    operations.push(putJson(HEAD, next));
+    await this.#kv.batch(operations, { sync: true });
+    this.#state = { head: next, rows: nextRows };
+    if (put !== undefined) this.#damaged.delete(put.record.id);
+    if (remove !== undefined) this.#damaged.delete(remove);
+    if (next.generation !== head.generation || next.active !== head.active || put?.record.id === next.active) {
+      const before = put === undefined ? undefined : rows.get(put.record.id);
+      await this.#copyActive(put, before, body);
+    }
+  }
+
+  /** Of an edit, the body that it makes of the stored one; an edit of another revision is a conflict. */
+  async #bodyOf(put: PolicyPut, stored: PolicyRow | undefined): Promise<BodyWrite | WholeBodyWrite> {
+    if ('body' in put) return this.#bodies.whole(put.body);
+    const { record, edit } = put;
+    if (stored?.revision !== edit.revision) {
+      const found = stored === undefined ? 'none' : `revision ${stored.revision}`;
+      throw new StoreError(
+        'revision_conflict',
+        `edit revision ${edit.revision} of policy ${record.id}: ${found} is stored`,
+      );
+    }
+    const restored = this.#restored.get(stored.body_sha256);
+    return restored === undefined
+      ? this.#bodies.edited(stored.body_sha256, edit)
+      : this.#bodies.whole(edited(restored, edit));
+  }
+
+  /** A copy that cannot be written is only reported: the commit is done. */
+  async #copyActive(put?: PolicyPut, before?: PolicyRow, body?: BodyWrite | WholeBodyWrite): Promise<void> {
+    const { head, rows } = this.#state;
+    const row = head.active === null ? undefined : rows.get(head.active);
+    try {
+      if (row === undefined) {
+        await this.#lastGood.write({ head, active: null });
+        return;
+      }
+      const isPut = put?.record.id === row.id;
+      if (isPut && 'edit' in put && before !== undefined) {
+        const { edit } = put;
+        if (await this.#lastGood.append({ head, row, of: before.body_sha256, edit })) return;
+      }
+      const compressed =
+        isPut && body !== undefined && 'compressed' in body
+          ? body.compressed
+          : await this.#bodies.compressed(row.body_sha256);
+      await this.#lastGood.write({ head, active: { row, compressed } });
+    } catch (error) {
+      this.#onFinding({
+        code: 'last_good_unwritable',
+        message: `write the last-good copy of generation ${head.generation}: ${error instanceof Error ? error.message : String(error)}`,
+      });
+    }
+  }
+
+  async #restore({ head, active }: LastGood): Promise<void> {
+    const rows = new Map(this.#state.rows);
+    const operations: KvOperation[] = [putJson(HEAD, head)];
+    let restored: { readonly sha256: string; readonly body: Uint8Array } | undefined;
+    if (active !== null) {
+      const body = await active.body();
+      const write = await this.#bodies.whole(body);
+      const row = { ...active.row, body_sha256: write.sha256 };
+      restored = { sha256: write.sha256, body };
+      rows.set(row.id, row);
+      operations.push(...write.operations, ...writesOf(row));
+      this.#damaged.delete(row.id);
+    }
+    this.#state = { head, rows };
+    try {
+      await this.#kv.batch(operations, { sync: true });
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      if (restored !== undefined) this.#restored.set(restored.sha256, restored.body);
+    }
+  }
+
+  async #loadHead(): Promise<PolicyHead | null> {
+    try {
+      const bytes = await this.#kv.get(HEAD);
+      return bytes === null ? null : decodeJson<PolicyHead>(bytes);
+    } catch (error) {
+      if (error instanceof StoreError && error.code === 'store_damaged') return null;
+      throw error;
+    }
+  }
+
+  async #loadRows(): Promise<Map<string, PolicyRow>> {
+    const rows = new Map<string, PolicyRow>();
+    let range = under('policy/');
+    for (;;) {
+      try {
+        for await (const [, bytes] of this.#kv.iterate(range)) {
+          const row = decodeJson<PolicyRow>(bytes);
+          rows.set(row.id, row);
+        }
+        return rows;
+      } catch (error) {
+        if (!(error instanceof StoreError && error.code === 'store_damaged' && error.key !== undefined)) throw error;
+        this.#damaged.add(error.key.slice('policy/'.length));
+        this.#onFinding({ code: 'record_damaged', message: error.message });
+        range = { ...range, gte: `${error.key}\0` };
+      }
+    }
+  }
+
+  async #activeIsDamaged(): Promise<boolean> {
+    const { active } = this.#state.head;
+    if (active === null) return false;
+    try {
+      return (await this.get(active)) === null;
+    } catch (error) {
+      if (error instanceof StoreError && error.code === 'store_damaged') return true;
+      throw error;
+    }
+  }
+
+  async #stored(row: PolicyRow, active: boolean): Promise<StoredPolicy> {
+    const body = this.#restored.get(row.body_sha256) ?? (await this.#bodies.read(row.body_sha256));
+    return { record: recordOf(row, active), body };
+  }
+
+  async #revisionRow(id: string, revision: number): Promise<PolicyRow | null> {
+    const bytes = await this.#kv.get(historyKey(id, revision));
+    return bytes === null ? null : decodeJson<PolicyRow>(bytes);
+  }
+}
+
+function writesOf(row: PolicyRow): KvOperation[] {
+  return [putJson(policyKey(row.id), row), putJson(historyKey(row.id, row.revision), row)];
+}
+
+const folded = (name: string): string => name.trim().toLowerCase();
+
+function byName(a: PolicyRecord, b: PolicyRecord): number {
+  if (a.name === null || b.name === null) return Number(a.name === null) - Number(b.name === null) || order(a.id, b.id);
+  return order(folded(a.name), folded(b.name)) || order(a.id, b.id);
+}
+
+function order(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}

@@ -1,0 +1,40 @@
+import { expect, test } from 'vitest';
+import { TransientMap } from '#dns/expiring-map.js';
+import { Random } from '#test/seed.js';
+
+test.each([
+  ['numbers', (key: number) => key],
+  ['texts', (key: number) => `\u0003n${key % 7}\u0000${key}`],
+])('is what a Map is, with %s for keys', (_, keyOf: (key: number) => string | number) => {
+  const random = new Random(7);
+  const map = new TransientMap<string | number, number>();
+  const model = new Map<string | number, number>();
+  for (let step = 0; step < 20_000; step++) {
+    // Many at first, and few in the end.
+    const key = keyOf(random.between(0, step < 10_000 ? 1_000 : 20));
+    if (random.between(0, 1) === 0) {
+      map.set(key, step);
+      model.set(key, step);
+    } else expect(map.delete(key)).toBe(model.delete(key));
+    const [oldest] = model.values();
+    expect([map.get(key), map.has(key), map.size, map.oldest()]).toEqual([
+      model.get(key),
+      model.has(key),
+      model.size,
+      oldest,
+    ]);
+    if (step % 500 === 0) expect(map.values()).toEqual([...model.values()]);
+  }
+  map.clear();
+  expect([map.size, map.values(), map.get(keyOf(1)), map.oldest()]).toEqual([0, [], undefined, undefined]);
+  map.set(keyOf(1), 1);
+  expect(map.values()).toEqual([1]);
+});
+
+test('a key that is set again keeps its age', () => {
+  const map = new TransientMap<number, string>();
+  map.set(1, 'one');
+  map.set(2, 'two');
+  map.set(1, 'one again');
+  expect(map.oldest()).toBe('one again');
+});

@@ -1,0 +1,168 @@
+import { describe, expect, it } from 'vitest';
+import { addressesOf, type Found, keepsFor } from '#dns/wire/address-chain.js';
+import { type Message, readMessage } from '#dns/wire/dns-message.js';
+import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
+import { keyOf } from '#dns/wire/name.js';
+import { joined, messageBytes, name, type RawRecord, u32s } from './message-bytes.js';
+
+const a = (owner: string, last: number, ttl = 60): RawRecord => ({
+  name: name(owner),
+  ttl,
+  data: Uint8Array.of(192, 0, 2, last),
+});
+const cname = (owner: string, target: string, ttl = 60): RawRecord => ({
+  name: name(owner),
+  type: TYPE.cname,
+  ttl,
+  data: name(target),
+});
+const soa = (zone: string, ttl: number, minimum: number): RawRecord => ({
+  name: name(zone),
+  type: TYPE.soa,
+  ttl,
+  data: joined(name('ns'), name('root'), u32s(1, 2, 3, 4, minimum)),
+});
+const answer = (raw: Parameters<typeof messageBytes>[0]): Message => {
+  const message = readMessage(messageBytes({ question: name('a.test'), ...raw }));
+  if ('fault' in message) throw new Error(message.fault);
+  return message;
+};
+const found = (raw: Parameters<typeof messageBytes>[0]): Found => addressesOf(answer(raw));
+const keys = (...names: readonly string[]): string[] => names.map((text) => keyOf(name(text)));
+const address = (last: number, ttl = 60): Found['addresses'][number] => ({ address: 0xc000_0200 + last, ttl });
+
+/** `a.test` leads to `n1.test`, that to `n2.test` and so on. */
+const links = (count: number): RawRecord[] =>
+  Array.from({ length: count }, (_, index) => cname(index === 0 ? 'a.test' : `n${index}.test`, `n${index + 1}.test`));
+
+describe('addresses of an answer', () => {
+  it('are those of the asked name, whatever its case', () => {
+    expect(found({ answers: [a('A.teST', 1, 5), a('a.test', 255, 0)] })).toEqual({
+      chain: keys('a.test'),
+      addresses: [address(1, 5), address(255, 0)],
+      complete: true,
+    });
+  });
+
+  it('are numbers without a sign', () => {
+    const data = Uint8Array.of(255, 255, 255, 255);
+    expect(found({ answers: [{ name: name('a.test'), data }] }).addresses).toEqual([{ address: 0xffff_ffff, ttl: 60 }]);
+  });
+
+  it('stand behind CNAMEs in any order, with the least TTL on the way', () => {
+    const chain = [
+      a('c.test', 1, 300),
+      cname('B.test', 'c.test', 100),
+      cname('a.test', 'b.TEST', 200),
+      a('c.test', 2, 50),
+    ];
+    expect(found({ answers: chain })).toEqual({
+      chain: keys('a.test', 'b.test', 'c.test'),
+      addresses: [address(1, 100), address(2, 50)],
+      complete: true,
+    });
+  });
+
+  it('of another name do not count', () => {
+    const answers = [
+      a('bank.test', 9),
+      a('test', 9),
+      a('x.a.test', 9),
+      a('', 9),
+      cname('bank.test', 'a.test'),
+      a('a.test', 1),
+    ];
+    expect(found({ answers })).toEqual({ chain: keys('a.test'), addresses: [address(1)], complete: true });
+  });
+
+  it('behind a link that is missing do not count', () => {
+    const answers = [cname('a.test', 'b.test'), cname('c.test', 'd.test'), a('d.test', 1)];
+    expect(found({ answers })).toEqual({ chain: keys('a.test', 'b.test'), addresses: [], complete: true });
+  });
+
+  it('are followed through a DNAME by the CNAME that goes with it', () => {
+    const dname = { name: name('test'), type: TYPE.dname, data: name('example') };
+    const answers = [dname, cname('a.test', 'a.example'), a('a.example', 1)];
+    expect(found({ answers })).toEqual({ chain: keys('a.test', 'a.example'), addresses: [address(1)], complete: true });
+    expect(found({ answers: [dname, a('a.example', 1)] }).addresses).toEqual([]);
+  });
+
+  it.each([
+    [0, 1, true],
+    [1, 2, true],
+    [16, 17, true],
+    [17, 17, false],
+    [100, 17, false],
+  ])('behind %i links: %i names, complete %s', (count, names, complete) => {
+    const last = count === 0 ? 'a.test' : `n${count}.test`;
+    const read = found({ answers: [...links(count), a(last, 1)] });
+    expect([read.chain.length, read.complete]).toEqual([names, complete]);
+    expect(read.addresses).toEqual(complete ? [address(1)] : []);
+  });
+
+  it.each([
+    ['itself', [cname('a.test', 'A.TEST')]],
+    ['the asked name', [cname('a.test', 'b.test'), cname('b.test', 'a.test')]],
+    ['a later name', [cname('a.test', 'b.test'), cname('b.test', 'c.test'), cname('c.test', 'b.test')]],
+    ['two names', [cname('a.test', 'b.test'), cname('a.test', 'c.test')]],
+  ])('of a chain that leads to %s do not count', (_, answers) => {
+    const addresses = ['a.test', 'b.test', 'c.test'].map((owner) => a(owner, 1));
+    expect(found({ answers: [...answers, ...addresses] })).toMatchObject({ addresses: [], complete: false });
+  });
+
+  it('may say a link twice', () => {
+    const answers = [cname('a.test', 'b.test', 9), cname('a.test', 'b.test', 8), a('b.test', 1)];
+    expect(found({ answers })).toEqual({ chain: keys('a.test', 'b.test'), addresses: [address(1, 8)], complete: true });
+  });
+
+  it.each([
+    ['rcode 3', { flags: 0x8183 }],
+    ['rcode 2', { flags: 0x8182 }],
+    [
+      'an extended rcode',
+      { additionals: [{ name: name(''), type: TYPE.opt, ttl: 0x0100_0000, data: new Uint8Array(0) }] },
+    ],
+    ['TC', { flags: 0x8380 }],
+    ['another class', { class: CLASS.ch }],
+    ['another type', { type: TYPE.aaaa }],
+  ])('with %s do not count', (_, raw) => {
+    expect(found({ answers: [a('a.test', 1)], ...raw }).addresses).toEqual([]);
+  });
+
+  it('in another class or section do not count', () => {
+    const others = [a('a.test', 1)];
+    const answers = [{ ...a('a.test', 1), class: CLASS.ch }];
+    expect(found({ answers, authorities: others, additionals: others }).addresses).toEqual([]);
+  });
+});
+
+describe('an answer is kept', () => {
+  const answers = [cname('a.test', 'b.test', 30), a('b.test', 1, 20)];
+  const nothing = [soa('test', 100, 50)];
+
+  it.each([
+    ['for its least TTL', 20, { answers }],
+    ['not at all with TTL 0', 0, { answers: [a('a.test', 1, 0)] }],
+    ['not at all with the highest bit of a TTL', 0, { answers: [a('a.test', 1, 0x8000_0000)] }],
+    ['not at all after an error', 0, { answers, flags: 0x8182 }],
+    ['not at all when it is cut off', 0, { answers, flags: 0x8380 }],
+    ['not at all when its chain loops', 0, { answers: [cname('a.test', 'a.test')], authorities: nothing }],
+    ['for the minimum of the SOA if there is no such name', 50, { authorities: nothing, flags: 0x8183 }],
+    ['for the minimum of the SOA if there is no such type', 50, { authorities: nothing }],
+    ['for the TTL of the SOA', 40, { authorities: [soa('test', 40, 50)] }],
+    [
+      'for the TTL of the chain that leads to nothing',
+      30,
+      { answers: [cname('a.test', 'b.test', 30)], authorities: nothing },
+    ],
+    ['not at all without an SOA', 0, { flags: 0x8183 }],
+    ['not at all when its chain leads out of it', 0, { answers: [cname('a.test', 'b.test', 30)] }],
+    ['not at all with the SOA of another zone', 0, { authorities: [soa('b.test', 100, 50)] }],
+    ['not at all with the SOA of a zone that ends alike', 0, { authorities: [soa('est', 100, 50)] }],
+    ['with the SOA of the root', 50, { authorities: [soa('', 100, 50)] }],
+    ['for the type that was asked', 30, { answers: [cname('a.test', 'b.test', 30)], type: TYPE.cname }],
+    ['for any type', 30, { answers: [cname('a.test', 'b.test', 30)], type: TYPE.any }],
+  ])('%s (%i)', (_, seconds, raw) => {
+    expect(keepsFor(answer(raw))).toBe(seconds);
+  });
+});

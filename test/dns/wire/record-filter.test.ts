@@ -1,0 +1,119 @@
+import { describe, expect, it } from 'vitest';
+import { type Message, type ResourceRecord, readMessage } from '#dns/wire/dns-message.js';
+import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
+import { withoutUnenforceable } from '#dns/wire/record-filter.js';
+import { joined, messageBytes, name, u16s } from './message-bytes.js';
+
+const record = (owner: string, type: number, data: Uint8Array): ResourceRecord => ({
+  name: name(owner),
+  type,
+  class: CLASS.in,
+  ttl: 60,
+  data,
+});
+const a = (owner: string, last: number): ResourceRecord => record(owner, TYPE.a, Uint8Array.of(192, 0, 2, last));
+const aaaa = (owner: string): ResourceRecord => record(owner, TYPE.aaaa, new Uint8Array(16));
+const rrsig = (owner: string, covered: number): ResourceRecord =>
+  record(owner, TYPE.rrsig, joined(u16s(covered), new Uint8Array(16), name('test'), new Uint8Array(8)));
+const https = (...parameters: readonly number[]): ResourceRecord =>
+  record('a.test', TYPE.https, joined(u16s(1), name('svc.test'), u16s(...parameters)));
+const ipv4hint = [4, 8, 0xc000, 0x0201, 0xc000, 0x0202];
+const ipv6hint = [6, 16, 0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
+const port = [3, 2, 443];
+
+const answer = (sections: Partial<Message>): Message => ({
+  ...(readMessage(messageBytes({ question: name('a.test') })) as Message),
+  ...sections,
+});
+const never = (): boolean => false;
+
+describe('what cannot be enforced', () => {
+  it('is AAAA records, in every section', () => {
+    const kept = [record('a.test', TYPE.txt, Uint8Array.of(0))];
+    const all = [aaaa('a.test'), ...kept, aaaa('ns.test')];
+    const before = answer({ answers: all, authorities: all, additionals: all });
+    const after = answer({ answers: kept, authorities: kept, additionals: kept });
+    expect(withoutUnenforceable(before, never)).toEqual({ message: after, removed: 6 });
+  });
+
+  it('is A records that are to be dropped', () => {
+    const seen: number[] = [];
+    const before = answer({ answers: [a('a.test', 1), a('a.test', 2)] });
+    const after = withoutUnenforceable(before, (address) => {
+      seen.push(address);
+      return address === 0xc000_0202;
+    });
+    expect(after).toEqual({ message: answer({ answers: [a('a.test', 1)] }), removed: 1 });
+    expect(seen).toEqual([0xc000_0201, 0xc000_0202]);
+  });
+
+  it('is A records behind the first 128', () => {
+    const many = Array.from({ length: 200 }, (_, last) => a('a.test', last));
+    const { message, removed } = withoutUnenforceable(answer({ answers: [...many, rrsig('a.test', TYPE.a)] }), never);
+    expect([message.answers, removed]).toEqual([many.slice(0, 128), 72]);
+    expect(withoutUnenforceable(answer({ answers: many.slice(0, 128) }), never).removed).toBe(0);
+  });
+
+  it('is A records that the asked name does not lead to, and those of other sections', () => {
+    const chain = [record('a.test', TYPE.cname, name('b.test')), a('b.test', 1)];
+    const before = answer({
+      answers: [a('c.test', 2), ...chain],
+      authorities: [a('a.test', 3)],
+      additionals: [a('b.test', 1)],
+    });
+    expect(withoutUnenforceable(before, never)).toEqual({ message: answer({ answers: chain }), removed: 3 });
+  });
+
+  it.each([
+    ['that says that there is no such name', { rcode: 3 }],
+    ['to a question for something else', { question: { name: name('a.test'), type: TYPE.txt, class: CLASS.in } }],
+    ['that was cut off', { flags: 0x8380 }],
+  ])('is every A record of an answer %s', (_, what) => {
+    const before = answer({ ...what, answers: [a('a.test', 1)] });
+    expect(withoutUnenforceable(before, never)).toEqual({ message: answer({ ...what, answers: [] }), removed: 1 });
+  });
+
+  it.each([
+    ['hints', [...port, ...ipv4hint, ...ipv6hint], port],
+    ['hints alone', ipv4hint, []],
+    ['an IPv6 hint before another key', [...ipv6hint, 7, 2, 0x2f71], [7, 2, 0x2f71]],
+    ['hints that are mandatory', [0, 6, 3, 4, 6, ...port, ...ipv4hint, ...ipv6hint], [0, 2, 3, ...port]],
+    ['hints of which one is mandatory', [0, 2, 4, ...port, ...ipv4hint], port],
+    ['hints that are not mandatory', [0, 2, 3, ...port, ...ipv6hint], [0, 2, 3, ...port]],
+  ])('is the addresses of HTTPS records with %s', (_, parameters, left) => {
+    const others = [record('a.test', TYPE.rrsig, rrsig('a.test', TYPE.a).data)];
+    const before = answer({ answers: [https(...parameters), rrsig('a.test', TYPE.https), ...others] });
+    const after = withoutUnenforceable(before, never);
+    expect(after).toEqual({ message: answer({ answers: [https(...left), ...others] }), removed: 1 });
+    expect(before.answers[0]).toEqual(https(...parameters));
+  });
+
+  it('takes the signatures of what lost something along, and no others', () => {
+    const before = answer({
+      answers: [aaaa('A.test'), rrsig('a.TEST', TYPE.aaaa), rrsig('a.test', TYPE.a), rrsig('b.test', TYPE.aaaa)],
+      additionals: [rrsig('a.test', TYPE.aaaa), rrsig('a.test', TYPE.https)],
+    });
+    expect(withoutUnenforceable(before, never)).toEqual({
+      message: answer({
+        answers: [rrsig('a.test', TYPE.a), rrsig('b.test', TYPE.aaaa)],
+        additionals: [rrsig('a.test', TYPE.https)],
+      }),
+      removed: 1,
+    });
+  });
+
+  it('takes AD along', () => {
+    const before = answer({ flags: 0x81a0, answers: [aaaa('a.test')] });
+    expect(withoutUnenforceable(before, never).message).toEqual(answer({ flags: 0x8180, answers: [] }));
+  });
+
+  it('leaves a message that has none of it as it is', () => {
+    const messages = [
+      answer({}),
+      answer({ answers: [a('a.test', 1), rrsig('a.test', TYPE.a)] }),
+      answer({ flags: 0x81a0, answers: [https(0, 2, 3, ...port)] }),
+      answer({ answers: [rrsig('a.test', TYPE.aaaa)] }),
+    ];
+    for (const message of messages) expect(withoutUnenforceable(message, never).message).toBe(message);
+  });
+});

@@ -1,0 +1,246 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { firstLine, program } from '#cli/node-process.js';
+import { ADDRESSES } from '#cli/topology.js';
+import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
+import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
+import { ACTIVE } from '#dataplane/activate/slots.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { Guard } from '#dataplane/guard/nftables-guard.js';
+import { builtObject } from '#dataplane/loader/built-objects.js';
+import { mapSetsIn } from '#dataplane/object/map-set.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { compile } from '#policy/compile/compile.js';
+import { group, policy, rule } from '#test/policy/sample.js';
+import { ALLOWED, defaultOnly, policyOf } from './policies.js';
+import { createProbedNode, MARK_MASK, NOTHING_LOST, type ProbedNode, traffic } from './probed-node.js';
+import { compileVariants, makeEarlierGuard, startLayout1, type Variants } from './variants.js';
+
+const small = policyOf(0);
+const medium = policyOf(4_000);
+const NOTHING_HAPPENED = { ...NOTHING_LOST, miscounted: 0, unaccounted: 0 };
+
+let node: ProbedNode;
+let variants: Variants;
+beforeAll(async () => {
+  variants = compileVariants();
+  node = await createProbedNode('suc');
+}, 60_000);
+afterEach(() => node.clear());
+afterAll(async () => {
+  await node?.remove();
+  variants?.remove();
+});
+
+function leaveLayout1(): void {
+  const interfaces = listInterfaces().filter(({ name }) => ['lan0', 'wan0'].includes(name));
+  makeEarlierGuard();
+  startLayout1(variants.layout1, node.topology.pinPath, interfaces, 41);
+}
+
+async function startWith(policy = small): Promise<void> {
+  node.start().attach();
+  node.putInForce(policy, 1);
+  await node.startProbes();
+}
+
+/** One whose rule `wanted` stands behind so many others. */
+function ranked(others: number) {
+  const other = Array.from({ length: others }, (_, index) => rule({ id: `other${index}`, to: [`198.18.0.${index}`] }));
+  return policy([group([ADDRESSES.client], [...other, rule({ id: 'wanted', ports: [String(ALLOWED)] })])]);
+}
+
+/** As if what is in force had been put there by a build of another layout. */
+function claimOtherLayout(): void {
+  const set = mapSetsIn(node.topology.pinPath).at(-1);
+  if (set === undefined) throw new Error('nothing is pinned');
+  const active = new MappedMemory('active', set.fd('active'), ACTIVE.bytes);
+  active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION + 1;
+  active.unmap();
+  set.close();
+}
+
+test('a restart with other settings takes the maps over', async () => {
+  await startWith();
+  for (let round = 1; round <= 4; round++) {
+    await traffic(100);
+    node.datapath().close();
+    await traffic(50);
+    node.start({ timeoutsMs: { ...DEFAULT_TIMEOUTS_MS, udp_replied: 180_000 + round } }).attach();
+  }
+  expect(node.mapSets()).toEqual(['maps-1']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test('a restart with other mark bits loses nothing to the guard of the earlier ones', async () => {
+  await startWith();
+  for (const markMask of [0x000f_0000, 0x00f0_0000, 0x0f00_0000]) {
+    await traffic(100);
+    node.datapath().close();
+    node.start({ markMask }).attach();
+  }
+  expect(node.mapSets()).toEqual(['maps-1']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test('a policy that outgrows its tables gets larger ones', async () => {
+  await startWith();
+  const before = node.datapath().stats().maps.program;
+  node.putInForce(medium, 2);
+  await traffic(300);
+  node.putInForce(small, 3);
+  const after = node.datapath().stats().maps.program;
+  expect([before, after].map((map) => map?.capacity)).toEqual([8_192, 65_536]);
+  expect(node.mapSets()).toEqual(['maps-2']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test('a policy beyond the limit is refused, and nothing changes', async () => {
+  node.start({ programCapacity: 10_000 }).attach();
+  node.putInForce(small, 1);
+  await node.startProbes();
+  expect(() => node.datapath().stage(compile(medium), 2)).toThrow(
+    expect.objectContaining({ code: 'capacity_exceeded', table: 'program', limit: 10_000 }),
+  );
+  expect(node.datapath().stats()).toEqual(
+    expect.objectContaining({
+      generation: 1,
+      maps: expect.objectContaining({ program: { entries: 7, capacity: 8_192 } }) as object,
+    }),
+  );
+  expect(node.mapSets()).toEqual(['maps-1']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test.each([
+  ['larger', { flowCapacity: 131_072 }],
+  ['smaller', { flowCapacity: 32_768 }],
+])('flows move into a %s table', async (_, capacity) => {
+  await startWith();
+  const flows = node.datapath().stats().activeFlows;
+  node.datapath().close();
+  const datapath = node.start(capacity);
+  datapath.attach();
+  expect(datapath.stats()).toEqual(expect.objectContaining({ generation: 1 }));
+  expect(datapath.stats().activeFlows).toBeGreaterThanOrEqual(flows);
+  expect(node.mapSets()).toEqual(['maps-2']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test.each([
+  ['the same', {}],
+  ['another', { grantCapacity: 4_096 }],
+])('learned addresses are taken over into a table of %s size', (_, capacity) => {
+  const named = compile(
+    policy([group(['0.0.0.0/0'], [rule({ hostname: { kind: 'exact', labels: ['a', 'test'], text: 'a.test' } })])]),
+  );
+  const expiresAtNs = process.hrtime.bigint() + 3_600_000_000_000n;
+  const first = node.start();
+  first.attach();
+  first.stage(named, 1);
+  first.flip();
+  first.grant([{ pattern: 'a.test', addresses: [1, 2, 3], expiresAtNs }]);
+  const learned = first.learned();
+  first.close();
+  const second = node.start({ flowCapacity: 131_072, ...capacity });
+  second.attach();
+  second.stage(named, 2);
+  second.flip();
+  const addressesOf = (all: typeof learned) => all.map(({ pattern, addresses }) => [pattern, [...addresses].sort()]);
+  expect(addressesOf(second.learned())).toEqual([['a.test', [1, 2, 3]]]);
+  expect(second.learned()[0]?.expiresAtNs[0]).toBe(learned[0]?.expiresAtNs[0]);
+});
+
+test('flows are converted into a build that lays them out otherwise, and back', async () => {
+  await startWith(medium);
+  for (const objectPath of [variants.shiftedFlows, builtObject]) {
+    node.datapath().close();
+    node.start({ objectPath }).attach();
+    await traffic(300);
+  }
+  expect(node.datapath().stats()).toEqual(expect.objectContaining({ generation: 1 }));
+  expect(node.mapSets()).toEqual(['maps-4']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test.each([
+  ['flows move, and the policy is written anew', { anotherLayout: true }],
+  ['flows move, and the policy stays', { capacities: [131_072, 65_536] }],
+  ['all stays where it is', {}],
+])('packets of flows that were never folded are hits of their rule where %s', async (_, how) => {
+  const { anotherLayout = false, capacities = [65_536] } = how as { anotherLayout?: boolean; capacities?: number[] };
+  node.start().attach();
+  node.putInForce(ranked(0), 1);
+  let sent = 0;
+  for (let round = 0; round < 6; round++) {
+    expect(await node.answers(ALLOWED)).toBe(true);
+    sent += 2;
+    node.datapath().close();
+    if (anotherLayout) claimOtherLayout();
+    node.start({ flowCapacity: capacities[round % capacities.length] ?? 65_536 }).attach();
+    node.putInForce(ranked(round + 1), 2 + round);
+  }
+  const report = node.datapath().hits({ groups: [], rules: ['wanted'], unused: undefined, from: 0, limit: 10 });
+  expect(report?.items.map(({ packets }) => Number(packets))).toEqual([sent]);
+});
+
+test('layout 1 judges until the policy is there, and its flows go on', async () => {
+  leaveLayout1();
+  await node.startProbes();
+  const datapath = node.start();
+  expect(datapath.open()).toEqual({
+    adopted: true,
+    inForce: { generation: 41, imageSha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string },
+  });
+  datapath.attach();
+  await traffic(300);
+  expect(datapath.stats()).toEqual(expect.objectContaining({ generation: 0, flowsOpened: 0n }));
+  expect(node.putInForce(medium, 42)).toEqual({ epoch: 6 });
+  await traffic(300);
+  expect(datapath.stats().activeFlows).toBeGreaterThan(100);
+  expect(new Guard({ interfaces: ['lan0', 'wan0'], markMask: MARK_MASK, reversePath: 'strict' }).stands()).toBe(true);
+  expect(node.mapSets()).toEqual(['maps-2']);
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});
+
+test('a flow of layout 1 ends with its next packet where the policy denies it', async () => {
+  leaveLayout1();
+  const words = ['connect-udp', ADDRESSES.server, `${ALLOWED}`, '--every', '20'];
+  const sender = node.topology.client.start(process.execPath, [program('tour-traffic'), ...words]);
+  try {
+    expect(await firstLine(sender)).toBe('pong 1');
+    node.start().attach();
+    node.putInForce(defaultOnly('deny'), 42);
+    const flows = async () => (await node.datapath().flows({ filter: anyFlow(), after: null, limit: 10 })).items;
+    await expect.poll(flows, { timeout: 5_000 }).toEqual([]);
+  } finally {
+    sender.kill('SIGKILL');
+  }
+});
+
+test('a start tries again while the kernel has no memory for the timer of the sweep, and flows expire', async () => {
+  node.start({ objectPath: variants.scarceTimer }).attach();
+  node.putInForce(small, 1);
+  const set = mapSetsIn(node.topology.pinPath).at(-1);
+  if (set === undefined) throw new Error('nothing is pinned');
+  const vitals = new MappedMemory('vitals', set.fd('vitals'), VITALS_BYTES);
+  const sweptNs = () => vitals.words[VITALS_OFFSETS.swept_ns / 4];
+  try {
+    const before = sweptNs();
+    await expect.poll(sweptNs, { timeout: 10_000 }).not.toBe(before);
+  } finally {
+    vitals.unmap();
+    set.close();
+  }
+});
+
+test('a build that this kernel refuses leaves the one in force where it is', async () => {
+  await startWith();
+  node.datapath().close();
+  expect(() => node.start({ objectPath: variants.refused })).toThrow(/^load .*EACCES/);
+  await traffic(300);
+  expect(node.mapSets()).toEqual(['maps-1']);
+  node.start().attach();
+  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
+});

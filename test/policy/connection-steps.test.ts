@@ -1,0 +1,158 @@
+import { describe, expect, test } from 'vitest';
+import type { RequestFacts } from '#contracts/http-facts.js';
+import type { TlsMatchConfig } from '#contracts/policy-document.js';
+import { noGrants, type Policy, type Rule } from '#contracts/policy-model.js';
+import type { CertificateFacts, ClientHello, HelloFacts, TlsFacts } from '#contracts/tls-facts.js';
+import { compile } from '#policy/compile/compile.js';
+import { grantsOf, judgeConnection, judgeExchange, type Step, StepFinder } from '#policy/evaluate/connection-steps.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
+import { normaliseTls } from '#policy/model/tls.js';
+import { Random, seedOf } from '#test/seed.js';
+import { generateGrants, generatePolicy, packetGenerator } from './generate.js';
+import { group, policy, rule, packet as sample } from './sample.js';
+
+const finderOf = (of: Policy, withPolicy = true): StepFinder =>
+  new StepFinder({
+    generation: 1,
+    ...(withPolicy ? { program: null, policy: of } : { program: compile(of), policy: null }),
+  });
+const FLOW = sample();
+const hello = (sni: string | null, more: Partial<ClientHello> = {}): HelloFacts => ({
+  kind: 'hello',
+  sni,
+  ech: false,
+  alpn: [],
+  offersTls13: true,
+  ...more,
+});
+const facts = (said: HelloFacts, certificate: CertificateFacts = { kind: 'unasked' }): TlsFacts => ({
+  hello: said,
+  certificate,
+});
+const NO_TLS: HelloFacts = { kind: 'unreadable', fault: 'not_tls' };
+const tlsRule = (id: string, tls: TlsMatchConfig, more: Partial<Rule> = {}): Rule =>
+  rule({ id, protocol: 6, tls: normaliseTls(tls), ...more });
+const stepsOf = (...rules: readonly Rule[]): readonly Step[] =>
+  finderOf(policy([group(['0.0.0.0/0'], rules)])).stepsOf(FLOW, noGrants);
+const verdictOf = (steps: readonly Step[], of: TlsFacts): string => {
+  const judged = judgeConnection(steps, of);
+  if (judged.kind !== 'decided') return judged.kind;
+  const { decider } = judged.step;
+  return `${judged.verdict} ${decider.kind === 'rule' ? decider.rule : decider.kind} ${judged.reason}`;
+};
+
+describe('the steps of a connection', () => {
+  test('begin with what the reference evaluator says decides', () => {
+    const random = new Random(seedOf(6_001));
+    for (let round = 0; round < 60; round++) {
+      const generated = generatePolicy(random, { groups: 4, rules: 5 });
+      const finder = finderOf(generated);
+      const grants = generateGrants(round);
+      const packet = packetGenerator(random, generated);
+      for (let count = 0; count < 100; count++) {
+        const tried = { ...packet(), protocol: 6, icmpType: 0, icmpCode: 0 };
+        const { verdict, audited } = evaluate(generated, tried, grants);
+        const [first] = finder.stepsOf(tried, grants);
+        if (first === undefined) throw new Error('a connection has no step');
+        const said = first.tls !== null ? 'redirect' : verdictOf([first], facts(NO_TLS)).split(' ')[0];
+        expect([said, first.mode === 'audit']).toEqual([verdict, audited]);
+      }
+    }
+  });
+
+  test('are what the program says where the policy has no rule about TLS or names', () => {
+    const random = new Random(seedOf(6_002));
+    for (let round = 0; round < 40; round++) {
+      const generated = generatePolicy(random, { groups: 4, rules: 5, tls: false, hostnames: false });
+      const finder = finderOf(generated, false);
+      const packet = packetGenerator(random, generated);
+      for (let count = 0; count < 50; count++) {
+        const tried = { ...packet(), protocol: 6, icmpType: 0, icmpCode: 0 };
+        const { verdict, audited } = evaluate(generated, tried);
+        const [first] = finder.stepsOf(tried, null);
+        expect([verdictOf([first as Step], facts(NO_TLS)).split(' ')[0], first?.mode === 'audit']).toEqual([
+          verdict,
+          audited,
+        ]);
+      }
+    }
+  });
+
+  test('that are about names: where nobody knows what is granted a deny matches, and an allow does not', () => {
+    const hostname = { kind: 'exact', labels: ['api', 'test'], text: 'api.test' } as const;
+    const named = (action: 'allow' | 'deny') =>
+      finderOf(policy([group(['0.0.0.0/0'], [rule({ id: 'named', action, hostname }), rule({ id: 'rest' })])]));
+    const first = (finder: StepFinder, grants: Parameters<StepFinder['stepsOf']>[1]) =>
+      finder.stepsOf(FLOW, grants)[0]?.decider;
+    const granted = grantsOf(FLOW.destination, new Set(['api.test']));
+    expect(first(named('deny'), null)).toMatchObject({ rule: 'named' });
+    expect(first(named('allow'), null)).toMatchObject({ rule: 'rest' });
+    expect(first(named('deny'), noGrants)).toMatchObject({ rule: 'rest' });
+    expect(first(named('allow'), granted)).toMatchObject({ rule: 'named' });
+  });
+});
+
+describe('a connection', () => {
+  const sni = { sni: ['good.test'] };
+
+  test.each<[string, readonly Rule[], TlsFacts, string]>([
+    ['its name matches', [tlsRule('tls', sni)], facts(hello('good.test')), 'allow tls matched'],
+    ['another name is passed over', [tlsRule('tls', sni)], facts(hello('other.test')), 'deny policy_default matched'],
+    ['no name: an allow is passed over', [tlsRule('tls', sni)], facts(hello(null)), 'deny policy_default matched'],
+    [
+      'no name: a deny matches',
+      [tlsRule('tls', sni, { action: 'deny' }), rule()],
+      facts(hello(null)),
+      'deny tls unknown',
+    ],
+    ['a hidden name', [tlsRule('tls', sni)], facts(hello('good.test', { ech: true })), 'deny policy_default matched'],
+    [
+      'no TLS: an allow is passed over',
+      [tlsRule('tls', {}), rule({ id: 'rest' })],
+      facts(NO_TLS),
+      'allow rest matched',
+    ],
+    ['no TLS: a deny matches', [tlsRule('tls', {}, { action: 'deny' }), rule()], facts(NO_TLS), 'deny tls unknown'],
+    ['no TLS under audit', [tlsRule('tls', {}, { mode: 'audit' })], facts(NO_TLS), 'audit tls unknown'],
+    [
+      'a deny under audit',
+      [tlsRule('tls', sni, { action: 'deny', mode: 'audit' })],
+      facts(hello('good.test')),
+      'audit tls matched',
+    ],
+    ['nobody asked the server', [tlsRule('tls', { server_cn: ['x'] })], facts(hello('a.test')), 'needs_certificate'],
+    [
+      'the certificate is hidden',
+      [tlsRule('tls', { server_cn: ['x'] })],
+      facts(hello('a.test'), { kind: 'hidden', by: 'tls13' }),
+      'deny tls hidden',
+    ],
+    [
+      'and the rule lets that pass',
+      [tlsRule('tls', { server_cn: ['x'], tls13_uninspectable: 'allow' })],
+      facts(hello('a.test'), { kind: 'hidden', by: 'resumption' }),
+      'allow tls hidden',
+    ],
+    ['requests decide', [tlsRule('tls', { mode: 'intercept', http: {} })], facts(hello('a.test')), 'intercept'],
+    [
+      'no TLS where requests would decide',
+      [tlsRule('tls', { mode: 'intercept', http: {} }), rule({ id: 'rest' })],
+      facts(NO_TLS),
+      'allow rest matched',
+    ],
+  ])('%s', (_, rules, of, wanted) => {
+    expect(verdictOf(stepsOf(...rules), of)).toBe(wanted);
+  });
+});
+
+test('a request goes on with the walk behind the rule that does not match it, to the default', () => {
+  const get = { mode: 'intercept', http: { request: { methods: ['GET'] } } } as const;
+  const del = { mode: 'intercept', http: { request: { methods: ['DELETE'] } } } as const;
+  const steps = stepsOf(tlsRule('get', get), tlsRule('delete', del, { action: 'deny', mode: 'audit' }));
+  const asked = (method: string): string => {
+    const request: RequestFacts = { method, host: 'a.test', path: '/', query: null, headers: [] };
+    const { step, verdict } = judgeExchange(steps, 0, facts(hello('a.test')), request);
+    return `${verdict} ${step.decider.kind === 'rule' ? step.decider.rule : step.decider.kind}`;
+  };
+  expect(['GET', 'DELETE', 'PUT'].map(asked)).toEqual(['allow get', 'audit delete', 'deny policy_default']);
+});

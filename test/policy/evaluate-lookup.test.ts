@@ -1,0 +1,110 @@
+import { describe, expect, test } from 'vitest';
+import type { HostnamePattern, Policy, Rule } from '#contracts/policy-model.js';
+import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
+import { address, group, policy, rule } from './sample.js';
+
+const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' };
+const OTHER: HostnamePattern = { kind: 'exact', labels: ['other', 'example'], text: 'other.example' };
+
+function lookup(given: Policy) {
+  return evaluateLookup(given, address('10.0.0.1'), 'api.example.com');
+}
+
+function decides(given: Rule): boolean {
+  return (
+    lookup(policy([group(['10.0.0.0/8'], [given])], { action: given.action === 'allow' ? 'deny' : 'allow' })).place
+      .kind === 'rule'
+  );
+}
+
+describe('a lookup', () => {
+  test('is decided by the first rule that can decide it', () => {
+    const given = policy([
+      group(['10.0.0.2'], [rule({ action: 'deny' })]),
+      group(
+        ['10.0.0.0/8'],
+        [rule({ hostname: OTHER, action: 'deny' }), rule({ hostname: API, protocol: 6, ports: ['443'] })],
+      ),
+    ]);
+    expect(lookup(given)).toEqual({
+      rank: 2,
+      place: { kind: 'rule', group: 1, rule: 1 },
+      verdict: 'allow',
+      audited: false,
+    });
+  });
+
+  test('ends at the default action of a group', () => {
+    const given = policy([group(['10.0.0.1'], [rule({ hostname: OTHER })], { defaultAction: 'deny', mode: 'audit' })]);
+    expect(lookup(given)).toEqual({
+      rank: 1,
+      place: { kind: 'group_default', group: 0 },
+      verdict: 'audit',
+      audited: true,
+    });
+  });
+
+  test('ends at the default of the policy', () => {
+    expect(lookup(policy([group(['10.0.0.2'], [rule()])]))).toEqual({
+      rank: 1,
+      place: { kind: 'policy_default' },
+      verdict: 'deny',
+      audited: false,
+    });
+  });
+
+  test('is allowed by an allow rule with a TLS block, not redirected', () => {
+    const given = policy([group(['10.0.0.1'], [rule({ hostname: API, tls: {}, mode: 'audit' })])]);
+    expect(lookup(given)).toEqual({
+      rank: 0,
+      place: { kind: 'rule', group: 0, rule: 0 },
+      verdict: 'allow',
+      audited: false,
+    });
+  });
+
+  test('passes an audited deny', () => {
+    const given = policy([group(['10.0.0.1'], [rule({ hostname: API, action: 'deny', mode: 'audit' })])]);
+    expect(lookup(given).verdict).toBe('audit');
+  });
+});
+
+describe('an allow rule', () => {
+  test.each<[string, Rule, boolean]>([
+    ['with a hostname that matches', rule({ hostname: API }), true],
+    ['with a hostname that does not match', rule({ hostname: OTHER }), false],
+    ['with a hostname, for ICMP', rule({ hostname: API, protocol: 1, icmpTypes: [8] }), true],
+    ['with a hostname and destinations', rule({ hostname: API, to: ['192.0.2.0/24'] }), true],
+    ['with destinations', rule({ to: ['192.0.2.0/24'] }), false],
+    ['with 0.0.0.0/0', rule({ to: ['0.0.0.0/0'] }), true],
+    ['for anything', rule(), true],
+    ['for TCP ports', rule({ protocol: 6, ports: ['443'] }), true],
+    ['for any protocol, with ports', rule({ ports: ['443'] }), true],
+    ['for UDP', rule({ protocol: 17 }), true],
+    ['for UDP with port 53', rule({ protocol: 17, ports: ['50-60'] }), true],
+    ['for UDP without port 53', rule({ protocol: 17, ports: ['52', '54-60'] }), false],
+    ['for ICMP', rule({ protocol: 1 }), false],
+    ['for any protocol, with ICMP types', rule({ icmpTypes: [8] }), false],
+    ['for SCTP', rule({ protocol: 132 }), false],
+  ])('%s: decides a lookup %#', (_name, given, wanted) => {
+    expect(decides(given)).toBe(wanted);
+  });
+});
+
+describe('a deny rule', () => {
+  test.each<[string, Rule, boolean]>([
+    ['for anything', rule(), true],
+    ['with 0.0.0.0/0', rule({ to: ['0.0.0.0/0'] }), true],
+    ['with a hostname that matches', rule({ hostname: API }), true],
+    ['with a hostname that does not match', rule({ hostname: OTHER }), false],
+    ['with a hostname and ports', rule({ hostname: API, ports: ['80'] }), false],
+    ['with a hostname and destinations', rule({ hostname: API, to: ['192.0.2.0/24'] }), false],
+    ['with destinations', rule({ to: ['192.0.2.0/24'] }), false],
+    ['for a protocol', rule({ protocol: 6 }), false],
+    ['with source ports', rule({ from: ['1'] }), false],
+    ['with ICMP codes', rule({ icmpCodes: [1] }), false],
+    ['with a TLS block', rule({ tls: {} }), false],
+  ])('%s: decides a lookup %#', (_name, given, wanted) => {
+    expect(decides({ ...given, action: 'deny' })).toBe(wanted);
+  });
+});

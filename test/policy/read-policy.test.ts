@@ -1,0 +1,137 @@
+import { describe, expect, it } from 'vitest';
+import { type ReadContext, readPolicy } from '#policy/check/read-policy.js';
+import { singletonView } from '#policy/document/view.js';
+
+const context: ReadContext = {
+  form: 'singleton',
+  integrations: new Set(),
+  parseCertificate: () => undefined,
+  dns: true,
+  servicePlane: true,
+  recordMode: 'audit',
+  fallback: 'deny',
+};
+const envelope: ReadContext = { ...context, form: 'envelope' };
+
+describe('readPolicy', () => {
+  it('reads a singleton body under the mode of its record', () => {
+    const body = new TextEncoder().encode('{"default_policy": "allow"}\n');
+    expect(readPolicy(body, context)).toEqual({
+      ok: true,
+      held: {
+        parts: { form: 'singleton', mode: 'audit', defaultPolicy: 'allow', groups: [] },
+        outline: { close: 26, hasMembers: true, list: undefined, starts: [], ends: [] },
+      },
+      policyJson: body,
+      name: null,
+      policy: { groups: [], default: { action: 'allow', mode: 'audit', from: 'default_policy' } },
+      warnings: [],
+    });
+  });
+
+  it('takes name, mode and the text of the policy out of an envelope, and points warnings into the body', () => {
+    const policy = '{ "source_groups": [{"id": "büro", "sources": {"cidrs": ["10.0.0.1/8"]}}] }';
+    const read = readPolicy(`{"name": " Main ", "policy" : ${policy}, "mode": "enforce"}`, envelope);
+    if (!read.ok) throw new Error('not read');
+    const { held, ...rest } = read;
+    expect([held.parts.form, held.parts.mode]).toEqual(['envelope', 'enforce']);
+    expect(held.outline).toEqual({ close: 75, hasMembers: true, list: 19, starts: [20], ends: [73] });
+    expect(rest).toEqual({
+      ok: true,
+      policyJson: new TextEncoder().encode(policy),
+      name: 'Main',
+      policy: {
+        groups: [
+          {
+            id: 'büro',
+            pointer: '/source_groups/0',
+            mode: 'enforce',
+            sources: [{ address: 0x0a000000, length: 8 }],
+            dynamic: false,
+            rules: [],
+            defaultAction: undefined,
+          },
+        ],
+        default: { action: 'deny', mode: 'enforce', from: 'fallback' },
+      },
+      warnings: [
+        {
+          pointer: '/policy/source_groups/0/sources/cidrs/0',
+          code: 'host_bits',
+          message: 'Bits behind the prefix are ignored: this is 10.0.0.0/8.',
+        },
+      ],
+    });
+  });
+
+  it('keeps the name null where an envelope has none', () => {
+    expect(readPolicy('{"mode": "disabled", "policy": {}}', envelope)).toMatchObject({
+      name: null,
+      held: { parts: { mode: 'disabled' } },
+    });
+  });
+
+  it.each<[string | Uint8Array, ReadContext, string, string[]]>([
+    ['{"default_policy": "allow"', context, 'invalid_body', ['invalid_json ']],
+    [Uint8Array.of(0xff), context, 'invalid_body', ['invalid_utf8 ']],
+    [
+      '{"default_policy": "deny", "default_policy": "allow"}',
+      context,
+      'invalid_body',
+      ['duplicate_key /default_policy'],
+    ],
+    ['['.repeat(100_000), context, 'invalid_body', [`too_deep ${'/0'.repeat(32)}`]],
+    ['{"mode": "enforce", "policy": {}}', context, 'invalid_policy', ['unknown_field /mode', 'unknown_field /policy']],
+    [
+      '{"default_policy": "deny"}',
+      envelope,
+      'invalid_policy',
+      ['required /mode', 'required /policy', 'unknown_field /default_policy'],
+    ],
+    ['"deny"', context, 'invalid_policy', ['invalid_type ']],
+    [
+      '{"source_groups": [{"id": "g", "sources": {"ips": ["10.0.0.1"]}}]}',
+      context,
+      'invalid_policy',
+      ['mode_required /source_groups/0/mode'],
+    ],
+    [
+      '{"__proto__": {"polluted": true}, "constructor": {"prototype": {"polluted": true}}}',
+      context,
+      'invalid_policy',
+      ['unknown_field /__proto__', 'unknown_field /constructor'],
+    ],
+  ])('refuses %j', (body, where, code, expected) => {
+    const read = readPolicy(body, where);
+    expect(read.ok).toBe(false);
+    if (read.ok) return;
+    expect([read.code, read.problems.map((problem) => `${problem.code} ${problem.pointer}`)]).toEqual([code, expected]);
+    expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+  });
+});
+
+describe('singletonView', () => {
+  const group = { id: 'g', sources: { ips: ['10.0.0.1'] } };
+
+  it('shows the mode of the envelope in each group', () => {
+    expect(singletonView({ default_policy: 'Deny', source_groups: [group] }, 'envelope', 'audit')).toEqual({
+      default_policy: 'Deny',
+      source_groups: [{ ...group, mode: 'audit' }],
+    });
+    expect(singletonView({}, 'envelope', 'audit')).toEqual({});
+  });
+
+  it('leaves a policy in the singleton form as it is', () => {
+    const config = { source_groups: [{ ...group, mode: 'enforce' as const }] };
+    expect(singletonView(config, 'singleton', 'audit')).toEqual(config);
+  });
+
+  it('reads back as what it shows', () => {
+    const shown = singletonView({ source_groups: [group] }, 'envelope', 'audit');
+    const [back, origin] = [
+      readPolicy(JSON.stringify(shown), context),
+      readPolicy(JSON.stringify({ mode: 'audit', policy: { source_groups: [group] } }), envelope),
+    ];
+    expect(back.ok && back.policy).toEqual(origin.ok && origin.policy);
+  });
+});

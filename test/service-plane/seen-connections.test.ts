@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest';
+import { Seen } from '#service-plane/seen-connections.js';
+import { request, seenConnection } from '#test/observe/connections.js';
+
+const untimed = ({ atMs: _, ...seen }: ReturnType<typeof seenConnection>) => seen;
+const allowed = untimed(seenConnection({ verdict: 'allow' }));
+const denied = untimed(seenConnection());
+
+test('what is allowed is seen while somebody wants it, what is denied always, and each once', () => {
+  const seen = new Seen();
+  seen.add(allowed, 1);
+  seen.add(denied, 2);
+  expect(seen.take()).toEqual({ connections: [{ ...denied, atMs: 2 }], lost: 0, lostDenied: 0 });
+  seen.allowedWanted = true;
+  seen.add(allowed, 3);
+  expect(seen.take()).toEqual({ connections: [{ ...allowed, atMs: 3 }], lost: 0, lostDenied: 0 });
+  expect(seen.take()).toEqual({ connections: [], lost: 0, lostDenied: 0 });
+});
+
+test('however much is allowed, a deny finds room, and what finds none is counted', () => {
+  const seen = new Seen();
+  seen.allowedWanted = true;
+  for (let count = 0; count < 10_000; count++) seen.add(allowed, 1);
+  for (let count = 0; count < 9_000; count++) seen.add(denied, 1);
+  const { connections, lost, lostDenied } = seen.take();
+  expect(connections.filter(({ verdict }) => verdict === 'deny').length).toBe(8_192);
+  expect([connections.length, lost, lostDenied]).toEqual([16_384, 19_000 - 16_384, 9_000 - 8_192]);
+  seen.add(denied, 1);
+  expect(seen.take()).toMatchObject({ connections: [{ verdict: 'deny' }], lost: 0, lostDenied: 0 });
+});
+
+test('of a long path the beginning is kept', () => {
+  const seen = new Seen();
+  seen.add(untimed(request(`/${'a'.repeat(9_000)}`)), 1);
+  seen.add(untimed(request(`/${'a'.repeat(511)}`)), 1);
+  const paths = seen.take().connections.map(({ http }) => http?.path);
+  expect(paths).toEqual([`/${'a'.repeat(510)}…`, `/${'a'.repeat(511)}`]);
+});

@@ -1,0 +1,51 @@
+import { expect, test } from 'vitest';
+import { ENDS, TICK_SHIFT } from '#sockets/splice-layout.js';
+import { isPast } from '#sockets/splice-pair.js';
+import { segmentBytes, TCP_FLAGS } from '#sockets/tcp-segment.js';
+
+const TIMES = { idleMs: 60_000, endedMs: 10_000 };
+const TICKS = 2 ** 32;
+const nsOf = (tick: number): bigint => BigInt(tick) << TICK_SHIFT;
+/** About a second. */
+const SECOND = 954;
+const seen = (last_seen: number, ends = 0) => ({ last_seen: last_seen % TICKS, ends });
+const LATE = 100_000;
+
+test.each([
+  ['a packet that is newer than the look at the clock', seen(LATE + 1), seen(LATE + 1), false],
+  ['nobody for less than the time', seen(LATE - 59 * SECOND), seen(1), false],
+  ['nobody for the time', seen(LATE - 61 * SECOND), seen(1), true],
+  ['one way that has ended', seen(LATE - 11 * SECOND, ENDS.ended), seen(1), false],
+  ['both, a while ago', seen(LATE - 11 * SECOND, ENDS.ended), seen(LATE - 11 * SECOND, ENDS.ended), true],
+  ['both, just now', seen(LATE - 9 * SECOND, ENDS.ended), seen(LATE - 9 * SECOND, ENDS.ended), false],
+  ['a reset, a while ago', seen(LATE - 11 * SECOND, ENDS.reset), seen(1), true],
+] as const)('%s', (_, there, back, expected) => {
+  expect(isPast(there, back, nsOf(LATE), TIMES)).toBe(expected);
+  expect(isPast(back, there, nsOf(LATE), TIMES)).toBe(expected);
+});
+
+test('ticks that come round again', () => {
+  const before = seen(TICKS - 5 * SECOND);
+  expect(isPast(before, before, nsOf(TICKS + 5 * SECOND), TIMES)).toBe(false);
+  expect(isPast(before, before, nsOf(TICKS + 61 * SECOND), TIMES)).toBe(true);
+  const after = seen(TICKS + 5 * SECOND);
+  expect(isPast(after, after, nsOf(TICKS - 1), TIMES)).toBe(false);
+});
+
+test('a segment is one that a receiver takes: its checksums are right', () => {
+  const ends = { source: 0x0a4d0102, destination: 0x0a4d0202, sourcePort: 41_000, destinationPort: 443 };
+  const common = { ...ends, sequence: 0xffff_fff0, acknowledgment: 7, flags: TCP_FLAGS.ack, window: 500 };
+  for (const segment of [common, { ...common, stamps: [0xffff_ffff, 3] as const }]) {
+    const bytes = segmentBytes(segment);
+    const view = new DataView(bytes.buffer);
+    const sum = (from: number, to: number, initial: number): number => {
+      let total = initial;
+      for (let at = from; at < to; at += 2) total += view.getUint16(at);
+      while (total > 0xffff) total = (total & 0xffff) + (total >>> 16);
+      return total;
+    };
+    expect(sum(0, 20, 0)).toBe(0xffff);
+    expect(sum(12, bytes.length, 6 + bytes.length - 20)).toBe(0xffff);
+    expect([view.getUint32(24), view.getUint32(28), view.getUint16(34)]).toEqual([0xffff_fff0, 7, 500]);
+  }
+});

@@ -1,0 +1,123 @@
+import { chmodSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { generateCa } from '#service-plane/ca/generate-ca.js';
+import { createInterceptCaStore } from '#store/intercept-ca-store.js';
+import { createMemoryStore } from '#store/memory-store.js';
+import { fileSeal, memorySeal } from '#store/seal.js';
+import type { StoreError } from '#store/store-error.js';
+import { foundIn, tracesOf } from '../service-plane/ca/traces.js';
+import { temporaryFolder } from './temporary-folder.js';
+
+const ca = generateCa({ commonName: 'first', days: 30 });
+const other = generateCa({ commonName: 'second', days: 30 });
+const KEY = 'setting/tls-intercept-ca';
+const codeOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => 'done',
+    (error: StoreError) => error.code,
+  );
+
+function sealed(isGiven = false) {
+  const path = join(temporaryFolder(), 'seal.key');
+  const kv = createMemoryStore();
+  const open = () => createInterceptCaStore(kv, fileSeal(path, isGiven), () => new Date(0));
+  return { path, kv, open, store: open() };
+}
+
+it('keeps the CA, and gives its key to whoever has the sealing key', async () => {
+  const { store, open } = sealed();
+  const record = await store.put(ca, 'ops', 0);
+  expect(record).toEqual({
+    cert_pem: ca.certPem,
+    chain_pem: '',
+    fingerprint: ca.fingerprint,
+    sealed_key: record.sealed_key,
+    revision: 1,
+    updated_at: '1970-01-01T00:00:00.000Z',
+    updated_by: 'ops',
+  });
+  const again = open();
+  expect(await again.get()).toEqual(record);
+  expect((await again.key(record)).equals(ca.key)).toBe(true);
+});
+
+it('writes nothing of the key in clear', async () => {
+  const { store, kv } = sealed();
+  await store.put(ca, 'ops');
+  expect(foundIn(Buffer.from((await kv.get(KEY)) ?? []), tracesOf(ca.key))).toEqual([]);
+  expect(foundIn(ca.key.export({ type: 'pkcs8', format: 'pem' }) as string, tracesOf(ca.key))).not.toEqual([]);
+});
+
+it('seals anew each time', async () => {
+  const { store } = sealed();
+  const [first, second] = [await store.put(ca, 'ops'), await store.put(ca, 'ops')];
+  expect(second.sealed_key).not.toBe(first.sealed_key);
+});
+
+it('makes the sealing key with the first CA, for its user alone', async () => {
+  const { store, path } = sealed();
+  expect([await store.get(), existsSync(path)]).toEqual([null, false]);
+  await store.put(ca, 'ops');
+  expect([statSync(path).mode & 0o777, readFileSync(path, 'utf8').length]).toEqual([0o600, 45]);
+});
+
+it('uses a sealing key that was given, and makes none in its place', async () => {
+  const { store, path } = sealed(true);
+  expect(await codeOf(store.put(ca, 'ops'))).toBe('seal_key_missing');
+  writeFileSync(path, `${Buffer.alloc(32, 7).toString('base64')}\n`, { mode: 0o600 });
+  expect(await codeOf(store.put(ca, 'ops'))).toBe('done');
+});
+
+it('tells a key that is lost, exposed, none, another, or a record that was changed, from each other', async () => {
+  const { store, path } = sealed();
+  const record = await store.put(ca, 'ops');
+  const key = readFileSync(path);
+  const codes: string[] = [];
+  const note = async (given = record) => codes.push(await codeOf(store.key(given)));
+  chmodSync(path, 0o640);
+  await note();
+  rmSync(path);
+  await note();
+  writeFileSync(path, 'short', { mode: 0o600 });
+  await note();
+  writeFileSync(path, Buffer.alloc(32).toString('base64'));
+  await note();
+  writeFileSync(path, key);
+  await note({ ...record, fingerprint: other.fingerprint });
+  await note({
+    ...record,
+    sealed_key: `${record.sealed_key.startsWith('A') ? 'B' : 'A'}${record.sealed_key.slice(1)}`,
+  });
+  await note({ ...record, sealed_key: record.sealed_key.slice(0, 20) });
+  await note();
+  expect(codes).toEqual([
+    'seal_key_exposed',
+    'seal_key_missing',
+    'seal_key_invalid',
+    'seal_broken',
+    'seal_broken',
+    'seal_broken',
+    'seal_broken',
+    'done',
+  ]);
+});
+
+it('counts revisions across removals, and refuses writes that expect another', async () => {
+  const store = createInterceptCaStore(createMemoryStore(), memorySeal());
+  expect(await codeOf(store.put(ca, 'ops', 1))).toBe('revision_conflict');
+  expect((await store.put(ca, 'ops', 0)).revision).toBe(1);
+  expect(await codeOf(store.put(other, 'ops', 0))).toBe('revision_conflict');
+  expect(await codeOf(store.remove(2))).toBe('revision_conflict');
+  expect([await store.remove(1), await store.remove(), await store.get()]).toEqual([true, false, null]);
+  const record = await store.put(other, 'ops', 0);
+  expect([record.revision, (await store.key(record)).equals(other.key)]).toEqual([2, true]);
+});
+
+it('lets one of two writers that expect the same revision win', async () => {
+  const { store } = sealed();
+  expect(await Promise.all([codeOf(store.put(ca, 'a', 0)), codeOf(store.put(other, 'b', 0))])).toEqual([
+    'done',
+    'revision_conflict',
+  ]);
+});

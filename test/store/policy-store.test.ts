@@ -1,0 +1,170 @@
+import { describe, expect, it } from 'vitest';
+import { createMemoryStore } from '#store/memory-store.js';
+import { loadPolicyStore } from '#store/policy-store.js';
+import type { StoreError } from '#store/store-error.js';
+import type { KvStore } from '#store/store-types.js';
+import { storedPolicy } from './stored-policy.js';
+
+const noCopy = { read: async () => null, write: async () => {}, append: async () => true };
+const open = (kv: KvStore = createMemoryStore()) => loadPolicyStore(kv, noCopy, () => {});
+const codeOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => 'done',
+    (error: StoreError) => error.code,
+  );
+
+describe('policy store', () => {
+  it('is empty at first', async () => {
+    const policies = await open();
+    expect({
+      list: await policies.list(),
+      active: await policies.active(),
+      generation: await policies.generation(),
+      everActivated: await policies.everActivated(),
+      get: await policies.get('none'),
+      byName: await policies.findByName('none'),
+      history: await policies.history('none'),
+      revision: await policies.revision('none', 1),
+    }).toEqual({
+      list: [],
+      active: null,
+      generation: 0,
+      everActivated: false,
+      get: null,
+      byName: null,
+      history: [],
+      revision: null,
+    });
+  });
+
+  it('gives back record and body as they were put, also when loaded anew', async () => {
+    const kv = createMemoryStore();
+    const policies = await open(kv);
+    const put = storedPolicy({ id: 'a', name: 'Edge' }, '{"default_policy": "deny"}');
+    await policies.commit({ put, generation: 1 });
+    for (const store of [policies, await open(kv)]) {
+      expect({
+        list: await store.list(),
+        active: await store.active(),
+        generation: await store.generation(),
+        everActivated: await store.everActivated(),
+        get: await store.get('a'),
+        byName: await store.findByName('  eDGE '),
+        history: await store.history('a'),
+        revision: await store.revision('a', 1),
+      }).toEqual({
+        list: [put.record],
+        active: put,
+        generation: 1,
+        everActivated: true,
+        get: put,
+        byName: put.record,
+        history: [put.record],
+        revision: put,
+      });
+    }
+  });
+
+  it('moves activity in one commit', async () => {
+    const policies = await open();
+    const a = storedPolicy({ id: 'a', name: 'a' }, '{}');
+    const b = storedPolicy({ id: 'b', name: 'b' }, '{}');
+    await policies.commit({ put: a, generation: 1 });
+    await policies.commit({ put: b, deactivate: 'a', generation: 2 });
+    expect(await policies.list()).toEqual([{ ...a.record, active: false }, b.record]);
+    expect((await policies.active())?.record.id).toBe('b');
+    expect(await policies.history('a')).toEqual([{ ...a.record, active: false }]);
+  });
+
+  it('has none active after the active one is deactivated, disabled or removed, and remembers that one was', async () => {
+    for (const change of [
+      { deactivate: 'a' },
+      { put: storedPolicy({ id: 'a', revision: 2, mode: 'disabled', active: false }, '{}') },
+      { remove: 'a' },
+    ]) {
+      const policies = await open();
+      await policies.commit({ put: storedPolicy({ id: 'a' }, '{}'), generation: 1 });
+      await policies.commit({ ...change, generation: 2 });
+      expect(await policies.active()).toBeNull();
+      expect(await policies.everActivated()).toBe(true);
+      expect(await policies.generation()).toBe(2);
+    }
+  });
+
+  it('leaves the active one alone when another is stored, deactivated or removed', async () => {
+    const policies = await open();
+    const a = storedPolicy({ id: 'a', name: 'a' }, '{"a":1}');
+    const b = storedPolicy({ id: 'b', name: null, active: false }, '{}');
+    await policies.commit({ put: a, generation: 1 });
+    await policies.commit({ put: b, deactivate: 'b', generation: 1 });
+    expect(await policies.list()).toEqual([a.record, b.record]);
+    await policies.commit({ remove: 'b', generation: 1 });
+    expect(await policies.list()).toEqual([a.record]);
+    expect(await policies.active()).toEqual(a);
+  });
+
+  it('keeps every revision, newest first, also after the policy is removed', async () => {
+    const policies = await open();
+    for (let revision = 1; revision <= 12; revision++) {
+      const author = `author ${revision}`;
+      const put = storedPolicy({ id: 'a', revision, updated_by: author }, `{"n":${revision}}`);
+      await policies.commit({ put, generation: revision });
+    }
+    const seen = async () => (await policies.history('a')).map(({ revision, active }) => [revision, active]);
+    const numbers = Array.from({ length: 12 }, (_, index) => 12 - index);
+    expect(await seen()).toEqual(numbers.map((revision) => [revision, revision === 12]));
+    expect(await policies.revision('a', 3)).toEqual(
+      storedPolicy({ id: 'a', revision: 3, updated_by: 'author 3', active: false }, '{"n":3}'),
+    );
+    await policies.commit({ remove: 'a', generation: 13 });
+    expect(await seen()).toEqual(numbers.map((revision) => [revision, false]));
+    expect((await policies.revision('a', 12))?.body.toString()).toBe('{"n":12}');
+  });
+
+  it('refuses to go back: an older generation, a revision that is not newer', async () => {
+    const policies = await open();
+    const put = storedPolicy({ id: 'a', revision: 2 }, '{}');
+    await policies.commit({ put, generation: 5 });
+    expect(await codeOf(policies.commit({ deactivate: 'a', generation: 4 }))).toBe('generation_regressed');
+    expect(await codeOf(policies.commit({ put, generation: 6 }))).toBe('revision_conflict');
+    expect(await policies.active()).toEqual(put);
+    expect(await policies.generation()).toBe(5);
+  });
+
+  it('changes nothing when the batch fails', async () => {
+    const kv = createMemoryStore();
+    const broken: KvStore = { ...kv, batch: () => Promise.reject(new Error('disk')) };
+    const before = await open(kv);
+    const put = storedPolicy({ id: 'a' }, '{}');
+    await before.commit({ put, generation: 1 });
+    const policies = await open(broken);
+    await expect(policies.commit({ put: storedPolicy({ id: 'a', revision: 2 }, '{}'), generation: 2 })).rejects.toThrow(
+      'disk',
+    );
+    expect(await policies.active()).toEqual(put);
+    expect(await policies.generation()).toBe(1);
+  });
+
+  it('commits in the order of the calls', async () => {
+    const policies = await open();
+    const revisions = Array.from({ length: 20 }, (_, index) => index + 1);
+    await Promise.all(
+      revisions.map((revision) =>
+        policies.commit({
+          put: storedPolicy({ id: 'a', revision }, 'x'.repeat(20_000 * (21 - revision))),
+          generation: revision,
+        }),
+      ),
+    );
+    expect((await policies.active())?.record.revision).toBe(20);
+    expect((await policies.history('a')).length).toBe(20);
+  });
+
+  it('keeps a body of 64 MiB byte for byte', async () => {
+    const policies = await open();
+    const body = Buffer.alloc(64 * 1024 * 1024, '{"source_groups": ["Zürich"]} ');
+    await policies.commit({ put: { ...storedPolicy({ id: 'a' }, ''), body }, generation: 1 });
+    const back = await policies.active();
+    expect(back !== null && Buffer.compare(back.body, body)).toBe(0);
+  });
+});
