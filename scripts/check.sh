@@ -19,6 +19,7 @@ architecture() {
   return "$status"
 }
 step format npx --no-install biome ci --error-on-warnings .
+step 'format of C' bash scripts/format-c.sh --check
 step types npx --no-install tsc -p . --noEmit
 step lint npx --no-install eslint --max-warnings 0 .
 step architecture architecture

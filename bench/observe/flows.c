@@ -44,7 +44,8 @@ static unsigned int address_of(const char *text)
 
 static int socket_from(unsigned int address)
 {
-	struct sockaddr_in own = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(address), 
+	struct sockaddr_in own = { .sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(address),
 				   .sin_port = htons(4000 + getpid() % 50000) };
 	int yes = 1, fd = socket(AF_INET, SOCK_DGRAM, 0);
 

@@ -33,8 +33,8 @@ static __always_inline struct brief *brief_of_packet(void)
 #define TCP_SPECIAL (TCP_SYN | TCP_RST | TCP_ACK)
 
 /* What a packet in the middle of a flow leaves them in; a FIN changes them among each other. */
-#define BUSY_STATES                                                                            \
-	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING |       \
+#define BUSY_STATES                                                                      \
+	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING | \
 	 1 << FLOW_UDP_REPLIED)
 
 /* Passes a packet in the middle of an established flow. */

@@ -58,7 +58,7 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
  * word. `keys` is source port << 32 | leaf key.
  */
 static __always_inline __u32 find_word(struct image image, __u32 index, __u32 segment, __u32 destination,
-					  __u64 keys)
+				       __u64 keys)
 {
 	__u32 count, tree, wildcard, leaves, other, word = NO_MATCH;
 	struct line *list = line_at(image, index);

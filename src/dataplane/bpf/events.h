@@ -75,7 +75,7 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
  * by in the upper half; 0 where nothing was judged.
  */
 __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judged,
-				   enum drop_reason reason)
+			   enum drop_reason reason)
 {
 	__u32 word = judged, active_word = judged >> 32;
 	__u64 now_ns = coarse_ns();
@@ -94,9 +94,9 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 	if (!event)
 		return 0;
 	event->time_ns = now_ns;
-	event->type = !reason				     ? EVENT_PASSED
+	event->type = !reason                               ? EVENT_PASSED
 		      : word && reason != DROP_OUT_OF_STATE ? EVENT_DENIED
-							     : EVENT_DROPPED;
+							    : EVENT_DROPPED;
 	event->verdict = word & 7;
 	event->drop_reason = reason;
 	event->protocol = packet->protocol;
@@ -131,7 +131,9 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 __noinline int tell_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
 			 __u64 ended_by)
 {
-	__u64 judged = ended_by > ENDED_BY_CUT ? ended_by : flow ? flow->judgement : 0;
+	__u64 judged = ended_by > ENDED_BY_CUT ? ended_by
+		       : flow                  ? flow->judgement
+					       : 0;
 	__u32 kinds = EVENTS_WANTED_FLOWS;
 	struct hit_ref ref;
 	bool by_high;

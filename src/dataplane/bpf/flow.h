@@ -161,8 +161,8 @@ static __always_inline __u32 claim_line(__u64 hash, bool half, __u64 now_ns)
 }
 
 /* Which no flow is in that was confirmed. */
-#define OPENING_STATES                                                                         \
-	(1 << FLOW_TCP_SYN_SENT | 1 << FLOW_TCP_SYN_RECEIVED | 1 << FLOW_UDP_OPENED |          \
+#define OPENING_STATES                                                                \
+	(1 << FLOW_TCP_SYN_SENT | 1 << FLOW_TCP_SYN_RECEIVED | 1 << FLOW_UDP_OPENED | \
 	 1 << FLOW_ICMP_OPENED | 1 << FLOW_OTHER_OPENED)
 
 #define BOTH_FINS (FLOW_FIN | FLOW_FIN << 1)
@@ -257,8 +257,8 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 	switch (packet->protocol) {
 	case IPPROTO_TCP:
 		/* Picked up in the middle of its life: nobody knows whether it was answered, so it gets the long time. */
-		return packet->tcp_flags & TCP_RST   ? FLOW_TCP_RESET
-		       : packet->tcp_flags & TCP_FIN ? FLOW_TCP_HALF_CLOSED
+		return packet->tcp_flags & TCP_RST                            ? FLOW_TCP_RESET
+		       : packet->tcp_flags & TCP_FIN                          ? FLOW_TCP_HALF_CLOSED
 		       : (packet->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN ? FLOW_TCP_SYN_SENT
 									      : FLOW_TCP_ESTABLISHED;
 	case IPPROTO_UDP:

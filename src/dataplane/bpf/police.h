@@ -22,8 +22,8 @@ static __always_inline bool is_stranger(const struct flow *flow, const struct pa
 
 /* A packet of a flow. An epoch that the flow was not judged by judges it again. */
 static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct flow *flow, struct packet *packet,
-					 const struct active *in_force, __u32 active_word, __u64 judgement, __u32 slot,
-					 __u64 now)
+						  const struct active *in_force, __u32 active_word, __u64 judgement, __u32 slot,
+						  __u64 now)
 {
 	__u32 direction = direction_of(flow, packet), word = judgement;
 	bool foreign = judgement == 0, at_once = !packet->outgoing && is_sent_at_once(in_force, now);
@@ -139,7 +139,7 @@ __noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packe
 
 /* A packet without a flow. */
 static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct packet *packet, const struct active *in_force,
-				      __u32 active_word, __u64 now)
+					       __u32 active_word, __u64 now)
 {
 	enum drop_reason refused;
 	__u64 judged;
@@ -193,7 +193,7 @@ static __noinline struct flow *find_flow(const struct packet *packet, __u64 *jud
 }
 
 __noinline enum outcome finish_error(struct __sk_buff *skb, const struct packet *error, __u64 judged,
-				   enum drop_reason refused)
+				     enum drop_reason refused)
 {
 	if (refused)
 		return refuse(skb, error, judged, refused);

@@ -13,7 +13,9 @@ static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool au
 		return DROP_POLICY_DENY;
 	case VERDICT_REDIRECT:
 		/* It was not opened by way of the service plane. */
-		return audited ? DROP_NONE : settings.plane_port ? DROP_NOT_INSPECTED : DROP_SERVICE_PLANE_ABSENT;
+		return audited               ? DROP_NONE
+		       : settings.plane_port ? DROP_NOT_INSPECTED
+					     : DROP_SERVICE_PLANE_ABSENT;
 	default:
 		return DROP_PROGRAM_DAMAGED;
 	}
