@@ -70,8 +70,8 @@ async function run(): Promise<readonly Row[]> {
     return [
       { what: 'records read from the ring', value: perSecond(ms.reading), unit: 'M/s', atLeast: 1 },
       { what: 'records decoded to observations', value: perSecond(ms.decoding), unit: 'M/s', atLeast: 1 },
-      { what: 'a denied packet, no events wanted', value: perPacket(ms.silent), unit: 'ns' },
-      { what: 'what its event adds', value: perPacket(ms.telling) - perPacket(ms.silent), unit: 'ns' },
+      { what: 'a denied packet without its event', value: perPacket(ms.silent), unit: 'ns' },
+      { what: 'added by its event', value: perPacket(ms.telling) - perPacket(ms.silent), unit: 'ns' },
     ];
   } finally {
     kernel.close();

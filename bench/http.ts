@@ -84,10 +84,10 @@ function headRows(what: string, bytes: Buffer): readonly Row[] {
     withArgument(nodeReader(), bytes),
   ]);
   return [
-    { what: `${what}, ${request.headers.length} fields: read`, value: ours, unit: 'heads/s' },
+    { what: `${what} of ${request.headers.length} fields: read`, value: ours, unit: 'heads/s' },
     { what: `${what}: read and written`, value: both, unit: 'heads/s' },
-    { what: `${what}: read by Node's parser, without a look at it`, value: node, unit: 'heads/s' },
-    { what: `${what}: share of Node's rate`, value: ours / node, unit: '×' },
+    { what: `${what}: read by Node's parser`, value: node, unit: 'heads/s' },
+    { what: `${what}: rate relative to Node's parser`, value: ours / node, unit: '×' },
   ];
 }
 
@@ -124,8 +124,8 @@ function judgeRows(): readonly Row[] {
     () => judgeRequest(withQuery, request, 'allow'),
   ]);
   return [
-    { what: 'a request judged by host, method, path and headers', value: plain, unit: 'requests/s' },
-    { what: 'the same and its query', value: query, unit: 'requests/s' },
+    { what: 'a request decided by host, method, path and headers', value: plain, unit: 'requests/s' },
+    { what: 'a request decided by host, method, path, headers and query', value: query, unit: 'requests/s' },
   ];
 }
 

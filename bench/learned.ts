@@ -95,7 +95,7 @@ function measure(rules: number, addresses: number, atMost: number): Row[] {
       { what: `${thousands(addresses)} learned: to learn one`, value: (learnedMs * 1e6) / addresses, unit: 'ns' },
       { what: `${thousands(addresses)} expired: to remove one`, value: (sweptMs * 1e6) / addresses, unit: 'ns' },
       {
-        what: `${thousands(addresses)} learned: maps`,
+        what: `${thousands(addresses)} learned: memory of the maps`,
         value: (linesFor(addresses) * 64 + PATTERNS * PATTERN.words * 4) / 2 ** 20,
         unit: 'MiB',
       },
@@ -130,7 +130,7 @@ function measureShared(names: number): Row[] {
       sources: { base: SOURCES, mask: 0xffff },
       destinations: { base: DESTINATIONS, mask: addresses - 1 },
     });
-    return [{ what: `an address of ${names} names, all in the list: a lookup`, value: nanoseconds, unit: 'ns' }];
+    return [{ what: `an address of ${names} names: a lookup`, value: nanoseconds, unit: 'ns' }];
   } finally {
     loaded.close();
   }

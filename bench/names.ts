@@ -120,8 +120,8 @@ async function run(): Promise<readonly Row[]> {
       );
       if (names !== 100_000) continue;
       rows.push(
-        { what: `${label} against 10: warm`, value: warm / smallest.warm, unit: '×', atMost: 2 },
-        { what: `${label} against 10: cold`, value: cold / smallest.cold, unit: '×' },
+        { what: `${label} relative to 10: warm`, value: warm / smallest.warm, unit: '×', atMost: 2 },
+        { what: `${label} relative to 10: cold`, value: cold / smallest.cold, unit: '×' },
       );
     }
   }

@@ -168,33 +168,33 @@ async function run(): Promise<readonly Row[]> {
 
     const rows: Row[] = [
       {
-        what: 'flow events a second from the kernel',
+        what: 'flow events from the kernel',
         value: slow.counted.sent / SECONDS,
         unit: 'events/s',
         atLeast: 100_000,
       },
       {
-        what: 'of them lost on the way to one WebSocket reader',
+        what: 'flow events lost by one WebSocket reader',
         value: lostOf([slow.read], 'reader') + slow.counted.lost,
         unit: '',
         atMost: 0,
       },
       {
-        what: 'twice as many: sent and lost in the ring',
+        what: 'overload: flow events, with those lost in the ring',
         value: (fast.counted.sent + fast.counted.lost) / SECONDS,
         unit: 'events/s',
         atLeast: 200_000,
       },
-      { what: 'what the reader got', value: fast.read.messages / SECONDS, unit: 'events/s' },
+      { what: 'overload: events that the reader received', value: fast.read.messages / SECONDS, unit: 'events/s' },
       {
-        what: 'sent, less what it got and was told it lost',
+        what: 'overload: events neither received nor reported as lost',
         value: fast.counted.sent - fast.read.messages - lostOf([fast.read], 'reader'),
         unit: '',
         atMost: 0,
         atLeast: 0,
       },
       {
-        what: 'lost in the ring, less what it was told of that',
+        what: 'overload: events lost in the ring and not reported',
         value: fast.counted.lost - lostOf([fast.read], 'kernel'),
         unit: '',
         atMost: 0,
@@ -233,12 +233,18 @@ async function manyReaders(scene: Scene): Promise<readonly Row[]> {
   const after = difference(await scene.counted(), counted);
   readers.end();
   const least = Math.min(...reads.map(({ messages }) => messages));
+  const label = `${READERS} readers, ${STALLED} of them stalled`;
   return [
-    { what: `${READERS} readers, ${STALLED} of them stalled: events a second`, value: sent / 10, unit: 'events/s' },
-    { what: 'the others lost', value: lostOf(reads, 'reader') + lostOf(reads, 'kernel'), unit: '', atMost: 0 },
-    { what: 'and did not get', value: after.opened - least, unit: '', atMost: 0 },
-    { what: 'the process grew by', value: more, unit: 'MiB', atMost: 600 },
-    { what: '/health meanwhile, p99', value: quantile(waits, 0.99), unit: 'ms' },
+    { what: `${label}: events for each`, value: sent / 10, unit: 'events/s' },
+    {
+      what: `${label}: events lost by the others`,
+      value: lostOf(reads, 'reader') + lostOf(reads, 'kernel'),
+      unit: '',
+      atMost: 0,
+    },
+    { what: `${label}: events missing at the others`, value: after.opened - least, unit: '', atMost: 0 },
+    { what: `${label}: growth of the resident memory`, value: more, unit: 'MiB', atMost: 600 },
+    { what: `${label}: GET /health, p99`, value: quantile(waits, 0.99), unit: 'ms' },
   ];
 }
 
@@ -270,7 +276,7 @@ async function costs(scene: Scene): Promise<readonly Row[]> {
     ...MODES.slice(1).map((mode) => ({
       what: `${kind}, observed, ${mode}`,
       value: rate(`${kind}, ${mode}`) / rate(`${kind}, off`),
-      unit: '× of off',
+      unit: '×',
     })),
   ]);
 }
@@ -282,7 +288,7 @@ async function findings(scene: Scene): Promise<readonly Row[]> {
   const counted = difference(await scene.counted(), before);
   return [
     { what: 'denies merged into findings', value: counted.merged / SECONDS, unit: 'events/s', atLeast: 50_000 },
-    { what: 'of them lost', value: counted.denied + counted.lost - counted.merged, unit: '', atMost: 0 },
+    { what: 'denies lost', value: counted.denied + counted.lost - counted.merged, unit: '', atMost: 0 },
   ];
 }
 

@@ -41,7 +41,7 @@ async function measure(): Promise<readonly Row[]> {
       fresh.push(await load('connect', PORTS.spliced + 1, CONNECTIONS));
     }
     return [
-      { what: 'bytes a second, to those that are forwarded', value: quantile(bulk, 0.5), unit: '×', atLeast: 0.8 },
+      { what: 'bytes a second, relative to forwarding', value: quantile(bulk, 0.5), unit: '×', atLeast: 0.8 },
       { what: 'new connections a second', value: quantile(fresh, 0.5), unit: '/s', atLeast: 2_000 },
     ];
   } finally {

@@ -5,7 +5,7 @@ import { type NodeProcess, startNode } from '#cli/node-process.js';
 import { ADDRESSES, type Topology } from '#cli/topology.js';
 
 /** The proxies have one core together, and everything that makes or answers queries for them has the other. */
-export const PROXY_CPU = '1';
+const PROXY_CPU = '1';
 export const LOAD_CPU = '0';
 const READY_MS = 20_000;
 

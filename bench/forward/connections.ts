@@ -100,7 +100,7 @@ async function run(): Promise<readonly Row[]> {
     const tracked = await nftables(true);
     return [
       { what: 'unfiltered, a connection', value: comparison.plainNs / 1000, unit: 'µs' },
-      { what: 'unfiltered beside itself', value: alone, unit: '× unfiltered' },
+      { what: 'a second unfiltered node', value: alone, unit: '× unfiltered' },
       { what: 'Weir, 10,000 rules', value: judged, unit: '× unfiltered', atLeast: 0.95 },
       { what: 'Weir, forwarding: stack, 10,000 rules', value: byStack, unit: '× unfiltered' },
       {

@@ -55,8 +55,8 @@ async function run(): Promise<readonly Row[]> {
     return [
       { what: 'TCP flows opened', value: opened, ...kept },
       { what: 'idle flows that pass both ways after a million new UDP flows', value: afterMillion, ...kept },
-      { what: 'idle flows that pass both ways after a million SYNs more', value: afterFlood, ...kept },
-      { what: 'TCP flows opened after that', value: openedAfter, ...kept },
+      { what: 'idle flows that pass both ways after a million SYNs', value: afterFlood, ...kept },
+      { what: 'TCP flows opened after the floods', value: openedAfter, ...kept },
     ];
   } finally {
     await rig.remove();
