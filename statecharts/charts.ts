@@ -2,16 +2,20 @@ import type { AnyStateMachine } from 'xstate';
 import { clusterChart } from './cluster.chart.js';
 import { dataplaneChart } from './dataplane.chart.js';
 import { dnsProxyChart } from './dns-proxy.chart.js';
+import { interfacesChart } from './interfaces.chart.js';
 import { nodeChart } from './node.chart.js';
 import { performanceModeChart } from './performance-mode.chart.js';
 import { policyChart } from './policy.chart.js';
 import { servicePlaneChart } from './service-plane.chart.js';
+import { swapChart } from './swap.chart.js';
 
 /** Every chart, by the name of its drawing. */
 export const CHARTS: Readonly<Record<string, AnyStateMachine>> = {
   node: nodeChart,
   policy: policyChart,
   dataplane: dataplaneChart,
+  interfaces: interfacesChart,
+  swap: swapChart,
   'dns-proxy': dnsProxyChart,
   'service-plane': servicePlaneChart,
   cluster: clusterChart,

@@ -23,17 +23,33 @@ export function drawChart(machine: AnyStateMachine): string {
 
 function block(node: AnyStateNode, edges: readonly Edge[], depth: number): string[] {
   const pad = '  '.repeat(depth);
-  const children = Object.values(node.states);
-  const inside = children.map((child) =>
-    Object.keys(child.states).length === 0
-      ? [`${pad}state "${child.key}" as ${idOf(child)}`]
-      : [`${pad}state "${child.key}" as ${idOf(child)} {`, ...block(child, edges, depth + 1), `${pad}}`],
-  );
+  const drawn = new Map<string, string>();
+  const inside = Object.values(node.states).map((child) => {
+    const heading = (more = ''): string => `${pad}state "${child.key}${more}" as ${idOf(child)}`;
+    if (Object.keys(child.states).length === 0) return [heading()];
+    const lines = block(child, edges, depth + 1);
+    const pattern = lines.join('\n').replaceAll(child.key, '');
+    const alike = drawn.get(pattern);
+    if (alike !== undefined) return [heading(`, inside like ${alike}`)];
+    drawn.set(pattern, child.key);
+    return [`${heading()} {`, ...lines, `${pad}}`];
+  });
   if (node.type === 'parallel') return inside.flatMap((lines, index) => (index === 0 ? lines : [`${pad}--`, ...lines]));
   const [initial] = node.initial?.target ?? [];
   const start = initial === undefined ? [] : [`${pad}[*] --> ${idOf(initial)}`];
-  const arrows = edges.flatMap((edge) => arrowIn(node, edge)).map((arrow) => pad + arrow);
-  return [...inside.flat(), ...start, ...new Set(arrows)];
+  return [...inside.flat(), ...start, ...arrowsIn(node, edges).map((arrow) => pad + arrow)];
+}
+
+/** One arrow for all edges with the same ends. */
+function arrowsIn(node: AnyStateNode, edges: readonly Edge[]): string[] {
+  const labels = new Map<string, Set<string>>();
+  for (const { ends, label } of edges.flatMap((edge) => arrowIn(node, edge))) {
+    labels.set(ends, (labels.get(ends) ?? new Set()).add(label));
+  }
+  return [...labels].map(([ends, of]) => {
+    const label = [...of].filter((text) => text !== '').join(', ');
+    return label === '' ? ends : `${ends} : ${label}`;
+  });
 }
 
 /**
@@ -41,7 +57,7 @@ function block(node: AnyStateNode, edges: readonly Edge[], depth: number): strin
  * states of different composites, and none from a state into itself: the first are drawn between the composites, and
  * the second are in the table alone.
  */
-function arrowIn(node: AnyStateNode, { source, target, event, guard }: Edge): string[] {
+function arrowIn(node: AnyStateNode, { source, target, event, guard }: Edge): { ends: string; label: string }[] {
   if (target === undefined) return [];
   const from = childOver(node, source);
   const to = childOver(node, target);
@@ -53,7 +69,7 @@ function arrowIn(node: AnyStateNode, { source, target, event, guard }: Edge): st
     ...(to === target ? [] : [`→ ${pathUnder(to, target)}`]),
   ];
   // A colon or a semicolon would end a label.
-  return [`${idOf(from)} --> ${idOf(to)}${words.length === 0 ? '' : ` : ${words.join(' ')}`}`];
+  return [{ ends: `${idOf(from)} --> ${idOf(to)}`, label: words.join(' ') }];
 }
 
 function childOver(ancestor: AnyStateNode, node: AnyStateNode): AnyStateNode | undefined {

@@ -5,8 +5,10 @@ import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
-import { type Attached, type Desired, dataplaneChart } from '#statecharts/dataplane.chart.js';
+import { dataplaneChart } from '#statecharts/dataplane.chart.js';
+import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js';
 import { refusal } from '#statecharts/refusal.js';
+import { type Desired, swapChart } from '#statecharts/swap.chart.js';
 import { Refused } from './refused.js';
 
 export type DataplanePorts = {
@@ -26,13 +28,19 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     if (ports === null) throw new Error('the configuration has no dataplane section');
     return ports.datapath;
   };
+  const attach = fromPromise<Attached>(async () => ({
+    missing: withoutInterface(ports?.interfaces ?? [], await datapath().attach()),
+    ...(await datapath().review()),
+  }));
+  const publish = (_: unknown, { message }: { message: Message | null }): void => {
+    if (message !== null) bus.publish(message);
+  };
   return dataplaneChart.provide({
-    actions: {
-      publish: (_, { message }) => {
-        if (message !== null) bus.publish(message);
-      },
-    },
+    actions: { publish },
     actors: {
+      attach,
+      interfaces: interfacesChart.provide({ actors: { attach } }),
+      swap: swapChart.provide({ actions: { publish }, actors: swapActors(datapath) }),
       probe: fromPromise(() => datapath().probe()),
       open: fromPromise<{ generation: number }>(async () => {
         const { inForce } = await datapath()
@@ -43,32 +51,11 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
           });
         return { generation: inForce?.generation ?? 0 };
       }),
-      attach: fromPromise<Attached>(async () => ({
-        missing: withoutInterface(ports?.interfaces ?? [], await datapath().attach()),
-        ...(await datapath().review()),
-      })),
       watch: fromCallback<EventObject>(({ sendBack }) =>
         datapath().watch((change) => {
           if (change.type !== 'forwarding_changed') sendBack({ type: 'datapath.changed', change });
         }),
       ),
-      stage: fromPromise<{ lines: number }, Desired>(({ input }) =>
-        datapath()
-          .stage(input.program, input.generation)
-          .catch((failure: unknown) => {
-            throw capacityRefused(failure);
-          }),
-      ),
-      prove: fromPromise<Proof, Desired>(async ({ input }) => {
-        const sample = await sampleOf(input);
-        return datapath()
-          .prove(sample)
-          .catch((failure: unknown) => {
-            throw proofRefused(failure, input.program);
-          });
-      }),
-      flip: fromPromise(() => datapath().flip()),
-      unstage: fromPromise(() => datapath().unstage()),
       close: fromPromise(async () => {
         await ports?.beforeClose?.();
         await datapath().close();
@@ -76,6 +63,26 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     },
   });
 }
+
+const swapActors = (datapath: () => Datapath) => ({
+  stage: fromPromise<{ lines: number }, Desired>(({ input }) =>
+    datapath()
+      .stage(input.program, input.generation)
+      .catch((failure: unknown) => {
+        throw capacityRefused(failure);
+      }),
+  ),
+  prove: fromPromise<Proof, Desired>(async ({ input }) => {
+    const sample = await sampleOf(input);
+    return datapath()
+      .prove(sample)
+      .catch((failure: unknown) => {
+        throw proofRefused(failure, input.program);
+      });
+  }),
+  flip: fromPromise(() => datapath().flip()),
+  unstage: fromPromise(() => datapath().unstage()),
+});
 
 /** The configured names that nothing was attached by. */
 export function withoutInterface(patterns: readonly string[], attachments: readonly Attachment[]): string[] {

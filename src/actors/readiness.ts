@@ -28,6 +28,7 @@ export type PartSnapshot = {
   readonly getMeta: () => Readonly<Record<string, unknown>>;
   /** `trouble` is told of a part that is not ready, `notices` of one that is. */
   readonly context: { readonly trouble?: Troubles; readonly notices?: Troubles };
+  readonly children?: Readonly<Record<string, { getSnapshot(): unknown } | undefined>>;
 };
 
 /** The snapshot of each actor, undefined for one that is not running; and what those ended with that did. */
@@ -36,17 +37,17 @@ export type NodeView = {
   readonly ended: Readonly<Partial<Record<Part, string>>>;
 };
 
-/** Which actor's chart speaks for a check. */
-const SPEAKER = {
-  dataplane_running: 'dataplane',
-  dataplane_config: 'dataplane',
-  policy_ready: 'policy',
-  dns_allowlist: 'dnsProxy',
-  service_plane: 'servicePlane',
-  draining: 'node',
-  cluster: 'cluster',
-  policy_replication: 'cluster',
-} as const satisfies Record<CheckName, Part | 'node'>;
+/** The actor, or its child, whose chart has the states of a check. */
+const SPEAKER: Readonly<Record<CheckName, { readonly actor: Part | 'node'; readonly child?: string }>> = {
+  dataplane_running: { actor: 'dataplane' },
+  dataplane_config: { actor: 'dataplane', child: 'interfaces' },
+  policy_ready: { actor: 'policy' },
+  dns_allowlist: { actor: 'dnsProxy' },
+  service_plane: { actor: 'servicePlane' },
+  draining: { actor: 'node' },
+  cluster: { actor: 'cluster' },
+  policy_replication: { actor: 'cluster' },
+};
 
 /** Worst first, should a chart ever say two things about one part. */
 const WORST_FIRST: readonly Standing[] = [...STANDINGS].reverse();
@@ -54,10 +55,17 @@ const WORST_FIRST: readonly Standing[] = [...STANDINGS].reverse();
 /** The conditions of the eight checks, in the order of the specification. */
 export function conditionsOf(view: NodeView): Condition[] {
   return CHECKS.map((name) => {
-    const speaker = SPEAKER[name];
-    const ended = speaker === 'node' ? undefined : view.ended[speaker];
-    return conditionOf(name, view.snapshots[speaker], ended);
+    const { actor, child } = SPEAKER[name];
+    const ended = actor === 'node' ? undefined : view.ended[actor];
+    const snapshot = view.snapshots[actor];
+    return conditionOf(name, child === undefined ? snapshot : childOf(snapshot, child), ended);
   });
+}
+
+/** A child runs as long as its actor, and keeps its snapshot where the actor died. */
+function childOf(snapshot: PartSnapshot | undefined, child: string): PartSnapshot | undefined {
+  if (snapshot?.status !== 'active') return undefined;
+  return snapshot.children?.[child]?.getSnapshot() as PartSnapshot | undefined;
 }
 
 /** An actor that died keeps the tags of the state that it died in, so its status is looked at first. */

@@ -204,7 +204,7 @@ export function createSystem(ports: SystemPorts): System {
     ended: node.getSnapshot().context.ended,
   });
 
-  const isEngaged = (): boolean => snapshotOf('dataplane')?.matches({ running: 'engaged' }) === true;
+  const isEngaged = (): boolean => snapshotOf('dataplane')?.matches('engaged') === true;
 
   let generation = 0;
   bus.messages.subscribe((message) => {

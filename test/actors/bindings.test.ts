@@ -13,10 +13,12 @@ import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
+import { interfacesChart } from '#statecharts/interfaces.chart.js';
 import { nodeChart, PARTS } from '#statecharts/node.chart.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
+import { swapChart } from '#statecharts/swap.chart.js';
 import { openMemoryStore } from '#store/store.js';
 import { nodesOf } from '#test/statecharts/chart-walk.js';
 import { threadHere } from './running-system.js';
@@ -59,7 +61,10 @@ test('every actor provides every effect that its chart declares', async () => {
   });
   expect(unprovided(nodeChart, node)).toEqual([]);
   expect(unprovided(policyChart, policyActor(bus, judgement))).toEqual([]);
-  expect(unprovided(dataplaneChart, dataplaneActor(bus, null))).toEqual([]);
+  const dataplane = dataplaneActor(bus, null);
+  expect(unprovided(dataplaneChart, dataplane)).toEqual([]);
+  expect(unprovided(swapChart, dataplane.implementations.actors.swap as AnyStateMachine)).toEqual([]);
+  expect(unprovided(interfacesChart, dataplane.implementations.actors.interfaces as AnyStateMachine)).toEqual([]);
   expect(unprovided(dnsProxyChart, dnsProxyActor(null, null))).toEqual([]);
   expect(unprovided(servicePlaneChart, servicePlaneActor(null, null))).toEqual([]);
   expect(

@@ -158,7 +158,7 @@ describe('the recorder of the statecharts', () => {
     await until('policy_ready', 'never_activated');
     const running = system.debug.charts();
     expect(running.map(({ name }) => name).sort()).toEqual(
-      ['node', 'policy', 'dataplane', 'dnsProxy', 'servicePlane', 'cluster', 'performanceMode'].sort(),
+      ['node', 'policy', 'dataplane', 'interfaces', 'dnsProxy', 'servicePlane', 'cluster', 'performanceMode'].sort(),
     );
     expect(Object.keys(SHOWN_CONTEXT).sort()).toEqual(
       Object.values(CHARTS)

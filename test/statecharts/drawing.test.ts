@@ -11,6 +11,11 @@ for (const [name, chart] of Object.entries(CHARTS)) {
   test(`docs/statecharts/${name}.md is drawn from the chart (npm run charts)`, () => {
     expect(readFileSync(new URL(`${name}.md`, folder), 'utf8')).toBe(drawChart(chart));
   });
+
+  test(`the diagram of ${name} fits one screen`, () => {
+    const lines = drawChart(chart).split('```')[1]?.split('\n') ?? [];
+    expect([lines.length > 60, lines.filter((line) => line.length > 160)]).toEqual([false, []]);
+  });
 }
 
 test('every chart of this folder is drawn and walked', () => {
@@ -88,5 +93,24 @@ stateDiagram-v2
 | \`off\` | switch.pressed | hasPower | \`on.bright\` |  |
 | \`on.dim\` | at once |  | \`on.bright\` |  |
 | \`on.bright\` | after patience |  | \`off\` |  |
+`);
+});
+
+test('edges with the same ends are one arrow, and composites with the same inside are drawn once', () => {
+  const lamp = { initial: 'off', states: { off: { on: { pressed: 'on', pulled: 'on' } }, on: { always: 'off' } } };
+  const chart = createMachine({ id: 'lamps', type: 'parallel', states: { hall: lamp, attic: lamp } });
+  expect(drawChart(chart).split('```')[1]).toBe(`mermaid
+stateDiagram-v2
+  state "lamps" as lamps {
+    state "hall" as lamps_hall {
+      state "off" as lamps_hall_off
+      state "on" as lamps_hall_on
+      [*] --> lamps_hall_off
+      lamps_hall_off --> lamps_hall_on : pressed, pulled
+      lamps_hall_on --> lamps_hall_off
+    }
+    --
+    state "attic, inside like hall" as lamps_attic
+  }
 `);
 });

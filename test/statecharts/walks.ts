@@ -2,11 +2,13 @@ import { clusterChart } from '#statecharts/cluster.chart.js';
 import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
+import { interfacesChart } from '#statecharts/interfaces.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext, PolicyInForce } from '#statecharts/policy.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
+import { swapChart } from '#statecharts/swap.chart.js';
 import type { Walk } from './chart-walk.js';
 import { INSPECTION, LOOKUPS, NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } from './sample.js';
 
@@ -36,7 +38,7 @@ const stage = (generation: number) => ({
 const flip = (generation: number) => ({ type: 'program.flip_requested', id: `f${generation}`, generation });
 const changed = (type: string) => ({
   type: 'datapath.changed',
-  change: { type, interface: 'lan0', to: 'old0', policed: false, reason: 'SIGSEGV', pins: ['flows'] },
+  change: { type, interface: 'lan0', to: 'old0', policed: false, reason: 'SIGSEGV', pins: ['flows'], refusing: [] },
 });
 
 const dataplaneEvents = [
@@ -47,8 +49,13 @@ const dataplaneEvents = [
   { type: 'dataplane.release_requested' },
   changed('interface_appeared'),
   changed('interface_renamed'),
-  changed('pins_lost'),
+  changed('refusals_changed'),
   changed('worker_died'),
+  {
+    type: 'swap.committed',
+    target: { program: PROGRAM, sample: SAMPLE, generation: 2 },
+    flipRequest: 'f',
+  },
   activated(true),
   activated(false),
 ];
@@ -148,28 +155,65 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       open: [{ generation: 0 }, { generation: 2 }],
       probe: [[], [{ what: 'CAP_BPF', sentence: 'Run as root.' }]],
       attach: ATTACHED,
-      reattach: ATTACHED,
-      stage: [{ lines: 3 }],
-      stageDesired: [{ lines: 3 }],
-      prove: [{ classes: 1, checked: 2, complete: true }],
-      proveDesired: [{ classes: 1, checked: 2, complete: true }],
-      flip: [{ epoch: 2 }],
-      flipDesired: [{ epoch: 1 }],
-    },
-    errors: {
-      stageDesired: [new Error('EBUSY'), Object.assign(new Error('too large'), { code: 'capacity_exceeded' })],
-      prove: [new Error('EBUSY'), Object.assign(new Error('a packet'), { code: 'proof_failed' })],
-      proveDesired: [new Error('EBUSY'), Object.assign(new Error('a packet'), { code: 'proof_failed' })],
+      swap: [
+        { kind: 'flipped', generation: 1, epoch: 1 },
+        { kind: 'flipped', generation: 2, epoch: 2 },
+        { kind: 'refused', failure: new Error('EBUSY') },
+        { kind: 'refused', failure: Object.assign(new Error('too large'), { code: 'capacity_exceeded' }) },
+        { kind: 'unstaged' },
+        { kind: 'lost', reason: 'EBUSY' },
+      ],
     },
     key: (({ context }: { context: DataplaneContext }) => [
       context.desired?.generation,
-      context.candidate?.generation,
       context.inForce?.generation,
       context.adopted,
       Math.min(context.attempts, 5),
-      context.missingInterfaces,
     ]) as never,
-    regions: { running: 'dataplane_running', config: 'dataplane_config' },
+    regions: { '': 'dataplane_running' },
+  })),
+  interfaces: [true, false].map((configured) => ({
+    machine: interfacesChart,
+    input: { configured },
+    // Attachments are reported only where the configuration has a dataplane.
+    events: [
+      ...(configured ? ATTACHED.map((attached) => ({ type: 'interfaces.attached', attached })) : []),
+      changed('interface_appeared'),
+      changed('interface_renamed'),
+      changed('pins_lost'),
+      changed('refusals_changed'),
+      changed('worker_died'),
+    ],
+    outputs: { reattach: ATTACHED },
+    key: (({ context }: { context: { missing: unknown; faults: unknown } }) => [
+      context.missing,
+      context.faults,
+    ]) as never,
+    regions: { '': 'dataplane_config' },
+  })),
+  swap: ['s', null].map((stageRequest) => ({
+    // It has no parent here.
+    machine: swapChart.provide({ actions: { announceCommitment: () => {} } }),
+    input: { target: { program: PROGRAM, sample: SAMPLE, generation: 2 }, stageRequest },
+    events: [
+      stage(3),
+      flip(2),
+      flip(3),
+      { type: 'program.unstage_requested', id: 'u', generation: 2 },
+      { type: 'program.superseded' },
+      { type: 'datapath.lost', reason: 'SIGSEGV' },
+    ],
+    outputs: {
+      stage: [{ lines: 3 }],
+      prove: [{ classes: 1, checked: 2, complete: true }],
+      flip: [{ epoch: 2 }],
+    },
+    errors: { prove: [new Error('EBUSY'), Object.assign(new Error('a packet'), { code: 'proof_failed' })] },
+    key: (({ context }: { context: { isSuperseded: boolean; target: { generation: number } } }) => [
+      context.isSuperseded,
+      context.target.generation,
+    ]) as never,
+    regions: {},
   })),
   dnsProxy: [
     { configured: false, needed: false },

@@ -1,0 +1,160 @@
+import { assign, fromPromise, setup } from 'xstate';
+import type { DatapathChange, Review } from '#contracts/datapath.js';
+import { notProvided, sentenceOf } from './failure.js';
+import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+
+/** `missing`: the configured names that no interface has. */
+export type Attached = Review & { readonly missing: readonly string[] };
+
+export type InterfacesInput = {
+  /** Whether the configuration has a `dataplane` section. */
+  readonly configured: boolean;
+};
+type InterfacesContext = InterfacesInput & {
+  readonly missing: readonly string[];
+  /** What prevents policing as configured. */
+  readonly faults: readonly string[];
+  /** The present name of a missing interface that was renamed to a name that no pattern has. */
+  readonly renamed: Readonly<Record<string, string>>;
+  readonly trouble: Troubles;
+  readonly notices: Troubles;
+};
+/** Both are sent by the dataplane's chart. */
+export type InterfacesEvent =
+  | { readonly type: 'interfaces.attached'; readonly attached: Attached }
+  | { readonly type: 'datapath.changed'; readonly change: DatapathChange };
+
+const part = 'dataplane_config';
+
+export const interfacesChart = setup({
+  types: {
+    context: {} as InterfacesContext,
+    input: {} as InterfacesInput,
+    events: {} as InterfacesEvent,
+    tags: {} as ReadinessTag,
+    meta: {} as ReadinessMeta,
+  },
+  actors: { attach: fromPromise<Attached>(notProvided('attach')) },
+  actions: {
+    noteAttached: assign(({ context }, { missing, faults, warnings }: Attached) => ({
+      missing,
+      faults,
+      renamed: Object.fromEntries(Object.entries(context.renamed).filter(([name]) => missing.includes(name))),
+      notices: warnings.length === 0 ? {} : { [part]: warnings.join('; ') },
+    })),
+    noteChange: assign(({ context }, { change }: { change: DatapathChange }) => {
+      if (change.type === 'pins_lost')
+        return { trouble: { [part]: `pins were removed or replaced: ${change.pins.join(', ')}` } };
+      if (change.type === 'interface_renamed' && !change.policed)
+        return { renamed: { ...context.renamed, [change.interface]: change.to } };
+      return {};
+    }),
+    nameFaults: assign(({ context }) => ({ trouble: { [part]: faultsOf(context) } })),
+    nameMissing: assign(({ context }) => ({ trouble: { [part]: missingNames(context) } })),
+    noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { [part]: params.trouble } })),
+    clearTrouble: assign({ trouble: {} }),
+  },
+  guards: {
+    isConfigured: ({ context }) => context.configured,
+    isFaulty: ({ context }) => context.faults.length > 0,
+    areMissing: ({ context }) => context.missing.length > 0,
+    workerDied: (_, { change }: { change: DatapathChange }) => change.type === 'worker_died',
+    attachmentChanged: (_, { change }: { change: DatapathChange }) =>
+      change.type !== 'worker_died' && change.type !== 'refusals_changed',
+  },
+  delays: { reattachBackoff: 2_000 },
+}).createMachine({
+  id: 'interfaces',
+  context: ({ input }) => ({ ...input, missing: [], faults: [], renamed: {}, trouble: {}, notices: {} }),
+  initial: 'choosing',
+  on: {
+    'interfaces.attached': {
+      target: '.deciding',
+      actions: { type: 'noteAttached', params: ({ event }) => event.attached },
+    },
+  },
+  states: {
+    choosing: { always: [{ guard: 'isConfigured', target: 'unresolved' }, { target: 'no_section' }] },
+    no_section: {
+      tags: `${part}:failed`,
+      meta: {
+        part,
+        detail: 'the configuration has no dataplane section: policies are stored, and nothing enforces them',
+      },
+    },
+    unresolved: {
+      tags: `${part}:starting`,
+      meta: { part, detail: 'the interfaces are not known before the datapath is attached' },
+      entry: 'clearTrouble',
+    },
+    deciding: {
+      always: [
+        { guard: 'isFaulty', target: 'resolved.refused' },
+        { guard: 'areMissing', target: 'resolved.interface_missing' },
+        { target: 'resolved.configured' },
+      ],
+    },
+    resolved: {
+      initial: 'configured',
+      on: {
+        'datapath.changed': [
+          { guard: { type: 'workerDied', params: ({ event }) => event }, target: 'unresolved' },
+          {
+            guard: { type: 'attachmentChanged', params: ({ event }) => event },
+            target: '.reattaching',
+            actions: { type: 'noteChange', params: ({ event }) => event },
+          },
+        ],
+      },
+      states: {
+        configured: {
+          tags: `${part}:ready`,
+          meta: { part, detail: 'every configured interface carries the datapath' },
+          entry: 'clearTrouble',
+        },
+        refused: {
+          tags: `${part}:failed`,
+          meta: { part, detail: 'a configured interface cannot be policed as it is' },
+          entry: 'nameFaults',
+        },
+        interface_missing: {
+          tags: `${part}:degraded`,
+          meta: { part, detail: 'no interface has this name' },
+          entry: 'nameMissing',
+        },
+        reattaching: {
+          tags: `${part}:degraded`,
+          meta: { part, detail: 'interfaces, the guard or pins changed; attaching again' },
+          invoke: {
+            id: 'reattach',
+            src: 'attach',
+            onDone: {
+              target: '#interfaces.deciding',
+              actions: { type: 'noteAttached', params: ({ event }) => event.output },
+            },
+            onError: {
+              target: 'reattach_failed',
+              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
+            },
+          },
+        },
+        reattach_failed: {
+          tags: `${part}:failed`,
+          meta: { part, detail: 'attaching again failed; tried again soon' },
+          after: { reattachBackoff: 'reattaching' },
+        },
+      },
+    },
+  },
+});
+
+const missingNames = ({ missing, renamed }: InterfacesContext): string =>
+  missing
+    .map((name) => (renamed[name] === undefined ? name : `${name} (is called ${renamed[name]} now, and not policed)`))
+    .join(', ');
+
+const faultsOf = (context: InterfacesContext): string =>
+  [
+    ...context.faults,
+    ...(context.missing.length === 0 ? [] : [`no interface has this name: ${missingNames(context)}`]),
+  ].join('; ');

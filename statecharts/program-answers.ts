@@ -1,0 +1,46 @@
+import type { AnswerMessage, Exchange, Message, RequestMessage } from '#bus/bus-messages.js';
+import type { Refusal } from '#bus/policy-requests.js';
+import { refusal } from './refusal.js';
+
+/** The answers to requests about programs, which the dataplane and its swap publish. */
+
+export const UNUSABLE = refusal('dataplane_unavailable', 'the dataplane does not enforce at the moment; see /ready');
+export const BUSY = refusal('dataplane_unavailable', 'the dataplane is putting another program in force');
+export const LOST = refusal('dataplane_unavailable', 'the dataplane was lost while it was asked');
+export const CLOSED = refusal('dataplane_unavailable', 'the dataplane is closed');
+
+type Published = { readonly message: Message | null };
+type Outcome<E extends Exchange> = AnswerMessage<E>['outcome'];
+
+/** Nothing is published where `id` is null: no request waits for the answer. */
+export const stageAnswered = (id: string | null, outcome: Outcome<'program.stage'>): Published => ({
+  message: id === null ? null : { type: 'program.stage_answered', id, outcome },
+});
+export const flipAnswered = (id: string | null, outcome: Outcome<'program.flip'>): Published => ({
+  message: id === null ? null : { type: 'program.flip_answered', id, outcome },
+});
+export const unstageAnswered = (id: string | null): Published => ({
+  message: id === null ? null : { type: 'program.unstage_answered', id, outcome: { kind: 'unstaged' } },
+});
+
+type Requested<E extends Exchange> = { readonly event: RequestMessage<E> };
+
+/** Answers every request at once; the reason why nothing can be staged is `why`. */
+export const answeringAtOnce = (why: Refusal) =>
+  ({
+    'program.stage_requested': {
+      actions: {
+        type: 'publish',
+        params: ({ event }: Requested<'program.stage'>) => stageAnswered(event.id, why),
+      },
+    },
+    'program.flip_requested': {
+      actions: {
+        type: 'publish',
+        params: ({ event }: Requested<'program.flip'>) => flipAnswered(event.id, UNUSABLE),
+      },
+    },
+    'program.unstage_requested': {
+      actions: { type: 'publish', params: ({ event }: Requested<'program.unstage'>) => unstageAnswered(event.id) },
+    },
+  }) as const;

@@ -1,0 +1,226 @@
+import { assign, fromPromise, sendParent, setup } from 'xstate';
+import type { Message, RequestMessage } from '#bus/bus-messages.js';
+import type { Program } from '#contracts/program.js';
+import type { Proof, Sampling } from '#contracts/proof-types.js';
+import { codeOf, notProvided, sentenceOf } from './failure.js';
+import { answeringAtOnce, BUSY, LOST, stageAnswered, unstageAnswered } from './program-answers.js';
+import { refusalOf } from './refusal.js';
+
+export type Desired = { readonly program: Program; readonly sample: Sampling; readonly generation: number };
+
+export type SwapInput = {
+  readonly target: Desired;
+  /** The request that the proof answers, which a flip request then follows. Null: the program is flipped once proved. */
+  readonly stageRequest: string | null;
+};
+export type SwapOutput =
+  | { readonly kind: 'flipped'; readonly generation: number; readonly epoch: number }
+  | { readonly kind: 'refused'; readonly failure: unknown }
+  | { readonly kind: 'unstaged' }
+  /** The datapath can no longer be relied on. */
+  | { readonly kind: 'lost'; readonly reason: string };
+
+type SwapContext = SwapInput & {
+  /** The size of the staged program. */
+  readonly lines: number;
+  readonly unstageRequest: string | null;
+  /** Another program is to be in force by now. */
+  readonly isSuperseded: boolean;
+  readonly output: SwapOutput;
+};
+export type SwapEvent =
+  | RequestMessage<'program.stage' | 'program.flip' | 'program.unstage'>
+  | { readonly type: 'program.superseded' }
+  | { readonly type: 'datapath.lost'; readonly reason: string };
+
+/** To the parent, before the flip: the program is to be in force, also after a loss of the datapath. */
+export type SwapCommitted = {
+  readonly type: 'swap.committed';
+  readonly target: Desired;
+  readonly flipRequest: string;
+};
+
+const swap = setup({
+  types: {
+    context: {} as SwapContext,
+    input: {} as SwapInput,
+    output: {} as SwapOutput,
+    events: {} as SwapEvent,
+  },
+  actors: {
+    /** Fills the idle slot of the datapath. */
+    stage: fromPromise<{ lines: number }, Desired>(notProvided('stage')),
+    /** Compares the staged program with the policy; rejects with the code `proof_failed` where they differ. */
+    prove: fromPromise<Proof, Desired>(notProvided('prove')),
+    flip: fromPromise<{ epoch: number }>(notProvided('flip')),
+    unstage: fromPromise<void>(notProvided('unstage')),
+  },
+  actions: {
+    publish: (_, _params: { message: Message | null }) => {},
+    announceCommitment: sendParent(
+      ({ context }, params: { id: string }): SwapCommitted => ({
+        type: 'swap.committed',
+        target: context.target,
+        flipRequest: params.id,
+      }),
+    ),
+    takeTarget: assign((_, { program, sample, generation, id }: Desired & { id: string }) => ({
+      target: { program, sample, generation },
+      stageRequest: id,
+    })),
+    noteLines: assign((_, params: { lines: number }) => ({ lines: params.lines })),
+    noteUnstage: assign((_, params: { id: string }) => ({ stageRequest: null, unstageRequest: params.id })),
+    noteSuperseded: assign({ isSuperseded: true }),
+    forgetStageRequest: assign({ stageRequest: null }),
+    noteFlipped: assign(({ context }, { epoch }: { epoch: number }) => ({
+      output: { kind: 'flipped' as const, generation: context.target.generation, epoch },
+    })),
+    noteRefused: assign((_, { failure }: { failure: unknown }) => ({ output: { kind: 'refused' as const, failure } })),
+    noteLost: assign((_, { reason }: { reason: string }) => ({ output: { kind: 'lost' as const, reason } })),
+  },
+  guards: {
+    isRequested: ({ context }) => context.stageRequest !== null,
+    isSuperseded: ({ context }) => context.isSuperseded,
+    isTarget: ({ context }, params: { generation: number }) => context.target.generation === params.generation,
+  },
+});
+
+const unstaging = {
+  'program.unstage_requested': {
+    target: 'unstaging',
+    actions: { type: 'noteUnstage', params: ({ event }: { event: { readonly id: string } }) => event },
+  },
+} as const;
+
+/** A failure to stage or prove answers the request, and leaves what is in force as it is. */
+const refused = {
+  target: 'refused',
+  actions: [
+    {
+      type: 'publish',
+      params: ({ context, event }: { context: SwapContext; event: { readonly error: unknown } }) =>
+        stageAnswered(context.stageRequest, refusalOf(event.error, 'dataplane_unavailable')),
+    },
+    {
+      type: 'noteRefused',
+      params: ({ event }: { event: { readonly error: unknown } }) => ({ failure: event.error }),
+    },
+  ],
+} as const;
+
+const lost = {
+  target: 'lost',
+  actions: {
+    type: 'noteLost',
+    params: ({ event }: { event: { readonly error: unknown } }) => ({ reason: sentenceOf(event.error) }),
+  },
+} as const;
+
+const proved = ({ context, event }: { context: SwapContext; event: { readonly output: Proof } }) => ({
+  message: { type: 'program.proved', generation: context.target.generation, proof: event.output } as const,
+});
+const disproved = ({ context, event }: { context: SwapContext; event: { readonly error: unknown } }) => ({
+  message:
+    codeOf(event.error) === 'proof_failed'
+      ? ({
+          type: 'program.disproved',
+          generation: context.target.generation,
+          detail: sentenceOf(event.error),
+        } as const)
+      : null,
+});
+
+/** One program on its way into force: into the idle slot of the datapath, proved there, and flipped. */
+export const swapChart = swap.createMachine({
+  id: 'swap',
+  context: ({ input }) => ({
+    ...input,
+    lines: 0,
+    unstageRequest: null,
+    isSuperseded: false,
+    output: { kind: 'unstaged' },
+  }),
+  output: ({ context }) => context.output,
+  initial: 'staging',
+  on: {
+    ...answeringAtOnce(BUSY),
+    'program.superseded': { actions: 'noteSuperseded' },
+    'datapath.lost': { target: '.lost', actions: { type: 'noteLost', params: ({ event }) => event } },
+  },
+  states: {
+    staging: {
+      invoke: {
+        id: 'stage',
+        src: 'stage',
+        input: ({ context }) => context.target,
+        onDone: { target: 'proving', actions: { type: 'noteLines', params: ({ event }) => event.output } },
+        onError: refused,
+      },
+      on: unstaging,
+    },
+    proving: {
+      invoke: {
+        id: 'prove',
+        src: 'prove',
+        input: ({ context }) => context.target,
+        onDone: [
+          {
+            guard: 'isRequested',
+            target: 'staged',
+            actions: [
+              { type: 'publish', params: proved },
+              {
+                type: 'publish',
+                params: ({ context: { stageRequest, lines }, event }) =>
+                  stageAnswered(stageRequest, { kind: 'staged', lines, proof: event.output }),
+              },
+              'forgetStageRequest',
+            ],
+          },
+          { target: 'flipping', actions: { type: 'publish', params: proved } },
+        ],
+        onError: { ...refused, actions: [{ type: 'publish', params: disproved }, ...refused.actions] },
+      },
+      on: unstaging,
+    },
+    staged: {
+      always: { guard: 'isSuperseded', target: 'unstaging' },
+      on: {
+        'program.flip_requested': {
+          guard: { type: 'isTarget', params: ({ event }) => event },
+          target: 'flipping',
+          actions: { type: 'announceCommitment', params: ({ event }) => event },
+        },
+        'program.stage_requested': {
+          target: 'staging',
+          actions: { type: 'takeTarget', params: ({ event }) => event },
+        },
+        ...unstaging,
+      },
+    },
+    flipping: {
+      invoke: {
+        id: 'flip',
+        src: 'flip',
+        onDone: { target: 'flipped', actions: { type: 'noteFlipped', params: ({ event }) => event.output } },
+        onError: lost,
+      },
+    },
+    unstaging: {
+      invoke: { id: 'unstage', src: 'unstage', onDone: 'unstaged', onError: lost },
+    },
+    flipped: { type: 'final' },
+    refused: { type: 'final' },
+    unstaged: {
+      type: 'final',
+      entry: { type: 'publish', params: ({ context }) => unstageAnswered(context.unstageRequest) },
+    },
+    lost: {
+      type: 'final',
+      entry: [
+        { type: 'publish', params: ({ context }) => stageAnswered(context.stageRequest, LOST) },
+        { type: 'publish', params: ({ context }) => unstageAnswered(context.unstageRequest) },
+      ],
+    },
+  },
+});
