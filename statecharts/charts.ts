@@ -8,11 +8,13 @@ import { performanceModeChart } from './performance-mode.chart.js';
 import { policyChart } from './policy.chart.js';
 import { servicePlaneChart } from './service-plane.chart.js';
 import { swapChart } from './swap.chart.js';
+import { writeChart } from './write.chart.js';
 
 /** Every chart, by the name of its drawing. */
 export const CHARTS: Readonly<Record<string, AnyStateMachine>> = {
   node: nodeChart,
   policy: policyChart,
+  write: writeChart,
   dataplane: dataplaneChart,
   interfaces: interfacesChart,
   swap: swapChart,

@@ -155,7 +155,7 @@ const rejected = ({ context, event: { output } }: InContext & Done): Published =
   message: {
     type: 'program.rejected',
     generation: context.desired?.generation ?? 0,
-    refusal: refusalOf(output.kind === 'refused' ? output.failure : output.kind, 'dataplane_unavailable'),
+    refusal: refusalOf('failure' in output ? output.failure : output.kind, 'dataplane_unavailable'),
   },
 });
 const withheld = ({ context: { adopted, desired } }: InContext): Published => ({
@@ -212,8 +212,7 @@ const losing = {
   actions: {
     type: 'announceLoss',
     params: ({ event: { output } }: Done) => ({
-      reason:
-        output.kind === 'lost' ? output.reason : output.kind === 'refused' ? sentenceOf(output.failure) : output.kind,
+      reason: 'failure' in output ? sentenceOf(output.failure) : output.kind,
     }),
   },
 } as const;

@@ -1,34 +1,13 @@
-import { and, assign, fromPromise, not, raise, setup, stateIn } from 'xstate';
-import type { Fact, Message, Needs, RequestMessage } from '#bus/bus-messages.js';
-import type {
-  PolicyChecked,
-  PolicyDeleted,
-  PolicyOutcome,
-  PolicyWrite,
-  PolicyWritten,
-  Refusal,
-} from '#bus/policy-requests.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
-import type { Lookups } from '#contracts/lookups.js';
+import { and, assign, fromPromise, not, raise, sendTo, setup, stateIn } from 'xstate';
+import type { Fact, Message, RequestMessage } from '#bus/bus-messages.js';
+import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import type { Warning } from '#contracts/policy-problem.js';
-import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
-import type { Proof, ProofSample, Sampling } from '#contracts/proof-types.js';
+import type { ProofSample } from '#contracts/proof-types.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';
-
-/** What decides about packets now, or will after a flip. */
-export type PolicyInForce = {
-  /** Null: none is active, and `policy.fallback` decides. */
-  readonly record: PolicyRecord | null;
-  readonly generation: number;
-  readonly needs: Needs;
-  readonly lookups: Lookups;
-  readonly inspection: InspectionImage;
-  /** Names of the integrations that its selectors use. */
-  readonly integrations: readonly string[];
-};
+import { type PolicyInForce, type WriteExpired, type WriteInput, type WriteOutput, writeChart } from './write.chart.js';
 
 /** What the store says must be in force. */
 export type Replay = {
@@ -36,28 +15,6 @@ export type Replay = {
   readonly program: Program;
   readonly sample: ProofSample;
   readonly everActivated: boolean;
-};
-
-/** One atomic batch for the store. */
-export type PolicyChange = {
-  readonly put?: PolicyPut;
-  readonly activate?: string;
-  readonly deactivate?: string;
-  readonly remove?: string;
-  readonly generation: number;
-};
-
-/** A write that may go on: what would be stored, what would be in force, and what is answered in the end. */
-export type Judged = {
-  readonly kind: 'judged';
-  readonly change: PolicyChange;
-  /** Null where the write does not touch what is in force. */
-  readonly activation: {
-    readonly program: Program;
-    readonly sample: Sampling;
-    readonly inForce: PolicyInForce;
-  } | null;
-  readonly outcome: PolicyWritten | PolicyDeleted | PolicyChecked;
 };
 
 export type PolicyInput = {
@@ -76,9 +33,8 @@ export type PolicyContext = PolicyInput & {
   readonly replay: Replay | null;
   readonly queue: readonly Waiting[];
   readonly current: Waiting | null;
-  readonly judged: Judged | null;
-  readonly lines: number;
-  readonly proof: Proof | null;
+  /** The current write where it is stored and its flip failed. */
+  readonly unflipped: { readonly generation: number; readonly outcome: PolicyOutcome } | null;
   readonly draining: boolean;
   /** Why the dataplane does not enforce at the moment; null where it does or may soon. */
   readonly dataplaneLost: string | null;
@@ -93,9 +49,11 @@ type PolicyEvent =
       { type: 'dataplane.attached' | 'dataplane.enforcing' | 'dataplane.lost' | 'program.rejected' | 'node.draining' }
     >
   /** Raised by the chart itself. */
-  | { readonly type: 'write.expired'; readonly id: string }
+  | { readonly type: 'deadline.passed'; readonly id: string }
   | { readonly type: 'policy.settled' }
   | { readonly type: 'replay.needed' };
+
+const part = 'policy_ready';
 
 const policy = setup({
   types: {
@@ -108,72 +66,56 @@ const policy = setup({
   actors: {
     /** Reads the active record and compiles it. */
     replay: fromPromise<Replay>(notProvided('replay')),
-    /** Reads, validates and compiles a write and decides about it; stores and stages nothing. */
-    judge: fromPromise<Judged | Refusal, { write: PolicyWrite }>(notProvided('judge')),
-    /** Fills the idle slot, and proves it. */
-    stage: fromPromise<{ lines: number; proof: Proof }, { program: Program; sample: Sampling; generation: number }>(
-      notProvided('stage'),
-    ),
-    unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),
-    commit: fromPromise<void, { change: PolicyChange }>(notProvided('commit')),
-    flip: fromPromise<{ epoch: number }, { generation: number }>(notProvided('flip')),
+    write: writeChart,
   },
   actions: {
     publish: (_, _params: { message: Message | null }) => {},
-    rememberReplay: assign((_, params: { replay: Replay }) => ({
-      replay: params.replay,
-      everActivated: params.replay.everActivated,
+    noteReplay: assign((_, { output }: { output: Replay }) => ({
+      replay: output,
+      everActivated: output.everActivated,
     })),
-    adoptReplay: assign(({ context }, params: { epoch: number | null }) => ({
+    adoptReplay: assign(({ context }, { epoch }: { epoch: number | null }) => ({
       inForce: context.replay?.inForce ?? null,
       replay: null,
-      epoch: params.epoch,
+      epoch,
       attempts: 0,
       trouble: {},
     })),
     countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
-    noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { policy_ready: params.trouble } })),
+    noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { [part]: params.trouble } })),
+    noteLost: assign((_, { reason }: { reason: string }) => ({ dataplaneLost: reason })),
+    noteRegained: assign({ dataplaneLost: null }),
+    noteDraining: assign({ draining: true }),
 
-    enqueue: assign(({ context }, params: Waiting) => ({
-      queue: [...context.queue, { id: params.id, write: params.write }],
-    })),
-    startDeadline: raise(
-      ({ event }) => ({ type: 'write.expired', id: event.type === 'policy.write_requested' ? event.id : '' }),
-      { delay: 'activationTimeout' },
-    ),
-    takeNext: assign(({ context }) => ({
-      current: context.queue[0] ?? null,
-      queue: context.queue.slice(1),
-      judged: null,
-      lines: 0,
-      proof: null,
-    })),
+    enqueue: assign(({ context }, { id, write }: Waiting) => ({ queue: [...context.queue, { id, write }] })),
+    startDeadline: raise((_, { id }: { id: string }) => ({ type: 'deadline.passed' as const, id }), {
+      delay: 'activationTimeout',
+    }),
+    takeNext: assign(({ context }) => ({ current: context.queue[0] ?? null, queue: context.queue.slice(1) })),
     dropFirst: assign(({ context }) => ({ queue: context.queue.slice(1) })),
     dropQueued: assign(({ context }, params: { id: string }) => ({
       queue: context.queue.filter(({ id }) => id !== params.id),
     })),
-    rememberJudged: assign((_, params: { judged: Judged | Refusal }) => ({
-      judged: params.judged.kind === 'judged' ? params.judged : null,
+    tellWrite: sendTo('write', (_, params: WriteExpired) => params),
+    adoptWrite: assign(({ context }, { output }: { output: WriteOutput }) =>
+      output.kind !== 'activated'
+        ? {}
+        : {
+            inForce: output.inForce,
+            epoch: output.epoch,
+            everActivated: context.everActivated || output.inForce.record !== null,
+            replay: null,
+            attempts: 0,
+            trouble: {},
+          },
+    ),
+    noteUnflipped: assign((_, { output }: { output: WriteOutput }) => ({
+      unflipped:
+        output.kind === 'unflipped' ? { generation: output.inForce.generation, outcome: output.outcome } : null,
     })),
-    rememberStaged: assign((_, params: { lines: number; proof: Proof }) => ({
-      lines: params.lines,
-      proof: params.proof,
-    })),
-    adoptWrite: assign(({ context }, params: { epoch: number | null }) => ({
-      inForce: context.judged?.activation?.inForce ?? context.inForce,
-      epoch: params.epoch,
-      everActivated: context.everActivated || context.judged?.activation?.inForce.record != null,
-      replay: null,
-      attempts: 0,
-      trouble: {},
-    })),
-    endWrite: assign({ current: null, judged: null }),
+    endWrite: assign({ current: null, unflipped: null }),
     announceSettled: raise({ type: 'policy.settled' }),
     demandReplay: raise({ type: 'replay.needed' }),
-    noteLost: assign((_, params: { reason: string }) => ({ dataplaneLost: params.reason })),
-    noteRegained: assign({ dataplaneLost: null }),
-    noteLossAsTrouble: assign(({ context }) => ({ trouble: { policy_ready: context.dataplaneLost ?? '' } })),
-    noteDraining: assign({ draining: true }),
   },
   guards: {
     isEnforced: ({ context }) => context.enforced,
@@ -190,14 +132,10 @@ const policy = setup({
     mustRefuseQueued: and(['isDraining', 'hasQueued']),
     isCurrent: ({ context }, params: { id: string }) => context.current?.id === params.id,
     isQueued: ({ context }, params: { id: string }) => context.queue.some(({ id }) => id === params.id),
-    isRefused: (_, params: { judged: Judged | Refusal }) => params.judged.kind === 'refused',
-    mustStage: ({ context }, params: { judged: Judged | Refusal }) =>
-      context.enforced && params.judged.kind === 'judged' && params.judged.activation !== null,
-    isDryRun: ({ context }) => context.current?.write.dryRun === true,
-    isStaged: ({ context }) => context.enforced && context.judged !== null && context.judged.activation !== null,
-    changesWhatIsInForce: ({ context }) => context.judged !== null && context.judged.activation !== null,
+    hasActivated: (_, { output }: { output: WriteOutput }) => output.kind === 'activated',
+    isUnflipped: (_, { output }: { output: WriteOutput }) => output.kind === 'unflipped',
     isRecovered: and([
-      ({ context }) => context.inForce !== null && context.inForce.generation === context.judged?.change.generation,
+      ({ context }) => context.inForce !== null && context.inForce.generation === context.unflipped?.generation,
       not(stateIn({ standing: 'replaying' })),
       not(stateIn({ standing: 'unenforced' })),
     ]),
@@ -210,56 +148,65 @@ const policy = setup({
   },
 });
 
-const DRAINING = refusal('draining', 'the node is shutting down and takes no more writes');
+type InContext = { readonly context: PolicyContext };
+type Published = { readonly message: Message | null };
 
-const answered = (waiting: Waiting | null | undefined, outcome: PolicyOutcome): { message: Message | null } => ({
-  message: waiting == null ? null : { type: 'policy.write_answered', id: waiting.id, outcome },
-});
-const expired = (context: PolicyContext): Refusal =>
-  refusal(
-    'activation_timeout',
-    `the policy was not in force within ${context.activationTimeoutMs} ms; nothing was changed${
-      context.trouble.policy_ready === undefined ? '' : ` (${context.trouble.policy_ready})`
-    }`,
-  );
-const done = (context: PolicyContext, more: readonly Warning[] = []): { message: Message | null } => {
-  const outcome = context.judged?.outcome;
-  if (outcome === undefined) return { message: null };
-  const { current, lines: programLines, proof } = context;
-  const warnings = [...outcome.warnings, ...more];
-  switch (outcome.kind) {
-    case 'checked':
-      return answered(current, { ...outcome, warnings, programLines, proof });
-    case 'written':
-      return answered(current, { ...outcome, warnings, proof });
-    case 'deleted':
-      return answered(current, { ...outcome, warnings });
-  }
-};
+const DRAINING = refusal('draining', 'the node is shutting down and takes no more writes');
 const NOT_YET: Warning = {
   pointer: '',
   code: 'not_enforced',
   message: 'The policy is stored, but the dataplane was lost meanwhile; it is enforced as soon as that is back.',
 };
-const activated = (context: PolicyContext): { message: Message | null } => ({
+
+const answered = (waiting: Waiting | null | undefined, outcome: PolicyOutcome): Published => ({
+  message: waiting == null ? null : { type: 'policy.write_answered', id: waiting.id, outcome },
+});
+const expired = ({ activationTimeoutMs, trouble }: PolicyContext): Refusal =>
+  refusal(
+    'activation_timeout',
+    `the policy was not in force within ${activationTimeoutMs} ms; nothing was changed${
+      trouble[part] === undefined ? '' : ` (${trouble[part]})`
+    }`,
+  );
+const recovered = ({ context: { current, unflipped } }: InContext): Published =>
+  unflipped === null ? { message: null } : answered(current, unflipped.outcome);
+const notRecovered = ({ context: { current, unflipped } }: InContext): Published => {
+  if (unflipped === null) return { message: null };
+  const { outcome } = unflipped;
+  return answered(current, 'warnings' in outcome ? { ...outcome, warnings: [...outcome.warnings, NOT_YET] } : outcome);
+};
+const desired = ({ context: { replay } }: InContext): Published => ({
   message:
-    context.inForce === null
+    replay === null
       ? null
       : {
-          type: 'policy.activated',
-          record: context.inForce.record,
-          generation: context.inForce.generation,
-          epoch: context.epoch,
-          needs: context.inForce.needs,
-          lookups: context.inForce.lookups,
-          inspection: context.inForce.inspection,
+          type: 'program.desired',
+          program: replay.program,
+          sample: replay.sample,
+          generation: replay.inForce.generation,
         },
 });
+const activated = ({ context: { inForce, epoch } }: InContext): Published => {
+  if (inForce === null) return { message: null };
+  const { record, generation, needs, lookups, inspection } = inForce;
+  return { message: { type: 'policy.activated', record, generation, epoch, needs, lookups, inspection } };
+};
 
-function present<T>(value: T | null | undefined): T {
-  if (value == null) throw new Error('a write under way lacks what it was judged to be');
-  return value;
-}
+/** The dataplane has put the replayed program in force, or cannot. */
+const replayEnding = policy.createStateConfig({
+  on: {
+    'dataplane.enforcing': {
+      guard: { type: 'isReplayed', params: ({ event }) => event },
+      target: 'settling',
+      actions: ['noteRegained', { type: 'adoptReplay', params: ({ event }) => event }],
+    },
+    'program.rejected': {
+      guard: { type: 'isReplayed', params: ({ event }) => event },
+      target: 'backing_off',
+      actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: event.refusal.detail }) },
+    },
+  },
+});
 
 export const policyChart = policy.createMachine({
   id: 'policy',
@@ -272,9 +219,7 @@ export const policyChart = policy.createMachine({
     replay: null,
     queue: [],
     current: null,
-    judged: null,
-    lines: 0,
-    proof: null,
+    unflipped: null,
     draining: false,
     dataplaneLost: null,
     attempts: 0,
@@ -292,9 +237,10 @@ export const policyChart = policy.createMachine({
       },
       states: {
         replaying: {
-          tags: 'policy_ready:starting',
-          meta: { part: 'policy_ready', detail: 'putting the stored policy in force' },
+          tags: `${part}:starting`,
+          meta: { part, detail: 'putting the stored policy in force' },
           initial: 'reading',
+          ...replayEnding,
           states: {
             reading: {
               on: { 'dataplane.attached': { actions: 'noteRegained' } },
@@ -305,12 +251,12 @@ export const policyChart = policy.createMachine({
                   {
                     guard: 'isEnforced',
                     target: 'awaiting',
-                    actions: { type: 'rememberReplay', params: ({ event }) => ({ replay: event.output }) },
+                    actions: { type: 'noteReplay', params: ({ event }) => event },
                   },
                   {
                     target: '#policy.standing.settling',
                     actions: [
-                      { type: 'rememberReplay', params: ({ event }) => ({ replay: event.output }) },
+                      { type: 'noteReplay', params: ({ event }) => event },
                       { type: 'adoptReplay', params: { epoch: null } },
                     ],
                   },
@@ -322,65 +268,32 @@ export const policyChart = policy.createMachine({
               },
             },
             awaiting: {
-              entry: {
-                type: 'publish',
-                params: ({ context }) => ({
-                  message:
-                    context.replay === null
-                      ? null
-                      : {
-                          type: 'program.desired',
-                          program: context.replay.program,
-                          sample: context.replay.sample,
-                          generation: context.replay.inForce.generation,
-                        },
-                }),
-              },
+              entry: { type: 'publish', params: desired },
               always: {
                 guard: 'dataplaneIsLost',
                 target: '#policy.standing.unenforced',
-                actions: 'noteLossAsTrouble',
+                actions: {
+                  type: 'noteTrouble',
+                  params: ({ context }) => ({ trouble: context.dataplaneLost ?? '' }),
+                },
               },
               on: { 'dataplane.attached': { target: 'reading' } },
             },
           },
-          on: {
-            'dataplane.enforcing': {
-              guard: { type: 'isReplayed', params: ({ event }) => ({ generation: event.generation }) },
-              target: 'settling',
-              actions: ['noteRegained', { type: 'adoptReplay', params: ({ event }) => ({ epoch: event.epoch }) }],
-            },
-            'program.rejected': {
-              guard: { type: 'isReplayed', params: ({ event }) => ({ generation: event.generation }) },
-              target: 'backing_off',
-              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: event.refusal.detail }) },
-            },
-          },
         },
         unenforced: {
-          tags: 'policy_ready:failed',
-          meta: { part: 'policy_ready', detail: 'the stored policy waits for the dataplane' },
-          on: {
-            'dataplane.enforcing': {
-              guard: { type: 'isReplayed', params: ({ event }) => ({ generation: event.generation }) },
-              target: 'settling',
-              actions: ['noteRegained', { type: 'adoptReplay', params: ({ event }) => ({ epoch: event.epoch }) }],
-            },
-            'program.rejected': {
-              guard: { type: 'isReplayed', params: ({ event }) => ({ generation: event.generation }) },
-              target: 'backing_off',
-              actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: event.refusal.detail }) },
-            },
-          },
+          tags: `${part}:failed`,
+          meta: { part, detail: 'the stored policy waits for the dataplane' },
+          ...replayEnding,
         },
         backing_off: {
-          tags: 'policy_ready:failed',
-          meta: { part: 'policy_ready', detail: 'the stored policy could not be put in force; tried again soon' },
+          tags: `${part}:failed`,
+          meta: { part, detail: 'the stored policy could not be put in force; tried again soon' },
           entry: 'countAttempt',
           after: { replayBackoff: 'replaying' },
         },
         settling: {
-          entry: { type: 'publish', params: ({ context }) => activated(context) },
+          entry: { type: 'publish', params: activated },
           always: [
             {
               guard: 'hasUnresolvedSelectors',
@@ -396,33 +309,38 @@ export const policyChart = policy.createMachine({
           ],
         },
         active: {
-          tags: 'policy_ready:ready',
-          meta: { part: 'policy_ready', detail: 'a policy is active' },
+          tags: `${part}:ready`,
+          meta: { part, detail: 'a policy is active' },
         },
         unresolved: {
-          tags: 'policy_ready:failed',
+          tags: `${part}:failed`,
           meta: {
-            part: 'policy_ready',
+            part,
             detail:
               'the active policy has selectors that were never resolved: their denies match every source, their allows none',
           },
         },
         none_active: {
-          tags: 'policy_ready:ready',
-          meta: { part: 'policy_ready', detail: 'no policy is active; the configured fallback decides' },
+          tags: `${part}:ready`,
+          meta: { part, detail: 'no policy is active; the configured fallback decides' },
         },
         never_activated: {
-          tags: 'policy_ready:failed',
-          meta: { part: 'policy_ready', detail: 'no policy was ever activated; the configured fallback decides' },
+          tags: `${part}:failed`,
+          meta: { part, detail: 'no policy was ever activated; the configured fallback decides' },
         },
       },
     },
     writing: {
       initial: 'idle',
       on: {
-        'policy.write_requested': { actions: ['startDeadline', { type: 'enqueue', params: ({ event }) => event }] },
-        'write.expired': {
-          guard: { type: 'isQueued', params: ({ event }) => ({ id: event.id }) },
+        'policy.write_requested': {
+          actions: [
+            { type: 'startDeadline', params: ({ event }) => event },
+            { type: 'enqueue', params: ({ event }) => event },
+          ],
+        },
+        'deadline.passed': {
+          guard: { type: 'isQueued', params: ({ event }) => event },
           actions: [
             {
               type: 'publish',
@@ -432,7 +350,7 @@ export const policyChart = policy.createMachine({
                   expired(context),
                 ),
             },
-            { type: 'dropQueued', params: ({ event }) => ({ id: event.id }) },
+            { type: 'dropQueued', params: ({ event }) => event },
           ],
         },
         'node.draining': { actions: 'noteDraining' },
@@ -451,189 +369,57 @@ export const policyChart = policy.createMachine({
               ],
             },
             { guard: 'isDraining', target: 'drained' },
-            { guard: 'mayBegin', target: 'judging', actions: 'takeNext' },
+            { guard: 'mayBegin', target: 'writing', actions: 'takeNext' },
           ],
         },
-        judging: {
+        writing: {
           invoke: {
-            id: 'judge',
-            src: 'judge',
-            input: ({ context }) => ({ write: present(context.current).write }),
+            id: 'write',
+            src: 'write',
+            input: ({ context }): WriteInput => ({ ...present(context.current), enforced: context.enforced }),
             onDone: [
               {
-                guard: { type: 'isRefused', params: ({ event }) => ({ judged: event.output }) },
+                guard: { type: 'hasActivated', params: ({ event }) => event },
                 target: 'idle',
-                actions: [
-                  {
-                    type: 'publish',
-                    params: ({ context, event }) =>
-                      event.output.kind === 'refused' ? answered(context.current, event.output) : { message: null },
-                  },
-                ],
+                actions: [{ type: 'adoptWrite', params: ({ event }) => event }, 'announceSettled'],
               },
               {
-                guard: { type: 'mustStage', params: ({ event }) => ({ judged: event.output }) },
-                target: 'staging',
-                actions: { type: 'rememberJudged', params: ({ event }) => ({ judged: event.output }) },
+                guard: { type: 'isUnflipped', params: ({ event }) => event },
+                target: 'recovering',
+                actions: [{ type: 'noteUnflipped', params: ({ event }) => event }, 'demandReplay'],
               },
-              {
-                guard: 'isDryRun',
-                target: 'idle',
-                actions: [
-                  { type: 'rememberJudged', params: ({ event }) => ({ judged: event.output }) },
-                  { type: 'publish', params: ({ context }) => done(context) },
-                ],
-              },
-              {
-                target: 'committing',
-                actions: { type: 'rememberJudged', params: ({ event }) => ({ judged: event.output }) },
-              },
+              { target: 'idle' },
             ],
             onError: {
               target: 'idle',
-              actions: [
-                {
-                  type: 'publish',
-                  params: ({ context, event }) =>
-                    answered(context.current, refusalOf(event.error, 'feature_unavailable')),
-                },
-              ],
+              actions: {
+                type: 'publish',
+                params: ({ context, event }) =>
+                  answered(context.current, refusalOf(event.error, 'feature_unavailable')),
+              },
             },
           },
           on: {
-            'write.expired': {
-              guard: { type: 'isCurrent', params: ({ event }) => ({ id: event.id }) },
-              target: 'idle',
-              actions: { type: 'publish', params: ({ context }) => answered(context.current, expired(context)) },
-            },
-          },
-        },
-        staging: {
-          invoke: {
-            id: 'stage',
-            src: 'stage',
-            input: ({ context }) => ({
-              program: present(context.judged?.activation).program,
-              sample: present(context.judged?.activation).sample,
-              generation: present(context.judged).change.generation,
-            }),
-            onDone: [
-              {
-                guard: 'isDryRun',
-                target: 'unstaging',
-                actions: [
-                  { type: 'rememberStaged', params: ({ event }) => event.output },
-                  { type: 'publish', params: ({ context }) => done(context) },
-                ],
+            'deadline.passed': {
+              guard: { type: 'isCurrent', params: ({ event }) => event },
+              actions: {
+                type: 'tellWrite',
+                params: ({ context }) => ({ type: 'write.expired', refusal: expired(context) }),
               },
-              { target: 'committing', actions: { type: 'rememberStaged', params: ({ event }) => event.output } },
-            ],
-            onError: {
-              target: 'unstaging',
-              actions: [
-                {
-                  type: 'publish',
-                  params: ({ context, event }) =>
-                    answered(context.current, refusalOf(event.error, 'dataplane_unavailable')),
-                },
-              ],
             },
-          },
-          on: {
-            'write.expired': {
-              guard: { type: 'isCurrent', params: ({ event }) => ({ id: event.id }) },
-              target: 'unstaging',
-              actions: { type: 'publish', params: ({ context }) => answered(context.current, expired(context)) },
-            },
-          },
-        },
-        unstaging: {
-          invoke: {
-            id: 'unstage',
-            src: 'unstage',
-            input: ({ context }) => ({ generation: present(context.judged).change.generation }),
-            onDone: 'idle',
-            onError: 'idle',
-          },
-        },
-        committing: {
-          invoke: {
-            id: 'commit',
-            src: 'commit',
-            input: ({ context }) => ({ change: present(context.judged).change }),
-            onDone: [
-              { guard: 'isStaged', target: 'flipping' },
-              {
-                guard: 'changesWhatIsInForce',
-                target: 'idle',
-                actions: [
-                  { type: 'adoptWrite', params: { epoch: null } },
-                  'announceSettled',
-                  { type: 'publish', params: ({ context }) => done(context) },
-                ],
-              },
-              { target: 'idle', actions: { type: 'publish', params: ({ context }) => done(context) } },
-            ],
-            onError: [
-              {
-                guard: 'isStaged',
-                target: 'unstaging',
-                actions: {
-                  type: 'publish',
-                  params: ({ context, event }) =>
-                    answered(context.current, refusalOf(event.error, 'store_unavailable')),
-                },
-              },
-              {
-                target: 'idle',
-                actions: {
-                  type: 'publish',
-                  params: ({ context, event }) =>
-                    answered(context.current, refusalOf(event.error, 'store_unavailable')),
-                },
-              },
-            ],
-          },
-        },
-        flipping: {
-          invoke: {
-            id: 'flip',
-            src: 'flip',
-            input: ({ context }) => ({ generation: present(context.judged).change.generation }),
-            onDone: {
-              target: 'idle',
-              actions: [
-                { type: 'adoptWrite', params: ({ event }) => ({ epoch: event.output.epoch }) },
-                'announceSettled',
-                { type: 'publish', params: ({ context }) => done(context) },
-              ],
-            },
-            onError: { target: 'recovering', actions: 'demandReplay' },
           },
         },
         recovering: {
-          always: {
-            guard: 'isRecovered',
-            target: 'idle',
-            actions: { type: 'publish', params: ({ context }) => done(context) },
-          },
+          always: { guard: 'isRecovered', target: 'idle', actions: { type: 'publish', params: recovered } },
           after: {
-            recoveryPatience: {
-              target: 'idle',
-              actions: { type: 'publish', params: ({ context }) => done(context, [NOT_YET]) },
-            },
+            recoveryPatience: { target: 'idle', actions: { type: 'publish', params: notRecovered } },
           },
         },
         drained: {
           entry: { type: 'publish', params: { message: { type: 'policy.drained' } } },
           on: {
             'policy.write_requested': {
-              actions: {
-                type: 'publish',
-                params: ({ event }) => ({
-                  message: { type: 'policy.write_answered', id: event.id, outcome: DRAINING },
-                }),
-              },
+              actions: { type: 'publish', params: ({ event }) => answered(event, DRAINING) },
             },
           },
         },
@@ -641,3 +427,8 @@ export const policyChart = policy.createMachine({
     },
   },
 });
+
+function present<T>(value: T | null): T {
+  if (value === null) throw new Error('a write begins that is not there');
+  return value;
+}

@@ -15,10 +15,9 @@ export type SwapInput = {
 };
 export type SwapOutput =
   | { readonly kind: 'flipped'; readonly generation: number; readonly epoch: number }
-  | { readonly kind: 'refused'; readonly failure: unknown }
   | { readonly kind: 'unstaged' }
-  /** The datapath can no longer be relied on. */
-  | { readonly kind: 'lost'; readonly reason: string };
+  /** `lost`: the datapath can no longer be relied on. */
+  | { readonly kind: 'refused' | 'lost'; readonly failure: unknown };
 
 type SwapContext = SwapInput & {
   /** The size of the staged program. */
@@ -76,7 +75,7 @@ const swap = setup({
       output: { kind: 'flipped' as const, generation: context.target.generation, epoch },
     })),
     noteRefused: assign((_, { failure }: { failure: unknown }) => ({ output: { kind: 'refused' as const, failure } })),
-    noteLost: assign((_, { reason }: { reason: string }) => ({ output: { kind: 'lost' as const, reason } })),
+    noteLost: assign((_, { failure }: { failure: unknown }) => ({ output: { kind: 'lost' as const, failure } })),
   },
   guards: {
     isRequested: ({ context }) => context.stageRequest !== null,
@@ -112,7 +111,7 @@ const lost = {
   target: 'lost',
   actions: {
     type: 'noteLost',
-    params: ({ event }: { event: { readonly error: unknown } }) => ({ reason: sentenceOf(event.error) }),
+    params: ({ event }: { event: { readonly error: unknown } }) => ({ failure: event.error }),
   },
 } as const;
 
@@ -145,7 +144,10 @@ export const swapChart = swap.createMachine({
   on: {
     ...answeringAtOnce(BUSY),
     'program.superseded': { actions: 'noteSuperseded' },
-    'datapath.lost': { target: '.lost', actions: { type: 'noteLost', params: ({ event }) => event } },
+    'datapath.lost': {
+      target: '.lost',
+      actions: { type: 'noteLost', params: ({ event }) => ({ failure: event.reason }) },
+    },
   },
   states: {
     staging: {

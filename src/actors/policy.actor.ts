@@ -5,8 +5,9 @@ import type { Message } from '#bus/bus-messages.js';
 import type { PolicyWrite } from '#bus/policy-requests.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, Sampling } from '#contracts/proof-types.js';
-import { type PolicyChange, policyChart } from '#statecharts/policy.chart.js';
+import { policyChart } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
+import { type PolicyChange, writeChart } from '#statecharts/write.chart.js';
 import { StoreError } from '#store/store-error.js';
 import { type JudgementPorts, judge, replay } from './judgement.js';
 import { accepted, Refused } from './refused.js';
@@ -17,14 +18,12 @@ const FLIP_TIMEOUT_MS = 5_000;
 
 /** Binds the policy chart to the store, the policy thread and, over the bus, the dataplane. */
 export function policyActor(bus: Bus<Message>, ports: JudgementPorts) {
-  return policyChart.provide({
-    actions: {
-      publish: (_, { message }) => {
-        if (message !== null) bus.publish(message);
-      },
-    },
+  const publish = (_: unknown, { message }: { message: Message | null }): void => {
+    if (message !== null) bus.publish(message);
+  };
+  const write = writeChart.provide({
+    actions: { publish },
     actors: {
-      replay: fromPromise(({ signal }) => replay(ports, signal)),
       judge: fromPromise<Awaited<ReturnType<typeof judge>>, { write: PolicyWrite }>(({ input, signal }) =>
         judge(ports, input.write, signal).catch((failure: unknown) => {
           throw storeRefused(failure);
@@ -45,6 +44,10 @@ export function policyActor(bus: Bus<Message>, ports: JudgementPorts) {
         accepted(await ask(bus, 'program.flip', input, FLIP_TIMEOUT_MS)),
       ),
     },
+  });
+  return policyChart.provide({
+    actions: { publish },
+    actors: { write, replay: fromPromise(({ signal }) => replay(ports, signal)) },
   });
 }
 

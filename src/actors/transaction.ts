@@ -3,8 +3,8 @@ import type { EnvelopeMode, Form } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import type { TextEdit } from '#contracts/policy-record.js';
 import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy-record.js';
-import type { PolicyChange } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
+import type { PolicyChange } from '#statecharts/write.chart.js';
 
 /** What the store holds where a write looks (D5). */
 export type Located = {

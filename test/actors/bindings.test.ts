@@ -19,6 +19,7 @@ import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import { swapChart } from '#statecharts/swap.chart.js';
+import { writeChart } from '#statecharts/write.chart.js';
 import { openMemoryStore } from '#store/store.js';
 import { nodesOf } from '#test/statecharts/chart-walk.js';
 import { threadHere } from './running-system.js';
@@ -60,7 +61,9 @@ test('every actor provides every effect that its chart declares', async () => {
     now,
   });
   expect(unprovided(nodeChart, node)).toEqual([]);
-  expect(unprovided(policyChart, policyActor(bus, judgement))).toEqual([]);
+  const policy = policyActor(bus, judgement);
+  expect(unprovided(policyChart, policy)).toEqual([]);
+  expect(unprovided(writeChart, policy.implementations.actors.write as AnyStateMachine)).toEqual([]);
   const dataplane = dataplaneActor(bus, null);
   expect(unprovided(dataplaneChart, dataplane)).toEqual([]);
   expect(unprovided(swapChart, dataplane.implementations.actors.swap as AnyStateMachine)).toEqual([]);

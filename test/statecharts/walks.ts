@@ -5,10 +5,12 @@ import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { interfacesChart } from '#statecharts/interfaces.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
-import type { PolicyContext, PolicyInForce } from '#statecharts/policy.chart.js';
+import type { PolicyContext } from '#statecharts/policy.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import { swapChart } from '#statecharts/swap.chart.js';
+import type { PolicyInForce } from '#statecharts/write.chart.js';
+import { writeChart } from '#statecharts/write.chart.js';
 import type { Walk } from './chart-walk.js';
 import { INSPECTION, LOOKUPS, NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } from './sample.js';
 
@@ -94,11 +96,14 @@ const policyEvents = [
   },
   { type: 'node.draining' },
 ];
+const outcome = judged(true).outcome;
 const policyOutputs = {
   replay: [replay(RECORD, true), replay(null, true), replay(null, false)],
-  judge: [judged(true), judged(false), { kind: 'refused', code: 'not_found', detail: 'no such policy' }],
-  stage: [{ lines: 3, proof: { classes: 1, checked: 2, complete: true } }],
-  flip: [{ epoch: 2 }],
+  write: [
+    { kind: 'ended' },
+    { kind: 'activated', inForce: inForce(RECORD, 2), epoch: 2 },
+    { kind: 'unflipped', inForce: inForce(RECORD, 2), outcome },
+  ],
 };
 const policyKey = ({ context }: { context: PolicyContext }) => [
   context.inForce?.record === null,
@@ -107,7 +112,7 @@ const policyKey = ({ context }: { context: PolicyContext }) => [
   context.replay?.inForce.generation,
   context.queue.slice(0, 1).map(({ id }) => id),
   context.current?.id,
-  context.judged?.activation != null,
+  context.unflipped?.generation,
   context.draining,
   context.dataplaneLost,
 ];
@@ -137,12 +142,28 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
   policy: [true, false].map((enforced) => ({
     machine: policyChart,
     input: { enforced, activationTimeoutMs: 5_000 },
-    events: [...policyEvents, { type: 'write.expired', id: 'w' }, { type: 'write.expired', id: 'd' }],
+    events: [...policyEvents, { type: 'deadline.passed', id: 'w' }, { type: 'deadline.passed', id: 'd' }],
     outputs: policyOutputs,
     key: policyKey as never,
     within: boundedQueue as never,
     regions: { standing: 'policy_ready' },
   })),
+  write: [true, false].flatMap((enforced) =>
+    [WRITE, { ...WRITE, dryRun: true }].map((write) => ({
+      machine: writeChart,
+      input: { id: 'w', write, enforced },
+      events: [{ type: 'write.expired', refusal: { kind: 'refused', code: 'activation_timeout', detail: 'late' } }],
+      outputs: {
+        judge: [judged(true), judged(false), { kind: 'refused', code: 'not_found', detail: 'no such policy' }],
+        stage: [{ lines: 3, proof: { classes: 1, checked: 2, complete: true } }],
+        flip: [{ epoch: 2 }],
+      },
+      key: (({ context }: { context: { judged: { activation: unknown } | null } }) => [
+        context.judged?.activation != null,
+      ]) as never,
+      regions: {},
+    })),
+  ),
   dataplane: [
     { configured: true, needed: false },
     { configured: false, needed: false },
@@ -161,7 +182,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { kind: 'refused', failure: new Error('EBUSY') },
         { kind: 'refused', failure: Object.assign(new Error('too large'), { code: 'capacity_exceeded' }) },
         { kind: 'unstaged' },
-        { kind: 'lost', reason: 'EBUSY' },
+        { kind: 'lost', failure: new Error('EBUSY') },
       ],
     },
     key: (({ context }: { context: DataplaneContext }) => [
