@@ -1,7 +1,7 @@
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { leafKey } from '#contracts/program.js';
-import { Accounts } from '#dataplane/flows/traffic-statistics.js';
+import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
 import { type LoadedObject, loadObject } from '#dataplane/object/loaded-object.js';
 import { TestRun } from '#libc/test-run.js';
@@ -15,7 +15,7 @@ const REQUEST = { size: 56, elapsedNs: 48 } as const;
 /** Addresses from `base` on; the mask's bits are random. */
 export type Space = { readonly base: number; readonly mask: number };
 
-export function loadForBench(grantCapacity: number): LoadedObject & { readonly accounts: Accounts } {
+export function loadForBench(grantCapacity: number): LoadedObject & { readonly trafficStatistics: TrafficStatistics } {
   const loaded = loadObject(
     {
       objectPath: builtObject,
@@ -39,12 +39,12 @@ export function loadForBench(grantCapacity: number): LoadedObject & { readonly a
     },
     undefined,
   );
-  const accounts = new Accounts(loaded.object, loaded.slots);
+  const trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots);
   const close = (): void => {
-    accounts.close();
+    trafficStatistics.close();
     loaded.close();
   };
-  return { ...loaded, accounts, close };
+  return { ...loaded, trafficStatistics, close };
 }
 
 /** Nanoseconds a lookup of TCP packets over uniformly random keys, without making the keys. The best of six runs. */

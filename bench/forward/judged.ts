@@ -6,7 +6,7 @@ import { detach } from '#dataplane/thread/detach.js';
 import type { Rig } from './rig.js';
 
 /** Weir, until `detach`. */
-export type Judge = { detach(): Promise<void> };
+export type ConnectionEvaluator = { detach(): Promise<void> };
 
 const COPY_MS = 2_000;
 const LOOK_MS = 20;
@@ -22,7 +22,7 @@ export async function judge(
   rig: Rig,
   program: Program,
   settings: Readonly<Record<string, unknown>> = {},
-): Promise<Judge> {
+): Promise<ConnectionEvaluator> {
   const config = {
     version: 1,
     node: { id: 'bench', data_dir: '/nonexistent' },

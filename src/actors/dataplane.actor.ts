@@ -115,7 +115,7 @@ class ProofRefused extends Refused {
   readonly code = 'proof_failed';
 }
 
-function proofRefused(failure: unknown, { roster }: Program): unknown {
+function proofRefused(failure: unknown, { ruleNames }: Program): unknown {
   if (!(failure instanceof ProofFailed)) return failure;
-  return new ProofRefused(refusal('proof_failed', mismatchSentence(failure.mismatch, roster)));
+  return new ProofRefused(refusal('proof_failed', mismatchSentence(failure.mismatch, ruleNames)));
 }

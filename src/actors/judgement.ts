@@ -7,7 +7,7 @@ import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy-
 import type { Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
 import { compile } from '#policy/compile/compile.js';
-import { rosterOfRecord } from '#policy/model/rule-names.js';
+import { ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import type { Replay } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
@@ -325,7 +325,7 @@ function inForceBy(
 }
 
 function ofRecord(program: Program, record: PolicyRecord): Program {
-  return { ...program, roster: rosterOfRecord(program.roster, record) };
+  return { ...program, ruleNames: ruleNamesOfRecord(program.ruleNames, record) };
 }
 
 /** No groups: the fallback decides about every packet, and every lookup. */

@@ -1,5 +1,5 @@
 import type { SentFailure } from '#threads/thread-messages.js';
-import { AskedThread } from '#threads/worker-client.js';
+import { WorkerClient } from '#threads/worker-client.js';
 import { ownBuffers } from './own-buffers.js';
 import type { PolicyAsks, PolicyResult, PolicyWork } from './policy-work.js';
 
@@ -35,7 +35,7 @@ export function createPolicyThread({
   maxHeapMiB = 2048,
   onPerformed = () => {},
 }: PolicyThreadOptions = {}): PolicyThread {
-  let running: AskedThread<PolicyAsks> | undefined;
+  let running: WorkerClient<PolicyAsks> | undefined;
 
   const end = async (reason: string): Promise<void> => {
     const ended = running;
@@ -43,14 +43,14 @@ export function createPolicyThread({
     await ended?.end(reason);
   };
 
-  const start = (): AskedThread<PolicyAsks> => {
+  const start = (): WorkerClient<PolicyAsks> => {
     const given = {
       entry: 'src/actors/policy-worker.js',
       name: 'the policy thread',
       resourceLimits: { maxOldGenerationSizeMb: maxHeapMiB, maxYoungGenerationSizeMb: YOUNG_HEAP_MIB },
       holdsProcess: false,
     };
-    running = new AskedThread(given, {
+    running = new WorkerClient(given, {
       died: () => {
         running = undefined;
       },

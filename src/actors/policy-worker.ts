@@ -1,10 +1,10 @@
 import type { ProofSample } from '#contracts/proof-types.js';
-import { ParentThread } from '#threads/worker-server.js';
+import { WorkerServer } from '#threads/worker-server.js';
 import { ownBuffers } from './own-buffers.js';
 import type { PolicyAsks } from './policy-work.js';
 import { createPolicyWorkshop } from './policy-workshop.js';
 
-const parent = new ParentThread<PolicyAsks>('the policy thread');
+const parent = new WorkerServer<PolicyAsks>('the policy thread');
 const perform = createPolicyWorkshop();
 const samples = new Map<number, Promise<ProofSample>>();
 let lastSample = 0;

@@ -33,7 +33,7 @@ export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Dat
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
         const { plane } = asked();
-        plane.joinBy(await datapath.joinPoint());
+        plane.joinBy(await datapath.spliceOffload());
         plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantedPort())));
       }),
       addressChange: fromPromise(({ signal }) => changes.next(signal)),

@@ -73,7 +73,7 @@ function textOf(target: PolicyTarget): string {
 }
 
 /** What a body says about its record, and what is stored. */
-export type Written = {
+export type MessageCache = {
   readonly form: Form;
   readonly mode: EnvelopeMode;
   readonly name: string | null;
@@ -121,7 +121,7 @@ function nextGeneration({ generation, enforced }: Circumstances): number {
 }
 
 /** The record that a put writes, and what it does to activity (D5). */
-export function decidePut(write: PolicyWrite, located: Located, written: Written, at: Circumstances): Decision {
+export function decidePut(write: PolicyWrite, located: Located, written: MessageCache, at: Circumstances): Decision {
   const { existing, active } = located;
   const activates = write.activate && written.mode !== 'disabled';
   const record: PolicyRecord = {

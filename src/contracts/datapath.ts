@@ -8,7 +8,7 @@ import type { PolicyRecord } from './policy-record.js';
 import type { Program } from './program.js';
 import type { Proof, ProofMismatch, ProofSample } from './proof-types.js';
 import type { Decider } from './rule-names.js';
-import type { JoinPoint } from './splice-offload.js';
+import type { SpliceOffload } from './splice-offload.js';
 
 /** What the dataplane part asks of the kernel. `kernel/` implements it in a worker thread; nothing else does. */
 export type Datapath = {
@@ -45,7 +45,7 @@ export type Datapath = {
   /** A port for another thread to ask what is granted by, without a way through this one; it closes when the datapath does. */
   grantedPort(): Promise<MessagePort>;
   /** Where the service plane leaves connections that it has decided. It is good for as long as this is open. */
-  joinPoint(): Promise<JoinPoint>;
+  spliceOffload(): Promise<SpliceOffload>;
   /** What is granted now. After a restart only patterns of programs that were staged since have their text. */
   learned(): Promise<readonly Learned[]>;
   /** Where packets of a source come in, by the routes of the node. */

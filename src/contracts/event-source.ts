@@ -1,5 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { Roster } from './rule-names.js';
+import type { RuleNames } from './rule-names.js';
 
 /** Where the events of one opened datapath come from; it may be sent to the thread that takes them. */
 export type EventSource = {
@@ -13,10 +13,10 @@ export type EventSource = {
 
 /** Something that whoever reads events must know, told before the first event that it matters for. */
 export type EventFact =
-  | { readonly kind: 'roster'; readonly placed: PlacedRoster }
+  | { readonly kind: 'rule_names'; readonly placed: PlacedRuleNames }
   | { readonly kind: 'interfaces'; readonly names: ReadonlyMap<number, string> };
 
 /** A roster that was put in a slot, and the entry of `hits` of each of its ranks. */
-export type Placed = { readonly roster: Roster; readonly generation: number; readonly entries: Uint32Array };
+export type Placed = { readonly ruleNames: RuleNames; readonly generation: number; readonly entries: Uint32Array };
 /** One that is in force, or was. */
-export type PlacedRoster = Placed & { readonly epoch: number };
+export type PlacedRuleNames = Placed & { readonly epoch: number };

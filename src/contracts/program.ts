@@ -1,7 +1,7 @@
 import type { IntervalPool, Intervals } from './interval-map.js';
 import type { LookupTables } from './lookup-tables.js';
 import type { HostnamePattern } from './policy-model.js';
-import type { Roster } from './rule-names.js';
+import type { RuleNames } from './rule-names.js';
 
 /**
  * A program is a compiled policy: a deterministic function of the policy, independent of any kernel. Every search is
@@ -45,7 +45,7 @@ export type Program = {
   readonly lookups: LookupTables;
   /** Number of ranks in the policy. */
   readonly ranks: number;
-  readonly roster: Roster;
+  readonly ruleNames: RuleNames;
 };
 
 export const MAX_SEGMENTS = 7;

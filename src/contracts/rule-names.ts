@@ -2,7 +2,7 @@ import type { PolicyRecord } from './policy-record.js';
 import type { Texts } from './texts.js';
 
 /** Who stands at each rank of a program: under which identity its hits are counted, and by which names it is shown. */
-export type Roster = {
+export type RuleNames = {
   /** The record that the policy is of; null where none is active. */
   readonly policy: Pick<PolicyRecord, 'id' | 'revision'> | null;
   /** Low and high word for each rank; the low one is 0 where nobody stands there, and nowhere else. */

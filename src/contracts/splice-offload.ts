@@ -1,7 +1,7 @@
 import type { PassedObject } from './bpf-object-handle.js';
 
 /** Where connections that the service plane has decided are left to the datapath. */
-export type JoinPoint = {
+export type SpliceOffload = {
   readonly program: PassedObject;
   readonly joins: PassedObject;
   readonly joiners: PassedObject;

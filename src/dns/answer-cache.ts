@@ -7,7 +7,7 @@ import type { Template } from './wire/response.js';
 export type Rebound = { readonly address: number; readonly reason: string };
 
 /** An answer as it is kept. Times are of `nowMs`. */
-export type Kept = {
+export type ReplayBuffer = {
   readonly template: Template;
   readonly key: NameKey;
   /** What the asked name leads to, each with its life in seconds when it came. */
@@ -33,7 +33,7 @@ const ADDRESS_BYTES = 48;
 
 /** Answers by question, within so many bytes; the longest unused go first. */
 export class AnswerCache {
-  readonly #kept: LRUCache<string, Kept>;
+  readonly #kept: LRUCache<string, ReplayBuffer>;
 
   constructor(
     capacityBytes: number,
@@ -55,7 +55,7 @@ export class AnswerCache {
   }
 
   /** Undefined where there is none, or one that is past its time. */
-  fresh(question: string, now: number): Kept | undefined {
+  fresh(question: string, now: number): ReplayBuffer | undefined {
     const kept = this.#kept.get(question);
     if (kept === undefined || kept.freshUntil > now) return kept;
     if (kept.freshUntil + this.staleMs <= now) this.#kept.delete(question);
@@ -63,13 +63,13 @@ export class AnswerCache {
   }
 
   /** One that may be past its time, for where nobody has a better one (RFC 8767). */
-  stale(question: string, now: number): Kept | undefined {
+  stale(question: string, now: number): ReplayBuffer | undefined {
     if (this.staleMs === 0) return undefined;
     const kept = this.#kept.get(question);
     return kept !== undefined && kept.freshUntil + this.staleMs > now ? kept : undefined;
   }
 
-  keep(question: string, kept: Kept): void {
+  keep(question: string, kept: ReplayBuffer): void {
     this.#kept.set(question, kept);
   }
 }

@@ -3,7 +3,7 @@ import type { Lookups } from '#contracts/lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { Gate } from '#dataplane/grants/gate.js';
 import { Descriptors } from '#sockets/descriptors.js';
-import { AskedThread } from '#threads/worker-client.js';
+import { WorkerClient } from '#threads/worker-client.js';
 import type { DnsAsks, FromThread, Given, ToThread } from './dns-messages.js';
 import type { DnsOptions } from './dns-options.js';
 import type { DnsChange, DnsProxy } from './dns-proxy.js';
@@ -16,7 +16,7 @@ export function createDnsProxy(options: DnsOptions): DnsProxy {
   return new DnsThread(options);
 }
 
-type Thread = AskedThread<DnsAsks, ToThread, FromThread>;
+type Thread = WorkerClient<DnsAsks, ToThread, FromThread>;
 
 class DnsThread implements DnsProxy {
   #thread: Thread | null = null;
@@ -94,7 +94,7 @@ class DnsThread implements DnsProxy {
       // Of what is young next to nothing is live after a lookup: room for it makes collections rare, and they stay short.
       resourceLimits: { maxYoungGenerationSizeMb: 48 },
     };
-    this.#thread = new AskedThread(given, {
+    this.#thread = new WorkerClient(given, {
       said: (message) => this.#hear(message),
       // It is dead only now, and its sockets are nobody's.
       gone: () => {

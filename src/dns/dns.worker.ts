@@ -1,12 +1,12 @@
 import { workerData } from 'node:worker_threads';
 import { Descriptors } from '#sockets/descriptors.js';
-import { ParentThread } from '#threads/worker-server.js';
+import { WorkerServer } from '#threads/worker-server.js';
 import type { DnsAsks, FromThread, Given, ToThread } from './dns-messages.js';
 import { LocalDnsProxy } from './local-dns-proxy.js';
 
 const TELL_MS = 200;
 
-const parent = new ParentThread<DnsAsks, ToThread, FromThread>('the DNS proxy');
+const parent = new WorkerServer<DnsAsks, ToThread, FromThread>('the DNS proxy');
 const { options, descriptors } = workerData as Given;
 const proxy = new LocalDnsProxy(
   options,

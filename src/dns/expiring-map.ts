@@ -18,7 +18,7 @@ const LEAST_BUCKETS = 64;
  * holds on to the next: once a dead one was moved to the old generation, all that came later stays, with everything that
  * was in it, until a full collection.
  */
-export class TransientMap<K extends string | number, V> {
+export class ExpiringMap<K extends string | number, V> {
   #buckets: (Entry<K, V> | null)[] = bucketsOf<K, V>(LEAST_BUCKETS);
   #oldest: Entry<K, V> | null = null;
   #newest: Entry<K, V> | null = null;

@@ -4,7 +4,7 @@ import type { GrantAnswer, GrantRequest } from '#contracts/grant-messages.js';
 import { type OpenedWriter, openGrantWriter } from '#dataplane/grants/grant-writer.js';
 import type { Pump, Sender } from '#sockets/pump.js';
 import { monotonicNs, nowMs } from './clock.js';
-import { TransientMap } from './expiring-map.js';
+import { ExpiringMap } from './expiring-map.js';
 
 /** D12: who waits longer gets SERVFAIL. */
 const PATIENCE_MS = 100;
@@ -31,7 +31,7 @@ export class Granter implements Sender {
   #lastId = 0;
   #asked: Asked[] = [];
   #isToBeFlushed = false;
-  readonly #sent = new TransientMap<number, Sent>();
+  readonly #sent = new ExpiringMap<number, Sent>();
 
   constructor(
     private readonly pump: Pick<Pump, 'hasToSend'>,

@@ -1,4 +1,4 @@
-import type { Kept } from './answer-cache.js';
+import type { ReplayBuffer } from './answer-cache.js';
 import { monotonicNs, nowMs } from './clock.js';
 import type { Counts } from './dns-counts.js';
 import type { DnsOptions } from './dns-options.js';
@@ -30,7 +30,7 @@ export class Learning {
    * those that match the name by the lookups of this number, where that is not known yet.
    */
   ensure(
-    kept: Kept,
+    kept: ReplayBuffer,
     patternsOf: (key: NameKey) => readonly string[],
     by: number,
     now: number,
@@ -99,7 +99,7 @@ export class Learning {
   }
 
   /** All addresses of one answer live as long as the one that lives longest: the client may use any of them. */
-  #until({ addresses, storedAt }: Kept, now: number): number {
+  #until({ addresses, storedAt }: ReplayBuffer, now: number): number {
     const longest = addresses.reduce((most, { ttl }) => Math.max(most, ttl), 0);
     const left = Math.max(this.options.minGrantMs, storedAt + longest * 1_000 - now);
     return now + Math.min(left, this.options.maxGrantMs);

@@ -4,7 +4,7 @@ import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { Descriptors } from '#sockets/descriptors.js';
 import { Pump } from '#sockets/pump.js';
-import { RouteNews } from '#sockets/route-news.js';
+import { RouteNotifications } from '#sockets/route-news.js';
 import { DecidedHits } from '#threads/decided-hits.js';
 import { AnswerCache } from './answer-cache.js';
 import { nowMs } from './clock.js';
@@ -17,7 +17,7 @@ import { Learning } from './learning.js';
 import { Rebinding } from './rebinding.js';
 import { RecentWaits } from './recent-waits.js';
 import { Resolver } from './resolver.js';
-import { Sightings } from './seen-lookups.js';
+import { SeenLookupCounter } from './seen-lookups.js';
 import { TcpListener } from './tcp-listener.js';
 import { UdpListener } from './udp-listener.js';
 import { Upstreams } from './upstream/upstreams.js';
@@ -29,7 +29,7 @@ export class LocalDnsProxy {
   readonly granter: Granter;
   readonly resolver: Resolver;
   readonly #counts = new Counts();
-  readonly #sightings = new Sightings();
+  readonly #sightings = new SeenLookupCounter();
   readonly #hits = new DecidedHits<number>((rank) => rank);
   readonly #known = new KnownNames((address, key) => this.#sightings.named(address, key));
   readonly #waits = new RecentWaits();
@@ -37,7 +37,7 @@ export class LocalDnsProxy {
   readonly #pump: Pump;
   readonly #upstreams: Upstreams;
   readonly #rebinding: Rebinding;
-  readonly #routeNews: RouteNews;
+  readonly #routeNotifications: RouteNotifications;
   readonly #listeners: readonly (UdpListener | TcpListener)[];
   readonly #ticking: NodeJS.Timeout;
 
@@ -67,7 +67,7 @@ export class LocalDnsProxy {
       () => onAliveness(this.#addresses(true), this.#addresses(false)),
     );
     this.#rebinding = new Rebinding(options.rebindProtection, options.rebindAllow);
-    this.#routeNews = new RouteNews(descriptors);
+    this.#routeNotifications = new RouteNotifications(descriptors);
     this.resolver = new Resolver(
       options,
       this.#upstreams,
@@ -142,14 +142,14 @@ export class LocalDnsProxy {
     clearInterval(this.#ticking);
     for (const listener of this.#listeners) await listener.close();
     this.#upstreams.close();
-    this.#routeNews.close();
+    this.#routeNotifications.close();
     this.#pump.close();
     this.sendHits();
     this.granter.use(null);
   }
 
   #tick(): void {
-    if (this.#routeNews.take()) {
+    if (this.#routeNotifications.take()) {
       this.#upstreams.renew();
       this.#rebinding.forgetOwn();
     }

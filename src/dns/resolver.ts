@@ -4,15 +4,15 @@ import type { EdnsOption } from '#dns/wire/edns.js';
 import { LookupIndex } from '#policy/evaluate/lookup-index.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
-import type { AnswerCache, Kept, Rebound } from './answer-cache.js';
+import type { AnswerCache, Rebound, ReplayBuffer } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import type { Counts } from './dns-counts.js';
 import type { DnsOptions } from './dns-options.js';
-import { TransientMap } from './expiring-map.js';
+import { ExpiringMap } from './expiring-map.js';
 import { InFlight } from './in-flight.js';
 import type { Learning } from './learning.js';
 import type { Rebinding } from './rebinding.js';
-import type { Sightings } from './seen-lookups.js';
+import type { SeenLookupCounter } from './seen-lookups.js';
 import { UDP_PAYLOAD } from './upstream/udp-socket.js';
 import type { Upstreams } from './upstream/upstreams.js';
 import { addressesOf, chainOf, keepsFor } from './wire/address-chain.js';
@@ -35,7 +35,7 @@ export class Resolver {
   #judging: Judging | null = null;
   /** Counts the lookups that were used. */
   #number = 0;
-  readonly #asked = new TransientMap<string, Asker[]>();
+  readonly #asked = new ExpiringMap<string, Asker[]>();
   readonly #inFlight = new InFlight();
 
   constructor(
@@ -45,7 +45,7 @@ export class Resolver {
     private readonly learning: Learning,
     private readonly rebinding: Rebinding,
     private readonly counts: Counts,
-    private readonly sightings: Sightings,
+    private readonly sightings: SeenLookupCounter,
     private readonly hits: Pick<DecidedHits<number>, 'add'>,
   ) {}
 
@@ -184,7 +184,7 @@ export class Resolver {
     const found = addressesOf(rest, chain);
     // What is left of an answer without its addresses says no time of its own.
     const seconds = Math.min(keepsFor(message, chain), this.#longest);
-    const kept: Kept = {
+    const kept: ReplayBuffer = {
       template: templateOf(rest),
       key: first.query.key,
       addresses: found.addresses,
@@ -201,7 +201,7 @@ export class Resolver {
   }
 
   /** Once what the answer leads to is in force. */
-  #finish(kept: Kept, asker: Asker, now: number, options: readonly EdnsOption[] = []): void {
+  #finish(kept: ReplayBuffer, asker: Asker, now: number, options: readonly EdnsOption[] = []): void {
     const judging = this.#judging;
     if (judging === null) return;
     const patternsOf = (key: NameKey): readonly string[] =>

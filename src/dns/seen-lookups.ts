@@ -28,7 +28,7 @@ type Rebinding = Rebound & {
 };
 
 /** Lookups until they are taken: equal ones are one. What there is no room for is counted. */
-export class Sightings {
+export class SeenLookupCounter {
   /** Whether those that are allowed are of use to anybody. */
   allowedWanted = false;
   #denied = new Map<string, Sighting>();

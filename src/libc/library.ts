@@ -1,5 +1,5 @@
 import koffi from 'koffi';
-import { held } from './termination-guard.js';
+import { guarded } from './termination-guard.js';
 
 export type Pointer = bigint;
 /** An address as a plain number: it costs less than a `Pointer`, and those of a process fit. */
@@ -19,7 +19,7 @@ export function bindLibrary<T>(
   /** `deep`: the library takes its symbols from itself and its own libraries, and only then from Node. */
   options: { readonly deep?: boolean } = {},
 ): T {
-  return held(() => {
+  return guarded(() => {
     const handle = koffi.load(library, options);
     const bound: Record<string, unknown> = {};
     for (const [name, prototype] of Object.entries<string>(prototypes)) bound[name] = handle.func(prototype);
@@ -28,12 +28,12 @@ export function bindLibrary<T>(
 }
 
 export function addressOf(buffer: ArrayBufferView): Pointer {
-  return held(() => koffi.address(buffer));
+  return guarded(() => koffi.address(buffer));
 }
 
 /** Memory at an address, without a copy. It must not be unmapped while this is in use. */
 export function memoryAt(address: Pointer, length: number): ArrayBuffer {
-  return held(() => koffi.view(address, length));
+  return guarded(() => koffi.view(address, length));
 }
 
 const memory = bindLibrary<{ memcpy(into: Uint8Array, from: Address, length: number): void }>(null, {
@@ -50,5 +50,5 @@ export function copyAt(address: Address, length: number): Buffer {
 
 /** The text at an address, up to its zero byte. */
 export function textAt(address: Address): string {
-  return held(() => koffi.decode.string(address));
+  return guarded(() => koffi.decode.string(address));
 }

@@ -15,7 +15,7 @@ const LOOK_MS = 2;
 const MOST_MS = 10_000;
 
 /** For who began a worker thread. */
-export class Hold {
+export class TerminationGuard {
   readonly #word = new Int32Array(new SharedArrayBuffer(4)).fill(HELD);
 
   /** A thread that has this hold, until it lets go for the first time. */
@@ -44,31 +44,31 @@ if (word !== undefined) setEnvironmentData(ENVIRONMENT, undefined);
 let depth = word === undefined ? 0 : 1;
 
 /** For a worker thread that has loaded what it needs. */
-export function letGo(): void {
+export function terminationPoint(): void {
   if (word === undefined || --depth > 0) return;
   Atomics.store(word, 0, FREE);
 }
 
 /** Does what a thread must not be terminated in: calls as above, and what is to be done as a whole. */
-export function held<T>(work: () => T): T {
+export function guarded<T>(work: () => T): T {
   if (word === undefined) return work();
   if (depth++ === 0 && Atomics.compareExchange(word, 0, FREE, HELD) === ENDING) Atomics.wait(word, 0, ENDING);
   try {
     return work();
   } finally {
-    letGo();
+    terminationPoint();
   }
 }
 
 /** The same for work that waits: the thread is not terminated before the promise settles. */
-export async function heldUntilDone<T>(work: () => Promise<T>): Promise<T> {
+export async function guardedUntilDone<T>(work: () => Promise<T>): Promise<T> {
   if (word === undefined) return work();
-  return held(async () => {
+  return guarded(async () => {
     depth++;
     try {
       return await work();
     } finally {
-      letGo();
+      terminationPoint();
     }
   });
 }

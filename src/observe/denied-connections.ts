@@ -4,7 +4,7 @@ import { formatAddress } from '#policy/model/ipv4.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
 import { nobody } from './findings/no-decider.js';
-import type { Deciders } from './rule-name-resolver.js';
+import type { RuleNameResolver } from './rule-name-resolver.js';
 
 /** Different ones between two takes, and of these of one source. What is beyond is merged without what was asked for. */
 const DETAILED = 4_096;
@@ -21,7 +21,7 @@ type Pending = {
 
 /** Connections and requests that were denied, or would have been, until they are taken: equal ones are one, however many there are. */
 export class DeniedConnections {
-  readonly #deciders: Deciders;
+  readonly #ruleNameResolver: RuleNameResolver;
   #detailed = new Map<string, Pending>();
   #coarse = new Map<string, Pending>();
   #ofSource = new Map<number, number>();
@@ -30,8 +30,8 @@ export class DeniedConnections {
   merged = 0;
   overflowed = 0;
 
-  constructor(deciders: Deciders) {
-    this.#deciders = deciders;
+  constructor(ruleNameResolver: RuleNameResolver) {
+    this.#ruleNameResolver = ruleNameResolver;
   }
 
   add({ connections, lostDenied }: SeenConnections, nowMs: number): void {
@@ -87,7 +87,7 @@ export class DeniedConnections {
     const { generation, verdict, reason } = seen;
     return {
       ...nobody,
-      ...this.#deciders.ofNames(generation, seen.decider),
+      ...this.#ruleNameResolver.ofNames(generation, seen.decider),
       type: seen.kind === 'tls' ? 'tls_deny' : 'http_deny',
       source: formatAddress(seen.source),
       protocol: IPPROTO.tcp,

@@ -8,7 +8,7 @@ import { formatAddress } from '#policy/model/ipv4.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
 import { nobody } from './findings/no-decider.js';
-import type { Deciders } from './rule-name-resolver.js';
+import type { RuleNameResolver } from './rule-name-resolver.js';
 import { AT, startOf, wide } from './wiretap/event-record.js';
 
 /** Different ones between two takes. What is beyond is merged by who decided, without addresses and ports. */
@@ -41,7 +41,7 @@ const KIND_BITS = 0xffff_ff00;
 
 /** Denies of the kernel until they are taken: equal ones are one, however many there are. */
 export class DeniedEvents {
-  readonly #deciders: Deciders;
+  readonly #ruleNameResolver: RuleNameResolver;
   #detailed = new Map<string, Pending>();
   #coarse = new Map<string, Pending>();
   #lost = new Map<LostAt, { count: number; firstMs: number; lastMs: number }>();
@@ -49,8 +49,8 @@ export class DeniedEvents {
   merged = 0;
   overflowed = 0;
 
-  constructor(deciders: Deciders) {
-    this.#deciders = deciders;
+  constructor(ruleNameResolver: RuleNameResolver) {
+    this.#ruleNameResolver = ruleNameResolver;
   }
 
   add(batch: EventBatch, nowMs: number): void {
@@ -139,7 +139,7 @@ export class DeniedEvents {
     const reason = REASONS[(kind >>> 16) & 0xff];
     return {
       ...nobody,
-      ...this.#deciders.ofHit(hit, check),
+      ...this.#ruleNameResolver.ofHit(hit, check),
       type: isIcmp ? 'icmp_deny' : 'l4_deny',
       source: addressText(source),
       destination: addressText(destination),
@@ -149,7 +149,7 @@ export class DeniedEvents {
       icmpCode: isIcmp && icmp >= 0 ? icmp >>> 8 : null,
       dropReason: reason === undefined || reason === 'none' ? null : reason,
       effectiveAction: passed ? 'allow' : 'deny',
-      generation: this.#deciders.generationOf(epoch),
+      generation: this.#ruleNameResolver.generationOf(epoch),
       ...times,
     };
   }
@@ -180,12 +180,15 @@ function again(pending: Pending, epoch: number, atMs: number): void {
 }
 
 /** The findings of lookups that were denied, or would have been; the others are none. */
-export function findingsOfLookups(lookups: readonly SeenLookup[], deciders: Deciders): readonly FindingDelta[] {
+export function findingsOfLookups(
+  lookups: readonly SeenLookup[],
+  ruleNameResolver: RuleNameResolver,
+): readonly FindingDelta[] {
   return lookups
     .filter(({ word }) => verdictOf(word) !== 'allow')
     .map(({ source, hostname, generation, word, count, lastMs }) => ({
       ...nobody,
-      ...deciders.ofWord(generation, word),
+      ...ruleNameResolver.ofWord(generation, word),
       type: 'dns_deny',
       source: formatAddress(source),
       hostname,

@@ -3,7 +3,7 @@ import type { EventSource } from '#contracts/event-source.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
-import { Hearing } from '#dataplane/events/event-consumer.js';
+import { EventConsumer } from '#dataplane/events/event-consumer.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { AddressNames } from './address-names.js';
 import { DeniedConnections } from './denied-connections.js';
@@ -13,7 +13,7 @@ import { MergeError } from './findings/finding-store.js';
 import { gap } from './findings/gap.js';
 import { PendingFindings } from './findings/pending.js';
 import type { Wanted } from './observer-messages.js';
-import { Deciders } from './rule-name-resolver.js';
+import { RuleNameResolver } from './rule-name-resolver.js';
 import type { ObserverStats } from './stats.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 
@@ -37,14 +37,14 @@ const NAMELESS_MS = 5_000;
 export class LocalObserver {
   readonly hub: WiretapHub;
   readonly #surroundings = new Surroundings();
-  readonly #deciders = new Deciders(this.#surroundings.rosters);
+  readonly #ruleNameResolver = new RuleNameResolver(this.#surroundings.ruleNameHistory);
   readonly #names = new AddressNames();
-  readonly #denied = new DeniedEvents(this.#deciders);
-  readonly #deniedConnections = new DeniedConnections(this.#deciders);
+  readonly #denied = new DeniedEvents(this.#ruleNameResolver);
+  readonly #deniedConnections = new DeniedConnections(this.#ruleNameResolver);
   readonly #keeper: FindingKeeper;
   readonly #output: ObserverOutput;
   readonly #startedMs = Date.now();
-  #hearing: Hearing | undefined;
+  #eventConsumer: EventConsumer | undefined;
   /** What does not come from the kernel. */
   readonly #waiting = new PendingFindings('observer');
   #timer: NodeJS.Timeout | undefined;
@@ -58,7 +58,7 @@ export class LocalObserver {
   constructor(keeper: FindingKeeper, output: ObserverOutput, replayMs: number) {
     this.#keeper = keeper;
     this.#output = output;
-    const known = { deciders: this.#deciders, names: this.#names, surroundings: this.#surroundings };
+    const known = { ruleNameResolver: this.#ruleNameResolver, names: this.#names, surroundings: this.#surroundings };
     this.hub = new WiretapHub(known, output, replayMs);
     this.#mergeLater(MERGE_MS);
     this.lookAtWanted();
@@ -66,15 +66,15 @@ export class LocalObserver {
 
   /** From now on events come from there. */
   hear(source: EventSource): void {
-    this.#hearing?.close();
-    this.#hearing = new Hearing(source, this.#surroundings, (batch) => this.#see(batch));
+    this.#eventConsumer?.close();
+    this.#eventConsumer = new EventConsumer(source, this.#surroundings, (batch) => this.#see(batch));
   }
 
   see(seen: SeenLookups): void {
     // A lookup may be all that there is after a change of policy.
-    this.#hearing?.learn();
+    this.#eventConsumer?.learn();
     for (const { address, hostname } of seen.named) this.#names.add(address, hostname);
-    for (const delta of findingsOfLookups(seen.lookups, this.#deciders)) this.#waiting.add(delta);
+    for (const delta of findingsOfLookups(seen.lookups, this.#ruleNameResolver)) this.#waiting.add(delta);
     for (const delta of findingsOfRebindings(seen.rebindings)) this.#waiting.add(delta);
     const now = Date.now();
     if (seen.lostDenied > 0) this.#waiting.add(gap('dns', seen.lostDenied, now, now));
@@ -82,7 +82,7 @@ export class LocalObserver {
   }
 
   seeConnections(seen: SeenConnections): void {
-    this.#hearing?.learn();
+    this.#eventConsumer?.learn();
     const now = Date.now();
     this.#lost.servicePlane += seen.lost;
     this.#deniedConnections.add(seen, now);
@@ -125,7 +125,7 @@ export class LocalObserver {
 
   async close(): Promise<void> {
     clearTimeout(this.#timer);
-    this.#hearing?.close();
+    this.#eventConsumer?.close();
     this.#isClosing = true;
     await this.merge();
     clearTimeout(this.#timer);
@@ -147,8 +147,9 @@ export class LocalObserver {
   async #merge(): Promise<void> {
     clearTimeout(this.#timer);
     const started = performance.now();
-    this.#hearing?.learn();
-    const isNameless = this.#surroundings.rosters.inForce === undefined && Date.now() - this.#startedMs < NAMELESS_MS;
+    this.#eventConsumer?.learn();
+    const isNameless =
+      this.#surroundings.ruleNameHistory.inForce === undefined && Date.now() - this.#startedMs < NAMELESS_MS;
     const isEarly = isNameless && !this.#isClosing;
     const denied = isEarly ? [] : [...this.#denied.take(), ...this.#deniedConnections.take()];
     const deltas = [...this.#waiting.take(), ...denied];

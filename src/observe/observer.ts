@@ -3,7 +3,7 @@ import type { EventSource } from '#contracts/event-source.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
-import { AskedThread } from '#threads/worker-client.js';
+import { WorkerClient } from '#threads/worker-client.js';
 import type { FindingDelta } from './findings/finding.js';
 import type { FindingPage, FindingQuery } from './findings/finding-filter.js';
 import { PendingFindings } from './findings/pending.js';
@@ -27,7 +27,7 @@ const RESTART_MS = 1_000;
 /** A disk that does not answer must not keep the node from ending. */
 const CLOSE_MS = 5_000;
 
-type Thread = AskedThread<ObserverAsks, ToObserver, FromObserver>;
+type Thread = WorkerClient<ObserverAsks, ToObserver, FromObserver>;
 
 /**
  * The observation plane, in a thread of its own: however much there is to see, the API and the policies do not wait for it.
@@ -115,7 +115,7 @@ export class Observer {
 
   #begin(): Thread {
     const given = { entry: 'src/observe/observer.worker.js', name: "the observer's thread", workerData: this.#options };
-    return new AskedThread(given, {
+    return new WorkerClient(given, {
       said: (message) => this.#take(message),
       died: (reason) => this.#died(reason),
     });

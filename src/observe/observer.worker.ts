@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { workerData } from 'node:worker_threads';
-import { ParentThread } from '#threads/worker-server.js';
+import { WorkerServer } from '#threads/worker-server.js';
 import { openFindings } from './findings/findings-folder.js';
 import { createSinks, type SinkOptions, sinkNames } from './findings/sinks/sinks.js';
 import { LocalObserver } from './local-observer.js';
@@ -15,7 +15,7 @@ export type ObserverOptions = {
   readonly replayMs: number;
 };
 
-const parent = new ParentThread<ObserverAsks, ToObserver, FromObserver>('the observer');
+const parent = new WorkerServer<ObserverAsks, ToObserver, FromObserver>('the observer');
 const options = workerData as ObserverOptions;
 
 const { nodeId, dataDir, findings, replayMs } = options;

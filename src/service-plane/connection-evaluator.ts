@@ -8,7 +8,7 @@ import { readPolicy } from './policy-image.js';
 const GRANTS_MS = 1_000;
 
 /** Finds what decides connections, by the policy in force. */
-export class Judge {
+export class ConnectionEvaluator {
   #inspection: Inspection | null = null;
   #steps: StepFinder | null = null;
   #grants: MessagePort | null = null;

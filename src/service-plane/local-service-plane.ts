@@ -3,14 +3,14 @@ import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { deciderKey } from '#policy/model/rule-names.js';
 import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
 import { SourceCounts } from '#sockets/source-counts.js';
 import { DecidedHits } from '#threads/decided-hits.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { Connection } from './connection.js';
-import { Judge } from './connection-evaluator.js';
+import { ConnectionEvaluator } from './connection-evaluator.js';
 import { Interceptor } from './interceptor.js';
 import { Listener } from './listener.js';
 import type { Plane } from './plane.js';
@@ -38,7 +38,7 @@ export class LocalServicePlane {
     ticketKeys: Buffer,
     splices: Splices,
   ) {
-    const judge = new Judge();
+    const judge = new ConnectionEvaluator();
     const counts = new Counts();
     const common: Omit<Plane, 'interceptor'> = {
       options,
@@ -80,7 +80,7 @@ export class LocalServicePlane {
     return this.#plane.interceptor.upstreamCaFault;
   }
 
-  joinBy(point: JoinPoint): void {
+  joinBy(point: SpliceOffload): void {
     this.#plane.splices.joinBy(point);
   }
 

@@ -2,14 +2,14 @@ import type { Verdict } from '#contracts/policy-model.js';
 import type { Decider } from '#contracts/rule-names.js';
 import type { SeenConnection } from '#contracts/seen-connection.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
-import type { Judge } from './connection-evaluator.js';
+import type { ConnectionEvaluator } from './connection-evaluator.js';
 import type { Counts } from './service-plane-counts.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
 /** What the connections of one thread share. */
 export type PlaneContext = {
   readonly options: ServicePlaneOptions;
-  readonly judge: Judge;
+  readonly judge: ConnectionEvaluator;
   readonly counts: Counts;
   readonly hits: Pick<DecidedHits<Decider>, 'add'>;
   /** Whether what was decided so is to be told. */

@@ -1,9 +1,9 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { Handover } from '#sockets/handover.js';
-import { type OwnJoinPoint, ownJoinPoint, resetLeft } from '#sockets/splice-offloader.js';
-import { AskedThread } from '#threads/worker-client.js';
+import { type OwnSpliceOffload, ownSpliceOffload, resetLeft } from '#sockets/splice-offloader.js';
+import { WorkerClient } from '#threads/worker-client.js';
 import type {
   FromSplicing,
   FromThread,
@@ -25,12 +25,12 @@ type Listener = {
 
 /** One thread of the service plane, and the one that carries the bytes of what it decided. */
 export class PlaneThread {
-  readonly #thread: AskedThread<PlaneAsks, ToThread, FromThread>;
-  readonly #splicer: AskedThread<object, never, FromSplicing>;
+  readonly #thread: WorkerClient<PlaneAsks, ToThread, FromThread>;
+  readonly #splicer: WorkerClient<object, never, FromSplicing>;
   readonly #handover = new Handover();
   #stopped: Promise<void> | null = null;
   /** By descriptors of its own: when the node ends, the datapath is closed before what it left is reset. */
-  #point: OwnJoinPoint | null = null;
+  #point: OwnSpliceOffload | null = null;
   /** What keeps it from reading the authorities of servers. */
   upstreamCaFault: string | null = null;
   /** And from leaving connections to the datapath. */
@@ -44,7 +44,7 @@ export class PlaneThread {
     const { port1, port2 } = new MessageChannel();
     const handover = this.#handover.shared;
     const died = (reason: string): void => this.#died(reason);
-    this.#thread = new AskedThread(
+    this.#thread = new WorkerClient(
       {
         entry: 'src/service-plane/service-plane.worker.js',
         name: 'a thread of the service plane',
@@ -53,7 +53,7 @@ export class PlaneThread {
       },
       { said: (message) => this.#hear(message), died },
     );
-    this.#splicer = new AskedThread(
+    this.#splicer = new WorkerClient(
       {
         entry: 'src/service-plane/splice.worker.js',
         name: 'a thread that carries bytes',
@@ -83,10 +83,10 @@ export class PlaneThread {
   close = (): Promise<void> => this.#thread.ask('close', []);
   stats = (): Promise<ThreadStats> => this.#thread.ask('stats', []);
 
-  joinBy(point: JoinPoint): void {
+  joinBy(point: SpliceOffload): void {
     this.#point?.close();
     try {
-      this.#point = ownJoinPoint(point);
+      this.#point = ownSpliceOffload(point);
     } catch {
       // The datapath is gone. The next point is on its way.
       this.#point = null;

@@ -1,7 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { SharedHandover } from '#sockets/handover.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import type { ServicePlaneStats } from './service-plane.js';
@@ -28,13 +28,13 @@ export type ThreadNumber = { readonly number: number; readonly count: number };
  */
 export type SpliceOrder =
   | { readonly id: number; readonly pair: readonly [number, number] | null }
-  | { readonly joinBy: JoinPoint };
+  | { readonly joinBy: SpliceOffload };
 /** What is said to a thread. */
 export type ToThread =
   | { readonly kind: 'use'; readonly inspection: InspectionImage }
   | { readonly kind: 'use_ca'; readonly ca: InterceptCa | null }
   | { readonly kind: 'grants_by'; readonly port: MessagePort }
-  | { readonly kind: 'join_by'; readonly point: JoinPoint }
+  | { readonly kind: 'join_by'; readonly point: SpliceOffload }
   | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
 /** What it is asked. */
 export type PlaneAsks = { open(): void; close(): void; stats(): ThreadStats };

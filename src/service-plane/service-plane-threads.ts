@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { PlaneThread } from './plane-thread.js';
 import type { ServicePlane, ServicePlaneChange } from './service-plane.js';
@@ -78,7 +78,7 @@ class ServicePlaneThreads implements ServicePlane {
     }
   }
 
-  joinBy(point: JoinPoint): void {
+  joinBy(point: SpliceOffload): void {
     for (const thread of this.#threads) thread.joinBy(point);
   }
 

@@ -1,7 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 
 /** What the service plane part asks of the plane. It runs in worker threads; nothing that a connection does passes through here. */
@@ -16,7 +16,7 @@ export type ServicePlane = {
   readonly threads: number;
   grantsBy(ports: readonly MessagePort[]): void;
   /** Where what is decided may be left to the datapath; see `Datapath.joinPoint`. */
-  joinBy(point: JoinPoint): void;
+  joinBy(point: SpliceOffload): void;
   stats(): Promise<ServicePlaneStats>;
   /** Told first of what is so already. */
   watch(listener: (change: ServicePlaneChange) => void): () => void;

@@ -1,13 +1,13 @@
 import { workerData } from 'node:worker_threads';
 import { Handover } from '#sockets/handover.js';
-import { ParentThread } from '#threads/worker-server.js';
+import { WorkerServer } from '#threads/worker-server.js';
 import { LocalServicePlane } from './local-service-plane.js';
 import type { FromThread, Given, PlaneAsks, ToThread } from './service-plane-messages.js';
 import { Splices } from './splices.js';
 
 const TELL_MS = 200;
 
-const parent = new ParentThread<PlaneAsks, ToThread, FromThread>('the service plane');
+const parent = new WorkerServer<PlaneAsks, ToThread, FromThread>('the service plane');
 const { options, ticketKeys, splices } = workerData as Given;
 const plane = new LocalServicePlane(
   options,

@@ -1,9 +1,9 @@
 import { receiveMessageOnPort, workerData } from 'node:worker_threads';
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { Handover } from '#sockets/handover.js';
-import { Joiner, joinFaultOf } from '#sockets/splice-offloader.js';
+import { joinFaultOf, SpliceOffloader } from '#sockets/splice-offloader.js';
 import { Splicer } from '#sockets/splicer.js';
-import { ParentThread } from '#threads/worker-server.js';
+import { WorkerServer } from '#threads/worker-server.js';
 import type { FromSplicing, GivenToSplice, SpliceOrder } from './service-plane-messages.js';
 
 /** Only so that a process ends which rings no bell. */
@@ -12,7 +12,7 @@ const WAIT_MS = 1_000;
 const LOOK_MS = 1_000;
 
 const { handover, port, thread } = workerData as GivenToSplice;
-const parent = new ParentThread<object, never, FromSplicing>('the thread that carries bytes');
+const parent = new WorkerServer<object, never, FromSplicing>('the thread that carries bytes');
 const shared = new Handover(handover);
 const splicer = new Splicer(shared);
 
@@ -26,10 +26,10 @@ function obey(orders: readonly SpliceOrder[]): void {
   }
 }
 
-function joinBy(point: JoinPoint): void {
+function joinBy(point: SpliceOffload): void {
   let joinFault: string | null = null;
   try {
-    splicer.joinBy(() => new Joiner(point, thread, shared.descriptors));
+    splicer.joinBy(() => new SpliceOffloader(point, thread, shared.descriptors));
   } catch (failure) {
     // Where the datapath is another one by now the next point is on its way.
     joinFault = joinFaultOf(failure);

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { descriptorOf } from '#sockets/descriptor-reserve.js';
 import type { Handover } from '#sockets/handover.js';
 import type { SpliceOrder } from './service-plane-messages.js';
@@ -40,7 +40,7 @@ export class Splices {
   }
 
   /** From now on what it carries may be left to the datapath. */
-  joinBy(point: JoinPoint): void {
+  joinBy(point: SpliceOffload): void {
     this.#order({ joinBy: point });
   }
 

@@ -1,5 +1,5 @@
 import { Descriptors } from './descriptors.js';
-import { RouteNews } from './route-news.js';
+import { RouteNotifications } from './route-news.js';
 
 const LOOK_MS = 100;
 
@@ -8,12 +8,12 @@ const LOOK_MS = 100;
  * change between the attempt and `next` is missed. Node's loop takes no netlink socket, so notifications are read every 100 ms.
  */
 export class AddressChanges {
-  #news: RouteNews | null = null;
+  #notifications: RouteNotifications | null = null;
 
   /** Forgets earlier changes. */
   begin(): void {
     this.end();
-    this.#news = new RouteNews(new Descriptors(), 'addresses');
+    this.#notifications = new RouteNotifications(new Descriptors(), 'addresses');
   }
 
   /** Resolves once something has changed since `begin`, or once `signal` is aborted, which ends it. */
@@ -29,7 +29,7 @@ export class AddressChanges {
         stop();
       };
       const timer = setInterval(() => {
-        if (this.#news?.take() === true) stop();
+        if (this.#notifications?.take() === true) stop();
       }, LOOK_MS);
       if (signal.aborted) abort();
       else signal.addEventListener('abort', abort);
@@ -37,8 +37,8 @@ export class AddressChanges {
   }
 
   end(): void {
-    this.#news?.close();
-    this.#news = null;
+    this.#notifications?.close();
+    this.#notifications = null;
   }
 }
 

@@ -9,7 +9,7 @@ const GROUPS = { addresses: LINK | ADDRESS, sources: LINK | ADDRESS | ROUTE | RU
  * Kernel notifications of changed links, IPv4 addresses, routes and rules in the network namespace of the calling thread.
  * They wait in the socket's buffer until `take`: a storm of changed routes costs one look, and what had no room counts as news.
  */
-export class RouteNews {
+export class RouteNotifications {
   #isClosed = false;
   readonly #socket: NetlinkSocket;
 

@@ -1,11 +1,11 @@
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { type Capability, lacking } from '#libc/capabilities.js';
 import { libc } from '#libc/libc.js';
 import { takeObject } from '#libc/object-handle.js';
 import type { Descriptors } from './descriptors.js';
 import { RawSocket } from './raw-socket.js';
-import { Join, type Means, type Pair, takeAndReset } from './splice-pair.js';
-import { JoinTable } from './splice-table.js';
+import { type Means, type Pair, SplicePair, takeAndReset } from './splice-pair.js';
+import { SpliceTable } from './splice-table.js';
 
 /** How long the datapath carries what was joined without a word from here. */
 const VOUCH_NS = 5_000_000_000n;
@@ -23,14 +23,14 @@ export function joinFaultOf(failure: unknown): string {
 }
 
 /** Leaves connections to the datapath, and sees to those that it left. One of several, each with a number of its own. */
-export class Joiner {
+export class SpliceOffloader {
   readonly #means: Means;
-  readonly #joined = new Map<number, Join>();
+  readonly #joined = new Map<number, SplicePair>();
   #round = 0;
 
   /** Ends what is left of those before, which are gone: of this number, and of numbers that nobody has now. Throws where the datapath is gone. */
   constructor(
-    point: JoinPoint,
+    point: SpliceOffload,
     { number, count }: { readonly number: number; readonly count: number },
     held: Descriptors,
   ) {
@@ -40,11 +40,11 @@ export class Joiner {
     this.vouch();
   }
 
-  begin(id: number, pair: Pair): Join | null {
-    return Join.begin(this.#means, id, pair);
+  begin(id: number, pair: Pair): SplicePair | null {
+    return SplicePair.begin(this.#means, id, pair);
   }
 
-  keep(id: number, join: Join): void {
+  keep(id: number, join: SplicePair): void {
     this.#joined.set(id, join);
   }
 
@@ -81,12 +81,12 @@ export class Joiner {
 }
 
 /** A join point by descriptors of its own, which stay good when the datapath is closed. */
-export type OwnJoinPoint = { readonly point: JoinPoint; close(): void };
+export type OwnSpliceOffload = { readonly point: SpliceOffload; close(): void };
 
 /** Throws where the datapath is gone. */
-export function ownJoinPoint(point: JoinPoint): OwnJoinPoint {
+export function ownSpliceOffload(point: SpliceOffload): OwnSpliceOffload {
   const fds: number[] = [];
-  const own = ({ fd, id }: JoinPoint['program']): JoinPoint['program'] => {
+  const own = ({ fd, id }: SpliceOffload['program']): SpliceOffload['program'] => {
     const taken = takeObject('take a join point over', { fd, id });
     fds.push(taken);
     return { fd: taken, id };
@@ -106,7 +106,7 @@ export function ownJoinPoint(point: JoinPoint): OwnJoinPoint {
 }
 
 /** Resets what a joiner has left, which is no more. */
-export function resetLeft(point: JoinPoint, number: number): void {
+export function resetLeft(point: SpliceOffload, number: number): void {
   const means = meansOf(point);
   try {
     // From here on the datapath carries nothing of it.
@@ -118,8 +118,8 @@ export function resetLeft(point: JoinPoint, number: number): void {
   }
 }
 
-function meansOf(point: JoinPoint, held?: Descriptors): Pick<Means, 'table' | 'raw'> {
-  const table = new JoinTable(point, held);
+function meansOf(point: SpliceOffload, held?: Descriptors): Pick<Means, 'table' | 'raw'> {
+  const table = new SpliceTable(point, held);
   try {
     return { table, raw: new RawSocket(point.mark, held) };
   } catch (failure) {

@@ -1,8 +1,8 @@
-import { held } from '#libc/termination-guard.js';
+import { guarded } from '#libc/termination-guard.js';
 import type { RawSocket } from './raw-socket.js';
 import { ENDS, JOIN_STATE, JOINED, TICK_SHIFT } from './splice-layout.js';
-import type { Entry, JoinTable } from './splice-table.js';
-import { forsake, lookAtLeg, type TcpLeg } from './tcp-endpoint.js';
+import type { Entry, SpliceTable } from './splice-table.js';
+import { forsake, readEndpoint, type TcpEndpoint } from './tcp-endpoint.js';
 import { type Ends, TCP_FLAGS, turned } from './tcp-segment.js';
 
 const WINDOW_MAX = 0xffff;
@@ -11,7 +11,7 @@ const ROOM_BYTES = 0xffff;
 
 /** Who joins, by what, and for how long. */
 export type Means = {
-  readonly table: JoinTable;
+  readonly table: SpliceTable;
   readonly raw: RawSocket;
   readonly joiner: number;
   readonly idleMs: number;
@@ -21,16 +21,16 @@ export type Means = {
 export type Pair = { readonly client: number; readonly server: number };
 
 /** A pair of connections on their way to become one that the datapath forwards by itself. */
-export class Join {
+export class SplicePair {
   readonly #there: Ends;
   readonly #back: Ends;
 
   private constructor(
     private readonly means: Means,
     private readonly id: number,
-    private readonly legs: { readonly client: TcpLeg; readonly server: TcpLeg },
+    private readonly endpoints: { readonly client: TcpEndpoint; readonly server: TcpEndpoint },
   ) {
-    const { local, peer } = legs.client;
+    const { local, peer } = endpoints.client;
     const [source, sourcePort, destination, destinationPort] = [peer.address, peer.port, local.address, local.port];
     this.#there = { source, sourcePort, destination, destinationPort };
     this.#back = turned(this.#there);
@@ -40,11 +40,11 @@ export class Join {
    * From now on neither sender is offered room. Null where they have agreed on different things, nothing has room for it, or
    * others have a say in what is forwarded.
    */
-  static begin(means: Means, id: number, pair: Pair): Join | null {
-    const client = lookAtLeg(pair.client);
-    const server = lookAtLeg(pair.server);
+  static begin(means: Means, id: number, pair: Pair): SplicePair | null {
+    const client = readEndpoint(pair.client);
+    const server = readEndpoint(pair.server);
     if (client === null || server === null || !areAlike(client, server)) return null;
-    const join = new Join(means, id, { client, server });
+    const join = new SplicePair(means, id, { client, server });
     const { joiner, table } = means;
     if (table.hold(join.#there) === JOINED.unable) return null;
     const quiet = { state: JOIN_STATE.quiet, joiner, id };
@@ -56,7 +56,7 @@ export class Join {
 
   /** Until then what was offered before may be made use of. */
   get roundTripMs(): number {
-    return Math.max(this.legs.client.roundTripMs, this.legs.server.roundTripMs);
+    return Math.max(this.endpoints.client.roundTripMs, this.endpoints.server.roundTripMs);
   }
 
   /** Joins them where nothing is under way, and closes the sockets. False: not yet. */
@@ -75,8 +75,8 @@ export class Join {
       this.cut();
       return true;
     }
-    this.#offer(this.#there, there, back, there.window >>> this.legs.server.ownScale);
-    this.#offer(this.#back, back, there, back.window >>> this.legs.client.ownScale);
+    this.#offer(this.#there, there, back, there.window >>> this.endpoints.server.ownScale);
+    this.#offer(this.#back, back, there, back.window >>> this.endpoints.client.ownScale);
     return true;
   }
 
@@ -92,8 +92,8 @@ export class Join {
     const back = this.#find(this.#back);
     this.forget();
     if (!isKnown || there === null || back === null) return;
-    this.#offer(this.#there, there, back, ROOM_BYTES >>> this.legs.server.ownScale);
-    this.#offer(this.#back, back, there, ROOM_BYTES >>> this.legs.client.ownScale);
+    this.#offer(this.#there, there, back, ROOM_BYTES >>> this.endpoints.server.ownScale);
+    this.#offer(this.#back, back, there, ROOM_BYTES >>> this.endpoints.client.ownScale);
   }
 
   /** Whether it is over: it has ended, or nobody speaks. Then nothing is left of it. */
@@ -117,7 +117,7 @@ export class Join {
 
   /** As if by the sender of `entry`: how much room it has. */
   #offer(ends: Ends, entry: Entry, other: Entry, window: number): void {
-    const hasStamps = this.legs.client.hasTimeStamps;
+    const hasStamps = this.endpoints.client.hasTimeStamps;
     this.means.raw.say({
       ...ends,
       sequence: (entry.next + entry.sequence) >>> 0,
@@ -134,7 +134,7 @@ export class Join {
  * was ended in between would leave two who wait for ever.
  */
 export function takeAndReset({ table, raw }: Pick<Means, 'table' | 'raw'>, ends: Ends): void {
-  held(() => {
+  guarded(() => {
     const there = table.take(ends);
     const back = table.take(turned(ends));
     if (there !== null && back !== null) resetBoth(raw, ends, there, back);
@@ -155,7 +155,7 @@ function resetBoth(raw: RawSocket, ends: Ends, there: Entry, back: Entry): void 
 }
 
 /** Whether what each side said of itself to the node is what it would have said to the other side, but for numbers. */
-function areAlike(client: TcpLeg, server: TcpLeg): boolean {
+function areAlike(client: TcpEndpoint, server: TcpEndpoint): boolean {
   return (
     client.local.address === server.peer.address &&
     client.local.port === server.peer.port &&

@@ -1,5 +1,5 @@
 import type { PassedObject } from '#contracts/bpf-object-handle.js';
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
 import { takeObject } from '#libc/object-handle.js';
@@ -17,7 +17,7 @@ const BPF_EXIST = 2;
 export type Entry = { readonly [K in keyof typeof JOIN]: number };
 
 /** The datapath's table of connections that are joined, and the program that makes them so. Throws where it is gone. */
-export class JoinTable {
+export class SpliceTable {
   readonly #fds: number[] = [];
   readonly #program: number;
   readonly #joins: number;
@@ -25,7 +25,7 @@ export class JoinTable {
 
   /** `held`: of a thread that may die. */
   constructor(
-    point: Pick<JoinPoint, 'program' | 'joins' | 'joiners'>,
+    point: Pick<SpliceOffload, 'program' | 'joins' | 'joiners'>,
     private readonly held?: Descriptors,
   ) {
     try {

@@ -22,10 +22,10 @@ export type SplicedSide = {
   isBroken: boolean;
 };
 /** `waiting` for the kernel to tell of a side; `more`: it has more to do at once. */
-export type WayState = 'waiting' | 'more' | 'ended' | 'broken';
+export type DirectionState = 'waiting' | 'more' | 'ended' | 'broken';
 
 /** The bytes that go from one socket to another. They go through a pipe, in the kernel, and are never seen here. */
-export class SplicedWay {
+export class SplicedDirection {
   #pipe: Pipe | null = null;
   #held = 0;
   #isEnded = false;
@@ -53,7 +53,7 @@ export class SplicedWay {
   }
 
   /** Moves what there is, as long as both sides let it. */
-  run(): WayState {
+  run(): DirectionState {
     for (let call = 0; call < CALLS; call++) {
       const state = this.#held > 0 ? this.#write() : this.#read();
       if (state !== 'more') return state;
@@ -68,7 +68,7 @@ export class SplicedWay {
     this.#held = 0;
   }
 
-  #read(): WayState {
+  #read(): DirectionState {
     if (this.#isEnded) return this.from.isBroken ? 'broken' : 'ended';
     if (!this.from.isReadable) return this.#rest();
     this.#pipe ??= this.pipes.take();
@@ -89,7 +89,7 @@ export class SplicedWay {
   }
 
   /** What was before the mark has gone; what is behind it is as usual. */
-  #readUrgent(pipe: Pipe): WayState {
+  #readUrgent(pipe: Pipe): DirectionState {
     const byte = new Uint8Array(1);
     this.from.isUrgent = false;
     if (libc.recv(this.from.fd, byte, 1, MSG_DONTWAIT) !== 1) return 'more';
@@ -99,7 +99,7 @@ export class SplicedWay {
     return 'more';
   }
 
-  #write(): WayState {
+  #write(): DirectionState {
     if (!this.to.isWritable) return 'waiting';
     const moved = libc.splice((this.#pipe as Pipe).read, 0, this.to.fd, 0, this.#held, FLAGS);
     if (moved >= 0) {
@@ -113,7 +113,7 @@ export class SplicedWay {
     return 'waiting';
   }
 
-  #end(): WayState {
+  #end(): DirectionState {
     this.#rest();
     this.#isEnded = true;
     libc.shutdown(this.to.fd, SHUT_WR);
@@ -121,7 +121,7 @@ export class SplicedWay {
   }
 
   /** A way that has nothing in it needs no pipe. */
-  #rest(): WayState {
+  #rest(): DirectionState {
     if (this.#pipe !== null) this.pipes.giveBack(this.#pipe);
     this.#pipe = null;
     return 'waiting';

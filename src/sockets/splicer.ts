@@ -3,9 +3,9 @@ import type { Descriptors } from './descriptors.js';
 import type { Handover } from './handover.js';
 import { PipePool } from './pipe-pool.js';
 import { resetSocket } from './socket-options.js';
-import type { Joiner } from './splice-offloader.js';
-import type { Join } from './splice-pair.js';
-import { type SplicedSide, SplicedWay } from './spliced-direction.js';
+import type { SpliceOffloader } from './splice-offloader.js';
+import type { SplicePair } from './splice-pair.js';
+import { SplicedDirection, type SplicedSide } from './spliced-direction.js';
 import { isStill } from './tcp-endpoint.js';
 
 const EPOLL_CLOEXEC = 0o2000000;
@@ -33,11 +33,11 @@ const JOIN_AT_ONCE = 64;
 
 type Pair = {
   readonly sides: readonly [SplicedSide, SplicedSide];
-  readonly ways: readonly [SplicedWay, SplicedWay];
+  readonly ways: readonly [SplicedDirection, SplicedDirection];
   /** Where so many bytes have passed it is to be joined. */
   joinAfter: number;
 };
-type Attempt = { readonly join: Join; readonly from: number; readonly until: number };
+type Attempt = { readonly join: SplicePair; readonly from: number; readonly until: number };
 
 /**
  * Carries the bytes of pairs of TCP sockets to each other, by splice(2): each side's end by itself, a reset as a reset.
@@ -52,7 +52,7 @@ export class Splicer {
   readonly #pairs = new Map<number, Pair>();
   readonly #busy = new Set<number>();
   readonly #attempts = new Map<number, Attempt>();
-  #joiner: Joiner | null = null;
+  #spliceOffloader: SpliceOffloader | null = null;
   #ended: number[] = [];
 
   constructor(handover: Handover) {
@@ -64,24 +64,24 @@ export class Splicer {
   }
 
   /** Where much is sent the datapath gets it to carry from now on; what the one before had joined is cut first. */
-  joinBy(make: () => Joiner): void {
+  joinBy(make: () => SpliceOffloader): void {
     for (const [id, { join }] of this.#attempts) this.#giveUp(id, join);
-    if (this.#joiner !== null) this.#ended.push(...this.#joiner.close());
-    this.#joiner = null;
-    this.#joiner = make();
+    if (this.#spliceOffloader !== null) this.#ended.push(...this.#spliceOffloader.close());
+    this.#spliceOffloader = null;
+    this.#spliceOffloader = make();
     for (const pair of this.#pairs.values()) pair.joinAfter = JOIN_AFTER;
   }
 
   /** To be called about every second. */
   look(): void {
-    if (this.#joiner !== null) this.#ended.push(...this.#joiner.look());
+    if (this.#spliceOffloader !== null) this.#ended.push(...this.#spliceOffloader.look());
   }
 
   /** Takes two sockets that nobody else has, the client's and the server's; `id` is above 0, and of 32 bits. */
   add(id: number, one: number, other: number): void {
     const sides = [sideOf(one), sideOf(other)] as const;
     const [a, b] = sides;
-    const ways = [new SplicedWay(a, b, this.#pipes), new SplicedWay(b, a, this.#pipes)] as const;
+    const ways = [new SplicedDirection(a, b, this.#pipes), new SplicedDirection(b, a, this.#pipes)] as const;
     this.#pairs.set(id, { sides, ways, joinAfter: JOIN_AFTER });
     this.#watch(one, id, 0);
     this.#watch(other, id, 1);
@@ -91,7 +91,7 @@ export class Splicer {
   cut(id: number): void {
     const pair = this.#pairs.get(id);
     if (pair !== undefined) this.#remove(id, pair, resetSocket);
-    else this.#joiner?.cut(id);
+    else this.#spliceOffloader?.cut(id);
   }
 
   /** Waits until there is something to do or the bell rings, does a part of it, and answers which pairs are over. */
@@ -133,10 +133,10 @@ export class Splicer {
   }
 
   #beginToJoin(id: number, pair: Pair): void {
-    if (this.#joiner === null || !this.#pairs.has(id) || this.#attempts.size >= JOIN_AT_ONCE) return;
+    if (this.#spliceOffloader === null || !this.#pairs.has(id) || this.#attempts.size >= JOIN_AT_ONCE) return;
     pair.joinAfter = Number.POSITIVE_INFINITY;
     if (pair.ways.some(({ hasEnded }) => hasEnded)) return;
-    const join = this.#joiner.begin(id, socketsOf(pair));
+    const join = this.#spliceOffloader.begin(id, socketsOf(pair));
     if (join === null) return;
     const now = performance.now();
     this.#attempts.set(id, { join, from: now + join.roundTripMs + JOIN_TURN_MS, until: now + JOIN_PATIENCE_MS });
@@ -166,13 +166,13 @@ export class Splicer {
     return !this.#busy.has(id) && ways.every(({ isAtRest }) => isAtRest) && sides.every(({ fd }) => isStill(fd));
   }
 
-  #giveUp(id: number, join: Join): void {
+  #giveUp(id: number, join: SplicePair): void {
     this.#attempts.delete(id);
     join.giveUp();
   }
 
   /** False where the datapath does not get it yet. */
-  #leave(id: number, pair: Pair, join: Join): boolean {
+  #leave(id: number, pair: Pair, join: SplicePair): boolean {
     // A descriptor is another's as soon as it is closed.
     for (const { fd } of pair.sides) this.#descriptors.release(fd);
     if (!join.tryNow(socketsOf(pair))) {
@@ -183,7 +183,7 @@ export class Splicer {
     this.#pairs.delete(id);
     this.#busy.delete(id);
     for (const way of pair.ways) way.drop();
-    this.#joiner?.keep(id, join);
+    this.#spliceOffloader?.keep(id, join);
     return true;
   }
 

@@ -15,7 +15,7 @@ const TIME_STAMP_BYTES = 12;
 type Address = { readonly address: number; readonly port: number };
 
 /** What a socket of TCP has agreed on with its peer. */
-export type TcpLeg = {
+export type TcpEndpoint = {
   readonly local: Address;
   readonly peer: Address;
   readonly hasTimeStamps: boolean;
@@ -30,7 +30,7 @@ export type TcpLeg = {
 };
 
 /** Null where it has no peer any more, or has agreed on what cannot be carried from one connection to another. */
-export function lookAtLeg(fd: number): TcpLeg | null {
+export function readEndpoint(fd: number): TcpEndpoint | null {
   const info = new Uint8Array(INFO_BYTES);
   const local = addressBy('getsockname', fd);
   const peer = addressBy('getpeername', fd);

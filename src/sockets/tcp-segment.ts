@@ -18,7 +18,7 @@ export function turned({ source, destination, sourcePort, destinationPort }: End
   return { source: destination, destination: source, sourcePort: destinationPort, destinationPort: sourcePort };
 }
 
-export type Segment = Ends & {
+export type RuleBlock = Ends & {
   readonly sequence: number;
   readonly acknowledgment: number;
   readonly flags: number;
@@ -28,7 +28,7 @@ export type Segment = Ends & {
 };
 
 /** An IPv4 packet with a segment of TCP that carries nothing (RFC 9293, 3.1; RFC 7323, 3.2). */
-export function segmentBytes(segment: Segment): Uint8Array {
+export function segmentBytes(segment: RuleBlock): Uint8Array {
   const { source, destination, sourcePort, destinationPort, stamps } = segment;
   const tcpBytes = TCP_BYTES + (stamps === undefined ? 0 : TIME_STAMP_BYTES);
   const bytes = new Uint8Array(IP_BYTES + tcpBytes);

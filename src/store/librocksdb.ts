@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Address, bindLibrary, textAt } from '#libc/library.js';
-import { heldUntilDone } from '#libc/termination-guard.js';
+import { guardedUntilDone } from '#libc/termination-guard.js';
 import { StoreError } from './store-error.js';
 
 /** Of the C API, `rocksdb/c.h`. Objects are addresses; 0 is none. */
@@ -244,7 +244,7 @@ export function beside<Given extends readonly unknown[], Result>(
   given: readonly [...Given],
   used?: unknown,
 ): Promise<Result> {
-  return heldUntilDone(async () => {
+  return guardedUntilDone(async () => {
     if (calls >= MOST_CALLS) await new Promise<void>((resolve) => queued.push(resolve));
     else calls++;
     const kept = { given, used };

@@ -1,5 +1,5 @@
 import { type Address, addressOf, copyAt } from '#libc/library.js';
-import { held } from '#libc/termination-guard.js';
+import { guarded } from '#libc/termination-guard.js';
 import { beside, closeWithThread, ErrorSlot, librocksdb, takeError } from './librocksdb.js';
 
 // enum CompressionType, enum InfoLogLevel
@@ -129,7 +129,7 @@ export class RocksDb {
    * event loop: a thread that ended by an error while its iterator is open would abort the process in `rocksdb_close`.
    */
   page(gte: Buffer, lt: Buffer, reverse: boolean, limit: number): Page {
-    return held(() => {
+    return guarded(() => {
       const lib = librocksdb();
       const options = lib.rocksdb_readoptions_create();
       lib.rocksdb_readoptions_set_iterate_lower_bound(options, gte, gte.length);

@@ -31,12 +31,12 @@ export function createTokenStore(kv: KvStore): TokenStore {
 }
 
 /** Who speaks: the token's id, its subject and its role. */
-type Identity = { readonly id: string; readonly subject: string; readonly role: Role };
+type HitIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
 
 type TokenRefusal = 'missing' | 'malformed' | 'wrong_algorithm' | 'bad_signature' | 'expired' | 'revoked' | 'unknown'; // signed by this node, but it has no record of it
 
 type TokenVerdict =
-  | { readonly kind: 'accepted'; readonly identity: Identity }
+  | { readonly kind: 'accepted'; readonly identity: HitIdentity }
   | { readonly kind: 'refused'; readonly reason: TokenRefusal };
 
 type TokenRequest = {

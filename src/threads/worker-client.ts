@@ -1,9 +1,9 @@
 import { type Transferable, Worker, type WorkerOptions } from 'node:worker_threads';
-import { Hold } from '#libc/termination-guard.js';
+import { TerminationGuard } from '#libc/termination-guard.js';
 import { built } from './built-file.js';
 import type { Answer, AnswerMessage, Asked, AskMessage, Asks, SentFailure } from './thread-messages.js';
 
-export type ThreadGiven = Pick<WorkerOptions, 'workerData' | 'transferList' | 'resourceLimits'> & {
+export type WorkerClientOptions = Pick<WorkerOptions, 'workerData' | 'transferList' | 'resourceLimits'> & {
   /** Its file in the build. */
   readonly entry: string;
   /** As in sentences. */
@@ -28,8 +28,8 @@ export type ThreadListener<Said> = {
 type Waiting = { readonly resolve: (value: never) => void; readonly reject: (failure: Error) => void };
 
 /** A worker thread that is told things, and asked what it answers (`ParentThread` is the other side of it). */
-export class AskedThread<A extends Asks<A>, Told = never, Said = never> {
-  readonly #hold = new Hold();
+export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
+  readonly #hold = new TerminationGuard();
   readonly #worker: Worker;
   #waiting = new Map<number, Waiting>();
   #lastId = 0;
@@ -37,7 +37,7 @@ export class AskedThread<A extends Asks<A>, Told = never, Said = never> {
   #isGone = false;
 
   constructor(
-    private readonly given: ThreadGiven,
+    private readonly given: WorkerClientOptions,
     private readonly listener: ThreadListener<Said>,
   ) {
     const { entry, name, holdsProcess: _, ...options } = given;

@@ -1,5 +1,5 @@
 import { type MessagePort, parentPort, type Transferable } from 'node:worker_threads';
-import { letGo } from '#libc/termination-guard.js';
+import { terminationPoint } from '#libc/termination-guard.js';
 import type { Answer, AnswerMessage, Asked, AskMessage, Asks, SentFailure } from './thread-messages.js';
 
 type Answers<A extends Asks<A>> = {
@@ -16,14 +16,14 @@ type ServeOptions<A> = {
 };
 
 /** For a worker thread, the one that began it: whoever holds the `AskedThread`. */
-export class ParentThread<A extends Asks<A>, Told = never, Said = never> {
+export class WorkerServer<A extends Asks<A>, Told = never, Said = never> {
   readonly #port: MessagePort;
 
   /** Once per thread, when all that it needs is loaded. */
   constructor(name: string) {
     if (parentPort === null) throw new Error(`${name} runs in a worker thread`);
     this.#port = parentPort;
-    letGo();
+    terminationPoint();
   }
 
   tell(message: Said, transferred: readonly Transferable[] = []): void {

@@ -102,7 +102,7 @@ export function fakeDatapath(): FakeDatapath {
     setEventsWanted: async (wanted) => {
       eventsWanted = wanted;
     },
-    joinPoint: async () => {
+    spliceOffload: async () => {
       const nothing = { fd: -1, id: 0 };
       return { program: nothing, joins: nothing, joiners: nothing, mark: 0, idleMs: 0, endedMs: 0 };
     },

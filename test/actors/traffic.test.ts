@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import type { HitReport } from '#contracts/datapath.js';
-import type { Roster } from '#contracts/rule-names.js';
+import type { RuleNames } from '#contracts/rule-names.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { fakeDatapath } from './fake-datapath.js';
 import { removal, singleton, startSystem, stopSystems } from './running-system.js';
@@ -40,10 +40,10 @@ describe('traffic', () => {
 
   test('is counted for the record that is active, also after a restart, and for none', async () => {
     const datapath = fakeDatapath();
-    const staged: Roster[] = [];
+    const staged: RuleNames[] = [];
     const given = fakeDatapath();
     datapath.stage = (program, generation) => {
-      staged.push(program.roster);
+      staged.push(program.ruleNames);
       return given.stage(program, generation);
     };
     const started = await startSystem({ datapath, dataplane: { datapath, interfaces: ['lan0'] } });

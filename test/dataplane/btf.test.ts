@@ -27,7 +27,7 @@ import { ACTIVE } from '#dataplane/activate/slots.js';
 import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 import { OTHER, OTHER_KIND, OTHERS, OTHERS_BYTES } from '#dataplane/forwarding/third-party-hooks.js';
 import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/grant-layout.js';
-import { builtObject, builtOthers } from '#dataplane/loader/built-objects.js';
+import { builtObject, builtThirdPartyProgram } from '#dataplane/loader/built-objects.js';
 import {
   ENDS,
   JOIN,
@@ -183,7 +183,7 @@ test('verdicts, drop reasons, counters and modes have the same numbers on both s
 });
 
 test('who else has a say is read as the program that looks for them writes it', () => {
-  const others = typesOf(builtOthers);
+  const others = typesOf(builtThirdPartyProgram);
   const { size, ...at } = OTHER;
   const { places, ...of } = OTHERS;
   expect([struct('other', others), struct('others', others)]).toEqual([

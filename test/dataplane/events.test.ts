@@ -151,7 +151,7 @@ describe('what the kernel sends', () => {
     kernel.activate(allowAll);
     kernel.judge(datagram);
     const [opened] = observed();
-    await kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
+    await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
     const [end] = observed();
     expect(end).toEqual({
       ...{ ...common, ...ended, ifindex: number, verdict: 'allow', state: 'udp_opened', endReason: 'cut' },
@@ -168,7 +168,7 @@ describe('what the kernel sends', () => {
     kernel.activate(onlyClient);
     kernel.judge({ ...datagram, protocol: IPPROTO.tcp }, { tcpFlags: TCP.syn });
     const [opened] = observed();
-    await kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
+    await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
     observed();
     expect(kernel.judge(web, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
     const { source, destination, sourcePort, destinationPort } = web;

@@ -34,7 +34,7 @@ function keyOfFlow(kernel: Loaded, given: Packet): Uint8Array {
 }
 
 function countedByRule(kernel: Loaded): Map<string, number> {
-  const items = kernel.accounts.hits(EVERYTHING)?.items ?? [];
+  const items = kernel.trafficStatistics.hits(EVERYTHING)?.items ?? [];
   return new Map(
     items.flatMap(({ decider, packets }) =>
       decider.kind === 'rule' ? [[decider.rule, Number(packets)] as const] : [],

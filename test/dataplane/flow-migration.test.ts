@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { FLOW_BYTES, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
 import { describeMap } from '#dataplane/loader/bpf-fd.js';
 import { withTally } from '#dataplane/upgrade/flow-conversion.js';
-import { FlowCarrier } from '#dataplane/upgrade/flow-migration.js';
+import { FlowMigration } from '#dataplane/upgrade/flow-migration.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { back } from './conversation.js';
@@ -14,14 +14,14 @@ const allowed = compile(policy([group(['10.0.0.0/8'], [rule({ id: 'web', protoco
 
 let before: Loaded;
 let after: Loaded;
-let carrier: FlowCarrier;
+let carrier: FlowMigration;
 beforeEach(() => {
   // The earlier datapath knows no share, as builds up to layout 5.
   [before, after] = [loadForTest(), loadForTest({ flowCapacity: 1_024, flowShare: 0.125 })];
   for (const kernel of [before, after]) kernel.activate(allowed);
   const [flow, tally] = (['flows', 'tallies'] as const).map((name) => describeMap(after.object.mapFd(name)).value);
   if (flow === undefined || tally === undefined) throw new Error('there is no table of flows');
-  carrier = new FlowCarrier(after.object, withTally(flow, tally));
+  carrier = new FlowMigration(after.object, withTally(flow, tally));
 });
 afterEach(() => {
   before.close();

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
-import { Refusals } from '#dataplane/flows/flow-table-pressure.js';
+import { FlowTablePressure } from '#dataplane/flows/flow-table-pressure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile/compile.js';
 import { allowAll } from '#test/kernel/policies.js';
@@ -25,11 +25,11 @@ const others = (count: number): number[] => Array.from({ length: count }, (_, at
 let kernel: Loaded;
 let clients: readonly Packet[];
 let shares: MappedMemory;
-let vitals: MappedMemory;
+let flowSweep: MappedMemory;
 beforeAll(() => {
   kernel = loadForTest({ flowCapacity: CAPACITY, flowShare: SHARE, policeLocal: true });
   shares = new MappedMemory('flow_shares', kernel.object.mapFd('flow_shares'), SHARES * 8);
-  vitals = new MappedMemory('vitals', kernel.object.mapFd('vitals'), VITALS_BYTES);
+  flowSweep = new MappedMemory('vitals', kernel.object.mapFd('vitals'), VITALS_BYTES);
   // Two sources with one counter share one limit. The seed of the hash is random, so the test chooses sources
   // whose counters differ from each other and from those of the sources that flood.
   const taken = new Set([FLOODER, back(udp).source, OLDER.source, ...others(254)].map(counterOf));
@@ -42,20 +42,20 @@ beforeAll(() => {
 });
 afterAll(() => {
   shares.unmap();
-  vitals.unmap();
+  flowSweep.unmap();
   kernel.close();
 });
 beforeEach(() => {
   kernel.forget();
   shares.words.fill(0);
-  vitals.words[VITALS_OFFSETS.established / 4] = 0;
+  flowSweep.words[VITALS_OFFSETS.established / 4] = 0;
   kernel.activate(allowAll);
 });
 
 /** The index in `flow_shares`: `hash_of` of the datapath. */
 function counterOf(source: number): number {
   const mask = (1n << 64n) - 1n;
-  const seed = BigInt(vitals.words[VITALS_OFFSETS.flow_seed / 4] as number);
+  const seed = BigInt(flowSweep.words[VITALS_OFFSETS.flow_seed / 4] as number);
   let mixed = ((BigInt(source) ^ ((seed * 0x9e37_79b9_7f4a_7c15n) & mask)) * 0xd6e8_feb8_6659_fd93n) & mask;
   mixed ^= mixed >> 32n;
   mixed = (mixed * 0xd6e8_feb8_6659_fd93n) & mask;
@@ -63,7 +63,7 @@ function counterOf(source: number): number {
   return Number((mixed >> 40n) & BigInt(SHARES - 1));
 }
 const heldBy = (source: number): number => shares.words[2 * counterOf(source)] as number;
-const established = (): number => vitals.words[VITALS_OFFSETS.established / 4] as number;
+const established = (): number => flowSweep.words[VITALS_OFFSETS.established / 4] as number;
 const counted = (): number => shares.words.reduce((sum, count) => sum + count, 0);
 const see = (packet: Packet, tcpFlags = 0, icmpId = 0, entry: Entry = 'in'): boolean =>
   kernel.judge(packet, { tcpFlags, icmpId }, 0, entry).returned === PASSED;
@@ -204,7 +204,7 @@ describe('one source floods the flow table', () => {
 
   test('is reported for ten seconds after the last refusal', () => {
     for (let number = 0; number <= HALF; number++) converse({ ...udp, sourcePort: port(number) });
-    const refusals = new Refusals(kernel.object.mapFd('counters'));
+    const refusals = new FlowTablePressure(kernel.object.mapFd('counters'));
     expect(refusals.now(0)).toEqual([]);
     converse({ ...udp, sourcePort: 64_999 });
     expect([refusals.now(1_000), refusals.now(10_999), refusals.now(11_000)]).toEqual([

@@ -11,7 +11,7 @@ import { MAPS } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import { mapsOf } from '#dataplane/upgrade/successor.js';
 import { compile } from '#policy/compile/compile.js';
-import { deciderAt, rosterOfRecord } from '#policy/model/rule-names.js';
+import { deciderAt, ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { withChangedGroup } from '#test/policy/changed-groups.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
@@ -43,7 +43,7 @@ const nameOf = (decider: Decider): string =>
   decider.kind === 'policy_default' ? '-' : `${decider.group}/${decider.kind === 'rule' ? decider.rule : '-'}`;
 
 function report(): HitReport {
-  const found = kernel.accounts.hits(EVERYTHING);
+  const found = kernel.trafficStatistics.hits(EVERYTHING);
   if (found === null) throw new Error('nothing is in force');
   return found;
 }
@@ -150,7 +150,7 @@ describe('every packet that was judged is a hit of who judged it', () => {
     const seen: Packet[] = [];
     for (let number = 0; number < 30; number++) {
       activate(generatePolicy(random, { groups: 8, rules: 6 }));
-      const { roster } = compile(inForce);
+      const { ruleNames } = compile(inForce);
       const next = packetGenerator(random, inForce);
       for (let count = 0; count < 200; count++) {
         const isNew = seen.length === 0 || random.chance(0.3);
@@ -161,10 +161,11 @@ describe('every packet that was judged is a hit of who judged it', () => {
         const tcpFlags = isNew || random.chance(0.1) ? TCP.syn : TCP.ack;
         const { word } = kernel.judge(random.chance(0.5) ? tried : back(tried), { tcpFlags });
         if (decided().packets === before) continue;
-        const name = nameOf(deciderAt(roster, rankOf(word)));
+        const name = nameOf(deciderAt(ruleNames, rankOf(word)));
         expected.set(name, (expected.get(name) ?? 0) + 1);
       }
-      if (random.chance(0.2)) await kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10_000 });
+      if (random.chance(0.2))
+        await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10_000 });
       const wanted = report().items.map(({ decider }) => [nameOf(decider), expected.get(nameOf(decider)) ?? 0]);
       expect({ seed, number, ...packets() }).toEqual({ seed, number, ...Object.fromEntries(wanted) });
     }
@@ -194,10 +195,10 @@ describe('decisions of the service plane and of the DNS proxy', () => {
   const RECORD = { id: 'a-record', revision: 1 };
   const program = (given: Policy) => {
     const compiled = compile(given);
-    return { ...compiled, roster: rosterOfRecord(compiled.roster, RECORD) };
+    return { ...compiled, ruleNames: ruleNamesOfRecord(compiled.ruleNames, RECORD) };
   };
   const decide = (generation: number, by: DecidedHit['by'], count = 1, lastNs = process.hrtime.bigint()): void =>
-    kernel.accounts.addHits([{ generation, by, count, lastNs }]);
+    kernel.trafficStatistics.addHits([{ generation, by, count, lastNs }]);
 
   test('count for the decider, by rank and by names, whether the policy is of a record or of none', () => {
     kernel = loadForTest();
@@ -209,7 +210,7 @@ describe('decisions of the service plane and of the DNS proxy', () => {
       const before = report().items.map(({ packets: counted }) => Number(counted));
       for (const rank of before.keys()) {
         decide(number + 1, rank, 2);
-        decide(number + 1, deciderAt(compiled.roster, rank), rank);
+        decide(number + 1, deciderAt(compiled.ruleNames, rank), rank);
       }
       const added = report().items.map(({ packets: counted }, rank) => Number(counted) - (before[rank] ?? 0));
       expect({ number, added }).toEqual({ number, added: before.map((_, rank) => rank + 2) });
@@ -231,9 +232,9 @@ describe('decisions of the service plane and of the DNS proxy', () => {
     kernel = loadForTest();
     const [before, after] = [clients([{ id: 'dns', protocol: 17 }]), clients([{ id: 'new', protocol: 17 }])];
     kernel.activate(program(before), 1);
-    kernel.accounts.stage(kernel.accounts.find(program(after).roster), 2);
+    kernel.trafficStatistics.stage(kernel.trafficStatistics.find(program(after).ruleNames), 2);
     decide(2, 0, 5);
-    kernel.accounts.rosters.unstage();
+    kernel.trafficStatistics.ruleNameHistory.unstage();
     kernel.activate(program(after), 2);
     decide(1, 0, 7);
     decide(3, 0, 11);
@@ -267,7 +268,7 @@ describe('a report', () => {
   });
 
   const names = (query: Partial<typeof EVERYTHING> | object): string[] =>
-    (kernel.accounts.hits({ ...EVERYTHING, ...query })?.items ?? []).map(({ decider }) => nameOf(decider));
+    (kernel.trafficStatistics.hits({ ...EVERYTHING, ...query })?.items ?? []).map(({ decider }) => nameOf(decider));
 
   test('is in the order of the policy', () => {
     expect(names({})).toEqual(['lan/web', 'lan/dns', 'büro/web', 'büro/-', '-']);
@@ -284,7 +285,7 @@ describe('a report', () => {
   test('goes on where a part of it stopped', () => {
     const pages: string[][] = [];
     for (let from: number | null = 0; from !== null; ) {
-      const page: HitReport | null = kernel.accounts.hits({ ...EVERYTHING, from, limit: 2 });
+      const page: HitReport | null = kernel.trafficStatistics.hits({ ...EVERYTHING, from, limit: 2 });
       pages.push((page?.items ?? []).map(({ decider }) => nameOf(decider)));
       from = page?.next ?? null;
     }
@@ -305,7 +306,7 @@ describe('a process that takes the pinned maps over', () => {
     const before = kernel;
     kernel = loadForTest({}, { maps: mapsOf(before.object, MAPS), word: 0 });
     before.close();
-    expect(kernel.accounts.hits(EVERYTHING)).toBeNull();
+    expect(kernel.trafficStatistics.hits(EVERYTHING)).toBeNull();
     kernel.judge(dns);
     activate(given);
     kernel.judge(tcp);
@@ -320,14 +321,14 @@ test('the entries of a roster are the same, whatever other roster is much like i
   try {
     const random = new Random(seedOf(70_067));
     let changed = generatePolicy(random, { groups: 20, rules: 12 });
-    let like = hits.fill(0, hits.find(compile(changed).roster), undefined);
+    let like = hits.fill(0, hits.find(compile(changed).ruleNames), undefined);
     for (let step = 0; step < 200; step++) {
       changed = withChangedGroup(random, changed);
-      const { roster } = compile(changed);
-      const found = hits.find(roster);
-      expect({ step, found: hits.find(roster, like) }).toEqual({ step, found });
+      const { ruleNames } = compile(changed);
+      const found = hits.find(ruleNames);
+      expect({ step, found: hits.find(ruleNames, like) }).toEqual({ step, found });
       const guess = Uint32Array.from(like, (entry) => (random.chance(0.5) ? entry : random.below(70_000)));
-      expect({ step, found: hits.find(roster, guess) }).toEqual({ step, found });
+      expect({ step, found: hits.find(ruleNames, guess) }).toEqual({ step, found });
       like = hits.fill(step & 1, found, undefined);
       expect(like).not.toContain(0);
     }

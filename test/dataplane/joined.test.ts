@@ -5,7 +5,7 @@ import { passedObject } from '#libc/object-handle.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile/compile.js';
 import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE, JOINERS } from '#sockets/splice-layout.js';
-import { JoinTable } from '#sockets/splice-table.js';
+import { SpliceTable } from '#sockets/splice-table.js';
 import { type Ends, turned } from '#sockets/tcp-segment.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
@@ -27,11 +27,11 @@ const DELTAS: Deltas = { sequence: 1_000, acknowledgment: 0xffff_f000, time: 77,
 const BACK: Deltas = { sequence: 0x1000, acknowledgment: 0xffff_fc18, time: 80, echo: 0xffff_ffb3, window_shift: -2 };
 
 let kernel: Loaded;
-let table: JoinTable;
+let table: SpliceTable;
 beforeEach(() => {
   kernel = loadForTest({ servicePlane: { address: address('127.0.0.1'), port: 15_001 } });
   kernel.activate(compile(policy([group(['0.0.0.0/0'], [rule({ protocol: 6, tls: { mode: 'metadata' } })])])));
-  table = new JoinTable({
+  table = new SpliceTable({
     program: passedObject(kernel.object.programFd('weir_join')),
     joins: passedObject(kernel.object.mapFd('joins')),
     joiners: passedObject(kernel.object.mapFd('joiners')),

@@ -45,7 +45,7 @@ async function page(
   after: Uint8Array | null = null,
   limit = 1_000,
 ): Promise<FlowPage> {
-  return kernel.accounts.flows({ filter: anyFlow(filter), after, limit }, DEFAULT_TIMEOUTS_MS);
+  return kernel.trafficStatistics.flows({ filter: anyFlow(filter), after, limit }, DEFAULT_TIMEOUTS_MS);
 }
 
 const sources = async (filter: Partial<FlowFilter>): Promise<string[]> =>
@@ -190,7 +190,7 @@ describe('a flow that was cut', () => {
       kernel.judge(given, { tcpFlags });
     }
     const cut = { filter: anyFlow({ rules: ['web'] }), after: null, limit: 10 };
-    expect(await kernel.accounts.cutFlows(cut)).toEqual({ cut: 1, next: null });
+    expect(await kernel.trafficStatistics.cutFlows(cut)).toEqual({ cut: 1, next: null });
     expect(await sources({})).toEqual(['10.0.1.2 17']);
     expect(kernel.judge(web, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
     expect(kernel.counted().drop_out_of_state).toBe(1);
@@ -200,9 +200,9 @@ describe('a flow that was cut', () => {
   test('has its packets counted for its rule', async () => {
     activate(lan);
     for (let count = 0; count < 4; count++) kernel.judge(dns);
-    await kernel.accounts.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
+    await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
     const query = { groups: ['wan'], rules: [], unused: false, from: 0, limit: 10 };
-    expect(kernel.accounts.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
+    expect(kernel.trafficStatistics.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
   });
 
   test('is one of a part, where many are cut a part at a time', async () => {
@@ -210,7 +210,7 @@ describe('a flow that was cut', () => {
     for (let number = 0; number < 25; number++) kernel.judge({ ...dns, sourcePort: number });
     const cuts: number[] = [];
     for (let after: Uint8Array | null = null; ; ) {
-      const part = await kernel.accounts.cutFlows({ filter: anyFlow(), after, limit: 10 });
+      const part = await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after, limit: 10 });
       cuts.push(part.cut);
       after = part.next;
       if (after === null) break;
@@ -238,7 +238,7 @@ test('tables are counted as they are, not by what was opened and closed', async 
   kernel.judge(dns);
   kernel.judge(back(dns));
   kernel.judge(packet({ protocol: 17, source: '10.0.0.77' }), { fragment: 0x2000, payloadBytes: 40 });
-  const { flows, maps } = kernel.accounts.stats();
+  const { flows, maps } = kernel.trafficStatistics.stats();
   expect({ flows, maps }).toEqual({
     flows: 1,
     maps: {

@@ -13,7 +13,7 @@ import {
   readFlow,
 } from '#dataplane/abi/flow.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
-import { Accounts } from '#dataplane/flows/traffic-statistics.js';
+import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { MapName } from '#dataplane/loader/bpf-object.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
@@ -80,7 +80,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     },
     predecessor,
   );
-  const accounts = new Accounts(loaded.object, loaded.slots);
+  const trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots);
   const frame = new Uint8Array(MAX_FRAME);
   const context = new Uint8Array(SKB.size);
   const contextView = new DataView(context.buffer);
@@ -144,7 +144,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   let before = countedSinceLoad();
   return {
     ...loaded,
-    accounts,
+    trafficStatistics,
     frame,
     context: contextView,
     /** What the last run made of it. */
@@ -153,11 +153,11 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     judge(packet: Packet, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): Judged {
       return runFrame(writeFrame(frame, packet, frameOptions), mark, entry);
     },
-    stage: (program: Program) => stageProgram({ ...loaded, accounts }, program, 1),
-    flip: () => flipProgram({ ...loaded, accounts }),
+    stage: (program: Program) => stageProgram({ ...loaded, trafficStatistics }, program, 1),
+    flip: () => flipProgram({ ...loaded, trafficStatistics }),
     activate(program: Program, generation = 1): number {
-      stageProgram({ ...loaded, accounts }, program, generation);
-      return flipProgram({ ...loaded, accounts });
+      stageProgram({ ...loaded, trafficStatistics }, program, generation);
+      return flipProgram({ ...loaded, trafficStatistics });
     },
     /** Puts the other slot in force, without filling it. Every epoch is a new one. */
     switchSlot(): void {
@@ -239,7 +239,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     close(): void {
       for (const memory of Object.values(table)) memory.unmap();
       active.unmap();
-      accounts.close();
+      trafficStatistics.close();
       loaded.close();
     },
   };

@@ -50,7 +50,7 @@ function sided(side: 0 | 1): Image {
     nameLeaves: { segments: new Uint32Array(), names: new Uint32Array(), leaves: new Uint32Array() },
     lookups: denyAll.lookups,
     ranks: 2,
-    roster: denyAll.roster,
+    ruleNames: denyAll.ruleNames,
   };
   return layout(program);
 }

@@ -5,7 +5,7 @@ import { FLOW_BYTES, FLOW_OFFSETS, readFlow } from '#dataplane/abi/flow.js';
 import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { settle, settlingOffsets } from '#dataplane/flows/flow-flush.js';
-import { FlowLines } from '#dataplane/flows/mapped-flows.js';
+import { MappedFlows } from '#dataplane/flows/mapped-flows.js';
 import { describeMap, mapShape } from '#dataplane/loader/bpf-fd.js';
 import { withTally } from '#dataplane/upgrade/flow-conversion.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
@@ -36,7 +36,7 @@ function activate(...ids: readonly string[]): void {
 }
 
 function hits(): Record<string, number> {
-  const items = kernel.accounts.hits(EVERYTHING)?.items ?? [];
+  const items = kernel.trafficStatistics.hits(EVERYTHING)?.items ?? [];
   const rules = items.flatMap(({ decider, packets }) =>
     decider.kind === 'rule' ? [[decider.rule, Number(packets)] as const] : [],
   );
@@ -55,7 +55,7 @@ test('a list of flows has those that were not folded yet', () => {
   activate('other', 'names');
   activate('names');
   const [flows, sums, rankHits] = ['flows', 'tallies', 'rank_hits'].map((name) => kernel.object.mapFd(name as 'flows'));
-  const lines = new FlowLines({ flows: flows ?? -1, tallies: sums ?? -1, rankHits: rankHits ?? -1 });
+  const lines = new MappedFlows({ flows: flows ?? -1, tallies: sums ?? -1, rankHits: rankHits ?? -1 });
   const words = new Uint32Array(FLOW_BYTES / 4);
   const listed = () =>
     Array.from({ length: lines.count }, (_, line) =>
@@ -105,7 +105,7 @@ test('what the idle slot judged is folded before the next policy is written', ()
   kernel.judge(dns);
   kernel.flip();
   expect(recordsOf()).toMatchObject([{ hit: 0 }]);
-  kernel.accounts.settle();
+  kernel.trafficStatistics.settle();
   expect(recordsOf()[0]?.hit).not.toBe(0);
 });
 
@@ -153,7 +153,7 @@ test('a line whose flow has ended leaves a tally of zeros', async () => {
   for (let port = 1; port <= 20; port++) kernel.judge({ ...dns, sourcePort: port });
   kernel.sweep();
   const cut = { filter: anyFlow({ sourcePorts: [{ low: 1, high: 19 }] }), after: null, limit: 100 };
-  expect(await kernel.accounts.cutFlows(cut)).toEqual({ cut: 19, next: null });
+  expect(await kernel.trafficStatistics.cutFlows(cut)).toEqual({ cut: 19, next: null });
   expect(kernel.strayTallies()).toBe(0);
   kernel.judge({ ...dns, sourcePort: 1 });
   expect(kernel.flowsIn('half_open').map(({ packets }) => packets)).toEqual([

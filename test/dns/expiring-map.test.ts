@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { TransientMap } from '#dns/expiring-map.js';
+import { ExpiringMap } from '#dns/expiring-map.js';
 import { Random } from '#test/seed.js';
 
 test.each([
@@ -7,7 +7,7 @@ test.each([
   ['texts', (key: number) => `\u0003n${key % 7}\u0000${key}`],
 ])('is what a Map is, with %s for keys', (_, keyOf: (key: number) => string | number) => {
   const random = new Random(7);
-  const map = new TransientMap<string | number, number>();
+  const map = new ExpiringMap<string | number, number>();
   const model = new Map<string | number, number>();
   for (let step = 0; step < 20_000; step++) {
     // Many at first, and few in the end.
@@ -32,7 +32,7 @@ test.each([
 });
 
 test('a key that is set again keeps its age', () => {
-  const map = new TransientMap<number, string>();
+  const map = new ExpiringMap<number, string>();
   map.set(1, 'one');
   map.set(2, 'two');
   map.set(1, 'one again');

@@ -10,7 +10,7 @@ import { Upstream } from '#dns/upstream/dns-upstream.js';
 import { libc } from '#libc/libc.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 import { listenOnceThere } from '#sockets/address-change.js';
-import { RouteNews } from '#sockets/route-news.js';
+import { RouteNotifications } from '#sockets/route-news.js';
 import { openListener } from '#sockets/socket-options.js';
 import { lookUp, query, TcpClient } from '#test/dns/client.js';
 import { alwaysAt, FakeUpstream, type Heard } from '#test/dns/fake-upstream.js';
@@ -178,7 +178,7 @@ describe('the DNS proxy, after the address by which it asks its resolver', () =>
 test('a failed send alone has the source address of a resolver compared again', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
-  const silent = vi.spyOn(RouteNews.prototype, 'take').mockReturnValue(false);
+  const silent = vi.spyOn(RouteNotifications.prototype, 'take').mockReturnValue(false);
   const compared = vi.spyOn(Upstream.prototype, 'renew');
   try {
     const rig = await startProxy([{ at: UPSTREAM }]);

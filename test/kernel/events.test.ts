@@ -3,7 +3,7 @@ import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { ALL_EVENTS, type Datapath, NO_EVENTS } from '#contracts/datapath.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { IPPROTO } from '#contracts/policy-model.js';
-import { Hearing } from '#dataplane/events/event-consumer.js';
+import { EventConsumer } from '#dataplane/events/event-consumer.js';
 import type { Observation } from '#dataplane/events/observation.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
@@ -27,7 +27,7 @@ let datapath: Datapath;
 let pings: Observation[];
 let spread: number;
 let surroundings: Surroundings;
-let hearing: Hearing | undefined;
+let eventConsumer: EventConsumer | undefined;
 
 beforeEach(async () => {
   datapath = openDatapath({
@@ -49,7 +49,7 @@ beforeEach(async () => {
   spread = 0;
   surroundings = new Surroundings();
   datapath.takeEvents((source) => {
-    hearing = new Hearing(source, surroundings, (batch) => {
+    eventConsumer = new EventConsumer(source, surroundings, (batch) => {
       for (const observation of batch) {
         if (observation.protocol !== IPPROTO.icmp) continue;
         pings.push(observation);
@@ -62,7 +62,7 @@ beforeEach(async () => {
   await datapath.flip();
 });
 afterEach(async () => {
-  hearing?.close();
+  eventConsumer?.close();
   await datapath.close();
   detach(topology.pinPath);
 });

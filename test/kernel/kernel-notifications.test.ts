@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createTopology, type Topology } from '#cli/topology.js';
-import { type News, NewsSockets } from '#dataplane/watch/kernel-notifications.js';
+import { type KernelNotifications, NotificationSockets } from '#dataplane/watch/kernel-notifications.js';
 import { Poll } from '#dataplane/watch/poll.js';
 import { enterNamespace } from './namespace.js';
 
@@ -19,7 +19,7 @@ afterAll(async () => {
 
 /** The kernel may be a second late to say that an interface has a carrier. */
 async function quiet(): Promise<void> {
-  const sockets = new NewsSockets();
+  const sockets = new NotificationSockets();
   try {
     for (let since = performance.now(); performance.now() - since < QUIET_MS; ) {
       if (sockets.take().links) since = performance.now();
@@ -31,16 +31,16 @@ async function quiet(): Promise<void> {
 }
 const QUIET_MS = 1_500;
 
-const NOTHING: News = { links: false, guard: false, others: false };
+const NOTHING: KernelNotifications = { links: false, guard: false, others: false };
 /** What is heard of a command, and whether the sockets were readable then. */
-function heard(command: string, input?: string): News & { readonly readable: boolean } {
-  const sockets = new NewsSockets();
+function heard(command: string, input?: string): KernelNotifications & { readonly readable: boolean } {
+  const sockets = new NotificationSockets();
   try {
     execFileSync('sh', ['-ec', command], { input });
     const readable = new Poll(sockets.fds).wait(0);
-    const news = sockets.take();
+    const notifications = sockets.take();
     expect(sockets.take()).toEqual(NOTHING);
-    return { ...news, readable };
+    return { ...notifications, readable };
   } finally {
     sockets.close();
   }
@@ -65,8 +65,8 @@ test.each([
     { links: false, guard: false, others: true },
   ],
   ['an ip rule', 'ip rule add fwmark 1 table 9; ip rule del fwmark 1', { links: false, guard: false, others: true }],
-] as const)('%s is news', (_, command, news) => {
-  expect(heard(command)).toEqual({ ...news, readable: true });
+] as const)('%s is news', (_, command, notifications) => {
+  expect(heard(command)).toEqual({ ...notifications, readable: true });
 });
 
 test('a table of somebody else is none of the guard, though it bears the name in another family', () => {

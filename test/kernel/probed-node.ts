@@ -8,7 +8,7 @@ import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import type { Policy } from '#contracts/policy-model.js';
 import { FLOW_BYTES, readFlow } from '#dataplane/abi/flow.js';
-import { FlowLines } from '#dataplane/flows/mapped-flows.js';
+import { MappedFlows } from '#dataplane/flows/mapped-flows.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
@@ -97,7 +97,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     const [set] = mapSetsIn(pinPath);
     if (set === undefined) throw new Error('nothing is pinned');
     let most = 0;
-    const lines = new FlowLines({
+    const lines = new MappedFlows({
       flows: set.fd('flows'),
       tallies: set.fd('tallies'),
       rankHits: set.fd('rank_hits'),

@@ -224,13 +224,13 @@ test('a start tries again while the kernel has no memory for the timer of the sw
   node.putInForce(small, 1);
   const set = mapSetsIn(node.topology.pinPath).at(-1);
   if (set === undefined) throw new Error('nothing is pinned');
-  const vitals = new MappedMemory('vitals', set.fd('vitals'), VITALS_BYTES);
-  const sweptNs = () => vitals.words[VITALS_OFFSETS.swept_ns / 4];
+  const flowSweep = new MappedMemory('vitals', set.fd('vitals'), VITALS_BYTES);
+  const sweptNs = () => flowSweep.words[VITALS_OFFSETS.swept_ns / 4];
   try {
     const before = sweptNs();
     await expect.poll(sweptNs, { timeout: 10_000 }).not.toBe(before);
   } finally {
-    vitals.unmap();
+    flowSweep.unmap();
     set.close();
   }
 });

@@ -1,21 +1,24 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { SeenConnection } from '#contracts/seen-connection.js';
-import { Rosters } from '#dataplane/events/rule-name-history.js';
+import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { DeniedConnections } from '#observe/denied-connections.js';
 import { findingId } from '#observe/findings/finding-id.js';
 import { nobody } from '#observe/findings/no-decider.js';
-import { Deciders } from '#observe/rule-name-resolver.js';
-import { rosterOf, rosterOfRecord } from '#policy/model/rule-names.js';
+import { RuleNameResolver } from '#observe/rule-name-resolver.js';
+import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
 
 const record = { id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10', revision: 1 };
-const roster = rosterOfRecord(rosterOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })])), record);
+const ruleNames = ruleNamesOfRecord(
+  ruleNamesOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })])),
+  record,
+);
 let denied: DeniedConnections;
 beforeEach(() => {
-  const rosters = new Rosters();
-  rosters.place({ roster, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 });
-  denied = new DeniedConnections(new Deciders(rosters));
+  const ruleNameHistory = new RuleNameHistory();
+  ruleNameHistory.place({ ruleNames, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 });
+  denied = new DeniedConnections(new RuleNameResolver(ruleNameHistory));
 });
 const add = (...connections: SeenConnection[]) => denied.add({ connections, lost: 0, lostDenied: 0 }, 0);
 const finding = {

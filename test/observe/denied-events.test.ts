@@ -1,22 +1,22 @@
 import { beforeEach, expect, test } from 'vitest';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { Rosters } from '#dataplane/events/rule-name-history.js';
+import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { DeniedEvents, findingsOfLookups } from '#observe/denied-events.js';
 import { nobody } from '#observe/findings/no-decider.js';
-import { Deciders } from '#observe/rule-name-resolver.js';
-import { rosterOf } from '#policy/model/rule-names.js';
+import { RuleNameResolver } from '#observe/rule-name-resolver.js';
+import { ruleNamesOf } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { batchOf, type EventInput } from './events.js';
 
-const roster = rosterOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })]));
-let deciders: Deciders;
+const ruleNames = ruleNamesOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })]));
+let ruleNameResolver: RuleNameResolver;
 let denied: DeniedEvents;
 beforeEach(() => {
-  const rosters = new Rosters();
-  rosters.place({ roster, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 });
-  deciders = new Deciders(rosters);
-  denied = new DeniedEvents(deciders);
+  const ruleNameHistory = new RuleNameHistory();
+  ruleNameHistory.place({ ruleNames, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 });
+  ruleNameResolver = new RuleNameResolver(ruleNameHistory);
+  denied = new DeniedEvents(ruleNameResolver);
 });
 const deny = (more: Partial<EventInput> = {}): EventInput => ({
   type: 'denied',
@@ -27,7 +27,7 @@ const deny = (more: Partial<EventInput> = {}): EventInput => ({
   destinationPort: 443,
   epoch: 3,
   hit: 5,
-  hitCheck: roster.identities[0] as number,
+  hitCheck: ruleNames.identities[0] as number,
   ...more,
 });
 const finding = {
@@ -169,7 +169,7 @@ test('lookups that are denied, or would have been, are findings', () => {
     count: 4,
     lastMs: 9,
   });
-  const found = findingsOfLookups([lookup('allow'), lookup('deny'), lookup('audit')], deciders);
+  const found = findingsOfLookups([lookup('allow'), lookup('deny'), lookup('audit')], ruleNameResolver);
   const dns = {
     ...finding,
     type: 'dns_deny',

@@ -6,11 +6,11 @@ import { verdictWord } from '#contracts/verdict-word.js';
 import { EVENT_FLAG } from '#dataplane/events/event.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { AddressNames } from '#observe/address-names.js';
-import { Deciders } from '#observe/rule-name-resolver.js';
+import { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import type { Frame } from '#observe/wiretap/frame.js';
 import { WiretapHub } from '#observe/wiretap/hub.js';
 import type { WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
-import { rosterOf, rosterOfRecord } from '#policy/model/rule-names.js';
+import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
 import { batchOf, type EventInput } from './events.js';
@@ -27,10 +27,13 @@ const ALL: WiretapFilter = {
   types: [],
 };
 const record = { id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10', revision: 1 };
-const roster = rosterOfRecord(rosterOf(policy([group(['10.0.0.0/8'], [rule({ id: 'web' })], { id: 'lan' })])), record);
+const ruleNames = ruleNamesOfRecord(
+  ruleNamesOf(policy([group(['10.0.0.0/8'], [rule({ id: 'web' })], { id: 'lan' })])),
+  record,
+);
 /** Rank 0, the rule, counts at entry 5; rank 1, the default, at 6. */
 const entries = Uint32Array.from([5, 6]);
-const checkOf = (rank: number): number => roster.identities[2 * rank] as number;
+const checkOf = (rank: number): number => ruleNames.identities[2 * rank] as number;
 
 let names: AddressNames;
 let surroundings: Surroundings;
@@ -38,12 +41,12 @@ let given: (Frame | { readonly reader: number; readonly joined: number })[];
 beforeEach(() => {
   names = new AddressNames();
   surroundings = new Surroundings();
-  surroundings.learn({ kind: 'roster', placed: { roster, generation: 7, entries, epoch: 3 } });
+  surroundings.learn({ kind: 'rule_names', placed: { ruleNames, generation: 7, entries, epoch: 3 } });
   surroundings.learn({ kind: 'interfaces', names: new Map([[0, 'lan0']]) });
   given = [];
 });
 function hubKeeping(replayMs: number): WiretapHub {
-  const known = { deciders: new Deciders(surroundings.rosters), names, surroundings };
+  const known = { ruleNameResolver: new RuleNameResolver(surroundings.ruleNameHistory), names, surroundings };
   const output = {
     frame: (frame: Frame) => void given.push(frame),
     joined: (reader: number, joined: number) => void given.push({ reader, joined }),

@@ -6,14 +6,14 @@ import type { PackedEvents } from '#dataplane/events/batch.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { MergeError } from '#observe/findings/finding-store.js';
 import { LocalObserver } from '#observe/local-observer.js';
-import { rosterOf } from '#policy/model/rule-names.js';
+import { ruleNamesOf } from '#policy/model/rule-names.js';
 import { StoreError } from '#store/store-error.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { seenConnection } from './connections.js';
 import { packedOf } from './events.js';
 
-const roster = rosterOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })]));
-const placed = { roster, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 };
+const ruleNames = ruleNamesOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })]));
+const placed = { ruleNames, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 };
 const lookups = (count: number) => ({
   lookups: [
     {
@@ -74,7 +74,7 @@ afterEach(async () => {
 const shown = () => merged.map(({ type, rule: by, target, count }) => [type, by ?? target, count]);
 
 test('a lookup that is denied is named by the policy that was just put in force, without any packet', async () => {
-  facts.port1.postMessage({ kind: 'roster', placed });
+  facts.port1.postMessage({ kind: 'rule_names', placed });
   observer.see(lookups(2));
   await observer.merge();
   expect(shown()).toEqual([
@@ -112,7 +112,7 @@ test('an address that the rebind protection left out of an answer is a finding w
 });
 
 test('a connection that is denied is named likewise, and what the service plane lost is a gap and counted', async () => {
-  facts.port1.postMessage({ kind: 'roster', placed });
+  facts.port1.postMessage({ kind: 'rule_names', placed });
   const decider = { kind: 'rule', group: 'lan', rule: 'no' } as const;
   observer.seeConnections({ connections: [seenConnection({ decider })], lost: 9, lostDenied: 4 });
   await observer.merge();
@@ -134,7 +134,7 @@ test('what is allowed is wanted while somebody reads it', () => {
 });
 
 test('what could not be merged is merged later, and the trouble is told once', async () => {
-  facts.port1.postMessage({ kind: 'roster', placed });
+  facts.port1.postMessage({ kind: 'rule_names', placed });
   failure = new StoreError('store_no_space', 'write: No space left');
   observer.see(lookups(2));
   await observer.merge();
@@ -150,7 +150,7 @@ test('what could not be merged is merged later, and the trouble is told once', a
 });
 
 test('what a merge that failed had merged is not merged again', async () => {
-  facts.port1.postMessage({ kind: 'roster', placed });
+  facts.port1.postMessage({ kind: 'rule_names', placed });
   observer.see({ ...lookups(2), lostDenied: 0 });
   failure = new MergeError([], new StoreError('store_unavailable', 'remove'));
   await observer.merge();
@@ -161,7 +161,7 @@ test('what a merge that failed had merged is not merged again', async () => {
 
 test('events are taken, counted and acknowledged, and wait for the name of who judged them', async () => {
   const events = packedOf(
-    [{ type: 'denied', verdict: 'deny', epoch: 3, hit: 5, hitCheck: roster.identities[0] as number }],
+    [{ type: 'denied', verdict: 'deny', epoch: 3, hit: 5, hitCheck: ruleNames.identities[0] as number }],
     {
       lost: 3,
     },
@@ -170,7 +170,7 @@ test('events are taken, counted and acknowledged, and wait for the name of who j
   await expect.poll(() => Atomics.load(source.taken, 0)).toBe(1);
   await observer.merge();
   expect(shown()).toEqual([]);
-  facts.port1.postMessage({ kind: 'roster', placed });
+  facts.port1.postMessage({ kind: 'rule_names', placed });
   await observer.merge();
   expect(shown()).toEqual([
     ['l4_deny', 'no', 1],

@@ -237,9 +237,9 @@ describe('a lookup of api.example.com from 10.0.0.1', () => {
     ],
     ['is not redirected by a TLS rule', [group(anyone, [rule({ id: 'a', hostname: api, tls: {} })])], 'allow group/a'],
   ])('%s', (_statement, all, wanted) => {
-    const { lookups, roster } = compile(policy(all));
+    const { lookups, ruleNames } = compile(policy(all));
     const found = new LookupIndex(lookups).decide(address('10.0.0.1'), wireNameOf('api.example.com'));
-    expect(decisionText(found, deciderAt(roster, rankOf(found)))).toBe(wanted);
+    expect(decisionText(found, deciderAt(ruleNames, rankOf(found)))).toBe(wanted);
   });
 });
 

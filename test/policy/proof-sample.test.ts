@@ -5,7 +5,7 @@ import { rankOf, verdictWord } from '#contracts/verdict-word.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
 import { covers } from '#policy/model/prefix-covers.js';
-import { rosterOf } from '#policy/model/rule-names.js';
+import { ruleNamesOf } from '#policy/model/rule-names.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -137,10 +137,10 @@ function isSorted(numbers: readonly number[]): boolean {
 
 test('a mismatch is told with the packet, the verdicts and what they are by', () => {
   const rules = [rule({ id: 'web' }), rule({ id: 'ssh' })];
-  const roster = rosterOf(
+  const ruleNames = ruleNamesOf(
     policy([group([], rules, { id: 'lan', defaultAction: 'deny' }), group([], [], { id: 'wan' })]),
   );
-  const told = (expected: number, found: number) => mismatchSentence({ packet: packet(), expected, found }, roster);
+  const told = (expected: number, found: number) => mismatchSentence({ packet: packet(), expected, found }, ruleNames);
   const start = 'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy says';
   expect(told(verdictWord(1, 'redirect', true), verdictWord(2, 'deny', false))).toBe(
     `${start} redirect by rule ssh of group lan, and the compiled tables say deny by the default action of group lan`,
@@ -149,7 +149,7 @@ test('a mismatch is told with the packet, the verdicts and what they are by', ()
     `${start} audit by the default policy, and the compiled tables say allow by a rank that the policy does not have (9)`,
   );
   const silent = { ...packet({ protocol: 47 }), sourcePort: 0, destinationPort: 0 };
-  expect(mismatchSentence({ packet: silent, expected: verdictWord(0, 'allow', false), found: 0 }, roster)).toBe(
+  expect(mismatchSentence({ packet: silent, expected: verdictWord(0, 'allow', false), found: 0 }, ruleNames)).toBe(
     'protocol 47 from 10.0.0.1 to 192.0.2.1: the policy says allow by rule web of group lan, and the compiled tables say nothing that is a verdict',
   );
 });

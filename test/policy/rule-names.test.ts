@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { Roster } from '#contracts/rule-names.js';
+import type { RuleNames } from '#contracts/rule-names.js';
 import { compile } from '#policy/compile/compile.js';
 import { places } from '#policy/model/rank.js';
-import { deciderAt, rosterOf, rosterOfRecord } from '#policy/model/rule-names.js';
+import { deciderAt, ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { Random } from '#test/seed.js';
 import { generatePolicy } from './generate.js';
 import { group, policy, rule } from './sample.js';
@@ -14,7 +14,7 @@ const sample = policy([
   group(['10.0.0.0/8'], [rule({ id: 'web' })], { id: 'Büro 🏢' }),
 ]);
 
-function identities({ identities: words }: Roster): string[] {
+function identities({ identities: words }: RuleNames): string[] {
   return Array.from({ length: words.length / 2 }, (_, rank) =>
     [words[2 * rank + 1], words[2 * rank]].map((word) => (word ?? 0).toString(16).padStart(8, '0')).join(''),
   );
@@ -22,8 +22,8 @@ function identities({ identities: words }: Roster): string[] {
 
 describe('a roster', () => {
   test('names who stands at each rank', () => {
-    const roster = rosterOf(sample);
-    expect([0, 1, 2, 3, 4].map((rank) => deciderAt(roster, rank))).toEqual([
+    const ruleNames = ruleNamesOf(sample);
+    expect([0, 1, 2, 3, 4].map((rank) => deciderAt(ruleNames, rank))).toEqual([
       { kind: 'rule', group: 'lan', rule: 'web' },
       { kind: 'rule', group: 'lan', rule: 'dns' },
       { kind: 'group_default', group: 'lan' },
@@ -36,7 +36,7 @@ describe('a roster', () => {
     const random = new Random(7);
     for (let number = 0; number < 50; number++) {
       const given = generatePolicy(random);
-      const { roster, ranks } = compile(given);
+      const { ruleNames, ranks } = compile(given);
       const named = places(given).map((place) => {
         const { id = '', rules = [] } = given.groups[place.kind === 'policy_default' ? -1 : place.group] ?? {};
         if (place.kind === 'policy_default') return place;
@@ -44,27 +44,27 @@ describe('a roster', () => {
           ? { kind: 'rule', group: id, rule: rules[place.rule]?.id }
           : { kind: 'group_default', group: id };
       });
-      expect(Array.from({ length: ranks }, (_, rank) => deciderAt(roster, rank))).toEqual(named);
+      expect(Array.from({ length: ranks }, (_, rank) => deciderAt(ruleNames, rank))).toEqual(named);
     }
   });
 
   test('has identities that no later version may change: what is counted under them is in the kernel', () => {
-    expect(identities(rosterOfRecord(rosterOf(sample), RECORD))).toEqual([
+    expect(identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD))).toEqual([
       'f4b51bd0b21cc2b8',
       'b2eee9dccbde2ec3',
       '8ce04733d8ba8a17',
       'f0f982ee9000a2ad',
       '8cdba8072c10b561',
     ]);
-    expect(identities(rosterOf(policy([])))).toEqual(['202152dc12c15324']);
+    expect(identities(ruleNamesOf(policy([])))).toEqual(['202152dc12c15324']);
   });
 
   test('has the same identities for the same names, wherever they stand', () => {
-    const before = identities(rosterOfRecord(rosterOf(sample), RECORD));
+    const before = identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD));
     const [lan, office] = sample.groups;
     if (lan === undefined || office === undefined) throw new Error('no groups');
     const moved = policy([office, { ...lan, rules: [...lan.rules].reverse(), defaultAction: undefined }]);
-    const after = identities(rosterOfRecord(rosterOf(moved), { ...RECORD, revision: 4 }));
+    const after = identities(ruleNamesOfRecord(ruleNamesOf(moved), { ...RECORD, revision: 4 }));
     expect(after).toEqual([before[3], before[1], before[0], before[4]]);
   });
 
@@ -76,18 +76,21 @@ describe('a roster', () => {
       ['', 'abc'],
       ['a', 'b'],
     ];
-    const rosters = pairs.map(([id = '', name = '']) => rosterOf(policy([group([], [rule({ id: name })], { id })])));
-    const all = [...rosters, ...rosters.map((roster) => rosterOfRecord(roster, RECORD))].flatMap((roster) =>
-      identities(roster).slice(0, 1),
+    const ruleNameHistory = pairs.map(([id = '', name = '']) =>
+      ruleNamesOf(policy([group([], [rule({ id: name })], { id })])),
     );
+    const all = [
+      ...ruleNameHistory,
+      ...ruleNameHistory.map((ruleNames) => ruleNamesOfRecord(ruleNames, RECORD)),
+    ].flatMap((ruleNames) => identities(ruleNames).slice(0, 1));
     expect(new Set(all).size).toBe(all.length);
   });
 
   test('of 100,000 rules has 100,001 identities, and low words that are never 0', () => {
     const rules = Array.from({ length: 1_000 }, (_, number) => rule({ id: `rule-${number}` }));
     const groups = Array.from({ length: 100 }, (_, number) => group([], [...rules], { id: `group-${number}` }));
-    const roster = rosterOfRecord(rosterOf(policy(groups)), RECORD);
-    expect(new Set(identities(roster)).size).toBe(100_001);
-    expect(roster.identities.every((word, at) => at % 2 === 1 || word !== 0)).toBe(true);
+    const ruleNames = ruleNamesOfRecord(ruleNamesOf(policy(groups)), RECORD);
+    expect(new Set(identities(ruleNames)).size).toBe(100_001);
+    expect(ruleNames.identities.every((word, at) => at % 2 === 1 || word !== 0)).toBe(true);
   });
 });

@@ -26,7 +26,7 @@ export const PROGRAM: Program = {
     names: nameTables(namePool([])),
   },
   ranks: 1,
-  roster: {
+  ruleNames: {
     policy: null,
     identities: new Uint32Array(2),
     groups: Uint32Array.of(NONE),

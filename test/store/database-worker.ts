@@ -1,5 +1,5 @@
 import { RocksDb } from '#store/rocksdb.js';
-import { ParentThread } from '#threads/worker-server.js';
+import { WorkerServer } from '#threads/worker-server.js';
 
 export type DatabaseAsks = {
   /** Opens the database, writes and walks until the thread ends; answers after the first write. */
@@ -20,7 +20,7 @@ async function work(database: RocksDb): Promise<void> {
   }
 }
 
-new ParentThread<DatabaseAsks>('a thread with a database').serve({
+new WorkerServer<DatabaseAsks>('a thread with a database').serve({
   begin: async (folder) => {
     const database = await RocksDb.open(folder, false);
     await database.write([{ key: key(0), value: Buffer.from('written') }], false);

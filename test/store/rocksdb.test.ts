@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { load } from '#store/librocksdb.js';
 import { RocksDb } from '#store/rocksdb.js';
 import type { StoreError } from '#store/store-error.js';
-import { AskedThread } from '#threads/worker-client.js';
+import { WorkerClient } from '#threads/worker-client.js';
 import type { DatabaseAsks } from './database-worker.js';
 import { temporaryFolder } from './temporary-folder.js';
 
@@ -23,7 +23,7 @@ describe('a RocksDB database', () => {
   it('can be opened again after the thread that had it open was terminated during calls', async () => {
     const folder = temporaryFolder();
     for (let round = 0; round < 20; round++) {
-      const thread = new AskedThread<DatabaseAsks>(
+      const thread = new WorkerClient<DatabaseAsks>(
         { entry, name: 'a thread' },
         { died: (reason) => expect.fail(reason) },
       );
@@ -39,7 +39,7 @@ describe('a RocksDB database', () => {
     for (let round = 0; round < 10; round++) {
       const events = new EventEmitter();
       const died = once(events, 'died');
-      const thread = new AskedThread<DatabaseAsks>(
+      const thread = new WorkerClient<DatabaseAsks>(
         { entry, name: 'a thread' },
         { died: (reason) => events.emit('died', reason) },
       );

@@ -19,7 +19,7 @@ test('equal decisions are one entry, and are sent once, with the time of the las
   const { port1, port2 } = new MessageChannel();
   const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
   hits.sendBy(port1);
-  const deciders: Decider[] = [
+  const ruleNameResolver: Decider[] = [
     rule('a', 'b'),
     rule('b', 'a'),
     { kind: 'group_default', group: 'a' },
@@ -27,12 +27,12 @@ test('equal decisions are one entry, and are sent once, with the time of the las
   ];
   const before = process.hrtime.bigint();
   for (const count of [1, 2, 3])
-    for (const [index, by] of [...deciders, 7].entries()) for (let n = index; n < 5; n++) hits.add(count, by);
+    for (const [index, by] of [...ruleNameResolver, 7].entries()) for (let n = index; n < 5; n++) hits.add(count, by);
   hits.send();
   hits.send();
   const sent = receiveMessageOnPort(port2)?.message as HitsMessage;
   expect(sent.hits.map(({ generation, by, count }) => [generation, by, count])).toEqual(
-    [1, 2, 3].flatMap((generation) => [...deciders, 7].map((by, index) => [generation, by, 5 - index])),
+    [1, 2, 3].flatMap((generation) => [...ruleNameResolver, 7].map((by, index) => [generation, by, 5 - index])),
   );
   for (const { lastNs } of sent.hits) {
     // Two clocks are read one after the other.

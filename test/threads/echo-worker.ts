@@ -1,4 +1,4 @@
-import { ParentThread } from '#threads/worker-server.js';
+import { WorkerServer } from '#threads/worker-server.js';
 
 export type EchoAsks = {
   echo(what: string): string;
@@ -10,7 +10,7 @@ export type EchoAsks = {
 export type ToEcho = { readonly kind: 'note' | 'die'; readonly text: string };
 export type FromEcho = { readonly kind: 'noted'; readonly text: string };
 
-const parent = new ParentThread<EchoAsks, ToEcho, FromEcho>('an echo');
+const parent = new WorkerServer<EchoAsks, ToEcho, FromEcho>('an echo');
 const notes: string[] = [];
 parent.serve(
   {

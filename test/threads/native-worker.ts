@@ -1,8 +1,8 @@
 import { libbpf } from '#libc/libbpf.js';
 import { libc } from '#libc/libc.js';
 import { addressOf, memoryAt } from '#libc/library.js';
-import { held } from '#libc/termination-guard.js';
-import { ParentThread } from '#threads/worker-server.js';
+import { guarded } from '#libc/termination-guard.js';
+import { WorkerServer } from '#threads/worker-server.js';
 
 export type NativeAsks = {
   work(): void;
@@ -12,7 +12,7 @@ export type NativeAsks = {
 
 const SOME_TIME_MS = 200;
 
-new ParentThread<NativeAsks>('a thread that calls native code').serve({
+new WorkerServer<NativeAsks>('a thread that calls native code').serve({
   work: () => {
     libbpf();
     const bytes = new Uint8Array(64);
@@ -23,7 +23,7 @@ new ParentThread<NativeAsks>('a thread that calls native code').serve({
     }
   },
   whole: (both) => {
-    held(() => {
+    guarded(() => {
       Atomics.store(both, 0, 1);
       for (const until = performance.now() + SOME_TIME_MS; performance.now() < until; );
       Atomics.store(both, 1, 1);

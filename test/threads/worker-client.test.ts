@@ -1,14 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { AskedThread } from '#threads/worker-client.js';
+import { WorkerClient } from '#threads/worker-client.js';
 import type { EchoAsks, FromEcho, ToEcho } from './echo-worker.js';
 import type { NativeAsks } from './native-worker.js';
 
 let heard: string[];
-let thread: AskedThread<EchoAsks, ToEcho, FromEcho>;
+let thread: WorkerClient<EchoAsks, ToEcho, FromEcho>;
 beforeEach(() => {
   heard = [];
-  thread = new AskedThread(
+  thread = new WorkerClient(
     { entry: 'test/threads/echo-worker.js', name: 'the echo' },
     {
       said: ({ text }) => heard.push(`said ${text}`),
@@ -66,7 +66,7 @@ const native = { entry: 'test/threads/native-worker.js', name: 'native' };
 const nobody = { died: (reason: string) => expect.fail(reason) };
 
 test('what is to be done as a whole is, by one that is ended meanwhile', async () => {
-  const one = new AskedThread<NativeAsks>(native, nobody);
+  const one = new WorkerClient<NativeAsks>(native, nobody);
   const both = new Int32Array(new SharedArrayBuffer(8));
   const asked = one.ask('whole', [both]).catch(() => {});
   await expect.poll(() => both[0]).toBe(1);
@@ -78,7 +78,7 @@ test('what is to be done as a whole is, by one that is ended meanwhile', async (
 
 test('one that is ended while it loads, or calls native code, does not take the process along', async () => {
   for (let round = 0; round < 60; round++) {
-    const threads = [0, 1].map(() => new AskedThread<NativeAsks>(native, nobody));
+    const threads = [0, 1].map(() => new WorkerClient<NativeAsks>(native, nobody));
     const asked = threads.map((one) => one.ask('work', []).catch(() => {}));
     await delay(round * 2);
     await Promise.all(threads.map((one) => one.end('enough')));

@@ -9,7 +9,7 @@ export function portsOf({ batches, facts }: EventSource): readonly MessagePort[]
 }
 
 /** Takes what a source gives until it is closed, or the datapath is. Facts are learned before the events that need them. */
-export class Hearing {
+export class EventConsumer {
   readonly #source: EventSource;
   readonly #surroundings: Surroundings;
 

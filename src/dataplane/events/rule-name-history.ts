@@ -1,23 +1,23 @@
-import type { Placed, PlacedRoster } from '#contracts/event-source.js';
-import type { Roster } from '#contracts/rule-names.js';
+import type { Placed, PlacedRuleNames } from '#contracts/event-source.js';
+import type { RuleNames } from '#contracts/rule-names.js';
 
 /** Flows outlive the policy that judged them; so many former rosters are kept to name their rules by. */
 const FORMER = 16;
 const FORMER_RANKS = 1 << 20;
 
 /** Who stood where, for as long as flows may ask. */
-export class Rosters {
+export class RuleNameHistory {
   #staged: Placed | undefined;
   /** The newest first: that is what is in force. */
-  #flipped: PlacedRoster[] = [];
+  #flipped: PlacedRuleNames[] = [];
   #finder: Finder | undefined;
 
-  get inForce(): PlacedRoster | undefined {
+  get inForce(): PlacedRuleNames | undefined {
     return this.#flipped[0];
   }
 
   /** The oldest first. */
-  get placed(): readonly PlacedRoster[] {
+  get placed(): readonly PlacedRuleNames[] {
     return this.#flipped.toReversed();
   }
 
@@ -40,8 +40,8 @@ export class Rosters {
   }
 
   /** In force from its epoch on. */
-  place(placed: PlacedRoster): void {
-    const kept: PlacedRoster[] = [placed];
+  place(placed: PlacedRuleNames): void {
+    const kept: PlacedRuleNames[] = [placed];
     let ranks = 0;
     for (const former of this.#flipped) {
       ranks += former.entries.length;
@@ -52,9 +52,9 @@ export class Rosters {
   }
 
   /** The program that was staged or put in force by this generation; undefined where it is not known. */
-  ofGeneration(generation: number): Roster | undefined {
-    if (this.#staged?.generation === generation) return this.#staged.roster;
-    return this.#flipped.find((placed) => placed.generation === generation)?.roster;
+  ofGeneration(generation: number): RuleNames | undefined {
+    if (this.#staged?.generation === generation) return this.#staged.ruleNames;
+    return this.#flipped.find((placed) => placed.generation === generation)?.ruleNames;
   }
 
   /** Undefined for what another process put in force. */
@@ -71,43 +71,44 @@ export class Rosters {
 
 /** Entry of `hits` → who counts there by the newest roster that has it. */
 export class Finder {
-  readonly #rosters: readonly Placed[];
-  readonly #rosterOf: Uint8Array;
+  readonly #ruleNameHistory: readonly Placed[];
+  readonly #ruleNamesOf: Uint8Array;
   readonly #rankOf: Uint32Array;
 
-  constructor(rosters: readonly Placed[]) {
-    this.#rosters = rosters;
+  constructor(ruleNameHistory: readonly Placed[]) {
+    this.#ruleNameHistory = ruleNameHistory;
     let highest = 0;
-    for (const { entries } of rosters) for (const entry of entries) if (entry > highest) highest = entry;
-    this.#rosterOf = new Uint8Array(highest + 1);
+    for (const { entries } of ruleNameHistory) for (const entry of entries) if (entry > highest) highest = entry;
+    this.#ruleNamesOf = new Uint8Array(highest + 1);
     this.#rankOf = new Uint32Array(highest + 1);
-    for (let number = rosters.length; number > 0; number--) {
-      const { entries } = rosters[number - 1] as Placed;
+    for (let number = ruleNameHistory.length; number > 0; number--) {
+      const { entries } = ruleNameHistory[number - 1] as Placed;
       for (let rank = 0; rank < entries.length; rank++) {
         const entry = entries[rank] as number;
         if (entry === 0) continue;
-        this.#rosterOf[entry] = number;
+        this.#ruleNamesOf[entry] = number;
         this.#rankOf[entry] = rank;
       }
     }
   }
 
   /** `check` is the low word of the identity; undefined where no roster has it there. */
-  find(entry: number, check: number): { readonly roster: Roster; readonly rank: number } | undefined {
-    const placed = this.#rosters[(this.#rosterOf[entry] ?? 0) - 1];
+  find(entry: number, check: number): { readonly ruleNames: RuleNames; readonly rank: number } | undefined {
+    const placed = this.#ruleNameHistory[(this.#ruleNamesOf[entry] ?? 0) - 1];
     const rank = this.#rankOf[entry] ?? 0;
-    return placed?.roster.identities[2 * rank] === check ? { roster: placed.roster, rank } : undefined;
+    return placed?.ruleNames.identities[2 * rank] === check ? { ruleNames: placed.ruleNames, rank } : undefined;
   }
 
   /** Of each entry the low word of its identity where `wanted` says so of who counts there; else 0. */
-  checks(wanted: (roster: Roster) => (rank: number) => boolean): Uint32Array {
+  checks(wanted: (ruleNames: RuleNames) => (rank: number) => boolean): Uint32Array {
     const found = new Uint32Array(this.#rankOf.length);
-    const tests = this.#rosters.map(({ roster }) => wanted(roster));
+    const tests = this.#ruleNameHistory.map(({ ruleNames }) => wanted(ruleNames));
     for (let entry = 1; entry < found.length; entry++) {
-      const number = (this.#rosterOf[entry] ?? 0) - 1;
+      const number = (this.#ruleNamesOf[entry] ?? 0) - 1;
       if (number < 0) continue;
       const rank = this.#rankOf[entry] as number;
-      if (tests[number]?.(rank) === true) found[entry] = this.#rosters[number]?.roster.identities[2 * rank] ?? 0;
+      if (tests[number]?.(rank) === true)
+        found[entry] = this.#ruleNameHistory[number]?.ruleNames.identities[2 * rank] ?? 0;
     }
     return found;
   }

@@ -3,12 +3,12 @@ import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
 import { guardDropped } from '#dataplane/guard/nftables-guard.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import type { LoadedObject } from '#dataplane/object/loaded-object.js';
-import type { Accounts } from './traffic-statistics.js';
+import type { TrafficStatistics } from './traffic-statistics.js';
 
 /** What the kernel counted, and how full its tables are. */
 export function datapathStats(
   { object, slots, options, grants, routes }: LoadedObject,
-  accounts: Accounts,
+  trafficStatistics: TrafficStatistics,
   forwarding: ForwardingNow,
 ): DatapathStats {
   const counters = readCounters(object.mapFd('counters'));
@@ -21,7 +21,7 @@ export function datapathStats(
   drops.guard = guardDropped();
   const flowsOpened = counter(COUNTER_INDEX.flows_opened).packets;
   const flowsClosed = counter(COUNTER_INDEX.flows_closed).packets;
-  const { flows, halfOpen, sweep, refusing, maps } = accounts.stats();
+  const { flows, halfOpen, sweep, refusing, maps } = trafficStatistics.stats();
   const { generation, lines } = slots.sizeInForce();
   return {
     generation,

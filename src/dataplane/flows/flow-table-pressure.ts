@@ -8,7 +8,7 @@ const LASTS_MS = 10_000;
 type Seen = { readonly reason: FlowRefusal; packets: bigint; lastMs: number };
 
 /** Whether the flow table refuses new flows, read from the drop counters. */
-export class Refusals {
+export class FlowTablePressure {
   readonly #packets: (reason: FlowRefusal) => bigint;
   readonly #seen: readonly Seen[];
 

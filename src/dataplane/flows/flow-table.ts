@@ -3,7 +3,7 @@ import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
 import { TestRun } from '#libc/test-run.js';
 import type { FlowTest } from './flow-filter.js';
 import { LeastFlows } from './least-flows.js';
-import type { FlowLines } from './mapped-flows.js';
+import type { MappedFlows } from './mapped-flows.js';
 
 /** Lines that are looked at before the clock is. */
 const PART = 4_096;
@@ -20,12 +20,12 @@ export type FoundFlows = {
 
 /** Established flows and half-open ones. */
 export class FlowTable {
-  readonly #lines: FlowLines;
+  readonly #lines: MappedFlows;
   readonly #request = new Uint8Array(CUT_REQUEST.bytes);
   readonly #cut: TestRun;
   #closed = false;
 
-  constructor(lines: FlowLines, cutFd: number) {
+  constructor(lines: MappedFlows, cutFd: number) {
     this.#lines = lines;
     this.#cut = new TestRun(cutFd, undefined, this.#request, undefined);
   }

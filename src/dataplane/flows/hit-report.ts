@@ -1,6 +1,6 @@
 import type { Hit, HitQuery, HitReport } from '#contracts/datapath.js';
 import type { Placed } from '#contracts/event-source.js';
-import type { Roster } from '#contracts/rule-names.js';
+import type { RuleNames } from '#contracts/rule-names.js';
 import { textFinder } from '#contracts/texts.js';
 import { deciderAt } from '#policy/model/rule-names.js';
 import type { Hits } from './hits.js';
@@ -9,12 +9,12 @@ import type { Moment } from './moment.js';
 /** What the ranks of a roster were hit by, those that the query asks for. */
 export function hitReport(
   hits: Hits,
-  { roster, generation, entries }: Placed,
+  { ruleNames, generation, entries }: Placed,
   query: HitQuery,
   moment: Moment,
 ): HitReport {
   const { from, limit, unused } = query;
-  const isNamed = rankFinder(roster, query);
+  const isNamed = rankFinder(ruleNames, query);
   const items: Hit[] = [];
   let rank = from;
   for (; rank < entries.length && items.length < limit; rank++) {
@@ -24,7 +24,7 @@ export function hitReport(
     if (unused !== undefined && unused !== (packets === 0n)) continue;
     const lastMs = moment.dateOf(hits.lastNs(entry));
     items.push({
-      decider: deciderAt(roster, rank),
+      decider: deciderAt(ruleNames, rank),
       packets,
       bytes: hits.bytes(entry),
       lastMs: packets === 0n ? null : lastMs,
@@ -32,12 +32,12 @@ export function hitReport(
     });
   }
   const next = rank < entries.length ? rank : null;
-  return { policy: roster.policy, generation, sinceMs: moment.dateOf(hits.sinceNs), items, next };
+  return { policy: ruleNames.policy, generation, sinceMs: moment.dateOf(hits.sinceNs), items, next };
 }
 
 /** Whether somebody of one of these groups, and of one of these rules, stands at a rank. */
 export function rankFinder(
-  { groups, groupIds, ruleIds }: Roster,
+  { groups, groupIds, ruleIds }: RuleNames,
   wanted: { readonly groups: readonly string[]; readonly rules: readonly string[] },
 ): (rank: number) => boolean {
   const isGroup = textFinder(groupIds, wanted.groups);

@@ -1,5 +1,5 @@
 import { CapacityExceeded } from '#contracts/datapath.js';
-import type { Roster } from '#contracts/rule-names.js';
+import type { RuleNames } from '#contracts/rule-names.js';
 import { HIT_BYTES, HIT_OFFSETS, HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
@@ -16,7 +16,7 @@ const FREED_SHARE = 8;
 const NOTHING = new Uint32Array(0);
 
 /** The entries that the ranks of a roster count in; 0 for those that get theirs when it is put into a slot. */
-export type Placement = { readonly roster: Roster; readonly entries: Uint32Array; readonly missing: number };
+export type Placement = { readonly ruleNames: RuleNames; readonly entries: Uint32Array; readonly missing: number };
 
 /**
  * Who counts where in the map `hits`, and what `rank_hits` says of it. All that is known is in the two maps, so that a
@@ -77,8 +77,8 @@ export class Hits {
   }
 
   /** Finds the entries of a roster, and changes nothing. `like`: those of one that may be much like it. */
-  find(roster: Roster, like: Uint32Array = NOTHING): Placement {
-    const { identities } = roster;
+  find(ruleNames: RuleNames, like: Uint32Array = NOTHING): Placement {
+    const { identities } = ruleNames;
     const ranks = identities.length / 2;
     const entries = new Uint32Array(ranks);
     // Of a roster that differs in one place, what stands before it has kept its rank, and what stands behind its distance to the end.
@@ -98,7 +98,7 @@ export class Hits {
       entries[rank] = entry;
       if (entry === 0) missing++;
     }
-    return { roster, entries, missing };
+    return { ruleNames, entries, missing };
   }
 
   /** Ranks and entries that a roster takes with what is in force beside it; entries that nobody uses are made room of. */
@@ -122,9 +122,9 @@ export class Hits {
    * Writes where the ranks of a slot count. No packet may be reading that slot any more, and no flow that it judged be without a hit of its
    * own. Answers the entry of each rank.
    */
-  fill(slot: number, { roster, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
+  fill(slot: number, { ruleNames, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
     if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);
-    const { identities } = roster;
+    const { identities } = ruleNames;
     const now = process.hrtime.bigint();
     const [nowLow, nowHigh] = [Number(now & 0xffff_ffffn), Number(now >> 32n)];
     for (let rank = 0; rank < entries.length; rank++) {

@@ -4,12 +4,12 @@ import type { FlowTimeouts } from '#contracts/datapath-options.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import { verdictOf } from '#contracts/verdict-word.js';
 import { type Flow, readFlow } from '#dataplane/abi/flow.js';
-import type { Finder, Rosters } from '#dataplane/events/rule-name-history.js';
+import type { Finder, RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { deciderAt } from '#policy/model/rule-names.js';
 import type { Moment } from './moment.js';
 
 export type FlowSurroundings = {
-  readonly rosters: Rosters;
+  readonly ruleNameHistory: RuleNameHistory;
   readonly finder: Finder;
   readonly epoch: number;
   readonly timeoutsMs: FlowTimeouts;
@@ -19,7 +19,7 @@ export type FlowSurroundings = {
 
 /** A flow of the kernel in the terms of the policy. */
 export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundings): LiveFlow {
-  const { rosters, finder, epoch, timeoutsMs, moment, interfaces } = surroundings;
+  const { ruleNameHistory, finder, epoch, timeoutsMs, moment, interfaces } = surroundings;
   const flow = readFlow(view, at);
   const found = flow.foreign ? undefined : finder.find(flow.hit, flow.hitCheck);
   const idleMs = (((ticksOf(moment) - flow.lastSeen) | 0) * TICK_NS) / 1e6;
@@ -31,9 +31,9 @@ export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundi
     icmpId: flow.protocol === IPPROTO.icmp ? flow.sourcePort : null,
     state: flow.state,
     verdict: flowVerdict(flow),
-    decider: found === undefined ? null : deciderAt(found.roster, found.rank),
+    decider: found === undefined ? null : deciderAt(found.ruleNames, found.rank),
     foreign: flow.foreign,
-    generation: flow.foreign ? null : (rosters.generationOf(flow.epoch) ?? null),
+    generation: flow.foreign ? null : (ruleNameHistory.generationOf(flow.epoch) ?? null),
     current: flow.foreign || flow.epoch === epoch,
     packets: flow.packets,
     bytes: flow.bytes,

@@ -12,7 +12,7 @@ const OPENED_NS = FLOW_OFFSETS.opened_ns / 4;
 const HIT = FLOW_OFFSETS.hit / 4;
 
 /** The kernel's table of flows, in memory that the kernel writes meanwhile. */
-export class FlowLines {
+export class MappedFlows {
   readonly #flows: MappedMemory;
   readonly #tallies: MappedMemory;
   readonly #ranks: MappedMemory;

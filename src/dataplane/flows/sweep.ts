@@ -6,13 +6,13 @@ import { TestRun } from '#libc/test-run.js';
 const SWEEP_SHARE = 10n;
 
 /** What the sweep of the flow tables counts, and sweeps on request. */
-export class Vitals {
+export class FlowSweep {
   readonly #memory: MappedMemory;
   readonly #wide: BigUint64Array;
   readonly #sweep: TestRun;
 
-  constructor(fds: { readonly vitals: number; readonly sweep: number }) {
-    this.#memory = new MappedMemory('vitals', fds.vitals, VITALS_BYTES);
+  constructor(fds: { readonly flowSweep: number; readonly sweep: number }) {
+    this.#memory = new MappedMemory('vitals', fds.flowSweep, VITALS_BYTES);
     this.#wide = new BigUint64Array(this.#memory.words.buffer);
     this.#sweep = new TestRun(fds.sweep, undefined, undefined, undefined);
   }

@@ -9,12 +9,12 @@ import type {
 } from '#contracts/datapath.js';
 import type { FlowTimeouts } from '#contracts/datapath-options.js';
 import type { DecidedHit } from '#contracts/grant-messages.js';
-import type { Roster } from '#contracts/rule-names.js';
+import type { RuleNames } from '#contracts/rule-names.js';
 import { FLOW_BYTES } from '#dataplane/abi/flow.js';
 import { capacityOf } from '#dataplane/abi/flow-table-size.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
-import { Rosters } from '#dataplane/events/rule-name-history.js';
+import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
@@ -22,38 +22,38 @@ import { countEntries } from '#dataplane/loader/map-batches.js';
 import { identityOf } from '#policy/model/rule-names.js';
 import { flowTest } from './flow-filter.js';
 import { FlowTable, type FoundFlows } from './flow-table.js';
-import { Refusals } from './flow-table-pressure.js';
+import { FlowTablePressure } from './flow-table-pressure.js';
 import { hitReport, rankFinder } from './hit-report.js';
 import { Hits, type Placement } from './hits.js';
 import { liveFlow } from './live-flow.js';
-import { FlowLines } from './mapped-flows.js';
+import { MappedFlows } from './mapped-flows.js';
 import { Moment } from './moment.js';
-import { Vitals } from './sweep.js';
+import { FlowSweep } from './sweep.js';
 
 export type FlowsCut = { readonly cut: number; readonly next: Uint8Array | null };
 
 /** What packets come to: for each rule, and for each flow. Over the maps of one loaded object. */
-export class Accounts {
-  readonly rosters: Rosters;
+export class TrafficStatistics {
+  readonly ruleNameHistory: RuleNameHistory;
   readonly #object: Pick<BpfObject, 'mapFd' | 'programFd'>;
   readonly #slots: Slots;
   readonly #hits: Hits;
-  readonly #vitals: Vitals;
+  readonly #flowSweep: FlowSweep;
   readonly #flows: FlowTable;
-  readonly #refusals: Refusals;
+  readonly #refusals: FlowTablePressure;
   /** Flows may be in the tables that count for whom the idle slot says, and were never folded. */
   #unsettled = true;
 
   /** `rosters`: those of tables that stood elsewhere. */
-  constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots, rosters = new Rosters()) {
-    this.rosters = rosters;
+  constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots, ruleNameHistory = new RuleNameHistory()) {
+    this.ruleNameHistory = ruleNameHistory;
     this.#object = object;
     this.#slots = slots;
     this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
-    this.#vitals = new Vitals({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
-    this.#refusals = new Refusals(object.mapFd('counters'));
+    this.#flowSweep = new FlowSweep({ flowSweep: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
+    this.#refusals = new FlowTablePressure(object.mapFd('counters'));
     this.#flows = new FlowTable(
-      new FlowLines({
+      new MappedFlows({
         flows: object.mapFd('flows'),
         tallies: object.mapFd('tallies'),
         rankHits: object.mapFd('rank_hits'),
@@ -63,8 +63,8 @@ export class Accounts {
   }
 
   /** Where the ranks of a roster would count. Holds until the next is staged. */
-  find(roster: Roster): Placement {
-    return this.#hits.find(roster, this.rosters.inForce?.entries);
+  find(ruleNames: RuleNames): Placement {
+    return this.#hits.find(ruleNames, this.ruleNameHistory.inForce?.entries);
   }
 
   /** Ranks and entries that it takes, with what is in force beside it. */
@@ -80,12 +80,12 @@ export class Accounts {
   /** Says where a roster counts that is about to be put in force. To be called after `settle`. */
   stage(placement: Placement, generation: number): void {
     const entries = this.#hits.fill(this.#slots.idleSlot, placement, this.#activeSlot());
-    this.rosters.stage({ roster: placement.roster, generation, entries });
+    this.ruleNameHistory.stage({ ruleNames: placement.ruleNames, generation, entries });
   }
 
   /** To be called before another slot is put in force. */
   expectFlip(): void {
-    if (this.rosters.staged === undefined) throw new Error('nothing is staged');
+    if (this.ruleNameHistory.staged === undefined) throw new Error('nothing is staged');
     this.#unsettled = true;
   }
 
@@ -97,7 +97,7 @@ export class Accounts {
     if (!this.#unsettled) return;
     const { isGraceDue } = this.#slots;
     this.#slots.settle();
-    this.#vitals.sweep();
+    this.#flowSweep.sweep();
     if (isGraceDue) awaitGracePeriod();
     this.#unsettled = false;
   }
@@ -105,9 +105,9 @@ export class Accounts {
   /** Adds decisions of the service plane and the DNS proxy; those of rules without an entry of `hits` count nowhere. */
   addHits(decided: readonly DecidedHit[]): void {
     for (const { generation, by, count, lastNs } of decided) {
-      const roster = this.rosters.ofGeneration(generation);
-      if (roster === undefined) continue;
-      const { policy, identities } = roster;
+      const ruleNames = this.ruleNameHistory.ofGeneration(generation);
+      if (ruleNames === undefined) continue;
+      const { policy, identities } = ruleNames;
       const [low = 0, high = 0] =
         typeof by === 'number' ? identities.subarray(2 * by, 2 * by + 2) : identityOf(policy, by);
       if (low !== 0) this.#hits.add(low, high, count, lastNs);
@@ -115,17 +115,17 @@ export class Accounts {
   }
 
   hits(query: HitQuery): HitReport | null {
-    const { inForce } = this.rosters;
+    const { inForce } = this.ruleNameHistory;
     if (inForce === undefined) return null;
-    this.#vitals.sweep();
+    this.#flowSweep.sweep();
     return hitReport(this.#hits, inForce, query, new Moment());
   }
 
   async flows({ filter, after, limit }: FlowQuery, timeoutsMs: FlowTimeouts): Promise<FlowPage> {
     const { matched, words, next } = await this.#find(filter, after, limit);
     const surroundings = {
-      rosters: this.rosters,
-      finder: this.rosters.finder(),
+      ruleNameHistory: this.ruleNameHistory,
+      finder: this.ruleNameHistory.finder(),
       epoch: this.#slots.epoch,
       timeoutsMs,
       moment: new Moment(),
@@ -148,8 +148,8 @@ export class Accounts {
   }
 
   stats(): { readonly flows: number; readonly halfOpen: number } & Pick<DatapathStats, 'sweep' | 'refusing' | 'maps'> {
-    this.#vitals.refresh();
-    const { flows, halfOpen, lastSweep: sweep } = this.#vitals;
+    this.#flowSweep.refresh();
+    const { flows, halfOpen, lastSweep: sweep } = this.#flowSweep;
     const fragments = mapShape(this.#object.mapFd('fragments'));
     const { maxEntries: lines } = mapShape(this.#object.mapFd('flows'));
     return {
@@ -166,7 +166,7 @@ export class Accounts {
         },
         hits: { entries: this.#hits.count, capacity: this.#hits.capacity - 1 },
         rank_hits: {
-          entries: this.rosters.inForce?.entries.length ?? 0,
+          entries: this.ruleNameHistory.inForce?.entries.length ?? 0,
           capacity: this.#hits.rankCapacity,
         },
       },
@@ -176,14 +176,14 @@ export class Accounts {
   close(): void {
     this.#flows.close();
     this.#hits.unmap();
-    this.#vitals.unmap();
+    this.#flowSweep.unmap();
   }
 
   #find(filter: FlowFilter, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
-    this.#vitals.sweep();
+    this.#flowSweep.sweep();
     const named = filter.groups.length + filter.rules.length > 0;
-    const finder = this.rosters.finder();
-    const checks = named ? finder.checks((roster) => rankFinder(roster, filter)) : undefined;
+    const finder = this.ruleNameHistory.finder();
+    const checks = named ? finder.checks((ruleNames) => rankFinder(ruleNames, filter)) : undefined;
     return this.#flows.find(flowTest(filter, { checks, epoch: this.#slots.epoch }), after, limit);
   }
 

@@ -4,8 +4,8 @@ import type { Slots } from '#dataplane/activate/slots.js';
 import type { Hooks } from '#dataplane/attach/hooks.js';
 import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
-import { otherSay } from './third-party-filters.js';
-import { type Other, OthersProgram } from './third-party-hooks.js';
+import { thirdPartyFilter } from './third-party-filters.js';
+import { type ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 
 /** How long packets are sent at once after a look that found nobody: the longest that somebody can be passed by. */
 const DIRECT_FOR_NS = 3_000_000_000n;
@@ -21,7 +21,7 @@ export const ALONE: ForwardingNow = { way: 'direct', reason: 'nobody else has a 
 
 /** Says to the kernel which way the packets that pass go on. */
 export class Forwarding {
-  #program: OthersProgram | Error | undefined;
+  #program: ThirdPartyProgram | Error | undefined;
   #now: ForwardingNow;
 
   constructor(
@@ -57,13 +57,13 @@ export class Forwarding {
   }
 
   close(): void {
-    if (this.#program instanceof OthersProgram) this.#program.close();
+    if (this.#program instanceof ThirdPartyProgram) this.#program.close();
     this.#program = undefined;
     if (this.options.forwarding === 'auto') this.#now = UNSEEN;
   }
 
   /** Everybody who has a say; none where the kernel cannot be asked. */
-  others(): readonly Other[] {
+  others(): readonly ThirdPartyHook[] {
     this.#program ??= loadOthers();
     return this.#program instanceof Error ? [] : this.#program.look();
   }
@@ -73,7 +73,7 @@ export class Forwarding {
       this.#program ??= loadOthers();
       if (this.#program instanceof Error) throw this.#program;
       const { policed } = this.hooks.interfaces();
-      const other = otherSay(
+      const other = thirdPartyFilter(
         {
           policed,
           held: (found) => this.hooks.held(found, 'ingress'),
@@ -90,9 +90,9 @@ export class Forwarding {
 }
 
 /** A kernel that refuses it is not asked again. */
-function loadOthers(): OthersProgram | Error {
+function loadOthers(): ThirdPartyProgram | Error {
   try {
-    return new OthersProgram();
+    return new ThirdPartyProgram();
   } catch (error) {
     // It was not refused: the next look loads it.
     if (isOutOfDescriptors(error)) throw error;

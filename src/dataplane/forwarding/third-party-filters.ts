@@ -7,7 +7,7 @@ import { baseChains } from '#dataplane/guard/nftables.js';
 import { GUARD_CHAINS, GUARD_TABLE } from '#dataplane/guard/nftables-guard.js';
 import { SOURCE_CHAIN } from '#dataplane/guard/source-guard.js';
 import { foreignFilters } from './filters.js';
-import type { Other, OthersProgram } from './third-party-hooks.js';
+import type { ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 
 /** Where somebody else may have a say. `held`: the program of Weir on the ingress of an interface. */
 export type Place = {
@@ -37,7 +37,7 @@ const STRICTNESS_OF_STACK: Readonly<Record<string, number>> = { 0: 1, 1: 2, 2: 1
  * The first one found that the stack would ask about a forwarded packet, or that it would do, and that is passed by where
  * the packet is sent at once; null where there is nobody. Throws where the kernel does not tell.
  */
-export function otherSay(place: Place, program: OthersProgram): string | null {
+export function thirdPartyFilter(place: Place, program: ThirdPartyProgram): string | null {
   return bySettings(place) ?? byLists(place, program.look()) ?? byFilters(place);
 }
 
@@ -56,16 +56,16 @@ function sysctl(name: string): string {
   return readFileSync(`/proc/sys/net/ipv4/${name}`, 'utf8').trim();
 }
 
-function byLists({ policed, guardStands }: Place, others: readonly Other[]): string | null {
+function byLists({ policed, guardStands }: Place, others: readonly ThirdPartyHook[]): string | null {
   if (!guardStands()) return 'the guard does not stand';
   // The guard, which stands, is the last at prerouting and the first at forward.
-  const isChain = ({ symbol }: Other): boolean => symbol.startsWith('nft_');
+  const isChain = ({ symbol }: ThirdPartyHook): boolean => symbol.startsWith('nft_');
   const own = [
     others.findLastIndex((other) => other.kind === 'prerouting' && isChain(other)),
     others.findIndex((other) => other.kind === 'forward' && isChain(other)),
   ];
   const isPoliced = (ifindex: number): boolean => policed.some((found) => found.ifindex === ifindex);
-  const hasSay = ({ kind, id, symbol }: Other): boolean =>
+  const hasSay = ({ kind, id, symbol }: ThirdPartyHook): boolean =>
     !WITHOUT_SAY.has(functionOf(symbol)) && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
   const other = others.find((found, index) => !own.includes(index) && hasSay(found));
   return other === undefined ? null : sentenceOf(other);
@@ -76,7 +76,7 @@ function functionOf(symbol: string): string {
   return symbol.split(' ', 1)[0] ?? symbol;
 }
 
-function sentenceOf({ kind, id, symbol }: Other): string {
+function sentenceOf({ kind, id, symbol }: ThirdPartyHook): string {
   switch (kind) {
     case 'prerouting':
     case 'forward':

@@ -1,5 +1,5 @@
 import { BpfObject } from '#dataplane/loader/bpf-object.js';
-import { builtOthers } from '#dataplane/loader/built-objects.js';
+import { builtThirdPartyProgram } from '#dataplane/loader/built-objects.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { TestRun } from '#libc/test-run.js';
@@ -24,15 +24,15 @@ export const OTHERS_BYTES = OTHERS.found + OTHERS.places * OTHER.size;
 
 type OtherKind = keyof typeof OTHER_KIND;
 /** `id` and `symbol`, the kernel function that stands on a hook, are as in `bpf/others.h`. */
-export type Other = { readonly kind: OtherKind; readonly id: number; readonly symbol: string };
+export type ThirdPartyHook = { readonly kind: OtherKind; readonly id: number; readonly symbol: string };
 
 const KINDS = new Map<number, OtherKind>(
   Object.entries(OTHER_KIND).map(([kind, number]) => [number, kind as OtherKind]),
 );
 
 /** The kernel program that looks who else has a say in forwarded packets, in the calling thread's network namespace. */
-export class OthersProgram {
-  readonly #object = new BpfObject(builtOthers);
+export class ThirdPartyProgram {
+  readonly #object = new BpfObject(builtThirdPartyProgram);
   readonly #run: TestRun;
   readonly #answer = new Uint8Array(OTHERS_BYTES);
 
@@ -47,7 +47,7 @@ export class OthersProgram {
   }
 
   /** Everybody, the guard included. Throws where not all could be looked at. */
-  look(): Other[] {
+  look(): ThirdPartyHook[] {
     const step = this.#run.run();
     if (step !== 0) throw new Error(`the kernel's lists were not read to their end: step ${step}`);
     check('read others', libbpf().bpf_map_lookup_elem(this.#object.mapFd('others'), new Uint8Array(4), this.#answer));

@@ -1,7 +1,7 @@
 import type { PassedObject } from '#contracts/bpf-object-handle.js';
 import { closeFd, mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
-import type { EarMaps } from '#dataplane/watch/kernel-watch.js';
+import type { KernelWatchMaps } from '#dataplane/watch/kernel-watch.js';
 import { duplicate } from '#libc/libc.js';
 import { passedObject } from '#libc/object-handle.js';
 
@@ -33,7 +33,7 @@ export class LentObjects {
   }
 
   /** For a new ear. Descriptors of an earlier ear, which has ended, are closed. */
-  earMaps(object: BpfObject): EarMaps {
+  earMaps(object: BpfObject): KernelWatchMaps {
     closeAll(this.#earFds);
     const open = (name: MapName): number => duplicated(object.mapFd(name), this.#earFds);
     const [events, counters, active] = [open('events'), open('counters'), open('active')];

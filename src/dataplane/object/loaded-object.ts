@@ -101,13 +101,14 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
 
 /** Loads the object, to use its programs only. */
 export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName, number>): BpfObject {
-  const vitals = reused.get('vitals');
-  const seed = vitals === undefined ? randomInt(2 ** 32) : withVitals(vitals, (words) => words[FLOW_SEED] ?? 0);
+  const flowSweep = reused.get('vitals');
+  const seed =
+    flowSweep === undefined ? randomInt(2 ** 32) : withFlowSweep(flowSweep, (words) => words[FLOW_SEED] ?? 0);
   const object = openObject(options, seed);
   try {
     for (const [name, fd] of reused) object.reuse(name, fd);
     object.load();
-    withVitals(object.mapFd('vitals'), (words) => {
+    withFlowSweep(object.mapFd('vitals'), (words) => {
       words[FLOW_SEED] = seed;
     });
     return object;
@@ -131,7 +132,7 @@ export function startSweep(object: BpfObject): void {
   if (failed !== 0) throw new Error(`the sweep of expired flows did not start: step ${failed}`);
 }
 
-function withVitals<T>(fd: number, use: (words: Uint32Array) => T): T {
+function withFlowSweep<T>(fd: number, use: (words: Uint32Array) => T): T {
   const memory = new MappedMemory('vitals', fd, VITALS_BYTES);
   try {
     return use(memory.words);

@@ -1,10 +1,10 @@
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { guardBit } from '#dataplane/abi/settings.js';
 import type { LentObjects } from './lent-objects.js';
 import type { LoadedObject } from './loaded-object.js';
 
 /** It stays good when the object is replaced by a larger one, which shares these maps. */
-export function joinPointOf({ options }: LoadedObject, { program, joins, joiners }: LentObjects): JoinPoint {
+export function spliceOffloadOf({ options }: LoadedObject, { program, joins, joiners }: LentObjects): SpliceOffload {
   return {
     program,
     joins,

@@ -1,6 +1,6 @@
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import type { Link } from '#dataplane/attach/links.js';
-import type { Other } from '#dataplane/forwarding/third-party-hooks.js';
+import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 
 /** Kinds of links that take frames from the link that they are made on, with stations of their own. */
 const TAPS: ReadonlySet<string> = new Set(['macvlan', 'macvtap', 'ipvlan', 'ipvtap']);
@@ -12,7 +12,7 @@ const TAPS: ReadonlySet<string> = new Set(['macvlan', 'macvtap', 'ipvlan', 'ipvt
 export function portFaults(
   policed: readonly Interface[],
   links: readonly Link[],
-  receivers: readonly Other[],
+  receivers: readonly ThirdPartyHook[],
 ): string[] {
   return policed.flatMap(({ name, ifindex }) => {
     const link = links.find((found) => found.ifindex === ifindex);

@@ -2,7 +2,7 @@ import type { Review } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { Hooks } from '#dataplane/attach/hooks.js';
 import { type Link, listLinks } from '#dataplane/attach/links.js';
-import type { Other } from '#dataplane/forwarding/third-party-hooks.js';
+import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { diversionFaults } from '#dataplane/routes/divert.js';
 import { portFaults } from './bridge-ports.js';
@@ -14,7 +14,7 @@ type Looked = {
   readonly options: Pick<DatapathOptions, 'interfaces' | 'markMask'>;
   readonly hooks: Pick<Hooks, 'interfaces'>;
   readonly guard: Pick<Guard, 'warnings'>;
-  readonly others: () => readonly Other[];
+  readonly others: () => readonly ThirdPartyHook[];
   /** Whether the datapath redirects packets to the node. */
   readonly diverts: boolean;
 };

@@ -2,8 +2,8 @@ import type { ForwardingNow } from '#contracts/datapath.js';
 import type { ReversePath } from '#contracts/datapath-numbers.js';
 import type { WeirHook } from '#dataplane/attach/weir-hooks.js';
 import { ALONE, DIRECT_ALWAYS } from '#dataplane/forwarding/forwarding.js';
-import { otherSay } from '#dataplane/forwarding/third-party-filters.js';
-import { OthersProgram } from '#dataplane/forwarding/third-party-hooks.js';
+import { thirdPartyFilter } from '#dataplane/forwarding/third-party-filters.js';
+import { ThirdPartyProgram } from '#dataplane/forwarding/third-party-hooks.js';
 import { Guard } from '#dataplane/guard/nftables-guard.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { MapSet } from '#dataplane/object/map-set.js';
@@ -27,11 +27,11 @@ export function forwardingOf(
   if (until > process.hrtime.bigint()) return ALONE;
   if (!looks) return { way: 'stack', reason: 'no process looks who else has a say' };
   if (configured === undefined) return { way: 'stack', reason: 'somebody else has a say; --config tells who' };
-  const program = new OthersProgram();
+  const program = new ThirdPartyProgram();
   try {
     const ingress = hooks.filter(({ direction }) => direction === 'ingress');
     const guard = new Guard(configured);
-    const other = otherSay(
+    const other = thirdPartyFilter(
       {
         policed: ingress.map((hook) => hook.interface),
         held: (policed) => {

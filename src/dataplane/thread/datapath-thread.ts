@@ -12,7 +12,7 @@ import type { EventSource } from '#contracts/event-source.js';
 import type { GrantDoor } from '#contracts/grant-access.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import { Gate } from '#dataplane/grants/gate.js';
-import { AskedThread } from '#threads/worker-client.js';
+import { WorkerClient } from '#threads/worker-client.js';
 import {
   type DatapathAsks,
   DatapathFailure,
@@ -35,7 +35,7 @@ export function openDatapath(options: DatapathOptions): Datapath {
 
 const CUT_AT_ONCE = 2_048;
 
-type Thread = AskedThread<DatapathAsks, never, FromDatapath>;
+type Thread = WorkerClient<DatapathAsks, never, FromDatapath>;
 
 class DatapathThread implements Datapath {
   readonly #options: DatapathOptions;
@@ -66,7 +66,7 @@ class DatapathThread implements Datapath {
     return { port, gate: this.#gate.shared };
   };
   grantedPort = (): Promise<MessagePort> => this.#grantPort(false);
-  joinPoint: Datapath['joinPoint'] = () => this.#running().ask('joinPoint', []);
+  spliceOffload: Datapath['spliceOffload'] = () => this.#running().ask('spliceOffload', []);
   prove: Datapath['prove'] = (sample) => this.#running().ask('prove', [sample]);
   stage: Datapath['stage'] = (program, generation) => this.#running().ask('stage', [program, generation]);
   hits: Datapath['hits'] = (query) => this.#running().ask('hits', [query]);
@@ -130,7 +130,7 @@ class DatapathThread implements Datapath {
       grantGate: this.#gate.shared,
     };
     const given = { entry: 'src/dataplane/thread/datapath.worker.js', name: "the datapath's thread", workerData };
-    return new AskedThread(given, {
+    return new WorkerClient(given, {
       said: (message) => {
         if (message.kind === 'change') this.#tell(message.change);
         else this.#give(message.source);

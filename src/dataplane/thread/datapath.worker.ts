@@ -10,17 +10,17 @@ import type {
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import { Gate } from '#dataplane/grants/gate.js';
-import type { News } from '#dataplane/watch/kernel-notifications.js';
-import { Ear } from '#dataplane/watch/kernel-watch.js';
+import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
+import { KernelWatch } from '#dataplane/watch/kernel-watch.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
-import { ParentThread } from '#threads/worker-server.js';
+import { WorkerServer } from '#threads/worker-server.js';
 import { type DatapathAsks, type FromDatapath, send, type WorkerInput } from './datapath-messages.js';
 import { LocalDatapath } from './local-datapath.js';
 
 const WATCH_INTERVAL_MS = 1_000;
 const SWEEP_INTERVAL_MS = 1_000;
 
-const parent = new ParentThread<DatapathAsks, never, FromDatapath>('the datapath');
+const parent = new WorkerServer<DatapathAsks, never, FromDatapath>('the datapath');
 const { options, eventsWanted, grantGate } = workerData as WorkerInput;
 /** What is done by halves then is whole again when another thread has taken the tables over. */
 function die(failure: Error): void {
@@ -30,14 +30,14 @@ function die(failure: Error): void {
 }
 const datapath = new LocalDatapath(options, new Gate(grantGate, die));
 datapath.setEventsWanted(eventsWanted);
-let ear: Ear | undefined;
+let kernelWatch: KernelWatch | undefined;
 /** No ear runs, though the datapath is open: there was no descriptor for it. The next look begins one. */
-let isEarDue = false;
+let isKernelWatchDue = false;
 
 function open(): Adoption {
-  endEar();
+  endKernelWatch();
   const adoption = datapath.open();
-  beginEar();
+  beginKernelWatch();
   for (const writer of writers) tellAccess(writer);
   return adoption;
 }
@@ -51,9 +51,9 @@ function attach(): readonly Attachment[] {
 }
 
 function tellEvents(): void {
-  if (ear === undefined) return;
-  endEar();
-  beginEar();
+  if (kernelWatch === undefined) return;
+  endKernelWatch();
+  beginKernelWatch();
 }
 
 type FromGrantor = GrantRequest | GrantedRequest | HitsMessage;
@@ -116,29 +116,32 @@ datapath.breathe = () => {
   }
 };
 
-datapath.announce = (placed) => ear?.tell({ kind: 'roster', placed });
+datapath.announce = (placed) => kernelWatch?.tell({ kind: 'rule_names', placed });
 
 function tellInterfaces(): void {
-  ear?.tell({ kind: 'interfaces', names: new Map(listInterfaces().map(({ ifindex, name }) => [ifindex, name])) });
+  kernelWatch?.tell({
+    kind: 'interfaces',
+    names: new Map(listInterfaces().map(({ ifindex, name }) => [ifindex, name])),
+  });
 }
 
-function beginEar(): void {
-  isEarDue = true;
-  ear = new Ear(datapath.earMaps(), look, (failure) => {
+function beginKernelWatch(): void {
+  isKernelWatchDue = true;
+  kernelWatch = new KernelWatch(datapath.earMaps(), look, (failure) => {
     if (!isOutOfDescriptors(failure)) throw failure;
-    endEar();
-    isEarDue = true;
+    endKernelWatch();
+    isKernelWatchDue = true;
   });
-  isEarDue = false;
-  parent.tell({ kind: 'events', source: ear.source }, portsOf(ear.source));
+  isKernelWatchDue = false;
+  parent.tell({ kind: 'events', source: kernelWatch.source }, portsOf(kernelWatch.source));
   for (const placed of datapath.placed()) datapath.announce(placed);
   tellInterfaces();
 }
 
-function endEar(): void {
-  isEarDue = false;
-  ear?.end();
-  ear = undefined;
+function endKernelWatch(): void {
+  isKernelWatchDue = false;
+  kernelWatch?.end();
+  kernelWatch = undefined;
 }
 
 parent.serve(
@@ -154,7 +157,7 @@ parent.serve(
     grant: (grants) => datapath.grant(grants),
     revoke: (grants) => datapath.revoke(grants),
     grantBy,
-    joinPoint: () => datapath.joinPoint(),
+    spliceOffload: () => datapath.spliceOffload(),
     learned: () => datapath.learned(),
     arrival: (source) => datapath.arrival(source),
     stats: () => datapath.stats(),
@@ -164,7 +167,7 @@ parent.serve(
     setEventsWanted: (wanted) => datapath.setEventsWanted(wanted),
     tellEvents,
     close: () => {
-      endEar();
+      endKernelWatch();
       // Hits that were sent before may still lie in their ports.
       datapath.breathe();
       return datapath.close();
@@ -183,11 +186,11 @@ parent.serve(
 let lookFault: string | null = null;
 
 /** Without a free descriptor nothing can be looked at. Everything is looked at again by the interval below. */
-function look(news?: News): void {
+function look(notifications?: KernelNotifications): void {
   try {
-    if (isEarDue) beginEar();
-    if (news?.links === true || lookFault !== null) tellInterfaces();
-    for (const change of datapath.look(news)) parent.tell({ kind: 'change', change });
+    if (isKernelWatchDue) beginKernelWatch();
+    if (notifications?.links === true || lookFault !== null) tellInterfaces();
+    for (const change of datapath.look(notifications)) parent.tell({ kind: 'change', change });
     tellLookFault(null);
   } catch (failure) {
     if (!isOutOfDescriptors(failure)) throw failure;

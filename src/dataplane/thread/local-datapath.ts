@@ -17,13 +17,13 @@ import {
   type Staged,
 } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
-import type { PlacedRoster } from '#contracts/event-source.js';
+import type { PlacedRuleNames } from '#contracts/event-source.js';
 import type { Arrival } from '#contracts/explain-facts.js';
 import type { GrantAccess } from '#contracts/grant-access.js';
 import type { DecidedHit } from '#contracts/grant-messages.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
-import type { JoinPoint } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { Hooks } from '#dataplane/attach/hooks.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
@@ -32,7 +32,7 @@ import { probe } from '#dataplane/attach/probe.js';
 import { refuseForeign } from '#dataplane/attach/refuse-foreign.js';
 import { Watcher } from '#dataplane/attach/watcher.js';
 import { datapathStats } from '#dataplane/flows/datapath-stats.js';
-import { Accounts, type FlowsCut } from '#dataplane/flows/traffic-statistics.js';
+import { type FlowsCut, TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { Forwarding } from '#dataplane/forwarding/forwarding.js';
 import { Gate } from '#dataplane/grants/gate.js';
 import { Guard } from '#dataplane/guard/nftables-guard.js';
@@ -43,14 +43,14 @@ import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { LentObjects } from '#dataplane/object/lent-objects.js';
-import { joinPointOf } from '#dataplane/object/splice-offload.js';
+import { spliceOffloadOf } from '#dataplane/object/splice-offload.js';
 import { arrivalOf } from '#dataplane/review/arrival.js';
 import { review } from '#dataplane/review/review.js';
 import { diversionStands, makeDiversion, removeDiversion } from '#dataplane/routes/divert.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
-import { Succession } from '#dataplane/upgrade/upgrade.js';
-import type { News } from '#dataplane/watch/kernel-notifications.js';
-import type { EarMaps } from '#dataplane/watch/kernel-watch.js';
+import { Upgrade } from '#dataplane/upgrade/upgrade.js';
+import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
+import type { KernelWatchMaps } from '#dataplane/watch/kernel-watch.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { objectOptions } from './object-options.js';
 import { flipProgram, stageProgram } from './staging.js';
@@ -69,8 +69,8 @@ export class LocalDatapath {
   readonly #lines = new Lines();
   /** Changes that `attach` found by itself. */
   #untold: DatapathChange[] = [];
-  #succession: Succession | undefined;
-  #accounts: Accounts | undefined;
+  #upgrade: Upgrade | undefined;
+  #trafficStatistics: TrafficStatistics | undefined;
   #lent: LentObjects | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
 
@@ -78,7 +78,7 @@ export class LocalDatapath {
   breathe: () => void = () => {};
 
   /** Called with whoever judges from now on, before the first packet is judged by them. */
-  announce: (placed: PlacedRoster) => void = () => {};
+  announce: (placed: PlacedRuleNames) => void = () => {};
 
   /** Other threads write grants by `grantGate`. */
   constructor(options: DatapathOptions, grantGate = new Gate()) {
@@ -102,39 +102,34 @@ export class LocalDatapath {
       this.#pins.refuseOthers();
       refuseForeign(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.heldPrograms());
       this.#guard.acceptEarlier();
-      this.#succession = this.#succeed();
+      this.#upgrade = this.#succeed();
     } catch (error) {
       this.close();
       throw error;
     }
-    const { loaded, adopted } = this.#succession;
+    const { loaded, adopted } = this.#upgrade;
     this.#lent = new LentObjects(loaded.object);
-    this.#accounts = new Accounts(loaded.object, loaded.slots);
+    this.#trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots);
     loaded.slots.setEventsWanted(this.#eventsWanted);
     this.#forwarding.begin(loaded.slots);
     loaded.routes.look();
     this.#untold.push(...this.#forwarding.look(loaded.slots));
-    const inForce = this.#succession.inForce();
+    const inForce = this.#upgrade.inForce();
     return {
       adopted,
       inForce: inForce === null ? null : { generation: inForce.generation, imageSha256: inForce.imageSha256 },
     };
   }
 
-  #succeed(): Succession {
-    return new Succession(
-      this.#objectOptions,
-      this.#options.programCapacity,
-      this.#pins.path,
-      this.#hooks.heldPrograms(),
-    );
+  #succeed(): Upgrade {
+    return new Upgrade(this.#objectOptions, this.#options.programCapacity, this.#pins.path, this.#hooks.heldPrograms());
   }
 
   attach(): Attachment[] {
-    const succession = this.#opened();
+    const upgrade = this.#opened();
     // The folders of the pins may have been removed, and with them the links and the pins of the maps.
     this.#ownership.take(() => this.#pins.prepare());
-    succession.restorePins();
+    upgrade.restorePins();
     // The guard first: a program that is not there yet must be closed, not open.
     this.#guard.make();
     if (this.#diverts()) makeDiversion(this.#options.markMask);
@@ -145,9 +140,9 @@ export class LocalDatapath {
     this.#hooks.prune();
     this.#untold.push(...this.#watcher.lookAtNames(interfaces));
     this.#watcher.attached(policed);
-    if (this.#isOnHooks(policed)) succession.advance(() => this.#switchHooks());
-    if (!succession.awaitsFlip) this.#guardOwnOnly();
-    this.#untold.push(...this.#forwarding.look(succession.loaded.slots));
+    if (this.#isOnHooks(policed)) upgrade.advance(() => this.#switchHooks());
+    if (!upgrade.awaitsFlip) this.#guardOwnOnly();
+    this.#untold.push(...this.#forwarding.look(upgrade.loaded.slots));
     if (failures[0] !== undefined) throw failures[0];
     return attachments;
   }
@@ -170,21 +165,21 @@ export class LocalDatapath {
   }
 
   stage(program: Program, generation: number): Staged {
-    const succession = this.#opened();
+    const upgrade = this.#opened();
     const image = layout(program, this.#lines);
     this.breathe();
     // A flip that changes hands must find every hook ready for it.
-    if (succession.awaitsFlip) this.#switchHooks();
-    const accounts = this.#accountsOf();
-    let placement = accounts.find(program.roster);
+    if (upgrade.awaitsFlip) this.#switchHooks();
+    const trafficStatistics = this.#accountsOf();
+    let placement = trafficStatistics.find(program.ruleNames);
     this.breathe();
-    const need = { lines: image.lines, ...accounts.need(placement) };
-    if (succession.grow(need, () => this.#switchHooks())) {
-      this.#renewAccounts();
-      placement = this.#accountsOf().find(program.roster);
+    const need = { lines: image.lines, ...trafficStatistics.need(placement) };
+    if (upgrade.grow(need, () => this.#switchHooks())) {
+      this.#renewTrafficStatistics();
+      placement = this.#accountsOf().find(program.ruleNames);
     }
-    const { slots, grants, options } = succession.loaded;
-    const staged = { slots, grants, accounts: this.#accountsOf() };
+    const { slots, grants, options } = upgrade.loaded;
+    const staged = { slots, grants, trafficStatistics: this.#accountsOf() };
     stageProgram(staged, program, generation, { image, placement });
     this.breathe();
     return { lines: image.lines, capacityLines: options.slotLines };
@@ -203,18 +198,18 @@ export class LocalDatapath {
   }
 
   flip(): { readonly epoch: number } {
-    const succession = this.#opened();
-    const { slots, grants } = succession.loaded;
-    const changesHands = succession.awaitsFlip;
+    const upgrade = this.#opened();
+    const { slots, grants } = upgrade.loaded;
+    const changesHands = upgrade.awaitsFlip;
     if (slots.epoch === 0 && !changesHands) {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
     }
-    const accounts = this.#accountsOf();
-    const { staged } = accounts.rosters;
+    const trafficStatistics = this.#accountsOf();
+    const { staged } = trafficStatistics.ruleNameHistory;
     if (staged !== undefined) this.announce({ ...staged, epoch: slots.nextEpoch });
-    const epoch = flipProgram({ slots, grants, accounts });
+    const epoch = flipProgram({ slots, grants, trafficStatistics });
     if (changesHands) {
-      succession.complete(() => this.#putOnHooks(this.#hooks.interfaces().policed));
+      upgrade.complete(() => this.#putOnHooks(this.#hooks.interfaces().policed));
       this.#guardOwnOnly();
     }
     return { epoch };
@@ -223,8 +218,8 @@ export class LocalDatapath {
   /** Waits for what the next `stage` would wait for. */
   settle(): void {
     try {
-      this.#accounts?.settle();
-      this.#succession?.loaded.routes.look();
+      this.#trafficStatistics?.settle();
+      this.#upgrade?.loaded.routes.look();
     } catch {
       // The next `stage` tries again, and says what is wrong.
     }
@@ -232,7 +227,7 @@ export class LocalDatapath {
 
   unstage(): void {
     this.#opened().loaded.slots.unstage();
-    this.#accountsOf().rosters.unstage();
+    this.#accountsOf().ruleNameHistory.unstage();
   }
 
   hits(query: HitQuery): HitReport | null {
@@ -241,7 +236,7 @@ export class LocalDatapath {
 
   /** Decisions that are made while no port is open are not counted. */
   addHits(decided: readonly DecidedHit[]): void {
-    this.#accounts?.addHits(decided);
+    this.#trafficStatistics?.addHits(decided);
   }
 
   flows(query: FlowQuery): Promise<FlowPage> {
@@ -262,19 +257,19 @@ export class LocalDatapath {
 
   /** Texts of the patterns that an address is granted for; null where nothing is open. */
   grantedFor(address: number, expiredToo: boolean): readonly string[] | null {
-    return this.#succession?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
+    return this.#upgrade?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
   }
 
   /** Null where nothing is open. */
   grantAccess(): GrantAccess | null {
-    if (this.#succession === undefined || this.#lent === undefined) return null;
+    if (this.#upgrade === undefined || this.#lent === undefined) return null;
     const { grants, patterns } = this.#lent;
-    return { ...this.#succession.loaded.grants.access, grants, patterns };
+    return { ...this.#upgrade.loaded.grants.access, grants, patterns };
   }
 
-  joinPoint(): JoinPoint {
+  spliceOffload(): SpliceOffload {
     const { loaded } = this.#opened();
-    return joinPointOf(loaded, this.#lentOf());
+    return spliceOffloadOf(loaded, this.#lentOf());
   }
 
   arrival(source: number): Arrival {
@@ -287,7 +282,7 @@ export class LocalDatapath {
 
   /** Makes room among the learned addresses. Expiry itself is the kernel's. */
   sweepGrants(): void {
-    const grants = this.#succession?.loaded.grants;
+    const grants = this.#upgrade?.loaded.grants;
     grants?.sweep(process.hrtime.bigint(), () => this.breathe());
     if (grants?.isGraceDue !== true) return;
     awaitGracePeriod();
@@ -301,30 +296,30 @@ export class LocalDatapath {
   /** Holds from now on, also for what is opened later. */
   setEventsWanted(wanted: EventsWanted): void {
     this.#eventsWanted = wanted;
-    this.#succession?.loaded.slots.setEventsWanted(wanted);
+    this.#upgrade?.loaded.slots.setEventsWanted(wanted);
   }
 
-  earMaps(): EarMaps {
+  earMaps(): KernelWatchMaps {
     return this.#lentOf().earMaps(this.#opened().loaded.object);
   }
 
   /** Whoever judges now, and whoever did, the last one last. */
-  placed(): readonly PlacedRoster[] {
-    return this.#accountsOf().rosters.placed;
+  placed(): readonly PlacedRuleNames[] {
+    return this.#accountsOf().ruleNameHistory.placed;
   }
 
   /** What changed since the last look, as far as it may have. */
-  look(at: News = { links: true, guard: true, others: true }): DatapathChange[] {
-    if (this.#succession === undefined) return [];
-    this.#succession.loaded.routes.look();
+  look(at: KernelNotifications = { links: true, guard: true, others: true }): DatapathChange[] {
+    if (this.#upgrade === undefined) return [];
+    this.#upgrade.loaded.routes.look();
     // One by one: a look that throws must not lose what was found before, since the watcher tells each loss once.
-    if (at.links) this.#lookAtInterfaces(this.#succession);
+    if (at.links) this.#lookAtInterfaces(this.#upgrade);
     if (at.links || at.others) this.#lookAtReview();
     this.#untold.push(...this.#watcher.lookAtRefusals(this.#accountsOf().refusing()));
-    if (at.links) this.#untold.push(...this.#watcher.lookAtPins(this.#succession.lostPins()));
+    if (at.links) this.#untold.push(...this.#watcher.lookAtPins(this.#upgrade.lostPins()));
     if (at.guard) this.#untold.push(...this.#watcher.lookAtGuard(this.#guard.stands()));
     if (at.others) {
-      this.#untold.push(...this.#forwarding.look(this.#succession.loaded.slots));
+      this.#untold.push(...this.#forwarding.look(this.#upgrade.loaded.slots));
       if (this.#diverts()) {
         this.#untold.push(...this.#watcher.lookAtDiversion(diversionStands(this.#options.markMask)));
       }
@@ -335,14 +330,14 @@ export class LocalDatapath {
   }
 
   close(): void {
-    this.#accounts?.close();
-    this.#accounts = undefined;
+    this.#trafficStatistics?.close();
+    this.#trafficStatistics = undefined;
     this.#lent?.close();
     this.#lent = undefined;
-    if (this.#succession !== undefined) this.#forwarding.end(this.#succession.loaded.slots);
+    if (this.#upgrade !== undefined) this.#forwarding.end(this.#upgrade.loaded.slots);
     this.#forwarding.close();
-    this.#succession?.close();
-    this.#succession = undefined;
+    this.#upgrade?.close();
+    this.#upgrade = undefined;
     this.#ownership.release();
   }
 
@@ -351,9 +346,9 @@ export class LocalDatapath {
     return this.#options.divertDns === true || this.#options.servicePlane != null;
   }
 
-  #opened(): Succession {
-    if (this.#succession === undefined) throw new Error('the datapath is not open');
-    return this.#succession;
+  #opened(): Upgrade {
+    if (this.#upgrade === undefined) throw new Error('the datapath is not open');
+    return this.#upgrade;
   }
 
   #lentOf(): LentObjects {
@@ -361,17 +356,17 @@ export class LocalDatapath {
     return this.#lent;
   }
 
-  #accountsOf(): Accounts {
-    if (this.#accounts === undefined) throw new Error('the datapath is not open');
-    return this.#accounts;
+  #accountsOf(): TrafficStatistics {
+    if (this.#trafficStatistics === undefined) throw new Error('the datapath is not open');
+    return this.#trafficStatistics;
   }
 
   /** Tables have grown, and stand elsewhere. */
-  #renewAccounts(): void {
+  #renewTrafficStatistics(): void {
     const { object, slots } = this.#opened().loaded;
-    const { rosters } = this.#accountsOf();
-    this.#accounts?.close();
-    this.#accounts = new Accounts(object, slots, rosters);
+    const { ruleNameHistory } = this.#accountsOf();
+    this.#trafficStatistics?.close();
+    this.#trafficStatistics = new TrafficStatistics(object, slots, ruleNameHistory);
   }
 
   #putOnHooks(policed: readonly Interface[]): { attachments: Attachment[]; failures: Error[] } {
@@ -422,7 +417,7 @@ export class LocalDatapath {
     }
   }
 
-  #lookAtInterfaces({ programs }: Succession): void {
+  #lookAtInterfaces({ programs }: Upgrade): void {
     const own = programIds(programs);
     const directions = this.#hooks.directions();
     const interfaces = this.#hooks.interfaces();

@@ -1,12 +1,12 @@
 import type { Program } from '#contracts/program.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import type { Placement } from '#dataplane/flows/hits.js';
-import type { Accounts } from '#dataplane/flows/traffic-statistics.js';
+import type { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import type { Grants } from '#dataplane/grants/grants.js';
 import { type Image, layout } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 
-type Loaded = { readonly slots: Slots; readonly grants: Grants; readonly accounts: Accounts };
+type Loaded = { readonly slots: Slots; readonly grants: Grants; readonly trafficStatistics: TrafficStatistics };
 
 /** A program as it stands in a slot, and where its ranks count. */
 type Prepared = { readonly image: Image; readonly placement: Placement };
@@ -16,28 +16,28 @@ type Prepared = { readonly image: Image; readonly placement: Placement };
  * anything changed.
  */
 export function stageProgram(
-  { slots, grants, accounts }: Loaded,
+  { slots, grants, trafficStatistics }: Loaded,
   program: Program,
   generation: number,
-  { image, placement }: Prepared = { image: layout(program), placement: accounts.find(program.roster) },
+  { image, placement }: Prepared = { image: layout(program), placement: trafficStatistics.find(program.ruleNames) },
 ): void {
-  accounts.check(placement);
+  trafficStatistics.check(placement);
   const patterns = program.names.map(({ text }) => text);
   grants.makeRoom(patterns, awaitGracePeriod);
-  accounts.settle();
+  trafficStatistics.settle();
   slots.fill(image, generation);
   // Only now does nobody read the names of the program that was in this slot.
   grants.fill(slots.idleSlot, patterns);
   // Nor does anything count for whom the ranks of this slot said before.
-  accounts.stage(placement, generation);
+  trafficStatistics.stage(placement, generation);
 }
 
 /** Puts what is staged in force, and answers its epoch. */
-export function flipProgram({ slots, grants, accounts }: Loaded): number {
+export function flipProgram({ slots, grants, trafficStatistics }: Loaded): number {
   const filled = slots.idleSlot;
-  accounts.expectFlip();
+  trafficStatistics.expectFlip();
   const epoch = slots.flip();
   grants.activated(filled);
-  accounts.rosters.flip(epoch);
+  trafficStatistics.ruleNameHistory.flip(epoch);
   return epoch;
 }

@@ -12,7 +12,7 @@ const RUNNING = [
 const TOTALS = ['total_packets', 'total_bytes'] as const;
 
 /** Writes flows of another datapath into the tables of this one, one at a time. */
-export class FlowCarrier {
+export class FlowMigration {
   /** To be filled with a flow and its tally before each call. */
   readonly flow: DataView;
   readonly #carry: TestRun;

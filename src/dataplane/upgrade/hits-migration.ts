@@ -10,7 +10,7 @@ export type HitsMap = { readonly fd: number; readonly description: MapDescriptio
  * Hits brought over into a map that nobody counts in yet. Entries keep their index, by which flows name them; what the old
  * map counted after the copy is added in the end.
  */
-export class HitsTransfer {
+export class HitsMigration {
   readonly #old: Hits;
   readonly #fresh: Hits;
   readonly #copied: BigUint64Array;

@@ -8,7 +8,7 @@ import { KernelFailure } from '#libc/kernel-failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import { TestRun } from '#libc/test-run.js';
 import { flowConversion, withTally } from './flow-conversion.js';
-import { FlowCarrier } from './flow-migration.js';
+import { FlowMigration } from './flow-migration.js';
 import { pinnedFlows } from './pinned-flows.js';
 import { conversion } from './struct-conversion.js';
 
@@ -18,7 +18,7 @@ const E2BIG = 7;
 const ENOMEM = 12;
 
 /** What a datapath knew besides its policy, brought over into another. An entry that is there already stays. */
-export class StateTransfer {
+export class StateMigration {
   constructor(
     readonly from: MapSet,
     readonly to: BpfObject,
@@ -46,7 +46,7 @@ export class StateTransfer {
   #copyFlows(): void {
     if (!this.#differs('flows')) return;
     const target = withTally(this.to.describe('flows').value, this.to.describe('tallies').value);
-    const carrier = new FlowCarrier(this.to, target);
+    const carrier = new FlowMigration(this.to, target);
     let lost = 0;
     for (const { table, layout, flows } of pinnedFlows(this.from)) {
       const convert = flowConversion(layout, target, this.sameProgram);

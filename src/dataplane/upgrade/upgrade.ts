@@ -7,9 +7,9 @@ import { type Capacity, capacityFor, type Need } from '#dataplane/object/capacit
 import { type LoadedObject, loadObject, startSweep } from '#dataplane/object/loaded-object.js';
 import { type MapSet, type Pinned, pinMaps, pinnedOf } from '#dataplane/object/map-set.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { type HitsMap, HitsTransfer } from './hits-migration.js';
+import { type HitsMap, HitsMigration } from './hits-migration.js';
 import { clearPredecessors } from './predecessors.js';
-import { StateTransfer } from './state-migration.js';
+import { StateMigration } from './state-migration.js';
 import {
   type FixedOptions,
   type Inheritance,
@@ -34,7 +34,7 @@ export type SwitchHooks = () => void;
  *
  * Whatever ends this process in between, the pins say to the next where it stood.
  */
-export class Succession {
+export class Upgrade {
   readonly #programCapacity: number;
   readonly #pinPath: string;
   /** Whether something was in force before. */
@@ -42,7 +42,7 @@ export class Succession {
   #present: Successor;
   #inheritance: Inheritance;
   /** From what judged before; what it still counts is added in the end. */
-  #hits: HitsTransfer | undefined;
+  #hits: HitsMigration | undefined;
   #sweeps = false;
 
   constructor(fixed: FixedOptions, programCapacity: number, pinPath: string, heldPrograms: readonly number[]) {
@@ -145,9 +145,9 @@ export class Succession {
     this.#inheritance = { inForce: undefined, predecessors: [], superfluous: [] };
   }
 
-  #transfers(): StateTransfer[] {
+  #transfers(): StateMigration[] {
     return this.#inheritance.predecessors.map(
-      (set) => new StateTransfer(set, this.loaded.object, this.#hasProgramOf(set)),
+      (set) => new StateMigration(set, this.loaded.object, this.#hasProgramOf(set)),
     );
   }
 
@@ -168,7 +168,7 @@ export class Succession {
     );
     let set: MapSet | undefined;
     let bridge: BpfObject | undefined;
-    let hits: HitsTransfer | undefined;
+    let hits: HitsMigration | undefined;
     try {
       if (grown.includes('program')) loaded.slots.copyInForce(before.loaded.slots);
       if (grown.includes('rank_hits')) copyRanks(before.loaded, loaded);
@@ -233,8 +233,8 @@ export class Succession {
   }
 
   /** While another datapath judges, it is the one that counts. */
-  #transferHits(from: LoadedObject, to: LoadedObject): HitsTransfer | undefined {
-    if (!this.awaitsFlip) return new HitsTransfer(hitsOf(from), hitsOf(to));
+  #transferHits(from: LoadedObject, to: LoadedObject): HitsMigration | undefined {
+    if (!this.awaitsFlip) return new HitsMigration(hitsOf(from), hitsOf(to));
     this.#hits?.close();
     this.#hits = this.#inheritHits(to);
     return undefined;
@@ -248,11 +248,11 @@ export class Succession {
     if (inForce.id('grants') !== mapId(object.mapFd('grants'))) learnFrom(inForce.fd('grants'), grants);
   }
 
-  #inheritHits(to = this.loaded): HitsTransfer | undefined {
+  #inheritHits(to = this.loaded): HitsMigration | undefined {
     const { inForce } = this.#inheritance;
     const own = hitsOf(to);
     if (inForce === undefined || !inForce.has('hits') || inForce.id('hits') === mapId(own.fd)) return undefined;
-    return new HitsTransfer({ fd: inForce.fd('hits'), description: inForce.describe('hits') }, own);
+    return new HitsMigration({ fd: inForce.fd('hits'), description: inForce.describe('hits') }, own);
   }
 }
 

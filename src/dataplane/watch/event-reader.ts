@@ -5,7 +5,7 @@ import { type PackedEvents, RECORD_BYTES } from '#dataplane/events/batch.js';
 import { counterReader } from '#dataplane/loader/counters.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { EventRing } from './event-ring.js';
-import type { EarMaps } from './kernel-watch.js';
+import type { KernelWatchMaps } from './kernel-watch.js';
 
 /** 0.85 MB. */
 const BATCH_RECORDS = 8_192;
@@ -23,7 +23,7 @@ export class EventReader {
   #pauseMs: number = PAUSE_MS.longest;
 
   constructor(
-    maps: EarMaps,
+    maps: KernelWatchMaps,
     readonly port: Pick<MessagePort, 'postMessage'>,
     /** How many batches the other side has taken. */
     readonly taken: () => number,

@@ -3,7 +3,7 @@ import { GUARD_TABLE } from '#dataplane/guard/nftables-guard.js';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, type NetlinkMessage, NetlinkSocket } from '#libc/netlink.js';
 
 /** What may have changed, and must be looked at. */
-export type News = {
+export type KernelNotifications = {
   readonly links: boolean;
   readonly guard: boolean;
   /** Who else has a say in forwarded packets. */
@@ -15,7 +15,7 @@ const RTM_NEWLINK = 16;
 const RTM_DELLINK = 17;
 
 /** Hears from the kernel that interfaces, tc filters, ip rules or nftables changed, in the network namespace of the calling thread. */
-export class NewsSockets {
+export class NotificationSockets {
   readonly #links = new NetlinkSocket(NETLINK_ROUTE, GROUP.link | GROUP.filters | GROUP.rules);
   readonly #tables: NetlinkSocket;
 
@@ -35,7 +35,7 @@ export class NewsSockets {
   }
 
   /** Does not wait. Where messages were lost, anything may have changed. */
-  take(): News {
+  take(): KernelNotifications {
     const links = this.#links.receive();
     const tables = this.#tables.receive();
     return {

@@ -1,6 +1,6 @@
 import { Socket } from 'node:net';
 import type { Endpoint } from '#dns/dns-options.js';
-import { TransientMap } from '#dns/expiring-map.js';
+import { ExpiringMap } from '#dns/expiring-map.js';
 import { isResponseTo, readMessage } from '#dns/wire/dns-message.js';
 import { writeQuery } from '#dns/wire/dns-query.js';
 import { openSocket } from '#sockets/socket-options.js';
@@ -27,7 +27,7 @@ export class TcpConnection {
   isOutdated = false;
   readonly #socket: Socket;
   readonly #frames = new FrameReader(MESSAGE_BYTES);
-  readonly #sent = new TransientMap<number, Sent>();
+  readonly #sent = new ExpiringMap<number, Sent>();
   #isClosed = false;
   #isRetired = false;
   /** A question was given up, and nothing has come since: perhaps nothing does any more, and the kernel tells so only after minutes. */

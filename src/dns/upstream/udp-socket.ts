@@ -1,4 +1,4 @@
-import { TransientMap } from '#dns/expiring-map.js';
+import { ExpiringMap } from '#dns/expiring-map.js';
 import { isResponseTo, type Message, readMessage } from '#dns/wire/dns-message.js';
 import { writeQuery } from '#dns/wire/dns-query.js';
 import type { Pump } from '#sockets/pump.js';
@@ -25,7 +25,7 @@ export type Waiting = {
 export class UdpSocket {
   uses = 0;
   readonly #port: UdpPort;
-  readonly #sent = new TransientMap<number, Waiting>();
+  readonly #sent = new ExpiringMap<number, Waiting>();
   #isRetired = false;
 
   constructor(

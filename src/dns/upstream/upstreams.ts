@@ -1,5 +1,5 @@
 import type { DnsOptions } from '#dns/dns-options.js';
-import { TransientMap } from '#dns/expiring-map.js';
+import { ExpiringMap } from '#dns/expiring-map.js';
 import type { Message } from '#dns/wire/dns-message.js';
 import type { Pump } from '#sockets/pump.js';
 import { nowMs } from '../clock.js';
@@ -46,7 +46,7 @@ class Race {
 export class Upstreams {
   readonly #all: readonly Upstream[];
   /** Under way, by `nextAt`: all wait equally long. */
-  readonly #races = new TransientMap<number, Race>();
+  readonly #races = new ExpiringMap<number, Race>();
   #lastRace = 0;
   #probedAt = 0;
 

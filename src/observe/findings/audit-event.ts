@@ -1,4 +1,4 @@
-import type { FindingDelta, Written } from './finding.js';
+import type { FindingDelta, MessageCache } from './finding.js';
 import { nobody } from './no-decider.js';
 
 /** What the management API tells of itself. Never a body, a token, or the value of a header but the ETag. */
@@ -16,7 +16,7 @@ type AuthDenied = {
   readonly target: string | null;
   readonly remote: string;
 };
-type ConfigChange = Written & {
+type ConfigChange = MessageCache & {
   readonly type: 'config_change';
   readonly actor: string | null;
   readonly operation: string | null;

@@ -9,7 +9,7 @@ import { indexesOf, placeOf, readPlace, rowKey, TIME, timeKey } from './keys.js'
 import { type Change, type Outbox, type OutboxEnds, OutboxLog } from './outbox.js';
 import { findPage } from './page.js';
 
-export type LedgerOptions = {
+export type FindingStoreOptions = {
   /** How long a finding is kept after it was seen last. */
   readonly retentionMs: number;
   /** How many findings are kept; of more, those go that were seen least lately. */
@@ -22,7 +22,7 @@ export type LedgerOptions = {
   readonly now?: () => number;
 };
 
-export type FindingLedger = {
+export type FindingStore = {
   /**
    * Adds what was seen. Rejects with a `MergeError`. Of equal findings the caller gathers one delta, about once a second.
    * With nothing to add it still removes what is too old.
@@ -58,7 +58,7 @@ type State = { readonly format: number; readonly count: number } & OutboxEnds;
 type Named = { readonly id: string; readonly delta: FindingDelta };
 
 /** Takes over `kv`, which nothing else writes, and closes it in the end. Throws `store_damaged` for what it cannot read. */
-export async function openLedger(kv: KvStore, options: LedgerOptions): Promise<FindingLedger> {
+export async function openFindingStore(kv: KvStore, options: FindingStoreOptions): Promise<FindingStore> {
   const now = options.now ?? Date.now;
   const stored = await kv.get(STATE);
   // Positions go on rising where a ledger was lost and begun anew.
@@ -71,10 +71,10 @@ export async function openLedger(kv: KvStore, options: LedgerOptions): Promise<F
   return new Ledger(kv, options, now, state, log);
 }
 
-class Ledger implements FindingLedger {
+class Ledger implements FindingStore {
   readonly outbox: Outbox;
   readonly #kv: KvStore;
-  readonly #options: LedgerOptions;
+  readonly #options: FindingStoreOptions;
   readonly #now: () => number;
   readonly #log: OutboxLog;
   readonly #inTurn = createTurns();
@@ -83,7 +83,7 @@ class Ledger implements FindingLedger {
   /** No finding has its place here or behind: a walk from the end need not pass what was removed there. */
   #end = PAST_ALL;
 
-  constructor(kv: KvStore, options: LedgerOptions, now: () => number, state: State, log: OutboxLog) {
+  constructor(kv: KvStore, options: FindingStoreOptions, now: () => number, state: State, log: OutboxLog) {
     this.#kv = kv;
     this.#options = options;
     this.#now = now;

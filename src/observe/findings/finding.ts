@@ -44,7 +44,7 @@ export type FindingIdentity = {
 };
 
 /** How a management write was answered: its HTTP status, and the ETag of what it made. */
-export type Written = { readonly status: number; readonly etag: string | null };
+export type MessageCache = { readonly status: number; readonly etag: string | null };
 
 /** What was seen since it was merged last. Times are milliseconds since 1970. */
 export type FindingDelta = FindingIdentity & {
@@ -54,7 +54,7 @@ export type FindingDelta = FindingIdentity & {
   readonly lastMs: number;
   readonly count: number;
   /** Of a `config_change`. */
-  readonly written?: Written;
+  readonly written?: MessageCache;
 };
 
 export type Finding = FindingDelta & { readonly id: string };

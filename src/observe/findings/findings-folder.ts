@@ -2,35 +2,35 @@ import { quarantine } from '#store/quarantine.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { FindingListener } from '#store/store-finding.js';
-import { type FindingLedger, type LedgerOptions, MergeError, openLedger } from './finding-store.js';
+import { type FindingStore, type FindingStoreOptions, MergeError, openFindingStore } from './finding-store.js';
 
 /**
  * The ledger over a RocksDB of its own in `folder`. It never keeps a node from starting: what is damaged is moved aside,
  * begun anew and told to `onFinding`; what cannot be opened or written now is tried again with every merge, and until then
  * calls reject with a `StoreError`. It keeps nothing in memory: what a `MergeError` says was not merged is the caller's.
  */
-export function openFindings(folder: string, options: LedgerOptions, onFinding: FindingListener): FindingLedger {
+export function openFindings(folder: string, options: FindingStoreOptions, onFinding: FindingListener): FindingStore {
   return new FindingsFolder(folder, options, onFinding);
 }
 
-class FindingsFolder implements FindingLedger {
+class FindingsFolder implements FindingStore {
   readonly #folder: string;
-  readonly #options: LedgerOptions;
+  readonly #options: FindingStoreOptions;
   readonly #onFinding: FindingListener;
   readonly #listeners = new Set<() => void>();
-  #opening: Promise<FindingLedger> | undefined;
-  #ledger: FindingLedger | undefined;
+  #opening: Promise<FindingStore> | undefined;
+  #ledger: FindingStore | undefined;
   /** Of what was open before: nothing is opened before it is over. */
   #leaving: Promise<void> = Promise.resolve();
   #closed = false;
 
-  constructor(folder: string, options: LedgerOptions, onFinding: FindingListener) {
+  constructor(folder: string, options: FindingStoreOptions, onFinding: FindingListener) {
     this.#folder = folder;
     this.#options = options;
     this.#onFinding = onFinding;
   }
 
-  readonly outbox: FindingLedger['outbox'] = {
+  readonly outbox: FindingStore['outbox'] = {
     read: (sink, limit) => this.#with((ledger) => ledger.outbox.read(sink, limit)),
     acknowledge: (sink, next) => this.#with((ledger) => ledger.outbox.acknowledge(sink, next)),
     standing: (sink) => this.#ledger?.outbox.standing(sink) ?? { waiting: 0, dropped: 0 },
@@ -44,11 +44,11 @@ class FindingsFolder implements FindingLedger {
     return this.#ledger?.count ?? 0;
   }
 
-  query: FindingLedger['query'] = (query) => this.#with((ledger) => ledger.query(query));
+  query: FindingStore['query'] = (query) => this.#with((ledger) => ledger.query(query));
 
-  merge: FindingLedger['merge'] = async (deltas) => {
+  merge: FindingStore['merge'] = async (deltas) => {
     let left = deltas;
-    const mergeLeft = (ledger: FindingLedger) =>
+    const mergeLeft = (ledger: FindingStore) =>
       ledger.merge(left).catch((error: unknown) => {
         if (error instanceof MergeError) left = error.unmerged;
         throw error;
@@ -68,7 +68,7 @@ class FindingsFolder implements FindingLedger {
   }
 
   /** Once more over a new store, where the first try met damage. */
-  async #with<T>(use: (ledger: FindingLedger) => Promise<T>): Promise<T> {
+  async #with<T>(use: (ledger: FindingStore) => Promise<T>): Promise<T> {
     const ledger = await this.#open();
     try {
       return await use(ledger);
@@ -80,7 +80,7 @@ class FindingsFolder implements FindingLedger {
     }
   }
 
-  #open(): Promise<FindingLedger> {
+  #open(): Promise<FindingStore> {
     if (this.#closed) return Promise.reject(new StoreError('store_closed', 'the findings are closed'));
     this.#opening ??= this.#opened().catch((error: unknown) => {
       this.#opening = undefined;
@@ -89,7 +89,7 @@ class FindingsFolder implements FindingLedger {
     return this.#opening;
   }
 
-  async #opened(): Promise<FindingLedger> {
+  async #opened(): Promise<FindingStore> {
     await this.#leaving;
     const ledger = await this.#reallyOpen().catch(async (error: unknown) => {
       if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
@@ -103,10 +103,10 @@ class FindingsFolder implements FindingLedger {
     return ledger;
   }
 
-  async #reallyOpen(): Promise<FindingLedger> {
+  async #reallyOpen(): Promise<FindingStore> {
     const kv = await openRocksDbStore(this.#folder, { plain: true });
     try {
-      return await openLedger(kv, this.#options);
+      return await openFindingStore(kv, this.#options);
     } catch (error) {
       await kv.close();
       throw error;

@@ -1,16 +1,16 @@
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { SeenConnection } from '#contracts/seen-connection.js';
-import type { Deciders } from '#observe/rule-name-resolver.js';
+import type { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { AddressNames } from '../address-names.js';
 
 /** The message of a connection or a request that the service plane decided (D32), as one JSON object. */
 export function connectionMessage(
   seen: SeenConnection,
-  { deciders, names }: { readonly deciders: Deciders; readonly names: AddressNames },
+  { ruleNameResolver, names }: { readonly ruleNameResolver: RuleNameResolver; readonly names: AddressNames },
 ): string {
   const { kind, source, destination, generation, verdict, http } = seen;
-  const { sourceGroup, rule, decidedBy, policyId } = deciders.ofNames(generation, seen.decider);
+  const { sourceGroup, rule, decidedBy, policyId } = ruleNameResolver.ofNames(generation, seen.decider);
   return JSON.stringify({
     type: kind,
     time: new Date(seen.atMs).toISOString(),

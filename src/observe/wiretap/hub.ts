@@ -2,9 +2,9 @@ import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
-import { Written } from './message-cache.js';
+import { MessageCache } from './message-cache.js';
 import { type MessageSurroundings, MessageWriter } from './message-writer.js';
-import { Kept, type KeptEntry } from './replay-buffer.js';
+import { ReplayBuffer, type ReplayEntry } from './replay-buffer.js';
 import { type Seen, sizeOf } from './seen-batch.js';
 import { CompiledFilter, type WiretapFilter } from './wiretap-filter.js';
 
@@ -51,10 +51,10 @@ export type HubOutput = {
  */
 export class WiretapHub {
   readonly #known: MessageSurroundings;
-  readonly #live: Written;
-  readonly #again: Written;
+  readonly #live: MessageCache;
+  readonly #again: MessageCache;
   readonly #output: HubOutput;
-  readonly #kept: Kept;
+  readonly #kept: ReplayBuffer;
   readonly #channels = new Map<string, Channel>();
   readonly #channelOf = new Map<number, Channel>();
   readonly #replays = new Map<number, Replay>();
@@ -65,10 +65,10 @@ export class WiretapHub {
   constructor(known: MessageSurroundings, output: HubOutput, replayMs: number) {
     this.#known = known;
     const writer = new MessageWriter(known);
-    this.#live = new Written(writer);
-    this.#again = new Written(writer);
+    this.#live = new MessageCache(writer);
+    this.#again = new MessageCache(writer);
     this.#output = output;
-    this.#kept = new Kept(replayMs);
+    this.#kept = new ReplayBuffer(replayMs);
   }
 
   get readers(): number {
@@ -177,7 +177,7 @@ export class WiretapHub {
     return channel;
   }
 
-  #tell(channel: Channel, found: readonly number[], written: Written): void {
+  #tell(channel: Channel, found: readonly number[], written: MessageCache): void {
     const to = { channel: channel.number };
     if (this.#underWay > UNDER_WAY_BYTES) {
       channel.lost = added(channel.lost, { ...NOTHING_LOST, reader: found.length });
@@ -200,7 +200,7 @@ export class WiretapHub {
   /** Gives what matches in the rest of an entry, up to a frame full; how much that was. */
   #readOn(reader: number, replay: Replay): number {
     const { filter } = replay.channel;
-    const { seen, lost } = this.#kept.at(replay.entry) as KeptEntry;
+    const { seen, lost } = this.#kept.at(replay.entry) as ReplayEntry;
     if (replay.index === 0) {
       replay.lost = added(replay.lost, lost);
       replay.lostBefore = added(replay.lostBefore, lost);

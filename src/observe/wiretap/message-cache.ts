@@ -9,7 +9,7 @@ const COMMA = 0x2c;
 const CLOSE = 0x5d;
 
 /** Messages of what came in at one time, each written when it is asked for the first time, with a comma behind it. */
-export class Written {
+export class MessageCache {
   readonly #writer: MessageWriter;
   readonly #out = new ByteWriter();
   #starts = new Int32Array(0);

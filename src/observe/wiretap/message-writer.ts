@@ -8,14 +8,14 @@ import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
 import type { Ipv6Ends } from '#dataplane/events/ipv6-ends.js';
 import type { Surroundings } from '#dataplane/events/surroundings.js';
 import type { AddressNames } from '#observe/address-names.js';
-import type { Deciders, NamedDecider } from '#observe/rule-name-resolver.js';
+import type { NamedDecider, RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { type ByteWriter, bytesOf } from './byte-writer.js';
 import { connectionMessage } from './connection-message.js';
 import { AT, startOf, VERDICT_NAMES, wide } from './event-record.js';
 
 export type MessageSurroundings = {
-  readonly deciders: Deciders;
+  readonly ruleNameResolver: RuleNameResolver;
   readonly names: AddressNames;
   readonly surroundings: Surroundings;
 };
@@ -80,7 +80,7 @@ const QUERY_TYPES: Readonly<Record<number, string>> = {
 /** Writes wiretap messages (D32), each as one JSON object. */
 export class MessageWriter {
   readonly #known: MessageSurroundings;
-  readonly #deciders = new WeakMap<NamedDecider, Uint8Array>();
+  readonly #ruleNameResolver = new WeakMap<NamedDecider, Uint8Array>();
   readonly #interfaces = new Map<string, Uint8Array>();
   readonly #seen = new TimeText();
   readonly #opened = new TimeText();
@@ -100,14 +100,14 @@ export class MessageWriter {
   }
 
   lookup(out: ByteWriter, { source, hostname, type, generation, word, count, lastMs }: SeenLookup): void {
-    const { deciders } = this.#known;
+    const { ruleNameResolver } = this.#known;
     const verdict = verdictOf(word) ?? null;
     const action = verdict === 'deny' ? 'deny' : 'allow';
     const time = new Date(Math.floor(lastMs)).toISOString();
     out.text(
       `{"type":"dns","time":"${time}","src":"${formatAddress(source)}","hostname":${JSON.stringify(hostname)},"query_type":"${QUERY_TYPES[type] ?? `TYPE${type}`}","verdict":${quoted(verdict)},"effective_action":"${action}",`,
     );
-    out.put(this.#decider(deciders.ofWord(generation, word)));
+    out.put(this.#decider(ruleNameResolver.ofWord(generation, word)));
     out.text(`,"generation":${generation},"count":${count}}`);
   }
 
@@ -171,7 +171,7 @@ export class MessageWriter {
     ipv6: Ipv6Ends | null,
   ): void {
     const { words } = batch;
-    const { deciders } = this.#known;
+    const { ruleNameResolver } = this.#known;
     const source = words[at + AT.source] as number;
     const destination = words[at + AT.destination] as number;
     const ports = words[at + AT.ports] as number;
@@ -195,9 +195,9 @@ export class MessageWriter {
     numberOr(out, protocol === IPPROTO.icmp && type !== part.verdict, ports & 0xffff);
     this.#names(out, source, destination);
     out.put(outcomes[(kind >>> 8) & 7] as Uint8Array);
-    out.put(this.#decider(deciders.ofHit(words[at + AT.hit] as number, words[at + AT.hitCheck] as number)));
+    out.put(this.#decider(ruleNameResolver.ofHit(words[at + AT.hit] as number, words[at + AT.hitCheck] as number)));
     out.put(part.generation);
-    const generation = deciders.generationOf(words[at + AT.epoch] as number);
+    const generation = ruleNameResolver.generationOf(words[at + AT.epoch] as number);
     numberOr(out, generation !== null, generation ?? 0);
     out.put(this.#interface(words[at + AT.ifindex] as number));
   }
@@ -226,13 +226,13 @@ export class MessageWriter {
   }
 
   #decider(decider: NamedDecider): Uint8Array {
-    const known = this.#deciders.get(decider);
+    const known = this.#ruleNameResolver.get(decider);
     if (known !== undefined) return known;
     const { policyId, sourceGroup, rule, decidedBy } = decider;
     const written = bytesOf(
       `"source_group":${JSON.stringify(sourceGroup)},"rule":${JSON.stringify(rule)},"decided_by":${JSON.stringify(decidedBy)},"policy_id":${JSON.stringify(policyId)}`,
     );
-    this.#deciders.set(decider, written);
+    this.#ruleNameResolver.set(decider, written);
     return written;
   }
 }

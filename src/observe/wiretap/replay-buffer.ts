@@ -1,7 +1,7 @@
 import { added, isNothing, type Lost, NOTHING_LOST } from './frame.js';
 import { bytesOf, type Seen, sizeOf } from './seen-batch.js';
 
-export type KeptEntry = {
+export type ReplayEntry = {
   readonly atMs: number;
   readonly seen: Seen;
   /** Before it. */
@@ -9,10 +9,10 @@ export type KeptEntry = {
 };
 
 /** The last that was seen, for those who begin to read later: so many milliseconds of it, and so many bytes at most. */
-export class Kept {
+export class ReplayBuffer {
   readonly keepsMs: number;
   readonly #maxBytes: number;
-  #entries: KeptEntry[] = [];
+  #entries: ReplayEntry[] = [];
   /** Number of the first of the entries; they are numbered from 0. */
   #first = 0;
   #bytes = 0;
@@ -35,7 +35,7 @@ export class Kept {
     return this.#first;
   }
 
-  add(entry: KeptEntry): void {
+  add(entry: ReplayEntry): void {
     if (this.keepsMs === 0 || (sizeOf(entry.seen) === 0 && isNothing(entry.lost))) return;
     this.#entries.push(entry);
     this.#bytes += bytesOf(entry.seen);
@@ -52,7 +52,7 @@ export class Kept {
     this.#first += dropped;
   }
 
-  at(number: number): KeptEntry | undefined {
+  at(number: number): ReplayEntry | undefined {
     return this.#entries[number - this.#first];
   }
 

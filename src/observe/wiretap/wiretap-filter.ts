@@ -4,7 +4,7 @@ import type { SeenLookup } from '#contracts/seen-lookup.js';
 import { verdictOf } from '#contracts/verdict-word.js';
 import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
 import type { AddressNames } from '#observe/address-names.js';
-import type { Deciders, NamedDecider } from '#observe/rule-name-resolver.js';
+import type { NamedDecider, RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { AT, recordType, startOf, verdictName } from './event-record.js';
 import type { Seen } from './seen-batch.js';
 
@@ -27,7 +27,7 @@ export type WiretapFilter = {
   readonly types: readonly (typeof WIRETAP_TYPES)[number][];
 };
 
-export type Surrounded = { readonly deciders: Deciders; readonly names: AddressNames };
+export type Surrounded = { readonly ruleNameResolver: RuleNameResolver; readonly names: AddressNames };
 type RecordTest = (words: Uint32Array, at: number) => boolean;
 
 /** A filter made ready: the cheapest tests come first, and what is not asked for is not tested. */
@@ -40,7 +40,7 @@ export class CompiledFilter {
   readonly #lookups: readonly ((lookup: SeenLookup) => boolean)[];
   readonly #connections: readonly ((seen: SeenConnection) => boolean)[];
 
-  constructor(filter: WiretapFilter, { deciders, names }: Surrounded) {
+  constructor(filter: WiretapFilter, { ruleNameResolver, names }: Surrounded) {
     const wants = (type: (typeof WIRETAP_TYPES)[number]): boolean =>
       filter.types.length === 0 || filter.types.includes(type);
     const ofPackets = filter.destinations.length + filter.ports.length + filter.protocols.length > 0;
@@ -65,7 +65,7 @@ export class CompiledFilter {
       [
         isDecided !== null,
         (words, at) =>
-          isDecided?.(deciders.ofHit(words[at + AT.hit] as number, words[at + AT.hitCheck] as number)) === true,
+          isDecided?.(ruleNameResolver.ofHit(words[at + AT.hit] as number, words[at + AT.hitCheck] as number)) === true,
       ],
       [
         isNamed !== null,
@@ -79,7 +79,7 @@ export class CompiledFilter {
       [filter.sources.length > 0, ({ source }) => filter.sources.some((prefix) => contains(prefix, source))],
       [filter.verdicts.length > 0, ({ word }) => filter.verdicts.includes(verdictOf(word) ?? 'deny')],
       [isNamed !== null, ({ hostname }) => isNamed?.(hostname) === true],
-      [isDecided !== null, ({ generation, word }) => isDecided?.(deciders.ofWord(generation, word)) === true],
+      [isDecided !== null, ({ generation, word }) => isDecided?.(ruleNameResolver.ofWord(generation, word)) === true],
     ];
     this.#lookups = lookups.filter(([asked]) => asked).map(([, test]) => test);
     const connections: [asked: boolean, test: (seen: SeenConnection) => boolean][] = [
@@ -94,7 +94,10 @@ export class CompiledFilter {
         filter.ports.length > 0,
         ({ sourcePort, destinationPort }) => isIn(filter.ports, sourcePort) || isIn(filter.ports, destinationPort),
       ],
-      [isDecided !== null, ({ generation, decider }) => isDecided?.(deciders.ofNames(generation, decider)) === true],
+      [
+        isDecided !== null,
+        ({ generation, decider }) => isDecided?.(ruleNameResolver.ofNames(generation, decider)) === true,
+      ],
       [
         isNamed !== null,
         ({ sni, http, source, destination }) =>

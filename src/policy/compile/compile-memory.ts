@@ -1,12 +1,12 @@
 import type { Group, Policy } from '#contracts/policy-model.js';
-import type { Roster } from '#contracts/rule-names.js';
+import type { RuleNames } from '#contracts/rule-names.js';
 import { Budget, type Used } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/growing-words.js';
-import { rosterAfter, rosterOf } from '#policy/model/rule-names.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
+import { ruleNamesAfter, ruleNamesOf } from '#policy/model/rule-names.js';
 import { sameSources } from '#policy/model/same-sources.js';
 import { LookupCompiler } from './lookup-compiler.js';
 import { ProgramTables } from './program-tables.js';
-import type { Segment } from './rule-block.js';
+import type { RuleBlock } from './rule-block.js';
 import { Sequences } from './sequences.js';
 import { type Populations, populations } from './source-populations.js';
 
@@ -18,10 +18,10 @@ export class CompileMemory {
   readonly tables = new ProgramTables();
   readonly lookups = new LookupCompiler();
   private known: { readonly groups: readonly Group[]; readonly found: Populations; readonly used: Used } | undefined;
-  private named: { readonly groups: readonly Group[]; readonly roster: Roster } | undefined;
+  private named: { readonly groups: readonly Group[]; readonly ruleNames: RuleNames } | undefined;
   private runs = new Sequences(Budget.unlimited, 'segments', 1);
-  private segments: (Segment | null)[] = [];
-  private stamps = new Cells();
+  private segments: (RuleBlock | null)[] = [];
+  private stamps = new GrowingWords();
   private stamp = 0;
   private wanted = 0;
 
@@ -49,22 +49,22 @@ export class CompileMemory {
     return found;
   }
 
-  roster(policy: Policy): Roster {
+  ruleNames(policy: Policy): RuleNames {
     const { named } = this;
-    const roster = named === undefined ? rosterOf(policy) : rosterAfter(named.roster, named.groups, policy);
-    this.named = { groups: policy.groups, roster };
-    return roster;
+    const ruleNames = named === undefined ? ruleNamesOf(policy) : ruleNamesAfter(named.ruleNames, named.groups, policy);
+    this.named = { groups: policy.groups, ruleNames };
+    return ruleNames;
   }
 
   /** `lists` are the numbers of lists of rules, in order; null where they can match nothing, undefined where unknown. */
-  find(lists: Cells): Segment | null | undefined {
+  find(lists: GrowingWords): RuleBlock | null | undefined {
     const run = this.runs.find(lists.array, 0, lists.length);
     if (run === undefined) return undefined;
     this.note(run);
     return this.segments[run];
   }
 
-  add(lists: Cells, segment: Segment | null): void {
+  add(lists: GrowingWords, segment: RuleBlock | null): void {
     const run = this.runs.intern(lists.array, 0, lists.length);
     this.segments[run] = segment;
     if (run === this.stamps.length) this.stamps.push(this.stamp - 1);
@@ -76,7 +76,7 @@ export class CompileMemory {
     if (runs.count <= 2 * wanted + FEW) return;
     this.runs = new Sequences(Budget.unlimited, 'segments', 1);
     this.segments = [];
-    this.stamps = new Cells();
+    this.stamps = new GrowingWords();
     for (const [run, segment] of segments.entries()) {
       if (stamps.array[run] !== stamp) continue;
       this.runs.intern(runs.cells.array, runs.start(run), runs.end(run));

@@ -3,12 +3,12 @@ import { NONE, type Program } from '#contracts/program.js';
 import { MAX_RANKS, verdictWord, wordAt } from '#contracts/verdict-word.js';
 import { factsOfGroups, type RuleFacts } from '#policy/evaluate/rule-facts.js';
 import { Budget, type CompileLimits } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 import { outcome } from '#policy/model/rank.js';
 import { CompileMemory } from './compile-memory.js';
 import { type GroupViews, viewsOf } from './group-views.js';
 import type { RuleWords } from './program-tables.js';
-import { SegmentCompiler } from './rule-block-compiler.js';
+import { RuleBlockCompiler } from './rule-block-compiler.js';
 import { Division } from './rule-block-division.js';
 import { Sequences } from './sequences.js';
 import { type Populations, sourceMap } from './source-populations.js';
@@ -48,7 +48,7 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
     ...memory.tables.tables(),
     lookups,
     ranks: words.ranks,
-    roster: memory.roster(policy),
+    ruleNames: memory.ruleNames(policy),
   };
 }
 
@@ -57,9 +57,9 @@ function runsOf(
   { groups }: Populations,
   division: Division,
   budget: Budget,
-): { runs: Sequences; ofPopulations: Cells } {
+): { runs: Sequences; ofPopulations: GrowingWords } {
   const runs = new Sequences(budget, 'segments', 1);
-  const ofPopulations = new Cells();
+  const ofPopulations = new GrowingWords();
   for (let population = 0; population < groups.count; population++) {
     let from = groups.start(population);
     for (const to of division.ends(population)) {
@@ -73,14 +73,14 @@ function runsOf(
 
 function listsOfRuns(
   { groups }: Populations,
-  runs: Cells,
+  runs: GrowingWords,
   segments: Uint32Array,
   words: Words,
   budget: Budget,
-): { lists: Sequences; ofPopulations: Cells } {
+): { lists: Sequences; ofPopulations: GrowingWords } {
   const lists = new Sequences(budget, 'lists', 1);
-  const ofPopulations = new Cells();
-  const list = new Cells(16);
+  const ofPopulations = new GrowingWords();
+  const list = new GrowingWords(16);
   for (let population = 0, at = 0; population < groups.count; population++, at++) {
     list.length = 0;
     for (; runs.array[at] !== NONE; at++) {
@@ -149,9 +149,9 @@ function wordOf(rank: number, action: Action, mode: Mode): number {
 
 /** Puts the segments of a policy into the tables of its program; those that are known are not compiled again. */
 class SegmentSource {
-  private readonly compiler: SegmentCompiler;
+  private readonly compiler: RuleBlockCompiler;
   private readonly facts: readonly RuleFacts[];
-  private readonly lists = new Cells(16);
+  private readonly lists = new GrowingWords(16);
   /** Group → how many runs have it. */
   private readonly uses: Uint32Array;
 
@@ -162,7 +162,7 @@ class SegmentSource {
     private readonly memory: CompileMemory,
     private readonly budget: Budget,
   ) {
-    this.compiler = new SegmentCompiler(budget);
+    this.compiler = new RuleBlockCompiler(budget);
     this.facts = factsOfGroups(policy.groups);
     this.uses = new Uint32Array(policy.groups.length);
     const { array, length } = runs.cells;
@@ -199,7 +199,7 @@ class SegmentSource {
     const { rules, first } = this.words;
     const begin = (at: number): number => first[groups[at] as number] as number;
     if (to - from === 1) return { words: rules, first: begin(from) };
-    const words = new Cells();
+    const words = new GrowingWords();
     for (let at = from; at < to; at++) {
       words.append(rules, begin(at), begin(at) + this.rulesOf(groups[at] as number).length);
     }
@@ -218,7 +218,7 @@ class SegmentSource {
 
 function listsOf(lists: Sequences): Program['lists'] {
   const offsets = new Uint32Array(lists.count + 1);
-  const segments = new Cells();
+  const segments = new GrowingWords();
   const defaults = new Uint32Array(lists.count);
   for (let list = 0; list < lists.count; list++) {
     const last = lists.end(list) - 1;

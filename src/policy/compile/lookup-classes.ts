@@ -1,7 +1,7 @@
 import type { Intervals } from '#contracts/interval-map.js';
 import { NONE } from '#contracts/program.js';
 import { Budget } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 import { Sequences } from './sequences.js';
 import { type Populations, sourceMap } from './source-populations.js';
 
@@ -25,8 +25,8 @@ export type LookupClasses = {
 export function lookupClasses(found: Populations, marks: Uint8Array, known?: LookupClasses): LookupClasses {
   if (known?.found === found && isSame(known.marks, marks)) return known;
   const classes = new Sequences(Budget.unlimited, 'lists', 1);
-  const ofPopulations = new Cells();
-  const own = new Cells(16);
+  const ofPopulations = new GrowingWords();
+  const own = new GrowingWords(16);
   const { groups } = found;
   for (let population = 0; population < groups.count; population++) {
     own.length = 0;
@@ -44,9 +44,9 @@ export function lookupClasses(found: Populations, marks: Uint8Array, known?: Loo
 }
 
 function tablesOf(classes: Sequences): Pick<LookupClasses, 'offsets' | 'groups' | 'finals'> {
-  const offsets = new Cells();
-  const groups = new Cells();
-  const finals = new Cells();
+  const offsets = new GrowingWords();
+  const groups = new GrowingWords();
+  const finals = new GrowingWords();
   offsets.push(0);
   for (let number = 0; number < classes.count; number++) {
     const last = classes.end(number) - 1;

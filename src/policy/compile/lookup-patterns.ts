@@ -1,13 +1,13 @@
 import type { LookupTables } from '#contracts/lookup-tables.js';
 import { NONE } from '#contracts/program.js';
 import { sharedWords } from '#contracts/shared-array.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 
 /** Which groups decide lookups by which patterns, noted group by group. */
 export class LookupPatterns {
-  private readonly numbers = new Cells(0);
-  private readonly groups = new Cells(0);
-  private readonly words = new Cells(0);
+  private readonly numbers = new GrowingWords(0);
+  private readonly groups = new GrowingWords(0);
+  private readonly words = new GrowingWords(0);
 
   /** Groups ascend, and words. */
   add(number: number, group: number, word: number): void {

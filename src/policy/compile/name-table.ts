@@ -1,6 +1,6 @@
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 
 export type NameLeaf = { readonly name: number; readonly leaf: number };
 
@@ -8,9 +8,9 @@ export type NameLeaf = { readonly name: number; readonly leaf: number };
 export class NameTable {
   private readonly names: HostnamePattern[] = [];
   private readonly numbers = new Map<string, number>();
-  private readonly owners = new Cells(16);
-  private readonly members = new Cells(16);
-  private readonly leaves = new Cells(16);
+  private readonly owners = new GrowingWords(16);
+  private readonly members = new GrowingWords(16);
+  private readonly leaves = new GrowingWords(16);
 
   /** By their numbers. */
   get patterns(): readonly HostnamePattern[] {

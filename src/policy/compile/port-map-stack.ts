@@ -2,14 +2,14 @@ import type { Range } from '#contracts/policy-model.js';
 import { NONE, SLICE } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import type { Budget } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 import type { Sequences } from './sequences.js';
-import type { Slices } from './source-port-maps.js';
+import type { SourcePortMaps } from './source-port-maps.js';
 
 /** The rules' own leaves, each a sequence of start and value in turn. */
 export class RuleLeaves {
-  readonly cells = new Cells(1 << 16);
-  readonly offsets = new Cells();
+  readonly cells = new GrowingWords(1 << 16);
+  readonly offsets = new GrowingWords();
 
   constructor(private readonly budget: Budget) {
     this.offsets.push(0);
@@ -45,13 +45,13 @@ export class RuleLeaves {
 const LAST_KEY = 0xff_ffff;
 
 /** Leaves in the making: each is the lowest word at each key of the rules that went into it. */
-export class LeafStack {
-  private readonly cells = new Cells(1 << 16);
+export class PortMapStack {
+  private readonly cells = new GrowingWords(1 << 16);
   private readonly bottoms: number[] = [];
 
   constructor(
     private readonly rules: RuleLeaves,
-    private readonly slices: Slices,
+    private readonly slices: SourcePortMaps,
     private readonly budget: Budget,
   ) {}
 

@@ -2,9 +2,9 @@ import type { HostnamePattern } from '#contracts/policy-model.js';
 import { MAP, NONE, type Program, SLICE } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import { Budget } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 import { NameTable } from './name-table.js';
-import { SEGMENT, type Segment } from './rule-block.js';
+import { type RuleBlock, SEGMENT } from './rule-block.js';
 import { Sequences } from './sequences.js';
 
 type Tables = Pick<Program, 'segments' | 'destinations' | 'leaves' | 'slices' | 'names' | 'nameLeaves'>;
@@ -14,18 +14,18 @@ export type RuleWords = { readonly words: Uint32Array; readonly first: number };
 
 /** The tables of a program, put together from segments. Leaves that several segments may have are kept once. */
 export class ProgramTables {
-  private readonly maps = new Cells();
-  private readonly wildcards = new Cells();
-  private readonly named = new Cells();
+  private readonly maps = new GrowingWords();
+  private readonly wildcards = new GrowingWords();
+  private readonly named = new GrowingWords();
   private readonly destinations = new Pool();
   private readonly leaves = new Pool();
   private readonly slices = new Pool();
   private names = new NameTable();
   private readonly sharedLeaves = new Sequences(Budget.unlimited, 'leaves', 1);
   /** Of each shared leaf its number among all leaves. */
-  private readonly sharedNumbers = new Cells();
+  private readonly sharedNumbers = new GrowingWords();
   private readonly knownSlices = new Sequences(Budget.unlimited, 'slices', 1);
-  private readonly scratch = new Cells();
+  private readonly scratch = new GrowingWords();
 
   /** Begins another program. */
   clear(): void {
@@ -47,7 +47,7 @@ export class ProgramTables {
   }
 
   /** Adds a segment, and answers its number. `shared`: another segment has some of its rules too. */
-  add({ cells, names }: Segment, words: RuleWords, shared: boolean): number {
+  add({ cells, names }: RuleBlock, words: RuleWords, shared: boolean): number {
     const number = this.maps.length;
     const firstMap = this.destinations.count;
     const maps = cells[SEGMENT.maps] as number;
@@ -165,9 +165,9 @@ function leafAt({ base, numbers }: LeafNumbers, leaf: number): number {
 
 /** An `IntervalPool` that grows. */
 class Pool {
-  private readonly starts = new Cells();
-  private readonly values = new Cells();
-  private readonly offsets = new Cells();
+  private readonly starts = new GrowingWords();
+  private readonly values = new GrowingWords();
+  private readonly offsets = new GrowingWords();
 
   constructor() {
     this.offsets.push(0);

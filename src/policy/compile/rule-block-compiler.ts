@@ -1,9 +1,9 @@
 import type { Prefix, Rule } from '#contracts/policy-model.js';
 import { MAP, NONE } from '#contracts/program.js';
 import type { Budget } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 import { keyRanges } from './key-ranges.js';
-import { LeafStack, RuleLeaves } from './port-map-stack.js';
+import { PortMapStack, RuleLeaves } from './port-map-stack.js';
 import {
   membership,
   type NestingVisitor,
@@ -12,35 +12,35 @@ import {
   prefixOrder,
   walkNesting,
 } from './prefix-nesting.js';
-import { type NamedLeaf, packed, type Segment } from './rule-block.js';
+import { type NamedLeaf, packed, type RuleBlock } from './rule-block.js';
 import { Sequences } from './sequences.js';
-import { Slices } from './source-port-maps.js';
+import { SourcePortMaps } from './source-port-maps.js';
 
 /** What it takes to sort a member in, open its prefix and close it, measured in steps of a merge. */
 const STEPS_OF_A_MEMBER = 16;
 
 /** Compiles segments one after the other, each a sequence of rules; what it works with is used again. */
-export class SegmentCompiler implements NestingVisitor {
+export class RuleBlockCompiler implements NestingVisitor {
   private rules: readonly Rule[] = [];
   private order: PrefixOrder = prefixOrder([]);
   private readonly ruleLeaves: RuleLeaves;
-  private readonly slices: Slices;
+  private readonly slices: SourcePortMaps;
   private readonly leaves: Sequences;
-  private readonly stack: LeafStack;
-  private readonly ends = new Cells();
-  private readonly starts = new Cells();
-  private readonly values = new Cells();
+  private readonly stack: PortMapStack;
+  private readonly ends = new GrowingWords();
+  private readonly starts = new GrowingWords();
+  private readonly values = new GrowingWords();
   private memberships = new Float64Array(1024);
 
   constructor(private readonly budget: Budget) {
     this.ruleLeaves = new RuleLeaves(budget);
-    this.slices = new Slices(budget);
+    this.slices = new SourcePortMaps(budget);
     this.leaves = new Sequences(budget, 'leaves', 2);
-    this.stack = new LeafStack(this.ruleLeaves, this.slices, budget);
+    this.stack = new PortMapStack(this.ruleLeaves, this.slices, budget);
   }
 
   /** The segment of some rules in the order of their walk; null where none of them can match anything. */
-  compile(rules: readonly Rule[]): Segment | null {
+  compile(rules: readonly Rule[]): RuleBlock | null {
     const before = this.budget.used;
     this.begin(rules);
     const anywhere: number[] = [];

@@ -1,14 +1,14 @@
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import { SLICE } from '#contracts/program.js';
 import type { Used } from '#policy/model/budget.js';
-import type { Cells } from '#policy/model/growing-words.js';
+import type { GrowingWords } from '#policy/model/growing-words.js';
 import type { Sequences } from './sequences.js';
 
 /**
  * What a sequence of rules compiles to, wherever in a policy it stands: in the place of a word is the number of the rule
  * in the sequence, and leaves, maps and slices are numbered from 0.
  */
-export type Segment = {
+export type RuleBlock = {
   /** `SEGMENT` in order, then for each map its end, start and value of each interval of the maps, then leaves and slices. */
   readonly cells: Uint32Array;
   /** By first appearance: a leaf, or `MAP | map`. */
@@ -36,15 +36,15 @@ export type SegmentParts = {
   readonly wildcard: number;
   readonly named: number;
   /** Ends of the maps, as numbers of intervals. */
-  readonly ends: Cells;
-  readonly starts: Cells;
-  readonly values: Cells;
+  readonly ends: GrowingWords;
+  readonly starts: GrowingWords;
+  readonly values: GrowingWords;
   readonly leaves: Sequences;
   readonly slices: Sequences;
 };
 
 /** Packs a segment into one array; slices that only stood in between are left out. */
-export function packed(parts: SegmentParts, names: readonly NamedLeaf[], used: Used): Segment {
+export function packed(parts: SegmentParts, names: readonly NamedLeaf[], used: Used): RuleBlock {
   const { ends, starts, values, leaves, slices } = parts;
   const kept = keptSlices(leaves);
   let sliceCells = 0;

@@ -1,14 +1,14 @@
 import type { Budget, CompileTable } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 
 const SLOTS = 256;
 
 /** Sequences of numbers, each kept once and numbered in the order of their first appearance. */
 export class Sequences {
-  readonly cells = new Cells();
+  readonly cells = new GrowingWords();
   /** Sequence `n` is `offsets[n]` … `offsets[n + 1]` of `cells`. */
-  readonly offsets = new Cells();
-  private readonly hashes = new Cells();
+  readonly offsets = new GrowingWords();
+  private readonly hashes = new GrowingWords();
   private slots = new Int32Array(SLOTS).fill(-1);
 
   /** A sequence counts as its length divided by `width` entries of `table`. */

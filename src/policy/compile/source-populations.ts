@@ -1,15 +1,15 @@
 import type { Intervals } from '#contracts/interval-map.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Budget } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './prefix-nesting.js';
 import { Sequences } from './sequences.js';
 
 /** Which groups judge which source: every address interval, and the ordered groups of each. */
 export type Populations = {
-  readonly starts: Cells;
+  readonly starts: GrowingWords;
   /** Per interval, the sequence of its groups in `groups`. */
-  readonly numbers: Cells;
+  readonly numbers: GrowingWords;
   readonly groups: Sequences;
 };
 
@@ -22,9 +22,9 @@ export function populations(policy: Policy, budget: Budget): Populations {
   const memberships = membershipsOf(policy, order);
   budget.ranks(policy.groups.length);
   const groups = new Sequences(budget, 'lists', 1);
-  const starts = new Cells();
-  const numbers = new Cells();
-  const stack = new Cells();
+  const starts = new GrowingWords();
+  const numbers = new GrowingWords();
+  const stack = new GrowingWords();
   const bottoms = [0];
 
   /** A dynamic group is followed by its denies alone: where all its rules judge, these would only repeat some of them. */
@@ -66,9 +66,9 @@ export function populations(policy: Policy, budget: Budget): Populations {
 }
 
 /** Source address → what a population has in `values`. */
-export function sourceMap({ starts, numbers }: Populations, values: Cells): Intervals {
-  const keptStarts = new Cells();
-  const keptValues = new Cells();
+export function sourceMap({ starts, numbers }: Populations, values: GrowingWords): Intervals {
+  const keptStarts = new GrowingWords();
+  const keptValues = new GrowingWords();
   for (let at = 0; at < starts.length; at++) {
     const value = values.array[numbers.array[at] as number] as number;
     if (keptValues.length > 0 && keptValues.array[keptValues.length - 1] === value) continue;

@@ -2,7 +2,7 @@ import type { Range } from '#contracts/policy-model.js';
 import { SLICE } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import type { Budget } from '#policy/model/budget.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 import { mergedRanges } from '#policy/model/ranges.js';
 import { Sequences } from './sequences.js';
 
@@ -10,9 +10,9 @@ import { Sequences } from './sequences.js';
  * Functions of the source port, as values of a leaf: a word, `NO_MATCH`, or the number of an interval map. A map is a
  * sequence of start and value in turn; one with a single interval is never made.
  */
-export class Slices {
+export class SourcePortMaps {
   readonly maps: Sequences;
-  private readonly scratch = new Cells();
+  private readonly scratch = new GrowingWords();
 
   constructor(private readonly budget: Budget) {
     this.maps = new Sequences(budget, 'slices', 2);

@@ -148,7 +148,7 @@ function decided(step: Step): Decided {
 function stepOfProgram(program: Program, packet: Packet): Step {
   const word = classify(program, packet);
   const action = verdictOf(word) === 'allow' ? 'allow' : 'deny';
-  const decider = deciderAt(program.roster, rankOf(word));
+  const decider = deciderAt(program.ruleNames, rankOf(word));
   return { decider, action, mode: isAudited(word) ? 'audit' : 'enforce', tls: null };
 }
 

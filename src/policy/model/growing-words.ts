@@ -4,7 +4,7 @@ import { sharedWords } from '#contracts/shared-array.js';
 const LONG = 256;
 
 /** A Uint32Array that grows. `array` is replaced when it does: never keep it over a call that may append. */
-export class Cells {
+export class GrowingWords {
   array: Uint32Array;
   length = 0;
 

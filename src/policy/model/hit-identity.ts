@@ -2,7 +2,7 @@
  * 64 bits in two lanes that name a rule, a group's default or a policy's default for good: hits are kept under them in
  * the kernel, over restarts and upgrades. Another way to compute them would forget every count.
  */
-export class Identity {
+export class HitIdentity {
   /** Unsigned. */
   low = 0;
   high = 0;

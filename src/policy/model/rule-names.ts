@@ -1,11 +1,11 @@
 import type { Group, Policy, Rule } from '#contracts/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import { NONE } from '#contracts/program.js';
-import type { Decider, Roster } from '#contracts/rule-names.js';
+import type { Decider, RuleNames } from '#contracts/rule-names.js';
 import { sharedWords } from '#contracts/shared-array.js';
 import { joinedTexts, textAt, textsOf } from '#contracts/texts.js';
 import { groupChange, ranksOf } from './group-change.js';
-import { Identity, mixed } from './hit-identity.js';
+import { HitIdentity, mixed } from './hit-identity.js';
 
 const RULE = 0x1_0000;
 const GROUP_DEFAULT = 0x1_0001;
@@ -13,12 +13,12 @@ const POLICY_DEFAULT = 0x1_0002;
 const RECORD = 0x1_0003;
 
 /** The roster of the ranks that `places` gives, of no record yet. */
-export function rosterOf({ groups }: Policy): Roster {
+export function ruleNamesOf({ groups }: Policy): RuleNames {
   const ranks = ranksOf(groups, 0, groups.length) + 1;
   const identities = sharedWords(2 * ranks);
   const groupOfRank = sharedWords(ranks);
   const names: string[] = [];
-  const own = new Identity();
+  const own = new HitIdentity();
   for (const [group, { id, rules, defaultAction }] of groups.entries()) {
     const first = names.length;
     for (let rule = 0; rule < rules.length; rule++) names.push((rules[rule] as Rule).id);
@@ -49,13 +49,13 @@ export function rosterOf({ groups }: Policy): Roster {
 }
 
 /** The roster of `policy`, where that of other groups is known: only what they have not in common is made anew. */
-export function rosterAfter(known: Roster, before: readonly Group[], policy: Policy): Roster {
+export function ruleNamesAfter(known: RuleNames, before: readonly Group[], policy: Policy): RuleNames {
   const { groups } = policy;
   const change = groupChange(before, groups);
   const first = ranksOf(groups, 0, change.from);
   const added = ranksOf(groups, change.from, change.after);
   const removed = ranksOf(before, change.from, change.before);
-  const fresh = rosterOf({ ...policy, groups: groups.slice(change.from, change.after) });
+  const fresh = ruleNamesOf({ ...policy, groups: groups.slice(change.from, change.after) });
   const left = known.groups.length - first - removed;
   const identities = sharedWords(2 * (first + added + left));
   identities.set(known.identities.subarray(0, 2 * first));
@@ -86,16 +86,16 @@ export function rosterAfter(known: Roster, before: readonly Group[], policy: Pol
 }
 
 /** The same roster with the identities of a record: what another record calls by the same names is counted apart. */
-export function rosterOfRecord(roster: Roster, record: Pick<PolicyRecord, 'id' | 'revision'>): Roster {
-  const identities = sharedWords(roster.identities.length);
-  mixRecord(record.id, roster.identities, identities);
-  return { ...roster, policy: { id: record.id, revision: record.revision }, identities };
+export function ruleNamesOfRecord(ruleNames: RuleNames, record: Pick<PolicyRecord, 'id' | 'revision'>): RuleNames {
+  const identities = sharedWords(ruleNames.identities.length);
+  mixRecord(record.id, ruleNames.identities, identities);
+  return { ...ruleNames, policy: { id: record.id, revision: record.revision }, identities };
 }
 
 /** Low and high word of the identity that a roster of this record has for a decider; null: the roster of no record. */
-export function identityOf(policy: Roster['policy'], decider: Decider): readonly [low: number, high: number] {
+export function identityOf(policy: RuleNames['policy'], decider: Decider): readonly [low: number, high: number] {
   const words = new Uint32Array(2);
-  const own = new Identity();
+  const own = new HitIdentity();
   own.begin();
   if (decider.kind === 'policy_default') own.text('', POLICY_DEFAULT);
   else {
@@ -110,7 +110,7 @@ export function identityOf(policy: Roster['policy'], decider: Decider): readonly
 
 function mixRecord(id: string, from: Uint32Array, to: Uint32Array): void {
   const owner = new Uint32Array(2);
-  const own = new Identity();
+  const own = new HitIdentity();
   own.begin();
   own.text(id, RECORD);
   own.write(owner, 0);
@@ -122,7 +122,7 @@ function mixRecord(id: string, from: Uint32Array, to: Uint32Array): void {
   }
 }
 
-export function deciderAt({ groups, groupIds, ruleIds }: Roster, rank: number): Decider {
+export function deciderAt({ groups, groupIds, ruleIds }: RuleNames, rank: number): Decider {
   const group = groups[rank] as number;
   if (group === NONE) return { kind: 'policy_default' };
   const rule = textAt(ruleIds, rank);

@@ -1,14 +1,14 @@
 import type { Packet } from '#contracts/policy-model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import type { ProofMismatch } from '#contracts/proof-types.js';
-import type { Roster } from '#contracts/rule-names.js';
+import type { RuleNames } from '#contracts/rule-names.js';
 import { rankOf, verdictOf } from '#contracts/verdict-word.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { deciderAt } from '#policy/model/rule-names.js';
 
 /** What to tell the operator: the packet, what the policy says about it, and what the datapath does. */
-export function mismatchSentence({ packet, expected, found }: ProofMismatch, roster: Roster): string {
-  return `${packetText(packet)}: the policy says ${decisionText(expected, roster)}, and the compiled tables say ${decisionText(found, roster)}`;
+export function mismatchSentence({ packet, expected, found }: ProofMismatch, ruleNames: RuleNames): string {
+  return `${packetText(packet)}: the policy says ${decisionText(expected, ruleNames)}, and the compiled tables say ${decisionText(found, ruleNames)}`;
 }
 
 function packetText({ source, destination, protocol, ...packet }: Packet): string {
@@ -22,14 +22,14 @@ function packetText({ source, destination, protocol, ...packet }: Packet): strin
   return `${name} from ${from}:${packet.sourcePort} to ${to}:${packet.destinationPort}`;
 }
 
-function decisionText(word: number, roster: Roster): string {
+function decisionText(word: number, ruleNames: RuleNames): string {
   const verdict = verdictOf(word);
-  return verdict === undefined ? 'nothing that is a verdict' : `${verdict} by ${placeText(rankOf(word), roster)}`;
+  return verdict === undefined ? 'nothing that is a verdict' : `${verdict} by ${placeText(rankOf(word), ruleNames)}`;
 }
 
-function placeText(rank: number, roster: Roster): string {
-  if (rank >= roster.groups.length) return `a rank that the policy does not have (${rank})`;
-  const decider = deciderAt(roster, rank);
+function placeText(rank: number, ruleNames: RuleNames): string {
+  if (rank >= ruleNames.groups.length) return `a rank that the policy does not have (${rank})`;
+  const decider = deciderAt(ruleNames, rank);
   switch (decider.kind) {
     case 'rule':
       return `rule ${decider.rule} of group ${decider.group}`;

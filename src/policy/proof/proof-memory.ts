@@ -16,7 +16,7 @@ const FEW = 1 << 12;
 /** Where the rank begins in a word. */
 const RANK = 16;
 
-type Kept = { readonly policy: Policy; readonly density: Density; readonly judged: JudgedPackets };
+type ReplayBuffer = { readonly policy: Policy; readonly density: Density; readonly judged: JudgedPackets };
 
 /**
  * Packets at the corners of the rules of large policies: a run of each group's own, then one of each group across groups.
@@ -25,7 +25,7 @@ type Kept = { readonly policy: Policy; readonly density: Density; readonly judge
  * since only groups that hold a source have a say about it; its rank has moved where those before it grew.
  */
 export class ProofMemory {
-  #kept: Kept | undefined;
+  #kept: ReplayBuffer | undefined;
   #index: { readonly groups: readonly Group[]; readonly sources: SourceIndex } | undefined;
 
   judged(policy: Policy, density: Density): JudgedPackets {
@@ -51,7 +51,7 @@ export class ProofMemory {
   }
 }
 
-function isComparable(kept: Kept, policy: Policy, density: Density): boolean {
+function isComparable(kept: ReplayBuffer, policy: Policy, density: Density): boolean {
   const { action, mode } = kept.policy.default;
   return kept.density === density && action === policy.default.action && mode === policy.default.mode;
 }
@@ -72,7 +72,7 @@ function addOwn(corners: ProofCorners, group: number): void {
   corners.addBeside(group);
 }
 
-function addChanged({ policy, judged }: Kept, corners: ProofCorners): void {
+function addChanged({ policy, judged }: ReplayBuffer, corners: ProofCorners): void {
   const { packets } = corners;
   const { groups } = packets.walk.policy;
   const before = policy.groups;

@@ -1,6 +1,6 @@
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { PACKET_CELLS, packetAt } from '#contracts/proof-types.js';
-import { Cells } from '#policy/model/growing-words.js';
+import { GrowingWords } from '#policy/model/growing-words.js';
 import { hasPorts } from './proof-axes.js';
 import type { ReferenceWalk } from './proof-walk.js';
 import type { SourceRanges } from './source-ranges.js';
@@ -28,10 +28,10 @@ export type Renewal = { readonly sources: SourceRanges; readonly behind: number;
 
 /** Collects packets and judges each by the reference. */
 export class ProofPackets {
-  readonly #packets: Cells;
-  readonly #expected: Cells;
-  readonly #steps: Cells;
-  readonly #runs = new Cells();
+  readonly #packets: GrowingWords;
+  readonly #expected: GrowingWords;
+  readonly #steps: GrowingWords;
+  readonly #runs = new GrowingWords();
   #total = 0;
   readonly #packet: Fields = {
     source: 0,
@@ -48,9 +48,9 @@ export class ProofPackets {
     readonly walk: ReferenceWalk,
     expected = 1 << 12,
   ) {
-    this.#packets = new Cells(expected * PACKET_CELLS);
-    this.#expected = new Cells(expected);
-    this.#steps = new Cells(expected);
+    this.#packets = new GrowingWords(expected * PACKET_CELLS);
+    this.#expected = new GrowingWords(expected);
+    this.#steps = new GrowingWords(expected);
   }
 
   get count(): number {

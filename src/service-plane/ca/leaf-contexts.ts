@@ -16,7 +16,7 @@ export type LeafContextOptions = {
   readonly now?: () => Date;
 };
 
-type Kept = { readonly context: SecureContext; readonly renewAtMs: number };
+type ReplayBuffer = { readonly context: SecureContext; readonly renewAtMs: number };
 
 const CAPACITY = 4096;
 /** The handshake hashes with SHA-256 then, which processors have instructions for, and not with SHA-384. */
@@ -28,7 +28,7 @@ export class LeafContexts {
   readonly #options: LeafContextOptions;
   readonly #key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
   readonly #keyPem = this.#key.export({ type: 'pkcs8', format: 'pem' });
-  readonly #kept: LRUCache<string, Kept>;
+  readonly #kept: LRUCache<string, ReplayBuffer>;
   #signing: { readonly ca: InterceptCa; readonly mint: LeafMint; readonly chainPem: string } | null = null;
 
   constructor(options: LeafContextOptions) {

@@ -9,12 +9,12 @@ import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemResponse } from './answer.js';
 import { deniedProblem, faultProblem, judgeResponse, NO_HTTP, SERVER_CLOSED } from './exchange.js';
 import { Http1Exchange } from './http1-exchange.js';
-import { Patience } from './idle-timeout.js';
+import { IdleTimeout } from './idle-timeout.js';
 import { ServerEnd } from './server-end.js';
 import type { ServerLink, ServerLinkFailure } from './server-link.js';
 import type { SessionPorts } from './session-ports.js';
 import { Tunnel } from './tunnel.js';
-import { Out } from './write-batch.js';
+import { WriteBatch } from './write-batch.js';
 
 const UNREACHABLE: Problem = { status: 502, detail: 'The server cannot be reached.' };
 
@@ -28,10 +28,10 @@ export type Http1Ports = SessionPorts & {
 export class Http1Session {
   readonly #heads = new RequestHeadReader();
   #responses = new ResponseHeadReader();
-  readonly #toClient = new Out();
+  readonly #toClient = new WriteBatch();
   readonly #server: ServerEnd;
   readonly #unhookClient: () => void;
-  readonly #patience: Patience;
+  readonly #patience: IdleTimeout;
   #exchange: Http1Exchange | null = null;
   /** Of the client, behind the request that is under way. */
   #waiting: Buffer | null = null;
@@ -51,7 +51,7 @@ export class Http1Session {
     // It may have broken while the client's handshake went on.
     if (!link.socket.destroyed) this.#takeLink(link);
     this.#unhookClient = this.#hookClient();
-    this.#patience = new Patience(ports.clock);
+    this.#patience = new IdleTimeout(ports.clock);
   }
 
   /** The request that opened a tunnel, which nothing of is read any more; null: there is none. */

@@ -17,7 +17,7 @@ import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemBody } from './answer.js';
 import { deniedProblem, faultProblem, judgeResponse, mayTrail, NO_HTTP, SERVER_CLOSED } from './exchange.js';
 import { type Following, Http2Body, isOpen, withSecrets } from './http2-body.js';
-import { Patience } from './idle-timeout.js';
+import { IdleTimeout } from './idle-timeout.js';
 import type { SessionPorts } from './session-ports.js';
 
 const {
@@ -47,7 +47,7 @@ const PRIORITY = {
 /** A request of a client and its response: a stream on either side, each with its own flow control. */
 export class Http2Exchange {
   #server: ClientHttp2Stream | null = null;
-  readonly #patience: Patience;
+  readonly #patience: IdleTimeout;
   /** The whole response has been handed over. */
   #isAnswered = false;
   /** The client's stream was reset by the policy, or as the server did. */
@@ -58,7 +58,7 @@ export class Http2Exchange {
     private readonly session: ClientHttp2Session,
     private readonly ports: Http2ExchangePorts,
   ) {
-    this.#patience = new Patience(ports.clock);
+    this.#patience = new IdleTimeout(ports.clock);
   }
 
   /** Whether the client took its request back, or lost it by what it sent. */

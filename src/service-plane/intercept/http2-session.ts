@@ -7,7 +7,7 @@ import {
 } from 'node:http2';
 import { acceptHttp2, connectHttp2 } from './http2-ends.js';
 import { Http2Exchange, type Http2ExchangePorts } from './http2-exchange.js';
-import { Patience } from './idle-timeout.js';
+import { IdleTimeout } from './idle-timeout.js';
 import type { SessionPorts } from './session-ports.js';
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM } = constants;
@@ -24,14 +24,14 @@ export class Http2Session {
   readonly #server: ClientHttp2Session;
   readonly #exchangePorts: Http2ExchangePorts;
   readonly #exchanges = new Set<Http2Exchange>();
-  readonly #patience: Patience;
+  readonly #patience: IdleTimeout;
   #resets = 0;
   #resetsSinceMs = 0;
   #farewell: NodeJS.Timeout | null = null;
   #isClosed = false;
 
   constructor(private readonly ports: SessionPorts) {
-    this.#patience = new Patience(ports.clock);
+    this.#patience = new IdleTimeout(ports.clock);
     this.#exchangePorts = { ...ports, closed: (exchange) => this.#over(exchange) };
     this.#server = connectHttp2(ports.link.socket);
     this.#client = acceptHttp2(ports.client);

@@ -6,7 +6,7 @@ const HEAD_TICKS = 6;
 const RESTING_TICKS = 1;
 
 /** For how long nothing moved, and a head has been on its way. */
-export class Patience {
+export class IdleTimeout {
   #movedAt: number;
   #headSince: number;
 

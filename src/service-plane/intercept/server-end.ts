@@ -1,5 +1,5 @@
 import type { LinkListener, ServerLink } from './server-link.js';
-import { Out } from './write-batch.js';
+import { WriteBatch } from './write-batch.js';
 
 export type ServerEndEvents = LinkListener & {
   /** Nobody here needs it any more. */
@@ -8,7 +8,7 @@ export type ServerEndEvents = LinkListener & {
 
 /** A session's way to its server: one link at a time, or none. */
 export class ServerEnd {
-  readonly #out = new Out();
+  readonly #out = new WriteBatch();
   #link: ServerLink | null = null;
 
   constructor(private readonly events: ServerEndEvents) {}

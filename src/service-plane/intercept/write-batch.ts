@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 const JOINED = 16_384;
 
 /** What is to be written to a socket, in one piece where it is small: each write costs a record of TLS, and a system call. */
-export class Out {
+export class WriteBatch {
   #parts: (string | Buffer)[] = [];
   #length = 0;
 

@@ -2,7 +2,12 @@ import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import type { FindingFilter } from '#observe/findings/finding-filter.js';
-import { type FindingLedger, type LedgerOptions, MergeError, openLedger } from '#observe/findings/finding-store.js';
+import {
+  type FindingStore,
+  type FindingStoreOptions,
+  MergeError,
+  openFindingStore,
+} from '#observe/findings/finding-store.js';
 import { readNetwork } from '#observe/findings/network-filter.js';
 import { createMemoryStore } from '#store/memory-store.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
@@ -13,17 +18,17 @@ import { Model } from './ledger-model.js';
 import { ANY, seen } from './seen.js';
 
 const prefix = (text: string) => readNetwork(text) ?? { address: 0, length: 0 };
-const OPTIONS: LedgerOptions = { retentionMs: 1_000_000, maxEntries: 1_000, sinks: [], now: () => 500_000 };
+const OPTIONS: FindingStoreOptions = { retentionMs: 1_000_000, maxEntries: 1_000, sinks: [], now: () => 500_000 };
 
-const open = async (options: Partial<LedgerOptions> = {}, kv: KvStore = createMemoryStore()) => {
-  const ledger = await openLedger(kv, { ...OPTIONS, ...options });
+const open = async (options: Partial<FindingStoreOptions> = {}, kv: KvStore = createMemoryStore()) => {
+  const ledger = await openFindingStore(kv, { ...OPTIONS, ...options });
   onTestFinished(() => ledger.close());
   return ledger;
 };
-const ask = async (ledger: FindingLedger, filter: Partial<FindingFilter> = {}) =>
+const ask = async (ledger: FindingStore, filter: Partial<FindingFilter> = {}) =>
   (await ledger.query({ filter: { ...ANY, ...filter }, limit: 1_000, cursor: null })).items;
 /** Every page of a walk. */
-async function walk(ledger: FindingLedger, filter: FindingFilter, limit: number) {
+async function walk(ledger: FindingStore, filter: FindingFilter, limit: number) {
   const pages = [];
   let cursor: string | null = null;
   do {
@@ -37,7 +42,7 @@ async function walk(ledger: FindingLedger, filter: FindingFilter, limit: number)
 describe('the ledger of findings', () => {
   it('adds equal findings up, over restarts too, and keeps the generation that was seen last', async () => {
     const folder = temporaryFolder();
-    const first = await openLedger(await openRocksDbStore(folder, { plain: true }), OPTIONS);
+    const first = await openFindingStore(await openRocksDbStore(folder, { plain: true }), OPTIONS);
     await first.merge([
       seen({ lastMs: 2_000, generation: 8 }),
       seen({ firstMs: 500, lastMs: 1_500, generation: 7, count: 4 }),
@@ -141,7 +146,7 @@ describe('the ledger of findings', () => {
         let nowMs = 60;
         const now = () => nowMs;
         const kv = disk ? await emptied() : createMemoryStore();
-        const ledger = await openLedger(kv, { ...limits, sinks: [], now });
+        const ledger = await openFindingStore(kv, { ...limits, sinks: [], now });
         const model = new Model(limits.retentionMs, limits.maxEntries, now);
         for (const { deltas, passedMs, filter: asked, limit } of steps) {
           nowMs += passedMs;
@@ -194,7 +199,7 @@ describe('the ledger of findings', () => {
     const many = Array.from({ length: 1_500 }, (_, at) =>
       seen({ source: `10.0.${at >> 8}.${at & 255}`, lastMs: 1_000 + at }),
     );
-    const first = await openLedger({ ...bound(kv), close: async () => {} }, { ...OPTIONS, maxEntries: 10_000 });
+    const first = await openFindingStore({ ...bound(kv), close: async () => {} }, { ...OPTIONS, maxEntries: 10_000 });
     await first.merge(many);
     await first.close();
     const ledger = await open({ maxEntries: 10 }, kv);
@@ -274,7 +279,7 @@ describe('the ledger of findings', () => {
   it('does not read what a later build wrote', async () => {
     const kv = createMemoryStore();
     await kv.put('state', Buffer.from('{"format":2,"count":0,"first":1,"next":1}'), { sync: false });
-    const error = await openLedger(kv, OPTIONS).catch((thrown: StoreError) => `${thrown.code} ${thrown.message}`);
+    const error = await openFindingStore(kv, OPTIONS).catch((thrown: StoreError) => `${thrown.code} ${thrown.message}`);
     expect(error).toBe('store_damaged open the findings: their format is 2, and this build knows format 1');
   });
 });

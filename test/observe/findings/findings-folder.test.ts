@@ -4,15 +4,15 @@ import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type FindingLedger, type LedgerOptions, MergeError } from '#observe/findings/finding-store.js';
+import { type FindingStore, type FindingStoreOptions, MergeError } from '#observe/findings/finding-store.js';
 import { openFindings } from '#observe/findings/findings-folder.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { built } from '#threads/built-file.js';
 import { ANY, seen } from './seen.js';
 
-const OPTIONS: LedgerOptions = { retentionMs: 1e12, maxEntries: 1_000, sinks: [], now: () => 500_000 };
+const OPTIONS: FindingStoreOptions = { retentionMs: 1e12, maxEntries: 1_000, sinks: [], now: () => 500_000 };
 
-function opened(folder: string, options: Partial<LedgerOptions> = {}) {
+function opened(folder: string, options: Partial<FindingStoreOptions> = {}) {
   const said: string[] = [];
   const ledger = openFindings(folder, { ...OPTIONS, ...options }, ({ code, message }) =>
     said.push(`${code} ${message}`),
@@ -20,7 +20,7 @@ function opened(folder: string, options: Partial<LedgerOptions> = {}) {
   onTestFinished(() => ledger.close());
   return { ledger, said };
 }
-const counts = async (ledger: FindingLedger) => {
+const counts = async (ledger: FindingStore) => {
   const { items } = await ledger.query({ filter: ANY, limit: 1_000, cursor: null });
   return items.map(({ source, count }) => `${source} ${count}`);
 };

@@ -22,7 +22,7 @@ export type SinkState = {
 const AT_ONCE = 100;
 
 /** Carries what waits in the outbox to one sink, in order, until it is stopped. */
-export class Courier {
+export class DeliveryQueue {
   readonly #outbox: Outbox;
   readonly #sink: Sink;
   readonly #nodeId: string;
@@ -33,7 +33,7 @@ export class Courier {
   #delivered = 0;
   #failed = 0;
   #failure: string | null = null;
-  #hasNews = true;
+  #hasNotifications = true;
   #wake = (): void => {};
 
   constructor(outbox: Outbox, sink: Sink, nodeId: string, backoff: Backoff, onState: (state: SinkState) => void) {
@@ -43,7 +43,7 @@ export class Courier {
     this.#backoff = backoff;
     this.#onState = onState;
     const unwatch = outbox.watch(() => {
-      this.#hasNews = true;
+      this.#hasNotifications = true;
       this.#wake();
     });
     this.#over = this.#run().finally(unwatch);
@@ -69,7 +69,7 @@ export class Courier {
         const delivered = await this.#deliverSome();
         failures = 0;
         if (delivered > 0) this.#note(null);
-        else await this.#news();
+        else await this.#notifications();
       } catch (error) {
         if (this.#stopped.signal.aborted) return;
         this.#failed++;
@@ -83,7 +83,7 @@ export class Courier {
   }
 
   async #deliverSome(): Promise<number> {
-    this.#hasNews = false;
+    this.#hasNotifications = false;
     const { items, next } = await this.#outbox.read(this.#sink.name, AT_ONCE);
     if (items.length === 0) return 0;
     const told = items.map(
@@ -99,8 +99,8 @@ export class Courier {
     return items.length;
   }
 
-  async #news(): Promise<void> {
-    if (this.#hasNews || this.#stopped.signal.aborted) return;
+  async #notifications(): Promise<void> {
+    if (this.#hasNotifications || this.#stopped.signal.aborted) return;
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
     });

@@ -1,5 +1,5 @@
 import type { Outbox } from '../outbox.js';
-import { type Backoff, Courier, type SinkState } from './courier.js';
+import { type Backoff, DeliveryQueue, type SinkState } from './courier.js';
 import { createFileSink, type FileSinkOptions } from './file-sink.js';
 import type { Sink, SinkName } from './sink.js';
 import { createWebhookSink, type WebhookOptions } from './webhook-sink.js';
@@ -35,7 +35,7 @@ export function createSinks(
     ...(file === null ? [] : [createFileSink(file)]),
     ...(webhook === null ? [] : [createWebhookSink(webhook)]),
   ];
-  const couriers = sinks.map((sink) => new Courier(outbox, sink, nodeId, backoff, onState));
+  const couriers = sinks.map((sink) => new DeliveryQueue(outbox, sink, nodeId, backoff, onState));
   return {
     get states() {
       return couriers.map(({ state }) => state);

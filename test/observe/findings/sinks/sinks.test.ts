@@ -2,7 +2,7 @@ import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'n
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { auditDelta } from '#observe/findings/audit-event.js';
-import { type FindingLedger, type LedgerOptions, openLedger } from '#observe/findings/finding-store.js';
+import { type FindingStore, type FindingStoreOptions, openFindingStore } from '#observe/findings/finding-store.js';
 import type { SinkState } from '#observe/findings/sinks/courier.js';
 import type { Told } from '#observe/findings/sinks/sink.js';
 import { createSinks, type SinkOptions, sinkNames } from '#observe/findings/sinks/sinks.js';
@@ -14,16 +14,16 @@ import { isSigned, type Received, receiver } from './receiver.js';
 
 const SECRET = 'planted-secret';
 const BACKOFF = { firstMs: 5, longestMs: 40 };
-const OPTIONS: Omit<LedgerOptions, 'sinks'> = { retentionMs: 1e6, maxEntries: 1_000, now: () => 500_000 };
+const OPTIONS: Omit<FindingStoreOptions, 'sinks'> = { retentionMs: 1e6, maxEntries: 1_000, now: () => 500_000 };
 
 /** Of a ledger that is new at that time. */
 const FIRST_POSITION = 500_000_000;
 
 async function running(
   options: SinkOptions,
-  { kv = createMemoryStore(), ...bounds }: Partial<LedgerOptions> & { kv?: KvStore } = {},
+  { kv = createMemoryStore(), ...bounds }: Partial<FindingStoreOptions> & { kv?: KvStore } = {},
 ) {
-  const ledger = await openLedger(kv, { ...OPTIONS, sinks: sinkNames(options), ...bounds });
+  const ledger = await openFindingStore(kv, { ...OPTIONS, sinks: sinkNames(options), ...bounds });
   const states: SinkState[] = [];
   const sinks = createSinks(ledger.outbox, options, 'node-a', (state) => states.push(state), BACKOFF);
   onTestFinished(async () => {
@@ -49,7 +49,7 @@ const toldIn = (text: string) =>
 const toldBy = (received: readonly Received[]) => received.flatMap(({ body }) => JSON.parse(body) as Told[]);
 const briefly = (told: readonly Told[]) =>
   told.map(({ src_ip, new_count, count }) => `${src_ip} +${new_count} =${count}`);
-const allDelivered = async (ledger: FindingLedger, name: string) =>
+const allDelivered = async (ledger: FindingStore, name: string) =>
   expect.poll(async () => (await ledger.outbox.read(name, 1)).items.length, { timeout: 10_000 }).toBe(0);
 
 describe('the file', () => {
@@ -133,7 +133,7 @@ describe('the webhook', () => {
     const { answer } = told;
     told.answer = (refusing) => void refusing.writeHead(500).end('no');
     const options = webhook(url);
-    const first = await openLedger({ ...bound(kv), close: async () => {} }, { ...OPTIONS, sinks: ['webhook'] });
+    const first = await openFindingStore({ ...bound(kv), close: async () => {} }, { ...OPTIONS, sinks: ['webhook'] });
     const states: SinkState[] = [];
     const sinks = createSinks(first.outbox, options, 'node-a', (state) => states.push(state), BACKOFF);
     await first.merge([seen()]);
@@ -221,9 +221,9 @@ describe('the webhook', () => {
 it('a sink that is new is told of nothing that was before it, and one that is gone keeps nothing', async () => {
   const kv = createMemoryStore();
   const keep = { ...bound(kv), close: async () => {} };
-  const none = await openLedger(keep, { ...OPTIONS, sinks: [] });
+  const none = await openFindingStore(keep, { ...OPTIONS, sinks: [] });
   await none.merge([seen()]);
-  const both = await openLedger(keep, { ...OPTIONS, sinks: ['file', 'webhook'] });
+  const both = await openFindingStore(keep, { ...OPTIONS, sinks: ['file', 'webhook'] });
   expect((await both.outbox.read('file', 10)).items).toEqual([]);
   await both.merge([seen(), seen({ source: '10.0.0.8' })]);
   const { items, next } = await both.outbox.read('file', 10);
@@ -239,7 +239,7 @@ it('a sink that is new is told of nothing that was before it, and one that is go
     return keys.length;
   };
   expect(await entries()).toBe(2);
-  const one = await openLedger(keep, { ...OPTIONS, sinks: ['file'] });
+  const one = await openFindingStore(keep, { ...OPTIONS, sinks: ['file'] });
   await one.merge([seen()]);
   await one.outbox.acknowledge('file', (await one.outbox.read('file', 10)).next);
   expect(await entries()).toBe(0);
