@@ -10,11 +10,6 @@ export class LatestFew<T> {
     return value;
   }
 
-  /** The one that was used last. */
-  get latest(): T | undefined {
-    return [...this.#values.values()].at(-1);
-  }
-
   keep(key: string, value: T): void {
     this.#values.delete(key);
     this.#values.set(key, value);

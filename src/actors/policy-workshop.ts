@@ -67,8 +67,10 @@ class Workshop {
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
     const { text, surroundings, integrations } = work;
-    const before = { holders: this.#holders, known: this.#held.latest?.parts, isStored: integrations === null };
-    const read = readText(text, surroundings, integrations, before);
+    const read = readText(text, surroundings, integrations, {
+      holders: this.#holders,
+      isStored: integrations === null,
+    });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     const { policyJson, name, warnings, policy, held } = read;
     this.#held.keep(work.key, held);

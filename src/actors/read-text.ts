@@ -12,7 +12,7 @@ export function readText(
   { body, form, recordMode }: PolicyText,
   surroundings: PolicySurroundings,
   integrations: readonly string[] | null,
-  before: Pick<ReadContext, 'holders' | 'known' | 'isStored'> = {},
+  before: Pick<ReadContext, 'holders' | 'isStored'> = {},
 ): ReadPolicy {
   return readPolicy(body, {
     ...surroundings,

@@ -29,25 +29,13 @@ export type GroupPart = {
 
 export type PartsOptions = { readonly form: Form; readonly mode: EnvelopeMode; readonly context: LintContext };
 
-/** What is known of the groups of a document by their place: their texts, and the parts of those that it leaves out. */
-export type KnownParts = { readonly texts: readonly Uint8Array[]; readonly parts: ReadonlyMap<number, GroupPart> };
-
-/** The parts of a valid document, without the groups that are known. */
-export function partsOf(document: PolicyConfig, options: PartsOptions, known: KnownParts = NOTHING_KNOWN): PolicyParts {
+/** The parts of a valid document. `texts` are the JSON texts of its groups, in their order, where they are kept. */
+export function partsOf(document: PolicyConfig, options: PartsOptions, texts: readonly Uint8Array[] = []): PolicyParts {
   const { form, mode } = options;
   const configs = document.source_groups ?? [];
-  let next = 0;
-  const groups = Array.from({ length: configs.length + known.parts.size }, (_, place) => {
-    const text = known.texts[place];
-    const part = known.parts.get(place);
-    return part === undefined
-      ? groupPart(configs[next++] as SourceGroupConfig, place, text, options)
-      : { ...part, text };
-  });
-  return { form, mode, defaultPolicy: document.default_policy, groups: renumbered(groups) };
+  const groups = configs.map((config, index) => groupPart(config, index, texts[index], options));
+  return { form, mode, defaultPolicy: document.default_policy, groups };
 }
-
-const NOTHING_KNOWN: KnownParts = { texts: [], parts: new Map() };
 
 export function groupPart(
   config: SourceGroupConfig,

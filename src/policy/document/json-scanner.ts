@@ -9,12 +9,6 @@ export type Span = { readonly start: number; readonly end: number };
 /** Where a list stands, brackets included, and each of its items. */
 export type ListSpans = Span & { readonly items: readonly Span[] };
 
-/** Finds the items of a list that stood in a text before, which was found to be strict. */
-export type KnownItems = {
-  /** How long the object is that stands at `at` as the item `place`; 0 where it is not known. */
-  lengthAt(bytes: Uint8Array, at: number, place: number): number;
-};
-
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
@@ -44,11 +38,8 @@ export class Scanner {
   readonly members = new Map<string, Span>();
   readonly duplicates: Problem[] = [];
   list: { start: number; end: number; items: { start: number; end: number }[] } | undefined;
-  /** Where items stand that are known. */
-  readonly skipped: Span[] = [];
   readonly #bytes: Uint8Array;
   readonly #path: readonly string[];
-  readonly #known: KnownItems | undefined;
   /** The depth of the list that is looked for, while inside it; else -1. */
   #listDepth = -1;
   #itemStart = 0;
@@ -63,10 +54,9 @@ export class Scanner {
   #keys = 0;
   #memberStart = 0;
 
-  constructor(bytes: Uint8Array, path: readonly string[], known: KnownItems | undefined) {
+  constructor(bytes: Uint8Array, path: readonly string[]) {
     this.#bytes = bytes;
     this.#path = path;
-    this.#known = known;
     for (let depth = 0; depth <= MAX_DEPTH; depth++) {
       this.#frames.push({ object: false, index: 0, keyStart: 0, keyEnd: 0, base: 0, seen: undefined });
     }
@@ -120,7 +110,6 @@ export class Scanner {
     const next = this.#space();
     if (this.#depth === 1) this.#memberStart = this.#at;
     else if (this.#depth === this.#listDepth) this.#itemStart = this.#at;
-    if (next === OPEN_OBJECT && this.#depth === this.#listDepth && this.#skip()) return;
     if (next === OPEN_OBJECT || next === OPEN_ARRAY) {
       this.#enter(next === OPEN_OBJECT);
       return;
@@ -132,17 +121,6 @@ export class Scanner {
     else if (next === 0x6e) this.#word('null');
     else this.#unexpected('a value');
     this.#ended();
-  }
-
-  /** Passes over an item that is known. */
-  #skip(): boolean {
-    const start = this.#at;
-    const length = this.#known?.lengthAt(this.#bytes, start, this.#frame().index) ?? 0;
-    if (length === 0) return false;
-    this.#at += length;
-    this.skipped.push({ start, end: this.#at });
-    this.#ended();
-    return true;
   }
 
   #enter(object: boolean): void {
