@@ -16,13 +16,20 @@ export function isKept(row: Row): boolean {
   );
 }
 
+export function figureOf({ value, unit }: Row): string {
+  return `${value >= 100 ? Math.round(value) : value.toPrecision(3)} ${unit}`.trimEnd();
+}
+
+/** Empty for a figure without a bound. */
+export function boundOf({ atMost, atLeast }: Row): string {
+  return atMost !== undefined ? `≤ ${atMost}` : atLeast !== undefined ? `≥ ${atLeast}` : '';
+}
+
 export function tableOf(rows: readonly Row[]): string {
-  const cells = rows.map((row) => [
-    row.what,
-    `${row.value >= 100 ? Math.round(row.value) : row.value.toPrecision(3)} ${row.unit}`,
-    row.atMost !== undefined ? `≤ ${row.atMost}` : row.atLeast !== undefined ? `≥ ${row.atLeast}` : '',
-    row.atMost === undefined && row.atLeast === undefined ? '' : isKept(row) ? 'kept' : 'MISSED',
-  ]);
+  const cells = rows.map((row) => {
+    const bound = boundOf(row);
+    return [row.what, figureOf(row), bound, bound === '' ? '' : isKept(row) ? 'kept' : 'MISSED'];
+  });
   const widths = [0, 1, 2, 3].map((column) => Math.max(...cells.map((line) => line[column]?.length ?? 0)));
   return cells
     .map((line) => `  ${line.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}`.trimEnd())
