@@ -1,38 +1,26 @@
-import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import { fileAt, filesIn, rootPages } from './files.js';
 
-const root = new URL('../../', import.meta.url);
 const OWN = 'test/docs/contract.test.ts';
 const FOLDERS = ['bench', 'bin', 'deploy', 'docs', 'examples', 'scripts', 'src', 'statecharts', 'test'];
 const READ = /\.(ts|js|cjs|c|h|md|sh|yaml|json|snap)$/;
 /** A number that stands alone: not a part of a word, a colour, an escape such as `%C3`, base64, a file name or a MAC address. */
 const REFERENCE = /(?<![\w%\\#+.-]|[0-9A-F]:)([BDFHKNRT]\d{1,2}[a-z]?)(?![\w+=-]|:[0-9A-F]{2}\b)/g;
 
-const read = (file: string): string => readFileSync(new URL(file, root), 'utf8');
-
-function files(): string[] {
-  const pages = readdirSync(root).filter((name) => name.endsWith('.md'));
-  const inFolders = FOLDERS.flatMap((folder) =>
-    readdirSync(new URL(folder, root), { recursive: true, withFileTypes: true })
-      .filter((entry) => entry.isFile() && READ.test(entry.name))
-      .map((entry) => `${entry.parentPath}/${entry.name}`.slice(root.pathname.length)),
-  );
-  return [...pages, ...inFolders];
-}
-
 const numbersIn = (text: string): string[] => [...text.matchAll(REFERENCE)].map(([, number]) => number ?? '');
 
 /** Each number in use, with the files that refer to it. */
 function references(): Map<string, string[]> {
   const found = new Map<string, string[]>();
-  for (const file of files().filter((path) => path !== OWN)) {
-    for (const number of new Set(numbersIn(read(file)))) found.set(number, [...(found.get(number) ?? []), file]);
+  for (const { path, text } of [...rootPages, ...filesIn(FOLDERS, READ)]) {
+    if (path === OWN) continue;
+    for (const number of new Set(numbersIn(text))) found.set(number, [...(found.get(number) ?? []), path]);
   }
   return found;
 }
 
 function numbersOf(page: string, entry: RegExp): string[] {
-  return [...read(page).matchAll(entry)].map(([, number]) => number ?? '');
+  return [...fileAt(page).text.matchAll(entry)].map(([, number]) => number ?? '');
 }
 
 const used = references();

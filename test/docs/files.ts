@@ -19,6 +19,6 @@ export function fileAt(path: string): TextFile {
 }
 
 /** The pages in the folder of the repository itself. */
-export const rootPages = ['ARCHITECTURE.md', 'CONTRIBUTING.md', 'README.md']
+export const rootPages = ['ARCHITECTURE.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'README.md', 'SECURITY.md']
   .filter((path) => existsSync(new URL(path, root)))
   .map(fileAt);
