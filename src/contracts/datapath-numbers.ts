@@ -1,4 +1,4 @@
-/** Numbers of `bpf/weir.h`; a test holds the two together through the object's BTF. */
+/** Numbers of `bpf/weir.h`. A test compares the two by the BTF of the object. */
 export const LAYOUT_VERSION = 6;
 export const LINE_WORDS = 16;
 export const LINE_BYTES = LINE_WORDS * 4;
@@ -30,7 +30,7 @@ export const DROP_REASON = {
   flow_share: 22,
 } as const;
 
-/** What each drop reason means, and what to do about it; `docs/errors.md` is written from this table. */
+/** The meaning of each drop reason, and the remedy. `docs/errors.md` is generated from this table. */
 export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REASON, 'none'>, string>> = {
   malformed: 'A header is wrong, or ends before the packet does.',
   non_ipv4:
@@ -110,12 +110,12 @@ export const FLOW_STATE = {
 } as const;
 export type FlowState = keyof typeof FLOW_STATE;
 export const FLOW_STATES = 16;
-/** A tick of flow times is 2^20 ns. */
+/** The unit of flow times: 2^20 ns. */
 export const TICK_NS = 1 << 20;
-/** A unit of the time at which a flow opened is 2^23 ns. */
+/** The unit of the opening time of a flow is 2^23 ns. */
 export const OPENED_SHIFT = 23;
 
-/** The other way round; undefined for a number that has no name. */
+/** The inverse of a table of numbers; undefined for a number without a name. */
 export function namesByNumber<N extends string>(numbers: Readonly<Record<N, number>>): readonly (N | undefined)[] {
   const names: (N | undefined)[] = [];
   for (const [name, number] of Object.entries<number>(numbers)) names[number] = name as N;

@@ -4,35 +4,40 @@ import type { FlowState, ReversePath } from './datapath-numbers.js';
 export type FlowTimeouts = Readonly<Record<FlowState, number>>;
 
 export type DatapathOptions = {
-  /** Names of policed interfaces; one may end in `*`. */
+  /** Names of policed interfaces. A name may end in `*`. */
   readonly interfaces: readonly string[];
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: ReversePath;
-  /** How long TCP in the middle of its life is picked up after the first activation on a new flow table (D18). */
+  /**
+   * How long established TCP connections are picked up after the first activation on a new flow table (D18).
+   */
   readonly pickupMs: number;
   readonly flowCapacity: number;
-  /** Part of the flow table that one source may have while it is more than half full (D18). */
+  /** The share of the flow table that one source may use while the table is more than half full (D18). */
   readonly flowShare: number;
   readonly timeoutsMs: FlowTimeouts;
-  /** `direct`: what passes is sent at once, and sees no more of the stack; `auto`: as long as nobody else has a say in it. */
+  /**
+   * `direct`: allowed packets are sent at once and skip the rest of the network stack. `auto`: `direct` as
+   * long as no third-party hook, netfilter rule or qdisc would be skipped.
+   */
   readonly forwarding: 'auto' | 'stack' | 'direct';
-  /** Whether packets to and from the node itself are judged too (D17). */
+  /** Whether packets to and from the node itself are classified too (D17). */
   readonly policeLocal: boolean;
-  /** Whether lookups are handed to the DNS proxy, whatever server they are for. */
+  /** Whether lookups are handed to the DNS proxy, whatever their destination address is. */
   readonly divertDns?: boolean;
-  /** Where the service plane listens; null: there is none. */
+  /** The address and port of the service plane; null if there is none. */
   readonly servicePlane?: { readonly address: number; readonly port: number } | null;
-  /** Addresses that are learned at once. */
+  /** The number of addresses that can be granted at the same time. */
   readonly grantCapacity: number;
-  /** Its lowest bit is the guard's. */
+  /** The lowest bit belongs to the guard. */
   readonly markMask: number;
-  /** A folder of a BPF file system. */
+  /** A folder in a BPF file system. */
   readonly pinPath: string;
-  /** Lines of 64 bytes that a policy may take. */
+  /** The number of 64-byte cache lines that a policy may use. */
   readonly programCapacity: number;
-  /** Attaches by clsact also where the kernel has TCX. */
+  /** Attach by clsact even if the kernel has TCX. */
   readonly forceClsact?: boolean;
-  /** How often `watch` looks; 1000 by default. */
+  /** The interval at which `watch` polls; 1000 by default. */
   readonly watchIntervalMs?: number;
   /** The compiled object; `dist/bpf/weir.bpf.o` by default. */
   readonly objectPath?: string;

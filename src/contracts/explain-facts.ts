@@ -1,41 +1,51 @@
-/** Whether the node can inspect: `no_ca`, all but what a rule intercepts. */
+/**
+ * Whether the node can inspect. `no_ca`: it inspects everything except connections that a rule intercepts.
+ */
 export type PlaneState = 'inspecting' | 'no_ca' | 'absent';
 
-/** State of a node that decides beside the policy. */
+/** The state of a node, beside the policy, that decides about a packet. */
 export type ExplainNode = {
-  /** Patterns that the destination is granted for now; null where that is not known. */
+  /** The patterns that the destination is granted for now; null if unknown. */
   readonly granted: readonly string[] | null;
   readonly plane: PlaneState;
   readonly policesNode: boolean;
   /** The node's own addresses. */
   readonly own: readonly number[];
-  /** `absent`: without a `dataplane` section. `away`: it does not run at the moment. */
+  /**
+   * `absent`: the configuration has no `dataplane` section. `away`: the dataplane does not run at the moment.
+   */
   readonly dataplane: 'running' | 'absent' | 'away';
-  /** Lookups of other servers: `none` is diverted, the DNS proxy gets them, or it should get them and is absent. */
+  /**
+   * Lookups sent to other servers: `none` is diverted; the DNS proxy receives them; or the DNS proxy should
+   * receive them and does not run.
+   */
   readonly diverts: 'none' | 'proxy' | 'absent';
   readonly reversePath: 'strict' | 'loose' | 'off';
-  /** Null where it is not known. */
+  /** Null if unknown. */
   readonly arrival: Arrival | null;
-  /** The live flow that the packet is of; null where there is none, or it is not known. */
+  /** The live flow of the packet; null if there is none, or if it is unknown. */
   readonly flow: OpenFlow | null;
 };
 
-/** Where packets of a source come in, by the routes of the node. */
+/** The interfaces where packets of a source arrive, by the routes of the node. */
 export type Arrival = {
-  /** Names of the interfaces that are policed. */
+  /** Names of the policed interfaces. */
   readonly policed: readonly string[];
-  /** The interface by which the source is reached. `nowhere`: no route leads there. `unknown`: more than its address decides. */
+  /**
+   * The interface by which the source is reached. `nowhere`: there is no route to it. `unknown`: the route
+   * depends on more than the address.
+   */
   readonly by: { readonly interface: string } | 'nowhere' | 'unknown';
 };
 
 export type OpenFlow = {
-  /** Whether the packet is of the side that was asked. */
+  /** Whether the packet comes from the side that did not open the flow. */
   readonly isReply: boolean;
-  /** Whether the policy in force judged it; else its next packet is judged again. */
+  /** Whether the policy in force decided the flow; if not, the next packet is classified again. */
   readonly isCurrent: boolean;
-  /** Null of a flow that nobody judged. */
+  /** Null for a flow that no policy decided. */
   readonly verdict: 'allow' | 'audit' | 'redirect' | null;
-  /** Null where a default decided, or the policy that did is gone. */
+  /** Null if a default decided, or if the names of that policy are no longer known. */
   readonly group: string | null;
   readonly rule: string | null;
 };

@@ -1,10 +1,13 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { PassedObject } from './bpf-object-handle.js';
 
-/** Where a thread asks for grants, and where it is to be said that it ended while it wrote some itself (`Gate`). */
+/**
+ * The port by which a thread requests grants, and the shared memory that records that the thread ended while
+ * it wrote grants itself (`Gate`).
+ */
 export type GrantDoor = { readonly port: MessagePort; readonly gate: SharedArrayBuffer };
 
-/** Maps and settings by which another thread writes grants itself, as long as the table says `owner`. */
+/** Maps and settings by which another thread writes grants itself, as long as the table names `owner`. */
 export type GrantAccess = {
   readonly grants: PassedObject;
   readonly patterns: PassedObject;

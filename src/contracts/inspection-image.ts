@@ -1,23 +1,23 @@
 import type { Policy } from './policy-model.js';
 import type { Program } from './program.js';
 
-/** Either the policy, or the program that it gave where no rule is about TLS or names: that says it all then. */
+/** The policy, or only its program if no rule has TLS matchers or names: then the program alone decides. */
 type Judging<P> = { readonly program: Program; readonly policy: null } | { readonly program: null; readonly policy: P };
 
-/** What connections that were redirected are judged by: of the program of a generation. */
+/** The policy or program by which redirected connections are decided, and its generation. */
 export type Inspection = Judging<Policy> & { readonly generation: number };
 
-/** An `Inspection` on its way to a thread. */
+/** An `Inspection` as it is sent to a thread. */
 export type InspectionImage = Judging<PolicyImage> & {
   readonly generation: number;
-  /** Whether a rule intercepts. */
+  /** Whether a rule intercepts TLS. */
   readonly intercepts: boolean;
 };
 
 /** A policy in memory that threads share. */
 export type PolicyImage = {
-  /** All but the rules, as `v8.serialize` writes it. */
+  /** The policy without its rules, as written by `v8.serialize`. */
   readonly heads: Uint8Array;
-  /** Where the JSON texts of the groups lie. */
+  /** The memory that holds the JSON texts of the groups. */
   readonly chunks: readonly Uint8Array[];
 };

@@ -1,4 +1,4 @@
-/** A sorted list of starts, each with the value that holds from there to the next start. The first start is 0. */
+/** A sorted list of starts. Each value holds from its start to the next one. The first start is 0. */
 export type Intervals = { readonly starts: Uint32Array; readonly values: Uint32Array };
 
 /** Many interval maps in one pair of arrays. Map `m` is the slice `offsets[m]` … `offsets[m + 1]`. */

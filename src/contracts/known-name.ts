@@ -1,4 +1,6 @@
-/** A name that was looked up, and what is granted for it. Addresses in host order, times in milliseconds since 1970. */
+/**
+ * A name that was looked up, and its grants. Addresses are in host order, times in milliseconds since 1970.
+ */
 export type KnownName = {
   readonly hostname: string;
   readonly addresses: readonly number[];

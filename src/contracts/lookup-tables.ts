@@ -2,20 +2,26 @@ import type { Intervals } from './interval-map.js';
 import type { Texts } from './texts.js';
 
 /**
- * What lookups are decided by (D11), read by `LookupIndex`. Only arrays of numbers, so that threads share them. Patterns
- * are numbered as in `Program.names`, words are those of `word()`.
+ * The tables that decide lookups (D11), read by `LookupIndex`. They contain only arrays of numbers, so that
+ * threads can share them. Patterns are numbered as in `Program.names`; words are verdict words.
  */
 export type LookupTables = {
-  /** Source address → class. The sources of a class have the same groups that count for lookups. */
+  /** Source address → class. All sources of a class have the same groups that decide lookups. */
   readonly sources: Intervals;
   readonly classes: {
-    /** The groups of class `c` that decide lookups by hostname: `offsets[c]` … `offsets[c + 1]` of `groups`, ascending. */
+    /**
+     * The groups of class `c` that decide lookups by hostname: `offsets[c]` … `offsets[c + 1]` of `groups`,
+     * ascending.
+     */
     readonly offsets: Uint32Array;
     readonly groups: Uint32Array;
-    /** Per class the word that decides where no hostname does before it. */
+    /** For each class, the word that decides if no hostname rule decides before it. */
     readonly defaults: Uint32Array;
   };
-  /** The groups that decide lookups by pattern `p`: `offsets[p]` … `offsets[p + 1]`, ascending, a word each. */
+  /**
+   * The groups that decide lookups by pattern `p`: `offsets[p]` … `offsets[p + 1]`, ascending, with a word
+   * for each.
+   */
   readonly patterns: {
     readonly offsets: Uint32Array;
     readonly groups: Uint32Array;
@@ -24,11 +30,16 @@ export type LookupTables = {
   readonly names: NameTables;
 };
 
-/** What patterns match a name, read by `NameIndex`. Patterns are numbered as in `Program.names`. */
+/**
+ * The tables that find the patterns that match a name, read by `NameIndex`. Patterns are numbered as in
+ * `Program.names`.
+ */
 export type NameTables = {
-  /** Per pattern its name in wire form, without the `*.` of a suffix; empty where it has no name. */
+  /**
+   * For each pattern its name in wire form, without the `*.` of a suffix; empty for a pattern without a name.
+   */
   readonly wires: { readonly bytes: Uint8Array; readonly offsets: Uint32Array };
-  /** Two words a slot: the hash of a name, and the number of its pattern or `NONE`. */
+  /** Two words for each slot: the hash of a name, and the number of its pattern or `NONE`. */
   readonly exact: Uint32Array;
   readonly suffixes: Uint32Array;
   /** The pattern `*`, or `NONE`. */

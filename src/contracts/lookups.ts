@@ -1,10 +1,10 @@
 import type { LookupTables } from './lookup-tables.js';
 import type { Program } from './program.js';
 
-/** What lookups are judged by: of the program of a generation. */
+/** The tables that decide lookups, from the program of a generation. */
 export type Lookups = {
   readonly generation: number;
-  /** Texts of the patterns, as `LookupTables` numbers them. */
+  /** Texts of the patterns, as numbered by `LookupTables`. */
   readonly patterns: readonly string[];
   readonly tables: LookupTables;
 };

@@ -1,6 +1,6 @@
 /**
- * The policy as an operator wrote it: the shapes of the management API, echoed back unchanged (D6).
- * `schema.ts` parses into these types; `normalise.ts` turns them into the model that is judged.
+ * The policy as an operator wrote it: the shapes of the management API, returned unchanged (D6).
+ * `policy-schema.ts` checks these shapes; `normalise.ts` converts them into the model that is evaluated.
  */
 export type ActionWord = string;
 type Mode = 'audit' | 'enforce';

@@ -1,13 +1,14 @@
 import type { TlsMatchConfig } from './policy-document.js';
 
 /**
- * The policy as it is judged: defaults filled in, words lower-cased, addresses as numbers, groups and rules in
- * the order of their walk (D3). Addresses are unsigned 32-bit numbers in host order: 10.0.0.1 is 0x0a000001.
+ * The policy as it is evaluated: defaults filled in, words in lower case, addresses as numbers, groups and
+ * rules in the order of evaluation (D3). Addresses are unsigned 32-bit numbers in host order: 10.0.0.1 is
+ * 0x0a000001.
  */
 export type Action = 'allow' | 'deny';
 export type Mode = 'audit' | 'enforce';
 
-/** What was decided for a packet. `audit` is a deny that passes and is recorded (D4). */
+/** The decision about a packet. `audit` is a deny that passes and is recorded (D4). */
 export type Verdict = 'allow' | 'deny' | 'audit' | 'redirect';
 
 export type Prefix = { readonly address: number; readonly length: number };
@@ -23,22 +24,22 @@ export type HostnamePattern =
 
 export type Rule = {
   readonly id: string;
-  /** JSON pointer of the rule in its group, so that a rule is the same wherever its group stands. */
+  /** JSON pointer of the rule relative to its group, so that a rule does not change if its group moves. */
   readonly pointer: string;
   readonly action: Action;
-  /** The effective mode: its own, else its group's. */
+  /** The effective mode: the mode of the rule, else the mode of its group. */
   readonly mode: Mode;
   /** Union of `dst_cidrs` and `dst_ips`; empty means any destination. */
   readonly destinations: readonly Prefix[];
   readonly hostname: HostnamePattern | undefined;
   readonly protocol: number | 'any';
-  /** Empty means any; a rule with ports matches only protocols that have ports (D2). */
+  /** Empty means any. A rule with ports matches only protocols that have ports (D2). */
   readonly sourcePorts: readonly Range[];
   readonly destinationPorts: readonly Range[];
-  /** After the injection of D14; empty means any. Tested each on its own. */
+  /** After the types of D14 were added; empty means any. Types and codes are tested independently. */
   readonly icmpTypes: readonly number[];
   readonly icmpCodes: readonly number[];
-  /** A TLS rule matches TCP only and is judged by the service plane (D22). */
+  /** A TLS rule matches TCP only and is decided by the service plane (D22). */
   readonly tls: TlsMatchConfig | undefined;
 };
 
@@ -49,15 +50,18 @@ export type Group = {
   readonly mode: Mode;
   /** Static sources. */
   readonly sources: readonly Prefix[];
-  /** Whether it has selectors. None was ever resolved: for other sources its denies match and its allows do not (D19a). */
+  /**
+   * Whether the group has selectors. No selector was ever resolved: for sources that are not static, its
+   * denies match and its allows do not (D19a).
+   */
   readonly dynamic: boolean;
-  /** In the order of their walk. */
+  /** In the order of evaluation. */
   readonly rules: readonly Rule[];
   readonly defaultAction: Action | undefined;
 };
 
 export type Policy = {
-  /** In the order of their walk. */
+  /** In the order of evaluation. */
   readonly groups: readonly Group[];
   readonly default: {
     readonly action: Action;
@@ -66,7 +70,7 @@ export type Policy = {
   };
 };
 
-/** Ports are 0 where the protocol has none; type and code are 0 unless the protocol is ICMP. */
+/** Ports are 0 if the protocol has none. Type and code are 0 unless the protocol is ICMP. */
 export type Packet = {
   readonly source: number;
   readonly destination: number;
@@ -77,7 +81,7 @@ export type Packet = {
   readonly icmpCode: number;
 };
 
-/** Addresses that were learned for a hostname pattern (D12). The key of a pattern is its `text`. */
+/** Addresses that were granted for a hostname pattern (D12). The key of a pattern is its `text`. */
 export type Grants = { has(pattern: HostnamePattern, address: number): boolean };
 export const noGrants: Grants = { has: () => false };
 

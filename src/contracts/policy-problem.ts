@@ -1,12 +1,12 @@
-/** Something wrong with a document. `pointer` is an RFC 6901 JSON pointer into the body that was sent. */
+/** An error in a document. `pointer` is an RFC 6901 JSON pointer into the body that was sent. */
 export type Problem = { readonly pointer: string; readonly code: ProblemCode; readonly message: string };
-/** Something valid that is probably not meant (D16). Never blocks a write. */
+/** A valid part of a document that is probably a mistake (D16). A warning never blocks a write. */
 export type Warning = { readonly pointer: string; readonly code: WarningCode; readonly message: string };
 
 export type ProblemCode = keyof typeof PROBLEM_CODES;
 export type WarningCode = keyof typeof WARNING_CODES;
 
-/** Every problem code, with what it means; `docs/errors.md` is written from this table. */
+/** Every problem code and its meaning; `docs/errors.md` is generated from this table. */
 export const PROBLEM_CODES = {
   invalid_utf8: 'The body is not valid UTF-8.',
   invalid_json: 'The body is not JSON; the message names line and column.',
@@ -54,7 +54,7 @@ export const PROBLEM_CODES = {
   invalid_key: 'The key cannot be used in a map.',
 } as const;
 
-/** Every warning code, with what it means; `docs/errors.md` is written from this table. */
+/** Every warning code and its meaning; `docs/errors.md` is generated from this table. */
 export const WARNING_CODES = {
   host_bits: 'A network has bits set behind its prefix; they are ignored.',
   never_matches: 'No packet can have what the rule asks for.',

@@ -1,12 +1,14 @@
 import type { EnvelopeMode, Form } from './policy-document.js';
 
-/** A stored policy without its body (D5). The body is the policy's own JSON text, kept as it was sent (D6). */
+/**
+ * A stored policy without its body (D5). The body is the JSON text of the policy, stored as it was sent (D6).
+ */
 export type PolicyRecord = {
   readonly id: string;
   readonly name: string | null;
   readonly form: Form;
   readonly mode: EnvelopeMode;
-  /** Counts the writes of this record from 1; the ETag is made of id and revision. */
+  /** Counts the writes of this record from 1. The ETag consists of id and revision. */
   readonly revision: number;
   /** ISO 8601, UTC. */
   readonly created_at: string;
@@ -18,13 +20,13 @@ export type PolicyRecord = {
 /** A record with the JSON text of its PolicyConfig (UTF-8). */
 export type StoredPolicy = { readonly record: PolicyRecord; readonly body: Uint8Array };
 
-/** Some bytes of a text, from `from` to `to`, are replaced by others. */
+/** Replaces the bytes of a text from `from` to `to`, the end excluded. */
 export type TextEdit = { readonly from: number; readonly to: number; readonly text: Uint8Array };
 
-/** What becomes of the text of an earlier revision of the same record. */
+/** The edit of the text of an earlier revision of the same record. */
 type BodyEdit = TextEdit & { readonly revision: number };
 
-/** A policy as it is put: with its text, or with what makes it of an earlier one. */
+/** A policy to store: with its text, or with the edit that makes the text from an earlier revision. */
 export type PolicyPut = StoredPolicy | { readonly record: PolicyRecord; readonly edit: BodyEdit };
 
 /** The ETag of D8: the same in all views of one revision. */

@@ -4,15 +4,16 @@ import type { HostnamePattern } from './policy-model.js';
 import type { RuleNames } from './rule-names.js';
 
 /**
- * A program is a compiled policy: a deterministic function of the policy, independent of any kernel. Every search is
- * in an interval map, and always finds an interval.
+ * A program is a compiled policy: a deterministic function of the policy, independent of any kernel. Every
+ * search is in an interval map and always finds an interval.
  */
 export type Program = {
   /** Source address → list. */
   readonly sources: Intervals;
   /**
-   * A list is what one population of sources is judged by: at most `MAX_SEGMENTS` segments, searched in order (every
-   * rank of a segment is below every rank of the next), then a default word.
+   * A list decides the packets of one population of sources. It has at most `MAX_SEGMENTS` segments (rule
+   * blocks), searched in order, and then a default word. Every rank of a segment is below every rank of the
+   * next.
    */
   readonly lists: {
     readonly offsets: Uint32Array;
@@ -20,8 +21,9 @@ export type Program = {
     readonly defaults: Uint32Array;
   };
   /**
-   * Per segment: its map in `destinations`, its leaf of rules with any destination, and the leaf of all its hostname
-   * rules together, which says what a granted name could bring at best; `NONE` where absent.
+   * For each segment: its map in `destinations`; the leaf (port map) of rules with any destination; and the
+   * leaf of all its hostname rules together, which is a lower bound for the word that a granted name can
+   * give. `NONE` if absent.
    */
   readonly segments: {
     readonly destinations: Uint32Array;
@@ -30,18 +32,18 @@ export type Program = {
   };
   /** Destination address → leaf, or `NONE`. */
   readonly destinations: IntervalPool;
-  /** `leafKey` → word, `NO_MATCH`, or `SLICE | map of slices`. Equal leaves are one. */
+  /** `leafKey` → word, `NO_MATCH`, or `SLICE | map of slices`. Equal leaves are stored once. */
   readonly leaves: IntervalPool;
   /** Source port → word or `NO_MATCH`. */
   readonly slices: IntervalPool;
   /** The patterns of all hostname rules, each once. */
   readonly names: readonly HostnamePattern[];
   /**
-   * What counts besides the leaves of a segment where a name is granted: a leaf, or `MAP | map of destinations` where
-   * rules of the name have destinations too (D10). Segments ascend, and the names of a segment.
+   * The leaf that a granted name adds to the leaves of a segment: a leaf, or `MAP | map of destinations` if
+   * rules of the name have destinations too (D10). Sorted by segment, then by name.
    */
   readonly nameLeaves: { readonly segments: Uint32Array; readonly names: Uint32Array; readonly leaves: Uint32Array };
-  /** What lookups are decided by. */
+  /** The tables that decide lookups. */
   readonly lookups: LookupTables;
   /** Number of ranks in the policy. */
   readonly ranks: number;
@@ -53,7 +55,7 @@ export const NONE = 0xffff_ffff;
 export const SLICE = 0x8000_0000;
 export const MAP = 0x8000_0000;
 
-/** The key of a leaf: ICMP type and code stand where other protocols have their destination port. */
+/** The key of a leaf. For ICMP, type and code take the place of the destination port. */
 export function leafKey(protocol: number, low16: number): number {
   return protocol * 0x1_0000 + low16;
 }

@@ -1,29 +1,32 @@
 import type { Packet } from './policy-model.js';
 
-/** Packets, each with the word that the reference evaluator decides it by: what a compiled policy is checked with (B5). */
+/**
+ * Packets, each with the verdict word of the reference evaluator. A compiled policy is checked against them
+ * (B5).
+ */
 export type ProofSample = {
-  /** `PACKET_CELLS` cells a packet; see `packetAt`. */
+  /** `PACKET_CELLS` cells for each packet; see `packetAt`. */
   readonly packets: Uint32Array;
   /** The word of each packet. */
   readonly expected: Uint32Array;
-  /** Equivalence classes of the policy; null where there are too many to count. */
+  /** Number of equivalence classes of the policy; null if there are too many to count. */
   readonly classes: number | null;
-  /** Whether a packet of every class is among them. */
+  /** Whether the sample has a packet of every class. */
   readonly complete: boolean;
 };
 
-/** A sample, or what becomes one while its program is staged. */
+/** A sample, or the promise of one that is computed while its program is staged. */
 export type Sampling = ProofSample | Promise<ProofSample>;
 
-/** What was checked before a program came into force. */
+/** The result of the check before a program came into force. */
 export type Proof = {
   readonly classes: number | null;
-  /** Packets that were judged by the datapath, and as the policy says. */
+  /** Number of packets that the datapath decided as the policy says. */
   readonly checked: number;
   readonly complete: boolean;
 };
 
-/** A packet that the datapath judges otherwise than the policy says. Both are words of a program. */
+/** A packet that the datapath decides differently from the policy. Both are verdict words. */
 export type ProofMismatch = { readonly packet: Packet; readonly expected: number; readonly found: number };
 
 export const PACKET_CELLS = 4;

@@ -1,13 +1,16 @@
 import type { PolicyRecord } from './policy-record.js';
 import type { Texts } from './texts.js';
 
-/** Who stands at each rank of a program: under which identity its hits are counted, and by which names it is shown. */
+/**
+ * The rule or default at each rank of a program: the identity under which its hits are counted, and its
+ * names.
+ */
 export type RuleNames = {
-  /** The record that the policy is of; null where none is active. */
+  /** The record of the policy; null if none is active. */
   readonly policy: Pick<PolicyRecord, 'id' | 'revision'> | null;
-  /** Low and high word for each rank; the low one is 0 where nobody stands there, and nowhere else. */
+  /** Low and high word for each rank. The low word is 0 if and only if the rank is unused. */
   readonly identities: Uint32Array;
-  /** Rank → group, in the order of the walk; `NONE` for the policy's default. */
+  /** Rank → group, in the order of evaluation; `NONE` for the default of the policy. */
   readonly groups: Uint32Array;
   readonly groupIds: Texts;
   /** By rank; empty for defaults. */

@@ -1,7 +1,10 @@
 import type { Verdict } from './policy-model.js';
 import type { Decider } from './rule-names.js';
 
-/** A connection or a request that the service plane decided. Addresses in host order, times in milliseconds since 1970. */
+/**
+ * A connection or a request that the service plane decided. Addresses are in host order, times in
+ * milliseconds since 1970.
+ */
 export type SeenConnection = {
   readonly kind: 'tls' | 'http';
   readonly atMs: number;
@@ -10,21 +13,21 @@ export type SeenConnection = {
   readonly destination: number;
   readonly destinationPort: number;
   readonly generation: number;
-  /** Null where no rule was come to. */
+  /** Null if no rule was reached. */
   readonly decider: Decider | null;
   readonly verdict: Verdict;
-  /** Why, beside what the rule says; null where that is all. */
+  /** The reason in addition to the rule; null if the rule alone decided. */
   readonly reason: string | null;
   readonly sni: string | null;
-  /** The path without its query; what was cut off of it is an `…`. */
+  /** The path without its query. A truncated path ends with `…`. */
   readonly http: { readonly method: string; readonly host: string; readonly path: string } | null;
 };
 
-/** What the service plane saw since it told the last time. */
+/** Connections that the service plane decided since its last report. */
 export type SeenConnections = {
   readonly connections: readonly SeenConnection[];
-  /** What there was no room for. */
+  /** Number of connections that were not recorded for lack of room. */
   readonly lost: number;
-  /** What of it was denied, or would have been. */
+  /** How many of the lost connections were denied, or would have been without audit. */
   readonly lostDenied: number;
 };

@@ -1,6 +1,9 @@
 const WORTH_SHARING_BYTES = 64 * 1024;
 
-/** Words that are 0. Threads share a large array instead of copying it: once it is sent, nobody may write to it. */
+/**
+ * An array of zeros. Threads share a large array instead of copying it: after it was sent, no thread may
+ * write to it.
+ */
 export function sharedWords(length: number): Uint32Array {
   return new Uint32Array(roomFor(length * Uint32Array.BYTES_PER_ELEMENT));
 }

@@ -1,13 +1,13 @@
 import type { PassedObject } from './bpf-object-handle.js';
 
-/** Where connections that the service plane has decided are left to the datapath. */
+/** The BPF objects by which the service plane hands decided connections over to the datapath. */
 export type SpliceOffload = {
   readonly program: PassedObject;
   readonly joins: PassedObject;
   readonly joiners: PassedObject;
-  /** Of packets that pass unjudged. */
+  /** The mark of packets that pass without classification. */
   readonly mark: number;
-  /** How long a connection may be still, and how long one that has ended is kept. */
+  /** How long a connection may be idle, and how long an ended connection is kept. */
   readonly idleMs: number;
   readonly endedMs: number;
 };

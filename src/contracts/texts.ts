@@ -1,6 +1,6 @@
 import { sharedBytes, sharedWords } from './shared-array.js';
 
-/** Many short texts in one piece, as they go from thread to thread: UTF-8, and where each ends. */
+/** Many short texts in one array, as sent between threads: UTF-8, and the end of each text. */
 export type Texts = { readonly bytes: Uint8Array; readonly ends: Uint32Array };
 
 const encoder = new TextEncoder();
@@ -14,7 +14,7 @@ export function textsOf(list: readonly string[]): Texts {
     ends[index] = units;
   }
   const joined = encoder.encode(list.join(''));
-  // Every unit became one byte: that is how nearly all ids are written.
+  // ASCII only, as nearly all ids are: every UTF-16 unit became one byte.
   if (joined.length === units) return { bytes: shared(joined), ends };
   const bytes = new Uint8Array(3 * units);
   let end = 0;
@@ -25,10 +25,10 @@ export function textsOf(list: readonly string[]): Texts {
   return { bytes: shared(bytes.subarray(0, end)), ends };
 }
 
-/** Those of `texts` from `from` to `to`, the end excluded. */
+/** The elements of `texts` from `from` to `to`, the end excluded. */
 export type TextRun = { readonly texts: Texts; readonly from: number; readonly to: number };
 
-/** Runs of texts, one after the other. */
+/** Concatenates runs of texts. */
 export function joinedTexts(runs: readonly TextRun[]): Texts {
   const bytesOf = ({ texts: { ends }, from, to }: TextRun) => ({ first: startOf(ends, from), end: startOf(ends, to) });
   const lengths = runs.map(bytesOf).map(({ first, end }) => end - first);
@@ -49,7 +49,7 @@ export function textAt({ bytes, ends }: Texts, index: number): string {
   return decoder.decode(bytes.subarray(startOf(ends, index), ends[index] ?? 0));
 }
 
-/** Says of an index whether its text is one of `wanted`, without decoding it. */
+/** Returns a function that tells whether the text at an index is one of `wanted`, without decoding it. */
 export function textFinder({ bytes, ends }: Texts, wanted: readonly string[]): (index: number) => boolean {
   const encoded = wanted.map((text) => encoder.encode(text));
   return (index) => {

@@ -1,19 +1,24 @@
-/** What is known of a TLS connection when a rule is judged (D22a). Names are lower case, without their last dot. */
+/**
+ * The facts about a TLS connection that rules match (D22a). Names are in lower case, without their last dot.
+ */
 export type TlsFacts = {
   readonly hello: HelloFacts;
   readonly certificate: CertificateFacts;
 };
 
-/** What a client said first. */
+/** The first message of the client. */
 export type HelloFacts = ClientHello | { readonly kind: 'unreadable'; readonly fault: HelloFault };
 
 export type ClientHello = {
   readonly kind: 'hello';
-  /** Null where there is none. A claim of the client, and nothing more. */
+  /** Null if absent. The client may send any name here. */
   readonly sni: string | null;
-  /** Encrypted Client Hello (RFC 9849) is offered: the name may not be the one that is meant. GREASE cannot be told from it. */
+  /**
+   * Encrypted Client Hello (RFC 9849) is offered: the visible name may differ from the real one. GREASE
+   * cannot be told apart from ECH.
+   */
   readonly ech: boolean;
-  /** In the order of the client; GREASE left out. */
+  /** In the order of the client, without GREASE values. */
   readonly alpn: readonly string[];
   /** Whether TLS 1.3 is offered. */
   readonly offersTls13: boolean;
@@ -26,19 +31,19 @@ export type HelloFault =
   | 'too_long'
   /** Not complete after 5 s. */
   | 'late'
-  /** The client closed before it was complete. */
+  /** The client closed the connection before the hello was complete. */
   | 'incomplete'
-  /** The server asked for another hello, and the second says something else than the first. */
+  /** The server requested another hello, and the second one differs from the first. */
   | 'hello_changed'
-  /** The server did not answer it by TLS. */
+  /** The response of the server was not TLS. */
   | 'server_not_tls';
 
-/** What a server showed of itself. */
+/** The certificate of the server, as far as it is visible. */
 export type CertificateFacts =
-  /** Nobody has asked the server yet. */
+  /** No handshake with the server was made yet. */
   | { readonly kind: 'unasked' }
   | { readonly kind: 'hidden'; readonly by: 'tls13' | 'resumption' }
-  /** The server's answer cannot be read, or its certificate cannot. */
+  /** The response of the server, or its certificate, cannot be parsed. */
   | { readonly kind: 'unreadable' }
   | SeenCertificate;
 
@@ -47,10 +52,12 @@ export type SeenCertificate = {
   /** The subject in the string form of RFC 4514. */
   readonly subject: string;
   readonly commonNames: readonly string[];
-  /** dNSName of the subject's alternative names. */
+  /** The dNSName entries of the subject alternative names. */
   readonly dnsNames: readonly string[];
-  /** SHA-256 of the leaf's DER: 64 hex digits in lower case. */
+  /** SHA-256 of the DER form of the leaf certificate: 64 hex digits in lower case. */
   readonly fingerprint: string;
-  /** Whether the chain leads to one of these PEM certificates, now; null: to a root of the system. */
+  /**
+   * Whether the chain leads to one of these PEM certificates now; null stands for the roots of the system.
+   */
   readonly isTrusted: (anchors: readonly string[] | null) => boolean;
 };

@@ -1,8 +1,8 @@
 import type { Verdict } from './policy-model.js';
 
 /**
- * A verdict word is `rank << 4 | audited << 3 | verdict`: the smallest word that matches decides. The rank has 27 bits;
- * bit 31 is never set. `enum verdict` of `bpf/weir.h` has the same numbers.
+ * A verdict word is `rank << 4 | audited << 3 | verdict`. The smallest matching word decides. The rank has 27
+ * bits; bit 31 is never set. `enum verdict` of `bpf/weir.h` has the same numbers.
  */
 export const VERDICT_NUMBER = { allow: 1, deny: 2, audit: 3, redirect: 4 } as const satisfies Record<Verdict, number>;
 export const MAX_RANKS = 1 << 26;

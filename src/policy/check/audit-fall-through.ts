@@ -2,12 +2,15 @@ import type { Group, Policy } from '#contracts/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { containsAll, overlapPrefixes } from '#policy/model/rule-coverage.js';
 
-/** A group under audit, and the enforced default that denies what no rule of the group matches. */
+/** A group under audit, and the enforced default that denies packets that no rule of the group matches. */
 export type FallThrough = { readonly pointer: string; readonly to: string };
 
 const COMPARISONS = 1_000_000;
 
-/** Groups under audit without a default of their own whose packets reach an enforced deny. Very large policies are searched in part. */
+/**
+ * Finds groups under audit without a default action whose packets reach an enforced deny. Very large policies
+ * are searched only in part.
+ */
 export function auditFallThroughs({ groups, default: last }: Policy): FallThrough[] {
   const found: FallThrough[] = [];
   const facts = factsOfGroups(groups);

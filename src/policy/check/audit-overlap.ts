@@ -2,12 +2,18 @@ import type { Group, Policy, Rule } from '#contracts/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { covers, overlapPrefixes, overlaps } from '#policy/model/rule-coverage.js';
 
-/** Where a deny under audit stands, and the enforced deny behind it: a later rule, or the default of a group. */
+/**
+ * The pointer of a deny under audit, and the enforced deny behind it: a later rule, or the default of a
+ * group.
+ */
 export type AuditOverlap = { readonly pointer: string; readonly behind: string };
 
 const COMPARISONS = 1_000_000;
 
-/** Denies under audit that let pass what an enforced deny would drop. Very large policies are searched in part. */
+/**
+ * Finds denies under audit that let packets pass which a later enforced deny would drop. Very large policies
+ * are searched only in part.
+ */
 export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
   const found: AuditOverlap[] = [];
   const facts = factsOfGroups(groups);
@@ -46,7 +52,7 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
   return found;
 }
 
-/** A selector may select any address. */
+/** A selector may select any address, so a dynamic group may share sources with every group. */
 function haveCommonSource(one: Group, other: Group): boolean {
   return one.dynamic || other.dynamic || overlapPrefixes(one.sources, other.sources);
 }

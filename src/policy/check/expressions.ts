@@ -3,7 +3,7 @@ import type { Rule } from '#contracts/policy-model.js';
 import { escapeStep } from '#policy/model/pointer.js';
 import { compileRegex } from '#policy/model/regex.js';
 
-/** A regular expression of a rule. `whole`: it is about a name, of which both ends matter. */
+/** A regular expression of a rule. `whole`: it is searched in a name, so both ends should be anchored. */
 export type Expression = { readonly pointer: string; readonly source: string; readonly whole: boolean };
 
 export function expressionsOf(rule: Rule): Expression[] {
@@ -16,7 +16,10 @@ export function expressionsOf(rule: Rule): Expression[] {
   return found;
 }
 
-/** How many instructions the expressions of some rules compile to, each counted where it stands. */
+/**
+ * The total number of instructions of the expressions of some rules. An expression that is used twice counts
+ * twice.
+ */
 export function instructionsOf(rules: readonly Rule[]): number {
   let instructions = 0;
   for (const rule of rules) {

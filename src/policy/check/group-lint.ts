@@ -7,20 +7,23 @@ import { expressionsOf } from './expressions.js';
 import { whyNoNameMatches } from './hostname-lint.js';
 import { WarningList } from './warning-list.js';
 
-/** Which parts of the node run that some rules need. */
+/** Whether the parts of the node run that some rules need. */
 export type LintContext = {
   readonly dns: boolean;
   readonly servicePlane: boolean;
-  /** The node's own addresses where packets to and from the node are judged too. */
+  /** The addresses of the node if packets to and from the node are classified too. */
   readonly ownAddresses?: ReadonlySet<number> | undefined;
-  /** Whether the selectors of an integration resolve to addresses; undefined: none does yet. */
+  /** Whether the selectors of an integration resolve to addresses; undefined if none does yet. */
   readonly resolves?: ((integration: string) => boolean) | undefined;
 };
 
-/** What there is to say about a group that no other group has part in: of its document, and of its rules. */
+/** Warnings of a group that do not depend on other groups: about its document, and about its rules. */
 export type GroupWarnings = { readonly document: WarningList; readonly rules: WarningList };
 
-/** What is valid in a group and probably not meant (D16), whatever the rest of the policy says. Pointers are into it. */
+/**
+ * Finds valid parts of a group that are probably mistakes (D16), independently of the rest of the policy.
+ * Pointers are relative to the group.
+ */
 export function lintGroup(config: SourceGroupConfig, group: Group, context: LintContext): GroupWarnings {
   const warnings = { document: new WarningList(), rules: new WarningList() };
   lintDocument(config, context, warnings.document);
@@ -90,7 +93,7 @@ function lintRule(rule: Rule, group: Group, context: LintContext, warnings: Warn
   }
 }
 
-/** Whether every packet that a rule can match comes from the node, or every one goes to it. */
+/** Whether every packet that a rule can match comes from the node, or every one goes to the node. */
 function isOfNode({ destinations }: Rule, { sources, dynamic }: Group, { ownAddresses }: LintContext): boolean {
   if (ownAddresses === undefined) return false;
   const areOwn = (prefixes: readonly Prefix[]): boolean =>

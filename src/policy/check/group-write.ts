@@ -15,7 +15,7 @@ import type { SourceHolders } from './source-holders.js';
 import { validateSourceGroup } from './validate.js';
 import type { ValidationContext } from './validation.js';
 
-/** A policy as it is held between writes. */
+/** A policy as it is kept in memory between writes. */
 export type HeldPolicy = { readonly parts: PolicyParts; readonly outline: Outline };
 
 export type GroupWriteContext = Omit<ValidationContext, 'form'> &
@@ -27,12 +27,12 @@ export type GroupWrite =
       readonly created: boolean;
       readonly held: HeldPolicy;
       readonly edit: TextEdit;
-      /** The JSON text of the group as it is stored; null where it was removed. */
+      /** The JSON text of the group as it is stored; null if the group was removed. */
       readonly groupJson: Uint8Array | null;
       readonly policy: Policy;
       /**
-       * Those about the written group come first, with pointers into it; the others' pointers are into the record, as a
-       * read answers it.
+       * Warnings about the written group come first; their pointers are relative to the group. The pointers
+       * of the others are relative to the record as returned by a read.
        */
       readonly warnings: readonly Warning[];
     }
@@ -43,8 +43,8 @@ export type GroupWrite =
     };
 
 /**
- * Puts the group `id` in the place of the one that has this id, or behind the others. The result is what the edited
- * document, written as a whole, would give. Problems point into the body; those of other groups into the record.
+ * Replaces the group with the id `id`, or appends it. The result is equal to that of writing the whole edited
+ * document. Pointers of problems are relative to the body, or to the record for problems of other groups.
  */
 export function putGroup(held: HeldPolicy, id: string, body: Uint8Array, context: GroupWriteContext): GroupWrite {
   const { parts, outline } = held;
@@ -66,7 +66,7 @@ export function putGroup(held: HeldPolicy, id: string, body: Uint8Array, context
 
   const place = index ?? parts.groups.length;
   const { form, mode } = parts;
-  // What is answered may be handed to another thread, and is gone then.
+  // Copy the text: the caller may transfer `named.text` to another thread, which detaches its buffer.
   const part = groupPart(named.value as SourceGroupConfig, place, new Uint8Array(named.text), { form, mode, context });
   if (isOverPolicy(others.reduce((sum, { instructions }) => sum + instructions, part.instructions))) {
     problems.add('/rules', 'too_many', TOO_MANY_INSTRUCTIONS);
@@ -77,7 +77,7 @@ export function putGroup(held: HeldPolicy, id: string, body: Uint8Array, context
   return written({ ...parts, groups }, change, context, part, { created: index === undefined, groupJson: named.text });
 }
 
-/** Takes the group `id` out; null where there is none. */
+/** Removes the group `id`; returns null if there is none. */
 export function deleteGroup({ parts, outline }: HeldPolicy, id: string, context: GroupWriteContext): GroupWrite | null {
   const index = indexOf(parts, id);
   if (index === undefined) return null;
@@ -120,7 +120,7 @@ function indexOf({ groups }: PolicyParts, id: string): number | undefined {
 
 type Named = { readonly value: unknown; readonly text: Uint8Array; readonly id: unknown };
 
-/** The group of a body, which may leave its id to the path. */
+/** The group of a body. If the body has no id, the id of the path is inserted. */
 function withId(value: unknown, body: Uint8Array, id: string): Named {
   const text = trimmed(body);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return { value, text, id: undefined };
@@ -133,7 +133,7 @@ function withId(value: unknown, body: Uint8Array, id: string): Named {
   return { value: { id, ...value }, text: whole, id };
 }
 
-/** A text without the white space around it. */
+/** The text without surrounding white space. */
 function trimmed(text: Uint8Array): Uint8Array {
   const isSpace = (byte: number | undefined) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
   let from = 0;
@@ -155,7 +155,7 @@ function checkTotals(others: readonly GroupPart[], value: unknown, problems: Pro
   }
 }
 
-/** An integration may be gone since the groups that name it were written. */
+/** An integration may have been removed since the groups that name it were written. */
 function checkIntegrations(
   others: readonly GroupPart[],
   { integrations: known }: GroupWriteContext,

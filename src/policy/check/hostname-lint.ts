@@ -2,12 +2,15 @@ const NAME_CHARACTER = /[A-Za-z0-9_\-.]/;
 const LONGEST_NAME = 253;
 const LONGEST_LABEL = 63;
 
-/** One character that every match has: itself, `dot` for a dot, or `any` for one that is not known. */
+/**
+ * One character that every match contains: the character itself, `dot` for a dot, or `any` for an unknown
+ * one.
+ */
 type Piece = string;
 
 /**
- * Why no name can match a regular expression; undefined where some name may. Only expressions without alternatives and
- * groups are read: what is claimed is so, and more may be so that is not claimed.
+ * The reason why no name can match a regular expression; undefined if a name may match. Only expressions
+ * without alternatives and groups are analysed. False negatives are possible, false positives are not.
  */
 export function whyNoNameMatches(expression: string): string | undefined {
   const pieces = requiredPieces(expression);
@@ -28,7 +31,10 @@ export function whyNoNameMatches(expression: string): string | undefined {
   return undefined;
 }
 
-/** The characters of every match, in order; `gap` where there may be more. Undefined where they are not easily found. */
+/**
+ * The characters of every match, in order; `gap` where more characters may follow. Undefined if the
+ * expression is too complex.
+ */
 function requiredPieces(expression: string): Piece[] | undefined {
   const text = expression.replace(/^\^/, '').replace(/\$$/, '');
   if (/[()|^$]/.test(text.replace(/\\./g, ''))) return undefined;

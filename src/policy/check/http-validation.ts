@@ -85,7 +85,7 @@ function validateHeaderNames(names: readonly (string | undefined)[], at: string,
   }
 }
 
-/** Says what is wrong with the key of a map. */
+/** Reports the problems of a map key. */
 type KeyCheck = (key: string, at: string, validation: Validation) => void;
 
 const queryKey: KeyCheck = (key, at, { problems }) => {
@@ -119,7 +119,10 @@ function validateExpressions(map: Expressions | undefined, at: string, validatio
   }
 }
 
-/** The members of a map but for `__proto__`, which the schema cannot look into and which is refused. */
+/**
+ * The members of a map without `__proto__`. The schema cannot check that member, so it is reported as a
+ * problem.
+ */
 function entries<T>(map: Readonly<Record<string, T>> | undefined, at: string, { problems }: Validation): [string, T][] {
   const all = Object.entries(map ?? {});
   const safe = all.filter(([key]) => key !== '__proto__');
@@ -127,7 +130,7 @@ function entries<T>(map: Readonly<Record<string, T>> | undefined, at: string, { 
   return safe;
 }
 
-/** Whether an object holds nothing but empty lists and empty maps. */
+/** Whether an object contains only empty lists and empty maps. */
 function isEmpty(matcher: object, { damaged }: Validation): boolean {
   if (damaged.has(matcher)) return false;
   return Object.entries(matcher as Record<string, unknown>).every(([field, value]) => {

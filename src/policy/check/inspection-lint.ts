@@ -1,12 +1,15 @@
 import type { Policy, Rule } from '#contracts/policy-model.js';
 import { covers, overlaps } from '#policy/model/rule-coverage.js';
 
-/** An allow rule that inspects, and the later allow that passes whatever it does not match. */
+/** An allow rule that inspects, and the later allow that passes the connections it does not match. */
 export type Widened = { readonly pointer: string; readonly by: string };
 
 const COMPARISONS = 1_000_000;
 
-/** Allow rules with TLS or HTTP matchers that keep nothing out, because a wider allow of their group follows. */
+/**
+ * Finds allow rules with TLS or HTTP matchers that exclude nothing, because a wider allow of their group
+ * follows.
+ */
 export function widenedInspections({ groups }: Policy): Widened[] {
   const found: Widened[] = [];
   let comparisons = 0;
@@ -33,7 +36,10 @@ export function widenedInspections({ groups }: Policy): Widened[] {
 
 const withoutName = (rule: Rule): Rule => ({ ...rule, hostname: undefined });
 
-/** Matchers of a response, and of a certificate that may be hidden (D22a), can deny what the rule matches. */
+/**
+ * A rule that matches responses, or a certificate that may be hidden (D22a), can deny connections that it
+ * matches, so it is not only a filter.
+ */
 function isOnlyAFilter({ action, tls }: Rule): boolean {
   if (action !== 'allow' || tls === undefined) return false;
   const { http, server_dn, server_san, server_cn, fingerprint_sha256, trust_anchors_pem } = tls;

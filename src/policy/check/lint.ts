@@ -10,9 +10,9 @@ import type { SourceHolders } from './source-holders.js';
 import { WarningList } from './warning-list.js';
 
 /**
- * What is valid and probably not meant (D16). Pointers are into the PolicyConfig. The search is bounded: it may miss,
- * but what it claims is so. `groups` stand in the order of the document; what is said about the one at the pointer
- * `first` comes first.
+ * Finds valid parts of a policy that are probably mistakes (D16). Pointers are relative to the PolicyConfig.
+ * The search is bounded: false negatives are possible, false positives are not. `groups` are in the order of
+ * the document. Warnings about the group at the pointer `first` come first.
  */
 export function lint(
   groups: readonly GroupPart[],

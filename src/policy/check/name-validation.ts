@@ -14,7 +14,7 @@ function validateNames(names: readonly (string | undefined)[], at: string, valid
   validateExact(names, at, validation);
 }
 
-/** Exact names and an expression; without either it says nothing. */
+/** A matcher of exact names and an expression. At least one of them is required. */
 export function validateNameObject(matcher: Intact<NameMatchObject>, at: string, validation: Validation): void {
   const { exact = [], regex } = matcher;
   if (exact.length === 0 && regex === undefined && !validation.damaged.has(matcher)) {
@@ -24,7 +24,7 @@ export function validateNameObject(matcher: Intact<NameMatchObject>, at: string,
   if (regex !== undefined) validateRegex(regex, `${at}/regex`, validation);
 }
 
-/** A list of texts of which none is empty. */
+/** Reports empty elements of a list of texts. */
 export function validateExact(texts: readonly (string | undefined)[], at: string, { problems }: Validation): void {
   for (const [index, text] of texts.entries()) {
     if (text === '') problems.add(`${at}/${index}`, 'empty_matcher', 'An empty text matches nothing.');

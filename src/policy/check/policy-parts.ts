@@ -4,10 +4,13 @@ import { normaliseAction, normaliseGroup } from '#policy/model/normalise.js';
 import { instructionsOf } from './expressions.js';
 import { type GroupWarnings, type LintContext, lintGroup } from './group-lint.js';
 
-/** A policy in parts: what it takes to write one of its groups without reading the others again. */
+/** A policy in parts, so that one group can be written without processing the others again. */
 export type PolicyParts = {
   readonly form: Form;
-  /** The mode of the record: of `default_policy` and the fallback, and of all groups in the envelope form (D4). */
+  /**
+   * The mode of the record. It applies to `default_policy` and the fallback, and in the envelope form to all
+   * groups (D4).
+   */
   readonly mode: EnvelopeMode;
   readonly defaultPolicy: ActionWord | undefined;
   /** In the order of the document. */
@@ -15,21 +18,24 @@ export type PolicyParts = {
 };
 
 export type GroupPart = {
-  /** Its JSON text; undefined where it is not kept. */
+  /** The JSON text of the group; undefined if it is not kept. */
   readonly text: Uint8Array | undefined;
   readonly priority: number | undefined;
   readonly group: Group;
-  /** The integrations of its dynamic sources, in their order. */
+  /** The integrations of the dynamic sources, in their order. */
   readonly integrations: readonly string[];
-  /** Of its expressions. */
+  /** The total of the regular expressions of the group. */
   readonly instructions: number;
-  /** Pointers are into the group. */
+  /** Pointers are relative to the group. */
   readonly warnings: GroupWarnings;
 };
 
 export type PartsOptions = { readonly form: Form; readonly mode: EnvelopeMode; readonly context: LintContext };
 
-/** The parts of a valid document. `texts` are the JSON texts of its groups, in their order, where they are kept. */
+/**
+ * The parts of a valid document. `texts` are the JSON texts of its groups, in their order, if they are to be
+ * kept.
+ */
 export function partsOf(document: PolicyConfig, options: PartsOptions, texts: readonly Uint8Array[] = []): PolicyParts {
   const { form, mode } = options;
   const configs = document.source_groups ?? [];
@@ -55,7 +61,7 @@ export function groupPart(
   };
 }
 
-/** Each group says where it stands now. */
+/** Updates the pointer of each group to its current index. */
 export function renumbered(groups: readonly GroupPart[]): GroupPart[] {
   return groups.map((part, index) => {
     const pointer = pointerAt(index);
@@ -63,7 +69,7 @@ export function renumbered(groups: readonly GroupPart[]): GroupPart[] {
   });
 }
 
-/** The model of the policy. A disabled one is modelled as if it were enforced. */
+/** The model of the policy. A disabled policy is modelled as if it were enforced. */
 export function policyOf(parts: PolicyParts, fallback: Action): Policy {
   const mode = recordMode(parts.mode);
   return {
@@ -75,7 +81,10 @@ export function policyOf(parts: PolicyParts, fallback: Action): Policy {
   };
 }
 
-/** By ascending priority, which is the place in the list where it is missing; equals keep their place (D3). */
+/**
+ * The groups by ascending priority. The default priority is the index in the list. Groups with equal priority
+ * keep their sequence (D3).
+ */
 export function walkOf(groups: readonly GroupPart[]): readonly GroupPart[] {
   if (groups.every(({ priority }) => priority === undefined)) return groups;
   return groups

@@ -2,8 +2,9 @@ import type { Prefix } from '#contracts/policy-model.js';
 import { mask } from '#policy/model/ipv4.js';
 
 /**
- * Numbers filed under a prefix and a tag. Looking up a prefix visits what is filed under it or under a wider one, the
- * newest first, at most `VISITS` of each; buckets may hold strangers, so that a visitor must look twice.
+ * An index of numbers by prefix and tag. A lookup visits the values of a prefix and of all wider ones, the
+ * newest first, at most `VISITS` for each length. Buckets may contain values of other prefixes, so `accept`
+ * must check the value itself.
  */
 export class PrefixIndex {
   readonly #heads: Int32Array;

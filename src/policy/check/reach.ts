@@ -3,8 +3,9 @@ import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { boundsOf } from '#policy/model/rule-coverage.js';
 
 /**
- * The indexes of the groups that no packet reaches: earlier groups with a default action, or with a rule that matches
- * everything, hold all their sources. A dynamic group may gain sources, and is out of reach only if all addresses are.
+ * The indexes of the groups that no packet reaches: earlier groups with a default action, or with a rule that
+ * matches every packet, contain all their sources. A dynamic group may gain sources, so it is unreachable
+ * only if all addresses are covered.
  */
 export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
   const found = new Set<number>();
@@ -20,7 +21,10 @@ export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
   return found;
 }
 
-/** All addresses, cut at every bound of a source; the closed ones are skipped by following `next`. */
+/**
+ * All addresses, divided at every bound of a source. Closed intervals are skipped through `next`, a
+ * union-find structure.
+ */
 class Addresses {
   readonly #cuts: Float64Array;
   readonly #next: Int32Array;
@@ -54,7 +58,7 @@ class Addresses {
     }
   }
 
-  /** The first cut from `from` on behind which addresses are open. */
+  /** The first open interval at or after `from`. */
   #open(from: number): number {
     let root = from;
     while (this.#next[root] !== root) root = this.#next[root] as number;

@@ -13,11 +13,11 @@ import type { ValidationContext } from './validation.js';
 
 export type ReadContext = ValidationContext &
   LintContext & {
-    /** The mode of the record that a singleton body is written to; an envelope brings its own. */
+    /** The mode of the record to which a singleton body is written. An envelope contains its own mode. */
     readonly recordMode: EnvelopeMode;
-    /** The node's `policy.fallback`. */
+    /** The setting `policy.fallback` of the node. */
     readonly fallback: Action;
-    /** What is known of the policy that was read before. */
+    /** A cache from the policy that was read before. */
     readonly holders?: SourceHolders;
   };
 
@@ -26,11 +26,11 @@ export type ReadPolicy =
       readonly ok: true;
       /** The JSON text of the PolicyConfig alone, as it was sent. */
       readonly policyJson: Uint8Array;
-      /** Trimmed; null if the envelope names none, and in the singleton form. */
+      /** Trimmed; null if the envelope has no name, and in the singleton form. */
       readonly name: string | null;
       readonly held: HeldPolicy;
       readonly policy: Policy;
-      /** Pointers are into the body, as those of problems are. */
+      /** Pointers are relative to the body, as those of problems are. */
       readonly warnings: readonly Warning[];
     }
   | {
@@ -39,7 +39,7 @@ export type ReadPolicy =
       readonly problems: readonly Problem[];
     };
 
-/** From the body of a policy write to the model, or to everything that is wrong with it. */
+/** Parses the body of a policy write into the model, or returns all problems of the body. */
 export function readPolicy(body: Uint8Array | string, context: ReadContext): ReadPolicy {
   const envelope = context.form === 'envelope';
   const json = parseStrictJson(body, envelope ? ['policy', 'source_groups'] : ['source_groups']);
@@ -65,7 +65,7 @@ function read(
   context: ReadContext,
 ): ReadPolicy {
   const { form, fallback, holders } = context;
-  // The text itself is handed over, and may be gone then.
+  // Copy the text: the caller may transfer `policyJson` to another thread, which detaches its buffer.
   const own = new Uint8Array(policyJson);
   const texts = outline.starts.map((start, place) => own.subarray(start, outline.ends[place]));
   const parts = partsOf(config, { form, mode, context }, texts);

@@ -3,8 +3,9 @@ import { type CompiledRegex, compileRegex, type RegexOptions } from '#policy/mod
 import type { Validation } from './validation.js';
 
 /**
- * Compiles an expression of a policy within the bounds of D13; what is wrong with it becomes a problem. Null once the
- * policy has more instructions than it may have: without this, a body of many large expressions is compiled for minutes.
+ * Compiles an expression of a policy within the bounds of D13, and reports its problems. Returns null once
+ * the policy exceeds its total of instructions: otherwise the compilation of many large expressions would
+ * take minutes.
  */
 export function validateExpression(
   source: string,

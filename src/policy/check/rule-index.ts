@@ -2,7 +2,7 @@ import type { Prefix, Rule } from '#contracts/policy-model.js';
 import { covers, hasAnyDestination, settlesLookups } from '#policy/model/rule-coverage.js';
 import { PrefixIndex } from './prefix-index.js';
 
-/** Rules filed so that one that covers a given later rule is found quickly, if one is near. */
+/** An index that finds an earlier rule that covers a later one. It may miss some. */
 export class RuleIndex {
   readonly #rules: Rule[] = [];
   readonly #index: PrefixIndex;
@@ -19,7 +19,7 @@ export class RuleIndex {
     else for (const destination of rule.destinations) this.#index.add(destination, tag, number);
   }
 
-  /** A rule before which, standing later, the given one has nothing to say. */
+  /** An earlier rule that decides every packet and every lookup of the given later rule. */
   findCover(later: Rule): Rule | undefined {
     const prefix = hasAnyDestination(later) ? EVERYTHING : (later.destinations[0] ?? EVERYTHING);
     const accept = (number: number): boolean => {

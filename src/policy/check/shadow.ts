@@ -3,15 +3,16 @@ import { isContradictory } from '#policy/model/rule-coverage.js';
 import { RuleIndex } from './rule-index.js';
 import { SourceHolders } from './source-holders.js';
 
-/** Where a rule stands that can never match, and the rule that decides all its packets before. */
+/** The pointer of a rule that can never match, and the earlier rule that decides all its packets. */
 export type Shadow = { readonly pointer: string; readonly by: string };
 
-/** How many times a rule is looked for in another group before the search is given up. */
+/** The search in other groups stops after this many lookups. */
 const CROSS_GROUP_SEARCHES = 300_000;
 
 /**
- * Rules that can never match because one earlier rule, of the group or of a group that holds all its sources, decides
- * all their packets. Rules that only several others hide together are not found.
+ * Finds rules that can never match because one earlier rule decides all their packets. The earlier rule is in
+ * the same group, or in a group that contains all its sources. Rules that are hidden only by several rules
+ * together are not found.
  */
 export function shadowedRules(
   { groups }: Policy,
@@ -39,7 +40,7 @@ export function shadowedRules(
 
 type Hidden = { readonly holder: Group; readonly pairs: readonly Pair[] };
 
-/** In the order of the rules, each with the first that hides it. */
+/** In the order of the rules, each with the first rule that hides it. */
 function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow[] {
   const by = new Map<number, string>();
   for (const { holder, pairs } of hidden) {
@@ -51,7 +52,7 @@ function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow
 }
 
 type Rules = readonly Rule[];
-/** The rule at a place of its list, and what hides it. */
+/** The index of a rule in its list, and the rule that hides it. */
 type Pair = { readonly place: number; readonly by: Rule };
 
 const within = new WeakMap<Rules, readonly Pair[]>();

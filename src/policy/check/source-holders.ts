@@ -11,11 +11,17 @@ type Found = {
   readonly holders: ReadonlyMap<number, readonly number[]>;
 };
 
-/** Which earlier groups hold all sources of a group, found once for all policies that differ in their rules alone. */
+/**
+ * Finds the earlier groups that contain all sources of a group. The result is reused for policies that differ
+ * only in their rules.
+ */
 export class SourceHolders {
   #latest: Found | undefined;
 
-  /** By the number of a group those of some that hold it, nearest first; groups out of reach hold none. */
+  /**
+   * For the index of each group, up to `MAX_HOLDERS` earlier groups that contain its sources, the nearest
+   * first. Unreachable groups are left out.
+   */
   of(groups: readonly Group[], unreachable: ReadonlySet<number>): Found['holders'] {
     const known = this.#latest;
     const isKnown =

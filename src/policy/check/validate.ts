@@ -34,7 +34,7 @@ export function validatePolicy(document: unknown, context: ValidationContext): P
   return validation.problems.all();
 }
 
-/** Every problem of a policy envelope at once, name and mode included. */
+/** Every problem of a policy envelope at once, including its name and mode. */
 export function validateEnvelope(document: unknown, context: ValidationContext): Problem[] {
   const validation = begin(envelopeSchema, document, context, ['policy']);
   if (!isObject(document)) return validation.problems.all();
@@ -46,7 +46,7 @@ export function validateEnvelope(document: unknown, context: ValidationContext):
   return validation.problems.all();
 }
 
-/** Every problem of one source group at once, apart from what the other groups of its policy have to do with it. */
+/** Every problem of one source group at once, except those that depend on the other groups of its policy. */
 export function validateSourceGroup(document: unknown, context: ValidationContext): Problem[] {
   const schema = context.form === 'envelope' ? envelopeGroupSchema : groupSchema;
   const problems = new ProblemList();
@@ -64,14 +64,14 @@ export function validateSourceGroup(document: unknown, context: ValidationContex
   return problems.all();
 }
 
-/** The stable name as it is stored: trimmed. */
+/** The name as it is stored: trimmed. */
 export function trimName(name: string): string {
   return name.trim();
 }
 
 export const NAME_RULE = `A name is 1 to ${LIMITS.nameLength} printable characters; blanks around it are left out.`;
 
-/** Whether a policy can have this name (D5). Characters are counted as Unicode counts them. */
+/** Whether a policy can have this name (D5). The limit counts Unicode code points. */
 export function isValidName(name: string): boolean {
   const trimmed = trimName(name);
   const { length } = [...trimmed];
@@ -88,7 +88,7 @@ function begin(schema: z.ZodType, document: unknown, context: ValidationContext,
   return { problems, context, damaged: keepIntact(document, shape), expressions: { instructions: 0 } };
 }
 
-/** What a read answers beside what a write takes. */
+/** Members that a response has and a request body does not. */
 const RECORD_MEMBERS = new Set([
   'id',
   'form',
@@ -102,7 +102,7 @@ const RECORD_MEMBERS = new Set([
   'program_lines',
 ]);
 
-/** A record that was read and is sent back whole has one fault, not eight. */
+/** Combines the unknown members of a record that a client read and sent back into one problem. */
 function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonly ShapeProblem[] {
   if (schema !== envelopeSchema) return shape;
   const isOfRecord = ({ path, code }: ShapeProblem) =>
@@ -114,7 +114,10 @@ function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonl
   return [{ ...first, message }, ...shape.filter((problem) => !isOfRecord(problem))];
 }
 
-/** The two forms differ in one field only, and deserve to be told so. `depth` is that of a group in the document. */
+/**
+ * The two forms differ only in the mode of a group, so a wrong mode gets a message of its own. `depth` is the
+ * depth of a group in the document.
+ */
 function aboutMode(problem: ShapeProblem, depth: number): ShapeProblem {
   const { path, code } = problem;
   if (path.length !== depth + 1 || path[depth] !== 'mode') return problem;

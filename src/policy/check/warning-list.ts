@@ -1,15 +1,15 @@
 import type { Warning, WarningCode } from '#contracts/policy-problem.js';
 
-/** One answer lists at most this many warnings of one code, and says how many there are besides. */
+/** A response lists at most this many warnings of one code, and then the number of the others. */
 export const MAX_WARNINGS_OF_A_CODE = 100;
 
-/** Collects warnings: the first of each code, and how many there are. */
+/** Collects warnings: the first ones of each code, and the number of all. */
 export class WarningList {
   readonly #warnings: Warning[] = [];
   readonly #counts = new Map<WarningCode, number>();
   readonly #first: { readonly pointer: string; readonly warnings: WarningList } | undefined;
 
-  /** Warnings at the pointer `first`, or inside it, come first, and are counted apart. */
+  /** Warnings at or below the pointer `first` are listed first and counted separately. */
   constructor(first?: string) {
     this.#first = first === undefined ? undefined : { pointer: first, warnings: new WarningList() };
   }
@@ -29,7 +29,7 @@ export class WarningList {
     if (count <= MAX_WARNINGS_OF_A_CODE) this.#warnings.push({ pointer, code, message });
   }
 
-  /** Adds the warnings of a part of the document, whose pointers begin at `base`. */
+  /** Adds the warnings of a part of the document. `base` is the pointer of that part. */
   addAll(base: string, part: WarningList): void {
     if (part.isEmpty) return;
     for (const { pointer, code, message } of part.#warnings) this.add(base + pointer, code, message);

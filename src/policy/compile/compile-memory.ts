@@ -11,8 +11,9 @@ import { Sequences } from './sequences.js';
 import { type Populations, populations } from './source-populations.js';
 
 /**
- * What a compilation leaves behind for the next one: segments, by the lists of rules that they were compiled of,
- * populations, the roster, and tables to work in. Segments that the latest one did not ask for are forgotten once they are more than what it did ask for.
+ * Results of earlier compilations that the next one reuses: rule blocks by their lists of rules, populations,
+ * rule names, and work tables. Rule blocks that the latest compilation did not use are discarded once they
+ * outnumber those that it used.
  */
 export class CompileMemory {
   readonly tables = new ProgramTables();
@@ -31,7 +32,7 @@ export class CompileMemory {
     this.wanted = 0;
   }
 
-  /** The populations of a policy, which a change of rules alone leaves as they are. */
+  /** The populations of a policy. They are computed again only if the sources change. */
   populations(policy: Policy, budget: Budget): Populations {
     const { groups } = policy;
     const { known } = this;
@@ -56,7 +57,10 @@ export class CompileMemory {
     return ruleNames;
   }
 
-  /** `lists` are the numbers of lists of rules, in order; null where they can match nothing, undefined where unknown. */
+  /**
+   * `lists` are the numbers of lists of rules, in order. Returns null if the rule block is known to match
+   * nothing, undefined if it is unknown.
+   */
   find(lists: GrowingWords): RuleBlock | null | undefined {
     const run = this.runs.find(lists.array, 0, lists.length);
     if (run === undefined) return undefined;

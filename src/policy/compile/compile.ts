@@ -17,15 +17,17 @@ const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks:
 
 export type CompileOptions = {
   readonly limits?: Partial<CompileLimits>;
-  /** So many copies of rules are compiled before large groups become segments that lists share. */
+  /**
+   * At most this many copies of rules are compiled before large groups become rule blocks that lists share.
+   */
   readonly copies?: number;
-  /** What was compiled before of the same lists of rules is taken from here, and kept here. */
+  /** Results for equal lists of rules are taken from this memory, and stored in it. */
   readonly memory?: CompileMemory;
 };
 
 /**
- * The program of a policy: the same policy gives the same bytes, whatever was compiled before. Throws
- * `CompileTooLarge` where its rules overlap so much that the program would pass the limits.
+ * The program of a policy. Equal policies give equal bytes, whatever was compiled before. Throws
+ * `CompileTooLarge` if the rules overlap so much that the program would exceed the limits.
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
@@ -52,7 +54,9 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
   };
 }
 
-/** The runs of groups, each once, and one after the other those of each population, each list ended by `NONE`. */
+/**
+ * The distinct runs of groups, and the runs of each population in sequence, each sequence ended by `NONE`.
+ */
 function runsOf(
   { groups }: Populations,
   division: Division,
@@ -96,18 +100,18 @@ function listsOfRuns(
 }
 
 type Words = {
-  /** Of the rules of all views, one view after the other. */
+  /** The words of the rules of all views, one view after the other. */
   readonly rules: Uint32Array;
-  /** View → number of its first rule, and the first rank of its group. */
+  /** For each view the index of its first rule in `rules`, and the first rank of its group. */
   readonly first: Uint32Array;
   readonly firstRanks: Uint32Array;
-  /** Per view; `undefined` where it has no default action. */
+  /** For each view; `undefined` if it has no default action. */
   readonly defaults: readonly (number | undefined)[];
   readonly policy: number;
   readonly ranks: number;
 };
 
-/** The words of the places of `places`, by the ranks that these have in the policy. */
+/** The verdict words of all places, by their ranks in the policy. */
 function wordsOf({ groups, default: decides }: Policy, views: GroupViews, budget: Budget): Words {
   const ranksOfGroups = new Uint32Array(groups.length);
   let ranks = 1;
@@ -147,12 +151,14 @@ function wordOf(rank: number, action: Action, mode: Mode): number {
   return verdictWord(rank, verdict, audited);
 }
 
-/** Puts the segments of a policy into the tables of its program; those that are known are not compiled again. */
+/**
+ * Adds the rule blocks of a policy to the tables of its program. Known rule blocks are not compiled again.
+ */
 class SegmentSource {
   private readonly compiler: RuleBlockCompiler;
   private readonly facts: readonly RuleFacts[];
   private readonly lists = new GrowingWords(16);
-  /** Group → how many runs have it. */
+  /** For each group, the number of runs that contain it. */
   private readonly uses: Uint32Array;
 
   constructor(
@@ -172,7 +178,7 @@ class SegmentSource {
     }
   }
 
-  /** The number of the segment of a run of groups, or `NONE` where none of their rules can match anything. */
+  /** The number of the segment of a run of groups, or `NONE` if none of their rules can match anything. */
   segment(run: number): number {
     const from = this.runs.start(run);
     const to = this.runs.end(run);

@@ -1,15 +1,15 @@
 import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
 
 /**
- * The groups as they are compiled. A group with unresolved selectors is two: all its rules for its static sources, then
- * its denies for every source (D19a), which is not dynamic. A deny that stands in both has the same rank in both.
+ * The groups as they are compiled. A group with unresolved selectors has two views: all its rules for its
+ * static sources, and its denies for every source (D19a). A deny has the same rank in both views.
  */
 export type GroupViews = {
-  /** The policy itself where no group is dynamic. */
+  /** The original policy if no group is dynamic. */
   readonly policy: Policy;
-  /** View → number of its group. */
+  /** For each view the index of its group. */
   readonly groups: Uint32Array;
-  /** View → the place in the group of each of its rules; null where the view has all of them. */
+  /** For each view the index in the group of each of its rules; null if the view has all of them. */
   readonly places: readonly (Uint32Array | null)[];
 };
 
@@ -38,7 +38,7 @@ export function viewsOf(policy: Policy): GroupViews {
 
 type Denies = { readonly rules: readonly Rule[]; readonly places: Uint32Array };
 
-/** The same list for the same rules, so that what was compiled of it is found again. */
+/** Returns the same list object for the same rules, so that the compile memory finds it again. */
 const known = new WeakMap<readonly Rule[], Denies>();
 
 function deniesOf(rules: readonly Rule[]): Denies {

@@ -4,7 +4,9 @@ import { mergedRanges } from '#policy/model/ranges.js';
 
 const EVERY_KEY: Range = { low: 0, high: leafKey(255, 0xffff) };
 
-/** The leaf keys that a rule matches, ascending. Source ports, hostname and destinations are not among them. */
+/**
+ * The leaf keys that a rule matches, ascending. They do not cover source ports, hostname and destinations.
+ */
 export function keyRanges(rule: Rule): readonly Range[] {
   const withPorts = rule.sourcePorts.length > 0 || rule.destinationPorts.length > 0;
   const icmpOnly = rule.icmpTypes.length > 0 || rule.icmpCodes.length > 0;

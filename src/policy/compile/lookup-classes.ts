@@ -10,18 +10,21 @@ export const BY_NAME = 1;
 /** The group decides every lookup. */
 export const FINAL = 2;
 
-/** Sources with the same groups that count for lookups. */
+/** Classes of sources. All sources of a class have the same groups that decide lookups. */
 export type LookupClasses = {
   readonly found: Populations;
   readonly marks: Uint8Array;
   readonly sources: Intervals;
   readonly offsets: Uint32Array;
   readonly groups: Uint32Array;
-  /** Per class the group that decides every lookup, or `NONE`. */
+  /** For each class the group that decides every lookup, or `NONE`. */
   readonly finals: Uint32Array;
 };
 
-/** `marks` say of each group what it decides. Those that are known are the same where nothing they depend on changed. */
+/**
+ * `marks` holds for each group a combination of `BY_NAME` and `FINAL`. Returns `known` if neither the
+ * populations nor the marks changed.
+ */
 export function lookupClasses(found: Populations, marks: Uint8Array, known?: LookupClasses): LookupClasses {
   if (known?.found === found && isSame(known.marks, marks)) return known;
   const classes = new Sequences(Budget.unlimited, 'lists', 1);

@@ -12,14 +12,14 @@ import { nameTables } from './name-tables.js';
 import type { ProgramTables } from './program-tables.js';
 import type { Populations } from './source-populations.js';
 
-/** Makes the lookup tables of one policy after the other; what did not change since the one before is used again. */
+/** Compiles the lookup tables of successive policies, and reuses the parts that did not change. */
 export class LookupCompiler {
   private classes: LookupClasses | undefined;
   private named: { readonly pool: NamePool; readonly tables: NameTables } = NO_NAMES;
 
   /**
-   * Gives every pattern of the policy its number, also those that no source reaches: what is granted to them stays while
-   * the policy has them (D12).
+   * Numbers every pattern of the policy, including those that no source reaches: their grants must stay valid
+   * as long as the policy contains the pattern (D12).
    */
   compile(views: GroupViews, words: GroupWords, found: Populations, tables: ProgramTables): LookupTables {
     const { marks, finals, patterns } = walk(views, words, tables);
@@ -51,7 +51,7 @@ export class LookupCompiler {
 const nothing = namePool([]);
 const NO_NAMES = { pool: nothing, tables: nameTables(nothing) };
 
-/** Where the ranks of each view begin, and the words of the defaults for packets. */
+/** The first rank of each view, and the words of the defaults for packets. */
 type GroupWords = {
   readonly firstRanks: Uint32Array;
   readonly defaults: readonly (number | undefined)[];
@@ -60,7 +60,7 @@ type GroupWords = {
 
 type Walk = {
   readonly marks: Uint8Array;
-  /** Per group the word that decides every lookup, or `NONE`. */
+  /** For each group the word that decides every lookup, or `NONE`. */
   readonly finals: Uint32Array;
   readonly patterns: LookupPatterns;
 };
@@ -94,13 +94,13 @@ function walk(
   return { marks, finals, patterns };
 }
 
-/** The word of a rule of a view, by the place that the rule has in its group. */
+/** The word of a rule of a view at the rank of that rule in its group. */
 function placedWord(word: number, firstRank: number, places: Uint32Array | null): number {
   const place = rankOf(word);
   return wordAt(firstRank + (places === null ? place : (places[place] as number)), word);
 }
 
-/** The word for lookups of a default whose word for packets is given: no allow is audited. */
+/** Converts the word of a default for packets into the word for lookups: an allow is never audited. */
 function lookupWord(word: number): number {
   return verdictOf(word) === 'allow' ? verdictWord(rankOf(word), 'allow', false) : word;
 }

@@ -3,20 +3,20 @@ import { NONE } from '#contracts/program.js';
 import { sharedWords } from '#contracts/shared-array.js';
 import { GrowingWords } from '#policy/model/growing-words.js';
 
-/** Which groups decide lookups by which patterns, noted group by group. */
+/** Collects, group by group, the groups that decide lookups by each pattern. */
 export class LookupPatterns {
   private readonly numbers = new GrowingWords(0);
   private readonly groups = new GrowingWords(0);
   private readonly words = new GrowingWords(0);
 
-  /** Groups ascend, and words. */
+  /** Call with ascending groups, and with ascending words within a group. */
   add(number: number, group: number, word: number): void {
     this.numbers.push(number);
     this.groups.push(group);
     this.words.push(word);
   }
 
-  /** The tables of so many patterns: of a pattern that a group has again and again its first word counts. */
+  /** The tables of `count` patterns. If a group has a pattern several times, its first word counts. */
   tables(count: number): LookupTables['patterns'] {
     const { first, offsets } = this.firsts(count);
     const total = offsets[count] as number;
@@ -34,7 +34,10 @@ export class LookupPatterns {
     return { offsets: offsets, groups, words };
   }
 
-  /** Of each note whether it is the first of its pattern in its group, and where the groups of each pattern begin. */
+  /**
+   * For each entry whether it is the first of its pattern in its group, and for each pattern where its groups
+   * begin.
+   */
   private firsts(count: number): { readonly first: Uint8Array; readonly offsets: Uint32Array } {
     const first = new Uint8Array(this.numbers.length);
     const offsets = sharedWords(count + 1);

@@ -7,13 +7,13 @@ export const KIND = { exact: 0, suffix: 1, any: 2, regex: 3 } as const satisfies
   number
 >;
 
-/** The names of patterns in wire form, one after the other, each with its hash. */
+/** The names of patterns in wire form, concatenated, each with its hash. */
 export type NamePool = {
   readonly patterns: readonly HostnamePattern[];
   readonly kinds: Uint8Array;
   readonly hashes: Uint32Array;
   readonly bytes: Uint8Array;
-  /** Name `n` is `offsets[n]` … `offsets[n + 1]` of `bytes`: empty where a pattern has none. */
+  /** Name `n` is `offsets[n]` … `offsets[n + 1]` of `bytes`; empty for a pattern without a name. */
   readonly offsets: Uint32Array;
 };
 
@@ -37,7 +37,10 @@ export function namePool(patterns: readonly HostnamePattern[]): NamePool {
   return { patterns, kinds, hashes, bytes, offsets };
 }
 
-/** The pool of `patterns`, where that of others is known: only what they have not in common is made anew. */
+/**
+ * The pool of `patterns`, computed from the pool of other patterns. Only the names that differ are computed
+ * again.
+ */
 export function namePoolAfter(known: NamePool, patterns: readonly HostnamePattern[]): NamePool {
   const before = known.patterns;
   const shorter = Math.min(before.length, patterns.length);
@@ -73,7 +76,7 @@ export function namePoolAfter(known: NamePool, patterns: readonly HostnamePatter
 }
 
 const SUFFIX_MARK = '*.'.length;
-/** The length byte of the first label, and the root's 0 byte. */
+/** The length byte of the first label, and the 0 byte of the root. */
 const WIRE_EXTRA = 2;
 const DOT = 0x2e;
 
@@ -82,7 +85,7 @@ function wireLength({ kind, text }: HostnamePattern): number {
   return kind === 'suffix' ? text.length - SUFFIX_MARK + WIRE_EXTRA : 0;
 }
 
-/** Writes the name that `text` has from `from` on, so that it ends at `end`, and answers its hash. */
+/** Writes the part of `text` from `from` in wire form, ending at `end`. Returns its hash. */
 function writeWire(text: string, from: number, bytes: Uint8Array, end: number): number {
   let at = end - 1;
   let hash = hashWith(HASH_OF_END, 0);

@@ -25,7 +25,7 @@ export function nameTables({ patterns, kinds, hashes, bytes, offsets }: NamePool
   };
 }
 
-/** Slots that are half full at most, one of them free at least. */
+/** A hash table that is at most half full and has at least one free slot, so that probing ends. */
 function slotsFor(count: number): Uint32Array {
   return sharedWords(2 * 2 ** Math.ceil(Math.log2(2 * (count + 1)))).fill(NONE);
 }

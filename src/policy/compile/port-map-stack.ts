@@ -6,7 +6,7 @@ import { GrowingWords } from '#policy/model/growing-words.js';
 import type { Sequences } from './sequences.js';
 import type { SourcePortMaps } from './source-port-maps.js';
 
-/** The rules' own leaves, each a sequence of start and value in turn. */
+/** The leaf (port map) of each rule alone: pairs of start and value. */
 export class RuleLeaves {
   readonly cells = new GrowingWords(1 << 16);
   readonly offsets = new GrowingWords();
@@ -20,7 +20,7 @@ export class RuleLeaves {
     this.offsets.length = 1;
   }
 
-  /** The next rule has `value` at the keys in `ranges`, which ascend with gaps between them. */
+  /** Adds the leaf of the next rule: `value` at the keys in `ranges`, which ascend with gaps between them. */
   add(ranges: readonly Range[], value: number): void {
     const { cells } = this;
     let next = 0;
@@ -44,7 +44,7 @@ export class RuleLeaves {
 
 const LAST_KEY = 0xff_ffff;
 
-/** Leaves in the making: each is the lowest word at each key of the rules that went into it. */
+/** A stack of leaves under construction. The value of a leaf at a key is the lowest word of its rules. */
 export class PortMapStack {
   private readonly cells = new GrowingWords(1 << 16);
   private readonly bottoms: number[] = [];
@@ -60,7 +60,7 @@ export class PortMapStack {
     this.cells.length = 0;
   }
 
-  /** Pushes the leaf of some rules together with the leaf that is on top, which stays beneath. */
+  /** Pushes the leaf of some rules, merged with the leaf on top. That leaf stays below it. */
   pushInside(rules: readonly number[]): void {
     const outer = this.bottoms.length - 1;
     this.push(rules);
@@ -76,7 +76,7 @@ export class PortMapStack {
     this.cells.length = this.bottoms.pop() ?? 0;
   }
 
-  /** The number of the leaf on top, or `NONE` where there is none or it matches nothing. */
+  /** The number of the leaf on top, or `NONE` if the stack is empty or the leaf matches nothing. */
   intern(leaves: Sequences): number {
     const bottom = this.bottoms.at(-1);
     if (bottom === undefined) return NONE;
@@ -104,7 +104,9 @@ export class PortMapStack {
     this.cells.append(cells.array, offsets.array[rule] as number, offsets.array[rule + 1] as number);
   }
 
-  /** Replaces the leaf on top, which is `right`, by the lower of it and the leaf just beneath. */
+  /**
+   * Replaces the leaf on top, which is `right`, by the lower values of it and of the leaf `left` just below.
+   */
   private lower(left: number, right: number): void {
     const a0 = this.bottoms[left] as number;
     const b0 = this.bottoms[right] as number;

@@ -1,12 +1,14 @@
 import type { Prefix } from '#contracts/policy-model.js';
 import { lastAddress, mask } from '#policy/model/ipv4.js';
 
-/** Distinct prefixes, each before those inside it; the number of a prefix is its place in that order. */
+/**
+ * Distinct prefixes, each before the prefixes inside it. The number of a prefix is its index in this order.
+ */
 export type PrefixOrder = {
   readonly first: Uint32Array;
   readonly last: Uint32Array;
   readonly keys: Float64Array;
-  /** How many prefixes begin before each 65,536th address; undefined where there are few. */
+  /** How many prefixes begin before each 65,536th address; undefined if there are few prefixes. */
   readonly blocks: Uint32Array | undefined;
 };
 
@@ -66,24 +68,28 @@ function sortKey(prefix: Prefix): number {
   return mask(prefix.address, prefix.length) * 64 + prefix.length;
 }
 
-/** A prefix together with one of its members, as a number: sorted, they are in order of prefix, then of member. */
+/**
+ * A prefix and one of its members as one number. Sorted, the numbers are in order of prefix, then of member.
+ */
 export function membership(prefix: number, member: number): number {
   return prefix * MEMBERS + member;
 }
 
 export const MEMBERS = 2 ** 26;
 
-/** What `walkNesting` calls, in ascending order of addresses. */
+/** The callbacks of `walkNesting`, called in ascending order of addresses. */
 export type NestingVisitor = {
-  /** A prefix begins inside the one that is open. Its members ascend; the array is used again afterwards. */
+  /**
+   * A prefix begins inside the innermost open one. Its members ascend. The array is reused after the call.
+   */
   open(members: readonly number[]): void;
   /** The innermost open prefix ends. */
   close(): void;
-  /** From `start` on, and to the next call, the open prefixes are those that hold the addresses. */
+  /** From `start` up to the next call, exactly the open prefixes contain the addresses. */
   interval(start: number): void;
 };
 
-/** Walks the intervals into which prefixes that nest cut the addresses. `memberships` is sorted. */
+/** Walks the intervals of addresses between the bounds of nested prefixes. `memberships` must be sorted. */
 export function walkNesting(order: PrefixOrder, memberships: Float64Array, visitor: NestingVisitor): void {
   const ends: number[] = [];
   const members: number[] = [];

@@ -9,10 +9,13 @@ import { Sequences } from './sequences.js';
 
 type Tables = Pick<Program, 'segments' | 'destinations' | 'leaves' | 'slices' | 'names' | 'nameLeaves'>;
 
-/** The words of the rules of a segment: of rule `n` the one at `first + n`. */
+/** The words of the rules of a rule block: the word of rule `n` is `words[first + n]`. */
 export type RuleWords = { readonly words: Uint32Array; readonly first: number };
 
-/** The tables of a program, put together from segments. Leaves that several segments may have are kept once. */
+/**
+ * The tables of a program, assembled from rule blocks. Leaves that several rule blocks may share are stored
+ * once.
+ */
 export class ProgramTables {
   private readonly maps = new GrowingWords();
   private readonly wildcards = new GrowingWords();
@@ -22,12 +25,12 @@ export class ProgramTables {
   private readonly slices = new Pool();
   private names = new NameTable();
   private readonly sharedLeaves = new Sequences(Budget.unlimited, 'leaves', 1);
-  /** Of each shared leaf its number among all leaves. */
+  /** For each shared leaf its number among all leaves. */
   private readonly sharedNumbers = new GrowingWords();
   private readonly knownSlices = new Sequences(Budget.unlimited, 'slices', 1);
   private readonly scratch = new GrowingWords();
 
-  /** Begins another program. */
+  /** Clears the tables for the next program. */
   clear(): void {
     for (const cells of [this.maps, this.wildcards, this.named, this.sharedNumbers]) cells.length = 0;
     for (const pool of [this.destinations, this.leaves, this.slices]) pool.clear();
@@ -36,17 +39,20 @@ export class ProgramTables {
     this.knownSlices.clear();
   }
 
-  /** The number of a pattern, whether or not a segment has it. */
+  /** The number of a pattern, even if no segment contains it. */
   addName(pattern: HostnamePattern): number {
     return this.names.number(pattern);
   }
 
-  /** The patterns by their numbers. */
+  /** The patterns; the index is their number. */
   get patterns(): readonly HostnamePattern[] {
     return this.names.patterns;
   }
 
-  /** Adds a segment, and answers its number. `shared`: another segment has some of its rules too. */
+  /**
+   * Adds a rule block as a segment, and returns its number. `shared`: another rule block contains some of its
+   * rules too.
+   */
   add({ cells, names }: RuleBlock, words: RuleWords, shared: boolean): number {
     const number = this.maps.length;
     const firstMap = this.destinations.count;
@@ -155,7 +161,10 @@ export class ProgramTables {
   }
 }
 
-/** What the leaves of a segment are called among all leaves: so, or in order from `base` on. */
+/**
+ * Maps the leaves of a rule block to their numbers among all leaves. If `numbers` is undefined, they are
+ * consecutive from `base`.
+ */
 type LeafNumbers = { readonly base: number; readonly numbers: readonly number[] | undefined };
 
 function leafAt({ base, numbers }: LeafNumbers, leaf: number): number {
@@ -179,7 +188,7 @@ class Pool {
     this.offsets.length = 1;
   }
 
-  /** How many maps have ended. */
+  /** The number of complete maps. */
   get count(): number {
     return this.offsets.length - 1;
   }
@@ -189,12 +198,15 @@ class Pool {
     this.values.push(value);
   }
 
-  /** Ends a map. */
+  /** Completes a map. */
   end(): void {
     this.offsets.push(this.starts.length);
   }
 
-  /** Adds maps of destinations: their ends, then the starts of all their intervals, then the leaves. */
+  /**
+   * Adds maps of destinations from this layout: the ends of the maps, the starts of all intervals, the
+   * leaves.
+   */
   addMaps(cells: Uint32Array, ends: number, starts: number, intervals: number, leaves: LeafNumbers): void {
     const before = this.starts.length;
     this.starts.append(cells, starts, starts + intervals);
@@ -207,7 +219,7 @@ class Pool {
     for (let at = ends; at < starts; at++) this.offsets.push(before + (cells[at] as number));
   }
 
-  /** Adds leaves without slices: their ends, then start and value of each interval in turn. */
+  /** Adds leaves without slices from this layout: the ends of the leaves, then pairs of start and value. */
   addLeaves(cells: Uint32Array, ends: number, count: number, { words, first }: RuleWords): void {
     const before = this.starts.length;
     const from = ends + count;

@@ -16,10 +16,10 @@ import { type NamedLeaf, packed, type RuleBlock } from './rule-block.js';
 import { Sequences } from './sequences.js';
 import { SourcePortMaps } from './source-port-maps.js';
 
-/** What it takes to sort a member in, open its prefix and close it, measured in steps of a merge. */
+/** The cost of sorting one member and of opening and closing its prefix, in steps of a merge. */
 const STEPS_OF_A_MEMBER = 16;
 
-/** Compiles segments one after the other, each a sequence of rules; what it works with is used again. */
+/** Compiles rule blocks one after the other, each from a sequence of rules. The work tables are reused. */
 export class RuleBlockCompiler implements NestingVisitor {
   private rules: readonly Rule[] = [];
   private order: PrefixOrder = prefixOrder([]);
@@ -39,7 +39,7 @@ export class RuleBlockCompiler implements NestingVisitor {
     this.stack = new PortMapStack(this.ruleLeaves, this.slices, budget);
   }
 
-  /** The segment of some rules in the order of their walk; null where none of them can match anything. */
+  /** The rule block of some rules in the order of evaluation; null if none of them can match anything. */
   compile(rules: readonly Rule[]): RuleBlock | null {
     const before = this.budget.used;
     this.begin(rules);
@@ -154,7 +154,7 @@ export class RuleBlockCompiler implements NestingVisitor {
     return found;
   }
 
-  /** What a granted name brings: a leaf, or a map of destinations where its rules have any (D10). */
+  /** The leaf that a granted name adds, or a map of destinations if its rules have destinations (D10). */
   private nameLeaf(rules: readonly number[]): number {
     if (rules.every((rule) => !hasDestination((this.rules[rule] as Rule).destinations))) return this.leafOf(rules);
     let count = 0;
@@ -165,7 +165,10 @@ export class RuleBlockCompiler implements NestingVisitor {
   }
 }
 
-/** The prefixes that a rule is filed under: none where it stands in a wildcard leaf, all addresses under a name. */
+/**
+ * The prefixes under which a rule is stored: none if it belongs to the wildcard leaf, all addresses if it has
+ * only a hostname.
+ */
 function prefixesOf({ destinations, hostname }: Rule): readonly Prefix[] {
   if (hasDestination(destinations)) return destinations;
   return hostname === undefined ? NOWHERE : EVERYWHERE;

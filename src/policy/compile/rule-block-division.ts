@@ -3,18 +3,20 @@ import { MAX_SEGMENTS } from '#contracts/program.js';
 import type { Sequences } from './sequences.js';
 import type { Populations } from './source-populations.js';
 
-/** So many copies of rules are compiled before groups are shared: a multiple of all rules, and always some. */
+/**
+ * The number of copies of rules allowed before groups are shared: a multiple of all rules, plus a constant.
+ */
 const MULTIPLE = 3;
 const SMALL = 1 << 16;
-/** A group of so many rules that several populations share is always a segment of its own. */
+/** A group with at least this many rules that several populations share is always a segment of its own. */
 const LARGE = 1_024;
 
-/** A part of a population's groups that is judged as one. */
+/** A part of the groups of a population that becomes one segment. */
 type Run = { readonly from: number; to: number; rules: number; readonly saving: number };
 
 /**
- * Divides the groups of each population into runs, one segment each. Normally there is one run. Where this would
- * multiply the rules too much, the groups that cost most are set apart, so that populations share them.
+ * Divides the groups of each population into runs, one segment each. Normally there is one run. If this would
+ * copy the rules too often, the groups with the highest cost get runs of their own, which populations share.
  */
 export class Division {
   private readonly uses: Float64Array;
@@ -36,7 +38,7 @@ export class Division {
     this.sharing = this.shared.includes(1);
   }
 
-  /** Where the runs of a population end; the places are those of the population's sequence. */
+  /** The ends of the runs of a population, as offsets into `populations.groups`. */
   ends(population: number): readonly number[] {
     const { groups } = this.populations;
     const from = groups.start(population);
@@ -54,7 +56,8 @@ export class Division {
       for (let at = groups.start(population); at < end; at++) {
         const group = cells[at] as number;
         this.uses[group] = (this.uses[group] as number) + 1;
-        // Groups with the same number are used by the same populations, but for a rare collision that costs size only.
+        // Groups with equal hashes are used by the same populations. A rare collision only makes the program
+        // larger.
         this.users[group] = Math.imul((this.users[group] as number) ^ (population + 1), 0x01000193);
       }
     }
@@ -121,7 +124,9 @@ export class Division {
   }
 }
 
-/** Keeps the dearest shared runs apart, as many as `MAX_SEGMENTS` allows, and puts the rest together. */
+/**
+ * Separates the shared runs with the highest saving, as many as `MAX_SEGMENTS` allows, and merges the others.
+ */
 function merged(runs: readonly Run[], to: number): readonly number[] {
   if (runs.length <= MAX_SEGMENTS) return runs.map((run) => run.to);
   const dearest = runs

@@ -5,20 +5,26 @@ import type { GrowingWords } from '#policy/model/growing-words.js';
 import type { Sequences } from './sequences.js';
 
 /**
- * What a sequence of rules compiles to, wherever in a policy it stands: in the place of a word is the number of the rule
- * in the sequence, and leaves, maps and slices are numbered from 0.
+ * The compiled form of a sequence of rules, independent of its position in a policy. Values are indexes of
+ * rules in the sequence instead of words. Leaves, maps and slices are numbered from 0.
  */
 export type RuleBlock = {
-  /** `SEGMENT` in order, then for each map its end, start and value of each interval of the maps, then leaves and slices. */
+  /**
+   * `SEGMENT` in order, then the end of each map, the starts and then the values of the intervals of all
+   * maps, then leaves and slices.
+   */
   readonly cells: Uint32Array;
-  /** By first appearance: a leaf, or `MAP | map`. */
+  /** In the order of first appearance. `leaf` is a leaf, or `MAP | map`. */
   readonly names: readonly NamedLeaf[];
   readonly used: Used;
 };
 
 export type NamedLeaf = { readonly pattern: HostnamePattern; readonly leaf: number };
 
-/** The first cells of a segment: as in a program, then how many there are of what follows. */
+/**
+ * The first cells of a rule block: the numbers of a segment as in a program, then the sizes of the parts that
+ * follow.
+ */
 export const SEGMENT = {
   map: 0,
   wildcard: 1,
@@ -35,7 +41,7 @@ export type SegmentParts = {
   readonly map: number;
   readonly wildcard: number;
   readonly named: number;
-  /** Ends of the maps, as numbers of intervals. */
+  /** The end of each map, counted in intervals. */
   readonly ends: GrowingWords;
   readonly starts: GrowingWords;
   readonly values: GrowingWords;
@@ -43,7 +49,7 @@ export type SegmentParts = {
   readonly slices: Sequences;
 };
 
-/** Packs a segment into one array; slices that only stood in between are left out. */
+/** Packs a rule block into one array. Slices that no leaf uses any more are left out. */
 export function packed(parts: SegmentParts, names: readonly NamedLeaf[], used: Used): RuleBlock {
   const { ends, starts, values, leaves, slices } = parts;
   const kept = keptSlices(leaves);
@@ -85,7 +91,7 @@ export function packed(parts: SegmentParts, names: readonly NamedLeaf[], used: U
   return { cells, names, used };
 }
 
-/** The slices that leaves lead to, with their new numbers: in the order of their first appearance. */
+/** The slices that leaves refer to, with their new numbers in the order of first appearance. */
 function keptSlices(leaves: Sequences): ReadonlyMap<number, number> {
   const kept = new Map<number, number>();
   const { array, length } = leaves.cells;

@@ -3,7 +3,7 @@ import { GrowingWords } from '#policy/model/growing-words.js';
 
 const SLOTS = 256;
 
-/** Sequences of numbers, each kept once and numbered in the order of their first appearance. */
+/** Interned sequences of numbers: each is stored once and numbered in the order of first appearance. */
 export class Sequences {
   readonly cells = new GrowingWords();
   /** Sequence `n` is `offsets[n]` … `offsets[n + 1]` of `cells`. */
@@ -11,7 +11,7 @@ export class Sequences {
   private readonly hashes = new GrowingWords();
   private slots = new Int32Array(SLOTS).fill(-1);
 
-  /** A sequence counts as its length divided by `width` entries of `table`. */
+  /** In the budget, a sequence counts as its length divided by `width` entries of `table`. */
   constructor(
     private readonly budget: Budget,
     private readonly table: CompileTable,
@@ -32,13 +32,13 @@ export class Sequences {
     return this.offsets.array[sequence + 1] as number;
   }
 
-  /** The number of the sequence that is `from` … `to` of `source`, if it is one of them. */
+  /** The number of the sequence `from` … `to` of `source`; undefined if it is not stored. */
   find(source: Uint32Array, from: number, to: number): number | undefined {
     const found = this.slots[this.slotOf(hashOf(source, from, to), source, from, to)] as number;
     return found < 0 ? undefined : found;
   }
 
-  /** The number of the sequence that is `from` … `to` of `source`, which is added where it is new. */
+  /** The number of the sequence `from` … `to` of `source`. A new sequence is added. */
   intern(source: Uint32Array, from: number, to: number): number {
     this.budget.steps((to - from) / this.width);
     const hash = hashOf(source, from, to);
@@ -64,7 +64,7 @@ export class Sequences {
     this.hashes.length = 0;
   }
 
-  /** Where the sequence is filed, or would be. */
+  /** The slot of the sequence, or the free slot for it. */
   private slotOf(hash: number, source: Uint32Array, from: number, to: number): number {
     const mask = this.slots.length - 1;
     for (let slot = hash & mask; ; slot = (slot + 1) & mask) {
@@ -94,7 +94,7 @@ export class Sequences {
   }
 }
 
-/** MurmurHash3's mixing, one word at a time. */
+/** The mixing of MurmurHash3, one word at a time. */
 function hashOf(source: Uint32Array, from: number, to: number): number {
   let hash = to - from;
   for (let index = from; index < to; index++) {

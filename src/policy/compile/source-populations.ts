@@ -5,17 +5,19 @@ import { GrowingWords } from '#policy/model/growing-words.js';
 import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './prefix-nesting.js';
 import { Sequences } from './sequences.js';
 
-/** Which groups judge which source: every address interval, and the ordered groups of each. */
+/**
+ * The populations of sources: address intervals, and for each interval the ordered groups that apply to it.
+ */
 export type Populations = {
   readonly starts: GrowingWords;
-  /** Per interval, the sequence of its groups in `groups`. */
+  /** For each interval, the sequence of its groups in `groups`. */
   readonly numbers: GrowingWords;
   readonly groups: Sequences;
 };
 
 /**
- * Cuts the source addresses into intervals with the same groups, which are those of `viewsOf`. A group without rules and default is left out, and
- * nothing follows a group with a default action.
+ * Divides the source addresses into intervals with equal groups. The groups are those of `viewsOf`. A group
+ * without rules and default is left out. Groups behind a group with a default action are left out too.
  */
 export function populations(policy: Policy, budget: Budget): Populations {
   const order = prefixOrder(policy.groups.flatMap(({ sources }) => sources));
@@ -27,7 +29,10 @@ export function populations(policy: Policy, budget: Budget): Populations {
   const stack = new GrowingWords();
   const bottoms = [0];
 
-  /** A dynamic group is followed by its denies alone: where all its rules judge, these would only repeat some of them. */
+  /**
+   * The view with the denies of a dynamic group follows the view with all its rules. If both apply to a
+   * source, the second one would only repeat denies.
+   */
   const isRepeated = (group: number, bottom: number): boolean =>
     stack.length > bottom && stack.array[stack.length - 1] === group - 1 && policy.groups[group - 1]?.dynamic === true;
 
@@ -65,7 +70,7 @@ export function populations(policy: Policy, budget: Budget): Populations {
   return { starts, numbers, groups };
 }
 
-/** Source address → what a population has in `values`. */
+/** Source address → the element of `values` for its population. */
 export function sourceMap({ starts, numbers }: Populations, values: GrowingWords): Intervals {
   const keptStarts = new GrowingWords();
   const keptValues = new GrowingWords();

@@ -7,8 +7,8 @@ import { mergedRanges } from '#policy/model/ranges.js';
 import { Sequences } from './sequences.js';
 
 /**
- * Functions of the source port, as values of a leaf: a word, `NO_MATCH`, or the number of an interval map. A map is a
- * sequence of start and value in turn; one with a single interval is never made.
+ * Functions of the source port, as values of a leaf: a word, `NO_MATCH`, or the number of an interval map. A
+ * map is a sequence of pairs of start and value. A function with a single interval is never stored as a map.
  */
 export class SourcePortMaps {
   readonly maps: Sequences;

@@ -1,19 +1,19 @@
 import type { ShapeProblem } from './shape.js';
 import { valueAt } from './shape.js';
 
-/** A document of which parts may be missing, because they had the wrong shape and were taken out. */
+/** A document of which parts may be missing because they had the wrong shape and were removed. */
 export type Intact<T> = T extends string | number | boolean
   ? T
   : T extends readonly (infer E)[]
     ? readonly (Intact<E> | undefined)[]
     : { readonly [K in keyof T]?: Intact<T[K]> | undefined };
 
-/** Objects that lost a part: what they do not have must not be held against them. */
+/** Objects from which a part was removed. Do not report that part as missing. */
 export type Damaged = WeakSet<object>;
 
 /**
- * Takes out of a document, in place, every value that has the wrong shape, so that the rest can be judged in the same
- * pass. Elements of arrays become undefined, so that the others keep their index.
+ * Removes every value that has the wrong shape from a document, in place, so that the rest can be validated
+ * in the same pass. Elements of arrays become undefined, so that the other elements keep their index.
  */
 export function keepIntact(root: unknown, problems: readonly ShapeProblem[]): Damaged {
   const damaged: Damaged = new WeakSet();

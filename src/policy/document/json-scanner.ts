@@ -3,10 +3,10 @@ import { pointerOf } from '#policy/model/pointer.js';
 
 const MAX_DEPTH = 32;
 
-/** Where a value stands: byte offsets, the end excluded. */
+/** The position of a value: byte offsets, the end excluded. */
 export type Span = { readonly start: number; readonly end: number };
 
-/** Where a list stands, brackets included, and each of its items. */
+/** The position of a list, brackets included, and of each of its items. */
 export type ListSpans = Span & { readonly items: readonly Span[] };
 
 const QUOTE = 0x22;
@@ -18,13 +18,13 @@ const CLOSE_OBJECT = 0x7d;
 const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
 
-/** Objects with more keys than this look their keys up in a set instead of comparing hashes one by one. */
+/** An object with more keys looks up its keys in a set instead of comparing hashes one by one. */
 const MANY_KEYS = 24;
 const MAX_DUPLICATES = 100;
 
 type Frame = {
   object: boolean;
-  /** Elements before the current one (arrays). */
+  /** Index of the current element in an array; -1 before the first. */
   index: number;
   keyStart: number;
   keyEnd: number;
@@ -33,14 +33,14 @@ type Frame = {
   seen: Set<string> | undefined;
 };
 
-/** Passes once over a text that is valid UTF-8, and finds what is wrong with it, and where its parts stand. */
+/** Checks the JSON of a valid UTF-8 text in one pass, and records the positions of its parts. */
 export class Scanner {
   readonly members = new Map<string, Span>();
   readonly duplicates: Problem[] = [];
   list: { start: number; end: number; items: { start: number; end: number }[] } | undefined;
   readonly #bytes: Uint8Array;
   readonly #path: readonly string[];
-  /** The depth of the list that is looked for, while inside it; else -1. */
+  /** The depth of the wanted list while the scanner is inside it; else -1. */
   #listDepth = -1;
   #itemStart = 0;
   readonly #frames: Frame[] = [];
@@ -62,7 +62,7 @@ export class Scanner {
     }
   }
 
-  /** The first fault, if any; duplicate keys are collected instead. */
+  /** Returns the first fault, if any. Duplicate keys are collected in `duplicates` instead. */
   scan(): Problem | undefined {
     try {
       this.#document();
@@ -80,7 +80,7 @@ export class Scanner {
     if (this.#at < this.#bytes.length) this.#unexpected('the end of the body');
   }
 
-  /** Goes on inside the innermost open container: one element or member more, or its end. */
+  /** Scans one more element or member of the innermost open container, or its end. */
   #step(): void {
     const frame = this.#frame();
     const close = frame.object ? CLOSE_OBJECT : CLOSE_ARRAY;
@@ -154,13 +154,13 @@ export class Scanner {
     this.#ended();
   }
 
-  /** A value ended, inside what is open now. */
+  /** Records the end of a value in the container that is open now. */
   #ended(): void {
     if (this.#depth === 1) this.#member();
     else if (this.#depth === this.#listDepth) this.list?.items.push({ start: this.#itemStart, end: this.#at });
   }
 
-  /** Whether the keys on the way to the array that was just entered are the path. */
+  /** Whether the keys that lead to the array just entered are equal to the wanted path. */
   #isWanted(): boolean {
     if (this.#path.length === 0 || this.#depth !== this.#path.length + 1) return false;
     return this.#path.every((key, at) => {
@@ -216,7 +216,9 @@ export class Scanner {
     });
   }
 
-  /** Leaves `#at` behind the closing quote, and the hash of the raw bytes between the quotes. */
+  /**
+   * Leaves `#at` behind the closing quote, and in `#stringHash` the hash of the raw bytes between the quotes.
+   */
   #string(): void {
     const bytes = this.#bytes;
     const length = bytes.length;
@@ -310,7 +312,7 @@ export class Scanner {
     this.#at += word.length;
   }
 
-  /** Skips white space; the byte that follows, or -1 at the end. */
+  /** Skips white space. Returns the next byte, or -1 at the end. */
   #space(): number {
     const bytes = this.#bytes;
     let at = this.#at;
@@ -324,7 +326,7 @@ export class Scanner {
     return this.#frames[this.#depth] as Frame;
   }
 
-  /** The text of a key that is known to be well-formed; both quotes are inside the span. */
+  /** The text of a key that is known to be well-formed. The span includes both quotes. */
   #text(start: number, end: number): string {
     return JSON.parse(new TextDecoder().decode(this.#bytes.subarray(start, end))) as string;
   }

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Form } from '#contracts/policy-document.js';
 import { envelopeSchema, policySchema } from './policy-schema.js';
 
-/** The form of a document, or either. */
+/** The form of a document; `any` for either form. */
 export type SchemaForm = Form | 'any';
 
 /** A JSON Schema of draft 2020-12, or a part of one. */
@@ -20,8 +20,9 @@ export type JsonSchema = {
 };
 
 /**
- * The JSON Schema of a policy document. `any`: of either form, as the files of `weir policy apply` are. It describes the shape only:
- * rules between fields, such as "tls needs TCP", are checked by the node and by a dry run.
+ * The JSON Schema of a policy document. `any`: a document of either form, such as a file for `weir policy
+ * apply`. The schema describes only the shape. Rules between fields, such as "tls needs TCP", are checked by
+ * the node and by a dry run.
  */
 export function policyJsonSchema(form: SchemaForm): JsonSchema {
   const schemas = { singleton: policySchema, envelope: envelopeSchema, any: z.union([envelopeSchema, policySchema]) };

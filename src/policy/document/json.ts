@@ -7,15 +7,15 @@ export type ParsedJson =
       readonly value: unknown;
       readonly bytes: Uint8Array;
       readonly members: ReadonlyMap<string, Span>;
-      /** Undefined where there is no such list. */
+      /** Undefined if the document has no such list. */
       readonly list: ListSpans | undefined;
     }
   | { readonly ok: false; readonly problems: readonly Problem[] };
 
 /**
- * JSON of RFC 8259 with I-JSON's strictness: valid UTF-8, no key twice in an object, no lone surrogate, nested at
- * most 32 deep (D1). `members` tells where the values of the outermost object stand in the bytes, and `list` where the
- * list does that the keys of `path` lead to.
+ * Parses JSON of RFC 8259 with the strictness of I-JSON: valid UTF-8, no duplicate key in an object, no lone
+ * surrogate, nested at most 32 deep (D1). `members` has the positions of the values of the outermost object,
+ * and `list` the position of the list at `path`.
  */
 export function parseStrictJson(input: Uint8Array | string, path: readonly string[] = []): ParsedJson {
   const bytes = typeof input === 'string' ? new TextEncoder().encode(input) : input;

@@ -4,7 +4,10 @@ export const LIMITS = {
   rules: 100_000,
   priority: 4_294_967_295,
   nameLength: 253,
-  /** Of one expression, and of all expressions of a policy, each counted where it stands. */
+  /**
+   * The bound for one expression, and for the sum over all expressions of a policy. An expression that is
+   * used twice counts twice.
+   */
   regexInstructions: 1_000,
   policyInstructions: 100_000,
 } as const;

@@ -1,23 +1,23 @@
 import type { TextEdit } from '#contracts/policy-record.js';
 import type { ListSpans } from './json-scanner.js';
 
-/** Where the groups of a policy stand in its JSON text; byte offsets, ends excluded. */
+/** The positions of the groups of a policy in its JSON text; byte offsets, ends excluded. */
 export type Outline = {
-  /** Where the brace stands that closes the policy, and whether there is a member before it. */
+  /** The offset of the closing brace of the policy, and whether there is a member before it. */
   readonly close: number;
   readonly hasMembers: boolean;
-  /** Where the list of groups begins, its bracket included; undefined where the policy has no such member. */
+  /** The offset of the list of groups, its bracket included; undefined if the policy has no such member. */
   readonly list: number | undefined;
   readonly starts: readonly number[];
   readonly ends: readonly number[];
 };
 
-/** A change of the list of groups: in the text, and the outline after it. */
+/** A change of the list of groups: the edit of the text, and the outline after it. */
 export type OutlineEdit = { readonly edit: TextEdit; readonly outline: Outline };
 
 const CLOSE_OBJECT = 0x7d;
 
-/** The outline of the policy that is `text`; `list` is where it has its groups, counted from `base`. */
+/** The outline of the policy `text`. `list` is its list of groups, in offsets counted from `base`. */
 export function outlineOf(text: Uint8Array, hasMembers: boolean, list: ListSpans | undefined, base: number): Outline {
   return {
     close: text.lastIndexOf(CLOSE_OBJECT),
@@ -42,7 +42,7 @@ export function replaceGroup(outline: Outline, index: number, text: Uint8Array):
   };
 }
 
-/** Puts a group behind the others. */
+/** Appends a group to the list. */
 export function appendGroup(outline: Outline, text: Uint8Array): OutlineEdit {
   const { list, ends } = outline;
   const last = ends.at(-1);
@@ -63,7 +63,7 @@ export function appendGroup(outline: Outline, text: Uint8Array): OutlineEdit {
   };
 }
 
-/** Takes a group out, with the comma behind it, or before it where it is the last. */
+/** Removes a group with the comma behind it, or with the comma before it if the group is the last. */
 export function removeGroup(outline: Outline, index: number): OutlineEdit {
   const { starts, ends } = outline;
   const [from, to] =

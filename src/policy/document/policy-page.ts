@@ -1,8 +1,9 @@
 import { type JsonSchema, policyJsonSchema } from './json-schema.js';
 
 /**
- * `docs/policy.md` with its generated parts written anew: the table of fields behind each `<!-- fields NAME -->`, NAME being a
- * definition of the JSON Schema, and the file behind each `<!-- example FILE -->`. Each part ends at `<!-- end -->`.
+ * Generates parts of `docs/policy.md`: the table of fields behind each `<!-- fields NAME -->`, where NAME is
+ * a definition of the JSON Schema, and the file behind each `<!-- example FILE -->`. Each part ends at `<!--
+ * end -->`.
  */
 export function policyPage(page: string, exampleOf: (file: string) => string): string {
   const definitions = policyJsonSchema('any').$defs ?? {};
@@ -25,7 +26,10 @@ function fieldTable(definition: JsonSchema): string {
 
 type Row = { readonly field: string; readonly type: string; readonly required: boolean; readonly description: string };
 
-/** The fields of an object; those of an object without a definition of its own follow it, as `path.exact`. */
+/**
+ * The rows of an object. If a field is an object without a definition of its own, its fields follow as
+ * `path.exact`.
+ */
 function rowsOf({ properties = {}, required = [] }: JsonSchema, parent: string): readonly Row[] {
   return Object.entries(properties).flatMap(([name, schema]) => {
     const field = `${parent}${name}`;

@@ -4,8 +4,8 @@ import { MAX_REGEX_BYTES } from '#policy/model/regex.js';
 import { LIMITS } from './limits.js';
 
 /**
- * The JSON shapes of a policy, all of them strict. What a string must look like is judged by `validate.ts`; patterns
- * and examples stand here for the OpenAPI document.
+ * The JSON shapes of a policy, all of them strict. The contents of strings are checked by `validate.ts`; the
+ * patterns and examples here are for the OpenAPI document.
  */
 const ADDRESS = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}$';
 const CIDR = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}(/[0-9]{1,2})?$';
@@ -323,7 +323,7 @@ export const envelopePolicySchema = z
     examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
   });
 
-/** A policy as the collection endpoints answer it. */
+/** A policy as the collection endpoints return it. */
 export const storedPolicySchema = z
   .strictObject({
     default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),

@@ -1,7 +1,7 @@
 import type { Problem, ProblemCode } from '#contracts/policy-problem.js';
 import { type Path, pointerOf } from '#policy/model/pointer.js';
 
-/** One answer lists at most this many problems, and says how many there are besides. */
+/** A response lists at most this many problems, and then the number of the others. */
 export const MAX_PROBLEMS = 1000;
 
 /** Collects the problems of one document. */

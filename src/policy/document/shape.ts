@@ -3,12 +3,12 @@ import type { ProblemCode } from '#contracts/policy-problem.js';
 import type { Path } from '#policy/model/pointer.js';
 import { knownFields, nearest } from './known-fields.js';
 
-/** A problem of shape. `path` ends at the value that is wrong, or at the field that is missing or unknown. */
+/** A problem of shape. `path` ends at the wrong value, or at the missing or unknown field. */
 export type ShapeProblem = { readonly path: Path; readonly code: ProblemCode; readonly message: string };
 
 type Issue = z.core.$ZodIssue;
 
-/** What is wrong with the shape of a value, in plain sentences; empty if it fits the schema. */
+/** The differences between a value and a schema, in plain sentences; empty if the value fits. */
 export function shapeProblems(schema: z.ZodType, value: unknown): ShapeProblem[] {
   const parsed = schema.safeParse(value);
   if (parsed.success) return [];
@@ -18,7 +18,9 @@ export function shapeProblems(schema: z.ZodType, value: unknown): ShapeProblem[]
 
 const REQUIRED = { code: 'required', message: 'This field is required.' } as const;
 
-/** Looking for what was meant costs time; a document that is wrong throughout gets only so many hints. */
+/**
+ * The search for a similar field takes time, so a document with very many errors gets only this many hints.
+ */
 const MAX_HINTS = 100;
 type Hint = (path: Path, key: string) => string;
 
@@ -31,7 +33,7 @@ function hints(schema: z.ZodType): Hint {
   };
 }
 
-/** The value at a path, read from own fields only. */
+/** The value at a path. Reads own properties only. */
 export function valueAt(root: unknown, path: Path): unknown {
   let value = root;
   for (const step of path) {
@@ -72,8 +74,8 @@ function describe(issue: Issue, root: unknown, base: Path, hint: Hint): ShapePro
 }
 
 /**
- * A union without a tag is told apart by the JSON type of the value: the branch for that type is the one that was
- * meant, and its problems are the ones to tell. With no such branch, all types that are possible are named.
+ * A union without a tag is resolved by the JSON type of the value: the branch for that type was meant, and
+ * its problems are reported. If no branch has that type, the message lists all possible types.
  */
 function union(
   issue: z.core.$ZodIssueInvalidUnion,

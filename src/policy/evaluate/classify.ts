@@ -7,8 +7,8 @@ import { cell, valueAt } from './interval-search.js';
 const noNames: ReadonlySet<number> = new Set();
 
 /**
- * The word that decides a packet, found by the searches that the kernel makes. `names` are the names of the program
- * for which the packet's destination is granted.
+ * The word that decides a packet, found by the same searches as in the kernel. `names` are the names of the
+ * program for which the destination of the packet is granted.
  */
 export function classify(program: Program, packet: Packet, names: ReadonlySet<number> = noNames): number {
   const { sources, lists, segments, destinations } = program;
@@ -43,7 +43,7 @@ export function grantedNames(program: Program, address: number, grants: Grants):
   return granted;
 }
 
-/** What names add to a segment, a leaf or a map: those of a segment stand together, and the segments ascend. */
+/** The leaves or maps that granted names add to a segment. The table is sorted by segment. */
 function* nameLeaves({ nameLeaves }: Program, segment: number, names: ReadonlySet<number>): Generator<number> {
   if (names.size === 0) return;
   const { segments } = nameLeaves;

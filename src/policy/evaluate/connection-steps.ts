@@ -23,16 +23,21 @@ import { judgeRequest } from './http-block.js';
 import { mismatch } from './mismatch.js';
 import { judgeTlsBlock } from './tls-block.js';
 
-/** One thing of the walk of D3 that meets the addresses and ports of a connection, and may decide it. */
+/**
+ * A rule or default that matches the addresses and ports of a connection, in the order of evaluation (D3).
+ */
 export type Step = {
   readonly decider: Decider;
   readonly action: Action;
   readonly mode: Mode;
-  /** Of a TLS rule, which decides by what is said on the connection; null: this decides whatever is said. */
+  /**
+   * The matchers of a TLS rule, which need the content of the connection. Null: the step decides by addresses
+   * and ports alone.
+   */
   readonly tls: Rule['tls'] | null;
 };
 
-/** Why something was decided beside the plain words of a rule. */
+/** Why a step decided: its matchers matched, they are unknown, or the certificate is hidden. */
 type Reason = 'matched' | 'unknown' | 'hidden';
 
 export type Decided = {
@@ -44,14 +49,14 @@ export type Decided = {
 
 export type ConnectionJudgement =
   | Decided
-  /** A rule before any other that decides reads the server's certificate. */
+  /** A rule that is evaluated before any that decides reads the certificate of the server. */
   | { readonly kind: 'needs_certificate' }
-  /** Requests decide, from this step on. */
+  /** The requests of the connection are evaluated from this step on. */
   | { readonly kind: 'intercept'; readonly from: number };
 
 const everyGrant: Grants = { has: () => true };
 
-/** Finds the steps of connections; made once for each inspection. */
+/** Finds the steps of connections. Created once for each inspection. */
 export class StepFinder {
   readonly #sources: SourceIndex;
 
@@ -59,7 +64,10 @@ export class StepFinder {
     this.#sources = new SourceIndex(inspection.policy?.groups ?? []);
   }
 
-  /** In the order of the walk; the last one decides whatever is said. `grants` null: nobody knows what is granted (D19a). */
+  /**
+   * In the order of evaluation. The last step always decides. `grants` is null if the grants are unknown
+   * (D19a).
+   */
   stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
     if (program !== null) return [stepOfProgram(program, packet)];
@@ -84,7 +92,7 @@ export class StepFinder {
   }
 }
 
-/** Judges a connection by what is known of it (D22, D22a). */
+/** Decides a connection by the known facts (D22, D22a). */
 export function judgeConnection(steps: readonly Step[], facts: TlsFacts): ConnectionJudgement {
   for (const [index, step] of steps.entries()) {
     if (step.tls == null) return decided(step);
@@ -100,7 +108,10 @@ export function judgeConnection(steps: readonly Step[], facts: TlsFacts): Connec
   throw new Error('a walk ends with what decides');
 }
 
-/** Judges a request of a connection that is intercepted from this step on (D24): its certificate was seen. */
+/**
+ * Decides a request of a connection that is intercepted from this step on (D24). The certificate of the
+ * server is known by now.
+ */
 export function judgeExchange(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
   for (let index = from; index < steps.length; index++) {
     const step = steps[index] as Step;
@@ -133,7 +144,10 @@ function judgeMetadata(step: Step, facts: TlsFacts): Decided | { readonly kind: 
   }
 }
 
-/** D19a: an allow is passed over, a deny matches. Under audit what cannot be read passes, whatever comes behind (D4). */
+/**
+ * D19a: an allow does not match, a deny matches. Under audit an unreadable connection passes, whatever the
+ * next steps are (D4).
+ */
 function unknown(step: Step, { hello }: TlsFacts): Decided | null {
   if (step.action === 'deny') return { ...decided(step), reason: 'unknown' };
   if (step.mode === 'audit' && hello.kind === 'unreadable')

@@ -6,10 +6,13 @@ import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 /** A lookup is never redirected, and only a deny is audited. */
 export type LookupOutcome = { readonly verdict: 'allow' | 'deny' | 'audit'; readonly audited: boolean };
 
-/** What decides whether a name may be looked up. */
+/** The decision about a lookup, with the rule or default that made it. */
 export type LookupDecision = LookupOutcome & { readonly rank: number; readonly place: Place };
 
-/** The reference for D11: whether `source` may look up `name`, which is written as for `matchesHostname`. */
+/**
+ * The reference evaluator for D11: whether `source` may look up `name`. The form of `name` is that of
+ * `matchesHostname`.
+ */
 export function evaluateLookup(policy: Policy, source: number, name: string | readonly string[]): LookupDecision {
   let rank = 0;
   const decidedBy = (place: Place, action: Action, mode: Mode): LookupDecision => ({
@@ -40,7 +43,7 @@ export function lookupOutcome(action: Action, mode: Mode): LookupOutcome {
   return { verdict: audited ? 'audit' : action, audited };
 }
 
-/** Why a rule does not decide a lookup. */
+/** The reason why a rule does not decide a lookup. */
 export type LookupMismatch =
   | 'hostname'
   | 'destination_without_hostname'
@@ -52,7 +55,7 @@ export function lookupMismatch(rule: Rule, name: string | readonly string[]): Lo
   return lookupBar(rule);
 }
 
-/** What keeps a rule from deciding a lookup of any name. */
+/** The reason why a rule decides no lookup of any name. */
 export function lookupBar(rule: Rule): Exclude<LookupMismatch, 'hostname'> | undefined {
   if (rule.hostname === undefined && hasDestination(rule)) return 'destination_without_hostname';
   if (rule.action === 'deny') return hasOtherMatchers(rule) ? 'deny_has_other_matchers' : undefined;
@@ -70,7 +73,7 @@ function hasOtherMatchers(rule: Rule): boolean {
   return listed || hasDestination(rule) || protocol !== 'any' || tls !== undefined;
 }
 
-/** Whether an allow rule without hostname lets through TCP, or UDP to port 53. */
+/** Whether an allow rule without a hostname allows TCP, or UDP to port 53. */
 function carriesAnything({ protocol, destinationPorts, icmpTypes, icmpCodes }: Rule): boolean {
   if (icmpTypes.length > 0 || icmpCodes.length > 0) return false;
   if (protocol === 'any' || protocol === IPPROTO.tcp) return true;

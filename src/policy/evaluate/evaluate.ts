@@ -3,10 +3,13 @@ import { type Outcome, outcomeAt, type Place } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 import { mismatch } from './mismatch.js';
 
-/** What decides a packet, and how. */
+/** The decision about a packet, with the rule or default that made it. */
 export type Decision = Outcome & { readonly rank: number; readonly place: Place };
 
-/** The reference: the walk of D3, one group and one rule after the other. Everything else is held equal to it. */
+/**
+ * The reference evaluator: the walk of D3, one group and one rule after the other. All other evaluators are
+ * tested against it.
+ */
 export function evaluate(policy: Policy, packet: Packet, grants: Grants = noGrants): Decision {
   let rank = 0;
   const decidedBy = (place: Place): Decision => ({ rank, place, ...outcomeAt(policy, place) });

@@ -7,8 +7,9 @@ import { QueryMatchers } from './http-query.js';
 import { exactTest, regexTest, type TextTest } from './http-values.js';
 
 /**
- * Whether the HTTP block of a rule matches a request (D24). What cannot be told is "no" for an allow and "yes" for a deny (D19a); so is a
- * path that servers understand differently, where the rule has a path matcher.
+ * Whether the HTTP block of a rule matches a request (D24). An undecidable matcher is "no" for an allow and
+ * "yes" for a deny (D19a). The same holds for a path that servers interpret differently, if the rule has a
+ * path matcher.
  */
 export function judgeRequest(
   config: HttpRequestMatchConfig | undefined,
@@ -25,7 +26,9 @@ export function judgeRequest(
   return 'yes';
 }
 
-/** JSON pointer, within the HTTP block, of the first matcher that a response breaks; null: none. */
+/**
+ * JSON pointer, within the HTTP block, of the first matcher that a response violates; null if there is none.
+ */
 export function breaksResponse(config: HttpMatchConfig['response'], facts: ResponseFacts): string | null {
   if (config?.headers === undefined) return null;
   let matchers = responses.get(config);
@@ -42,7 +45,7 @@ type RequestTest = (facts: RequestFacts, action: Action) => boolean;
 const compiled = new WeakMap<HttpRequestMatchConfig, readonly RequestTest[]>();
 const responses = new WeakMap<NonNullable<HttpMatchConfig['response']>, HeaderMatchers>();
 
-/** The cheap ones first: all must hold. */
+/** Cheap tests first. All tests must hold. */
 function compile({ methods = [], host, path, query, headers }: HttpRequestMatchConfig): readonly RequestTest[] {
   const tests: RequestTest[] = [];
   if (methods.length > 0) {
@@ -70,7 +73,9 @@ function hostTest({ exact = [], regex }: NameMatchObject): RequestTest {
   return (facts, action) => test(facts.host, action === 'deny');
 }
 
-/** Judged as it was sent and as it is understood: a deny matches if either does, an allow only if both do. */
+/**
+ * Tests the path as sent and as normalised. A deny matches if one of them matches, an allow only if both do.
+ */
 function pathTest({ exact = [], prefix = [], regex }: NonNullable<HttpRequestMatchConfig['path']>): RequestTest {
   const searched = regex === undefined ? [] : [regexTest(regex)];
   const test = (view: (pattern: string) => string) =>

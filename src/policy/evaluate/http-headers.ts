@@ -7,11 +7,11 @@ import { exactTests, regexTests, type TextTest } from './http-values.js';
 type Matcher = {
   readonly kind: keyof HeaderMatchConfig;
   readonly name: string;
-  /** Null: of a kind that asks for presence alone. */
+  /** Null for a matcher that tests only presence. */
   readonly test: TextTest | null;
 };
 
-/** A header matcher, ready to be asked often. All of its kinds must hold (D24). */
+/** A compiled header matcher. All of its kinds must hold (D24). */
 export class HeaderMatchers {
   readonly #matchers: readonly Matcher[];
   readonly #names: ReadonlySet<string>;
@@ -28,19 +28,22 @@ export class HeaderMatchers {
     this.#dashed = new Set([...this.#names].map(dashed));
   }
 
-  /** Whether a rule of this action matches. */
+  /** Whether a rule with this action matches. */
   match(headers: Headers, action: Action): boolean {
     if (this.#hasAlias(headers)) return action === 'deny';
     return this.#matchers.every((matcher) => holds(matcher, headers, action));
   }
 
-  /** JSON pointer, within the matcher, of the first that does not hold; null: all do. */
+  /** JSON pointer, within the matcher, of the first part that does not hold; null if all hold. */
   broken(headers: Headers): string | null {
     const broken = this.#matchers.find((matcher) => !holds(matcher, headers, 'allow'));
     return broken === undefined ? null : `/${broken.kind}/${escapeStep(broken.name)}`;
   }
 
-  /** Gateways (RFC 3875, 4.1.18) read `x_role` and `x-role` as one: a header that differs from a named one in that alone leaves both in doubt. */
+  /**
+   * Gateways (RFC 3875, 4.1.18) treat `x_role` and `x-role` as the same header. If a header differs from a
+   * named one only in that, both are undecidable.
+   */
   #hasAlias(headers: Headers): boolean {
     for (let index = 0; index < headers.length; index++) {
       const [name] = headers[index] as Headers[number];
@@ -62,7 +65,10 @@ function isPresent(headers: Headers, name: string): boolean {
   return headers.some((header) => header[0] === name);
 }
 
-/** What a server may take for the value: a line, a member of its list, all lines as one list (RFC 9110, 5.3). */
+/**
+ * The values that a server may read: each line, each member of a list, and all lines as one list (RFC 9110,
+ * 5.3).
+ */
 function readings(values: readonly string[]): readonly string[] {
   const members = values.flatMap((value) => (value.includes(',') ? value.split(',').map((part) => part.trim()) : []));
   return values.length > 1 ? [...values, ...members, values.join(', ')] : [...values, ...members];

@@ -1,7 +1,7 @@
 /**
- * A path as most servers come to understand it (RFC 3986, 6.2.2, and what servers do beyond it): escapes of visible characters decoded but
- * for those of `/`, `\`, `%`, `?` and `#`, the other escapes in upper case, `\` as `/`, parameters of segments left out, empty and dot
- * segments removed.
+ * A path as most servers normalise it (RFC 3986, 6.2.2, and the practice of servers beyond it). Escapes of
+ * visible characters are decoded, except those of `/`, `\`, `%`, `?` and `#`. The other escapes are in upper
+ * case. `\` becomes `/`. Parameters of segments, empty segments and dot segments are removed.
  */
 export function normalPath(path: string): string {
   if (!path.startsWith('/') || !/[%;\\]|\/[/.]/.test(path)) return path;
@@ -19,19 +19,19 @@ export function normalPath(path: string): string {
   return isFolder && kept.length > 0 ? `${joined}/` : joined;
 }
 
-/** Whether servers differ on what a path means, so that no view of it can be trusted. */
+/** Whether servers interpret a path differently, so that no normal form is reliable. */
 export function isAmbiguousPath(path: string): boolean {
   return AMBIGUOUS.test(path);
 }
 
-/** A path as an operator writes it, with what no request carries unescaped in escapes. */
+/** Escapes the characters of a configured path that no request contains unescaped. */
 export function writtenPath(path: string): string {
   return path.replace(/[^!-~]+/g, escapesOf);
 }
 
 /**
- * Escapes of `/`, `\` and NUL, also when they are escaped twice, and dots that are; dots before an escaped `;`; what is no escape; what stands
- * in no path.
+ * Escapes of `/`, `\` and NUL, also when escaped twice; dots that are escaped twice; dot segments before an
+ * escaped `;`; an incomplete escape; a character that no path contains.
  */
 const AMBIGUOUS = /%(?:2f|5c|00|25(?:2f|5c|00|2e|25)|(?![0-9a-f]{2}))|\/(?:\.|%2e){1,2}%3b|[^!-~]|#/i;
 

@@ -1,9 +1,9 @@
 import { compileRegex } from '#policy/model/regex.js';
 
-/** Expressions are searched in no longer text: beyond it a matcher is unresolved (D19a). */
+/** Expressions are not searched in longer texts; a matcher of such a text is undecidable (D19a). */
 const MAX_SEARCHED = 8192;
 
-/** Whether a text matches; `unresolved`: what is said where that cannot be told. */
+/** Whether a text matches. `unresolved` is the result if this is undecidable. */
 export type TextTest = (text: string, unresolved: boolean) => boolean;
 
 export function regexTest(source: string, caseInsensitive = false): TextTest {

@@ -1,6 +1,9 @@
 import type { Intervals } from '#contracts/interval-map.js';
 
-/** The value of the last interval that starts at or before `point`, of those from `from` on and before `to`. */
+/**
+ * The value of the last interval that starts at or before `point`, among the intervals `from` … `to`, the end
+ * excluded.
+ */
 export function valueAt({ starts, values }: Intervals, point: number, from = 0, to = starts.length): number {
   let low = from;
   let high = to;

@@ -4,13 +4,16 @@ import { verdictWord } from '#contracts/verdict-word.js';
 import { GrowingWords } from '#policy/model/growing-words.js';
 import { lookupBar, lookupOutcome } from './evaluate-lookup.js';
 
-/** What the rules of a group say about lookups (D11). Words are those of a group whose first rank is 0. */
+/** How the rules of a group decide lookups (D11). Words are for a group whose first rank is 0. */
 export type LookupFacts = {
   /** The word of the first rule that decides every lookup, or `NONE`. */
   readonly final: number;
   /** The hostnames of the rules in their order, with repetitions. */
   readonly names: readonly HostnamePattern[];
-  /** What each of them decides lookups with; `NONE` where it cannot, or comes too late. */
+  /**
+   * The word with which each of them decides lookups; `NONE` if it decides none, or if an earlier rule
+   * decides every lookup.
+   */
   readonly words: Uint32Array;
 };
 

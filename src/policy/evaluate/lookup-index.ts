@@ -3,9 +3,10 @@ import { NameIndex } from './name-index.js';
 import { SourceClasses } from './source-classes.js';
 
 /**
- * Decides lookups by the tables of a program (D11). A name's key is its lower-case wire form, one character a byte:
- * length byte, label, and so on to the root's 0 byte: `"\x03api\x07example\x03com\x00"`. A dot inside a label separates
- * nothing. Throws a RangeError where a key is not in this form.
+ * Decides lookups by the tables of a program (D11). The key of a name is its wire form in lower case, one
+ * character for each byte: length byte, label, and so on to the 0 byte of the root:
+ * `"\x03api\x07example\x03com\x00"`. A dot inside a label is not a separator. Throws a RangeError if a key is
+ * not in this form.
  */
 export class LookupIndex {
   readonly #tables: LookupTables;
@@ -37,7 +38,10 @@ export class LookupIndex {
     return this.#names.found.slice(0, count).sort((left, right) => left - right);
   }
 
-  /** The word of the first of the groups `from` … `to` that decides lookups by a pattern, where it is below `best`. */
+  /**
+   * The word of the first of the groups `from` … `to` that decides lookups by a pattern, if it is below
+   * `best`; else `best`.
+   */
   #better(best: number, pattern: number, from: number, to: number): number {
     const { classes, patterns } = this.#tables;
     const end = patterns.offsets[pattern + 1] as number;
@@ -54,7 +58,7 @@ export class LookupIndex {
   }
 }
 
-/** The place from `from` on, before `to`, of the first number that is `wanted` or above; else `to`. */
+/** The index from `from`, below `to`, of the first number that is at least `wanted`; else `to`. */
 function firstFrom(ascending: Uint32Array, from: number, to: number, wanted: number): number {
   let low = from;
   let step = 1;

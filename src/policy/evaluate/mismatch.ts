@@ -1,7 +1,7 @@
 import { type Grants, IPPROTO, type Packet, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy-model.js';
 import { covers } from '#policy/model/prefix-covers.js';
 
-/** The first matcher of a rule that a packet does not meet. */
+/** The first matcher of a rule that a packet does not satisfy. */
 export type Mismatch =
   | 'destination'
   | 'hostname'
@@ -14,7 +14,10 @@ export type Mismatch =
   | 'icmp_type'
   | 'icmp_code';
 
-/** Why the rule does not match the packet; `undefined` where it does. A TLS block is not looked into (D22). */
+/**
+ * The reason why the rule does not match the packet; `undefined` if it matches. The TLS matchers are not
+ * evaluated here (D22).
+ */
 export function mismatch(rule: Rule, packet: Packet, grants: Grants): Mismatch | undefined {
   const { destinations, hostname, protocol, sourcePorts, destinationPorts, icmpTypes, icmpCodes, tls } = rule;
   if (destinations.length > 0 && !destinations.some((prefix) => covers(prefix, packet.destination))) {

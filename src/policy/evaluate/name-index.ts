@@ -6,18 +6,21 @@ import { HASH_OF_END, hashWith, slotOf } from '#policy/model/name-hash.js';
 import { RegexSet } from '#policy/model/regex.js';
 
 const KEPT_NAMES = 65_536;
-/** RFC 1035, 3.1. */
+/** The maximum length of a name (RFC 1035, 3.1). */
 const MAX_BYTES = 255;
 
 /** Finds the patterns that match a name, by the tables of a program. */
 export class NameIndex {
-  /** The patterns that matched last are the first so many of these. */
+  /** The result of the last `find`: its first elements, as many as `find` returned. */
   readonly found: number[] = [];
   readonly #tables: NameTables;
   readonly #regexes: RegexSet;
-  /** Where the labels of a name begin. */
+  /** The offset of each label of a name. */
   readonly #starts = new Uint8Array(MAX_BYTES);
-  /** The regexes that matched a name, in two generations: what is not asked for in a whole generation is forgotten. */
+  /**
+   * A cache of the regexes that matched a name, in two generations. A name that is not used during a whole
+   * generation is dropped.
+   */
   #young = new Map<string, readonly number[]>();
   #old = new Map<string, readonly number[]>();
 
@@ -28,7 +31,7 @@ export class NameIndex {
     this.#regexes = new RegexSet(sources, { caseInsensitive: true });
   }
 
-  /** Puts the numbers of the patterns that match the name `key` into `found`, and answers how many they are. */
+  /** Writes the numbers of the patterns that match the name `key` to `found`, and returns their count. */
   find(key: string): number {
     const { any, exact, suffixes, regexes } = this.#tables;
     const labels = this.#cut(key);
@@ -48,7 +51,7 @@ export class NameIndex {
     return count;
   }
 
-  /** Notes where the labels begin, and answers how many there are. */
+  /** Records the offset of each label, and returns the number of labels. */
   #cut(key: string): number {
     if (key.length > MAX_BYTES) throw new RangeError('the name is too long');
     let labels = 0;
@@ -69,7 +72,7 @@ export class NameIndex {
     }
   }
 
-  /** Whether the name of a pattern is that which `key` has from `start` on. */
+  /** Whether the name of a pattern is equal to the part of `key` from `start`. */
   #isNamed(number: number, key: string, start: number): boolean {
     const { bytes, offsets } = this.#tables.wires;
     const first = offsets[number] as number;

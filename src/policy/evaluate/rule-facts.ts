@@ -4,16 +4,16 @@ import { outcomeOf } from '#policy/model/rank.js';
 import { isCatchAll } from '#policy/model/rule-coverage.js';
 import { type LookupFacts, lookupFacts } from './lookup-facts.js';
 
-/** What is asked again and again of the rules of a group, found once for each list of rules. */
+/** Facts about the rules of a group that are used often, computed once for each list of rules. */
 export type RuleFacts = {
-  /** Tells this list of rules from every other that this thread has seen. */
+  /** Identifies this list of rules within the thread. */
   readonly number: number;
-  /** Per rule its verdict word at rank 0. */
+  /** For each rule its verdict word at rank 0. */
   readonly outcomes: Uint8Array;
   readonly hasHostname: boolean;
   readonly hasTls: boolean;
   readonly hasCatchAll: boolean;
-  /** Places of the denies under audit, and whether there is an enforced one; TLS rules are neither. */
+  /** The indexes of denies under audit, and whether there is an enforced deny. TLS rules do not count. */
   readonly auditDenies: readonly number[];
   readonly hasEnforcedDeny: boolean;
   readonly lookup: LookupFacts;

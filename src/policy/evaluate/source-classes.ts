@@ -3,10 +3,13 @@ import { valueAt } from './interval-search.js';
 
 const SLOT_BITS = 12;
 
-/** Finds the classes of sources, and keeps those of the sources that asked last. */
+/** Finds the class of a source, with a cache of recent sources. */
 export class SourceClasses {
   readonly #sources: Intervals;
-  /** Source 0 belongs to slot 0, so that no source finds itself in a slot that nobody used. */
+  /**
+   * An unused slot contains 0. Source 0 belongs to slot 0, whose class is set in the constructor, so no
+   * source hits an unused slot.
+   */
   readonly #kept = new Uint32Array(2 ** SLOT_BITS);
   readonly #classes = new Uint32Array(2 ** SLOT_BITS);
 

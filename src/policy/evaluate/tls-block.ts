@@ -4,15 +4,17 @@ import { compileRegex, type RegexOptions } from '#policy/model/regex.js';
 import { isNameList } from '#policy/model/tls.js';
 
 /**
- * How a TLS block stands to a connection (D22a). `unknown`: it cannot be told. `hidden`: all that can be seen matches, and the
- * certificate cannot be seen. `needs_certificate`: all that was seen matches, and nobody has asked the server yet.
+ * The result of matching a TLS block against a connection (D22a). `unknown`: undecidable. `hidden`: all
+ * visible parts match, and the certificate is hidden. `needs_certificate`: all known parts match, and no
+ * handshake with the server was made yet.
  */
 export type TlsBlockMatch = 'yes' | 'no' | 'unknown' | 'hidden' | 'needs_certificate';
 
 /**
- * Judges the metadata of a connection by a normalised block. A matcher that does not hold makes it `no`, whatever cannot be seen
- * of the others. The names in a certificate count if its chain is trusted, or if the block pins the certificate by its fingerprint
- * and names no anchors; if they match and do not count the block is `unknown`.
+ * Matches the metadata of a connection against a normalised block. If one matcher fails, the result is `no`,
+ * even if other matchers are undecidable. The names in a certificate count if its chain is trusted, or if the
+ * block pins the certificate by its fingerprint and has no anchors. If the names match and do not count, the
+ * result is `unknown`.
  *
  * @throws Error for an expression that does not compile: validation lets none through.
  */
@@ -70,7 +72,7 @@ function judgeCertificate(block: TlsBlock, certificate: SeenCertificate): Match 
   return looksAtNames ? 'unknown' : 'no';
 }
 
-/** Configurations are frozen values: who is given one again is given its compiled form. */
+/** Configurations are immutable, so the compiled form is cached for each object. */
 const compiled = new WeakMap<TlsMatchConfig, TlsBlock>();
 
 function compiledOf(tls: TlsMatchConfig): TlsBlock {
@@ -81,7 +83,7 @@ function compiledOf(tls: TlsMatchConfig): TlsBlock {
   return block;
 }
 
-/** A list of fingerprints or anchors without members is as good as none. */
+/** An empty list of fingerprints or anchors is treated like a missing one. */
 function compile(tls: TlsMatchConfig): TlsBlock {
   const { fingerprint_sha256: fingerprints = [], trust_anchors_pem: anchors = [] } = tls;
   const names = {

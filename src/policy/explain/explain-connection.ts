@@ -11,15 +11,21 @@ import {
   StepFinder,
 } from '#policy/evaluate/connection-steps.js';
 
-/** The facts that a question gives of a connection. A fact that is left out counts as absent from the connection. */
+/**
+ * The facts of a connection that a question contains. A fact that is left out counts as absent from the
+ * connection.
+ */
 export type SaidOfConnection = {
   readonly sni?: string | undefined;
   readonly tls?:
     | {
-        /** The first bytes of the client: a hello with its name in clear (the default), a hello with ECH, or no TLS. */
+        /**
+         * The first bytes of the client: a hello with its name in clear (the default), a hello with ECH, or
+         * no TLS.
+         */
         readonly hello?: 'plain' | 'ech' | 'not_tls' | undefined;
         readonly version?: '1.2' | '1.3' | undefined;
-        /** Whether the chain of the server leads to a root or to an anchor of the rule. Left out: it does. */
+        /** Whether the chain of the server leads to a root or to an anchor of the rule; true by default. */
         readonly trusted?: boolean | undefined;
         readonly server_dn?: string | undefined;
         readonly server_san?: readonly string[] | undefined;
@@ -38,16 +44,16 @@ export type SaidOfConnection = {
     | undefined;
 };
 
-/** `special`: a sentence where something beside the plain words of the rule decided. */
+/** `special`: a sentence if something other than the text of the rule decided. */
 export type ExplainedConnection = {
   readonly step: Step;
   readonly verdict: Verdict;
   readonly special: string | null;
-  /** Members of the question that were left out, and that a rule on the way looks at. */
+  /** Members that are missing in the question and that an evaluated rule needs. */
   readonly unknown: readonly string[];
 };
 
-/** Resumes the walk of a redirected connection as the service plane does (D22). */
+/** Continues the evaluation of a redirected connection as the service plane does (D22). */
 export function explainConnection(
   policy: Policy,
   packet: Packet,
@@ -145,7 +151,10 @@ const isDescribed = ({
 }: NonNullable<SaidOfConnection['tls']> = {}) =>
   [server_dn, server_san, server_cn, fingerprint_sha256].some((member) => member !== undefined);
 
-/** A certificate of which nothing is said is hidden, as TLS 1.3 hides it; one that is described counts as trusted unless it is said not to be. */
+/**
+ * If the question has no certificate, the certificate counts as hidden, as by TLS 1.3. A certificate in the
+ * question counts as trusted unless `trusted` is false.
+ */
 function certificateOf(tls: SaidOfConnection['tls']): CertificateFacts {
   const { version, server_dn: subject, server_san: names, server_cn: name, fingerprint_sha256: print } = tls ?? {};
   if (!isDescribed(tls) || version === '1.3') return { kind: 'hidden', by: 'tls13' };

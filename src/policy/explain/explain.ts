@@ -14,15 +14,17 @@ import { explainConnection, factsOf, type SaidOfConnection } from './explain-con
 import { protocolText } from './listing.js';
 import { doubts, NO_NODE, type Unjudged, unjudged } from './node-effects.js';
 
-/** A packet, and a name for which its destination counts as granted, if any; or a lookup of a name. */
+/** A packet, optionally with a name for which its destination counts as granted; or a lookup of a name. */
 export type ExplainQuery =
   | {
       readonly packet: Packet;
       readonly hostname?: string | undefined;
-      /** Nobody said the packet's source port: what depends on it is said. */
+      /**
+       * The question has no source port. If the result depends on the source port, the explanation says so.
+       */
       readonly sourcePortAssumed?: boolean;
       readonly said?: SaidOfConnection;
-      /** The interface that it comes in by. */
+      /** The interface where the packet arrives. */
       readonly comesIn?: string | undefined;
       readonly node?: ExplainNode;
     }
@@ -32,28 +34,31 @@ export type Explanation = {
   readonly decision: 'allow' | 'deny';
   readonly effective_action: 'allow' | 'deny';
   readonly mode: Mode;
-  /** The ids of what decided; null where a default did. */
+  /** The ids of the group and rule that decided; null if a default did. */
   readonly source_group: string | null;
   readonly rule: string | null;
   readonly reason: string;
-  /** In the order of the walk; what decided comes last. */
+  /** In the order of evaluation; the deciding step is the last. */
   readonly walk: readonly WalkStep[];
-  /** How many steps just before the last one are not shown. */
+  /** The number of steps just before the last one that are not shown. */
   readonly walk_omitted: number;
-  /** Members of the question that were not given and would matter; `grants`: the node could not be asked for them. */
+  /**
+   * Members that are missing in the question and would matter. `grants`: the node could not be asked for
+   * them.
+   */
   readonly unknown: readonly string[];
 };
 
 type WalkStep = {
-  /** Null for the policy's default. */
+  /** Null for the default of the policy. */
   readonly source_group: string | null;
-  /** Null for a group that was passed over, and for defaults. */
+  /** Null for a group that does not contain the source, and for defaults. */
   readonly rule: string | null;
   readonly matched: boolean;
   readonly why: string;
 };
 
-/** Why the policy decides the query as it does. Names are lower case, without their last dot. */
+/** Explains the decision of the policy for the query. Names are in lower case, without their last dot. */
 export function explain(
   policy: Policy,
   query: ExplainQuery,
@@ -122,7 +127,7 @@ function placeOf({ groups }: Policy, decider: Decider): Place {
   return { kind: 'rule', group, rule: groups[group]?.rules.findIndex(({ id }) => id === decider.rule) ?? -1 };
 }
 
-/** Why a TLS rule was passed over whose other matchers match. */
+/** Explains why a TLS rule does not match although its other matchers match. */
 function tlsSentence(tls: TlsMatchConfig, said: SaidOfConnection): string {
   if (tls.mode === 'intercept') return 'its HTTP matchers do not match the request';
   return judgeTlsBlock(tls, factsOf(said)) === 'no'
@@ -130,7 +135,7 @@ function tlsSentence(tls: TlsMatchConfig, said: SaidOfConnection): string {
     : 'what its TLS matchers ask for is not known, and an allow does not match what is not known';
 }
 
-/** Whether a rule up to the one that decided came as far as the packet's source port. */
+/** Whether the evaluation of a rule, up to the one that decided, reached the source port of the packet. */
 function looksAtSourcePort(policy: Policy, place: Place, packet: Packet, grants: Grants): boolean {
   const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;
   return policy.groups.slice(0, last + 1).some((group, index) => {

@@ -7,7 +7,7 @@ import { formatAddress } from '#policy/model/ipv4.js';
 const LAST_KEY = leafKey(255, 0xffff);
 const PROTOCOL_NAMES = new Map<number, string>(Object.entries(IPPROTO).map(([name, number]) => [number, name]));
 
-/** A program as text, the same for the same program. Intervals in which nothing matches are left out. */
+/** A program as text. Equal programs have equal texts. Intervals in which nothing matches are left out. */
 export function listing(program: Program): string {
   return [
     `ranks ${program.ranks}`,
@@ -27,13 +27,13 @@ export function listing(program: Program): string {
   ].join('\n');
 }
 
-/** A word as `#12 deny`, with `audited` where the mode is audit. */
+/** A word as `#12 deny`, with `audited` if the mode is audit. */
 export function wordText(word: number): string {
   const verdict = verdictOf(word) ?? `verdict ${word & 7}`;
   return `#${rankOf(word)} ${verdict}${isAudited(word) ? ' audited' : ''}`;
 }
 
-/** `tcp`, or the number of a protocol that has no name here. */
+/** `tcp`, or the number of a protocol without a name here. */
 export function protocolText(protocol: number): string {
   return PROTOCOL_NAMES.get(protocol) ?? `protocol ${protocol}`;
 }

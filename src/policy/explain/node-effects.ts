@@ -14,7 +14,7 @@ export const NO_NODE: ExplainNode = {
   flow: null,
 };
 
-/** The fate of a packet that does not depend on the policy. */
+/** A decision about a packet that does not depend on the policy. */
 export type Unjudged = {
   readonly decision: 'allow' | 'deny';
   readonly reason: string;
@@ -24,7 +24,7 @@ export type Unjudged = {
   readonly unknown: readonly string[];
 };
 
-/** `comesIn`: the name of the interface, where the question gives it. Null where the policy decides. */
+/** `comesIn`: the name of the interface, if the question contains it. Returns null if the policy decides. */
 export function unjudged(packet: Packet, comesIn: string | undefined, node: ExplainNode): Unjudged | null {
   const { source, destination } = packet;
   const isLoopback = (address: number) => address >>> 24 === LOOPBACK;
@@ -51,7 +51,7 @@ export function unjudged(packet: Packet, comesIn: string | undefined, node: Expl
   return told('allow', 'packets of the node and to it are not judged, because dataplane.police_local is false');
 }
 
-/** The effect that a decision of the policy has on this node, in words, and the facts that the node does not know. */
+/** The effect on this node of a decision of the policy, in words, and the facts that are unknown. */
 export function doubts(packet: Packet, comesIn: string | undefined, node: ExplainNode) {
   const { arrival, flow, dataplane, reversePath } = node;
   const isForwarded = !node.own.includes(packet.source);

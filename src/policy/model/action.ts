@@ -1,7 +1,7 @@
 import type { ActionWord } from '#contracts/policy-document.js';
 import type { Action } from '#contracts/policy-model.js';
 
-/** An action word in any case. */
+/** Parses an action word in any case. */
 export function parseAction(word: ActionWord): Action | undefined {
   if (word === 'allow' || word === 'deny') return word;
   const lower = word.toLowerCase();

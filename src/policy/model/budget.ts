@@ -1,4 +1,7 @@
-/** How many intervals of all tables a program may take, those it is made from included, and how many steps. */
+/**
+ * The maximum number of intervals of all tables of a program, intermediate tables included, and of steps and
+ * ranks.
+ */
 export type CompileLimits = { readonly entries: number; readonly steps: number; readonly ranks: number };
 
 export type CompileTable =
@@ -12,16 +15,16 @@ export type CompileTable =
   | 'ranks'
   | 'steps';
 
-/** What a part of a compilation used. */
+/** The share of the budget that a part of a compilation used. */
 export type Used = { readonly entries: number; readonly steps: number };
 
-/** The policy's rules overlap so much that its program would be larger than is sensible. */
+/** The rules of the policy overlap so much that its program would exceed the limits. */
 export class CompileTooLarge extends Error {
   readonly code = 'compile_too_large';
   constructor(
-    /** What was growing when the limit was passed. */
+    /** The table that was growing when the limit was exceeded. */
     readonly table: CompileTable,
-    /** At least so much is needed. */
+    /** A lower bound of the need. */
     readonly need: number,
     readonly limit: number,
   ) {
@@ -29,7 +32,7 @@ export class CompileTooLarge extends Error {
   }
 }
 
-/** Counts what a compilation uses, and stops it before it uses too much. */
+/** Counts the resources of a compilation, and stops it before it exceeds the limits. */
 export class Budget {
   static readonly unlimited = new Budget({
     entries: Number.POSITIVE_INFINITY,

@@ -1,11 +1,14 @@
 import type { Rule } from '#contracts/policy-model.js';
 
-/** With fewer rules, what judges them is in the caches in any order. */
+/** With fewer rules, the evaluated data fits into the CPU caches in any order. */
 const WORTH_IT = 1_024;
 
 const known = new WeakMap<readonly Rule[], Uint32Array>();
 
-/** The places of many rules by their first destination, which is how they lie in a program; of few, as they stand. */
+/**
+ * Returns the order in which to visit rules: many rules by their first destination, which is their order in a
+ * program; few rules as listed.
+ */
 export function destinationOrder(rules: readonly Rule[]): (turn: number) => number {
   if (rules.length < WORTH_IT) return (turn) => turn;
   const order = known.get(rules) ?? sorted(rules);

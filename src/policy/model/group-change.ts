@@ -1,9 +1,15 @@
 import type { Group } from '#contracts/policy-model.js';
 
-/** Where two lists of groups differ: the first `from` groups are alike, and those from `before` and `after` on. */
+/**
+ * Where two lists of groups differ: the first `from` groups are alike, and so are the groups from `before` in
+ * the first list and from `after` in the second list to the end.
+ */
 export type GroupChange = { readonly from: number; readonly before: number; readonly after: number };
 
-/** Lists of rules and sources are alike where they are the same object: so a written group leaves the others. */
+/**
+ * Compares rules and sources by object identity. That is sufficient because a write of one group reuses the
+ * objects of the others.
+ */
 export function groupChange(before: readonly Group[], after: readonly Group[]): GroupChange {
   const shorter = Math.min(before.length, after.length);
   let from = 0;
@@ -13,7 +19,7 @@ export function groupChange(before: readonly Group[], after: readonly Group[]): 
   return { from, before: before.length - behind, after: after.length - behind };
 }
 
-/** Apart from where they stand in the document. */
+/** Ignores the position in the document. */
 function isAlike(one: Group | undefined, other: Group | undefined): boolean {
   return (
     one?.rules === other?.rules &&
@@ -25,7 +31,7 @@ function isAlike(one: Group | undefined, other: Group | undefined): boolean {
   );
 }
 
-/** How many ranks groups have. */
+/** The number of ranks of the groups `from` to `to`, the end excluded. */
 export function ranksOf(groups: readonly Group[], from: number, to: number): number {
   let ranks = 0;
   for (let group = from; group < to; group++) {

@@ -1,9 +1,9 @@
 import { sharedWords } from '#contracts/shared-array.js';
 
-/** Longer ones are copied faster by the engine than word for word. */
+/** From this length on, the copy of the JavaScript engine is faster than a loop. */
 const LONG = 256;
 
-/** A Uint32Array that grows. `array` is replaced when it does: never keep it over a call that may append. */
+/** A Uint32Array that grows. Growth replaces `array`: do not keep a reference over a call that may append. */
 export class GrowingWords {
   array: Uint32Array;
   length = 0;
@@ -28,7 +28,7 @@ export class GrowingWords {
     this.length += to - from;
   }
 
-  /** Makes room for `count` more. */
+  /** Makes room for `count` more words. */
   reserve(count: number): void {
     const need = this.length + count;
     if (need <= this.array.length) return;
@@ -37,7 +37,9 @@ export class GrowingWords {
     this.array = grown;
   }
 
-  /** A copy of exactly what is in it. Threads share a large one instead of copying it. */
+  /**
+   * A copy of exactly the pushed words. A large copy is in shared memory, so that threads need not copy it.
+   */
   trimmed(): Uint32Array {
     const shared = sharedWords(this.length);
     shared.set(this.array.subarray(0, this.length));

@@ -1,13 +1,14 @@
 /**
- * 64 bits in two lanes that name a rule, a group's default or a policy's default for good: hits are kept under them in
- * the kernel, over restarts and upgrades. Another way to compute them would forget every count.
+ * Computes 64 bits in two lanes that identify a rule, a group default or a policy default permanently. The
+ * kernel keeps hit counts under these identities over restarts and upgrades. If the algorithm changes, all
+ * counts are lost.
  */
 export class HitIdentity {
   /** Unsigned. */
   low = 0;
   high = 0;
 
-  /** Of nothing yet. */
+  /** Starts the identity of an empty sequence of texts. */
   begin(): void {
     this.low = 0x9e37_79b9;
     this.high = 0x85eb_ca6b;
@@ -18,7 +19,7 @@ export class HitIdentity {
     this.high = high;
   }
 
-  /** Texts are told apart by what is between them: a number that no UTF-16 code unit has. */
+  /** Adds a text. `mark` separates the texts, and is a number that no UTF-16 code unit has. */
   text(text: string, mark: number): void {
     let { low, high } = this;
     for (let at = 0; at < text.length; at++) {
@@ -32,7 +33,7 @@ export class HitIdentity {
     this.high = Math.imul(high ^ mark, 0x5f35_6495) >>> 0;
   }
 
-  /** Spreads what was taken in over all bits, and writes low and high word. The low one is never 0. */
+  /** Mixes the state over all bits, and writes the low and the high word. The low word is never 0. */
   write(words: Uint32Array, index: number): void {
     const low = mixed(this.low ^ Math.imul(this.high, 0x85eb_ca77));
     words[2 * index] = low || 1;
@@ -40,7 +41,7 @@ export class HitIdentity {
   }
 }
 
-/** A one-to-one mapping of 32 bits in which every bit depends on every other (MurmurHash3). */
+/** A bijection of 32 bits in which every output bit depends on every input bit (MurmurHash3). */
 export function mixed(word: number): number {
   let bits = word;
   bits = Math.imul(bits ^ (bits >>> 16), 0x85eb_ca6b);

@@ -8,7 +8,7 @@ export type ParsedHostname =
       readonly fault: string;
     };
 
-/** Whether a pattern is read as a regular expression. */
+/** Whether a pattern is parsed as a regular expression. */
 export function isHostnameExpression(text: string): boolean {
   return !/^[A-Za-z0-9\-_.*]*$/.test(text);
 }
@@ -36,8 +36,8 @@ export function parseHostname(text: string): ParsedHostname {
 }
 
 /**
- * Whether a pattern matches a name. Names are compared label by label, without regard to case or a last dot; given as
- * labels (as they stand in a DNS message), a dot inside a label separates nothing.
+ * Whether a pattern matches a name. Names are compared label by label, without regard to case or a last dot.
+ * If `name` is an array of labels, as in a DNS message, a dot inside a label is not a separator.
  */
 export function matchesHostname(pattern: HostnamePattern, name: string | readonly string[]): boolean {
   if (pattern.kind === 'any') return true;
@@ -51,7 +51,7 @@ export function matchesHostname(pattern: HostnamePattern, name: string | readonl
   return pattern.labels.every((label, index) => label === labels[extra + index]);
 }
 
-/** What regular expressions are searched in. */
+/** The form of a name in which regular expressions are searched. */
 export function searchedText(name: string | readonly string[]): string {
   return labelsOf(name)
     .map((label) => label.replaceAll('.', '\\.'))

@@ -1,6 +1,6 @@
 import type { Prefix } from '#contracts/policy-model.js';
 
-/** A network as it was written: `hostBits` is true if bits behind the prefix were set and have been masked. */
+/** A parsed network. `hostBits` is true if bits behind the prefix were set; they have been masked. */
 export type ParsedCidr = { readonly prefix: Prefix; readonly hostBits: boolean };
 
 /** Four decimal octets without leading zeros; undefined for everything else. */

@@ -1,4 +1,4 @@
-/** An RFC 6901 JSON pointer of keys and indexes. */
+/** The keys and indexes of an RFC 6901 JSON pointer. */
 export type Path = readonly (string | number)[];
 
 export function pointerOf(path: Path): string {

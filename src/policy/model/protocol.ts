@@ -7,7 +7,10 @@ const NAMES = new Map<string, number | 'any'>([
   ['udp', IPPROTO.udp],
 ]);
 
-/** What a ProtoValue stands for: `tcp`, `udp`, `icmp` or `any` in any case, or a number; left out: any. */
+/**
+ * Parses a ProtoValue: `tcp`, `udp`, `icmp` or `any` in any case, or a number. If it is undefined, the
+ * protocol is `any`.
+ */
 export function parseProtocol(value: string | number | undefined): number | 'any' | undefined {
   if (value === undefined) return 'any';
   if (typeof value === 'number') return Number.isInteger(value) && value >= 0 && value <= 255 ? value + 0 : undefined;

@@ -1,8 +1,9 @@
 import type { Policy, Rule, Verdict } from '#contracts/policy-model.js';
 
 /**
- * A rank is a place in the walk of D3: every rule of every group in order, each group's default action (where it
- * has one) after its rules, the policy's default last. The lowest rank that matches a packet decides.
+ * A rank is a position in the order of evaluation (D3): every rule of every group in order, each group
+ * default (if the group has one) after its rules, the policy default last. The lowest rank that matches a
+ * packet decides.
  */
 export type Place =
   | { readonly kind: 'rule'; readonly group: number; readonly rule: number }
@@ -20,7 +21,7 @@ export function places(policy: Policy): Place[] {
   return found;
 }
 
-/** What happens at a place: the verdict, and whether its mode is audit (then out-of-state TCP passes, D4). */
+/** The verdict at a place, and whether its mode is audit (then out-of-state TCP passes, D4). */
 export type Outcome = { readonly verdict: Verdict; readonly audited: boolean };
 
 export function outcomeAt(policy: Policy, place: Place): Outcome {

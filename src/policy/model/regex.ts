@@ -2,7 +2,7 @@ import { RE2JS, RE2JSException, RE2JSSyntaxException, RE2Set } from 're2js';
 
 export const MAX_REGEX_BYTES = 1024;
 
-/** A compiled RE2 expression, searched unanchored (D13). */
+/** A compiled RE2 expression. It may match anywhere in the text (D13). */
 type Regex = { test(text: string): boolean };
 
 export type CompiledRegex =
@@ -12,7 +12,9 @@ export type CompiledRegex =
 
 export type RegexOptions = { readonly caseInsensitive?: boolean };
 
-/** The one door to the regular expression engine. Compiled expressions are kept for the next caller. */
+/**
+ * Every use of the regular expression engine goes through this function or `RegexSet`. Results are cached.
+ */
 export function compileRegex(source: string, { caseInsensitive = false }: RegexOptions = {}): CompiledRegex {
   const cache = caseInsensitive ? insensitive : sensitive;
   const known = cache.get(source);
@@ -38,16 +40,16 @@ export class RegexSet {
     this.#sets = sets;
   }
 
-  /** The places of those that match. */
+  /** The indexes of the expressions that match. */
   matching(text: string): readonly number[] {
     return this.#sets.flatMap((set, index) => set.match(text).map((place) => place + index * IN_ONE_SET));
   }
 }
 
-/** The automaton of a set of a thousand can take milliseconds a text. */
+/** A search by the automaton of a set of 1,000 expressions can take milliseconds for each text. */
 const IN_ONE_SET = 64;
 
-/** Which ends of the text an expression is tied to, whatever alternative it takes. */
+/** The ends of the text to which an expression is anchored in every alternative. */
 export type Anchors = { readonly start: boolean; readonly end: boolean };
 
 export function anchorsOf(source: string): Anchors {
@@ -81,7 +83,10 @@ function compile(source: string, caseInsensitive: boolean): CompiledRegex {
   }
 }
 
-/** Where the engine stumbled: it names the fragment only, and the whole expression if a parenthesis is left over. */
+/**
+ * The position of a syntax error. The engine returns only the fragment, and the whole expression for an
+ * unmatched parenthesis.
+ */
 function place(source: string, description: string, fragment: string | null): string {
   if (fragment === null || fragment === '') return ` at character ${source.length}`;
   if (description.endsWith(')')) return ` at character ${unmatchedParenthesis(source) + 1}`;
@@ -108,7 +113,7 @@ function anchorsOfPart(part: string): Anchors {
   };
 }
 
-/** Whether the last character is taken literally by an odd number of backslashes before it. */
+/** Whether an odd number of backslashes before the last character makes it literal. */
 function endsEscaped(source: string): boolean {
   let backslashes = 0;
   for (let at = source.length - 2; at >= 0 && source[at] === '\\'; at--) backslashes++;
@@ -127,7 +132,7 @@ function alternatives(source: string): string[] {
   return found;
 }
 
-/** Where the group that opens a part is closed. */
+/** The index of the parenthesis that closes the group at the start of a part. */
 function groupEnd(part: string): number {
   let end = -1;
   walkBrackets(part, (character, at, depth) => {

@@ -1,7 +1,10 @@
 import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
 import { containsPrefix, lastAddress } from './ipv4.js';
 
-/** Whether every packet that `later` matches is matched, and decided, by `earlier`. May miss, never claims too much. */
+/**
+ * Whether `earlier` matches and decides every packet that `later` matches. False negatives are possible,
+ * false positives are not.
+ */
 export function covers(earlier: Rule, later: Rule): boolean {
   return (
     earlier.tls === undefined &&
@@ -15,12 +18,12 @@ export function covers(earlier: Rule, later: Rule): boolean {
   );
 }
 
-/** Whether all of `inner` lies in `outer`, each prefix in one of the others. */
+/** Whether each prefix of `inner` lies in one prefix of `outer`. */
 export function containsAll(outer: readonly Prefix[], inner: readonly Prefix[]): boolean {
   return inner.every((prefix) => outer.some((candidate) => containsPrefix(candidate, prefix)));
 }
 
-/** Whether some packet can be matched by both, as far as that can be told without knowing grants. */
+/** Whether both rules can match the same packet, as far as this is known without grants. */
 export function overlaps(a: Rule, b: Rule): boolean {
   return (
     a.hostname?.text === b.hostname?.text &&
@@ -46,14 +49,14 @@ export function isCatchAll(rule: Rule): boolean {
   return rule.tls === undefined && rule.hostname === undefined && hasAnyDestination(rule) && !isNarrow(rule);
 }
 
-/** Whether no packet can have what a rule asks for. */
+/** Whether no packet can satisfy the matchers of a rule. */
 export function isContradictory(rule: Rule): boolean {
   const possible = protocolsOf(rule);
   return typeof possible !== 'string' && possible.length === 0;
 }
 
 /**
- * Whether `later` says nothing about lookups that `earlier` has not said (D11). A rule that no packet reaches can
+ * Whether `later` decides no lookup that `earlier` has not decided (D11). A rule that no packet reaches can
  * still decide whether a name may be looked up.
  */
 export function settlesLookups(earlier: Rule, later: Rule): boolean {

@@ -12,7 +12,7 @@ const GROUP_DEFAULT = 0x1_0001;
 const POLICY_DEFAULT = 0x1_0002;
 const RECORD = 0x1_0003;
 
-/** The roster of the ranks that `places` gives, of no record yet. */
+/** The rule names of the ranks that `places` returns, without a record. */
 export function ruleNamesOf({ groups }: Policy): RuleNames {
   const ranks = ranksOf(groups, 0, groups.length) + 1;
   const identities = sharedWords(2 * ranks);
@@ -48,7 +48,10 @@ export function ruleNamesOf({ groups }: Policy): RuleNames {
   };
 }
 
-/** The roster of `policy`, where that of other groups is known: only what they have not in common is made anew. */
+/**
+ * The rule names of `policy`, computed from those of the groups `before`. Only the parts that differ are
+ * computed again.
+ */
 export function ruleNamesAfter(known: RuleNames, before: readonly Group[], policy: Policy): RuleNames {
   const { groups } = policy;
   const change = groupChange(before, groups);
@@ -85,14 +88,20 @@ export function ruleNamesAfter(known: RuleNames, before: readonly Group[], polic
   };
 }
 
-/** The same roster with the identities of a record: what another record calls by the same names is counted apart. */
+/**
+ * The same rule names with the identities of a record, so that rules with equal names in different records
+ * are counted apart.
+ */
 export function ruleNamesOfRecord(ruleNames: RuleNames, record: Pick<PolicyRecord, 'id' | 'revision'>): RuleNames {
   const identities = sharedWords(ruleNames.identities.length);
   mixRecord(record.id, ruleNames.identities, identities);
   return { ...ruleNames, policy: { id: record.id, revision: record.revision }, identities };
 }
 
-/** Low and high word of the identity that a roster of this record has for a decider; null: the roster of no record. */
+/**
+ * Low and high word of the identity of a decider in the rule names of this record. `policy` is null if there
+ * is no record.
+ */
 export function identityOf(policy: RuleNames['policy'], decider: Decider): readonly [low: number, high: number] {
   const words = new Uint32Array(2);
   const own = new HitIdentity();
@@ -130,7 +139,7 @@ export function deciderAt({ groups, groupIds, ruleIds }: RuleNames, rank: number
   return rule === '' ? { kind: 'group_default', group: id } : { kind: 'rule', group: id, rule };
 }
 
-/** Equal for equal deciders alone: ids contain no line break. */
+/** A key that is unique for each decider, because ids contain no line break. */
 export function deciderKey(decider: Decider): string {
   if (decider.kind === 'policy_default') return '';
   return decider.kind === 'group_default' ? decider.group : `${decider.group}\n${decider.rule}`;

@@ -1,6 +1,9 @@
 import type { Group, Prefix } from '#contracts/policy-model.js';
 
-/** Whether two lists of groups make the same populations: by their numbers, sources, and whether they say anything. */
+/**
+ * Whether two lists of groups have the same source populations: equal sources at each index, and the same
+ * answer to whether a group has rules and a default.
+ */
 export function sameSources(one: readonly Group[], other: readonly Group[]): boolean {
   return one.length === other.length && one.every((group, index) => isAlike(group, other[index] as Group));
 }

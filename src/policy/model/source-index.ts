@@ -4,10 +4,13 @@ import type { Scope } from './source-scope.js';
 
 const KEPT_SOURCES = 4096;
 
-/** A group, by its number, and which of its rules judge a source. */
+/** The number of a group, and the part of its rules that applies to a source. */
 export type ScopedGroup = { readonly group: number; readonly scope: Scope };
 
-/** Finds the groups that hold a source: for the reference, and apart from what is compiled. */
+/**
+ * Finds the groups that contain a source. It is for the reference evaluator and shares no code with the
+ * compiler.
+ */
 export class SourceIndex {
   readonly #bySource = new Map<number, number[]>();
   readonly #lengths: readonly number[];
@@ -29,7 +32,7 @@ export class SourceIndex {
     this.#dynamic = [...groups.keys()].filter((index) => groups[index]?.dynamic === true);
   }
 
-  /** The groups that judge a source, in the order of their walk. */
+  /** The groups that apply to a source, in the order of evaluation. */
   groupsOf(source: number): readonly ScopedGroup[] {
     const kept = this.#kept.get(source | 0);
     if (kept !== undefined) return kept;

@@ -1,12 +1,13 @@
 import type { Action, Group, Prefix } from '#contracts/policy-model.js';
 import { covers } from './prefix-covers.js';
 
-/** Which rules of a group judge a source: all of them, or the denies alone. */
+/** The rules of a group that apply to a source: all, or only the denies. */
 export type Scope = 'all' | 'denies';
 
 /**
- * How a group stands to a source; null where it does not judge it. A selector that was never resolved may select any
- * address: for a source that is not among the static ones, the group's denies match and its allows do not (D19a).
+ * The scope of a group for a source; null if no rule of the group applies. A selector that was never resolved
+ * may select any address: for a source that is not among the static ones, the denies of the group match and
+ * its allows do not (D19a).
  */
 export function scopeOf({ sources, dynamic }: Pick<Group, 'sources' | 'dynamic'>, source: number): Scope | null {
   if (sources.some((prefix) => covers(prefix, source))) return 'all';
@@ -18,7 +19,7 @@ export function isInScope(scope: Scope | null, action: Action): boolean {
   return scope === 'all' || (scope === 'denies' && action === 'deny');
 }
 
-/** The sources that at least a part of a group judges. */
+/** The sources to which at least a part of a group applies. */
 export function judgedSources({ sources, dynamic }: Pick<Group, 'sources' | 'dynamic'>): readonly Prefix[] {
   return dynamic ? [...sources, EVERY_SOURCE] : sources;
 }

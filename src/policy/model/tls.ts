@@ -8,8 +8,8 @@ import type {
 } from '#contracts/policy-document.js';
 
 /**
- * A TLS block with its defaults filled in: the modes named, methods in upper case, names and header names in lower
- * case, fingerprints as bare lower-case digits. Maps have no prototype.
+ * A TLS block with its defaults filled in: explicit modes, methods in upper case, names and header names in
+ * lower case, fingerprints as lower-case digits without colons. Maps have no prototype.
  */
 export function normaliseTls(tls: TlsMatchConfig): TlsMatchConfig {
   return defined({
@@ -87,7 +87,7 @@ function bare<T>(map: Readonly<Record<string, T>>, key: (text: string) => string
   return copy;
 }
 
-/** An array that is not to be changed is not narrowed by `Array.isArray`. */
+/** Necessary because `Array.isArray` does not narrow a readonly array. */
 export function isNameList(matcher: Exclude<TlsNameMatch, string>): matcher is readonly string[] {
   return Array.isArray(matcher);
 }

@@ -6,7 +6,9 @@ import { rankOf, verdictOf } from '#contracts/verdict-word.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { deciderAt } from '#policy/model/rule-names.js';
 
-/** What to tell the operator: the packet, what the policy says about it, and what the datapath does. */
+/**
+ * The sentence for the operator: the packet, the decision of the policy, and the decision of the datapath.
+ */
 export function mismatchSentence({ packet, expected, found }: ProofMismatch, ruleNames: RuleNames): string {
   return `${packetText(packet)}: the policy says ${decisionText(expected, ruleNames)}, and the compiled tables say ${decisionText(found, ruleNames)}`;
 }

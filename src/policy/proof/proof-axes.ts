@@ -4,7 +4,9 @@ import { lastAddress } from '#policy/model/ipv4.js';
 /** The first value of each interval of a field in which the same rules match, ascending. The first is 0. */
 export type Axis = readonly number[];
 
-/** The protocols `low` … `high`, and the intervals of both of their other fields: ports, or ICMP type and code. */
+/**
+ * The protocols `low` … `high`, and the intervals of their two other fields: ports, or ICMP type and code.
+ */
 export type KeyAxes = {
   readonly low: number;
   readonly high: number;
@@ -20,7 +22,7 @@ export function hasPorts(protocol: number): boolean {
   return PORT_PROTOCOLS.includes(protocol);
 }
 
-/** The last value that the other fields of a protocol can have; 0 where it has none. */
+/** The last value of the other fields of a protocol; 0 if it has none. */
 export function lastOfFields(protocol: number): number {
   if (hasPorts(protocol)) return 0xffff;
   return protocol === IPPROTO.icmp ? 255 : 0;
@@ -37,7 +39,7 @@ export function endOf(axis: Axis, at: number, last: number): number {
   return (axis[at + 1] ?? last + 1) - 1;
 }
 
-/** How packets are divided by their protocol and its fields where these rules are looked at. */
+/** The intervals of protocols and of their fields that these rules distinguish. */
 export function keyAxes(rules: readonly Rule[]): readonly KeyAxes[] {
   const starts = new Set([0]);
   for (const rule of rules) for (const protocol of namedProtocols(rule)) add(starts, protocol, protocol, 255);
@@ -53,7 +55,7 @@ export function keyAxes(rules: readonly Rule[]): readonly KeyAxes[] {
   });
 }
 
-/** The protocols that a rule tells from others. */
+/** The protocols that a rule names explicitly or implicitly. */
 export function namedProtocols(rule: Rule): readonly number[] {
   if (rule.protocol !== 'any') return [rule.protocol];
   if (rule.tls !== undefined) return [IPPROTO.tcp];

@@ -5,9 +5,9 @@ import { type Axis, addressAxis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, las
 import type { ProofPackets } from './proof-packets.js';
 import type { ProofRandom } from './proof-random.js';
 
-/** So many rules are looked at to learn how many classes there are; then there are too many. */
+/** The limit of rule visits for counting the classes. Beyond it, there are too many classes. */
 const MAX_LOOKS = 1 << 21;
-/** With so many packets, those that are not needed for a class are left out. */
+/** Beyond this number of packets, only those that a class needs are added. */
 const ENOUGH = 1 << 16;
 
 /** Classes with the same sources and destinations. */
@@ -19,12 +19,13 @@ type Region = {
   readonly keys: readonly KeyAxes[];
 };
 
-/** The equivalence classes of a policy, and how many they are. */
+/** The equivalence classes of a policy, and their number. */
 export type Classes = { readonly regions: readonly Region[]; readonly count: number };
 
 /**
- * The classes of packets that a policy tells apart: intervals of sources, within each of destinations, within each of
- * protocol, ports, types and codes, cut wherever a rule that counts there begins or ends. Null above `limit`.
+ * The classes of packets that a policy distinguishes: intervals of sources, within each of destinations,
+ * within each of protocol, ports, types and codes, divided at each bound of a rule that applies there. Null
+ * above `limit`.
  */
 export function classesOf({ groups }: Policy, limit: number): Classes | null {
   const sources = addressAxis(groups.flatMap((group) => group.sources));
@@ -59,8 +60,8 @@ export function classesOf({ groups }: Policy, limit: number): Classes | null {
 }
 
 /**
- * Adds two packets of each class, the first of every field and the last of every field; and four just past its ends in
- * source and destination, where an interval that is too long would decide them.
+ * Adds two packets of each class: one with the first value of every field, and one with the last. Adds four
+ * packets just outside of its bounds in source and destination, which detect an interval that is too long.
  */
 export function addClasses(packets: ProofPackets, { regions }: Classes, random: ProofRandom): void {
   for (const { sourceFirst, sourceLast, destinationFirst, destinationLast, keys } of regions) {
@@ -82,7 +83,7 @@ export function addClasses(packets: ProofPackets, { regions }: Classes, random: 
           packets.add(source, before(destinationFirst), protocol, between, firstMinor);
           packets.add(source, behind(destinationLast), protocol, between, lastMinor);
           if (low !== IPPROTO.icmp || minor.length === 1 || packets.count > ENOUGH) continue;
-          // What is compiled has each type's codes apart.
+          // The compiled tables hold the codes of each type separately, so every type is sampled.
           for (let type = firstMajor + 1; type < lastMajor; type++) {
             packets.add(source, destination, low, type, firstMinor);
             packets.add(source, destination, low, type, lastMinor);
@@ -93,11 +94,11 @@ export function addClasses(packets: ProofPackets, { regions }: Classes, random: 
   }
 }
 
-/** At an end of all addresses, the other end. */
+/** Wraps around at the ends of the address space. */
 const before = (address: number): number => (address === 0 ? LAST_ADDRESS : address - 1);
 const behind = (address: number): number => (address === LAST_ADDRESS ? 0 : address + 1);
 
-/** Per interval of destinations, the rules with destinations that hold it; null after so many looks. */
+/** For each interval of destinations, the rules whose destinations contain it; null after `looks` visits. */
 function rulesByInterval(rules: readonly Rule[], axis: Axis, looks: number): readonly (readonly Rule[])[] | null {
   const found: Rule[][] = axis.map(() => []);
   const places = new Map(axis.map((start, at) => [start, at]));

@@ -8,23 +8,27 @@ import { ProofRandom } from './proof-random.js';
 
 const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
 
-/** Of a rule, so many packets beside it of each kind: below 1, one of every so many rules; a power of two. */
+/**
+ * The number of packets of each kind beside a rule. Below 1: one packet for every 1/density rules; a power of
+ * two.
+ */
 export type Density = number;
 
-/** Tell apart what is drawn for a rule. */
+/** Seeds that separate the random numbers of the three kinds of packets. */
 const INSIDE = 0;
 const BESIDE = 0x1_0000;
 const ACROSS = 0x2_0000;
 
 /**
- * Adds packets at the corners of rules, for sources at the ends of their groups. What is drawn for a rule hangs on its
- * group alone, and across groups on one other: the same groups give the same packets, whatever is beside them.
+ * Adds packets at the corners of rules, from sources at the ends of their groups. The random numbers of a
+ * rule depend only on its group, and for packets across groups on one other group. So equal groups give equal
+ * packets, whatever the other groups are.
  */
 export class ProofCorners {
   readonly #random = new ProofRandom();
   readonly #groups: readonly Group[];
   readonly #stride: number;
-  // The corner that was made last.
+  // The fields of the last corner.
   #destination = 0;
   #protocol = 0;
   #major = 0;
@@ -38,7 +42,7 @@ export class ProofCorners {
     this.#stride = Math.max(1, 1 / density);
   }
 
-  /** One inside of each rule of a group. */
+  /** Adds one packet inside each rule of a group. */
   addInside(group: number): void {
     const { rules } = this.#reached(group);
     const placeAt = destinationOrder(rules);
@@ -52,7 +56,7 @@ export class ProofCorners {
     this.#add(this.#end(sources));
   }
 
-  /** Just outside of one field of a rule, or from just outside of the group. */
+  /** Adds packets just outside of one field of a rule, or from just outside of the group. */
   addBeside(group: number): void {
     const { sources, rules } = this.#reached(group);
     const placeAt = destinationOrder(rules);
@@ -74,8 +78,9 @@ export class ProofCorners {
   }
 
   /**
-   * From sources of another group, or just outside of one field to a destination of another group. Where `known` says
-   * that the packet of this other group is there already, it is not made.
+   * Adds packets from sources of another group, or just outside of one field to a destination of another
+   * group. Skips a packet if `known` returns true for its other group: then it was kept from the previous
+   * sample.
    */
   addAcross(group: number, known: (other: number) => boolean = () => false): void {
     const own = this.#reached(group);
@@ -98,7 +103,7 @@ export class ProofCorners {
     }
   }
 
-  /** A group that no source reaches has nothing to be asked of. */
+  /** No packets are made for a group that no source reaches. */
   #reached(group: number): Pick<Group, 'sources' | 'rules'> {
     const found = this.#groups[group] as Group;
     if (found.dynamic) return { sources: judgedSources(found), rules: found.rules };
@@ -113,7 +118,7 @@ export class ProofCorners {
     this.#random.begin(Math.imul(seed ^ (seed >>> 13), 0xc2b2_ae35) + Math.imul(place, 0x9e37_79b1));
   }
 
-  /** The first rule of a group that has such packets; then every `#stride`th. */
+  /** The first rule of a group with packets of this kind; the others follow at a distance of `#stride`. */
   #firstOf(group: number, kind: number): number {
     if (this.#stride === 1 || this.#reached(group) === UNREACHED) return 0;
     this.#begin(group, 0, kind);
@@ -144,14 +149,14 @@ export class ProofCorners {
     }
   }
 
-  /** Moves the corner past an end of one field, of those that the rule names. */
+  /** Moves the corner just outside of one field that the rule names. */
   #stepOut(rule: Rule): void {
     const random = this.#random;
     const isIcmp = this.#protocol === IPPROTO.icmp;
     const majors = isIcmp ? rule.icmpTypes.length : rule.destinationPorts.length;
     const minors = isIcmp ? rule.icmpCodes.length : rule.sourcePorts.length;
     const last = lastOfFields(this.#protocol);
-    // Four fields; one that the rule does not name gives its turn to the next.
+    // Four fields. If the rule does not name the chosen field, the next one is tried.
     for (let turn = random.below(4), turns = 0; turns < 4; turn = (turn + 1) & 3, turns++) {
       if (turn === 0 && rule.destinations.length > 0) {
         this.#destination = this.#beside(rule.destinations);
@@ -172,13 +177,13 @@ export class ProofCorners {
     }
   }
 
-  /** An end of one of the prefixes. */
+  /** The first or last address of one of the prefixes. */
   #end(prefixes: readonly Prefix[]): number {
     const prefix = this.#random.pick(prefixes);
     return this.#random.flip() ? prefix.address : lastAddress(prefix);
   }
 
-  /** The address before or behind one of the prefixes. */
+  /** The address just before or behind one of the prefixes. */
   #beside(prefixes: readonly Prefix[]): number {
     const prefix = this.#random.pick(prefixes);
     return this.#random.nextTo(prefix.address, lastAddress(prefix), LAST_ADDRESS);

@@ -8,21 +8,27 @@ import { type JudgedPackets, ProofPackets, type Renewal } from './proof-packets.
 import { ReferenceWalk } from './proof-walk.js';
 import { SourceRanges } from './source-ranges.js';
 
-/** Neighbours are taken together, since they lie together in memory; and every so many of these runs in one round. */
+/**
+ * Neighbouring rules are taken together because they are adjacent in memory. Each round takes every
+ * `ROUNDS`th run.
+ */
 const RUN = 8;
 const ROUNDS = 64;
-/** By so many packets more a policy is still much like the one before. */
+/** Room for the additional packets of a policy that is similar to the previous one. */
 const FEW = 1 << 12;
-/** Where the rank begins in a word. */
+/** The factor of the rank in a verdict word: a rank of 1. */
 const RANK = 16;
 
 type ReplayBuffer = { readonly policy: Policy; readonly density: Density; readonly judged: JudgedPackets };
 
 /**
- * Packets at the corners of the rules of large policies: a run of each group's own, then one of each group across groups.
- * Of the latest policy they are kept, so that one that differs in a few groups judges anew only what these have a part in:
- * packets that are made of their rules, and those from their sources. Others are decided by the same rule as before,
- * since only groups that hold a source have a say about it; its rank has moved where those before it grew.
+ * The packets at the corners of the rules of large policies: first a run for each group alone, then a run for
+ * each group across groups.
+ *
+ * The packets of the latest policy are kept. If the next policy differs in a few groups, only packets that
+ * involve these groups are decided again: packets made of their rules, and packets from their sources. All
+ * others are decided by the same rule as before, because only groups that contain a source apply to it. Only
+ * the rank of that rule moves if groups before it grew or shrank.
  */
 export class ProofMemory {
   #kept: ReplayBuffer | undefined;
@@ -85,7 +91,8 @@ function addChanged({ policy, judged }: ReplayBuffer, corners: ProofCorners): vo
     packets.beginRun();
     const isChanged = (number: number): boolean => number >= change.from && number < change.after;
     if (before.length !== groups.length || isChanged(group)) {
-      // The number of groups says which ones go together.
+      // The number of groups determines which groups are combined, so all packets across groups are made
+      // again.
       corners.addAcross(group);
       continue;
     }
@@ -109,7 +116,7 @@ function renewalOf(before: readonly Group[], after: readonly Group[], change: Gr
   };
 }
 
-/** Where all take too long, of rules from everywhere. */
+/** The fallback if the whole sample would take too long: rules from all parts of the policy. */
 function fromEverywhere(packets: ProofPackets, density: Density): JudgedPackets {
   const { groups } = packets.walk.policy;
   const corners = new ProofCorners(packets, density);

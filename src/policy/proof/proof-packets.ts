@@ -7,26 +7,26 @@ import type { SourceRanges } from './source-ranges.js';
 
 type Fields = { -readonly [K in keyof Packet]: Packet[K] };
 
-/** So much looking is enough for one sample, however the policy is made: some 100 ms. */
+/** The work limit of one sample, for any policy: about 100 ms. */
 const MAX_STEPS = 1 << 24;
 
-/** Packets that were judged, in runs one after the other. */
+/** Packets that were decided, in consecutive runs. */
 export type JudgedPackets = {
   readonly packets: Uint32Array;
   readonly expected: Uint32Array;
-  /** What it took to judge each. */
+  /** The work to decide each packet. */
   readonly steps: Uint32Array;
-  /** Run → its first packet; behind the last, how many packets there are. */
+  /** Run → its first packet. The last element is the number of packets. */
   readonly runs: Uint32Array;
 };
 
 /**
- * What packets of another policy are judged by in this one: those from `sources` must be judged again, of the others
- * words from `behind` on are greater by `by`.
+ * How the decisions of packets of an earlier policy change: packets from `sources` must be decided again. For
+ * the others, words from `behind` on are increased by `by`.
  */
 export type Renewal = { readonly sources: SourceRanges; readonly behind: number; readonly by: number };
 
-/** Collects packets and judges each by the reference. */
+/** Collects packets and decides each by the reference evaluator. */
 export class ProofPackets {
   readonly #packets: GrowingWords;
   readonly #expected: GrowingWords;
@@ -43,7 +43,7 @@ export class ProofPackets {
     icmpCode: 0,
   };
 
-  /** With room for `expected` packets; there may be more. */
+  /** `expected` is the number of packets to reserve room for; there may be more. */
   constructor(
     readonly walk: ReferenceWalk,
     expected = 1 << 12,
@@ -57,7 +57,7 @@ export class ProofPackets {
     return this.#expected.length;
   }
 
-  /** Whether the policy takes so long to judge by that what was collected must do. */
+  /** Whether the work limit is reached, so that no more packets are added. */
   get exhausted(): boolean {
     return this.#total > MAX_STEPS;
   }
@@ -66,7 +66,10 @@ export class ProofPackets {
     this.#runs.push(this.count);
   }
 
-  /** `major` and `minor` are destination and source port, or ICMP type and code; nothing where the protocol has neither. */
+  /**
+   * `major` and `minor` are destination and source port, or ICMP type and code; they are ignored for other
+   * protocols.
+   */
   add(source: number, destination: number, protocol: number, major: number, minor: number): void {
     const packet = this.#packet;
     const ports = hasPorts(protocol);

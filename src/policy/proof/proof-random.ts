@@ -1,4 +1,4 @@
-/** Numbers that look random, and are the same for the same seed (mulberry32). */
+/** Pseudo-random numbers, equal for equal seeds (mulberry32). */
 export class ProofRandom {
   #state = 0;
 
@@ -30,7 +30,7 @@ export class ProofRandom {
     return which === 0 ? low : which === 1 ? high : low + this.below(high - low + 1);
   }
 
-  /** The number before `low` or behind `high`, of 0 … `last`; at an end of these, the other end. */
+  /** The number before `low` or behind `high`, within 0 … `last`. Wraps around at the ends. */
   nextTo(low: number, high: number, last: number): number {
     if (this.flip()) return high >= last ? 0 : high + 1;
     return low === 0 ? last : low - 1;

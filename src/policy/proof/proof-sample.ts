@@ -8,18 +8,19 @@ import { type JudgedPackets, ProofPackets } from './proof-packets.js';
 import { ProofRandom } from './proof-random.js';
 import { ReferenceWalk } from './proof-walk.js';
 
-/** Up to so many classes all are checked, by six packets each. */
+/** Up to this many classes, every class is checked, with six packets each. */
 const MAX_CLASSES = 1 << 13;
-/** With more rules nobody counts classes: there are more than that. */
+/** With more rules, classes are not counted: there are more than `MAX_CLASSES`. */
 const MAX_RULES_TO_COUNT = 1 << 12;
-/** Packets beside rules, within a group and across groups: about so many of either. */
+/** The approximate number of packets beside rules, both within a group and across groups. */
 const BESIDE = 1 << 14;
-/** For each rule so many are enough where every class is checked. */
+/** The maximum number of packets beside each rule if every class is checked. */
 const BESIDE_EACH = 8;
 
 /**
- * Packets to check a compiled policy with: of each equivalence class, or where there are too many, one inside of each
- * rule; and in both cases others beside the rules. The same policy gives the same sample, whatever is in `memory`.
+ * Packets to check a compiled policy with: packets of each equivalence class, or, if there are too many
+ * classes, one packet inside each rule. In both cases others beside the rules are added. Equal policies give
+ * equal samples, whatever is in `memory`.
  */
 export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()): ProofSample {
   const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
@@ -37,7 +38,9 @@ export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()
   return sample(packets.judged(), classes.count, !packets.exhausted);
 }
 
-/** Changes rarely where one group of many changes, so that what is kept of the others can be used. */
+/**
+ * Rarely changes if one group of many changes, so that the kept packets of the other groups can be reused.
+ */
 function densityOf(rules: number): number {
   return rules <= BESIDE ? Math.floor(BESIDE / Math.max(1, rules)) : 2 ** -Math.ceil(Math.log2(rules / BESIDE));
 }
@@ -46,7 +49,7 @@ function sample({ packets, expected }: JudgedPackets, classes: number | null, co
   return { packets, expected, classes, complete };
 }
 
-/** A number that differs where policies differ, mostly. */
+/** A seed that usually differs for different policies. */
 function seedOf({ groups }: Policy): number {
   let mixed = groups.length;
   const mix = (number: number): void => {

@@ -16,26 +16,26 @@ import type { SourceIndex } from '#policy/model/source-index.js';
 import { isInScope, type Scope } from '#policy/model/source-scope.js';
 
 const ANY_PROTOCOL = 256;
-/** Up to so many rows are looked at one after the other. */
+/** Up to this many rows are searched sequentially. */
 const SHORT = 128;
 const STEPS_OF_A_GROUP = 4;
 const STEPS_OF_A_RULE = 16;
 
 /**
- * The reference evaluator for many packets and no grants. Groups are found by source, and rules that cannot match are
- * passed over by a look at destination, protocol and port; what is left is judged by `mismatch` itself. Nothing of the
- * compiler is used: this is what its work is held against.
+ * The reference evaluator for many packets, without grants. Groups are found by source. Rules that cannot
+ * match are skipped by destination, protocol and port; the others are evaluated by `mismatch`. It shares no
+ * code with the compiler, because the compiler is checked against it.
  */
 export class ReferenceWalk {
-  /** What was taken so far, in rows looked at: some nanoseconds each. */
+  /** The work so far, in rows visited: some nanoseconds each. */
   steps = 0;
   readonly #files: (RuleFile | undefined)[];
-  /** The rank of each group's first rule; of the policy's default last. */
+  /** The rank of the first rule of each group; the last element is the rank of the policy default. */
   readonly #firstRanks: Uint32Array;
 
   readonly #sources: SourceIndex;
 
-  /** `sources` is the index of the policy's groups, or of groups with the same sources. */
+  /** `sources` is the index of the groups of the policy, or of groups with the same sources. */
   constructor(
     readonly policy: Policy,
     sources: SourceIndex,
@@ -49,7 +49,7 @@ export class ReferenceWalk {
     }
   }
 
-  /** The word that decides. */
+  /** The word that decides a packet. */
   wordOf(packet: Packet): number {
     const groups = this.#sources.groupsOf(packet.source);
     this.steps += groups.length;
@@ -82,13 +82,16 @@ export class ReferenceWalk {
   }
 }
 
-/** The rules of a group in the order of the walk: a row for each destination, without those that need a grant. */
+/**
+ * The rules of a group in the order of evaluation: one row for each destination. Rules that need a grant are
+ * left out.
+ */
 class RuleFile {
-  /** What the last `find` took, in rows looked at. */
+  /** The work of the last `find`, in rows visited. */
   steps = 0;
   readonly #rules: readonly Rule[];
   readonly #rows: Int32Array;
-  /** Mask → address → where rows begin; undefined where the rows are few. */
+  /** Mask → address → offsets of rows; undefined if there are few rows. */
   readonly #index: Map<number, Map<number, number[]>> | undefined;
 
   constructor(rules: readonly Rule[]) {
@@ -121,7 +124,7 @@ class RuleFile {
     }
   }
 
-  /** The first rule of the scope that matches; -1 where none does. */
+  /** The first matching rule of the scope; -1 if there is none. */
   find(packet: Packet, scope: Scope): number {
     this.steps = 0;
     return this.#index === undefined
@@ -166,7 +169,7 @@ class RuleFile {
   }
 }
 
-/** Of lists of rules, for as long as a policy has them. */
+/** Cached by list of rules, as long as a policy refers to the list. */
 const files = new WeakMap<readonly Rule[], RuleFile>();
 
 /** Cells of a row. */
