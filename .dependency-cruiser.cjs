@@ -147,9 +147,35 @@ module.exports = {
       'Configuration is a value; no part is needed to read it.',
     ),
     only(
+      'policy-thread-works-on-policies',
+      '^src/policy-thread/',
+      ['^src/(contracts|policy|bus|threads)/', '^src/dns/own-addresses[.]ts$', '^src/service-plane/policy-image[.]ts$'],
+      'The thread reads, compiles and explains policies. It knows no store and no dataplane.',
+    ),
+    only(
+      'policy-write-decides',
+      '^src/policy-write/',
+      ['^statecharts/', '^src/(contracts|policy|bus|store|policy-thread)/'],
+      'Decides what a write stores and puts in force; it stores and stages nothing.',
+    ),
+    only(
+      'requests-read-parts',
+      '^src/requests/',
+      ['^statecharts/', '^src/(contracts|policy|bus|store|policy-thread|service-plane)/'].concat([
+        '^src/dns/dns-proxy[.]ts$',
+        '^src/dataplane/flows/flow-filter[.]ts$',
+      ]),
+      'Requests of the API that no chart takes part in.',
+    ),
+    only('chart-inspection-watches', '^src/chart-inspection/', ['^src/bus/'], 'Shows what goes on in charts.'),
+    only(
       'actors-bind',
       '^src/actors/',
-      ['^statecharts/', '^src/(contracts|policy|bus|dataplane|dns|service-plane|sockets|store|threads)/'],
+      [
+        '^statecharts/',
+        '^src/(contracts|policy|bus|chart-inspection|policy-thread|policy-write|requests)/',
+        '^src/(dataplane|dns|observe|service-plane|sockets|store|threads)/',
+      ],
       'Actors bind charts to effects. They never import HTTP.',
     ),
     only(

@@ -1,6 +1,7 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
+import { Refused } from '#bus/refused.js';
 import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#contracts/datapath.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
@@ -9,7 +10,6 @@ import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
-import { Refused } from './refused.js';
 
 export type DataplanePorts = {
   /** Opens itself anew after its worker died, on `open`. */

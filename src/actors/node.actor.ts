@@ -1,13 +1,13 @@
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
+import type { JudgementPorts } from '#policy-write/prepare-write.js';
 import { clusterChart } from '#statecharts/cluster.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import type { SettingsStore } from '#store/store-types.js';
 import { type DataplanePorts, dataplaneActor } from './dataplane.actor.js';
 import { dnsProxyActor } from './dns-proxy.actor.js';
 import type { EventSwitch } from './event-switch.js';
-import type { JudgementPorts } from './judgement.js';
 import { performanceModeActor } from './performance-mode.actor.js';
 import { policyActor } from './policy.actor.js';
 import { type ServicePlanePorts, servicePlaneActor } from './service-plane.actor.js';

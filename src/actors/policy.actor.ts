@@ -3,14 +3,14 @@ import { ask } from '#bus/ask.js';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import type { PolicyWrite } from '#bus/policy-requests.js';
+import { accepted, Refused } from '#bus/refused.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, Sampling } from '#contracts/proof-types.js';
+import { type JudgementPorts, judge, replay } from '#policy-write/prepare-write.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { type PolicyChange, writeChart } from '#statecharts/write.chart.js';
 import { StoreError } from '#store/store-error.js';
-import { type JudgementPorts, judge, replay } from './judgement.js';
-import { accepted, Refused } from './refused.js';
 
 /** What may lie between a request to the dataplane and its answer, besides the work on the program itself. */
 const STAGE_TIMEOUT_MS = 60_000;

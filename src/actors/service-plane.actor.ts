@@ -1,9 +1,9 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Datapath } from '#contracts/datapath.js';
+import type { InterceptCaSetting } from '#requests/intercept-ca.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 import { AddressChanges } from '#sockets/address-change.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
-import type { InterceptCaSetting } from './intercept-ca.js';
 
 /** The plane, and who signs in it. */
 export type ServicePlanePorts = {

@@ -2,8 +2,10 @@ import { type AnyActorRef, type AnyMachineSnapshot, createActor, waitFor } from 
 import { ask } from '#bus/ask.js';
 import { type Bus, createBus } from '#bus/bus.js';
 import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/bus-messages.js';
-import type { Statecharts } from '#bus/chart-inspection.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
+import { isRefusal } from '#bus/refused.js';
+import type { Statecharts } from '#bus/statecharts.js';
+import { ChartRecorder } from '#chart-inspection/chart-recorder.js';
 import type { Datapath, DatapathStats } from '#contracts/datapath.js';
 import type { EventSource } from '#contracts/event-source.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
@@ -12,15 +14,8 @@ import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { ownAddresses } from '#dns/own-addresses.js';
 import type { Explanation } from '#policy/explain/explain.js';
-import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
-import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
-import type { PolicyContext } from '#statecharts/policy.chart.js';
-import { refusal } from '#statecharts/refusal.js';
-import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
-import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
-import { ChartRecorder } from './chart-recorder.js';
-import type { DataplanePorts } from './dataplane.actor.js';
-import { EventSwitch } from './event-switch.js';
+import { createPolicyThread, type PolicyThread } from '#policy-thread/policy-thread.js';
+import type { PolicySurroundings } from '#policy-thread/policy-work.js';
 import {
   ACTIVE_BUDGET_MS,
   DRAFT_BUDGET_MS,
@@ -28,22 +23,27 @@ import {
   explainLane,
   explainPolicy,
   WAITING_PER_SUBJECT,
-} from './explanation.js';
-import { FairQueue, inTurn } from './fair-queue.js';
-import { type Inspecting, inspectingOver } from './inspecting.js';
-import { type Integrations, integrationsOver } from './integrations.js';
+} from '#requests/explanation.js';
+import { FairQueue, inTurn } from '#requests/fair-queue.js';
+import { type Integrations, integrationsOver } from '#requests/integrations.js';
+import { arrivalOf, grantedFor, openFlowOf, type Traffic, trafficOver } from '#requests/live-traffic.js';
+import { lookupsOver, type NodeLookups } from '#requests/node-lookups.js';
+import { describePolicy, type PolicyDescription } from '#requests/policy-description.js';
+import { readGroup } from '#requests/read-group.js';
+import { type Inspecting, inspectingOver } from '#requests/service-plane-state.js';
+import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
+import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
+import type { PolicyContext } from '#statecharts/policy.chart.js';
+import { refusal } from '#statecharts/refusal.js';
+import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
+import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
+import type { DataplanePorts } from './dataplane.actor.js';
+import { EventSwitch } from './event-switch.js';
 import { nodeActor } from './node.actor.js';
-import { lookupsOver, type NodeLookups } from './node-lookups.js';
-import { describePolicy, type PolicyDescription } from './policy-description.js';
-import { createPolicyThread, type PolicyThread } from './policy-thread.js';
-import type { PolicySurroundings } from './policy-work.js';
-import { readGroup } from './read-group.js';
 import { conditionsOf, type NodeView, type ReadinessReport, reportOf } from './readiness.js';
-import { isRefusal } from './refused.js';
 import { routeMessages } from './router.js';
 import type { ServicePlanePorts } from './service-plane.actor.js';
 import { createStateTimes } from './state-times.js';
-import { arrivalOf, grantedFor, openFlowOf, type Traffic, trafficOver } from './traffic.js';
 
 export type SystemPorts = {
   readonly store: {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Statechart } from '#bus/chart-inspection.js';
+import type { Statechart } from '#bus/statecharts.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { isStillAllowed } from './authentication.js';

@@ -1,5 +1,5 @@
-import type { Statecharts } from '#bus/chart-inspection.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
+import type { Statecharts } from '#bus/statecharts.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';

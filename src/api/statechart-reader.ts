@@ -1,5 +1,5 @@
 import type { WebSocket } from 'ws';
-import type { Inspection, Statecharts } from '#bus/chart-inspection.js';
+import type { Inspection, Statecharts } from '#bus/statecharts.js';
 
 /** What waits for a reader that does not take it; more is dropped. */
 const WAITING_BYTES = 1 << 20;

@@ -1,8 +1,8 @@
 import { filter, firstValueFrom, map, merge, timer } from 'rxjs';
-import type { PolicyThread } from '#actors/policy-thread.js';
-import { createPolicyWorkshop } from '#actors/policy-workshop.js';
 import { createSystem, type System, type SystemPorts } from '#actors/system.js';
 import type { PolicyWrite } from '#bus/policy-requests.js';
+import { createPolicyWorkshop } from '#policy-thread/policy-task-runner.js';
+import type { PolicyThread } from '#policy-thread/policy-thread.js';
 import { openMemoryStore, type Store } from '#store/store.js';
 import { type FakeDatapath, fakeDatapath } from './fake-datapath.js';
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import type { Inspection, Statecharts } from '#bus/chart-inspection.js';
+import type { Inspection, Statecharts } from '#bus/statecharts.js';
 import { fakeManagement, SINCE, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
 import { openWebSocket } from './websocket-client.js';

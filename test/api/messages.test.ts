@@ -16,7 +16,7 @@ const told = async (method: string, path: string, asked: Asked = {}) => {
 
 test('docs/errors.md has a line for every problem code in the sources', () => {
   const page = errorsPage({});
-  const codes = ['api', 'policy', 'actors'].flatMap((folder) => {
+  const codes = ['api', 'policy', 'policy-write', 'requests', 'actors'].flatMap((folder) => {
     const url = new URL(`../../src/${folder}/`, import.meta.url);
     const files = readdirSync(url, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
     return files.flatMap((file) => {

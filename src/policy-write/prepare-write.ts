@@ -9,13 +9,13 @@ import type { ProofSample } from '#contracts/proof-types.js';
 import { compile } from '#policy/compile/compile.js';
 import { ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
+import type { PolicyThread } from '#policy-thread/policy-thread.js';
+import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from '#policy-thread/policy-work.js';
+import { inRecord, storedText } from '#policy-thread/stored-text.js';
 import type { Replay } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { Judged, PolicyInForce } from '#statecharts/write.chart.js';
 import type { IntegrationStore, PolicyStore } from '#store/store-types.js';
-import type { PolicyThread } from './policy-thread.js';
-import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from './policy-work.js';
-import { inRecord, storedText } from './stored-text.js';
 import {
   type Circumstances,
   DEFAULT_NAME,
@@ -31,7 +31,7 @@ import {
   refusalOfGroup,
   refusalOfName,
   storesPolicy,
-} from './transaction.js';
+} from './write-decision.js';
 
 export type JudgementPorts = {
   readonly policies: PolicyStore;

@@ -1,8 +1,8 @@
 import type { ProofSample } from '#contracts/proof-types.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import { ownBuffers } from './own-buffers.js';
+import { createPolicyWorkshop } from './policy-task-runner.js';
 import type { PolicyAsks } from './policy-work.js';
-import { createPolicyWorkshop } from './policy-workshop.js';
 
 const parent = new WorkerServer<PolicyAsks>('the policy thread');
 const perform = createPolicyWorkshop();

@@ -4,12 +4,12 @@ import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
+import { type PolicyThread, PolicyThreadDied } from '#policy-thread/policy-thread.js';
+import type { PolicySurroundings, PolicyText } from '#policy-thread/policy-work.js';
+import { storedText } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyStore } from '#store/store-types.js';
 import { FairQueue, inTurn } from './fair-queue.js';
-import { type PolicyThread, PolicyThreadDied } from './policy-thread.js';
-import type { PolicySurroundings, PolicyText } from './policy-work.js';
-import { storedText } from './stored-text.js';
 
 /** `policy` is a draft in singleton form, of the right shape but not yet validated; left out, the active one. */
 export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: ExplainQuery };

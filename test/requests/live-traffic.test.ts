@@ -2,8 +2,8 @@ import { afterEach, describe, expect, test } from 'vitest';
 import type { HitReport } from '#contracts/datapath.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
-import { fakeDatapath } from './fake-datapath.js';
-import { removal, singleton, startSystem, stopSystems } from './running-system.js';
+import { fakeDatapath } from '../actors/fake-datapath.js';
+import { removal, singleton, startSystem, stopSystems } from '../actors/running-system.js';
 
 afterEach(stopSystems);
 

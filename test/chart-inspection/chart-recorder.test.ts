@@ -1,10 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { createActor, createMachine, fromPromise, setup } from 'xstate';
-import { ChartRecorder } from '#actors/chart-recorder.js';
-import { SHOWN_CONTEXT } from '#actors/inspected.js';
-import type { Inspection } from '#bus/chart-inspection.js';
+import type { Inspection } from '#bus/statecharts.js';
+import { ChartRecorder } from '#chart-inspection/chart-recorder.js';
+import { SHOWN_CONTEXT } from '#chart-inspection/shown-snapshot.js';
 import { CHARTS } from '#statecharts/charts.js';
-import { config, envelope, startSystem, stopSystems, write } from './running-system.js';
+import { config, envelope, startSystem, stopSystems, write } from '../actors/running-system.js';
 
 afterEach(stopSystems);
 

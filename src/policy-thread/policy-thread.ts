@@ -45,7 +45,7 @@ export function createPolicyThread({
 
   const start = (): WorkerClient<PolicyAsks> => {
     const given = {
-      entry: 'src/actors/policy-worker.js',
+      entry: 'src/policy-thread/policy.worker.js',
       name: 'the policy thread',
       resourceLimits: { maxOldGenerationSizeMb: maxHeapMiB, maxYoungGenerationSizeMb: YOUNG_HEAP_MIB },
       holdsProcess: false,

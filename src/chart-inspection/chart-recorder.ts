@@ -1,6 +1,6 @@
 import type { ActorRefLike, AnyEventObject, AnyMachineSnapshot, InspectionEvent, Snapshot } from 'xstate';
-import type { InspectedSnapshot, Inspection, Statechart, Statecharts } from '#bus/chart-inspection.js';
-import { definitionOf, shownEvent, shownSnapshot } from './inspected.js';
+import type { InspectedSnapshot, Inspection, Statechart, Statecharts } from '#bus/statecharts.js';
+import { definitionOf, shownEvent, shownSnapshot } from './shown-snapshot.js';
 
 const KEPT = 2_000;
 const KEPT_OF_A_CHART = 100;

@@ -1,5 +1,5 @@
 import type { AnyEventObject, AnyMachineSnapshot } from 'xstate';
-import type { InspectedSnapshot, Inspection } from '#bus/chart-inspection.js';
+import type { InspectedSnapshot, Inspection } from '#bus/statecharts.js';
 
 /**
  * What may be seen of a chart's context. Contexts hold programs, and texts of policies that are being written: what is not

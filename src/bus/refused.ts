@@ -1,4 +1,4 @@
-import type { Refusal } from '#bus/policy-requests.js';
+import type { Refusal } from './policy-requests.js';
 
 /** An effect that was refused; charts answer with the refusal itself. */
 export class Refused extends Error {

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest';
-import { createPolicyThread, PolicyThreadDied } from '#actors/policy-thread.js';
-import type { PreparePolicy } from '#actors/policy-work.js';
-import { config } from './running-system.js';
+import { createPolicyThread, PolicyThreadDied } from '#policy-thread/policy-thread.js';
+import type { PreparePolicy } from '#policy-thread/policy-work.js';
+import { config } from '../actors/running-system.js';
 
 const surroundings = { fallback: 'deny', dns: false, servicePlane: false, policesNode: false } as const;
 const thread = createPolicyThread();

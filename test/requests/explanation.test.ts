@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { type ExplainPorts, explainLane, explainPolicy } from '#actors/explanation.js';
-import { FairQueue, QueueFull } from '#actors/fair-queue.js';
-import { createPolicyThread, type PolicyThread } from '#actors/policy-thread.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import { NO_NODE } from '#policy/explain/node-effects.js';
+import { createPolicyThread, type PolicyThread } from '#policy-thread/policy-thread.js';
+import { type ExplainPorts, explainLane, explainPolicy } from '#requests/explanation.js';
+import { FairQueue, QueueFull } from '#requests/fair-queue.js';
 import { openMemoryStore } from '#store/store.js';
 import { packet } from '#test/policy/sample.js';
 

@@ -1,8 +1,8 @@
 import type { Warning } from '#contracts/policy-problem.js';
+import type { PolicyThread } from '#policy-thread/policy-thread.js';
+import type { PolicySurroundings } from '#policy-thread/policy-work.js';
+import { storedText } from '#policy-thread/stored-text.js';
 import type { PolicyStore } from '#store/store-types.js';
-import type { PolicyThread } from './policy-thread.js';
-import type { PolicySurroundings } from './policy-work.js';
-import { storedText } from './stored-text.js';
 
 /** The active policy: what there is to say about it, and its program as text (UTF-8). */
 export type PolicyDescription = { readonly warnings: readonly Warning[]; readonly listing: Uint8Array };

@@ -1,10 +1,10 @@
 import type { Refusal } from '#bus/policy-requests.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
+import { type PolicyThread, PolicyThreadDied } from '#policy-thread/policy-thread.js';
+import type { PolicySurroundings } from '#policy-thread/policy-work.js';
+import { storedText } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyStore } from '#store/store-types.js';
-import { type PolicyThread, PolicyThreadDied } from './policy-thread.js';
-import type { PolicySurroundings } from './policy-work.js';
-import { storedText } from './stored-text.js';
 
 type GroupPorts = {
   readonly policies: PolicyStore;

@@ -16,7 +16,7 @@ import {
   textOf,
   threadHere,
   write,
-} from './running-system.js';
+} from '../actors/running-system.js';
 
 afterEach(stopSystems);
 
