@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the datapath to dist/bpf/weir.bpf.o and what looks for others to dist/bpf/others.bpf.o, when a source is newer.
+# Compiles the datapath to dist/bpf/weir.bpf.o, and the reader of third-party hooks to
+# dist/bpf/third_party_hooks.bpf.o, when a source is newer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +19,7 @@ if ! clang=$(find_tool clang) || ! strip=$(find_tool llvm-strip) || [[ ! -e /usr
 fi
 
 mkdir -p dist/bpf
-for name in others weir; do
+for name in third_party_hooks weir; do
   object=dist/bpf/$name.bpf.o
   "$clang" -O2 -g -Wall -Werror -target bpf -mcpu=v3 -I"/usr/include/$(uname -m)-linux-gnu" \
     -c "$sources/$name.bpf.c" -o "$object.new"

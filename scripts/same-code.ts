@@ -71,7 +71,7 @@ const scratch = mkdtempSync(join(tmpdir(), 'weir-same-code-'));
 let sections = 0;
 try {
   git('worktree', 'add', '--detach', '--quiet', join(scratch, 'base'), base);
-  for (const name of ['weir', 'others']) {
+  for (const name of ['weir', 'third_party_hooks']) {
     const old = sectionsOf(join(scratch, 'base'), name, scratch);
     const fresh = sectionsOf('.', name, scratch);
     for (const section of new Set([...old.keys(), ...fresh.keys()])) {

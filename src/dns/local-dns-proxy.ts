@@ -162,7 +162,7 @@ export class LocalDnsProxy {
   }
 }
 
-/** Where the datapath finds the sockets for what it diverts (`bpf/divert.h`). */
+/** Where the datapath finds the sockets for what it diverts (`bpf/inspect/divert_dns.h`). */
 const DIVERTED: Endpoint = { host: '127.83.0.53', port: 53 };
 
 function listensAt({ listen, transparent, mark }: DnsOptions): readonly ListenAt[] {

@@ -40,10 +40,10 @@ export function compileVariants(): Variants {
     shiftedFlows: variant('shifted-flows', 'weir.h', (source) =>
       source.replace(/(\t__u32 ifindex\[2\];.*\n)(\t__u32 packets\[2\];.*\n)/, '$2$1'),
     ),
-    refused: variant('refused', 'carry.h', (source) =>
+    refused: variant('refused', 'upgrade/migrate_flow.h', (source) =>
       source.replace('\t__u32 index = request->index;', '\t__u32 index = *(volatile __u32 *)(long)request->index;'),
     ),
-    scarceTimer: variant('scarce-timer', 'sweep.h', (source) =>
+    scarceTimer: variant('scarce-timer', 'flow/sweep.h', (source) =>
       source.replace('failed = bpf_timer_init(', 'failed = sweep_timer->reserved++ < 20 ? -12 : bpf_timer_init('),
     ),
     layout1: compile('test/kernel/layout-1', join(folder, 'layout-1.o')),

@@ -1,4 +1,4 @@
-/** Ways of a set; `bpf/table.h`. */
+/** Ways of a set; `bpf/flow/flow_table.h`. */
 const WAYS = 8;
 
 /** Log2 of the sets of a table for so many flows: twice their ways, so that none is refused before. */

@@ -11,7 +11,7 @@ enum outcome {
 	OUTCOME_DROP = TC_ACT_SHOT,
 	OUTCOME_SENT = TC_ACT_REDIRECT, /* without the stack */
 
-	TO_PREDECESSOR = 0x100, /* refused here, while the older datapath still has a say (succeed.h) */
+	TO_PREDECESSOR = 0x100, /* refused here, while the older datapath still has a say (handover.h) */
 	NOT_BUSY,               /* not in the middle of an established flow */
 	OPENS_FLOW,             /* a SYN, or UDP, and there is no flow that it could be of */
 	NOT_DIVERTED,           /* a lookup for the node itself */

@@ -124,7 +124,7 @@ struct settings {
 	__u32 timeouts[FLOW_STATES]; /* by state, in ticks */
 	__u32 plane_address; /* where the service plane listens, host byte order; */
 	__u32 plane_port;    /* 0: there is none */
-	__u32 share_scale;   /* share.h: part of the free table that one source may have, times 1 << SHARE_SHIFT */
+	__u32 share_scale;   /* flow_share.h: part of the free table that one source may have, times 1 << SHARE_SHIFT */
 	__u32 share_from;    /* half of the capacity: with fewer established flows no source has a limit */
 	__u8 pass_non_ipv4;
 	__u8 police_local;
@@ -132,7 +132,7 @@ struct settings {
 	__u8 trace_word; /* tests: the word that decided is left in cb[0] */
 	__u8 direct;     /* what passes may be sent at once, without the stack */
 	__u8 fib_flags;  /* of bpf_fib_lookup; what this kernel knows */
-	__u8 bridges;    /* succeed.h */
+	__u8 bridges;    /* handover.h */
 	__u8 flow_shift; /* log2 of the sets of `flows` */
 	__u8 divert_dns; /* lookups go to the DNS proxy, whatever server they are for */
 	__u8 copies_routes; /* copied-routes.h; not before Linux 6.2, which first lets a program see its device */
@@ -188,7 +188,7 @@ struct flow_key {
 
 #define OPENED_SHIFT 23
 
-/* What every packet touches; see table.h. Another flow may get the line: who holds a pointer reads `judgement` and then
+/* What every packet touches; see flow_table.h. Another flow may get the line: who holds a pointer reads `judgement` and then
  * compares the key, which the next owner writes before it.
  */
 struct flow {

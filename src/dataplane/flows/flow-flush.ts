@@ -20,7 +20,7 @@ export function settlingOffsets({ fields }: StructLayout): Offsets | undefined {
 }
 
 /**
- * Completes in place what a first packet left of a tally to whoever folds first, as `settle` of `bpf/fold.h` does. `ranks`: the words
+ * Completes in place what a first packet left of a tally to whoever folds first, as `settle` of `bpf/flow/flush.h` does. `ranks`: the words
  * of the `rank_hits` that it was judged with; `nowNs` reads the monotonic clock.
  */
 export function settle(flow: DataView, at: Offsets, ranks: Uint32Array, nowNs = monotonicNs): void {

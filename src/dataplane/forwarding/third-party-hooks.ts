@@ -4,7 +4,7 @@ import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { TestRun } from '#libc/test-run.js';
 
-/** `enum other_kind` of `bpf/others.h`. */
+/** `enum other_kind` of `bpf/third_party_hooks.h`. */
 export const OTHER_KIND = {
   prerouting: 1,
   forward: 2,
@@ -23,7 +23,7 @@ export const OTHER = { kind: 0, id: 4, function: 8, size: 64 } as const;
 export const OTHERS_BYTES = OTHERS.found + OTHERS.places * OTHER.size;
 
 type OtherKind = keyof typeof OTHER_KIND;
-/** `id` and `symbol`, the kernel function that stands on a hook, are as in `bpf/others.h`. */
+/** `id` and `symbol`, the kernel function that stands on a hook, are as in `bpf/third_party_hooks.h`. */
 export type ThirdPartyHook = { readonly kind: OtherKind; readonly id: number; readonly symbol: string };
 
 const KINDS = new Map<number, OtherKind>(

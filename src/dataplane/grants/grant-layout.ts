@@ -1,4 +1,4 @@
-/** Numbers of `bpf/grants.h`; a test holds the two together through the object's BTF. */
+/** Numbers of `bpf/classify/grants.h`; a test holds the two together through the object's BTF. */
 export const LINE = { words: 16, longs: 8 } as const;
 export const PLACES = 5;
 export const PROBES = 8;

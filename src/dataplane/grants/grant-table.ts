@@ -8,7 +8,7 @@ import { SharedMemory } from './memory.js';
 const SHARE = 1 / 16;
 
 /**
- * What is granted to which address, in memory that the kernel reads meanwhile (`bpf/grants.h`). What is removed rests
+ * What is granted to which address, in memory that the kernel reads meanwhile (`bpf/classify/grants.h`). What is removed rests
  * until `afterGrace` and is used again only then.
  */
 export class GrantTable {

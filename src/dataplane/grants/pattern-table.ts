@@ -7,7 +7,7 @@ export type Slot = 0 | 1;
 
 /**
  * Numbers of the patterns in use, and their names in the programs of both slots, in memory that the kernel reads
- * (`bpf/grants.h`). A pattern keeps its number for as long as a program has it. One that no program has any more is
+ * (`bpf/classify/grants.h`). A pattern keeps its number for as long as a program has it. One that no program has any more is
  * retired at once; its number goes to another only when no grant has it (`cleared`) and nobody reads it (`afterGrace`).
  */
 export class PatternTable {

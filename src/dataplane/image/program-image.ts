@@ -29,7 +29,7 @@ const LINES_OF_LEAVES = 4;
 const BOTTOM_KEYS = LINE_WORDS / 2;
 /** What is smaller than this stays in the caches by itself; bringing it there again would only cost. */
 const CACHED_LINES = 8_192;
-/** As in `bpf/classify.h`. */
+/** As in `bpf/classify/rules.h`. */
 const LINES_BEHIND_LIST = 6;
 const NAMED = 0x100;
 

@@ -3,4 +3,4 @@ import { built } from '#threads/built-file.js';
 /** The compiled datapath. */
 export const builtObject = built('bpf/weir.bpf.o');
 /** The compiled program that looks for others. */
-export const builtThirdPartyProgram = built('bpf/others.bpf.o');
+export const builtThirdPartyProgram = built('bpf/third_party_hooks.bpf.o');

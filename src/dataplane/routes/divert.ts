@@ -4,7 +4,7 @@ import { redirectBit } from '#dataplane/abi/settings.js';
 import { routesOfTable } from './routes.js';
 import { listRules, type RoutingRule } from './routing-rules.js';
 
-/** Preference of the rule, and number of its table; `bpf/others.h` knows both. */
+/** Preference of the rule, and number of its table; `bpf/third_party_hooks.h` knows both. */
 const NUMBER = 8353;
 
 const TABLE_LOCAL = 255;

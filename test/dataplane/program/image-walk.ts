@@ -6,7 +6,7 @@ import { NO_MATCH } from '#contracts/verdict-word.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 
 /**
- * Reads an image as `bpf/classify.h` does. `touched` collects the lines that were read; `names` are those that the
+ * Reads an image as `bpf/classify/rules.h` does. `touched` collects the lines that were read; `names` are those that the
  * destination is granted for.
  */
 export function walkImage(

@@ -10,7 +10,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-#include "others.h"
+#include "third_party_hooks.h"
 
 #define HOOK_PREROUTING 0 /* linux/netfilter.h */
 #define HOOK_FORWARD 2

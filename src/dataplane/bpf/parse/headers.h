@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_PARSE_H
-#define WEIR_PARSE_H
+#ifndef WEIR_HEADERS_H
+#define WEIR_HEADERS_H
 
 #define IP_MORE_FRAGMENTS 0x2000
 #define IP_FRAGMENT_OFFSET 0x1fff

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_POLICE_H
-#define WEIR_POLICE_H
+#ifndef WEIR_FULL_PATH_H
+#define WEIR_FULL_PATH_H
 
 /* A SYN where a connection has ended opens another. */
 static __always_inline bool is_reopened(const struct flow *flow, const struct packet *packet)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_CLASSIFY_H
-#define WEIR_CLASSIFY_H
+#ifndef WEIR_RULES_H
+#define WEIR_RULES_H
 
-#include "search.h"
+#include "image_search.h"
 #include "grants.h"
 
 #define AUDITED 8

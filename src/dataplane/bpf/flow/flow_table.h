@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_TABLE_H
-#define WEIR_TABLE_H
+#ifndef WEIR_FLOW_TABLE_H
+#define WEIR_FLOW_TABLE_H
 
 /* `flows` is sets of eight ways, a cache line each, placed by a seeded hash. Ways of one number stand together, so that a
  * table of few flows takes few pages. For each set a word of tags, a byte for each way, says which are taken, by whom more or

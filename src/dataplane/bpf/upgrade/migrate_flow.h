@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_CARRY_H
-#define WEIR_CARRY_H
+#ifndef WEIR_MIGRATE_FLOW_H
+#define WEIR_MIGRATE_FLOW_H
 
 /* Runs to its end on one CPU, and what packets add there is added between two instructions: nothing is lost. */
 SEC("syscall")

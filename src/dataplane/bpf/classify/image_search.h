@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_SEARCH_H
-#define WEIR_SEARCH_H
+#ifndef WEIR_IMAGE_SEARCH_H
+#define WEIR_IMAGE_SEARCH_H
 
 #define NONE 0xffffffffU
 #define NO_MATCH 0x7fffffffU

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_FOLD_H
-#define WEIR_FOLD_H
+#ifndef WEIR_FLUSH_H
+#define WEIR_FLUSH_H
 
 /* What a flow carries is counted in its line, and folded into its tally and into the hits of its rule now and then. One CPU does that at a
  * time: it sets a bit among the flags of the flow, and then looks whether the line is still that flow's. Who wants to end a flow

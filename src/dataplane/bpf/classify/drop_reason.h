@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_REFUSAL_H
-#define WEIR_REFUSAL_H
+#ifndef WEIR_DROP_REASON_H
+#define WEIR_DROP_REASON_H
 
 /* An audited redirect passes uninspected (D4). */
 static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool audited)

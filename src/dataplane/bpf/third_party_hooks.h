@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* What weir_others answers; src/dataplane/forwarding/third-party-hooks.ts reads it. */
-#ifndef WEIR_OTHERS_H
-#define WEIR_OTHERS_H
+#ifndef WEIR_THIRD_PARTY_HOOKS_H
+#define WEIR_THIRD_PARTY_HOOKS_H
 
 enum other_kind {
 	OTHER_PREROUTING = 1, /* netfilter's hooks of IPv4 */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_DIVERT_H
-#define WEIR_DIVERT_H
+#ifndef WEIR_DIVERT_DNS_H
+#define WEIR_DIVERT_DNS_H
 
 /* Where the DNS proxy's transparent sockets are bound: nobody reaches them but by way of this. */
 #define DIVERT_ADDRESS 0x7f530035 /* 127.83.0.53 */

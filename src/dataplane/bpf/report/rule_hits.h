@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_HITS_H
-#define WEIR_HITS_H
+#ifndef WEIR_RULE_HITS_H
+#define WEIR_RULE_HITS_H
 
 #define RANK_SHIFT 4
 

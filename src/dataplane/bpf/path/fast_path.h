@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_BUSY_H
-#define WEIR_BUSY_H
+#ifndef WEIR_FAST_PATH_H
+#define WEIR_FAST_PATH_H
 
 /* The short way of a packet in the middle of an established flow; NOT_BUSY for others, which are handled in full. */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_RELATED_H
-#define WEIR_RELATED_H
+#ifndef WEIR_ICMP_ERRORS_H
+#define WEIR_ICMP_ERRORS_H
 
 #define ICMP_HEADER 8
 #define ICMP_CHECKSUM 2
@@ -79,7 +79,7 @@ static __always_inline bool is_about_inspected(struct __sk_buff *skb, const stru
 	return found && is_from_there(skb, quoted) && !is_spoofed(skb, error);
 }
 
-/* Gives the quote in an error the numbers that its sender knows, where it is of a connection that is joined (join.h). */
+/* Gives the quote in an error the numbers that its sender knows, where it is of a connection that is joined (splice.h). */
 __noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *error, const struct packet *quoted)
 {
 	__u32 at, was, is;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_COUNT_H
-#define WEIR_COUNT_H
+#ifndef WEIR_COUNTERS_H
+#define WEIR_COUNTERS_H
 
 #define SECOND_NS 1000000000ULL
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_SAY_H
-#define WEIR_SAY_H
+#ifndef WEIR_OWN_OUTPUT_H
+#define WEIR_OWN_OUTPUT_H
 
 /* Whether the node may still say this in a connection that is being joined. While that comes to rest nobody is offered any
  * room, so that nothing more is sent to it. Then it is silent: it would acknowledge what nobody has any more, or reset

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_JUDGE_H
-#define WEIR_JUDGE_H
+#ifndef WEIR_CLASSIFY_PACKET_H
+#define WEIR_CLASSIFY_PACKET_H
 
 /* The word for the flow of this packet: always judged the way it was opened, also by the packet of a reply. */
 __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_JOINING_H
-#define WEIR_JOINING_H
+#ifndef WEIR_SPLICE_START_H
+#define WEIR_SPLICE_START_H
 
 /* As in the kernel, wherever its fields stand there. */
 struct rb_node;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_SUCCEED_H
-#define WEIR_SUCCEED_H
+#ifndef WEIR_HANDOVER_H
+#define WEIR_HANDOVER_H
 
 /* While one datapath succeeds another, a bridge stands on the hooks: this program, loaded with `bridges`. Until something
  * is in force here, every packet is handed to the other; from then on those that would be dropped here, since the other

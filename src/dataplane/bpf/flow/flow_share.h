@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_SHARE_H
-#define WEIR_SHARE_H
+#ifndef WEIR_FLOW_SHARE_H
+#define WEIR_FLOW_SHARE_H
 
 /* Established flows are never evicted, so each source has a limit on them while the table is more than half
  * full (D18). A flow is counted when FLOW_HALF_OPEN is cleared (`confirm_flow`) or when it is carried over as

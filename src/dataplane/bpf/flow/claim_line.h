@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_CLAIM_LINE_H
+#define WEIR_CLAIM_LINE_H
+
+/* Who makes room in a set: somebody past his time-out, or else the half-open flow that has been silent for longest. Answers his slot,
+ * with HALF_OPEN where his mark was taken away, and his key; NO_SLOT where all of them stay.
+ */
+__noinline __u32 find_room(__u32 set, struct flow_key *key, __u64 now_ns)
+{
+	__u32 now = ticks_of(now_ns), longest = 0, chosen = set;
+	__u64 *tags = tags_at(set), seen, mark;
+	struct flow *flow;
+
+	if (!tags || !key)
+		return NO_SLOT;
+	seen = READ_ONCE(*tags);
+	for (__u32 way = 0; way < FLOW_WAYS; way++) {
+		__u32 slot = set | way << settings.flow_shift, silent;
+
+		flow = flow_at(slot);
+		if (!flow || flow->key.use != KEY_USED)
+			continue;
+		silent = now - flow->last_seen;
+		silent = (__s32)silent < 0 ? 1 : silent + 1;
+		if (is_expired(flow, now))
+			silent |= 1U << 31;
+		else if (!(seen & mark_of(way)))
+			continue;
+		if (silent > longest) {
+			longest = silent;
+			chosen = slot;
+		}
+	}
+	flow = flow_at(chosen);
+	if (!longest || !flow)
+		return NO_SLOT;
+	*key = flow->key;
+	if (key->use != KEY_USED)
+		return NO_SLOT;
+	asm volatile("" ::: "memory");
+	mark = seen & mark_of(way_of_slot(chosen));
+	/* Who is there now may be another: his set is not as it was, or he is not past his time-out. */
+	if (mark ? __sync_val_compare_and_swap(tags, seen, seen & ~mark) != seen : !is_expired(flow, now))
+		return NO_SLOT;
+	return chosen | (mark ? HALF_OPEN : 0);
+}
+
+/* False where all of them stay. */
+static __always_inline bool make_room(__u32 set, struct flow_key *key, __u64 now_ns)
+{
+	__u32 slot = find_room(set, key, now_ns);
+
+	return slot != NO_SLOT && end_flow(slot, key, now_ns, ENDED_BY_ITSELF);
+}
+
+static __always_inline __u8 tag_with(__u64 hash, bool half)
+{
+	return tag_of(hash) | (half ? 0x80 : 0);
+}
+
+/* A claimed line that was free, in the less crowded of the key's two sets; NO_SLOT where there is none. */
+__noinline __u32 claim_at_once(__u64 hash, bool half)
+{
+	__u32 set = first_set(hash), other = second_set(hash), slot;
+	bool spills = is_to_spill(set, other);
+
+	slot = claim_free(spills ? other : set, tag_with(hash, half));
+	if (spills && slot != NO_SLOT)
+		mark_spilled(set);
+	return slot;
+}
+
+/* As claim_at_once, for who has looked at the tags of the first set. */
+static __always_inline __u32 claim_seen(const struct sought *sought)
+{
+	__u64 seen = sought->tags, free = ways_with(seen, 0);
+	__u32 set = first_set(sought->hash), way = lowest_way(free) & (FLOW_WAYS - 1);
+	__u8 tag = tag_with(sought->hash, true);
+	__u64 *tags = tags_at(set);
+
+	if (tags && crowd_in(seen) < CROWDED &&
+	    __sync_val_compare_and_swap(tags, seen, seen | (__u64)(way ? tag : tag & ~SPILLED) << way * 8) == seen)
+		return set | way << settings.flow_shift;
+	return claim_at_once(sought->hash, true);
+}
+
+/* A claimed line of somebody who made room; NO_SLOT where both sets are full of flows that stay. */
+__noinline __u32 claim_with_room(__u64 hash, bool half, __u64 now_ns)
+{
+	__u32 set = first_set(hash), other = second_set(hash), slot = NO_SLOT;
+	struct flow_key key = {};
+	bool spills = false;
+
+	/* Another CPU may be faster. */
+	for (int tries = 0; slot == NO_SLOT && tries < 2; tries++) {
+		spills = !make_room(set, &key, now_ns);
+		if (spills)
+			make_room(other, &key, now_ns);
+		slot = claim_freed(spills ? other : set, tag_with(hash, half));
+	}
+	if (spills && slot != NO_SLOT)
+		mark_spilled(set);
+	return slot;
+}
+
+static __always_inline __u32 claim_line(__u64 hash, bool half, __u64 now_ns)
+{
+	__u32 slot = claim_at_once(hash, half);
+
+	return slot == NO_SLOT ? claim_with_room(hash, half, now_ns) : slot;
+}
+
+#endif

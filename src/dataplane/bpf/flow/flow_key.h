@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_FLOW_KEY_H
+#define WEIR_FLOW_KEY_H
+
+/* Class of an ICMP query or its reply (RFC 792, RFC 950), 0 for everything else. */
+static __always_inline __u8 icmp_query_class(__u8 type)
+{
+	if (type == ICMP_ECHO_REQUEST || type == ICMP_ECHO_REPLY)
+		return 1;
+	if (type >= 13 && type <= 18)
+		return 2 + ((type - 13) >> 1);
+	return 0;
+}
+
+static __always_inline bool is_icmp_reply(__u8 type)
+{
+	return type == ICMP_ECHO_REPLY || type == 14 || type == 16 || type == 18;
+}
+
+/* A query with a code is not the one that the flow's verdict was given for, so it is judged alone. */
+static __always_inline void find_place(struct packet *packet)
+{
+	struct place *place = &packet->place;
+	__u16 source_port = packet->source_port, destination_port = packet->destination_port;
+	__u8 query = 0;
+
+	place->stateful = true;
+	if (packet->protocol == IPPROTO_ICMP) {
+		query = icmp_query_class(packet->icmp_type);
+		place->stateful = query && packet->icmp_code == 0;
+		place->icmp_reply = is_icmp_reply(packet->icmp_type);
+		source_port = destination_port = packet->icmp_id;
+	}
+	place->from_high = packet->source > packet->destination ||
+			   (packet->source == packet->destination && source_port > destination_port);
+	place->key.low_address = place->from_high ? packet->destination : packet->source;
+	place->key.high_address = place->from_high ? packet->source : packet->destination;
+	place->key.low_port = place->from_high ? destination_port : source_port;
+	place->key.high_port = place->from_high ? source_port : destination_port;
+	place->key.protocol = packet->protocol;
+	place->key.use = KEY_USED;
+	if (query)
+		place->key.kind = query << 1 | (place->from_high != place->icmp_reply);
+	place->hash = hash_of_key(&place->key);
+}
+
+/* 0 for packets from the side that opened the flow, 1 for replies. */
+static __always_inline __u32 direction_of(const struct flow *flow, const struct packet *packet)
+{
+	return packet->place.from_high != ((flow->flags & FLOW_OPENED_BY_HIGH) != 0);
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_OPEN_FLOW_H
+#define WEIR_OPEN_FLOW_H
+
+#define AS_REPLY 0x80
+
+static __always_inline enum flow_state opening_state(const struct packet *packet)
+{
+	switch (packet->protocol) {
+	case IPPROTO_TCP:
+		/* Picked up in the middle of its life: nobody knows whether it was answered, so it gets the long time. */
+		return packet->tcp_flags & TCP_RST                            ? FLOW_TCP_RESET
+		       : packet->tcp_flags & TCP_FIN                          ? FLOW_TCP_HALF_CLOSED
+		       : (packet->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN ? FLOW_TCP_SYN_SENT
+									      : FLOW_TCP_ESTABLISHED;
+	case IPPROTO_UDP:
+	case IPPROTO_UDPLITE:
+		return FLOW_UDP_OPENED;
+	case IPPROTO_ICMP:
+		return FLOW_ICMP_OPENED;
+	default:
+		return FLOW_OTHER_OPENED;
+	}
+}
+
+/* A flow that a packet opens. */
+struct opening {
+	const struct flow_key *key;
+	__u64 judged;
+	__u32 slot; /* claimed for it */
+	__u32 side; /* that the packet is of */
+	__u32 came_in; /* by which interface; 0: not known, */
+	__u32 goes_on; /* and by which, */
+	__u32 hop;     /* as in struct flow */
+	__u8 state;
+	__u8 flags;
+};
+
+static __always_inline void fill_line(struct __sk_buff *skb, const struct opening *opening, __u64 now_ns)
+{
+	struct flow *flow = flow_at(opening->slot);
+	struct tally *tally;
+	__u32 side = opening->side;
+
+	if (!flow)
+		return;
+	flow->judgement = opening->judged;
+	flow->last_seen = ticks_of(now_ns);
+	flow->state = opening->state;
+	WRITE_ONCE(flow->flags, opening->flags); /* once: what another CPU left there must not come back */
+	flow->opened = now_ns >> OPENED_SHIFT;
+	asm volatile("" : "+r"(side)); /* else the verifier does not know that it is 0 or 1 */
+	side &= 1;
+	flow->packets[!side] = flow->bytes[!side] = 0;
+	flow->ifindex[side] = opening->came_in;
+	/* What answers comes from where the routes sent this, or its source is looked for. */
+	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? opening->goes_on : 0;
+	flow->packets[side] = packets_of(skb);
+	flow->bytes[side] = skb->len;
+	flow->hops[!side] = 0;
+	flow->hops[side] = opening->hop;
+	tally = are_events_wanted(EVENTS_WANTED_FLOWS | EVENTS_WANTED_PACKETS) ? tally_at(opening->slot) : 0;
+	if (tally) {
+		tally->opened_ns = now_ns;
+		settle(flow, tally, now_ns);
+	}
+	publish(flow, opening->key);
+	count(COUNT_HALF_OPENED);
+	if (tally)
+		tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF);
+}
+
+/* Fills the line that was claimed. A call of its own, since the stack is short. */
+__noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u64 judged, __u8 how)
+{
+	struct opening opening = { .judged = judged, .side = how & AS_REPLY ? 1 : 0 };
+	__u64 now_ns = coarse_ns();
+
+	if (!packet)
+		return 0;
+	opening.key = &packet->place.key;
+	opening.slot = packet->place.slot;
+	opening.came_in = packet->outgoing ? 0 : skb->ifindex;
+	opening.goes_on = packet->way.ifindex;
+	opening.hop = settings.direct && packet->way.ifindex ? keep_way(&packet->way, now_ns) : 0;
+	opening.state = opening_state(packet);
+	opening.flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) |
+			(packet->place.from_high != opening.side ? FLOW_OPENED_BY_HIGH : 0);
+	if (opening.state == FLOW_TCP_HALF_CLOSED)
+		opening.flags |= FLOW_FIN << opening.side;
+	if (opening.state == FLOW_TCP_RESET && opening.side)
+		opening.flags |= FLOW_RESET_BY_REPLY;
+	fill_line(skb, &opening, now_ns);
+	return 0;
+}
+
+/* DROP_NONE, or why the packet must not pass. `judged` is as in tell_packet; `how`: FLOW_FOREIGN, or AS_REPLY where
+ * the packet is taken for one of the side that was asked. Two packets that open one flow on two CPUs both pass.
+ */
+static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct packet *packet, __u64 judged, __u8 how)
+{
+	if (is_over_share(how & AS_REPLY ? packet->destination : packet->source, how & FLOW_FOREIGN))
+		return DROP_FLOW_SHARE;
+	packet->place.slot = claim_line(packet->place.hash, true, coarse_ns());
+	if (packet->place.slot == NO_SLOT)
+		return DROP_FLOW_TABLE_FULL;
+	fill_flow(skb, packet, judged, how);
+	return DROP_NONE;
+}
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_TRACK_STATE_H
+#define WEIR_TRACK_STATE_H
+
+/* Which no flow is in that was confirmed. */
+#define OPENING_STATES                                                                \
+	(1 << FLOW_TCP_SYN_SENT | 1 << FLOW_TCP_SYN_RECEIVED | 1 << FLOW_UDP_OPENED | \
+	 1 << FLOW_ICMP_OPENED | 1 << FLOW_OTHER_OPENED)
+
+#define BOTH_FINS (FLOW_FIN | FLOW_FIN << 1)
+
+/* Both sides may come at once. Answers what is set then. */
+static __always_inline __u8 set_flags(struct flow *flow, __u8 more)
+{
+	return __sync_fetch_and_or(vital_word(flow), (__u32)more << 8) >> 8 | more;
+}
+
+static __always_inline __u8 state_after_fins(__u8 flags)
+{
+	return (flags & BOTH_FINS) == BOTH_FINS ? FLOW_TCP_CLOSING : FLOW_TCP_HALF_CLOSED;
+}
+
+/* Follows TCP (RFC 9293, fig. 5). `half`: the handshake is not over. */
+static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const struct flow_key *key, __u8 tcp_flags, __u32 side,
+				       bool half, __u64 now_ns)
+{
+	__u8 state = flow->state, flags = flow->flags;
+	bool confirmed = false;
+
+	if (!half && state == FLOW_TCP_ESTABLISHED && !(tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
+		return;
+	if (tcp_flags & TCP_RST) {
+		if (state == FLOW_TCP_CLOSING)
+			return;
+		if (side)
+			set_flags(flow, FLOW_RESET_BY_REPLY);
+		else
+			__sync_fetch_and_and(vital_word(flow), ~(FLOW_RESET_BY_REPLY << 8));
+		flow->state = FLOW_TCP_RESET;
+		return;
+	}
+	if (half) {
+		/* The answer is a SYN, with an ACK or crossing ours, whatever somebody has reset in between; what the opener then
+		 * acknowledges is established. What was found in the middle of its life is, once both sides were seen.
+		 */
+		if (side && tcp_flags & TCP_SYN && (state == FLOW_TCP_SYN_SENT || state == FLOW_TCP_RESET))
+			flow->state = FLOW_TCP_SYN_RECEIVED;
+		else if (!side && tcp_flags & TCP_ACK && state == FLOW_TCP_SYN_RECEIVED)
+			confirmed = true;
+		else if (state == FLOW_TCP_ESTABLISHED || state == FLOW_TCP_HALF_CLOSED)
+			confirmed = flow->packets[!side] != 0;
+		confirmed = confirmed && confirm_flow(slot, key, now_ns);
+	} else if (state == FLOW_TCP_RESET && tcp_flags & TCP_ACK && !(tcp_flags & TCP_SYN) &&
+		   side == ((flags & FLOW_RESET_BY_REPLY) != 0)) {
+		/* Who goes on has not reset: somebody else forged that. */
+		flow->state = flags & BOTH_FINS ? FLOW_TCP_HALF_CLOSED : FLOW_TCP_ESTABLISHED;
+	}
+	if (tcp_flags & TCP_FIN)
+		flags = set_flags(flow, FLOW_FIN << side);
+	if ((!half || confirmed) && flow->state != FLOW_TCP_RESET) {
+		if (flags & BOTH_FINS)
+			flow->state = state_after_fins(flags);
+		else if (confirmed)
+			flow->state = FLOW_TCP_ESTABLISHED;
+	}
+}
+
+/* Other protocols are confirmed by the first reply. */
+static __always_inline void follow_other(struct flow *flow, __u32 slot, const struct flow_key *key, __u32 side, bool half,
+					 __u64 now_ns)
+{
+	if (!half || !side || !confirm_flow(slot, key, now_ns))
+		return;
+	flow->state = flow->state == FLOW_UDP_OPENED    ? FLOW_UDP_REPLIED
+		      : flow->state == FLOW_ICMP_OPENED ? FLOW_ICMP_REPLIED
+							: FLOW_OTHER_REPLIED;
+}
+
+/* Accounts for a packet of the flow. */
+static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow, __u32 slot, const struct flow_key *key,
+					const struct packet *packet, __u32 direction, __u64 now_ns)
+{
+	__u32 side = direction & 1, bytes = READ_ONCE(flow->bytes[side]);
+	bool half = slot & HALF_OPEN || OPENING_STATES >> (flow->state & (FLOW_STATES - 1)) & 1;
+
+	if (packet->protocol == IPPROTO_TCP)
+		follow_tcp(flow, slot, key, packet->tcp_flags, side, half, now_ns);
+	else
+		follow_other(flow, slot, key, side, half, now_ns);
+	flow->last_seen = ticks_of(now_ns);
+	__sync_fetch_and_add(&flow->packets[side], packets_of(skb));
+	__sync_fetch_and_add(&flow->bytes[side], skb->len);
+	if (is_fold_due(bytes, skb->len))
+		fold_flow(slot, ((const __u64 *)key)[1], now_ns);
+}
+
+#endif

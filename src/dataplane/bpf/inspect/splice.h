@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_SPLICE_H
+#define WEIR_SPLICE_H
+
+/* The service plane ends two connections of TCP for each that it inspects. Once one is decided by its metadata, and both are
+ * at rest for a moment, it leaves them: their packets are forwarded as any others, with the numbers of one connection
+ * translated to those of the other (splice_start.h makes them one). User space has the life of an entry in its hands; here
+ * nothing is carried for a process that is gone: its connections are reset on both sides.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, JOINS);
+	__type(key, struct join_key);
+	__type(value, struct join);
+} joins SEC(".maps");
+
+/* Until when each of those that join vouches for what it joined, on the monotonic clock. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, JOINERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} joiners SEC(".maps");
+
+#define TCP_SOURCE_PORT 0
+#define TCP_SEQUENCE 4 /* offsets in the header */
+#define TCP_ACKNOWLEDGMENT 8
+#define TCP_FLAGS 12
+#define TCP_WINDOW 14
+#define TCP_CHECKSUM 16
+#define TCP_OPTIONS 20
+#define TCP_HEADER_MAX 60
+#define TCP_OPTION_SACK 5
+#define TCP_OPTION_TIMESTAMPS 8
+#define USUAL_TIMESTAMPS 0x0101080a /* two NOPs, the kind and the length */
+#define SACK_EDGES 8
+
+/* A header of TCP as it came and as it goes on. */
+struct headers {
+	__u8 before[64];
+	__u8 after[64];
+	__u32 length; /* of its options */
+	__u32 reserved;
+};
+
+/* Too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct headers);
+} headers SEC(".maps");
+
+static __always_inline struct join_key key_of(const struct packet *packet)
+{
+	return (struct join_key){ packet->source, packet->destination, packet->source_port, packet->destination_port };
+}
+
+/* Of the other direction. */
+static __always_inline struct join_key key_back(const struct packet *packet)
+{
+	return (struct join_key){ packet->destination, packet->source, packet->destination_port, packet->source_port };
+}
+
+static __always_inline struct join *join_of(const struct packet *packet)
+{
+	struct join_key key = key_of(packet);
+
+	return bpf_map_lookup_elem(&joins, &key);
+}
+
+static __always_inline struct join *answers_to(const struct packet *packet)
+{
+	struct join_key key = key_back(packet);
+
+	return bpf_map_lookup_elem(&joins, &key);
+}
+
+static __always_inline bool is_vouched_for(const struct join *join, __u64 now)
+{
+	__u32 joiner = join->joiner;
+	__u64 *until = bpf_map_lookup_elem(&joiners, &joiner);
+
+	return until && now < READ_ONCE(*until);
+}
+
+#endif

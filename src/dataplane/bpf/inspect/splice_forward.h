@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_SPLICE_FORWARD_H
+#define WEIR_SPLICE_FORWARD_H
+
+/* Where it goes, where that is asked for here (route.h). */
+static __always_inline void find_way(struct __sk_buff *skb, struct packet *packet, struct join *join, __u64 now)
+{
+	struct way *way = is_fresh(join->hop, now) ? way_of(join->hop) : 0;
+
+	if (way) {
+		packet->way = *way;
+		return;
+	}
+	is_to_node(skb, packet);
+	join->hop = keep_way(&packet->way, now);
+}
+
+/* Forwards a packet of a connection that was joined. NOT_JOINED: it is of none. */
+__noinline enum outcome carry_joined(struct __sk_buff *skb, struct packet *packet)
+{
+	__u64 now = coarse_ns();
+	struct active *in_force;
+	__u32 state, length, first = 0;
+	struct join *join;
+	bool vouched;
+
+	if (!packet || packet->outgoing || packet->fragment != FRAGMENT_NONE)
+		return NOT_JOINED;
+	join = join_of(packet);
+	if (!join)
+		return NOT_JOINED;
+	state = READ_ONCE(join->state);
+	if (state == JOIN_QUIET)
+		return NOT_JOINED;
+	if (state != JOINED)
+		return drop(skb, packet, DROP_NOT_INSPECTED);
+	vouched = is_vouched_for(join, now);
+	if (join->ifindex != skb->ifindex) {
+		if (is_spoofed(skb, packet))
+			return drop(skb, packet, DROP_SPOOFED_SOURCE);
+		join->ifindex = skb->ifindex;
+	}
+	if (packet->tcp_flags & TCP_SYN)
+		return opens_tcp(packet) ? ask_instead(skb, packet, join) : drop(skb, packet, DROP_OUT_OF_STATE);
+	/* A reset ends it by itself. */
+	if (!vouched && !(packet->tcp_flags & TCP_RST)) {
+		length = reset_both(skb, packet, join);
+		if (!length)
+			return drop(skb, packet, DROP_SERVICE_PLANE_ABSENT);
+	} else {
+		length = translate(skb, packet, join);
+		if (!length)
+			return drop(skb, packet, DROP_MALFORMED);
+		note_joined(skb, packet, join, length, now);
+	}
+	in_force = bpf_map_lookup_elem(&active, &first);
+	if (!in_force || !is_sent_at_once(in_force, now))
+		return pass(skb, COUNT_JOINED);
+	find_way(skb, packet, join, now);
+	pass(skb, COUNT_JOINED);
+	/* What has one segment is sent by `deliver`. */
+	return skb->gso_size ? send(skb, &packet->way, skb->gso_size + packet->header + length) : OUTCOME_PASS;
+}
+
+/* Whether a SYN is in a connection that stands. Makes room for one by the addresses and ports of another that has ended. */
+__noinline bool is_joined(const struct packet *packet)
+{
+	struct join *join, *other;
+	struct join_key key;
+
+	if (!packet)
+		return false;
+	join = join_of(packet);
+	if (!join || join->state == JOIN_QUIET)
+		return false;
+	other = answers_to(packet);
+	if (other && !((join->ends | other->ends) & JOIN_RESET) && !(join->ends & other->ends) &&
+	    is_vouched_for(join, coarse_ns()))
+		return true;
+	key = key_back(packet);
+	bpf_map_delete_elem(&joins, &key);
+	key = key_of(packet);
+	bpf_map_delete_elem(&joins, &key);
+	return false;
+}
+
+#endif
