@@ -25,7 +25,7 @@ export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null)
       }),
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
-        asked().grantBy(await datapath.grantDoor());
+        asked().grantBy(await datapath.grantPort());
       }),
       addressChange: fromPromise(({ signal }) => changes.next(signal)),
       watch: fromCallback<EventObject>(({ sendBack }) =>

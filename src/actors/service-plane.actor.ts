@@ -34,7 +34,7 @@ export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Dat
         if (datapath === null) throw new Error('the configuration has no dataplane section');
         const { plane } = asked();
         plane.joinBy(await datapath.spliceOffload());
-        plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantedPort())));
+        plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
       }),
       addressChange: fromPromise(({ signal }) => changes.next(signal)),
       watch: fromCallback<EventObject>(({ sendBack }) =>

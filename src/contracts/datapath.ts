@@ -2,7 +2,6 @@ import type { MessagePort } from 'node:worker_threads';
 import type { FlowState } from './datapath-numbers.js';
 import type { EventSource } from './event-source.js';
 import type { Arrival } from './explain-facts.js';
-import type { GrantDoor } from './grant-access.js';
 import type { Prefix, Range } from './policy-model.js';
 import type { PolicyRecord } from './policy-record.js';
 import type { Program } from './program.js';
@@ -45,16 +44,10 @@ export type Datapath = {
   grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
-   * The channel through which another thread requests grants; one thread at a time. Whenever the datapath is
-   * opened, that thread receives access to write grants itself. It requests all else by the port
-   * (`#contracts/grant-messages.js`), which closes when the datapath does.
+   * A port by which another thread requests and looks up grants (`#contracts/grant-messages.js`), without a
+   * detour through this thread. It closes when the datapath does.
    */
-  grantDoor(): Promise<GrantDoor>;
-  /**
-   * A port by which another thread looks up grants without a detour through this thread. It closes when the
-   * datapath does.
-   */
-  grantedPort(): Promise<MessagePort>;
+  grantPort(): Promise<MessagePort>;
   /**
    * The maps in which the service plane leaves connections that it has decided. They are valid while the
    * datapath is open.

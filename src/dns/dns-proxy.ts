@@ -1,4 +1,4 @@
-import type { GrantDoor } from '#contracts/grant-access.js';
+import type { MessagePort } from 'node:worker_threads';
 import type { KnownName } from '#contracts/known-name.js';
 import type { Lookups } from '#contracts/lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
@@ -9,8 +9,8 @@ export type DnsProxy = {
   open(): Promise<void>;
   /** Judges queries by these from now on. */
   use(lookups: Lookups): void;
-  /** Where addresses are learned; see `Datapath.grantDoor`. Null: nothing is learned, and what would be is not answered. */
-  grantBy(door: GrantDoor | null): void;
+  /** Where addresses are learned; see `Datapath.grantPort`. Null: nothing is learned, and what would be is not answered. */
+  grantBy(port: MessagePort | null): void;
   stats(): Promise<DnsStats>;
   /** Names that were looked up, and what is granted for them. */
   names(): Promise<readonly KnownName[]>;

@@ -1,7 +1,6 @@
-import type { GrantDoor } from '#contracts/grant-access.js';
+import type { MessagePort } from 'node:worker_threads';
 import type { Lookups } from '#contracts/lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
-import { Gate } from '#dataplane/grants/gate.js';
 import { Descriptors } from '#sockets/descriptors.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type { DnsAsks, FromThread, Given, ToThread } from './dns-messages.js';
@@ -24,8 +23,6 @@ class DnsThread implements DnsProxy {
   readonly #watchers = new Set<(change: DnsChange) => void>();
   readonly #observers = new Set<(seen: SeenLookups) => void>();
   #lookupsWanted = false;
-  /** By which the thread writes grants. */
-  #gate: Gate | null = null;
 
   constructor(private readonly options: DnsOptions) {}
 
@@ -47,13 +44,11 @@ class DnsThread implements DnsProxy {
     this.#thread?.tell({ kind: 'use', lookups });
   }
 
-  grantBy(door: GrantDoor | null): void {
-    const port = door?.port ?? null;
+  grantBy(port: MessagePort | null): void {
     if (this.#thread === null) {
       port?.close();
       return;
     }
-    this.#gate = door === null ? null : new Gate(door.gate);
     this.#thread.tell({ kind: 'grant_by', port }, port === null ? [] : [port]);
   }
 
@@ -97,10 +92,7 @@ class DnsThread implements DnsProxy {
     this.#thread = new WorkerClient(given, {
       said: (message) => this.#hear(message),
       // It is dead only now, and its sockets are nobody's.
-      gone: () => {
-        descriptors.closeAll();
-        this.#gate?.guestEnded();
-      },
+      gone: () => descriptors.closeAll(),
       died: (reason) => {
         this.#thread = null;
         this.#tell({ type: 'worker_died', reason });

@@ -45,20 +45,14 @@ export class LocalDnsProxy {
     options: DnsOptions,
     onAliveness: (alive: readonly string[], dead: readonly string[]) => void,
     descriptors = new Descriptors(),
-    /** Opens what it writes grants with. */
-    openWriter?: ConstructorParameters<typeof Granter>[3],
   ) {
     const counts = this.#counts;
     this.#cache = new AnswerCache(options.cacheBytes, options.serveStaleMs);
     this.#pump = new Pump((datagrams) => counts.refuse('not_sent', datagrams), descriptors);
     this.granter = new Granter(
       this.#pump,
-      {
-        refused: (count) => counts.refuse('no_room_to_learn', count),
-        unwritable: () => counts.refuse('grants_not_shared'),
-      },
+      (count) => counts.refuse('no_room_to_learn', count),
       options.grantPatienceMs,
-      openWriter,
     );
     this.#upstreams = new Upstreams(
       this.#pump,

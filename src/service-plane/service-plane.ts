@@ -12,7 +12,7 @@ export type ServicePlane = {
   use(inspection: InspectionImage): void;
   /** Signs by this from now on; null: nothing is intercepted, and what a rule would intercept fails closed. */
   useCa(ca: InterceptCa | null): void;
-  /** Where threads ask for what addresses are granted for; see `Datapath.grantedPort`. One for each thread. */
+  /** Where threads ask for what addresses are granted for; see `Datapath.grantPort`. One for each thread. */
   readonly threads: number;
   grantsBy(ports: readonly MessagePort[]): void;
   /** Where what is decided may be left to the datapath; see `Datapath.joinPoint`. */

@@ -7,7 +7,6 @@ import type {
   Missing,
   Review,
 } from '#contracts/datapath.js';
-import { Gate } from '#dataplane/grants/gate.js';
 
 /** A datapath that logs what it is asked, and does what a test tells it to. */
 export type FakeDatapath = Datapath & {
@@ -106,8 +105,7 @@ export function fakeDatapath(): FakeDatapath {
       const nothing = { fd: -1, id: 0 };
       return { program: nothing, joins: nothing, joiners: nothing, mark: 0, idleMs: 0, endedMs: 0 };
     },
-    grantDoor: async () => ({ port: new MessageChannel().port1, gate: new Gate().shared }),
-    grantedPort: async () => new MessageChannel().port1,
+    grantPort: async () => new MessageChannel().port1,
     close: async () => void fake.log.push('close'),
   };
   return fake;

@@ -147,7 +147,6 @@ test('learned addresses are written as the program reads them', () => {
         multiplier: HEADER.multiplier * 4,
         addend: HEADER.addend * 4,
         homes: HEADER.homes * 4,
-        owner: HEADER.owner * 4,
       },
     },
     {

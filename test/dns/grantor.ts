@@ -1,7 +1,5 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import type { GrantDoor } from '#contracts/grant-access.js';
 import type { DecidedHit, GrantAnswer, GrantRequest, HitsMessage } from '#contracts/grant-messages.js';
-import { Gate } from '#dataplane/grants/gate.js';
 import { opened } from './opened.js';
 
 type Grant = { readonly pattern: string; readonly addresses: number[]; readonly expiryNs: number };
@@ -15,7 +13,6 @@ export class Grantor {
   /** What it says: how many addresses it refused; null: nothing was granted; 'nothing': it does not say. */
   says: number | null | 'nothing' = 0;
   readonly port: MessagePort;
-  readonly gate = new Gate();
   readonly #own: MessagePort;
   readonly #held: number[] = [];
 
@@ -34,10 +31,6 @@ export class Grantor {
       else this.#answer(id, this.says);
     });
     opened(async () => port2.close());
-  }
-
-  get door(): GrantDoor {
-    return { port: this.port, gate: this.gate.shared };
   }
 
   /** What it was asked for, without times: `pattern address address`. */

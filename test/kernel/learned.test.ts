@@ -1,12 +1,9 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import type { Datapath, DatapathChange } from '#contracts/datapath.js';
-import type { GrantAccess } from '#contracts/grant-access.js';
+import type { Datapath } from '#contracts/datapath.js';
 import type { GrantAnswer, GrantRequest } from '#contracts/grant-messages.js';
 import type { Program } from '#contracts/program.js';
-import { Gate } from '#dataplane/grants/gate.js';
-import { openGrantWriter } from '#dataplane/grants/grant-writer.js';
 import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { compile } from '#policy/compile/compile.js';
@@ -109,8 +106,7 @@ test('grants to whom has a port for that, also while a program is being staged',
   await datapath.open();
   await datapath.stage(named, 1);
   await datapath.flip();
-  const { port } = await datapath.grantDoor();
-  expect(receiveMessageOnPort(port)).toMatchObject({ message: { capacity: 1_024 } });
+  const port = await datapath.grantPort();
   const staged = datapath.stage(named, 2);
   const ids = Array.from({ length: 1_000 }, (_, id) => id);
   const expiriesNs = Float64Array.of(Number(process.hrtime.bigint() + 60n * SECOND_NS));
@@ -130,70 +126,4 @@ test('grants to whom has a port for that, also while a program is being staged',
   await datapath.close();
   detach(topology.pinPath);
   await closed;
-});
-
-test('whoever is told how grants addresses without asking, until the datapath is closed, and again when it is opened', async () => {
-  const datapath = open();
-  await datapath.open();
-  await datapath.attach();
-  await datapath.stage(ofNames('a.test'), 1);
-  await datapath.flip();
-  const { port, gate } = await datapath.grantDoor();
-  const toldAccess = (): GrantAccess => (receiveMessageOnPort(port) as { message: GrantAccess }).message;
-  const writer = openGrantWriter(toldAccess());
-  const now = (): number => Number(process.hrtime.bigint());
-  const grant = (seconds: number): boolean => writer.grant(['a.test'], [SERVER], now() + seconds * 1e9, now());
-  try {
-    expect(await reaches()).toBe(false);
-    expect(grant(600)).toBe(true);
-    expect(await reaches()).toBe(true);
-    expect((await datapath.stats()).maps).toMatchObject({ grants: { entries: 1 } });
-    await datapath.revoke([{ pattern: 'a.test', addresses: [SERVER] }]);
-    expect(await reaches()).toBe(false);
-    expect(new Gate(gate).visit(() => 'in')).toBe('in');
-
-    await datapath.open();
-    expect(grant(600)).toBe(false);
-    await datapath.stage(ofNames('a.test'), 2);
-    await datapath.flip();
-    const next = openGrantWriter(toldAccess());
-    expect(next.grant(['a.test'], [SERVER], now() + 600e9, now())).toBe(true);
-    expect(await reaches()).toBe(true);
-    next.close();
-  } finally {
-    writer.close();
-    await datapath.close();
-    detach(topology.pinPath);
-  }
-});
-
-test('a writer that does not finish ends the thread that waits for it, and the next one begins with what is there', {
-  timeout: 30_000,
-}, async () => {
-  const datapath = open();
-  const grant = { pattern: 'a.test', addresses: [SERVER], expiresAtNs: process.hrtime.bigint() + 600n * SECOND_NS };
-  try {
-    await datapath.open();
-    await datapath.stage(ofNames('a.test'), 1);
-    await datapath.flip();
-    await datapath.grant([grant]);
-    const { gate } = await datapath.grantDoor();
-    const words = new Int32Array(gate);
-    const died = new Promise<DatapathChange>((resolve) => datapath.watch(resolve));
-    words[0] = 2;
-    const failed = datapath.revoke([grant]).catch(({ message }: Error) => {
-      // As if it had been in the middle of something itself.
-      words[0] = 1;
-      return message;
-    });
-    expect(await failed).toMatch('the other writer of grants does not finish');
-    expect(await died).toMatchObject({ type: 'worker_died', reason: expect.stringMatching('does not finish') });
-    expect(new Gate(gate).visit(() => 'in')).toBe('in');
-    expect(await datapath.open()).toMatchObject({ adopted: true });
-    expect((await datapath.stats()).maps).toMatchObject({ grants: { entries: 1 } });
-    await datapath.revoke([grant]);
-  } finally {
-    await datapath.close();
-    detach(topology.pinPath);
-  }
 });

@@ -12,7 +12,7 @@ const EXPIRY_UNIT_NS = 2 ** Number(EXPIRY_SHIFT);
 const LATEST = 2 ** 32 - 1;
 
 /** Words of line 0. */
-export const HEADER = { multiplier: 0, addend: 2, homes: 4, owner: 5 } as const;
+export const HEADER = { multiplier: 0, addend: 2, homes: 4 } as const;
 /** Of a line of the table: words, but for `grants`, which are longs. */
 export const TABLE_LINE = { spilled: 0, addresses: 1, grants: 3 } as const;
 /** Of a set: words, but for `grants`, which are longs. */

@@ -52,15 +52,6 @@ export class GrantTable {
     return table;
   }
 
-  /** Whose it is: nobody writes who was let in by another. */
-  get owner(): number {
-    return this.#memory.word(HEADER.owner);
-  }
-
-  set owner(owner: number) {
-    this.#memory.storeWord(HEADER.owner, owner);
-  }
-
   /** Addresses. */
   get count(): number {
     return this.#ledger.count;

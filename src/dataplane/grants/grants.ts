@@ -1,7 +1,5 @@
 import { CapacityExceeded, type Grant, type Learned } from '#contracts/datapath.js';
-import type { GrantAccess } from '#contracts/grant-access.js';
-import { Gate } from './gate.js';
-import { capacityOf, expiryOf, LINE, PATTERN, timeOf } from './grant-layout.js';
+import { capacityOf, expiryOf, LINE, timeOf } from './grant-layout.js';
 import { Ledger } from './grant-ledger.js';
 import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
@@ -9,19 +7,18 @@ import { PatternTable, type Slot } from './pattern-table.js';
 
 /** Lines of the table that one sweep looks at while there is room. */
 const LINES_OF_A_SWEEP = 8_192;
-/** They take some hundred microseconds, in which nobody else writes. */
+/** Lines swept between two calls of `breathe`: some hundred microseconds. */
 const LINES_AT_ONCE = 2_048;
 /** A grace period is waited for when so great a part of the capacity rests. */
 const RESTING_PART = 16;
 /** How long an expired grant is kept for flows that it admitted, where there is room: as long as D12 lets one live. */
 const KEPT_NS = 86_400_000_000_000n;
 
-/** Learned addresses (D12), shared with the kernel, and with one more thread that grants. Times are of the monotonic clock. */
+/** Learned addresses (D12), shared with the kernel. Times are of the monotonic clock. */
 export class Grants {
   readonly #patterns: PatternTable;
   readonly #table: GrantTable;
   readonly #ledger: Ledger;
-  readonly #gate: Gate;
   #refused = 0;
 
   /** `inForce` is the slot of a program that was found in force. Nobody may read what was removed before this. */
@@ -31,30 +28,13 @@ export class Grants {
       readonly capacity: number;
       readonly inForce: Slot | undefined;
       readonly random: Uint32Array;
-      readonly gate?: Gate;
     },
   ) {
-    const { capacity, inForce, random, gate = new Gate() } = options;
-    this.#gate = gate;
-    this.#ledger = new Ledger(capacity, memory.patterns.length / PATTERN.words);
-    const alone = (change: () => void): void => gate.hold(change);
-    this.#patterns = gate.hold(() => new PatternTable(memory.patterns, inForce, this.#ledger, alone));
-    const isDead = this.#isDeadAt(0);
-    this.#table = gate.hold(() => GrantTable.recover(memory.grants, capacity, random, isDead, this.#ledger));
+    const { capacity, inForce, random } = options;
+    this.#ledger = new Ledger(capacity);
+    this.#patterns = new PatternTable(memory.patterns, inForce);
+    this.#table = GrantTable.recover(memory.grants, capacity, random, this.#isDeadAt(0), this.#ledger);
     this.#noteShared();
-  }
-
-  /** For another thread. */
-  get access(): Pick<GrantAccess, 'capacity' | 'ledger' | 'gate' | 'owner'> {
-    const { capacity, owner } = this.#table;
-    return { capacity, owner, ledger: this.#ledger.shared, gate: this.#gate.shared };
-  }
-
-  /** Nobody who was let in writes any more, nor reads. */
-  close(): void {
-    this.#gate.hold(() => {
-      this.#table.owner = 0;
-    });
   }
 
   get addresses(): { readonly entries: number; readonly capacity: number } {
@@ -77,10 +57,7 @@ export class Grants {
 
   /** Answers how many addresses were not learned. A pattern that no program has is left out: it was removed meanwhile. */
   add(grants: readonly Grant[], nowNs: bigint): number {
-    return this.#gate.hold(() => this.#add(grants, this.#isDeadAt(expiryOf(nowNs))));
-  }
-
-  #add(grants: readonly Grant[], isDead: IsDead): number {
+    const isDead = this.#isDeadAt(expiryOf(nowNs));
     const refused: (() => boolean)[] = [];
     for (const { pattern, addresses, expiresAtNs } of grants) {
       const number = this.#patterns.numberOf(pattern);
@@ -98,10 +75,6 @@ export class Grants {
   }
 
   remove(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): void {
-    this.#gate.hold(() => this.#remove(grants));
-  }
-
-  #remove(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): void {
     for (const { pattern, addresses } of grants) {
       const number = this.#patterns.numberOf(pattern);
       if (number === undefined) continue;
@@ -121,12 +94,10 @@ export class Grants {
   /** Texts of the patterns that an address is granted for now. */
   patternsOf(address: number, nowNs: bigint): readonly string[] {
     const now = expiryOf(nowNs);
-    return this.#gate
-      .hold(() => this.#table.grantsOf(address))
-      .flatMap(([pattern, expiry]) => {
-        const text = expiry > now && this.#patterns.isLive(pattern) ? this.#patterns.textOf(pattern) : undefined;
-        return text === undefined ? [] : [text];
-      });
+    return this.#table.grantsOf(address).flatMap(([pattern, expiry]) => {
+      const text = expiry > now && this.#patterns.isLive(pattern) ? this.#patterns.textOf(pattern) : undefined;
+      return text === undefined ? [] : [text];
+    });
   }
 
   /** What is granted now, by pattern; not that of a pattern found in force before a program said its text. */
@@ -159,9 +130,12 @@ export class Grants {
     if (shortage > 0) throw new CapacityExceeded('patterns', capacity + shortage, capacity);
   }
 
-  /** Writes the names of a program into a slot that nobody reads, after `makeRoom` for them. */
-  fill(slot: Slot, patterns: readonly string[]): void {
-    this.#patterns.fill(slot, patterns);
+  /**
+   * Writes the names of a program into a slot that nobody reads, after `makeRoom` for them. `breathe` is called between
+   * parts of the work: it may add grants.
+   */
+  fill(slot: Slot, patterns: readonly string[], breathe: () => void = () => {}): void {
+    this.#patterns.fill(slot, patterns, breathe);
     this.#noteShared();
   }
 
@@ -184,7 +158,7 @@ export class Grants {
   }
 
   afterGrace(): void {
-    this.#gate.hold(() => this.#table.afterGrace());
+    this.#table.afterGrace();
     this.#patterns.afterGrace();
   }
 
@@ -197,7 +171,7 @@ export class Grants {
 
   #sweep(lines: number, isDead: IsDead, breathe: () => void = () => {}): void {
     for (let left = lines; left > 0; left -= LINES_AT_ONCE) {
-      this.#gate.hold(() => this.#table.sweep(Math.min(left, LINES_AT_ONCE), isDead));
+      this.#table.sweep(Math.min(left, LINES_AT_ONCE), isDead);
       breathe();
     }
   }

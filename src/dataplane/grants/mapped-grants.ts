@@ -1,10 +1,9 @@
-import { randomBytes, randomInt } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { Gate } from './gate.js';
-import { HEADER, LINE, linesFor, PATTERN, PATTERNS } from './grant-layout.js';
+import { LINE, linesFor, PATTERN, PATTERNS } from './grant-layout.js';
 import { Grants } from './grants.js';
 
 /** Learned addresses, in the memory of their maps. */
@@ -17,13 +16,11 @@ export type GrantOptions = {
   readonly capacity: number;
   /** The slot whose names are in use. */
   readonly inForce: 0 | 1 | undefined;
-  /** Where other writers come in. */
-  readonly gate?: Gate | undefined;
-  /** Others may have written or read until now. */
+  /** Programs may have read the maps until now. */
   readonly isAdopted: boolean;
 };
 
-export function mapGrants(object: BpfObject, { isAdopted, gate = new Gate(), ...options }: GrantOptions): MappedGrants {
+export function mapGrants(object: BpfObject, { isAdopted, ...options }: GrantOptions): MappedGrants {
   const mapped: MappedMemory[] = [];
   const map = (name: 'grants' | 'patterns', bytes: number): Uint32Array => {
     const memory = new MappedMemory(name, object.mapFd(name), bytes);
@@ -36,22 +33,10 @@ export function mapGrants(object: BpfObject, { isAdopted, gate = new Gate(), ...
   try {
     const table = map('grants', linesFor(options.capacity) * LINE.words * 4);
     const patterns = map('patterns', PATTERNS * PATTERN.words * 4);
-    // Whoever was let in by another, be it in another process, writes no more once the grace period is over: it takes longer.
-    Atomics.store(table, HEADER.owner, randomInt(1, 2 ** 32));
     if (isAdopted) awaitGracePeriod();
     const random = new Uint32Array(4);
     randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
-    const grants = new Grants({ grants: table, patterns }, { ...options, gate, random });
-    return {
-      grants,
-      unmap: () => {
-        try {
-          grants.close();
-        } finally {
-          unmap();
-        }
-      },
-    };
+    return { grants: new Grants({ grants: table, patterns }, { ...options, random }), unmap };
   } catch (failure) {
     unmap();
     throw failure;

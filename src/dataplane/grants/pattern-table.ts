@@ -1,7 +1,5 @@
-import { digestOf } from './digest.js';
+import { createHash } from 'node:crypto';
 import { PATTERN } from './grant-layout.js';
-import { Ledger } from './grant-ledger.js';
-import { PatternIndex } from './pattern-index.js';
 
 export type Slot = 0 | 1;
 
@@ -13,38 +11,26 @@ export type Slot = 0 | 1;
 export class PatternTable {
   readonly capacity: number;
   readonly #words: Uint32Array;
-  /** Read by whoever grants. */
   readonly #live: Uint8Array;
-  readonly #incarnations: Uint32Array;
-  readonly #index: PatternIndex;
   readonly #numbers = new Map<string, number>();
   readonly #texts = new Map<number, string>();
-  /** How many patterns of the program that was found in force no program has said the text of yet. */
-  #adopted = 0;
+  /** Numbers of the patterns of the program that was found in force, by digest, until a program names their texts. */
+  readonly #adopted = new Map<string, number>();
   readonly #inSlots: [Set<number>, Set<number>] = [new Set(), new Set()];
   #retired: number[] = [];
   #resting: number[] = [];
   readonly #free: number[] = [];
 
   /** `inForce` is the slot of a program that was found in force: its patterns stay. Nobody may read the other slot. */
-  constructor(
-    words: Uint32Array,
-    inForce: Slot | undefined,
-    ledger = new Ledger(0, words.length / PATTERN.words),
-    /** Keeps away whoever grants meanwhile. */
-    private readonly alone: (change: () => void) => void = (change) => change(),
-  ) {
+  constructor(words: Uint32Array, inForce: Slot | undefined) {
     this.#words = words;
     this.capacity = words.length / PATTERN.words;
-    this.#live = ledger.live;
-    this.#incarnations = ledger.incarnations;
-    this.#index = new PatternIndex(ledger.places, words);
+    this.#live = new Uint8Array(this.capacity);
     for (let number = this.capacity - 1; number >= 0; number--) {
       if (inForce !== undefined && words[number * PATTERN.words + PATTERN.names + inForce] !== 0) {
         words[number * PATTERN.words + PATTERN.names + other(inForce)] = 0;
         this.#live[number] = 1;
-        this.#index.add(number);
-        this.#adopted++;
+        this.#adopted.set(this.#digestAt(number), number);
         this.#inSlots[inForce].add(number);
       } else this.#free.push(number);
     }
@@ -53,7 +39,7 @@ export class PatternTable {
 
   /** Patterns that may be granted. */
   get count(): number {
-    return this.#numbers.size + this.#adopted;
+    return this.#numbers.size + this.#adopted.size;
   }
 
   get hasRetired(): boolean {
@@ -67,7 +53,7 @@ export class PatternTable {
 
   /** The number of a pattern that a program has. */
   numberOf(text: string): number | undefined {
-    return this.#numbers.get(text) ?? (this.#adopted > 0 ? this.#index.find(digestOf(text)) : undefined);
+    return this.#numbers.get(text) ?? (this.#adopted.size > 0 ? this.#adopted.get(hexOf(digestOf(text))) : undefined);
   }
 
   textOf(number: number): string | undefined {
@@ -80,9 +66,15 @@ export class PatternTable {
     return Math.max(0, unknown - this.#free.length);
   }
 
-  /** Writes the names of a program into a slot that nobody reads. There must be no shortage. */
-  fill(slot: Slot, texts: readonly string[]): void {
-    this.#number(texts.filter((text) => !this.#numbers.has(text)));
+  /**
+   * Writes the names of a program into a slot that nobody reads. There must be no shortage. `breathe` is called between
+   * parts of the work: it may add grants.
+   */
+  fill(slot: Slot, texts: readonly string[], breathe: () => void = () => {}): void {
+    for (const [at, text] of texts.filter((each) => !this.#numbers.has(each)).entries()) {
+      this.#number(text);
+      if (at % AT_ONCE === AT_ONCE - 1) breathe();
+    }
     const before = this.#inSlots[slot];
     for (const number of before) this.#words[number * PATTERN.words + PATTERN.names + slot] = 0;
     const now = new Set<number>();
@@ -113,62 +105,51 @@ export class PatternTable {
     this.#resting = [];
   }
 
-  /** Gives numbers to patterns that have none, or the one that they had before the process began. */
-  #number(texts: readonly string[]): void {
-    for (const part of partsOf(texts)) {
-      const digests = part.map(digestOf);
-      this.alone(() => {
-        for (const [at, digest] of digests.entries()) this.#take(part[at] ?? '', digest);
-      });
-    }
-  }
-
-  #take(text: string, digest: Uint32Array): void {
-    const adopted = this.#index.find(digest);
-    const number = adopted ?? this.#free.pop();
+  /** Gives a number to a pattern that has none, or the number that it had before the process began. */
+  #number(text: string): void {
+    const digest = digestOf(text);
+    const hex = hexOf(digest);
+    const number = this.#adopted.get(hex) ?? this.#free.pop();
     if (number === undefined) throw new RangeError('no number is free for a pattern');
+    this.#adopted.delete(hex);
     this.#numbers.set(text, number);
     this.#texts.set(number, text);
-    if (adopted !== undefined) {
-      this.#adopted--;
-      return;
-    }
-    this.#words.set(digest, number * PATTERN.words + PATTERN.digest);
-    this.#index.add(number);
     this.#live[number] = 1;
+    this.#digestBytes(number).set(digest);
   }
 
   #retire(numbers: ReadonlySet<number>, kept: readonly ReadonlySet<number>[]): void {
-    const lost = [...numbers].filter((number) => this.isLive(number) && !kept.some((set) => set.has(number)));
-    for (const part of partsOf(lost)) {
-      // Whoever grants after this does not grant them, so that what is cleared then is all that there is.
-      this.alone(() => {
-        for (const number of part) {
-          this.#live[number] = 0;
-          this.#incarnations[number] = (this.#incarnations[number] ?? 0) + 1;
-          this.#index.remove(number);
-        }
-      });
-      for (const number of part) this.#forget(number);
-      this.#retired.push(...part);
+    for (const number of numbers) {
+      if (!this.isLive(number) || kept.some((set) => set.has(number))) continue;
+      const text = this.#texts.get(number);
+      if (text === undefined) this.#adopted.delete(this.#digestAt(number));
+      else this.#numbers.delete(text);
+      this.#texts.delete(number);
+      this.#live[number] = 0;
+      this.#retired.push(number);
     }
   }
 
-  #forget(number: number): void {
-    const text = this.#texts.get(number);
-    if (text === undefined) this.#adopted--;
-    else this.#numbers.delete(text);
-    this.#texts.delete(number);
+  #digestAt(number: number): string {
+    return hexOf(this.#digestBytes(number));
+  }
+
+  #digestBytes(number: number): Uint8Array {
+    const at = this.#words.byteOffset + (number * PATTERN.words + PATTERN.digest) * 4;
+    return new Uint8Array(this.#words.buffer, at, PATTERN.digestBytes);
   }
 }
 
-/** How many patterns are numbered, or retired, while nobody else grants. */
+/** Patterns that get a number before `fill` calls `breathe`. */
 const AT_ONCE = 256;
 
-function partsOf<T>(all: readonly T[]): T[][] {
-  return Array.from({ length: Math.ceil(all.length / AT_ONCE) }, (_, part) =>
-    all.slice(part * AT_ONCE, (part + 1) * AT_ONCE),
-  );
+/** The digest of a pattern's text in the memory that outlives the process. */
+function digestOf(text: string): Uint8Array {
+  return createHash('sha256').update(text).digest().subarray(0, PATTERN.digestBytes);
+}
+
+function hexOf(digest: Uint8Array): string {
+  return Buffer.from(digest).toString('hex');
 }
 
 function other(slot: Slot): Slot {

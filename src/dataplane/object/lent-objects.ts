@@ -13,8 +13,6 @@ export class LentObjects {
   readonly program: PassedObject;
   readonly joins: PassedObject;
   readonly joiners: PassedObject;
-  readonly grants: PassedObject;
-  readonly patterns: PassedObject;
   readonly #fds: number[] = [];
   #earFds: number[] = [];
 
@@ -24,8 +22,6 @@ export class LentObjects {
       this.program = lend(object.programFd('weir_join'));
       this.joins = lend(object.mapFd('joins'));
       this.joiners = lend(object.mapFd('joiners'));
-      this.grants = lend(object.mapFd('grants'));
-      this.patterns = lend(object.mapFd('patterns'));
     } catch (failure) {
       this.close();
       throw failure;

@@ -6,7 +6,6 @@ import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
 import type { Settings } from '#dataplane/abi/settings.js';
 import { Prover } from '#dataplane/activate/prover.js';
 import { Slots } from '#dataplane/activate/slots.js';
-import type { Gate } from '#dataplane/grants/gate.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/grant-layout.js';
 import type { Grants } from '#dataplane/grants/grants.js';
 import { type MappedGrants, mapGrants } from '#dataplane/grants/mapped-grants.js';
@@ -24,8 +23,6 @@ const MEMORY_PATIENCE_MS = 2_000;
 export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly objectPath: string;
   readonly grantCapacity: number;
-  /** Where other threads write grants by; nobody does without one. */
-  readonly grantGate?: Gate;
 };
 
 /** The datapath in the kernel: programs and maps, attached to nothing yet. */
@@ -75,7 +72,6 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
         capacity: options.grantCapacity,
         inForce: slots.slotInForce,
         isAdopted: before.maps.has('grants'),
-        gate: options.grantGate,
       });
     return {
       options,

@@ -15,15 +15,12 @@ import type { FlowsCut } from '#dataplane/flows/traffic-statistics.js';
 export type WorkerInput = {
   readonly options: DatapathOptions;
   readonly eventsWanted: EventsWanted;
-  /** Where another thread comes in that grants. */
-  readonly grantGate: SharedArrayBuffer;
 };
 
 /** What the thread may be asked: the port's own calls, and to take grants from a port. */
-export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantDoor' | 'grantedPort' | 'cutFlows'> & {
+export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
-  /** `writes`: it is told how to write grants itself. */
-  grantBy(port: MessagePort, writes: boolean): void;
+  grantBy(port: MessagePort): void;
   tellEvents(): void;
 };
 

@@ -9,9 +9,7 @@ import {
 } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { EventSource } from '#contracts/event-source.js';
-import type { GrantDoor } from '#contracts/grant-access.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
-import { Gate } from '#dataplane/grants/gate.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import {
   type DatapathAsks,
@@ -43,8 +41,6 @@ class DatapathThread implements Datapath {
   #taker: ((source: EventSource) => void) | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
   #thread: Thread | undefined;
-  /** Of all its threads, one after the other. */
-  readonly #gate = new Gate();
 
   constructor(options: DatapathOptions) {
     this.#options = options;
@@ -61,16 +57,17 @@ class DatapathThread implements Datapath {
   arrival: Datapath['arrival'] = (source) => this.#running().ask('arrival', [source]);
   grant: Datapath['grant'] = (grants) => this.#running().ask('grant', [grants]);
   revoke: Datapath['revoke'] = (grants) => this.#running().ask('revoke', [grants]);
-  grantDoor = async (): Promise<GrantDoor> => {
-    const port = await this.#grantPort(true);
-    return { port, gate: this.#gate.shared };
-  };
-  grantedPort = (): Promise<MessagePort> => this.#grantPort(false);
   spliceOffload: Datapath['spliceOffload'] = () => this.#running().ask('spliceOffload', []);
   prove: Datapath['prove'] = (sample) => this.#running().ask('prove', [sample]);
   stage: Datapath['stage'] = (program, generation) => this.#running().ask('stage', [program, generation]);
   hits: Datapath['hits'] = (query) => this.#running().ask('hits', [query]);
   flows: Datapath['flows'] = (query) => this.#running().ask('flows', [query]);
+
+  async grantPort(): Promise<MessagePort> {
+    const { port1, port2 } = new MessageChannel();
+    await this.#running().ask('grantBy', [port2], [port2]);
+    return port1;
+  }
 
   /** A part at a time, so that nobody who asks the thread meanwhile waits for all of them. */
   async cutFlows(filter: FlowFilter): Promise<number> {
@@ -112,12 +109,6 @@ class DatapathThread implements Datapath {
     await thread.end('the datapath was closed');
   }
 
-  async #grantPort(writes: boolean): Promise<MessagePort> {
-    const { port1, port2 } = new MessageChannel();
-    await this.#running().ask('grantBy', [port2, writes], [port2]);
-    return port1;
-  }
-
   #running(): Thread {
     this.#thread ??= this.#begin();
     return this.#thread;
@@ -127,7 +118,6 @@ class DatapathThread implements Datapath {
     const workerData: WorkerInput = {
       options: this.#options,
       eventsWanted: this.#eventsWanted,
-      grantGate: this.#gate.shared,
     };
     const given = { entry: 'src/dataplane/thread/datapath.worker.js', name: "the datapath's thread", workerData };
     return new WorkerClient(given, {
@@ -135,7 +125,6 @@ class DatapathThread implements Datapath {
         if (message.kind === 'change') this.#tell(message.change);
         else this.#give(message.source);
       },
-      gone: () => this.#gate.ownerEnded(),
       died: (reason) => {
         this.#thread = undefined;
         this.#tell({ type: 'worker_died', reason });

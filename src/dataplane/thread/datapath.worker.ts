@@ -9,7 +9,6 @@ import type {
 } from '#contracts/grant-messages.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
-import { Gate } from '#dataplane/grants/gate.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
 import { KernelWatch } from '#dataplane/watch/kernel-watch.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
@@ -21,14 +20,8 @@ const WATCH_INTERVAL_MS = 1_000;
 const SWEEP_INTERVAL_MS = 1_000;
 
 const parent = new WorkerServer<DatapathAsks, never, FromDatapath>('the datapath');
-const { options, eventsWanted, grantGate } = workerData as WorkerInput;
-/** What is done by halves then is whole again when another thread has taken the tables over. */
-function die(failure: Error): void {
-  queueMicrotask(() => {
-    throw failure;
-  });
-}
-const datapath = new LocalDatapath(options, new Gate(grantGate, die));
+const { options, eventsWanted } = workerData as WorkerInput;
+const datapath = new LocalDatapath(options);
 datapath.setEventsWanted(eventsWanted);
 let kernelWatch: KernelWatch | undefined;
 /** No ear runs, though the datapath is open: there was no descriptor for it. The next look begins one. */
@@ -38,7 +31,6 @@ function open(): Adoption {
   endKernelWatch();
   const adoption = datapath.open();
   beginKernelWatch();
-  for (const writer of writers) tellAccess(writer);
   return adoption;
 }
 
@@ -58,26 +50,12 @@ function tellEvents(): void {
 
 type FromGrantor = GrantRequest | GrantedRequest | HitsMessage;
 const grantors = new Set<MessagePort>();
-/** Those that are told how to write grants themselves; they ask for what they cannot. */
-const writers = new Set<MessagePort>();
 
 /** As long as both ends live. */
-function grantBy(grantor: MessagePort, writes: boolean): void {
+function grantBy(grantor: MessagePort): void {
   grantors.add(grantor);
-  if (writes) {
-    writers.add(grantor);
-    tellAccess(grantor);
-  }
   grantor.on('message', (request: FromGrantor) => serve(grantor, request));
-  grantor.on('close', () => {
-    grantors.delete(grantor);
-    writers.delete(grantor);
-  });
-}
-
-function tellAccess(writer: MessagePort): void {
-  const access = datapath.grantAccess();
-  if (access !== null) writer.postMessage(access);
+  grantor.on('close', () => grantors.delete(grantor));
 }
 
 function serve(grantor: MessagePort, request: FromGrantor): void {

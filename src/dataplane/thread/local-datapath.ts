@@ -19,7 +19,6 @@ import {
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { PlacedRuleNames } from '#contracts/event-source.js';
 import type { Arrival } from '#contracts/explain-facts.js';
-import type { GrantAccess } from '#contracts/grant-access.js';
 import type { DecidedHit } from '#contracts/grant-messages.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
@@ -34,7 +33,6 @@ import { Watcher } from '#dataplane/attach/watcher.js';
 import { datapathStats } from '#dataplane/flows/datapath-stats.js';
 import { type FlowsCut, TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { Forwarding } from '#dataplane/forwarding/forwarding.js';
-import { Gate } from '#dataplane/grants/gate.js';
 import { Guard } from '#dataplane/guard/nftables-guard.js';
 import { Lines } from '#dataplane/image/cache-lines.js';
 import { layout } from '#dataplane/image/program-image.js';
@@ -80,10 +78,9 @@ export class LocalDatapath {
   /** Called with whoever judges from now on, before the first packet is judged by them. */
   announce: (placed: PlacedRuleNames) => void = () => {};
 
-  /** Other threads write grants by `grantGate`. */
-  constructor(options: DatapathOptions, grantGate = new Gate()) {
+  constructor(options: DatapathOptions) {
     this.#options = options;
-    this.#objectOptions = objectOptions(options, grantGate);
+    this.#objectOptions = objectOptions(options);
     this.#pins = new Pins(options.pinPath);
     this.#ownership = new Ownership(options.pinPath);
     this.#hooks = new Hooks(options, this.#pins);
@@ -179,7 +176,7 @@ export class LocalDatapath {
       placement = this.#accountsOf().find(program.ruleNames);
     }
     const { slots, grants, options } = upgrade.loaded;
-    const staged = { slots, grants, trafficStatistics: this.#accountsOf() };
+    const staged = { slots, grants, trafficStatistics: this.#accountsOf(), breathe: this.breathe };
     stageProgram(staged, program, generation, { image, placement });
     this.breathe();
     return { lines: image.lines, capacityLines: options.slotLines };
@@ -258,13 +255,6 @@ export class LocalDatapath {
   /** Texts of the patterns that an address is granted for; null where nothing is open. */
   grantedFor(address: number, expiredToo: boolean): readonly string[] | null {
     return this.#upgrade?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
-  }
-
-  /** Null where nothing is open. */
-  grantAccess(): GrantAccess | null {
-    if (this.#upgrade === undefined || this.#lent === undefined) return null;
-    const { grants, patterns } = this.#lent;
-    return { ...this.#upgrade.loaded.grants.access, grants, patterns };
   }
 
   spliceOffload(): SpliceOffload {

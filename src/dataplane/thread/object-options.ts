@@ -1,18 +1,16 @@
 import { type DatapathOptions, DEFAULT_DENY_EVENTS, DEFAULT_FLOW_EVENTS } from '#contracts/datapath-options.js';
-import type { Gate } from '#dataplane/grants/gate.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
 import { canCopyRoutes, fibFlags } from '#dataplane/routes/fib-flags.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
 
 /** What the object of a node is loaded with, whatever its policy needs. */
-export function objectOptions(options: DatapathOptions, grantGate: Gate): FixedOptions {
+export function objectOptions(options: DatapathOptions): FixedOptions {
   const isDirect = options.forwarding !== 'stack';
   return {
     objectPath: options.objectPath ?? builtObject,
     flowCapacity: options.flowCapacity,
     flowShare: options.flowShare,
     grantCapacity: options.grantCapacity,
-    grantGate,
     denyEvents: DEFAULT_DENY_EVENTS,
     flowEvents: DEFAULT_FLOW_EVENTS,
     timeoutsMs: options.timeoutsMs,

@@ -6,7 +6,13 @@ import type { Grants } from '#dataplane/grants/grants.js';
 import { type Image, layout } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 
-type Loaded = { readonly slots: Slots; readonly grants: Grants; readonly trafficStatistics: TrafficStatistics };
+type Loaded = {
+  readonly slots: Slots;
+  readonly grants: Grants;
+  readonly trafficStatistics: TrafficStatistics;
+  /** Called between parts of long work: it may add grants. */
+  readonly breathe?: () => void;
+};
 
 /** A program as it stands in a slot, and where its ranks count. */
 type Prepared = { readonly image: Image; readonly placement: Placement };
@@ -16,7 +22,7 @@ type Prepared = { readonly image: Image; readonly placement: Placement };
  * anything changed.
  */
 export function stageProgram(
-  { slots, grants, trafficStatistics }: Loaded,
+  { slots, grants, trafficStatistics, breathe }: Loaded,
   program: Program,
   generation: number,
   { image, placement }: Prepared = { image: layout(program), placement: trafficStatistics.find(program.ruleNames) },
@@ -27,7 +33,7 @@ export function stageProgram(
   trafficStatistics.settle();
   slots.fill(image, generation);
   // Only now does nobody read the names of the program that was in this slot.
-  grants.fill(slots.idleSlot, patterns);
+  grants.fill(slots.idleSlot, patterns, breathe);
   // Nor does anything count for whom the ranks of this slot said before.
   trafficStatistics.stage(placement, generation);
 }

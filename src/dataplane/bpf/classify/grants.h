@@ -30,8 +30,7 @@ struct grant_header {
 	__u64 multiplier;
 	__u64 addend;
 	__u32 homes;
-	__u32 owner; /* who writes has read this number here, and others after him */
-	__u32 reserved[10];
+	__u32 reserved[11]; /* the first: earlier builds stored the owner of the table */
 };
 
 /* A grant is `expiry << 32 | pattern`, or with GRANT_SET `latest expiry << 32 | line of the set`; 0 is none. The expiry is
