@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { filesIn, root, rootPages } from './files.js';
 
@@ -20,4 +20,16 @@ test('relative links of the docs lead to files', () => {
   );
   expect(linked.length).toBeGreaterThan(0);
   expect(linked.filter(({ path, to }) => !existsSync(new URL(to, new URL(path, root))))).toEqual([]);
+});
+
+test('functions of the walks in ARCHITECTURE.md are in the files that it names', () => {
+  const text = readFileSync(new URL('ARCHITECTURE.md', root), 'utf8');
+  const steps = [...text.matchAll(/^\| `([^`]+)` \| `([^`]+)` \|/gm)].map(([, file = '', name = '']) => ({
+    file,
+    name,
+  }));
+  expect(steps.length).toBeGreaterThan(60);
+  const isAbsent = ({ file, name }: (typeof steps)[number]): boolean =>
+    !new RegExp(`(?<!\\w)${name}(?!\\w)`).test(readFileSync(new URL(file, root), 'utf8'));
+  expect(steps.filter(isAbsent)).toEqual([]);
 });
