@@ -3,35 +3,40 @@ import type { EdnsOption } from '#dns/wire/edns.js';
 import type { NameKey } from './wire/name.js';
 import type { Template } from './wire/response.js';
 
-/** `reason`: words for a finding. */
+/** An address that the rebind protection removed. `reason`: text for a finding. */
 export type Rebound = { readonly address: number; readonly reason: string };
 
-/** An answer as it is kept. Times are of `nowMs`. */
+/** A cached answer. Times are values of `nowMs`. */
 export type ReplayBuffer = {
   readonly template: Template;
   readonly key: NameKey;
-  /** What the asked name leads to, each with its life in seconds when it came. */
+  /** The addresses that the queried name resolves to, each with its TTL in seconds at arrival. */
   readonly addresses: readonly { readonly address: number; readonly ttl: number }[];
   readonly storedAt: number;
   readonly freshUntil: number;
-  /** The text that reports removed records; null: none was removed. */
+  /** The Extended DNS Error that reports removed records; null: no record was removed. */
   readonly filtered: EdnsOption | null;
-  /** Addresses that the rebind protection left out of it, and why; the first few. */
+  /** The first addresses that the rebind protection removed from the answer, and why. */
   readonly rebound: readonly Rebound[];
-  /** By which lookups its addresses were granted last, and until when; see `Learning`. */
+  /**
+   * The number of the lookups that granted these addresses last, and the end of that grant; see `Learning`.
+   */
   grantedBy: number;
   grantedUntil: number;
-  /** The grant that is on its way: by which lookups, and who waits for it. */
+  /** The grant in progress: the number of its lookups, and the callbacks that wait for it. */
   asking: { readonly by: number; readonly waiting: ((isInForce: boolean) => void)[] } | null;
 };
 
-/** Of an entry, besides its message: the key, the objects, what the map needs. With 100,000 of them V8 had 1,186 more in use for each. */
+/**
+ * Bytes of an entry besides its message: the key, the objects, the map's share. With 100,000 entries, V8 used
+ * 1,186 more bytes for each.
+ */
 const OVERHEAD_BYTES = 1_200;
-/** Two numbers in arrays that grow. */
+/** Two numbers in growing arrays. */
 const TTL_BYTES = 24;
 const ADDRESS_BYTES = 48;
 
-/** Answers by question, within so many bytes; the longest unused go first. */
+/** Answers by question, within a limit of bytes. The least recently used answers are removed first. */
 export class AnswerCache {
   readonly #kept: LRUCache<string, ReplayBuffer>;
 
@@ -54,7 +59,7 @@ export class AnswerCache {
     return this.#kept.calculatedSize;
   }
 
-  /** Undefined where there is none, or one that is past its time. */
+  /** Returns undefined if the question has no answer or an expired one. */
   fresh(question: string, now: number): ReplayBuffer | undefined {
     const kept = this.#kept.get(question);
     if (kept === undefined || kept.freshUntil > now) return kept;
@@ -62,7 +67,7 @@ export class AnswerCache {
     return undefined;
   }
 
-  /** One that may be past its time, for where nobody has a better one (RFC 8767). */
+  /** Returns an answer that may have expired, for use when no upstream answers (RFC 8767). */
   stale(question: string, now: number): ReplayBuffer | undefined {
     if (this.staleMs === 0) return undefined;
     const kept = this.#kept.get(question);

@@ -5,12 +5,12 @@ export function nowMs(): number {
 
 const HRTIME_AHEAD_NS = Number(process.hrtime.bigint()) - performance.now() * 1e6;
 
-/** A time of `nowMs` on the clock of `process.hrtime`, in nanoseconds. */
+/** Converts a time of `nowMs` to nanoseconds on the clock of `process.hrtime`. */
 export function monotonicNs(ms: number): number {
   return ms * 1e6 + HRTIME_AHEAD_NS;
 }
 
-/** A time of `nowMs` in milliseconds since 1970. */
+/** Converts a time of `nowMs` to milliseconds since 1970. */
 export function wallMs(ms: number): number {
   return Date.now() + Math.round(ms - performance.now());
 }

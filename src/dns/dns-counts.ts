@@ -1,4 +1,4 @@
-/** What the proxy counts. */
+/** The counters of the DNS proxy. */
 export class Counts {
   queriesAllow = 0;
   queriesDeny = 0;
@@ -10,7 +10,10 @@ export class Counts {
   cacheMisses = 0;
   readonly #refused = new Map<string, number>();
 
-  /** Counts what was not answered or not taken. Reasons are words of this code, so there are few. */
+  /**
+   * Counts queries, answers or connections that were dropped or refused. Reasons are constants of this code,
+   * so the map stays small.
+   */
   refuse(reason: string, count = 1): void {
     this.#refused.set(reason, (this.#refused.get(reason) ?? 0) + count);
   }

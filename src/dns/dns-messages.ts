@@ -5,21 +5,21 @@ import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { DnsOptions } from './dns-options.js';
 import type { DnsStats } from './dns-proxy.js';
 
-/** What the thread begins with. */
+/** The `workerData` of the thread. */
 export type Given = { readonly options: DnsOptions; readonly descriptors: SharedArrayBuffer };
-/** What is said to the thread. */
+/** Messages to the thread. */
 export type ToThread =
   | { readonly kind: 'use'; readonly lookups: Lookups }
   | { readonly kind: 'grant_by'; readonly port: MessagePort | null }
   | { readonly kind: 'lookups_wanted'; readonly wanted: boolean };
-/** What it is asked. */
+/** Requests to the thread; each has a response. */
 export type DnsAsks = {
   open(): void;
   close(): void;
   stats(): DnsStats;
   names(): readonly KnownName[];
 };
-/** What it says. */
+/** Messages from the thread. */
 export type FromThread =
   | { readonly kind: 'aliveness'; readonly alive: readonly string[]; readonly dead: readonly string[] }
   | { readonly kind: 'seen'; readonly seen: SeenLookups };

@@ -4,29 +4,29 @@ export type Endpoint = { readonly host: string; readonly port: number };
 
 export type DnsOptions = {
   readonly listen: readonly Endpoint[];
-  /** Whether lookups are answered too that the datapath diverts on their way to other servers. */
+  /** Whether the proxy also serves lookups to other servers, which the datapath diverts to it. */
   readonly transparent: boolean;
   readonly upstreams: readonly Endpoint[];
-  /** Who of the upstreams that are alive is asked first. */
+  /** The order in which live upstreams are queried. */
   readonly upstreamOrder: 'listed' | 'fastest';
   readonly deniedResponse: 'nxdomain' | 'refused';
   readonly minGrantMs: number;
   readonly maxGrantMs: number;
   readonly cacheBytes: number;
-  /** For how long after its time an answer is given where no upstream has one; 0: never. */
+  /** How long an expired answer is served if no upstream answers; 0: never. */
   readonly serveStaleMs: number;
-  /** Of packets to upstreams; 0: none. */
+  /** The mark of packets to upstreams; 0: none. */
   readonly mark: number;
   readonly rebindProtection: boolean;
-  /** Names that may be at addresses that are not public. */
+  /** Names that may resolve to non-public addresses. */
   readonly rebindAllow: readonly HostnamePattern[];
-  /** After this a lookup fails whose addresses are not granted; 100 unless told otherwise (D12). */
+  /** A lookup fails if its addresses are not granted within this time; default 100 (D12). */
   readonly grantPatienceMs?: number;
-  /** After this a TCP connection on which nothing moves is closed; 10,000 unless told otherwise. */
+  /** An idle TCP connection is closed after this time; default 10,000. */
   readonly tcpIdleMs?: number;
 };
 
-/** Where queries come in; the address in host byte order. */
+/** A listening address, in host byte order. */
 export type ListenAt = {
   readonly address: number;
   readonly port: number;

@@ -8,8 +8,8 @@ import type { DnsOptions } from './dns-options.js';
 import type { DnsChange, DnsProxy } from './dns-proxy.js';
 
 /**
- * The DNS proxy in a thread of its own, so that nothing that the node does makes a lookup wait. A thread that dies
- * fails what it was asked, tells `watch`, and another one begins with the next `open`.
+ * Runs the DNS proxy in its own thread, so that other work of the node delays no lookup. If the thread dies,
+ * its open requests fail and `watch` reports it; the next `open` starts a new thread.
  */
 export function createDnsProxy(options: DnsOptions): DnsProxy {
   return new DnsThread(options);
@@ -86,12 +86,13 @@ class DnsThread implements DnsProxy {
       entry: 'src/dns/dns.worker.js',
       name: "the DNS proxy's thread",
       workerData,
-      // Of what is young next to nothing is live after a lookup: room for it makes collections rare, and they stay short.
+      // Almost all young objects are dead after a lookup: a large young generation makes collections rare,
+      // and they stay short.
       resourceLimits: { maxYoungGenerationSizeMb: 48 },
     };
     this.#thread = new WorkerClient(given, {
       said: (message) => this.#hear(message),
-      // It is dead only now, and its sockets are nobody's.
+      // Close the sockets only now: before its end, the thread could still use them.
       gone: () => descriptors.closeAll(),
       died: (reason) => {
         this.#thread = null;

@@ -4,9 +4,9 @@ import { hashWith } from '#policy/model/name-hash.js';
 type Entry<K, V> = {
   readonly key: K;
   value: V;
-  /** In its bucket. */
+  /** The next entry of the same bucket. */
   next: Entry<K, V> | null;
-  /** By age. */
+  /** The neighbours in the order of insertion. */
   older: Entry<K, V> | null;
   newer: Entry<K, V> | null;
 };
@@ -14,9 +14,9 @@ type Entry<K, V> = {
 const LEAST_BUCKETS = 64;
 
 /**
- * A map for what comes and goes thousands of times a second. V8's own makes a new table every few entries, and each table
- * holds on to the next: once a dead one was moved to the old generation, all that came later stays, with everything that
- * was in it, until a full collection.
+ * A map for entries that come and go thousands of times a second. V8's `Map` allocates a new table every few
+ * entries, and each table references the next. Once a dead table is in the old generation, all later tables
+ * and their entries stay in memory until a full collection.
  */
 export class ExpiringMap<K extends string | number, V> {
   #buckets: (Entry<K, V> | null)[] = bucketsOf<K, V>(LEAST_BUCKETS);
@@ -36,7 +36,7 @@ export class ExpiringMap<K extends string | number, V> {
     return this.#find(key) !== null;
   }
 
-  /** A key that is there keeps its age. */
+  /** A key that is already in the map keeps its age. */
   set(key: K, value: V): void {
     const known = this.#find(key);
     if (known !== null) {
@@ -69,7 +69,7 @@ export class ExpiringMap<K extends string | number, V> {
     else older.newer = newer;
     if (newer === null) this.#newest = older;
     else newer.older = older;
-    // A dead entry must not keep living ones from being young.
+    // A dead entry in the old generation would keep young entries in memory.
     entry.next = entry.older = entry.newer = null;
     this.#size--;
     return true;
@@ -81,12 +81,12 @@ export class ExpiringMap<K extends string | number, V> {
     this.#size = 0;
   }
 
-  /** Of the key that is there for longest. */
+  /** The value of the oldest key. */
   oldest(): V | undefined {
     return this.#oldest?.value;
   }
 
-  /** As they are now, the oldest first. */
+  /** A copy of the current values, oldest first. */
   values(): V[] {
     const all: V[] = [];
     for (let entry = this.#oldest; entry !== null; entry = entry.newer) all.push(entry.value);
@@ -117,7 +117,7 @@ function bucketsOf<K, V>(count: number): (Entry<K, V> | null)[] {
   return Array.from({ length: count }, () => null);
 }
 
-/** Secret, so that nobody who chooses keys can crowd a bucket. */
+/** A random seed, so that a client that chooses keys cannot fill one bucket. */
 const SEED = randomInt(2 ** 32) | 0;
 
 function hashOf(key: string | number): number {
@@ -125,7 +125,7 @@ function hashOf(key: string | number): number {
   let hash = SEED;
   for (let at = 0; at < key.length; at++) {
     hash = hashWith(hash, key.charCodeAt(at));
-    // Else only the lowest byte of the seed would say which keys fall together.
+    // Without this shift, the lowest byte of the seed alone would decide which keys collide.
     hash ^= hash >>> 15;
   }
   return Math.imul(hash ^ (hash >>> 15), 0x85eb_ca6b) >>> 8;

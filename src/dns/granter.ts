@@ -4,10 +4,10 @@ import type { Pump, Sender } from '#sockets/pump.js';
 import { nowMs } from './clock.js';
 import { ExpiringMap } from './expiring-map.js';
 
-/** D12: who waits longer gets SERVFAIL. */
+/** D12: a client that would wait longer gets SERVFAIL. */
 const PATIENCE_MS = 100;
 
-/** How much of what was asked for is in force: `some` where the table was full. */
+/** How many of the requested grants are in force: `some` if the table was full. */
 export type Granted = 'all' | 'some' | 'none';
 type Done = (granted: Granted) => void;
 type Asked = {
@@ -18,7 +18,7 @@ type Asked = {
 };
 type Sent = { readonly id: number; readonly until: number; readonly asked: readonly Asked[] };
 
-/** Has the datapath learn addresses. What it is asked for in one turn of the pump goes in one message. */
+/** Requests grants for addresses from the datapath. The requests of one pump turn share a message. */
 export class Granter implements Sender {
   #port: MessagePort | null = null;
   #lastId = 0;
@@ -28,12 +28,12 @@ export class Granter implements Sender {
 
   constructor(
     private readonly pump: Pick<Pump, 'hasToSend'>,
-    /** Called with the number of addresses that were not learned because the table was full. */
+    /** Called with the number of addresses that were not granted because the table was full. */
     private readonly onRefused: (count: number) => void,
     private readonly patienceMs = PATIENCE_MS,
   ) {}
 
-  /** From now on by this port. What was asked of another one fails. */
+  /** Uses this port from now on. Requests sent over the previous port fail. */
   use(port: MessagePort | null): void {
     this.#port?.close();
     this.#port = port;
@@ -47,9 +47,9 @@ export class Granter implements Sender {
   }
 
   /**
-   * Grants all addresses to all patterns, until a time of the monotonic clock in nanoseconds. Calls back once that is in
-   * force; with 'none' also if it is not within 100 ms. Grants that no answer waits for go with the next that one waits
-   * for, or at the next `tick`.
+   * Grants all addresses to all patterns until `expiryNs`, in nanoseconds of the monotonic clock. Calls back once
+   * the grants are in force, and with 'none' if they are not in force within 100 ms. A request that is not awaited
+   * is sent with the next awaited one, or at the next `tick`.
    */
   grant(
     patterns: readonly string[],
@@ -64,19 +64,19 @@ export class Granter implements Sender {
     this.#asked.push({ patterns, addresses, expiryNs, done });
   }
 
-  /** Somebody waits now for what nobody waited for. */
+  /** A client now waits for a request that was not awaited before: send it at once. */
   hurry(): void {
     if (this.#isToBeFlushed) return;
     this.#isToBeFlushed = true;
     this.pump.hasToSend(this);
   }
 
-  /** Sends what nobody waits for, and fails what waited for too long; to be called every few milliseconds. */
+  /** Sends requests that are not awaited, and fails overdue ones; to be called every few milliseconds. */
   tick(): void {
     this.flush();
     const now = nowMs();
     if ((this.#sent.oldest()?.until ?? now + 1) > now) return;
-    // This thread may have been late.
+    // This thread itself may have been late: read waiting answers before failing requests as overdue.
     this.#takeAll();
     for (const sent of this.#sent.values()) if (sent.until <= now) this.#fail(sent);
   }

@@ -2,7 +2,10 @@ const ALL = 20_000;
 const OF_A_CLIENT = 2_000;
 const KEPT_CLIENTS = 1_024;
 
-/** How many lookups wait for upstreams: memory has a bound, and one client leaves room for the others. */
+/**
+ * Limits the lookups that wait for upstreams: in all, which bounds memory, and for each client, which leaves
+ * room for the others.
+ */
 export class InFlight {
   #all = 0;
   readonly #ofClients = new Map<number, number>();
@@ -12,7 +15,7 @@ export class InFlight {
     private readonly mostOfAClient = OF_A_CLIENT,
   ) {}
 
-  /** False, and nothing is counted, where it is one too many. */
+  /** Returns false and counts nothing if a limit is reached. */
   enter(source: number): boolean {
     const own = this.#ofClients.get(source) ?? 0;
     if (own >= this.mostOfAClient || this.#all >= this.most) return false;
@@ -24,7 +27,7 @@ export class InFlight {
   leave(source: number): void {
     this.#all--;
     const left = (this.#ofClients.get(source) ?? 1) - 1;
-    // A client that is here all the time keeps its place.
+    // An active client keeps its entry.
     if (left > 0 || this.#ofClients.size <= KEPT_CLIENTS) this.#ofClients.set(source, left);
     else this.#ofClients.delete(source);
   }

@@ -9,16 +9,19 @@ const ADDRESSES = 1_000_000;
 const SECOND = 1_000;
 
 type Seen = {
-  /** Until when they are granted, in seconds: small numbers, which take no memory of their own. Keys are 32 bits, signed. */
+  /**
+   * The end of each grant in seconds: small integers, which V8 stores without an allocation. Keys are signed
+   * 32-bit addresses.
+   */
   readonly addresses: Map<number, number>;
   patterns: readonly string[];
-  /** Which of them were granted by the lookups of number `by`. */
+  /** The addresses that the lookups numbered `by` granted. */
   readonly current: Set<number>;
   by: number;
   lastSeen: number;
 };
 
-/** Names that addresses were granted for, to be looked at (D30). Times are of `nowMs`. */
+/** Names that addresses were granted for, for the listing of names (D30). Times are values of `nowMs`. */
 export class KnownNames {
   readonly #seen: LRUCache<NameKey, Seen>;
 
@@ -30,7 +33,10 @@ export class KnownNames {
     this.#seen = new LRUCache({ max: CAPACITY, maxSize, sizeCalculation: ({ addresses }) => addresses.size + 1 });
   }
 
-  /** All addresses are granted to all patterns, which match the name by the lookups of this number. */
+  /**
+   * Records that all addresses are granted to all patterns. The patterns match the name in the lookups
+   * numbered `by`.
+   */
   granted(
     key: NameKey,
     {
@@ -42,7 +48,7 @@ export class KnownNames {
     now: number,
   ): void {
     const before = this.#seen.get(key);
-    // Written in place: what is renewed all the time is nothing for the garbage collector.
+    // Updated in place: frequent renewals would otherwise burden the garbage collector.
     const seen: Seen = before ?? { addresses: new Map(), current: new Set(), patterns, by, lastSeen: now };
     const size = seen.addresses.size;
     if (seen.by !== by) seen.current.clear();
@@ -61,12 +67,12 @@ export class KnownNames {
       seen.current.add(address | 0);
     }
     if (before !== undefined && seen.addresses.size === size) return;
-    // Anew, or its size would stay as it was.
+    // Inserted again: the cache computes the size of an entry only at insertion.
     this.#seen.delete(key);
     this.#seen.set(key, seen);
   }
 
-  /** Until when all these addresses are granted by the lookups of this number; 0 where they are not. */
+  /** Returns until when the lookups numbered `by` grant all these addresses; 0 if they do not. */
   grantedUntil(key: NameKey, addresses: readonly { readonly address: number }[], by: number): number {
     const seen = this.#seen.get(key);
     if (seen === undefined || seen.by !== by) return 0;
@@ -83,7 +89,7 @@ export class KnownNames {
     if (seen !== undefined) seen.lastSeen = now;
   }
 
-  /** Those that are granted something now. */
+  /** Lists names with at least one grant in force. */
   list(now: number): readonly KnownName[] {
     const names: KnownName[] = [];
     for (const [key, { addresses, patterns, lastSeen }] of this.#seen.entries()) {

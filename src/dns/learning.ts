@@ -7,14 +7,17 @@ import type { KnownNames } from './known-names.js';
 import type { RecentWaits } from './recent-waits.js';
 import { isPlain, type NameKey } from './wire/name.js';
 
-/** A grant that lives so much longer than this need not be in force anew before an answer leaves. */
+/** If a grant remains in force for longer than this, its renewal does not delay the answer. */
 const IN_FORCE_FOR_MS = 1_000;
-/** Grants end at whole multiples of this, or of up to 8 s where that is no more than a fifteenth of their life. */
+/**
+ * Grants end at multiples of this grid. The grid may grow to 8 s, as long as it is at most a fifteenth of the
+ * grant's life.
+ */
 const GRID_MS = 1_000;
 const GRID_PART = 1 / 15;
 const GREATEST_GRID_MS = 8_000;
 
-/** Has the addresses of answers granted to the patterns that match the asked name (D12). */
+/** Grants the addresses of answers to the patterns that match the queried name (D12). */
 export class Learning {
   constructor(
     private readonly options: Pick<DnsOptions, 'minGrantMs' | 'maxGrantMs'>,
@@ -25,9 +28,10 @@ export class Learning {
   ) {}
 
   /**
-   * Calls back at once with true where what the answer leads to is in force, or need not be; else once it is, or with
-   * false where it is not to be had. Where there was no room for all of it, the next answer asks again. `patternsOf` finds
-   * those that match the name by the lookups of this number, where that is not known yet.
+   * Calls back at once with true if the addresses of the answer are granted, or need no grant. Otherwise
+   * calls back when they are granted, or with false if they cannot be. If the table had room for some of them
+   * only, the next answer requests them again. `patternsOf` finds the patterns that match the name in the
+   * lookups numbered `by`; it is called only if that is not known yet.
    */
   ensure(
     kept: ReplayBuffer,
@@ -88,17 +92,20 @@ export class Learning {
     });
   }
 
-  /** No grant that is made now may end later. */
+  /** The latest end of a grant made now. */
   #latest(now: number): number {
     return now + this.options.maxGrantMs;
   }
 
-  /** A grant that ends so much before the latest end is as good as one that ends then. */
+  /** A grant that ends within this time before the latest possible end is not renewed. */
   get #slackMs(): number {
     return Math.min(2 * GRID_MS, this.options.maxGrantMs * GRID_PART);
   }
 
-  /** All addresses of one answer live as long as the one that lives longest: the client may use any of them. */
+  /**
+   * All addresses of one answer are granted as long as the one with the longest TTL: the client may use any
+   * of them.
+   */
   #until({ addresses, storedAt }: ReplayBuffer, now: number): number {
     const longest = addresses.reduce((most, { ttl }) => Math.max(most, ttl), 0);
     const left = Math.max(this.options.minGrantMs, storedAt + longest * 1_000 - now);
@@ -106,7 +113,7 @@ export class Learning {
   }
 }
 
-/** So that a name that everybody asks for is not granted anew for each of them. */
+/** A coarser grid for longer grants, so that a popular name is not granted again for every client. */
 function gridFor(lifeMs: number): number {
   let grid = GRID_MS;
   while (grid < GREATEST_GRID_MS && 2 * grid <= lifeMs * GRID_PART) grid *= 2;

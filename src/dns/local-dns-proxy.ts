@@ -24,7 +24,7 @@ import { Upstreams } from './upstream/upstreams.js';
 
 const TICK_MS = 20;
 
-/** The DNS proxy, in the thread that made it. */
+/** The DNS proxy, in the thread that creates it. */
 export class LocalDnsProxy {
   readonly granter: Granter;
   readonly resolver: Resolver;
@@ -84,7 +84,10 @@ export class LocalDnsProxy {
     for (const listener of this.#listeners) await listener.open();
   }
 
-  /** From now on by this port; whether what was granted before is still in force nobody knows. */
+  /**
+   * Uses this port for grants from now on. Earlier grants may be gone, so the next answers request theirs
+   * again.
+   */
   grantBy(port: MessagePort | null): void {
     this.granter.use(port);
     this.#hits.sendBy(port);
@@ -115,8 +118,7 @@ export class LocalDnsProxy {
     return this.#known.list(nowMs());
   }
 
-  /** Since they were taken last. */
-  /** Whether lookups that are allowed are seen too. */
+  /** Whether allowed lookups are reported too. */
   wantLookups(wanted: boolean): void {
     this.#sightings.allowedWanted = wanted;
   }
@@ -156,7 +158,7 @@ export class LocalDnsProxy {
   }
 }
 
-/** Where the datapath finds the sockets for what it diverts (`bpf/inspect/divert_dns.h`). */
+/** The address of the sockets to which the datapath diverts lookups (`bpf/inspect/divert_dns.h`). */
 const DIVERTED: Endpoint = { host: '127.83.0.53', port: 53 };
 
 function listensAt({ listen, transparent, mark }: DnsOptions): readonly ListenAt[] {

@@ -4,14 +4,15 @@ import { ownAddresses } from './own-addresses.js';
 import { specialBlockOf } from './special-addresses.js';
 import { labelsOf, type NameKey } from './wire/name.js';
 
-/** Under these nobody can have a name who is not of this network (RFC 6762, RFC 8375, ICANN's `internal`). */
+/** Zones that no public name can be in (RFC 6762, RFC 8375, ICANN's `internal`). */
 const PRIVATE_ZONES: readonly (readonly string[])[] = [['local'], ['internal'], ['home', 'arpa']];
 const NEVER = ': only without dns.rebind_protection';
 const OWN_ADDRESSES_LAST_MS = 10_000;
 
 /**
- * Which addresses an answer may not bring (N3): a public name that leads to a private address lets a page of the
- * internet speak to machines of this network. The node's own addresses and nobody's are never brought.
+ * Decides which addresses an answer may not contain (N3). A public name with a private address lets a web
+ * page from the internet connect to machines of this network. The node's own addresses and the blocks that no
+ * other machine can have are always removed.
  */
 export class Rebinding {
   #own: ReadonlySet<number> = new Set();
@@ -23,7 +24,10 @@ export class Rebinding {
     private readonly readOwn: () => ReadonlySet<number> = ownAddresses,
   ) {}
 
-  /** Returns why an address is to be left out of what is answered for the name, in words for a finding; null: it is not. */
+  /**
+   * Returns a function that returns why an address must be removed from answers for this name, as text for a
+   * finding; null: it may stay.
+   */
   reasonsFor(name: NameKey, nowMs: number): (address: number) => string | null {
     if (!this.isProtected) return () => null;
     const own = this.#ownAt(nowMs);
@@ -36,7 +40,7 @@ export class Rebinding {
     };
   }
 
-  /** The node's addresses may have changed. */
+  /** Reads the node's addresses again at the next use: they may have changed. */
   forgetOwn(): void {
     this.#readAt = Number.NEGATIVE_INFINITY;
   }

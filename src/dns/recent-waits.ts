@@ -1,6 +1,6 @@
 const KEPT = 4_096;
 
-/** How long the last few thousand answers waited for something. */
+/** The waiting times of the last few thousand answers. */
 export class RecentWaits {
   readonly #waits = new Float64Array(KEPT);
   #count = 0;
@@ -9,7 +9,7 @@ export class RecentWaits {
     this.#waits[this.#count++ % KEPT] = ms;
   }
 
-  /** Null before the first. */
+  /** Null before the first answer. */
   summary(): { readonly medianMs: number; readonly p99Ms: number } | null {
     const sorted = this.#waits.slice(0, this.#count).sort();
     const at = (part: number): number => sorted[Math.floor(sorted.length * part)] ?? 0;

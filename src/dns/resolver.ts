@@ -23,17 +23,17 @@ import type { NameKey } from './wire/name.js';
 import { type Removal, withoutUnenforceable } from './wire/record-filter.js';
 import { respond, respondError, templateOf } from './wire/response.js';
 
-/** What an answer past its time lives on for (RFC 8767, 4). */
+/** The TTL of an expired answer that is served (RFC 8767, 4). */
 const STALE_TTL = 30;
 
 type Done = (response: Uint8Array) => void;
 type Asker = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
 type Judging = Pick<Lookups, 'generation' | 'patterns'> & { readonly index: LookupIndex };
 
-/** Answers queries: from the policy, from what is kept, or from upstreams (D9–D12). */
+/** Answers queries: from the policy, from the cache, or from upstreams (D9–D12). */
 export class Resolver {
   #judging: Judging | null = null;
-  /** Counts the lookups that were used. */
+  /** The number of the current lookups; it grows with each `use`. */
   #number = 0;
   readonly #asked = new ExpiringMap<string, Asker[]>();
   readonly #inFlight = new InFlight();
@@ -54,12 +54,15 @@ export class Resolver {
     this.#number++;
   }
 
-  /** What was granted is granted anew by the next answers. */
+  /** Makes the next answers request their grants again. */
   forgetGrants(): void {
     this.#number++;
   }
 
-  /** Calls back once, perhaps at once. False, and no call, for what is no query at all. */
+  /**
+   * Calls back once, perhaps before the return. Returns false, without a call, if the datagram needs no
+   * response.
+   */
   answer(datagram: Uint8Array, source: number, isStream: boolean, done: Done): boolean {
     const query = readQuery(datagram);
     if (!('fault' in query)) this.#judge(query, source, isStream, done);
@@ -182,7 +185,7 @@ export class Resolver {
       removals.add(why);
     });
     const found = addressesOf(rest, chain);
-    // What is left of an answer without its addresses says no time of its own.
+    // `message`, not `rest`: without its addresses an answer has no TTL of its own.
     const seconds = Math.min(keepsFor(message, chain), this.#longest);
     const kept: ReplayBuffer = {
       template: templateOf(rest),
@@ -200,7 +203,7 @@ export class Resolver {
     for (const asker of askers) this.#finish(kept, asker, now, askers.length === 1 ? cookies : []);
   }
 
-  /** Once what the answer leads to is in force. */
+  /** Answers once the addresses of the answer are granted. */
   #finish(kept: ReplayBuffer, asker: Asker, now: number, options: readonly EdnsOption[] = []): void {
     const judging = this.#judging;
     if (judging === null) return;
@@ -222,7 +225,7 @@ export class Resolver {
       for (const left of kept.rebound) this.sightings.rebound(asker.source, kept.key, left, judging.generation);
       done(
         respond(kept.template, query, {
-          // RFC 8767, 4: what is stale lives for some time yet.
+          // RFC 8767, 4: an expired answer gets a fixed TTL.
           ageSeconds: isStale ? 0 : Math.floor((now - kept.storedAt) / 1_000),
           limit,
           edns: query.edns === null ? null : { payload: UDP_PAYLOAD, options: said },
@@ -232,12 +235,12 @@ export class Resolver {
     });
   }
 
-  /** Seconds that anything is said to be true for. */
+  /** The longest TTL, in seconds, of a response. */
   get #longest(): number {
     return Math.floor(this.options.maxGrantMs / 1_000);
   }
 
-  /** An error is nothing to be kept, nor learned from: it goes without what came with it. */
+  /** Relays an error without its records: an error is neither cached nor a source of grants. */
   #relay(message: Message, { query, limit, done }: Asker, options: readonly EdnsOption[]): void {
     if (message.rcode === RCODE.servfail) this.counts.servfail++;
     const left = message.answers.length + message.authorities.length + message.additionals.length;
@@ -260,7 +263,7 @@ function isSet({ flags }: Query, flag: number): boolean {
   return (flags & flag) !== 0;
 }
 
-/** What an answer is kept by: everything that an upstream answers differently. */
+/** The cache key: every part of a query that changes the answer of an upstream. */
 function questionOf(query: Query): string {
   const bits =
     (query.edns?.dnssecOk === true ? 1 : 0) +
@@ -269,12 +272,14 @@ function questionOf(query: Query): string {
   return String.fromCharCode(query.type, bits) + query.key;
 }
 
-/** Options that are passed on: an upstream answers each client's cookie by itself (RFC 7873). */
+/**
+ * The options passed on to upstreams: an upstream answers the cookie of each client separately (RFC 7873).
+ */
 function optionsOf({ edns }: Query): readonly EdnsOption[] {
   return edns === null || edns.options.length === 0 ? [] : edns.options.filter(({ code }) => code === OPTION.cookie);
 }
 
-/** From here to ANY no type is data (RFC 6895): TKEY, TSIG, IXFR, AXFR and their like. */
+/** The types from here to ANY are not data types (RFC 6895): TKEY, TSIG, IXFR, AXFR and others. */
 const FIRST_META = 128;
 
 function refusalOf({ type, class: of }: Query): { readonly reason: string; readonly rcode: number } | null {
@@ -287,7 +292,7 @@ function extendedError(code: number, text = ''): EdnsOption {
   return { code: OPTION.extendedError, data: Uint8Array.of(code >> 8, code & 0xff, ...Buffer.from(text, 'utf8')) };
 }
 
-/** Of one answer, in findings. */
+/** The limit of addresses of one answer in findings. */
 const TOLD_ADDRESSES = 8;
 const REMOVALS: Readonly<Record<Removal, string>> = {
   rebinding: 'rebind protection',
@@ -298,7 +303,7 @@ const REMOVALS: Readonly<Record<Removal, string>> = {
   signature: 'signatures over these',
 };
 
-/** The records that were removed from an answer to a client. */
+/** Reports to the client which records were removed from its answer. */
 function filteredError(removals: ReadonlySet<Removal>, [rebound]: readonly Rebound[]): EdnsOption {
   if (rebound !== undefined) {
     const { address, reason } = rebound;

@@ -27,9 +27,9 @@ type Rebinding = Rebound & {
   lastMs: number;
 };
 
-/** Lookups until they are taken: equal ones are one. What there is no room for is counted. */
+/** Collects lookups until `take`, and merges equal ones. Lookups beyond the limit are only counted. */
 export class SeenLookupCounter {
-  /** Whether those that are allowed are of use to anybody. */
+  /** Whether allowed lookups are collected. */
   allowedWanted = false;
   #denied = new Map<string, Sighting>();
   #allowed = new Map<string, Sighting>();
@@ -55,7 +55,7 @@ export class SeenLookupCounter {
     }
   }
 
-  /** An address was left out of an answer. */
+  /** Records an address that was removed from an answer. */
   rebound(source: number, key: NameKey, { address, reason }: Rebound, generation: number): void {
     const at = `${source} ${address} ${generation} ${reason} ${key}`;
     const known = this.#rebindings.get(at);
@@ -67,7 +67,7 @@ export class SeenLookupCounter {
     } else this.#lostDenied++;
   }
 
-  /** An address was granted for a name, and was not before. */
+  /** Records an address that was granted for a name for the first time. */
   named(address: number, key: NameKey): void {
     if (this.#named.length < NAMED) this.#named.push({ address, key });
   }

@@ -2,7 +2,10 @@ import type { Prefix } from '#contracts/policy-model.js';
 import { parseCidr } from '#policy/model/ipv4.js';
 import { covers } from '#policy/model/prefix-covers.js';
 
-/** `isNobodys`: no name stands for it on another machine. `name` is a word for findings. */
+/**
+ * A special-purpose block. `isNobodys`: an address of it never belongs to another machine. `name`: text for
+ * findings.
+ */
 export type SpecialBlock = { readonly name: string; readonly isNobodys: boolean };
 
 const NOBODYS = [
@@ -14,8 +17,10 @@ const NOBODYS = [
 ] as const;
 
 /**
- * The other blocks of the IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190) whose column "Globally Reachable"
- * does not say True; parts of a block that say the same are not listed (192.0.0.0/29, .8, .170 and .171, 192.88.99.2). 192.31.196.0/24, 192.52.193.0/24 and 192.175.48.0/24 are in the registry and reachable.
+ * The other blocks of the IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190) whose column
+ * "Globally Reachable" is not True. Parts of a block with the same value are not listed (192.0.0.0/29, .8,
+ * .170 and .171, 192.88.99.2). 192.31.196.0/24, 192.52.193.0/24 and 192.175.48.0/24 are in the registry and
+ * reachable.
  */
 const NOT_REACHABLE = [
   ['10.0.0.0/8', 'private_use'],
@@ -30,12 +35,12 @@ const NOT_REACHABLE = [
   ['203.0.113.0/24', 'documentation'],
 ] as const;
 
-/** Reachable parts of blocks that are not: the anycast addresses of PCP and TURN. */
+/** Reachable parts of unreachable blocks: the anycast addresses of PCP and TURN. */
 const REACHABLE = prefixes('192.0.0.9/32', '192.0.0.10/32');
 
 const BLOCKS = [blocks(NOBODYS, true), blocks(NOT_REACHABLE, false)].flat();
 
-/** Null for an address that is public. */
+/** Returns null for a public address. */
 export function specialBlockOf(address: number): SpecialBlock | null {
   if (REACHABLE.some((part) => covers(part, address))) return null;
   return BLOCKS.find(({ prefix }) => covers(prefix, address)) ?? null;

@@ -4,12 +4,12 @@ import type { Resolver } from './resolver.js';
 import { FrameReader, framed } from './wire/framing.js';
 
 const QUERY_BYTES = 4_096;
-/** Queries of one connection that are not answered yet; the rest waits. */
+/** The limit of unanswered queries of one connection; further queries wait. */
 const IN_FLIGHT = 64;
 
 /**
- * Answers the queries of a connection as their answers come, in any order (RFC 7766). It is read no further than its
- * client takes the answers.
+ * Answers the queries of a connection in the order in which answers arrive (RFC 7766). While the client does
+ * not read its answers, no further queries are read.
  */
 export function serveTcp(socket: Socket, source: number, resolver: Resolver, counts: Counts, idleMs: number): void {
   const frames = new FrameReader(QUERY_BYTES);
@@ -26,7 +26,7 @@ export function serveTcp(socket: Socket, source: number, resolver: Resolver, cou
   };
   const mayTake = (): boolean => inFlight < IN_FLIGHT && !socket.writableNeedDrain && !socket.destroyed;
   const take = (): void => {
-    // An answer may come at once.
+    // `resolver.answer` may call back before it returns, which would start this loop again.
     if (isTaking) return;
     isTaking = true;
     for (let query = queries[next]; query !== undefined && mayTake(); query = queries[++next]) {

@@ -6,7 +6,7 @@ import type { Resolver } from './resolver.js';
 
 const BUFFER_BYTES = 4 << 20;
 
-/** One address on UDP. What was for another is answered from that. */
+/** Listens on one UDP address. The response to a diverted query has the query's destination as its source. */
 export class UdpListener {
   #port: UdpPort | null = null;
 
@@ -17,7 +17,7 @@ export class UdpListener {
     private readonly counts: Counts,
   ) {}
 
-  /** Throws a `KernelFailure` where it cannot be had. */
+  /** Throws a `KernelFailure` if the socket cannot be opened. */
   open(): void {
     const { isTransparent, mark } = this.at;
     const port = new UdpPort(

@@ -12,7 +12,10 @@ import { TcpExchange } from './tcp-exchange.js';
 import { UdpPool } from './udp-pool.js';
 import type { Server } from './udp-socket.js';
 
-/** So many in a row without an answer, and a resolver is asked last, and whether it is there. */
+/**
+ * After this many unanswered queries in a row, a resolver is queried last, and a probe checks whether it is
+ * alive.
+ */
 const SILENT = 3;
 const PROBE_PATIENCE_MS = 1_000;
 const SMOOTHING = 0.1;
@@ -28,20 +31,20 @@ const PROBE: Asked = {
   options: [],
 };
 
-/** A question on its way to one resolver. */
+/** A query in progress at one resolver. */
 export type Attempt = { forget(): void };
 
-/** One resolver: over UDP, and over TCP what does not fit. */
+/** One resolver: queried over UDP, and over TCP if the answer is truncated. */
 export class Upstream {
   readonly address: string;
-  /** Of late; null before the first answer. */
+  /** A moving average; null before the first answer. */
   latencyMs: number | null = null;
   #silent = 0;
   #queries = 0;
   #timeouts = 0;
   #isDead = false;
   #isProbed = false;
-  /** By which the kernel sends there; null: it has no route. */
+  /** The source address of packets to the resolver; null: the kernel has no route to it. */
   #source: number | null = null;
   readonly #to: Server;
   readonly #pool: UdpPool;
@@ -66,7 +69,7 @@ export class Upstream {
     return !this.#isDead;
   }
 
-  /** Of late; perhaps it is only that what it was asked for takes long. */
+  /** The last queries had no answer. The resolver may still be alive, and only these answers slow. */
   get isSilent(): boolean {
     return this.#silent >= SILENT;
   }
@@ -76,15 +79,17 @@ export class Upstream {
     return { address, alive, queries: this.#queries, timeouts: this.#timeouts, latencyMs };
   }
 
-  /** Throws a `KernelFailure` where there is no socket to be had. Without a route it is opened, and not alive. */
+  /**
+   * Throws a `KernelFailure` if no socket can be opened. Without a route, opens no socket and does not throw.
+   */
   open(): void {
     this.#source = sourceTowards(this.#to, this.mark);
     if (this.#source !== null) this.#pool.open();
   }
 
   /**
-   * To be called when addresses or routes may have changed: sockets that are bound to an address by which the kernel does
-   * not send any more are replaced. Answers whether they were.
+   * To be called when addresses or routes may have changed. Replaces the sockets if the kernel now uses
+   * another source address. Returns whether it replaced them.
    */
   renew(): boolean {
     const source = this.#sourceNow();
@@ -101,7 +106,10 @@ export class Upstream {
     this.#tcp.close();
   }
 
-  /** Calls back at most once; `onError` where there can be no answer. Who gives up earlier says so to `silent`. */
+  /**
+   * Calls back at most once; `onError` if there can be no answer. A caller that gives up earlier calls
+   * `silent`.
+   */
   ask(asked: Asked, onAnswer: (message: Message) => void, onError: () => void): Attempt {
     const since = nowMs();
     const settle = (message: Message): void => {
@@ -128,14 +136,14 @@ export class Upstream {
     return { forget: () => forget() };
   }
 
-  /** An attempt was waited for in vain. */
+  /** Counts an attempt that timed out. */
   silent(): void {
     this.#timeouts++;
     this.#silent++;
     if (this.isSilent && !this.#isDead) this.probe();
   }
 
-  /** Asks for what every resolver knows, to learn whether it is there. */
+  /** Sends a query that every resolver can answer, to check whether this one is alive. */
   probe(): void {
     if (this.#isProbed) return;
     this.#isProbed = true;
@@ -162,7 +170,7 @@ export class Upstream {
     try {
       return sourceTowards(this.#to, this.mark);
     } catch {
-      // Out of descriptors: the sockets that there are are kept.
+      // Out of descriptors: keep the existing sockets.
       return this.#source;
     }
   }
@@ -176,7 +184,7 @@ export class Upstream {
   }
 }
 
-/** Whether another resolver may know better. */
+/** Whether another resolver may have an answer. */
 export function isRefusal({ rcode }: Message): boolean {
   return rcode === RCODE.servfail || rcode === RCODE.refused || rcode === RCODE.notimp || rcode === RCODE.formerr;
 }

@@ -1,7 +1,7 @@
 import type { EdnsOption } from '#dns/wire/edns.js';
 import type { NameKey, WireName } from '#dns/wire/name.js';
 
-/** What upstreams are asked for. */
+/** A question to upstreams. */
 export type Asked = {
   readonly name: WireName;
   readonly key: NameKey;
@@ -10,6 +10,6 @@ export type Asked = {
   readonly recursionDesired: boolean;
   readonly checkingDisabled: boolean;
   readonly dnssecOk: boolean;
-  /** Options that go with it. */
+  /** The EDNS options of the query. */
   readonly options: readonly EdnsOption[];
 };

@@ -11,7 +11,7 @@ import type { OnAnswer } from './udp-socket.js';
 
 const IDLE_MS = 10_000;
 const MESSAGE_BYTES = 65_535;
-/** So that a resolver that closes it loses few. */
+/** The limit of open queries: a resolver that closes the connection loses few of them. */
 const IN_FLIGHT = 64;
 
 type Sent = Pick<Asked, 'name' | 'type' | 'class'> & {
@@ -20,17 +20,20 @@ type Sent = Pick<Asked, 'name' | 'type' | 'class'> & {
   readonly onError: () => void;
 };
 
-/** One connection to a resolver. Throws a `KernelFailure` where there is no socket to be had. */
+/** One connection to a resolver. Throws a `KernelFailure` if no socket can be opened. */
 export class TcpConnection {
   hasAnswered = false;
-  /** Whether it was closed since its own address is no longer the right one. */
+  /** Whether it was closed because the source address towards the resolver changed. */
   isOutdated = false;
   readonly #socket: Socket;
   readonly #frames = new FrameReader(MESSAGE_BYTES);
   readonly #sent = new ExpiringMap<number, Sent>();
   #isClosed = false;
   #isRetired = false;
-  /** A question was given up, and nothing has come since: perhaps nothing does any more, and the kernel tells so only after minutes. */
+  /**
+   * A query timed out and nothing has arrived since. The connection may be dead, which the kernel would
+   * report only after minutes.
+   */
   #isSilent = false;
 
   constructor(
@@ -48,12 +51,12 @@ export class TcpConnection {
     socket.on('close', () => this.#leave());
   }
 
-  /** Whether another one is to be taken. */
+  /** Whether new queries must use another connection. */
   get isTaken(): boolean {
     return this.#isClosed || this.#isSilent || this.#sent.size >= IN_FLIGHT;
   }
 
-  /** Answers how to forget it. */
+  /** Returns a function that forgets the query. */
   send(asked: Asked, onAnswer: OnAnswer, onError: () => void): () => void {
     let id = random16();
     while (this.#sent.has(id)) id = random16();
@@ -69,7 +72,7 @@ export class TcpConnection {
     };
   }
 
-  /** Closes once nothing is waited for. */
+  /** Closes once no query is open. */
   retire(): void {
     this.#isRetired = true;
     if (this.#sent.size === 0) this.close();
@@ -84,7 +87,7 @@ export class TcpConnection {
     if (this.#isRetired && this.#sent.size === 0) this.close();
   }
 
-  /** Nothing comes any more. */
+  /** The connection has ended: fail the open queries. */
   #leave(): void {
     this.#isClosed = true;
     const left = this.#sent.values();

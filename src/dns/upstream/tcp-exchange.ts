@@ -3,7 +3,7 @@ import type { Asked } from './pending-query.js';
 import { TcpConnection } from './tcp-connection.js';
 import type { OnAnswer } from './udp-socket.js';
 
-/** Connections to a resolver, made when one is needed and kept while it is used (RFC 7766). */
+/** Connections to a resolver, opened on demand and kept while in use (RFC 7766). */
 export class TcpExchange {
   #current: TcpConnection | null = null;
 
@@ -13,7 +13,10 @@ export class TcpExchange {
     private readonly onStray: (reason: string) => void,
   ) {}
 
-  /** Answers how to forget it. Calls back at most once; where there is no descriptor for it, at once. */
+  /**
+   * Returns a function that forgets the query. Calls back at most once; before the return if no descriptor is
+   * available.
+   */
   send(asked: Asked, onAnswer: OnAnswer, onError: () => void): () => void {
     let forget = (): void => {};
     const ask = (isAgain: boolean): void => {
@@ -23,7 +26,8 @@ export class TcpExchange {
         return;
       }
       forget = connection.send(asked, onAnswer, () => {
-        // RFC 7766, 6.2.4: a resolver may close what was used already whenever it likes.
+        // RFC 7766, 6.2.4: a resolver may close a connection at any time after its first answer, so try once
+        // more.
         if ((connection.hasAnswered || connection.isOutdated) && !isAgain) ask(true);
         else onError();
       });
@@ -32,7 +36,7 @@ export class TcpExchange {
     return () => forget();
   }
 
-  /** Waiting questions are asked again by a connection from the current address. */
+  /** Sends open queries again over a connection from the current source address. */
   renew(): void {
     const outdated = this.#current;
     this.#current = null;

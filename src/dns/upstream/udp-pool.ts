@@ -4,10 +4,13 @@ import { random16 } from './random.js';
 import { type OnAnswer, type Server, UdpSocket, type Waiting } from './udp-socket.js';
 
 const SOCKETS = 16;
-/** After so many queries another port takes a socket's place, so that nobody finds out which ones are in use (RFC 5452). */
+/**
+ * A socket is replaced by one with another port after this many queries, so that an attacker cannot find the
+ * ports in use (RFC 5452).
+ */
 const USES = 128;
 
-/** The ports that one resolver is asked from. What is asked in one turn of the pump goes out by one of them. */
+/** The sockets that query one resolver. The queries of one pump turn share a socket. */
 export class UdpPool {
   readonly #sockets: (UdpSocket | null)[] = [];
   #place = 0;
@@ -18,23 +21,23 @@ export class UdpPool {
     private readonly to: Server,
     private readonly mark: number,
     private readonly onStray: (reason: string) => void,
-    /** Renews the pool if the address that it sends by is no longer the right one; answers whether it did. */
+    /** Renews the pool if its source address is no longer the right one; returns whether it did. */
     private readonly mayRenew: () => boolean,
   ) {}
 
-  /** Throws a `KernelFailure` where there is no socket to be had. */
+  /** Throws a `KernelFailure` if no socket can be opened. */
   open(): void {
     while (this.#sockets.length < SOCKETS) this.#sockets.push(this.#another());
   }
 
-  /** Answers how to forget it. Calls back at most once, and never at once. */
+  /** Returns a function that forgets the query. Calls back at most once, and never before the return. */
   send(asked: Asked, onAnswer: OnAnswer, onError: () => void): () => void {
     const waiting: Waiting = { asked, onAnswer, onError, by: null, id: 0 };
     this.#send(waiting);
     return () => waiting.by?.forget(waiting.id);
   }
 
-  /** From now on by sockets that are bound anew; what is waited for is asked again by these. */
+  /** Replaces all sockets, and sends open queries again over the new ones. */
   renew(): void {
     const worn = this.#sockets.splice(0);
     for (const socket of worn) for (const waiting of socket?.abandon() ?? []) this.#send(waiting);
@@ -72,7 +75,8 @@ export class UdpPool {
       worn?.retire();
       return fresh;
     } catch {
-      // Out of descriptors or of ports, or without a route: a worn one goes on, and is worn again after as many queries.
+      // Out of descriptors or ports, or without a route: keep the old socket, and try again after the same
+      // number of queries.
       if (worn !== null) worn.uses = 0;
       return null;
     }

@@ -6,13 +6,13 @@ import { UdpPort } from '#sockets/udp-port.js';
 import type { Asked } from './pending-query.js';
 import { random16 } from './random.js';
 
-/** Bytes of an answer that is not fragmented on any usual way (DNS flag day 2020). */
+/** The size of an answer that is not fragmented on any common path (DNS flag day 2020). */
 export const UDP_PAYLOAD = 1_232;
 const BUFFER_BYTES = 1 << 20;
 
 export type Server = { readonly address: number; readonly port: number };
 export type OnAnswer = (message: Message) => void;
-/** A question whose answer is waited for, by which socket and under which id. */
+/** An unanswered query, with its socket and its id. */
 export type Waiting = {
   readonly asked: Asked;
   readonly onAnswer: OnAnswer;
@@ -21,7 +21,7 @@ export type Waiting = {
   id: number;
 };
 
-/** One port towards one resolver: connected, so that the kernel lets nobody else's datagrams in. */
+/** One UDP socket for one resolver. It is connected, so that the kernel drops datagrams of other senders. */
 export class UdpSocket {
   uses = 0;
   readonly #port: UdpPort;
@@ -32,9 +32,9 @@ export class UdpSocket {
     pump: Pump,
     connect: Server,
     mark: number,
-    /** Called with why a datagram was passed over. */
+    /** Called with the reason why a datagram was ignored. */
     private readonly onStray: (reason: string) => void,
-    /** Called where nothing can be sent, or the resolver's machine says that nothing listens there. */
+    /** Called if sending fails, or if the resolver's host reports that the port is closed. */
     onBroken: (socket: UdpSocket) => void,
   ) {
     const options = { mark, connect, bufferBytes: BUFFER_BYTES };
@@ -47,7 +47,7 @@ export class UdpSocket {
     });
   }
 
-  /** Sends under an id that is not waited for here. */
+  /** Sends the query with an id that no other open query of this socket has. */
   send(waiting: Waiting): void {
     let id = random16();
     while (this.#sent.has(id)) id = random16();
@@ -62,13 +62,13 @@ export class UdpSocket {
     );
   }
 
-  /** Nobody waits for this answer any more. */
+  /** Drops an open query: its answer is no longer needed. */
   forget(id: number): void {
     this.#sent.delete(id);
     if (this.#isRetired && this.#sent.size === 0) this.#port.close();
   }
 
-  /** Closes once nothing is waited for. */
+  /** Closes once no query is open. */
   retire(): void {
     this.#isRetired = true;
     if (this.#sent.size === 0) this.#port.close();
@@ -78,7 +78,7 @@ export class UdpSocket {
     this.abandon();
   }
 
-  /** Closes at once; returns what was waited for. */
+  /** Closes at once; returns the open queries. */
   abandon(): readonly Waiting[] {
     const left = this.#sent.values();
     this.#sent.clear();
@@ -86,7 +86,7 @@ export class UdpSocket {
     return left;
   }
 
-  /** Nothing that was asked will be answered. */
+  /** Fails all open queries. */
   fail(): void {
     const left = this.#sent.values();
     this.#sent.clear();
@@ -94,7 +94,7 @@ export class UdpSocket {
     for (const { onError } of left) onError();
   }
 
-  /** What is not the answer does not end the wait for it (N1). */
+  /** A datagram that does not match its query is ignored; the wait for the answer continues (N1). */
   #take(datagram: Uint8Array): void {
     const id = ((datagram[0] ?? 0) << 8) | (datagram[1] ?? 0);
     const sent = datagram.length < 2 ? undefined : this.#sent.get(id);

@@ -6,13 +6,13 @@ import { nowMs } from '../clock.js';
 import { type Attempt, isRefusal, Upstream } from './dns-upstream.js';
 import type { Asked } from './pending-query.js';
 
-/** After this the next resolver is asked too; the first answer counts. */
+/** After this time the next resolver is queried too; the first answer is used. */
 const STEP_MS = 380;
-/** After this nobody is waited for (F19): a whole number of steps, since nothing is looked at between two. */
+/** After this time the query fails (F19): a multiple of `STEP_MS`, since time is only checked at steps. */
 const PATIENCE_MS = 5 * STEP_MS;
 const PROBE_EVERY_MS = 1_000;
 
-/** What the resolvers said: an answer, the last refusal of all of them, or null. */
+/** Called with an answer, with the last refusal if all resolvers refused, or with null. */
 export type OnOutcome = (message: Message | null) => void;
 
 class Race {
@@ -42,10 +42,13 @@ class Race {
   }
 }
 
-/** The resolvers together. A slow or dead one costs each query `STEP_MS` at most, and none of them once it is known. */
+/**
+ * All resolvers. A slow or dead resolver delays a query by `STEP_MS` at most, and delays none once it is
+ * detected.
+ */
 export class Upstreams {
   readonly #all: readonly Upstream[];
-  /** Under way, by `nextAt`: all wait equally long. */
+  /** Open queries, ordered by `nextAt`: every step takes equally long. */
   readonly #races = new ExpiringMap<number, Race>();
   #lastRace = 0;
   #probedAt = 0;
@@ -102,7 +105,7 @@ export class Upstreams {
     }
   }
 
-  /** Asks the next resolver, and after the last the first again. */
+  /** Queries the next resolver; after the last, the first again. */
   #step(race: Race): void {
     const by = race.order[race.attempts.length % race.order.length];
     if (by === undefined) return;
@@ -130,7 +133,7 @@ export class Upstreams {
     }
   }
 
-  /** There is no answer by one of the attempts; the others may bring one, and who was not asked yet. */
+  /** One attempt failed. Query the next resolver, or wait for the open attempts. */
   #failed(race: Race): void {
     if (race.isOver) return;
     if (race.attempts.length < race.order.length) this.#step(race);

@@ -4,9 +4,10 @@ import { CLASS, FLAG, RCODE, TYPE } from './dns-numbers.js';
 import { isWithin, keyOf, type NameKey, type WireName } from './name.js';
 
 /**
- * What an answer says about the asked name, through the CNAMEs of that one answer. `chain`: the asked name, then where each link
- * leads. `complete` false: the answer is cut off (TC), or the chain loops, forks or has more than 16 links: it has no addresses.
- * `ttl` in seconds: the least of the record and the links that lead to it.
+ * The addresses of the queried name, found through the CNAME records of this one answer. `chain`: the queried
+ * name, then the target of each link. `complete` false: the answer is truncated (TC), or the chain loops,
+ * forks or has more than 16 links; it then has no addresses. `ttl` in seconds: the least of the record and
+ * the links that lead to it.
  */
 export type Found = {
   readonly chain: readonly NameKey[];
@@ -18,7 +19,7 @@ const LINKS = 16;
 const GREATEST_TTL = 0x7fff_ffff;
 
 type Link = { readonly target: NameKey; readonly ttl: number; readonly forks: boolean };
-/** `ttls`: for each name of the chain, the least of the links that lead to it. */
+/** `ttls`: for each name of the chain, the least TTL of the links that lead to it. */
 export type Chain = {
   readonly names: readonly NameKey[];
   readonly ttls: readonly number[];
@@ -26,8 +27,8 @@ export type Chain = {
 };
 
 /**
- * A records of class IN of an answer without error to a question for them. Records off the chain and other sections do not
- * count. `chain` is that of the message.
+ * Returns the A records of class IN from an answer without error, if the question asks for them. Records
+ * outside the chain and in other sections are ignored. `chain` is that of the message.
  */
 export function addressesOf(message: Message, chain = chainOf(message)): Found {
   const { answers } = message;
@@ -44,7 +45,7 @@ export function addressesOf(message: Message, chain = chainOf(message)): Found {
   return { chain: chain.names, addresses, complete: chain.complete };
 }
 
-/** The names whose addresses `addressesOf` finds. */
+/** The names whose addresses `addressesOf` returns. */
 export function bearersOf(message: Message, chain: Chain): readonly NameKey[] {
   return mayBring(message, chain) ? chain.names : [];
 }
@@ -55,8 +56,9 @@ function mayBring({ question, rcode }: Message, { complete }: Chain): boolean {
 }
 
 /**
- * Seconds that an answer may be kept: the least TTL of the answer section; that and the SOA's (RFC 2308, 5) if it says
- * that there is nothing; 0, not at all: an error, cut off, no end of its chain, nothing without an SOA.
+ * Returns for how many seconds an answer may be cached: the least TTL of the answer section. For a negative
+ * answer, also at most the SOA's (RFC 2308, 5). Returns 0 (do not cache) for an error, a truncated answer, an
+ * incomplete chain, or a negative answer without an SOA.
  */
 export function keepsFor(message: Message, chain = chainOf(message)): number {
   if (message.rcode !== RCODE.noerror && message.rcode !== RCODE.nxdomain) return 0;
@@ -84,7 +86,7 @@ function negativeTtl({ authorities, question }: Message, name: NameKey): number 
   return 0;
 }
 
-/** Where the asked name leads. `key` is that of the question, where it is known. */
+/** Follows the CNAME records from the queried name. `key` is the key of the question's name. */
 export function chainOf(message: Message, key = keyOf(message.question.name)): Chain {
   const { question } = message;
   const names = [key];
@@ -119,7 +121,7 @@ function linksOf({ answers, question }: Message): Map<NameKey, Link> | null {
   return links;
 }
 
-/** Keys of owners: the records of one name mostly share its bytes. */
+/** Computes owner keys, and reuses the last one: the records of one name usually share its bytes. */
 export class OwnerKey {
   #name: WireName;
   #key: NameKey;

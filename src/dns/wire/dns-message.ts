@@ -15,7 +15,10 @@ export type ResourceRecord = {
   readonly data: Uint8Array;
 };
 
-/** What an upstream answers. `flags`: the 16 bits behind the id; `rcode` has the upper bits of the OPT record, which `additionals` lacks. */
+/**
+ * A message from an upstream. `flags`: the 16 bits after the id. `rcode` includes the upper bits from the OPT
+ * record; `additionals` does not contain that record.
+ */
 export type Message = {
   readonly id: number;
   readonly flags: number;
@@ -27,14 +30,17 @@ export type Message = {
   readonly edns: Edns | null;
 };
 
-/** Why bytes are no message, in a stable word. */
+/** Why bytes are not a valid message, as a stable code. */
 export type MessageFault = { readonly fault: string };
 
-/** A root name, type, class, TTL and RDLENGTH. */
+/** The least size of a record: a root name, type, class, TTL and RDLENGTH. */
 const RECORD_BYTES = 11;
 const GREATEST_TTL = 0x7fff_ffff;
 
-/** Reads a message of one question, strictly: all of it or nothing. Nothing of the result refers to `bytes`. */
+/**
+ * Reads a message of one question, strictly: a fault anywhere rejects the whole message. The result does not
+ * refer to `bytes`.
+ */
 export function readMessage(bytes: Uint8Array): Message | MessageFault {
   if (bytes.length < HEADER_BYTES) return { fault: 'short_header' };
   if (u16(bytes, 4) !== 1) return { fault: 'question_count' };
@@ -82,7 +88,7 @@ class MessageReader {
     return records;
   }
 
-  /** null: a fault, or the OPT record. */
+  /** Returns null for a fault, or for the OPT record. */
   #record(additional: boolean): ResourceRecord | null {
     const { cursor } = this;
     const { bytes } = cursor;
@@ -95,7 +101,7 @@ class MessageReader {
     if (end > bytes.length) return cursor.fail('truncated');
     cursor.at = end;
     if (type === TYPE.opt) return this.#opt(name, at, end, additional);
-    // RFC 6895, 3.1: meta and question types; Weir signs nothing, so nobody has a TSIG to answer with.
+    // RFC 6895, 3.1: meta and question types. Weir signs no queries, so no response may contain a TSIG.
     if (type >= TYPE.tkey && type <= TYPE.any) return cursor.fail('meta_type');
     cursor.at = at + 10;
     const data = readData(cursor, type, end);
@@ -117,7 +123,10 @@ class MessageReader {
   }
 }
 
-/** Whether a message answers what was sent: a response to a standard query, its id and its question, the case of the name too (0x20). */
+/**
+ * Whether a message answers the query that was sent: a response to a standard query with its id and its
+ * question. The case of the name must match too (0x20).
+ */
 export function isResponseTo(
   message: Message,
   sent: { readonly id: number; readonly name: WireName; readonly type: number; readonly class: number },

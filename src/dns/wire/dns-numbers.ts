@@ -1,4 +1,4 @@
-/** Numbers of the IANA registry "Domain Name System Parameters" that Weir knows by name. */
+/** Numbers of the IANA registry "Domain Name System Parameters" that Weir uses. */
 export const TYPE = {
   a: 1,
   ns: 2,

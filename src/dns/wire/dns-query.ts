@@ -4,7 +4,7 @@ import type { Edns } from './edns.js';
 import { ednsBytes, putEdns, readEdns } from './edns.js';
 import { keyOf, type NameKey, type WireName } from './name.js';
 
-/** What a client asks. `flags`: the 16 bits behind the id. */
+/** A query from a client. `flags`: the 16 bits after the id. */
 export type Query = {
   readonly id: number;
   readonly flags: number;
@@ -17,8 +17,9 @@ export type Query = {
 };
 
 /**
- * Why bytes are no query, in a stable word, and the rcode that says so.
- * `id` null: not even a header, or a response: nothing may be answered, or two servers answer each other for ever.
+ * Why bytes are not a valid query, as a stable code, with the rcode of the response. `id` null: the datagram
+ * has no complete header, or is a response. It must not be answered: two servers would answer each other for
+ * ever.
  */
 export type QueryFault = {
   readonly fault: string;
@@ -28,8 +29,8 @@ export type QueryFault = {
 };
 
 /**
- * Reads what a client sent, strictly: a standard query of one question, at most an OPT record behind it, nothing else.
- * Nothing of the result refers to `bytes`.
+ * Reads a query strictly: a standard query of one question, at most one OPT record after it, nothing else.
+ * The result does not refer to `bytes`.
  */
 export function readQuery(bytes: Uint8Array): Query | QueryFault {
   if (bytes.length < HEADER_BYTES) return { fault: 'short_header', id: null, rcode: RCODE.formerr, flags: 0 };
@@ -64,7 +65,10 @@ export function readQuery(bytes: Uint8Array): Query | QueryFault {
   };
 }
 
-/** Where the name of the question ends. A question has nothing before it that a pointer could point to. */
+/**
+ * Returns where the name of the question ends. A compression pointer is a fault: the question is the first
+ * name of a message.
+ */
 function questionEnd(bytes: Uint8Array): number | string {
   let at = HEADER_BYTES;
   for (;;) {
@@ -93,7 +97,10 @@ function onlyOpt(bytes: Uint8Array, from: number, count: number): Edns | QueryFa
   return edns;
 }
 
-/** The type of the record at `at`, only to say why a query is refused; -1: it has none. */
+/**
+ * Returns the type of the record at `at`, which only selects the fault code of the query; -1: no complete
+ * record.
+ */
 function nextType(bytes: Uint8Array, at: number): number {
   let end = at;
   while (end < bytes.length && (bytes[end] as number) > 0 && (bytes[end] as number) <= LABEL_BYTES) {
@@ -114,7 +121,9 @@ function refused(bytes: Uint8Array, fault: string, rcode: number = RCODE.formerr
   return { fault, id: u16(bytes, 0), rcode, flags: u16(bytes, 2) };
 }
 
-/** What is sent to an upstream. `authenticData` asks for the AD bit without DNSSEC records (RFC 6840, 5.7). */
+/**
+ * Writes a query to an upstream. `authenticData` asks for the AD bit without DNSSEC records (RFC 6840, 5.7).
+ */
 export function writeQuery(query: {
   readonly id: number;
   readonly name: WireName;

@@ -14,11 +14,14 @@ export type EdnsOption = { readonly code: number; readonly data: Uint8Array };
 /** Root, type, class, TTL and RDLENGTH of an OPT record. */
 export const OPT_BYTES = 11;
 const DNSSEC_OK = 0x8000;
-/** RFC 6891, 6.2.3: smaller ones count as this. */
+/** RFC 6891, 6.2.3: smaller values count as 512. */
 const LEAST_PAYLOAD = 512;
 const NO_OPTIONS: readonly EdnsOption[] = Object.freeze([]);
 
-/** Reads the OPT record whose type stands at `at`, with options from `at` + 10 to `end`; null: the options do not fill it exactly. */
+/**
+ * Reads the OPT record whose type is at `at`, with options from `at` + 10 to `end`; null: the options do not
+ * end exactly at `end`.
+ */
 export function readEdns(bytes: Uint8Array, at: number, end: number): Edns | null {
   const options = readOptions(bytes, at + 10, end);
   if (options === null) return null;
@@ -51,7 +54,9 @@ export function ednsBytes(options: readonly EdnsOption[]): number {
   return bytes;
 }
 
-/** Writes an OPT record; `rcode` is the whole one, of which the OPT bears the upper eight bits. */
+/**
+ * Writes an OPT record. `rcode` is the complete extended rcode; the OPT record holds its upper eight bits.
+ */
 export function putEdns(
   out: Uint8Array,
   at: number,

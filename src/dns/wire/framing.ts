@@ -4,8 +4,9 @@ const PREFIX_BYTES = 2;
 const FIRST_CAPACITY = 512;
 
 /**
- * Cuts a stream of DNS over TCP (RFC 7766, 8) into messages, however it was split. Messages may be views of what was pushed.
- * One that is announced as longer than `limit` bytes is the end: `tooLong` says so and nothing more is read.
+ * Splits a stream of DNS over TCP (RFC 7766, 8) into messages, for any division into chunks. Messages may be
+ * views of the pushed chunks. After a length prefix above `limit` bytes, `tooLong` is true and nothing more
+ * is read.
  */
 export class FrameReader {
   readonly #limit: number;
@@ -17,7 +18,7 @@ export class FrameReader {
     this.#limit = limit;
   }
 
-  /** Bytes that are held because they are no whole message yet. */
+  /** Bytes of an incomplete message. */
   get pending(): number {
     return this.#length;
   }
@@ -43,7 +44,7 @@ export class FrameReader {
     return messages;
   }
 
-  /** Where the message ends that begins in a chunk; 0: not in it. */
+  /** Returns the end of the message that begins at `at`; 0: the chunk does not contain all of it. */
   #whole(chunk: Uint8Array, at: number): number {
     if (at + PREFIX_BYTES > chunk.length) return 0;
     const length = u16(chunk, at);
@@ -70,7 +71,7 @@ export class FrameReader {
     return end;
   }
 
-  /** What was announced is not believed: room is made for what came. */
+  /** Allocates by the bytes that have arrived, not by the length prefix, which an attacker can choose. */
   #append(chunk: Uint8Array, from: number, to: number): void {
     const length = this.#length + to - from;
     if (length > this.#held.length) {
@@ -88,7 +89,7 @@ export class FrameReader {
   }
 }
 
-/** @throws RangeError for a message that is longer than two bytes can say. */
+/** @throws RangeError for a message longer than 65,535 bytes. */
 export function framed(message: Uint8Array): Uint8Array {
   if (message.length > 0xffff) throw new RangeError(`a message of ${message.length} bytes`);
   const frame = Buffer.allocUnsafe(PREFIX_BYTES + message.length);

@@ -3,13 +3,16 @@ import { HEADER_BYTES, LABEL_BYTES, NAME_BYTES } from './dns-numbers.js';
 import type { WireName } from './name.js';
 
 const HOPS = 127;
-/** Bytes and hops that all names of one message may cost: the work stays linear however its pointers are knotted. */
+/**
+ * The budget of bytes and pointer hops for all names of one message: the work stays linear for any
+ * arrangement of pointers.
+ */
 const NAME_WORK = 131_072;
 const REMEMBERED = 8;
 
 const scratch = new Uint8Array(NAME_BYTES);
 
-/** A place in a message that moves on; the first fault stays. */
+/** A read position in a message. It keeps the first fault. */
 export class MessageCursor {
   at = HEADER_BYTES;
   fault = '';
@@ -30,8 +33,9 @@ export class MessageCursor {
   }
 
   /**
-   * The name here, which ends before `end`, decompressed; null: a fault. Names that one pointer points to are the same object.
-   * A pointer must point before all that was read of its name so far: so it cannot loop (RFC 9267, 2).
+   * Reads the name at the cursor, which ends before `end`, and decompresses it; null: a fault. Names at the
+   * same pointer target are the same object. A pointer must point before every byte read of its name so far,
+   * so it cannot loop (RFC 9267, 2).
    */
   name(end: number, pointers: boolean): WireName | null {
     const { bytes } = this;

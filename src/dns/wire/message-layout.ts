@@ -1,12 +1,15 @@
 import { TYPE } from './dns-numbers.js';
 
-/** How the record data of a type holds names: `prefix` bytes, character strings, names, then `tail` bytes (null: any number). */
+/**
+ * Where the record data of a type holds names: `prefix` bytes, character strings, names, then `tail` bytes
+ * (null: any number).
+ */
 export type Layout = {
   readonly prefix: number;
   readonly strings: number;
   readonly names: number;
   readonly tail: number | null;
-  /** RFC 3597, 4: where pointers are decompressed. Elsewhere they are refused. */
+  /** RFC 3597, 4: whether pointers are decompressed. In other types they are a fault. */
   readonly pointers: boolean;
   /** RFC 3597, 4: only names in the types of RFC 1035 may be sent compressed. */
   readonly compressed: boolean;

@@ -1,12 +1,18 @@
 import { LABEL_BYTES, NAME_BYTES } from './dns-numbers.js';
 
-/** A name in wire form: length bytes and labels, ended by 0; uncompressed, case kept. 1–255 bytes. */
+/** A name in wire form: length bytes and labels, ended by 0; uncompressed, case kept; 1–255 bytes. */
 export type WireName = Uint8Array;
 
-/** Lower-case (ASCII only) wire form, one char a byte (latin1): equal exactly for equal names; a dot inside a label is just a byte. */
+/**
+ * The wire form in lower case (ASCII only), one char a byte (latin1). Two keys are equal exactly if the names
+ * are equal. A dot inside a label is an ordinary byte.
+ */
 export type NameKey = string;
 
-/** Length bytes are below 64 and upper-case letters above: a whole name is lowered without looking at its labels. */
+/**
+ * Length bytes are below 64, and upper-case letters are above: a whole name can be lowered without parsing
+ * its labels.
+ */
 export const LOWER = Uint8Array.from({ length: 256 }, (_, byte) => (byte >= 0x41 && byte <= 0x5a ? byte + 0x20 : byte));
 
 const PLAIN = Uint8Array.from({ length: 256 }, (_, byte) => (/[a-z0-9_-]/.test(String.fromCharCode(byte)) ? 1 : 0));
@@ -20,8 +26,9 @@ export function keyOf(name: WireName): NameKey {
 }
 
 /**
- * The name of some labels, whose characters are bytes (latin1). No labels: the root.
- * @throws RangeError if a label is empty, longer than 63 bytes or no latin1, or the name longer than 255 bytes.
+ * Builds a name from labels whose characters are bytes (latin1). No labels: the root.
+ * @throws RangeError if a label is empty, longer than 63 bytes or not latin1, or if the name is longer than
+ * 255 bytes.
  */
 export function nameOf(labels: readonly string[]): WireName {
   const length = labels.reduce((sum, label) => sum + label.length + 1, 1);
@@ -50,7 +57,10 @@ export function labelsOf(key: NameKey): string[] {
   return labels;
 }
 
-/** As people write it, escaped as RFC 1035, 5.1 and RFC 4343, 2.1 say, without the last dot; the root is '.'. */
+/**
+ * The presentation form, escaped as RFC 1035, 5.1 and RFC 4343, 2.1 say, without the last dot; the root is
+ * '.'.
+ */
 export function presentationOf(key: NameKey): string {
   const labels = labelsOf(key);
   if (labels.length === 0) return '.';
@@ -61,7 +71,9 @@ function escaped(char: string): string {
   return char === '.' || char === '\\' ? `\\${char}` : `\\${String(char.charCodeAt(0)).padStart(3, '0')}`;
 }
 
-/** Whether all labels are made of [a-z0-9_-] only. Other names are relayed and never learned. */
+/**
+ * Whether all labels consist of [a-z0-9_-]. Other names are relayed, and no addresses are granted for them.
+ */
 export function isPlain(key: NameKey): boolean {
   for (let at = 0, length = key.charCodeAt(0); length > 0; length = key.charCodeAt(at)) {
     const end = at + length;
@@ -71,7 +83,7 @@ export function isPlain(key: NameKey): boolean {
   return true;
 }
 
-/** Whether a name is a zone's own or below it, label by label. */
+/** Whether a name is the zone's name or below it, label by label. */
 export function isWithin(key: NameKey, zone: NameKey): boolean {
   let at = 0;
   while (key.length - at > zone.length) at += key.charCodeAt(at) + 1;

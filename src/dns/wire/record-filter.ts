@@ -5,23 +5,27 @@ import { CLASS, FLAG, TYPE } from './dns-numbers.js';
 import { keyOf, type NameKey } from './name.js';
 import { withoutHints } from './service-parameters.js';
 
-/** Of one answer; who has more of them names others in the next answer. */
+/**
+ * The limit of A records in one answer. A server with more addresses usually returns others in its next
+ * answer.
+ */
 const ADDRESSES = 128;
 
-/** Why a record is left out or changed. */
+/** Why a record is removed or changed. */
 export type Removal = 'ipv6' | 'other_name' | 'rebinding' | 'beyond_128' | 'hint' | 'signature';
 
 /**
- * A message without the addresses that Weir cannot enforce: AAAA records, A records that are not what the asked name leads
- * to, that `drop` says or that are more than 128, address hints of SVCB and HTTPS records, the signatures of what changed and, since nobody
- * vouches for what is left, the AD bit. `removed` counts records that are gone or changed, signatures not. A message that
- * has none of them is returned as it is.
+ * Removes the addresses that Weir cannot enforce. Removes AAAA records; A records outside the chain of the
+ * queried name, those for which `drop` returns true, and those beyond 128; and address hints of SVCB and
+ * HTTPS records. Removes the signatures of changed record sets, and the AD bit: the remaining records are no
+ * longer validated. `removed` counts removed or changed records, without signatures. Returns the same object
+ * if nothing is removed.
  */
 export function withoutUnenforceable(
   message: Message,
   drop: (address: number) => boolean,
   chain = chainOf(message),
-  /** Called for each record that is gone or changed, signatures too. */
+  /** Called for each removed or changed record, signatures included. */
   onRemoved: (why: Removal) => void = () => {},
 ): { message: Message; removed: number } {
   const { answers, authorities, additionals } = message;
@@ -52,7 +56,7 @@ function bears({ type }: ResourceRecord): boolean {
 class Filter {
   removed = 0;
   #addresses = 0;
-  /** Owner, class and type of what changed. */
+  /** Owner, class and type of changed record sets. */
   readonly #changed = new Set<string>();
 
   constructor(
@@ -61,7 +65,7 @@ class Filter {
     private readonly onRemoved: (why: Removal) => void,
   ) {}
 
-  /** `bearers`: whose addresses stay. */
+  /** `bearers`: the names whose addresses stay. */
   section(records: readonly ResourceRecord[], bearers: readonly NameKey[] = []): readonly ResourceRecord[] {
     const kept: ResourceRecord[] = [];
     for (const record of records) {

@@ -7,8 +7,8 @@ import { ednsBytes, OPT_BYTES, putEdns } from './edns.js';
 import { MessageWriter } from './writer.js';
 
 /**
- * A response without what is different for each client: no id, no OPT. `bytes`: header, question and records, names compressed;
- * `ttls`: in seconds, as received, each standing at its of the `ttlOffsets`.
+ * The part of a response that is equal for all clients: no id, no OPT. `bytes`: header, question and records,
+ * names compressed. `ttls`: in seconds, as received; `ttlOffsets`: the position of each in `bytes`.
  */
 export type Template = {
   readonly bytes: Uint8Array;
@@ -19,7 +19,10 @@ export type Template = {
 
 type ResponseEdns = { readonly payload: number; readonly options: readonly EdnsOption[] };
 
-/** `limit` in bytes: what is longer is cut to its question, with TC. `ttlCap` in seconds: no TTL leaves greater than this. */
+/**
+ * `limit` in bytes: a longer response is cut after its question and gets TC. `ttlCap` in seconds: the
+ * greatest TTL of a response.
+ */
 export type ResponseOptions = {
   readonly ageSeconds: number;
   readonly limit: number;
@@ -27,17 +30,17 @@ export type ResponseOptions = {
   readonly ttlCap?: number;
 };
 
-/** `extendedError` goes to those whose query has an OPT record (RFC 8914). */
+/** `extendedError` is sent only if the query has an OPT record (RFC 8914). */
 export type ErrorResponseOptions = {
   readonly edns?: ResponseEdns;
   readonly extendedError?: { readonly code: number; readonly text: string };
 };
 
-/** The smallest that every client takes (RFC 1035, 4.2.1). */
+/** The smallest size that every client accepts (RFC 1035, 4.2.1). */
 const LEAST_LIMIT = 512;
 const DEFAULT_EDNS: ResponseEdns = { payload: 1232, options: [] };
 
-/** A response is RA, never AA, and AD as received. One that would not fit into 65,535 bytes becomes a SERVFAIL. */
+/** A response has RA, never AA, and AD as received. A response above 65,535 bytes becomes a SERVFAIL. */
 export function templateOf(message: Message): Template {
   const { question, answers, authorities, additionals } = message;
   const writer = new MessageWriter(question.name, question.type, question.class);
@@ -56,7 +59,10 @@ export function templateOf(message: Message): Template {
   };
 }
 
-/** The response to one query: its id, RD, CD and spelling of the question; TTLs aged; AD and OPT only if it may have them. */
+/**
+ * Writes the response to one query: with its id, RD, CD and spelling of the question, and with aged TTLs. AD
+ * and OPT are included only if the query permits them.
+ */
 export function respond(template: Template, query: Query, options: ResponseOptions): Uint8Array {
   const { bytes } = template;
   const { name } = query;
@@ -94,8 +100,8 @@ function putTtls(out: Uint8Array, template: Template, { ageSeconds, ttlCap }: Re
 }
 
 /**
- * The response that bears an error and nothing else. To a fault it has no question, since nobody vouches for it, and no OPT,
- * except for rcodes that need one (BADVERS).
+ * Writes a response with an error and no records. The response to a malformed query has no question, which
+ * could not be read reliably. It has no OPT, except for rcodes that need one (BADVERS).
  */
 export function respondError(
   query: Query | (QueryFault & { readonly id: number }),

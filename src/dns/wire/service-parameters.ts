@@ -1,9 +1,9 @@
 import { putU16, u16 } from './bytes.js';
 
-/** SvcParamKeys of RFC 9460, 14.3.2 whose values Weir looks into. */
+/** SvcParamKeys of RFC 9460, 14.3.2 whose values Weir reads. */
 const PARAMETER = { mandatory: 0, ipv4hint: 4, ipv6hint: 6 } as const;
 
-/** Why the parameters from `from` on are malformed (RFC 9460, 2.2), or null. */
+/** Returns why the parameters from `from` on are malformed (RFC 9460, 2.2), or null. */
 export function parametersFault(data: Uint8Array, from: number): string | null {
   let last = -1;
   for (let at = from; at < data.length; ) {
@@ -27,8 +27,8 @@ function fits(key: number, length: number): boolean {
 }
 
 /**
- * The data of an SVCB or HTTPS record without the addresses it hints at; the same object if it has none.
- * A `mandatory` list must not name a key that is gone (RFC 9460, 8), nor be empty.
+ * Returns the data of an SVCB or HTTPS record without its address hints; the same object if it has none. A
+ * `mandatory` list must neither name a removed key (RFC 9460, 8) nor be empty.
  */
 export function withoutHints(data: Uint8Array): Uint8Array {
   const from = parametersAt(data);

@@ -6,16 +6,16 @@ import { LOWER, type WireName } from './name.js';
 
 const BUCKETS = 256;
 const PLACES = 1024;
-/** Places of one bucket that are looked at: names that were made to collide cost space, not time. */
+/** The limit of entries compared in one bucket: colliding names cost message size, not time. */
 const LOOKS = 16;
 const POINTABLE = 0x4000;
 const LABELS = 128;
 const POINTER_TO_QUESTION = 0xc000 | HEADER_BYTES;
 
-/** Room for a record of the greatest size behind the last that fits. */
+/** Room for a record of the greatest size after the last one that fits. */
 const out = new Uint8Array(2 * MESSAGE_BYTES + 1024);
 
-// A table of the name endings that were written: chains of places, by hash.
+// A hash table of the name endings already written: chains of entries.
 const heads = new Int16Array(BUCKETS);
 const nexts = new Int16Array(PLACES);
 const hashes = new Int32Array(PLACES);
@@ -24,8 +24,8 @@ const starts = new Uint8Array(LABELS);
 const endings = new Int32Array(LABELS);
 
 /**
- * Writes one message at a time into memory of its own. Names are compressed (RFC 1035, 4.1.4) and compared without case:
- * one that only points to the question is spelt as the client spelt it.
+ * Writes one message at a time into a shared buffer. Names are compressed (RFC 1035, 4.1.4) and compared
+ * without case. A pointer to the question takes over the client's spelling.
  */
 export class MessageWriter {
   at = HEADER_BYTES;
@@ -125,7 +125,8 @@ export class MessageWriter {
   #find(hash: number, name: WireName, from: number): number {
     let place = heads[hash & (BUCKETS - 1)] as number;
     for (let look = 0; place >= 0 && look < LOOKS; look++) {
-      // What this same name has put down already lies at or behind the end of what is written.
+      // An entry of this same name is at or after the end of the written bytes, and is not yet a valid
+      // target.
       const offset = offsets[place] as number;
       if (hashes[place] === hash && offset < this.at && sameEnding(offset, name, from)) return offset;
       place = nexts[place] as number;
@@ -144,7 +145,10 @@ export class MessageWriter {
   }
 }
 
-/** Hashes of all endings of a name without the root, into `endings`, where their labels begin into `starts`; returns how many. */
+/**
+ * Hashes all endings of a name except the root into `endings`, and stores where their labels begin in
+ * `starts`; returns their number.
+ */
 function hashed(name: WireName): number {
   let count = 0;
   for (let at = 0; (name[at] as number) > 0; at += (name[at] as number) + 1) starts[count++] = at;
@@ -160,7 +164,7 @@ function hashed(name: WireName): number {
   return count;
 }
 
-/** Whether the name that was written at `offset` is the ending of `name` from `from` on. */
+/** Whether the name written at `offset` equals the ending of `name` that begins at `from`. */
 function sameEnding(offset: number, name: WireName, from: number): boolean {
   let at = offset;
   for (let place = from; ; ) {
