@@ -4,19 +4,20 @@ import { RouteNotifications } from './route-news.js';
 const LOOK_MS = 100;
 
 /**
- * Changes of links and IPv4 addresses in the network namespace of the calling thread. To be begun before an attempt to bind, so that no
- * change between the attempt and `next` is missed. Node's loop takes no netlink socket, so notifications are read every 100 ms.
+ * Changes of links and IPv4 addresses in the network namespace of the calling thread. Call `begin` before an
+ * attempt to bind, so that no change between the attempt and `next` is missed. Node's event loop cannot watch
+ * a netlink socket, so notifications are read every 100 ms.
  */
 export class AddressChanges {
   #notifications: RouteNotifications | null = null;
 
-  /** Forgets earlier changes. */
+  /** Starts to collect changes, and drops earlier ones. */
   begin(): void {
     this.end();
     this.#notifications = new RouteNotifications(new Descriptors(), 'addresses');
   }
 
-  /** Resolves once something has changed since `begin`, or once `signal` is aborted, which ends it. */
+  /** Resolves after a change since `begin`, or after an abort of `signal`, which also ends the collection. */
   next(signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const stop = (): void => {
@@ -42,7 +43,10 @@ export class AddressChanges {
   }
 }
 
-/** Calls `listen`, again after each change where the node does not have the address; `onAbsent` is told of the first such failure. */
+/**
+ * Calls `listen`, and again after each address change, as long as it fails with EADDRNOTAVAIL. `onAbsent` is
+ * called after the first such failure.
+ */
 export async function listenOnceThere(
   listen: () => Promise<unknown>,
   onAbsent: (failure: Error) => void,

@@ -2,27 +2,30 @@ import { KernelFailure } from '#libc/kernel-failure.js';
 import { errno, libc } from '#libc/libc.js';
 import { memoryAt } from '#libc/library.js';
 
-/** Datagrams of one system call. */
+/** The limit of datagrams of one system call. */
 export const BATCH = 64;
-/** Of one datagram. */
+/** The limit of bytes of one datagram. */
 export const SLOT_BYTES = 4_096;
 
 const PROT_READ_WRITE = 3;
 const MAP_PRIVATE_ANONYMOUS = 0x22;
 const MAP_FAILED = 0xffff_ffff_ffff_ffffn;
 
-/** Bytes of struct mmsghdr, of sockaddr_in, of iovec and of control messages, on machines of 64 bits. */
+/** Sizes of struct mmsghdr, sockaddr_in, iovec and the control messages on 64-bit machines. */
 const HEADER = 64;
 const NAME = 16;
 const VECTOR = 16;
 const CONTROL = 64;
-/** Words of struct mmsghdr. */
+/** Indices of 32-bit words in struct mmsghdr. */
 const NAME_LENGTH = 2;
 const CONTROL_LENGTH = 10;
 const FLAGS = 12;
 const LENGTH = 14;
 const MSG_TRUNC = 0x20;
-/** Of the control messages: a length, a level and a type, and then IP_ORIGDSTADDR's sockaddr_in or IP_PKTINFO's in_pktinfo. */
+/**
+ * Control messages: a length, a level and a type, then the sockaddr_in of IP_ORIGDSTADDR or the in_pktinfo of
+ * IP_PKTINFO.
+ */
 const CONTROL_HEADER = 16;
 const IP_ORIGDSTADDR = 20;
 const IP_PKTINFO = 8;
@@ -31,8 +34,8 @@ const PKTINFO_SPACE = 32;
 const AF_INET = 2;
 
 /**
- * Room for the datagrams of one `recvmmsg` or `sendmmsg`. Outside of V8's heap, because the kernel is given the addresses
- * once and for all.
+ * Buffers for the datagrams of one `recvmmsg` or `sendmmsg`. They are outside of V8's heap, because the
+ * kernel is given their addresses once, and V8 may move objects.
  */
 export class BatchMemory {
   readonly headers: bigint;
@@ -69,7 +72,7 @@ export class BatchMemory {
     this.readyToReceive(BATCH);
   }
 
-  /** The first `count` slots take datagrams of any size, from anybody. */
+  /** Prepares the first `count` slots to receive datagrams of any size and sender. */
   readyToReceive(count: number): void {
     for (let slot = 0; slot < count; slot++) {
       this.#words[(slot * HEADER) / 4 + NAME_LENGTH] = NAME;
@@ -78,7 +81,7 @@ export class BatchMemory {
     }
   }
 
-  /** What came, as long as the slot is not used again; null where it was longer than a slot. */
+  /** The received bytes, valid until the slot is used again; null if the datagram was longer than a slot. */
   received(slot: number): Uint8Array | null {
     const header = (slot * HEADER) / 4;
     if (((this.#words[header + FLAGS] ?? 0) & MSG_TRUNC) !== 0) return null;
@@ -86,7 +89,7 @@ export class BatchMemory {
     return this.#data.subarray(start, start + (this.#words[header + LENGTH] ?? 0));
   }
 
-  /** Who sent it, in host byte order. */
+  /** The sender's address, in host byte order. */
   address(slot: number): number {
     return this.#names.getUint32(slot * NAME + 4);
   }
@@ -95,7 +98,7 @@ export class BatchMemory {
     return this.#names.getUint16(slot * NAME + 2);
   }
 
-  /** Whom it was for; 0 where the socket does not ask for that. */
+  /** The destination of the datagram; 0 if the socket does not receive destinations. */
   destination(slot: number): number {
     const at = slot * CONTROL;
     const length = this.#words[(slot * HEADER) / 4 + CONTROL_LENGTH] ?? 0;
@@ -103,7 +106,7 @@ export class BatchMemory {
     return this.#controls.getUint32(at + CONTROL_HEADER + 4);
   }
 
-  /** Port 0: to whom the socket is connected. `from` 0: from the socket's own address. */
+  /** Fills a slot. Port 0: send to the connected peer. `from` 0: send from the socket's own address. */
   toSend(slot: number, bytes: Uint8Array, address: number, port: number, from: number): void {
     this.#data.set(bytes, slot * SLOT_BYTES);
     this.#vectors[(slot * VECTOR) / 4 + 2] = bytes.length;
@@ -124,7 +127,7 @@ export class BatchMemory {
     this.#controls.setUint32(at + CONTROL_HEADER + 8, 0);
   }
 
-  /** Nobody may use it any more. */
+  /** Unmaps the buffers; nothing may use them afterwards. */
   free(): void {
     libc.munmap(this.headers, this.#bytes);
   }

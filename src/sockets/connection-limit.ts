@@ -3,8 +3,9 @@ import { descriptorOf, isReserved } from './descriptor-reserve.js';
 import { SourceCounts } from './source-counts.js';
 
 /**
- * Returns a function that says whether a new connection must be closed: its address has `perSource` open ones already, or its
- * descriptor is reserved. A connection that stays counts until it is closed.
+ * Returns a function that decides whether a new connection must be closed: its source already has `perSource`
+ * open connections, or its descriptor belongs to the reserve. An accepted connection counts until it is
+ * closed.
  */
 export function connectionLimit(perSource: number, use: 'api' | 'connection'): (connection: Socket) => boolean {
   const open = new SourceCounts<string>();

@@ -2,17 +2,21 @@ import type { Socket } from 'node:net';
 import { check, libc } from '#libc/libc.js';
 
 const RLIMIT_NOFILE = 7;
-/** Descriptors that connections leave free: for maps, netlink sockets, files of the store, `nft`, and threads that start again. */
+/**
+ * Descriptors that connections must leave free: for maps, netlink sockets, files of the store, `nft`, and
+ * restarted threads.
+ */
 const RESERVE = 256;
-/** Descriptors besides that connections through the node leave to those of the API. */
+/** Further descriptors that connections through the node leave to connections of the API. */
 const API_RESERVE = 64;
 
-/** `connection`: of traffic, of DNS by TCP and to a server. `pipe`: of a connection that stands. */
+/** `connection`: of traffic, of DNS over TCP, or to a server. `pipe`: of an established connection. */
 type Use = 'api' | 'connection' | 'pipe';
 
 /**
- * Whether a descriptor that was opened for another host belongs to the reserve of the process; it must be closed then. The kernel
- * gives the lowest free number, so the number says how many are open at least. Read anew each time: prlimit(1) may change the limit.
+ * Whether a descriptor opened for another host belongs to the reserve of the process; the caller must then
+ * close it. The kernel assigns the lowest free number, so at least that many descriptors are open. The limit
+ * is read on each call: prlimit(1) may change it.
  */
 export function isReserved(fd: number, use: Use): boolean {
   const limits = new BigUint64Array(2);
@@ -20,14 +24,14 @@ export function isReserved(fd: number, use: Use): boolean {
   return fd >= boundOf(Number(limits[0]), use);
 }
 
-/** The first descriptor that is reserved. A low limit is not reserved as a whole. */
+/** The first reserved descriptor. A low limit is only partly reserved. */
 function boundOf(limit: number, use: Use): number {
   const own = Math.min(RESERVE, Math.floor(limit / 4));
   const api = use === 'connection' ? Math.min(API_RESERVE, Math.floor(limit / 16)) : 0;
   return limit - own - api;
 }
 
-/** The descriptor of a socket of Node; -1 where it has none. Not in the types. */
+/** The descriptor of a Node socket; -1 if it has none. Node's type definitions lack `_handle`. */
 export function descriptorOf(socket: Socket): number {
   return (socket as Socket & { readonly _handle: { readonly fd: number } | null })._handle?.fd ?? -1;
 }

@@ -1,11 +1,11 @@
 import { libc } from '#libc/libc.js';
 
-/** As many as a process may have (fs.nr_open); what is not used takes no memory. */
+/** The limit of descriptors of a process (fs.nr_open). Untouched pages take no memory. */
 const CAPACITY = 1 << 20;
 
 /**
- * The descriptors that a thread has open without Node's knowledge. They stay open when it dies, ports bound, until
- * another thread closes them.
+ * Descriptors that a thread opened without Node. When the thread dies, they stay open and their ports bound
+ * until another thread closes them.
  */
 export class Descriptors {
   readonly #held: Uint8Array;
@@ -22,7 +22,7 @@ export class Descriptors {
     this.#held[fd] = 0;
   }
 
-  /** Only once the thread is no more. */
+  /** Call only after the end of the thread that owns them. */
   closeAll(close: (fd: number) => void = (fd) => libc.close(fd)): void {
     for (let fd = this.#held.indexOf(1); fd >= 0; fd = this.#held.indexOf(1, fd)) {
       this.release(fd);

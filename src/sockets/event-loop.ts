@@ -10,15 +10,16 @@ const SOCK_STREAM_CLOEXEC = 0o2000001;
 const TURNS = 100;
 
 /**
- * The descriptor by which the event loop of this thread waits (libuv's `uv_backend_fd`). Who waits for it knows when the
- * loop has something to do: a message of another thread, a connection. Node does not tell it, but the kernel tells of each
- * epoll descriptor what it watches, and one watches what this thread reads from.
+ * Returns the epoll descriptor that the event loop of this thread waits on (libuv's `uv_backend_fd`). It
+ * becomes readable when the loop has work: a message of another thread, or a connection. Node does not expose
+ * it. /proc/self/fdinfo lists the descriptors that each epoll descriptor watches, so this searches for the
+ * one that watches a socket read by this thread.
  */
 export async function eventLoopDescriptor(): Promise<number> {
   const pair = new Int32Array(2);
   check('make a pair of sockets', libc.socketpair(AF_UNIX, SOCK_STREAM_CLOEXEC, 0, pair));
   const [read = -1, other = -1] = pair;
-  // Both are Node's, so that neither outlives a thread that is ended in between.
+  // Both are Node sockets, so that they are closed if the thread is terminated before the end of the search.
   const reader = new Socket({ fd: read });
   const silent = new Socket({ fd: other, readable: false });
   try {
@@ -37,7 +38,7 @@ export async function eventLoopDescriptor(): Promise<number> {
 async function watcherOf(watched: number): Promise<number | undefined> {
   const line = new RegExp(`^tfd:\\s+${watched} `, 'm');
   for (const fd of await readdir('/proc/self/fdinfo')) {
-    // One that is closed in the meantime watches nothing.
+    // A descriptor that was closed in the meantime is not the event loop's.
     const info = await readFile(`/proc/self/fdinfo/${fd}`, 'utf8').catch(() => '');
     if (line.test(info)) return Number(fd);
   }

@@ -3,10 +3,13 @@ import { duplicate } from '#libc/libc.js';
 import { Descriptors } from './descriptors.js';
 import { resetSocket } from './socket-options.js';
 
-/** What threads are given to share a handover. */
+/** The data by which threads share a handover. */
 export type SharedHandover = { readonly bell: number; readonly descriptors: SharedArrayBuffer };
 
-/** Sockets on their way from Node to a thread that serves them without Node, and a bell that wakes that thread. */
+/**
+ * Sockets that Node hands over to a thread, which serves them without Node, and an eventfd that wakes that
+ * thread.
+ */
 export class Handover {
   readonly descriptors: Descriptors;
   readonly #bell: Bell;
@@ -20,14 +23,14 @@ export class Handover {
     return { bell: this.#bell.fd, descriptors: this.descriptors.shared };
   }
 
-  /** Another descriptor of this socket, which stays open when the first one is closed. */
+  /** Returns another descriptor of this socket, which stays open when the first one is closed. */
   take(fd: number): number {
     const taken = duplicate('take over a socket', fd);
     this.descriptors.hold(taken);
     return taken;
   }
 
-  /** Of what was taken, and not served. */
+  /** Resets a socket that was taken, if no thread serves it. */
   drop(fd: number): void {
     this.descriptors.release(fd);
     resetSocket(fd);
@@ -37,7 +40,7 @@ export class Handover {
     this.#bell.ring();
   }
 
-  /** Resets every connection that was taken. Only once the threads are no more. */
+  /** Resets every connection that was taken. Call only after the end of the threads. */
   close(): void {
     this.descriptors.closeAll(resetSocket);
     this.#bell.close();

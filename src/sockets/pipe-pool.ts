@@ -4,26 +4,26 @@ import type { Descriptors } from './descriptors.js';
 
 const O_NONBLOCK_CLOEXEC = 0o2004000;
 const F_SETPIPE_SZ = 1_031;
-/** What a pipe holds, and so what a connection whose receiver is slow has in it at most, each way. */
+/** The capacity of a pipe, and so the limit of bytes in transit in each direction if the receiver is slow. */
 export const PIPE_BYTES = 256 << 10;
-/** Empty ones that are kept for the next. */
+/** The limit of empty pipes kept for reuse. */
 const SPARE = 16;
 
-/** Both ends by their descriptors. */
+/** The descriptors of both ends. */
 export type Pipe = { readonly read: number; readonly write: number };
 
-/** Pipes for what is on its way from one socket to another. */
+/** Pipes for bytes in transit from one socket to another. */
 export class PipePool {
   readonly #spare: Pipe[] = [];
 
   constructor(private readonly descriptors: Descriptors) {}
 
-  /** Null where the process may have no more descriptors. */
+  /** Returns null if the process may not open more descriptors. */
   take(): Pipe | null {
     return this.#spare.pop() ?? this.#make();
   }
 
-  /** Only an empty one. */
+  /** Takes back an empty pipe. */
   giveBack(pipe: Pipe): void {
     if (this.#spare.length < SPARE) this.#spare.push(pipe);
     else this.close(pipe);
@@ -46,7 +46,7 @@ export class PipePool {
     }
     this.descriptors.hold(read);
     this.descriptors.hold(write);
-    // Where this user may have no more of that size, it is a smaller one.
+    // If this fails (limit of pipe memory for this user), the pipe keeps its smaller size.
     libc.fcntl(write, F_SETPIPE_SZ, PIPE_BYTES);
     return { read, write };
   }

@@ -7,20 +7,23 @@ const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;
 const EPOLL_CTL_DEL = 2;
 const EPOLLIN = 1;
-/** struct epoll_event, which is packed on x86 alone. */
+/** struct epoll_event, which is packed only on x86. */
 const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
 const EVENT_DATA = EVENT_BYTES - 8;
 const EVENTS = 64;
-/** What the event loop's handlers began is watched by it after so many turns of its own: until then nobody waits. */
+/**
+ * The pump does not wait for this many turns after event-loop activity: the loop must first watch what its
+ * handlers started.
+ */
 const TURNS_OF_THE_LOOP = 2;
-/** No timer is late by more. */
+/** The longest wait, and so the greatest delay of a timer. */
 const WAIT_MS = 20;
-/** Where nobody can say what the event loop waits for. */
+/** The wait if the event loop's descriptor was not found. */
 const BLIND_WAIT_MS = 1;
 
-/** Who has something to be done at the end of a turn. */
+/** A part with datagrams or messages to send at the end of a turn. */
 export type Sender = {
-  /** Answers how many datagrams were lost. */
+  /** Returns how many datagrams were lost. */
   flush(memory: BatchMemory): number;
 };
 
@@ -33,8 +36,8 @@ type Port = {
 };
 
 /**
- * Moves the datagrams of all its ports. Between turns the event loop has its own; where neither has anything to do, the
- * thread waits for both at once. One for a thread: two would wait for each other.
+ * Moves the datagrams of all its ports. The pump and the event loop take turns; if neither has work, the
+ * thread waits for both at once. Use one pump for each thread: two would wait for each other.
  */
 export class Pump {
   readonly #memory = new BatchMemory();
@@ -43,12 +46,12 @@ export class Pump {
   readonly #events = new Uint8Array(EVENTS * EVENT_BYTES);
   readonly #eventView = new DataView(this.#events.buffer);
   #dirty: Sender[] = [];
-  /** Counts up by one with each turn, and with each flush between two. */
+  /** Grows by one with each turn, and with each flush between two turns. */
   turns = 0;
   #isInTurn = false;
   #loop = -1;
   #turnsOfLoop = 0;
-  /** How long a wait may be; 0 until it is known what the loop waits for. */
+  /** The wait of a turn; 0 until the search for the event loop's descriptor has ended. */
   #patienceMs = 0;
   #isClosed = false;
   readonly #nextTurn = (): void => this.#turn();
@@ -65,7 +68,7 @@ export class Pump {
     setImmediate(this.#nextTurn);
   }
 
-  /** Throws where the kernel watches no more. */
+  /** Throws if the kernel cannot watch more descriptors. */
   add(port: Port): void {
     this.#watch(port.fd);
     this.#ports.set(port.fd, port);
@@ -78,7 +81,10 @@ export class Pump {
     libc.epoll_ctl(this.#epoll, EPOLL_CTL_DEL, port.fd, null);
   }
 
-  /** Is flushed at the end of this turn, or of this one of the event loop; to be said once for each time. */
+  /**
+   * Registers `sender` for a flush at the end of this turn of the pump, or of the event loop; call once for
+   * each flush.
+   */
   hasToSend(sender: Sender): void {
     if (this.#dirty.length === 0 && !this.#isInTurn) setImmediate(this.#nextFlush);
     this.#dirty.push(sender);
@@ -86,7 +92,8 @@ export class Pump {
 
   close(): void {
     for (const port of this.#ports.values()) port.close();
-    // The next turn ends it, once and for all: what is closed or unmapped twice may be somebody else's by then.
+    // The next turn releases everything, exactly once: a descriptor or mapping released twice may have a new
+    // owner by then.
     this.#isClosed = true;
   }
 

@@ -10,11 +10,11 @@ const SOL_SOCKET = 1;
 const SO_MARK = 36;
 const MSG_DONTWAIT = 0x40;
 
-/** Says segments in the name of others. */
+/** Sends TCP segments with source addresses of other hosts. */
 export class RawSocket {
   readonly #fd: number;
 
-  /** `held`: of a thread that may die. */
+  /** `held`: the descriptors of the calling thread, if it may die. */
   constructor(
     mark: number,
     private readonly held?: Descriptors,
@@ -29,7 +29,7 @@ export class RawSocket {
     }
   }
 
-  /** One that does not go out is lost, as on any way. */
+  /** Sends without a retry: a lost segment is like packet loss on the network. */
   say(segment: RuleBlock): void {
     const bytes = segmentBytes(segment);
     const to = sockaddr(segment.destination, 0);

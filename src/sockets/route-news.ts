@@ -2,12 +2,16 @@ import { NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 import type { Descriptors } from './descriptors.js';
 
 const [LINK, ADDRESS, ROUTE, RULE] = [1 << 0, 1 << 4, 1 << 6, 1 << 7];
-/** A bit for each group of rtnetlink. `addresses`: what the node has. `sources`: by what the kernel chooses a source address. */
+/**
+ * One bit for each group of rtnetlink. `addresses`: the addresses of the node. `sources`: everything that
+ * affects the choice of a source address.
+ */
 const GROUPS = { addresses: LINK | ADDRESS, sources: LINK | ADDRESS | ROUTE | RULE } as const;
 
 /**
- * Kernel notifications of changed links, IPv4 addresses, routes and rules in the network namespace of the calling thread.
- * They wait in the socket's buffer until `take`: a storm of changed routes costs one look, and what had no room counts as news.
+ * Kernel notifications of changed links, IPv4 addresses, routes and rules in the network namespace of the
+ * calling thread. They wait in the socket's buffer until `take`, so many route changes cost one check. An
+ * overflow of the buffer counts as a change.
  */
 export class RouteNotifications {
   #isClosed = false;

@@ -30,15 +30,15 @@ const BACKLOG = 1_024;
 const SOCKADDR_BYTES = 16;
 
 export type SocketOptions = {
-  /** Of all its packets; 0: none. */
+  /** The mark of all its packets; 0: none. */
   readonly mark: number;
-  /** Bytes that the kernel keeps for it, either way. */
+  /** The size of each of the kernel's two buffers of the socket, in bytes. */
   readonly bufferBytes?: number;
-  /** Takes what is for other addresses, and says for which; answers from them. */
+  /** Receives packets for other addresses together with their destination, and sends from those addresses. */
   readonly isTransparent?: boolean;
 };
 
-/** A new IPv4 socket that does not block. It belongs to the caller. */
+/** Returns a new non-blocking IPv4 socket. The caller owns it. */
 export function openSocket(kind: keyof typeof TYPES, options: SocketOptions): number {
   const { mark, bufferBytes, isTransparent = false } = options;
   const fd = check('open a socket', libc.socket(AF_INET, TYPES[kind] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -72,7 +72,10 @@ export function bindSocket(fd: number, { address, port }: { readonly address: nu
   throw new KernelFailure(`listen on ${octets.join('.')}:${port}${lacked.join('')}`, number);
 }
 
-/** A socket that listens; Node takes it over by its descriptor. With `isShared` others may listen there too. */
+/**
+ * Returns a listening socket, which Node takes over by its descriptor. With `isShared`, other sockets may
+ * listen on the same address.
+ */
 export function openListener(
   at: { readonly address: number; readonly port: number },
   options: SocketOptions & { readonly isShared?: boolean },
@@ -91,8 +94,8 @@ export function openListener(
 }
 
 /**
- * It sends at once, notices when the other side is gone, and has urgent data where it stands (RFC 6093). What is accepted
- * from it is like that, too.
+ * Prepares a TCP socket to relay a byte stream. It sends without delay, detects a dead peer by keepalive, and
+ * delivers urgent data in order (RFC 6093). Accepted sockets inherit this.
  */
 function setForBytes(fd: number): void {
   set(fd, SO_OOBINLINE, 1, 'keep urgent data in its place');
@@ -102,8 +105,8 @@ function setForBytes(fd: number): void {
 }
 
 /**
- * A socket that connects by this address, whosever it is, and by this port or, where that is taken, another one. Node takes
- * it over by its descriptor, and connects it.
+ * Returns a socket that connects from this address, which may belong to another host. It uses this port, or
+ * another one if the port is taken. Node takes it over by its descriptor, and connects it.
  */
 export function openConnector(from: { readonly address: number; readonly port: number }, mark: number): number {
   const fd = openSocket('tcp', { mark, isTransparent: true });
@@ -121,15 +124,15 @@ export function openConnector(from: { readonly address: number; readonly port: n
   }
 }
 
-/** Closes it with a reset, whatever is still to be sent. */
+/** Closes a socket with a reset, and drops its unsent data. */
 export function resetSocket(fd: number): void {
-  // What is no socket is closed.
+  // Fails for a descriptor that is not a socket, which is then only closed.
   libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, LINGER_FOR_NOTHING, LINGER_FOR_NOTHING.byteLength);
   libc.close(fd);
 }
 const LINGER_FOR_NOTHING = Uint32Array.of(1, 0);
 
-/** As sockaddr_in; the address in host byte order. */
+/** Builds a sockaddr_in; the address is in host byte order. */
 export function sockaddr(address: number, port: number): Uint8Array {
   const bytes = new Uint8Array(SOCKADDR_BYTES);
   const view = new DataView(bytes.buffer);

@@ -4,8 +4,8 @@ import { openSocket, sockaddr } from './socket-options.js';
 const SOCKADDR_BYTES = 16;
 
 /**
- * The address that the kernel would send from now, by this mark; null without a route. In host byte order. Throws a
- * `KernelFailure` where there is no descriptor to ask with.
+ * Returns the source address that the kernel would now choose for packets with this mark, in host byte order;
+ * null without a route. Throws a `KernelFailure` if no descriptor is available.
  */
 export function sourceTowards(to: { readonly address: number; readonly port: number }, mark: number): number | null {
   const fd = openSocket('udp', { mark });

@@ -1,4 +1,4 @@
-/** Open connections of each source. A source without one takes no memory. */
+/** Open connections of each source. A source without connections takes no memory. */
 export class SourceCounts<Source extends string | number> {
   readonly #open = new Map<Source, number>();
 

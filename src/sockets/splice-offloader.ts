@@ -7,28 +7,34 @@ import { RawSocket } from './raw-socket.js';
 import { type Means, type Pair, SplicePair, takeAndReset } from './splice-pair.js';
 import { SpliceTable } from './splice-table.js';
 
-/** How long the datapath carries what was joined without a word from here. */
+/** For how long the datapath forwards spliced connections after the last renewal. */
 const VOUCH_NS = 5_000_000_000n;
-/** All are looked at once in so many rounds. */
+/** All spliced connections are checked once in this many rounds. */
 const ROUNDS = 10;
 
-/** To run the program that joins, and to send segments in the name of others. */
+/** The capabilities to run the splice program, and to send segments with source addresses of other hosts. */
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_NET_RAW'];
 
-/** Why nothing can be joined. */
+/** Returns why connections cannot be offloaded to the datapath. */
 export function joinFaultOf(failure: unknown): string {
   const lacked = lacking(NEEDED);
   if (lacked.length > 0) return `${lacked.join(' and ')} missing`;
   return failure instanceof Error ? failure.message : String(failure);
 }
 
-/** Leaves connections to the datapath, and sees to those that it left. One of several, each with a number of its own. */
+/**
+ * Offloads connections to the datapath, and checks those that it forwards. Each of several offloaders has its
+ * own number.
+ */
 export class SpliceOffloader {
   readonly #means: Means;
   readonly #joined = new Map<number, SplicePair>();
   #round = 0;
 
-  /** Ends what is left of those before, which are gone: of this number, and of numbers that nobody has now. Throws where the datapath is gone. */
+  /**
+   * Resets the connections of ended offloaders: those of this number, and of numbers that are no longer in
+   * use. Throws if the datapath is gone.
+   */
   constructor(
     point: SpliceOffload,
     { number, count }: { readonly number: number; readonly count: number },
@@ -57,7 +63,7 @@ export class SpliceOffloader {
     this.#means.table.vouch(this.#means.joiner, process.hrtime.bigint() + VOUCH_NS);
   }
 
-  /** Looks at some, and answers which of them are over. To be called about every second. */
+  /** Checks a part of the connections, and returns the ids of ended ones. To be called about every second. */
   look(): readonly number[] {
     this.vouch();
     this.#round = (this.#round + 1) % ROUNDS;
@@ -70,7 +76,7 @@ export class SpliceOffloader {
     return over;
   }
 
-  /** Cuts all. Answers which those were. */
+  /** Resets all connections, and returns their ids. */
   close(): readonly number[] {
     const ids = [...this.#joined.keys()];
     for (const id of ids) this.cut(id);
@@ -80,10 +86,10 @@ export class SpliceOffloader {
   }
 }
 
-/** A join point by descriptors of its own, which stay good when the datapath is closed. */
+/** A splice offload with its own descriptors, which stay valid after the datapath is closed. */
 export type OwnSpliceOffload = { readonly point: SpliceOffload; close(): void };
 
-/** Throws where the datapath is gone. */
+/** Throws if the datapath is gone. */
 export function ownSpliceOffload(point: SpliceOffload): OwnSpliceOffload {
   const fds: number[] = [];
   const own = ({ fd, id }: SpliceOffload['program']): SpliceOffload['program'] => {
@@ -105,11 +111,11 @@ export function ownSpliceOffload(point: SpliceOffload): OwnSpliceOffload {
   }
 }
 
-/** Resets what a joiner has left, which is no more. */
+/** Resets the connections of an offloader that has ended. */
 export function resetLeft(point: SpliceOffload, number: number): void {
   const means = meansOf(point);
   try {
-    // From here on the datapath carries nothing of it.
+    // From here on, the datapath forwards none of its connections.
     means.table.vouch(number, 0n);
     resetAll(means, (joiner) => joiner === number);
   } finally {
@@ -129,6 +135,6 @@ function meansOf(point: SpliceOffload, held?: Descriptors): Pick<Means, 'table' 
 }
 
 function resetAll(means: Pick<Means, 'table' | 'raw'>, isTheirs: (joiner: number) => boolean): void {
-  // The other direction of each is taken with it.
+  // Both directions are in the table; the first of them removes both.
   for (const [ends] of means.table.allOf(isTheirs)) takeAndReset(means, ends);
 }

@@ -6,10 +6,13 @@ import { forsake, readEndpoint, type TcpEndpoint } from './tcp-endpoint.js';
 import { type Ends, TCP_FLAGS, turned } from './tcp-segment.js';
 
 const WINDOW_MAX = 0xffff;
-/** Room that senders are offered where nothing came of it; what is read soon says the real one. */
+/**
+ * The window offered to senders after a failed attempt. The real window follows as soon as the sockets are
+ * read.
+ */
 const ROOM_BYTES = 0xffff;
 
-/** Who joins, by what, and for how long. */
+/** The tools, the owner and the timeouts of a pair. */
 export type Means = {
   readonly table: SpliceTable;
   readonly raw: RawSocket;
@@ -17,10 +20,10 @@ export type Means = {
   readonly idleMs: number;
   readonly endedMs: number;
 };
-/** Two sockets, whose connections are to be one: the client's, and the server's. */
+/** The two sockets that are spliced: the client's and the server's. */
 export type Pair = { readonly client: number; readonly server: number };
 
-/** A pair of connections on their way to become one that the datapath forwards by itself. */
+/** A pair of connections on its way to being forwarded by the datapath alone. */
 export class SplicePair {
   readonly #there: Ends;
   readonly #back: Ends;
@@ -37,8 +40,8 @@ export class SplicePair {
   }
 
   /**
-   * From now on neither sender is offered room. Null where they have agreed on different things, nothing has room for it, or
-   * others have a say in what is forwarded.
+   * Starts an attempt: from now on, both senders are offered a zero window. Returns null if the connections
+   * negotiated different options, the table is full, or third-party hooks could change the forwarding.
    */
   static begin(means: Means, id: number, pair: Pair): SplicePair | null {
     const client = readEndpoint(pair.client);
@@ -54,12 +57,15 @@ export class SplicePair {
     return null;
   }
 
-  /** Until then what was offered before may be made use of. */
+  /** The round-trip time: for so long, data sent within an earlier window may still arrive. */
   get roundTripMs(): number {
     return Math.max(this.endpoints.client.roundTripMs, this.endpoints.server.roundTripMs);
   }
 
-  /** Joins them where nothing is under way, and closes the sockets. False: not yet. */
+  /**
+   * Splices the pair if no data is in transit, and closes the sockets. Returns false if data is still in
+   * transit.
+   */
   tryNow(pair: Pair): boolean {
     const { table } = this.means;
     if (table.hold(this.#there) !== JOINED.at_rest) return false;
@@ -80,12 +86,12 @@ export class SplicePair {
     return true;
   }
 
-  /** The sockets are gone. */
+  /** Removes the entries of a pair whose sockets are closed. */
   forget(): void {
     for (const ends of [this.#there, this.#back]) if (this.#find(ends) !== null) this.means.table.remove(ends);
   }
 
-  /** The sockets stay. */
+  /** Ends the attempt; the sockets stay in use. */
   giveUp(): void {
     const isKnown = this.means.table.hold(this.#there) !== JOINED.gone;
     const there = this.#find(this.#there);
@@ -96,7 +102,7 @@ export class SplicePair {
     this.#offer(this.#back, back, there, ROOM_BYTES >>> this.endpoints.client.ownScale);
   }
 
-  /** Whether it is over: it has ended, or nobody speaks. Then nothing is left of it. */
+  /** Whether the pair has ended or is idle. If so, its entries are removed. */
   isOver(): boolean {
     const there = this.#find(this.#there);
     const back = this.#find(this.#back);
@@ -105,7 +111,7 @@ export class SplicePair {
     return true;
   }
 
-  /** Ends it, and tells both sides. */
+  /** Resets the connection at both endpoints. */
   cut(): void {
     if (this.#find(this.#there) === null || this.#find(this.#back) === null) this.forget();
     else takeAndReset(this.means, this.#there);
@@ -115,7 +121,7 @@ export class SplicePair {
     return this.means.table.find(ends, this.means.joiner, this.id);
   }
 
-  /** As if by the sender of `entry`: how much room it has. */
+  /** Sends a segment as if from the sender of `entry`, which announces its window. */
   #offer(ends: Ends, entry: Entry, other: Entry, window: number): void {
     const hasStamps = this.endpoints.client.hasTimeStamps;
     this.means.raw.say({
@@ -130,8 +136,9 @@ export class SplicePair {
 }
 
 /**
- * Ends what is joined, and then tells both sides: while anything passes, the numbers that they wait for change. A thread that
- * was ended in between would leave two who wait for ever.
+ * Removes the entries, and then resets both endpoints: while packets still pass, the expected sequence
+ * numbers change. The guard is needed because a thread terminated in between would leave both endpoints
+ * waiting for ever.
  */
 export function takeAndReset({ table, raw }: Pick<Means, 'table' | 'raw'>, ends: Ends): void {
   guarded(() => {
@@ -141,7 +148,10 @@ export function takeAndReset({ table, raw }: Pick<Means, 'table' | 'raw'>, ends:
   });
 }
 
-/** By the numbers that each waits for, as far as they are known: what it has acknowledged, and all that was sent to it. */
+/**
+ * Sends resets with the sequence numbers that each endpoint may expect: its last acknowledgment, and the end
+ * of everything sent to it.
+ */
 function resetBoth(raw: RawSocket, ends: Ends, there: Entry, back: Entry): void {
   for (const [from, entry, other] of [
     [ends, there, back],
@@ -154,7 +164,10 @@ function resetBoth(raw: RawSocket, ends: Ends, there: Entry, back: Entry): void 
   }
 }
 
-/** Whether what each side said of itself to the node is what it would have said to the other side, but for numbers. */
+/**
+ * Whether both connections negotiated the same options, so that segments can be forwarded with changed
+ * numbers only.
+ */
 function areAlike(client: TcpEndpoint, server: TcpEndpoint): boolean {
   return (
     client.local.address === server.peer.address &&
@@ -170,10 +183,10 @@ function areAlike(client: TcpEndpoint, server: TcpEndpoint): boolean {
 
 type Times = Pick<Means, 'idleMs' | 'endedMs'>;
 type Seen = Pick<Entry, 'last_seen' | 'ends'>;
-/** Whether nobody has said anything for too long. */
+/** Whether the pair was idle for too long. */
 export function isPast(there: Seen, back: Seen, nowNs: bigint, { idleMs, endedMs }: Times): boolean {
   const now = Number((nowNs >> TICK_SHIFT) & 0xffff_ffffn);
-  // A packet may be newer than this look at the clock.
+  // A packet may be newer than the reading of the clock.
   const still = Math.min(...[there, back].map(({ last_seen }) => Math.max(0, (now - last_seen) | 0)));
   const isReset = ((there.ends | back.ends) & ENDS.reset) !== 0;
   const hasEnded = (there.ends & back.ends & ENDS.ended) !== 0;

@@ -13,17 +13,20 @@ const ETHERNET_IPV4 = 0x0800;
 const BPF_NOEXIST = 1;
 const BPF_EXIST = 2;
 
-/** One direction of a connection, by the names of `struct join`. */
+/** One direction of a connection, with the field names of `struct join`. */
 export type Entry = { readonly [K in keyof typeof JOIN]: number };
 
-/** The datapath's table of connections that are joined, and the program that makes them so. Throws where it is gone. */
+/**
+ * The datapath's table of spliced connections, and the program that splices them. Throws if the datapath is
+ * gone.
+ */
 export class SpliceTable {
   readonly #fds: number[] = [];
   readonly #program: number;
   readonly #joins: number;
   readonly #joiners: number;
 
-  /** `held`: of a thread that may die. */
+  /** `held`: the descriptors of the calling thread, if it may die. */
   constructor(
     point: Pick<SpliceOffload, 'program' | 'joins' | 'joiners'>,
     private readonly held?: Descriptors,
@@ -38,14 +41,14 @@ export class SpliceTable {
     }
   }
 
-  /** What `joiner` joined is carried until then, on the monotonic clock. */
+  /** The datapath forwards the connections of `joiner` until this time of the monotonic clock. */
   vouch(joiner: number, untilNs: bigint): void {
     const until = new Uint8Array(BigUint64Array.of(untilNs).buffer);
     const key = new Uint8Array(Uint32Array.of(joiner).buffer);
     check('vouch for what is joined', libbpf().bpf_map_update_elem(this.#joiners, key, until, BPF_EXIST));
   }
 
-  /** False where there is one, or no room. */
+  /** Returns false if there is an entry already, or no room. */
   add(ends: Ends, entry: Pick<Entry, 'state' | 'joiner' | 'id' | 'window_shift'>): boolean {
     const value = new Uint8Array(JOIN_BYTES);
     const view = new DataView(value.buffer);
@@ -53,7 +56,7 @@ export class SpliceTable {
     return libbpf().bpf_map_update_elem(this.#joins, keyOf(ends), value, BPF_NOEXIST) >= 0;
   }
 
-  /** Null where it is not there, or another's. */
+  /** Returns null if there is no entry, or it has another owner or id. */
   find(ends: Ends, joiner: number, id: number): Entry | null {
     const value = new Uint8Array(JOIN_BYTES);
     if (libbpf().bpf_map_lookup_elem(this.#joins, keyOf(ends), value) < 0) return null;
@@ -61,7 +64,9 @@ export class SpliceTable {
     return entry.joiner === joiner && entry.id === id ? entry : null;
   }
 
-  /** Only while nothing passes by it. False where the kernel has no memory for that. */
+  /**
+   * Call only while no packet passes: the whole entry is written. Returns false if the kernel has no memory.
+   */
   setState(ends: Ends, state: number): boolean {
     const value = new Uint8Array(JOIN_BYTES);
     if (libbpf().bpf_map_lookup_elem(this.#joins, keyOf(ends), value) < 0) return false;
@@ -73,13 +78,16 @@ export class SpliceTable {
     libbpf().bpf_map_delete_elem(this.#joins, keyOf(ends));
   }
 
-  /** Nothing passes by it any more: what it says is the last that was seen. Null where it is not there. */
+  /**
+   * Removes an entry and returns its last value; null if there is none. No packet passes by the entry
+   * afterwards.
+   */
   take(ends: Ends): Entry | null {
     const value = new Uint8Array(JOIN_BYTES);
     return libbpf().bpf_map_lookup_and_delete_elem(this.#joins, keyOf(ends), value) < 0 ? null : entryIn(value);
   }
 
-  /** Every direction of those that are one of these joiners'. */
+  /** Returns both directions of the connections of these joiners. */
   allOf(isTheirs: (joiner: number) => boolean): readonly (readonly [Ends, Entry])[] {
     const key = new Uint8Array(JOIN_KEY_BYTES);
     const value = new Uint8Array(JOIN_BYTES);
@@ -93,8 +101,8 @@ export class SpliceTable {
   }
 
   /**
-   * Holds both directions where the node's sockets are at rest; `ends` are those of the client's packets. Answers a number of
-   * `JOINED`.
+   * Holds both directions if the node's sockets are at rest; `ends` are those of the client's packets.
+   * Returns a number of `JOINED`.
    */
   hold(ends: Ends): number {
     const packet = segmentBytes({ ...ends, sequence: 0, acknowledgment: 0, flags: TCP_FLAGS.ack, window: 0 });
@@ -104,7 +112,7 @@ export class SpliceTable {
     try {
       return new TestRun(this.#program, frame, undefined, undefined).run();
     } catch {
-      // The kernel has no memory for a run, which held nothing then.
+      // The kernel had no memory for a test run, so nothing was held.
       return JOINED.gone;
     }
   }

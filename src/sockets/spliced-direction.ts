@@ -8,23 +8,26 @@ const SPLICE_F_NONBLOCK = 2;
 const FLAGS = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
 const MSG_DONTWAIT = 0x40;
 const SHUT_WR = 1;
-/** Calls of one way in a turn, so that the others get theirs. */
+/** Calls of one direction in a turn, so that the other pairs get their turns. */
 const CALLS = 8;
 
-/** One of two sockets, and what is known of it since the kernel last told. */
+/** One of two sockets, with its state since the last epoll event. */
 export type SplicedSide = {
   readonly fd: number;
   isReadable: boolean;
   isWritable: boolean;
-  /** Urgent data is there, which the kernel splices to nobody. */
+  /** Urgent data has arrived, which splice(2) does not move. */
   isUrgent: boolean;
-  /** It was reset; what came before that may still be read. */
+  /** The connection was reset; data received earlier may still be read. */
   isBroken: boolean;
 };
-/** `waiting` for the kernel to tell of a side; `more`: it has more to do at once. */
+/** `waiting`: for an epoll event of a side; `more`: has more to do at once. */
 export type DirectionState = 'waiting' | 'more' | 'ended' | 'broken';
 
-/** The bytes that go from one socket to another. They go through a pipe, in the kernel, and are never seen here. */
+/**
+ * The bytes that go from one socket to the other. They pass through a pipe in the kernel, and never enter
+ * this process.
+ */
 export class SplicedDirection {
   #pipe: Pipe | null = null;
   #held = 0;
@@ -37,22 +40,22 @@ export class SplicedDirection {
     private readonly pipes: PipePool,
   ) {}
 
-  /** Bytes, so far. */
+  /** The number of bytes so far. */
   get moved(): number {
     return this.#moved;
   }
 
-  /** Whether nothing is in it. */
+  /** Whether no bytes are in the pipe. */
   get isAtRest(): boolean {
     return this.#held === 0 && !this.from.isBroken;
   }
 
-  /** Whether nothing more comes. */
+  /** Whether the sender has ended its direction. */
   get hasEnded(): boolean {
     return this.#isEnded;
   }
 
-  /** Moves what there is, as long as both sides let it. */
+  /** Moves bytes until a side blocks, or the limit of calls is reached. */
   run(): DirectionState {
     for (let call = 0; call < CALLS; call++) {
       const state = this.#held > 0 ? this.#write() : this.#read();
@@ -61,7 +64,7 @@ export class SplicedDirection {
     return 'more';
   }
 
-  /** Lets go of what is on its way. */
+  /** Drops the bytes in transit. */
   drop(): void {
     if (this.#pipe !== null) this.pipes.close(this.#pipe);
     this.#pipe = null;
@@ -88,7 +91,10 @@ export class SplicedDirection {
     return this.#rest();
   }
 
-  /** What was before the mark has gone; what is behind it is as usual. */
+  /**
+   * The bytes before the urgent mark have been moved; this moves the one urgent byte, and the rest follows by
+   * splice(2).
+   */
   #readUrgent(pipe: Pipe): DirectionState {
     const byte = new Uint8Array(1);
     this.from.isUrgent = false;
@@ -120,7 +126,7 @@ export class SplicedDirection {
     return this.from.isBroken ? 'broken' : 'ended';
   }
 
-  /** A way that has nothing in it needs no pipe. */
+  /** An empty direction needs no pipe. */
   #rest(): DirectionState {
     if (this.#pipe !== null) this.pipes.giveBack(this.#pipe);
     this.#pipe = null;

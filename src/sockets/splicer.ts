@@ -16,17 +16,20 @@ const EPOLLOUT = 4;
 const EPOLLERR = 8;
 const EPOLLHUP = 16;
 const EPOLLET = 0x8000_0000;
-/** struct epoll_event, which is packed on x86 alone. */
+/** struct epoll_event, which is packed only on x86. */
 const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
 const EVENT_DATA = EVENT_BYTES - 8;
 const EVENTS = 256;
-/** Of no pair. */
+/** The id of the eventfd; pairs have ids above 0. */
 const BELL = 0;
 
-/** Bytes after which it pays to leave a connection to the datapath, and how many times more after it did not come to rest. */
+/**
+ * A connection is offloaded to the datapath after this many bytes. After a failed attempt, the next one
+ * follows at this multiple of the bytes moved.
+ */
 const JOIN_AFTER = 2 << 20;
 const JOIN_LATER = 8;
-/** For so long both senders wait for what is under way; a turn meanwhile, in milliseconds. */
+/** How long an attempt may wait for data in transit, and the wait of a turn meanwhile, in milliseconds. */
 const JOIN_PATIENCE_MS = 2_000;
 const JOIN_TURN_MS = 1;
 const JOIN_AT_ONCE = 64;
@@ -34,14 +37,15 @@ const JOIN_AT_ONCE = 64;
 type Pair = {
   readonly sides: readonly [SplicedSide, SplicedSide];
   readonly ways: readonly [SplicedDirection, SplicedDirection];
-  /** Where so many bytes have passed it is to be joined. */
+  /** The number of moved bytes at which an attempt to offload begins. */
   joinAfter: number;
 };
 type Attempt = { readonly join: SplicePair; readonly from: number; readonly until: number };
 
 /**
- * Carries the bytes of pairs of TCP sockets to each other, by splice(2): each side's end by itself, a reset as a reset.
- * What waits for a slow receiver is in the kernel, and bounded. One for a thread, which does nothing else.
+ * Moves the bytes between pairs of TCP sockets by splice(2). Each direction ends by itself; a reset is passed
+ * on as a reset. Data for a slow receiver waits in the kernel, within a limit. Use one splicer for each
+ * thread, which does nothing else.
  */
 export class Splicer {
   readonly #descriptors: Descriptors;
@@ -63,7 +67,7 @@ export class Splicer {
     this.#watch(handover.shared.bell, BELL, 0);
   }
 
-  /** Where much is sent the datapath gets it to carry from now on; what the one before had joined is cut first. */
+  /** Offloads busy connections through this offloader from now on; resets those of the previous one first. */
   joinBy(make: () => SpliceOffloader): void {
     for (const [id, { join }] of this.#attempts) this.#giveUp(id, join);
     if (this.#spliceOffloader !== null) this.#ended.push(...this.#spliceOffloader.close());
@@ -77,7 +81,7 @@ export class Splicer {
     if (this.#spliceOffloader !== null) this.#ended.push(...this.#spliceOffloader.look());
   }
 
-  /** Takes two sockets that nobody else has, the client's and the server's; `id` is above 0, and of 32 bits. */
+  /** Takes ownership of two sockets, the client's and the server's; `id` is a 32-bit number above 0. */
   add(id: number, one: number, other: number): void {
     const sides = [sideOf(one), sideOf(other)] as const;
     const [a, b] = sides;
@@ -87,14 +91,14 @@ export class Splicer {
     this.#watch(other, id, 1);
   }
 
-  /** Resets both; nothing where they have ended. */
+  /** Resets both sockets; has no effect after their end. */
   cut(id: number): void {
     const pair = this.#pairs.get(id);
     if (pair !== undefined) this.#remove(id, pair, resetSocket);
     else this.#spliceOffloader?.cut(id);
   }
 
-  /** Waits until there is something to do or the bell rings, does a part of it, and answers which pairs are over. */
+  /** Waits for work or for the eventfd, does a part of the work, and returns the ids of ended pairs. */
   turn(waitMs: number): readonly number[] {
     const patienceMs = this.#busy.size > 0 ? 0 : this.#attempts.size > 0 ? JOIN_TURN_MS : waitMs;
     const count = libc.epoll_wait(this.#epoll, this.#events, EVENTS, patienceMs);
@@ -152,7 +156,7 @@ export class Splicer {
     const [there, back] = pair.ways;
     const now = performance.now();
     if (there.hasEnded || back.hasEnded) {
-      // Whoever has still much to say waits for nothing.
+      // One direction has ended: do not delay the rest of the other one.
       this.#giveUp(id, join);
     } else if (now > from && this.#isAtRest(id, pair) && this.#leave(id, pair, join)) {
       return;
@@ -171,9 +175,9 @@ export class Splicer {
     join.giveUp();
   }
 
-  /** False where the datapath does not get it yet. */
+  /** Returns false if the datapath does not take the pair yet. */
   #leave(id: number, pair: Pair, join: SplicePair): boolean {
-    // A descriptor is another's as soon as it is closed.
+    // Release before the close: a closed descriptor may be reused by another owner at once.
     for (const { fd } of pair.sides) this.#descriptors.release(fd);
     if (!join.tryNow(socketsOf(pair))) {
       for (const { fd } of pair.sides) this.#descriptors.hold(fd);
@@ -201,7 +205,7 @@ export class Splicer {
   #watch(fd: number, id: number, side: number): void {
     const event = new Uint8Array(EVENT_BYTES);
     const view = new DataView(event.buffer);
-    // By edges: the bell need not be read, and who waits for a slow receiver is not told of what it cannot take.
+    // Edge-triggered: the eventfd need not be read, and a pair with a slow receiver gets no repeated events.
     view.setUint32(0, id === BELL ? EPOLLIN | EPOLLET : EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLET, true);
     view.setUint32(EVENT_DATA, id, true);
     view.setUint32(EVENT_DATA + 4, side, true);
@@ -213,7 +217,7 @@ function socketsOf({ sides: [client, server] }: Pair): { readonly client: number
   return { client: client.fd, server: server.fd };
 }
 
-/** What it is ready for the kernel tells as soon as it is watched. */
+/** epoll reports the initial state of a socket as soon as it is watched. */
 function sideOf(fd: number): SplicedSide {
   return { fd, isReadable: false, isWritable: false, isUrgent: false, isBroken: false };
 }

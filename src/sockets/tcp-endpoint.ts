@@ -6,7 +6,7 @@ const TCP_REPAIR = 19;
 const SIOCINQ = 0x541b;
 const SIOCOUTQ = 0x5411;
 const SOCKADDR_BYTES = 16;
-// struct tcp_info
+// Offsets and flags of struct tcp_info.
 const INFO_BYTES = 88;
 const AT = { options: 5, scales: 6, sendMss: 16, roundTripUs: 68, announcedMss: 84 } as const;
 const OPTIONS = { timeStamps: 1, sack: 2, ecn: 8, microseconds: 64 } as const;
@@ -14,22 +14,25 @@ const TIME_STAMP_BYTES = 12;
 
 type Address = { readonly address: number; readonly port: number };
 
-/** What a socket of TCP has agreed on with its peer. */
+/** The options that a TCP socket negotiated with its peer. */
 export type TcpEndpoint = {
   readonly local: Address;
   readonly peer: Address;
   readonly hasTimeStamps: boolean;
   readonly hasSack: boolean;
-  /** Bits by which the peer's windows are scaled, and its own. */
+  /** The window scale of the peer, and the socket's own. */
   readonly peerScale: number;
   readonly ownScale: number;
-  /** Bytes of a segment that goes there, and of one that comes from there, at most. */
+  /** The greatest segments sent to the peer and received from it, in bytes. */
   readonly sends: number;
   readonly takes: number;
   readonly roundTripMs: number;
 };
 
-/** Null where it has no peer any more, or has agreed on what cannot be carried from one connection to another. */
+/**
+ * Returns null if the socket has no peer any more, or negotiated an option that cannot be carried over to
+ * another connection.
+ */
 export function readEndpoint(fd: number): TcpEndpoint | null {
   const info = new Uint8Array(INFO_BYTES);
   const local = addressBy('getsockname', fd);
@@ -39,7 +42,7 @@ export function readEndpoint(fd: number): TcpEndpoint | null {
   const view = new DataView(info.buffer);
   const options = view.getUint8(AT.options);
   const scales = view.getUint8(AT.scales);
-  // What is said of congestion is between two; stamps of another unit are in no system's default.
+  // ECN feedback is valid on one connection only. Time stamps in microseconds are no system's default.
   if ((options & (OPTIONS.ecn | OPTIONS.microseconds)) !== 0) return null;
   const hasTimeStamps = (options & OPTIONS.timeStamps) !== 0;
   return {
@@ -55,7 +58,7 @@ export function readEndpoint(fd: number): TcpEndpoint | null {
   };
 }
 
-/** Whether all that was sent there has arrived, and all that came was read. */
+/** Whether the peer has acknowledged all sent data, and all received data was read. */
 export function isStill(fd: number): boolean {
   const count = new Uint8Array(4);
   for (const asked of [SIOCOUTQ, SIOCINQ]) {
@@ -64,7 +67,10 @@ export function isStill(fd: number): boolean {
   return true;
 }
 
-/** Closes a socket and tells its peer nothing. False where the kernel does not let it; then it is open. */
+/**
+ * Closes a socket without notice to its peer (TCP_REPAIR). Returns false if the kernel does not permit it;
+ * the socket is then still open.
+ */
 export function forsake(fd: number): boolean {
   if (libc.setsockopt(fd, SOL_TCP, TCP_REPAIR, Uint32Array.of(1), 4) < 0) return false;
   libc.close(fd);

@@ -13,7 +13,7 @@ export type Ends = {
   readonly sourcePort: number;
   readonly destinationPort: number;
 };
-/** Of the packets that go the other way. */
+/** The addresses and ports of packets in the other direction. */
 export function turned({ source, destination, sourcePort, destinationPort }: Ends): Ends {
   return { source: destination, destination: source, sourcePort: destinationPort, destinationPort: sourcePort };
 }
@@ -23,11 +23,11 @@ export type RuleBlock = Ends & {
   readonly acknowledgment: number;
   readonly flags: number;
   readonly window: number;
-  /** Value and echo. */
+  /** TCP time stamp: value and echo. */
   readonly stamps?: readonly [number, number] | undefined;
 };
 
-/** An IPv4 packet with a segment of TCP that carries nothing (RFC 9293, 3.1; RFC 7323, 3.2). */
+/** Builds an IPv4 packet with a TCP segment without data (RFC 9293, 3.1; RFC 7323, 3.2). */
 export function segmentBytes(segment: RuleBlock): Uint8Array {
   const { source, destination, sourcePort, destinationPort, stamps } = segment;
   const tcpBytes = TCP_BYTES + (stamps === undefined ? 0 : TIME_STAMP_BYTES);
@@ -53,13 +53,13 @@ export function segmentBytes(segment: RuleBlock): Uint8Array {
     view.setUint32(44, stamps[0]);
     view.setUint32(48, stamps[1]);
   }
-  // The addresses, and what a pseudo-header says besides.
+  // The pseudo-header: the addresses, the protocol and the length.
   const pseudo = sumOf(view, 12, IP_BYTES, IPPROTO_TCP + tcpBytes) ^ 0xffff;
   view.setUint16(36, sumOf(view, IP_BYTES, bytes.length, pseudo));
   return bytes;
 }
 
-/** RFC 1071. */
+/** The Internet checksum, RFC 1071. */
 function sumOf(view: DataView, from: number, to: number, initial: number): number {
   let sum = initial;
   for (let at = from; at < to; at += 2) sum += view.getUint16(at);

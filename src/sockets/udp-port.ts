@@ -4,7 +4,7 @@ import type { Pump, Sender } from './pump.js';
 import { bindSocket, openSocket, type SocketOptions, sockaddr } from './socket-options.js';
 
 const MSG_DONTWAIT = 0x40;
-/** Batches of one socket in a turn, so that the others get theirs. */
+/** Batches of one socket in a turn, so that the other sockets get their turns. */
 const BATCHES_OF_A_TURN = 4;
 
 type Sending = {
@@ -15,17 +15,17 @@ type Sending = {
 };
 export type UdpHandlers = {
   /**
-   * The bytes are the receiver's for the time of the call only. Address and port are who sent them, `to` is whom they were
-   * for, 0 unless the socket is transparent. Addresses are in host byte order.
+   * `bytes` are valid only during the call. `address` and `port` are the sender's; `to` is the destination, 0
+   * unless the socket is transparent. Addresses are in host byte order.
    */
   readonly onDatagram: (bytes: Uint8Array, address: number, port: number, to: number) => void;
-  /** A connected socket was told that nobody listens there, or something came that no slot holds. */
+  /** A connected socket received an ICMP error, or a datagram was longer than a slot. */
   readonly onError: (code: string) => void;
 };
 
 /**
- * A UDP socket that is read and written many datagrams at a time, at the pump's turns: Node's own takes a call into the
- * kernel and several into JavaScript for each of them.
+ * A UDP socket that is read and written in batches, at the turns of the pump. Node's own socket makes one
+ * system call and several calls into JavaScript for each datagram.
  */
 export class UdpPort implements Sender {
   readonly fd: number;
@@ -52,14 +52,17 @@ export class UdpPort implements Sender {
     }
   }
 
-  /** Goes out at the end of the turn. Without an address: to whom it is connected. `from`: of a transparent socket. */
+  /**
+   * Queues a datagram until the end of the turn. Without an address, it goes to the connected peer. `from`:
+   * the source address, for a transparent socket.
+   */
   send(bytes: Uint8Array, address = 0, port = 0, from = 0): void {
     if (this.#isClosed) return;
     if (this.#sending.length === 0) this.pump.hasToSend(this);
     this.#sending.push({ bytes, address, port, from });
   }
 
-  /** Takes what came. */
+  /** Reads the waiting datagrams. */
   receive(memory: BatchMemory): void {
     for (let batch = 0; batch < BATCHES_OF_A_TURN && !this.#isClosed; batch++) {
       memory.readyToReceive(BATCH);
@@ -78,13 +81,13 @@ export class UdpPort implements Sender {
     }
   }
 
-  /** Sends what is to be sent. Answers how much of it the kernel had no room for, which is lost as in any network. */
+  /** Sends the queued datagrams. Returns how many were lost for lack of kernel memory, as in any network. */
   flush(memory: BatchMemory): number {
     const all = this.#sending;
     this.#sending = [];
     if (this.#isClosed) return 0;
     let lost = 0;
-    // Who hears of an error may close it, and the descriptor be another's then.
+    // An error handler may close this socket, and its descriptor may then belong to another owner.
     for (let from = 0; from < all.length && !this.#isClosed; ) {
       const count = Math.min(BATCH, all.length - from);
       for (let slot = 0; slot < count; slot++) {
@@ -94,7 +97,7 @@ export class UdpPort implements Sender {
       const sent = libc.sendmmsg(this.fd, memory.headers, count, MSG_DONTWAIT);
       if (sent > 0) from += sent;
       else {
-        // What is wrong is wrong with the first of them.
+        // An error concerns the first datagram of the batch.
         if (errorName() !== 'EAGAIN') this.handlers.onError(errorName());
         lost++;
         from++;
