@@ -2,7 +2,7 @@ import type { Group, Policy } from '#contracts/policy-model.js';
 import type { Random } from '#test/seed.js';
 import { generatePolicy } from './generate.js';
 
-/** The same policy with one group put, taken out, moved, or with other sources, rules, mode or default. */
+/** The same policy with one group added, removed, moved, or changed in sources, rules, mode or default. */
 export function withChangedGroup(random: Random, policy: Policy): Policy {
   const { groups } = policy;
   const [fresh] = generatePolicy(random, { groups: 1, rules: 12 }).groups;

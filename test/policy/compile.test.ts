@@ -46,7 +46,7 @@ function tooLarge(compiling: () => Program): CompileTooLarge {
   throw new Error('it compiled');
 }
 
-/** A catch-all of many rules, and many groups of one source and one rule each. */
+/** A group of many rules for all sources, and many groups of one source and one rule each. */
 function catchAll(groups: number, rules: number): Policy {
   const own = Array.from(
     { length: groups },
@@ -59,15 +59,15 @@ function catchAll(groups: number, rules: number): Policy {
   return policy([...own, group(['0.0.0.0/0'], shared)]);
 }
 
-describe('a program', () => {
-  test('is the same bytes for the same policy', () => {
+describe('a compiled program', () => {
+  test('has equal bytes for equal policies', () => {
     for (let seed = 0; seed < 50; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       expect(compile(structuredClone(given))).toEqual(compile(given));
     }
   });
 
-  test('is the same whatever was compiled before', () => {
+  test('does not depend on earlier compilations', () => {
     for (const copies of [undefined, 0]) {
       const random = new Random(99);
       const memory = new CompileMemory();
@@ -83,7 +83,7 @@ describe('a program', () => {
     }
   });
 
-  test('is refused at the same limit whatever was compiled before', () => {
+  test('exceeds the same limit with or without results of earlier compilations', () => {
     const given = catchAll(200, 200);
     const limits = { steps: 20_000 };
     const memory = new CompileMemory();
@@ -92,7 +92,7 @@ describe('a program', () => {
     expect(tooLarge(() => compile(given, { limits, memory })).table).toBe('steps');
   });
 
-  test('names with every word the place that decides', () => {
+  test('contains in every word the verdict of the place at its rank', () => {
     for (let seed = 0; seed < 60; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       const { leaves, slices, lists } = compile(given);
@@ -105,7 +105,7 @@ describe('a program', () => {
     }
   });
 
-  test('has a large group that several populations share as a segment of its own', () => {
+  test('stores a large group shared by several populations as a segment of its own', () => {
     const rules = some(2_000, (number) => rule({ destinations: [host(number)], protocol: 17 }));
     const program = compile(
       policy([group(['10.1.0.0/16'], [rule({ protocol: 6, ports: ['80'] })]), group(['10.0.0.0/8'], rules)]),
@@ -122,7 +122,7 @@ describe('a program', () => {
     }
   });
 
-  test('has segments whose ranks ascend, and never too many of them', () => {
+  test('has segments with ascending ranks, at most MAX_SEGMENTS for each list', () => {
     for (let seed = 0; seed < 100; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 30, rules: 4, hostnames: false });
       checkSegments(compile(given, { copies: 0 }));
@@ -142,8 +142,8 @@ describe('a program', () => {
   });
 });
 
-describe('a group that many sources share', () => {
-  test('is compiled once', () => {
+describe('compiling a group that many sources share', () => {
+  test('stores its rules once', () => {
     const given = catchAll(2_000, 2_000);
     const program = compile(given);
     expect(program.segments.destinations.length).toBe(2_001);
@@ -151,11 +151,11 @@ describe('a group that many sources share', () => {
     checkSame(given, program, 200);
   });
 
-  test('is merged where that costs little', () => {
+  test('merges its rules into each list if the copies are small', () => {
     expect(compile(catchAll(10, 10)).lists.segments.length).toBe(11);
   });
 
-  test('is shared also as a run of small groups', () => {
+  test('stores a run of small shared groups once', () => {
     const run = Array.from({ length: 1_000 }, (_, number) =>
       group(['0.0.0.0/0'], [rule({ destinations: [host(number)], protocol: 6 })]),
     );
@@ -172,7 +172,7 @@ describe('a group that many sources share', () => {
     checkSame(given, program, 100);
   });
 
-  test('stays right where a list has more parts than segments', () => {
+  test('decides packets correctly if a list has more parts than MAX_SEGMENTS', () => {
     const groups = Array.from(
       { length: 40 },
       (_, number): Group => ({
@@ -190,8 +190,8 @@ describe('a group that many sources share', () => {
   });
 });
 
-describe('a policy that is too large', () => {
-  test('has too many ranks', () => {
+describe('compiling a policy that is too large', () => {
+  test('throws for too many ranks', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],
@@ -202,7 +202,7 @@ describe('a policy that is too large', () => {
     expect([error.code, error.table, error.need, error.limit]).toEqual(['compile_too_large', 'ranks', 11, 10]);
   });
 
-  test('passes the limit of entries at a table that is named', () => {
+  test('throws at the table that exceeds the limit of entries', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],
@@ -216,7 +216,7 @@ describe('a policy that is too large', () => {
     expect([error.need, error.limit]).toEqual([needed, needed - 1]);
   });
 
-  test('is stopped where sources interleave with shared groups', () => {
+  test('stops if sources interleave with shared groups', () => {
     const groups = Array.from(
       { length: 6_000 },
       (_, number): Group => ({
@@ -228,7 +228,7 @@ describe('a policy that is too large', () => {
     expect(error.table).toBe('lists');
   });
 
-  test('is stopped where source ports and destination ports multiply', () => {
+  test('stops if source ports and destination ports multiply', () => {
     const rules = some(3_000, (number) =>
       rule({
         protocol: 6,
@@ -240,7 +240,7 @@ describe('a policy that is too large', () => {
     expect(error.table).toBe('slices');
   });
 
-  test('is stopped by its steps', () => {
+  test('stops at the limit of steps', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],
@@ -251,8 +251,8 @@ describe('a policy that is too large', () => {
   });
 });
 
-describe('nesting', () => {
-  test('of 33 destinations at both ends of the addresses compiles', () => {
+describe('compiling nested prefixes', () => {
+  test('supports 33 nested destinations at both ends of the address space', () => {
     const rules = some(66, (number) => {
       const length = number % 33;
       const address = number < 33 ? 0 : length === 0 ? 0 : (0xffff_ffff << (32 - length)) >>> 0;
@@ -262,7 +262,7 @@ describe('nesting', () => {
     checkSame(given, compile(given), 5_000);
   });
 
-  test('of the same source in several groups gives one list', () => {
+  test('gives one list to a source that several groups contain more than once', () => {
     const sources = ['10.0.0.0/24', '10.0.0.0/24', '10.0.0.0/25', '10.0.0.128/25'];
     const given = policy([group(sources, [rule({ protocol: 6 })]), group(sources, [rule({ protocol: 17 })])]);
     expect(listing(compile(given)).split('\n').slice(1, 7)).toEqual([

@@ -42,7 +42,7 @@ const verdictOf = (steps: readonly Step[], of: TlsFacts): string => {
 };
 
 describe('the steps of a connection', () => {
-  test('begin with what the reference evaluator says decides', () => {
+  test('begin with the step that the reference evaluator selects', () => {
     const random = new Random(seedOf(6_001));
     for (let round = 0; round < 60; round++) {
       const generated = generatePolicy(random, { groups: 4, rules: 5 });
@@ -60,7 +60,7 @@ describe('the steps of a connection', () => {
     }
   });
 
-  test('are what the program says where the policy has no rule about TLS or names', () => {
+  test('follow the program if the policy has no rule with TLS or hostname matchers', () => {
     const random = new Random(seedOf(6_002));
     for (let round = 0; round < 40; round++) {
       const generated = generatePolicy(random, { groups: 4, rules: 5, tls: false, hostnames: false });
@@ -78,7 +78,7 @@ describe('the steps of a connection', () => {
     }
   });
 
-  test('that are about names: where nobody knows what is granted a deny matches, and an allow does not', () => {
+  test('with hostnames: a deny matches and an allow does not while the grants are unknown', () => {
     const hostname = { kind: 'exact', labels: ['api', 'test'], text: 'api.test' } as const;
     const named = (action: 'allow' | 'deny') =>
       finderOf(policy([group(['0.0.0.0/0'], [rule({ id: 'named', action, hostname }), rule({ id: 'rest' })])]));
@@ -92,60 +92,85 @@ describe('the steps of a connection', () => {
   });
 });
 
-describe('a connection', () => {
+describe('a connection is decided correctly', () => {
   const sni = { sni: ['good.test'] };
 
   test.each<[string, readonly Rule[], TlsFacts, string]>([
-    ['its name matches', [tlsRule('tls', sni)], facts(hello('good.test')), 'allow tls matched'],
-    ['another name is passed over', [tlsRule('tls', sni)], facts(hello('other.test')), 'deny policy_default matched'],
-    ['no name: an allow is passed over', [tlsRule('tls', sni)], facts(hello(null)), 'deny policy_default matched'],
+    ['a matching server name', [tlsRule('tls', sni)], facts(hello('good.test')), 'allow tls matched'],
     [
-      'no name: a deny matches',
+      'another server name, which an allow does not match',
+      [tlsRule('tls', sni)],
+      facts(hello('other.test')),
+      'deny policy_default matched',
+    ],
+    [
+      'no server name, which an allow does not match',
+      [tlsRule('tls', sni)],
+      facts(hello(null)),
+      'deny policy_default matched',
+    ],
+    [
+      'no server name, which a deny matches',
       [tlsRule('tls', sni, { action: 'deny' }), rule()],
       facts(hello(null)),
       'deny tls unknown',
     ],
-    ['a hidden name', [tlsRule('tls', sni)], facts(hello('good.test', { ech: true })), 'deny policy_default matched'],
     [
-      'no TLS: an allow is passed over',
+      'a server name hidden by ECH',
+      [tlsRule('tls', sni)],
+      facts(hello('good.test', { ech: true })),
+      'deny policy_default matched',
+    ],
+    [
+      'no TLS, which an allow does not match',
       [tlsRule('tls', {}), rule({ id: 'rest' })],
       facts(NO_TLS),
       'allow rest matched',
     ],
-    ['no TLS: a deny matches', [tlsRule('tls', {}, { action: 'deny' }), rule()], facts(NO_TLS), 'deny tls unknown'],
-    ['no TLS under audit', [tlsRule('tls', {}, { mode: 'audit' })], facts(NO_TLS), 'audit tls unknown'],
+    [
+      'no TLS, which a deny matches',
+      [tlsRule('tls', {}, { action: 'deny' }), rule()],
+      facts(NO_TLS),
+      'deny tls unknown',
+    ],
+    ['no TLS and an allow under audit', [tlsRule('tls', {}, { mode: 'audit' })], facts(NO_TLS), 'audit tls unknown'],
     [
       'a deny under audit',
       [tlsRule('tls', sni, { action: 'deny', mode: 'audit' })],
       facts(hello('good.test')),
       'audit tls matched',
     ],
-    ['nobody asked the server', [tlsRule('tls', { server_cn: ['x'] })], facts(hello('a.test')), 'needs_certificate'],
     [
-      'the certificate is hidden',
+      'a certificate that was not requested yet',
+      [tlsRule('tls', { server_cn: ['x'] })],
+      facts(hello('a.test')),
+      'needs_certificate',
+    ],
+    [
+      'a hidden certificate, denied by default',
       [tlsRule('tls', { server_cn: ['x'] })],
       facts(hello('a.test'), { kind: 'hidden', by: 'tls13' }),
       'deny tls hidden',
     ],
     [
-      'and the rule lets that pass',
+      'a hidden certificate that the rule allows',
       [tlsRule('tls', { server_cn: ['x'], tls13_uninspectable: 'allow' })],
       facts(hello('a.test'), { kind: 'hidden', by: 'resumption' }),
       'allow tls hidden',
     ],
-    ['requests decide', [tlsRule('tls', { mode: 'intercept', http: {} })], facts(hello('a.test')), 'intercept'],
+    ['an intercept rule', [tlsRule('tls', { mode: 'intercept', http: {} })], facts(hello('a.test')), 'intercept'],
     [
-      'no TLS where requests would decide',
+      'no TLS and an intercept rule',
       [tlsRule('tls', { mode: 'intercept', http: {} }), rule({ id: 'rest' })],
       facts(NO_TLS),
       'allow rest matched',
     ],
-  ])('%s', (_, rules, of, wanted) => {
+  ])('for %s', (_, rules, of, wanted) => {
     expect(verdictOf(stepsOf(...rules), of)).toBe(wanted);
   });
 });
 
-test('a request goes on with the walk behind the rule that does not match it, to the default', () => {
+test('a request that an intercept rule does not match is decided by the next steps, down to the default', () => {
   const get = { mode: 'intercept', http: { request: { methods: ['GET'] } } } as const;
   const del = { mode: 'intercept', http: { request: { methods: ['DELETE'] } } } as const;
   const steps = stepsOf(tlsRule('get', get), tlsRule('delete', del, { action: 'deny', mode: 'audit' }));

@@ -17,8 +17,8 @@ function decides(given: Rule): boolean {
   );
 }
 
-describe('a lookup', () => {
-  test('is decided by the first rule that can decide it', () => {
+describe('the decision about a lookup', () => {
+  test('is made by the first rule that can decide it', () => {
     const given = policy([
       group(['10.0.0.2'], [rule({ action: 'deny' })]),
       group(
@@ -34,7 +34,7 @@ describe('a lookup', () => {
     });
   });
 
-  test('ends at the default action of a group', () => {
+  test('is made by the default action of a group', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: OTHER })], { defaultAction: 'deny', mode: 'audit' })]);
     expect(lookup(given)).toEqual({
       rank: 1,
@@ -44,7 +44,7 @@ describe('a lookup', () => {
     });
   });
 
-  test('ends at the default of the policy', () => {
+  test('is made by the default of the policy', () => {
     expect(lookup(policy([group(['10.0.0.2'], [rule()])]))).toEqual({
       rank: 1,
       place: { kind: 'policy_default' },
@@ -53,7 +53,7 @@ describe('a lookup', () => {
     });
   });
 
-  test('is allowed by an allow rule with a TLS block, not redirected', () => {
+  test('is an allow, not a redirect, for an allow rule with a TLS block', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, tls: {}, mode: 'audit' })])]);
     expect(lookup(given)).toEqual({
       rank: 0,
@@ -63,7 +63,7 @@ describe('a lookup', () => {
     });
   });
 
-  test('passes an audited deny', () => {
+  test('is audit for a deny under audit', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, action: 'deny', mode: 'audit' })])]);
     expect(lookup(given).verdict).toBe('audit');
   });

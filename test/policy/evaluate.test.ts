@@ -22,7 +22,7 @@ import { wireNameOf } from '#test/policy/wire-name.js';
 
 const API = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' } as const;
 
-/** Evaluates, and holds the compiled form to the same. */
+/** Evaluates by the reference, and expects the same from the compiled program. */
 function decide(given: Policy, tried: Packet) {
   const decision = evaluate(given, tried);
   expect(classify(compile(given), tried)).toBe(wordOf(decision));
@@ -37,8 +37,8 @@ function matches(given: Rule, tried: Packet): boolean {
   return decide(policy([group(['0.0.0.0/0'], [given])]), tried).place.kind === 'rule';
 }
 
-describe('the walk', () => {
-  test('ends at the first rule that matches', () => {
+describe('the reference evaluator', () => {
+  test('stops at the first rule that matches', () => {
     const given = policy([
       group(['10.0.0.0/8'], [rule({ protocol: 17 }), rule({ action: 'deny', ports: ['443'] }), rule()]),
     ]);
@@ -50,7 +50,7 @@ describe('the walk', () => {
     });
   });
 
-  test('passes over groups without the source, whose rules keep their ranks', () => {
+  test('skips groups without the source, whose rules keep their ranks', () => {
     const given = policy([
       group(['10.0.0.2'], [rule(), rule()], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),
@@ -63,7 +63,7 @@ describe('the walk', () => {
     });
   });
 
-  test('goes on to the next group of the source where no rule matches and there is no default action', () => {
+  test('continues with the next group if no rule matches and the group has no default action', () => {
     const given = policy([
       group(['10.0.0.0/8'], [rule({ protocol: 17 })]),
       group(['10.0.0.1', '10.0.0.0/8'], [], {}),
@@ -72,7 +72,7 @@ describe('the walk', () => {
     expect(decide(given, packet()).place).toEqual({ kind: 'rule', group: 2, rule: 0 });
   });
 
-  test('ends at a default action, also of a group without rules', () => {
+  test('stops at a default action, even of a group without rules', () => {
     const given = policy([
       group(['10.0.0.1'], [], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),
@@ -85,7 +85,7 @@ describe('the walk', () => {
     });
   });
 
-  test('ends at the default of the policy, whose mode counts', () => {
+  test('stops at the default of the policy and applies its mode', () => {
     expect(decide(policy([group(['10.0.0.2'], [rule()])], { mode: 'audit' }), packet())).toEqual({
       rank: 1,
       place: { kind: 'policy_default' },
@@ -104,18 +104,18 @@ describe('the walk', () => {
     const byAll = { kind: 'rule', group: 1, rule: 0 } as const;
 
     test.each<[string, Policy, Packet, Decision['place'], Decision['verdict']]>([
-      ['passes an allow over', pods([rule()]), packet(), byAll, 'allow'],
-      ['passes an allow by default over', pods([], { defaultAction: 'allow' }), packet(), byAll, 'allow'],
+      ['skips an allow rule', pods([rule()]), packet(), byAll, 'allow'],
+      ['skips a default action allow', pods([], { defaultAction: 'allow' }), packet(), byAll, 'allow'],
       [
-        'denies by a rule from every source',
+        'applies a deny rule to every source',
         pods([rule(), deny]),
         packet(),
         { kind: 'rule', group: 0, rule: 1 },
         'deny',
       ],
-      ['denies only what the rule matches', pods([deny]), other, byAll, 'allow'],
+      ['denies only packets that the rule matches', pods([deny]), other, byAll, 'allow'],
       [
-        'denies by default',
+        'applies a default action deny to every source',
         pods([rule()], { defaultAction: 'deny' }),
         packet(),
         { kind: 'group_default', group: 0 },
@@ -136,7 +136,7 @@ describe('the walk', () => {
         'audit',
       ],
       [
-        'redirects by a deny with TLS',
+        'redirects for a deny rule with a TLS block',
         pods([rule({ tls: {} }), rule({ action: 'deny', tls: {} })]),
         packet(),
         { kind: 'rule', group: 0, rule: 1 },
@@ -157,14 +157,14 @@ describe('the walk', () => {
         'deny',
       ],
       [
-        'denies beside static sources',
+        'denies sources other than the static ones',
         pods([rule(), deny], {}, ['10.0.0.0/8']),
         elsewhere,
         { kind: 'rule', group: 0, rule: 1 },
         'deny',
       ],
       [
-        'allows none beside static sources',
+        'allows no sources other than the static ones',
         pods([rule()], { defaultAction: 'allow' }, ['10.0.0.0/8']),
         elsewhere,
         byAll,
@@ -181,7 +181,7 @@ describe('the walk', () => {
       );
     });
 
-    test('refuses lookups from every source by a deny, and allows none', () => {
+    test('denies lookups from every source, and allows none', () => {
       const named = (action: Action) => rule({ action, hostname: API });
       const placeOf = (rules: readonly Rule[]) => {
         const given = pods(rules);
@@ -198,7 +198,7 @@ describe('the walk', () => {
 });
 
 describe('a mode', () => {
-  test('turns the deny of an audit rule into a pass that is recorded', () => {
+  test('audit turns a deny into a pass that is recorded', () => {
     const given = policy([group(['10.0.0.1'], [rule({ action: 'deny', mode: 'audit' }), rule()])]);
     expect(decide(given, packet())).toEqual({
       rank: 0,
@@ -208,7 +208,7 @@ describe('a mode', () => {
     });
   });
 
-  test('leaves an allow an allow, and marks it', () => {
+  test('audit leaves an allow an allow, and marks it as audited', () => {
     const given = policy([group(['10.0.0.1'], [rule({ mode: 'audit' })])]);
     expect(decide(given, packet())).toEqual({
       rank: 0,
@@ -218,7 +218,7 @@ describe('a mode', () => {
     });
   });
 
-  test('of the group is that of its default action', () => {
+  test('of a group applies to its default action', () => {
     const given = policy([group(['10.0.0.1'], [], { mode: 'audit', defaultAction: 'deny' })]);
     expect(decide(given, packet()).verdict).toBe('audit');
   });
@@ -282,14 +282,14 @@ describe('a rule', () => {
     expect(matches(rule({ from: ports }), packet({ sourcePort: port }))).toBe(wanted);
   });
 
-  test('needs the source port and the destination port', () => {
+  test('must match both source port and destination port', () => {
     const given = rule({ from: ['1000'], ports: ['443'] });
     expect(matches(given, packet({ sourcePort: 1000 }))).toBe(true);
     expect(matches(given, packet({ sourcePort: 1001 }))).toBe(false);
     expect(matches(given, packet({ sourcePort: 1000, destinationPort: 444 }))).toBe(false);
   });
 
-  test('tests ICMP types and codes each on its own', () => {
+  test('tests ICMP types and codes independently', () => {
     const given = rule({ protocol: 1, icmpTypes: [3, 11], icmpCodes: [0, 4] });
     expect(matches(given, icmp(11, 4))).toBe(true);
     expect(matches(given, icmp(3, 1))).toBe(false);
@@ -320,7 +320,7 @@ describe('a rule', () => {
     expect(decide(given, packet({ protocol: 17 })).place).toEqual({ kind: 'policy_default' });
   });
 
-  test('with a hostname matches the addresses granted for it, together with its other matchers', () => {
+  test('with a hostname matches the addresses granted for it, if its other matchers match too', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, ports: ['443'], to: ['192.0.2.0/24'] })])]);
     const grants: Grants = { has: (pattern, address) => pattern.text === API.text && address % 256 === 1 };
     const placeOf = (tried: Packet) => evaluate(given, tried, grants).place.kind;

@@ -15,7 +15,7 @@ const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'],
 const OTHER: HostnamePattern = { kind: 'exact', labels: ['other', 'example'], text: 'other.example' };
 
 describe('explain', () => {
-  test('says that the source port was assumed where a rule came as far as it', () => {
+  test('says that the source port was assumed if a rule tested it', () => {
     const reasonOf = (...rules: ReturnType<typeof rule>[]) =>
       explain(policy([group(['10.0.0.0/8'], rules)]), { packet: packet({ sourcePort: 0 }), sourcePortAssumed: true })
         .reason;
@@ -28,7 +28,7 @@ describe('explain', () => {
     );
   });
 
-  test('tells of each group and rule why it did or did not match', () => {
+  test('gives for each group and rule the reason why it matched or not', () => {
     const given = policy([
       group(['172.16.0.0/12'], [rule()], { id: 'elsewhere' }),
       group([], [rule({ id: 'any' }), rule({ id: 'ssh', action: 'deny', ports: ['22'] })], {
@@ -86,7 +86,7 @@ describe('explain', () => {
     });
   });
 
-  test('tells of ICMP, and of the default action of a group', () => {
+  test('explains ICMP matchers and the default action of a group', () => {
     const given = policy([
       group(
         ['10.0.0.0/8'],
@@ -124,7 +124,7 @@ describe('explain', () => {
     });
   });
 
-  test('takes a hostname as one for which the destination was granted', () => {
+  test('treats the destination as granted for the given hostname', () => {
     const given = policy([group(['10.0.0.1'], [rule({ id: 'api', hostname: API })], { id: 'office' })]);
     expect(explain(given, { packet: packet(), hostname: 'api.example.com' }).rule).toBe('api');
     expect(explain(given, { packet: packet(), hostname: 'other.example' }).walk).toEqual([
@@ -139,24 +139,40 @@ describe('explain', () => {
   const get = (path: string) => ({ sni: 'a.test', http: { method: 'GET', path } });
 
   test.each<[string, Partial<Rule>, SaidOfConnection, Partial<ExplainNode>, string, string, readonly string[]]>([
-    ['any TLS', { tls: {} }, {}, {}, 'allow', 'office/tls', []],
-    ['its name', { tls: { sni: ['a.test'] } }, { sni: 'A.test.' }, {}, 'allow', 'office/tls', []],
-    ['another name', { tls: { sni: ['a.test'] } }, { sni: 'b.test' }, {}, 'deny', 'null/null', []],
-    ['no name', { tls: { sni: ['a.test'] } }, {}, {}, 'deny', 'null/null', ['sni']],
-    ['no name and a deny', { action: 'deny', tls: { sni: ['a.test'] } }, {}, {}, 'deny', 'office/tls', ['sni']],
+    ['a rule for any TLS', { tls: {} }, {}, {}, 'allow', 'office/tls', []],
+    ['a matching server name', { tls: { sni: ['a.test'] } }, { sni: 'A.test.' }, {}, 'allow', 'office/tls', []],
+    ['another server name', { tls: { sni: ['a.test'] } }, { sni: 'b.test' }, {}, 'deny', 'null/null', []],
+    ['no server name', { tls: { sni: ['a.test'] } }, {}, {}, 'deny', 'null/null', ['sni']],
+    ['no server name and a deny', { action: 'deny', tls: { sni: ['a.test'] } }, {}, {}, 'deny', 'office/tls', ['sni']],
     ['an audited deny', { action: 'deny', mode: 'audit', tls: {} }, {}, {}, 'audit', 'office/tls', []],
     ['no service plane', { tls: {} }, {}, { plane: 'absent' }, 'deny', 'office/tls', []],
     ['no service plane, under audit', { mode: 'audit', tls: {} }, {}, { plane: 'absent' }, 'audit', 'office/tls', []],
     ['metadata without a CA', { tls: {} }, {}, { plane: 'no_ca' }, 'allow', 'office/tls', []],
     ['intercept without a CA', { tls: HTTP }, get('/v1/a'), { plane: 'no_ca' }, 'deny', 'office/tls', []],
-    ['a request', { tls: HTTP }, get('/v1/a'), {}, 'allow', 'office/tls', []],
-    ['another request', { tls: HTTP }, get('/v2'), {}, 'deny', 'null/null', []],
-    ['no request', { tls: HTTP }, { sni: 'a.test' }, {}, 'deny', 'null/null', ['http.method', 'http.path']],
-    ['another host', { tls: HTTP }, { sni: 'a.test', http: { host: 'b.test' } }, {}, 'deny', 'office/tls', []],
+    ['a matching request', { tls: HTTP }, get('/v1/a'), {}, 'allow', 'office/tls', []],
+    ['a request that does not match', { tls: HTTP }, get('/v2'), {}, 'deny', 'null/null', []],
+    [
+      'a question without a request',
+      { tls: HTTP },
+      { sni: 'a.test' },
+      {},
+      'deny',
+      'null/null',
+      ['http.method', 'http.path'],
+    ],
+    [
+      'a request for another host',
+      { tls: HTTP },
+      { sni: 'a.test', http: { host: 'b.test' } },
+      {},
+      'deny',
+      'office/tls',
+      [],
+    ],
     ['a grant', { hostname: API }, {}, { granted: ['api.example.com'] }, 'allow', 'office/tls', []],
     ['no grant', { hostname: API }, {}, {}, 'deny', 'null/null', []],
-    ['grants that are not known', { hostname: API }, {}, { granted: null }, 'deny', 'null/null', ['grants']],
-    ['the node itself', { action: 'deny' }, {}, { own: [packet().destination] }, 'allow', 'null/null', []],
+    ['unknown grants', { hostname: API }, {}, { granted: null }, 'deny', 'null/null', ['grants']],
+    ['a packet to the node itself', { action: 'deny' }, {}, { own: [packet().destination] }, 'allow', 'null/null', []],
     [
       'Encrypted Client Hello',
       { tls: { sni: ['a.test'] } },
@@ -177,12 +193,44 @@ describe('explain', () => {
       'office/tls',
       [],
     ],
-    ['an untrusted one', CN, { tls: { server_cn: 'a', version: '1.2', trusted: false } }, {}, 'deny', 'null/null', []],
-    ['one of any trust', CN, { tls: { server_cn: 'a', version: '1.2' } }, {}, 'allow', 'office/tls', ['tls.trusted']],
-    ['a dataplane that is away', {}, {}, { dataplane: 'away' }, 'allow', 'office/tls', ['dataplane']],
-    ['a policed node', {}, {}, { own: [packet().source], policesNode: true }, 'allow', 'office/tls', []],
-    ['TLS of a policed node', { tls: {} }, {}, { own: [packet().source], policesNode: true }, 'deny', 'office/tls', []],
-  ])('judges %s as the node does', (_, given, said, node, verdict, by, unknown) => {
+    [
+      'an untrusted certificate',
+      CN,
+      { tls: { server_cn: 'a', version: '1.2', trusted: false } },
+      {},
+      'deny',
+      'null/null',
+      [],
+    ],
+    [
+      'a certificate of unknown trust',
+      CN,
+      { tls: { server_cn: 'a', version: '1.2' } },
+      {},
+      'allow',
+      'office/tls',
+      ['tls.trusted'],
+    ],
+    ['a dataplane that does not run', {}, {}, { dataplane: 'away' }, 'allow', 'office/tls', ['dataplane']],
+    [
+      'a packet of a node that polices itself',
+      {},
+      {},
+      { own: [packet().source], policesNode: true },
+      'allow',
+      'office/tls',
+      [],
+    ],
+    [
+      'TLS of a node that polices itself',
+      { tls: {} },
+      {},
+      { own: [packet().source], policesNode: true },
+      'deny',
+      'office/tls',
+      [],
+    ],
+  ])('decides like the node: %s', (_, given, said, node, verdict, by, unknown) => {
     const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', ...given })], { id: 'office' })]);
     const told = explain(all, { packet: packet(), said, node: { ...NODE, ...node } });
     expect([`${told.source_group}/${told.rule}`, told.unknown]).toEqual([by, unknown]);
@@ -210,10 +258,10 @@ describe('explain', () => {
       RegExp,
     ]
   >([
-    ['the right interface', {}, 'lan0', strict, 'deny', 'deny', [], /default_policy/],
+    ['the interface of the route to the source', {}, 'lan0', strict, 'deny', 'deny', [], /default_policy/],
     ['no interface', {}, undefined, strict, 'deny', 'deny', [], /default_policy/],
     [
-      'another interface',
+      'another interface, with reverse_path strict',
       {},
       'wan0',
       strict,
@@ -222,7 +270,16 @@ describe('explain', () => {
       [],
       /come in by lan0, and not by wan0: .* spoofed_source$/,
     ],
-    ['another interface, loose', {}, 'wan0', { ...strict, reversePath: 'loose' }, 'deny', 'deny', [], /default_policy/],
+    [
+      'another interface, with reverse_path loose',
+      {},
+      'wan0',
+      { ...strict, reversePath: 'loose' },
+      'deny',
+      'deny',
+      [],
+      /default_policy/,
+    ],
     [
       'an interface that is not policed',
       {},
@@ -234,7 +291,7 @@ describe('explain', () => {
       /dataplane.interfaces does not name it/,
     ],
     [
-      'a source behind such an interface',
+      'a source behind an interface that is not policed',
       {},
       undefined,
       dmz,
@@ -254,7 +311,7 @@ describe('explain', () => {
       /no route/,
     ],
     [
-      'routes that are not plain',
+      'routes that depend on more than the address',
       {},
       undefined,
       { ...strict, arrival: { ...lan, by: 'unknown' } },
@@ -263,20 +320,20 @@ describe('explain', () => {
       ['interface'],
       /default_policy/,
     ],
+    ['a diverted lookup', lookup, undefined, { diverts: 'proxy' }, 'allow', 'allow', ['query'], /dns.transparent/],
     [
-      'a lookup that is diverted',
+      'a diverted lookup while no proxy runs',
       lookup,
       undefined,
-      { diverts: 'proxy' },
-      'allow',
-      'allow',
-      ['query'],
-      /dns.transparent/,
+      { diverts: 'absent' },
+      'deny',
+      'deny',
+      [],
+      /dns_proxy_absent$/,
     ],
-    ['a lookup without a proxy', lookup, undefined, { diverts: 'absent' }, 'deny', 'deny', [], /dns_proxy_absent$/],
     ['a lookup that is not diverted', lookup, undefined, {}, 'deny', 'deny', [], /default_policy/],
     [
-      'a lookup of the node',
+      'a lookup sent to the node',
       lookup,
       undefined,
       { diverts: 'proxy', own: [packet().destination] },
@@ -298,7 +355,7 @@ describe('explain', () => {
       /let it in/,
     ],
     [
-      'an answer in an open flow',
+      'a reply in an open flow',
       {},
       undefined,
       { flow: { ...flow, isReply: true } },
@@ -308,7 +365,7 @@ describe('explain', () => {
       /^The packet answers/,
     ],
     [
-      'an open flow of an older policy',
+      'an open flow that an older policy decided',
       {},
       undefined,
       { flow: { ...flow, isCurrent: false } },
@@ -317,20 +374,20 @@ describe('explain', () => {
       [],
       /judged again by its next packet$/,
     ],
-  ])('says what becomes of a packet with %s', (_, changed, comesIn, node, decision, effective, unknown, reason) => {
+  ])('gives the decision and its reason: %s', (_, changed, comesIn, node, decision, effective, unknown, reason) => {
     const given = { packet: packet(changed), comesIn, node: { ...NODE, ...node } };
     const told = explain(policy([]), given);
     expect(told.reason).toMatch(reason);
     expect([told.decision, told.effective_action, told.unknown]).toEqual([decision, effective, unknown]);
   });
 
-  test.each(['127.0.0.1', '127.255.255.255'])('says that nothing passes from or to %s', (loopback) => {
+  test.each(['127.0.0.1', '127.255.255.255'])('denies packets from and to %s', (loopback) => {
     const all = policy([group(['0.0.0.0/0'], [rule()])]);
     expect(explain(all, { packet: packet({ source: loopback }) }).decision).toBe('deny');
     expect(explain(all, { packet: packet({ destination: loopback }) }).decision).toBe('deny');
   });
 
-  test('tells why a name may be looked up', () => {
+  test('explains the decision about a lookup', () => {
     const given = policy(
       [
         group(
@@ -368,7 +425,7 @@ describe('explain', () => {
     });
   });
 
-  test('shows the first steps and the last of a long walk', () => {
+  test('returns the first steps and the last one of a long evaluation', () => {
     const rules = Array.from({ length: 5_000 }, (_, number) => rule({ id: `rule-${number}`, protocol: 17 }));
     const explained = explain(policy([group(['10.0.0.1'], rules)]), { packet: packet() });
     expect(explained.walk.length).toBe(1_000);
@@ -381,7 +438,7 @@ describe('explain', () => {
     });
   });
 
-  test('agrees with the evaluator and its walk ends where the evaluator ends', () => {
+  test('agrees with the reference evaluator and stops at the same place', () => {
     const seed = seedOf(4242);
     for (let number = 0; number < 100; number++) {
       const random = new Random(seed + number);

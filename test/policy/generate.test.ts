@@ -5,8 +5,8 @@ import { generatePolicy, packetGenerator, shrink } from '#test/policy/generate.j
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 
-describe('the generator', () => {
-  test('gives the same policy and packets for the same seed', () => {
+describe('the policy generator', () => {
+  test('returns equal policies and packets for equal seeds', () => {
     const make = () => {
       const random = new Random(7);
       const made = generatePolicy(random);
@@ -16,7 +16,7 @@ describe('the generator', () => {
     expect(make()).toEqual(make());
   });
 
-  test('makes every verdict from every kind of place', () => {
+  test('produces every verdict from every kind of place', () => {
     const seen = new Set<string>();
     for (let seed = 0; seed < 100; seed++) {
       const random = new Random(seed);
@@ -47,7 +47,7 @@ describe('the generator', () => {
 });
 
 describe('the shrinker', () => {
-  test('leaves only what the failure needs', () => {
+  test('removes everything that the failure does not need', () => {
     const needed = rule({ id: 'needed', protocol: 6, ports: ['443'] });
     const bulky = policy([
       group(['10.0.0.0/8'], [rule({ protocol: 17 })], { defaultAction: undefined }),

@@ -6,7 +6,7 @@ import type { Random } from '#test/seed.js';
 export type GenerateOptions = {
   readonly groups?: number;
   readonly rules?: number;
-  /** Rules with a `tls` block, and with a hostname; both default to true. */
+  /** Whether rules may have a `tls` block, and a hostname. Both are true by default. */
   readonly tls?: boolean;
   readonly hostnames?: boolean;
 };
@@ -25,7 +25,7 @@ const PATTERNS: readonly HostnamePattern[] = [
   { kind: 'regex', text: '^(www|api)[0-9]' },
 ];
 
-/** A random policy whose groups and rules overlap much. The same random numbers give the same policy. */
+/** A random policy whose groups and rules overlap often. Equal random numbers give equal policies. */
 export function generatePolicy(random: Random, options: GenerateOptions = {}): Policy {
   const { groups = 6, rules = 6, tls = true, hostnames = true } = options;
   return {
@@ -103,7 +103,7 @@ function generateRange(random: Random): Range {
   return { low: Math.min(low, high), high: Math.max(low, high) };
 }
 
-/** Makes packets at the edges of what a policy names, and just beside them. */
+/** Generates packets at the bounds of the matchers of a policy, and just outside of them. */
 export function packetGenerator(random: Random, policy: Policy): () => Packet {
   const rules = policy.groups.flatMap((group) => group.rules);
   const sources = [...edges(policy.groups.flatMap((group) => group.sources)), 0, 0xffff_ffff];
@@ -142,7 +142,7 @@ function rangeEdges(ranges: readonly Range[]): number[] {
   return [0, 0xffff, ...wanted.filter((port) => port >= 0 && port <= 0xffff)];
 }
 
-/** Grants that look random, and are the same for the same salt. */
+/** Pseudo-random grants, equal for equal salts. */
 export function generateGrants(salt: number): Grants {
   return {
     has(pattern, address) {
@@ -156,7 +156,7 @@ export function generateGrants(salt: number): Grants {
 
 export type Case = { readonly policy: Policy; readonly packet: Packet };
 
-/** A smaller policy for which the packet still fails; `fails` is called with each candidate. */
+/** A smaller policy for which the packet still fails. `fails` is called with each candidate. */
 export function shrink(policy: Policy, packet: Packet, fails: (policy: Policy, packet: Packet) => boolean): Case {
   let smallest: Case = { policy, packet };
   for (let smaller: Case | undefined = smallest; smaller !== undefined; ) {
@@ -203,7 +203,7 @@ function* smallerRules(rule: Rule): Generator<Rule> {
   if (rule.protocol !== 'any') yield { ...rule, protocol: 'any' };
 }
 
-/** The list with half of its members left out, then with each one left out. */
+/** The list without either half, then without each single element. */
 function* without<T>(list: readonly T[]): Generator<readonly T[]> {
   if (list.length > 2) {
     const middle = list.length >>> 1;

@@ -60,7 +60,7 @@ function randomGroup(random: Random, id: string, form: Form): SourceGroupConfig 
   };
 }
 
-/** A group write's warnings as a write of the whole policy tells them. */
+/** Converts the warnings of a group write to the pointers that a write of the whole policy returns. */
 function inPolicy(warnings: readonly Warning[], index: number | undefined): string[] {
   const base = index === undefined ? '' : `/source_groups/${index}`;
   return warnings
@@ -75,7 +75,7 @@ describe('a sequence of group writes', () => {
     ['singleton', undefined],
     ['envelope', undefined],
     ['envelope', '  '],
-  ])('gives what the edited document gives as a whole: %s, spaced by %j', (form, space) => {
+  ])('gives the same result as writing the whole edited document: %s, spaced by %j', (form, space) => {
     for (let round = 0; round < 25; round++) {
       const random = new Random(seed + round * 7919);
       let document: PolicyConfig = random.chance(0.5) ? {} : { default_policy: 'allow', source_groups: [] };
@@ -130,7 +130,7 @@ const told = (write: { ok: boolean; problems?: readonly Problem[] }): string[] =
   (write.problems ?? []).map(({ pointer, code }) => `${code} ${pointer}`);
 
 describe('a group write', () => {
-  test('takes the id of the path where the body has none', () => {
+  test('inserts the id of the path if the body has none', () => {
     const { id: _, ...nameless } = wan;
     const write = putGroup(heldOf(lan), 'wän "1"', bytes(nameless), context);
     if (!write.ok) throw new Error('refused');
@@ -139,36 +139,36 @@ describe('a group write', () => {
   });
 
   test.each<[string, unknown, string[]]>([
-    ['another id than the path', { ...wan, id: 'lan' }, ['id_mismatch /id']],
+    ['an id that differs from the path', { ...wan, id: 'lan' }, ['id_mismatch /id']],
     ['a mode in the envelope form', { ...wan, mode: 'audit' }, ['mode_not_allowed /mode']],
     ['no sources', { id: 'wan', sources: {} }, ['empty_sources /sources']],
     ['a list', [wan], ['invalid_type ']],
     [
-      'several problems, told all at once',
+      'several problems, reported all at once',
       { ...wan, rules: [lan.rules[0], { ...lan.rules[0], action: 'drop' }], other: 1 },
       ['unknown_field /other', 'duplicate_id /rules/1/id', 'invalid_action /rules/1/action'],
     ],
     [
-      'an integration that is not there',
+      'an integration that does not exist',
       { ...wan, sources: { kubernetes: [{ integration: 'test', node_selector: {} }] } },
       ['unknown_integration /sources/kubernetes/0/integration'],
     ],
-  ])('with %s is refused', (_, body, problems) => {
+  ])('rejects %s', (_, body, problems) => {
     const write = putGroup(heldOf(lan), 'wan', bytes(body), context);
     expect([write.ok, told(write as never)]).toEqual([false, problems]);
   });
 
-  test('needs a mode in the singleton form', () => {
+  test('requires a mode in the singleton form', () => {
     const { held } = read(JSON.stringify({ source_groups: [{ ...lan, mode: 'audit' }] }), 'singleton');
     expect(told(putGroup(held, 'wan', bytes(wan), context) as never)).toEqual(['mode_required /mode']);
   });
 
-  test('that is not JSON says where', () => {
+  test('rejects a body that is not JSON', () => {
     const write = putGroup(heldOf(lan), 'wan', Buffer.from('{"id": "wan",}'), context);
     expect(write).toMatchObject({ ok: false, code: 'invalid_body' });
   });
 
-  test('is refused where another group names an integration that is gone, put or removed', () => {
+  test('is rejected if another group names a removed integration, both for put and delete', () => {
     const held = heldOf(lan, kube);
     const gone = { ...context, integrations: new Set<string>() };
     const problem = ['unknown_integration /policy/source_groups/1/sources/kubernetes/0/integration'];
@@ -188,7 +188,7 @@ describe('a group write', () => {
     expect(putGroup(many, 'g7', bytes({ ...wan, id: 'g7' }), context).ok).toBe(true);
   });
 
-  test('tells what concerns its own group first, and where in the record the rest is', () => {
+  test('lists warnings about its own group first, and the others with pointers into the record', () => {
     const open = { ...lan, default_action: 'allow', sources: { cidrs: ['0.0.0.0/0'] }, rules: [] };
     const write = putGroup(heldOf(lan, wan), 'lan', bytes({ ...open, sources: { cidrs: ['1.0.0.0/0'] } }), context);
     if (!write.ok) throw new Error('refused');

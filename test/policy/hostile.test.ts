@@ -96,7 +96,7 @@ function placesOf(value: unknown, at: Place = []): Place[] {
   ];
 }
 
-/** The JSON text of `complete` with another text in one place. */
+/** The JSON text of `complete` with one value replaced by `text`. */
 function textWith(place: Place, text: string): string {
   const mark = 'b7c9f1d0';
   if (place.length === 0) return text;
@@ -138,12 +138,12 @@ const nasty = fc.constantFrom(
   '99999999999999999999',
 );
 
-describe('a hostile body', () => {
-  it('starts from a policy that has every field and is accepted', () => {
+describe('a malicious body', () => {
+  it('is derived from a policy that has every field and is accepted', () => {
     expect(readPolicy(JSON.stringify(complete), context)).toMatchObject({ ok: true });
   });
 
-  it('with something else in every place gets an answer, and pollutes nothing', () => {
+  it('with an arbitrary value in any place yields known codes and no prototype pollution', () => {
     fc.assert(
       fc.property(fc.constantFrom(...places), fc.oneof(nasty, fc.json({ maxDepth: 3 })), (place, text) => {
         const read = readPolicy(textWith(place, text), context);
@@ -156,7 +156,7 @@ describe('a hostile body', () => {
     );
   });
 
-  it('that is not a policy at all is refused', () => {
+  it('that is not a policy at all is rejected', () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 4 }), (text) => {
         const value: unknown = JSON.parse(text);
@@ -168,7 +168,7 @@ describe('a hostile body', () => {
     );
   });
 
-  it('with a field more in any object is refused there', () => {
+  it('with an additional field in any object is rejected at that field', () => {
     const objects = places.filter((place) => {
       let value: unknown = complete;
       for (const step of place) value = (value as Record<string | number, unknown>)[step];
@@ -194,7 +194,7 @@ describe('a hostile body', () => {
     }
   });
 
-  it('that is cut off anywhere is refused', () => {
+  it('that is truncated anywhere is rejected', () => {
     const text = JSON.stringify(complete);
     for (let length = 0; length < text.length; length++) {
       expect(readPolicy(text.slice(0, length), context)).toMatchObject({ ok: false, code: 'invalid_body' });

@@ -55,14 +55,14 @@ describe('hostname patterns', () => {
     expect(matchesHostname(patternOf(pattern), name)).toBe(matches);
   });
 
-  it('takes a dot inside a label for no separator', () => {
+  it('does not treat a dot inside a label as a separator', () => {
     expect(matchesHostname(patternOf('good.com'), ['good', 'com'])).toBe(true);
     expect(matchesHostname(patternOf('good.com'), ['good.com'])).toBe(false);
     expect(matchesHostname(patternOf('*.good.com'), ['evil.good', 'com'])).toBe(false);
     expect(matchesHostname(patternOf('^good\\.com$'), ['good.com'])).toBe(false);
   });
 
-  it('reads the kinds apart', () => {
+  it('distinguishes the kinds of patterns', () => {
     expect(['Api.Example.com.', '*.Example.com', '*', '^Api\\.'].map((text) => patternOf(text))).toEqual([
       { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' },
       { kind: 'suffix', labels: ['example', 'com'], text: '*.example.com' },
@@ -89,7 +89,7 @@ describe('hostname patterns', () => {
     ['^(api', 'invalid_regex', 'missing closing ) at character 2'],
     ['^api(?=x)', 'invalid_regex', 'invalid or unsupported Perl syntax at character 5: (?='],
     [`^${'a'.repeat(1024)}`, 'regex_too_long', 'longer than 1024 bytes'],
-  ])('refuses %j', (text, code, fault) => {
+  ])('rejects %j', (text, code, fault) => {
     expect(parseHostname(text)).toEqual({ code, fault });
   });
 });

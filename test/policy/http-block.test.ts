@@ -112,7 +112,7 @@ const headers: readonly (readonly [config: HeaderMatchConfig, headers: Headers, 
   [{ regex: { 'x-a': '^1' } }, [], false, false],
   [{ ...present('x-a'), ...absent('x-b') }, [line('x-a')], true, true],
   [{ ...present('x-a'), ...absent('x-b') }, [line('x-a'), line('x-b')], false, false],
-  // `_` for `-`.
+  // Header names with `_` instead of `-`.
   [present('x-a'), [line('x_a')], false, true],
   [present('x-a'), [line('x-a'), line('x_a')], false, true],
   [absent('x-a'), [line('x_a')], false, true],
@@ -156,7 +156,7 @@ describe('the HTTP block of a rule', () => {
     expect(words(config, differs)).toEqual(said(matches, matches));
   });
 
-  it('leaves a text unresolved that is too long for an expression, and closes', () => {
+  it('treats a text that is too long for an expression as undecidable: allow no, deny yes', () => {
     const long = {
       path: `/${'a'.repeat(8_192)}`,
       query: `a=${'a'.repeat(8_193)}`,
@@ -172,7 +172,7 @@ describe('the HTTP block of a rule', () => {
     expect(configs.map((config) => judgeRequest(config, request, 'deny'))).toEqual(['yes', 'yes', 'yes']);
   });
 
-  it('reads ten thousand keys', () => {
+  it('supports ten thousand query keys', () => {
     const query = Array.from({ length: 10_000 }, (_, index) => `k${index}=${index}`).join('&');
     expect(words({ query: { key_values_exact: { k9999: ['9999'] } } }, { query })).toEqual(['yes', 'yes']);
   });
@@ -186,11 +186,11 @@ describe('the HTTP block of a rule', () => {
     [{ exact: { 'x-a': ['1'] } }, [line('x-a', '1')], null],
     [{ regex: { 'x-a': '^1' } }, [line('x-a', '2')], '/response/headers/regex/x-a'],
     [{ regex: { 'x-a': '^1' } }, [line('x-a', `1${'a'.repeat(8_192)}`)], '/response/headers/regex/x-a'],
-  ])('of a response: %j is broken by %j at %s', (config, sent, pointer) => {
+  ])('%j is violated by the response headers %j at %s', (config, sent, pointer) => {
     expect(breaksResponse({ headers: config }, { headers: sent })).toBe(pointer);
   });
 
-  it('without a response matcher is broken by nothing', () => {
+  it('is never violated by a response if it has no response matcher', () => {
     expect([breaksResponse(undefined, { headers: [] }), breaksResponse({}, { headers: [] })]).toEqual([null, null]);
   });
 });
@@ -253,8 +253,8 @@ const request: fc.Arbitrary<RequestFacts> = fc.record({
   headers: fc.array(fc.tuple(key, value), { maxLength: 4 }),
 });
 
-describe('judging a request', () => {
-  it('agrees with a plain reading of the same', () => {
+describe('matching an HTTP request', () => {
+  it('agrees with the reference implementation', () => {
     fc.assert(
       fc.property(
         config,
@@ -266,14 +266,14 @@ describe('judging a request', () => {
     );
   });
 
-  it('understands paths as a plain rewriting does', () => {
+  it('normalises paths like the reference implementation', () => {
     fc.assert(
       fc.property(path, (sent) => isAmbiguousPath(sent) || normalPath(sent) === plainPath(sent)),
       { numRuns: 5_000 },
     );
   });
 
-  it('never lets an allow match what a deny of the same block does not', () => {
+  it('never matches as an allow if the same block does not match as a deny', () => {
     fc.assert(
       fc.property(
         config,

@@ -5,9 +5,9 @@ const prefix = (text: string): PathConfig => ({ prefix: [text] });
 const exact = (text: string): PathConfig => ({ exact: [text] });
 const regex = (text: string): PathConfig => ({ regex: text });
 
-/** A matcher, a path, and whether an allow and a deny with the matcher match it. */
+/** A matcher, a path, and whether an allow and a deny with the matcher match the path. */
 export const PATHS: readonly (readonly [config: PathConfig, path: string, allow: boolean, deny: boolean])[] = [
-  // As written.
+  // Literal paths.
   [exact('/a'), '/a', true, true],
   [exact('/a'), '/a/', false, false],
   [exact('/a/'), '/a', false, false],
@@ -58,7 +58,7 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [prefix('/a..b'), '/a..b', true, true],
   [regex('^/private'), '/x/../private', false, true],
   [regex('^/public/[^/]+$'), '/public/..', false, true],
-  // Escapes of what needs none.
+  // Escapes of characters that need none.
   [prefix('/private'), '/%70rivate', false, true],
   [prefix('/private'), '/pr%69v%61te', false, true],
   [prefix('/private'), '/%50rivate', false, false],
@@ -127,7 +127,7 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [exact('/a'), '/a%3bx', false, false],
   [exact('/a;x'), '/a%3bx', false, false],
   [regex('^/private$'), '/private;x', false, true],
-  // What servers differ on: no for an allow, yes for a deny.
+  // Paths that servers interpret differently: no for an allow, yes for a deny.
   [prefix('/'), '/a%2fb', false, true],
   [prefix('/'), '/a%2Fb', false, true],
   [prefix('/'), '/a%5cb', false, true],

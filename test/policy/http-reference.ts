@@ -2,7 +2,10 @@ import type { Headers, RequestFacts } from '#contracts/http-facts.js';
 import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
 import type { Action } from '#contracts/policy-model.js';
 
-/** D24 read once more, slowly, with JavaScript's own regular expressions: 'unknown' until the end, where D19a decides. */
+/**
+ * A second, slow implementation of D24 with the regular expressions of JavaScript. An undecidable matcher is
+ * 'unknown' until the end, where D19a decides.
+ */
 type Answer = 'yes' | 'no' | 'unknown';
 
 export function referenceJudge(
@@ -54,12 +57,12 @@ function pathAnswer(path: NonNullable<HttpRequestMatchConfig['path']>, sent: str
   return is(action === 'deny' ? asSent || asUnderstood : asSent && asUnderstood);
 }
 
-/** `encodeURI` leaves alone what may stand in a path, but for these. */
+/** `encodeURI` escapes no character that is valid in a path, except these. */
 function escapedPath(path: string): string {
   return path.replace(/[ \u0080-\uffff]+/g, encodeURI);
 }
 
-/** One rewriting after the other, over the whole text. */
+/** Applies one rewriting after the other to the whole text. */
 export function plainPath(path: string): string {
   if (!path.startsWith('/')) return path;
   let text = path.replaceAll('\\', '/').replace(/;[^/]*/g, '');

@@ -14,7 +14,7 @@ const address = fc.integer({ min: 0, max: 0xffff_ffff });
 const length = fc.integer({ min: 0, max: 32 });
 
 describe('IPv4', () => {
-  it('reads every address that it writes', () => {
+  it('parses every address that it formats', () => {
     fc.assert(
       fc.property(address, (number) => {
         expect(parseAddress(formatAddress(number))).toBe(number);
@@ -22,7 +22,7 @@ describe('IPv4', () => {
     );
   });
 
-  it('reads every network that it writes', () => {
+  it('parses every network that it formats', () => {
     fc.assert(
       fc.property(address, length, (number, bits) => {
         const prefix = { address: mask(number, bits), length: bits };
@@ -31,7 +31,7 @@ describe('IPv4', () => {
     );
   });
 
-  it('masks host bits and says so exactly if there are any', () => {
+  it('masks host bits and reports them if and only if there are any', () => {
     fc.assert(
       fc.property(address, length, (number, bits) => {
         const size = 2 ** (32 - bits);
@@ -44,7 +44,7 @@ describe('IPv4', () => {
     );
   });
 
-  it('knows the last address, and which network holds which', () => {
+  it('computes the last address, and which network contains which', () => {
     fc.assert(
       fc.property(address, length, address, length, (a, aBits, b, bBits) => {
         const outer = { address: mask(a, aBits), length: aBits };
@@ -56,7 +56,7 @@ describe('IPv4', () => {
     );
   });
 
-  it('refuses every text that does not come back as it was', () => {
+  it('rejects every text that differs from its formatted address', () => {
     const character = fc.constantFrom(...'0123456789./ x-');
     fc.assert(
       fc.property(fc.array(character, { maxLength: 16 }), (characters) => {
@@ -89,7 +89,7 @@ describe('IPv4', () => {
     '4294967295',
     '1.2.3.4.',
     '1.2.3.1e1',
-  ])('refuses the address %j', (text) => {
+  ])('rejects the address %j', (text) => {
     expect(parseAddress(text)).toBeUndefined();
   });
 
@@ -103,11 +103,11 @@ describe('IPv4', () => {
     '1.2.3.4/24/8',
     '1.2.3.4/1.5',
     '::/0',
-  ])('refuses the network %j', (text) => {
+  ])('rejects the network %j', (text) => {
     expect(parseCidr(text)).toBeUndefined();
   });
 
-  it('takes a bare address for a /32', () => {
+  it('parses a bare address as a /32', () => {
     expect(parseCidr('10.0.0.1')).toEqual({ prefix: { address: 0x0a000001, length: 32 }, hostBits: false });
   });
 });

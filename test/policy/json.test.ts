@@ -16,7 +16,7 @@ function spanText(text: string, key: string): string | undefined {
 }
 
 describe('parseStrictJson', () => {
-  it('reads what JSON.parse reads', () => {
+  it('accepts all texts of generated JSON, with the result of JSON.parse', () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 5 }), fc.constantFrom('', ' ', '\r\n\t'), (text, space) => {
         const spaced = space + text + space;
@@ -26,7 +26,7 @@ describe('parseStrictJson', () => {
     );
   });
 
-  it('accepts a mutilated text only if JSON.parse does, and reads the same', () => {
+  it('accepts a mutated text only if JSON.parse does, with the same result', () => {
     const alphabet = fc.constantFrom(...'{}[]":,\\u0dtruefalsn-.eE+19 \n\u00e9'.split(''));
     fc.assert(
       fc.property(
@@ -51,7 +51,7 @@ describe('parseStrictJson', () => {
     );
   });
 
-  it('refuses a key that stands twice, however it is written, and names it by pointer and place', () => {
+  it('rejects a duplicate key in any spelling, and reports its pointer and position', () => {
     expect(problemsOf('{"a": 1,\n "b": [{}, {"x/y": 1, "z": {}, "x\\u002fy": 2}],\n "a": 2}')).toEqual([
       {
         pointer: '/b/1/x~1y',
@@ -66,18 +66,18 @@ describe('parseStrictJson', () => {
     ]);
   });
 
-  it('finds the one key that stands twice among very many', () => {
+  it('finds the only duplicate among thousands of keys', () => {
     const keys = Array.from({ length: 5000 }, (_, index) => `"k${index}": 0`);
     const [problem, ...rest] = problemsOf(`{${keys.join(',')}, "k4321": 1}`) as { pointer: string }[];
     expect([problem?.pointer, rest]).toEqual(['/k4321', []]);
     expect(problemsOf(`{${keys.join(',')}}`)).toEqual([]);
   });
 
-  it('lets the same key stand in different objects', () => {
+  it('accepts equal keys in different objects', () => {
     expect(problemsOf('{"a": {"a": {"a": [{"a": 1}, {"a": 1}]}}, "b": {"a": 1}}')).toEqual([]);
   });
 
-  it('accepts 32 levels and refuses 33', () => {
+  it('accepts 32 levels and rejects 33', () => {
     expect(problemsOf('['.repeat(32) + ']'.repeat(32))).toEqual([]);
     expect(problemsOf(`{"a":${'['.repeat(32)}${']'.repeat(32)}}`)).toEqual([
       {
@@ -88,7 +88,7 @@ describe('parseStrictJson', () => {
     ]);
   });
 
-  it('refuses half a million open brackets at once', () => {
+  it('rejects half a million open brackets without delay', () => {
     expect(problemsOf('['.repeat(500_000))).toMatchObject([{ code: 'too_deep' }]);
   });
 
@@ -106,7 +106,7 @@ describe('parseStrictJson', () => {
     ['["é\\ud800"]', 1, 4, 'a pair of surrogates', 'something else stands there'],
     ['"abc', 1, 5, 'the closing quote of a string', 'the body ends'],
     ['\ufeff{}', 1, 1, 'a value', 'something else stands there'],
-  ])('says where %j stops being JSON', (text, line, column, needs, found) => {
+  ])('reports the position where %j stops being JSON', (text, line, column, needs, found) => {
     expect(problemsOf(text)).toEqual([
       {
         pointer: '',
@@ -116,12 +116,12 @@ describe('parseStrictJson', () => {
     ]);
   });
 
-  it('refuses a control character inside a string', () => {
+  it('rejects a control character inside a string', () => {
     expect(problemsOf('"a\nb"')).toMatchObject([{ code: 'invalid_json' }]);
   });
 
   it.each([[[0x22, 0xff, 0x22]], [[0x22, 0xc0, 0xaf, 0x22]], [[0x22, 0xed, 0xa0, 0x80, 0x22]]])(
-    'refuses bytes that are not UTF-8: %j',
+    'rejects bytes that are not UTF-8: %j',
     (bytes) => {
       expect(problemsOf(Uint8Array.from(bytes))).toEqual([
         { pointer: '', code: 'invalid_utf8', message: 'The body is not valid UTF-8.' },
@@ -129,13 +129,13 @@ describe('parseStrictJson', () => {
     },
   );
 
-  it('keeps __proto__ as a plain member', () => {
+  it('keeps __proto__ as an ordinary member', () => {
     const parsed = parseStrictJson('{"__proto__": {"polluted": true}}');
     expect(parsed.ok && Object.keys(parsed.value as object)).toEqual(['__proto__']);
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
   });
 
-  it('tells where the members of the outermost object stand', () => {
+  it('returns the positions of the members of the outermost object', () => {
     const text = ' { "mode" : "audit" , "pol\\u0069cy" : {"mode": [1, {"policy": 2}]} , "n":-1.5e3}';
     expect(['mode', 'policy', 'n', 'absent'].map((key) => spanText(text, key))).toEqual([
       '"audit"',

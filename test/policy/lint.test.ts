@@ -23,7 +23,7 @@ function group(cidr: string, rules: readonly RuleConfig[], more: Partial<SourceG
 function rule(action: string, match: RuleMatchConfig, more: Partial<RuleConfig> = {}): RuleConfig {
   return { id: 'r', action, match, ...more };
 }
-/** Lints one group with these rules; pointers begin at the rules. */
+/** Lints one group with these rules. Pointers are relative to the rules. */
 function ruleLines(rules: readonly RuleConfig[], context: LintContext = running): string[] {
   return lines({ source_groups: [group('10.0.0.0/8', rules)] }, context).map((line) =>
     line.replace('/source_groups/0/rules', ''),
@@ -31,7 +31,7 @@ function ruleLines(rules: readonly RuleConfig[], context: LintContext = running)
 }
 
 describe('lint', () => {
-  it('says nothing about a sound policy', () => {
+  it('finds nothing in a sound policy', () => {
     const rules = [
       rule('allow', { dst_cidrs: ['192.0.2.0/24'], proto: 'tcp', dst_ports: [443] }),
       rule('allow', { dns_hostname: '^api\\.example\\.com$', proto: 'tcp', dst_ports: [443] }),
@@ -41,7 +41,7 @@ describe('lint', () => {
     expect(ruleLines(rules)).toEqual([]);
   });
 
-  it('finds host bits, of sources and of destinations', () => {
+  it('finds host bits of sources and of destinations', () => {
     expect(
       lines({ source_groups: [group('10.0.0.1/8', [rule('deny', { dst_cidrs: ['192.0.2.0/24', '192.0.2.1/24'] })])] }),
     ).toEqual(['host_bits /source_groups/0/sources/cidrs/0', 'host_bits /source_groups/0/rules/0/match/dst_cidrs/1']);
@@ -81,14 +81,14 @@ describe('lint', () => {
     expect(found).toEqual(shadowed ? ['shadowed /1'] : []);
   });
 
-  it('does not call a rule shadowed that still decides which names may be looked up', () => {
+  it('does not report a rule as shadowed if it still decides which names may be looked up', () => {
     const web = { proto: 'tcp', dst_ports: [443] };
     expect(ruleLines([rule('deny', web), rule('allow', { ...web, dns_hostname: 'a.test' })])).toEqual([]);
     expect(ruleLines([rule('deny', web), rule('allow', web)])).toEqual([]);
     expect(ruleLines([rule('deny', {}), rule('allow', { ...web, dns_hostname: 'a.test' })])).toEqual(['shadowed /1']);
   });
 
-  it('never calls a rule shadowed that some packet reaches', () => {
+  it('never reports a rule as shadowed or unreachable if a packet reaches it', () => {
     const cidr = fc.constantFrom('0.0.0.0/0', '0.0.0.0/1', '64.0.0.0/2', '128.0.0.0/1', '192.0.0.0/2');
     const ports = fc.array(fc.constantFrom<string | number>(1, 2, '1-2', '0-65535'), { maxLength: 2 });
     const bytes = fc.array(fc.integer({ min: 0, max: 2 }), { maxLength: 2 });
@@ -150,7 +150,7 @@ describe('lint', () => {
     );
   });
 
-  it('finds a rule that a group before, holding all its sources, has shadowed', () => {
+  it('finds a rule that is shadowed by an earlier group with all its sources', () => {
     const web = rule('allow', { proto: 'tcp', dst_ports: [443] });
     const wide = group('10.0.0.0/8', [web]);
     expect(lines({ source_groups: [wide, group('10.1.0.0/16', [web])] })).toEqual([
@@ -162,7 +162,7 @@ describe('lint', () => {
     expect(lines({ source_groups: [wide, group('x', [web], dynamic)] })).toEqual([]);
   });
 
-  it('finds groups of which earlier ones together decide for all sources', () => {
+  it('finds groups whose sources are all decided by earlier groups together', () => {
     const closed = { default_action: 'deny' };
     const groups = [
       group('10.0.0.0/9', [], closed),
@@ -173,7 +173,7 @@ describe('lint', () => {
     expect(lines({ source_groups: [groups[0] as SourceGroupConfig, group('10.0.0.0/8', [])] })).toEqual([]);
   });
 
-  it('warns of a deny under audit before an enforced deny of sources that a selector may select', () => {
+  it('warns of a deny under audit before an enforced deny if a selector may select its sources', () => {
     const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
     const groups = [
       group('x', [rule('deny', {}, { mode: 'audit' })], dynamic),
@@ -182,7 +182,7 @@ describe('lint', () => {
     expect(lines({ source_groups: groups })).toEqual(['audit_before_deny /source_groups/0/rules/0']);
   });
 
-  it('holds a dynamic group for unreachable only behind a group that decides for everyone', () => {
+  it('reports a dynamic group as unreachable only behind a group that decides for every source', () => {
     const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
     const behind = (cidr: string) =>
       lines({ source_groups: [group(cidr, [], { default_action: 'deny' }), group('x', [], dynamic)] });
@@ -214,21 +214,21 @@ describe('lint', () => {
         'unanchored_regex /0/match/tls/http/request/headers/regex/x~1y',
       ],
     ],
-  ])('looks into one rule: %j', (match, expected) => {
+  ])('finds the mistakes of a single rule: %j', (match, expected) => {
     expect(ruleLines([rule('allow', match)])).toEqual(expected);
   });
 
-  it('says that a deny by name is best effort', () => {
+  it('warns that a deny by name is best effort', () => {
     expect(ruleLines([rule('deny', { dns_hostname: 'a.test' })])).toEqual(['deny_by_name /0/match/dns_hostname']);
   });
 
-  it('says which rules need a part that is off', () => {
+  it('warns of rules that need a part that is off', () => {
     const rules = [rule('allow', { dns_hostname: 'a.test' }), rule('allow', { dst_ports: [443], tls: {} })];
     expect(ruleLines(rules, { ...running, dns: false })).toEqual(['dns_off /0/match/dns_hostname']);
     expect(ruleLines(rules, { ...running, servicePlane: false })).toEqual(['service_plane_off /1/match/tls']);
   });
 
-  it('says which TLS rules are about the node’s own connections alone, where these are judged', () => {
+  it('warns of TLS rules that match only connections of the node, if these are policed', () => {
     const own = { ...running, ownAddresses: new Set([0x0a00_0001, 0xc000_0201]) };
     const inspected: RuleMatchConfig = { dst_ports: [443], tls: { sni: ['a.test'] } };
     const said = 'node_uninspected /source_groups/0/rules/0/match/tls';
@@ -244,7 +244,7 @@ describe('lint', () => {
     expect(lines({ source_groups: [group('x', [rule('allow', inspected)], { sources })] }, own)).toEqual([]);
   });
 
-  it('says which selectors resolve to nothing', () => {
+  it('warns of selectors that are not resolved', () => {
     const kubernetes = ['a', 'b'].map((integration) => ({ integration, node_selector: {} }));
     const document = { source_groups: [group('x', [], { sources: { kubernetes } })] };
     const [a, b] = [0, 1].map((index) => `selector_unresolved /source_groups/0/sources/kubernetes/${index}`);
@@ -254,32 +254,37 @@ describe('lint', () => {
 
   it.each<[string, RuleConfig[], Partial<SourceGroupConfig>, string[]]>([
     [
-      'overlapping',
+      'the rules overlap',
       [rule('deny', { dst_ports: [80] }, { mode: 'audit' }), rule('deny', { dst_cidrs: ['192.0.2.0/24'] })],
       {},
       ['audit_before_deny /0'],
     ],
-    ['disjoint', [rule('deny', { dst_ports: [80] }, { mode: 'audit' }), rule('deny', { dst_ports: [81] })], {}, []],
     [
-      'behind',
+      'the rules are disjoint',
+      [rule('deny', { dst_ports: [80] }, { mode: 'audit' }), rule('deny', { dst_ports: [81] })],
+      {},
+      [],
+    ],
+    [
+      'the deny under audit is shadowed',
       [rule('deny', { dst_ports: [80, 81] }), rule('deny', { dst_ports: [80], src_ports: [9] }, { mode: 'audit' })],
       {},
       ['shadowed /1'],
     ],
     [
-      'both audit',
+      'both are under audit',
       [rule('deny', { dst_ports: [80] }), rule('deny', { dst_ports: ['80-81'] })],
       { mode: 'audit' },
       ['audit_falls_through /source_groups/0'],
     ],
     [
-      'the default of its group',
+      'the enforced deny is the default of its group',
       [rule('deny', { dst_ports: [80] }, { mode: 'audit' })],
       { default_action: 'deny' },
       ['audit_before_deny /0'],
     ],
     [
-      'an allow between',
+      'an allow is between them',
       [rule('deny', { dst_ports: [80] }, { mode: 'audit' }), rule('allow', {})],
       { default_action: 'deny' },
       [],
@@ -312,7 +317,10 @@ describe('lint', () => {
   });
 });
 
-/** The pointer of what decides a packet: a walk written apart from the one under test. `low` and `high` are ports, or type and code. */
+/**
+ * The pointer of the rule or default that decides a packet: an evaluator independent of the tested code.
+ * `low` and `high` are ports, or type and code.
+ */
 function decides(
   policy: ReturnType<typeof normalise>,
   source: number,
@@ -364,7 +372,7 @@ describe('lint of a hostname that no name can match', () => {
     ['^\\.example\\.com$', 'no name begins with a dot'],
     [`^${'a'.repeat(64)}\\.com$`, 'a label has at most 63 characters'],
     [`^${'abcdefg\\.'.repeat(32)}com$`, 'a name has at most 253 characters'],
-  ])('says of %j that %s', (dns_hostname, fault) => {
+  ])('reports for %j that %s', (dns_hostname, fault) => {
     const document = { source_groups: [group('10.0.0.0/8', [rule('allow', { dns_hostname })])] };
     expect(warningsOf(document).filter(({ code }) => code === 'hostname_never_matches')).toEqual([
       {
@@ -391,14 +399,14 @@ describe('lint of a hostname that no name can match', () => {
     '^a.\\.b$',
     `^${'a'.repeat(63)}\\.${'b'.repeat(63)}$`,
     `${'a'.repeat(40)}.${'b'.repeat(40)}$`,
-  ])('says nothing of %j', (dns_hostname) => {
+  ])('reports nothing for %j', (dns_hostname) => {
     expect(ruleLines([rule('allow', { dns_hostname })]).filter((line) => line.startsWith('hostname_never'))).toEqual(
       [],
     );
   });
 });
 
-describe('lint of an allow that inspects, with a wider allow behind it', () => {
+describe('lint of an inspecting allow before a wider allow', () => {
   const sni = rule('allow', { proto: 'tcp', dst_ports: [443], tls: { sni: ['example.com'] } });
   const http = rule('allow', {
     proto: 'tcp',
@@ -420,11 +428,11 @@ describe('lint of an allow that inspects, with a wider allow behind it', () => {
     [[http, https], '/source_groups/0/rules/1'],
     [[sni, rule('deny', { proto: 'udp' }), all], '/source_groups/0/rules/2'],
     [[sni, rule('allow', { proto: 'tcp', dst_ports: ['1-1000'] })], '/source_groups/0/rules/1'],
-  ])('finds it in %j', (rules, by) => {
+  ])('finds the wider allow in %j', (rules, by) => {
     expect(widened(rules)).toEqual([at(by)]);
   });
 
-  it('takes the default of the group as an allow', () => {
+  it('counts the default action allow of the group as a wider allow', () => {
     expect(widened([sni], { default_action: 'allow' })).toEqual([at('the default of /source_groups/0')]);
     expect(widened([sni], { default_action: 'deny' })).toEqual([]);
   });
@@ -439,7 +447,7 @@ describe('lint of an allow that inspects, with a wider allow behind it', () => {
     [[rule('deny', { proto: 'tcp', dst_ports: [443], tls: { sni: ['b.test'] } }), https]],
     [[rule('allow', { proto: 'tcp', dst_ports: [443], tls: { server_cn: ['b.test'] } }), https]],
     [[sni, { ...sni, id: 's' }]],
-  ])('says nothing of %j', (rules) => {
+  ])('reports nothing for %j', (rules) => {
     expect(widened(rules)).toEqual([]);
   });
 });
@@ -474,7 +482,7 @@ describe('lint of a group under audit without a default', () => {
       { default_policy: 'deny', source_groups: [audited(), last] },
       'default_policy',
     ],
-  ])('finds %s', (_, document, to) => {
+  ])('finds the enforced deny: %s', (_, document, to) => {
     expect(found(document)).toEqual([`/source_groups/0 ${to}`]);
   });
 
@@ -494,7 +502,7 @@ describe('lint of a group under audit without a default', () => {
       'a later group under audit',
       { default_policy: 'deny', source_groups: [audited(), { ...last, mode: 'audit', default_action: 'deny' }] },
     ],
-  ])('says nothing of %s', (_, document) => {
+  ])('reports nothing for %s', (_, document) => {
     expect(found(document)).toEqual([]);
   });
 });

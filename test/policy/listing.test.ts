@@ -11,12 +11,12 @@ const API = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.examp
 
 const cases: [string, Policy, readonly string[]][] = [
   [
-    'a policy without groups is its default',
+    'only the default for a policy without groups',
     policy([]),
     ['ranks 1', 'sources', '  0.0.0.0-255.255.255.255 list 0', 'lists', '  list 0: default #0 deny'],
   ],
   [
-    'an empty group leaves no trace',
+    'nothing for an empty group',
     policy([group(['10.0.0.0/8'], [])]),
     ['ranks 1', 'sources', '  0.0.0.0-255.255.255.255 list 0', 'lists', '  list 0: default #0 deny'],
   ],
@@ -40,7 +40,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'a group default stands for its sources',
+    'a group default as the default of its list',
     policy([group(['0.0.0.0/0'], [rule({ protocol: UDP })], { defaultAction: 'deny', mode: 'audit' })], {
       action: 'allow',
     }),
@@ -58,7 +58,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'nothing follows a group with a default',
+    'no rules behind a group with a default',
     policy([
       group(['10.0.0.0/24'], [rule({ protocol: 47 })], { defaultAction: 'deny' }),
       group(['10.0.0.0/8'], [rule({ protocol: 50 })]),
@@ -85,7 +85,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'destinations that nest',
+    'nested destinations',
     policy([
       group(
         ['0.0.0.0/0'],
@@ -134,7 +134,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'the lower rule wins where ports overlap',
+    'the earlier rule where ports overlap',
     policy([
       group(
         ['10.0.0.0/8'],
@@ -165,7 +165,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'ports with any protocol mean the protocols with ports',
+    'the protocols with ports for a rule with ports and any protocol',
     policy([group(['10.0.0.1'], [rule({ ports: ['53'] })])]),
     [
       'ranks 2',
@@ -224,7 +224,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'source ports make slices',
+    'slices for source ports',
     policy([
       group(
         ['10.0.0.1'],
@@ -269,7 +269,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'TLS rules redirect TCP',
+    'redirected TCP for TLS rules',
     policy([group(['10.0.0.1'], [rule({ tls: {}, ports: ['443'] }), rule({ tls: {}, mode: 'audit' }), rule()])]),
     [
       'ranks 4',
@@ -292,7 +292,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'hostname rules stand apart',
+    'hostname rules in leaves of their own',
     policy([
       group(
         ['10.0.0.1'],
@@ -338,7 +338,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'sources of several groups, each list once',
+    'each list once for sources of several groups',
     policy([
       group(['10.0.0.0/24', '10.0.1.0/24', '10.0.9.0/24'], [rule({ protocol: TCP })]),
       group(['10.0.1.128/25', '10.0.9.0/24'], [rule({ protocol: UDP })]),
@@ -387,7 +387,7 @@ const cases: [string, Policy, readonly string[]][] = [
   ],
 ];
 
-describe('the listing of', () => {
+describe('the listing of a compiled program shows', () => {
   test.each(cases)('%s', (_name, given, wanted) => {
     expect(listing(compile(given)).split('\n')).toEqual(wanted);
   });

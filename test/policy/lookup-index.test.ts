@@ -115,8 +115,8 @@ function indexOf(given: Policy): LookupIndex {
   return new LookupIndex(compile(given).lookups);
 }
 
-describe('an index of lookups', () => {
-  test('decides what the reference decides, asked once or again', () => {
+describe('the lookup index', () => {
+  test('decides like the reference evaluator, at the first and at a repeated query', () => {
     fc.assert(
       fc.property(policies, fc.array(fc.tuple(sources, names), { minLength: 1, maxLength: 12 }), (given, asked) => {
         const index = indexOf(given);
@@ -128,7 +128,7 @@ describe('an index of lookups', () => {
     );
   });
 
-  test('finds the patterns that match, ascending', () => {
+  test('returns the matching patterns in ascending order', () => {
     fc.assert(
       fc.property(policies, fc.array(names, { minLength: 1, maxLength: 12 }), (given, asked) => {
         const program = compile(given);
@@ -146,7 +146,7 @@ describe('an index of lookups', () => {
     );
   });
 
-  test('decides nothing about what is no name in wire form', () => {
+  test('throws for a key that is not a name in wire form', () => {
     const index = indexOf(policy([group(['0.0.0.0/0'], [rule({ hostname: pattern('a.test') })])]));
     for (const key of ['', 'a.test', '\x01a', '\x05a\0', '\x01a\0\0', `${'\x01a'.repeat(128)}\0`]) {
       expect(() => index.decide(0, key)).toThrow(RangeError);
@@ -154,7 +154,7 @@ describe('an index of lookups', () => {
     }
   });
 
-  test('is made of the same tables whatever was compiled before', () => {
+  test('has tables that do not depend on earlier compilations', () => {
     fc.assert(
       fc.property(fc.array(policies, { minLength: 2, maxLength: 5 }), fc.nat(), (given, salt) => {
         const memory = new CompileMemory();
@@ -182,9 +182,13 @@ describe('a lookup of api.example.com from 10.0.0.1', () => {
     ['is allowed by a suffix', [group(anyone, [rule({ id: 'r', hostname: below })])], 'allow group/r'],
     ['is allowed by any name', [group(anyone, [rule({ id: 'r', hostname: pattern('*') })])], 'allow group/r'],
     ['is allowed by an expression', [group(anyone, [rule({ id: 'r', hostname: pattern('^API') })])], 'allow group/r'],
-    ['does not concern other sources', [group(['10.0.0.2'], [rule({ hostname: api })])], 'deny policy_default'],
-    ['does not concern the suffix itself', [named('*.api.example.com')], 'deny policy_default'],
-    ['does not concern what only ends alike', [named('i.example.com')], 'deny policy_default'],
+    [
+      'is not decided by a group of other sources',
+      [group(['10.0.0.2'], [rule({ hostname: api })])],
+      'deny policy_default',
+    ],
+    ['is not matched by the suffix pattern of the same name', [named('*.api.example.com')], 'deny policy_default'],
+    ['is not matched by a name that is only a suffix of its text', [named('i.example.com')], 'deny policy_default'],
     [
       'is decided by the first of two rules',
       [group(anyone, [rule({ id: 'a', hostname: below, action: 'deny' }), rule({ id: 'b', hostname: api })])],
@@ -226,7 +230,7 @@ describe('a lookup of api.example.com from 10.0.0.1', () => {
       'allow group/a',
     ],
     [
-      'is audited where a deny is under audit',
+      'is audited if the deny is under audit',
       [group(anyone, [rule({ id: 'a', hostname: api, action: 'deny', mode: 'audit' })])],
       'audit audited group/a',
     ],
@@ -258,7 +262,7 @@ function decisionText(found: number, decider: Decider): string {
   return [...verdict, place].join(' ');
 }
 
-/** Counts the cells of tables that are read. */
+/** Counts how many cells of the tables are read. */
 class Reads {
   count = 0;
 
@@ -280,7 +284,7 @@ class Reads {
   }
 }
 
-/** Cells that are read on average when names are decided from 10.0.0.1. */
+/** The average number of cells read to decide a name for 10.0.0.1. */
 function readsOf(given: Policy, asked: readonly string[]): number {
   const reads = new Reads();
   const index = new LookupIndex(reads.of<LookupTables>(compile(given).lookups));

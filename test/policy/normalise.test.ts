@@ -30,11 +30,11 @@ const plain = {
 };
 
 describe('normalise', () => {
-  it('fills in what a rule leaves out', () => {
+  it('fills in the defaults of a rule', () => {
     expect(ruleOf({})).toEqual(plain);
   });
 
-  it('turns addresses, ports and words into numbers', () => {
+  it('converts addresses, ports and words into numbers', () => {
     const match: RuleMatchConfig = {
       dst_cidrs: ['192.0.2.9/24', '198.51.100.1'],
       dst_ips: ['255.255.255.255'],
@@ -70,11 +70,11 @@ describe('normalise', () => {
     [{ proto: 'any' }, 'any', [], []],
     [{ proto: 'any', icmp_types: [8], icmp_codes: [0, 1] }, 'any', [8], [0, 1]],
     [{ proto: 47 }, 47, [], []],
-  ])('%j: common ICMP types stand in exactly for icmp without types and codes', (match, protocol, types, codes) => {
+  ])('%j: adds common ICMP types only for icmp without types and codes', (match, protocol, types, codes) => {
     expect(ruleOf(match)).toEqual({ ...plain, protocol, icmpTypes: types, icmpCodes: codes });
   });
 
-  it('walks by priority, for which the place in the list stands in, and keeps equals in their order', () => {
+  it('sorts by priority, uses the index as default priority, and keeps the sequence of equals', () => {
     const rules = ([['a', 2], ['b'], ['c'], ['d', 0], ['e', 1]] as const).map(([id, priority]) => ({
       id,
       action: 'allow',
@@ -104,7 +104,7 @@ describe('normalise', () => {
     ]);
   });
 
-  it('gives every part its mode', () => {
+  it('sets the mode of every part', () => {
     const document = (mode?: 'audit'): PolicyConfig => ({
       default_policy: 'Allow',
       source_groups: [
@@ -147,12 +147,12 @@ describe('normalise', () => {
     });
   });
 
-  it('names the default modes of a TLS block', () => {
+  it('fills in the default modes of a TLS block', () => {
     expect(tlsOf({})).toEqual({ mode: 'metadata', tls13_uninspectable: 'deny' });
     expect(tlsOf({ tls13_uninspectable: 'ALLOW' })).toEqual({ mode: 'metadata', tls13_uninspectable: 'allow' });
   });
 
-  it('evens out names, fingerprints, methods and headers', () => {
+  it('normalises names, fingerprints, methods and headers', () => {
     const digest = Array(32).fill('AB').join(':');
     expect(
       tlsOf({

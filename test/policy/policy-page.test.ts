@@ -6,7 +6,7 @@ import { policyPage } from '#policy/document/policy-page.js';
 const read = (file: string) => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8');
 const page = read('docs/policy.md');
 
-test('docs/policy.md holds the fields of the schema and the example files (`npm run docs`)', () => {
+test('docs/policy.md contains the current fields of the schema and the example files (`npm run docs`)', () => {
   expect(policyPage(page, (file) => read(`examples/policies/${file}`))).toBe(page);
 });
 
@@ -14,7 +14,7 @@ test('docs/policy.md has a table or a row for every definition of the JSON Schem
   const named = Object.keys(policyJsonSchema('any').$defs ?? {}).filter(
     (name) => !page.includes(`<!-- fields ${name} -->`) && !page.includes(`\n| ${name} |`),
   );
-  // The envelope form has the same fields but for `mode`, as the page says.
+  // The page says that the envelope form has the same fields except `mode`.
   expect(named).toEqual(['EnvelopePolicyConfig', 'EnvelopeSourceGroupConfig']);
 });
 

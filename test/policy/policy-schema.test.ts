@@ -8,7 +8,7 @@ function definitions(schema: z.ZodType): Record<string, JsonSchema> {
   return (z.toJSONSchema(schema) as JsonSchema).$defs;
 }
 
-describe('the schemas', () => {
+describe('the policy schemas', () => {
   it('name every component of the generated document', () => {
     const matchers = [
       'Action',
@@ -36,7 +36,7 @@ describe('the schemas', () => {
     );
   });
 
-  it('describe and exemplify every component', () => {
+  it('have a description and examples for every component', () => {
     for (const [name, definition] of Object.entries({ ...definitions(policySchema), ...definitions(envelopeSchema) })) {
       expect([name, typeof definition.description, Array.isArray(definition.examples)]).toEqual([name, 'string', true]);
     }
@@ -50,7 +50,7 @@ describe('the schemas', () => {
     }
   });
 
-  it('state every bound', () => {
+  it('contain every numeric bound', () => {
     const all = definitions(policySchema);
     const bounds = (schema: JsonSchema | undefined) => [schema?.minimum, schema?.maximum];
     const branch = (name: string, type: string) =>
@@ -64,7 +64,7 @@ describe('the schemas', () => {
     }).toEqual({ priority: [0, 4294967295], port: [0, 65535], protocol: [0, 255], types: [0, 255], codes: [0, 255] });
   });
 
-  it('refuse unknown fields in every object that is no map', () => {
+  it('reject unknown fields in every object that is not a map', () => {
     const open: string[] = [];
     const visit = (node: unknown, at: string): void => {
       if (typeof node !== 'object' || node === null) return;

@@ -9,7 +9,7 @@ import { group, policy, rule } from './sample.js';
 
 const seed = seedOf(60_711);
 
-test('what is kept of a policy makes the packets of a changed one as if nothing had been kept', () => {
+test('proof memory · the packets of a changed policy are the same with and without kept packets', () => {
   let packets = 0;
   for (let number = 0; number < 60; number++) {
     const random = new Random(seed + number);
@@ -34,7 +34,9 @@ test('what is kept of a policy makes the packets of a changed one as if nothing 
   expect(packets).toBeGreaterThan(50_000);
 });
 
-/** Many groups of sources of their own, and a last one of all sources; `port` is asked for by the first. */
+/**
+ * Many groups with distinct sources, and a last group for all sources. `port` is matched by the first group.
+ */
 function large(port: string, each = 10): Policy {
   return policy([
     group(['10.0.0.1'], [rule({ ports: [port] })]),
@@ -48,7 +50,7 @@ function large(port: string, each = 10): Policy {
   ]);
 }
 
-test('a group of a large policy is proved by its own packets and by those that its sources have to do with', () => {
+test('proof memory · a changed group of a large policy gives the same sample as without kept packets', () => {
   const before = large('80');
   const [, ...others] = before.groups;
   const after = { ...before, groups: [...large('81').groups.slice(0, 1), ...others] };
@@ -61,7 +63,7 @@ test('a group of a large policy is proved by its own packets and by those that i
   expect(second.packets).not.toEqual(first.packets);
 });
 
-test('a group beside one of very many rules is proved as if nothing had been kept', () => {
+test('proof memory · a changed group before a group with 5,000 rules gives the same sample as without kept packets', () => {
   const whole = Array.from({ length: 5_000 }, (_, number) =>
     rule({ id: `r${number}`, to: [`192.${number % 7}.${number >> 8}.${number & 255}`], ports: [String(number)] }),
   );

@@ -18,7 +18,10 @@ function packetsOf(sample: ProofSample): Packet[] {
   return Array.from(sample.expected, (_, index) => packetAt(sample, index));
 }
 
-/** Everything that a policy can tell of a packet: which groups hold its source, and which of their rules match it. */
+/**
+ * All facts about a packet that a policy can distinguish: the groups that contain its source, and the rules
+ * that match it.
+ */
 function characteristics({ groups }: Policy, tried: Packet): string {
   return groups
     .flatMap(({ sources, dynamic, rules }) => {
@@ -30,8 +33,8 @@ function characteristics({ groups }: Policy, tried: Packet): string {
     .join('');
 }
 
-describe('the packets that a compiled policy is proved with', () => {
-  test('are expected to be judged as the reference evaluator judges them', () => {
+describe('the proof sample of a policy', () => {
+  test('expects the verdicts of the reference evaluator', () => {
     let packets = 0;
     for (let number = 0; number < 60; number++) {
       const size = number % 10 === 0 ? { groups: 3, rules: 200 } : {};
@@ -47,7 +50,7 @@ describe('the packets that a compiled policy is proved with', () => {
     expect(packets).toBeGreaterThan(50_000);
   });
 
-  test('are of every class that random packets at all edges are of, where the sample is complete', () => {
+  test('contains, if complete, a packet of every class that random packets at all bounds belong to', () => {
     let complete = 0;
     for (let number = 0; number < 60; number++) {
       const random = new Random(seed + number * 31);
@@ -66,15 +69,16 @@ describe('the packets that a compiled policy is proved with', () => {
     expect(complete).toBeGreaterThan(50);
   });
 
-  test('are six of each class and some beside each rule', () => {
+  test('has six packets of each class and some beside each rule', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
-    // Two of other sources; of these two of other destinations; and of those protocols below, above, and TCP in three.
+    // 2 classes from other sources; from this source 2 for other destinations; for this destination 2 for
+    // protocols below and above TCP, and 3 for TCP.
     expect(sample).toMatchObject({ classes: 2 + 2 + 2 + 3, complete: true });
     expect(sample.expected.length).toBe(9 * 6 + 16);
   });
 
-  test('stand at both ends of what a rule names, and just past them', () => {
+  test('has packets at both ends of each matcher, and just outside of them', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443-500'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
     const packets = packetsOf(sample);
@@ -89,12 +93,12 @@ describe('the packets that a compiled policy is proved with', () => {
     expect([...values('destinationPort')]).toEqual(expect.arrayContaining([442, 443, 500, 501]));
   });
 
-  test('are the same for the same policy', () => {
+  test('is equal for equal policies', () => {
     const [one, other] = [0, 0].map(() => sampleOf(generatePolicy(new Random(seed), { groups: 20, rules: 8 })));
     expect(other).toEqual(one);
   });
 
-  test('are one inside of every rule where there are too many classes, and the sample says that it is not complete', () => {
+  test('has one packet inside each rule and is marked incomplete if there are too many classes', () => {
     const rules = Array.from({ length: 5_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, to: [`10.${index >> 8}.${index & 255}.0/24`], ports: [String(index)] }),
     );
@@ -105,7 +109,7 @@ describe('the packets that a compiled policy is proved with', () => {
     expect(deciding.size).toBe(5_001);
   });
 
-  test('come by destination where a group has many rules, and by rule where it has few', () => {
+  test('is in the order of destinations for a group with many rules, and in the order of rules otherwise', () => {
     const descending = (count: number) =>
       Array.from({ length: count }, (_, index) =>
         rule({ protocol: IPPROTO.udp, to: [`10.${(count - index) >> 8}.${(count - index) & 255}.1`], ports: ['53'] }),
@@ -120,7 +124,7 @@ describe('the packets that a compiled policy is proved with', () => {
     expect(isSorted(insides(descending(1_000), 5).reverse())).toBe(true);
   });
 
-  test('are fewer where each takes long to judge', () => {
+  test('has fewer packets if each takes long to decide', () => {
     const rules = Array.from({ length: 10_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, from: [String(index)], ports: ['53'] }),
     );
@@ -135,7 +139,7 @@ function isSorted(numbers: readonly number[]): boolean {
   return numbers.every((number, at) => at === 0 || (numbers[at - 1] ?? 0) <= number);
 }
 
-test('a mismatch is told with the packet, the verdicts and what they are by', () => {
+test('the sentence of a mismatch contains the packet, both verdicts and the rules that decided', () => {
   const rules = [rule({ id: 'web' }), rule({ id: 'ssh' })];
   const ruleNames = ruleNamesOf(
     policy([group([], rules, { id: 'lan', defaultAction: 'deny' }), group([], [], { id: 'wan' })]),

@@ -14,7 +14,7 @@ const context: ReadContext = {
 const envelope: ReadContext = { ...context, form: 'envelope' };
 
 describe('readPolicy', () => {
-  it('reads a singleton body under the mode of its record', () => {
+  it('reads a singleton body with the mode of its record', () => {
     const body = new TextEncoder().encode('{"default_policy": "allow"}\n');
     expect(readPolicy(body, context)).toEqual({
       ok: true,
@@ -29,7 +29,7 @@ describe('readPolicy', () => {
     });
   });
 
-  it('takes name, mode and the text of the policy out of an envelope, and points warnings into the body', () => {
+  it('reads name, mode and policy text from an envelope, with warnings that point into the body', () => {
     const policy = '{ "source_groups": [{"id": "büro", "sources": {"cidrs": ["10.0.0.1/8"]}}] }';
     const read = readPolicy(`{"name": " Main ", "policy" : ${policy}, "mode": "enforce"}`, envelope);
     if (!read.ok) throw new Error('not read');
@@ -64,7 +64,7 @@ describe('readPolicy', () => {
     });
   });
 
-  it('keeps the name null where an envelope has none', () => {
+  it('returns the name null if an envelope has none', () => {
     expect(readPolicy('{"mode": "disabled", "policy": {}}', envelope)).toMatchObject({
       name: null,
       held: { parts: { mode: 'disabled' } },
@@ -101,7 +101,7 @@ describe('readPolicy', () => {
       'invalid_policy',
       ['unknown_field /__proto__', 'unknown_field /constructor'],
     ],
-  ])('refuses %j', (body, where, code, expected) => {
+  ])('rejects %j', (body, where, code, expected) => {
     const read = readPolicy(body, where);
     expect(read.ok).toBe(false);
     if (read.ok) return;
@@ -121,12 +121,12 @@ describe('singletonView', () => {
     expect(singletonView({}, 'envelope', 'audit')).toEqual({});
   });
 
-  it('leaves a policy in the singleton form as it is', () => {
+  it('returns a policy in the singleton form unchanged', () => {
     const config = { source_groups: [{ ...group, mode: 'enforce' as const }] };
     expect(singletonView(config, 'singleton', 'audit')).toEqual(config);
   });
 
-  it('reads back as what it shows', () => {
+  it('gives a body that is read as the same policy', () => {
     const shown = singletonView({ source_groups: [group] }, 'envelope', 'audit');
     const [back, origin] = [
       readPolicy(JSON.stringify(shown), context),

@@ -15,12 +15,12 @@ describe('regular expressions', () => {
     ['*', 'missing argument to repetition operator at character 1: *'],
     ['abc\\', 'trailing backslash at end of expression at character 4'],
     ['x[a', 'missing closing ] at character 2: [a'],
-  ])('says where %j is wrong', (source, fault) => {
+  ])('reports the position of the error in %j', (source, fault) => {
     expect(compileRegex(source)).toEqual({ ok: false, code: 'invalid_regex', fault });
     expect(compileRegex(source, { caseInsensitive: true })).toEqual({ ok: false, code: 'invalid_regex', fault });
   });
 
-  it('counts the length in bytes', () => {
+  it('limits the length in bytes', () => {
     expect(compileRegex('é'.repeat(512)).ok).toBe(true);
     expect(compileRegex(`${'é'.repeat(512)}a`)).toEqual({
       ok: false,
@@ -29,13 +29,13 @@ describe('regular expressions', () => {
     });
   });
 
-  it('searches unanchored, in linear time', () => {
+  it('searches anywhere in the text, in linear time', () => {
     const compiled = compileRegex('(a+)+$');
     expect(compiled.ok && compiled.regex.test(`${'a'.repeat(5000)}!`)).toBe(false);
     expect(compiled.ok && compiled.regex.test('bbbaaa')).toBe(true);
   });
 
-  it('keeps the two ways to look at case apart', () => {
+  it('caches case-sensitive and case-insensitive expressions separately', () => {
     const [plain, either] = [compileRegex('Abc'), compileRegex('Abc', { caseInsensitive: true })];
     expect([plain.ok && plain.regex.test('aBC'), either.ok && either.regex.test('aBC')]).toEqual([false, true]);
   });
@@ -57,7 +57,7 @@ describe('regular expressions', () => {
     ['^[|(]$', true, true],
     ['(^a)(b$)', false, false],
     ['^[]|)]$', true, true],
-  ])('%s is tied to the start: %s, to the end: %s', (source, start, end) => {
+  ])('%s is anchored at the start: %s, at the end: %s', (source, start, end) => {
     expect(anchorsOf(source)).toEqual({ start, end });
   });
 });
@@ -112,17 +112,17 @@ describe('the size of expressions', () => {
     expect(problems('^(x{1000})$')).toEqual([[`/source_groups/0/rules/0/match/${pointer}`, 'regex_too_large']]);
   });
 
-  it('is bounded in a whole policy, and no more than that is compiled', () => {
+  it('is bounded in a whole policy, and compilation stops at the bound', () => {
     const large = (count: number, each: string) => Array.from({ length: count }, (_, at) => `^${at}${each}$`);
     expect(fault(large(100, '(x{980})'))).toEqual([]);
     expect(fault(large(110, '(x{980})'))).toEqual(['too_many /source_groups']);
     const started = performance.now();
-    // Without the bound the 1,000 expressions take more than a minute.
+    // Without the bound, the 1,000 expressions take more than a minute.
     expect(fault(large(1_000, '\\pL{1000}'.repeat(100)))).toContain('too_many /source_groups');
     expect(performance.now() - started).toBeLessThan(10_000);
   });
 
-  it('does not keep a stored policy from being read', () => {
+  it('does not prevent a stored policy from being read', () => {
     const stored = {
       form: 'singleton',
       integrations: undefined,
@@ -142,7 +142,7 @@ describe('the size of expressions', () => {
     expect(validatePolicy(document, stored)).toEqual([]);
   });
 
-  it.each(evilPatterns())('keeps %j from searching long', (source, text) => {
+  it.each(evilPatterns())('bounds the time of a search by %j', (source, text) => {
     const compiled = compileRegex(source);
     if (!compiled.ok || compiled.instructions > LIMITS.regexInstructions) return;
     let best = Number.POSITIVE_INFINITY;
@@ -155,7 +155,10 @@ describe('the size of expressions', () => {
   });
 });
 
-/** Shapes that take exponential or polynomial time where an engine goes back, 200 in all, each with a text of 64 KiB. */
+/**
+ * 200 expressions that take exponential or polynomial time in a backtracking engine, each with a text of 64
+ * KiB.
+ */
 function evilPatterns(): (readonly [string, string])[] {
   const units = ['a', '[a-z]', '\\w', '(a|b)', 'a?', '(?:a|aa)', '.', '[^b]', '\\pL', '(?i:a)'];
   const shapes: ((unit: string) => string)[] = [

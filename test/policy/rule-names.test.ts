@@ -20,8 +20,8 @@ function identities({ identities: words }: RuleNames): string[] {
   );
 }
 
-describe('a roster', () => {
-  test('names who stands at each rank', () => {
+describe('rule names', () => {
+  test('return the rule or default at each rank', () => {
     const ruleNames = ruleNamesOf(sample);
     expect([0, 1, 2, 3, 4].map((rank) => deciderAt(ruleNames, rank))).toEqual([
       { kind: 'rule', group: 'lan', rule: 'web' },
@@ -32,7 +32,7 @@ describe('a roster', () => {
     ]);
   });
 
-  test('has the ranks of the program that it comes with', () => {
+  test('have the ranks of their program', () => {
     const random = new Random(7);
     for (let number = 0; number < 50; number++) {
       const given = generatePolicy(random);
@@ -48,7 +48,7 @@ describe('a roster', () => {
     }
   });
 
-  test('has identities that no later version may change: what is counted under them is in the kernel', () => {
+  test('have fixed identities, because the kernel keeps hit counts under them over upgrades', () => {
     expect(identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD))).toEqual([
       'f4b51bd0b21cc2b8',
       'b2eee9dccbde2ec3',
@@ -59,7 +59,7 @@ describe('a roster', () => {
     expect(identities(ruleNamesOf(policy([])))).toEqual(['202152dc12c15324']);
   });
 
-  test('has the same identities for the same names, wherever they stand', () => {
+  test('have equal identities for equal names in any position', () => {
     const before = identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD));
     const [lan, office] = sample.groups;
     if (lan === undefined || office === undefined) throw new Error('no groups');
@@ -68,7 +68,7 @@ describe('a roster', () => {
     expect(after).toEqual([before[3], before[1], before[0], before[4]]);
   });
 
-  test('has other identities for other names, also where these only run together, and for another record', () => {
+  test('have distinct identities for distinct names, for names with equal concatenation, and for another record', () => {
     const pairs = [
       ['a', 'bc'],
       ['ab', 'c'],
@@ -86,7 +86,7 @@ describe('a roster', () => {
     expect(new Set(all).size).toBe(all.length);
   });
 
-  test('of 100,000 rules has 100,001 identities, and low words that are never 0', () => {
+  test('have 100,001 identities for 100,000 rules, and low words that are never 0', () => {
     const rules = Array.from({ length: 1_000 }, (_, number) => rule({ id: `rule-${number}` }));
     const groups = Array.from({ length: 100 }, (_, number) => group([], [...rules], { id: `group-${number}` }));
     const ruleNames = ruleNamesOfRecord(ruleNamesOf(policy(groups)), RECORD);

@@ -7,7 +7,7 @@ export function address(text: string): number {
   return text.split('.').reduce((sum, part) => sum * 256 + Number(part), 0);
 }
 
-/** `10.0.0.0/8`, or an address alone. */
+/** `10.0.0.0/8`, or a bare address. */
 function prefix(text: string): Prefix {
   const [first = '', length = '32'] = text.split('/');
   return { address: address(first), length: Number(length) };
@@ -25,7 +25,10 @@ type SampleRule = Partial<Rule> & {
   readonly ports?: readonly string[];
 };
 
-/** A rule that allows everything, but for what is given; `from` are source ports, `ports` destination ports. */
+/**
+ * A rule that allows everything, with the given fields replaced. `from` are source ports, `ports` destination
+ * ports.
+ */
 export function rule(given: SampleRule = {}): Rule {
   const { to = [], from = [], ports = [], ...rest } = given;
   return {
@@ -59,12 +62,12 @@ export function group(sources: readonly string[], rules: readonly Rule[], given:
   };
 }
 
-/** A policy that denies what its groups do not decide. */
+/** A policy whose default is an enforced deny. */
 export function policy(groups: readonly Group[], given: Partial<Policy['default']> = {}): Policy {
   return { groups, default: { action: 'deny', mode: 'enforce', from: 'fallback', ...given } };
 }
 
-/** A TCP packet from 10.0.0.1 port 40000 to 192.0.2.1 port 443, but for what is given. */
+/** A TCP packet from 10.0.0.1 port 40000 to 192.0.2.1 port 443, with the given fields replaced. */
 export function packet(
   given: Partial<Omit<Packet, 'source' | 'destination'>> & { source?: string; destination?: string } = {},
 ): Packet {

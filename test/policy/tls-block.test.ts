@@ -29,7 +29,7 @@ const judge = (tls: TlsMatchConfig, said: HelloFacts, certificate: CertificateFa
 
 type Row = readonly [TlsMatchConfig, HelloFacts, CertificateFacts, TlsBlockMatch];
 
-describe('the name of a hello', () => {
+describe('a TLS block is matched against the server name of a hello', () => {
   const rows: readonly Row[] = [
     [{}, hello, unasked, 'yes'],
     [{}, nameless, unasked, 'yes'],
@@ -60,7 +60,7 @@ describe('the name of a hello', () => {
   });
 });
 
-describe('a certificate that is seen', () => {
+describe('a TLS block is matched against a visible certificate', () => {
   const rows: readonly (readonly [TlsMatchConfig, CertificateFacts, TlsBlockMatch])[] = [
     [{ server_dn: 'CN=api.example.com,O=Example,C=DE' }, seen, 'yes'],
     [{ server_dn: 'cn=api.example.com,O=Example,C=DE' }, seen, 'no'],
@@ -99,7 +99,7 @@ describe('a certificate that is seen', () => {
   });
 });
 
-describe('a certificate that is not seen', () => {
+describe('a TLS block is matched against a certificate that is not visible', () => {
   const one = { sni: ['api.example.com'], server_san: ['www.example.com'] };
   const rows: readonly Row[] = [
     [one, hello, unasked, 'needs_certificate'],
@@ -125,8 +125,8 @@ describe('a certificate that is not seen', () => {
   });
 });
 
-describe('a block', () => {
-  it('asks whether a chain is trusted only where it matters, and with its own anchors', () => {
+describe('a TLS block', () => {
+  it('checks whether a chain is trusted only if the result depends on it, and with its own anchors', () => {
     const asked: (readonly string[] | null)[] = [];
     const certificate: SeenCertificate = { ...seen, isTrusted: (anchors) => asked.push(anchors) > 0 };
     judge({ server_san: ['no.example.com'] }, hello, certificate);
@@ -137,7 +137,7 @@ describe('a block', () => {
     expect(asked).toEqual([null, ['mine']]);
   });
 
-  it('with an expression that does not compile is a bug', () => {
+  it('throws for an expression that does not compile', () => {
     expect(() => judgeTlsBlock({ sni: '(' }, { hello, certificate: unasked })).toThrow('does not compile');
   });
 });

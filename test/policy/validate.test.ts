@@ -21,7 +21,7 @@ function policyOf(rules: unknown): unknown {
 function groupWith(sources: unknown): unknown {
   return { source_groups: [{ id: 'g', mode: 'enforce', sources }] };
 }
-/** Through JSON text, so that `__proto__` in a text is a key like any other. */
+/** A string is parsed as JSON, so that `__proto__` in it is an ordinary key. */
 function problemsOf(document: unknown): Problem[] {
   return validatePolicy(typeof document === 'string' ? JSON.parse(document) : structuredClone(document), context);
 }
@@ -35,7 +35,7 @@ const digest = 'ab'.repeat(32);
 const PEM = '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n';
 const intercept = (request: unknown) => ({ tls: { mode: 'intercept', http: { request } } });
 
-describe('a match is refused for', () => {
+describe('a match is rejected for', () => {
   const EMPTY_TEXT = 'An empty text matches nothing.';
   const CIDR = 'Write an IPv4 network such as "192.0.2.0/24": four decimal octets, "/", and 0 to 32.';
   const NOT_REGEX = 'Not an expression to search for: missing closing ) at character 2.';
@@ -71,7 +71,7 @@ describe('a match is refused for', () => {
       ],
     ],
     [
-      'a field that is nearly one, or begins like one',
+      'a misspelled or incomplete field name',
       { fingerprint: 0, dstIps: 0, tls: { mode: 'intercept', http: { request: { query: { keys: 0, header: 0 } } } } },
       { tls: { mode: 'intercept', http: { request: { query: { keys_present: ['a'] } } } } },
       [
@@ -96,7 +96,7 @@ describe('a match is refused for', () => {
       ['empty_matcher ~/dns_hostname: Not an expression to search for: an empty hostname matches nothing.'],
     ],
     [
-      'a hostname that is no RE2',
+      'a hostname that is not valid RE2',
       { dns_hostname: '^(a' },
       { dns_hostname: '^(a)$' },
       [`invalid_regex ~/dns_hostname: ${NOT_REGEX}`],
@@ -148,7 +148,7 @@ describe('a match is refused for', () => {
       ['out_of_range ~/dst_ports/1: Must be at most 65535.'],
     ],
     [
-      'a range that runs backwards',
+      'a range with a start above its end',
       { src_ports: ['20-10'] },
       { src_ports: ['10-10'] },
       ['invalid_port ~/src_ports/0: Not a port: the range begins at 20, above its end 10.'],
@@ -160,7 +160,7 @@ describe('a match is refused for', () => {
       ['invalid_port ~/dst_ports/0: Not a port: a port is 0 to 65535.'],
     ],
     [
-      'a port that is no number',
+      'a port that is not a number',
       { dst_ports: ['http'] },
       { dst_ports: ['80'] },
       ['invalid_port ~/dst_ports/0: Not a port: write a port ("443") or a range ("8000-8100") in decimal.'],
@@ -208,7 +208,7 @@ describe('a match is refused for', () => {
       ['icmp_with_ports ~/dst_ports: An ICMP rule has no ports.'],
     ],
     [
-      'ports beside ICMP types',
+      'ports together with ICMP types',
       { icmp_types: [8], src_ports: [1], dst_ports: [2] },
       { icmp_types: [8] },
       [
@@ -340,7 +340,7 @@ describe('a match is refused for', () => {
       ['invalid_type ~/tls/sni: Must be a string or an array or an object, not a number.'],
     ],
     [
-      'an SNI expression that is no RE2',
+      'an SNI expression that is not valid RE2',
       { tls: { sni: 'a(' } },
       { tls: { sni: 'a()' } },
       [`invalid_regex ~/tls/sni: ${NOT_REGEX}`],
@@ -392,7 +392,7 @@ describe('a match is refused for', () => {
       ['empty_matcher ~/tls/http/response: A response matcher needs headers.'],
     ],
     [
-      'a method that is no token',
+      'a method that is not a token',
       intercept({ methods: ['GET', 'A B'] }),
       intercept({ methods: ['GET', 'M-SEARCH'] }),
       ['invalid_method ~/tls/http/request/methods/1: A method is a token such as "GET".'],
@@ -416,7 +416,7 @@ describe('a match is refused for', () => {
       [`empty_matcher ~/tls/http/request/path/prefix/0: ${EMPTY_TEXT}`],
     ],
     [
-      'a path expression that is no RE2',
+      'a path expression that is not valid RE2',
       intercept({ path: { regex: 'a(' } }),
       intercept({ path: { regex: 'a' } }),
       [`invalid_regex ~/tls/http/request/path/regex: ${NOT_REGEX}`],
@@ -436,13 +436,13 @@ describe('a match is refused for', () => {
       ['invalid_key ~/tls/http/request/query/key_values_exact/: A query key is not empty.'],
     ],
     [
-      'no values of a query key',
+      'a query key without values',
       intercept({ query: { key_values_exact: { 'a/b': [] } } }),
       intercept({ query: { key_values_exact: { 'a/b': ['c'] } } }),
       ['empty_matcher ~/tls/http/request/query/key_values_exact/a~1b: An empty list of values matches nothing.'],
     ],
     [
-      'a query expression that is no RE2',
+      'a query expression that is not valid RE2',
       intercept({ query: { key_values_regex: { a: 'a(' } } }),
       intercept({ query: { key_values_regex: { a: 'a' } } }),
       [`invalid_regex ~/tls/http/request/query/key_values_regex/a: ${NOT_REGEX}`],
@@ -456,7 +456,7 @@ describe('a match is refused for', () => {
       ],
     ],
     [
-      'header names that are no tokens',
+      'header names that are not tokens',
       intercept({
         headers: { require_present: ['a b'], deny_present: [''], exact: { é: ['a'] }, regex: { 'a:': 'a' } },
       }),
@@ -472,24 +472,24 @@ describe('a match is refused for', () => {
       ['duplicate_header ~/tls/http/request/headers/exact/x-a: This header stands here twice, in different case.'],
     ],
     [
-      'a header value that is no list',
+      'a header value that is not a list',
       intercept({ headers: { exact: { a: 'b' } } }),
       intercept({ headers: { exact: { a: ['b'] } } }),
       ['invalid_type ~/tls/http/request/headers/exact/a: Must be an array, not a string.'],
     ],
-  ])('%s, and its neighbour is accepted', (_, refused, accepted, expected) => {
+  ])('%s, and its valid counterpart is accepted', (_, refused, accepted, expected) => {
     expect(matchProblems(refused)).toEqual(expected);
     expect(matchProblems(accepted)).toEqual([]);
   });
 });
 
-describe('a document is refused for', () => {
+describe('a document is rejected for', () => {
   const prod = { integration: 'prod', node_selector: {} };
   const SELECTOR = 'A Kubernetes source sets exactly one of pod_selector and node_selector.';
   const VALUE = 'A label value has at most 63 letters, digits, "-", "_" and ".", a letter or digit at both ends.';
   const rule = (more: object) => policyOf([{ id: 'r', action: 'allow', match: {}, ...more }]);
   it.each<[string, unknown, unknown, string[]]>([
-    ['being no object', [], {}, ['invalid_type : Must be an object, not an array.']],
+    ['not being an object', [], {}, ['invalid_type : Must be an object, not an array.']],
     ['being null', 'null', {}, ['invalid_type : Must be an object, not null.']],
     [
       'an unknown word of default_policy',
@@ -504,7 +504,7 @@ describe('a document is refused for', () => {
       ['invalid_type /default_policy: Must be a string, not null.'],
     ],
     [
-      'groups that are no list',
+      'groups that are not a list',
       { source_groups: {} },
       { source_groups: [] },
       ['invalid_type /source_groups: Must be an array, not an object.'],
@@ -556,7 +556,7 @@ describe('a document is refused for', () => {
       ['empty_sources /source_groups/0/sources: A source group needs a source: cidrs, ips or kubernetes.'],
     ],
     [
-      'sources of which all are wrong, once',
+      'sources that are all wrong, with one problem only',
       groupWith({ cidrs: '10.0.0.0/8' }),
       groupWith({ cidrs: ['0.0.0.0/0'] }),
       ['invalid_type /source_groups/0/sources/cidrs: Must be an array, not a string.'],
@@ -611,7 +611,7 @@ describe('a document is refused for', () => {
       ],
     ],
     [
-      'a rule without anything',
+      'an empty rule',
       policyOf([{}]),
       rule({}),
       ['id', 'action', 'match'].map((field) => `required ${RULE}/${field}: This field is required.`),
@@ -623,7 +623,7 @@ describe('a document is refused for', () => {
       [`invalid_action ${RULE}/action: action must be "allow" or "deny".`],
     ],
     [
-      'a rule mode that is none',
+      'an unknown rule mode',
       rule({ mode: 'Audit' }),
       rule({ mode: 'audit' }),
       [`invalid_value ${RULE}/mode: Must be "audit" or "enforce".`],
@@ -654,12 +654,12 @@ describe('a document is refused for', () => {
     ],
     ['an empty rule id', rule({ id: '' }), rule({ id: ' ' }), [`empty_id ${RULE}/id: An id is not empty.`]],
     ['a rule that is null', policyOf([null]), policyOf([]), [`invalid_type ${RULE}: Must be an object, not null.`]],
-  ])('%s, and its neighbour is accepted', (_, refused, accepted, expected) => {
+  ])('%s, and its valid counterpart is accepted', (_, refused, accepted, expected) => {
     expect(lines(problemsOf(refused))).toEqual(expected);
     expect(lines(problemsOf(accepted))).toEqual([]);
   });
 
-  it('ids that stand twice, within groups and among groups', () => {
+  it('duplicate ids within groups and among groups', () => {
     const group = (id: string, ...rules: string[]) => ({
       id,
       mode: 'audit',
@@ -680,7 +680,7 @@ describe('a document is refused for', () => {
     ]);
   });
 
-  it('a key __proto__ in any map of the user', () => {
+  it('a key __proto__ in any map', () => {
     const maps = JSON.stringify(
       intercept({ query: { key_values_exact: 0, key_values_regex: 0 }, headers: { exact: 0, regex: 0 } }),
     );
@@ -734,7 +734,7 @@ describe('a document is refused for', () => {
 });
 
 describe('all problems at once', () => {
-  it('tells of wrong shapes and wrong meanings in one answer', () => {
+  it('are returned together for wrong shapes and wrong values', () => {
     const document = {
       default_policy: 5,
       source_groups: [
@@ -769,7 +769,7 @@ describe('all problems at once', () => {
     ]);
   });
 
-  it('lists a thousand and counts the rest', () => {
+  it('are listed up to a thousand, and the rest is counted', () => {
     const problems = problemsOf({
       source_groups: [{ id: 'g', mode: 'audit', sources: { ips: Array(MAX_PROBLEMS + 7).fill('x') } }],
     });
@@ -788,11 +788,11 @@ describe('an envelope', () => {
     expect(check({ mode: 'audit', policy: {} })).toEqual([]);
   });
 
-  it('is refused without mode and policy', () => {
+  it('is rejected without mode and policy', () => {
     expect(check({})).toEqual(['required /mode: This field is required.', 'required /policy: This field is required.']);
   });
 
-  it('is told once what to send when a record comes back as it was read', () => {
+  it('gets one problem for all members that only a stored record has', () => {
     const record = { id: 'x', form: 'envelope', revision: 3, created_at: '', updated_at: '', updated_by: '' };
     expect(check({ ...record, active: true, warnings: [], mode: 'audit', name: 'a', policy: {}, extra: 1 })).toEqual([
       'unknown_field /id: Only answers have id, form, revision, created_at, updated_at, updated_by, active, warnings: send only mode, name and policy.',
@@ -800,20 +800,20 @@ describe('an envelope', () => {
     ]);
   });
 
-  it('is refused with a mode that is none', () => {
+  it('is rejected with an unknown mode', () => {
     expect(check({ mode: 'on', policy: {} })).toEqual([
       'invalid_value /mode: Must be "disabled" or "audit" or "enforce".',
     ]);
   });
 
-  it('is refused with a mode in a group, and points into the body', () => {
+  it('is rejected with a mode in a group, with pointers into the body', () => {
     expect(check({ mode: 'enforce', policy: { source_groups: [{ ...group, mode: 'audit' }, group] } })).toEqual([
       'mode_not_allowed /policy/source_groups/0/mode: In the envelope form a source group has no mode; the mode of the envelope holds for it.',
       'duplicate_id /policy/source_groups/1/id: Another source group has this id: /policy/source_groups/0.',
     ]);
   });
 
-  it.each([['   '], ['a\nb'], ['a\u200bb'], ['x'.repeat(254)]])('is refused with the name %j', (name) => {
+  it.each([['   '], ['a\nb'], ['a\u200bb'], ['x'.repeat(254)]])('is rejected with the name %j', (name) => {
     expect(check({ mode: 'enforce', name, policy: {} })).toEqual([
       'invalid_name /name: A name is 1 to 253 printable characters; blanks around it are left out.',
     ]);
