@@ -11,7 +11,7 @@ import { createApi } from '#api/server.js';
 import type { PolicyTarget, Refusal } from '#bus/policy-requests.js';
 import type { Config } from '#config/config.js';
 import type { DisclosedConfig } from '#config/disclosure.js';
-import { followPolicyFile } from '#config/policy-file.js';
+import { FollowedPolicyFile } from '#config/policy-file.js';
 import type { PolicyText } from '#config/policy-text.js';
 import type { Missing } from '#contracts/datapath.js';
 import { exemptBit } from '#dataplane/abi/settings.js';
@@ -93,7 +93,13 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     const plane = inspecting === null ? null : createServicePlane(inspecting);
     // A thread that died is begun again; its connections were reset.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
-    const system = createSystem({
+    const observer = createObserver(config, log, () => system);
+    let apiIsMade = (): void => {};
+    const ready = new Promise<void>((resolve) => {
+      apiIsMade = resolve;
+    });
+    const policyFile = config.policy.file === null ? null : follow(config.policy.file, ready, () => system, log);
+    const system: System = createSystem({
       store,
       dataplane,
       dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane)),
@@ -103,17 +109,18 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       sections: {
         cluster: config.cluster !== null,
       },
+      observer,
+      policyFile,
       createThread: () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) }),
     });
     logFacts(system, log);
-    const observer = observe(system, config, log);
+    observe(system, observer);
     const management = managementOf({ system, interceptCa, authority, work, observer, config, disclosed, log: ring });
-    let unfollow = () => {};
     let made: Api | null = null;
     try {
       const api = await createApi(management, apiOptions(config, log));
       made = api;
-      if (config.policy.file !== null) unfollow = follow(config.policy.file, system, log);
+      apiIsMade();
       const stopping = new AbortController();
       void stopped.then(() => stopping.abort());
       const { host, port: wanted } = config.api.listen;
@@ -131,7 +138,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       if (reason instanceof Error) throw reason;
       log.info({ signal: reason }, 'draining');
     } finally {
-      unfollow();
+      policyFile?.close();
       management.support.close();
       await system.shutdown();
       await observer.close();
@@ -261,8 +268,17 @@ function logFacts(system: System, log: Logger): void {
   });
 }
 
-/** The observation plane of a node: what it sees, and whom it tells. */
-function observe(system: System, config: Config, log: Logger): Observer {
+/** The system begins the observer, and calls of the observer come later: until then there is no system. */
+function createObserver(config: Config, log: Logger, systemOf: () => System): Observer {
+  const connect = async (): Promise<void> => {
+    const system = systemOf();
+    system.takeEvents((source) => observer.hear(source));
+    // What was granted before it began; nothing where no name is looked up.
+    const names = await system.lookups.names();
+    if ('kind' in names) return;
+    const named = names.flatMap(({ hostname, addresses }) => addresses.map((address) => ({ address, hostname })));
+    observer.see({ lookups: [], rebindings: [], named, lost: 0, lostDenied: 0 });
+  };
   const observer = new Observer(
     {
       dataDir: config.node.dataDir,
@@ -272,26 +288,24 @@ function observe(system: System, config: Config, log: Logger): Observer {
     },
     {
       wanted: ({ flows, lookups, connections }) => {
+        const system = systemOf();
         void system.setFlowsWanted(flows);
         system.lookups.setWanted(lookups);
         system.inspecting.setWanted(connections);
       },
       trouble: (code, message) => log.error({ code }, message),
       relief: (code, message) => log.info({ code }, message),
-      restarted: () => connectAgain(),
+      begun: () =>
+        queueMicrotask(() => {
+          connect().catch((failure: unknown) => log.error({ err: failure }, 'names of addresses are not known'));
+        }),
     },
   );
-  const connectAgain = (): void => {
-    connect().catch((failure: unknown) => log.error({ err: failure }, 'names of addresses are not known'));
-  };
-  const connect = async (): Promise<void> => {
-    system.takeEvents((source) => observer.hear(source));
-    // What was granted before it began; nothing where no name is looked up.
-    const names = await system.lookups.names();
-    if ('kind' in names) return;
-    const named = names.flatMap(({ hostname, addresses }) => addresses.map((address) => ({ address, hostname })));
-    observer.see({ lookups: [], rebindings: [], named, lost: 0, lostDenied: 0 });
-  };
+  return observer;
+}
+
+/** What the observer receives from the system. */
+function observe(system: System, observer: Observer): void {
   system.lookups.seen.subscribe((seen) => observer.see(seen));
   system.inspecting.seen.subscribe((seen) => observer.seeConnections(seen));
   system.bus.messages.subscribe((message) => {
@@ -299,8 +313,6 @@ function observe(system: System, config: Config, log: Logger): Observer {
       observer.endReaders('performance_mode_disabled');
     }
   });
-  connectAgain();
-  return observer;
 }
 
 type Parts = {
@@ -389,8 +401,9 @@ function unread(failure: unknown): Refusal {
 }
 
 /** The file's policy goes the way of every other origin. What it says already is not written again. */
-function follow(path: string, system: System, log: Logger): () => void {
-  const apply = async ({ form, json, record }: PolicyText): Promise<void> => {
+function follow(path: string, ready: Promise<void>, systemOf: () => System, log: Logger): FollowedPolicyFile {
+  const take = async ({ form, json, record }: PolicyText): Promise<void> => {
+    const system = systemOf();
     if (await isInForce(system, { form, json })) return;
     const outcome = await system.policies.write({
       operation: 'put',
@@ -407,18 +420,33 @@ function follow(path: string, system: System, log: Logger): () => void {
     const warnings = outcome.kind === 'written' ? outcome.warnings : [];
     log.info({ path, warnings }, 'policy file written');
   };
-  return followPolicyFile(path, apply, (error) => {
-    const problems = error instanceof PolicyFileRefused ? error.refusal.problems : undefined;
-    log.error({ path, problems }, error instanceof Error ? error.message : String(error));
-  });
+  const isFinal = (failure: unknown): boolean =>
+    failure instanceof PolicyFileRefused && !REFUSED_FOR_NOW.includes(failure.refusal.code);
+  const failed = (failure: unknown): void => {
+    if (failure instanceof PolicyFileRefused) {
+      const { detail, problems } = failure.refusal;
+      log.error({ path, problems }, `the policy file ${path} was not written: ${detail}`);
+    } else log.error({ path }, failure instanceof Error ? failure.message : String(failure));
+  };
+  return new FollowedPolicyFile(path, { take, isFinal, failed }, ready);
 }
 
+/** The node takes the same text later. */
+const REFUSED_FOR_NOW: readonly string[] = [
+  'dataplane_unavailable',
+  'activation_timeout',
+  'feature_unavailable',
+  'store_unavailable',
+  'draining',
+];
+
+/** Its message is public in `/ready`: the log has what the policy says. */
 class PolicyFileRefused extends Error {
   constructor(
     path: string,
     readonly refusal: Refusal,
   ) {
-    super(`the policy file ${path} was not written: ${refusal.detail}`);
+    super(`the policy file ${path} was refused (${refusal.code}); the log says why`);
   }
 }
 

@@ -7,6 +7,7 @@ import { nodeChart } from './node.chart.js';
 import { performanceModeChart } from './performance-mode.chart.js';
 import { policyChart } from './policy.chart.js';
 import { servicePlaneChart } from './service-plane.chart.js';
+import { supervisedPartChart } from './supervised-part.chart.js';
 import { swapChart } from './swap.chart.js';
 import { writeChart } from './write.chart.js';
 
@@ -22,4 +23,5 @@ export const CHARTS: Readonly<Record<string, AnyStateMachine>> = {
   'service-plane': servicePlaneChart,
   cluster: clusterChart,
   'performance-mode': performanceModeChart,
+  'supervised-part': supervisedPartChart,
 };

@@ -9,9 +9,22 @@ import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { PolicyInput } from './policy.chart.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import type { ServicePlaneInput } from './service-plane.chart.js';
+import type { SupervisedPartInput } from './supervised-part.chart.js';
 
 /** The actors that the node supervises; each is a child of this name and a region of the chart. */
-export const PARTS = ['policy', 'dataplane', 'dnsProxy', 'servicePlane', 'cluster', 'performanceMode'] as const;
+export const PARTS = [
+  'policy',
+  'dataplane',
+  'dnsProxy',
+  'servicePlane',
+  'cluster',
+  'performanceMode',
+  'observer',
+  'policyFile',
+  'writeThread',
+  'explainThread',
+  'draftThread',
+] as const;
 export type Part = (typeof PARTS)[number];
 
 export type NodeInput = {
@@ -38,6 +51,19 @@ type NodeEvent =
   | Extract<Fact, { type: 'policy.activated' | 'policy.drained' | 'dataplane.closed' }>
   | { readonly type: 'shutdown.requested' };
 
+type RestartDelay = `${Part}Restart`;
+
+function restartDelays() {
+  const delayOf =
+    (part: Part) =>
+    ({ context }: { context: NodeContext }): number =>
+      backoffMs(context.restarts[part] - 1, 100, 30_000);
+  return Object.fromEntries(PARTS.map((part) => [`${part}Restart`, delayOf(part)])) as Record<
+    RestartDelay,
+    ReturnType<typeof delayOf>
+  >;
+}
+
 const node = setup({
   types: {
     context: {} as NodeContext,
@@ -53,6 +79,11 @@ const node = setup({
     servicePlane: fromPromise<void, ServicePlaneInput>(notProvided('servicePlane')) as AnyActorLogic,
     cluster: fromPromise<void, ClusterInput>(notProvided('cluster')) as AnyActorLogic,
     performanceMode: fromPromise<void>(notProvided('performanceMode')) as AnyActorLogic,
+    observer: fromPromise<void, SupervisedPartInput>(notProvided('observer')) as AnyActorLogic,
+    policyFile: fromPromise<void, SupervisedPartInput>(notProvided('policyFile')) as AnyActorLogic,
+    writeThread: fromPromise<void, SupervisedPartInput>(notProvided('writeThread')) as AnyActorLogic,
+    explainThread: fromPromise<void, SupervisedPartInput>(notProvided('explainThread')) as AnyActorLogic,
+    draftThread: fromPromise<void, SupervisedPartInput>(notProvided('draftThread')) as AnyActorLogic,
   },
   actions: {
     publish: (_, _params: { message: Message }) => {},
@@ -75,12 +106,7 @@ const node = setup({
     drainDeadline: 6_000,
     releaseDeadline: 4_000,
     quietTime: 60_000,
-    policyRestart: ({ context }) => backoffMs(context.restarts.policy - 1, 100, 30_000),
-    dataplaneRestart: ({ context }) => backoffMs(context.restarts.dataplane - 1, 100, 30_000),
-    dnsProxyRestart: ({ context }) => backoffMs(context.restarts.dnsProxy - 1, 100, 30_000),
-    servicePlaneRestart: ({ context }) => backoffMs(context.restarts.servicePlane - 1, 100, 30_000),
-    clusterRestart: ({ context }) => backoffMs(context.restarts.cluster - 1, 100, 30_000),
-    performanceModeRestart: ({ context }) => backoffMs(context.restarts.performanceMode - 1, 100, 30_000),
+    ...restartDelays(),
   },
 });
 
@@ -109,6 +135,13 @@ function inputOf(part: Part, context: NodeContext): unknown {
       return { configured: configured.cluster } satisfies ClusterInput;
     case 'performanceMode':
       return undefined;
+    case 'observer':
+    case 'policyFile':
+      return { beginsAtOnce: true } satisfies SupervisedPartInput;
+    case 'writeThread':
+    case 'explainThread':
+    case 'draftThread':
+      return { beginsAtOnce: false } satisfies SupervisedPartInput;
   }
 }
 
@@ -141,7 +174,7 @@ export const nodeChart = node.createMachine({
     needs: { dataplane: false, dns: false, servicePlane: false },
     lookups: null,
     inspection: null,
-    restarts: { policy: 0, dataplane: 0, dnsProxy: 0, servicePlane: 0, cluster: 0, performanceMode: 0 },
+    restarts: Object.fromEntries(PARTS.map((part) => [part, 0])) as Record<Part, number>,
     ended: {},
     trouble: {},
   }),
@@ -199,5 +232,10 @@ export const nodeChart = node.createMachine({
     servicePlane: supervised('servicePlane'),
     cluster: supervised('cluster'),
     performanceMode: supervised('performanceMode'),
+    observer: supervised('observer'),
+    policyFile: supervised('policyFile'),
+    writeThread: supervised('writeThread'),
+    explainThread: supervised('explainThread'),
+    draftThread: supervised('draftThread'),
   },
 });

@@ -1,5 +1,6 @@
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
+import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import type { JudgementPorts } from '#policy-write/prepare-write.js';
 import { clusterChart } from '#statecharts/cluster.chart.js';
@@ -11,6 +12,7 @@ import type { EventSwitch } from './event-switch.js';
 import { performanceModeActor } from './performance-mode.actor.js';
 import { policyActor } from './policy.actor.js';
 import { type ServicePlanePorts, servicePlaneActor } from './service-plane.actor.js';
+import { supervisedPartActor } from './supervised-part.actor.js';
 
 export type NodePorts = {
   readonly judgement: JudgementPorts;
@@ -20,13 +22,16 @@ export type NodePorts = {
   /** Null without a `service_plane` section. */
   readonly servicePlane: ServicePlanePorts | null;
   readonly settings: SettingsStore;
+  readonly supervised: Readonly<
+    Record<'observer' | 'policyFile' | 'writeThread' | 'explainThread' | 'draftThread', SupervisedPart | null>
+  >;
   readonly events: EventSwitch;
   readonly now: () => Date;
 };
 
 /** Binds the node chart to the actors that it supervises. */
 export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
-  const { judgement, dataplane, dns, servicePlane, settings, events, now } = ports;
+  const { judgement, dataplane, dns, servicePlane, settings, supervised, events, now } = ports;
   return nodeChart.provide({
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
@@ -36,6 +41,11 @@ export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
       servicePlane: servicePlaneActor(servicePlane, dataplane?.datapath ?? null),
       cluster: clusterChart,
       performanceMode: performanceModeActor(bus, { settings, events, now }),
+      observer: supervisedPartActor(supervised.observer),
+      policyFile: supervisedPartActor(supervised.policyFile),
+      writeThread: supervisedPartActor(supervised.writeThread),
+      explainThread: supervisedPartActor(supervised.explainThread),
+      draftThread: supervisedPartActor(supervised.draftThread),
     },
   });
 }

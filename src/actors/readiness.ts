@@ -26,8 +26,9 @@ export type PartSnapshot = {
   readonly status: 'active' | 'done' | 'error' | 'stopped';
   readonly hasTag: (tag: never) => boolean;
   readonly getMeta: () => Readonly<Record<string, unknown>>;
-  /** `trouble` is told of a part that is not ready, `notices` of one that is. */
-  readonly context: { readonly trouble?: Troubles; readonly notices?: Troubles };
+  readonly matches?: (value: never) => boolean;
+  /** `trouble` is told of a part that is not ready, `notices` of one that is; `failure` is a supervised part's. */
+  readonly context: { readonly trouble?: Troubles; readonly notices?: Troubles; readonly failure?: string | null };
   readonly children?: Readonly<Record<string, { getSnapshot(): unknown } | undefined>>;
 };
 
@@ -94,9 +95,46 @@ function standingOf(part: PartName, snapshot: PartSnapshot): Standing | undefine
   return WORST_FIRST.find((standing) => snapshot.hasTag(`${part}:${standing}` as never));
 }
 
-export function reportOf(conditions: readonly Condition[], sinceOf: (name: CheckName) => string): ReadinessReport {
+/** The supervised parts, the check whose detail reports each of them while it is down, and what is missing then. */
+const SUPERVISED = [
+  { name: 'observer', check: 'dataplane_running', what: 'the observer (findings, wiretap)' },
+  { name: 'policyFile', check: 'policy_ready', what: 'policy.file' },
+  { name: 'writeThread', check: 'policy_ready', what: 'the thread for writes of policies' },
+  { name: 'explainThread', check: 'policy_ready', what: 'the thread that explains the active policy' },
+  { name: 'draftThread', check: 'policy_ready', what: 'the thread that explains drafts' },
+] as const satisfies readonly { name: Part; check: CheckName; what: string }[];
+
+/** A supervised part. It takes nothing from the readiness of the node. */
+type PartState = {
+  readonly name: (typeof SUPERVISED)[number]['name'];
+  readonly check: CheckName;
+  readonly what: string;
+  readonly state: 'up' | 'down';
+  readonly failure: string;
+};
+
+export function supervisedPartsOf({ snapshots, ended }: NodeView): PartState[] {
+  return SUPERVISED.map((part) => {
+    const snapshot = snapshots[part.name];
+    if (snapshot?.status !== 'active')
+      return { ...part, state: 'down', failure: ended[part.name] ?? 'its actor ended' };
+    const isDown = snapshot.matches?.('down' as never) === true;
+    return { ...part, state: isDown ? 'down' : 'up', failure: snapshot.context.failure ?? '' };
+  });
+}
+
+export function reportOf(
+  conditions: readonly Condition[],
+  parts: readonly PartState[],
+  sinceOf: (name: CheckName | Part) => string,
+): ReadinessReport {
   return {
     ready: conditions.every(({ ok }) => ok),
-    checks: conditions.map((condition) => ({ ...condition, since: sinceOf(condition.name) })),
+    checks: conditions.map((condition) => {
+      const degraded = parts
+        .filter(({ check, state }) => check === condition.name && state === 'down')
+        .map(({ name, what, failure }) => `; degraded: ${what} is down since ${sinceOf(name)}: ${failure}`);
+      return { ...condition, detail: condition.detail + degraded.join(''), since: sinceOf(condition.name) };
+    }),
   };
 }

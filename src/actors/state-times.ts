@@ -1,19 +1,21 @@
+import type { Part } from '#statecharts/node.chart.js';
 import type { CheckName } from '#statecharts/readiness.js';
-import type { Condition } from './readiness.js';
 
-/** When the state of each check was entered; nothing else about it is kept. */
+type Name = CheckName | Part;
+
+/** When the state of each check, and of each supervised part, was entered; nothing else about it is kept. */
 export type StateTimes = {
-  note(conditions: readonly Condition[]): void;
+  note(states: readonly { readonly name: Name; readonly state: string }[]): void;
   /** ISO 8601, UTC. */
-  since(name: CheckName): string;
+  since(name: Name): string;
 };
 
 export function createStateTimes(now: () => Date): StateTimes {
   const began = now().toISOString();
-  const entered = new Map<CheckName, { readonly state: string; readonly at: string }>();
+  const entered = new Map<Name, { readonly state: string; readonly at: string }>();
   return {
-    note(conditions) {
-      for (const { name, state } of conditions) {
+    note(states) {
+      for (const { name, state } of states) {
         if (entered.get(name)?.state !== state) entered.set(name, { state, at: now().toISOString() });
       }
     },

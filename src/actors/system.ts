@@ -11,6 +11,7 @@ import type { EventSource } from '#contracts/event-source.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { ownAddresses } from '#dns/own-addresses.js';
 import type { Explanation } from '#policy/explain/explain.js';
@@ -40,7 +41,7 @@ import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-
 import type { DataplanePorts } from './dataplane.actor.js';
 import { EventSwitch } from './event-switch.js';
 import { nodeActor } from './node.actor.js';
-import { conditionsOf, type NodeView, type ReadinessReport, reportOf } from './readiness.js';
+import { conditionsOf, type NodeView, type ReadinessReport, reportOf, supervisedPartsOf } from './readiness.js';
 import { routeMessages } from './router.js';
 import type { ServicePlanePorts } from './service-plane.actor.js';
 import { createStateTimes } from './state-times.js';
@@ -71,6 +72,9 @@ export type SystemPorts = {
   readonly servicePlane: ServicePlanePorts | null;
   /** Whether the configuration has this section. */
   readonly sections: { readonly cluster: boolean };
+  /** The observer, and the follower of `policy.file`; the node begins them. Null or left out: it has none. */
+  readonly observer?: SupervisedPart | null;
+  readonly policyFile?: SupervisedPart | null;
   readonly now?: () => Date;
   /** Starts a policy thread; one writes, another explains the active policy, a third drafts. */
   readonly createThread?: () => PolicyThread;
@@ -171,6 +175,13 @@ export function createSystem(ports: SystemPorts): System {
     dns,
     servicePlane,
     settings: store.settings,
+    supervised: {
+      observer: ports.observer ?? null,
+      policyFile: ports.policyFile ?? null,
+      writeThread: writing,
+      explainThread: explaining,
+      draftThread: drafting,
+    },
     events,
     now,
   });
@@ -188,7 +199,7 @@ export function createSystem(ports: SystemPorts): System {
     input,
     inspect: (inspected) => {
       recorder.inspect(inspected);
-      if (inspected.type === '@xstate.snapshot' && started) times.note(conditionsOf(view()));
+      if (inspected.type === '@xstate.snapshot' && started) noteTimes();
     },
   });
 
@@ -204,6 +215,11 @@ export function createSystem(ports: SystemPorts): System {
     ended: node.getSnapshot().context.ended,
   });
 
+  const noteTimes = (): void => {
+    const seen = view();
+    times.note([...conditionsOf(seen), ...supervisedPartsOf(seen)]);
+  };
+
   const isEngaged = (): boolean => snapshotOf('dataplane')?.matches('engaged') === true;
 
   let generation = 0;
@@ -214,7 +230,7 @@ export function createSystem(ports: SystemPorts): System {
   routeMessages(bus, (recipient) => (recipient === 'node' ? node : partOf(recipient)));
   node.start();
   started = true;
-  times.note(conditionsOf(view()));
+  noteTimes();
 
   let stopped = false;
   const stop = async (): Promise<void> => {
@@ -281,7 +297,10 @@ export function createSystem(ports: SystemPorts): System {
       const context = snapshotOf('policy')?.context as PolicyContext | undefined;
       return context?.inForce?.integrations ?? null;
     }),
-    readiness: () => reportOf(conditionsOf(view()), (name) => times.since(name)),
+    readiness: () => {
+      const seen = view();
+      return reportOf(conditionsOf(seen), supervisedPartsOf(seen), (name) => times.since(name));
+    },
     datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
     traffic,
     lookups: lookupsOver(dns, isAnswering),

@@ -37,6 +37,7 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   ],
   cluster: ['configured'],
   performanceMode: ['mode', 'attempts', 'trouble'],
+  supervisedPart: ['beginsAtOnce', 'failure', 'attempts'],
 };
 
 /** The same for what events carry besides their type. */

@@ -1,4 +1,4 @@
-import { unwatchFile, watchFile } from 'node:fs';
+import { type Stats, unwatchFile, watchFile } from 'node:fs';
 import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { type PolicyText, readPolicyText } from './policy-text.js';
@@ -17,23 +17,94 @@ async function readPolicyFile(path: string): Promise<PolicyText> {
   }
 }
 
+export type PolicyFileEvents = {
+  /** Puts the policy of the file in force. */
+  take(file: PolicyText): Promise<void>;
+  /** Whether the same text would be refused again: it is not taken again before the file changes. */
+  isFinal(failure: unknown): boolean;
+  /** Is called once for failures in sequence with the same message. */
+  failed(failure: unknown): void;
+};
+
 /**
- * Hands in the policy of a file now and whenever the file changes, one after the other. Looks at the file's status,
- * so that a file replaced by renaming or behind a link is followed too. Answers how to stop.
+ * Takes the policy of a file when it begins and whenever the file changes, one after the other. It reads the status of the
+ * file at an interval, so that a file that is replaced by renaming or behind a link is followed too.
  */
-export function followPolicyFile(
-  path: string,
-  apply: (file: PolicyText) => Promise<void>,
-  onError: (error: unknown) => void,
-  intervalMs = 1_000,
-): () => void {
-  let turn: Promise<void> = Promise.resolve();
-  const take = (): void => {
-    turn = turn.then(async () => apply(await readPolicyFile(path))).catch(onError);
+export class FollowedPolicyFile {
+  #turn: Promise<unknown>;
+  #isClosed = false;
+  #refused: { readonly json: string; readonly failure: unknown } | null = null;
+  #reported: string | null = null;
+  readonly #watchers = new Set<(failure: string | null) => void>();
+
+  /** Nothing is taken before `ready` resolves. */
+  constructor(
+    private readonly path: string,
+    private readonly events: PolicyFileEvents,
+    ready: Promise<void>,
+    private readonly intervalMs = 1_000,
+  ) {
+    this.#turn = ready;
+  }
+
+  /** Takes the file, also after a failure. Rejects where it cannot be read or is refused. */
+  begin(): Promise<void> {
+    const taken = this.#turn.then(() => this.#take());
+    this.#turn = taken.catch(() => {});
+    return taken;
+  }
+
+  /** Calls back with the reason of each failure after a change of the file, and with null where the change is taken. */
+  watch(listener: (failure: string | null) => void): () => void {
+    if (this.#watchers.size === 0) {
+      watchFile(this.path, { interval: this.intervalMs, persistent: false }, this.#changed);
+    }
+    this.#watchers.add(listener);
+    return () => {
+      this.#watchers.delete(listener);
+      if (this.#watchers.size === 0) unwatchFile(this.path, this.#changed);
+    };
+  }
+
+  /** Nothing is taken any more. */
+  close(): void {
+    this.#isClosed = true;
+    unwatchFile(this.path, this.#changed);
+  }
+
+  readonly #changed = (now: Stats, before: Stats): void => {
+    if (now.mtimeMs === before.mtimeMs && now.ino === before.ino && now.size === before.size) return;
+    this.#refused = null;
+    this.#reported = null;
+    this.begin().then(
+      () => this.#tell(null),
+      (failure: unknown) => this.#tell(sentenceOf(failure)),
+    );
   };
-  watchFile(path, { interval: intervalMs, persistent: false }, (now, before) => {
-    if (now.mtimeMs !== before.mtimeMs || now.ino !== before.ino || now.size !== before.size) take();
-  });
-  take();
-  return () => unwatchFile(path);
+
+  async #take(): Promise<void> {
+    if (this.#isClosed) return;
+    try {
+      const file = await readPolicyFile(this.path);
+      if (this.#refused?.json === file.json) throw this.#refused.failure;
+      await this.events.take(file).catch((failure: unknown) => {
+        if (this.events.isFinal(failure)) this.#refused = { json: file.json, failure };
+        throw failure;
+      });
+      this.#reported = null;
+    } catch (failure) {
+      const sentence = sentenceOf(failure);
+      if (sentence !== this.#reported) this.events.failed(failure);
+      this.#reported = sentence;
+      throw failure;
+    }
+  }
+
+  #tell(failure: string | null): void {
+    for (const watcher of this.#watchers) watcher(failure);
+  }
+}
+
+function sentenceOf(failure: unknown): string {
+  return failure instanceof Error ? failure.message : String(failure);
 }

@@ -19,25 +19,25 @@ export type ObserverEvents = {
   trouble(code: string | null, message: string): void;
   /** Some of that is over. */
   relief(code: string, message: string): void;
-  /** Another one began in its place: it knows nothing yet, and hears nothing. */
-  restarted(): void;
+  /** A thread began: it has no events and no names yet. */
+  begun(): void;
 };
 
-const RESTART_MS = 1_000;
 /** A disk that does not answer must not keep the node from ending. */
 const CLOSE_MS = 5_000;
 
 type Thread = WorkerClient<ObserverAsks, ToObserver, FromObserver>;
 
 /**
- * The observation plane, in a thread of its own: however much there is to see, the API and the policies do not wait for it.
- * A thread that dies fails what it was asked and ends all readers, and another one begins.
+ * The observation plane, in a thread of its own: the API and the policies never wait for it. A thread that dies fails what
+ * it was asked and ends all readers; `begin` starts the next one.
  */
 export class Observer {
   readonly #options: ObserverOptions;
   readonly #events: ObserverEvents;
   readonly #readers: Readers;
-  #thread: Thread | null;
+  #thread: Thread | null = null;
+  readonly #watchers = new Set<(failure: string | null) => void>();
   /** Told while no thread was there. */
   readonly #untold = new PendingFindings('observer');
   #isClosed = false;
@@ -50,7 +50,25 @@ export class Observer {
       closed: (reader) => this.#tell({ kind: 'closed', reader }),
       written: (bytes) => this.#tell({ kind: 'written', bytes }),
     });
-    this.#thread = this.#begin();
+  }
+
+  /** Starts the thread unless it runs; resolves when it has started. */
+  async begin(): Promise<void> {
+    if (this.#isClosed) return;
+    if (this.#thread === null) {
+      this.#thread = this.#start();
+      for (const delta of this.#untold.take()) this.#tell({ kind: 'record', delta });
+      this.#events.begun();
+    }
+    await this.#thread.ask('stats', []);
+  }
+
+  /** Calls back with the reason of each end of the thread. */
+  watch(listener: (failure: string | null) => void): () => void {
+    this.#watchers.add(listener);
+    return () => {
+      this.#watchers.delete(listener);
+    };
   }
 
   /** From now on events come from there. */
@@ -113,7 +131,7 @@ export class Observer {
     await thread.end('the observer was closed');
   }
 
-  #begin(): Thread {
+  #start(): Thread {
     const given = { entry: 'src/observe/observer.worker.js', name: "the observer's thread", workerData: this.#options };
     return new WorkerClient(given, {
       said: (message) => this.#take(message),
@@ -131,12 +149,7 @@ export class Observer {
     this.#readers.closeAll('going_away');
     if (this.#isClosed) return;
     this.#events.trouble('observer_died', reason);
-    setTimeout(() => {
-      if (this.#isClosed) return;
-      this.#thread = this.#begin();
-      for (const delta of this.#untold.take()) this.#tell({ kind: 'record', delta });
-      this.#events.restarted();
-    }, RESTART_MS);
+    for (const watcher of this.#watchers) watcher(reason);
   }
 
   #take(message: FromObserver): void {

@@ -1,10 +1,11 @@
+import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { SentFailure } from '#threads/thread-messages.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import { ownBuffers } from './own-buffers.js';
 import type { PolicyAsks, PolicyResult, PolicyWork } from './policy-work.js';
 
-/** Reads, compiles and explains policies off the event loop. */
-export type PolicyThread = {
+/** Reads, compiles and explains policies off the event loop. A thread that was ended on purpose has not failed. */
+export type PolicyThread = SupervisedPart & {
   /**
    * Rejects with `PolicyThreadDied` when the thread dies of it; the next work starts another thread. With `transfer`
    * the buffers of the work are gone afterwards. An abort ends the thread, since nothing else stops a compilation.
@@ -36,6 +37,12 @@ export function createPolicyThread({
   onPerformed = () => {},
 }: PolicyThreadOptions = {}): PolicyThread {
   let running: WorkerClient<PolicyAsks> | undefined;
+  let isDown = false;
+  const listeners = new Set<(failure: string | null) => void>();
+  const report = (failure: string | null): void => {
+    isDown = failure !== null;
+    for (const listener of listeners) listener(failure);
+  };
 
   const end = async (reason: string): Promise<void> => {
     const ended = running;
@@ -51,8 +58,9 @@ export function createPolicyThread({
       holdsProcess: false,
     };
     running = new WorkerClient(given, {
-      died: () => {
+      died: (reason) => {
         running = undefined;
+        report(reason);
       },
       failureOf: (sent) => new Error(`read and compile the policy: ${(sent as SentFailure).message}`),
       endOf: (reason) => new PolicyThreadDied(reason),
@@ -62,6 +70,11 @@ export function createPolicyThread({
 
   const perform = async (work: PolicyWork, transfer: boolean): Promise<PolicyResult<PolicyWork>> => {
     const thread = running ?? start();
+    if (isDown)
+      void thread.ask('begin', []).then(
+        () => report(null),
+        () => {},
+      );
     const { result, sampleId } = await thread.ask('perform', [work], transfer ? ownBuffers(work) : []);
     if (!('sample' in result)) return result;
     if (sampleId === null) return result;
@@ -72,6 +85,16 @@ export function createPolicyThread({
   };
 
   return {
+    async begin() {
+      await (running ?? start()).ask('begin', []);
+      isDown = false;
+    },
+    watch(listener) {
+      listeners.add(listener);
+      return () => {
+        listeners.delete(listener);
+      };
+    },
     async perform(work, { transfer = false, signal } = {}) {
       if (signal?.aborted === true) throw new PolicyThreadDied('the work was given up before it began');
       const abort = (): void => void end('the policy thread was ended: the work was given up');

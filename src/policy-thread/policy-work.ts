@@ -139,6 +139,8 @@ export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
 /** What goes from thread to thread: a sample that is still to come is asked for. */
 type WithoutPromise<R> = R extends Prepared ? Omit<R, 'sample'> & { readonly sample: null } : R;
 export type PolicyAsks = {
+  /** Returns when the thread has started. */
+  begin(): void;
   perform(work: PolicyWork): {
     readonly result: WithoutPromise<PolicyResult<PolicyWork>>;
     readonly sampleId: number | null;

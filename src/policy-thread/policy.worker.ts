@@ -18,6 +18,7 @@ function keep(sample: Promise<ProofSample>): number {
 
 parent.serve(
   {
+    begin: () => {},
     perform: (work) => {
       const result = perform(work);
       if (!('sample' in result)) return { result, sampleId: null };

@@ -8,6 +8,7 @@ import { performanceModeActor } from '#actors/performance-mode.actor.js';
 import { policyActor } from '#actors/policy.actor.js';
 import { ROUTES } from '#actors/router.js';
 import { servicePlaneActor } from '#actors/service-plane.actor.js';
+import { supervisedPartActor } from '#actors/supervised-part.actor.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import type { JudgementPorts } from '#policy-write/prepare-write.js';
@@ -18,6 +19,7 @@ import { nodeChart, PARTS } from '#statecharts/node.chart.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
+import { supervisedPartChart } from '#statecharts/supervised-part.chart.js';
 import { swapChart } from '#statecharts/swap.chart.js';
 import { writeChart } from '#statecharts/write.chart.js';
 import { openMemoryStore } from '#store/store.js';
@@ -57,6 +59,7 @@ test('every actor provides every effect that its chart declares', async () => {
     dns: null,
     servicePlane: null,
     settings: store.settings,
+    supervised: { observer: null, policyFile: null, writeThread: null, explainThread: null, draftThread: null },
     events,
     now,
   });
@@ -70,6 +73,7 @@ test('every actor provides every effect that its chart declares', async () => {
   expect(unprovided(interfacesChart, dataplane.implementations.actors.interfaces as AnyStateMachine)).toEqual([]);
   expect(unprovided(dnsProxyChart, dnsProxyActor(null, null))).toEqual([]);
   expect(unprovided(servicePlaneChart, servicePlaneActor(null, null))).toEqual([]);
+  expect(unprovided(supervisedPartChart, supervisedPartActor(null))).toEqual([]);
   expect(
     unprovided(performanceModeChart, performanceModeActor(bus, { settings: store.settings, events, now })),
   ).toEqual([]);

@@ -11,7 +11,12 @@ const NOW = '2026-01-01T00:00:00.000Z';
 /** The work of the policy thread, done in this one. */
 export function threadHere(): PolicyThread {
   const perform = createPolicyWorkshop();
-  return { perform: async (work) => perform(work), close: async () => {} };
+  return {
+    perform: async (work) => perform(work),
+    begin: async () => {},
+    watch: () => () => {},
+    close: async () => {},
+  };
 }
 
 export type Running = {

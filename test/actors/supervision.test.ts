@@ -23,6 +23,11 @@ function supervising(policy: () => Promise<void>) {
     servicePlane: idle,
     cluster: idle,
     performanceMode: idle,
+    observer: idle,
+    policyFile: idle,
+    writeThread: idle,
+    explainThread: idle,
+    draftThread: idle,
   };
   const node = createActor(nodeChart.provide({ actors }), { input: INPUT, clock }).start();
   return { node, clock, inputs };

@@ -39,6 +39,14 @@ function nodeWith(make: (path: string) => unknown) {
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (log += String(chunk)));
   return {
     path,
+    /** The detail of the check `policy_ready`. */
+    detail: async (): Promise<string> => {
+      const port = /"port":(\d+)/.exec(log)?.[1];
+      const { checks } = (await (await fetch(`http://127.0.0.1:${port}/ready`)).json()) as {
+        checks: { name: string; detail: string }[];
+      };
+      return checks.find(({ name }) => name === 'policy_ready')?.detail ?? '';
+    },
     logged: (text: string) => vi.waitFor(() => expect(log).toContain(text), WAIT),
     /** Peak resident memory in MiB. */
     peak: () => Number(/^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1]) / 1024,
@@ -82,5 +90,35 @@ it('a node whose policy.file becomes a FIFO keeps its policy, and ends', async (
   rmSync(node.path);
   execFileSync('mkfifo', [node.path]);
   await node.logged('is a FIFO, not a regular file');
+  expect(await node.stop()).toBe(0);
+});
+
+it('/ready reports an unreadable policy.file as degraded until it is read again, without a change of it', async () => {
+  const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
+  await node.logged('policy file written');
+  await vi.waitFor(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
+  const away = `${node.path}.away`;
+  renameSync(node.path, away);
+  await vi.waitFor(async () => {
+    expect(await node.detail()).toMatch(
+      /^a policy is active; degraded: policy\.file is down since 20[^ ]+Z: read the policy file .*: no such file or directory$/,
+    );
+  }, WAIT);
+  renameSync(away, node.path);
+  await vi.waitFor(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
+  expect(await node.stop()).toBe(0);
+});
+
+it('/ready names the code of a refused policy.file, and nothing that the policy says', async () => {
+  const node = nodeWith((path) => writeFileSync(path, 'default_policy: perhaps\nsource_groups: []\n'));
+  await node.logged('was not written');
+  await vi.waitFor(async () => {
+    expect(await node.detail()).toMatch(
+      /degraded: policy\.file is down since 20[^ ]+Z: the policy file .* was refused \(invalid_policy\); the log says why$/,
+    );
+  }, WAIT);
+  writeFileSync(node.path, 'default_policy: deny\nsource_groups: []\n');
+  await node.logged('policy file written');
+  await vi.waitFor(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
   expect(await node.stop()).toBe(0);
 });

@@ -53,14 +53,23 @@ test('hands a large body over instead of copying it', async () => {
 
 test('work that is given up ends the thread, and the next work starts another', async () => {
   const abort = new AbortController();
+  const reported: (string | null)[] = [];
+  const unwatch = thread.watch((failure) => reported.push(failure));
   const given = thread.perform(large(), { signal: abort.signal });
   abort.abort();
   await expect(given).rejects.toBeInstanceOf(PolicyThreadDied);
   expect((await thread.perform(work(config('lan', 'enforce')))).kind).toBe('prepared');
+  expect(reported).toEqual([]);
+  unwatch();
 });
 
-test('a thread that runs out of memory fails the work, not the process', async () => {
+test('a thread that runs out of memory fails the work, not the process, and reports its end until it runs again', async () => {
   const small = createPolicyThread({ maxHeapMiB: 16 });
+  const reported: (string | null)[] = [];
+  small.watch((failure) => reported.push(failure));
   await expect(small.perform(large())).rejects.toBeInstanceOf(PolicyThreadDied);
+  expect(reported).toEqual([expect.stringContaining('the policy thread died')]);
+  expect((await small.perform(work(config('lan', 'enforce')))).kind).toBe('prepared');
+  expect(reported.slice(1)).toEqual([null]);
   await small.close();
 });

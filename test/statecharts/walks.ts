@@ -8,6 +8,7 @@ import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
+import { supervisedPartChart } from '#statecharts/supervised-part.chart.js';
 import { swapChart } from '#statecharts/swap.chart.js';
 import type { PolicyInForce } from '#statecharts/write.chart.js';
 import { writeChart } from '#statecharts/write.chart.js';
@@ -136,6 +137,9 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { type: 'policy.drained' },
         { type: 'dataplane.closed' },
       ],
+      // The regions of the parts know nothing of each other.
+      within: (({ value }: { value: object }) =>
+        Object.values(value).filter((state) => state === 'down').length < 2) as never,
       regions: { phase: 'draining' },
     },
   ],
@@ -317,4 +321,10 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       regions: { '': 'performance_mode' },
     },
   ],
+  supervisedPart: [true, false].map((beginsAtOnce) => ({
+    machine: supervisedPartChart,
+    input: { beginsAtOnce },
+    events: [{ type: 'part.failed', reason: 'the thread ended' }, { type: 'part.recovered' }],
+    regions: {},
+  })),
 };

@@ -1,0 +1,17 @@
+import { type EventObject, fromCallback, fromPromise } from 'xstate';
+import type { SupervisedPart } from '#contracts/supervised-part.js';
+import { supervisedPartChart } from '#statecharts/supervised-part.chart.js';
+
+/** Null: the node has no such part. */
+export function supervisedPartActor(part: SupervisedPart | null) {
+  return supervisedPartChart.provide({
+    actors: {
+      begin: fromPromise(async () => part?.begin()),
+      watch: fromCallback<EventObject>(({ sendBack }) =>
+        part?.watch((reason) =>
+          sendBack(reason === null ? { type: 'part.recovered' } : { type: 'part.failed', reason }),
+        ),
+      ),
+    },
+  });
+}

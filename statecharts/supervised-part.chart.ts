@@ -1,0 +1,75 @@
+import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
+import { backoffMs, notProvided, sentenceOf } from './failure.js';
+
+export type SupervisedPartInput = {
+  /** Else the part begins by itself, when it is used for the first time. */
+  readonly beginsAtOnce: boolean;
+};
+export type SupervisedPartContext = SupervisedPartInput & {
+  /** Why the part is or was down; null before the first failure. */
+  readonly failure: string | null;
+  readonly attempts: number;
+};
+/** Sent by the part. */
+export type SupervisedPartEvent =
+  | { readonly type: 'part.failed'; readonly reason: string }
+  | { readonly type: 'part.recovered' };
+
+const noteError = {
+  type: 'noteFailure',
+  params: ({ event }: { event: { readonly error: unknown } }) => ({ reason: sentenceOf(event.error) }),
+} as const;
+
+/** A thread, or a file that is followed: it may fail at any time, and begins again after a back-off. */
+export const supervisedPartChart = setup({
+  types: {
+    context: {} as SupervisedPartContext,
+    input: {} as SupervisedPartInput,
+    events: {} as SupervisedPartEvent,
+  },
+  actors: {
+    /** Resolves when the part runs. */
+    begin: fromPromise<void>(notProvided('begin')),
+    watch: fromCallback<EventObject>(notProvided('watch')),
+  },
+  actions: {
+    noteFailure: assign((_, { reason }: { reason: string }) => ({ failure: reason })),
+    countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
+    resetAttempts: assign({ attempts: 0 }),
+  },
+  guards: { beginsAtOnce: ({ context }) => context.beginsAtOnce },
+  delays: {
+    backoff: ({ context }) => backoffMs(context.attempts - 1, 1_000, 30_000),
+    quietTime: 60_000,
+  },
+}).createMachine({
+  id: 'supervisedPart',
+  context: ({ input }) => ({ ...input, failure: null, attempts: 0 }),
+  initial: 'choosing',
+  invoke: { id: 'watch', src: 'watch', onError: { target: '.down', actions: noteError } },
+  on: {
+    'part.failed': { target: '.down', actions: { type: 'noteFailure', params: ({ event }) => event } },
+  },
+  states: {
+    choosing: { always: [{ guard: 'beginsAtOnce', target: 'starting' }, { target: 'up' }] },
+    starting: {
+      invoke: { id: 'begin', src: 'begin', onDone: 'up', onError: { target: 'down', actions: noteError } },
+    },
+    up: { after: { quietTime: { actions: 'resetAttempts' } } },
+    down: {
+      initial: 'backing_off',
+      on: { 'part.recovered': 'up' },
+      states: {
+        backing_off: { entry: 'countAttempt', after: { backoff: 'beginning' } },
+        beginning: {
+          invoke: {
+            id: 'beginAgain',
+            src: 'begin',
+            onDone: '#supervisedPart.up',
+            onError: { target: 'backing_off', actions: noteError },
+          },
+        },
+      },
+    },
+  },
+});

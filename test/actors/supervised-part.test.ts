@@ -1,0 +1,66 @@
+import { expect, test } from 'vitest';
+import { createActor, SimulatedClock, waitFor } from 'xstate';
+import { supervisedPartActor } from '#actors/supervised-part.actor.js';
+import type { SupervisedPart } from '#contracts/supervised-part.js';
+
+/** A part that begins only while `works` is true. */
+function startPart(beginsAtOnce: boolean) {
+  const clock = new SimulatedClock();
+  const given = { begun: 0, works: true, report: (_: string | null): void => {} };
+  const part: SupervisedPart = {
+    begin: async () => {
+      given.begun++;
+      if (!given.works) throw new Error('it does not begin');
+    },
+    watch: (listener) => {
+      given.report = listener;
+      return () => {};
+    },
+  };
+  const actor = createActor(supervisedPartActor(part), { input: { beginsAtOnce }, clock }).start();
+  const settled = (state: 'up' | 'down') => waitFor(actor, (snapshot) => snapshot.matches(state));
+  return { actor, clock, given, settled };
+}
+
+test('a part that fails begins again after 1 s, then after 2 s and 4 s', async () => {
+  const { actor, clock, given, settled } = startPart(true);
+  await settled('up');
+  given.works = false;
+  given.report('the thread ended');
+  expect(actor.getSnapshot().context.failure).toBe('the thread ended');
+  for (const [attempt, backoffMs] of [1_000, 2_000, 4_000].entries()) {
+    clock.increment(backoffMs - 1);
+    expect(given.begun).toBe(1 + attempt);
+    clock.increment(1);
+    expect(given.begun).toBe(2 + attempt);
+    await waitFor(actor, (snapshot) => snapshot.matches({ down: 'backing_off' }));
+  }
+  expect(actor.getSnapshot().context.failure).toBe('it does not begin');
+  given.works = true;
+  clock.increment(8_000);
+  await settled('up');
+  actor.stop();
+});
+
+test('a part that begins by itself is up until it fails, and up again when it reports that', async () => {
+  const { actor, given, settled } = startPart(false);
+  await settled('up');
+  given.report('the thread ended');
+  await settled('down');
+  given.report(null);
+  await settled('up');
+  expect(given.begun).toBe(0);
+  actor.stop();
+});
+
+test('a quiet time wipes out earlier failures', async () => {
+  const { actor, clock, given, settled } = startPart(true);
+  await settled('up');
+  given.report('the thread ended');
+  clock.increment(1_000);
+  await settled('up');
+  expect(actor.getSnapshot().context.attempts).toBe(1);
+  clock.increment(60_000);
+  expect(actor.getSnapshot().context.attempts).toBe(0);
+  actor.stop();
+});

@@ -1,0 +1,54 @@
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { endThread } from './end-thread.js';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const WAIT = { timeout: 20_000, interval: 20 };
+const OBSERVER = 'observe/observer.worker.js';
+const POLICY = 'policy-thread/policy.worker.js';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('supervised', [7001]);
+  await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [7001] } }]));
+});
+afterAll(() => rig.remove());
+
+type Check = { readonly name: string; readonly ok: boolean; readonly detail: string };
+async function checks(): Promise<Readonly<Record<string, Check>>> {
+  const { checks: all } = (await rig.node.request('GET', '/ready')).body as { checks: Check[] };
+  return Object.fromEntries(all.map((check) => [check.name, check]));
+}
+const detailOf = async (name: string): Promise<string> => (await checks())[name]?.detail ?? '';
+
+describe('GET /ready', () => {
+  test('reports a dead observer as degraded until it runs again', async () => {
+    await endThread(rig, OBSERVER);
+    await vi.waitFor(async () => {
+      expect((await checks()).dataplane_running).toMatchObject({
+        ok: true,
+        detail: expect.stringMatching(
+          /^enforcing; degraded: the observer \(findings, wiretap\) is down since 20\d\d-\d\d-\d\dT[\d:.]+Z: the observer's thread ended with 7$/,
+        ) as string,
+      });
+    }, WAIT);
+    await vi.waitFor(async () => expect(await detailOf('dataplane_running')).toBe('enforcing'), WAIT);
+    expect((await rig.node.request('GET', '/api/v1/audit/findings')).status).toBe(200);
+  });
+
+  test('reports a dead policy thread as degraded until it runs again', async () => {
+    await endThread(rig, POLICY);
+    await vi.waitFor(async () => {
+      expect(await detailOf('policy_ready')).toMatch(
+        /^a policy is active; degraded: the thread for writes of policies is down since 20[^ ]+Z: the policy thread ended with 7$/,
+      );
+    }, WAIT);
+    await vi.waitFor(async () => expect(await detailOf('policy_ready')).toBe('a policy is active'), WAIT);
+  });
+
+  test('reports a policy thread as running again at once when a write starts it', async () => {
+    await endThread(rig, POLICY);
+    await vi.waitFor(async () => expect(await detailOf('policy_ready')).toContain('degraded'), WAIT);
+    await rig.put(policyOf([{ match: { proto: 'udp', dst_ports: [7001] } }]));
+    expect(await detailOf('policy_ready')).toBe('a policy is active');
+  });
+});
