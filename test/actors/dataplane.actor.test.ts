@@ -20,7 +20,7 @@ const PING = {
 };
 
 describe('the dataplane', () => {
-  test('enforces the fallback before any policy was written', async () => {
+  test('enforces the fallback before the first policy is written', async () => {
     const { datapath, until, system } = await startSystem();
     await until('policy_ready', 'never_activated');
     expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'prove 0', 'flip 0']);
@@ -35,7 +35,7 @@ describe('the dataplane', () => {
     ]);
   });
 
-  test('leaves a policy in force that is newer than the data folder, until one is written', async () => {
+  test('keeps an adopted policy that is newer than the data folder until a policy is written', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '' };
     const { until, system, stateOf } = await startSystem({ datapath });
@@ -63,7 +63,7 @@ describe('the dataplane', () => {
     expect(stateOf('dataplane_running')).toBe('enforcing');
   });
 
-  test('keeps what it found in force when the datapath judges a written policy otherwise', async () => {
+  test('keeps the program in force when the proof of a written policy fails', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '' };
     datapath.on.prove = () => {
@@ -98,7 +98,7 @@ describe('the dataplane', () => {
     expect((await system.policies.write(singleton('wan'))).kind).toBe('written');
   });
 
-  test('does not put a stored policy in force that the datapath judges otherwise', async () => {
+  test('does not activate a stored policy whose proof fails', async () => {
     const datapath = fakeDatapath();
     datapath.on.prove = () => {
       throw new ProofFailed({ packet: PING, expected: verdictWord(0, 'deny', false), found: 0 });
@@ -114,7 +114,7 @@ describe('the dataplane', () => {
     expect(datapath.inForce).toBe(0);
   });
 
-  test('tries again when the datapath does not open', async () => {
+  test('retries when the datapath fails to open', async () => {
     const datapath = fakeDatapath();
     let attempts = 0;
     datapath.on.open = () => {
@@ -126,7 +126,7 @@ describe('the dataplane', () => {
     expect(attempts).toBe(2);
   });
 
-  test('says what the machine lacks, and refuses writes without storing them', async () => {
+  test('reports what the machine lacks, and refuses writes without storing them', async () => {
     const datapath = fakeDatapath();
     datapath.missing = [{ what: 'CAP_BPF', sentence: 'Run as root, or grant CAP_BPF.' }];
     const { until, system, store } = await startSystem({ datapath });
@@ -157,7 +157,7 @@ describe('the dataplane', () => {
     await until('dataplane_config', 'configured');
   });
 
-  test('says what a missing interface is called now, until it is there again', async () => {
+  test('reports the new name of a renamed interface until the configured name exists again', async () => {
     const datapath = fakeDatapath();
     const { until, system } = await startSystem({ datapath });
     await until('dataplane_config', 'configured');
@@ -176,7 +176,7 @@ describe('the dataplane', () => {
     expect(system.readiness().checks[1]?.detail).toBe('no interface has this name: lan0');
   });
 
-  test('says that the flow table refuses new flows, stays ready, and attaches nothing anew', async () => {
+  test('reports that the flow table refuses new flows, stays ready, and does not attach again', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');
     const running = () => system.readiness().checks[0];
@@ -202,7 +202,7 @@ describe('the dataplane', () => {
     expect(running()?.detail).toBe('enforcing');
   });
 
-  test('attaches again when a link is lost, and says so while it cannot', async () => {
+  test('attaches again when a link is lost, and reports a fault while it cannot', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');
     datapath.on.attach = () => {
@@ -240,7 +240,7 @@ describe('the dataplane', () => {
   });
 });
 
-test('a configured name that ends in * stands for every interface that begins so', () => {
+test('a configured name that ends in * matches every interface with that prefix', () => {
   const attachment = (name: string) => ({ interface: name, ifindex: 1, by: 'tcx' as const });
   const attachments = [attachment('lan0'), attachment('wan7')];
   expect(withoutInterface(['lan0', 'wan*', 'lan', 'dmz*'], attachments)).toEqual(['lan', 'dmz*']);

@@ -3,7 +3,7 @@ import { type ExchangeDone, timeExchanges } from '#actors/exchange-times.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 
-it('says of everything that is asked over the bus how it ended, once', () => {
+it('reports the outcome of each bus request exactly once', () => {
   const bus = createBus<Message>();
   const done: ExchangeDone[] = [];
   timeExchanges(bus, (exchange) => done.push(exchange));

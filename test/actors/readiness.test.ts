@@ -31,7 +31,7 @@ const started = () => {
 const conditionIn = (actor: ReturnType<typeof started>, ended?: string) =>
   conditionOf('dns_allowlist', actor.getSnapshot() as never, ended);
 
-test('a check is the state of its chart, and its trouble where it is not ready', () => {
+test('a readiness check shows the state of its chart, and the cause while it is not ready', () => {
   const actor = started();
   expect(conditionIn(actor)).toEqual({ name: 'dns_allowlist', ok: true, state: 'serving', detail: 'serving' });
   actor.send({ type: 'failed' });
@@ -43,7 +43,7 @@ test('a check is the state of its chart, and its trouble where it is not ready',
   });
 });
 
-test('an actor that died while ready is down', () => {
+test('an actor that died in a ready state is reported as down', () => {
   const actor = started();
   actor.send({ type: 'bug' });
   expect(actor.getSnapshot().hasTag('dns_allowlist:ready')).toBe(true);
@@ -52,7 +52,7 @@ test('an actor that died while ready is down', () => {
   expect(conditionOf('dns_allowlist', undefined)).toEqual({ ...down, detail: 'its actor ended and is started again' });
 });
 
-test('since is when the state was entered, not when it was last looked at', () => {
+test('the field since is the time when the state was entered, not the time of the last request', () => {
   let now = 0;
   const times = createStateTimes(() => new Date(now));
   const actor = started();
@@ -68,7 +68,7 @@ test('since is when the state was entered, not when it was last looked at', () =
   expect(look()).toBe('1970-01-01T00:00:02.000Z');
 });
 
-test('the report is ready only when every check is', () => {
+test('the readiness report is ready only if every check is ready', () => {
   const good = { name: 'cluster', ok: true, state: 'alone', detail: '' } as const;
   const bad = { name: 'draining', ok: false, state: 'draining', detail: '' } as const;
   const since = () => 'then';

@@ -33,7 +33,7 @@ function supervising(policy: () => Promise<void>) {
   return { node, clock, inputs };
 }
 
-test('an actor that ends with an error is made again, each time later; the others stay', async () => {
+test('an actor that ends with an error is restarted with a growing delay; the other actors stay', async () => {
   let starts = 0;
   const { node, clock, inputs } = supervising(() => {
     starts++;
@@ -53,7 +53,7 @@ test('an actor that ends with an error is made again, each time later; the other
   node.stop();
 });
 
-test('a quiet time wipes out earlier ends', async () => {
+test('a period without failures resets the restart delay', async () => {
   let starts = 0;
   const { node, clock } = supervising(() =>
     starts++ === 0 ? Promise.reject(new Error('bug')) : new Promise(() => {}),
@@ -66,7 +66,7 @@ test('a quiet time wipes out earlier ends', async () => {
   node.stop();
 });
 
-test('shutdown ends by its deadlines when the parts do not answer', () => {
+test('shutdown completes at its deadlines when parts do not respond', () => {
   const { node, clock } = supervising(() => new Promise(() => {}));
   node.send({
     type: 'policy.activated',
@@ -86,7 +86,7 @@ test('shutdown ends by its deadlines when the parts do not answer', () => {
   node.stop();
 });
 
-test('a request to an actor that is being made again is refused, not lost', () => {
+test('a request to an actor that is restarting is refused, not lost', () => {
   const bus = createBus<Message>();
   const seen: Message[] = [];
   bus.messages.subscribe((message) => seen.push(message));

@@ -6,7 +6,7 @@ import { config, envelope, removal, singleton, startSystem, stopSystems, write }
 afterEach(stopSystems);
 
 describe('a node without a dataplane section', () => {
-  test('stores policies, says that nothing enforces them, and is not ready', async () => {
+  test('stores policies, reports that nothing enforces them, and is not ready', async () => {
     const { system, store, until } = await startSystem({ dataplane: null });
     await until('policy_ready', 'never_activated');
     const outcome = await system.policies.write(singleton('lan'));
@@ -38,7 +38,7 @@ describe('parts that this build does not have', () => {
     policy: { source_groups: [{ id: 'lan', sources: { ips: ['10.0.0.1'] }, rules }] },
   };
 
-  test('are needed but absent while the active policy needs them', async () => {
+  test('are reported as needed but absent while the active policy needs them', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     const outcome = await system.policies.write(write(needy));
@@ -48,7 +48,7 @@ describe('parts that this build does not have', () => {
     expect([stateOf('dns_allowlist'), stateOf('service_plane')]).toEqual(['disabled', 'disabled']);
   });
 
-  test('never pretend to serve what is configured', async () => {
+  test('are never reported as serving although they are configured', async () => {
     const { system } = await startSystem({ sections: { cluster: true } });
     const failing = system
       .readiness()
@@ -62,7 +62,7 @@ describe('parts that this build does not have', () => {
 });
 
 describe('a stored policy that cannot be read', () => {
-  test('leaves the kernel as it is, and a write repairs it', async () => {
+  test('leaves the kernel unchanged, and a write repairs it', async () => {
     const store = await openMemoryStore();
     await store.policies.commit({
       generation: 7,
@@ -93,7 +93,7 @@ describe('a stored policy that cannot be read', () => {
 });
 
 describe('shutdown', () => {
-  test('finishes the write under way, refuses the next, and leaves the datapath in place', async () => {
+  test('finishes the current write, refuses the next, and leaves the datapath in place', async () => {
     const { system, datapath, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     let release = (): void => {};
@@ -119,7 +119,7 @@ describe('shutdown', () => {
     expect(datapath.inForce).toBe(1);
   });
 
-  test('can be asked for twice, and no write is taken after it', async () => {
+  test('can be requested twice, and no write is accepted afterwards', async () => {
     const { system, datapath } = await startSystem();
     await Promise.all([system.shutdown(), system.shutdown()]);
     expect(await system.policies.write(singleton('lan'))).toMatchObject({ kind: 'refused', code: 'draining' });
@@ -128,7 +128,7 @@ describe('shutdown', () => {
 });
 
 describe('performance mode', () => {
-  test('is enabled by default, and what is written is there after a restart', async () => {
+  test('is enabled by default, and a written mode survives a restart', async () => {
     const { system, store } = await startSystem();
     expect(await system.performanceMode.read()).toEqual({ enabled: true, source: null, revision: 0 });
     const written = { enabled: false, source: 'local', revision: 1 };
@@ -139,7 +139,7 @@ describe('performance mode', () => {
     expect(await again.system.performanceMode.read()).toEqual(written);
   });
 
-  test('switches what the kernel sends, and a restart begins as it was left', async () => {
+  test('selects the events that the kernel sends, also after a restart', async () => {
     const { system, store, datapath, until } = await startSystem();
     await until('dataplane_running', 'enforcing');
     expect(datapath.eventsWanted).toEqual(ALL_EVENTS);
@@ -198,7 +198,7 @@ describe('integrations', () => {
     });
   });
 
-  test('are not changed by dry runs, which get the answer of the write', async () => {
+  test('are not changed by dry runs, which return the answer of the write', async () => {
     const { system } = await startSystem();
     const dry = await system.integrations.write({ integration, author: 'alice', expectedRevision: 0, dryRun: true });
     expect(dry).toMatchObject({ kind: 'written', created: true, integration: { name: 'prod', revision: 1 } });
@@ -211,7 +211,7 @@ describe('integrations', () => {
     expect(await system.integrations.read('prod')).toMatchObject({ revision: 1, updated_by: 'alice' });
   });
 
-  test('leave the policy not ready whose selectors were never resolved', async () => {
+  test('keep a policy with unresolved selectors not ready', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     await system.integrations.write({ integration, author: 'alice' });
@@ -223,7 +223,7 @@ describe('integrations', () => {
     expect(stateOf('policy_ready')).toBe('active');
   });
 
-  test('stay while the active policy names them', async () => {
+  test('cannot be deleted while the active policy names them', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     await system.integrations.write({ integration, author: 'alice' });
@@ -251,7 +251,7 @@ describe('explain', () => {
     },
   };
 
-  test('judges by the active policy, by a draft, and by the fallback while none is active', async () => {
+  test('evaluates the active policy, a draft, or the fallback while no policy is active', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     expect(await system.explain({ query }, 'alice')).toMatchObject({ decision: 'deny', source_group: null });
@@ -270,7 +270,7 @@ describe('explain', () => {
     });
   });
 
-  test('refuses a draft that is not valid, with pointers into the question', async () => {
+  test('refuses an invalid draft with JSON pointers into the request', async () => {
     const { system } = await startSystem();
     expect(await system.explain({ policy: config('') as never, query }, 'alice')).toMatchObject({
       kind: 'refused',

@@ -42,7 +42,7 @@ const lamp = setup({
 });
 
 describe('the recorder of the statecharts', () => {
-  it('tells everything in the form of the Stately inspector, and no context, input or output', async () => {
+  it('reports all transitions in the format of the Stately inspector, without context, input or output', async () => {
     const now = clock();
     const recorder = new ChartRecorder(now);
     const seen: Inspection[] = [];
@@ -116,7 +116,7 @@ describe('the recorder of the statecharts', () => {
     expect(recorder.actors()).toEqual([]);
   });
 
-  it('tells of an actor that throws that it ended', async () => {
+  it('reports the end of an actor that throws', async () => {
     const recorder = new ChartRecorder(clock());
     const parent = createMachine({
       id: 'parent',
@@ -154,7 +154,7 @@ describe('the recorder of the statecharts', () => {
     expect(JSON.stringify(recorder.recent().slice(-4))).not.toContain('"planted"');
   });
 
-  it('knows the charts of a node, and keeps no more of a busy one than its bounds', async () => {
+  it('lists the charts of a node, and bounds the records of a busy chart', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     const running = system.debug.charts();

@@ -165,7 +165,7 @@ type ProblemDocument = {
 };
 
 describe.each(cases)('a body that is $name', ({ body, status, pointers }) => {
-  test('is refused with its pointers, and what is in force is untouched', async () => {
+  test('is refused with JSON pointers, and the policy in force stays', async () => {
     const reply = await rig.node.request('PUT', '/api/v1/policy', body);
     expect({ status: reply.status, text: reply.text.slice(0, 500) }).toEqual({
       status,

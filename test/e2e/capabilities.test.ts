@@ -23,7 +23,7 @@ async function told(): Promise<unknown> {
   return { ok, state, fault: stats.tls.join_fault, metric };
 }
 
-test('a node without CAP_NET_RAW inspects, leaves nothing to the datapath, and says so', async () => {
+test('a node without CAP_NET_RAW inspects without splicing offload, and reports it', async () => {
   const fault = 'CAP_NET_RAW missing';
   rig = await createInspectedRig('capabilities', {}, { without: ['NET_RAW'] });
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [SERVER_NAME] } } }]));
@@ -38,7 +38,7 @@ test('a node without CAP_NET_RAW inspects, leaves nothing to the datapath, and s
   await talkers.end();
 });
 
-test('a node that has all says nothing', async () => {
+test('a node with all capabilities reports nothing missing', async () => {
   rig = await createInspectedRig('capabilities');
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [SERVER_NAME] } } }]));
   await rig.node.ready();

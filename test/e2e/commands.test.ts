@@ -39,7 +39,7 @@ policy:
             dst_ports: [${port}]
 `;
 
-test('a policy is applied from a file, is in force at once, and comes back as it was written', async () => {
+test('weir policy apply puts a file in force at once, and weir policy get returns the same text', async () => {
   const before = await cli(['status']);
   expect([before.code, before.out.split('\n')[1]]).toEqual([3, 'policy      none is active: policy.fallback decides']);
   expect(await rig.tcp(80)).toMatch(/^(refused|silent|timeout|error)/);
@@ -69,7 +69,7 @@ test('a policy is applied from a file, is in force at once, and comes back as it
   expect([stale.code, stale.err]).toEqual([1, expect.stringContaining('read it again with `weir policy get`')]);
 });
 
-test('a difference, an explanation and a dry run say what another policy would do, and change nothing', async () => {
+test('diff, explain and a dry run show the effect of another policy and change nothing', async () => {
   const file = fileWith('other.yaml', policy(81, 'audit'));
   expect(await cli(['policy', 'diff', '-f', file])).toEqual({
     code: 3,
@@ -88,7 +88,7 @@ test('a difference, an explanation and a dry run say what another policy would d
   expect(await rig.tcp(80)).toBe('open');
 });
 
-test('a policy goes out of force and back without being written, and another is not replaced by chance', async () => {
+test('a policy is deactivated and activated without a write, and another policy is not replaced by mistake', async () => {
   const home = fileWith('home.yaml', policy(81).replace('office', 'home'));
   const chance = await cli(['policy', 'apply', '-f', home]);
   expect([chance.code, chance.err]).toEqual([1, expect.stringContaining('the policy office is active')]);
@@ -114,7 +114,7 @@ test('a policy goes out of force and back without being written, and another is 
   }
 });
 
-test('what is wrong with a policy is said at its lines', async () => {
+test('problems of a policy are reported with line numbers', async () => {
   const wrong = policy(80).replace('dst_ports: [80]', 'dst_prots: [80]').replace('action: allow', 'action: alow');
   const file = fileWith('wrong.yaml', wrong);
   const { code, err } = await cli(['policy', 'apply', '-f', file]);
@@ -129,7 +129,7 @@ test('what is wrong with a policy is said at its lines', async () => {
   ]);
 });
 
-test('phases of policies and writes of the store are in a scrape', async () => {
+test('metrics contain the phases of a policy write and the writes of the store', async () => {
   const { text } = await rig.node.request('GET', '/metrics');
   const value = (series: string) =>
     Number(
@@ -148,7 +148,7 @@ test('phases of policies and writes of the store are in a scrape', async () => {
   expect(value('weir_dataplane_sweep_age_seconds')).toBeLessThan(60);
 });
 
-test('bash completes the names and ids that the node knows', async () => {
+test('bash completion offers names and ids of the node', async () => {
   const { out: script } = await run(['completion', 'bash']);
   const env = { ...process.env, WEIR_TOKEN: await rig.node.token() };
   const offered = async (...words: string[]): Promise<string[]> => {

@@ -35,7 +35,7 @@ async function status(expected: 0 | 3 = 0): Promise<Status> {
   return JSON.parse(stdout) as Status;
 }
 
-test('status says what the kernel enforces, also without a process', async () => {
+test('weir dataplane status shows what the kernel enforces, also without a process', async () => {
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
   const running = await status();
   const { pinPath } = rig.topology;
@@ -96,7 +96,7 @@ async function secondNode(pinPath: string): Promise<string> {
   return file;
 }
 
-test('status ends with 3 while an interface that the configuration names has no hook', async () => {
+test('weir dataplane status exits with 3 while a configured interface has no hook', async () => {
   const config = join(rig.node.folder, 'others.yaml');
   const written = JSON.parse(await readFile(join(rig.node.folder, 'weir.yaml'), 'utf8')) as {
     dataplane: { interfaces: string[] };
@@ -142,7 +142,7 @@ test('a second process in the namespace ends with an error, and changes nothing 
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
 }, 60_000);
 
-test('a process that starts while its predecessor ends takes the datapath over', async () => {
+test('a process that starts while the previous one ends takes over the datapath', async () => {
   const words = [weir, 'run', '--config', await secondNode(rig.topology.pinPath)];
   const second = rig.topology.node.start(process.execPath, words);
   let log = '';
@@ -159,7 +159,7 @@ test('a process that starts while its predecessor ends takes the datapath over',
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
 }, 60_000);
 
-test('status, counters and log say who else has a say in forwarded packets', async () => {
+test('status, counters and log name third-party hooks on forwarded packets', async () => {
   const { node } = rig.topology;
   await node.must('nft', 'add table inet mine; add chain inet mine some { type filter hook forward priority 10; }');
   const other = { way: 'stack', reason: 'nftables chain inet mine some' };

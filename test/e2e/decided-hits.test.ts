@@ -57,7 +57,7 @@ const statuses = async (port: number, ...wanted: string[]): Promise<readonly str
   return stdout.trim().split(' ');
 };
 
-test('a connection that fails closed is a hit of the rule that would have inspected it', async () => {
+test('a connection that fails closed counts as a hit of the rule that requires inspection', async () => {
   await rig.put(
     policyOf([
       { id: 'no-ca', ...to(PORT.web, paths('/v1/')) },
@@ -75,7 +75,7 @@ test('a connection that fails closed is a hit of the rule that would have inspec
   await expect.poll(hits, soon).toEqual({ 'no-ca': 1, untrusted: 1, unused: 0 });
 });
 
-test('each request of an HTTP/2 connection is a hit of the rule that decided it', async () => {
+test('each request of an HTTP/2 connection counts as a hit of the rule that decided it', async () => {
   await rig.put(
     policyOf([
       { id: 'http-denied', action: 'deny', ...to(PORT.http2, paths('/no/')) },
@@ -93,7 +93,7 @@ const LOOKUPS = policyOf([
   { id: 'unused', match: { dns_hostname: 'other.example.org' } },
 ]);
 
-test('a lookup that is diverted is a hit of the rule that decided it, and `weir hits --unused` lists the rest', async () => {
+test('a diverted lookup counts as a hit of the rule that decided it, and `weir hits --unused` lists the other rules', async () => {
   await rig.put(LOOKUPS);
   expect((await dig(rig, ELSEWHERE, 'api.example.com')).status).toBe('NOERROR');
   expect((await dig(rig, ELSEWHERE, '+tcp', 'api.example.com')).status).toBe('NOERROR');
@@ -106,7 +106,7 @@ test('a lookup that is diverted is a hit of the rule that decided it, and `weir 
   );
 });
 
-test('the last decisions before a shutdown are hits', async () => {
+test('the last decisions before a shutdown are counted as hits', async () => {
   await rig.put(LOOKUPS);
   const before = await hits();
   const lookups = 8;

@@ -39,11 +39,11 @@ kept = [socket.create_connection((host, port), timeout=10) for _ in range(count)
 print('open', flush=True)
 sys.stdin.read()`;
 
-describe('connections of others', () => {
+describe('connections of other processes', () => {
   test.each([
     ['to inspected ports', () => rig.topology.client, [ADDRESSES.server, '443']],
     ['to the API', () => rig.topology.node, ['127.0.0.1', '8080']],
-  ])('%s leave a quarter of a low limit of descriptors to the node', async (_, from, at) => {
+  ])('%s leave a quarter of a low descriptor limit to the node', async (_, from, at) => {
     const { node } = rig;
     const most = 600;
     await limit(most);
@@ -65,7 +65,7 @@ describe('connections of others', () => {
 });
 
 describe('process without free descriptors', () => {
-  test('keeps the datapath thread, reports each failed look, and looks again once descriptors are free', async () => {
+  test('keeps the datapath thread, reports each failed check of the kernel, and checks again once descriptors are free', async () => {
     const { node, topology } = rig;
     // Every descriptor above standard error is refused from now on.
     await limit(3);

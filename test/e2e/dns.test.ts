@@ -35,8 +35,8 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-describe('a name that the policy allows', () => {
-  test('opens what it leads to, and that only on the ports of the rule, from the moment that it was looked up', async () => {
+describe('an allowed name', () => {
+  test('opens its addresses on the ports of the rule as soon as it was looked up', async () => {
     expect(await explained(443)).toEqual(['deny', []]);
     expect(await rig.tcp(443)).toBe(NO_ANSWER);
     expect(data(await ask('api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
@@ -46,28 +46,28 @@ describe('a name that the policy allows', () => {
     expect(await explained(444)).toEqual(['deny', []]);
   });
 
-  test('is answered through its aliases, and in the letters that it was asked in', async () => {
+  test('is answered through its aliases, with the letter case of the query', async () => {
     const [alias, address] = data(await ask('wWw.eXample.com'));
     expect(alias).toMatch(/^wWw\.eXample\.com\. CNAME api\.example\.com\.$/i);
     expect(alias?.split(' ')[0]).toBe('wWw.eXample.com.');
     expect(address?.toLowerCase()).toBe(`api.example.com. a ${ADDRESSES.server}`);
   });
 
-  test('is answered over TCP too', async () => {
+  test('is also answered over TCP', async () => {
     expect(data(await ask('+tcp', 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   });
 
-  test('may be asked for any type, but leads to no address that nobody enforces', async () => {
+  test('can be queried for any type, but returns no address that enforcement cannot cover', async () => {
     expect(data(await ask('text.example.com', 'TXT'))).toEqual(['text.example.com. TXT "hello"']);
     const six = await ask('six.example.com', 'AAAA');
     expect([six.status, six.answers]).toEqual(['NOERROR', []]);
   });
 
-  test('that there is not is answered as its upstream does', async () => {
+  test('returns the answer of the upstream if it does not exist', async () => {
     expect((await ask('nothing.example.com')).status).toBe('NXDOMAIN');
   });
 
-  test('is shown with what is granted for it', async () => {
+  test('is listed with its granted addresses', async () => {
     const reply = await rig.node.request('GET', '/api/v1/dns-cache');
     const { items } = reply.body as { items: { hostname: string; ips: string[]; patterns: string[] }[] };
     const named = items.filter(({ hostname }) => hostname === 'api.example.com');
@@ -77,8 +77,8 @@ describe('a name that the policy allows', () => {
   });
 });
 
-describe('what is observed', () => {
-  test('has names beside addresses, and lookups of a reader who wants them', async () => {
+describe('observation', () => {
+  test('shows names beside addresses, and lookups to a reader that asked for them', async () => {
     const { messages, socket } = await readWiretap(rig.node);
     // The first lookup may be under way before the proxy knows that somebody wants it.
     await expect
@@ -107,8 +107,8 @@ describe('what is observed', () => {
   });
 });
 
-describe('a name that it does not allow', () => {
-  test('is not there', async () => {
+describe('a denied name', () => {
+  test('returns NXDOMAIN', async () => {
     const denied = await ask('other.example.org');
     expect([denied.status, denied.answers]).toEqual(['NXDOMAIN', []]);
     expect(denied.text).toContain('EDE: 18 (Prohibited)');
@@ -122,7 +122,7 @@ describe('a name that it does not allow', () => {
   });
 });
 
-test('hits are of the rule that decided about a lookup, and survive kill -9 of the node', async () => {
+test('hits of lookups are counted for the deciding rule, and survive kill -9 of the node', async () => {
   const hits = async (query = '') => {
     const { body } = await rig.node.request('GET', `/api/v1/policy/hits${query}`);
     const { items } = body as { items: { rule: string | null; packets: number }[] };
@@ -146,13 +146,13 @@ test('hits are of the rule that decided about a lookup, and survive kill -9 of t
   await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [443] } }]));
 });
 
-test('a public name that leads to a private address leads nowhere', async () => {
+test('a public name with a private address returns no address', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: '*', proto: 'tcp', dst_ports: [443] } }]));
   const inside = await ask('inside.example.org');
   expect([inside.status, inside.answers]).toEqual(['NOERROR', []]);
 });
 
-describe('curl, with the node for its resolver,', () => {
+describe('curl with the node as resolver', () => {
   const HTTP = 8_080;
   /** Its exit code and what it got, from a client with a resolv.conf of its own. */
   const curl = async (host: string): Promise<readonly [number | null, string]> => {
@@ -169,23 +169,23 @@ describe('curl, with the node for its resolver,', () => {
     await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [HTTP] } }]));
   });
 
-  test('reaches a name that is allowed, by an alias too, at the first attempt', async () => {
+  test('reaches an allowed name, also by an alias, at the first attempt', async () => {
     expect(await curl('www.example.com')).toEqual([0, `www.example.com:${HTTP}`]);
     expect(await curl('api.example.com')).toEqual([0, `api.example.com:${HTTP}`]);
   });
 
-  test('finds no address for one that is not, though it is the same server', async () => {
+  test('gets no address for a denied name of the same server', async () => {
     expect(await curl('other.example.org')).toEqual([6, '']);
   });
 
-  test('gets nowhere without a name once no name is granted', async () => {
+  test('cannot connect to an address without a granted name', async () => {
     await rig.put(policyOf([{ match: { dns_hostname: 'www.example.com', proto: 'tcp', dst_ports: [HTTP] } }]));
     expect(await curl(ADDRESSES.server)).toEqual([28, '']);
     expect(await curl('www.example.com')).toEqual([0, `www.example.com:${HTTP}`]);
   });
 });
 
-describe('a lookup with the source of the client that comes in by another interface', () => {
+describe('a forged lookup that arrives on another interface', () => {
   const ATTACK = `
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -219,13 +219,13 @@ for number in range(20):
     return (await asked()) - before - 1;
   };
 
-  test('is not heard from an interface that is not policed, and its own lookups are', async () => {
+  test('is ignored on an unpoliced interface, whose own lookups are answered', async () => {
     await towards('ext1', '10.79.1.1');
     expect(await attack(ADDRESSES.client)).toBe(0);
     expect(await attack('10.79.1.2')).toBe(20);
   });
 
-  test.each([1, 0])('is not heard from a policed interface with forwarding=%i', async (forwarding) => {
+  test.each([1, 0])('is ignored on a policed interface with forwarding=%i', async (forwarding) => {
     await towards('eth0', ADDRESSES.nodeWan);
     await rig.topology.node.must('sh', '-c', `echo ${forwarding} > /proc/sys/net/ipv4/conf/wan0/forwarding`);
     try {
@@ -235,21 +235,21 @@ for number in range(20):
     }
   });
 
-  test('opens nothing', async () => {
+  test('grants nothing', async () => {
     expect(await rig.tcp(443)).toBe(NO_ANSWER);
     await ask('api.example.com');
     expect(await rig.tcp(443)).toBe('open');
   });
 });
 
-test('what was granted goes with the pattern that it was granted to', async () => {
+test('grants end with the pattern that they belong to', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [444] } }]));
   expect(await rig.tcp(443)).toBe(NO_ANSWER);
   await ask('api.example.com');
   expect(await Promise.all([rig.tcp(444), rig.tcp(443)])).toEqual(['open', NO_ANSWER]);
 });
 
-test('a node that was killed still enforces what was granted, and answers again when it is back', async () => {
+test('the kernel of a killed node still enforces grants, and the restarted node answers again', async () => {
   await ask('api.example.com');
   await rig.node.end('SIGKILL');
   expect(await rig.tcp(444)).toBe('open');
@@ -260,7 +260,7 @@ test('a node that was killed still enforces what was granted, and answers again 
   expect(await rig.tcp(444)).toBe('open');
 });
 
-test('without an upstream lookups fail in time, and readiness says which one is silent', async () => {
+test('without an upstream, lookups fail in time, and readiness names the silent upstream', async () => {
   upstream.kill('SIGKILL');
   const failed = await ask('cold.api.example.com', '+time=4');
   await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp' } }]));

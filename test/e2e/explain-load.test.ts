@@ -28,7 +28,7 @@ const costlyGroup = (id: string, rules: number) => ({
   })),
 });
 
-test('/health and /ready stay quick while drafts and group writes are as costly as they may be', {
+test('/health and /ready stay fast during drafts and group writes of the maximum cost', {
   timeout: 120_000,
 }, async () => {
   const { body: issued } = await rig.node.request('POST', '/api/v1/tokens', { subject: 'eve', role: 'readonly' });

@@ -8,7 +8,7 @@ import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 
-it('a node whose API cannot be made ends, with all of its threads', async () => {
+it('a node whose API fails to start exits with all its threads', async () => {
   const folder = temporaryFolder();
   const config = join(folder, 'weir.yaml');
   writeFileSync(config, JSON.stringify({ version: 1, node: { data_dir: join(folder, 'data') } }));
@@ -32,7 +32,7 @@ it('a node whose API cannot be made ends, with all of its threads', async () => 
   expect([code, told]).toEqual([0, '/no/cert.pem: no such file or directory\n']);
 });
 
-it('a node without the capability for its port says so', () => {
+it('a node without the capability for its port reports it', () => {
   const folder = temporaryFolder();
   const config = join(folder, 'weir.yaml');
   const node = { data_dir: join(folder, 'data') };

@@ -36,7 +36,7 @@ const running = async () => {
 };
 const soon = { timeout: 10_000, interval: 100 };
 
-test('a source at its share is refused, and readiness, stats, metrics and findings say so', async () => {
+test('a source at its flow limit is refused, and readiness, stats, metrics and findings report it', async () => {
   expect(await running()).toEqual({ ready: true, detail: 'enforcing' });
   expect(await flood(CAPACITY)).toBe(CAPACITY / 2 + 1);
   await expect.poll(running, soon).toEqual({

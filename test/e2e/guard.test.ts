@@ -16,8 +16,8 @@ async function pinnedLinks(): Promise<string[]> {
   return entries.filter((entry) => /^links-\d+\//.test(entry)).map((entry) => join(rig.topology.pinPath, entry));
 }
 
-describe('with the process stopped', () => {
-  test('the kernel goes on enforcing the last policy', async () => {
+describe('while the process is stopped', () => {
+  test('the kernel keeps enforcing the last policy', async () => {
     await rig.put({
       default_policy: 'deny',
       source_groups: [
@@ -33,7 +33,7 @@ describe('with the process stopped', () => {
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });
 
-  test('the guard holds when the programs are detached by hand', async () => {
+  test('the guard drops packets after the programs are detached by hand', async () => {
     for (const link of await pinnedLinks()) await rm(link);
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['silent 1', NO_ANSWER]);
   });

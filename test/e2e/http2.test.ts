@@ -82,7 +82,7 @@ const trust = (port: number) => ['--cacert', caFile, '--resolve', `${SERVER_NAME
 const fetch = (port: number, path: string, ...options: string[]) =>
   rig.curl(...trust(port), '-w', '\n%{http_version} %{http_code}', ...options, `https://${SERVER_NAME}:${port}${path}`);
 
-test('both sides speak the version that the server chose of those that the client offers', async () => {
+test("both sides use the HTTP version that the server selects from the client's offer", async () => {
   // nginx does not say when it listens.
   await expect.poll(async () => (await fetch(PORTS.old, '/')).code, { timeout: 20_000 }).toBe(0);
   const said = async (port: number, ...options: string[]) => (await fetch(port, '/', ...options)).stdout;
@@ -92,7 +92,7 @@ test('both sides speak the version that the server chose of those that the clien
   expect(await said(PORTS.old, '--http2')).toBe(`HTTP/1.1 ${SERVER_NAME} \n1.1 200`);
 });
 
-test('a request that no rule allows is answered 403, and those beside it on the connection are served', async () => {
+test('a request that no rule allows returns 403, and other requests of the connection are served', async () => {
   await allow({ request: { path: { prefix: ['/v1/'] } } });
   const { stdout } = await rig.curl(
     ...[...trust(PORTS.nginx), '--http2', '-w', '%{http_version} %{http_code} %{num_connects}\n', '-o', '/dev/null'],
@@ -105,7 +105,7 @@ test('a request that no rule allows is answered 403, and those beside it on the 
   await allow({ request: { path: { prefix: ['/'] } } });
 });
 
-test('bodies go both ways, and trailers behind them', async () => {
+test('bodies and trailers pass in both directions', async () => {
   const file = await rig.file('body', 'x'.repeat(3_000_000));
   const { stdout, stderr } = await fetch(PORTS.node, '/echo', '--http2', '-T', file, '-D', '-', '-o', '/dev/null');
   expect(stderr).toBe('');
@@ -113,7 +113,7 @@ test('bodies go both ways, and trailers behind them', async () => {
   expect(stdout.endsWith('2 200')).toBe(true);
 });
 
-test('thousands of requests on a few connections are all answered', { timeout: 120_000 }, async () => {
+test('thousands of requests on a few connections all get an answer', { timeout: 120_000 }, async () => {
   const hosts = await rig.file('hosts', `${ADDRESSES.server} ${SERVER_NAME}\n`);
   const load = `h2load -n 8000 -c 8 -m 20 https://${SERVER_NAME}:${PORTS.nginx}/`;
   const { stdout } = await rig.topology.client.run(
@@ -126,7 +126,7 @@ test('thousands of requests on a few connections are all answered', { timeout: 1
   expect(stdout).toContain('8000 succeeded, 0 failed, 0 errored, 0 timeout');
 });
 
-test('a client that reads slowly stops the server, and nothing is kept for it', { timeout: 120_000 }, async () => {
+test('a slow client stops the server by backpressure, and the node buffers nothing', { timeout: 120_000 }, async () => {
   const { client } = rig.topology;
   const before = await residentMiB(rig.node.pid);
   const slow = client.start('curl', [

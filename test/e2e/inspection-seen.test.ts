@@ -81,7 +81,7 @@ async function expectSeen(reader: WiretapReader, messages: readonly Readonly<Rec
   reader.socket.close();
 }
 
-test('a connection that a rule denies by its name is one finding, and one message', async () => {
+test('a connection denied by its server name causes one finding and one message', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   await rig.node.ready();
   const reader = await reading();
@@ -89,21 +89,21 @@ test('a connection that a rule denies by its name is one finding, and one messag
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny' }]);
 });
 
-test('under audit it passes, and is the same but for that', async () => {
+test('under audit the connection passes and causes the same finding', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny', mode: 'audit' })]));
   const reader = await reading();
   expect((await rig.dial(443, [])).text).toContain('HTTP/1.1 200 OK');
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'audit' }]);
 });
 
-test('whoever hides the name is denied by a deny of names, which says why', async () => {
+test('a connection that hides its name is denied by a deny rule for names, with the reason', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   const reader = await reading();
   await rig.dial(443, ['-noservername']);
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', sni: null, reason: 'unknown' }]);
 });
 
-test('a request that no rule allows is one finding, without its query; what is allowed is none', async () => {
+test('a denied request causes one finding without its query; an allowed request causes none', async () => {
   await rig.put(policyOf([intercepting({ request: { path: { prefix: ['/v1/'] } } })], { default_action: 'deny' }));
   const all = await readWiretap(rig.node, `?hostname=${SERVER_NAME}`);
   const reader = await reading();
@@ -121,7 +121,7 @@ test('a request that no rule allows is one finding, without its query; what is a
   all.socket.close();
 });
 
-test('a response that breaks its rule is one finding, which names the matcher', async () => {
+test('a response that violates its rule causes one finding with the matcher', async () => {
   await rig.put(policyOf([intercepting({ response: { headers: { deny_present: ['x-internal'] } } })]));
   const reader = await reading();
   expect(await fetch('/v1/things')).toBe('502');
@@ -130,7 +130,7 @@ test('a response that breaks its rule is one finding, which names the matcher', 
   await expectSeen(reader, [{ ...decided, type: 'http', verdict: 'deny', reason, http }]);
 });
 
-test('a server that cannot be trusted is one finding, which says why', async () => {
+test('an untrusted server causes one finding with the reason', async () => {
   await rig.put(policyOf([intercepting({ request: { methods: ['GET'] } })]));
   const reader = await reading();
   expect(await fetch('/', EXPIRED_PORT)).toBe('000');
@@ -138,7 +138,7 @@ test('a server that cannot be trusted is one finding, which says why', async () 
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', dst_port: EXPIRED_PORT, reason }]);
 });
 
-test('they are replayed to who comes later, and Server-Sent Events carry the same', async () => {
+test('late readers get a replay, and Server-Sent Events carry the same messages', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   await rig.dial(443, []);
   await expect.poll(() => find(), soon).toHaveLength(1);
@@ -159,7 +159,7 @@ test('they are replayed to who comes later, and Server-Sent Events carry the sam
   end.abort();
 });
 
-test('nothing was a finding twice, or of another kind; stats and metrics count the same', async () => {
+test('each case causes exactly one finding of its kind; stats and metrics agree', async () => {
   const shown = (await find('2026-01-01T00:00:00Z')).map(
     ({ finding_type: type, rule, effective_action: action, reason, count }) =>
       `${String(type)} ${String(rule)} ${String(action)} ${String(reason)} ${count}`,
@@ -272,7 +272,7 @@ describe('hits', () => {
       '200',
       { 'http-deny-other': 0, 'http-allows': 1, policy_default: 0 },
     ],
-  ])('are of %s', async (_, rules, attempt, outcome, expected) => {
+  ])('count %s', async (_, rules, attempt, outcome, expected) => {
     await rig.put(policyOf(rules));
     const before = { hits: await hits(), decided: await decisions() };
     expect(await attempt()).toBe(outcome);

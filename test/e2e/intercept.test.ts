@@ -27,7 +27,7 @@ const fetch = (path: string, ...options: string[]) =>
     ...[...options, `https://${SERVER_NAME}${path}`],
   );
 
-test('a request that a rule allows goes on, and one that none allows is answered 403 with the rule', async () => {
+test('an allowed request is forwarded, and a denied request returns 403 with the rule', async () => {
   await rig.put(
     policyOf([http({ request: { methods: ['GET'], path: { prefix: ['/v1/'] } } })], { default_action: 'deny' }),
   );
@@ -57,7 +57,7 @@ test('a request that a rule allows goes on, and one that none allows is answered
   }
 });
 
-test('bodies go both ways', async () => {
+test('bodies pass in both directions', async () => {
   await rig.put(policyOf([http({ request: { path: { prefix: ['/'] } } })]));
   const file = await rig.file('body', 'x'.repeat(3_000_000));
   for (const options of [[], ['-H', 'Transfer-Encoding: chunked'], ['-H', 'Expect: 100-continue']]) {
@@ -67,12 +67,12 @@ test('bodies go both ways', async () => {
   }
 });
 
-test('a response that breaks the rule is answered 502', async () => {
+test('a response that violates the rule is replaced by 502', async () => {
   await rig.put(policyOf([http({ response: { headers: { deny_present: ['x-internal'] } } })]));
   expect((await fetch('/v1/things')).stdout.split('\n').at(-1)).toBe('502');
 });
 
-test('behind a certificate that is wrong in any way no client is shown a good one', { timeout: 120_000 }, async () => {
+test('a client never gets a valid certificate for a server with an invalid one', { timeout: 120_000 }, async () => {
   await rig.put(
     policyOf([{ match: { proto: 'tcp', tls: { mode: 'intercept', http: { request: { methods: ['GET'] } } } } }]),
   );
@@ -98,7 +98,7 @@ test('behind a certificate that is wrong in any way no client is shown a good on
   expect(stdout).toContain('s_server');
 });
 
-test('under audit a server that is not trusted is reached all the same, uninspected', async () => {
+test('under audit an untrusted server is reached without inspection', async () => {
   await rig.put(
     policyOf([
       { mode: 'audit', match: { proto: 'tcp', tls: { mode: 'intercept', http: { request: { methods: ['GET'] } } } } },
@@ -110,7 +110,7 @@ test('under audit a server that is not trusted is reached all the same, uninspec
   expect(stdout).toContain('s_server');
 });
 
-test('a request for another host than the connection is for is refused, also the second one on it', async () => {
+test('a request for a host other than the server name of the connection is refused, also as the second request', async () => {
   await rig.put(policyOf([http({ request: { path: { prefix: ['/'] } } })]));
   const { stdout } = await rig.curl(
     ...[
@@ -137,7 +137,7 @@ test('a request for another host than the connection is for is refused, also the
   expect(stdout).toBe('200 421');
 });
 
-test('authorities that cannot be read any more count on, and readiness and stats say so until they can', async () => {
+test('an unreadable upstream_ca keeps the earlier authorities, and readiness and stats report it', async () => {
   await rig.put(policyOf([http({ request: { methods: ['GET'] } })]));
   const standing = async (): Promise<unknown> => {
     const { status, body } = await rig.node.request('GET', '/ready');
@@ -158,7 +158,7 @@ test('authorities that cannot be read any more count on, and readiness and stats
   expect(await fault()).toBeNull();
 });
 
-test('without a CA what a rule intercepts is reset, and readiness says so; under audit it passes', async () => {
+test('without a CA intercepted connections are reset and readiness reports it; under audit they pass', async () => {
   await rig.put(policyOf([http({ request: { methods: ['GET'] } })]));
   expect((await rig.node.request('DELETE', CA)).status).toBe(204);
   const ready = await rig.node.request('GET', '/ready');

@@ -25,7 +25,7 @@ const connect = (own?: number): Promise<Ends> => talkers.connect(own);
 const joined = (own?: number): Promise<Ends> => talkers.joined(own);
 const isJoined = (): Promise<boolean> => talkers.isJoined();
 
-test('one that sends much leaves the node’s sockets, and goes on byte by byte', async () => {
+test('a connection with much data moves to the datapath without losing a byte', async () => {
   const ends = await joined();
   await carryBoth(ends, 60 * MB);
   expect(await isJoined()).toBe(true);
@@ -35,13 +35,13 @@ test('one that sends much leaves the node’s sockets, and goes on byte by byte'
   );
 });
 
-test('one that sends little stays with them', async () => {
+test('a connection with little data stays in the sockets of the node', async () => {
   const ends = await connect();
   await carryBoth(ends, 10_000);
   expect(await isJoined()).toBe(false);
 });
 
-test('urgent data goes where it stands, while the node has the connection', async () => {
+test('urgent data keeps its position while the node has the connection', async () => {
   const { client, server } = await connect();
   for (const [from, to] of [
     [client, server],
@@ -55,7 +55,7 @@ test('urgent data goes where it stands, while the node has the connection', asyn
   await carryBoth({ client, server }, 10_000);
 });
 
-test('an end is an end of one way, and the other way goes on', async () => {
+test('a FIN closes one direction, and the other direction continues', async () => {
   const { client, server } = await joined();
   await client.must('end');
   expect(await server.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
@@ -64,7 +64,7 @@ test('an end is an end of one way, and the other way goes on', async () => {
   expect(await client.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
 });
 
-test('the same port opens another connection once one is over', async () => {
+test('the same port opens another connection after the first is closed', async () => {
   const own = talkers.nextPort();
   const { client, server } = await joined(own);
   await server.must('close');
@@ -82,7 +82,7 @@ test.each([
   ['the client alone', false],
   ['both sides', true],
 ])(
-  'where %s went away without a word, the same port opens another connection, which is inspected',
+  'after %s disappears without a FIN, the same port opens another connection, which is inspected',
   async (_, isServerGone) => {
     const own = talkers.nextPort();
     const { client, server } = await joined(own);
@@ -104,14 +104,14 @@ test.each([
   },
 );
 
-test.each(['client', 'server'] as const)('a reset by the %s is a reset for the other', async (who) => {
+test.each(['client', 'server'] as const)('a reset by the %s resets the other side', async (who) => {
   const ends = await joined();
   await ends[who].must('reset');
   const other = who === 'client' ? ends.server : ends.client;
   expect(await other.ask('take', 1)).toEqual({ failed: 'ConnectionResetError' });
 });
 
-test('a policy that does not allow it cuts it on both sides', async () => {
+test('a policy that denies the connection resets both sides', async () => {
   const { client, server } = await joined();
   const both = [client.ask('take', 1), server.ask('take', 1)];
   await rig.put(policyOf([tls('another.test')]));
@@ -119,7 +119,7 @@ test('a policy that does not allow it cuts it on both sides', async () => {
   await rig.put(policyOf([tls(SERVER_NAME)]));
 });
 
-test('who does not read holds back who sends', async () => {
+test('a side that does not read stops the sender by backpressure', async () => {
   const { client, server } = await joined();
   await client.must('patience', 1);
   expect(await client.ask('send', 200 * MB, 5)).toEqual({ failed: 'TimeoutError' });
@@ -127,12 +127,12 @@ test('who does not read holds back who sends', async () => {
   await carry(server, client, MB, 6);
 });
 
-describe('whatever the ends have agreed on', () => {
+describe('TCP options of the two sides', () => {
   const set = (inside: Inside, ...settings: readonly string[]): Promise<string> =>
     inside.must('sysctl', '-qw', ...settings);
   const DEFAULT_RMEM = 'net.ipv4.tcp_rmem=4096 131072 33554432';
 
-  test('windows of another scale', async () => {
+  test('different window scales work', async () => {
     const { client, server } = rig.topology;
     const [before] = await Promise.all([client.must('sysctl', '-n', 'net.ipv4.tcp_rmem')]);
     await set(client, 'net.ipv4.tcp_rmem=4096 65535 65535');
@@ -147,7 +147,7 @@ describe('whatever the ends have agreed on', () => {
     }
   });
 
-  test('no time stamps, on one side or on both', async () => {
+  test('missing timestamps on one side or both work', async () => {
     const { client, server, node } = rig.topology;
     await set(client, 'net.ipv4.tcp_timestamps=0');
     try {
@@ -164,7 +164,7 @@ describe('whatever the ends have agreed on', () => {
     }
   });
 
-  test('segments that the server’s side could not take', async () => {
+  test('segments larger than the MSS of the server side work', async () => {
     const { server } = rig.topology;
     const device = (await server.must('sh', '-c', 'ip -o -4 route get 10.77.1.2')).replace(/^.* dev (\S+) .*$/s, '$1');
     await server.must('ip', 'link', 'set', device, 'mtu', '1300');
@@ -178,7 +178,7 @@ describe('whatever the ends have agreed on', () => {
   });
 });
 
-test('a way that got narrower is told to who sends, by numbers that it knows', async () => {
+test('a smaller path MTU is reported to the sender with its own sequence numbers', async () => {
   const { client, server } = await joined();
   await carry(client, server, MB, 8);
   await rig.topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1200');
@@ -194,7 +194,7 @@ test('a way that got narrower is told to who sends, by numbers that it knows', a
   }
 });
 
-test('what is lost on the way is sent again', async () => {
+test('lost segments are retransmitted', async () => {
   const ends = await joined();
   const lossy =
     'add table ip loss; add chain ip loss in { type filter hook prerouting priority 0; }; add rule ip loss in meta l4proto tcp numgen random mod 100 < 2 drop';
@@ -215,7 +215,7 @@ test('what is lost on the way is sent again', async () => {
   }
 });
 
-test('where others have a say in what is forwarded nothing is joined, and what was goes on', async () => {
+test('with third-party hooks no connection is offloaded, and offloaded connections continue', async () => {
   const { node } = rig.topology;
   const ends = await joined();
   await node.must('nft', 'add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
@@ -231,7 +231,7 @@ test('where others have a say in what is forwarded nothing is joined, and what w
   }
 });
 
-test('it goes on when the datapath gets larger tables', async () => {
+test('an offloaded connection continues when the datapath gets larger tables', async () => {
   const ends = await joined();
   const many = Array.from({ length: 3_000 }, (_, index) => ({
     match: { proto: 'udp', dst_ports: [1_000 + index], dst_ips: [`10.9.${index >> 8}.${index & 255}`] },
@@ -241,7 +241,7 @@ test('it goes on when the datapath gets larger tables', async () => {
   expect(await isJoined()).toBe(true);
 });
 
-test('a node that is told to end resets it on both sides', async () => {
+test('a node that shuts down resets offloaded connections on both sides', async () => {
   const { client, server } = await joined();
   const both = [client.ask('take', 1), server.ask('take', 1)];
   await rig.node.end('SIGTERM');
@@ -292,7 +292,7 @@ describe('when the node is killed', () => {
     },
   );
 
-  test('sides that stay silent are reset when the node starts again', async () => {
+  test('silent sides are reset when the node starts again', async () => {
     const { client, server } = await joined();
     for (const talker of [client, server]) await talker.must('patience', 30);
     const waits = [client.ask('take', 1), server.ask('take', 1)];
@@ -304,7 +304,7 @@ describe('when the node is killed', () => {
   });
 });
 
-test('it ends with the node: nothing passes without one, and nothing of it is left for the next', {
+test('offloaded connections end with the node: nothing passes without it, and the next node finds nothing', {
   timeout: 90_000,
 }, async () => {
   const { client, server } = await joined();

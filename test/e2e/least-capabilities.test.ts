@@ -49,7 +49,7 @@ describe.each([
     return Object.fromEntries(items.map(({ proto, opened: at }) => [proto, Math.round(Date.parse(at) / 100)]));
   };
 
-  test('starts, restarts and takes over from a killed one, and established flows survive', {
+  test('starts, restarts and takes over from a killed node, and established flows survive', {
     timeout: 120_000,
   }, async () => {
     rig = await createInspectedRig(
@@ -109,7 +109,7 @@ describe.each([
   });
 });
 
-describe('readiness names what is missing', () => {
+describe('readiness names the missing capability', () => {
   let topology: Topology;
   let node: NodeProcess | undefined;
   afterEach(async () => {
@@ -132,7 +132,7 @@ describe('readiness names what is missing', () => {
       .toBe(`this machine lacks what the dataplane needs:${sentences.join('')}`);
   });
 
-  test('SYS_ADMIN, where an earlier build has pinned what is in force', async () => {
+  test('CAP_SYS_ADMIN, if an earlier build pinned the program in force', async () => {
     topology = await createTopology('lacks');
     const set = join(topology.pinPath, 'maps-1');
     mkdirSync(set, { recursive: true });

@@ -23,7 +23,7 @@ const tls = (block: Readonly<Record<string, unknown>>, more: Readonly<Record<str
 const passes = async (...options: string[]): Promise<boolean> =>
   (await rig.dial(443, options)).text.includes('HTTP/1.1 200 OK');
 
-test('a connection passes by the name that it asks for, and by no other', async () => {
+test('a connection passes by its server name, and by no other name', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   await rig.node.ready();
   expect(await passes()).toBe(true);
@@ -32,7 +32,7 @@ test('a connection passes by the name that it asks for, and by no other', async 
   expect(await passes('-noservername')).toBe(false);
 });
 
-test('the server sees the client’s address, and the port too', async () => {
+test('the server sees the address and the port of the client', async () => {
   const { client, server } = rig.topology;
   const program = `
 import socket
@@ -49,7 +49,7 @@ c,a=s.accept(); print(a[0],a[1],flush=True); c.recv(10); c.close()`;
   expect(said).toContain('10.77.1.2 40123');
 });
 
-test('what the server shows decides before TLS 1.3, and where it is hidden the rule says what then', async () => {
+test('the server certificate decides before TLS 1.3, and tls13_uninspectable decides where it is hidden', async () => {
   await rig.put(policyOf([tls({ server_cn: [SERVER_NAME] })]));
   expect(await passes('-tls1_2')).toBe(false);
   const { rootPem } = rig.certificates;
@@ -62,7 +62,7 @@ test('what the server shows decides before TLS 1.3, and where it is hidden the r
   expect(await passes('-tls1_3')).toBe(true);
 });
 
-test('what is no TLS, or hides its name, is passed over by an allow and matched by a deny', async () => {
+test('a connection without TLS or with a hidden name does not match an allow and matches a deny', async () => {
   const program = `
 import socket
 s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(b'hello'); print(s.recv(100))`;
@@ -80,7 +80,7 @@ s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(b'hello
   expect(await passes('-noservername')).toBe(false);
 });
 
-test('a server that does not answer a hello by TLS is cut off, so that a hello opens no other protocol', async () => {
+test('a server that does not answer a ClientHello by TLS is reset, so that no other protocol passes', async () => {
   const program = `
 import socket
 s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(bytes.fromhex('${FIRST.toString('hex')}'))
@@ -93,14 +93,14 @@ except ConnectionError: print('reset')`;
   expect(await echoed()).toBe('reset');
 });
 
-test('under audit nothing is cut', async () => {
+test('under audit no connection is reset', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny', mode: 'audit' })]));
   expect(await passes()).toBe(true);
   await rig.put(policyOf([tls({ sni: ['other.test'] }, { action: 'deny', mode: 'audit' })]));
   expect(await passes()).toBe(false);
 });
 
-test('explain says what becomes of real connections', async () => {
+test('explain predicts the result of real connections', async () => {
   const { rootPem } = rig.certificates;
   const good = { server_cn: SERVER_NAME };
   const flows: readonly (readonly [string[], Readonly<Record<string, unknown>>])[] = [
@@ -133,7 +133,7 @@ test('explain says what becomes of real connections', async () => {
   }
 });
 
-test('explain names what was not given and would matter', async () => {
+test('explain names the missing facts that would decide', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }), tls({ server_cn: ['x.test'] })]));
   expect((await explain({})).unknown).toEqual(['sni', 'tls.server_cn']);
   expect((await explain({ sni: SERVER_NAME })).unknown).toEqual([]);
@@ -174,7 +174,7 @@ async function held(change: () => Promise<void>): Promise<'open' | 'closed'> {
 }
 const WEB = { match: { proto: 'tcp', dst_ports: [443] } };
 
-test('a connection that is inspected is judged again by the next policy', async () => {
+test('an inspected connection is evaluated again by the next policy', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   expect(await held(() => rig.put(policyOf([tls({ sni: [SERVER_NAME, 'more.test'] })])))).toBe('open');
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
@@ -185,7 +185,7 @@ test('a connection that is inspected is judged again by the next policy', async 
   expect(await held(() => rig.put(policyOf([])))).toBe('closed');
 });
 
-test('a hello is judged by the policy that is in force when it comes, not when its connection began', async () => {
+test('a ClientHello is evaluated by the policy in force at its arrival, not at the start of its connection', async () => {
   const program = `
 const tls = require('node:tls');
 const socket = require('node:net').connect(443, '10.77.2.2', () => console.log('open'));
@@ -221,7 +221,7 @@ print('open',flush=True); sys.stdin.read()`;
   return child;
 }
 
-test('what is more than it has room for is reset, and under audit passes unread until it is as many again', async () => {
+test('connections over the limit are reset; under audit as many again pass without inspection', async () => {
   const count = async (of: 'connections' | 'refused'): Promise<unknown> => {
     const { body } = await rig.node.request('GET', '/api/v1/stats');
     const { tls } = body as { tls: { connections: number; refused: Readonly<Record<string, number>> } };
@@ -253,7 +253,7 @@ test('what is more than it has room for is reset, and under audit passes unread 
   await expect.poll(() => count('connections'), soon).toBe(0);
 });
 
-describe('a server that asks for another hello', () => {
+describe('a server that sends HelloRetryRequest', () => {
   const PORTS = { retrying: 450, stateless: 451, intercepted: 450 } as const;
   const heard: string[] = [];
   /** Names on which the servers acted. */
@@ -288,38 +288,38 @@ describe('a server that asks for another hello', () => {
       child.stdout?.on('data', (chunk: Buffer) => heard.push(...chunk.toString().split('\n')));
   });
 
-  test.each(SAME)('gets one that says the same, %s', async (_, sent) => {
+  test.each(SAME)('receives a second ClientHello with equal fields: %s', async (_, sent) => {
     await rig.put(policyOf(named));
     expect(await send(rig, PORTS.retrying, sent)).toBe('hello');
   });
 
-  test('gets those of clients as they are', async () => {
+  test('receives the second ClientHello of real clients unchanged', async () => {
     await rig.put(policyOf(named));
     const groups = ['-groups', 'X25519:P-384'];
     const { text } = await rig.dial(PORTS.retrying, groups);
     expect(text).toContain('Verification error');
   });
 
-  test.each(CHANGED)('gets none that says something else than the first: %s', async (_, sent) => {
+  test.each(CHANGED)('receives no second ClientHello that differs from the first: %s', async (_, sent) => {
     await rig.put(policyOf(named));
     const before = names().length;
     expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
     expect(names().slice(before)).not.toContain('denied.test');
   });
 
-  test('asks once: the second request ends the connection', async () => {
+  test('may send it once: the second HelloRetryRequest ends the connection', async () => {
     await rig.put(policyOf(named));
     expect(await send(rig, PORTS.stateless, WITHOUT_COOKIE)).toBe('reset');
     expect(names()).not.toContain('denied.test');
   });
 
-  test.each(CHANGED)('gets none that a deny would match: %s', async (_, sent) => {
+  test.each(CHANGED)('receives no second ClientHello that a deny matches: %s', async (_, sent) => {
     await rig.put(policyOf([on(PORTS.retrying, { sni: ['denied.test'] }, { action: 'deny' }), any(PORTS.retrying)]));
     expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
     expect(names()).not.toContain('denied.test');
   });
 
-  test('a cut connection is a finding, and under audit it passes as one', async () => {
+  test('a reset connection is a finding; under audit the connection passes and is a finding', async () => {
     await expect
       .poll(() => findings('hello_changed'), { timeout: 5_000 })
       .toContainEqual(expect.objectContaining({ effective_action: 'deny', rule: null }));
@@ -334,7 +334,7 @@ describe('a server that asks for another hello', () => {
   });
 });
 
-test('one that was not inspected is cut where it would have to be', async () => {
+test('an open connection without inspection is cut when a new policy requires inspection', async () => {
   await rig.put(policyOf([WEB]));
   const child = await begun();
   let said = '';
@@ -348,7 +348,7 @@ test('one that was not inspected is cut where it would have to be', async () => 
   child.kill('SIGKILL');
 });
 
-test('while the process is dead nothing that a TLS rule is about passes, and what was open dies', async () => {
+test('while the process is dead, connections of TLS rules do not pass, and open ones end', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   expect(await held(() => rig.node.end('SIGKILL').then(() => {}))).toBe('closed');
   expect(await rig.tcp(443)).toBe('refused ETIMEDOUT');
@@ -358,7 +358,7 @@ test('while the process is dead nothing that a TLS rule is about passes, and wha
   expect((await rig.stats()).drops.service_plane_absent).toBeGreaterThan(0);
 });
 
-test('a node that owns 192.0.2.1 inspects, from its start on', async () => {
+test('a node with the address 192.0.2.1 inspects from its start', async () => {
   const { node } = rig.topology;
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   await rig.node.end('SIGTERM');

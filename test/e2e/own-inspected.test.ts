@@ -55,7 +55,7 @@ const findings = async (): Promise<unknown> => {
 };
 const soon = { timeout: 10_000, interval: 50 };
 
-test('what a TLS rule says of the node’s own connections fails closed, and says that they cannot be inspected', async () => {
+test('TLS rules on connections of the node itself fail closed, and explain states that they cannot be inspected', async () => {
   await put('enforce');
   await rig.node.ready();
   for (const [, inside, , to] of own()) expect(await fetched(inside, to)).toBe(false);
@@ -73,7 +73,7 @@ test('what a TLS rule says of the node’s own connections fails closed, and say
   expect(await fetched(rig.topology.client, ADDRESSES.server)).toBe(true);
 });
 
-test('who writes a TLS rule that only they reach is told so', async () => {
+test('a write of a TLS rule that only such connections reach returns a warning', async () => {
   const rule = { id: 'named', action: 'allow', match: named };
   const groups = [
     { id: 'own', mode: 'enforce', sources: { ips: [ADDRESSES.nodeWan] }, rules: [rule] },
@@ -89,7 +89,7 @@ test('who writes a TLS rule that only they reach is told so', async () => {
   ]);
 });
 
-test('under audit they pass, and are findings', async () => {
+test('under audit such connections pass and are findings', async () => {
   await put('audit');
   for (const [, inside, , to] of own()) expect(await fetched(inside, to)).toBe(true);
   await expect.poll(findings, soon).toEqual(

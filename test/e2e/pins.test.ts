@@ -44,7 +44,7 @@ test.each([
   ['one pin', () => rmSync(join(pinPath, 'maps-1', 'flows'))],
   ['the folder of the maps', () => rmSync(join(pinPath, 'maps-1'), { recursive: true })],
   ['every pin', () => rmSync(pinPath, { recursive: true })],
-])('a node finds within 5 s that %s was removed, and makes it again', async (_, remove) => {
+])('a node notices within 5 s that %s was removed, and restores it', async (_, remove) => {
   expect(pinned).toContain('flows');
   remove();
   expect(pins()).not.toContain('flows');
@@ -60,7 +60,7 @@ test.each([
   expect(log.at(-1)).toContain('"flows"');
 });
 
-test('readiness names the pins for as long as they cannot be made', async () => {
+test('readiness names the pins while they cannot be restored', async () => {
   chownSync(pinPath, 0, 0);
   chmodSync(pinPath, 0o755);
   try {

@@ -71,7 +71,7 @@ it.each<[string, (path: string) => unknown, string]>([
     },
     'is larger than 65536 KiB',
   ],
-])('a node whose policy.file is %s reports it, follows its replacement, and ends', async (_, make, reason) => {
+])('a node whose policy.file is %s reports it, loads its replacement, and shuts down', async (_, make, reason) => {
   const node = nodeWith(make);
   await node.logged('the API listens');
   await node.logged(reason);
@@ -84,7 +84,7 @@ it.each<[string, (path: string) => unknown, string]>([
   expect(await node.stop()).toBe(0);
 });
 
-it('a node whose policy.file becomes a FIFO keeps its policy, and ends', async () => {
+it('a node whose policy.file becomes a FIFO keeps its policy, and shuts down', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
   rmSync(node.path);

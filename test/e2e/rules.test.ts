@@ -15,13 +15,13 @@ describe('real traffic through the node', () => {
     expect(await Promise.all([rig.tcp(80), rig.udp(80), rig.ping()])).toEqual([NO_ANSWER, 'silent 1', false]);
   });
 
-  test('an allow rule passes what it matches, and nothing else', async () => {
+  test('an allow rule passes matching packets only', async () => {
     await rig.put(policyOf([{ match: { dst_ips: [ADDRESSES.server], proto: 'tcp', dst_ports: [80] } }]));
     const seen = await Promise.all([rig.tcp(80), rig.tcp(81), rig.udp(80), rig.ping()]);
     expect(seen).toEqual(['open', NO_ANSWER, 'silent 1', false]);
   });
 
-  test('a deny rule before an allow wins, after it does nothing', async () => {
+  test('a deny rule before an allow rule wins, and has no effect after it', async () => {
     const deny = { action: 'deny', match: { proto: 'tcp', dst_ports: [81] } } as const;
     const allow = { match: { proto: 'tcp' } };
     await rig.put(policyOf([deny, allow]));
@@ -30,7 +30,7 @@ describe('real traffic through the node', () => {
     expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'open']);
   });
 
-  test('a priority goes before the order of the list', async () => {
+  test('a priority overrides the order of the list', async () => {
     await rig.put(
       policyOf([
         { priority: 20, match: { proto: 'tcp' } },
@@ -65,7 +65,7 @@ describe('real traffic through the node', () => {
     expect(await Promise.all([rig.udp(80), rig.udp(81)])).toEqual(['pong 1', 'silent 1']);
   });
 
-  test('ICMP is judged by type', async () => {
+  test('ICMP is matched by type', async () => {
     const timestamp = async (): Promise<boolean> => {
       const { stdout } = await rig.topology.client.run(
         'hping3',
@@ -87,7 +87,7 @@ describe('real traffic through the node', () => {
     expect(await Promise.all([rig.ping(), timestamp()])).toEqual([true, false]);
   });
 
-  test('groups are told apart by source, and the default action of a group ends the walk', async () => {
+  test('groups are selected by source, and the default action of a group is final', async () => {
     await rig.put({
       default_policy: 'allow',
       source_groups: [
@@ -118,7 +118,7 @@ describe('real traffic through the node', () => {
     expect((await rig.stats()).packets.deny).toBeGreaterThan(after.packets.deny);
   });
 
-  test('a change of the policy cuts a live flow, and only that', async () => {
+  test('a policy change ends the flow that it denies, and no other', async () => {
     const both = [{ match: { proto: 'tcp', dst_ports: [80, 81] } }];
     await rig.put(policyOf(both));
     const flows = [80, 81].map((port) =>
@@ -149,7 +149,7 @@ describe('real traffic through the node', () => {
     for (const flow of flows) flow.kill('SIGKILL');
   });
 
-  test('a rule whose part is not running fails closed, and readiness says which part', async () => {
+  test('a rule whose part does not run fails closed, and readiness names the part', async () => {
     await rig.put(
       policyOf([
         { match: { proto: 'tcp', dst_ports: [80], tls: { sni: ['good.test'] } } },
@@ -196,7 +196,7 @@ describe('real traffic through the node', () => {
     expect(await rig.tcp(81)).toBe(NO_ANSWER);
   });
 
-  test('the traffic end itself works', async () => {
+  test('the traffic generator of these tests works', async () => {
     expect(await firstLine(rig.topology.server.start(process.execPath, [program('tour-traffic'), 'serve', '99']))).toBe(
       'ready',
     );

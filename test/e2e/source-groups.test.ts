@@ -33,7 +33,7 @@ const open = (port: number): string[] => [80, 81, 82].map((one) => (one === port
 const put = (group: string, body: unknown, query = '') =>
   rig.node.request('PUT', `${path}/source-groups/${group}${query}`, body);
 
-test('the next packet is judged by the group that was written, and the rest of the policy stays', async () => {
+test('the next packet is classified by the written group, and the rest of the policy stays', async () => {
   expect(await seen()).toEqual(open(80));
   const reply = await put('clients', opening(81));
   expect([reply.status, (reply.body as { revision: number }).revision]).toEqual([200, 2]);
@@ -42,7 +42,7 @@ test('the next packet is judged by the group that was written, and the rest of t
   expect(stored.policy).toEqual({ default_policy: 'deny', source_groups: [...others, opening(81)] });
 });
 
-test('a new group is walked where its priority says, and its removal gives the word back', async () => {
+test('a new group takes the place of its priority, and its removal restores the earlier verdict', async () => {
   const before = (await rig.node.request('GET', path)).body;
   const first = opening(82, { id: 'first', priority: 0, default_action: 'deny' });
   expect((await put('first', first)).status).toBe(201);
@@ -58,14 +58,14 @@ test('a new group is walked where its priority says, and its removal gives the w
   expect(after.policy).toEqual((before as { policy: unknown }).policy);
 });
 
-test('what is refused, or only tried, changes nothing for any packet', async () => {
+test('refused writes and dry runs change no verdict', async () => {
   expect((await put('clients', opening(80, { mode: 'audit' }))).status).toBe(400);
   expect((await put('clients', opening(80), '?dry_run=true')).status).toBe(200);
   expect((await put('clients', opening(80, { id: 'other' }))).status).toBe(400);
   expect(await seen()).toEqual(open(81));
 });
 
-test('is in force, and can be written on, after the node was killed', async () => {
+test('stays in force and writable after the node was killed', async () => {
   await put('clients', opening(82));
   await rig.node.end('SIGKILL');
   expect(await seen()).toEqual(open(82));

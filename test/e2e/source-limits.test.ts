@@ -67,7 +67,7 @@ const rule = (sni: string, more: Readonly<Record<string, unknown>> = {}) =>
   policyOf([{ match: { proto: 'tcp', dst_ports: [443], tls: { sni: [sni] } }, ...more }], BOTH);
 
 describe('service plane', () => {
-  test('resets what one source has beyond its limit, as findings, and reads the connections of other sources', async () => {
+  test('resets connections of one source beyond its limit as findings, and inspects those of other sources', async () => {
     await rig.put(rule(SERVER_NAME));
     await rig.node.ready();
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(OF_SOURCE);
@@ -84,7 +84,7 @@ describe('service plane', () => {
     );
   });
 
-  test('passes as many again of an audited source unread, and resets the rest', async () => {
+  test('passes as many connections again of an audited source without inspection, and resets the rest', async () => {
     await rig.put(rule(SERVER_NAME, { mode: 'audit' }));
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(2 * OF_SOURCE);
     expect(await passes(ADDRESSES.client)).toBe(false);
@@ -98,7 +98,7 @@ describe('service plane', () => {
     );
   });
 
-  test('gives a source its share again once its connections are over', async () => {
+  test('frees the limit of a source when its connections close', async () => {
     await rig.put(rule(SERVER_NAME));
     for (let round = 0; round < 3; round++) {
       expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(OF_SOURCE);
@@ -110,7 +110,7 @@ describe('service plane', () => {
   });
 });
 
-test('API closes what one address has beyond its limit, and counts it', async () => {
+test('the API closes connections of one address beyond its limit, and counts them', async () => {
   const api = ['127.0.0.1', 8080] as const;
   expect(await silent('node', '127.0.0.5', api, ROOM)).toBe(OF_SOURCE);
   expect(await silent('node', '127.0.0.6', api, 1)).toBe(1);

@@ -62,7 +62,7 @@ const rssMb = (): number =>
 const sockets = (): Promise<string> =>
   rig.topology.node.must('ss', '-Htn', 'state', 'established', `( sport = :${PORT} or dport = :${PORT} )`);
 
-test('two hundred megabytes each way at once arrive as they were sent', async () => {
+test('two hundred megabytes in both directions arrive unchanged', async () => {
   const what = 'both';
   const client = dial(what, 200 * MB);
   const got = 200 * MB;
@@ -71,7 +71,7 @@ test('two hundred megabytes each way at once arrive as they were sent', async ()
 });
 
 test.each(['client_first', 'server_first'])(
-  '%s: an end is an end of one way, and the other way goes on',
+  '%s: a FIN closes one direction, and the other direction continues',
   async (what) => {
     const client = dial(what, 3 * MB);
     const got = 3 * MB;
@@ -84,7 +84,7 @@ test.each(['client_first', 'server_first'])(
   },
 );
 
-test('a reset of either side is a reset for the other', async () => {
+test('a reset by either side resets the other', async () => {
   dial('client_resets');
   expect(await server.next()).toEqual([
     { side: 'server', what: 'client_resets', got: 0, digest: NOTHING, end: 'reset' },
@@ -96,7 +96,7 @@ test('a reset of either side is a reset for the other', async () => {
   ]);
 });
 
-test('who does not read holds back who sends, and the node keeps next to nothing of it', async () => {
+test('a side that does not read stops the sender, and the node buffers almost nothing', async () => {
   const before = rssMb();
   const client = dial('slow', 300 * MB);
   const [first] = await client.next();
@@ -111,7 +111,7 @@ test('who does not read holds back who sends, and the node keeps next to nothing
   expect(rssMb() - before).toBeLessThan(40);
 });
 
-test('a policy that does not allow them cuts them on both sides', async () => {
+test('a policy that denies the connections resets both sides', async () => {
   const client = dial('hold', 0, 3);
   const what = 'hold';
   expect(await client.next(3)).toEqual(Array(3).fill({ side: 'client', what, state: 'open' }));
@@ -122,7 +122,7 @@ test('a policy that does not allow them cuts them on both sides', async () => {
   await rig.put(policyOf([tls(SERVER_NAME)]));
 });
 
-test('two hundred at once each get their own', async () => {
+test('two hundred parallel connections each get their own data', async () => {
   const what = 'both';
   const got = MB / 2;
   const client = dial(what, got, 200);
@@ -132,7 +132,7 @@ test('two hundred at once each get their own', async () => {
   expect(await server.next(200)).toEqual(expected('server', await digest(got, 'client')));
 });
 
-test('what is over is over: nothing stays open', async () => {
+test('closed connections leave no descriptor open', async () => {
   const descriptors = (): Promise<string> => rig.topology.node.must('sh', '-c', `ls /proc/${rig.node.pid}/fd | wc -l`);
   const before = Number(await descriptors());
   const client = dial('both', 1_000, 50);

@@ -136,7 +136,7 @@ const COMPLETE = [
   'machine/nftables-weir.txt',
 ];
 
-test('weir sysdump writes what the node knows, whole, readable by its owner only', async () => {
+test('weir sysdump writes a complete archive that only its owner can read', async () => {
   const output = join(rig.node.folder, 'dump.tar.gz');
   const words = ['sysdump', '--server', rig.node.url, '--output', output];
   const environment = { WEIR_TOKEN: await rig.node.token() };
@@ -188,7 +188,7 @@ test('weir sysdump writes what the node knows, whole, readable by its owner only
   ]);
 });
 
-test('no secret is in a dump, a log, the metrics or the statecharts', async () => {
+test('dump, log, metrics and statecharts contain no secret', async () => {
   const { node } = rig;
   expect(
     (await node.request('GET', '/api/v1/policy', undefined, { authorization: 'Bearer eyJh.eyJz.c2ln' })).status,
@@ -229,7 +229,7 @@ test('no secret is in a dump, a log, the metrics or the statecharts', async () =
   expect(planted.map((text) => traces(ENVIRONMENT).some((trace) => text.includes(trace)))).toEqual([true, true]);
 });
 
-test('one dump is made at a time, and one that nobody waits for any more is given up', async () => {
+test('only one dump is created at a time, and an abandoned dump is cancelled', async () => {
   const [first, second] = await Promise.all([begin(), begin()]);
   const [made, refused] = first.status === 200 ? [first, second] : [second, first];
   expect([made.status, refused.status, ((await refused.json()) as { type: string }).type]).toEqual([

@@ -184,7 +184,7 @@ test.each([
   ['a thread that inspects', PLANE, 'a thread of the service plane ended with 7'],
   ['a thread that carries bytes', SPLICING, 'a thread that carries bytes ended with 7'],
 ])(
-  '%s dies alone: its connections are reset, nothing of them stays, and the next thread serves',
+  '%s dies without the process: its connections are reset and freed, and the next thread serves',
   async (_, file, reason) => {
     const own = joined.nextPort();
     const busy = await joined.joined(own);

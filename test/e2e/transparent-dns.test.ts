@@ -27,7 +27,7 @@ async function unanswered(): Promise<string[]> {
   return (await Promise.all(lookups)).map(({ status }) => status);
 }
 
-test('a lookup is answered from whatever server it was sent to, and opens what it leads to', async () => {
+test('a diverted lookup is answered with the address of its server, and its addresses are granted', async () => {
   expect(await rig.tcp(443)).toBe(NO_ANSWER);
   const found = await dig(rig, ELSEWHERE, 'api.example.com');
   expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
@@ -35,24 +35,24 @@ test('a lookup is answered from whatever server it was sent to, and opens what i
   expect(await rig.tcp(443)).toBe('open');
 });
 
-test('so is one over TCP', async () => {
+test('a diverted lookup over TCP is answered and granted too', async () => {
   const found = await dig(rig, ELSEWHERE, '+tcp', 'api.example.com');
   expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   expect(found.text).toContain(`SERVER: ${ELSEWHERE}#53(${ELSEWHERE}) (TCP)`);
 });
 
-test('a resolver that knows better is not asked past the policy', async () => {
+test('a diverted lookup of a denied name never reaches the resolver', async () => {
   expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('NXDOMAIN');
   expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('NXDOMAIN');
 });
 
-test('the node itself is asked as before', async () => {
+test('lookups to the node itself are answered as before', async () => {
   expect(data(await dig(rig, ADDRESSES.nodeLan, 'api.example.com'))).toEqual([
     `api.example.com. A ${ADDRESSES.server}`,
   ]);
 });
 
-test('explain says that a lookup is diverted, and asks for its name', async () => {
+test('explain reports that a lookup is diverted, and requests its name', async () => {
   const lookup = { src: ADDRESSES.client, dst: ELSEWHERE, proto: 'udp', src_port: 5_000, dst_port: 53 };
   const explained = async (question: object) =>
     (await rig.node.request('POST', '/api/v1/policy/explain', { ...lookup, ...question })).body;
@@ -60,13 +60,13 @@ test('explain says that a lookup is diverted, and asks for its name', async () =
   expect(await explained({ dst_port: 54 })).toMatchObject({ decision: 'deny', unknown: [] });
 });
 
-test('packets are sent directly all the same', async () => {
+test('direct forwarding stays in use', async () => {
   const reply = await rig.node.request('GET', '/api/v1/stats');
   const { forwarding } = (reply.body as { dataplane: { forwarding: { way: string; reason: string } } }).dataplane;
   expect(forwarding.way).toBe('direct');
 });
 
-test('while the proxy is dead lookups are dropped, and go nowhere else', async () => {
+test('while the proxy is dead, lookups are dropped and not forwarded', async () => {
   await rig.node.end('SIGKILL');
   expect(await unanswered()).toEqual(['none', 'none']);
   expect(await rig.tcp(443)).toBe('open');
@@ -77,7 +77,7 @@ test('while the proxy is dead lookups are dropped, and go nowhere else', async (
   expect(drops.dns_proxy_absent).toBeGreaterThan(0);
 });
 
-test('the rule that delivers lookups is made again where somebody removes it', async () => {
+test('a removed routing rule for lookups is restored', async () => {
   await rig.topology.node.must('ip', 'rule', 'del', 'pref', '8353');
   const rules = (): Promise<string> => rig.topology.node.must('ip', 'rule', 'show', 'pref', '8353');
   await expect.poll(rules, { timeout: 10_000 }).toContain('lookup 8353');
@@ -85,7 +85,7 @@ test('the rule that delivers lookups is made again where somebody removes it', a
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
 });
 
-test('and so is its route', async () => {
+test('a removed route for lookups is restored', async () => {
   await rig.topology.node.must('ip', 'route', 'flush', 'table', '8353');
   const routes = (): Promise<string> => rig.topology.node.must('ip', 'route', 'show', 'table', 'all');
   await expect.poll(routes, { timeout: 10_000 }).toContain('table 8353');
@@ -93,7 +93,7 @@ test('and so is its route', async () => {
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
 });
 
-describe('readiness follows the rule and its route', () => {
+describe('readiness reports a missing rule or route', () => {
   const answered = async (): Promise<void> =>
     expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   const config = async (): Promise<string> => {
@@ -132,7 +132,7 @@ describe('readiness follows the rule and its route', () => {
   });
 });
 
-test('without the rule, and with nobody awake to make it, a lookup goes no further than the node', async () => {
+test('without the routing rule and with the process stopped, a lookup is not forwarded', async () => {
   const { node } = rig.topology;
   const process = `weir.js run --config ${rig.node.folder}`;
   await node.must('pkill', '-STOP', '-f', process);

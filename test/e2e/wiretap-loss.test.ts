@@ -63,7 +63,7 @@ const told = (messages: readonly WiretapMessage[], where: string): number =>
   );
 const got = (messages: readonly WiretapMessage[]): number => messages.filter(({ type }) => type !== 'lost').length;
 
-test('what a reader got and what it was told it lost is what the kernel sent, for slow and fast ones', async () => {
+test('messages received plus messages reported as lost equal the events that the kernel sent, for slow and fast readers', async () => {
   const before = await counted();
   const [fast, slow] = [await readWiretap(rig.node), await readWiretap(rig.node)];
   slow.socket.pause();

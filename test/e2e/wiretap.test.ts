@@ -21,7 +21,7 @@ const ofClient = (messages: readonly WiretapMessage[]) =>
     .filter(({ src }) => src === ADDRESSES.client)
     .map(({ type, dst_port, rule }) => JSON.stringify([type, dst_port, rule]));
 
-test('a reader is told of each flow and each deny, by whom it was decided', async () => {
+test('a reader gets each flow and each deny with the deciding rule', async () => {
   const { messages, socket } = await readWiretap(rig.node);
   expect(await rig.tcp(80)).toBe('open');
   await rig.tcp(443);
@@ -61,7 +61,7 @@ test('a reader is told of each flow and each deny, by whom it was decided', asyn
   socket.close();
 });
 
-test('what was seen a moment ago is replayed to who asks for it, by his filter', async () => {
+test('recent messages are replayed on request through the filter of the reader', async () => {
   await rig.udp(81);
   const { messages, socket } = await readWiretap(rig.node, '?replay=30s&proto=udp');
   await expect.poll(() => ofClient(messages), soon).toEqual(['["flow",81,"r1"]']);
@@ -69,7 +69,7 @@ test('what was seen a moment ago is replayed to who asks for it, by his filter',
   socket.close();
 });
 
-test('Server-Sent Events carry the same', async () => {
+test('Server-Sent Events carry the same messages', async () => {
   const headers = { authorization: `Bearer ${await rig.node.token()}`, accept: 'text/event-stream' };
   const end = new AbortController();
   const response = await fetch(`${rig.node.url}/api/v1/wiretap/stream?type=verdict`, { headers, signal: end.signal });
@@ -91,7 +91,7 @@ async function sent(): Promise<number> {
   return Number(/^weir_events_sent_total (\d+)$/m.exec(text)?.[1]);
 }
 
-test('performance mode off ends readers, and the kernel sends nothing', async () => {
+test('switching performance mode off disconnects readers and stops kernel events', async () => {
   const { closed } = await readWiretap(rig.node);
   await rig.node.request('PUT', '/api/v1/settings/performance-mode', { enabled: false });
   expect(await closed).toBe(4_503);

@@ -45,13 +45,13 @@ test('reads and compiles in another thread', async () => {
   expect(await thread.perform(work(config('')))).toMatchObject({ kind: 'unreadable', code: 'invalid_policy' });
 });
 
-test('hands a large body over instead of copying it', async () => {
+test('transfers a large body instead of copying it', async () => {
   const asked = large();
   await thread.perform(asked, { transfer: true });
   expect(asked.text.body.byteLength).toBe(0);
 });
 
-test('work that is given up ends the thread, and the next work starts another', async () => {
+test('aborted work ends the thread, and the next work starts another thread', async () => {
   const abort = new AbortController();
   const reported: (string | null)[] = [];
   const unwatch = thread.watch((failure) => reported.push(failure));

@@ -87,7 +87,7 @@ describe('a write that succeeds', () => {
     expect([...seen]).toEqual([true]);
   });
 
-  test('goes in the order of the requests, one at a time', async () => {
+  test('is processed in the order of the requests, one at a time', async () => {
     const { system, datapath } = await withPolicy();
     const outcomes = await Promise.all(['a', 'b', 'c'].map((id) => system.policies.write(singleton(id))));
     expect(outcomes.map((outcome) => written(outcome).generation)).toEqual([2, 3, 4]);
@@ -115,7 +115,7 @@ describe('a write that succeeds', () => {
 });
 
 describe('a write that fails leaves everything as it was', () => {
-  test('when its body is not valid', async () => {
+  test('when its body is invalid', async () => {
     const running = await withPolicy();
     expect(await running.system.policies.write(singleton(''))).toEqual({
       kind: 'refused',
@@ -181,7 +181,7 @@ describe('a write that fails leaves everything as it was', () => {
     await expectUntouched(running);
   });
 
-  test('when the datapath does not judge as the policy says, and names packet and rules', async () => {
+  test('when the proof fails, and the error names the packet and the rules', async () => {
     const running = await withPolicy();
     const packet = {
       source: 0x0a00_0001,
@@ -213,7 +213,7 @@ describe('a write that fails leaves everything as it was', () => {
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('when the datapath cannot be asked', async () => {
+  test('when the datapath does not respond', async () => {
     const running = await withPolicy();
     running.datapath.on.prove = () => {
       throw new Error('run program: ENOMEM');
@@ -250,7 +250,7 @@ describe('a write that fails leaves everything as it was', () => {
     await expectUntouched(running);
   });
 
-  test('when it is not done within the activation timeout', async () => {
+  test('when it exceeds the activation timeout', async () => {
     const running = await withPolicy({ activationTimeoutMs: 50 });
     let release = (): void => {};
     running.datapath.on.stage = () =>
@@ -274,7 +274,7 @@ describe('a write that fails leaves everything as it was', () => {
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('when it is a dry run, which tells the size of the program', async () => {
+  test('when it is a dry run, which returns the size of the program', async () => {
     const running = await withPolicy();
     const outcome = await running.system.policies.write(singleton('lan', { dryRun: true }));
     expect(outcome).toMatchObject({ kind: 'checked', programLines: 2, warnings: [], proof: { complete: true } });
@@ -342,7 +342,7 @@ describe('a policy that intercepts', () => {
       expect(await warnings(write(null, { ...group, dryRun }))).toEqual(['no_intercept_ca']);
   });
 
-  test('is written without one while the node has an intercept CA, and where it is not put in force', async () => {
+  test('is written without a warning while the node has an intercept CA, or if it is not activated', async () => {
     const material = { kind: 'ca', ca: {} as never } as const;
     const signing = await startSystem({ servicePlane: { ...plane, interceptCa: { changed: of(material) } } });
     expect(codes(await signing.system.policies.write(write(intercepting)))).toEqual([]);
@@ -352,8 +352,8 @@ describe('a policy that intercepts', () => {
   });
 });
 
-describe('after the commit nothing fails', () => {
-  test('a flip that is lost with its worker is made up for before the answer', async () => {
+describe('a write after its commit', () => {
+  test('repeats a flip that was lost with the datapath thread, before the answer', async () => {
     const running = await withPolicy();
     let deaths = 0;
     running.datapath.on.flip = () => {
@@ -379,8 +379,8 @@ describe('after the commit nothing fails', () => {
   });
 });
 
-describe('which record is active', () => {
-  test('the one written last; the answer names the one that lost it', async () => {
+describe('the active record', () => {
+  test('is the last one written; the answer names the record that it replaced', async () => {
     const { system, first, store } = await withPolicy();
     const second = await system.policies.write(write(envelope('second', { name: 'other' })));
     expect(codes(second)).toEqual(['activity_taken']);
@@ -399,7 +399,7 @@ describe('which record is active', () => {
     expect((await running.store.policies.active())?.record.mode).toBe('audit');
   });
 
-  test('none after the active one is written as disabled, and then the fallback decides', async () => {
+  test('is none after the active one is written as disabled, and then the fallback decides', async () => {
     const { system, first, datapath, stateOf } = await withPolicy();
     const { id } = first.stored.record;
     const outcome = await system.policies.write(
@@ -418,7 +418,7 @@ describe('which record is active', () => {
     expect(system.readiness().ready).toBe(true);
   });
 
-  test('none after the active one is deleted', async () => {
+  test('is none after the active one is deleted', async () => {
     const { system, first, datapath, stateOf, store } = await withPolicy();
     expect(await system.policies.write(removal(first.stored.record.id))).toEqual({
       kind: 'deleted',
@@ -430,7 +430,7 @@ describe('which record is active', () => {
     expect(stateOf('policy_ready')).toBe('none_active');
   });
 
-  test('as before when another is stored without activating it', async () => {
+  test('stays when another is stored without activating it', async () => {
     const { system, datapath, first, store } = await withPolicy();
     const outcome = written(await system.policies.write(write(envelope('idle'), { activate: false })));
     expect(outcome.stored.record.active).toBe(false);
@@ -439,7 +439,7 @@ describe('which record is active', () => {
     expect((await store.policies.active())?.record).toEqual(first.stored.record);
   });
 
-  test('the singleton write keeps mode and name of the active record and changes its form', async () => {
+  test('keeps mode and name in a singleton write, which changes its form', async () => {
     const { system, first } = await withPolicy();
     const outcome = written(await system.policies.write(singleton('lan')));
     expect(outcome.created).toBe(false);
@@ -447,13 +447,13 @@ describe('which record is active', () => {
   });
 });
 
-describe('what a write is refused for', () => {
+describe('a write is refused for', () => {
   test('a name that another policy has, in whatever case', async () => {
     const { system } = await withPolicy();
     expect(codes(await system.policies.write(write(envelope('second', { name: ' EDGE ' }))))).toEqual(['name_taken']);
   });
 
-  test('an ETag that does not match, and one that is wanted where there is none', async () => {
+  test('an ETag that does not match, and an ETag for a record that does not exist', async () => {
     const { system, first } = await withPolicy();
     const { id, revision } = first.stored.record;
     const stale = await system.policies.write(singleton('lan', { ifMatch: `"${id}.${revision + 1}"` }));
@@ -467,7 +467,7 @@ describe('what a write is refused for', () => {
     );
   });
 
-  test('an id that is not there', async () => {
+  test('an unknown id', async () => {
     const { system } = await withPolicy();
     const target = { by: 'id', id: 'nowhere' } as const;
     expect(codes(await system.policies.write(write(envelope('x'), { target })))).toEqual(['not_found']);
@@ -554,7 +554,7 @@ describe('an activation', () => {
     expect(again.datapath.inForce).toBe(2);
   });
 
-  test('of a record in singleton form keeps its form, and the active one stays as it is', async () => {
+  test('of a record in singleton form keeps its form, and the active record stays unchanged', async () => {
     const running = await withPolicy();
     const { system, datapath, first } = running;
     written(await system.policies.write(singleton('lan')));
@@ -569,7 +569,7 @@ describe('an activation', () => {
     expect(datapath.log).toEqual(['stage 4', 'prove 4', 'flip 4']);
   });
 
-  test('that is a dry run is proved and changes nothing', async () => {
+  test('as a dry run is proved and changes nothing', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second', { name: 'other' }));
     const outcome = await running.system.policies.write(activation(record.id, { dryRun: true }));
@@ -584,7 +584,7 @@ describe('an activation', () => {
     expect((await running.store.policies.active())?.record).toEqual(running.first.stored.record);
   });
 
-  test('is refused for a record that cannot be in force, or is not the one that was read', async () => {
+  test('is refused for a disabled record, or if the ETag does not match', async () => {
     const running = await withPolicy();
     const { system, store } = running;
     const disabled = await stored(running, envelope('second', { mode: 'disabled' }));
@@ -619,7 +619,7 @@ describe('an activation', () => {
     expect((await store.policies.active())?.record).toEqual(running.first.stored.record);
   });
 
-  test('fails as a write does, and changes nothing', async () => {
+  test('fails like a write, and changes nothing', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second', { name: 'other' }));
     const { datapath, system, store, first } = running;
@@ -642,7 +642,7 @@ describe('a write to one source group', () => {
     write(body, { target: { by: 'id', id }, sourceGroup, ...more });
   const groupRemoval = (id: string, sourceGroup: string, more = {}) => removal(id, { sourceGroup, ...more });
 
-  test('is a write of the policy: staged, stored as a revision, flipped, and answered with the group', async () => {
+  test('is staged, stored as a revision of the policy, flipped, and returns the group', async () => {
     const { system, datapath, store, first } = await withPolicy();
     const { record } = first.stored;
     const outcome = written(
@@ -666,7 +666,7 @@ describe('a write to one source group', () => {
     });
   });
 
-  test('replaces, and removes, and leaves the others as they were', async () => {
+  test('replaces or removes the group, and leaves other groups unchanged', async () => {
     const { system, store, first } = await withPolicy();
     const { id } = first.stored.record;
     const before = textOf(first.stored.body) as { source_groups: unknown[] };
@@ -681,7 +681,7 @@ describe('a write to one source group', () => {
     expect(await system.policies.readGroup(id, 'lan')).toBeNull();
   });
 
-  test('finds a policy that the thread does not know, as after a restart', async () => {
+  test('loads a policy that the policy thread does not hold, as after a restart', async () => {
     const { store, system, first } = await withPolicy();
     const { id } = first.stored.record;
     await system.policies.write(write(envelope('second', { name: 'other' })));
@@ -732,7 +732,7 @@ describe('a write to one source group', () => {
     await expectUntouched(running);
   });
 
-  test('that matches its preconditions is done', async () => {
+  test('succeeds if its preconditions match', async () => {
     const { system, first } = await withPolicy();
     const { id } = first.stored.record;
     const created = groupWrite(id, 'lan', group('lan', 80), { ifNoneMatch: '*', ifMatch: `"${id}.1"` });
@@ -740,7 +740,7 @@ describe('a write to one source group', () => {
     expect(written(await system.policies.write(groupRemoval(id, 'lan', { ifMatch: `"${id}.2"` }))).generation).toBe(3);
   });
 
-  test('that fails after it was prepared leaves the thread with what is stored', async () => {
+  test('that fails after its preparation leaves the policy thread with the stored policy', async () => {
     const running = await withPolicy();
     const { id } = running.first.stored.record;
     running.datapath.on.stage = () => {

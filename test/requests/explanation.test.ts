@@ -44,8 +44,8 @@ const costly: PolicyConfig = {
   ],
 };
 
-describe('a queue of works', () => {
-  test('takes the subjects that wait in turns, one work at a time', async () => {
+describe('a fair queue', () => {
+  test('serves waiting subjects in turn, one task at a time', async () => {
     const queue = new FairQueue(10);
     const begun: string[] = [];
     let running = 0;
@@ -62,7 +62,7 @@ describe('a queue of works', () => {
     expect(begun).toEqual(['eve 1', 'eve 2', 'bob 1', 'ada 1', 'eve 3', 'bob 2', 'eve 4']);
   });
 
-  test('goes on after a work that failed, and refuses what is too much of one subject', async () => {
+  test('continues after a failed task, and refuses excess tasks of one subject', async () => {
     const queue = new FairQueue(1);
     const failing = queue.run('eve', () => Promise.reject(new Error('no')));
     const waiting = queue.run('eve', async () => 'done');
@@ -74,7 +74,7 @@ describe('a queue of works', () => {
 });
 
 describe('explain', () => {
-  test('answers others while one subject asks about 20 drafts that are as costly as they may be', async () => {
+  test('answers other subjects while one subject sends 20 drafts of the maximum cost', async () => {
     const asked = await ports(30_000);
     await explainPolicy(asked, { query }, 'bob');
     await explainPolicy(asked, { policy: {}, query }, 'bob');
@@ -103,7 +103,7 @@ describe('explain', () => {
     expect(await eve[0]).toMatchObject({ decision: 'deny' });
   });
 
-  test('gives up a draft over its budget, and answers the next one', async () => {
+  test('cancels a draft over its budget, and answers the next one', async () => {
     const asked = await ports(1);
     expect(await explainPolicy(asked, { policy: costly, query }, 'eve')).toMatchObject({
       kind: 'refused',

@@ -10,7 +10,7 @@ afterEach(stopSystems);
 const HITS = { groups: [], rules: [], unused: undefined, from: 0, limit: 10 };
 const FLOWS = { filter: anyFlow(), after: null, limit: 10 };
 
-describe('traffic', () => {
+describe('live traffic', () => {
   test('is refused where the configuration has no dataplane section', async () => {
     const { system } = await startSystem({ dataplane: null });
     const { traffic } = system;
@@ -19,7 +19,7 @@ describe('traffic', () => {
     expect(answers).toEqual([1, 2, 3].map(() => expect.objectContaining(refused)));
   });
 
-  test('is refused until the dataplane runs, and hits until something was put in force', async () => {
+  test('is refused until the dataplane runs, and hits until the first activation', async () => {
     const datapath = fakeDatapath();
     datapath.on.open = () => {
       throw new Error('not now');
@@ -38,7 +38,7 @@ describe('traffic', () => {
     expect(await system.traffic.cutFlows(anyFlow())).toEqual({ cut: 3 });
   });
 
-  test('is counted for the record that is active, also after a restart, and for none', async () => {
+  test('is counted for the active record, also after a restart, and without a record', async () => {
     const datapath = fakeDatapath();
     const staged: RuleNames[] = [];
     const given = fakeDatapath();

@@ -21,11 +21,11 @@ for (const [name, walks] of Object.entries(WALKS)) {
       expect(inlineBehaviour(machine)).toEqual([]);
     });
 
-    test('handles the failure of everything that it invokes', () => {
+    test('handles the failure of every invoked actor', () => {
       expect(unhandledInvokes(machine)).toEqual([]);
     });
 
-    test('never dies of an event', () => {
+    test('never stops because of an event', () => {
       expect(snapshots.filter(({ status }) => status === 'error').map(({ value }) => value)).toEqual([]);
     });
 
@@ -33,7 +33,7 @@ for (const [name, walks] of Object.entries(WALKS)) {
       expect(leavesIn(snapshots)).toMatchSnapshot();
     });
 
-    test('ignores a public event only where that is deliberate', () => {
+    test('ignores public events only in the states that are listed', () => {
       const events = walks[0]?.events ?? [];
       const regions = [...new Set(snapshots.flatMap(({ value }) => leavesOf(value)))].every((leaf) =>
         leaf.includes('.'),
@@ -45,7 +45,7 @@ for (const [name, walks] of Object.entries(WALKS)) {
     });
 
     for (const [region, part] of Object.entries(walks[0]?.regions ?? {})) {
-      test(`says exactly one thing about ${part} in every state`, () => {
+      test(`has exactly one readiness detail for ${part} in every state`, () => {
         const wrong = snapshots
           .map((snapshot) => ({ value: snapshot.value, ...sayings(snapshot, part) }))
           .filter(({ tags, details }) => tags.length !== 1 || details !== 1);

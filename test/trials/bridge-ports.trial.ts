@@ -159,7 +159,7 @@ print(json.dumps([name for name, _ in kinds]))`,
  */
 const KEPT = ['EAPOL', 'IGMP', 'LACP', 'LLDP'];
 
-test('without Weir a bridge switches every kind of frame, or all but four with the settings of the kernel', async () => {
+test('without Weir a bridge switches every kind of frame, or all but four with the kernel settings', async () => {
   for (const way of WAYS) {
     const { kinds, through } = await crossed(way);
     expect(kinds).toHaveLength(59);

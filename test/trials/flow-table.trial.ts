@@ -266,7 +266,7 @@ async function expectNoHarm(counts: readonly number[]): Promise<void> {
   }
 }
 
-describe('others open connections, and established flows go on, while one floods by', () => {
+describe('other sources open connections and established flows continue while one source floods by', () => {
   test.each(Object.entries(ATTACKS))('%s', async (what, attack) => {
     let reached: Figures | undefined;
     const counts = await suffered(async () => {
@@ -280,10 +280,10 @@ describe('others open connections, and established flows go on, while one floods
   });
 });
 
-describe('also', () => {
+describe('the limit of a source also holds', () => {
   const udp = () => ATTACKS['hping3: small datagrams to a service']?.() ?? Promise.reject(new Error('no such attack'));
 
-  test('with the node killed: the hooks stand without it', async () => {
+  test('while the node is killed', async () => {
     await rig.node.end('SIGKILL');
     await expectNoHarm(await suffered(udp));
   });
@@ -297,7 +297,7 @@ describe('also', () => {
     await expectNoHarm(await suffered(udp));
   });
 
-  test('while policies are put in force one after the other', async () => {
+  test('while policies are activated one after the other', async () => {
     let ended = false;
     const writing = (async () => {
       for (let number = 2; !ended; number++) await rig.put(policy(number));
@@ -308,14 +308,14 @@ describe('also', () => {
     await expectNoHarm(counts);
   });
 
-  test('after the flows of the source were cut', async () => {
+  test('after the flows of the source were deleted', async () => {
     await suffered(udp);
     const reply = await rig.node.request('DELETE', `/api/v1/flows?src=${FLOODER}`);
     expect(reply.status).toBe(200);
     await expectNoHarm(await suffered(udp));
   });
 
-  test('after the table got another size', async () => {
+  test('after the table was resized', async () => {
     await suffered(udp);
     const file = join(rig.node.folder, 'weir.yaml');
     for (const capacity of [2 * CAPACITY, CAPACITY / 2]) {
@@ -331,8 +331,8 @@ describe('also', () => {
   });
 });
 
-describe('as flows expire', () => {
-  test('the counts follow, so that the source is let in again and no other is refused', async () => {
+describe('when flows expire', () => {
+  test('the counts follow, so that the source is admitted again and no other is refused', async () => {
     await rig.remove();
     await start({ timeouts: { udp_replied: '2s', udp: '1s' } });
     for (let round = 0; round < 3; round++) {

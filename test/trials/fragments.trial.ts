@@ -87,7 +87,7 @@ describe.each(
     (['stack', 'direct'] as const).map((way) => [mode, way] as const),
   ),
 )('with reverse_path %s and forwarding %s', (reversePath, forwarding) => {
-  test.each(ATTACKERS)('a fragment that is forged by %s destroys no datagram of its owner', async (by) => {
+  test.each(ATTACKERS)('a fragment forged by %s destroys no datagram of the real sender', async (by) => {
     await start({ reverse_path: reversePath, forwarding });
     const { client, node, server } = rig.topology;
     const end = await receive();

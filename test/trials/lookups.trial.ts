@@ -115,7 +115,7 @@ describe.each([
   ['strict', 'wan0 without forwarding'],
   ['strict', 'ext0 without forwarding'],
 ] as const)('with reverse_path %s', (reversePath, by) => {
-  test(`a lookup in the name of a client that comes in by ${by} grants nothing`, async () => {
+  test(`a lookup with the forged source of a client that arrives on ${by} grants nothing`, async () => {
     await start({ reverse_path: reversePath });
     const [device = ''] = by.split(' ');
     if (by.endsWith('without forwarding')) await forwardsNothing(device);
@@ -130,7 +130,7 @@ describe.each([
   });
 });
 
-test('without the check a forged lookup grants, so that the attack is one', async () => {
+test('without the source check a forged lookup grants, so the attack is real', async () => {
   await start({ reverse_path: 'off' });
   await forge('ext0');
   expect((await granted()).length).toBeGreaterThan(0);

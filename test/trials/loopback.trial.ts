@@ -149,7 +149,7 @@ describe.each([
   ['forwarding by the stack', { forwarding: 'stack' }],
   ['non_ipv4 pass and reverse_path off', { non_ipv4: 'pass', reverse_path: 'off' }],
 ] as const)('with %s', (_, dataplane) => {
-  test('nothing reaches a listener on 127.0.0.0/8 of the node', async () => {
+  test('no packet reaches a listener on 127.0.0.0/8 of the node', async () => {
     await start(dataplane);
     const end = await listen();
     expect(await attack()).toBeGreaterThan(25);
@@ -157,7 +157,7 @@ describe.each([
     expect((await rig.stats()).drops.loopback).toBeGreaterThan(20);
   });
 
-  test('nor while the process is dead', async () => {
+  test('no packet reaches it while the process is dead', async () => {
     await start(dataplane);
     await rig.node.end('SIGKILL');
     const end = await listen();

@@ -155,7 +155,7 @@ const cases = Object.entries(RULES).flatMap(([name, rules]) =>
   ),
 );
 
-describe('after the hooks are lost, a flow whose mark was saved passes no more', () => {
+describe('after the hooks are lost, a flow with a saved mark does not pass', () => {
   test.each(cases)('%s', async (_, variant, rules) => {
     await apply(rules, variant);
     const before = await exchange();
@@ -164,7 +164,7 @@ describe('after the hooks are lost, a flow whose mark was saved passes no more',
   });
 });
 
-test('without the guard, the saved mark is there, so that the attack is one', async () => {
+test('without the guard the saved mark is restored, so the attack is real', async () => {
   await apply(RULES['iptables CONNMARK, as in most guides'] ?? [], 'nft');
   const { node } = rig.topology;
   await node.must(

@@ -38,7 +38,7 @@ const use = async (rules: keyof typeof RULES): Promise<void> => {
 };
 const PAIRS = CLIENTS.flatMap((client) => SERVERS.map((server) => [client, server] as const));
 
-describe('a client that a server asks for a second hello', () => {
+describe('a client that receives HelloRetryRequest', () => {
   test.each(CLIENTS)('%s offers P-384, and no share of it in its first hello', async (client) => {
     await use('none');
     const { groups, shares } = await offerOf(rig, client);
@@ -46,7 +46,7 @@ describe('a client that a server asks for a second hello', () => {
     expect(shares).not.toContain(P384);
   });
 
-  test.each(PAIRS)('%s gets the page of %s by the name that rules allow, and by no other', async (client, server) => {
+  test.each(PAIRS)('%s gets the page of %s by the allowed name, and by no other', async (client, server) => {
     const pages: Record<string, readonly boolean[]> = {};
     for (const rules of ['none', 'allow a name', 'deny a name', 'allow TLS'] as const) {
       await use(rules);
@@ -61,11 +61,14 @@ describe('a client that a server asks for a second hello', () => {
     });
   });
 
-  test.each(SERVERS)('curl gets the page of %s where the node intercepts and is asked itself', async (server) => {
-    await use('intercept');
-    expect(await getsPage(rig, 'curl', PORT[server], SERVER_NAME)).toBe(true);
-    expect(await getsPage(rig, 'curl', PORT[server], SERVER_NAME, '-X POST')).toBe(false);
-  });
+  test.each(SERVERS)(
+    'curl gets the page of %s where the node intercepts and itself receives HelloRetryRequest',
+    async (server) => {
+      await use('intercept');
+      expect(await getsPage(rig, 'curl', PORT[server], SERVER_NAME)).toBe(true);
+      expect(await getsPage(rig, 'curl', PORT[server], SERVER_NAME, '-X POST')).toBe(false);
+    },
+  );
 });
 
 const CHANGES: readonly Change[] = [
@@ -77,8 +80,8 @@ const CHANGES: readonly Change[] = [
   ['ciphers', 'TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256'],
 ];
 
-describe('a second hello that says something else', () => {
-  test.each(SERVERS)('is acted on by %s where no rule is about TLS', async (server) => {
+describe('a second ClientHello that differs from the first', () => {
+  test.each(SERVERS)('is accepted by %s without a TLS rule', async (server) => {
     await use('none');
     expect(await attack(rig, 'openssl', PORT[server], SERVER_NAME, ['name', DENIED])).toBe('page');
     expect(await attack(rig, 'gnutls', PORT[server], SERVER_NAME, ['name', DENIED])).toBe('page');
@@ -106,7 +109,7 @@ describe('a second hello that says something else', () => {
 
   // NSS asks for a cookie, which these sends do not return.
   test.each(SERVERS.filter((name) => name !== 'nss'))(
-    'gets from %s, where it says the same, what it gets without a rule',
+    'with equal fields gets the same answer from %s as without a rule',
     async (server) => {
       await use('none');
       const expected = [];
@@ -120,7 +123,7 @@ describe('a second hello that says something else', () => {
   );
 });
 
-test('early data is accepted, and rejected where the server asks for a second hello', async () => {
+test('early data is accepted, and rejected after HelloRetryRequest', async () => {
   const { server, client } = rig.topology;
   const { folder } = rig.node;
   const shown = ['-cert', `${folder}/trial.pem`, '-cert_chain', `${folder}/trial.pem`, '-key', `${folder}/trial.key`];
@@ -152,7 +155,7 @@ function echConfigs(publicName: string): string {
   return Buffer.concat([Buffer.from([0, config.length]), config]).toString('base64');
 }
 
-describe('Encrypted Client Hello of NSS, with a second hello', () => {
+describe('Encrypted Client Hello of NSS with HelloRetryRequest', () => {
   const ask = async (options: string): Promise<string> => {
     const command = `printf 'GET / HTTP/1.0\\r\\n\\r\\n' >request.$$; timeout 4 tstclnt -h ${ADDRESSES.server} -p ${PORT.openssl} -a hidden.test -D -o -V tls1.3:tls1.3 ${options} -A request.$$ 2>&1; rm request.$$`;
     return (await rig.topology.client.run('sh', '-c', `cd ${rig.node.folder}; ${command}`)).stdout;

@@ -79,7 +79,7 @@ function expectNoHarm({ udp, freshUdp, tcp, freshTcp, denied }: Summary): void {
   }).toEqual({ lost: [0, 0, 0], closed: false, leaked: 0 });
 }
 
-test.each(['SIGTERM', 'SIGKILL'] as const)('a node that ended by %s is continued by this build', async (signal) => {
+test.each(['SIGTERM', 'SIGKILL'] as const)('this build takes over from a node that ended by %s', async (signal) => {
   const before = await rig.node.request('GET', '/api/v1/policy');
   const summary = await under(async () => {
     await rig.node.end(signal);
@@ -99,7 +99,7 @@ test.each(['SIGTERM', 'SIGKILL'] as const)('a node that ended by %s is continued
   expect(await rig.udp(DENIED)).toBe('pong 1');
 });
 
-test('without CAP_SYS_ADMIN this build refuses to continue it, and its datapath stays in force', async () => {
+test('without CAP_SYS_ADMIN this build refuses the takeover, and the earlier datapath stays in force', async () => {
   const summary = await under(async () => {
     await rig.node.end('SIGTERM');
     await rig.node.restart({ command: undefined, without: ['SYS_ADMIN'] });
