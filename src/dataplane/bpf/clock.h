@@ -14,9 +14,9 @@ struct {
 	__type(value, struct clock);
 } clock SEC(".maps");
 
-/* The monotonic clock as it was at the last tick or the one before. It is asked once in a tick on each CPU: its call costs
- * what a cold line of memory does, and the kernel puts the number of ticks into the program. Another CPU may be ahead by a
- * tick for as long as that lasts, so that differences to what it wrote are signed.
+/* The monotonic clock at the last tick or the one before. Each CPU reads it once per tick, since the call
+ * costs as much as a cache miss; the kernel inlines the read of jiffies into the program. Another CPU may
+ * be ahead by up to one tick, so differences to times that it wrote are signed.
  */
 static __always_inline __u64 coarse_ns(void)
 {

@@ -4,9 +4,11 @@
 
 #define WAYS 4096
 
-/* Sizes of one entry are set by the loader. */
+/* Where max_entries is 1, the loader sets the size. */
 
-/* Two slots. The loader says how many lines one has: so a line is reached by adding to the address of the first. */
+/* Two slots. The loader sets the number of lines of one slot as the value size, so a line is reached by
+ * adding to the address of the first line.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -39,7 +41,7 @@ struct {
 	__type(value, struct tally);
 } tallies SEC(".maps");
 
-/* A word for each set of `flows`. */
+/* One word of tags for each set of `flows`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -48,7 +50,7 @@ struct {
 	__type(value, __u64);
 } flow_tags SEC(".maps");
 
-/* Each is one for many flows. One entry where nothing is sent at once. */
+/* Next hops; many flows share one. The loader keeps one entry where packets are never sent directly. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WAYS);
@@ -56,23 +58,25 @@ struct {
 	__type(value, struct way);
 } ways SEC(".maps");
 
-/* What the short way found of a packet that it left to the others. */
+/* Results of the fast path for a packet that it left to the full path. */
 struct foreseen {
-	__u32 list;        /* that judges the source; 0: nobody has looked */
-	__u32 active_word; /* by which that is so */
-	__u32 word;        /* that decides; 0: nobody has looked */
-	__u32 ifindex;     /* by which it goes on, by the copied routes; 0: they do not know, */
-	bool has_asked;    /* or nobody has asked them */
+	__u32 list;        /* line of the rule list of the source; 0: not looked up */
+	__u32 active_word; /* active word that `list` and `word` belong to */
+	__u32 word;        /* verdict word; 0: not decided yet */
+	__u32 ifindex;     /* outgoing interface by the copied routes; 0: they do not know it */
+	bool has_asked;    /* whether the copied routes were searched */
 };
 
-/* Where a packet stands in its flow. `stateful` is false for what neither opens a flow nor belongs to one. */
+/* Key of the flow of a packet, and its direction. `stateful` is false for a packet that neither opens a
+ * flow nor belongs to one.
+ */
 struct place {
 	struct flow_key key;
 	bool stateful;
 	bool from_high;
 	bool icmp_reply;
-	__u32 slot; /* claimed for a flow that is opened */
-	__u64 hash; /* of the key */
+	__u32 slot; /* slot that was claimed for a new flow */
+	__u64 hash; /* hash of the key */
 };
 
 /* Host byte order. Ports are 0 where the protocol has none. */
@@ -91,16 +95,16 @@ struct packet {
 	__u16 id;
 	__u16 fragment_field;
 	__u16 header;  /* bytes of the IPv4 header */
-	__u16 payload; /* and behind it */
+	__u16 payload; /* bytes behind the IPv4 header */
 	bool outgoing;
-	bool has_no_flow; /* somebody has looked */
-	bool is_reply;    /* of one that an ICMP error quotes, in its flow */
+	bool has_no_flow; /* an earlier lookup found no flow */
+	bool is_reply;    /* of a packet that an ICMP error quotes: it was a reply in its flow */
 	struct foreseen foreseen;
 	struct place place;
 	struct way way;
 };
 
-/* Not on the stack, which holds 512 bytes for all that is called. */
+/* Not on the stack, which holds 512 bytes for all functions of a call chain. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);
@@ -115,7 +119,7 @@ struct {
 	__type(value, struct fragments);
 } fragments SEC(".maps");
 
-/* One that has no part yet, to make others of: it is too large for the stack. */
+/* An empty datagram, the template for new entries: it is too large for the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -131,7 +135,7 @@ struct {
 	__type(value, struct hit);
 } hits SEC(".maps");
 
-/* By rank, for each slot. */
+/* Indexed by rank, for each slot. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -183,8 +187,8 @@ struct {
 	__type(value, struct counter);
 } counters SEC(".maps");
 
-/* The programs of the datapath that this one succeeds, by predecessor. The kernel clears it when it is neither pinned nor
- * open.
+/* The programs of the predecessor datapath, by hook. The kernel clears this map when it is neither pinned
+ * nor open.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -193,7 +197,7 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } predecessors SEC(".maps");
 
-/* How the keys and values of these maps are laid out, for the next process. No program reads it. */
+/* JSON that describes the keys and values of these maps, for the next process. No program reads it. */
 struct layouts {
 	char text[32 << 10];
 };
@@ -207,7 +211,7 @@ struct {
 
 struct sweep_timer {
 	struct bpf_timer timer;
-	__u32 next; /* set to go on with */
+	__u32 next; /* set where the next run starts */
 	__u32 flows;
 	__u32 half_open;
 	__u32 reserved;
@@ -221,10 +225,10 @@ struct {
 	__type(value, struct sweep_timer);
 } sweep SEC(".maps");
 
-/* A section of its own: the compiler puts tables of its own into .rodata. */
+/* A section of its own: the compiler puts its own tables into .rodata. */
 const volatile struct settings settings SEC(".rodata.settings") = {};
 
-/* Only for their types: nothing else brings those into the object's BTF, where a test reads them. */
+/* Only for their types: they are not in the BTF of the object otherwise, where a test reads them. */
 const struct event event_layout SEC(".layout") = {};
 const enum verdict verdict_numbers SEC(".layout") = VERDICT_ALLOW;
 const enum priority priority_numbers SEC(".layout") = PRIORITY_PASSED;

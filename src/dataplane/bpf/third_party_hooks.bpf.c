@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-/* Who else has a say in the IPv4 packets that this network namespace forwards. Read from the kernel's own lists, since
- * netlink tells of netfilter's hooks only where the kernel was built for it (CONFIG_NETFILTER_NETLINK_HOOK).
+/* Finds third-party hooks on the IPv4 packets that this network namespace forwards. Reads the lists of the
+ * kernel, since netlink reports netfilter hooks only if the kernel was built for it
+ * (CONFIG_NETFILTER_NETLINK_HOOK).
  *
- * What a kernel may be built without is asked for only where it exists. A list that it must have, and that is called
- * otherwise one day, makes this object refuse to load, and user space takes that for "somebody".
+ * Lists that a kernel may be built without are read only if they exist. If a required list is renamed in a
+ * later kernel, this object fails to load, and user space then assumes third-party hooks.
  */
 #include <stdbool.h>
 #include <linux/bpf.h>
@@ -103,7 +104,7 @@ struct {
 
 static const char SYMBOL[] = "%ps";
 
-/* These two are not static, so that the verifier walks through each once. */
+/* These two functions are not static, so that the verifier checks each once. */
 __noinline int add_other(__u32 kind, __u32 id, __u64 function)
 {
 	__u32 first = 0, index;
@@ -142,7 +143,7 @@ __noinline int add_hooks(__u64 list, __u32 kind, __u32 id)
 	return 0;
 }
 
-/* Apart from the walk, which must look the same to the verifier after each step. */
+/* A function of its own: the state of the loop must look the same to the verifier after each step. */
 static __noinline int count_device(void)
 {
 	__u32 first = 0;
@@ -191,7 +192,7 @@ static long look_at_rule(__u32 index, struct walk *walk)
 	rule = (void *)at - bpf_core_field_offset(struct fib_rule, list);
 	walk->at = BPF_CORE_READ(at, next);
 	if (BPF_CORE_READ(rule, pref) == DIVERT_RULE && BPF_CORE_READ(rule, table) == DIVERT_RULE)
-		return 0; /* Weir's own, for what it diverts */
+		return 0; /* Weir's own rule, for diverted packets */
 	if (BPF_CORE_READ(rule, mark) || BPF_CORE_READ(rule, mark_mask) || BPF_CORE_READ(rule, tun_id))
 		add_other(OTHER_RULE, BPF_CORE_READ(rule, pref), 0);
 	return 0;
@@ -232,8 +233,8 @@ static __always_inline void look_at_xfrm(struct net *net)
 		add_other(OTHER_XFRM, 0, 0);
 }
 
-/* In the namespace of the calling thread. Answers 0 where all was looked at. Of this type for being run under RCU, by which
- * the lists stand still.
+/* Reads the network namespace of the calling thread. Returns 0 if all lists were read. The program type is
+ * one that runs under RCU, so the lists do not change.
  */
 SEC("raw_tp")
 int weir_others(void *context)

@@ -54,7 +54,7 @@
 #include "classify/bench.h"
 #include "classify/prove.h"
 
-/* A packet in full. `brief`: where one knows that it has no flow. */
+/* The full path of an incoming packet. `brief`: set if the fast path found that the packet has no flow. */
 static __always_inline enum outcome police_incoming(struct __sk_buff *skb, const struct brief *brief)
 {
 	struct packet *packet = new_packet(0);
@@ -112,14 +112,16 @@ static __always_inline enum outcome judge_incoming(struct __sk_buff *skb)
 	}
 }
 
-/* What goes out by a policed interface and was not judged when it came in: from the node, or through it from an interface
- * that is not policed (D17).
+/* Handles packets that leave by a policed interface and were not classified at ingress: those of the node,
+ * and those that came in by an interface without policy (D17).
  */
 static __always_inline enum outcome judge_outgoing(struct __sk_buff *skb)
 {
 	bool local = skb->ingress_ifindex == 0;
 
-	/* No ingress hook marked a packet that the node sends: a restored mark counts for nothing here. */
+	/* The ingress hook does not mark packets of the node, so a mark that was restored on one is
+	 * ignored.
+	 */
 	if (!local && skb->mark & settings.guard_bit)
 		return OUTCOME_PASS;
 	if (local && is_inspecting() && skb->protocol == bpf_htons(ETH_P_IP) && !may_say(skb)) {
@@ -161,7 +163,7 @@ int weir_egress(struct __sk_buff *skb)
 	if (settings.bridges && !is_in_force())
 		return action_of(OUTCOME_PASS);
 	outcome = judge_outgoing(skb);
-	/* The queue classifies by the priority that the sender set. */
+	/* Queueing disciplines classify by the priority that the sender set. */
 	set_priority(skb, priority);
 	return action_of(hand_over_refused(skb, outcome, PREDECESSOR_EGRESS));
 }

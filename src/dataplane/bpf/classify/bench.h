@@ -32,7 +32,7 @@ static long bench_one(__u32 index, struct bench_state *state)
 	return 0;
 }
 
-/* Many random keys in one run, so that the cost of entering the kernel does not count. */
+/* Looks up many random keys in one run, so that the cost of the system call does not count. */
 SEC("syscall")
 int weir_bench(struct bench_request *request)
 {

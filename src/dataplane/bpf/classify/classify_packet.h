@@ -2,7 +2,9 @@
 #ifndef WEIR_CLASSIFY_PACKET_H
 #define WEIR_CLASSIFY_PACKET_H
 
-/* The word for the flow of this packet: always judged the way it was opened, also by the packet of a reply. */
+/* Returns the verdict word for the flow of this packet, always in the direction in which it was opened,
+ * also for a reply.
+ */
 __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
 	__u32 slot = slot_of(active_word), source, destination, key, port, list;
@@ -14,7 +16,7 @@ __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool
 	destination = reply ? packet->source : packet->destination;
 	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
-	/* Of the packet as it is, and of grants that count. */
+	/* Stored results hold for the packet's own direction, and with grants that have not expired. */
 	foreseen = &packet->foreseen;
 	list = reply || foreseen->active_word != active_word ? 0 : foreseen->list;
 	if (list && foreseen->word && !flags)
@@ -29,7 +31,8 @@ static __always_inline __u32 judge(const struct packet *packet, __u32 active_wor
 	return judge_with(packet, active_word, reply, 0);
 }
 
-/* As `judge`, for a flow that exists: it keeps its verdict when the grant that let it pass has expired (D12). */
+/* As `judge`, for a flow that exists: it keeps its verdict if the grant that allowed it has expired (D12).
+ */
 static __always_inline __u32 judge_again(const struct packet *packet, __u32 active_word, bool reply)
 {
 	__u32 word = judge(packet, active_word, reply), kept;
@@ -42,7 +45,9 @@ static __always_inline __u32 judge_again(const struct packet *packet, __u32 acti
 
 __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
 {
-	/* No flow of the predecessor is between such addresses, and an older one would let it in. */
+	/* The predecessor must not get such a packet: it has no flow of loopback addresses, and an older
+	 * one would let it in.
+	 */
 	if (settings.bridges && reason != DROP_LOOPBACK)
 		return TO_PREDECESSOR;
 	count_packet(COUNT_DROPS + reason, skb);
@@ -50,7 +55,7 @@ __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet,
 	return OUTCOME_DROP;
 }
 
-/* Drops by a word that was found with this active word. */
+/* Drops by the verdict word in `judged`, with its active word in the upper half. */
 __noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judged, enum drop_reason reason)
 {
 	if (settings.bridges)
@@ -61,7 +66,7 @@ __noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packe
 	return OUTCOME_DROP;
 }
 
-/* Passes a packet that opens nothing. */
+/* Passes a packet that opens no flow. */
 __noinline enum outcome pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
 {
 	tell_packet(skb, packet, judged, DROP_NONE);

@@ -2,7 +2,7 @@
 #ifndef WEIR_DROP_REASON_H
 #define WEIR_DROP_REASON_H
 
-/* An audited redirect passes uninspected (D4). */
+/* An audited redirect passes without inspection (D4). */
 static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool audited)
 {
 	switch (verdict) {
@@ -12,7 +12,7 @@ static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool au
 	case VERDICT_DENY:
 		return DROP_POLICY_DENY;
 	case VERDICT_REDIRECT:
-		/* It was not opened by way of the service plane. */
+		/* The connection was opened without the service plane. */
 		return audited               ? DROP_NONE
 		       : settings.plane_port ? DROP_NOT_INSPECTED
 					     : DROP_SERVICE_PLANE_ABSENT;
@@ -21,7 +21,7 @@ static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool au
 	}
 }
 
-/* DROP_NONE where the word lets a packet pass. */
+/* Returns DROP_NONE if the verdict word lets a packet pass. */
 static __always_inline enum drop_reason refusal_of(__u32 word)
 {
 	return refusal_by(word & 7, word & AUDITED);

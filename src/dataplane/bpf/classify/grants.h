@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Learned addresses (D12). User space alone writes them, through the memory of the maps; the kernel only reads.
+/* Learned addresses (D12). User space alone writes them, through the mapped memory of the maps; the kernel
+ * only reads.
  *
- * A place in the table goes to another address, a set line to another address and a pattern's number to another pattern
- * only after an RCU grace period, so that who reads an address and then what is granted to it never sees what belongs to
- * another. What is granted is read and written as one word.
+ * A place in the table, a set line and the number of a pattern are reused only after an RCU grace period.
+ * So a program that reads an address and then its grants never sees the grants of another address. Each
+ * grant is read and written as one word.
  */
 #ifndef WEIR_GRANTS_H
 #define WEIR_GRANTS_H
@@ -14,17 +15,17 @@
 #define MAX_SET_LINES 32
 #define EXPIRY_SHIFT 27
 
-/* In the lower half of a grant: what follows is the line of a set, not a pattern. */
+/* In the lower half of a grant: the rest is the line of a set, not a pattern. */
 #define GRANT_SET 0x80000000U
-/* In what a name brings to a segment: a map of destinations, not a leaf. */
+/* In the value of a name in the tree of a rule block: a map of destinations, not a leaf. */
 #define DESTINATION_MAP 0x80000000U
 /* In the slot of a lookup: expired grants count too, for flows that exist. */
 #define EXPIRED_TOO 0x80000000U
-#define WITHOUT_GRANTS 0x40000000U /* none counts, for proofs */
+#define WITHOUT_GRANTS 0x40000000U /* grants are ignored, for proofs */
 #define LOOKUP_FLAGS (EXPIRED_TOO | WITHOUT_GRANTS)
 
-/* Line 0. An address's home is `((mixed * multiplier + addend) >> 32) * homes >> 32`, from line 1 on. Mixed, since addresses
- * in a row, times a factor, may fall on few lines.
+/* Line 0. The home line of an address is `((mixed * multiplier + addend) >> 32) * homes >> 32`, counted
+ * from line 1. The address is mixed first: consecutive addresses, times a factor, may fall on few lines.
  */
 struct grant_header {
 	__u64 multiplier;
@@ -33,19 +34,20 @@ struct grant_header {
 	__u32 reserved[11]; /* the first: earlier builds stored the owner of the table */
 };
 
-/* A grant is `expiry << 32 | pattern`, or with GRANT_SET `latest expiry << 32 | line of the set`; 0 is none. The expiry is
- * a time of the monotonic clock in units of 2^27 ns, rounded down. Address 0 is nobody's.
+/* A grant is `expiry << 32 | pattern`, or with GRANT_SET `latest expiry << 32 | line of the set`; 0 is
+ * none. The expiry is a time of the monotonic clock in units of 2^27 ns, rounded down. Address 0 marks a
+ * free place.
  */
 struct grant_line {
-	__u32 spilled; /* addresses whose way here goes on: they stand in lines behind this one */
+	__u32 spilled; /* number of addresses whose probe passes this line: they are in later lines */
 	__u32 addresses[GRANT_PLACES];
 	__u64 grants[GRANT_PLACES];
 };
 
-/* More than one pattern is granted to an address. Sets stand behind the table. */
+/* The grants of an address with more than one pattern. Sets follow the table. */
 struct grant_set {
 	__u64 grants[SET_PLACES];
-	__u32 next; /* line that goes on, or 0 */
+	__u32 next; /* line where the set continues, or 0 */
 	__u32 reserved;
 };
 
@@ -55,10 +57,10 @@ union grants_entry {
 	struct grant_set set;
 };
 
-/* A pattern that is in use: its place here is its number, which it keeps for life. */
+/* A pattern in use: its index here is its number, which it keeps for life. */
 struct pattern {
-	__u32 names[2]; /* for each slot, its name in the program + 1; 0: it is not in that program */
-	__u8 digest[24]; /* SHA-256 of its text, cut; zeros: the place rests or is free */
+	__u32 names[2]; /* for each slot, its number in the program + 1; 0: not in that program */
+	__u8 digest[24]; /* SHA-256 of its text, truncated; zeros: the entry is free, or not free yet */
 };
 
 _Static_assert(sizeof(struct grant_header) == 64, "a line is a cache line");
@@ -66,7 +68,7 @@ _Static_assert(sizeof(struct grant_line) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct grant_set) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct pattern) == 32, "a pattern does not straddle lines");
 
-/* Both are sized by the loader. */
+/* The loader sets the size of both maps. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -116,7 +118,7 @@ static __always_inline void touch_grants(__u32 address)
 		(void)*(volatile __u32 *)&line->spilled;
 }
 
-/* What is granted to an address; 0 where nothing is. */
+/* Returns the grant of an address; 0 if it has none. */
 __noinline __u64 find_grant(__u32 address)
 {
 	__u32 index = home_of(address);
@@ -139,9 +141,10 @@ __noinline __u64 find_grant(__u32 address)
 	return 0;
 }
 
-/* The word that one grant brings to the segment whose names are asked for. `where` is slot << 32 | tree of names, `keys`
- * source port << 32 | leaf key, `target` now << 32 | destination. Packed, and without calls of its own: the verifier allows
- * 512 bytes of stack, of which Linux 6.1 takes 32 for the least of calls, and this is the deepest.
+/* Returns the verdict word that one grant gives in a rule block. `where` is slot << 32 | tree of names,
+ * `keys` source port << 32 | leaf key, `target` now << 32 | destination. The arguments are packed, and this
+ * function calls no other, since it is the deepest: the verifier allows 512 bytes of stack, and Linux 6.1
+ * counts at least 32 for each call.
  */
 __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 {
@@ -167,9 +170,10 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 	return found;
 }
 
-/* The lowest word that the grants of a destination bring to a segment of a list, where that could be less than `word`.
- * `place` is line of the list << 3 | segment: the line behind it has, for each segment, its names and the leaf of the best
- * that any of them could bring. `keys` is source port << 32 | leaf key.
+/* Returns the lowest verdict word that the grants of a destination give in a rule block of a list, if it is
+ * below `word`. `place` is line of the list << 3 | segment. The line behind the list has, for each block,
+ * its tree of names and the leaf of the best verdict word that any name could give. `keys` is source port
+ * << 32 | leaf key.
  */
 __noinline __u32 named_word(__u32 slot_and_flags, __u32 place, __u32 destination, __u64 keys, __u32 word)
 {

@@ -10,7 +10,9 @@
 #define HALF_KEYS 4
 #define LINES_OF_LEAVES 4
 
-/* 1 where the key is not above x, else 0; `above` is x + 1. The barrier keeps clang from making a jump of it. */
+/* Returns 1 if the key is not above x, else 0; `above` is x + 1. The barrier keeps clang from compiling it
+ * to a jump.
+ */
 static __always_inline __u64 is_not_above(__u32 key, __u64 above)
 {
 	__u64 difference = (__u64)key - above;
@@ -19,8 +21,9 @@ static __always_inline __u64 is_not_above(__u32 key, __u64 above)
 	return difference >> 63;
 }
 
-/* The place of the last key that is not above x, of 4, 8 or 16 that ascend; of the first one nobody asks. Three are compared
- * at a time, since they do not wait for each other.
+/* Returns the index of the last key that is not above x, among 4, 8 or 16 ascending keys. The first key is
+ * never compared: it is the lower bound. Three are compared at a time, since these comparisons do not
+ * depend on each other.
  */
 static __always_inline __u32 place_among(const __u32 *keys, __u32 count, __u64 above)
 {
@@ -32,12 +35,14 @@ static __always_inline __u32 place_among(const __u32 *keys, __u32 count, __u64 a
 #pragma unroll
 	for (__u32 i = 1; i < step; i++)
 		more += is_not_above(keys[i], above);
-	/* Else clang ors them, of which Linux 6.1 learns no bound. */
+	/* Else clang combines the terms by OR, and Linux 6.1 learns no bound from that. */
 	asm volatile("" : "+r"(more));
 	return place + more;
 }
 
-/* What one slot holds. A line is reached by adding to the address of the first: a lookup for each would cost a dozen instructions. */
+/* The image in one slot. A line is reached by adding to the address of the first: a map lookup for each
+ * would cost a dozen instructions.
+ */
 struct image {
 	struct line *lines;
 	__u32 slot;
@@ -50,8 +55,8 @@ static __always_inline struct image image_of(__u32 slot)
 	return image;
 }
 
-/* Line 0 is the header, which no search may lead to. The barriers keep the comparison beside what it is for: what clang takes
- * from the stack instead has no bound on Linux 6.1.
+/* Line 0 is the header, and no search may reach it. The barriers keep the comparison next to the use of its
+ * result: a value that clang reloads from the stack has no bound on Linux 6.1.
  */
 static __always_inline struct line *line_at(struct image image, __u32 index)
 {
@@ -66,8 +71,8 @@ static __always_inline struct line *line_at(struct image image, __u32 index)
 	return line;
 }
 
-/* Brings lines that will be needed into the cache while an earlier one is still on its way. What is not there, or not
- * what it was taken for, costs a load and decides nothing.
+/* Loads lines into the cache that will be needed, while an earlier line is still being fetched. A wrong or
+ * missing index costs one load and has no effect on the verdict.
  */
 static __always_inline void touch(struct image image, __u32 index)
 {
@@ -77,7 +82,7 @@ static __always_inline void touch(struct image image, __u32 index)
 		(void)*(volatile __u32 *)line->words;
 }
 
-/* A map of at most four intervals: half a line, four keys and then their values. */
+/* Looks up a map of at most four intervals: half a line, four keys and then their values. */
 static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 above)
 {
 	const __u32 *half = line->words + (second & 1) * 2 * HALF_KEYS;
@@ -85,8 +90,8 @@ static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 
 	return half[HALF_KEYS + place_among(half, HALF_KEYS, above)];
 }
 
-/* The value that holds at x in the tree `ref` (line << 3 | depth); 0, which is no value, where the image is damaged.
- * `leaves` + 4 * n is the first of the lines that bottom line n leads to; NONE where nobody knows.
+/* Returns the value at x in the tree `ref` (line << 3 | depth); 0, which is no value, if the image is
+ * damaged. `leaves` + 4 * n is the first of the lines that bottom line n refers to; NONE: not known.
  */
 static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x, __u32 leaves)
 {

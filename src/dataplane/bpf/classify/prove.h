@@ -31,15 +31,15 @@ static long prove_one(__u32 index, const __u32 *slot)
 	packet.foreseen.list = list;
 	packet.foreseen.active_word = *slot;
 	asked->word = judge_with(&packet, *slot, false, WITHOUT_GRANTS);
-	/* And by the short way. */
+	/* The fast path must give the same verdict word. */
 	near = near_word(image, list, asked->destination, (__u64)asked->source_port << 32 | leaf_key(&packet));
 	if (is_decided(near) && near != asked->word)
 		asked->word = 0;
 	return 0;
 }
 
-/* Judges packets by a slot, whether it is in force or not, and leaves the word of each beside it. What was learned
- * counts for nothing: the sample does not know it.
+/* Classifies packets by a slot, in force or not, and stores the verdict word of each beside it. Grants are
+ * ignored, since the expected results do not include them.
  */
 SEC("syscall")
 int weir_prove(struct proof_request *request)

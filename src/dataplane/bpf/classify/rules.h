@@ -21,8 +21,8 @@ static __always_inline __u32 slot_of(__u32 active_word)
 	return active_word & 1;
 }
 
-/* The line of the list that judges a source; 0 where the image is damaged. The lines that its rules are in are asked for at once, where
- * the header says that they are not all near.
+/* Returns the line of the rule list of a source; 0 if the image is damaged. Loads the lines of its rules
+ * into the cache at once, if the header says that they are far apart.
  */
 static __always_inline __u32 find_list(struct image image, __u32 source, __u32 destination)
 {
@@ -38,7 +38,7 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 	touch(image, index);
 	if (!header->words[HEADER_BEHIND_LISTS])
 		return index;
-	/* Both ends of this number itself, else Linux 6.1 learns them of another. */
+	/* Check both ends of this very value, else Linux 6.1 learns the bounds of another register. */
 	last = (__u64)index + LINES_BEHIND_LIST;
 	asm volatile("" : "+r"(last));
 	if (last < LINES_BEHIND_LIST)
@@ -54,8 +54,8 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 	return index;
 }
 
-/* The lowest word of a segment without its names, and SEGMENT_NAMED where it has some; behind the last segment the default
- * word. `keys` is source port << 32 | leaf key.
+/* Returns the lowest verdict word of a rule block (segment) without its hostname rules, with SEGMENT_NAMED
+ * set if it has some; behind the last block, the default word. `keys` is source port << 32 | leaf key.
  */
 static __always_inline __u32 find_word(struct image image, __u32 index, __u32 segment, __u32 destination,
 				       __u64 keys)
@@ -66,7 +66,7 @@ static __always_inline __u32 find_word(struct image image, __u32 index, __u32 se
 	if (!list)
 		return 0;
 	count = list->words[0] & 0xff;
-	/* Else clang asks whether it is 7, of which Linux 6.1 learns no bound. */
+	/* Else clang compares with 7, and Linux 6.1 learns no bound from that. */
 	asm volatile("" : "+r"(segment));
 	if (segment >= MAX_SEGMENTS || segment >= count)
 		return list->words[1];
@@ -91,8 +91,8 @@ __noinline __u32 segment_word(__u32 slot, __u32 place, __u32 destination, __u64 
 	return find_word(image_of(slot & ~LOOKUP_FLAGS), place >> 3, place & 7, destination, keys);
 }
 
-/* The word that decides, where the first two segments of a list, or the default behind the first, decide without names
- * (`is_decided`): what most packets meet.
+/* Returns the verdict word if the first two rule blocks of a list, or the default behind the first, decide
+ * without hostnames (`is_decided`). This is so for most packets.
  */
 static __always_inline __u32 near_word(struct image image, __u32 list, __u32 destination, __u64 keys)
 {
@@ -108,8 +108,8 @@ static __always_inline bool is_decided(__u32 word)
 	return !(word & SEGMENT_NAMED) && word != NO_MATCH;
 }
 
-/* The word that decides by a list, from a slot; 0 where the image is damaged. With EXPIRED_TOO in `slot`,
- * grants count for as long as they are known.
+/* Returns the verdict word by the rule list in a slot; 0 if the image is damaged. With EXPIRED_TOO in
+ * `slot`, expired grants count too.
  */
 static __always_inline __u32 classify(__u32 slot, __u32 list, __u32 destination, __u32 leaf_key, __u32 source_port)
 {

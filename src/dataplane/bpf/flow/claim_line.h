@@ -2,8 +2,9 @@
 #ifndef WEIR_CLAIM_LINE_H
 #define WEIR_CLAIM_LINE_H
 
-/* Who makes room in a set: somebody past his time-out, or else the half-open flow that has been silent for longest. Answers his slot,
- * with HALF_OPEN where his mark was taken away, and his key; NO_SLOT where all of them stay.
+/* Selects the flow of a set to evict: one past its time-out, else the half-open flow that has been idle for
+ * longest. Returns its slot, with HALF_OPEN if its mark was removed, and its key; NO_SLOT if none can be
+ * evicted.
  */
 __noinline __u32 find_room(__u32 set, struct flow_key *key, __u64 now_ns)
 {
@@ -39,13 +40,15 @@ __noinline __u32 find_room(__u32 set, struct flow_key *key, __u64 now_ns)
 		return NO_SLOT;
 	asm volatile("" ::: "memory");
 	mark = seen & mark_of(way_of_slot(chosen));
-	/* Who is there now may be another: his set is not as it was, or he is not past his time-out. */
+	/* The line may have another flow by now. Give up if the tags changed, or if that flow has not timed
+	 * out.
+	 */
 	if (mark ? __sync_val_compare_and_swap(tags, seen, seen & ~mark) != seen : !is_expired(flow, now))
 		return NO_SLOT;
 	return chosen | (mark ? HALF_OPEN : 0);
 }
 
-/* False where all of them stay. */
+/* Returns false if no flow of the set could be evicted. */
 static __always_inline bool make_room(__u32 set, struct flow_key *key, __u64 now_ns)
 {
 	__u32 slot = find_room(set, key, now_ns);
@@ -58,7 +61,7 @@ static __always_inline __u8 tag_with(__u64 hash, bool half)
 	return tag_of(hash) | (half ? 0x80 : 0);
 }
 
-/* A claimed line that was free, in the less crowded of the key's two sets; NO_SLOT where there is none. */
+/* Claims a free line in the less crowded of the two sets; NO_SLOT if there is none. */
 __noinline __u32 claim_at_once(__u64 hash, bool half)
 {
 	__u32 set = first_set(hash), other = second_set(hash), slot;
@@ -70,7 +73,7 @@ __noinline __u32 claim_at_once(__u64 hash, bool half)
 	return slot;
 }
 
-/* As claim_at_once, for who has looked at the tags of the first set. */
+/* As claim_at_once, for a caller that has read the tags of the first set. */
 static __always_inline __u32 claim_seen(const struct sought *sought)
 {
 	__u64 seen = sought->tags, free = ways_with(seen, 0);
@@ -84,14 +87,14 @@ static __always_inline __u32 claim_seen(const struct sought *sought)
 	return claim_at_once(sought->hash, true);
 }
 
-/* A claimed line of somebody who made room; NO_SLOT where both sets are full of flows that stay. */
+/* Evicts a flow and claims its line; NO_SLOT if both sets are full of flows that stay. */
 __noinline __u32 claim_with_room(__u64 hash, bool half, __u64 now_ns)
 {
 	__u32 set = first_set(hash), other = second_set(hash), slot = NO_SLOT;
 	struct flow_key key = {};
 	bool spills = false;
 
-	/* Another CPU may be faster. */
+	/* Another CPU may claim the line first. */
 	for (int tries = 0; slot == NO_SLOT && tries < 2; tries++) {
 		spills = !make_room(set, &key, now_ns);
 		if (spills)

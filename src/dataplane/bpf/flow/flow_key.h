@@ -2,7 +2,7 @@
 #ifndef WEIR_FLOW_KEY_H
 #define WEIR_FLOW_KEY_H
 
-/* Class of an ICMP query or its reply (RFC 792, RFC 950), 0 for everything else. */
+/* Class of an ICMP query or its reply (RFC 792, RFC 950); 0 for every other type. */
 static __always_inline __u8 icmp_query_class(__u8 type)
 {
 	if (type == ICMP_ECHO_REQUEST || type == ICMP_ECHO_REPLY)
@@ -17,7 +17,7 @@ static __always_inline bool is_icmp_reply(__u8 type)
 	return type == ICMP_ECHO_REPLY || type == 14 || type == 16 || type == 18;
 }
 
-/* A query with a code is not the one that the flow's verdict was given for, so it is judged alone. */
+/* A query with a code other than 0 is classified without a flow: the verdict of the flow was for code 0. */
 static __always_inline void find_place(struct packet *packet)
 {
 	struct place *place = &packet->place;
@@ -44,7 +44,7 @@ static __always_inline void find_place(struct packet *packet)
 	place->hash = hash_of_key(&place->key);
 }
 
-/* 0 for packets from the side that opened the flow, 1 for replies. */
+/* Returns 0 for packets from the side that opened the flow, 1 for replies. */
 static __always_inline __u32 direction_of(const struct flow *flow, const struct packet *packet)
 {
 	return packet->place.from_high != ((flow->flags & FLOW_OPENED_BY_HIGH) != 0);

@@ -3,17 +3,17 @@
 #define WEIR_FLOW_SHARE_H
 
 /* Established flows are never evicted, so each source has a limit on them while the table is more than half
- * full (D18). A flow is counted when FLOW_HALF_OPEN is cleared (`confirm_flow`) or when it is carried over as
- * established, and counted off in `release` if the bit is clear. Between these points the bit changes only under
- * the fold lock, so each flow is counted off exactly as often as it was counted. Half-open flows are not counted,
- * since they make room for others.
+ * full (D18). A flow is counted when FLOW_HALF_OPEN is cleared (`confirm_flow`) or when it is migrated as
+ * established, and subtracted in `release` if the bit is clear. Between these points the bit changes only
+ * under the flush lock, so each flow is subtracted exactly as often as it was counted. Half-open flows are
+ * not counted, since they are evicted for others.
  */
 static __always_inline __u32 opener_of(const struct flow_key *key, __u8 flags)
 {
 	return flags & FLOW_OPENED_BY_HIGH ? key->high_address : key->low_address;
 }
 
-/* Flows that came in by an interface without policy have counters of their own: no check covers their sources. */
+/* Flows from an interface without policy have counters of their own: their sources are not checked. */
 static __always_inline __u32 *share_of(__u32 source, __u8 flags)
 {
 	__u32 at = hash_of(source, flags & FLOW_FOREIGN) >> 40 & (SHARES - 1);
@@ -21,9 +21,9 @@ static __always_inline __u32 *share_of(__u32 source, __u8 flags)
 	return bpf_map_lookup_elem(&flow_shares, &at);
 }
 
-/* The limit of a source shrinks with the free part of the table, so many sources together leave a part of it
- * free too. The last quarter is for flows of verified sources; a verified source without an established flow has
- * no limit.
+/* The limit of a source shrinks with the free part of the table, so many sources together leave a part of
+ * it free too. The last quarter is for flows of verified sources; a verified source without an established
+ * flow has no limit.
  */
 static __always_inline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
 {
@@ -37,8 +37,8 @@ static __always_inline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
 	return share && READ_ONCE(*share) >= limit;
 }
 
-/* `flags`: FLOW_FOREIGN or 0. A call of its own, so that the stack of its callers, which have others below them,
- * stays small: with flow_share below 1 the sum was beyond what Linux 6.1 takes.
+/* `flags`: FLOW_FOREIGN or 0. A function call of its own, since its callers have deep call chains below
+ * them: with this function inlined, the sum of their stacks exceeded the limit of Linux 6.1.
  */
 static __noinline bool is_over_share(__u32 source, __u8 flags)
 {
@@ -63,7 +63,7 @@ static __always_inline void count_established(const struct flow_key *key, __u8 f
 		__sync_fetch_and_add(&seen->established, by);
 }
 
-/* Makes a claimed line nobody's, and then its way. Its tally is left as the next flow needs it. */
+/* Frees a claimed line and then its way. Leaves the tally as the next flow needs it. */
 static __always_inline void release(struct flow *line, struct tally *tally, __u32 slot)
 {
 	__u32 way = way_of_slot(slot);

@@ -2,31 +2,34 @@
 #ifndef WEIR_FLOW_TABLE_H
 #define WEIR_FLOW_TABLE_H
 
-/* `flows` is sets of eight ways, a cache line each, placed by a seeded hash. Ways of one number stand together, so that a
- * table of few flows takes few pages. For each set a word of tags, a byte for each way, says which are taken, by whom more or
- * less, and which are half open: all the words fit into a near cache, and lines are looked at that are most probably the right
- * ones. A flow is in any way of its set or, where that was crowded, of a second one: the first says so, for ever.
+/* The map `flows` consists of sets of eight ways, one cache line each, placed by a seeded hash. Ways with
+ * the same number are adjacent, so a table with few flows uses few pages. For each set there is a word of
+ * tags, one byte per way. A tag says whether the way is in use, holds a few bits of the hash of its flow,
+ * and marks a half-open flow. All tag words fit into a near cache, and a lookup reads only lines that most
+ * probably match. A flow is in any way of its first set or, if that was crowded, of its second set; the
+ * first set then has the flag SPILLED for good.
  *
- * Who wants to write a line claims its way by an exchange of the tags, and gives the line a key in the end. A line with the
- * key that somebody looks for is that flow's, as long as the key is still there after what mattered was read. A flow is half
- * open as long as its way is marked so. Who takes the mark away has either confirmed the flow or makes room of it: never both.
+ * A CPU claims a way by a compare-and-swap of the tags, writes the line, and writes its key last. A reader
+ * that finds its key in a line may use the line if the key is still there after it has read the other
+ * fields. A flow is half open as long as its way has the mark. The CPU that removes the mark either
+ * confirms the flow or evicts it, never both.
  *
- * Where a line stands is its slot: its index, and whether it was half open when somebody looked.
+ * A slot is the index of a line, and whether the flow was half open when its tags were read.
  */
 #define HALF_OPEN (1U << 31)
 #define NO_SLOT 0xffffffffU
 #define CROWDED 6
 #define EACH_WAY 0x0101010101010101ULL
 #define EACH_TAG (EACH_WAY * 0x7f - SPILLED) /* 0: the way is free */
-#define SPILLED (1ULL << 6)                  /* in the first way's: others of this set stand in their second one */
+#define SPILLED (1ULL << 6)                  /* in way 0: some flows of this set are in their second set */
 #define EACH_MARK (EACH_WAY * 0x80)          /* half open */
 
-/* Of a key, as two words. */
+/* The lookup of a key, as two words. */
 struct sought {
 	__u64 addresses;
 	__u64 rest;
 	__u64 hash;
-	__u64 tags; /* of its first set, as they were when they were looked at */
+	__u64 tags; /* tags of its first set, as read */
 };
 
 static __always_inline const struct flow_key *sought_key(const struct sought *sought)
@@ -60,7 +63,7 @@ static __always_inline __u32 second_set(__u64 hash)
 	return hash >> 16 & ((1U << settings.flow_shift) - 1);
 }
 
-/* In the first way six bits of it count, since the seventh is taken. */
+/* Only six bits of a tag count in the first way, since the seventh is SPILLED. */
 static __always_inline __u8 tag_of(__u64 hash)
 {
 	return (hash & 0x3f) ? hash & 0x7f : 1;
@@ -91,19 +94,19 @@ static __always_inline bool is_expired(const struct flow *flow, __u32 now)
 	return (__s32)(now - flow->last_seen) > (__s32)settings.timeouts[flow->state & (FLOW_STATES - 1)];
 }
 
-/* Bytes that a flow carries are folded before they wrap. */
+/* Whether the byte counter must be flushed before it wraps. */
 static __always_inline bool is_fold_due(__u32 bytes, __u32 more)
 {
 	return (bytes ^ (bytes + more)) >> 30;
 }
 
-/* The high bit of each byte whose way has this tag; 0 finds those that are free. */
+/* Returns the high bit of each byte whose way has this tag; tag 0 finds the free ways. */
 static __always_inline __u64 ways_with(__u64 tags, __u8 tag)
 {
 	return ~(((tags ^ EACH_WAY * tag) & EACH_TAG) + EACH_WAY * 0x7f) & EACH_MARK;
 }
 
-/* Of bits that are each the highest of a byte: the number of the lowest byte. */
+/* Returns the number of the lowest byte whose highest bit is set in `bits`. */
 static __always_inline __u32 lowest_way(__u64 bits)
 {
 	return ((bits & -bits) >> 7) * 0x0001020304050607ULL >> 56;
@@ -143,7 +146,7 @@ static __always_inline __u64 mark_of(__u32 way)
 	return 0x80ULL << way * 8;
 }
 
-/* The line that has this key, and its slot; 0 where none has. */
+/* Returns the line that has this key, and its slot; 0 if there is none. */
 static __always_inline struct flow *find_in_set(__u32 set, __u64 tags, const struct sought *sought, __u32 *slot)
 {
 	__u64 same = ways_with(tags, tag_of(sought->hash));
@@ -180,7 +183,7 @@ static __always_inline struct flow *find_line(struct sought *sought, __u32 *slot
 	return tags ? find_in_set(set, READ_ONCE(*tags), sought, slot) : 0;
 }
 
-/* The line that has this key: the one that it is in as a rule is looked at before its tags. */
+/* Returns the line that has this key. Looks at the most likely line first, before the tags. */
 static __always_inline struct flow *find_near(struct sought *sought)
 {
 	struct flow *line = flow_at(first_set(sought->hash));
@@ -189,7 +192,7 @@ static __always_inline struct flow *find_near(struct sought *sought)
 	return line && is_of(line, sought) ? line : find_line(sought, &slot);
 }
 
-/* The slot that has this key; NO_SLOT where none has. */
+/* Returns the slot that has this key; NO_SLOT if there is none. */
 __noinline __u32 find_slot(const struct flow_key *key, __u64 hash)
 {
 	struct sought sought = { .hash = hash };
@@ -204,7 +207,7 @@ __noinline __u32 find_slot(const struct flow_key *key, __u64 hash)
 
 #define USE_SHIFT 48
 
-/* From now on this CPU alone may write the line, which was that of a key with this rest. */
+/* Makes this CPU the owner of the line, if its key still has this second word. */
 static __always_inline bool claim(struct flow *line, __u64 rest)
 {
 	__u64 claimed = (rest & ((1ULL << USE_SHIFT) - 1)) | (__u64)KEY_CLAIMED << USE_SHIFT;
@@ -212,7 +215,7 @@ static __always_inline bool claim(struct flow *line, __u64 rest)
 	return __sync_val_compare_and_swap(rest_of(line), rest, claimed) == rest;
 }
 
-/* Of all who try, one takes the mark of a half-open flow away. */
+/* Removes the mark of a half-open flow. Returns true on the one CPU that removed it. */
 static __always_inline bool take_mark(__u32 slot)
 {
 	__u64 *tags = tags_at(set_of_slot(slot)), mark = mark_of(way_of_slot(slot));
@@ -220,7 +223,7 @@ static __always_inline bool take_mark(__u32 slot)
 	return tags && __sync_fetch_and_and(tags, ~mark) & mark;
 }
 
-/* Makes a claimed line that of a key: others find it from now on. */
+/* Gives a claimed line its key: other CPUs find the flow from now on. */
 static __always_inline void publish(struct flow *line, const struct flow_key *key)
 {
 	const __u64 *words = (const __u64 *)key;
@@ -230,7 +233,9 @@ static __always_inline void publish(struct flow *line, const struct flow_key *ke
 	WRITE_ONCE(*rest_of(line), words[1]);
 }
 
-/* A free way of the set, claimed, as a slot; NO_SLOT where there is none. `tag` with its mark. */
+/* Claims a free way of the set. Returns its slot; NO_SLOT if there is none. `tag` includes the half-open
+ * mark.
+ */
 static __always_inline __u32 claim_free(__u32 set, __u8 tag)
 {
 	__u64 *tags = tags_at(set);
@@ -249,13 +254,13 @@ static __always_inline __u32 claim_free(__u32 set, __u8 tag)
 	return NO_SLOT;
 }
 
-/* A call, where it matters less what one costs than what stands on the stack. */
+/* A function call, for callers that lack stack rather than time. */
 __noinline __u32 claim_freed(__u32 set, __u8 tag)
 {
 	return claim_free(set, tag);
 }
 
-/* Ways of the set that are taken, more or less. */
+/* Returns the approximate number of ways in use. */
 static __always_inline __u32 crowd_in(__u64 tags)
 {
 	return FLOW_WAYS - ((ways_with(tags, 0) >> 7) * EACH_WAY >> 56);
@@ -268,7 +273,7 @@ static __always_inline __u32 crowd(__u32 set)
 	return tags ? crowd_in(READ_ONCE(*tags)) : FLOW_WAYS;
 }
 
-/* Whether a flow goes to its second set rather than to its first. */
+/* Whether a new flow goes to its second set rather than to its first. */
 static __always_inline bool is_to_spill(__u32 set, __u32 other)
 {
 	__u32 taken = crowd(set);

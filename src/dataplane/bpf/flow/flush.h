@@ -2,12 +2,15 @@
 #ifndef WEIR_FLUSH_H
 #define WEIR_FLUSH_H
 
-/* What a flow carries is counted in its line, and folded into its tally and into the hits of its rule now and then. One CPU does that at a
- * time: it sets a bit among the flags of the flow, and then looks whether the line is still that flow's. Who wants to end a flow
- * that another CPU folds leaves that to it, and waits for nobody: that CPU may have been stopped in the middle.
+/* Packets and bytes are counted in the line of their flow, and flushed to its tally and to the hits of its
+ * rule now and then. One CPU at a time flushes a flow: it sets a bit in the flags of the flow, and then
+ * checks that the line is still that flow's. A CPU that wants to end a flow during a flush by another CPU
+ * leaves that to the other CPU. It never waits for long: the other CPU may have been preempted.
  */
 
-/* When a flow opened whose tally does not say it: at most seven minutes ago. The clock of who asks may be behind. */
+/* Returns the time when a flow opened, from the flow itself: at most seven minutes ago. The caller's clock
+ * may be behind.
+ */
 static __always_inline __u64 opened_at(const struct flow *flow, __u64 now_ns)
 {
 	__u64 now = now_ns >> OPENED_SHIFT;
@@ -26,7 +29,7 @@ static __always_inline bool is_being_folded(struct flow *flow)
 	return READ_ONCE(*vital_word(flow)) & FLOW_FOLDING << 8;
 }
 
-/* Completes a tally that a first packet left to whoever folds first. */
+/* Completes a tally that the first packet left empty. */
 static __always_inline void settle(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
 	__u64 judged;
@@ -36,11 +39,12 @@ static __always_inline void settle(struct flow *flow, struct tally *tally, __u64
 	if (*hit_in(tally))
 		return;
 	judged = READ_ONCE(flow->judgement);
-	/* Of a foreign flow, and of one that another datapath judged, nobody knows. */
+	/* No entry is known for a foreign flow, nor for one that another datapath classified. */
 	*hit_in(tally) = judged >> 32 ? packed_hit(hit_of(judged >> 32, judged)) : NO_HIT;
 }
 
-/* Adds what the flow carried since the last time to its totals and to its rule. For who alone writes the tally. */
+/* Adds the counts since the last flush to the totals and to the rule. Only for the CPU that owns the tally.
+ */
 __noinline int fold_alone(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
 	__u64 packets = 0, bytes = 0;
@@ -52,7 +56,7 @@ __noinline int fold_alone(struct flow *flow, struct tally *tally, __u64 now_ns)
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
 		__u32 seen = READ_ONCE(flow->packets[side]), carried = READ_ONCE(flow->bytes[side]);
-		/* Less than nothing where a packet was counted by a store that came late. */
+		/* Negative if a late plain store undid a count. */
 		__s64 more_packets = (__s32)(seen - tally->folded_packets[side]);
 		__s64 more_bytes = (__s32)(carried - tally->folded_bytes[side]);
 
@@ -66,13 +70,14 @@ __noinline int fold_alone(struct flow *flow, struct tally *tally, __u64 now_ns)
 	if (!packets)
 		return 0;
 	idle = ticks_of(now_ns) - flow->last_seen;
-	if ((__s32)idle < 0) /* another CPU is ahead */
+	if ((__s32)idle < 0) /* another CPU has a later clock */
 		idle = 0;
 	add_hit(tally->hit, tally->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
 	return 0;
 }
 
-/* Ends a flow that nobody finds any more, and whose tally is this CPU's. `ended_by` is as in tell_flow. */
+/* Ends a flow that no lookup finds any more, and whose tally this CPU owns. `ended_by` is as in tell_flow.
+ */
 __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 {
 	struct tally *tally = tally_at(slot);
@@ -86,11 +91,11 @@ __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 	return 0;
 }
 
-/* What whoever wants to fold a flow is told. */
+/* Results of an attempt to flush a flow. */
 enum fold {
-	FOLD_NOT = 0,   /* another CPU does, or the line is not that flow's any more */
-	FOLD_ALONE = 1, /* from now on this CPU alone writes its tally */
-	FOLD_END = 2,   /* somebody has left it to this CPU to end it: `finish_flow` */
+	FOLD_NOT = 0,   /* another CPU flushes it, or the line has another flow */
+	FOLD_ALONE = 1, /* this CPU owns the tally from now on */
+	FOLD_END = 2,   /* another CPU left the end of the flow to this one: call `finish_flow` */
 };
 
 static __always_inline enum fold finish_fold(struct flow *flow)
@@ -100,7 +105,9 @@ static __always_inline enum fold finish_fold(struct flow *flow)
 	return (__sync_fetch_and_and(vital_word(flow), ~(FLOW_FOLDING << 8)) & both) == both ? FOLD_END : FOLD_NOT;
 }
 
-/* For the flow whose key has this rest. Where it is ending, the bit is set in vain, and the next flow overwrites it. */
+/* `rest` is the second word of the key of the flow. If the flow is ending, the bit has no effect, and the
+ * next flow overwrites it.
+ */
 static __always_inline enum fold begin_fold(struct flow *flow, __u64 rest)
 {
 	__u32 either = (FLOW_FOLDING | FLOW_ENDING) << 8;
@@ -112,19 +119,21 @@ static __always_inline enum fold begin_fold(struct flow *flow, __u64 rest)
 
 #define FOLD_LOOKS 64
 
-/* As begin_fold, and waits some microseconds where another CPU is at it: not for ever, since that may have been stopped in
- * the middle.
+/* As begin_fold, but waits some microseconds if another CPU flushes the flow. The wait is bounded, since
+ * that CPU may have been preempted.
  */
 __noinline enum fold await_fold(struct flow *flow, __u64 rest)
 {
 	if (!flow)
 		return FOLD_NOT;
 	for (int looks = 0; looks < FOLD_LOOKS && is_being_folded(flow); looks++)
-		bpf_ktime_get_ns(); /* the time that this takes is what it is for */
+		bpf_ktime_get_ns(); /* called for the time that it takes */
 	return begin_fold(flow, rest);
 }
 
-/* Folds the flow whose key has this rest, unless somebody else does, or it has gone. Answers FOLD_END or FOLD_NOT. */
+/* Flushes the flow whose key has this second word, unless another CPU does, or it has gone. Returns
+ * FOLD_END or FOLD_NOT.
+ */
 __noinline enum fold try_to_fold(__u32 slot, __u64 rest, __u64 now_ns)
 {
 	struct tally *tally = tally_at(slot);
@@ -146,13 +155,15 @@ static __always_inline void fold_flow(__u32 slot, __u64 rest, __u64 now_ns)
 		finish_flow(slot, now_ns, ENDED_BY_ITSELF);
 }
 
-/* True where another CPU folds the claimed flow, and will end it. */
+/* Returns true if another CPU flushes the claimed flow, and will end it. */
 static __always_inline bool is_left_to_folder(struct flow *flow)
 {
 	return __sync_fetch_and_or(vital_word(flow), FLOW_ENDING << 8) & FLOW_FOLDING << 8;
 }
 
-/* False where the slot has another flow by now. Where another CPU folds the flow and so ends it, `ended_by` is not told. */
+/* Returns false if the slot has another flow by now. If another CPU flushes the flow and so ends it,
+ * `ended_by` is not reported.
+ */
 __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, __u64 ended_by)
 {
 	struct flow *flow = flow_at(slot);
@@ -161,7 +172,9 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, _
 	if (!flow || !key || !same_key(&flow->key, key))
 		return false;
 	rest = ((const __u64 *)key)[1];
-	/* Before nobody finds it any more: what it counts for is known by then, however long the rest takes. */
+	/* Before the flow is unlinked, so that its counts are in the hits by then, however long the rest
+	 * takes.
+	 */
 	if (try_to_fold(slot, rest, now_ns) == FOLD_END) {
 		finish_flow(slot, now_ns, ended_by);
 		return true;
@@ -173,8 +186,9 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, _
 	return true;
 }
 
-/* Makes a half-open flow an established one. False where it stays half open: its source has its share, another CPU folds it or makes
- * room of it, or the line is another flow's by now. The next packet that confirms it tries again.
+/* Makes a half-open flow an established one. Returns false if it stays half open: its source has reached
+ * its share, another CPU flushes or evicts it, or the line has another flow by now. The next packet that
+ * confirms the flow tries again.
  */
 __noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
 {

@@ -8,7 +8,9 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 {
 	switch (packet->protocol) {
 	case IPPROTO_TCP:
-		/* Picked up in the middle of its life: nobody knows whether it was answered, so it gets the long time. */
+		/* A connection that is picked up in the middle gets the long time-out, since its handshake
+		 * was not seen.
+		 */
 		return packet->tcp_flags & TCP_RST                            ? FLOW_TCP_RESET
 		       : packet->tcp_flags & TCP_FIN                          ? FLOW_TCP_HALF_CLOSED
 		       : (packet->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN ? FLOW_TCP_SYN_SENT
@@ -27,11 +29,11 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 struct opening {
 	const struct flow_key *key;
 	__u64 judged;
-	__u32 slot; /* claimed for it */
-	__u32 side; /* that the packet is of */
-	__u32 came_in; /* by which interface; 0: not known, */
-	__u32 goes_on; /* and by which, */
-	__u32 hop;     /* as in struct flow */
+	__u32 slot; /* line that was claimed for the flow */
+	__u32 side; /* side that sent the packet */
+	__u32 came_in; /* incoming interface; 0: not known */
+	__u32 goes_on; /* outgoing interface; 0: not known */
+	__u32 hop;     /* as `hops` of struct flow */
 	__u8 state;
 	__u8 flags;
 };
@@ -47,13 +49,15 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 	flow->judgement = opening->judged;
 	flow->last_seen = ticks_of(now_ns);
 	flow->state = opening->state;
-	WRITE_ONCE(flow->flags, opening->flags); /* once: what another CPU left there must not come back */
+	WRITE_ONCE(flow->flags, opening->flags); /* one store: bits that another CPU sets on the old line must not come back */
 	flow->opened = now_ns >> OPENED_SHIFT;
-	asm volatile("" : "+r"(side)); /* else the verifier does not know that it is 0 or 1 */
+	asm volatile("" : "+r"(side)); /* else the verifier does not learn that it is 0 or 1 */
 	side &= 1;
 	flow->packets[!side] = flow->bytes[!side] = 0;
 	flow->ifindex[side] = opening->came_in;
-	/* What answers comes from where the routes sent this, or its source is looked for. */
+	/* Replies are expected from where this packet is routed; otherwise the source of the first reply is
+	 * checked.
+	 */
 	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? opening->goes_on : 0;
 	flow->packets[side] = packets_of(skb);
 	flow->bytes[side] = skb->len;
@@ -70,7 +74,7 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 		tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF);
 }
 
-/* Fills the line that was claimed. A call of its own, since the stack is short. */
+/* Fills the line that was claimed. A function call of its own, since the stack is limited. */
 __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u64 judged, __u8 how)
 {
 	struct opening opening = { .judged = judged, .side = how & AS_REPLY ? 1 : 0 };
@@ -94,8 +98,9 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 	return 0;
 }
 
-/* DROP_NONE, or why the packet must not pass. `judged` is as in tell_packet; `how`: FLOW_FOREIGN, or AS_REPLY where
- * the packet is taken for one of the side that was asked. Two packets that open one flow on two CPUs both pass.
+/* Opens a flow. Returns DROP_NONE, or why the packet must not pass. `judged` is as in tell_packet. `how`:
+ * FLOW_FOREIGN, or AS_REPLY if the packet is taken for a reply. Two packets that open the same flow on two
+ * CPUs both pass.
  */
 static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct packet *packet, __u64 judged, __u8 how)
 {

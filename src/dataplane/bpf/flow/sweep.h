@@ -5,10 +5,10 @@
 #define CLOCK_MONOTONIC 1
 #define EBUSY 16
 
-/* A sweep takes at most one part in so many of a CPU, however large the tables are. */
+/* A sweep uses at most 1/SWEEP_SHARE of one CPU, however large the tables are. */
 #define SWEEP_SHARE 100
 
-/* Sets that one run of the timer looks at. */
+/* Number of sets that one run of the timer visits. */
 #define SWEEP_PART 1024
 
 struct sweep_state {
@@ -32,7 +32,7 @@ static __always_inline void forget_old_hop(__u32 *hop, __u64 now)
 		__sync_val_compare_and_swap(hop, seen, 0);
 }
 
-/* Answers whether a flow is there. */
+/* Returns whether the slot has a flow. */
 __noinline bool sweep_slot(__u32 slot, __u64 now)
 {
 	struct tally *tally = tally_at(slot);
@@ -48,7 +48,7 @@ __noinline bool sweep_slot(__u32 slot, __u64 now)
 		end_flow(slot, &key, now, ENDED_BY_ITSELF);
 		return false;
 	}
-	/* Before their times come round again. */
+	/* Clear old hops before their time wraps. */
 	if (settings.direct) {
 		forget_old_hop(&flow->hops[0], now);
 		forget_old_hop(&flow->hops[1], now);
@@ -96,8 +96,8 @@ static __always_inline void tell_vitals(__u64 now, __u64 took, __u32 flow_count,
 	seen->sweep_took_ns = took;
 }
 
-/* Ends what is past its time-out, and folds what the others carried into the hits of their rules: a part of the tables
- * each time, so that no packet waits long for it.
+/* Ends flows past their time-out, and flushes the counts of the others. Each run visits a part of the
+ * table, so that no packet is delayed for long.
  */
 static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer)
 {
@@ -120,7 +120,7 @@ static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer
 	return 0;
 }
 
-/* Goes on for as long as the map is pinned, without a process; a later program takes the timer over. */
+/* The timer runs as long as the map is pinned, without a process; a later program takes it over. */
 SEC("syscall")
 int weir_start_sweep(void *ctx)
 {
@@ -131,14 +131,14 @@ int weir_start_sweep(void *ctx)
 	if (!sweep_timer)
 		return 1;
 	failed = bpf_timer_init(&sweep_timer->timer, &sweep, CLOCK_MONOTONIC);
-	if (failed && failed != -EBUSY /* one that was taken over */)
+	if (failed && failed != -EBUSY /* taken over from an earlier program */)
 		return failed;
 	if (bpf_timer_set_callback(&sweep_timer->timer, sweep_by_timer))
 		return 3;
 	return bpf_timer_start(&sweep_timer->timer, SECOND_NS, 0) ? 4 : 0;
 }
 
-/* Sweeps now, so that hits are those of this moment. */
+/* Sweeps at once, so that the hits are up to date. */
 SEC("syscall")
 int weir_sweep(void *ctx)
 {

@@ -2,14 +2,14 @@
 #ifndef WEIR_TRACK_STATE_H
 #define WEIR_TRACK_STATE_H
 
-/* Which no flow is in that was confirmed. */
+/* States of flows that are not confirmed. */
 #define OPENING_STATES                                                                \
 	(1 << FLOW_TCP_SYN_SENT | 1 << FLOW_TCP_SYN_RECEIVED | 1 << FLOW_UDP_OPENED | \
 	 1 << FLOW_ICMP_OPENED | 1 << FLOW_OTHER_OPENED)
 
 #define BOTH_FINS (FLOW_FIN | FLOW_FIN << 1)
 
-/* Both sides may come at once. Answers what is set then. */
+/* Atomic, since packets of both sides may be handled at once. Returns the resulting flags. */
 static __always_inline __u8 set_flags(struct flow *flow, __u8 more)
 {
 	return __sync_fetch_and_or(vital_word(flow), (__u32)more << 8) >> 8 | more;
@@ -20,7 +20,7 @@ static __always_inline __u8 state_after_fins(__u8 flags)
 	return (flags & BOTH_FINS) == BOTH_FINS ? FLOW_TCP_CLOSING : FLOW_TCP_HALF_CLOSED;
 }
 
-/* Follows TCP (RFC 9293, fig. 5). `half`: the handshake is not over. */
+/* Follows TCP (RFC 9293, fig. 5). `half`: the handshake is not complete. */
 static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const struct flow_key *key, __u8 tcp_flags, __u32 side,
 				       bool half, __u64 now_ns)
 {
@@ -40,8 +40,9 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 		return;
 	}
 	if (half) {
-		/* The answer is a SYN, with an ACK or crossing ours, whatever somebody has reset in between; what the opener then
-		 * acknowledges is established. What was found in the middle of its life is, once both sides were seen.
+		/* The reply is a SYN, with an ACK or simultaneous, even after a RST that may be forged. The
+		 * ACK of the opener then establishes the flow. A flow that was picked up in mid-connection
+		 * is established once both sides were seen.
 		 */
 		if (side && tcp_flags & TCP_SYN && (state == FLOW_TCP_SYN_SENT || state == FLOW_TCP_RESET))
 			flow->state = FLOW_TCP_SYN_RECEIVED;
@@ -52,7 +53,7 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 		confirmed = confirmed && confirm_flow(slot, key, now_ns);
 	} else if (state == FLOW_TCP_RESET && tcp_flags & TCP_ACK && !(tcp_flags & TCP_SYN) &&
 		   side == ((flags & FLOW_RESET_BY_REPLY) != 0)) {
-		/* Who goes on has not reset: somebody else forged that. */
+		/* The side that continues did not send the RST: it was forged. */
 		flow->state = flags & BOTH_FINS ? FLOW_TCP_HALF_CLOSED : FLOW_TCP_ESTABLISHED;
 	}
 	if (tcp_flags & TCP_FIN)
@@ -65,7 +66,7 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 	}
 }
 
-/* Other protocols are confirmed by the first reply. */
+/* The first reply confirms a flow of another protocol. */
 static __always_inline void follow_other(struct flow *flow, __u32 slot, const struct flow_key *key, __u32 side, bool half,
 					 __u64 now_ns)
 {
@@ -76,7 +77,7 @@ static __always_inline void follow_other(struct flow *flow, __u32 slot, const st
 							: FLOW_OTHER_REPLIED;
 }
 
-/* Accounts for a packet of the flow. */
+/* Updates the state and the counters of a flow by a packet. */
 static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow, __u32 slot, const struct flow_key *key,
 					const struct packet *packet, __u32 direction, __u64 now_ns)
 {

@@ -2,10 +2,10 @@
 #ifndef WEIR_DIVERT_DNS_H
 #define WEIR_DIVERT_DNS_H
 
-/* Where the DNS proxy's transparent sockets are bound: nobody reaches them but by way of this. */
+/* Address of the DNS proxy's transparent sockets; they are reached only by this diversion. */
 #define DIVERT_ADDRESS 0x7f530035 /* 127.83.0.53 */
 
-/* The mark's second bit: a rule of the node's routes delivers what carries it to the node. */
+/* The second bit of the mark: a routing rule delivers packets with this bit to the node. */
 static __always_inline __u32 redirect_bit(void)
 {
 	__u32 above = settings.mark_mask & (settings.mark_mask - 1);
@@ -20,8 +20,9 @@ static __always_inline bool asks_for_name(const struct packet *packet)
 	       (packet->protocol == IPPROTO_UDP || packet->protocol == IPPROTO_TCP);
 }
 
-/* Hands a lookup to the DNS proxy, whatever server it is for; drops it where there is no proxy. NOT_DIVERTED: it is for the
- * node itself. What goes on in a connection finds its socket without help.
+/* Hands a lookup to the DNS proxy, whatever server it addresses; drops it if no proxy listens.
+ * NOT_DIVERTED: it is for the node itself. Later packets of a TCP connection find their socket without
+ * help.
  */
 __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 {

@@ -2,24 +2,25 @@
 #ifndef WEIR_INSPECT_H
 #define WEIR_INSPECT_H
 
-/* Connections that the service plane inspects. They have no flow: the node's sockets are the truth about them, those that
- * the service plane has to the client by the server's address, and those that it has to the server by the client's.
+/* Connections that the service plane inspects. They have no flow: the sockets of the node hold their state.
+ * The service plane has one socket to the client, with the address of the server, and one to the server,
+ * with the address of the client.
  */
-#define COPIED 1 /* of skb->cb: this packet is what `end_wait` made */
+#define COPIED 1 /* index in skb->cb: this packet is a copy that `end_wait` made */
 
 static __always_inline bool is_inspecting(void)
 {
 	return settings.plane_port != 0;
 }
 
-/* By the mark that it came with. Who forges that gains nothing by it. */
+/* Recognizes a copy by its mark. A forged mark has no advantage for its sender. */
 static __always_inline void note_copy(struct __sk_buff *skb)
 {
 	if (is_inspecting())
 		skb->cb[COPIED] = skb->mark & redirect_bit();
 }
 
-/* Delivers a packet to the node, whatever address it is for. */
+/* Delivers a packet to the node, whatever its destination address. */
 static __always_inline enum outcome deliver_to_node(struct __sk_buff *skb)
 {
 	skb->mark |= redirect_bit();
@@ -28,7 +29,7 @@ static __always_inline enum outcome deliver_to_node(struct __sk_buff *skb)
 	return OUTCOME_PASS;
 }
 
-/* As in the kernel, wherever its fields stand there. */
+/* Fields of kernel structs; CO-RE relocates their offsets. */
 struct sock_common {
 	__u32 skc_tw_rcv_nxt;
 } __attribute__((preserve_access_index));
@@ -51,8 +52,9 @@ static __always_inline bool has_socket(struct __sk_buff *skb, const struct packe
 	return state != BPF_TCP_LISTEN;
 }
 
-/* Opens a connection anew whose socket waits out its time (RFC 9293, 3.6.1): a copy of the SYN comes in again once this
- * packet, made a RST, has ended the wait. A socket that is assigned would be refused for as long as the wait lasts.
+/* Reopens a connection whose socket is in TIME-WAIT (RFC 9293, 3.6.1): this packet becomes a RST that ends
+ * the wait, and a copy of the SYN then comes in again. An assigned socket would be refused during
+ * TIME-WAIT.
  */
 static __always_inline void end_wait(struct __sk_buff *skb, const struct packet *packet, __u32 expected)
 {
@@ -62,7 +64,7 @@ static __always_inline void end_wait(struct __sk_buff *skb, const struct packet 
 	if (bpf_skb_load_bytes(skb, at + TCP_SEQUENCE, &sequence, sizeof(sequence)) ||
 	    bpf_skb_load_bytes(skb, at + TCP_FLAGS, &flags, sizeof(flags)))
 		return;
-	/* What is older the kernel answers, and a copy whose socket waits on. */
+	/* The kernel answers an older SYN, and a copy whose socket still waits. */
 	if (skb->cb[COPIED] || (__s32)(bpf_ntohl(sequence) - expected) <= 0)
 		return;
 	skb->mark |= redirect_bit();
@@ -76,7 +78,7 @@ static __always_inline void end_wait(struct __sk_buff *skb, const struct packet 
 	bpf_skb_store_bytes(skb, at + TCP_FLAGS, &reset, sizeof(reset), 0);
 }
 
-/* Delivers a SYN to the socket that has the addresses and ports already, which knows what to say to it. False: there is none. */
+/* Delivers a SYN to the socket that has these addresses and ports. Returns false if there is none. */
 static __always_inline bool is_known(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_sock *socket = find_socket(skb, packet, packet->destination, packet->destination_port);
@@ -97,8 +99,9 @@ static __always_inline bool is_known(struct __sk_buff *skb, const struct packet 
 	return true;
 }
 
-/* Hands the packet that opens a connection to the service plane. NOT_INSPECTED: there is none, or it cannot take it.
- * The packet is no hit: the service plane counts a hit of the rule that decides the connection.
+/* Hands the packet that opens a connection to the service plane. NOT_INSPECTED: there is no service plane,
+ * or it cannot accept the packet. The packet is not a hit: the service plane counts a hit of the rule that
+ * decides the connection.
  */
 __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
 {
@@ -120,7 +123,9 @@ __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *pack
 	return deliver_to_node(skb);
 }
 
-/* What goes on in a connection finds its socket without help. NOT_INSPECTED: it is of none that the service plane has. */
+/* Later packets of an inspected connection find their socket without help. NOT_INSPECTED: the service plane
+ * has no such connection.
+ */
 __noinline enum outcome continue_inspected(struct __sk_buff *skb, struct packet *packet)
 {
 	if (!packet || packet->outgoing || !has_socket(skb, packet) || is_to_node(skb, packet))
@@ -130,7 +135,7 @@ __noinline enum outcome continue_inspected(struct __sk_buff *skb, struct packet 
 	return deliver_to_node(skb);
 }
 
-/* Whether a packet of the node itself goes out by the address of another. */
+/* Whether the node sends this packet with the source address of another host. */
 __noinline bool is_in_others_name(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};

@@ -2,9 +2,10 @@
 #ifndef WEIR_OWN_OUTPUT_H
 #define WEIR_OWN_OUTPUT_H
 
-/* Whether the node may still say this in a connection that is being joined. While that comes to rest nobody is offered any
- * room, so that nothing more is sent to it. Then it is silent: it would acknowledge what nobody has any more, or reset
- * what it does not know any more. Errors about a joined one are translated.
+/* Filter of the node's own output: whether it may send this packet of a connection that is being spliced.
+ * Until the connection is at rest, a window of 0 is advertised, so that the peers send no more data. After
+ * that, the node must send nothing: it would acknowledge data that no process reads, or reset a connection
+ * that its stack no longer has. ICMP errors about a spliced connection are translated.
  */
 __noinline bool may_say(struct __sk_buff *skb)
 {

@@ -2,7 +2,7 @@
 #ifndef WEIR_SOCKETS_H
 #define WEIR_SOCKETS_H
 
-/* The part of struct bpf_sock_tuple that is for IPv4: the whole does not fit on the stack. */
+/* The IPv4 part of struct bpf_sock_tuple: the whole struct does not fit on the stack. */
 struct tuple {
 	__be32 source;
 	__be32 destination;
@@ -10,7 +10,9 @@ struct tuple {
 	__be16 destination_port;
 };
 
-/* The socket that gets what is sent from the packet's source to there; to be released. */
+/* Returns the socket that receives packets from the source of this packet to the given address; the caller
+ * releases it.
+ */
 static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct packet *packet, __u32 address,
 						    __u16 port)
 {
@@ -24,8 +26,8 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const
 	return bpf_skc_lookup_tcp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
 }
 
-/* Whether a socket that the policy does not judge gets this packet, which is for the node: one of the DNS proxy or of the service plane,
- * which trust its source.
+/* Whether a socket without policy receives this packet for the node: one of the DNS proxy or of the service
+ * plane. These trust the source address.
  */
 __noinline bool is_for_own_socket(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -47,7 +49,7 @@ __noinline bool is_for_own_socket(struct __sk_buff *skb, const struct packet *pa
 		return false;
 	if (!socket)
 		return false;
-	/* Without such a bit there is no telling whose socket it is. */
+	/* Without an exempt bit, own sockets cannot be told from others. */
 	own = !settings.exempt_bit || socket->mark & settings.exempt_bit;
 	bpf_sk_release(socket);
 	return own;

@@ -2,10 +2,11 @@
 #ifndef WEIR_SPLICE_H
 #define WEIR_SPLICE_H
 
-/* The service plane ends two connections of TCP for each that it inspects. Once one is decided by its metadata, and both are
- * at rest for a moment, it leaves them: their packets are forwarded as any others, with the numbers of one connection
- * translated to those of the other (splice_start.h makes them one). User space has the life of an entry in its hands; here
- * nothing is carried for a process that is gone: its connections are reset on both sides.
+/* Splicing offload. The service plane terminates two TCP connections for each one that it inspects. Once a
+ * connection is decided by its metadata, and both sides are at rest for a moment, the service plane leaves
+ * it. Its packets are then forwarded in the kernel, with the sequence numbers of one connection translated
+ * to those of the other (splice_start.h creates the entries). User space removes the entries. If the
+ * process of an entry is gone, nothing is forwarded: the connection is reset on both sides.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -15,7 +16,9 @@ struct {
 	__type(value, struct join);
 } joins SEC(".maps");
 
-/* Until when each of those that join vouches for what it joined, on the monotonic clock. */
+/* Deadline of each joiner (a thread of the service plane) on the monotonic clock. The thread renews it
+ * while it lives.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -25,7 +28,7 @@ struct {
 } joiners SEC(".maps");
 
 #define TCP_SOURCE_PORT 0
-#define TCP_SEQUENCE 4 /* offsets in the header */
+#define TCP_SEQUENCE 4 /* offsets in the TCP header, in bytes */
 #define TCP_ACKNOWLEDGMENT 8
 #define TCP_FLAGS 12
 #define TCP_WINDOW 14
@@ -37,11 +40,11 @@ struct {
 #define USUAL_TIMESTAMPS 0x0101080a /* two NOPs, the kind and the length */
 #define SACK_EDGES 8
 
-/* A header of TCP as it came and as it goes on. */
+/* A TCP header before and after translation. */
 struct headers {
 	__u8 before[64];
 	__u8 after[64];
-	__u32 length; /* of its options */
+	__u32 length; /* length of its options */
 	__u32 reserved;
 };
 
@@ -58,7 +61,7 @@ static __always_inline struct join_key key_of(const struct packet *packet)
 	return (struct join_key){ packet->source, packet->destination, packet->source_port, packet->destination_port };
 }
 
-/* Of the other direction. */
+/* The key of the other direction. */
 static __always_inline struct join_key key_back(const struct packet *packet)
 {
 	return (struct join_key){ packet->destination, packet->source, packet->destination_port, packet->source_port };

@@ -2,9 +2,10 @@
 #ifndef WEIR_SPLICE_CHALLENGE_H
 #define WEIR_SPLICE_CHALLENGE_H
 
-/* Makes a SYN in a connection that stands what asks the other side whether it does (RFC 9293, 3.8.4): one that stands answers,
- * and whoever sent the SYN resets it then; one that does not is reset at once. The next SYN finds it ended. No SYN goes
- * through: what it opens nobody would have read.
+/* Turns a SYN on an established spliced connection into a probe of the other side (RFC 9293, 3.8.4). A host
+ * that still has the connection answers, and the sender of the SYN then resets it; a host that has not
+ * resets it at once. The next SYN finds it ended. The SYN itself must not pass: it would open a connection
+ * that is not inspected.
  */
 __noinline enum outcome ask_instead(struct __sk_buff *skb, const struct packet *packet, const struct join *join)
 {

@@ -2,7 +2,7 @@
 #ifndef WEIR_SPLICE_FORWARD_H
 #define WEIR_SPLICE_FORWARD_H
 
-/* Where it goes, where that is asked for here (route.h). */
+/* Looks up the next hop, for packets that are sent directly (route.h). */
 static __always_inline void find_way(struct __sk_buff *skb, struct packet *packet, struct join *join, __u64 now)
 {
 	struct way *way = is_fresh(join->hop, now) ? way_of(join->hop) : 0;
@@ -15,7 +15,7 @@ static __always_inline void find_way(struct __sk_buff *skb, struct packet *packe
 	join->hop = keep_way(&packet->way, now);
 }
 
-/* Forwards a packet of a connection that was joined. NOT_JOINED: it is of none. */
+/* Forwards a packet of a spliced connection. NOT_JOINED: it belongs to none. */
 __noinline enum outcome carry_joined(struct __sk_buff *skb, struct packet *packet)
 {
 	__u64 now = coarse_ns();
@@ -42,7 +42,7 @@ __noinline enum outcome carry_joined(struct __sk_buff *skb, struct packet *packe
 	}
 	if (packet->tcp_flags & TCP_SYN)
 		return opens_tcp(packet) ? ask_instead(skb, packet, join) : drop(skb, packet, DROP_OUT_OF_STATE);
-	/* A reset ends it by itself. */
+	/* A RST ends the connection without help. */
 	if (!vouched && !(packet->tcp_flags & TCP_RST)) {
 		length = reset_both(skb, packet, join);
 		if (!length)
@@ -58,11 +58,13 @@ __noinline enum outcome carry_joined(struct __sk_buff *skb, struct packet *packe
 		return pass(skb, COUNT_JOINED);
 	find_way(skb, packet, join, now);
 	pass(skb, COUNT_JOINED);
-	/* What has one segment is sent by `deliver`. */
+	/* A single segment is sent by `deliver`. */
 	return skb->gso_size ? send(skb, &packet->way, skb->gso_size + packet->header + length) : OUTCOME_PASS;
 }
 
-/* Whether a SYN is in a connection that stands. Makes room for one by the addresses and ports of another that has ended. */
+/* Whether a SYN belongs to a spliced connection that is not ended. Deletes the entries of an ended one, so
+ * that its addresses and ports can be used again.
+ */
 __noinline bool is_joined(const struct packet *packet)
 {
 	struct join *join, *other;

@@ -2,7 +2,7 @@
 #ifndef WEIR_SPLICE_RESET_H
 #define WEIR_SPLICE_RESET_H
 
-/* Writes what of the header stands before the checksum, and keeps that right. */
+/* Writes the header up to the checksum, and updates the checksum. */
 static __always_inline bool write_header(struct __sk_buff *skb, __u32 at, struct headers *header)
 {
 	__s64 difference = bpf_csum_diff((void *)header->before, TCP_HEADER_MAX, (void *)header->after, TCP_HEADER_MAX, 0);
@@ -23,7 +23,7 @@ static __always_inline void make_reset(struct headers *header, __u32 sequence, _
 	__builtin_memcpy(header->after + TCP_WINDOW, &none, sizeof(none));
 }
 
-/* Swaps the stations and the addresses of a frame, which no checksum sees. */
+/* Swaps the MAC and IP addresses of a frame, which changes no checksum. */
 static __always_inline bool turn_frame(struct __sk_buff *skb)
 {
 	__u8 stations[2][ETH_ALEN];
@@ -37,11 +37,11 @@ static __always_inline bool turn_frame(struct __sk_buff *skb)
 	       !bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, daddr), &addresses[0], sizeof(addresses[0]), 0);
 }
 
-/* Ends a connection whose process is gone. A copy of the packet goes back as a reset of its sender, by the number that the
- * packet acknowledges, which the sender takes; the packet itself becomes a reset of the other side, by the number that comes
- * next. If a segment was lost before, the other side asks about that reset (RFC 5961, 3.2), and its question is answered here
- * as any other packet. Both keep their payload, so that no checksum must be made anew. Returns the bytes of the TCP header; 0
- * where it cannot be.
+/* Ends a connection whose process is gone. A clone of the packet goes back as a RST to its sender, with the
+ * number that the packet acknowledges, which the sender accepts. The packet itself becomes a RST to the
+ * other side, with the next number that it expects. If a segment was lost before, the other side sends a
+ * challenge ACK (RFC 5961, 3.2), which is handled here like any packet. Both keep their payload, so the
+ * checksum is only updated. Returns the length of the TCP header; 0 on failure.
  */
 __noinline __u32 reset_both(struct __sk_buff *skb, const struct packet *packet, struct join *join)
 {
@@ -67,7 +67,7 @@ __noinline __u32 reset_both(struct __sk_buff *skb, const struct packet *packet, 
 	make_reset(header, acknowledged, 0, TCP_RST);
 	if (!write_header(skb, at, header) || !turn_frame(skb))
 		return 0;
-	/* Not judged a second time where it leaves. */
+	/* The egress hook must not classify it again. */
 	skb->mark |= settings.guard_bit;
 	bpf_clone_redirect(skb, skb->ifindex, 0);
 

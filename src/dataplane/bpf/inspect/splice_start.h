@@ -2,7 +2,7 @@
 #ifndef WEIR_SPLICE_START_H
 #define WEIR_SPLICE_START_H
 
-/* As in the kernel, wherever its fields stand there. */
+/* Fields of kernel structs; CO-RE relocates their offsets. */
 struct rb_node;
 struct rb_root {
 	struct rb_node *rb_node;
@@ -21,14 +21,14 @@ struct tcp_sock {
 	struct rb_root out_of_order_queue;
 } __attribute__((preserve_access_index));
 
-/* One of the two connections, as the service plane's socket has it. */
+/* One of the two connections, as the socket of the service plane has it. */
 struct leg {
-	__u32 received; /* next number that is expected */
-	__u32 sent;     /* next number that is sent */
-	__u32 window;   /* of the peer, in bytes */
-	__u32 stamp;    /* the peer's last */
-	__u32 clock;    /* its own, now */
-	bool rests;     /* all that came was read, and all that was sent has arrived */
+	__u32 received; /* next sequence number that is expected */
+	__u32 sent;     /* next sequence number that is sent */
+	__u32 window;   /* receive window of the peer, in bytes */
+	__u32 stamp;    /* last TCP time stamp of the peer */
+	__u32 clock;    /* time stamp clock of this socket, now */
+	bool rests;     /* all received data was read, and all sent data was acknowledged */
 };
 
 #define NS_PER_MS 1000000
@@ -49,7 +49,8 @@ static __always_inline void look_at(struct bpf_sock *socket, struct leg *leg)
 		     !tcp->out_of_order_queue.rb_node;
 }
 
-/* From here the packets of one side go on: `from` is the connection that they come by, `to` the one that they go by. */
+/* Sets the translation of one direction: packets come in by connection `from` and leave by connection `to`.
+ */
 static __always_inline void direct(struct join *join, const struct leg *from, const struct leg *to)
 {
 	join->sequence = to->sent - from->received;
@@ -63,7 +64,7 @@ static __always_inline void direct(struct join *join, const struct leg *from, co
 	join->last_seen = ticks_of(bpf_ktime_get_ns());
 }
 
-/* False: one of them is not there. */
+/* Returns false if one of the sockets does not exist. */
 static __always_inline bool look_at_both(struct __sk_buff *skb, struct packet *packet, struct leg *client, struct leg *server)
 {
 	struct bpf_sock *socket = find_socket(skb, packet, packet->destination, packet->destination_port);
@@ -82,15 +83,16 @@ static __always_inline bool look_at_both(struct __sk_buff *skb, struct packet *p
 	return true;
 }
 
-/* Holds both connections that a packet of the client would be of, where both are at rest: from then on no packet passes
- * either way until user space, which closes its sockets first, opens what it finds in the entries. What a socket took in
- * on another CPU at this moment it acknowledges to nobody (`may_say`), so that it is sent again. Answers `enum joined`.
+/* Holds both connections of a client packet, if both are at rest. From then on no packet passes in either
+ * direction until user space, which closes its sockets first, activates the entries. If a socket receives
+ * data on another CPU at this moment, its acknowledgment is dropped (`may_say`), so the peer sends the data
+ * again. Returns enum joined.
  */
 static __noinline enum joined join_now(struct __sk_buff *skb)
 {
 	__u32 first = 0;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
-	struct packet packet = {}; /* its own: another may come in on this CPU */
+	struct packet packet = {}; /* on the stack: a packet on this CPU may use the shared buffer meanwhile */
 	struct join *forward, *backward;
 	struct leg client = {}, server = {};
 
@@ -103,7 +105,9 @@ static __noinline enum joined join_now(struct __sk_buff *skb)
 	if (!forward || !backward || !look_at_both(skb, &packet, &client, &server))
 		return JOIN_GONE;
 	if (client.rests && server.rests) {
-		/* What passed before this is in the sockets, or will not be answered. */
+		/* Packets that passed before this moment are in the sockets, or are not acknowledged. So
+		 * look again.
+		 */
 		if (__sync_val_compare_and_swap(&forward->state, JOIN_QUIET, JOIN_HELD) != JOIN_QUIET)
 			return JOIN_GONE;
 		__sync_lock_test_and_set(&backward->state, JOIN_HELD);

@@ -2,7 +2,7 @@
 #ifndef WEIR_SPLICE_TRANSLATE_H
 #define WEIR_SPLICE_TRANSLATE_H
 
-/* Adds to a number of the header that goes on. */
+/* Adds to a 32-bit number of the translated header. */
 static __always_inline void add_to(struct headers *header, __u32 at, __u32 what)
 {
 	__u32 number;
@@ -50,14 +50,16 @@ static __always_inline __u16 translated_window(__u16 window, __s32 shift)
 {
 	__u32 wide = window;
 
-	/* What is little is not nothing. */
+	/* A window above 0 must not become 0. */
 	if (shift < 0)
 		return wide >> (-shift & 15) ?: !!wide;
 	wide <<= shift & 15;
 	return wide > 0xffff ? 0xffff : wide;
 }
 
-/* Gives the packet the numbers of the other connection. Answers the bytes of its TCP header; 0 where it cannot be. */
+/* Translates the numbers of a packet to those of the other connection. Returns the length of its TCP
+ * header; 0 on failure.
+ */
 __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, const struct join *join)
 {
 	__u32 first = 0, at, length, bytes, last;
@@ -76,11 +78,11 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	if (length < TCP_OPTIONS || length > TCP_HEADER_MAX)
 		return 0;
 	bytes = length - TCP_OPTIONS;
-	/* The verifier must see the bounds of the very number that is passed on. */
+	/* The verifier must see the bounds of the very value that is passed on. */
 	asm volatile("" : "+r"(bytes));
 	if (bytes > OPTIONS_MAX)
 		return 0;
-	/* Not whether there are any: of that Linux 6.1 learns no bound. */
+	/* Not a comparison with 0: Linux 6.1 learns no bound from that. */
 	last = bytes - 1;
 	asm volatile("" : "+r"(last));
 	if (last < OPTIONS_MAX && bpf_skb_load_bytes(skb, at + TCP_OPTIONS, header->before + TCP_OPTIONS, last + 1))
@@ -105,7 +107,7 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	difference = bpf_csum_diff((void *)header->before, TCP_HEADER_MAX, (void *)header->after, TCP_HEADER_MAX, 0);
 	if (difference < 0 || bpf_l4_csum_replace(skb, at + TCP_CHECKSUM, 0, difference, 0))
 		return 0;
-	/* The sum of both is the packet's as it was: what stands for the checksum is not written over. */
+	/* The checksum is already updated, so the bytes of its field are not written again. */
 	if (bpf_skb_store_bytes(skb, at + TCP_SEQUENCE, header->after + TCP_SEQUENCE, TCP_CHECKSUM - TCP_SEQUENCE, 0))
 		return 0;
 	last = bytes - 1;
@@ -123,7 +125,9 @@ static __always_inline __u32 number_at(const struct headers *header, __u32 at)
 	return bpf_ntohl(number);
 }
 
-/* Whether the receiver takes this for an end: by the number that it waits for, or the one that the sender has come to. */
+/* Whether the receiver accepts this RST: by the next number that it expects, or that the sender has
+ * reached.
+ */
 static __always_inline bool is_reset(const struct packet *packet, const struct join *join, __u32 sequence)
 {
 	struct join *other = answers_to(packet);
@@ -131,7 +135,7 @@ static __always_inline bool is_reset(const struct packet *packet, const struct j
 	return sequence == join->next || (other && sequence + join->sequence == other->acknowledged);
 }
 
-/* Keeps what user space wants to know of a packet that was translated. */
+/* Updates the state of the entry that user space reads. */
 static __always_inline void note_joined(struct __sk_buff *skb, const struct packet *packet, struct join *join, __u32 length,
 					__u64 now)
 {
@@ -151,7 +155,7 @@ static __always_inline void note_joined(struct __sk_buff *skb, const struct pack
 	next = sequence + sent - length + !!(packet->tcp_flags & TCP_FIN);
 	if (packet->tcp_flags & TCP_ACK)
 		join->acknowledged = number_at(header, TCP_ACKNOWLEDGMENT);
-	/* A FIN that is behind all that was seen, or was seen. */
+	/* A FIN at or before the end of the data that was seen. */
 	if (packet->tcp_flags & TCP_FIN && (__s32)(sequence - join->next) <= 0 && (__s32)(next - join->next) >= 0)
 		join->ends |= JOIN_ENDED;
 	if ((__s32)(next - join->next) > 0)

@@ -2,7 +2,7 @@
 #ifndef WEIR_FRAGMENTS_H
 #define WEIR_FRAGMENTS_H
 
-/* As long as the receiver waits for the rest (RFC 791, net.ipv4.ipfrag_time). */
+/* The reassembly time-out of the receiver (RFC 791, net.ipv4.ipfrag_time). */
 #define FRAGMENTS_NS (30 * SECOND_NS)
 #define SEEN_WORDS (FRAGMENT_UNITS / 64)
 
@@ -42,8 +42,8 @@ static long mark_word(__u32 index, struct units *units)
 	return 0;
 }
 
-/* Adds a fragment to its datagram. True where it overlaps another (RFC 5722 for IPv6), or there are two ends
- * or parts behind the end.
+/* Adds a fragment to its datagram. Returns true if it overlaps another (RFC 5722 for IPv6), is a second
+ * last fragment, or is behind the end.
  */
 static __always_inline bool add_fragment(struct fragments *datagram, const struct packet *packet)
 {
@@ -65,7 +65,7 @@ static __always_inline bool add_fragment(struct fragments *datagram, const struc
 	return datagram->last_unit && datagram->furthest > datagram->last_unit;
 }
 
-/* Lets the fragments that follow this first one be judged as it was. */
+/* Stores the ports of a first fragment that passed, so that the later fragments get the same verdict. */
 __noinline int remember_fragment(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct fragment_key key = {};
@@ -100,7 +100,7 @@ __noinline int forget_fragment(struct __sk_buff *skb, const struct packet *packe
 	return 0;
 }
 
-/* Gives a later fragment the ports of its first, so that it is judged like it. */
+/* Gives a later fragment the ports of the first, so that it is classified alike. */
 __noinline enum drop_reason recall_fragment(struct __sk_buff *skb, struct packet *packet)
 {
 	struct fragment_key key = {};

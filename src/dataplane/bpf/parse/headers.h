@@ -27,7 +27,7 @@
 #define OPTION_STRICT_SOURCE_ROUTE 137
 #define OPTIONS_MAX 40
 
-/* Ethernet, and IPv4 and TCP headers without options; with the longest IPv4 header. */
+/* Ethernet, IPv4 and TCP headers without options, and with the longest IPv4 header. */
 #define HEADERS_USUAL (ETH_HLEN + 20 + 20)
 #define HEADERS_MAX (ETH_HLEN + 60 + 20)
 
@@ -37,7 +37,7 @@ enum fragment_place {
 	FRAGMENT_LATER = 2,
 };
 
-/* Two are had at a time: a packet, and one that it quotes. */
+/* Returns one of two buffers: 0 for a packet, 1 for a packet that it quotes. */
 static __always_inline struct packet *new_packet(__u32 which)
 {
 	struct packet *packet = bpf_map_lookup_elem(&packets, &which);
@@ -47,7 +47,7 @@ static __always_inline struct packet *new_packet(__u32 which)
 	return packet;
 }
 
-/* The least that a header of this protocol has. */
+/* Returns the minimum length of the header of this protocol. */
 static __always_inline __u32 header_bytes(__u8 protocol)
 {
 	switch (protocol) {
@@ -65,7 +65,7 @@ static __always_inline __u32 header_bytes(__u8 protocol)
 	}
 }
 
-/* SYN, SYN ACK, RST, RST ACK, FIN ACK and ACK, whatever PSH, URG, ECE and CWR say. */
+/* Accepts SYN, SYN ACK, RST, RST ACK, FIN ACK and ACK, with any of PSH, URG, ECE and CWR. */
 static __always_inline bool is_tcp_combination(__u8 flags)
 {
 	__u32 index = (flags & (TCP_FIN | TCP_SYN | TCP_RST)) | (flags & TCP_ACK) >> 1;
@@ -102,7 +102,7 @@ static long check_option(__u32 index, struct options *options)
 	return options->wrong != DROP_NONE;
 }
 
-/* What the options of the IPv4 header forbid (RFC 791): a route of the sender's choice, or lengths that lead nowhere. */
+/* Checks the options of the IPv4 header (RFC 791): source routes and wrong lengths are refused. */
 __noinline enum drop_reason check_options(struct __sk_buff *skb, __u32 bytes)
 {
 	struct options options = { .count = bytes };
@@ -115,7 +115,8 @@ __noinline enum drop_reason check_options(struct __sk_buff *skb, __u32 bytes)
 	return options.wrong;
 }
 
-/* A fragment's place in its datagram; DROP_MALFORMED where no datagram has such a part. */
+/* Sets whether the packet is a fragment, and which; DROP_MALFORMED if no datagram can have such a fragment.
+ */
 static __always_inline enum drop_reason place_fragment(struct packet *packet)
 {
 	__u32 from = (packet->fragment_field & IP_FRAGMENT_OFFSET) * 8;
@@ -149,10 +150,10 @@ static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct pack
 	}
 	header = ip->ihl * 4;
 	total = bpf_ntohs(ip->tot_len);
-	/* More than 64 KiB of merged segments have no length of their own. */
+	/* Merged segments of more than 64 KiB have a total length of 0. */
 	if (total == 0 && skb->gso_size && skb->len > IP_BYTES_MAX)
 		total = IP_BYTES_MAX;
-	/* The first of them for Linux 6.1, which does not see that the header is longer than nothing. */
+	/* The first comparison is for Linux 6.1, which does not see that the header is longer than 0. */
 	if (total < sizeof(*ip) || ip->version != 4 || header < sizeof(*ip) || total < header || total + ETH_HLEN > skb->len)
 		return DROP_MALFORMED;
 	if (data + ETH_HLEN + header > data_end)
@@ -218,7 +219,7 @@ static __always_inline __u32 leaf_key(const struct packet *packet)
 	return (__u32)packet->protocol << 16 | low16;
 }
 
-/* The key of the packet that this one answers. */
+/* Returns the leaf key of the packet that this one replies to. */
 static __always_inline __u32 leaf_key_of_opener(const struct packet *packet)
 {
 	__u32 low16 = packet->source_port;

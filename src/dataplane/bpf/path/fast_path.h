@@ -2,9 +2,10 @@
 #ifndef WEIR_FAST_PATH_H
 #define WEIR_FAST_PATH_H
 
-/* The short way of a packet in the middle of an established flow; NOT_BUSY for others, which are handled in full. */
+/* The fast path of a packet in the middle of an established flow. NOT_BUSY: the packet needs the full path.
+ */
 
-/* What the short ways know of a packet. Host byte order. */
+/* A packet as the fast paths read it. Host byte order. */
 struct brief {
 	struct sought sought;
 	__u32 source;
@@ -15,7 +16,7 @@ struct brief {
 	struct foreseen foreseen;
 };
 
-/* Not on the stack, of which the ways behind it need what there is. */
+/* Not on the stack: the functions that are called afterwards need it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -32,7 +33,7 @@ static __always_inline struct brief *brief_of_packet(void)
 
 #define TCP_SPECIAL (TCP_SYN | TCP_RST | TCP_ACK)
 
-/* What a packet in the middle of a flow leaves them in; a FIN changes them among each other. */
+/* States that a packet in the middle of a flow does not change; a FIN changes one of them into another. */
 #define BUSY_STATES                                                                      \
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING | \
 	 1 << FLOW_UDP_REPLIED)
@@ -81,7 +82,7 @@ static __always_inline enum outcome pass_busy(struct __sk_buff *skb, struct brie
 	destination = bpf_ntohl(ip->daddr);
 	ports = bpf_ntohl(*(__u32 *)l4);
 	from_high = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
-	/* As in struct flow_key. */
+	/* The layout of struct flow_key. */
 	sought->addresses = from_high ? (__u64)source << 32 | destination : (__u64)destination << 32 | source;
 	sought->rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)ip->protocol << 32 |
 		       (__u64)KEY_USED << USE_SHIFT;
@@ -105,7 +106,7 @@ static __always_inline enum outcome pass_busy(struct __sk_buff *skb, struct brie
 		return NOT_BUSY;
 	vital = READ_ONCE(*(__u32 *)&flow->state);
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
-	/* What nobody answers is busy too. */
+	/* A UDP flow without replies takes the fast path too. */
 	if (vital >> 8 & FLOW_HALF_OPEN ? (__u8)vital != FLOW_UDP_OPENED || side : !(BUSY_STATES >> (vital & (FLOW_STATES - 1)) & 1))
 		return NOT_BUSY;
 	now_ns = coarse_ns();

@@ -2,14 +2,14 @@
 #ifndef WEIR_FULL_PATH_H
 #define WEIR_FULL_PATH_H
 
-/* A SYN where a connection has ended opens another. */
+/* A SYN on an ended connection opens a new one. */
 static __always_inline bool is_reopened(const struct flow *flow, const struct packet *packet)
 {
 	return packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_CLOSING && opens_tcp(packet);
 }
 
-/* Has the ports of a flow and no part in it: only replies come back to a side that nobody judges, and a SYN is no reply
- * once the connection stands.
+/* Whether the packet has the ports of a flow but is not part of it. Only replies may go to an interface
+ * without policy, and a SYN is no reply once the connection is established.
  */
 static __always_inline bool is_stranger(const struct flow *flow, const struct packet *packet, __u64 judgement)
 {
@@ -20,7 +20,7 @@ static __always_inline bool is_stranger(const struct flow *flow, const struct pa
 	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
 }
 
-/* A packet of a flow. An epoch that the flow was not judged by judges it again. */
+/* Handles a packet of a flow. A flow that another epoch classified is classified again. */
 static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct flow *flow, struct packet *packet,
 						  const struct active *in_force, __u32 active_word, __u64 judgement, __u32 slot,
 						  __u64 now)
@@ -49,7 +49,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		}
 		if (!tally)
 			return drop(skb, packet, DROP_PROGRAM_DAMAGED);
-		/* Else the line is another flow's by now, or the next packet tries again. */
+		/* Otherwise the line has another flow by now, or the next packet tries again. */
 		fold = await_fold(flow, *(__u64 *)&packet->place.key.low_port);
 		if (fold == FOLD_ALONE) {
 			__u64 judged = (__u64)active_word << 32 | word;
@@ -79,7 +79,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 			is_to_node(skb, packet);
 			kept = keep_way(&packet->way, now);
 			__sync_val_compare_and_swap(hop, seen, kept);
-			/* The line is another flow's by now, which must not go this way. */
+			/* The line has another flow by now, which must not use this next hop. */
 			if (!same_key(&flow->key, &packet->place.key))
 				__sync_val_compare_and_swap(hop, kept, 0);
 		}
@@ -88,14 +88,14 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
 }
 
-/* Whether one end is the node itself: the service plane stands between two others. */
+/* Whether one end is the node itself: the service plane inspects only connections between other hosts. */
 static __always_inline bool is_of_node(struct __sk_buff *skb, struct packet *packet)
 {
 	return packet->outgoing || (settings.police_local && is_to_node(skb, packet));
 }
 
-/* TCP that opens nothing and has no flow. D4, D18: it passes where the verdict is audited, and then leaves no flow
- * behind; while flows are picked up it opens the flow that it is of, which may be the one that it answers.
+/* Handles TCP that has no flow and is not a SYN (D4, D18). It passes if the verdict is audited, and then
+ * opens no flow. During the pickup period it opens its flow, possibly as a reply.
  */
 __noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packet, __u32 active_word, bool picked_up)
 {
@@ -109,7 +109,9 @@ __noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packe
 	if (!picked_up || packet->fragment == FRAGMENT_LATER) {
 		if ((__u32)judged & AUDITED)
 			return pass_alone(skb, packet, judged);
-		/* The kernel may have answered the SYN with a cookie, and knows no more of it than this ACK says. */
+		/* The kernel may have answered the SYN with a SYN cookie, and then this ACK holds all there
+		 * is of the connection.
+		 */
 		if (((__u32)judged & 7) == VERDICT_REDIRECT && is_inspecting() &&
 		    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK && !is_of_node(skb, packet)) {
 			enum outcome outcome = inspect(skb, packet, judged);
@@ -126,7 +128,9 @@ __noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packe
 			how = AS_REPLY;
 		}
 	}
-	/* Told with the rule of the flow that it would be of, and no hit of that rule: see tell_packet. */
+	/* Reported with the rule of the flow that it would belong to, but not as a hit of it: see
+	 * tell_packet.
+	 */
 	if (!picked_up || packet->fragment == FRAGMENT_LATER)
 		return refuse(skb, packet, judged, DROP_OUT_OF_STATE);
 	if (refusal_of(judged))
@@ -137,7 +141,7 @@ __noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packe
 	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
 }
 
-/* A packet without a flow. */
+/* Handles a packet without a flow. */
 static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct packet *packet, const struct active *in_force,
 					       __u32 active_word, __u64 now)
 {
@@ -164,14 +168,14 @@ static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct pac
 	}
 	if (refused)
 		return refuse(skb, packet, judged, refused);
-	/* A reply that nobody asked for is judged as a packet of its own. */
+	/* An ICMP reply without a query is classified as a packet of its own. */
 	if (!packet->place.stateful || packet->place.icmp_reply || packet->fragment == FRAGMENT_LATER)
 		return pass_alone(skb, packet, judged);
 	refused = open_flow(skb, packet, judged, 0);
 	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
 }
 
-/* The flow that a packet is of; 0 where it has none, or one that has ended. */
+/* Returns the flow of a packet; 0 if it has none, or one that has ended. */
 static __noinline struct flow *find_flow(const struct packet *packet, __u64 *judgement, __u32 *slot, __u64 now)
 {
 	struct flow *flow;
@@ -206,7 +210,7 @@ __noinline enum outcome finish_error(struct __sk_buff *skb, const struct packet 
 	return judged ? pass_word(skb, judged) : pass(skb, COUNT_FOREIGN);
 }
 
-/* Not static, so that the verifier walks through it once and not for each way that leads here. */
+/* Not static, so that the verifier checks it once and not for each call path. */
 __noinline enum outcome judge_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 active_word, first = 0, slot = NO_SLOT;
@@ -270,7 +274,7 @@ __noinline enum outcome judge_packet(struct __sk_buff *skb, struct packet *packe
 	return begin_flow(skb, packet, in_force, active_word, now);
 }
 
-/* Judges, and sends at once what passes. */
+/* Handles a packet, and sends it directly if it passes. */
 static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet *packet)
 {
 	enum outcome outcome = judge_packet(skb, packet);
@@ -302,7 +306,7 @@ static __always_inline enum outcome police(struct __sk_buff *skb, struct packet 
 	}
 	if (packet->fragment == FRAGMENT_NONE)
 		return deliver(skb, packet);
-	/* Before the parts of a datagram are looked up: a forged part must not end it. */
+	/* Before the lookup of the datagram: a forged fragment must not end it. */
 	if (!packet->outgoing && is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);
 	if (packet->fragment == FRAGMENT_LATER) {
@@ -316,12 +320,14 @@ static __always_inline enum outcome police(struct __sk_buff *skb, struct packet 
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
 		forget_fragment(skb, packet);
-	else if (skb->mark & settings.mark_mask) /* else it is for the node, and so are the rest */
+	else if (skb->mark & settings.mark_mask) /* otherwise it is for the node, and so are the later fragments */
 		remember_fragment(skb, packet);
 	return outcome;
 }
 
-/* Nobody judges this packet, but what answers it must pass, and so must what goes on after it has answered. */
+/* Passes a packet that is not classified, and opens a foreign flow for it, so that its replies and later
+ * packets pass.
+ */
 __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {
 	struct packet *packet = new_packet(0);
@@ -332,7 +338,7 @@ __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index
 	if (!packet)
 		return OUTCOME_DROP;
 	packet->outgoing = true;
-	/* Packets for a loopback address are dropped, so a flow with one would have no other side. */
+	/* Packets to a loopback address are dropped, so such a flow would get no replies. */
 	if (parse(skb, packet) || packet->fragment == FRAGMENT_LATER || is_loopback(packet->source) ||
 	    is_loopback(packet->destination))
 		return leave(skb, index);

@@ -11,8 +11,8 @@ static __always_inline bool is_icmp_error(__u8 type)
 	       type == ICMP_PARAMETER_PROBLEM;
 }
 
-/* The packet that an ICMP error quotes. False where it quotes too little of one to say which flow it was of. Behind a
- * fragment's header stands anything but a quote, and no host sends an error in fragments (RFC 1812, 4.3.2.3).
+/* Reads the packet that an ICMP error quotes. Returns false if it quotes too little to identify a flow. A
+ * later fragment contains no quoted header, and hosts do not send errors in fragments (RFC 1812, 4.3.2.3).
  */
 __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, struct packet *quoted)
 {
@@ -55,7 +55,7 @@ static __always_inline void turn_round(struct packet *packet)
 	packet->destination_port = source_port;
 }
 
-/* Whether what went to the quoted destination went out by the interface that the error comes in by. */
+/* Whether packets to the quoted destination leave by the interface where the error came in. */
 static __always_inline bool is_from_there(struct __sk_buff *skb, struct packet *quoted)
 {
 	bool elsewhere;
@@ -66,7 +66,9 @@ static __always_inline bool is_from_there(struct __sk_buff *skb, struct packet *
 	return !elsewhere;
 }
 
-/* Whether the error quotes what the service plane sent, in its own name or in another's. */
+/* Whether the error quotes a packet of the service plane, sent from its own address or from that of another
+ * host.
+ */
 static __always_inline bool is_about_inspected(struct __sk_buff *skb, const struct packet *error, struct packet *quoted)
 {
 	bool found;
@@ -79,7 +81,9 @@ static __always_inline bool is_about_inspected(struct __sk_buff *skb, const stru
 	return found && is_from_there(skb, quoted) && !is_spoofed(skb, error);
 }
 
-/* Gives the quote in an error the numbers that its sender knows, where it is of a connection that is joined (splice.h). */
+/* Translates the sequence number in the quoted header to that of its sender, if the connection is spliced
+ * (splice.h).
+ */
 __noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *error, const struct packet *quoted)
 {
 	__u32 at, was, is;
@@ -98,15 +102,15 @@ __noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *erro
 	if (bpf_skb_load_bytes(skb, at, &was, sizeof(was)))
 		return false;
 	is = bpf_htonl(bpf_ntohl(was) - join->sequence);
-	/* The sum of a whole ICMP message is all of its checksum: there is no pseudo-header. */
+	/* The checksum covers the ICMP message only: there is no pseudo-header. */
 	return !bpf_l4_csum_replace(skb, ETH_HLEN + error->header + ICMP_CHECKSUM, was, is, sizeof(is)) &&
 	       !bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0);
 }
 
-/* An ICMP error follows the flow that it quotes (D18), where it goes to the one who sent what is quoted, and comes from
- * where that went. Returns a drop reason, DROP_NONE where it passes, or an outcome: ABOUT_JOINED, ABOUT_INSPECTED where it is
- * for the node, NOT_RELATED where it is to be judged by itself. `judged` is then what decided, as in tell_packet; 0 for a
- * foreign flow.
+/* An ICMP error gets the verdict of the flow that it quotes (D18), if it goes to the sender of the quoted
+ * packet, and comes from where that packet went. Returns a drop reason, DROP_NONE if the error passes, or
+ * an outcome: ABOUT_JOINED; ABOUT_INSPECTED, if it is for the node; NOT_RELATED, if it must be classified
+ * by itself. `judged` is set to the verdict word as in tell_packet; 0 for a foreign flow.
  */
 __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, __u64 *judged)
 {
@@ -132,7 +136,7 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, __
 	if (!same_key(&flow->key, &quoted->place.key) || is_expired(flow, ticks_of(coarse_ns())))
 		return NOT_RELATED;
 	direction = direction_of(flow, quoted);
-	/* Until it has answered, it is only where an answer is expected from. */
+	/* Before the first reply, the stored interface is only an expectation. */
 	expected = flow->packets[(direction ^ 1) & 1] ? flow->ifindex[(direction ^ 1) & 1] : 0;
 	if (!error->outgoing && (expected ? expected != skb->ifindex : !is_from_there(skb, quoted)))
 		return NOT_RELATED;
@@ -143,7 +147,9 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, __
 	return DROP_NONE;
 }
 
-/* The word for an error about a flow with this judgement: what it quotes was read by judge_error. */
+/* Returns the verdict word for an error about a flow with this judgement. judge_error has read the quoted
+ * packet.
+ */
 static __always_inline __u32 judge_quoted(__u64 judgement, __u32 active_word)
 {
 	__u32 second = 1;

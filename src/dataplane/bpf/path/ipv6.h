@@ -2,14 +2,16 @@
 #ifndef WEIR_IPV6_H
 #define WEIR_IPV6_H
 
-/* No policy is about IPv6. The node keeps its own, and forwarded IPv6 follows `dataplane.non_ipv4` (D17). */
+/* Policies do not cover IPv6. The node's own IPv6 is not filtered; forwarded IPv6 follows
+ * `dataplane.non_ipv4` (D17).
+ */
 
 #define FAMILY_INET6 10
 #define NEXT_HOP_BY_HOP 0
 #define NEXT_ICMPV6 58
 
-#define HOP_LIMIT_OF_DISCOVERY 255 /* RFC 4861: no router has forwarded it */
-#define HOP_LIMIT_OF_LISTENERS 1   /* RFC 3810: no router will */
+#define HOP_LIMIT_OF_DISCOVERY 255 /* RFC 4861: the packet was not forwarded by a router */
+#define HOP_LIMIT_OF_LISTENERS 1   /* RFC 3810: routers do not forward it */
 
 #define ROUTER_SOLICITATION 133
 #define ICMPV6_REDIRECT_MESSAGE 137
@@ -22,7 +24,9 @@
 
 #define AT_NEXT (ETH_HLEN + sizeof(struct ipv6hdr))
 
-/* Neighbour discovery, or multicast listener discovery, which stands behind a router alert: no address of a link is reached without. */
+/* Whether this is neighbour discovery, or multicast listener discovery behind a router alert. Without them
+ * no address of a link can be reached.
+ */
 static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv6hdr *ip)
 {
 	__u8 next[HOP_BY_HOP_BYTES + 1], type;
@@ -38,7 +42,8 @@ static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv
 	return (type >= LISTENER_QUERY && type <= LISTENER_DONE) || type == LISTENER_REPORT_V2;
 }
 
-/* As `is_to_node`: also true without a route, and the guard drops what is forwarded without a mark. */
+/* As `is_to_node`. Also true without a route: the guard drops a packet that is forwarded without the mark.
+ */
 __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 {
 	struct bpf_fib_lookup fib = {};
@@ -63,7 +68,9 @@ __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/* The event of a dropped packet. Its addresses are in network byte order, where a flow has its packets and bytes. */
+/* Reports a dropped packet. Its addresses are in network byte order, in the fields for packets and bytes of
+ * a flow.
+ */
 __noinline int tell_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool outgoing)
 {
 	__u64 now_ns = coarse_ns();
@@ -105,7 +112,7 @@ __noinline int tell_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool o
 	return 0;
 }
 
-/* `outgoing`: of the node itself, where that is judged. */
+/* `outgoing`: sent by the node itself, whose packets are filtered (police_local). */
 __noinline enum outcome judge_ipv6(struct __sk_buff *skb, bool outgoing)
 {
 	struct ipv6hdr ip = {};

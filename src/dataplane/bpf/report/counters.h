@@ -9,8 +9,8 @@ static __always_inline __u32 ticks_of(__u64 ns)
 	return ns >> TICK_SHIFT;
 }
 
-/* Merged segments count as what was on the wire. Where a virtual machine's or a tap's device merged them, nobody has
- * counted them yet, and the headers are taken for the usual ones.
+/* Counts merged segments (GSO) as the packets that were on the wire. Segments that a virtual machine or a
+ * tap device merged have no count yet; then usual header lengths are assumed.
  */
 static __always_inline __u32 packets_of(const struct __sk_buff *skb)
 {
@@ -41,7 +41,9 @@ static __always_inline void count_packet(__u32 index, const struct __sk_buff *sk
 	count_many(index, packets_of(skb), skb->len);
 }
 
-/* One instruction in assembly: clang joins two writes into one at a computed address, which the verifier refuses for a context. */
+/* One instruction in assembly: clang merges two writes into one at a computed address, which the verifier
+ * refuses for a context.
+ */
 static __always_inline void set_priority(struct __sk_buff *skb, __u32 priority)
 {
 	asm volatile("*(u32 *)(%[skb] + %[offset]) = %[priority]"
@@ -51,8 +53,9 @@ static __always_inline void set_priority(struct __sk_buff *skb, __u32 priority)
 		     : "memory");
 }
 
-/* No verdict but a drop ends the chain of programs: others behind this one still see what passes. Passes without the
- * guard's mark: the stack may keep the packet, but not forward it.
+/* Only a drop ends the chain of programs: later programs on the hook still see packets that pass. This
+ * packet passes without the mark of the guard: the stack may deliver it to the node, but must not forward
+ * it.
  */
 static __always_inline enum outcome leave(struct __sk_buff *skb, enum counter_index index)
 {

@@ -3,7 +3,7 @@
 #define WEIR_EVENTS_H
 
 #define BUDGET_SHIFT 20 /* 32 - log2(BUDGETS) */
-#define WINDOW_SHIFT 30 /* of the monotonic clock: 1.07 s */
+#define WINDOW_SHIFT 30 /* window of a budget, by the monotonic clock: 1.07 s */
 
 static __always_inline bool are_events_wanted(__u32 kinds)
 {
@@ -13,7 +13,9 @@ static __always_inline bool are_events_wanted(__u32 kinds)
 	return in_force && in_force->events_wanted & kinds;
 }
 
-/* Takes one event out of the source's share. `suppressed` is how many were not sent since the last that was. */
+/* Takes one event out of the budget of the source. `suppressed` is the number of events that were not sent
+ * since the last one that was.
+ */
 static __always_inline bool spend(__u32 source, bool of_flow, __u64 now_ns, __u32 *suppressed)
 {
 	__u32 bucket = (source * 0x9e3779b1U) >> BUDGET_SHIFT;
@@ -42,7 +44,7 @@ static __always_inline bool spend(__u32 source, bool of_flow, __u64 now_ns, __u3
 	return true;
 }
 
-/* What `spend` took, where no event carries it. */
+/* Returns the count that `spend` took, if no event is sent. */
 static __always_inline void give_back(__u32 source, __u32 suppressed)
 {
 	__u32 bucket = (source * 0x9e3779b1U) >> BUDGET_SHIFT;
@@ -52,7 +54,9 @@ static __always_inline void give_back(__u32 source, __u32 suppressed)
 		budget->suppressed += suppressed;
 }
 
-/* An event to be filled and submitted; 0 where none can be had. */
+/* Reserves an event, which the caller fills and submits; 0 if the budget is used up or the ring buffer is
+ * full.
+ */
 static __always_inline struct event *reserve_event(__u32 source, bool of_flow, __u64 now_ns)
 {
 	__u32 suppressed = 0;
@@ -71,8 +75,8 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 	return event;
 }
 
-/* What became of one packet that belongs to no flow. `judged` is what decided, with the active word that it was found
- * by in the upper half; 0 where nothing was judged.
+/* Reports a packet that belongs to no flow. `judged` is the verdict word, with its active word in the upper
+ * half; 0 if the packet was not classified.
  */
 __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judged,
 			   enum drop_reason reason)
@@ -86,7 +90,9 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 		return 0;
 	if (word) {
 		ref = hit_of(active_word, word);
-		/* What opens nothing and has no flow is dropped whatever the rule says. */
+		/* A packet that is out of state is dropped whatever the rule allows, so it is no hit of the
+		 * rule.
+		 */
 		if (reason != DROP_OUT_OF_STATE)
 			add_hit(ref.hit, ref.check, packets_of(skb), skb->len, now_ns);
 	}
@@ -123,11 +129,13 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 	return 0;
 }
 
-/* Causes of the end of a flow. Any other value is what refuses it: a word, with its active word in the upper half. */
+/* Causes of the end of a flow. Any other value is the verdict word that refuses the flow, with its active
+ * word in the upper half.
+ */
 #define ENDED_BY_ITSELF 0
 #define ENDED_BY_CUT 1
 
-/* `ended_by` is ENDED_BY_ITSELF of a flow that opens. */
+/* Reports that a flow opened or ended. `ended_by` is ENDED_BY_ITSELF for a flow that opens. */
 __noinline int tell_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
 			 __u64 ended_by)
 {
@@ -141,7 +149,7 @@ __noinline int tell_flow(const struct flow *flow, const struct tally *tally, enu
 
 	if (!flow || !tally)
 		return 0;
-	/* It opened a flow all the same: under audit. */
+	/* A packet that passes as audited is reported too, although it opened a flow. */
 	if (type == EVENT_FLOW_OPENED && (flow->judgement & 7) > VERDICT_ALLOW)
 		kinds |= EVENTS_WANTED_PACKETS;
 	if (!are_events_wanted(kinds))

@@ -17,10 +17,10 @@ static __always_inline struct hit_ref hit_of(__u32 active_word, __u32 word)
 	return found ? *found : none;
 }
 
-/* Of nobody: neither an entry, nor to be looked for. */
+/* No entry of `hits`, and none to be looked up later. */
 #define NO_HIT (1ULL << 32)
 
-/* As a tally has it. */
+/* As stored in a tally. */
 static __always_inline __u64 packed_hit(struct hit_ref ref)
 {
 	return ref.hit ? (__u64)ref.check << 32 | ref.hit : NO_HIT;

@@ -2,10 +2,11 @@
 #ifndef WEIR_HANDOVER_H
 #define WEIR_HANDOVER_H
 
-/* While one datapath succeeds another, a bridge stands on the hooks: this program, loaded with `bridges`. Until something
- * is in force here, every packet is handed to the other; from then on those that would be dropped here, since the other
- * still has the flows that were not brought over yet. One store in `active` changes that for all hooks at once.
- * From a program that is no bridge the verifier removes all of this.
+/* While a datapath takes over from its predecessor, both are on the hooks: this program, loaded with
+ * `bridges`, and the predecessor, which it reaches by tail calls. Until a program is in force here, every
+ * packet goes to the predecessor. From then on only packets that would be dropped here go there, since the
+ * predecessor still has the flows that were not migrated yet. One store in `active` switches all hooks at
+ * once. Without `bridges` the verifier removes this code.
  */
 static __always_inline bool is_in_force(void)
 {
@@ -15,7 +16,7 @@ static __always_inline bool is_in_force(void)
 	return in_force && READ_ONCE(in_force->word);
 }
 
-/* Comes back where the other had no program on this hook. */
+/* Returns if the predecessor had no program on this hook. */
 static __always_inline void hand_over_unless_in_force(struct __sk_buff *skb, enum predecessor predecessor)
 {
 	if (settings.bridges && !is_in_force())

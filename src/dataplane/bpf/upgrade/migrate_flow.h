@@ -2,7 +2,8 @@
 #ifndef WEIR_MIGRATE_FLOW_H
 #define WEIR_MIGRATE_FLOW_H
 
-/* Runs to its end on one CPU, and what packets add there is added between two instructions: nothing is lost. */
+/* Runs to its end on one CPU, and packets on other CPUs add to the counter atomically, so no count is lost.
+ */
 SEC("syscall")
 int weir_carry(struct carry_request *request)
 {
@@ -16,9 +17,9 @@ int weir_carry(struct carry_request *request)
 	return 0;
 }
 
-/* Adds the counts of an entry for the same flow, which nobody counts in any more, and whose tally is settled. What that one did not
- * fold goes to its rule here, so that `packets`, which wraps, is left alone. A flow that ends meanwhile, or that another CPU
- * goes on folding, does not get the sums.
+/* Adds the counts of another entry for the same flow, in which nothing counts any more and whose tally is
+ * complete. The part that was not flushed yet goes to its rule here; `packets`, which wraps, is not
+ * changed. The totals are left out if the flow ends meanwhile or another CPU keeps flushing it.
  */
 static __always_inline void merge_counts(__u32 slot, const struct flow *from, const struct tally *more, __u64 rest, __u64 now)
 {
@@ -55,7 +56,9 @@ static __always_inline void merge_counts(__u32 slot, const struct flow *from, co
 		finish_flow(slot, now, ENDED_BY_ITSELF);
 }
 
-/* Of the word that begins with the state: what one datapath says to another. Whether a flow is half open is said by its mark. */
+/* Bits of the word that begins with `state` which one datapath passes to the next. The mark in the tags
+ * says whether a flow is half open, so that flag is not passed.
+ */
 #define VITAL (0xff | (0xff & ~(FLOW_HALF_OPEN | FLOW_FOLDING | FLOW_ENDING)) << 8)
 
 static __always_inline __u32 vital_of(const struct flow *flow)
@@ -63,7 +66,7 @@ static __always_inline __u32 vital_of(const struct flow *flow)
 	return flow->state | flow->flags << 8;
 }
 
-/* Unless it has gone on here too. */
+/* Leaves a flow alone whose state has changed here too. */
 static __always_inline void change_vital(struct flow *flow, __u32 from, __u32 to)
 {
 	__u32 *word = vital_word(flow), seen;
@@ -93,7 +96,7 @@ static __always_inline bool place_carried(__u32 slot, const struct carry_flow_re
 	WRITE_ONCE(flow->flags, (request->flow.flags & VITAL >> 8) | (request->half ? FLOW_HALF_OPEN : 0));
 	*tally = request->tally;
 	if (!request->half)
-		count_established(key, request->flow.flags, 1); /* the line has no key yet */
+		count_established(key, request->flow.flags, 1); /* the key as an argument: the line has none yet */
 	publish(flow, key);
 	return true;
 }
@@ -110,7 +113,7 @@ int weir_carry_flow(struct carry_flow_request *request)
 	rest = ((const __u64 *)&key)[1];
 	hash = hash_of_key(&key);
 	request->carried = 0;
-	/* An older layout may have such flows; the short way would continue them. */
+	/* An older layout may have flows of loopback addresses, and the fast path would continue them. */
 	if (is_loopback(key.low_address) || is_loopback(key.high_address))
 		return 0;
 	slot = find_slot(&key, hash);
@@ -134,7 +137,9 @@ int weir_carry_flow(struct carry_flow_request *request)
 	}
 	to = claim_line(hash, false, now);
 	request->carried = place_carried(to, request, &key);
-	/* Its next packet opened it here before, unless it was just that which made room. */
+	/* Its next packet had opened it here already. Merge both, unless that half-open flow was just
+	 * evicted to make room.
+	 */
 	if (flow && request->carried && to != (slot & ~HALF_OPEN) && same_key(&flow->key, &key)) {
 		struct tally *more = tally_at(slot);
 
