@@ -1,11 +1,11 @@
-/** One benchmark: measures, and says for each figure what it must be. */
+/** One benchmark. It returns its figures, each with its bound. */
 export type Bench = { readonly name: string; run(): Promise<readonly Row[]> };
 
 export type Row = {
   readonly what: string;
   readonly value: number;
   readonly unit: string;
-  /** The bound that this figure must keep, in the same unit. */
+  /** The bound for this figure, in the same unit. */
   readonly atMost?: number;
   readonly atLeast?: number;
 };

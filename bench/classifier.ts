@@ -35,7 +35,10 @@ function rule(random: Random, index: number, destination: Prefix): Rule {
   };
 }
 
-/** Groups of `each` rules that share the sources among them; their destinations are anywhere, or tile the space. */
+/**
+ * Groups of `each` rules that divide the sources among them. With one group, the destinations divide the
+ * address space; otherwise they are random.
+ */
 function policyOf(rules: number, each: number): Policy {
   const random = new Random(rules);
   const groups = Math.ceil(rules / each);

@@ -10,7 +10,7 @@ const SECONDS = 2;
 const ROUNDS = 6;
 const PACED_QPS = 5_000;
 const PACED_ROUNDS = 12;
-/** Of rounds in turns, this part counts: those in which the host gave least of both CPUs to others. */
+/** The share of the rounds that counts: those in which the hypervisor stole the least CPU time. */
 const QUIET_PART = 0.25;
 const PEERS = ['dnsdist', 'unbound', 'dnsmasq'] as const;
 
@@ -21,7 +21,7 @@ type Load = {
   readonly stolen: number;
 };
 
-/** Queries from the client, as fast as they are answered, or so many a second. */
+/** Sends queries from the client: as fast as the replies arrive, or at `qps` queries a second. */
 async function load(topology: Topology, file: string, port: number, qps?: number): Promise<Load> {
   const words = [
     '-s',
@@ -41,18 +41,18 @@ async function load(topology: Topology, file: string, port: number, qps?: number
   const before = stolenTicks();
   const stdout = await topology.client.must('taskset', '-c', LOAD_CPU, 'dnsperf', ...words, ...paced);
   const number = (label: string): number => Number(new RegExp(`${label}:\\s+([\\d.]+)`).exec(stdout)?.[1]);
-  // > NOERROR n1.example.com A 0.000123
+  // Example: > NOERROR n1.example.com A 0.000123
   const latencies = [...stdout.matchAll(/^> \w+ \S+ \S+ ([\d.]+)$/gm)].map((match) => Number(match[1]) * 1_000);
   const stolen = stolenTicks() - before;
   return { qps: number('Queries per second'), lost: number('Queries lost'), latenciesMs: latencies, stolen };
 }
 
-/** What the host gave to others of all CPUs together, so far. */
+/** The CPU time stolen by the hypervisor so far, all CPUs together. */
 function stolenTicks(): number {
   return Number(/^cpu +(?:\d+ ){7}(\d+)/.exec(readFileSync('/proc/stat', 'utf8'))?.[1] ?? 0);
 }
 
-/** The median of a figure over the quiet ones of these rounds. */
+/** The median of a figure over the rounds with little stolen CPU time. */
 function typical<L extends Load>(loads: readonly L[], figure: (load: L) => number): number {
   const most = quantile(
     loads.map(({ stolen }) => stolen),
@@ -66,7 +66,7 @@ const latency =
   ({ latenciesMs }: Load): number =>
     quantile(latenciesMs, part);
 
-/** In turns. */
+/** The subjects take turns. */
 async function pacedLoads(topology: Topology, file: string, subjects: readonly Subject[]) {
   const loads = subjects.map(({ name, port }) => ({ name, port, all: [] as Load[] }));
   for (let round = 0; round < PACED_ROUNDS; round++) {
@@ -93,7 +93,7 @@ async function compare(
   try {
     for (const [index, peer] of PEERS.entries())
       proxies.push(await startPeer(topology, folder, peer, 5_301 + index, names, ttl > 0));
-    // Once, so that what can be kept is.
+    // One load first, to fill the caches.
     for (const { port } of proxies) await load(topology, file, port);
     const rates = new Map(proxies.map(({ name }) => [name, [] as Load[]]));
     for (let round = 0; round < ROUNDS; round++) {
@@ -121,7 +121,10 @@ async function compare(
   }
 }
 
-/** What it costs an answer that its addresses are in force before it leaves. Each policy is another one, so that all of them are learned anew. */
+/**
+ * The cost of learning: an answer is delayed until its addresses are in force. Each policy differs from the
+ * one before, so that all addresses are learned again.
+ */
 async function learning(topology: Topology, folder: string): Promise<readonly Row[]> {
   const names = NAMES(10_000);
   const file = join(folder, 'queries');

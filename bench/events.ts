@@ -8,7 +8,7 @@ import { loadForTest } from '#test/dataplane/loaded.js';
 import { denyAll } from '#test/kernel/policies.js';
 import type { Bench, Row } from './bench.js';
 
-/** A little less than the ring holds. */
+/** Slightly less than the capacity of the ring. */
 const PACKETS = 32_000;
 const ROUNDS = 40;
 

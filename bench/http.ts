@@ -55,7 +55,10 @@ const config: HttpRequestMatchConfig = {
   headers: { require_present: ['authorization'], deny_present: ['x-debug'] },
 };
 
-/** Times a second, of the best round; the works take turns, so that all see the same machine. */
+/**
+ * Runs of each function a second, in its best round. The functions take turns, so that all run under the same
+ * conditions.
+ */
 function rates(works: readonly (() => unknown)[]): readonly number[] {
   const best = works.map(() => 0);
   for (let round = 0; round < ROUNDS; round++) {
@@ -133,7 +136,10 @@ function withArgument<T>(work: (bytes: Buffer) => T, bytes: Buffer): () => T {
   return () => work(bytes);
 }
 
-/** Reading and judging HTTP/1 on one core, beside Node's own parser in the same run. */
+/**
+ * The cost of parsing and deciding HTTP/1 requests on one core, compared with the parser of Node in the same
+ * run.
+ */
 export const httpBench: Bench = {
   name: 'http',
   run: async () => [

@@ -9,10 +9,10 @@ import { residentMiB } from './resident.js';
 const IDLE_CONNECTIONS = 10_000;
 const SAMPLE_MS = 250;
 const SETTLE_MS = 3_000;
-/** What a body of any size may take besides: buffers of the kernel are not counted. */
+/** The memory that a body of any size may take. Kernel buffers are not included. */
 const LARGE_MIB = 64;
 
-/** What intercepted connections take of the node's memory. */
+/** The memory of the node for intercepted connections. */
 export const inspectionMemoryBench: Bench = { name: 'inspection-memory', run: measure };
 
 async function measure(): Promise<readonly Row[]> {

@@ -16,11 +16,11 @@ const LOADS = [
   { what: 'new connections', isNew: true },
 ] as const;
 
-/** Of the threads that take connections: what one took of the processor, to what the other did. */
+/** `evenness`: the processor time of the less busy thread, relative to the other one. */
 type Figures = { readonly perSecond: number; readonly cpuUs: number; readonly evenness: number };
 type Way = { readonly threads: number; readonly site: Site; readonly node: NodeProcess };
 
-/** Whether a second thread of the service plane does what the first one does, at the same price. */
+/** Whether a second thread of the service plane doubles the rate at the same cost for each request. */
 export const inspectionThreadsBench: Bench = { name: 'inspection-threads', run: measure };
 
 async function measure(): Promise<readonly Row[]> {
@@ -41,7 +41,7 @@ async function measure(): Promise<readonly Row[]> {
   }
 }
 
-/** In turns; the median of each. */
+/** The nodes take turns. Each figure is the median. */
 async function compare(ways: readonly Way[], what: string, isNew: boolean): Promise<readonly Row[]> {
   const found = new Map<Way, Figures[]>(ways.map((way) => [way, []]));
   for (let round = 0; round < ROUNDS; round++) {
@@ -62,7 +62,7 @@ async function compare(ways: readonly Way[], what: string, isNew: boolean): Prom
   const [one, two] = ways as [Way, Way];
   const price = median(two, 'cpuUs') / median(one, 'cpuUs');
   rows.push({ what: `${what}: processor time with 2 threads relative to 1`, value: price, unit: '×', atMost: 1.5 });
-  // Connections that are kept may fall to the threads unevenly: they are few.
+  // Persistent connections may be distributed unevenly, because they are few.
   const bound = isNew ? { atLeast: 0.8 } : {};
   rows.push({
     what: `${what}: less busy thread relative to the other`,

@@ -12,7 +12,7 @@ const ROUNDS = 5;
 const CONNECTIONS = 32;
 const PEERS: readonly Peer[] = ['squid', 'haproxy', 'mitmproxy'];
 const STREAMS = 8;
-/** Towards its servers haproxy speaks HTTP/1.1 here; squid knows no HTTP/2. */
+/** haproxy uses HTTP/1.1 towards its servers here. squid does not support HTTP/2. */
 const SPEAK_HTTP2: ReadonlySet<string> = new Set(['weir', 'haproxy', 'mitmproxy']);
 
 type Figures = { readonly perSecond: number; readonly cpuUs: number };
@@ -80,7 +80,7 @@ function ratio(found: ReadonlyMap<string, Figures>, peer: Peer): number {
   return (found.get('weir')?.perSecond ?? 0) / (found.get(peer)?.perSecond ?? Number.POSITIVE_INFINITY);
 }
 
-/** In turns; the median of each. */
+/** The proxies take turns. Each figure is the median. */
 async function compare(ways: readonly Way[], run: (way: Way) => Promise<Load>): Promise<ReadonlyMap<string, Figures>> {
   const found = new Map<string, Figures[]>(ways.map(({ name }) => [name, []]));
   for (let round = 0; round < ROUNDS; round++) {

@@ -9,19 +9,22 @@ import { loadForBench, timeLookups } from './lookups.js';
 
 const SOURCES = 0x0a00_0000;
 const DESTINATIONS = 0x1400_0000;
-/** Of ten rules of a group, so many name a host. */
+/** The number of hostname rules among the ten rules of a group. */
 const HOSTNAMES = 2;
 const HOUR_NS = 3_600_000_000_000n;
 
 const name = (number: number): string => `h${number}.example.com`;
 
-/** Groups of ten rules; hostname rules stand first and leave the port open, so that each lookup asks what is granted. */
+/**
+ * Groups of ten rules. Hostname rules are first and match every port, so that each classification looks up
+ * the grants.
+ */
 function policyOf(rules: number, sources: number): Policy {
   const random = new Random(rules);
   const groups = rules / 10;
   const members = Array.from({ length: groups }, (): Prefix[] => []);
   for (let source = 0; source < sources; source++) {
-    // Neighbours are in different groups: as many intervals as addresses.
+    // Neighbouring addresses are in different groups, so there are as many intervals as addresses.
     members[source % groups]?.push({ address: SOURCES + source, length: 32 });
   }
   return {
@@ -58,7 +61,7 @@ function rule(random: Random, group: number, index: number): Rule {
   };
 }
 
-/** One address after the other, each for one of the names. */
+/** Consecutive addresses, each granted for a random name. */
 function grantsOf(addresses: number, names: number, expiresAtNs: bigint): Grant[] {
   const random = new Random(addresses);
   const members = Array.from({ length: names }, (): number[] => []);
@@ -105,7 +108,7 @@ function measure(rules: number, addresses: number, atMost: number): Row[] {
   }
 }
 
-/** Each address is granted to every one of the names that its list has: all of them are looked at. */
+/** Each address is granted for every name of its list, so that all of them are searched. */
 function measureShared(names: number): Row[] {
   const addresses = 2 ** 12;
   const loaded = loadForBench(2 ** 18);

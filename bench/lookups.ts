@@ -12,7 +12,7 @@ const SLOT_LINES = 1 << 20;
 // struct bench_request
 const REQUEST = { size: 56, elapsedNs: 48 } as const;
 
-/** Addresses from `base` on; the mask's bits are random. */
+/** Addresses from `base`, with random bits where `mask` is set. */
 export type Space = { readonly base: number; readonly mask: number };
 
 export function loadForBench(grantCapacity: number): LoadedObject & { readonly trafficStatistics: TrafficStatistics } {
@@ -47,7 +47,10 @@ export function loadForBench(grantCapacity: number): LoadedObject & { readonly t
   return { ...loaded, trafficStatistics, close };
 }
 
-/** Nanoseconds a lookup of TCP packets over uniformly random keys, without making the keys. The best of six runs. */
+/**
+ * Nanoseconds for the classification of a TCP packet over uniformly random keys, without the generation of
+ * the keys. The best of six runs.
+ */
 export function timeLookups(
   { object, slots }: LoadedObject,
   { sources, destinations }: { readonly sources: Space; readonly destinations: Space },

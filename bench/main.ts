@@ -50,7 +50,7 @@ if (unknown.length > 0) {
   console.error(`unknown: ${unknown.join(', ')}; there are ${benches.map((bench) => bench.name).join(', ')}`);
   process.exit(2);
 }
-// It costs each run of a program what is measured here.
+// The kernel statistics would add to the measured run time of each program.
 if (readFileSync('/proc/sys/kernel/bpf_stats_enabled', 'utf8').trim() !== '0') {
   console.error('kernel.bpf_stats_enabled is on, and makes programs slower: switch it off first');
   process.exit(2);

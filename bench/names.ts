@@ -15,7 +15,7 @@ function name(number: number): string {
   return `host${number}.zone${number % 997}.example.com`;
 }
 
-/** Every third name stands for what is below it. */
+/** Every third pattern matches the names below it instead of the name itself. */
 function pattern(number: number): HostnamePattern {
   const text = name(number);
   const labels = text.split('.');
@@ -39,7 +39,7 @@ function rule(index: number, hostname: HostnamePattern): Rule {
   };
 }
 
-/** Groups of ten names with sources of their own, and some expressions for everyone. */
+/** Groups of ten names with separate sources, and some regular expressions for all sources. */
 function policyOf(names: number, regexes: number): Policy {
   const group = (number: number, rules: readonly Rule[]) => ({
     id: `g${number}`,
@@ -67,7 +67,10 @@ function policyOf(names: number, regexes: number): Policy {
 
 type Asked = { readonly sources: Uint32Array; readonly keys: readonly string[] };
 
-/** Names as they come out of messages: of a source's own rules, below one of them, of others' rules, and of nobody's. */
+/**
+ * Names as decoded from messages: names in the rules of the source, names below them, names in the rules of
+ * other sources, and names in no rule.
+ */
 function asked(random: Random, names: number, count: number): Asked {
   const sources = new Uint32Array(count);
   const keys = Array.from({ length: count }, (_, at) => {
@@ -89,7 +92,7 @@ function nanoseconds(index: LookupIndex, { sources, keys }: Asked, rounds: numbe
 
 type Figures = { readonly cold: number; readonly warm: number };
 
-/** The best of seven. Cold: names of the whole policy, each once. Warm: a thousand of them again and again. */
+/** The best of seven. Cold: names of the whole policy, each once. Warm: a thousand of them, repeatedly. */
 function measure(names: number, regexes: number): Figures {
   const random = new Random(names);
   const { lookups } = compile(policyOf(names, regexes));

@@ -10,7 +10,7 @@ import { LOAD_CPU } from './dns/proxies.js';
 import { quantile } from './forward/comparison.js';
 import { residentMiB } from './resident.js';
 
-/** Allowed ones come from the lower half, denied ones from the upper. */
+/** Sources in the lower half are allowed, those in the upper half are denied. */
 const NETWORK = '20.0.0.0/15';
 const ALLOWED = '20.0.0.1';
 const DENIED = '20.1.0.1';
@@ -30,7 +30,7 @@ type Counted = {
 };
 type Read = { readonly messages: number; readonly lost: Readonly<Record<string, number>>; readonly closed: boolean };
 
-/** A node between a client that has all the addresses of a network and a server that answers nothing. */
+/** A node between a client that owns all addresses of a network and a server that never replies. */
 class Scene {
   private constructor(
     readonly topology: Topology,
@@ -64,7 +64,7 @@ class Scene {
     return new Scene(topology, process);
   }
 
-  /** Datagrams of `sources` addresses to as many ports; answers how many were sent. */
+  /** Sends datagrams from `sources` addresses to `ports` ports. Returns the number of datagrams sent. */
   async send(first: string, sources: number, ports: number, rate: number, seconds = SECONDS): Promise<number> {
     const words = [first, sources, ADDRESSES.server, ports, rate, seconds].map(String);
     return Number(await this.topology.client.must('taskset', '-c', LOAD_CPU, flows, ...words));
@@ -117,7 +117,7 @@ class Readers {
     return JSON.parse(value as string) as Read[];
   }
 
-  /** Once nothing more comes. */
+  /** Waits until no more messages arrive. */
   async settled(): Promise<readonly Read[]> {
     let before = '';
     for (;;) {
@@ -145,7 +145,7 @@ const difference = (after: Counted, before: Counted): Counted => ({
 const lostOf = (reads: readonly Read[], where: string): number =>
   reads.reduce((sum, { lost }) => sum + (lost[where] ?? 0), 0);
 
-/** One reader, and as many events. */
+/** The messages of one reader, and the events in the same time. */
 async function oneReader(scene: Scene, rate: number): Promise<{ read: Read; counted: Counted }> {
   const readers = await scene.readers(1, 0, '?type=flow&type=flow_end');
   const before = await scene.counted();
@@ -160,7 +160,7 @@ async function oneReader(scene: Scene, rate: number): Promise<{ read: Read; coun
 async function run(): Promise<readonly Row[]> {
   const scene = await Scene.open();
   try {
-    // Fills the flow table, so that from then on each new flow ends another.
+    // Fills the flow table, so that each further new flow ends another one.
     await scene.send(ALLOWED, SOURCES, PORTS, 100_000, 3);
     const slow = await oneReader(scene, 55_000);
 
@@ -252,7 +252,9 @@ const COST_SECONDS = 2;
 const COST_ROUNDS = 5;
 const MODES = ['off', 'no reader', 'a reader'] as const;
 
-/** What it costs packets that they are observed: as many as one CPU sends through the node, in turns. */
+/**
+ * The cost of observation for packets: as many as one CPU can send through the node. The modes take turns.
+ */
 async function costs(scene: Scene): Promise<readonly Row[]> {
   const kinds = { 'new flows': PORTS, 'established flows': 4 } as const;
   const rates = new Map<string, number[]>();

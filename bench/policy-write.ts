@@ -22,7 +22,7 @@ type Document = {
   }[];
 };
 
-/** The client may reach UDP port `port` of the server. */
+/** Allows the client to reach UDP port `port` of the server. */
 function clientGroup(port: number): Document['source_groups'][number] {
   return {
     id: 'client',
@@ -32,7 +32,10 @@ function clientGroup(port: number): Document['source_groups'][number] {
   };
 }
 
-/** A policy of groups with `each` rules, in a single one for all sources, and before them that of the client. */
+/**
+ * A policy with the group of the client, followed by groups of `each` rules. If there is only one such group,
+ * it is for all sources.
+ */
 function manyRules(count: number, each: number, port: number, seed = count): Document {
   const random = new Random(seed);
   const address = (): string =>
@@ -64,8 +67,9 @@ function manyRules(count: number, each: number, port: number, seed = count): Doc
 }
 
 /**
- * The same policy for `nft -f`: a chain a group, found by a verdict map, since the groups' sources lie apart. Two ports
- * are two rules: a set of them in a third of the rules takes nft several times as long.
+ * The same policy for `nft -f`: one chain for each group, found by a verdict map because the sources of the
+ * groups do not overlap. Two ports become two rules, because a port set in a third of the rules takes nft
+ * several times as long.
  */
 function asNftables({ source_groups: groups }: Document): string {
   const chains = groups.map(({ id, rules }) => {
@@ -96,7 +100,10 @@ function network(address: string, length: number): string {
 
 type Memory = { readonly peakMiB: number; readonly nowMiB: number; readonly kernelMapsMiB: number };
 
-/** Of the node's process: what was and is resident, all threads included, and what its maps take in the kernel. */
+/**
+ * The peak and current resident memory of the node's process, all threads included, and the kernel memory of
+ * its maps.
+ */
 async function memoryOf(rig: Rig): Promise<Memory> {
   const { stdout } = await rig.topology.node.run('pgrep', '-f', rig.node.folder);
   const found = await Promise.all(
@@ -111,10 +118,10 @@ async function memoryOf(rig: Rig): Promise<Memory> {
   return { ...node, kernelMapsMiB: mapBytes(node.pid) / 2 ** 20 };
 }
 
-/** A write that takes long is a figure, and no failure. */
+/** A slow write must give a figure instead of a failure. */
 const PATIENT = { fallback: 'deny', activation_timeout: '60s' };
 
-/** The times of so many writes, each of which opens another port to the client. */
+/** The times of `rounds` writes, which open port 80 and port 81 to the client in turns. */
 async function writes(rig: Rig, path: string, bodies: readonly string[], rounds: number): Promise<number[]> {
   const times: number[] = [];
   for (let round = 0; round < rounds; round++) {
@@ -122,7 +129,7 @@ async function writes(rig: Rig, path: string, bodies: readonly string[], rounds:
     const reply = await rig.node.request('PUT', path, bodies[round % 2] ?? '');
     times.push(performance.now() - started);
     if (reply.status > 201) throw new Error(`PUT: ${reply.status} ${reply.text.slice(0, 400)}`);
-    // Enforced: the very next packets are judged by what was just written.
+    // The policy must be in force: the next packets are decided by the policy that was just written.
     const seen = [await rig.udp(80), await rig.udp(81)];
     const expected = round % 2 === 0 ? ['pong 1', 'silent 1'] : ['silent 1', 'pong 1'];
     if (seen.join() !== expected.join())
@@ -131,7 +138,7 @@ async function writes(rig: Rig, path: string, bodies: readonly string[], rounds:
   return times;
 }
 
-/** One group of a large policy is written again and again, the rest of it never. */
+/** Writes one group of a large policy repeatedly, and never the others. */
 async function measureGroup(shape: string, rules: number, each: number): Promise<Row[]> {
   const rig = await createRig(`benchg${each === rules ? 1 : each}`, [80, 81], { sections: { policy: PATIENT } });
   try {

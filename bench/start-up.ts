@@ -24,7 +24,7 @@ const PROXIES = {
   service_plane: { workers: 1 },
 };
 
-/** How soon a node is ready, and how much memory an idle one takes. */
+/** The time until a node is ready, and the memory of an idle node. */
 export const startUpBench: Bench = {
   name: 'start-up',
   run: async () => [

@@ -18,7 +18,7 @@ const PROBES = 2_000;
 
 const pattern = { kind: 'suffix', labels: ['example', 'com'], text: '*.example.com' } as const;
 
-/** What a million learned addresses take: memory, learning one more among them, their end, and a restart. */
+/** The cost of a million learned addresses: memory, learning one more, expiry, and a restart. */
 async function run(): Promise<readonly Row[]> {
   const topology = await createTopology('million');
   const leave = enterNamespace(topology.node.name);
@@ -50,7 +50,8 @@ async function run(): Promise<readonly Row[]> {
     const restartMs = performance.now() - before;
     if (!adopted) throw new Error('what was in force was not found');
     const kept = (await datapath.stats()).maps.grants?.entries ?? 0;
-    // The rest of their lives: while the sweep takes them away, one more is learned again and again.
+    // The grants get two more seconds to live. While the sweep removes them, one address is learned again and
+    // again.
     await datapath.stage(program, 1);
     await datapath.flip();
     await grant(FIRST + ADDRESSES, 1, 2n * SECOND_NS);

@@ -4,17 +4,17 @@ import { join } from 'node:path';
 import { type NodeProcess, startNode } from '#cli/node-process.js';
 import { ADDRESSES, type Topology } from '#cli/topology.js';
 
-/** The proxies have one core together, and everything that makes or answers queries for them has the other. */
+/** The proxies share one core. The load generator and the upstream servers use the other one. */
 const PROXY_CPU = '1';
 export const LOAD_CPU = '0';
 const READY_MS = 20_000;
 
 export const NAMES = (count: number): string[] => Array.from({ length: count }, (_, index) => `n${index}.example.com`);
 
-/** A proxy on the node that answers the client on this port. */
+/** A proxy on the node that the client queries on this port. */
 export type Subject = { readonly name: string; readonly port: number; end(): Promise<void> };
 
-/** Answers these names on the server, each with an address of its own, from nothing but its configuration. */
+/** Starts a server that resolves these names from its configuration, each to a different address. */
 export async function startUpstream(
   topology: Topology,
   folder: string,
@@ -25,7 +25,7 @@ export async function startUpstream(
   const lines = [
     ...unboundAt(ADDRESSES.server, 53, folder),
     '  minimal-responses: yes',
-    // dnsdist asks for another name, to see whether somebody is there.
+    // The health check of dnsdist queries another name, which must get an answer.
     '  local-zone: "." static',
     ...names.map((name, index) => `  local-data: "${name}. ${ttl} IN A ${addressOf(index)}"`),
   ];
@@ -37,12 +37,12 @@ export async function startUpstream(
   return child;
 }
 
-/** Nobody sends anything to these. */
+/** No packet is ever sent to these addresses. */
 function addressOf(index: number): string {
   return `20.${(index >> 16) & 255}.${(index >> 8) & 255}.${index & 255}`;
 }
 
-/** A rule for each name; without names, one that lets any be looked up, so that nothing is learned. */
+/** A rule for each name. Without names, one rule that allows every lookup, so that no address is learned. */
 export async function putRules(node: NodeProcess, names: readonly string[] | null): Promise<void> {
   const rules = (names ?? [undefined]).map((name, index) => ({
     id: `r${index}`,
@@ -54,7 +54,7 @@ export async function putRules(node: NodeProcess, names: readonly string[] | nul
   if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
 }
 
-/** Weir with these rules. */
+/** Weir with a rule for each name. */
 export async function startWeir(
   topology: Topology,
   names: readonly string[],
@@ -133,7 +133,7 @@ function configOf(
         `newServer({address="${ADDRESSES.server}:53", healthCheckMode="up"})`,
         ...(isCaching ? ['getPool(""):setCache(newPacketCache(200000))'] : []),
         'allowed = newSuffixMatchNode()',
-        // As many lines would be more than Lua takes.
+        // A loop, because as many lines exceed a limit of Lua.
         `for each = 0, ${names.length - 1} do allowed:add(newDNSName("n" .. each .. ".example.com")) end`,
         'addAction(NotRule(SuffixMatchNodeRule(allowed)), RCodeAction(DNSRCode.NXDOMAIN))',
       ];

@@ -10,7 +10,7 @@ const ROUNDS = 100_000;
 const CHANGED_ROUNDS = 20_000;
 const AT_ONCE = 64;
 const PORT = 443;
-/** Every name has an address of its own here, and the server has them all. */
+/** Every name has an address of its own in this network, and the server owns all of them. */
 const NETWORK = '198.18.0.0/15';
 const program = fileURLToPath(new URL('./rounds-process.js', import.meta.url));
 
@@ -25,7 +25,7 @@ function failuresIn(failures: Outcome['failures']): number {
   return Object.values(failures).reduce((sum, count) => sum + count, 0);
 }
 
-/** Lookups, each followed at once by a connection to what it brought: none may be refused. */
+/** Lookups, each followed at once by a connection to the returned address. No connection may be refused. */
 async function run(): Promise<readonly Row[]> {
   const topology = await createTopology('race');
   const folder = await temporaryFolder('race');
@@ -55,7 +55,7 @@ end))
     };
     const { failures, seconds } = await ask(ROUNDS);
     const failed = failuresIn(failures);
-    // With all that is granted now, and while clients go on.
+    // The same while the policy is replaced, with all grants still present.
     let changes = 0;
     let isOver = false;
     const changing = ask(CHANGED_ROUNDS).finally(() => {

@@ -64,12 +64,13 @@ class Asker {
   }
 }
 
-/** What became of a connection whose first packet is never sent again: it passes, or it was too early. */
+/** The outcome of a connection. The first packet is not repeated: it passes, or it was sent too early. */
 function reach(address: number, port: number): Promise<string> {
   const host = [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join('.');
   return new Promise((resolve) => {
     const socket = connect({ host, port });
-    // A second attempt of TCP comes after a second. What happened meanwhile is heard first, where this process was held up.
+    // TCP retransmits after one second. `setImmediate` lets pending events run first if this process was
+    // delayed.
     const timer = setTimeout(() => setImmediate(() => finish('first packet lost')), 900);
     const finish = (result: string): void => {
       clearTimeout(timer);
@@ -82,12 +83,13 @@ function reach(address: number, port: number): Promise<string> {
 }
 
 /**
- * `serve PORT` takes connections; `ask RESOLVER PORT ROUNDS AT_ONCE` looks up another name each round and connects to what it
- * leads to the moment that it is told. Prints a line of JSON in the end: rounds, and those whose connection did not come about.
+ * `serve PORT` accepts connections. `ask RESOLVER PORT ROUNDS AT_ONCE` looks up a different name in each
+ * round, and connects to the returned address at once. At the end it prints a line of JSON: the rounds, and
+ * the failures by reason.
  */
 const [mode = '', ...words] = process.argv.slice(2);
 if (mode === 'serve') {
-  // Connections that wait to be taken are not what is measured.
+  // A long backlog, because the accept queue is not measured.
   const at = { port: Number(words[0]), host: '0.0.0.0', backlog: 4_096 };
   createServer((socket) => socket.on('error', () => {})).listen(at, () => console.log('serving'));
 } else {

@@ -1,4 +1,4 @@
-/** Both in nanoseconds a piece. */
+/** Both return nanoseconds for each packet or connection. */
 type Subject = {
   readonly plain: () => number | Promise<number>;
   readonly other: () => number | Promise<number>;
@@ -7,22 +7,22 @@ type Subject = {
 const MIN_ROUNDS = 15;
 const MAX_ROUNDS = 40;
 const ENOUGH_QUIET = 11;
-/** How long to wait for quiet rounds. */
+/** The maximum time to wait for undisturbed rounds. */
 const PATIENCE_MS = 3_000;
-/** How far a round may be above the fastest one and still count as undisturbed. */
+/** A round counts as undisturbed up to this factor of the fastest one. */
 const QUIET = 1.2;
 const FASTEST = 0.05;
 
-/** A plain subject, and others that are compared with it one after the other. */
+/** Compares subjects with a plain subject, one after the other. */
 export class Comparison {
   readonly #plain: number[] = [];
 
   constructor(readonly maxRounds = MAX_ROUNDS) {}
 
   /**
-   * The time of the other in parts of the plain one's. The two run in turns, so that each run of the other stands
-   * between two of the plain one; the median of the ratios counts. Rounds in which the plain one itself was slowed
-   * down count only where there are too few others.
+   * The time of the other subject relative to the plain one. The two take turns, so that each run of the
+   * other is between two runs of the plain one. The result is the median of the ratios. Rounds in which the
+   * plain subject was slow count only if there are too few others.
    */
   async cost({ plain, other }: Subject): Promise<number> {
     const rounds: { readonly slowest: number; readonly ratio: number }[] = [];
@@ -47,7 +47,7 @@ export class Comparison {
     );
   }
 
-  /** The plain one's time where nothing disturbed it. */
+  /** The time of the plain subject in undisturbed rounds. */
   get plainNs(): number {
     return quantile(this.#plain, FASTEST);
   }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-/* connections CLIENT_NETNS SERVER_NETNS ADDRESS PORT PORTS
+/*
+ * connections CLIENT_NETNS SERVER_NETNS ADDRESS PORT PORTS
  *
- * For each line `COUNT` on standard input: that many short TCP connections, one after the other, from the one network
- * namespace to the other (connect, accept, both close); prints nanoseconds a connection. Both ends are this thread, so
- * that everything in between runs on its CPU, in its system calls.
+ * For each line `COUNT` on standard input: makes that many short TCP connections, one after the other, from
+ * one network namespace to the other (connect, accept, both close). Prints nanoseconds for each connection.
+ * This thread is both ends, so everything in between runs on its CPU, in its system calls.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -18,7 +18,7 @@ import { Rig } from './rig.js';
 const PORT = 7_000;
 const PORTS = 8;
 const ROUND = 2_000;
-/** All of them together must fit into the flow table, where a closed connection stands for ten seconds. */
+/** All connections must fit into the flow table, where a closed connection stays for ten seconds. */
 const ROUNDS = 24;
 const program = join(dirname(builtObject), '../bench/forward/connections');
 
@@ -33,7 +33,7 @@ class Connections {
 
   static async begin({ topology }: Rig): Promise<Connections> {
     const { client, node, server } = topology;
-    // What the side that closes first remembers must not grow over the rounds.
+    // Bound the TIME_WAIT sockets of the side that closes first, so that they do not grow over the rounds.
     await server.must('sysctl', '-qw', 'net.ipv4.tcp_max_tw_buckets=1000');
     await client.must('sysctl', '-qw', 'net.ipv4.ip_local_port_range=1024 65000');
     const namespaces = [client, server].map(({ name }) => `/run/netns/${name}`);
@@ -43,7 +43,7 @@ class Connections {
     return connections;
   }
 
-  /** Nanoseconds a connection. */
+  /** Returns nanoseconds for each connection. */
   async run(count: number): Promise<number> {
     this.child.stdin?.write(`${count}\n`);
     const { value, done } = await this.#answers.next();
@@ -58,7 +58,7 @@ class Connections {
   }
 }
 
-/** Among ten thousand rules: the client may open TCP connections to the ports. */
+/** Ten thousand rules, and one that allows TCP connections from the client to the ports. */
 const permits: Permits = [
   ...groupsOfTen(10_000),
   [
@@ -96,7 +96,7 @@ async function run(): Promise<readonly Row[]> {
     };
     const judged = await weirShare();
     const byStack = await weirShare(BY_STACK);
-    // Last, since what it registers for connections goes only some time after it.
+    // Last, because the connection tracking hooks stay registered for some time after it.
     const tracked = await nftables(true);
     return [
       { what: 'unfiltered, a connection', value: comparison.plainNs / 1000, unit: 'µs' },

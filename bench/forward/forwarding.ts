@@ -19,7 +19,7 @@ import {
 const MANY = 65_536;
 const MARK_MASK = 0x00f0_0000;
 
-/** What any program at the hook costs, and the least that a guarded one does. */
+/** The cost of an empty program at the hook, and the minimum of a program with a guard. */
 async function floor(pair: Pair): Promise<Row[]> {
   const { filtered } = pair;
   pair.use(flowsOf(groupsOfTen(10_000), LIVE));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-/* The traffic of the forwarding benchmarks: `inject` makes frames (BPF_PROG_TEST_RUN with live frames), the sinks count
- * and drop them where they arrive.
+/*
+ * The traffic of the forwarding benchmarks. `inject` makes frames (BPF_PROG_TEST_RUN with live frames). The
+ * sinks count and drop the frames at their destination.
  */
 #include <stdbool.h>
 #include <linux/bpf.h>
@@ -16,7 +17,7 @@
 
 #define FRAME_BYTES 60
 
-/* Network byte order. */
+/* In network byte order. */
 struct tuple {
 	__be32 source;
 	__be32 destination;
@@ -25,20 +26,20 @@ struct tuple {
 	__u32 reserved;
 };
 
-/* Written by user space between two runs; see traffic.ts. */
+/* Written by user space between two runs; see frames.ts. */
 struct plan {
 	__u8 node_mac[8];
 	__u8 own_mac[8];
-	__u32 tuples;   /* of the array are used, one after the other */
+	__u32 tuples;   /* entries of the array in use, one after the other */
 	__u32 next;
-	__u32 round;    /* how often all were used; with `new_ports` the source port of this round is another one */
+	__u32 round;    /* rounds over all entries; `new_ports`: the source port of each round differs */
 	__u32 new_ports;
 	__u32 reversed; /* from the destination to the source */
 	__u8 protocol;
 	__u8 tcp_flags;
 	__u8 reserved[2];
 	__u64 made;
-	__u64 received[2]; /* by the server's sink, by the client's */
+	__u64 received[2]; /* by the sink of the server, and by that of the client */
 };
 
 struct {
@@ -82,7 +83,7 @@ static __always_inline struct tuple *next_tuple(struct plan *plan)
 	return bpf_map_lookup_elem(&tuples, &index);
 }
 
-/* A frame comes back with what the stack made of it, so every byte of the headers is written. */
+/* A frame is reused after the network stack modified it, so every byte of the headers must be written. */
 SEC("xdp")
 int inject(struct xdp_md *ctx)
 {
@@ -131,7 +132,7 @@ int inject(struct xdp_md *ctx)
 		((__u8 *)tcp)[13] = plan->tcp_flags;
 		tcp->window = bpf_htons(1024);
 		tcp->urg_ptr = 0;
-		/* The six bytes behind the header are padding of the least frame, and no data. */
+		/* The six bytes behind the header are padding to the minimum frame size, not data. */
 		ip->tot_len = bpf_htons(40);
 		ip->check = fold(sum - bpf_htons(FRAME_BYTES - ETH_HLEN) + bpf_htons(40));
 		tcp->check = fold(words_of(ip->saddr) + words_of(ip->daddr) + bpf_htons(IPPROTO_TCP) + bpf_htons(20) +
@@ -144,7 +145,7 @@ int inject(struct xdp_md *ctx)
 	return XDP_TX;
 }
 
-/* Where frames end that only cost their making and their way through the wire. */
+/* Drops frames on arrival, to measure only their generation and delivery. */
 SEC("xdp")
 int stop(struct xdp_md *ctx)
 {
@@ -174,7 +175,7 @@ int sink_client(struct __sk_buff *skb)
 	return receive(skb, 1);
 }
 
-/* What any program costs at this hook. */
+/* The cost of any program at this hook. */
 SEC("tc")
 int empty(struct __sk_buff *skb)
 {
@@ -195,7 +196,7 @@ struct {
 	__type(value, struct cache_line);
 } cache_lines SEC(".maps");
 
-/* What any table of flows costs: one line of memory for each flow, which stand far apart. */
+/* The minimum cost of any flow table: one cache line for each flow, at random distances. */
 SEC("tc")
 int one_line(struct __sk_buff *skb)
 {
@@ -225,7 +226,7 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } replayed SEC(".maps");
 
-/* Makes the packet of a run that of the next five-tuple, and hands it to the program that is replayed. */
+/* Replaces the five-tuple of the packet of a test run by the next one, and calls the replayed program. */
 SEC("tc")
 int replay(struct __sk_buff *skb)
 {
@@ -249,7 +250,7 @@ int replay(struct __sk_buff *skb)
 	return TC_ACT_SHOT;
 }
 
-/* The least that satisfies the guard. */
+/* The minimum that satisfies the guard. */
 SEC("tc")
 int mark(struct __sk_buff *skb)
 {

@@ -13,7 +13,7 @@ const objectPath = join(dirname(builtObject), 'frames.bpf.o');
 const FRAME_BYTES = 60;
 const TUPLE_WORDS = 4;
 const PLAN_BYTES = 64;
-/** Of `struct plan`, in words. */
+/** Offsets in `struct plan`, in words. */
 const PLAN = {
   nodeMac: 0,
   ownMac: 2,
@@ -64,19 +64,19 @@ export type FiveTuple = {
 export type Stream = {
   readonly fromMac: string;
   readonly toMac: string;
-  /** Where the frames leave; an interface of the calling thread's network namespace. */
+  /** The interface that sends the frames, in the network namespace of the calling thread. */
   readonly ifindex: number;
   readonly protocol: number;
   readonly tcpFlags?: number;
   readonly reversed?: boolean;
-  /** Each round over the five-tuples has another source port. */
+  /** Each round over the five-tuples uses a different source port. */
   readonly newPorts?: boolean;
 };
 
 const BATCH = 64;
 const { EINTR } = constants.errno;
 
-/** The frame maker in the kernel, and the sinks' counts. */
+/** The frame generator in the kernel, and the counters of the sinks. */
 export class Frames {
   readonly #object: bigint;
   readonly #tuples: MappedMemory;
@@ -115,7 +115,7 @@ export class Frames {
     words[PLAN.round] = 0;
   }
 
-  /** Makes `count` frames and sees them through the stack. Answers nanoseconds a frame. */
+  /** Sends `count` frames through the network stack. Returns nanoseconds for each frame. */
   send(stream: Stream, count: number): number {
     const { words } = this.#plan;
     const bytes = new Uint8Array(words.buffer);
@@ -151,8 +151,9 @@ export class Frames {
   }
 
   /**
-   * Runs a program over `count` packets of UDP in a row, as if they came in by an interface of the calling thread's network
-   * namespace. Answers nanoseconds a packet. An error where the last one does not pass.
+   * Runs a program over `count` UDP packets without a pause, as if they arrived by an interface of the
+   * network namespace of the calling thread. Returns nanoseconds for each packet. Throws if the last packet
+   * does not pass.
    */
   replay(programFd: number, ifindex: number, count: number): number {
     const slot = libbpf().bpf_map__fd(this.#map('replayed'));
@@ -182,7 +183,10 @@ export class Frames {
     this.#plan.words.fill(0, PLAN.received, PLAN.received + 4);
   }
 
-  /** Until the answer is called. The interface is one of the calling thread's network namespace. */
+  /**
+   * Attaches a program to an interface of the network namespace of the calling thread. Returns a function
+   * that detaches it.
+   */
   attach(name: FramesProgram, hook: keyof typeof ATTACH, ifindex: number): () => void {
     const made = libbpf().bpf_link_create(this.programFd(name), ifindex, ATTACH[hook], null);
     const link = check(`attach ${name} to interface ${ifindex}`, made);

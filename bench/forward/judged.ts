@@ -5,18 +5,19 @@ import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import type { Rig } from './rig.js';
 
-/** Weir, until `detach`. */
+/** Weir on a node, until `detach`. */
 export type ConnectionEvaluator = { detach(): Promise<void> };
 
 const COPY_MS = 2_000;
 const LOOK_MS = 20;
 
-/** Where packets go by the stack whatever else there is. */
+/** Forwarding through the network stack in any case. */
 export const BY_STACK = { forwarding: 'stack' } as const;
 
 /**
- * Weir on the node of a rig, once its routes are copied, as those of a node that runs are. `settings` are of the `dataplane`
- * section, where it is not as it is by default. Throws where packets would go by the stack because of what else is on the node.
+ * Starts Weir on the node of a rig, and waits until its routes are copied. `settings` replace defaults of the
+ * `dataplane` section. Throws if packets would be forwarded through the network stack because of other hooks
+ * on the node.
  */
 export async function judge(
   rig: Rig,
@@ -31,7 +32,7 @@ export async function judge(
   const { dataplane } = parseConfig(JSON.stringify(config), 'bench', {});
   if (dataplane === null) throw new Error('the configuration has no dataplane');
   const datapath = openDatapath(dataplane);
-  // The thread that the first call begins stays in the network namespace that it was begun in.
+  // The first call starts the worker thread, which stays in the network namespace of its start.
   await rig.inside('node', () => datapath.open());
   await datapath.attach();
   await datapath.stage(program, 1);

@@ -5,7 +5,9 @@ const LIMIT_MS = 20_000;
 
 type Loaded = { readonly ms: number };
 
-/** Hands `text` to a command on the node. Undefined where that takes longer than twenty seconds. */
+/**
+ * Passes `text` to a command on the node. Returns undefined if the command takes longer than twenty seconds.
+ */
 export function load(topology: Topology, command: readonly string[], text: string): Loaded | undefined {
   const started = performance.now();
   const run = spawnSync('nsenter', [`--net=/run/netns/${topology.node.name}`, ...command], {

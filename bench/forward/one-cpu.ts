@@ -12,7 +12,7 @@ const scheduling = bindLibrary<Scheduling>(null, {
   sched_setaffinity: 'int sched_setaffinity(int thread, size_t size, const void *mask)',
 });
 
-/** The CPU that benchmarks are bound to: the last one, since interrupts tend to the first. */
+/** The CPU of the benchmarks: the last one, because interrupts are usually handled by the first. */
 export const BENCH_CPU = cpus().length - 1;
 
 /** Runs `act` with this thread bound to one CPU. */

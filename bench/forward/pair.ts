@@ -6,12 +6,18 @@ import { Rig } from './rig.js';
 export const SHARE = '× unfiltered';
 const UDP = { protocol: IPPROTO.udp };
 const CAPACITY = 65_536;
-/** Frames of one round, if there are no more flows, and how long a round of a slow filter may take. */
+/**
+ * The number of frames in a round, unless there are more flows, and the maximum duration of a round of a slow
+ * filter.
+ */
 const ROUND = 20_000;
 const ROUND_MS = 60;
 const FIRST_LOOK = 200;
 
-/** The same traffic through two nodes in turns; what is measured is how the second does beside the first. */
+/**
+ * The same traffic through two nodes that take turns. The result is the rate of the second node relative to
+ * the first.
+ */
 export class Pair {
   readonly #comparison = new Comparison();
   #round = ROUND;
@@ -41,11 +47,12 @@ export class Pair {
   use(flows: readonly FiveTuple[]): void {
     this.plain.use(flows);
     this.filtered.use(flows);
-    // What a filter keeps about a flow may be for a while only, so a round comes to every one of them.
+    // A filter may keep the state of a flow only for a short time, so each round must contain a packet of
+    // every flow.
     this.#round = Math.max(ROUND, flows.length);
   }
 
-  /** Packets a second through the filtered node, in parts of what the plain one does. */
+  /** Packets a second through the filtered node, relative to the plain node. */
   async share(): Promise<number> {
     const { plain, filtered } = this;
     const first = filtered.send(FIRST_LOOK, UDP);
@@ -57,7 +64,10 @@ export class Pair {
     return 1 / cost;
   }
 
-  /** Nanoseconds of a packet that are not the node's: making it, and bringing it to the node's door, where it ends. */
+  /**
+   * Nanoseconds for each packet that the node does not spend: the generation of the packet and its delivery
+   * to the node, where it is dropped.
+   */
   async deliveryNs(): Promise<number> {
     const stop = this.filtered.attach('node', 'lan0', 'stop', 'xdp');
     const cost = await this.#comparison.cost({
@@ -68,13 +78,15 @@ export class Pair {
     return cost * this.plainNs;
   }
 
-  /** Nanoseconds of a packet through the plain node. */
+  /** Nanoseconds for each packet through the plain node. */
   get plainNs(): number {
     return this.#comparison.plainNs;
   }
 }
 
-/** Every flow has been answered: what keeps state has seen both of its directions. */
+/**
+ * Sends packets in both directions of every flow, so that stateful filters treat the flows as established.
+ */
 export function establish(rig: Rig, flows: readonly FiveTuple[]): void {
   rig.send(flows.length, UDP);
   rig.send(flows.length, { ...UDP, from: 'server' });

@@ -17,7 +17,10 @@ import {
 } from './policies.js';
 
 const NFT = ['nft', '-f', '-'];
-/** A rule each: the whole list is walked, and beyond this a packet takes longer than a tenth of a millisecond. */
+/**
+ * With one rule each the whole list is walked. Beyond this number a packet takes longer than a tenth of a
+ * millisecond.
+ */
 const LINEAR_LIMIT = 10_000;
 const TRACKED = 'ct established first';
 
@@ -65,7 +68,7 @@ export async function peerShares(): Promise<Row[]> {
     ...(await shares(pair, nftables(100_000), 100_000)),
   ]);
   for (const by of ['iptables-legacy', 'iptables-nft']) {
-    // What iptables once registered stays registered, so it gets nodes of its own.
+    // Hooks that iptables registered stay registered, so it gets nodes of its own.
     const measured = await Pair.with(by, async (pair) => {
       const tried = (rules: number): Tried => ({
         form: { ...peers.iptables, name: by },
@@ -80,8 +83,9 @@ export async function peerShares(): Promise<Row[]> {
 }
 
 /**
- * Weir's packets a second in parts of what nftables does with connection tracking, the two in turns. With `ct state
- * established accept` in front no packet of these flows gets to the set, so that every form of it is the same.
+ * Packets a second through Weir, relative to nftables with connection tracking; the two take turns. With `ct
+ * state established accept` in front, no packet of these flows reaches the set, so all forms of the set are
+ * equal.
  */
 export async function againstTracking(rules: number, flowCount: number): Promise<Row[]> {
   const against = `against nftables with ct, ${rulesAndFlows(rules, flowCount)}`;

@@ -2,10 +2,10 @@ import type { Prefix, Range } from '#contracts/policy-model.js';
 import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
 import type { Permit, Permits } from './policies.js';
 
-/** One way to write a policy for a peer. */
+/** A form of a policy for another packet filter. */
 export type Form = {
   readonly name: string;
-  /** Whether the file begins with `ct state established accept`, and so needs connection tracking. */
+  /** `tracked`: the file begins with `ct state established accept`, and so needs connection tracking. */
   text(permits: Permits, tracked: boolean): string;
 };
 

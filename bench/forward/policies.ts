@@ -3,19 +3,22 @@ import { Random } from '#test/seed.js';
 import type { FiveTuple } from './frames.js';
 import { DESTINATIONS, SOURCES } from './rig.js';
 
-/** Who may open flows where. No two permits overlap, so that every form of it has the same verdicts in any order. */
+/**
+ * Allows a source to open flows to a destination. No two permits overlap, so that every form of the policy
+ * gives equal verdicts in any order.
+ */
 export type Permit = {
   readonly source: Prefix;
   readonly destination: Prefix;
   readonly ports: Range;
   readonly protocol: 'udp' | 'tcp';
 };
-/** Permits of one source stand together. What none of them covers is denied. */
+/** The permits of one source are in one array. All other flows are denied. */
 export type Permits = readonly (readonly Permit[])[];
 
-/** How many flows are live where nothing else is said. */
+/** The default number of live flows. */
 export const LIVE = 4_096;
-/** What tells a policy from groups of ten with prefixes and port ranges. */
+/** The difference of a policy from groups of ten with prefixes and port ranges. */
 export const SHAPES = {
   exact: 'single source, destination and port each',
   prefixes: 'one group, to /24 and longer',
@@ -33,7 +36,10 @@ function within(random: Random, { address, length }: Prefix, longer: number): Pr
   return { address: (address + random.below(2 ** (longer - length)) * 2 ** (32 - longer)) >>> 0, length: longer };
 }
 
-/** Groups of ten: each group's sources are a prefix of their own, its rules' destinations of /12 to /28 lie apart. */
+/**
+ * Groups of ten. The sources of each group are a separate prefix. The destinations of its rules, /12 to /28,
+ * do not overlap.
+ */
 export function groupsOfTen(rules: number): Permits {
   const random = new Random(rules);
   const groups = Math.ceil(rules / RULES_OF_GROUP);
@@ -54,7 +60,7 @@ export function groupsOfTen(rules: number): Permits {
   });
 }
 
-/** Groups of ten where source, destination and port are single values: what a hash can hold. */
+/** Groups of ten in which source, destination and port are single values, as a hash set requires. */
 export function exactTriples(rules: number): Permits {
   return groupsOfTen(rules).map((permits, group) => {
     const random = new Random(group);
@@ -69,7 +75,7 @@ export function exactTriples(rules: number): Permits {
   });
 }
 
-/** One group for every source, and one port; destinations are prefixes (`length` 24) or addresses (32). */
+/** One group for every source, with one port. Destinations are prefixes (`length` 24) or addresses (32). */
 export function oneGroup(rules: number, length: 24 | 32): Permits {
   const random = new Random(rules + length);
   return [
@@ -118,7 +124,7 @@ function ruleOf({ destination, ports, protocol }: Permit, index: number): Rule {
   };
 }
 
-/** Flows that are permitted, all different, over the whole of the permits. */
+/** Distinct flows that are permitted, spread over all permits. */
 export function flowsOf(permits: Permits, count: number): FiveTuple[] {
   const random = new Random(count);
   const flat = permits.flat();
@@ -127,14 +133,14 @@ export function flowsOf(permits: Permits, count: number): FiveTuple[] {
     return {
       source: within(random, source, 32).address,
       destination: within(random, destination, 32).address,
-      // Different also where the addresses are not.
+      // Distinct even if the addresses are equal.
       sourcePort: 1_024 + (index % 64_000),
       destinationPort: random.between(ports.low, ports.high),
     };
   });
 }
 
-/** The end of a row's name. */
+/** The end of the name of a row. */
 export function rulesAndFlows(rules: number, flows: number, shape?: string): string {
   const words = [`${rules.toLocaleString('en')} rules`, shape, `${flows.toLocaleString('en')} flows`];
   return words.filter((word) => word !== undefined).join(', ');

@@ -17,13 +17,19 @@ const FIRST_ROUNDS = 10;
 const TUPLES = 1 << 20;
 const QUIET = 1.1;
 
-/** Takes the time of programs. What a whole frame took, of which they are a part, tells how undisturbed a round was. */
+/**
+ * Measures the run time of programs. The time of the whole frame, which includes the program, shows whether a
+ * round was disturbed.
+ */
 class Stopwatch {
   readonly #rounds: { readonly label: string; readonly frameNs: number; readonly ns: number }[] = [];
 
   constructor(readonly rig: Rig) {}
 
-  /** One round of `count` frames; `read` answers the runs so far of what is measured, `lessNs` is taken off each. */
+  /**
+   * One round of `count` frames. `read` returns the total of the measured runs so far. `lessNs` is subtracted
+   * for each run.
+   */
   round(label: string, count: number, read: () => Runs, lessNs = 0): void {
     const before = read();
     const frameNs = this.rig.send(count, UDP, null);
@@ -32,12 +38,15 @@ class Stopwatch {
     this.#rounds.push({ label, frameNs, ns });
   }
 
-  /** As `round`, of packets in a row instead of frames: nothing is done between two of them. Each of these rounds counts. */
+  /**
+   * Like `round`, but with packets in a row instead of frames: nothing runs between two of them. All of these
+   * rounds count.
+   */
   replay(label: string, count: number, programFd: number, lessNs = 0): void {
     this.#rounds.push({ label, frameNs: 0, ns: this.rig.replay(programFd, count) - lessNs });
   }
 
-  /** The median of the rounds in which frames took no longer than `QUIET` times what they took in the fastest one. */
+  /** The median of the rounds in which frames took at most `QUIET` times as long as in the fastest round. */
   ns(label: string): number {
     const rounds = this.#rounds.filter((round) => round.label === label);
     const fastest = Math.min(...rounds.map(({ frameNs }) => frameNs));

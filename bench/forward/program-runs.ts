@@ -6,10 +6,10 @@ import { check } from '#libc/libc.js';
 
 const SWITCH = '/proc/sys/kernel/bpf_stats_enabled';
 
-/** How often a program ran, and for how long altogether. */
+/** The number of runs of a program, and their total time. */
 export type Runs = { readonly count: number; readonly ns: number };
 
-/** Runs `act` while the kernel takes the time of every program. */
+/** Runs `act` while the kernel measures the run time of every program. */
 export async function withProgramTimes<T>(act: () => Promise<T>): Promise<T> {
   const before = readFileSync(SWITCH, 'utf8');
   writeFileSync(SWITCH, '1');
@@ -36,14 +36,16 @@ function linkedPrograms(pinPath: string): Set<number> {
   return ids;
 }
 
-/** The program that judges what comes in, as a descriptor that the caller closes. */
+/** The program that classifies incoming packets, as a descriptor that the caller must close. */
 export function openIngress(pinPath: string): number {
   const id = [...linkedPrograms(pinPath)].find((program) => programInfo(program)?.name === 'weir_ingress');
   if (id === undefined) throw new Error(`no link under ${pinPath} has weir_ingress`);
   return check(`open program ${id}`, libbpf().bpf_prog_get_fd_by_id(id));
 }
 
-/** Of all programs that the links pinned under `pinPath` keep; this process must have loaded them. */
+/**
+ * The runs of all programs of the links pinned under `pinPath`. This process must have loaded the programs.
+ */
 export function runsOfPinned(pinPath: string): Runs {
   const ids = linkedPrograms(pinPath);
   const total = { count: 0, ns: 0 };
@@ -57,7 +59,7 @@ export function runsOfPinned(pinPath: string): Runs {
   return total;
 }
 
-/** Bytes of kernel memory that the maps take which a process holds. */
+/** Bytes of kernel memory of the maps for which a process holds a descriptor. */
 export function mapBytes(process: number | 'self'): number {
   const maps = new Map<number, number>();
   for (const text of fdInfos(process)) {
@@ -73,7 +75,7 @@ function fdInfos(process: number | 'self'): string[] {
     try {
       return [readFileSync(join(folder, name), 'utf8')];
     } catch {
-      return []; // Closed in the meantime, as the folder's own is.
+      return []; // Closed in the meantime, like the descriptor of the folder itself.
     }
   });
 }

@@ -4,7 +4,7 @@ import { enterNamespace } from '#test/kernel/namespace.js';
 import { type FiveTuple, Frames, type FramesProgram } from './frames.js';
 import { onOneCpu } from './one-cpu.js';
 
-/** Every address of the traffic is behind the client or behind the server. */
+/** All addresses of the traffic are behind the client or behind the server. */
 export const SOURCES = { base: 0x1e00_0000, text: '30.0.0.0/8' } as const;
 export const DESTINATIONS = { base: 0x1400_0000, text: '20.0.0.0/8' } as const;
 
@@ -20,7 +20,9 @@ export type Send = {
   readonly newPorts?: boolean;
 };
 
-/** Client, node and server in a row; frames are made at either end, and counted and dropped at the other. */
+/**
+ * Client, node and server in a row. Frames are sent from either end, and counted and dropped at the other.
+ */
 export class Rig {
   readonly #devices: Record<'client' | 'server' | 'lan' | 'wan', Device>;
   readonly #links: (() => void)[] = [];
@@ -51,7 +53,7 @@ export class Rig {
         lan: await device('node', 'lan0'),
         wan: await device('node', 'wan0'),
       };
-      // A veth takes frames from XDP only where it polls, and it polls where it may coalesce.
+      // A veth device accepts frames from XDP only in NAPI mode, which GRO enables.
       for (const name of ['lan0', 'wan0']) await node.must('ethtool', '-K', name, 'gro', 'on');
       await node.must('ip', 'route', 'add', SOURCES.text, 'via', '10.77.1.2');
       await node.must('ip', 'route', 'add', DESTINATIONS.text, 'via', '10.77.2.2');
@@ -89,7 +91,7 @@ export class Rig {
     }
   }
 
-  /** Runs `act` on this thread in a namespace of the rig. */
+  /** Runs `act` on this thread in a network namespace of the rig. */
   inside<T>(place: Place, act: () => T): T {
     const leave = enterNamespace(this.topology[place].name);
     try {
@@ -99,7 +101,7 @@ export class Rig {
     }
   }
 
-  /** What arrives at the ends is counted and dropped, from now on. */
+  /** From now on, frames that arrive at the ends are counted and dropped. */
   sink(): void {
     this.#links.push(this.attach('server', 'eth0', 'sink_server', 'tcx_ingress'));
     this.#links.push(this.attach('client', 'eth0', 'sink_client', 'tcx_ingress'));
@@ -116,7 +118,9 @@ export class Rig {
     this.frames.use(flows);
   }
 
-  /** Sends `count` frames; answers nanoseconds a frame. Fewer that arrive than were sent is an error. */
+  /**
+   * Sends `count` frames. Returns nanoseconds for each frame. Throws if fewer frames arrive than expected.
+   */
   send(count: number, { from = 'client', ...stream }: Send, expected: number | null = count): number {
     const { frames } = this;
     frames.forget();
@@ -137,12 +141,15 @@ export class Rig {
     return ns;
   }
 
-  /** Runs a program over `count` packets of UDP in a row, as if they came in from the client; answers nanoseconds a packet. */
+  /**
+   * Runs a program over `count` UDP packets in a row, as if they came from the client. Returns nanoseconds
+   * for each packet.
+   */
   replay(programFd: number, count: number): number {
     return this.inside('node', () => onOneCpu(() => this.frames.replay(programFd, this.#devices.lan.ifindex, count)));
   }
 
-  /** The last frames may still be in a queue of the kernel when the run is over. */
+  /** Waits because the last frames may still be in a queue of the kernel when the run is over. */
   #arrived(sink: 'client' | 'server', expected: number): number {
     const deadline = performance.now() + SETTLE_MS;
     while (this.frames.received(sink) < expected && performance.now() < deadline);

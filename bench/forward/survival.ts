@@ -13,7 +13,7 @@ const SYN = 0x02;
 const ACK = 0x10;
 const TCP = { protocol: IPPROTO.tcp };
 
-/** Opens TCP flows as both ends see it. Answers how many got through all three steps. */
+/** Opens TCP flows from both ends. Returns the number of flows that completed the handshake. */
 function open(rig: Rig, flows: readonly FiveTuple[]): number {
   rig.use(flows);
   rig.send(flows.length, { ...TCP, tcpFlags: SYN }, null);
@@ -22,7 +22,7 @@ function open(rig: Rig, flows: readonly FiveTuple[]): number {
   return rig.frames.received('server');
 }
 
-/** How many flows still pass both ways. */
+/** The number of flows that still pass in both directions. */
 function alive(rig: Rig, flows: readonly FiveTuple[]): number {
   rig.use(flows);
   const counts = (['client', 'server'] as const).map((from) => {

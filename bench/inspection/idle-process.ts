@@ -3,7 +3,10 @@ import { ADDRESSES } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { PORTS } from './site.js';
 
-/** Opens so many connections, one request on each, and holds them. Says how many stand. */
+/**
+ * Opens the given number of connections, sends one request on each, and holds them. Prints the number of open
+ * connections.
+ */
 const count = Number(process.argv[2]);
 const AT_ONCE = 64;
 const secureContext = createSecureContext();

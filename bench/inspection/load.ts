@@ -4,7 +4,10 @@ import { LOAD_CPU, type Site } from './site.js';
 
 export type Load = { readonly perSecond: number; readonly requests: number; readonly failed: number };
 
-/** Requests by some connections, as fast as they are answered; each on a connection of its own where `isNew`. */
+/**
+ * Sends requests over some connections as fast as the replies arrive. `isNew`: each request uses a new
+ * connection.
+ */
 export async function wrk(
   site: Site,
   port: number,
@@ -27,7 +30,7 @@ export async function wrk(
   };
 }
 
-/** Requests of HTTP/2, so many at once on each connection, as fast as they are answered. */
+/** Sends HTTP/2 requests with `streams` streams on each connection, as fast as the replies arrive. */
 export async function multiplexed(
   site: Site,
   port: number,
@@ -47,7 +50,7 @@ export async function multiplexed(
   };
 }
 
-/** Latencies in milliseconds of so many requests a second, over HTTP/1.1 or HTTP/2. */
+/** Latencies in milliseconds at `perSecond` requests a second, over HTTP/1.1 or HTTP/2. */
 export async function paced(
   site: Site,
   port: number,
@@ -71,7 +74,7 @@ export async function paced(
   return lines.map((line) => Number(line.split('\t')[2]) / 1_000).filter((ms) => ms > 0);
 }
 
-/** Where the server's name leads to it. */
+/** Runs a command in a mount namespace where the name of the server resolves to its address. */
 async function named({ topology, hostsFile }: Site, command: string): Promise<string> {
   const { stdout } = await topology.client.run(
     'unshare',

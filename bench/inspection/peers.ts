@@ -7,7 +7,10 @@ import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { PORTS, PROXY_CPU, type Site, untilItAnswers } from './site.js';
 
 export type Peer = 'squid' | 'haproxy' | 'mitmproxy';
-/** Whatever stands between the client and a port of the server; its processes, for what they take of the CPU. */
+/**
+ * A path between the client and a port of the server, and the processes of the proxy, whose CPU time is
+ * measured.
+ */
 export type Way = {
   readonly name: string;
   readonly site: Site;
@@ -16,12 +19,15 @@ export type Way = {
 };
 
 const INNER = { squid: 3_130, haproxy: 8_445, mitmproxy: 8_446 } as const;
-/** Of what a peer says, what is told where it does not answer. */
+/** How many characters of the output of a proxy are printed if it does not reply. */
 const SAID = 4_096;
-/** Debian's; it gives up root for this one. */
+/** The user of the Debian package. squid drops root privileges to it. */
 const SQUID_USER = 'proxy';
 
-/** Starts them on the node, each on the proxies' core; what is for their ports is redirected to them. */
+/**
+ * Starts the proxies on the node, each on the core of the proxies. Traffic to their ports is redirected to
+ * them.
+ */
 export async function startPeers(site: Site, peers: readonly Peer[]): Promise<readonly Way[]> {
   const { node } = site.topology;
   const ca = generateCa({ commonName: 'bench', days: 30 });
@@ -123,7 +129,7 @@ backend out
   },
 };
 
-/** A certificate that the bench's CA signs itself: a peer that mints none shows this. */
+/** A certificate signed by the CA of the benchmark, for a proxy that does not generate certificates. */
 function leafOf(bundle: string): string {
   return execFileSync('cat', [bundle], { encoding: 'utf8' });
 }

@@ -2,12 +2,12 @@ import { readdirSync, readFileSync } from 'node:fs';
 
 const CLOCK_TICKS = 100;
 
-/** Of these processes, user and kernel together, in microseconds. */
+/** The user and kernel time of these processes together, in microseconds. */
 export function processorTimeUs(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => sum + timeOf(`/proc/${pid}/stat`), 0);
 }
 
-/** Of each thread of a process, by its id. */
+/** The time of each thread of a process, by its id, in microseconds. */
 export function threadTimesUs(pid: number): ReadonlyMap<string, number> {
   return new Map(readdirSync(`/proc/${pid}/task`).map((id) => [id, timeOf(`/proc/${pid}/task/${id}/stat`)]));
 }

@@ -3,13 +3,13 @@ import { join } from 'node:path';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
 
-/** The proxies have one core, and the load and the servers the other. */
+/** The proxies use one core. The load generator and the servers use the other one. */
 export const PROXY_CPU = '0';
 export const LOAD_CPU = '1';
-/** On each of these the server answers; each way to it has one of its own. */
+/** The server listens on all of these ports. Each path to it has its own port. */
 export const PORTS = { direct: 443, squid: 444, haproxy: 445, mitmproxy: 446, raw: 447 } as const;
 const BODY = 'hello world';
-/** Of what the server has at /large. */
+/** The size of the resource /large. */
 export const LARGE_BYTES = 10 * 2 ** 30;
 
 /** A topology with a server, and files that all of its processes can read. */
@@ -17,7 +17,7 @@ export type Site = {
   readonly topology: Topology;
   readonly folder: string;
   readonly rootFile: string;
-  /** Maps the server's name to its address. */
+  /** Maps the name of the server to its address. */
   readonly hostsFile: string;
   file(name: string, content: string): Promise<string>;
   remove(): Promise<void>;
@@ -43,7 +43,7 @@ export async function createSite(tag: string): Promise<Site> {
   const cert = await file('server.pem', good.certPem);
   const key = await file('server.key', good.keyPem);
   const listens = Object.values(PORTS).map((port) => `listen ${port} ssl http2 backlog=4096;`);
-  // It takes no room: nobody has written to it.
+  // A sparse file: it takes no disk space.
   const large = await open(await file('large', ''), 'r+');
   await large.truncate(LARGE_BYTES);
   await large.close();
@@ -71,7 +71,7 @@ http {
 
 const PATIENCE_MS = 20_000;
 
-/** By whatever is in between. */
+/** Waits until the server replies, through the proxy in between if there is one. */
 export async function untilItAnswers(site: Site, port: number): Promise<void> {
   const deadline = performance.now() + PATIENCE_MS;
   const words = ['-sk', '--max-time', '3', '--resolve', `${SERVER_NAME}:${port}:${ADDRESSES.server}`];

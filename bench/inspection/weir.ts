@@ -2,7 +2,7 @@ import { type NodeProcess, startNode } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { PORTS, PROXY_CPU, type Site } from './site.js';
 
-/** A node whose policy intercepts what is for the server, in so many threads. */
+/** A node whose policy intercepts connections to the server, with `workers` threads. */
 export async function startWeir({ topology, rootFile }: Site, workers: number): Promise<NodeProcess> {
   const node = await startNode(topology, {
     ...(workers === 1 ? { cpu: PROXY_CPU } : {}),

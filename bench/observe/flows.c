@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-/* flows FIRST SOURCES ADDRESS PORTS RATE SECONDS
+/*
+ * flows FIRST SOURCES ADDRESS PORTS RATE SECONDS
  *
- * Sends UDP datagrams at RATE a second, in turns from SOURCES addresses beginning with FIRST, which need be nobody's, to
- * PORTS ports of ADDRESS from 1024 on: one after the other, so that each opens a flow until all pairs were used. The port
- * that they come from is this process's. RATE 0: as fast as it goes. Prints how many were sent.
+ * Sends RATE UDP datagrams a second, in turns from SOURCES addresses beginning with FIRST, to PORTS ports of
+ * ADDRESS from 1024 on. The source addresses need not be assigned to an interface. The ports are used one
+ * after the other, so that each datagram opens a flow until all pairs were used. The source port is derived
+ * from the process id. RATE 0: as fast as possible. Prints the number of datagrams sent.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -2,8 +2,9 @@ import { createInterface } from 'node:readline';
 import WebSocket from 'ws';
 
 /**
- * `readers-process URL TOKEN READERS STALLED`: opens so many wiretap readers, of which the last STALLED read nothing. Says
- * `open` once all are there, and for each line on its standard input what those that read got and were told they lost.
+ * `readers-process URL TOKEN READERS STALLED` opens READERS wiretap readers, of which the last STALLED read
+ * nothing. Prints `open` when all are connected. For each line on standard input it prints the messages that
+ * the other readers received, and the losses reported to them.
  */
 const [url = '', token = '', readers = '1', stalled = '0'] = process.argv.slice(2);
 const MESSAGE = Buffer.from('"time":"');

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-/* Both ends of connections that begin with a recorded hello.
+/*
+ * Both ends of connections that begin with a recorded hello.
  *
- * ends serve PORT...                            at PORT reads to the end and says how much that was; at PORT + 1 answers
- *                                               the first bytes with a hello and closes
- * ends send ADDRESS PORT HELLO SECONDS          sends for so long; prints megabytes a second, from the first byte to the
- *                                               server's word that all have come
- * ends connect ADDRESS PORT HELLO SECONDS MANY  so many connections at a time, each for one answer; prints how many were
- *                                               answered a second
+ * ends serve PORT...
+ * At PORT: reads to the end and returns the number of bytes. At PORT + 1: replies to the first bytes with a
+ * hello and closes. ends send ADDRESS PORT HELLO SECONDS
+ * Sends for SECONDS. Prints megabytes a second, from the first byte to the confirmation of the server that
+ * all
+ * bytes arrived. ends connect ADDRESS PORT HELLO SECONDS MANY
+ * Keeps MANY connections open at a time, each for one reply. Prints replies a second.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -26,7 +28,7 @@
 #define PATIENCE_MS 5000
 
 static char bytes[CHUNK];
-/* A ServerHello of TLS 1.2: nothing of a client goes on before its hello is answered. */
+/* A ServerHello of TLS 1.2: a client sends nothing more before the reply to its hello. */
 static const char server_hello[47] = { 22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3, [44] = (char)0xc0, [45] = 0x2f };
 static long long counts[FILES];
 static char is_listener[FILES], is_brief[FILES];
