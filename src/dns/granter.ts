@@ -47,9 +47,9 @@ export class Granter implements Sender {
   }
 
   /**
-   * Grants all addresses to all patterns until `expiryNs`, in nanoseconds of the monotonic clock. Calls back once
-   * the grants are in force, and with 'none' if they are not in force within 100 ms. A request that is not awaited
-   * is sent with the next awaited one, or at the next `tick`.
+   * Grants all addresses to all patterns until `expiryNs`, in nanoseconds of the monotonic clock. Calls back
+   * once the grants are in force, and with 'none' if they are not in force within 100 ms. A request that is
+   * not awaited is sent with the next awaited one, or at the next `tick`.
    */
   grant(
     patterns: readonly string[],

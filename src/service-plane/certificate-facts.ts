@@ -9,14 +9,15 @@ const CERTIFICATES = 10;
 const BYTES = 102_400;
 
 export type CertificateOptions = {
-  /** What stands for the roots of the system. */
+  /** Replaces the roots of the system, for tests. */
   readonly roots?: () => TrustAnchors;
   readonly nowMs?: () => number;
 };
 
 /**
- * What is said by the certificates that a server sent, in DER, leaf first. `unreadable`: none, more than 10 or 100 KiB of them, or a leaf
- * that OpenSSL or the reader for its names refuses; of the others those that cannot be read are left out. Never throws.
+ * Reads the facts of a server's certificates, in DER, leaf first. Returns `unreadable` for no certificate,
+ * for more than 10 certificates or 100 KiB, and for a leaf that OpenSSL or the reader of its names rejects.
+ * Other unreadable certificates are skipped. Never throws.
  */
 export function readCertificateFacts(
   ders: readonly Uint8Array[],

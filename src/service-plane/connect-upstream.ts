@@ -5,7 +5,10 @@ import { openConnector } from '#sockets/socket-options.js';
 
 const CONNECT_MS = 10_000;
 
-/** Connects to the server that a client meant, by the client's own address. Calls back once; the socket is paused. */
+/**
+ * Connects to the client's original destination, from the client's own address. Calls back once, never before
+ * the return; the socket is paused.
+ */
 export function connectUpstream(flow: Packet, mark: number, done: (socket: Socket | null) => void): () => void {
   let socket = openTo(flow, { address: flow.source, port: flow.sourcePort }, mark);
   const late = setTimeout(() => finish(null), CONNECT_MS);
@@ -18,7 +21,7 @@ export function connectUpstream(flow: Packet, mark: number, done: (socket: Socke
     done(connected);
   };
   const follow = (mayTryAgain: boolean): void => {
-    // Never at once.
+    // Call back only after the return.
     if (socket === null) {
       setImmediate(finish, null);
       return;
@@ -27,7 +30,7 @@ export function connectUpstream(flow: Packet, mark: number, done: (socket: Socke
     following.once('connect', () => finish(following));
     following.on('error', (failure: NodeJS.ErrnoException) => {
       if (isDone) return;
-      // The port was the client's in a connection to this server that waits out its time.
+      // The client's port is still in TIME_WAIT for a connection to this server: use another port.
       if (!mayTryAgain || failure.code !== 'EADDRNOTAVAIL') return finish(null);
       socket = openTo(flow, { address: flow.source, port: 0 }, mark);
       follow(false);
@@ -42,10 +45,11 @@ function openTo(flow: Packet, from: { readonly address: number; readonly port: n
   try {
     fd = openConnector(from, mark);
   } catch {
-    // No descriptor is left, or no port.
+    // No descriptor or no port is left.
     return null;
   }
-  // Not in the types: a socket by a descriptor is not read before it is connected.
+  // `pauseOnCreate` is missing from Node's types. It keeps Node from reading the descriptor before it is
+  // connected.
   const options = { fd, allowHalfOpen: true, pauseOnCreate: true };
   const socket = new Socket(options);
   socket.connect({ host: formatAddress(flow.destination), port: flow.destinationPort });

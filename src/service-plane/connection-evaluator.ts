@@ -7,7 +7,7 @@ import { readPolicy } from './policy-image.js';
 
 const GRANTS_MS = 1_000;
 
-/** Finds what decides connections, by the policy in force. */
+/** Finds the rules that decide a connection, in the policy in force. */
 export class ConnectionEvaluator {
   #inspection: Inspection | null = null;
   #steps: StepFinder | null = null;
@@ -15,7 +15,7 @@ export class ConnectionEvaluator {
   #lastId = 0;
   readonly #waiting = new Map<number, (patterns: readonly string[] | null) => void>();
 
-  /** 0 before the first. */
+  /** 0 before the first policy. */
   get generation(): number {
     return this.#inspection?.generation ?? 0;
   }
@@ -37,8 +37,9 @@ export class ConnectionEvaluator {
   }
 
   /**
-   * Null before a policy is in force. What an address is granted for is asked only where a rule is about names; with
-   * `expiredToo` grants count for as long as they are known (D12). Where nobody answers a deny by name matches, an allow does not (D19a).
+   * Returns null before the first policy. The grants of an address are requested only if a rule matches by
+   * hostname; with `expiredToo`, expired grants count as long as they are known (D12). Without an answer, a
+   * deny by name matches and an allow does not (D19a).
    */
   async stepsOf(flow: Packet, expiredToo = false): Promise<readonly Step[] | null> {
     const finder = this.#steps;
@@ -56,7 +57,7 @@ export class ConnectionEvaluator {
     return finder.stepsOf(flow, patterns === null ? null : grantsOf(flow.destination, new Set(patterns)));
   }
 
-  /** Null, where nobody answers. */
+  /** Returns null without an answer. */
   #granted(address: number, expiredToo: boolean): Promise<readonly string[] | null> {
     const port = this.#grants;
     if (port === null) return Promise.resolve(null);

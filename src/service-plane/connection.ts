@@ -15,32 +15,32 @@ const FLIGHT_MS = 5_000;
 const UNREAD: HelloFacts = { kind: 'unreadable', fault: 'incomplete' };
 const NO_BYTES = Buffer.alloc(0);
 
-/** What was decided, and why beside the plain words of a rule. */
+/** A verdict with its reason; the reason may also be a fault, besides those that a rule gives. */
 type Told = Pick<Decided, 'step' | 'verdict'> & { readonly reason: Decided['reason'] | RefusedReason | HandshakeFault };
 
 /**
- * Bytes of the client that were not forwarded yet: a hello, and the bytes behind it. `body` is the hello's message, empty
- * where there is none that can be read; then everything is `hello`.
+ * Client bytes that were not forwarded yet: a hello, and the bytes after it. `body`: the hello's message. If
+ * no hello could be read, `body` is empty and all bytes are in `hello`.
  */
 type Said = { readonly hello: Buffer; readonly body: Uint8Array; readonly behind: Buffer };
 
-/** A server that was told the hello, and what it answered. */
+/** A server that received the hello, and the bytes it sent. */
 type Asked = { readonly server: Socket; readonly held: Buffer };
 
 const NOTHING_SAID: Said = { hello: NO_BYTES, body: NO_BYTES, behind: NO_BYTES };
 
-/** What goes on with a connection once it was decided. */
+/** An established connection, after its verdict. */
 type Live = {
-  /** Judged again by these steps; false: it is to be cut. */
+  /** Decides again by these steps; false: the connection must be reset. */
   judgeAgain(steps: readonly Step[], facts: TlsFacts): boolean;
 };
 
-/** A connection that was redirected: nothing of it goes on before a verdict (D22). */
+/** A redirected connection: no byte is forwarded before a verdict (D22). */
 export class Connection {
   #facts: TlsFacts = { hello: UNREAD, certificate: { kind: 'unasked' } };
   #server: Socket | null = null;
   #live: Live | null = null;
-  /** Of the policy whose steps were found last. */
+  /** The generation of the policy whose steps were found last. */
   #generation = 0;
   #isOver = false;
   #cancel: () => void = () => {};
@@ -59,12 +59,15 @@ export class Connection {
     const steps = await this.#steps();
     if (this.#isOver) return;
     if (steps === null) return this.#refuse('no_policy');
-    // It was redirected by a policy that is not in force any more.
+    // A later policy no longer inspects this connection.
     if (steps[0]?.tls === null) return this.#decide(steps, NOTHING_SAID);
     this.#readHello(steps);
   }
 
-  /** There is no room to inspect it: it passes where an audit lets pass what cannot be read (D4), and is reset otherwise. */
+  /**
+   * Handles a connection for which there is no capacity to inspect it. It passes if an audit mode permits
+   * unreadable connections (D4); otherwise it is reset.
+   */
   async beginUnread(reason: OverflowReason): Promise<void> {
     const steps = await this.#steps();
     if (this.#isOver) return;
@@ -75,10 +78,10 @@ export class Connection {
     this.#carryOut({ step: judged.step, verdict, reason }, NOTHING_SAID, null);
   }
 
-  /** By a policy that came into force (D19b). */
+  /** Decides again by a new policy (D19b). */
   async judgeAgain(): Promise<void> {
     if (this.#live === null) return;
-    // A connection that stands keeps its verdict when the grant that let it pass has expired (D12).
+    // An established connection keeps its verdict after the grant that permitted it has expired (D12).
     for (const expiredToo of [false, true]) {
       const steps = await this.#steps(expiredToo);
       if (steps === null || this.#isOver) return;
@@ -87,7 +90,7 @@ export class Connection {
     this.#refuse('cut_by_policy');
   }
 
-  /** Both sides are told at once. */
+  /** Resets both sides at once. */
   cut(): void {
     if (this.#isOver) return;
     this.client.resetAndDestroy();
@@ -95,7 +98,7 @@ export class Connection {
     this.#end();
   }
 
-  /** By one policy as a whole: the newest that there is when they are found. */
+  /** Returns steps of a single policy: the newest one when they are found. */
   async #steps(expiredToo = false): Promise<readonly Step[] | null> {
     const { judge } = this.plane;
     for (;;) {
@@ -107,7 +110,7 @@ export class Connection {
     }
   }
 
-  /** What was waited for is there: another policy may have come into force meanwhile. */
+  /** Decides after a wait, during which another policy may have come into force. */
   #settle(steps: readonly Step[], said: Said, asked: Asked | null = null): void {
     if (this.#generation === this.plane.judge.generation) {
       this.#decide(steps, said, asked);
@@ -120,7 +123,7 @@ export class Connection {
     });
   }
 
-  /** From now on `judgeAgain` reaches it. */
+  /** From now on `judgeAgain` covers the connection. */
   #goLive(live: Live): void {
     this.#live = live;
     if (this.#generation !== this.plane.judge.generation) void this.judgeAgain();
@@ -168,13 +171,13 @@ export class Connection {
       case 'intercept': {
         const step = steps[judged.from] as Step;
         if (this.plane.interceptor.isAble) {
-          // The client has heard nothing yet of what the server answered.
+          // The client has not yet received any of the server's bytes.
           this.#server?.destroy();
           this.#server = null;
           this.#intercept(steps, judged.from, said);
           return;
         }
-        // D4, D23: it fails closed, and under audit it passes uninspected.
+        // D4, D23: without a CA the connection is denied; in audit mode it passes uninspected.
         const verdict = step.mode === 'audit' ? 'audit' : 'deny';
         this.plane.counts.refuse('no_ca');
         this.#carryOut({ step, verdict, reason: 'no_ca' }, said, asked);
@@ -203,7 +206,7 @@ export class Connection {
       }
       if (server === null) return this.#refuse('server_unreachable');
       if (this.#generation !== this.plane.judge.generation) {
-        // Another policy came into force: the server is told nothing before it was asked.
+        // Another policy came into force: decide again before the server receives any bytes.
         server.destroy();
         return this.#settle([], said);
       }
@@ -213,7 +216,7 @@ export class Connection {
     });
   }
 
-  /** Until the server has answered the hello that was judged, where there is one. */
+  /** Forwards the connection. If a hello was evaluated, first waits until the server has answered it. */
   #follow({ server, held }: Asked, { body, behind }: Said, decided: Told): void {
     const go = (rest: Uint8Array): void => {
       if (rest.length > 0) server.write(rest);
@@ -235,7 +238,7 @@ export class Connection {
     this.#goLive(this.#decided);
   }
 
-  /** The server does not act on the hello that was judged: only an audit lets that pass (D4, D22). */
+  /** The server does not act on the hello that was evaluated: only audit mode lets this pass (D4, D22). */
   async #break(fault: HandshakeFault, decided: Told, go: () => void): Promise<void> {
     const steps = await this.#steps(true);
     if (this.#isOver) return;
@@ -251,10 +254,10 @@ export class Connection {
     go();
   }
 
-  /** Of what goes on by what its hello or the certificate said. */
+  /** An established connection that was decided by its hello or certificate. */
   readonly #decided: Live = {
     judgeAgain: (steps, facts) => {
-      // A question that was not asked then cannot be asked later.
+      // The certificate can no longer be requested.
       const certificate: CertificateFacts =
         facts.certificate.kind === 'unasked' ? { kind: 'unreadable' } : facts.certificate;
       const judged = judgeConnection(steps, { ...facts, certificate });
@@ -264,7 +267,7 @@ export class Connection {
     },
   };
 
-  /** The hello goes on, and what the server answers is held until it is judged. */
+  /** Forwards the hello, and holds the server's answer until the certificate is evaluated. */
   #askServer(steps: readonly Step[], said: Said): void {
     this.#connect(said, (server) => {
       const reader = new FlightReader();

@@ -4,7 +4,7 @@ import { AnswerReader } from './tls/answer-reader.js';
 import { HelloReader } from './tls/hello-reader.js';
 import { mayFollow } from './tls/second-hello.js';
 
-/** Bytes that are read behind a hello before the server has answered: the rest waits in the socket. */
+/** The limit of bytes read after a hello before the server has answered: the rest waits in the socket. */
 const AHEAD_BYTES = 65_536;
 const SERVER_ENDS = ['end', 'error', 'close'] as const;
 
@@ -12,25 +12,28 @@ export type HandshakeFault = Extract<HelloFault, 'hello_changed' | 'server_not_t
 
 type Ends = { readonly client: Socket; readonly server: Socket };
 
-/** Bytes that were read before: the client's hello, the bytes behind it, and those of the server. None of them was forwarded. */
+/** Bytes read earlier and not forwarded: the client's hello, the bytes after it, and those of the server. */
 type Begun = { readonly hello: Uint8Array; readonly behind: Uint8Array; readonly held: Uint8Array };
 
-/** `fault` null: the server acts on the hello that was judged. `rest` is the client's, and for the server. */
+/**
+ * `fault` null: the server acts on the hello that was evaluated. `rest`: client bytes that still must go to
+ * the server.
+ */
 type Done = (fault: HandshakeFault | null, rest: Uint8Array) => void;
 
 /**
- * Carries a connection from the verdict on its hello until the server has answered that hello. A server that asks for another one
- * acts on the second, which therefore goes on only where it says the same (D22). Until then nothing of the client passes that
- * could be a hello.
+ * Forwards a connection from the verdict on its hello until the server has answered that hello. A server that
+ * sends a HelloRetryRequest acts on the second hello; it is forwarded only if it has the same content (D22).
+ * Until then, no client bytes pass that could be a hello.
  */
 export class Handshake {
   readonly #answers = new AnswerReader();
-  /** All that the client said behind its first hello. */
+  /** All client bytes after the first hello. */
   readonly #behind = new HelloReader('second');
   #hello: 'none' | 'unreadable' | 'read' = 'none';
   #retry: Uint8Array | null = null;
   #isRetried = false;
-  /** How many bytes behind the first hello the server was told. */
+  /** How many bytes after the first hello were sent to the server. */
   #told = 0;
   #isOver = false;
 
@@ -54,7 +57,7 @@ export class Handshake {
     server.resume();
   }
 
-  /** Leaves both sockets as they are. */
+  /** Stops without closing the sockets. */
   stop(): void {
     const { client, server } = this.ends;
     this.#isOver = true;
@@ -88,12 +91,12 @@ export class Handshake {
     }
   };
 
-  /** Nothing more comes that could be a hello. */
+  /** The client sends no second hello any more. */
   readonly #clientEnded = (): void => {
     if (this.#hello === 'none' || this.#told === this.#behind.bytes.length) this.#finish(null);
   };
 
-  /** Nor is one asked for any more. */
+  /** The server cannot request a second hello any more. */
   readonly #serverEnded = (): void => this.#finish(null);
 
   #compare(): void {

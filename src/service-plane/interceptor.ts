@@ -21,29 +21,29 @@ const TICK_MS = 5_000;
 const HTTP1 = 'http/1.1';
 const HTTP2 = 'h2';
 
-/** What a connection is intercepted with. */
+/** A connection to intercept, and its decision so far. */
 export type Intercepted = {
   readonly client: Socket;
   readonly flow: Packet;
   readonly hello: ClientHello;
-  /** What the client said so far. */
+  /** The client bytes received so far. */
   readonly said: Buffer;
   readonly steps: readonly Step[];
-  /** Of the policy that the steps are of. */
+  /** The generation of the policy of `steps`. */
   readonly generation: number;
-  /** Where the walk goes on with every request. */
+  /** The step from which every request is evaluated. */
   readonly from: number;
-  /** Under audit: it goes on uninspected, since it cannot be intercepted (D4). */
+  /** Only in audit mode: forwards the connection uninspected, since it cannot be intercepted (D4). */
   readonly pass: (reason: RefusedReason) => void;
   readonly over: () => void;
 };
 export type InterceptedSession = {
-  /** By these from the next request on; false: it is to be cut. */
+  /** Uses these steps from the next request on; false: the connection must be reset. */
   judgeAgain(steps: readonly Step[], facts: TlsFacts, generation: number): boolean;
   cut(): void;
 };
 
-/** Ends TLS in a server's place, and judges every request (D23, D24). Of one thread. */
+/** Terminates TLS in place of the server, and evaluates every request (D23, D24). One for each thread. */
 export class Interceptor {
   readonly #plane: PlaneContext;
   readonly #contexts: LeafContexts;
@@ -66,7 +66,7 @@ export class Interceptor {
     return this.#isAble;
   }
 
-  /** What keeps the authorities of servers from being read; those of before count meanwhile. */
+  /** Why the trusted authorities of servers cannot be read; the previous ones stay in use. Null: no fault. */
   get upstreamCaFault(): string | null {
     return this.#trust.fault();
   }
@@ -81,7 +81,7 @@ export class Interceptor {
     this.#pool.close();
   }
 
-  /** Null where it was over, or passed on, at once. */
+  /** Returns null if the connection ended, or was passed on, before the return. */
   begin(intercepted: Intercepted): InterceptedSession | null {
     const session = new Session(intercepted, this.#plane, {
       contexts: this.#contexts,
@@ -136,7 +136,7 @@ class Session implements InterceptedSession {
 
   begin(): void {
     const { hello } = this.what;
-    // Whoever offers protocols and none of these does not mean HTTP that can be read.
+    // A client that offers only other protocols does not use HTTP in a readable form.
     if (hello.alpn.length > 0 && this.#protocols().length === 0) {
       this.#fail('no_common_protocol');
       return;
@@ -179,7 +179,10 @@ class Session implements InterceptedSession {
     this.#http?.lookAtClock();
   }
 
-  /** The server chooses among those that the client offers, and the client is given what it chose: nothing is translated. */
+  /**
+   * The server chooses among the client's protocols, and the client is offered that choice: no protocol is
+   * translated.
+   */
   #protocols(): readonly string[] {
     return this.what.hello.alpn.filter((protocol) => protocol === HTTP1 || protocol === HTTP2);
   }
@@ -187,7 +190,7 @@ class Session implements InterceptedSession {
   #link(protocols: readonly string[], done: (link: ServerLink | ServerLinkFailure) => void): void {
     const { flow, hello } = this.what;
     const destination = { flow, sni: hello.sni, protocols };
-    // Never at once: whoever asks is in the middle of what the client sent.
+    // Not before the return: the caller is in the middle of handling client bytes.
     const asking = setImmediate(() => {
       const kept = this.means.pool.take(keyOf(destination));
       if (kept !== null) return done(kept);
@@ -196,7 +199,10 @@ class Session implements InterceptedSession {
     this.#giveUp = () => clearImmediate(asking);
   }
 
-  /** A link in place of one that is gone. Behind a certificate by which requests were judged stands no other one. */
+  /**
+   * Opens a link in place of a closed one. If requests depend on the server's certificate, a server with
+   * another certificate is rejected.
+   */
   #linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void {
     this.#link(
       this.#protocols().filter((protocol) => protocol === HTTP1),
@@ -216,7 +222,7 @@ class Session implements InterceptedSession {
     );
   }
 
-  /** Shows the client a certificate, now that the server's was found good. */
+  /** Starts TLS with the client, after the server's certificate was verified. */
   #greet(link: ServerLink): void {
     const { client, flow, hello, said } = this.what;
     const context = this.means.contexts.of(hello.sni ?? formatAddress(flow.destination));
@@ -321,7 +327,7 @@ class Session implements InterceptedSession {
       this.what.pass(reason);
       return;
     }
-    // Nobody denied what a peer did not come to.
+    // These two failures are the peer's, not a denial of the policy.
     if (reason !== 'server_unreachable' && reason !== 'client_handshake') {
       counts.connection('deny');
       if (step !== undefined) this.plane.hits.add(this.#generation, step.decider);
@@ -338,7 +344,7 @@ class Session implements InterceptedSession {
   }
 }
 
-/** The certificate is read where somebody asks for it. */
+/** The certificate is parsed on first use. */
 function factsOf(hello: ClientHello, link: ServerLink): TlsFacts {
   return {
     hello,

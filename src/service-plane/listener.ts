@@ -4,7 +4,10 @@ import { parseAddress } from '#policy/model/ipv4.js';
 import { openListener } from '#sockets/socket-options.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
-/** Takes redirected connections, one thread of several; by their sockets they say from where and for whom they were. */
+/**
+ * Accepts redirected connections; several threads listen at one address. A socket's local address is the
+ * client's original destination.
+ */
 export class Listener {
   readonly #server: Server;
 
@@ -37,7 +40,7 @@ export class Listener {
     const destination = parseAddress(socket.localAddress ?? '');
     const { remotePort: sourcePort, localPort: destinationPort } = socket;
     const isDirect = destination === this.options.listen.address && destinationPort === this.options.listen.port;
-    // Nobody has any business to connect here but by way of the datapath.
+    // Only connections redirected by the datapath are accepted.
     if (source === undefined || destination === undefined || sourcePort === undefined || isDirect) {
       socket.resetAndDestroy();
       return;

@@ -21,10 +21,13 @@ import type { ThreadStats } from './service-plane-messages.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 import type { Splices } from './splices.js';
 
-/** As many again may pass unread, under audit: descriptors are bounded in every mode. */
+/**
+ * In audit mode, the same number of connections again may pass uninspected: descriptors are bounded in every
+ * mode.
+ */
 const WITH_UNREAD = 2;
 
-/** The service plane of one thread, in the thread that made it. */
+/** The service plane of one thread, in the thread that creates it. */
 export class LocalServicePlane {
   readonly #plane: Plane;
   readonly #listener: Listener;
@@ -88,7 +91,7 @@ export class LocalServicePlane {
     return this.#plane.counts.stats(this.#connections.size, this.upstreamCaFault);
   }
 
-  /** Whether what is allowed is seen too. */
+  /** Whether allowed connections and requests are reported too. */
   setAllowedWanted(wanted: boolean): void {
     this.#seen.allowedWanted = wanted;
   }
@@ -124,7 +127,7 @@ export class LocalServicePlane {
     void (unread === null ? connection.begin() : connection.beginUnread(unread));
   }
 
-  /** The limit that is used up, if one is, at `times` its value. */
+  /** Returns the limit that is reached at `times` its value; null: none. */
   #overflow(source: number, times: number): OverflowReason | null {
     const { maxConnections, maxConnectionsPerSource } = this.options;
     if (this.#ofSource.of(source) >= maxConnectionsPerSource * times) return 'too_many_connections_of_source';

@@ -6,13 +6,13 @@ import type { ConnectionEvaluator } from './connection-evaluator.js';
 import type { Counts } from './service-plane-counts.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
-/** What the connections of one thread share. */
+/** The parts that all connections of one thread share. */
 export type PlaneContext = {
   readonly options: ServicePlaneOptions;
   readonly judge: ConnectionEvaluator;
   readonly counts: Counts;
   readonly hits: Pick<DecidedHits<Decider>, 'add'>;
-  /** Whether what was decided so is to be told. */
+  /** Whether decisions with this verdict are reported. */
   tells(verdict: Verdict): boolean;
   see(seen: Omit<SeenConnection, 'atMs'>): void;
 };

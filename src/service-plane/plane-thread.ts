@@ -17,23 +17,26 @@ import type {
 
 type Listener = {
   readonly onSeen: (seen: SeenConnections) => void;
-  /** One of its faults is another, or gone. */
+  /** Called when one of the thread's faults has changed. */
   readonly onFault: () => void;
-  /** Not where it was ended. */
+  /** Called when the thread dies, but not after `end`. */
   readonly onDeath: (reason: string) => void;
 };
 
-/** One thread of the service plane, and the one that carries the bytes of what it decided. */
+/** One thread of the service plane, together with the thread that splices its decided connections. */
 export class PlaneThread {
   readonly #thread: WorkerClient<PlaneAsks, ToThread, FromThread>;
   readonly #splicer: WorkerClient<object, never, FromSplicing>;
   readonly #handover = new Handover();
   #stopped: Promise<void> | null = null;
-  /** By descriptors of its own: when the node ends, the datapath is closed before what it left is reset. */
+  /**
+   * With its own descriptors: at the end of the node, the datapath is closed before the remaining connections
+   * are reset.
+   */
   #point: OwnSpliceOffload | null = null;
-  /** What keeps it from reading the authorities of servers. */
+  /** Why the thread cannot read the trusted authorities of servers. */
   upstreamCaFault: string | null = null;
-  /** And from leaving connections to the datapath. */
+  /** Why the thread cannot offload connections to the datapath. */
   joinFault: string | null = null;
 
   constructor(
@@ -88,7 +91,7 @@ export class PlaneThread {
     try {
       this.#point = ownSpliceOffload(point);
     } catch {
-      // The datapath is gone. The next point is on its way.
+      // The datapath is gone. Its successor provides the next offload.
       this.#point = null;
     }
     this.tell({ kind: 'join_by', point });
@@ -98,19 +101,19 @@ export class PlaneThread {
     try {
       if (this.#point !== null) resetLeft(this.#point.point, this.number.number);
     } catch {
-      // The datapath that had them is gone, too.
+      // The datapath that forwarded the connections is gone, too.
     }
     this.#point?.close();
     this.#point = null;
   }
 
-  /** Neither is of use without the other. */
+  /** Ends both threads: each needs the other. */
   end(reason = 'the service plane was closed'): Promise<void> {
     this.#stopped ??= (async () => {
       const stopped = [this.#thread.end(reason), this.#splicer.end(reason)];
       this.#handover.ring();
       await Promise.all(stopped);
-      // First: of what is held on its way to the datapath no reset of a socket leaves the node.
+      // First: while the datapath holds a connection, no reset of its socket would leave the node.
       this.#resetJoined();
       this.#handover.close();
     })();

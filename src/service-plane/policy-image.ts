@@ -4,19 +4,19 @@ import type { SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Group, Policy, Rule } from '#contracts/policy-model.js';
 import { normaliseGroup } from '#policy/model/normalise.js';
 
-/** Of one image: what is spread over more is written anew. */
+/** The limit of chunks of one image: an image with more is written again into one. */
 const MAX_CHUNKS = 16;
 
-/** A group without its rules, and where its text lies. */
+/** A group without its rules, and the position of its text. */
 type Head = Omit<Group, 'rules'> & { readonly chunk: number; readonly from: number; readonly to: number };
 type Heads = Pick<Policy, 'default'> & { readonly groups: readonly Head[] };
 type Place = { readonly chunk: Uint8Array; readonly from: number };
 
-/** Writes policies for threads. What is not another text than before lies where it lay. */
+/** Writes policies for threads. An unchanged group text stays in the chunk where it is. */
 export class PolicyWriter {
   readonly #places = new WeakMap<Uint8Array, Place>();
 
-  /** `texts` are those of the groups, in their order. */
+  /** `texts`: the texts of the groups, in their order. */
   write({ groups, default: byDefault }: Policy, texts: readonly Uint8Array[]): PolicyImage {
     this.#place(texts.filter((text) => !this.#places.has(text)));
     if (this.#chunksOf(texts).size > MAX_CHUNKS) this.#place(texts);
@@ -52,7 +52,10 @@ function shared(bytes: number): Uint8Array {
   return new Uint8Array(new SharedArrayBuffer(bytes));
 }
 
-/** The rules of a group are read when they are asked for first, unless they stood in the policy `before` and were read there. */
+/**
+ * Reads a policy. The rules of a group are parsed on first use. They are reused from `before` if they were
+ * parsed there and the text is unchanged.
+ */
 export function readPolicy({ heads, chunks }: PolicyImage, before: Policy | null): Policy {
   const { default: byDefault, groups } = deserialize(heads) as Heads;
   const known = new Map<string, ReadGroup>();

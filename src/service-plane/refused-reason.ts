@@ -1,7 +1,7 @@
 import type { HttpFault } from './http/fault.js';
 import type { UntrustedReason } from './untrusted-reason.js';
 
-/** Why there is no connection to a server that a client may be shown. */
+/** Why a server link could not be opened. */
 export type LinkFault =
   | 'server_unreachable'
   | 'server_handshake'
@@ -9,10 +9,13 @@ export type LinkFault =
   | 'server_changed'
   | `upstream_untrusted:${UntrustedReason}`;
 
-/** Why a connection is not read: the thread, or the source, has as many as it may have. */
+/** Why a connection is not inspected: the thread, or the source, has reached its limit. */
 export type OverflowReason = 'too_many_connections' | 'too_many_connections_of_source';
 
-/** Why something was not served. The set is closed, and the peers choose no word of it: it is a label of a metric. */
+/**
+ * Why a connection or request was not served. The set is closed, and peers cannot add to it: it is a label of
+ * a metric.
+ */
 export type RefusedReason =
   | LinkFault
   | `request_${HttpFault}`

@@ -1,14 +1,19 @@
 import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
 
-/** What is seen between two takes, of what is allowed and of the rest each; of more only the number is known. */
+/**
+ * The limits of recorded connections between two takes, for allowed and for other ones; beyond them only the
+ * number is kept.
+ */
 const ALLOWED = 8_192;
 const DENIED = 8_192;
-/** Names of the DNS have 253, methods that are passed on 32. */
+/** Only the path needs a limit: DNS names have at most 253 characters, and forwarded methods 32. */
 const PATH_CHARACTERS = 512;
 
-/** What one thread saw since it told the last time. However much is allowed, what is denied has room of its own. */
+/**
+ * Connections of one thread since the last report. Denied ones have their own room, however many are allowed.
+ */
 export class Seen {
-  /** Whether what is allowed is of use to anybody. */
+  /** Whether allowed connections are recorded. */
   allowedWanted = false;
   #connections: SeenConnection[] = [];
   #allowed = 0;

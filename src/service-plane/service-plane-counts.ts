@@ -2,7 +2,7 @@ import type { Verdict } from '#contracts/policy-model.js';
 import type { RefusedReason } from './refused-reason.js';
 import type { ThreadStats } from './service-plane-messages.js';
 
-/** What one thread counts. */
+/** The counters of one thread. */
 export class Counts {
   intercepted = 0;
   readonly #connections = { allow: 0, deny: 0, audit: 0, redirect: 0 };
@@ -18,7 +18,7 @@ export class Counts {
     this.#requests[verdict]++;
   }
 
-  /** Of a response that broke its rule. */
+  /** Counts a response that violated its rule. */
   response(verdict: 'deny' | 'audit'): void {
     this.#responses[verdict]++;
   }
@@ -46,7 +46,7 @@ export class Counts {
   }
 }
 
-/** What several threads counted together. */
+/** The sum over several threads. */
 export function sumOf(all: readonly ThreadStats[]): ThreadStats {
   const sum = (of: (stats: ThreadStats) => number): number => all.reduce((total, stats) => total + of(stats), 0);
   const refused: Record<string, number> = {};

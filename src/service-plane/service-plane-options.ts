@@ -1,16 +1,19 @@
 export type ServicePlaneOptions = {
-  /** Where redirected connections arrive; the address in host order. */
+  /** The address at which redirected connections arrive, in host order. */
   readonly listen: { readonly address: number; readonly port: number };
-  /** Threads that take connections. */
+  /** The number of threads that accept connections. */
   readonly workers: number;
-  /** `system`, or a PEM file of the authorities that servers must be signed by. */
+  /** `system`, or a PEM file with the authorities that must have signed server certificates. */
   readonly upstreamCa: string;
-  /** What a denied request gets. */
+  /** The answer to a denied request. */
   readonly deniedHttp: '403' | 'reset';
-  /** Of its packets; 0: none. */
+  /** The mark of the plane's packets; 0: none. */
   readonly mark: number;
-  /** Connections of one thread at once; what is more is reset, or passes unread under audit until it is as many again. */
+  /**
+   * The limit of connections of one thread. Further connections are reset; in audit mode, the same number
+   * again passes uninspected.
+   */
   readonly maxConnections: number;
-  /** The same for the connections of one source, in one thread. */
+  /** The same limit for the connections of one source, in one thread. */
   readonly maxConnectionsPerSource: number;
 };

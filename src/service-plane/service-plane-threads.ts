@@ -17,15 +17,16 @@ const NO_FAULTS: Faults = { upstream_ca_changed: null, joining_changed: null };
 const FAULT_CHANGES = ['upstream_ca_changed', 'joining_changed'] as const satisfies readonly (keyof Faults)[];
 
 /**
- * The service plane in threads of its own, all of which listen at one address: the kernel gives each its share. Where one
- * dies its connections are reset, `watch` is told, and all begin anew with the next `open`.
+ * The service plane in its own threads. All listen at one address, and the kernel distributes connections
+ * among them. If a thread dies, its connections are reset, `watch` reports it, and the next `open` starts all
+ * threads again.
  */
 export function createServicePlane(options: ServicePlaneOptions): ServicePlane {
   return new ServicePlaneThreads(options);
 }
 
 class ServicePlaneThreads implements ServicePlane {
-  /** The same for every thread, and after one that died: what a client keeps of a session stays good. */
+  /** Equal in all threads and kept after a thread's death, so that clients can resume their sessions. */
   readonly #ticketKeys = randomBytes(TICKET_KEY_BYTES);
   readonly #watchers = new Set<(change: ServicePlaneChange) => void>();
   readonly #observers = new Set<(seen: SeenConnections) => void>();
@@ -122,7 +123,7 @@ class ServicePlaneThreads implements ServicePlane {
     });
   }
 
-  /** All threads have the same ones, each when it looks. */
+  /** All threads have the same faults, but detect them at different times. */
   #lookAtFaults(): void {
     const before = this.#faults;
     this.#faults = {

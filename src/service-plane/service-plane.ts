@@ -4,26 +4,38 @@ import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 
-/** What the service plane part asks of the plane. It runs in worker threads; nothing that a connection does passes through here. */
+/**
+ * The service plane as the `servicePlane` actor uses it. The plane runs in worker threads; no per-connection
+ * work passes through this interface.
+ */
 export type ServicePlane = {
-  /** Listens in every thread. Connections are reset until `use`. Rejects where the address cannot be bound. */
+  /** Listens in every thread. Connections are reset until `use`. Rejects if the address cannot be bound. */
   open(): Promise<void>;
-  /** Judges by this from now on, also the connections that there are (D19b). */
+  /** Decides by this policy from now on; also decides existing connections again (D19b). */
   use(inspection: InspectionImage): void;
-  /** Signs by this from now on; null: nothing is intercepted, and what a rule would intercept fails closed. */
+  /**
+   * Signs with this CA from now on; null: nothing is intercepted, and connections that a rule would intercept
+   * are denied.
+   */
   useCa(ca: InterceptCa | null): void;
-  /** Where threads ask for what addresses are granted for; see `Datapath.grantPort`. One for each thread. */
+  /**
+   * The number of threads. `grantsBy` takes one port for each, by which the thread requests the grants of
+   * addresses; see `Datapath.grantPort`.
+   */
   readonly threads: number;
   grantsBy(ports: readonly MessagePort[]): void;
-  /** Where what is decided may be left to the datapath; see `Datapath.joinPoint`. */
+  /** Offloads decided connections to the datapath; see `Datapath.joinPoint`. */
   joinBy(point: SpliceOffload): void;
   stats(): Promise<ServicePlaneStats>;
-  /** Told first of what is so already. */
+  /** First calls the listener with the current faults. */
   watch(listener: (change: ServicePlaneChange) => void): () => void;
   observe(listener: (seen: SeenConnections) => void): () => void;
-  /** Whether what is allowed is told of too; not at first. Holds when the plane is opened again. */
+  /**
+   * Whether allowed connections and requests are reported too; false at first. The setting survives a
+   * reopening of the plane.
+   */
   setAllowedWanted(wanted: boolean): void;
-  /** Resets what there is, and lets go of the sockets. */
+  /** Resets all connections, and closes the sockets. */
   close(): Promise<void>;
 };
 
@@ -32,26 +44,29 @@ export type ServicePlaneChange =
   /** See `ServicePlaneStats.upstreamCaFault` and `joinFault`; null after `open`. */
   | { readonly type: 'upstream_ca_changed' | 'joining_changed'; readonly fault: string | null };
 
-/** Since the plane was opened, over all threads. */
+/** Counts since the plane was opened, over all threads. */
 export type ServicePlaneStats = {
   /** Connections that were decided without their requests. */
   readonly allow: number;
   readonly deny: number;
   readonly audit: number;
   readonly intercepted: number;
-  /** Requests of those that were intercepted. */
+  /** Requests of intercepted connections. */
   readonly requestsAllow: number;
   readonly requestsDeny: number;
   readonly requestsAudit: number;
-  /** Responses that broke the rule which let their request pass. */
+  /** Responses that violated the rule that allowed their request. */
   readonly responsesDeny: number;
   readonly responsesAudit: number;
-  /** Connections now. */
+  /** Current connections. */
   readonly connections: number;
-  /** What was not served, by reason. */
+  /** Connections and requests that were not served, by reason. */
   readonly refused: Readonly<Record<string, number>>;
-  /** What keeps the authorities of servers from being read; those of before count meanwhile. Null: nothing. */
+  /** Why the trusted authorities of servers cannot be read; the previous ones stay in use. Null: no fault. */
   readonly upstreamCaFault: string | null;
-  /** What keeps connections from being left to the datapath; they are carried by the node's sockets. Null: nothing. */
+  /**
+   * Why connections cannot be offloaded to the datapath; the node's sockets then carry their bytes. Null: no
+   * fault.
+   */
   readonly joinFault: string | null;
 };

@@ -6,7 +6,7 @@ import { Splicer } from '#sockets/splicer.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import type { FromSplicing, GivenToSplice, SpliceOrder } from './service-plane-messages.js';
 
-/** Only so that a process ends which rings no bell. */
+/** A limit of the wait, so that the process can end without a signal on the eventfd. */
 const WAIT_MS = 1_000;
 
 const LOOK_MS = 1_000;
@@ -31,13 +31,13 @@ function joinBy(point: SpliceOffload): void {
   try {
     splicer.joinBy(() => new SpliceOffloader(point, thread, shared.descriptors));
   } catch (failure) {
-    // Where the datapath is another one by now the next point is on its way.
+    // If the datapath was replaced in the meantime, the next offload point is already on its way.
     joinFault = joinFaultOf(failure);
   }
   parent.tell({ joinFault });
 }
 
-// This thread has no turns of an event loop: it waits in the kernel for its sockets and for the bell.
+// This thread has no event loop: it waits in the kernel for its sockets and for the eventfd.
 for (;;) {
   const ended = splicer.turn(WAIT_MS);
   if (ended.length > 0) port.postMessage(ended);

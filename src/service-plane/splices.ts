@@ -5,10 +5,10 @@ import { descriptorOf } from '#sockets/descriptor-reserve.js';
 import type { Handover } from '#sockets/handover.js';
 import type { SpliceOrder } from './service-plane-messages.js';
 
-/** Not in the types. */
+/** A field that is missing from Node's types. */
 type Handled = Socket & { readonly _handle: { readStop(): void } | null };
 
-/** Hands pairs of sockets to the thread that carries their bytes. */
+/** Hands pairs of sockets over to the thread that splices them. */
 export class Splices {
   readonly #ends = new Map<number, () => void>();
   #orders: SpliceOrder[] = [];
@@ -25,8 +25,9 @@ export class Splices {
   }
 
   /**
-   * Carries the bytes of two sockets to each other, each side's end by itself; what breaks one breaks the other. Node has them no
-   * more once what it was given to write is written. `done` is told when both are over; what is returned resets both.
+   * Splices two sockets: each direction ends by itself, and an error of one socket resets both. Node gives
+   * the sockets up once all data written to them are sent. `done` is called when both directions have ended;
+   * the returned function resets both sockets.
    */
   splice(one: Socket, other: Socket, done: () => void): () => void {
     const id = this.#nextId();
@@ -39,7 +40,7 @@ export class Splices {
     };
   }
 
-  /** From now on what it carries may be left to the datapath. */
+  /** From now on, the spliced connections may be offloaded to the datapath. */
   joinBy(point: SpliceOffload): void {
     this.#order({ joinBy: point });
   }
@@ -62,7 +63,7 @@ export class Splices {
     for (const socket of [one, other]) {
       socket.removeAllListeners();
       socket.on('error', () => {});
-      // It closes its descriptor at once, and the connection stays open by the other one.
+      // `destroy` closes Node's descriptor at once; the connection stays open by the duplicate.
       socket.destroy();
     }
     this.#order({ id, pair: taken as [number, number] });
@@ -97,7 +98,7 @@ export class Splices {
   }
 }
 
-/** What Node has read already; it reads no more. */
+/** Forwards the data that Node has already read, and stops further reads. */
 function passOn(from: Socket, to: Socket): void {
   for (let chunk = from.read() as Buffer | null; chunk !== null; chunk = from.read() as Buffer | null) to.write(chunk);
   (from as Handled)._handle?.readStop();

@@ -1,4 +1,4 @@
-/** Why a certificate is not trusted. The words are stable: findings and metrics are told them. */
+/** Why a certificate is not trusted. The codes are stable: findings and metrics contain them. */
 export type UntrustedReason =
   | 'expired'
   | 'not_yet_valid'
@@ -17,7 +17,7 @@ export type UntrustedReason =
   | 'unreadable'
   | 'other';
 
-/** By the code that Node has for what OpenSSL found. */
+/** By Node's code for the error of OpenSSL. */
 const BY_CODE: Readonly<Record<string, UntrustedReason>> = {
   CERT_HAS_EXPIRED: 'expired',
   CERT_NOT_YET_VALID: 'not_yet_valid',
@@ -42,7 +42,7 @@ const BY_CODE: Readonly<Record<string, UntrustedReason>> = {
   UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY: 'unreadable',
 };
 
-/** OpenSSL's sentence where Node has no code for it (`UNSPECIFIED`). */
+/** By OpenSSL's message, if Node has no code for the error (`UNSPECIFIED`). */
 const BY_SENTENCE: readonly (readonly [RegExp, UntrustedReason])[] = [
   [/digest algorithm too weak/i, 'weak_signature'],
   [/key too weak/i, 'weak_key'],
@@ -52,7 +52,7 @@ const BY_SENTENCE: readonly (readonly [RegExp, UntrustedReason])[] = [
   [/path length/i, 'path_too_long'],
 ];
 
-/** Null where the failure says nothing about a certificate. */
+/** Returns null if the failure does not concern a certificate. */
 export function untrustedReason(failure: unknown): UntrustedReason | null {
   if (failure instanceof Untrusted) return failure.reason;
   if (!(failure instanceof Error) || !('code' in failure)) return null;
@@ -63,7 +63,7 @@ export function untrustedReason(failure: unknown): UntrustedReason | null {
   return null;
 }
 
-/** What of a certificate was found wanting where OpenSSL was content. */
+/** A certificate that OpenSSL accepts, and Weir rejects. */
 export class Untrusted extends Error {
   override readonly name = 'Untrusted';
   constructor(

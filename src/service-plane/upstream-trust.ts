@@ -13,33 +13,33 @@ import { withPath } from '#files/system-failure.js';
 import { SYSTEM_FILE } from './certificate/trust-anchors.js';
 import { Untrusted } from './untrusted-reason.js';
 
-/** Whom a node trusts as a server. */
+/** Decides which servers a node trusts. */
 export type UpstreamTrust = {
   /**
-   * How to connect to the server `name` at `address`, an IPv4 address, over `socket`. Where the client named nobody the
-   * certificate must be for the address.
+   * The options to connect to the server `name` at `address`, an IPv4 address. If the client sent no name,
+   * the certificate must be for the address.
    */
   connection(name: string | null, address: string): ConnectionOptions;
-  /** What keeps the file from being read now; those of before count meanwhile. Null: nothing. */
+  /** Why the file cannot be read now; the previous authorities stay in use. Null: no fault. */
   fault(): string | null;
 };
 
 export type UpstreamTrustOptions = {
-  /** `service_plane.upstream_ca`: `system`, or a file of PEM. */
+  /** `service_plane.upstream_ca`: `system`, or a PEM file. */
   readonly source: string;
   readonly systemFile?: string;
-  /** Milliseconds that never go back. */
+  /** A monotonic clock in milliseconds. */
   readonly nowMs?: () => number;
 };
 
 const LOOK_AGAIN_MS = 1_000;
-/** 112 bits: neither SHA-1 nor RSA below 2048 bits in the whole chain. */
+/** 112 bits of security: no SHA-1 and no RSA below 2048 bits in the whole chain. */
 const CIPHERS = `${DEFAULT_CIPHERS}:@SECLEVEL=2`;
 
 /**
- * Reads the authorities once, and again when their file changes: looked at when they are used or asked about, at most
- * once a second.
- * Throws where a file that was named cannot be read, or holds no certificate.
+ * Reads the authorities at the start, and again after a change of their file. The file is checked on use, at
+ * most once a second.
+ * @throws Error if the given file cannot be read, or contains no certificate.
  */
 export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrust {
   const { source, systemFile = SYSTEM_FILE, nowMs = () => performance.now() } = options;
@@ -89,7 +89,7 @@ function contextOf(authorities: string | readonly string[]): SecureContext {
 
 function authoritiesIn(path: string): string {
   const pem = readBoundedSync(path, MOST_BYTES.certificates).toString();
-  // Without a certificate Node would take its own list of roots.
+  // Without a certificate, Node would use its own list of roots.
   if (!isCertificate(pem)) throw new Error(`read ${path}: it holds no certificate`);
   return pem;
 }
@@ -111,7 +111,7 @@ function stampOf(path: string): string {
   }
 }
 
-/** RFC 9525: the alternative names alone count, and a wildcard is a whole label. */
+/** RFC 9525: only the alternative names count, and a wildcard must be a whole label. */
 function identityFault(name: string | null, address: string, { raw }: PeerCertificate): Error | undefined {
   const certificate = new X509Certificate(raw);
   if (certificate.subjectAltName === undefined)

@@ -11,11 +11,11 @@ export type CaWish = {
 };
 
 const DAY_MS = 86_400_000;
-/** Clocks of clients may be behind. */
+/** For clients whose clocks are behind. */
 const BACKDATED_MS = 3_600_000;
 const CRL_SIGN = 0x02;
 
-/** Makes a root of its own with a P-256 key. It may sign leaves and no other CA. */
+/** Creates a self-signed root with a P-256 key. It may sign leaf certificates and no other CA. */
 export function generateCa({ commonName, days }: CaWish, now: Date = new Date()): InterceptCa {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const spki = publicKeyInfo(privateKey);

@@ -1,13 +1,13 @@
 import { type KeyObject, X509Certificate } from 'node:crypto';
 import { readCertificate } from '../certificate/certificate.js';
 
-/** The CA that signs for intercepted connections. A value that threads can be sent. */
+/** The CA that signs for intercepted connections. The value can be sent to threads. */
 export type InterceptCa = {
   readonly certPem: string;
-  /** The certificates above it, its issuer first; empty where it is a root, or nobody gave them. */
+  /** The certificates above it, its issuer first; empty if it is a root, or if none were given. */
   readonly chainPem: string;
   readonly key: KeyObject;
-  /** As RFC 4514 writes it. */
+  /** In the form of RFC 4514. */
   readonly subject: string;
   /** SHA-256 of its DER: 64 hex digits in lower case. */
   readonly fingerprint: string;
@@ -15,12 +15,12 @@ export type InterceptCa = {
   readonly notAfter: Date;
 };
 
-/** Of a certificate and a key that belong together; `readCa` judges whether they do. */
+/** Combines a certificate and its key; `readCa` checks that they belong together. */
 export function interceptCaOf(certPem: string, chainPem: string, key: KeyObject): InterceptCa {
   return { certPem, chainPem, key, ...describeCa(certPem) };
 }
 
-/** What is told of a CA. */
+/** The public facts of a CA. */
 export function describeCa(certPem: string): Pick<InterceptCa, 'subject' | 'fingerprint' | 'notBefore' | 'notAfter'> {
   const certificate = new X509Certificate(certPem);
   return {
@@ -31,7 +31,7 @@ export function describeCa(certPem: string): Pick<InterceptCa, 'subject' | 'fing
   };
 }
 
-/** What is sent behind a leaf: clients have the root, and need what is between. */
+/** The certificates sent after a leaf: clients have the root, and need the intermediate ones. */
 export function shownChainOf({ certPem, chainPem }: InterceptCa): string {
   return certificatesIn(certPem + chainPem)
     .filter((pem) => !isRoot(pem))
@@ -40,12 +40,12 @@ export function shownChainOf({ certPem, chainPem }: InterceptCa): string {
 
 const BLOCK = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
-/** The blocks of a PEM text, each with a line break behind it. */
+/** The certificate blocks of a PEM text, each followed by a line break. */
 export function certificatesIn(pem: string): string[] {
   return (pem.match(BLOCK) ?? []).map((block) => `${block}\n`);
 }
 
-/** What stands in a PEM text besides certificates. */
+/** The rest of a PEM text without its certificates. */
 export const outsideCertificates = (pem: string): string => pem.replace(BLOCK, '');
 
 function isRoot(pem: string): boolean {

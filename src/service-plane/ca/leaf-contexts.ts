@@ -7,11 +7,11 @@ import { sealTickets } from './tickets.js';
 
 export type LeafContextOptions = {
   /**
-   * 48 random bytes, the same in every thread that serves the same clients: a session that one began is resumed by
+   * 48 random bytes, equal in all threads that serve the same clients: a session of one thread is resumed by
    * another.
    */
   readonly ticketKeys: Buffer;
-  /** How many names are kept; the least recently used goes first. */
+  /** The limit of cached names; the least recently used are removed first. */
   readonly capacity?: number;
   readonly now?: () => Date;
 };
@@ -19,11 +19,11 @@ export type LeafContextOptions = {
 type ReplayBuffer = { readonly context: SecureContext; readonly renewAtMs: number };
 
 const CAPACITY = 4096;
-/** The handshake hashes with SHA-256 then, which processors have instructions for, and not with SHA-384. */
+/** With this cipher the handshake hashes with SHA-256, which processors accelerate, and not with SHA-384. */
 const CHEAPEST = 'TLS_AES_128_GCM_SHA256';
 const CIPHERS = [CHEAPEST, ...DEFAULT_CIPHERS.split(':').filter((cipher) => cipher !== CHEAPEST)].join(':');
 
-/** TLS contexts by name: what an intercepted client is shown. */
+/** TLS contexts by name, each with the certificate that intercepted clients receive. */
 export class LeafContexts {
   readonly #options: LeafContextOptions;
   readonly #key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
@@ -40,15 +40,15 @@ export class LeafContexts {
     return this.#kept.size;
   }
 
-  /** Who signs from now on; connections that have begun keep what they were shown. */
+  /** Sets the signing CA; existing connections keep their certificates. */
   use(ca: InterceptCa | null): void {
     this.#signing = ca === null ? null : { ca, mint: createLeafMint(ca, this.#key), chainPem: shownChainOf(ca) };
     this.#kept.clear();
   }
 
   /**
-   * Of a host name in lower case, or of an IPv4 address where the client names no host. Null while there is no CA, or
-   * none that is valid now.
+   * Returns the context of a host name in lower case, or of an IPv4 address if the client sends no server
+   * name. Returns null without a CA that is currently valid.
    */
   of(name: string): SecureContext | null {
     const now = this.#options.now?.() ?? new Date();
@@ -70,9 +70,10 @@ export class LeafContexts {
       minVersion: 'TLSv1.2',
       ciphers: CIPHERS,
       honorCipherOrder: true,
-      // Whoever would rather have ChaCha20 has no instructions for AES.
+      // A client that prefers ChaCha20 has no AES instructions.
       secureOptions: constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_PRIORITIZE_CHACHA,
-      // A session counts for one name and one CA: OpenSSL resumes only what has the same id, of 32 bytes at most.
+      // A session is valid for one name and one CA: OpenSSL resumes only a session with the same id context,
+      // which has at most 32 bytes.
       sessionIdContext: createHash('sha256').update(session).digest('hex').slice(0, 32),
     });
     sealTickets(context, this.#options.ticketKeys);

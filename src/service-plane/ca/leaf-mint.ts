@@ -17,10 +17,13 @@ const IP_ADDRESS = 7;
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1';
 
 type Leaf = { readonly certPem: string; readonly notBefore: Date; readonly notAfter: Date };
-/** Makes a leaf for a host name or an IPv4 address. */
+/** Creates a leaf certificate for a host name or an IPv4 address. */
 export type LeafMint = (name: string, now: Date) => Leaf;
 
-/** Leaves that `ca` signs for `leafKey`, an EC key: one for all of them, as making one and reading it again costs more than the rest. */
+/**
+ * Returns a function that signs leaf certificates with `ca` for `leafKey`, an EC key. All leaves share the
+ * key: creating and parsing a key costs more than the rest.
+ */
 export function createLeafMint(ca: InterceptCa, leafKey: KeyObject): LeafMint {
   const issuer = readCertificate(new X509Certificate(ca.certPem).raw);
   const issuerKeyId = issuer.extensions.get(EXTENSION.subjectKeyIdentifier);
@@ -52,7 +55,7 @@ export function createLeafMint(ca: InterceptCa, leafKey: KeyObject): LeafMint {
         notBefore,
         notAfter,
         publicKey,
-        // RFC 5280, 4.2.1.6: critical where the subject is empty.
+        // RFC 5280, 4.2.1.6: critical if the subject is empty.
         extensions: [...constant, extension(EXTENSION.subjectAltName, commonName === null, der.sequence(names))],
       },
       signer,
@@ -61,7 +64,7 @@ export function createLeafMint(ca: InterceptCa, leafKey: KeyObject): LeafMint {
   };
 }
 
-/** Verifiers look for the issuer whose identifier is this one, byte for byte. */
+/** Must equal the issuer's subject key identifier byte for byte: verifiers find the issuer by it. */
 function authorityKeyId(subjectKeyId: Uint8Array): der.Der {
   return der.sequence(der.implicit(0, readDerValue(subjectKeyId, TAG.octetString).content));
 }

@@ -5,7 +5,7 @@ import { certificatesIn, type InterceptCa, interceptCaOf, outsideCertificates } 
 import { readKey } from './read-key.js';
 import { tryCa } from './trial.js';
 
-/** A thing that is wrong with what an operator gave. Nothing of the key is in the message. */
+/** A fault in the operator's input. The message contains nothing of the key. */
 type CaFault = { readonly pointer: '/cert_pem' | '/key_pem'; readonly message: string };
 type CaWarning = 'ca_not_valid_yet' | 'ca_bound_to_names';
 export type CaReading =
@@ -17,8 +17,9 @@ const NO_CA =
   'Must be the certificate of a CA: basic constraints with CA:TRUE, and keyCertSign where it has a key usage.';
 
 /**
- * Reads a CA from PEM: its certificate, with those above it behind it in order, and its key. It is accepted if a client
- * that trusts it would take a leaf of it, which is tried with OpenSSL.
+ * Reads a CA from PEM: its certificate, followed by the certificates above it in order, and its key. The CA
+ * is accepted if a client that trusts it would accept its leaf certificates; a TLS handshake with OpenSSL
+ * checks this.
  */
 export async function readCa(certPem: string, keyPem: string, now: Date = new Date()): Promise<CaReading> {
   const key = readKey(keyPem);
@@ -39,7 +40,7 @@ export async function readCa(certPem: string, keyPem: string, now: Date = new Da
   return { kind: 'ca', ca, warnings: [] };
 }
 
-/** What a client says of a leaf that this CA signed. */
+/** The messages for the reasons for which a client would reject leaf certificates of this CA. */
 const TRIED: Readonly<Partial<Record<UntrustedReason, string>>> = {
   expired: 'A certificate of the chain has expired.',
   not_yet_valid: 'A certificate of the chain is not valid yet.',
@@ -62,7 +63,7 @@ function readChain(text: string): { readonly certificates: readonly [Read, ...Re
   let certificates: Read[];
   try {
     certificates = blocks.map((pem) => ({ pem, read: new X509Certificate(pem) }));
-    // OpenSSL also reads BER.
+    // Rejects BER, which OpenSSL also reads.
     for (const { read } of certificates) readCertificate(read.raw);
   } catch {
     return { fault: 'Holds a certificate that cannot be read.' };

@@ -2,11 +2,14 @@ import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { CURVES } from './signed-certificate.js';
 
 const KEY_BLOCK = /-----BEGIN ((?:RSA |EC |ENCRYPTED )?PRIVATE KEY)-----[\s\S]+?-----END \1-----/g;
-/** What `openssl ecparam -genkey` writes before the key. */
+/** The block that `openssl ecparam -genkey` writes before the key. */
 const EC_PARAMETERS = /-----BEGIN EC PARAMETERS-----[^-]+-----END EC PARAMETERS-----/;
 const LEAST_RSA_BITS = 2048;
 
-/** The private key of a PEM text, of a kind that clients accept as a CA's; else what is wrong, and nothing of the key. */
+/**
+ * Reads the private key of a PEM text, if clients accept its kind for a CA. Otherwise returns the fault,
+ * without any part of the key.
+ */
 export function readKey(pem: string): KeyObject | { readonly fault: string } {
   const blocks = pem.match(KEY_BLOCK) ?? [];
   const rest = pem.replace(KEY_BLOCK, '').replace(EC_PARAMETERS, '').trim();

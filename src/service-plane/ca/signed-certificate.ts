@@ -13,7 +13,7 @@ export type CertificateText = {
   readonly extensions: readonly der.Der[];
 };
 
-/** What signs certificates, with the name that X.509 has for how it does. */
+/** A key that signs certificates, with its digest and its X.509 algorithm identifier. */
 export type Signer = { readonly key: KeyObject; readonly digest: string; readonly algorithm: der.Der };
 
 const ECDSA: Readonly<Record<string, readonly [digest: string, oid: string]>> = {
@@ -23,7 +23,7 @@ const ECDSA: Readonly<Record<string, readonly [digest: string, oid: string]>> = 
 };
 export const CURVES: readonly string[] = Object.keys(ECDSA);
 
-/** Of a key that `readCa` accepts: RSA, or EC on one of `CURVES`. */
+/** The signer for a key that `readCa` accepts: RSA, or EC on one of `CURVES`. */
 export function signerOf(key: KeyObject): Signer {
   if (key.asymmetricKeyType === 'rsa') {
     const algorithm = der.sequence(der.oid('1.2.840.113549.1.1.11'), der.nothing());
@@ -34,7 +34,7 @@ export function signerOf(key: KeyObject): Signer {
   return { key, digest: found[0], algorithm: der.sequence(der.oid(found[1])) };
 }
 
-/** The DER of a certificate (X.509 v3) with a random serial number of 127 bits. */
+/** Returns the DER of an X.509 v3 certificate with a random serial number of 127 bits. */
 export function signedCertificate(text: CertificateText, { key, digest, algorithm }: Signer): Buffer {
   const content = der.sequence(
     der.explicit(0, der.integer(Buffer.of(2))),
@@ -55,7 +55,7 @@ export function extension(id: string, critical: boolean, value: der.Der): der.De
   return der.sequence(der.oid(id), ...critically, der.octets(der.bytesOf(value)));
 }
 
-/** A Name of one common name; empty without one. */
+/** A Name with one common name; empty without one. */
 export function named(commonName: string | null): der.Der {
   return commonName === null
     ? der.sequence()
@@ -75,7 +75,7 @@ export function pemOf(certificate: Buffer): string {
   return `-----BEGIN CERTIFICATE-----\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`;
 }
 
-/** Positive, and never shorter than 16 bytes. */
+/** Positive, and always 16 bytes long. */
 function serialNumber(): Buffer {
   const bytes = randomBytes(16);
   bytes[0] = ((bytes[0] ?? 0) & 0x3f) | 0x40;

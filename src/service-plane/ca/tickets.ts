@@ -6,7 +6,10 @@ const REFUSED = 0;
 const TAKEN = 1;
 const TAKEN_AND_RENEWED = 2;
 
-/** Not in the types. Answers what becomes of the ticket, the keys of HMAC-SHA256 and AES-128, and for a new ticket its key's name and an IV. */
+/**
+ * Missing from Node's types. The callback returns the fate of the ticket, and the keys of HMAC-SHA256 and
+ * AES-128. For a new ticket it also returns the key name and an IV.
+ */
 type Native = {
   enableTicketKeyCallback(): void;
   onticketkeycallback: (
@@ -17,8 +20,9 @@ type Native = {
 };
 
 /**
- * Seals tickets with these 48 bytes, and renews each that is taken: clients use a ticket of TLS 1.3 once (RFC 8446, C.4), and Node
- * by itself gives a resumed connection none, so that every other one would be a full handshake.
+ * Encrypts session tickets with these 48 bytes, and renews each accepted ticket. Clients use a TLS 1.3 ticket
+ * once (RFC 8446, C.4), and Node by itself sends no new ticket on a resumed connection: every second
+ * connection would be a full handshake.
  */
 export function sealTickets({ context }: SecureContext, keys: Buffer): void {
   const native = context as Native;

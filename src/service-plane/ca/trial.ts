@@ -7,7 +7,10 @@ import { LeafContexts } from './leaf-contexts.js';
 
 const NAME = 'weir-trial.invalid';
 
-/** What a client that trusts the top of this CA's chain says of a leaf: null where it is content. Nothing leaves the process. */
+/**
+ * Returns why a client that trusts the top of this CA's chain would reject a leaf certificate; null: it
+ * accepts the leaf. No packet leaves the process.
+ */
 export async function tryCa(ca: InterceptCa, now: Date): Promise<UntrustedReason | null> {
   const contexts = new LeafContexts({ ticketKeys: randomBytes(48), now: () => now });
   contexts.use(ca);

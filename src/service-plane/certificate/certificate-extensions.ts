@@ -18,7 +18,10 @@ export const KEY_USAGE = { digitalSignature: 0x80, keyEncipherment: 0x20, keyAgr
 
 const DNS_NAME = 0x82;
 
-/** The dNSNames of the subject's alternative names, lower case, without their last dot. @throws DerFault also for bytes that no name has. */
+/**
+ * The dNSNames of the subject's alternative names, in lower case, without their last dot.
+ * @throws DerFault also for bytes that no name contains.
+ */
 export function dnsNamesOf({ extensions }: Certificate): readonly string[] {
   const extension = extensions.get(EXTENSION.subjectAltName);
   if (extension === undefined) return [];
@@ -31,7 +34,10 @@ export function dnsNamesOf({ extensions }: Certificate): readonly string[] {
     });
 }
 
-/** Null: it may sign no certificates. @throws DerFault */
+/**
+ * Returns null if the certificate may sign no certificates.
+ * @throws DerFault
+ */
 export function authorityOf({ extensions }: Certificate): { readonly pathLength: number } | null {
   const extension = extensions.get(EXTENSION.basicConstraints);
   if (extension === undefined) return null;
@@ -43,7 +49,10 @@ export function authorityOf({ extensions }: Certificate): { readonly pathLength:
   return { pathLength: value };
 }
 
-/** Whether the key may be used for one of these; also where nothing is said. @throws DerFault */
+/**
+ * Whether the key may be used for one of these usages; true without the extension.
+ * @throws DerFault
+ */
 export function mayUseKey({ extensions }: Certificate, usages: number): boolean {
   const extension = extensions.get(EXTENSION.keyUsage);
   if (extension === undefined) return true;
@@ -51,7 +60,11 @@ export function mayUseKey({ extensions }: Certificate, usages: number): boolean 
   return ((content[1] ?? 0) & usages) !== 0;
 }
 
-/** Whether the key may be used for this; also where nothing is said. As in OpenSSL "any" is not enough for a server. @throws DerFault */
+/**
+ * Whether the key may be used for a TLS server; true without the extension. As in OpenSSL, "any" is not
+ * enough.
+ * @throws DerFault
+ */
 export function mayServe({ extensions }: Certificate): boolean {
   const extension = extensions.get(EXTENSION.extendedKeyUsage);
   if (extension === undefined) return true;

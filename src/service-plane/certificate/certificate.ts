@@ -8,7 +8,9 @@ const EXTENSIONS = 0xa3;
 
 type Extension = { readonly isCritical: boolean; readonly value: Uint8Array };
 
-/** A certificate (RFC 5280, 4.1): OpenSSL read it, and this reader did, which takes DER only. */
+/**
+ * A certificate (RFC 5280, 4.1) that both OpenSSL and this reader could read; this reader accepts DER only.
+ */
 export type Certificate = {
   readonly x509: X509Certificate;
   /** 1, 2 or 3. */
@@ -17,13 +19,13 @@ export type Certificate = {
   readonly issuer: DistinguishedName;
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
-  /** Of the signature on it: the AlgorithmIdentifier. */
+  /** The AlgorithmIdentifier of the certificate's signature. */
   readonly signatureAlgorithm: DerValue;
-  /** By their object identifiers. */
+  /** By object identifier. */
   readonly extensions: ReadonlyMap<string, Extension>;
 };
 
-/** @throws Error for what is no certificate. */
+/** @throws Error if the bytes are not a certificate. */
 export function readCertificate(der: Uint8Array): Certificate {
   const x509 = new X509Certificate(der);
   const [tbs, signatureAlgorithm] = membersOf(readDerValue(der, TAG.sequence));
@@ -31,7 +33,7 @@ export function readCertificate(der: Uint8Array): Certificate {
   const version = fields[0]?.tag === CONTEXT_0 ? versionOf(fields[0]) : 1;
   const [, inner, issuer, , subject, , ...rest] = version === 1 ? fields : fields.slice(1);
   const algorithm = expected(signatureAlgorithm, TAG.sequence);
-  // RFC 5280, 4.1.1.2: what is signed says what it is signed with.
+  // RFC 5280, 4.1.1.2: the algorithm inside the signed part must equal the one outside it.
   if (Buffer.compare(algorithm.bytes, expected(inner, TAG.sequence).bytes) !== 0) throw new DerFault('two algorithms');
   const extensions = rest.find(({ tag }) => tag === EXTENSIONS);
   return {

@@ -3,10 +3,13 @@ import { authorityOf, EXTENSION, KEY_USAGE, mayServe, mayUseKey } from './certif
 import { hasStrongKey, isStronglySigned } from './strength.js';
 import type { TrustAnchors } from './trust-anchors.js';
 
-/** Certificates may be issued by each other in a ring, and have each other's names. */
+/** A limit for certificates with equal names, which may have issued each other in a ring. */
 const STEPS = 200;
 
-/** Extensions whose demands are met here. Policies are none where nobody demands one (RFC 5280, 6.1.1). */
+/**
+ * Extensions that this module evaluates. Policies need no evaluation, since none is required (RFC 5280,
+ * 6.1.1).
+ */
 const EVALUATED: ReadonlySet<string> = new Set([
   EXTENSION.subjectKeyIdentifier,
   EXTENSION.keyUsage,
@@ -18,9 +21,10 @@ const EVALUATED: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether some path leads from the first of these certificates over others, in any order, to an anchor, and every certificate on it is
- * good for a TLS server as OpenSSL sees it at that time. An anchor need not be self-signed. Name constraints are not evaluated: a path with
- * some is none. Revocation is not looked at.
+ * Whether a path leads from the first certificate to an anchor, over the others in any order. Every
+ * certificate on the path must be valid for a TLS server at that time, by the rules of OpenSSL. An anchor
+ * need not be self-signed. Name constraints are not evaluated: a path with them is rejected. Revocation is
+ * not checked.
  */
 export function leadsTo(anchors: TrustAnchors, certificates: readonly Certificate[], nowMs: number): boolean {
   let steps = 0;
@@ -38,7 +42,10 @@ export function leadsTo(anchors: TrustAnchors, certificates: readonly Certificat
   return search(certificates.slice(0, 1));
 }
 
-/** Whether the last of a path is good for its place in it. @throws Error for what cannot be read. */
+/**
+ * Whether the last certificate of a path is valid in its position.
+ * @throws Error for an unreadable extension.
+ */
 function isUsable(path: readonly Certificate[], nowMs: number): boolean {
   const last = path.at(-1) as Certificate;
   if (nowMs < last.notBeforeMs || nowMs > last.notAfterMs) return false;
@@ -49,7 +56,7 @@ function isUsable(path: readonly Certificate[], nowMs: number): boolean {
   }
   const authority = authorityOf(last);
   if (authority === null || !mayUseKey(last, KEY_USAGE.certSign)) return false;
-  // RFC 5280, 4.2.1.9: those that issued themselves do not count.
+  // RFC 5280, 4.2.1.9: self-issued certificates do not count.
   const between = path.slice(1, -1).filter(({ subject, issuer }) => subject.key !== issuer.key);
   return between.length <= authority.pathLength;
 }
@@ -68,7 +75,7 @@ function isVerifiedBy({ x509, issuer }: Certificate, { x509: other, subject }: C
   return issuer.key === subject.key && x509.checkIssued(other) && x509.verify(other.publicKey);
 }
 
-/** What cannot be read cannot be trusted. */
+/** Returns false for an error: an unreadable certificate cannot be trusted. */
 function holds(condition: () => boolean): boolean {
   try {
     return condition();

@@ -8,12 +8,15 @@ export const TAG = {
   set: 0x31,
 } as const;
 
-/** One value in DER (X.690). `bytes` is all of it, `content` what is behind its length. */
+/** One DER value (X.690). `bytes`: the whole value; `content`: the part after its length. */
 export type DerValue = { readonly tag: number; readonly bytes: Uint8Array; readonly content: Uint8Array };
 
 export class DerFault extends Error {}
 
-/** The values that fill bytes exactly. @throws DerFault for what is BER only, and for anything else. */
+/**
+ * Reads values that fill the bytes exactly.
+ * @throws DerFault for anything but DER, BER included.
+ */
 export function readDer(bytes: Uint8Array): readonly DerValue[] {
   const values: DerValue[] = [];
   let at = 0;
@@ -25,14 +28,17 @@ export function readDer(bytes: Uint8Array): readonly DerValue[] {
   return values;
 }
 
-/** The one value that bytes are. @throws DerFault */
+/**
+ * Reads one value that fills the bytes exactly.
+ * @throws DerFault
+ */
 export function readDerValue(bytes: Uint8Array, tag: number): DerValue {
   const [value, more] = readDer(bytes);
   if (more !== undefined) throw new DerFault('a second value');
   return expected(value, tag);
 }
 
-/** @throws DerFault unless the value is there and has that tag. */
+/** @throws DerFault unless the value exists and has that tag. */
 export function expected(value: DerValue | undefined, tag: number): DerValue {
   if (value?.tag !== tag) throw new DerFault(`tag ${value?.tag} in place of ${tag}`);
   return value;

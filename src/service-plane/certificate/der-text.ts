@@ -1,12 +1,15 @@
 import type { DerValue } from './der-reader.js';
 
 const UTF8_STRING = 12;
-/** Numeric, printable, teletex, IA5 and visible strings; the teletex ones are Latin 1, whatever the standard says. */
+/**
+ * Numeric, printable, teletex, IA5 and visible strings. Teletex strings are read as Latin 1, as in practice,
+ * whatever the standard says.
+ */
 const BYTE_STRINGS: ReadonlySet<number> = new Set([18, 19, 20, 22, 26]);
 const UNIVERSAL_STRING = 28;
 const BMP_STRING = 30;
 
-/** The text of a string; null: it is none, or not rightly written. */
+/** Returns the text of a string value; null if the value is not a string, or is malformed. */
 export function readText({ tag, content }: DerValue): string | null {
   if (BYTE_STRINGS.has(tag)) return Buffer.from(content).toString('latin1');
   if (tag === UTF8_STRING) return utf8(content);

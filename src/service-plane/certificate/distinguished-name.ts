@@ -2,7 +2,7 @@ import { DerFault, type DerValue, membersOf, readDerValue, TAG } from './der-rea
 import { readText } from './der-text.js';
 import { readObjectIdentifier } from './object-identifier.js';
 
-/** As OpenSSL writes them; RFC 4514, 3 knows a part of them. */
+/** The keywords that OpenSSL writes; RFC 4514, 3 defines a part of them. */
 const KEYWORDS: ReadonlyMap<string, string> = new Map([
   ['2.5.4.3', 'CN'],
   ['2.5.4.4', 'SN'],
@@ -41,16 +41,17 @@ export class DistinguishedName {
 
   /** @throws DerFault */
   constructor(
-    /** Its DER. */
+    /** The name's DER. */
     readonly bytes: Uint8Array,
   ) {
     this.#sets = membersOf(readDerValue(bytes, TAG.sequence)).map(readSet);
   }
 
   /**
-   * The string form of RFC 4514: what `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints behind `subject=`, but for a value
-   * that is one `#`, which OpenSSL does not escape. The last
-   * set comes first, and so do the last members of a set; attributes without a keyword are numbers and their value is `#` and DER in hex.
+   * The string form of RFC 4514. It equals the output of `openssl x509 -noout -subject -nameopt
+   * RFC2253,-esc_msb` after `subject=`, except for a value that is a single `#`, which OpenSSL does not
+   * escape. The last set comes first, and so do the last members of a set. Attributes without a keyword are
+   * written as numbers, with `#` and the DER in hex as value.
    */
   get text(): string {
     return this.#sets
@@ -59,7 +60,7 @@ export class DistinguishedName {
       .join(',');
   }
 
-  /** @throws DerFault for one that is no text. */
+  /** @throws DerFault for a common name that is not text. */
   get commonNames(): readonly string[] {
     return this.#sets
       .flat()
@@ -70,7 +71,7 @@ export class DistinguishedName {
       });
   }
 
-  /** The same for names that are equal (RFC 5280, 7.1), and perhaps for others. */
+  /** Equal for names that are equal by RFC 5280, 7.1; different names may also have equal keys. */
   get key(): string {
     return JSON.stringify(this.#sets.map((set) => set.map(attributeKey).sort()));
   }
@@ -98,7 +99,7 @@ function attributeKey({ type, value, text }: Attribute): string {
   return `${type}=${folded ?? Buffer.from(value.bytes).toString('hex')}`;
 }
 
-/** RFC 4514, 2.4; control characters too. */
+/** RFC 4514, 2.4; also escapes control characters. */
 function escaped(text: string): string {
   return text
     .replace(/[,+"<>;\\]|^[# ]| $/g, '\\$&')

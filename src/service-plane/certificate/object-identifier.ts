@@ -2,7 +2,11 @@ import { DerFault, type DerValue, expected, TAG } from './der-reader.js';
 
 const LONGEST = 64;
 
-/** An object identifier as in `2.5.4.3`. Arcs have no bound, so that none is taken for another. @throws DerFault */
+/**
+ * Reads an object identifier, such as `2.5.4.3`. Arcs have no size limit, so that no truncated arc equals
+ * another one.
+ * @throws DerFault
+ */
 export function readObjectIdentifier(value: DerValue | undefined): string {
   const { content } = expected(value, TAG.objectIdentifier);
   if (content.length === 0 || content.length > LONGEST) throw new DerFault('an object identifier without end');

@@ -28,7 +28,7 @@ const HASHES: ReadonlySet<string> = new Set([
   '2.16.840.1.101.3.4.2.3',
 ]);
 
-/** Of 224 bits or more. */
+/** Curves of 224 bits or more. */
 const CURVES: ReadonlySet<string> = new Set([
   'secp224r1',
   'secp224k1',
@@ -43,17 +43,20 @@ const CURVES: ReadonlySet<string> = new Set([
   'brainpoolP512r1',
 ]);
 
-/** Whether the signature on a certificate is not made with MD5 or SHA-1. @throws DerFault */
+/**
+ * Whether a certificate's signature uses neither MD5 nor SHA-1.
+ * @throws DerFault
+ */
 export function isStronglySigned({ signatureAlgorithm }: Certificate): boolean {
   const [algorithm, parameters] = membersOf(signatureAlgorithm);
   const oid = readObjectIdentifier(algorithm);
   if (oid !== RSA_PSS) return SIGNATURES.has(oid);
-  // RFC 4055, 3.1: what is left out is SHA-1.
+  // RFC 4055, 3.1: an absent hash algorithm means SHA-1.
   const hash = membersOf(parameters).find(({ tag }) => tag === HASH_ALGORITHM);
   return hash !== undefined && HASHES.has(readObjectIdentifier(membersOf(readDerValue(hash.content, TAG.sequence))[0]));
 }
 
-/** @throws Error for a key that OpenSSL does not know. */
+/** @throws Error for a key that OpenSSL does not support. */
 export function hasStrongKey({ x509 }: Certificate): boolean {
   const { asymmetricKeyType, asymmetricKeyDetails } = x509.publicKey;
   switch (asymmetricKeyType) {

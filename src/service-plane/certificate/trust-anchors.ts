@@ -3,10 +3,10 @@ import { existsSync, readFileSync } from 'node:fs';
 import { rootCertificates } from 'node:tls';
 import { type Certificate, readCertificate } from './certificate.js';
 
-/** Where Debian and its like keep the roots that they trust. */
+/** Where Debian and related systems store their trusted roots. */
 export const SYSTEM_FILE = '/etc/ssl/certs/ca-certificates.crt';
 
-/** Certificates that are trusted by themselves. What cannot be read is none. */
+/** Certificates that are trusted by themselves. Unreadable ones are skipped. */
 export class TrustAnchors {
   readonly #bySubject = new Map<string, Certificate[]>();
 
@@ -24,7 +24,7 @@ export class TrustAnchors {
     return this.#bySubject.size === 0;
   }
 
-  /** Those that may have issued a certificate, by its issuer's name. */
+  /** The anchors whose subject is the certificate's issuer. */
   issuersOf({ issuer }: Certificate): readonly Certificate[] {
     return this.#bySubject.get(issuer.key) ?? [];
   }
@@ -46,8 +46,8 @@ function readAnchor(pem: string): Certificate | null {
 let system: TrustAnchors | undefined;
 
 /**
- * The roots of the system: its own bundle, which its operator keeps, or else those that Node brings. Never both: who takes a root out
- * of the bundle does not trust it. Read once.
+ * The roots of the system: the bundle of its operator or, without one, Node's own list. Never both: a root
+ * that the operator removed must not be trusted. Read once.
  */
 export function systemAnchors(): TrustAnchors {
   system ??= readSystemAnchors();
@@ -62,7 +62,7 @@ function readSystemAnchors(): TrustAnchors {
 
 const ofLists = new WeakMap<readonly string[], TrustAnchors>();
 
-/** Lists of a policy do not change: who gives one again is given the same anchors. */
+/** The lists of a policy never change, so anchors are cached by list. */
 export function anchorsOf(pems: readonly string[]): TrustAnchors {
   const known = ofLists.get(pems);
   if (known !== undefined) return known;

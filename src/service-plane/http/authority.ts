@@ -6,7 +6,9 @@ export type Authority = { readonly host: string; readonly port: number | null };
 const AUTHORITY = /^([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)\.?(?::([0-9]{1,5}))?$/;
 const IPV6_AUTHORITY = /^(\[[0-9A-Fa-f:.]{2,45}\])(?::([0-9]{1,5}))?$/;
 
-/** A host and perhaps a port, as they stand in a Host field (RFC 9110, 7.2), a `:authority` or an absolute target. */
+/**
+ * Reads a host and an optional port, from a Host field (RFC 9110, 7.2), a `:authority` or an absolute target.
+ */
 export function readAuthority(text: string): Authority | HttpFault {
   const match = AUTHORITY.exec(text) ?? IPV6_AUTHORITY.exec(text);
   if (match === null) return text.includes('@') ? 'userinfo' : 'invalid_host';

@@ -5,9 +5,9 @@ import type { Framing } from './fields.js';
 
 const NOTHING: readonly Buffer[] = [];
 
-/** Finds the data of a body, and its end. Data are views of what was pushed. */
+/** Finds the data of a body, and its end. The data are views of the pushed chunks. */
 export class BodyReader {
-  /** Where, in the chunk that was pushed last, the body ended or a fault stands. */
+  /** The position in the last chunk where the body ended or a fault was found. */
   end = 0;
   readonly #chunks: ChunkReader | null;
   #left: number;
@@ -26,7 +26,7 @@ export class BodyReader {
     return this.#chunks === null ? null : this.#chunks.fault;
   }
 
-  /** Of a body in chunks that is complete. */
+  /** The trailers of a complete chunked body. */
   get trailers(): Headers {
     return this.#chunks === null ? [] : this.#chunks.trailers;
   }
@@ -44,7 +44,7 @@ export class BodyReader {
     return [from === 0 && this.end === chunk.length ? chunk : chunk.subarray(from, this.end)];
   }
 
-  /** The connection ended: whether the body is complete now. */
+  /** Marks the end of the connection. Returns whether the body is complete. */
   finish(): boolean {
     if (this.#left === Number.POSITIVE_INFINITY && this.#chunks === null) this.#left = 0;
     return this.isComplete;

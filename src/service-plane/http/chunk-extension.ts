@@ -6,7 +6,10 @@ const BACKSLASH = 0x5c;
 
 const PLACE = { nameStart: 0, name: 1, valueStart: 2, value: 3, quoted: 4, escaped: 5, afterQuoted: 6 };
 
-/** Follows the extensions of a chunk (RFC 9112, 7.1.1) octet by octet, from behind the first `;`. No white space stands around their signs. */
+/**
+ * Checks the extensions of a chunk (RFC 9112, 7.1.1) octet by octet, from the octet after the first `;`.
+ * White space around `;` and `=` is a fault.
+ */
 export class ChunkExtension {
   #place = PLACE.nameStart;
 
@@ -14,7 +17,7 @@ export class ChunkExtension {
     this.#place = PLACE.nameStart;
   }
 
-  /** Whether an octet can stand here; a CR can where the extensions may end. */
+  /** Whether the octet is valid here; a CR is valid where the extensions may end. */
   take(octet: number): boolean {
     switch (this.#place) {
       case PLACE.nameStart:

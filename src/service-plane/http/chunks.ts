@@ -9,15 +9,15 @@ const MAX_EXTENSION_BYTES = 16_384;
 
 const STAGE = { size: 0, extension: 1, sizeLf: 2, data: 3, dataCr: 4, dataLf: 5, trailers: 6, done: 7 };
 
-/** Reads a body in chunks (RFC 9112, 7.1). Extensions are dropped. */
+/** Reads a chunked body (RFC 9112, 7.1). Extensions are dropped. */
 export class ChunkReader {
   fault: HttpFault | null = null;
   trailers: Headers = [];
-  /** Where, in the chunk that was pushed last, the body ended. */
+  /** The position in the last pushed bytes where the body ended. */
   end = 0;
   #stage = STAGE.size;
   #digits = 0;
-  /** Of the chunk: its size while that is read, then what is left of it. */
+  /** The chunk's size while its digits are read, then the number of its remaining bytes. */
   #left = 0;
   #extensionBytes = 0;
   readonly #extensions = new ChunkExtension();
@@ -124,7 +124,7 @@ function hexDigit(octet: number): number {
 
 const LINE_END = Buffer.from('\r\n', 'latin1');
 
-/** Data as one chunk, to be sent in this order; nothing for no data. */
+/** Writes data as one chunk; the buffers are to be sent in this order. No data: no chunk. */
 export function chunked(data: readonly Buffer[]): readonly Buffer[] {
   let size = 0;
   for (const slice of data) size += slice.length;
@@ -132,7 +132,7 @@ export function chunked(data: readonly Buffer[]): readonly Buffer[] {
   return [Buffer.from(`${size.toString(16)}\r\n`, 'latin1'), ...data, LINE_END];
 }
 
-/** What ends a body in chunks. */
+/** Writes the end of a chunked body. */
 export function lastChunk(trailers: Headers = []): Buffer {
   const lines = trailers.map(([name, value, sent]) => `${sent ?? name}: ${value}\r\n`);
   return Buffer.from(`0\r\n${lines.join('')}\r\n`, 'latin1');

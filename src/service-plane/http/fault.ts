@@ -1,4 +1,4 @@
-/** Why bytes are no HTTP that is passed on, and the status that a client gets for it. */
+/** Why bytes are not acceptable HTTP, and the status that the client receives. */
 export const FAULT_STATUS = {
   absolute_form_mismatch: 400,
   ambiguous_names: 400,

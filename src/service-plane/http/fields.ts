@@ -6,14 +6,16 @@ import { isSpace } from './octets.js';
 /** How a body is delimited: by a number of bytes, by chunks, or by the end of the connection. */
 export type Framing = number | 'chunked' | 'until_close';
 
-/** The fields of a head: those that go on, and what the others say about this hop (RFC 9110, 7.6.1). */
+/**
+ * The fields of a head: those that are forwarded, and the facts of the hop-by-hop fields (RFC 9110, 7.6.1).
+ */
 export type Fields = {
   readonly list: Headers;
   /** The values of all Host fields. */
   readonly hosts: readonly string[];
-  /** What the head itself says of its body; null: nothing. */
+  /** How the head delimits its body; null: it does not say. */
   readonly framing: number | 'chunked' | null;
-  /** In lower case; all fields together. */
+  /** Options in lower case, of all fields with the name. */
   readonly connection: readonly string[];
   readonly upgrade: readonly string[];
   readonly te: readonly string[];
@@ -65,7 +67,10 @@ const NOTHING_SAID: Said = {
   fault: null,
 };
 
-/** Notes what a field says of this hop. The names that do differ in length from nearly all others. */
+/**
+ * Records hop-by-hop fields; returns whether the field is forwarded. The switch is on the length: few other
+ * names have these lengths.
+ */
 function goesOn([name, value]: Header, said: Said, side: Side): boolean {
   switch (name.length) {
     case 2:
@@ -116,14 +121,14 @@ function framingOf(said: Said): number | 'chunked' | null {
   return length;
 }
 
-/** Whether two different names become one where a gateway writes `_` for `-`, as CGI does. */
+/** Whether two different names become equal if `-` is replaced by `_`, as CGI gateways do. */
 export function areAmbiguous(names: readonly string[]): boolean {
   if (!names.some((name) => name.includes('_'))) return false;
   const different = new Set(names);
   return new Set([...different].map((name) => name.replaceAll('_', '-'))).size < different.size;
 }
 
-/** The field whose places stand at `index` of the marks. */
+/** The field whose positions begin at `index` of the marks. */
 export function fieldAt({ text, lower, base, lines }: RawHead, index: number): Header {
   const { marks } = lines;
   const colon = (marks[index + 1] as number) - base;
@@ -132,14 +137,20 @@ export function fieldAt({ text, lower, base, lines }: RawHead, index: number): H
   return [lower.slice(start, colon), value, text.slice(start, colon)];
 }
 
-/** A Content-Length (RFC 9110, 8.6) as everyone reads it; null: it is none, has a zero before it, or is too great to count. */
+/**
+ * Reads a Content-Length (RFC 9110, 8.6) that all parsers read alike; null: not a number, a leading zero, or
+ * above the safe integers.
+ */
 export function readLength(text: string): number | null {
   if (!/^(0|[1-9][0-9]{0,15})$/.test(text)) return null;
   const length = Number(text);
   return Number.isSafeInteger(length) ? length : null;
 }
 
-/** What a Connection field names is of this hop; null: it names what is not (RFC 9110, 7.6.1). */
+/**
+ * Removes the fields that a Connection field names, which are hop-by-hop. Returns null if it names a field
+ * that is not (RFC 9110, 7.6.1).
+ */
 function withoutNamed(list: Headers, connection: readonly string[]): Headers | null {
   if (connection === KEPT_ALIVE) return list;
   let kept = list;
@@ -161,7 +172,7 @@ function options(before: readonly string[], value: string): readonly string[] {
   return before.length === 0 ? more : [...before, ...more];
 }
 
-/** Without spaces and tabs at its ends; other white space is a part of the value. */
+/** Trims spaces and tabs; other white space is a part of the value. */
 function trimmed(text: string, from: number, to: number): string {
   let start = from;
   let end = to;

@@ -4,7 +4,10 @@ import { type Begin, LineScanner } from './line-scanner.js';
 const MAX_HEAD_BYTES = 65_536;
 const FIRST_CAPACITY = 4096;
 
-/** A head as it came, and in lower case: places in both, `base` too great. */
+/**
+ * A head as received, and in lower case. Positions in `lines` refer to the pushed bytes: subtract `base` for
+ * either text.
+ */
 export type RawHead = {
   readonly text: string;
   readonly lower: string;
@@ -12,9 +15,9 @@ export type RawHead = {
   readonly lines: LineScanner;
 };
 
-/** Reads heads, one after the other, however the bytes were split; `finish` understands them. */
+/** Reads heads one after the other, for any division of the bytes; `finish` interprets them. */
 export abstract class HeadReader<Head> {
-  /** Where, in the chunk that was pushed last, the head ended that came out. */
+  /** The position in the last chunk where the returned head ended. */
   end = 0;
   readonly #lines: LineScanner;
   readonly #limit: number;
@@ -27,12 +30,15 @@ export abstract class HeadReader<Head> {
     this.#limit = limit;
   }
 
-  /** Whether a head has begun and is not complete. */
+  /** Whether a head has begun and is incomplete. */
   get isInside(): boolean {
     return this.#length > 0;
   }
 
-  /** Null: more bytes are needed. After a refusal there is nothing but it. Nothing of the result refers to the chunk. */
+  /**
+   * Returns null if more bytes are needed. After a refusal, every call returns it. The result does not refer
+   * to the chunk.
+   */
   push(chunk: Buffer, from = 0): Head | Refusal | null {
     if (this.#refusal !== null) return this.#refusal;
     if (from === chunk.length) return null;
@@ -63,7 +69,7 @@ export abstract class HeadReader<Head> {
   #finished(bytes: Buffer, base: number): Head | Refusal {
     const lines = this.#lines;
     const text = bytes.toString('latin1', base, lines.at);
-    // Once for all names: in latin1 the places stay the same.
+    // Lowered once for all names: in latin1 the positions stay the same.
     return this.finish({ text, lower: text.toLowerCase(), base, lines });
   }
 

@@ -3,7 +3,7 @@ import type { HttpFault, Refusal } from './fault.js';
 import { isFieldValue, isLowerToken } from './octets.js';
 import { areAmbiguousBehind, isForbiddenTrailer } from './trailers.js';
 
-/** Fields of one connection, which HTTP/2 has none of (RFC 9113, 8.2.2). */
+/** Connection-specific fields, which HTTP/2 forbids (RFC 9113, 8.2.2). */
 const OF_CONNECTION: ReadonlySet<string> = new Set([
   'connection',
   'http2-settings',
@@ -13,7 +13,7 @@ const OF_CONNECTION: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** What a header block says: each pseudo-header once, and the fields in their order. */
+/** A header block: each pseudo-header at most once, and the fields in order. */
 export type Block = { readonly pseudo: Readonly<Pseudo>; readonly fields: readonly Header[] };
 type Pseudo = Record<':method' | ':scheme' | ':authority' | ':path' | ':status', string | undefined>;
 const NO_PSEUDO: Readonly<Pseudo> = {
@@ -24,7 +24,7 @@ const NO_PSEUDO: Readonly<Pseudo> = {
   ':status': undefined,
 };
 
-/** Reads a header block of HTTP/2 (RFC 9113, 8.2 and 8.3): names and values in turn. */
+/** Reads an HTTP/2 header block (RFC 9113, 8.2 and 8.3): names and values alternate. */
 export function readHttp2Block(raw: readonly string[], known: ReadonlySet<string>): Block | HttpFault {
   const pseudo: Pseudo = { ...NO_PSEUDO };
   const fields: Header[] = [];
@@ -46,7 +46,10 @@ export function readHttp2Block(raw: readonly string[], known: ReadonlySet<string
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Reads the trailers of a request or a response (RFC 9113, 8.1). `head`: the fields of a request; none of a response. */
+/**
+ * Reads the trailers of a request or a response (RFC 9113, 8.1). `head`: the fields of a request; empty for a
+ * response.
+ */
 export function readHttp2Trailers(raw: readonly string[], head: Headers): Headers | Refusal {
   const block = readHttp2Block(raw, NONE);
   if (typeof block === 'string') return { fault: block };
@@ -60,7 +63,7 @@ export function valuesOf(headers: Headers, name: string): readonly string[] {
   return headers.filter((header) => header[0] === name).map((header) => header[1]);
 }
 
-/** Fields that Node sends once. */
+/** Fields that Node's HTTP/2 sends only once. */
 const SINGLETONS: ReadonlySet<string> = new Set([
   'access-control-allow-credentials',
   'access-control-max-age',
@@ -96,7 +99,7 @@ const SINGLETONS: ReadonlySet<string> = new Set([
   'x-content-type-options',
 ]);
 
-/** With the different values of each singleton as a list in its first place (RFC 9110, 5.3). */
+/** Joins different values of a singleton field into a list at its first position (RFC 9110, 5.3). */
 export function withSingletons(fields: readonly Header[]): readonly Header[] {
   if (!fields.some(([name], index) => SINGLETONS.has(name) && stands(fields, name, index))) return fields;
   const once: Header[] = [];
@@ -108,7 +111,7 @@ export function withSingletons(fields: readonly Header[]): readonly Header[] {
   return once;
 }
 
-/** Whether there is such a field before `end`. */
+/** Whether a field with this name comes before `end`. */
 function stands(fields: readonly Header[], name: string, end: number): boolean {
   for (let index = 0; index < end; index++) if (fields[index]?.[0] === name) return true;
   return false;

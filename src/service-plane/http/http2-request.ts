@@ -7,21 +7,21 @@ import { methodFault } from './request-head.js';
 import { readTarget } from './target.js';
 
 /**
- * A request of HTTP/2 as it is judged, and as it is sent on: `headers` are those that go on, with a Host field that says
- * what `:authority` does, and the crumbs of a cookie in one (RFC 9113, 8.2.3).
+ * An HTTP/2 request as it is evaluated and forwarded. `headers`: the forwarded fields, with a Host field
+ * equal to `:authority`, and with all cookie fields joined into one (RFC 9113, 8.2.3).
  */
 export type Http2Request = RequestFacts & {
-  /** The `:authority`, or the Host field where that is all there is. */
+  /** The `:authority`, or the Host field if there is no `:authority`. */
   readonly authority: string;
   readonly port: number | null;
-  /** What the request says of its body; null: nothing. */
+  /** The content-length; null: none. */
   readonly length: number | null;
   readonly expectsContinue: boolean;
 };
 
 const PSEUDO: ReadonlySet<string> = new Set([':method', ':scheme', ':authority', ':path']);
 
-/** Reads a header block of HTTP/2 (RFC 9113, 8.3): names and values in turn, in the order in which they came. */
+/** Reads an HTTP/2 header block (RFC 9113, 8.3): names and values alternate, in the order received. */
 export function readHttp2Request(raw: readonly string[]): Http2Request | Refusal {
   const request = readBlock(raw);
   return typeof request === 'string' ? { fault: request } : request;
@@ -45,7 +45,7 @@ function understood({ pseudo, fields }: Block): Http2Request | HttpFault {
   if (host === 'repeated') return 'two_hosts';
   const text = pseudo[':authority'] ?? host?.value;
   if (text === undefined) return 'no_host';
-  // RFC 9113, 8.3.1: they name the same, if both are there.
+  // RFC 9113, 8.3.1: `:authority` and Host must be equal if both exist.
   if (host !== null && host.value.toLowerCase() !== text.toLowerCase()) return 'two_hosts';
   const authority = readAuthority(text);
   if (typeof authority === 'string') return authority;
@@ -68,17 +68,17 @@ function understood({ pseudo, fields }: Block): Http2Request | HttpFault {
   };
 }
 
-/** Of a field that stands once. */
+/** The value of a field that may come once. */
 type Once = { readonly value: string } | 'repeated' | null;
 
 type Said = {
   host: Once;
   length: Once;
   expectsContinue: boolean;
-  /** Something that is no `100-continue`. */
+  /** An expectation other than `100-continue`. */
   expectsElse: boolean;
   crumbs: number;
-  /** All fields but for Host and Expect. */
+  /** All fields except Host and Expect. */
   readonly others: Header[];
 };
 
@@ -99,7 +99,7 @@ function saidBy(fields: readonly Header[]): Said {
   return said;
 }
 
-/** Its crumbs in one (RFC 9113, 8.2.3). */
+/** Joins the cookie fields into one (RFC 9113, 8.2.3). */
 function withOneCookie(headers: readonly Header[]): readonly Header[] {
   const cookie = valuesOf(headers, 'cookie').join('; ');
   return [...headers.filter(([name]) => name !== 'cookie'), ['cookie', cookie]];

@@ -3,12 +3,14 @@ import type { HttpFault, Refusal } from './fault.js';
 import { readLength } from './fields.js';
 import { readHttp2Block, withSingletons } from './http2-fields.js';
 
-/** A response of HTTP/2, or an interim one, as it is judged, and as it is sent on: `headers` are those that go on. */
+/**
+ * An HTTP/2 response, final or interim, as it is evaluated and forwarded. `headers`: the forwarded fields.
+ */
 export type Http2Response = ResponseFacts & { readonly status: number };
 
 const PSEUDO: ReadonlySet<string> = new Set([':status']);
 
-/** Reads a header block (RFC 9113, 8.3.2): names and values in turn, in the order in which they came. */
+/** Reads a header block (RFC 9113, 8.3.2): names and values alternate, in the order received. */
 export function readHttp2Response(raw: readonly string[]): Http2Response | Refusal {
   const response = readResponse(raw);
   return typeof response === 'string' ? { fault: response } : response;
@@ -19,7 +21,7 @@ function readResponse(raw: readonly string[]): Http2Response | HttpFault {
   if (typeof block === 'string') return block;
   const digits = block.pseudo[':status'];
   if (digits === undefined) return 'pseudo_header';
-  // RFC 9113, 8.6: there is no 101.
+  // RFC 9113, 8.6: HTTP/2 has no 101.
   if (!/^[1-5][0-9]{2}$/.test(digits) || digits === '101') return 'status_line';
   let length: string | null = null;
   for (const [name, value] of block.fields) {
@@ -29,7 +31,7 @@ function readResponse(raw: readonly string[]): Http2Response | HttpFault {
   }
   if (length !== null && readLength(length) === null) return 'content_length';
   const status = Number(digits);
-  // RFC 9110, 8.6: these have no Content-Length, whatever the server says.
+  // RFC 9110, 8.6: these responses have no Content-Length; one sent by the server is removed.
   const fields =
     length !== null && (status < 200 || status === 204)
       ? block.fields.filter(([name]) => name !== 'content-length')

@@ -20,16 +20,16 @@ export type Begin = 'request' | 'response' | 'trailers';
 const BEGIN: Readonly<Record<Begin, number>> = { request: STAGE.before, response: STAGE.first, trailers: STAGE.line };
 
 /**
- * Finds the lines of a head or of a trailer section (RFC 9112, 2.2 and 5), and goes on where it stopped. Only CRLF ends a line; the
- * first octet that cannot stand where it is, is a fault, however the bytes were split.
+ * Finds the lines of a head or a trailer section (RFC 9112, 2.2 and 5), and continues where it stopped. Only
+ * CRLF ends a line. The first invalid octet is the fault, for any division of the bytes.
  */
 export class LineScanner {
-  /** Where it stopped. */
+  /** The position where the scan stopped. */
   at = 0;
-  /** Where the start line begins and ends. */
+  /** The start and end of the start line. */
   start = 0;
   startEnd = 0;
-  /** Three places a field: of its name, of its colon, of the CR that ends it. */
+  /** Three positions for each field: its name, its colon, and the CR that ends it. */
   readonly marks: number[] = [];
   readonly #begin: number;
   #stage: number;
@@ -46,7 +46,7 @@ export class LineScanner {
     this.#stage = this.#begin;
   }
 
-  /** All places become smaller by so much. */
+  /** Subtracts `by` from all positions. */
   shift(by: number): void {
     this.at -= by;
     this.start -= by;
@@ -54,7 +54,7 @@ export class LineScanner {
     for (let index = 0; index < this.marks.length; index++) this.marks[index] = (this.marks[index] as number) - by;
   }
 
-  /** Scans up to `end`; null: there are more lines to come. */
+  /** Scans up to `end`; null: more lines follow. */
   scan(bytes: Uint8Array, end: number): 'done' | HttpFault | null {
     const { marks } = this;
     let at = this.at;
@@ -101,7 +101,7 @@ export class LineScanner {
           this.at = at + 1;
           return 'done';
         case STAGE.before:
-          // RFC 9112, 2.2: an empty line before a request is skipped; one.
+          // RFC 9112, 2.2: one empty line before a request is skipped.
           if (bytes[at] === CR) {
             at++;
             stage = STAGE.beforeLf;

@@ -1,6 +1,6 @@
 const TOKEN = 1;
 const TEXT = 2;
-/** A token without upper case. */
+/** Octets of a token without upper case. */
 const LOWER = 4;
 
 const CLASSES = new Uint8Array(256);
@@ -18,14 +18,14 @@ const SP = 0x20;
 export const COLON = 0x3a;
 export const SEMICOLON = 0x3b;
 
-/** Where a token that begins at `at` ends (RFC 9110, 5.6.2). */
+/** Returns where a token that begins at `at` ends (RFC 9110, 5.6.2). */
 export function tokenEnd(bytes: Uint8Array, at: number, end: number): number {
   let place = at;
   while (place < end && ((CLASSES[bytes[place] as number] as number) & TOKEN) !== 0) place++;
   return place;
 }
 
-/** Where text of a field value ends (RFC 9110, 5.5). */
+/** Returns where the text of a field value ends (RFC 9110, 5.5). */
 export function textEnd(bytes: Uint8Array, at: number, end: number): number {
   let place = at;
   while (place < end && CLASSES[bytes[place] as number] !== 0) place++;
@@ -36,7 +36,7 @@ export function isTokenOctet(octet: number): boolean {
   return ((CLASSES[octet] as number) & TOKEN) !== 0;
 }
 
-/** What a field value holds, spaces and tabs included. */
+/** Whether the octet may be in a field value, spaces and tabs included. */
 export function isTextOctet(octet: number): boolean {
   return CLASSES[octet] !== 0;
 }
@@ -49,7 +49,7 @@ export function isLowerToken(text: string): boolean {
   return text !== '';
 }
 
-/** Whether a text may be the value of a field; it has no space at its ends. */
+/** Whether a text is a valid field value, without spaces at its ends. */
 export function isFieldValue(text: string): boolean {
   for (let at = 0; at < text.length; at++) if ((CLASSES[text.charCodeAt(at)] ?? 0) === 0) return false;
   return !isSpace(text.charCodeAt(0)) && !isSpace(text.charCodeAt(text.length - 1));

@@ -5,25 +5,28 @@ import { type Fields, type Framing, readFields } from './fields.js';
 import { HeadReader, type RawHead } from './head.js';
 import { readTarget } from './target.js';
 
-/** A request as it is judged, and as it is sent on: `headers` are those that go on. */
+/** A request as it is evaluated and forwarded. `headers`: the forwarded fields. */
 export type RequestHead = RequestFacts & {
   readonly version: '1.0' | '1.1';
-  /** The Host field as it was sent. */
+  /** The Host field as received. */
   readonly authority: string;
-  /** The port of the Host field; null where there is none. */
+  /** The port of the Host field; null: none. */
   readonly port: number | null;
   readonly framing: Exclude<Framing, 'until_close'>;
-  /** An upgrade that meets RFC 6455, 4.2.1; any other was left out. */
+  /** Whether this is an upgrade by RFC 6455, 4.2.1; other upgrades are removed. */
   readonly isWebSocket: boolean;
-  /** The client waits for a 100 before it sends the body (RFC 9110, 10.1.1); the field was left out. */
+  /**
+   * Whether the client waits for a 100 before it sends the body (RFC 9110, 10.1.1); the Expect field is
+   * removed.
+   */
   readonly expectsContinue: boolean;
-  /** Whether the client means to send another request after this one. */
+  /** Whether the client may send another request after this one. */
   readonly keepsAlive: boolean;
 };
 
-/** Reads the heads of requests of one connection (RFC 9112), stricter than it asks for. */
+/** Reads the heads of the requests of one connection (RFC 9112), more strictly than the RFC requires. */
 export class RequestHeadReader extends HeadReader<RequestHead> {
-  /** Requests of one connection have one host. */
+  /** A cache: the requests of a connection usually have one host. */
   #authorityText = '';
   #authority: Authority | null = null;
 
@@ -91,14 +94,14 @@ function minorOf(line: string, at: number): 0 | 1 | HttpFault {
   return /^ HTTP\/[0-9]\.[0-9]$/.test(line.slice(at)) ? 'version' : 'request_line';
 }
 
-/** No registered method has a lower-case letter, and none that has one could be named by a rule. */
+/** Registered methods have no lower-case letters, and a rule cannot name a method that has them. */
 export function methodFault(method: string): HttpFault | null {
   if (method === 'GET' || method === 'POST') return null;
   if (!/^[!#$%&'*+\-.^_`|~0-9A-Z]{1,32}$/.test(method)) return 'method';
   return method === 'CONNECT' || method === 'TRACE' || method === 'PRI' ? 'refused_method' : null;
 }
 
-/** What goes on although it is of one hop: it is judged like the rest. */
+/** Adds the hop-by-hop fields that are forwarded; they are evaluated like the rest. */
 function headersOf({ list, te }: Fields, isWebSocket: boolean): Headers {
   if (!isWebSocket && te.length === 0) return list;
   const more: Header[] = [];

@@ -3,20 +3,23 @@ import type { HttpFault, Refusal } from './fault.js';
 import { type Fields, type Framing, readFields } from './fields.js';
 import { HeadReader, type RawHead } from './head.js';
 
-/** A response as it is judged, and as it is sent on: `headers` are those that go on. */
+/** A response as it is evaluated and forwarded. `headers`: the forwarded fields. */
 export type ResponseHead = ResponseFacts & {
   readonly version: '1.0' | '1.1';
   readonly status: number;
   readonly reason: string;
   readonly framing: Framing;
-  /** Whether the server takes another request after this one. */
+  /** Whether the server accepts another request after this one. */
   readonly keepsAlive: boolean;
 };
 
-/** What a response answers. */
+/** The facts of the request that a response answers. */
 export type Asked = { readonly method: string; readonly isWebSocket: boolean };
 
-/** Reads the heads of responses of one connection (RFC 9112). `asked` is set before the bytes of its response are pushed. */
+/**
+ * Reads the heads of the responses of one connection (RFC 9112). Set `asked` before the bytes of its response
+ * are pushed.
+ */
 export class ResponseHeadReader extends HeadReader<ResponseHead> {
   asked: Asked = { method: 'GET', isWebSocket: false };
 
@@ -66,7 +69,7 @@ function opensWebSocket({ upgrade, connection }: Fields): boolean {
 
 function headersOf({ list, framing }: Fields, status: number): Headers {
   if (status === 101) return [...withoutLength(list), ['upgrade', 'websocket', 'Upgrade']];
-  // RFC 9110, 8.6: these have no Content-Length, whatever the server says.
+  // RFC 9110, 8.6: these responses have no Content-Length; one sent by the server is removed.
   return framing !== null && (status < 200 || status === 204) ? withoutLength(list) : list;
 }
 

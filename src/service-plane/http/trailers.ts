@@ -5,7 +5,9 @@ import { HeadReader, type RawHead } from './head.js';
 
 const MAX_TRAILER_BYTES = 8192;
 
-/** RFC 9110, 6.5.1: what frames, routes, authenticates or describes a message does not come after it. */
+/**
+ * RFC 9110, 6.5.1: fields for framing, routing, authentication or content description must not be trailers.
+ */
 const FORBIDDEN: ReadonlySet<string> = new Set([
   'age',
   'authorization',
@@ -40,18 +42,21 @@ const FORBIDDEN: ReadonlySet<string> = new Set([
   'www-authenticate',
 ]);
 
-/** A `_` counts as a `-`, which gateways make of it. */
+/** A `_` counts as a `-`, because gateways replace one by the other. */
 export function isForbiddenTrailer(name: string): boolean {
   const folded = name.includes('_') ? name.replaceAll('_', '-') : name;
   return FORBIDDEN.has(folded) || folded.startsWith('if-');
 }
 
-/** Whether trailers have a name twice that differs by `_` and `-` alone, the names of the head included. */
+/** Whether two names of the head and the trailers differ only in `_` and `-`. */
 export function areAmbiguousBehind(head: Headers, trailers: Headers): boolean {
   return areAmbiguous([...head, ...trailers].map(([name]) => name));
 }
 
-/** Reads what stands behind the last chunk, by the rules of a head. `head`: the fields of a request; none of a response. */
+/**
+ * Reads the section after the last chunk, by the rules of a head. `head`: the fields of a request; empty for
+ * a response.
+ */
 export class TrailerReader extends HeadReader<Headers> {
   constructor(private readonly head: Headers) {
     super('trailers', MAX_TRAILER_BYTES);

@@ -3,10 +3,10 @@ import type { Framing } from './fields.js';
 import type { RequestHead } from './request-head.js';
 import type { ResponseHead } from './response-head.js';
 
-/** The connection that a head goes out on: whether it is closed after this message. */
+/** Whether the connection is closed after this message. */
 export type Outgoing = { readonly closes: boolean };
 
-/** The head of a request, made from the model, Host first; to be sent in latin1. */
+/** Writes the head of a request, Host first; to be sent in latin1. */
 export function writeRequestHead(request: RequestHead, { closes }: Outgoing): string {
   const { method, path, query, authority, headers, framing, isWebSocket } = request;
   const target = query === null ? path : `${path}?${query}`;
@@ -19,8 +19,8 @@ export function writeRequestHead(request: RequestHead, { closes }: Outgoing): st
 }
 
 /**
- * The head of a response, made from the model; to be sent in latin1. `framing`: how its body is delimited on the way to the client,
- * which is `until_close` for a body that came in chunks to a client of HTTP/1.0.
+ * Writes the head of a response; to be sent in latin1. `framing`: how its body is delimited towards the
+ * client. It is `until_close` for a chunked body to a client of HTTP/1.0.
  */
 export function writeResponseHead(response: ResponseHead, framing: Framing, { closes }: Outgoing): string {
   const { status, reason, headers } = response;

@@ -2,10 +2,10 @@ import type { Headers } from '#contracts/http-facts.js';
 import type { Http2Request } from './http2-request.js';
 import type { Http2Response } from './http2-response.js';
 
-/** Names with their values, pseudo-headers first; without a prototype, as a field may have any name. */
+/** Names with values, pseudo-headers first. The object has no prototype, since a field may have any name. */
 export type Http2Lines = { [name: string]: string | string[] };
 
-/** The header block of a request, made from the model. Its `:authority` says what a Host field would. */
+/** Writes the header block of a request. `:authority` replaces the Host field. */
 export function writeHttp2Request({ method, authority, path, query, headers }: Http2Request): Http2Lines {
   const lines = Object.create(null) as Http2Lines;
   lines[':method'] = method;
@@ -16,7 +16,7 @@ export function writeHttp2Request({ method, authority, path, query, headers }: H
   return lines;
 }
 
-/** The header block of a response, made from the model. */
+/** Writes the header block of a response. */
 export function writeHttp2Response({ status, headers }: Http2Response): Http2Lines {
   const lines = Object.create(null) as Http2Lines;
   lines[':status'] = String(status);

@@ -13,7 +13,7 @@ const REASONS: Readonly<Record<number, string>> = {
   505: 'HTTP Version Not Supported',
 };
 
-/** What the service plane answers in place of a server (RFC 9457). */
+/** A response of the service plane itself, in place of a server's (RFC 9457). */
 export type Problem = { readonly status: number; readonly detail: string; readonly rule?: Step['decider'] };
 
 export function problemBody({ status, detail, rule }: Problem): string {
@@ -24,7 +24,7 @@ export function problemBody({ status, detail, rule }: Problem): string {
   return JSON.stringify({ type: 'about:blank', title: REASONS[status] ?? 'Error', status, detail, ...named });
 }
 
-/** A whole response of HTTP/1.1, without its body where a HEAD is answered. */
+/** A complete HTTP/1.1 response, without the body for a HEAD request. */
 export function problemResponse(
   problem: Problem,
   options: { readonly closes: boolean; readonly isHead: boolean },

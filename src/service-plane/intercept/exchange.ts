@@ -5,7 +5,10 @@ import { FAULT_STATUS, type HttpFault } from '../http/fault.js';
 import type { Problem } from './answer.js';
 import type { SessionPorts } from './session-ports.js';
 
-/** What stops a response, or an interim one; told where it breaks the rule. Null: it goes on. */
+/**
+ * Evaluates a response, final or interim, and reports a violation of the rule. Returns the problem that
+ * replaces the response; null: it is forwarded.
+ */
 export function judgeResponse(
   { tellBroken }: Pick<SessionPorts, 'tellBroken'>,
   request: RequestFacts,
@@ -20,7 +23,10 @@ export function judgeResponse(
   return { status: 502, detail, rule: step.decider };
 }
 
-/** What a rule says of headers it says of trailers, which come too late for it: then they do not go on. */
+/**
+ * A rule about headers also covers trailers. They arrive too late to be evaluated, so they are dropped in
+ * that case.
+ */
 export function mayTrail(step: Step, side: 'request' | 'response'): boolean {
   const http = step.tls?.http;
   return side === 'request' ? http?.request?.headers === undefined : http?.response === undefined;

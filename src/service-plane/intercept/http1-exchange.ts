@@ -6,23 +6,23 @@ import type { RequestHead } from '../http/request-head.js';
 import type { ResponseHead } from '../http/response-head.js';
 import { mayTrail } from './exchange.js';
 
-/** May be sent again where a server closed before it answered (RFC 9110, 9.2.2). */
+/** Methods of requests that may be sent again after the server closed without an answer (RFC 9110, 9.2.2). */
 const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 type Response = {
   readonly head: ResponseHead;
   readonly body: BodyReader;
-  /** On its way to the client, which may know no chunks. */
+  /** The framing towards the client, which may not support chunks. */
   readonly framing: ResponseHead['framing'];
 };
 
-/** A request of HTTP/1.1 that was let pass, and its response. */
+/** An allowed HTTP/1.1 request, and its response. */
 export class Http1Exchange {
   readonly body: BodyReader;
-  /** The server has been told of it. */
+  /** Whether the server was sent the request. */
   isSent = false;
   response: Response | null = null;
-  /** Interim responses, or a part of a head, came. */
+  /** Whether the server has sent any byte of an answer. */
   isAnswered = false;
   mayRepeat: boolean;
 
@@ -34,7 +34,7 @@ export class Http1Exchange {
     this.mayRepeat = REPEATABLE.has(request.method) && request.framing === 0 && !request.isWebSocket;
   }
 
-  /** Data of the request as they go on, with what ends it behind the last of them. */
+  /** Writes data of the request for the server, with the end of the body after the last of them. */
   requestParts(data: readonly Buffer[]): readonly Buffer[] {
     const { request, step, body } = this;
     if (request.framing !== 'chunked') return data;
@@ -48,17 +48,17 @@ export class Http1Exchange {
     return this.response;
   }
 
-  /** What ends a response whose data are through. */
+  /** Writes the end of a response whose data have all been written. */
   responseEnd({ framing, body }: Response): readonly Buffer[] {
     return framing === 'chunked' ? [lastChunk(mayTrail(this.step, 'response') ? body.trailers : [])] : [];
   }
 
-  /** Whether its connection serves the client on behind a response of this framing. */
+  /** Whether the client's connection stays open after a response of this framing. */
   keepsClient(framing: ResponseHead['framing']): boolean {
     return this.request.keepsAlive && framing !== 'until_close' && this.body.isComplete;
   }
 
-  /** Whether a server takes the connection for the one who authenticated on it. */
+  /** Whether the server may bind the connection to the user who authenticated on it. */
   get bindsLink(): boolean {
     return this.request.headers.some(binds) || (this.response?.head.headers.some(binds) ?? false);
   }

@@ -20,11 +20,13 @@ const UNREACHABLE: Problem = { status: 502, detail: 'The server cannot be reache
 
 export type Http1Ports = SessionPorts & {
   linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void;
-  /** Nobody here needs it any more. */
+  /** Returns a link that this session no longer needs. */
   give(link: ServerLink): void;
 };
 
-/** HTTP/1.1 between a client and a server, one request at a time; each is read, judged and written anew. */
+/**
+ * HTTP/1.1 between a client and a server, one request at a time; each is read, evaluated and written again.
+ */
 export class Http1Session {
   readonly #heads = new RequestHeadReader();
   #responses = new ResponseHeadReader();
@@ -33,7 +35,7 @@ export class Http1Session {
   readonly #unhookClient: () => void;
   readonly #patience: IdleTimeout;
   #exchange: Http1Exchange | null = null;
-  /** Of the client, behind the request that is under way. */
+  /** Client bytes after the current request. */
   #waiting: Buffer | null = null;
   #tunnel: Tunnel | null = null;
   #isClosing = false;
@@ -48,13 +50,13 @@ export class Http1Session {
       gone: () => this.#onServerGone(),
       give: (given) => ports.give(given),
     });
-    // It may have broken while the client's handshake went on.
+    // The link may have broken during the client's handshake.
     if (!link.socket.destroyed) this.#takeLink(link);
     this.#unhookClient = this.#hookClient();
     this.#patience = new IdleTimeout(ports.clock);
   }
 
-  /** The request that opened a tunnel, which nothing of is read any more; null: there is none. */
+  /** The request that opened a tunnel, whose bytes are no longer read; null: no tunnel. */
   get tunnel(): RequestHead | null {
     return this.#tunnel === null ? null : (this.#exchange?.request ?? null);
   }
@@ -63,7 +65,7 @@ export class Http1Session {
     return this.#exchange === null;
   }
 
-  /** Ends what there is; the server's side is given back where it can be of use. */
+  /** Ends the session; gives the server link back if another session can use it. */
   close(): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
@@ -71,7 +73,7 @@ export class Http1Session {
     this.#drop(this.isIdle && this.#server.link?.isUsed === true);
   }
 
-  /** Gives up what has not moved for too long. */
+  /** Ends the session after an idle or head timeout. */
   lookAtClock(): void {
     if (this.#tunnel !== null) return;
     if (this.isIdle && this.#patience.isResting) this.#server.drop(true);
@@ -103,9 +105,9 @@ export class Http1Session {
     this.#read();
   }
 
-  /** Reads what the client sent as far as it may be read now. */
+  /** Reads client bytes as far as the session can handle them now. */
   #read(): void {
-    // A link may come while a request is being read: what is behind it is read on by whoever began.
+    // A new link may call this during a read: the outer call continues with the rest.
     if (this.#isReading) return;
     this.#isReading = true;
     try {
@@ -118,7 +120,7 @@ export class Http1Session {
   #readOn(): void {
     let chunk = this.#waiting;
     let at = 0;
-    // Whoever does not read his answers asks nothing more.
+    // Backpressure: stop reading requests while the client does not drain responses.
     while (chunk !== null && at < chunk.length && !this.#isClosing && !this.ports.client.writableNeedDrain) {
       const exchange = this.#exchange;
       if (exchange === null) {
@@ -172,7 +174,10 @@ export class Http1Session {
     else this.#sendOnceHeard(exchange);
   }
 
-  /** RFC 9112, 9.3.1: what may not be repeated goes to no server whose end lies here unheard. */
+  /**
+   * RFC 9112, 9.3.1: before sending a request that must not be repeated, give Node a turn to report a close
+   * of the server.
+   */
   #sendOnceHeard(exchange: Http1Exchange): void {
     setImmediate(() => {
       if (this.#isClosing || this.#exchange !== exchange) return;
@@ -217,7 +222,7 @@ export class Http1Session {
     let at = 0;
     while (at < chunk.length && !this.#isClosing && this.#tunnel === null) {
       const exchange = this.#exchange;
-      // A server that speaks unasked answers the next request before it is sent.
+      // Without this, an unrequested response would be taken for the answer to the next request.
       if (exchange === null || !exchange.isSent) {
         this.#abort('unasked_response');
         return;
@@ -259,7 +264,7 @@ export class Http1Session {
       return;
     }
     if (head.status < 200) {
-      // The client's 100 is ours; HTTP/1.0 knows none of them.
+      // This session itself sends the 100 to the client; HTTP/1.0 has no interim responses.
       if (head.status !== 100 && request.version === '1.1')
         this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
       return;
@@ -270,7 +275,7 @@ export class Http1Session {
     if (body.isComplete) this.#endResponse(exchange, rest.length === 0);
   }
 
-  /** `isAlone`: nothing came behind the response. */
+  /** `isAlone`: no bytes came after the response. */
   #endResponse(exchange: Http1Exchange, isAlone: boolean): void {
     const { response } = exchange;
     if (response === null) throw new Error('a response ends that did not begin');
@@ -322,7 +327,7 @@ export class Http1Session {
     this.#say(faultProblem(fault));
   }
 
-  /** Something went wrong with the server. */
+  /** Handles a fault of the server or of its response. */
   #fail(problem: Problem, reason: RefusedReason): void {
     this.ports.refuse(reason);
     if (this.#exchange?.response != null) {

@@ -4,30 +4,30 @@ import type { HttpFault } from '../http/fault.js';
 import { readHttp2Trailers } from '../http/http2-fields.js';
 import { type Http2Lines, writeHttp2Trailers } from '../http/write-http2.js';
 
-/** What comes behind a head: nothing, a body, or a body with what may stand behind it. */
+/** The parts that follow a head: nothing, a body, or a body with possible trailers. */
 export type Following = { readonly endStream: boolean; readonly waitForTrailers: boolean };
 
 export type Http2BodyPorts = {
-  /** The fields of a request, with which its trailers are compared; none of a response. */
+  /** The fields of a request, with which its trailers are compared; empty for a response. */
   readonly head: Headers;
-  /** Whether trailers go on. */
+  /** Whether trailers are forwarded. */
   readonly trails: boolean;
-  /** Sends the head; null where it goes nowhere any more. */
+  /** Sends the head; returns null if the target stream is closed. */
   open(following: Following): Http2Stream | null;
   moved(): void;
-  /** The trailers cannot be read. */
+  /** Called if the trailers are malformed. */
   broken(fault: HttpFault): void;
-  /** All of it has been handed over. */
+  /** Called when the whole body has been handed over. */
   over(): void;
 };
 
-/** A body goes on with its head if it is no longer than this, and comes within one turn of the loop. */
+/** The limit of body bytes that are held and sent together with the head. */
 const JOINED = 16_384;
 
 /**
- * A body of one stream and its trailers, on their way to another, which is sent no more than it takes. The head waits for what
- * comes in the same turn: a body that is whole by then is told its end with its last frame, where one that may still have
- * trailers ends in a frame, a record of TLS and a system call of its own.
+ * Forwards a body and its trailers from one stream to another, at the pace of the receiver. The head waits
+ * for data of the same event-loop turn: a body that is complete by then carries its end in its last frame.
+ * Otherwise the end, which may come with trailers, costs its own frame, TLS record and system call.
  */
 export class Http2Body {
   #to: Http2Stream | null = null;
@@ -35,7 +35,7 @@ export class Http2Body {
   #heldBytes = 0;
   #trailers: Http2Lines | null = null;
   #isWhole = false;
-  /** It goes nowhere. */
+  /** The target stream is closed: data are dropped. */
   #isLost = false;
   readonly #turn: NodeJS.Immediate;
 
@@ -65,7 +65,7 @@ export class Http2Body {
     if (this.#heldBytes > JOINED) this.#begin();
   }
 
-  /** Sends the head, with what has come behind it. */
+  /** Sends the head, with the data received so far. */
   #begin(): void {
     const { from, ports } = this;
     clearImmediate(this.#turn);
@@ -112,7 +112,7 @@ export class Http2Body {
   }
 }
 
-/** In one piece: each write is a frame. */
+/** Joins the chunks: each write would be a frame. */
 function joined(chunks: readonly Buffer[]): Buffer | undefined {
   return chunks.length > 1 ? Buffer.concat(chunks) : chunks[0];
 }
@@ -121,12 +121,12 @@ export function isOpen(stream: Http2Stream): boolean {
   return !stream.closed && !stream.destroyed;
 }
 
-/** A stream that is reset ends as well. */
+/** A stream that was reset also emits `end`. */
 function isCut(stream: Http2Stream): boolean {
   return stream.rstCode !== constants.NGHTTP2_NO_ERROR || stream.aborted;
 }
 
-/** What one side keeps out of the compression goes on so (RFC 7541, 7.1.3). */
+/** Fields that the sender excluded from compression stay excluded (RFC 7541, 7.1.3). */
 export function withSecrets(lines: Http2Lines, headers: IncomingHttpHeaders): Http2Lines {
   const names: unknown = Reflect.get(headers, sensitiveHeaders);
   return Array.isArray(names) && names.length > 0 ? Object.assign(lines, { [sensitiveHeaders]: names }) : lines;

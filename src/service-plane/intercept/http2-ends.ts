@@ -4,20 +4,20 @@ import { endAfterRead } from './http2-end.js';
 
 const STREAMS = 100;
 const HEADER_BYTES = 65_536;
-/** As many as in a head of HTTP/1, and the pseudo-headers. */
+/** The same number as in an HTTP/1 head, plus the pseudo-headers. */
 const HEADER_PAIRS = 260;
 const INVALID_FRAMES = 100;
-/** What one stream may hold while its other side does not read. */
+/** The limit of bytes buffered for one stream while its receiver does not read. */
 const STREAM_WINDOW = 262_144;
-/** Of a whole connection; it bounds what is on its way, not what is held. */
+/** The limit for a whole connection; it bounds bytes in transit, not buffered ones. */
 const CONNECTION_WINDOW = 4 * 1024 * 1024;
 
 const SETTINGS = { maxHeaderListSize: HEADER_BYTES, initialWindowSize: STREAM_WINDOW };
 const OPTIONS = { maxHeaderListPairs: HEADER_PAIRS, maxSessionInvalidFrames: INVALID_FRAMES };
 
-/** HTTP/2 with a client, whose TLS handshake is done. Extended CONNECT (RFC 8441) is not offered. */
+/** Starts HTTP/2 with a client after its TLS handshake. Extended CONNECT (RFC 8441) is not offered. */
 export function acceptHttp2(socket: TLSSocket): ServerHttp2Session {
-  // Node clears this only in sockets of its own servers, and waits for it.
+  // Node clears this flag only on sockets of its own servers, and waits until it is cleared.
   Object.assign(socket, { secureConnecting: false });
   const session = performServerHandshake(socket, {
     ...OPTIONS,
@@ -28,7 +28,7 @@ export function acceptHttp2(socket: TLSSocket): ServerHttp2Session {
   return session;
 }
 
-/** HTTP/2 with a server, whose TLS handshake is done; it may not push. */
+/** Starts HTTP/2 with a server after its TLS handshake; server push is disabled. */
 export function connectHttp2(socket: TLSSocket): ClientHttp2Session {
   const session = connect('https://server', {
     ...OPTIONS,

@@ -30,7 +30,7 @@ const {
 } = constants;
 
 export type Http2ExchangePorts = SessionPorts & {
-  /** The client's stream is closed. */
+  /** Called when the client's stream is closed. */
   closed(exchange: Http2Exchange): void;
 };
 
@@ -38,19 +38,22 @@ export type Http2ExchangePorts = SessionPorts & {
 type Carried = { readonly side: 'request' | 'response'; readonly head: Headers; readonly step: Step };
 
 const NOTHING_FOLLOWS: Following = { endStream: true, waitForTrailers: false };
-/** Options that Node would add itself, at a fifth of the cost of a request. Node 22 adds no weight, and warns of one (DEP0194). */
+/**
+ * Given explicitly: if Node adds these defaults itself, that takes a fifth of the time of a request. Node 22
+ * adds no weight, and warns about one (DEP0194).
+ */
 const PRIORITY = {
   ...(process.versions.node.startsWith('20.') ? { weight: 16 } : {}),
   parent: 0,
   exclusive: false,
 };
-/** A request of a client and its response: a stream on either side, each with its own flow control. */
+/** A client's request and its response: one stream on each side, each with its own flow control. */
 export class Http2Exchange {
   #server: ClientHttp2Stream | null = null;
   readonly #patience: IdleTimeout;
-  /** The whole response has been handed over. */
+  /** Whether the whole response has been handed over. */
   #isAnswered = false;
-  /** The client's stream was reset by the policy, or as the server did. */
+  /** Whether the client's stream was reset by the policy or by the server. */
   #wasReset = false;
 
   constructor(
@@ -61,7 +64,7 @@ export class Http2Exchange {
     this.#patience = new IdleTimeout(ports.clock);
   }
 
-  /** Whether the client took its request back, or lost it by what it sent. */
+  /** Whether the client cancelled its request, or lost it by a protocol violation. */
   get isTakenBack(): boolean {
     return this.client.rstCode !== NGHTTP2_NO_ERROR && !this.#wasReset;
   }
@@ -85,7 +88,7 @@ export class Http2Exchange {
     else this.#send(request, step, headers);
   }
 
-  /** To be asked at every tick. */
+  /** To be called at every tick. */
   lookAtClock(): void {
     if (isOpen(this.client) && this.#patience.over(false) !== null) this.#reset(NGHTTP2_CANCEL, 'idle');
   }
@@ -94,7 +97,8 @@ export class Http2Exchange {
     const { client } = this;
     const lines = withSecrets(writeHttp2Request(request), headers);
     if (client.endAfterHeaders) {
-      // It is not read: Node makes an error of each stream that is over on one side before its last write is done.
+      // Do not read the stream: Node reports an error for a stream that closes on one side before its last
+      // write is done.
       this.#ask(lines, request, step, NOTHING_FOLLOWS);
       return;
     }
@@ -120,7 +124,7 @@ export class Http2Exchange {
     server.on('headers', (interim: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
       this.#patience.moved();
       const response = this.#judge(raw, request, step);
-      // The client's 100 is ours.
+      // This session itself sends the 100 to the client.
       if (response !== null && response.status !== 100)
         client.additionalHeaders(withSecrets(writeHttp2Response(response), interim));
     });
@@ -140,7 +144,7 @@ export class Http2Exchange {
     return server;
   }
 
-  /** Null: it does not go on, and the client was told. */
+  /** Returns null if the response is not forwarded; the client has then been answered. */
   #judge(raw: readonly string[], request: Http2Request, step: Step): Http2Response | null {
     if (!isOpen(this.client) || this.client.headersSent) return null;
     const response = readHttp2Response(raw);
@@ -156,9 +160,10 @@ export class Http2Exchange {
 
   #answer(lines: Http2Lines, { endStream, waitForTrailers }: Following): ServerHttp2Stream | null {
     const { client } = this;
-    // While the head waited for its body the server may have gone, and the client been told.
+    // While the head waited for its body, the server may have failed and the client been answered.
     if (!isOpen(client) || client.headersSent) return null;
-    // Not in the types: what the server did not say is not said.
+    // `sendDate` is missing from Node's types. Without it, Node would add a Date field that the server did
+    // not send.
     const options = { endStream, waitForTrailers, sendDate: false };
     client.respond(lines, options);
     return client;
@@ -178,7 +183,7 @@ export class Http2Exchange {
   }
 
   #deny(step: Step): void {
-    // RFC 9113, 8.7: a stream that was refused would be asked again.
+    // RFC 9113, 8.7: a client may retry after REFUSED_STREAM, so this uses CANCEL.
     if (this.ports.denied === 'reset') this.#resetClient(NGHTTP2_CANCEL);
     else this.#say(deniedProblem(step));
   }
@@ -188,7 +193,7 @@ export class Http2Exchange {
     this.#say(faultProblem(fault));
   }
 
-  /** Something went wrong with the server, or with its response. */
+  /** Handles a fault of the server or of its response. */
   #fail(problem: Problem, reason: RefusedReason): void {
     this.ports.refuse(reason);
     this.#say(problem);
@@ -201,7 +206,7 @@ export class Http2Exchange {
     this.#isAnswered = true;
     const body = Buffer.from(problemBody(problem));
     client.once('finish', () => {
-      // RFC 9113, 8.1: the rest of the request is not wanted.
+      // RFC 9113, 8.1: the rest of the request is not needed.
       if (!client.readableEnded) client.close(NGHTTP2_NO_ERROR);
     });
     client.respond({

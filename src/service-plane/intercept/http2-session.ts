@@ -12,13 +12,16 @@ import type { SessionPorts } from './session-ports.js';
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM } = constants;
 
-/** A client that takes back so many requests is after the server, or after this thread (CVE-2023-44487). */
+/** The limit of cancelled requests: a client above it attacks the server or this thread (CVE-2023-44487). */
 const RESETS = 1_000;
 const RESETS_MS = 30_000;
-/** For the client to close, once it was told the end. */
+/** How long the client may take to close after the GOAWAY. */
 const FAREWELL_MS = 5_000;
 
-/** HTTP/2 between a client and a server: each request is a stream of both, read, judged and written anew. */
+/**
+ * HTTP/2 between a client and a server: each request is a stream on both sides, read, evaluated and written
+ * again.
+ */
 export class Http2Session {
   readonly #client: ServerHttp2Session;
   readonly #server: ClientHttp2Session;
@@ -39,13 +42,13 @@ export class Http2Session {
     this.#hearClient();
   }
 
-  /** To be asked at every tick. */
+  /** To be called at every tick. */
   lookAtClock(): void {
     for (const exchange of this.#exchanges) exchange.lookAtClock();
     if (this.#exchanges.size === 0 && this.#patience.over(false) !== null) this.#part();
   }
 
-  /** Ends what there is. */
+  /** Closes both sides. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -90,7 +93,7 @@ export class Http2Session {
     server.once('close', () => this.#part());
   }
 
-  /** No more requests: those that are under way go on, and the client is told to take another connection. */
+  /** Accepts no more requests: open ones continue, and the client receives GOAWAY. */
   #part(): void {
     if (!this.#isClosed) this.#client.close();
     if (this.#exchanges.size === 0) this.#sayFarewell();
@@ -107,7 +110,7 @@ export class Http2Session {
     if (this.#exchanges.size === 0 && this.#client.closed) this.#sayFarewell();
   }
 
-  /** Those count too that a client provokes by frames which break the protocol. */
+  /** Also counts resets that a client provokes by frames that violate the protocol. */
   #countReset(): void {
     const now = performance.now();
     if (now - this.#resetsSinceMs > RESETS_MS) {

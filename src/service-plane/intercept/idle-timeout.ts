@@ -1,11 +1,14 @@
-/** Ticks of the clock after which what does not move is given up. */
+/** The idle timeout of a connection or stream, in ticks. */
 const IDLE_TICKS = 60;
-/** And after which a head must be complete, however slowly it moves. */
+/** The time within which a head must be complete, however slowly it arrives, in ticks. */
 const HEAD_TICKS = 6;
-/** Then the server's side goes to whoever needs one: an idle client takes no more than its own. */
+/**
+ * After this many idle ticks, the server link is given back to the pool: an idle client then occupies only
+ * its own connection.
+ */
 const RESTING_TICKS = 1;
 
-/** For how long nothing moved, and a head has been on its way. */
+/** Measures how long nothing moved, and how long an incomplete head has been arriving. */
 export class IdleTimeout {
   #movedAt: number;
   #headSince: number;
@@ -22,7 +25,7 @@ export class IdleTimeout {
     return this.clock.tick - this.#movedAt > RESTING_TICKS;
   }
 
-  /** Whether it is over, and why. To be asked at every tick. */
+  /** Returns why the time is over; null: it is not. To be called at every tick. */
   over(isInsideHead: boolean): 'idle' | 'head_late' | null {
     const { tick } = this.clock;
     if (!isInsideHead) this.#headSince = tick;

@@ -2,11 +2,11 @@ import type { LinkListener, ServerLink } from './server-link.js';
 import { WriteBatch } from './write-batch.js';
 
 export type ServerEndEvents = LinkListener & {
-  /** Nobody here needs it any more. */
+  /** Returns a link that this session no longer needs. */
   give(link: ServerLink): void;
 };
 
-/** A session's way to its server: one link at a time, or none. */
+/** The server side of a session: one link at a time, or none. */
 export class ServerEnd {
   readonly #out = new WriteBatch();
   #link: ServerLink | null = null;
@@ -22,12 +22,12 @@ export class ServerEnd {
     link.hear(this.events);
   }
 
-  /** Of what is to be sent: it goes with the next `flush`. */
+  /** Queues a part; it is sent with the next `flush`. */
   add(part: string | Buffer): void {
     this.#out.add(part);
   }
 
-  /** Whether more is taken at once. */
+  /** Returns whether the link accepts more without a wait. */
   flush(): boolean {
     return this.#link === null || this.#out.flush(this.#link.socket);
   }
@@ -40,7 +40,7 @@ export class ServerEnd {
     this.#link?.socket.resume();
   }
 
-  /** It is nobody's here from now on. */
+  /** Detaches the link from this session, and returns it. */
   release(): ServerLink | null {
     const link = this.#link;
     link?.leave();
@@ -48,7 +48,7 @@ export class ServerEnd {
     return link;
   }
 
-  /** Gives it to whoever may need it, or ends it. */
+  /** Gives the link back for reuse, or closes it. */
   drop(mayServe: boolean): void {
     const link = this.release();
     if (link === null) return;

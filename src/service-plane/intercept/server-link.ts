@@ -11,25 +11,31 @@ import type { UpstreamTrust } from '../upstream-trust.js';
 const HANDSHAKE_MS = 10_000;
 const LONGEST_CHAIN = 10;
 
-/** Who hears what a server says over HTTP/1.1. */
+/** Receives the events of an HTTP/1.1 server connection. */
 export type LinkListener = {
   said(chunk: Buffer): void;
   drained(): void;
-  /** It ended, or broke. */
+  /** The server ended or broke the connection. */
   gone(): void;
 };
 
-/** A verified TLS connection to the server that a client meant, in the client's name. */
+/** A verified TLS connection to the client's original destination, from the client's address. */
 export class ServerLink {
   /** Whether it has served a request before. */
   isUsed = false;
-  /** Whether the server takes it for somebody who authenticated on it: then it serves nobody else. */
+  /**
+   * Whether the server may bind the connection to an authenticated user: then it must serve no other client
+   * connection.
+   */
   isBound = false;
-  /** Null: it has not been read from. */
+  /** Null: the link has not been read from. */
   #listener: LinkListener | null = null;
   readonly #chain: readonly Uint8Array[];
   #certificate: CertificateFacts | null = null;
-  /** A server that speaks while nobody asked, or has said its end, is of no use any more. */
+  /**
+   * The listener of an unused link. A server that sends data without a request, or ends, makes the link
+   * useless.
+   */
   readonly #nobody: LinkListener = {
     said: () => this.socket.destroy(),
     drained: () => {},
@@ -37,25 +43,27 @@ export class ServerLink {
   };
 
   /**
-   * `key`: what it is for; links for the same may serve the same client. `protocol`: which the server chose; null where it
-   * chose none.
+   * `key`: the destination; a link serves only requests with the same key. `protocol`: the server's ALPN
+   * choice; null: none.
    */
   constructor(
     readonly socket: TLSSocket,
     readonly key: string,
     readonly protocol: string | null,
   ) {
-    // A socket that is closed has none any more.
+    // Read at once: a closed socket has no certificates any more.
     this.#chain = chainOf(socket);
   }
 
-  /** What the server showed. */
+  /** The facts of the server's certificate. */
   get certificate(): CertificateFacts {
     this.#certificate ??= readCertificateFacts(this.#chain);
     return this.#certificate;
   }
 
-  /** From now on this one hears the server, and no other. Listeners of its events would be changed twice for each user. */
+  /**
+   * Replaces the listener. The socket's own listeners stay: they would otherwise change twice with each use.
+   */
   hear(listener: LinkListener): void {
     const { socket } = this;
     if (this.#listener === null) {
@@ -70,7 +78,7 @@ export class ServerLink {
     socket.resume();
   }
 
-  /** Nobody hears it until somebody does again. */
+  /** Detaches the listener until the next `hear`. */
   leave(): void {
     if (this.#listener !== null) this.#listener = this.#nobody;
   }
@@ -78,14 +86,14 @@ export class ServerLink {
 
 export type ServerLinkFailure = { readonly kind: 'failed'; readonly reason: LinkFault };
 
-/** Who is connected to whom, and how. */
+/** The addresses, the server name and the protocols of a connection. */
 export type Destination = { readonly flow: Packet; readonly sni: string | null; readonly protocols: readonly string[] };
 
 export function keyOf({ flow, sni, protocols }: Destination): string {
   return `${flow.source} ${flow.destination} ${flow.destinationPort} ${sni ?? ''} ${protocols.join()}`;
 }
 
-/** Calls back once. Answers how to give up. */
+/** Opens a link. Calls back once. Returns a function that gives up. */
 export function linkServer(
   destination: Destination,
   { mark, trust }: { readonly mark: number; readonly trust: UpstreamTrust },
@@ -130,7 +138,7 @@ export function linkServer(
   };
 }
 
-/** Leaf first, with what the server sent behind it; nothing of a socket that is closed. */
+/** The certificates that the server sent, leaf first; empty for a closed socket. */
 function chainOf(socket: TLSSocket): readonly Uint8Array[] {
   const ders: Uint8Array[] = [];
   let next = socket.getPeerX509Certificate();

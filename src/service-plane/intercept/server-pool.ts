@@ -1,22 +1,22 @@
 import type { ServerLink } from './server-link.js';
 
-/** Ticks of the clock, of five seconds. */
+/** In ticks of five seconds. */
 const IDLE_TICKS = 2;
 const OF_A_KEY = 64;
 const LINKS = 8_192;
 
 type Idle = { readonly link: ServerLink; readonly since: number };
 
-/** Links that nobody uses now; each serves again the client address in whose name it was made, and nobody else. */
+/** Unused links. A link serves only the client address from which it was opened. */
 export class ServerPool {
   readonly #idle = new Map<string, Idle[]>();
   #count = 0;
 
   constructor(private readonly clock: { readonly tick: number }) {}
 
-  /** The one that was used last. */
+  /** Returns the most recently used link. */
   take(key: string): ServerLink | null {
-    // One that broke just now has not told so yet.
+    // A link that has just broken may not have emitted its event yet.
     const link = this.#idle.get(key)?.findLast((idle) => !idle.link.socket.destroyed)?.link;
     if (link === undefined) return null;
     this.#remove(link);
@@ -39,7 +39,7 @@ export class ServerPool {
     link.hear({ said: drop, drained: () => {}, gone: drop });
   }
 
-  /** Gives up what nobody has needed for too long. */
+  /** Closes links that were idle for too long. */
   lookAtClock(): void {
     const { tick } = this.clock;
     for (const { link, since } of [...this.#idle.values()].flat()) if (tick - since > IDLE_TICKS) this.#drop(link);

@@ -5,18 +5,18 @@ import type { Connection } from '../http/canonical.js';
 import type { RefusedReason } from '../refused-reason.js';
 import type { ServerLink } from './server-link.js';
 
-/** What a session between a client and a server is made of, and whom it asks. */
+/** The parts that a session between a client and a server uses. */
 export type SessionPorts = {
   readonly client: TLSSocket;
-  /** Of five seconds: a timer for each connection would be set anew with every packet. */
+  /** Ticks of five seconds: a timer for each connection would be reset with every packet. */
   readonly clock: { readonly tick: number };
-  /** Verified: the client was shown a certificate because of it. */
+  /** Already verified: the client received its certificate only after that. */
   readonly link: ServerLink;
   readonly connection: Connection;
   readonly denied: '403' | 'reset';
-  /** Judges and tells. */
+  /** Evaluates a request, and reports the decision. */
   judge(request: RequestFacts): Decided;
-  /** A response that broke the rule which let the request pass. */
+  /** Reports a response that violates the rule that allowed its request. */
   tellBroken(request: RequestFacts, step: Step, matcher: string): void;
   refuse(reason: RefusedReason): void;
   over(): void;

@@ -1,10 +1,13 @@
 import type { TLSSocket } from 'node:tls';
 import type { ServerLink } from './server-link.js';
 
-/** Its ends are not watched by anybody else. */
+/** Detects dead peers: no other timeout covers a tunnel. */
 const KEEP_ALIVE_MS = 60_000;
 
-/** What goes on behind a 101 between a client and a server: nothing of it is read, since the rule let it pass. */
+/**
+ * Forwards bytes after a 101 between a client and a server. The bytes are not inspected, since the rule
+ * allowed the upgrade.
+ */
 export class Tunnel {
   #isOver = false;
 
@@ -15,7 +18,7 @@ export class Tunnel {
     const server = link.socket;
     for (const end of [client, server]) end.setKeepAlive(true, KEEP_ALIVE_MS);
     client.on('data', (chunk: Buffer) => {
-      // What comes after the server's end has nobody to go to.
+      // Client bytes after the server's end are dropped.
       if (!this.#isOver && !server.write(chunk)) client.pause();
     });
     client.on('drain', () => server.resume());

@@ -1,21 +1,24 @@
 import type { Socket } from 'node:net';
 
-/** Parts beyond this are written one by one, without a copy. */
+/** Above this sum, parts are written one by one, without a copy. */
 const JOINED = 16_384;
 
-/** What is to be written to a socket, in one piece where it is small: each write costs a record of TLS, and a system call. */
+/**
+ * Collects parts for a socket, and writes small ones together: each write costs a TLS record and a system
+ * call.
+ */
 export class WriteBatch {
   #parts: (string | Buffer)[] = [];
   #length = 0;
 
-  /** Texts are latin1. */
+  /** Strings are latin1. */
   add(part: string | Buffer): void {
     if (part.length === 0) return;
     this.#parts.push(part);
     this.#length += part.length;
   }
 
-  /** Whether the socket takes more at once. */
+  /** Returns whether the socket accepts more without a wait. */
   flush(socket: Socket): boolean {
     const parts = this.#parts;
     const [first] = parts;

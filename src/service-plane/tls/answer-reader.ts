@@ -3,9 +3,9 @@ import { RecordReader } from './record-reader.js';
 import { isRetry } from './server-hello.js';
 import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
-/** Of the stream up to the ServerHello, headers of records included. */
+/** The limit of the stream up to the ServerHello, record headers included. */
 const LIMIT = 65_536;
-/** OpenSSL and others have sent that much also before encryption. */
+/** OpenSSL and other servers have sent records of this size even before encryption. */
 const LONGEST_RECORD = 16_384 + 256;
 
 /** How a server answered a hello. */
@@ -15,7 +15,10 @@ export type Answer =
   | { readonly kind: 'retry'; readonly body: Uint8Array }
   | { readonly kind: 'not_tls' };
 
-/** Reads from a server's stream whether it answers a hello or asks for another. What it says depends only on the bytes. */
+/**
+ * Reads from a server's stream whether it accepts a hello or requests another one. The result depends only on
+ * the bytes, not on their division.
+ */
 export class AnswerReader {
   readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
   readonly #messages = new MessageReader(LIMIT);
@@ -24,7 +27,9 @@ export class AnswerReader {
     this.#records.push(chunk);
   }
 
-  /** The next answer; null: more is needed. After anything but `retry` there is none. */
+  /**
+   * Returns the next answer; null: more bytes are needed. After anything but `retry` no other answer follows.
+   */
   next(): Answer | null {
     for (;;) {
       const message = this.#messages.next();
@@ -40,7 +45,7 @@ export class AnswerReader {
         this.#messages.push(piece.data);
         continue;
       }
-      // An alert is the client's business: the server ends the connection itself, or goes on.
+      // Alerts are ignored: the server closes the connection itself, or continues.
       const isPassed = piece.type === CONTENT.alert || piece.type === CONTENT.changeCipherSpec;
       if (!isPassed || !this.#messages.isBetween) return { kind: 'not_tls' };
     }

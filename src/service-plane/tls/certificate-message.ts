@@ -1,6 +1,9 @@
 import { Cursor } from './tls-cursor.js';
 
-/** The certificates of a Certificate message before TLS 1.3 (RFC 5246, 7.4.2), leaf first, as copies; null: malformed. */
+/**
+ * Reads the certificates of a Certificate message before TLS 1.3 (RFC 5246, 7.4.2), leaf first, as copies;
+ * null: malformed.
+ */
 export function readCertificateMessage(body: Uint8Array): readonly Uint8Array[] | null {
   const message = new Cursor(body);
   const list = message.vector(3);

@@ -9,7 +9,7 @@ const SESSION_ID_BYTES = 32;
 const NO_COMPRESSION = 0;
 const ECH = { outer: 0, inner: 1 } as const;
 
-/** Reads the body of a ClientHello (RFC 8446, 4.1.2; RFC 5246, 7.4.1.2); null: it is malformed. */
+/** Reads the body of a ClientHello (RFC 8446, 4.1.2; RFC 5246, 7.4.1.2); null: malformed. */
 export function readClientHello(body: Uint8Array): ClientHello | null {
   const hello = new Cursor(body);
   if (hello.number(2) >>> 8 !== 3) return null;
@@ -44,7 +44,7 @@ function isPreSharedKeyLast(extensions: ReadonlyMap<number, Cursor>): boolean {
   return !extensions.has(EXTENSION.preSharedKey) || [...extensions.keys()].at(-1) === EXTENSION.preSharedKey;
 }
 
-/** RFC 7301, 3.1; each byte a character. */
+/** RFC 7301, 3.1; each byte becomes one character. */
 function readProtocols(extension: Cursor): readonly string[] | null {
   const list = extension.vector(2);
   if (list.left === 0 || !extension.isSpent) return null;
@@ -58,7 +58,7 @@ function readProtocols(extension: Cursor): readonly string[] | null {
   return list.isSpent ? protocols : null;
 }
 
-/** Whether 1.3 is offered. */
+/** Whether TLS 1.3 is offered. */
 function readVersions(extension: Cursor): boolean | null {
   const list = extension.vector(1);
   if (list.left === 0 || list.left % 2 !== 0 || !extension.isSpent) return null;
@@ -67,7 +67,10 @@ function readVersions(extension: Cursor): boolean | null {
   return offersTls13;
 }
 
-/** Whether the name is hidden (RFC 9849, 5). An inner hello that stands open says the name that is meant. */
+/**
+ * Whether the name is encrypted (RFC 9849, 5). An inner hello that was sent in plain text contains the real
+ * name.
+ */
 function readEch(extension: Cursor): boolean | null {
   const type = extension.number(1);
   if (type === ECH.outer && extension.left > 0) return true;

@@ -5,12 +5,12 @@ import { readServerHello } from './server-hello.js';
 import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
 const LIMIT = 262_144;
-/** OpenSSL and others have sent that much also before encryption. */
+/** OpenSSL and other servers have sent records of this size even before encryption. */
 const LONGEST_RECORD = 16_384 + 256;
 const WARNING = 1;
 const UNRECOGNIZED_NAME = 112;
 
-/** What a server's first flight shows of its certificate. */
+/** The facts of the certificate in a server's first flight. */
 export type FlightFacts =
   /** In DER, leaf first; at least one. */
   | { readonly kind: 'chain'; readonly ders: readonly Uint8Array[] }
@@ -19,12 +19,15 @@ export type FlightFacts =
 
 export type FlightFault =
   | RecordFault
-  /** The server refused. */
+  /** The server sent a fatal alert. */
   | 'alert'
-  /** The server proves itself without a certificate, or not at all. */
+  /** The server uses a cipher suite without a certificate. */
   | 'anonymous';
 
-/** Reads a server's answer to a hello as a bystander. What it says depends only on the bytes, never on how they were pushed. */
+/**
+ * Reads a server's answer to a hello without taking part in the handshake. The result depends only on the
+ * bytes, not on their division.
+ */
 export class FlightReader {
   readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
   readonly #messages = new MessageReader(LIMIT);
@@ -32,12 +35,12 @@ export class FlightReader {
   #alertLevel = 0;
   #facts: FlightFacts | null = null;
 
-  /** All that was pushed. A view, valid until the next push. */
+  /** All pushed bytes. A view, valid until the next push. */
   get bytes(): Uint8Array {
     return this.#records.bytes;
   }
 
-  /** Null: more is needed. Once there are facts they stay. */
+  /** Returns null if more bytes are needed. The first facts are final. */
   push(chunk: Uint8Array): FlightFacts | null {
     this.#records.push(chunk);
     this.#facts ??= this.#read();
@@ -64,7 +67,7 @@ export class FlightReader {
       : unreadable('malformed');
   }
 
-  /** A server that does not know the name may say so and go on (RFC 6066, 3). */
+  /** A server that does not know the name may send this warning and continue (RFC 6066, 3). */
   #alert({ data, isLast }: RecordPiece): FlightFacts | null {
     for (const byte of data) {
       if (this.#alertLevel === 0) {

@@ -1,6 +1,6 @@
 const FIRST_CAPACITY = 1024;
 
-/** Bytes that are added at the end: room is made for what came, not for what was announced. */
+/** An append-only buffer. It allocates by the bytes that have arrived, not by an announced length. */
 export class GrowingBytes {
   #held = new Uint8Array(0);
   #length = 0;
@@ -13,7 +13,7 @@ export class GrowingBytes {
     return this.view(0, this.#length);
   }
 
-  /** It is not changed by what is added later, but by what is added after `clear`. */
+  /** A later append does not change the view; an append after `clear` does. */
   view(from: number, to: number): Uint8Array {
     return this.#held.subarray(from, to);
   }

@@ -1,6 +1,9 @@
 import type { Cursor } from './tls-cursor.js';
 
-/** The extensions at the end of a hello by their types; null: they do not fill it exactly, or a type comes twice (RFC 8446, 4.2). */
+/**
+ * Reads the extensions at the end of a hello, by type; null: they do not end exactly at its end, or a type is
+ * repeated (RFC 8446, 4.2).
+ */
 export function readExtensions(hello: Cursor): ReadonlyMap<number, Cursor> | null {
   const extensions = new Map<number, Cursor>();
   if (hello.left === 0) return hello.isSpent ? extensions : null;

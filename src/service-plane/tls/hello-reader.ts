@@ -4,16 +4,19 @@ import { MessageReader } from './message-reader.js';
 import { RecordReader } from './record-reader.js';
 import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
-/** Of the stream, headers of records included. */
+/** The limit of the stream, record headers included. */
 const LIMIT = 65_536;
 const LONGEST_RECORD = 16_384;
 
-/** Records that may precede a second hello: the first hello's early data, a change of cipher for middleboxes, an alert. */
+/**
+ * Records that may precede a second hello: the first hello's early data, a change of cipher for middleboxes,
+ * an alert.
+ */
 const BEFORE_SECOND: ReadonlySet<number> = new Set([CONTENT.changeCipherSpec, CONTENT.alert, CONTENT.applicationData]);
 
 /**
- * Reads a hello out of a client's TCP stream, however it was split over segments and records. What it says depends only on the
- * bytes: each verdict falls at one certain byte.
+ * Reads a hello from a client's TCP stream, for any division into segments and records. The result depends
+ * only on the bytes: the facts are always known at the same byte.
  */
 export class HelloReader {
   readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
@@ -24,27 +27,33 @@ export class HelloReader {
   #body: Uint8Array = new Uint8Array(0);
   #skipped = 0;
 
-  /** `second`: the stream begins behind the first hello, and is read for the one that answers a HelloRetryRequest. */
+  /**
+   * `second`: the stream begins after the first hello, and contains the hello that answers a
+   * HelloRetryRequest.
+   */
   constructor(which: 'first' | 'second' = 'first') {
     this.#isSecond = which === 'second';
   }
 
-  /** The body of the hello's message; empty where there is none that can be read. */
+  /** The body of the hello's message; empty if no hello could be read. */
   get body(): Uint8Array {
     return this.#body;
   }
 
-  /** Bytes up to the end of the hello; before it is complete, and where it cannot be read, up to its first record. */
+  /**
+   * The number of bytes up to the end of the hello. If it is incomplete or unreadable: up to its first
+   * record.
+   */
   get end(): number {
     return this.#body.length > 0 ? this.#records.position : this.#skipped;
   }
 
-  /** All that was pushed, also what came behind the hello. A view, valid until the next push. */
+  /** All pushed bytes, including those after the hello. A view, valid until the next push. */
   get bytes(): Uint8Array {
     return this.#records.bytes;
   }
 
-  /** Null: more is needed. Once there are facts they stay. */
+  /** Returns null if more bytes are needed. The first facts are final. */
   push(chunk: Uint8Array): HelloFacts | null {
     this.#records.push(chunk);
     this.#facts ??= this.#read();
@@ -67,7 +76,7 @@ export class HelloReader {
       const message = this.#messages.next();
       if (message === null) continue;
       if (message === 'too_long') return unreadable('too_long');
-      // RFC 8446, 4.1.2: a client waits for the answer to its hello.
+      // RFC 8446, 4.1.2: a client must wait for the answer to its hello, so nothing may follow it.
       if (!piece.isLast || !this.#messages.isBetween) return unreadable('malformed');
       const facts = readClientHello(message.body);
       if (facts === null) return unreadable('malformed');

@@ -4,19 +4,22 @@ const HEADER_BYTES = 4;
 
 export type HandshakeMessage = { readonly type: number; readonly body: Uint8Array };
 
-/** Puts handshake messages together from pieces of records. What it gives are views, valid until the next push. */
+/**
+ * Assembles handshake messages from pieces of records. Returned messages are views, valid until the next
+ * push.
+ */
 export class MessageReader {
   readonly #longest: number;
   readonly #held = new GrowingBytes();
   #source: Uint8Array = new Uint8Array(0);
   #at = 0;
 
-  /** `longest`: the body that a message may have. */
+  /** `longest`: the greatest length of a message body. */
   constructor(longest: number) {
     this.#longest = longest;
   }
 
-  /** Whether nothing is left of what was pushed. */
+  /** Whether all pushed bytes have been read. */
   get isBetween(): boolean {
     return this.#at === this.#source.length;
   }
@@ -33,7 +36,7 @@ export class MessageReader {
     this.#source = this.#held.bytes;
   }
 
-  /** Null: more is needed. */
+  /** Returns null if more bytes are needed. */
   next(): HandshakeMessage | 'too_long' | null {
     const bytes = this.#source;
     const at = this.#at;

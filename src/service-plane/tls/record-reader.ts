@@ -5,12 +5,12 @@ const HEADER_BYTES = 5;
 
 export type RecordFault = 'not_tls' | 'malformed' | 'too_long';
 
-/** What has come of a record: never empty. `isLast`: the record ends with it. */
+/** A part of a record, never empty. `isLast`: it ends the record. */
 export type RecordPiece = { readonly type: number; readonly data: Uint8Array; readonly isLast: boolean };
 
 /**
- * Cuts a stream that is not encrypted into pieces of records, however it was split. What is found depends only on the bytes, never
- * on how they were pushed. More than `limit` bytes: `too_long`.
+ * Splits an unencrypted stream into pieces of records, for any division into chunks. The result depends only
+ * on the bytes. A stream of more than `limit` bytes is `too_long`.
  */
 export class RecordReader {
   readonly #limit: number;
@@ -20,18 +20,18 @@ export class RecordReader {
   #type = 0;
   #left = 0;
 
-  /** `longest`: the payload that a record may have. */
+  /** `longest`: the greatest payload of a record. */
   constructor({ limit, longest }: { readonly limit: number; readonly longest: number }) {
     this.#limit = limit;
     this.#longest = longest;
   }
 
-  /** All that was pushed. */
+  /** All pushed bytes. */
   get bytes(): Uint8Array {
     return this.#wire.bytes;
   }
 
-  /** How many bytes of the stream the pieces given so far, and their headers, cover. */
+  /** The number of bytes covered by the returned pieces and their headers. */
   get position(): number {
     return this.#at;
   }
@@ -40,7 +40,7 @@ export class RecordReader {
     this.#wire.append(chunk);
   }
 
-  /** Null: more is needed. */
+  /** Returns null if more bytes are needed. */
   next(): RecordPiece | RecordFault | null {
     const end = Math.min(this.#wire.length, this.#limit);
     if (this.#left === 0) {

@@ -4,7 +4,7 @@ import { EXTENSION } from './tls-numbers.js';
 
 const VERSION_AND_RANDOM_BYTES = 34;
 
-/** Extensions that are compared by rules of their own. */
+/** Extensions with their own rules of comparison. */
 const SPECIAL: ReadonlySet<number> = new Set([
   EXTENSION.padding,
   EXTENSION.preSharedKey,
@@ -18,8 +18,9 @@ type Hello = { readonly fixed: Uint8Array; readonly extensions: Extensions };
 type Extensions = ReadonlyMap<number, Uint8Array>;
 
 /**
- * Whether a client may send `second` after it sent `first` and got `retry`; bodies of the messages. Everything but what RFC 8446, 4.1.2
- * names must be equal, the order of extensions too. The encrypted inner hello (RFC 9849) is made anew.
+ * Whether a client may send `second` after `first` and `retry`; all three are message bodies. Everything
+ * except what RFC 8446, 4.1.2 lists must be equal, including the order of extensions. The encrypted inner
+ * hello (RFC 9849) may differ.
  */
 export function mayFollow(first: Uint8Array, retry: Uint8Array, second: Uint8Array): boolean {
   const before = splitHello(first);
@@ -47,7 +48,7 @@ function isPlainlyEqual(before: Extensions, after: Extensions): boolean {
   );
 }
 
-/** Ages and binders are made anew, and keys that no longer fit are left out; none is added. */
+/** Ages and binders may differ, and unsuitable keys may be left out; no key may be added. */
 function keepsIdentities(before: Uint8Array | undefined, after: Uint8Array | undefined): boolean {
   if (after === undefined) return true;
   if (before === undefined) return false;
@@ -63,7 +64,7 @@ function keepsIdentities(before: Uint8Array | undefined, after: Uint8Array | und
   return true;
 }
 
-/** RFC 8446, 4.2.11; each byte a character. Null: malformed. */
+/** RFC 8446, 4.2.11; each byte becomes one character. Null: malformed. */
 function identitiesOf(extension: Uint8Array): readonly string[] | null {
   const offered = new Cursor(extension);
   const list = offered.vector(2);
@@ -87,7 +88,7 @@ function splitHello(body: Uint8Array): Hello | null {
   return extensions === null ? null : { fixed, extensions };
 }
 
-/** The cookie of a HelloRetryRequest is the client's with its length, as the client returns it. */
+/** The cookie of a HelloRetryRequest has the same format as the client's, including its length. */
 function splitRetry(body: Uint8Array): Extensions | null {
   const retry = new Cursor(body);
   retry.skip(VERSION_AND_RANDOM_BYTES);

@@ -6,8 +6,9 @@ const RANDOM_BYTES = 32;
 const SESSION_ID_BYTES = 32;
 
 /**
- * Which certificates a ServerHello lets be seen (RFC 8446, 4.1.3): those of 1.3 are encrypted. A HelloRetryRequest has its form, and is
- * said by 1.3 only. Null: malformed.
+ * Returns the protocol of a ServerHello (RFC 8446, 4.1.3), which decides whether its certificates can be
+ * read: those of TLS 1.3 are encrypted. A HelloRetryRequest has the same format, and exists in TLS 1.3 only.
+ * Null: malformed.
  */
 export function readServerHello(body: Uint8Array): 'tls13' | 'older' | null {
   const hello = new Cursor(body);
@@ -20,7 +21,7 @@ export function readServerHello(body: Uint8Array): 'tls13' | 'older' | null {
   if (extensions === null) return null;
   const selected = extensions.get(EXTENSION.supportedVersions);
   if (selected === undefined) return isRetry(body) ? null : 'older';
-  // RFC 8446, 4.2.1: no version before 1.3 is selected in this way.
+  // RFC 8446, 4.2.1: this extension selects no version before 1.3.
   return version === 0x0303 && selected.number(2) === TLS13 && selected.isSpent ? 'tls13' : null;
 }
 

@@ -7,9 +7,10 @@ const DOT = 0x2e;
 const A_TO_Z_UPPER = { first: 0x41, last: 0x5a } as const;
 
 /**
- * The one name of a server_name extension (RFC 6066, 3) in lower case; null: there is none that can be trusted to be understood alike by
- * everyone. As OpenSSL does, no other type of name and no second name is taken. A last dot, which the RFC forbids and OpenSSL
- * takes, is dropped; addresses, which the RFC forbids and OpenSSL takes, are refused, as is what is no host name.
+ * Reads the one name of a server_name extension (RFC 6066, 3), in lower case; null: no name that every server
+ * would read alike. As in OpenSSL, other name types and a second name are rejected. The RFC forbids a last
+ * dot and addresses, but OpenSSL accepts both: here the dot is dropped, and an address is rejected. Invalid
+ * host names are rejected too.
  */
 export function readServerName(extension: Cursor): string | null {
   const list = extension.vector(2);
@@ -44,7 +45,7 @@ function isUpper(byte: number): boolean {
   return byte >= A_TO_Z_UPPER.first && byte <= A_TO_Z_UPPER.last;
 }
 
-/** A last label that is a number makes the whole an IPv4 address, also in its short, octal and hexadecimal forms. */
+/** A number as last label makes the name an IPv4 address, also in its short, octal and hexadecimal forms. */
 function endsInNumber(name: string): boolean {
   return /(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$/.test(name);
 }

@@ -1,4 +1,6 @@
-/** A place in bytes that moves on. Reading beyond the end gives zeros and nothing, and is never forgotten. */
+/**
+ * A read position in bytes. A read beyond the end returns zeros or nothing, and sets `hasOverrun` for good.
+ */
 export class Cursor {
   #hasOverrun = false;
 
@@ -16,7 +18,7 @@ export class Cursor {
     return this.#hasOverrun;
   }
 
-  /** Whether everything was read, and nothing beyond it. */
+  /** Whether all bytes were read, without a read beyond the end. */
   get isSpent(): boolean {
     return this.at === this.end && !this.#hasOverrun;
   }
@@ -29,7 +31,7 @@ export class Cursor {
     return value;
   }
 
-  /** What is behind a length of `width` bytes. */
+  /** The bytes after a length prefix of `width` bytes. */
   vector(width: 1 | 2 | 3): Cursor {
     const length = this.number(width);
     const from = this.#take(length);
@@ -40,7 +42,7 @@ export class Cursor {
     this.#take(count);
   }
 
-  /** A view of what is left, which is read by it. */
+  /** Returns a view of the remaining bytes, and marks them as read. */
   rest(): Uint8Array {
     const from = this.at;
     this.at = this.end;
