@@ -46,9 +46,9 @@ export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
 /**
- * Runs a node until SIGTERM, SIGINT or SIGHUP: opens the store, takes the dataplane over, serves the API. Resolves with the exit
- * code once it has drained; the datapath is left in place (D20). Throws what keeps it from starting. `disclosed` is what of the
- * configuration may be shown.
+ * Runs a node until SIGTERM, SIGINT or SIGHUP: opens the store, starts the dataplane, serves the API.
+ * Resolves with the exit code after draining; the datapath stays in place (D20). Throws if the node cannot
+ * start. `disclosed` is the part of the configuration that may be shown.
  */
 export async function run(config: Config, disclosed: DisclosedConfig): Promise<number> {
   const ring = new LogRing();
@@ -87,11 +87,12 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     dataplane?.datapath.watch((change) => {
       if (change.type === 'forwarding_changed')
         log.info({ way: change.way, reason: change.reason }, 'forwarding changed');
-      // An interface, a link or the guard that came or went is repaired; the operator must know that it happened.
+      // The dataplane repairs a changed interface, link or guard itself; the operator must see that it
+      // happened.
       else log.warn(change, 'dataplane changed');
     });
     const plane = inspecting === null ? null : createServicePlane(inspecting);
-    // A thread that died is begun again; its connections were reset.
+    // A dead thread was replaced; its connections were reset.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
     const observer = createObserver(config, log, () => system);
     let apiIsMade = (): void => {};
@@ -151,7 +152,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
   return 0;
 }
 
-/** Whoever does not read his answer does not keep the node from ending. */
+/** Closes the API. A client that does not read its response must not keep the node from ending. */
 async function closed(api: Api): Promise<void> {
   const late = setTimeout(() => api.server.closeAllConnections(), GOODBYE_MS);
   await api.close();
@@ -159,7 +160,7 @@ async function closed(api: Api): Promise<void> {
 }
 const GOODBYE_MS = 5_000;
 
-/** What this machine lacks for a dataplane; empty when nothing. */
+/** The requirements of a dataplane that this machine lacks. */
 export async function missingForDataplane(): Promise<readonly Missing[]> {
   const datapath = openDatapath({ ...PROBE_OPTIONS });
   try {
@@ -169,12 +170,12 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
   }
 }
 
-/** Removes programs, pins and guard: the node is unpoliced afterwards (D20). */
+/** Removes programs, pins and guard. Afterwards the node enforces nothing (D20). */
 export function detachDataplane({ pinPath }: { readonly pinPath: string }): Detached {
   return detach(pinPath);
 }
 
-/** What the kernel enforces, with or without a running node. */
+/** Returns what the kernel enforces, with or without a running node. */
 export function readDataplaneStatus(options: StatusOptions): DataplaneStatus {
   return dataplaneStatus(options);
 }
@@ -268,12 +269,15 @@ function logFacts(system: System, log: Logger): void {
   });
 }
 
-/** The system begins the observer, and calls of the observer come later: until then there is no system. */
+/**
+ * Creates the observer before the system. `systemOf` may be called only later: the system starts the observer,
+ * and does not exist until then.
+ */
 function createObserver(config: Config, log: Logger, systemOf: () => System): Observer {
   const connect = async (): Promise<void> => {
     const system = systemOf();
     system.takeEvents((source) => observer.hear(source));
-    // What was granted before it began; nothing where no name is looked up.
+    // Names granted before the observer started. Empty without DNS.
     const names = await system.lookups.names();
     if ('kind' in names) return;
     const named = names.flatMap(({ hostname, addresses }) => addresses.map((address) => ({ address, hostname })));
@@ -304,7 +308,7 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
   return observer;
 }
 
-/** What the observer receives from the system. */
+/** Passes events of the system to the observer. */
 function observe(system: System, observer: Observer): void {
   system.lookups.seen.subscribe((seen) => observer.see(seen));
   system.inspecting.seen.subscribe((seen) => observer.seeConnections(seen));
@@ -379,7 +383,7 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
   };
 }
 
-/** What metrics call the works of the policy thread, and what is asked over the bus. */
+/** Maps jobs of the policy thread and requests on the bus to phases in metrics. */
 const PHASE_OF: Readonly<Record<string, PolicyPhase>> = {
   prepare: 'compile',
   prepare_group: 'compile',
@@ -400,7 +404,10 @@ function unread(failure: unknown): Refusal {
   return { kind: 'refused', code: 'store_unavailable', detail: `the findings cannot be read: ${reason}` };
 }
 
-/** The file's policy goes the way of every other origin. What it says already is not written again. */
+/**
+ * Writes the policy of a file like that of any other client. A policy equal to the active one is not written
+ * again.
+ */
 function follow(path: string, ready: Promise<void>, systemOf: () => System, log: Logger): FollowedPolicyFile {
   const take = async ({ form, json, record }: PolicyText): Promise<void> => {
     const system = systemOf();
@@ -431,7 +438,7 @@ function follow(path: string, ready: Promise<void>, systemOf: () => System, log:
   return new FollowedPolicyFile(path, { take, isFinal, failed }, ready);
 }
 
-/** The node takes the same text later. */
+/** Refusals that may not recur: the node tries the same text again later. */
 const REFUSED_FOR_NOW: readonly string[] = [
   'dataplane_unavailable',
   'activation_timeout',
@@ -440,7 +447,7 @@ const REFUSED_FOR_NOW: readonly string[] = [
   'draining',
 ];
 
-/** Its message is public in `/ready`: the log has what the policy says. */
+/** The message is public in `/ready`, so it must not quote the policy; the log has the details. */
 class PolicyFileRefused extends Error {
   constructor(
     path: string,

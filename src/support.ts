@@ -34,7 +34,7 @@ const MOST_GRANTS = 100_000;
 const HITS_AT_ONCE = 10_000;
 const LARGE = { timeoutMs: 60_000, maxBytes: 64 << 20 } as const;
 
-/** The support dumps of a node: what is listed here is in them, and nothing else. */
+/** Creates the support dumps of a node. A dump contains the files listed here and nothing else. */
 export function createSupport(sources: SupportSources): Sysdumps {
   const { version, config } = sources;
   return createSysdumps({ node: config.node.id, version }, () => [
@@ -160,7 +160,7 @@ const EVERY_FINDING: FindingFilter = {
   untilMs: null,
 };
 
-/** A part that is not running says so, and the manifest repeats it. */
+/** Returns the result, or throws for a part that does not run; the manifest then shows the error. */
 async function had<T>(asked: Promise<T | Refusal>): Promise<T> {
   const answer = await asked;
   if (typeof answer === 'object' && answer !== null && 'kind' in answer && answer.kind === 'refused')

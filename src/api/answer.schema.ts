@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ERRORS, type ErrorCode, typeOf } from './errors.js';
 
-/** Schemas of what every route can answer with. */
+/** Schemas that responses of several routes share. */
 const ProblemSchema = z
   .object({
     type: z.string().describe('`urn:weir:error:` and the code of the error, see docs/errors.md.'),
@@ -88,7 +88,7 @@ type ProblemAnswer = {
   readonly content: { readonly 'application/problem+json': { readonly schema: typeof ProblemSchema } };
 };
 
-/** The error part of a route's `response` schema: one entry a status, naming its codes. */
+/** The error part of a route's `response` schema: one entry per status, which names its codes. */
 export function errorAnswers(...codes: readonly ErrorCode[]): Record<number, ProblemAnswer> {
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of new Set(codes)) {

@@ -1,15 +1,15 @@
 import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 
-/** Limits of the HTTP server (D2, D37). Every one has a default; tests set shorter ones. */
+/** Limits of the HTTP server (D2, D37). Each has a default; tests set shorter ones. */
 export type ApiLimits = {
   readonly bodyBytes: number;
   readonly policyBodyBytes: number;
-  /** Policy bodies that may be on their way or being judged at once, together. */
+  /** Total size of the policy bodies that may be received or processed at the same time. */
   readonly policyBytesInFlight: number;
   readonly requestTimeoutMs: number;
   readonly policyRequestTimeoutMs: number;
-  /** How long the rest of a body is taken after its request was answered. */
+  /** How long the rest of a body is still read after its request was answered. */
   readonly lingerMs: number;
   readonly headersTimeoutMs: number;
   readonly connectionsCheckingIntervalMs: number;
@@ -18,10 +18,10 @@ export type ApiLimits = {
   readonly headerBytes: number;
   readonly connections: number;
   readonly requestsPerSocket: number;
-  /** Requests of one address in a window; `/health`, `/ready` and `/metrics` are not counted. */
+  /** Requests of one address per window. `/health`, `/ready` and `/metrics` are not counted. */
   readonly requestsPerWindow: number;
   readonly requestWindowMs: number;
-  /** Tokens of one address that were not valid, in a window. */
+  /** Invalid tokens of one address per window. */
   readonly failedLoginsPerWindow: number;
   readonly failedLoginWindowMs: number;
 };
@@ -48,11 +48,11 @@ export const DEFAULT_LIMITS: ApiLimits = {
 
 export type ApiOptions = {
   readonly version: string;
-  /** Host names and addresses, without a port, that this node goes by; localhost and 127.0.0.1 always count. */
+  /** Host names and addresses of this node, without a port. localhost and 127.0.0.1 are always accepted. */
   readonly hosts?: readonly string[];
   readonly logger?: FastifyBaseLogger;
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer };
   readonly limits?: Partial<ApiLimits>;
-  /** Whether a new connection is closed at once; left out: none is. */
+  /** Returns whether a new connection must be closed at once. If omitted, none is closed. */
   readonly refuses?: (connection: Socket) => boolean;
 };

@@ -3,24 +3,24 @@ import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Caller, Management } from './management.js';
 
-/** The Fastify instance that every route is written against. */
+/** The Fastify instance that every route uses. */
 export type Api = FastifyInstance<Server, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>;
 
-/** One resource: registers its routes. */
+/** Registers the routes of one resource. */
 export type Resource = (api: Api, management: Management) => void;
 
-/** Who may ask: anyone, either role, or an admin (D36). */
+/** The callers a route is for: all, both roles, or admins only (D36). */
 export type Access = 'public' | 'read' | 'write';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Left out: `read` for GET and HEAD, `write` for every other method. */
+    /** Default: `read` for GET and HEAD, `write` for every other method. */
     access?: Access;
-    /** The body is a policy: up to 64 MiB, kept as the bytes that were received. */
+    /** The body is a policy of up to 64 MiB, passed on as the received bytes. */
     policyBody?: true;
   }
   interface FastifyRequest {
-    /** Set on every route that is not public. */
+    /** Set for every route that is not public. */
     caller: Caller | null;
   }
 }

@@ -5,12 +5,12 @@ import type { Management } from './management.js';
 
 const SAFE_METHODS = ['GET', 'HEAD', 'OPTIONS'];
 const LONGEST = 1_000;
-/** Writes by their method that leave everything as it was. */
+/** Operations with a writing method that change nothing. */
 const CHANGE_NOTHING: readonly (string | undefined)[] = ['createClusterSysdump', 'explainPolicy'];
 
 /**
- * Records refused logins and successful writes. Never a body, a token or a header but the ETag: what is recorded is kept,
- * shown to readers and sent away.
+ * Records refused logins and successful writes. A record never contains a body, a token, or a header other
+ * than the ETag: records are stored, shown to readers and sent to sinks.
  */
 export function keepAuditTrail(api: Api, management: Management): void {
   api.addHook('onError', async (request, _reply, error) => {
@@ -24,7 +24,7 @@ export function keepAuditTrail(api: Api, management: Management): void {
       remote: remoteOf(request),
     });
   });
-  // Not once it was sent: a caller that hangs up before has changed as much.
+  // `onSend`, not `onResponse`: a write whose caller disconnects early has changed the state as well.
   api.addHook('onSend', async (request, reply) => {
     if (!isChange(request, reply)) return;
     management.record({
@@ -39,7 +39,7 @@ export function keepAuditTrail(api: Api, management: Management): void {
   });
 }
 
-/** A missing token is no attempt: browsers and probes ask without one. */
+/** A missing token is not a login attempt: browsers and probes send requests without one. */
 function isRefusal({ code }: ApiError): boolean {
   return code === 'invalid_token' || code === 'too_many_failed_logins' || ERRORS[code].status === 403;
 }

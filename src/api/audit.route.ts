@@ -10,7 +10,7 @@ import type { Management } from './management.js';
 import { needPerformanceMode } from './performance-gate.js';
 
 const JSON_LINES = 'application/x-ndjson';
-/** Sent as a stream of what the schema says. */
+/** The response is a stream of lines of this schema. */
 const Lines = z.string().describe('One finding a line.') as unknown as z.ZodType<Readable>;
 const USUAL_LIMIT = 100;
 const LINES_AT_ONCE = 1_000;
@@ -50,7 +50,7 @@ export const auditResource: Resource = (api, management) => {
           return reply.type('application/json; charset=utf-8').send(shownPage(page, findings.nodeId));
         }
         const all = { ...asked, limit: limit ?? Number.POSITIVE_INFINITY };
-        // Refusals of the first page are answered as such.
+        // The first page is read before the response starts, so that a refusal gets its own status.
         const first = await pageOf(findings, { ...all, limit: Math.min(all.limit, LINES_AT_ONCE) });
         return reply.type(JSON_LINES).send(Readable.from(lines(findings, all, first), { highWaterMark: 1 }));
       },
@@ -64,7 +64,7 @@ async function pageOf(findings: Management['findings'], query: FindingQuery): Pr
   return page;
 }
 
-/** A page at a time, the next one when the one before was taken. */
+/** Reads a page when the previous one was consumed. */
 async function* lines(
   findings: Management['findings'],
   all: FindingQuery,

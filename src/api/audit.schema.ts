@@ -110,7 +110,7 @@ export function filterOf(query: z.infer<typeof findingsQuery>): FindingFilter {
   };
 }
 
-/** The page of a node that has no others beside it. */
+/** The page of a single node: its only node id is `nodeId`. */
 export function shownPage({ items, next }: FindingPage, nodeId: string): z.infer<typeof FindingsSchema> {
   return {
     items: items.map((finding) => shownFinding(finding, nodeId)),

@@ -3,7 +3,10 @@ import type { Access } from './api.js';
 import { ApiError } from './errors.js';
 import type { Caller, Management, TokenVerdict } from './management.js';
 
-/** Counts a failed login of the request's address; the seconds to wait when there were too many, else null. */
+/**
+ * Counts a failed login of the request's address. Returns the seconds to wait if there were too many, else
+ * null.
+ */
 export type FailedLogins = (request: FastifyRequest) => Promise<number | null>;
 
 const CHALLENGE = 'Bearer realm="weir"';
@@ -14,7 +17,10 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 const BEARER = /^Bearer +([\w.~+/=-]+) *$/i;
 
-/** The caller of a request that needs one (D36), whatever its role. A valid token passes even where others failed from the same address. */
+/**
+ * Returns the caller of a request that needs one (D36), of any role. A valid token is accepted even if other
+ * tokens from the same address failed.
+ */
 export async function authenticate(
   request: FastifyRequest,
   tokens: Management['tokens'],
@@ -37,24 +43,30 @@ export async function authenticate(
   return verdict.identity;
 }
 
-/** Whether the token of a request still counts: for what goes on long after it was let in. */
+/**
+ * Whether the token of a request is still valid. For streams, which last longer than the check of their
+ * request.
+ */
 export async function isStillAllowed({ headers }: FastifyRequest, tokens: Management['tokens']): Promise<boolean> {
   const token = BEARER.exec(headers.authorization ?? '')?.[1];
   if (token === undefined) return false;
-  // Nobody waits for this: a failure must end the stream, not the node.
+  // No caller awaits this check: a failure must end the stream, not the process.
   return tokens.verify(token).then(
     ({ kind }) => kind === 'accepted',
     () => false,
   );
 }
 
-/** Refuses a caller whose role may not do this. A dry run of a write changes nothing, and either role may ask for it (D7). */
+/**
+ * Refuses a caller without the required role. A dry run of a write changes nothing, so both roles may request
+ * it (D7).
+ */
 export function checkRole({ role }: Caller, access: Access, isDryRun: boolean): void {
   if (access !== 'write' || isDryRun || role === 'admin') return;
   throw new ApiError('forbidden', undefined, [], { 'www-authenticate': `${CHALLENGE}, error="insufficient_scope"` });
 }
 
-/** The subject that a write is recorded under. */
+/** The subject to record as the author of a write. */
 export function authorOf({ caller }: FastifyRequest): string {
   if (caller === null) throw new ApiError('unauthenticated');
   return caller.subject;

@@ -1,7 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from './errors.js';
 
-/** Bounds the memory that large bodies hold together. A body that does not say its length counts as the largest. */
+/**
+ * Limits the total memory of large bodies. A body without a declared length counts as the largest allowed.
+ */
 export class BodyBudget {
   #inFlight = 0;
   constructor(
@@ -9,7 +11,7 @@ export class BodyBudget {
     private readonly largestBytes: number,
   ) {}
 
-  /** Takes a request's body in until its answer is out. */
+  /** Reserves memory for the body of a request until its response is sent. */
   take(request: FastifyRequest, reply: FastifyReply): void {
     const bytes = Math.min(Number(request.headers['content-length'] ?? this.largestBytes), this.largestBytes);
     if (this.#inFlight > 0 && this.#inFlight + bytes > this.totalBytes) throw new ApiError('overloaded');

@@ -1,7 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from './errors.js';
 
-/** Answers 408 when a request's body has not arrived in time. Node has one such limit a server; routes differ here. */
+/**
+ * Responds 408 if the body of a request has not arrived in time. Node has one such limit per server, but
+ * routes need different ones.
+ */
 export function startBodyDeadline(request: FastifyRequest, reply: FastifyReply, timeoutMs: number): void {
   const { raw } = request;
   if (raw.complete) return;
@@ -14,8 +17,8 @@ export function startBodyDeadline(request: FastifyRequest, reply: FastifyReply, 
 }
 
 /**
- * A caller that was answered while it still sends finds the answer only if its bytes are taken until it looks; Node
- * does that without a limit.
+ * A client that still sends its body sees an early response only if the rest of the body is read. Node would
+ * read it without a time limit.
  */
 export function endBody({ raw }: FastifyRequest, lingerMs: number): void {
   if (raw.complete || raw.destroyed) return;

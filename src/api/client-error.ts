@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net';
 import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
 
-/** Answers bytes that never became a request: what is not HTTP, too large, or too slow. */
+/** Responds to input that did not become a request: not HTTP, too large, or too slow. */
 export function answerClientError(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || socket.destroyed) return;
   answerProblem(socket, new ApiError(codeOf(error.code)));
 }
 
-/** Answers where there is no response to answer with, and ends the connection. */
+/** Responds on a socket without a response object, and closes the connection. */
 export function answerProblem(socket: Socket, answer: ApiError): void {
   if (socket.writable) {
     const document = problemDocument(answer);

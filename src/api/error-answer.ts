@@ -4,7 +4,7 @@ import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './error
 import { isLastAnswer } from './last-request.js';
 import { withRemedy } from './preconditions.js';
 
-/** What Fastify and the store throw, in our words. What is not listed is a defect of ours. */
+/** Maps errors of Fastify and the store to codes of the API. An error that is not listed is a bug. */
 const KNOWN_CODES: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_BAD_URL: 'invalid_url',
   FST_ERR_INVALID_URL: 'invalid_url',

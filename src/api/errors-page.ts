@@ -16,7 +16,9 @@ Every error of the management API is a problem document of RFC 9457 (\`applicati
 | \`problems\` | where there is more than one thing to say: each with a JSON pointer into the body (or \`?name\` for a query parameter), a code and a sentence |
 `;
 
-/** The text of `docs/errors.md`. `dropReasons` names why the datapath drops a packet, each with what it means. */
+/**
+ * Returns the text of `docs/errors.md`. `dropReasons` maps each drop reason of the datapath to its meaning.
+ */
 export function errorsPage(dropReasons: Readonly<Record<string, string>>): string {
   const errors = Object.entries(ERRORS).map(([code, { status, title, when, remedy }]) => [
     `\`${code}\``,

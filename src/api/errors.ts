@@ -1,7 +1,7 @@
 import type { RefusalCode } from '#bus/policy-requests.js';
 import type { PROBLEM_CODES } from '#contracts/policy-problem.js';
 
-/** One error of the management API: its status and title, when it is answered, and what to do about it. */
+/** An error of the management API: its status and title, when it occurs, and what the caller can do. */
 export type ErrorEntry = {
   readonly status: number;
   readonly title: string;
@@ -16,7 +16,7 @@ const entry = (status: number, title: string, when: string, remedy: string): Err
   remedy,
 });
 
-/** Every error that the management API answers with; the codes are stable. `docs/errors.md` is written from this table. */
+/** All errors of the management API. The codes are stable. `docs/errors.md` is generated from this table. */
 export const ERRORS = {
   malformed_request: entry(
     400,
@@ -266,20 +266,23 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/** A problem with one place of a request. `pointer` is an RFC 6901 JSON pointer; `?name` for a query parameter. */
+/**
+ * A problem at one place of a request. `pointer` is an RFC 6901 JSON pointer, or `?name` for a query
+ * parameter.
+ */
 export type ProblemLine = {
   readonly pointer: string;
   readonly code: keyof typeof PROBLEM_CODES | keyof typeof PARAMETER_CODES;
   readonly message: string;
 };
 
-/** Problem codes of path and query parameters; those of bodies are the policy's. */
+/** Problem codes of path and query parameters. Those of bodies are the policy's problem codes. */
 export const PARAMETER_CODES = {
   unknown_parameter: 'The endpoint has no parameter of this name.',
   invalid_parameter: 'The parameter cannot have this value, or was given more than once.',
 } as const;
 
-/** The `detail` of an answer with problems: the first of them. */
+/** The `detail` of a response with problems: the first of them. */
 export function detailOf(problems: readonly ProblemLine[]): string {
   const [first, ...others] = problems;
   if (first === undefined) return 'the request is not valid';
@@ -287,7 +290,7 @@ export function detailOf(problems: readonly ProblemLine[]): string {
   return `${place}${first.message}${others.length === 0 ? '' : ` (and ${others.length} more)`}`;
 }
 
-/** RFC 9457 problem details, as D28 has them. */
+/** RFC 9457 problem details with the fields of D28. */
 export type ProblemDocument = {
   readonly type: string;
   readonly title: string;
@@ -297,7 +300,7 @@ export type ProblemDocument = {
   readonly problems?: readonly ProblemLine[];
 };
 
-/** An error that is answered to the caller. Nothing but `detail`, `problems` and `headers` leaves the process. */
+/** An error for the caller. Only `detail`, `problems` and `headers` leave the process. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
   readonly statusCode: number;

@@ -113,7 +113,7 @@ export function filterOf(query: FilterQuery): FlowFilter {
   };
 }
 
-/** Whether a parameter says which flows. */
+/** Whether any query parameter selects flows. */
 export function selects(query: FilterQuery): boolean {
   return Object.keys(filterParameters).some((name) => query[name as keyof FilterQuery] !== undefined);
 }

@@ -228,7 +228,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
   );
 };
 
-/** Member by member, so that a secret can never come along. */
+/** Copies each member by name, so that a secret is never shown. */
 function shown(integration: IntegrationView): z.infer<typeof IntegrationSchema> {
   const { name, kind, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by } = integration;
   return { name, kind, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by };

@@ -5,8 +5,9 @@ type Answer = ServerResponse<IncomingMessage>;
 const last = new WeakSet<Answer>();
 
 /**
- * Ends each connection with the answer to its last request. Node's own count (`maxRequestsPerSocket`) says `close` and leaves
- * the connection open, and answers the next request with a bare 503.
+ * Closes a connection after the response to its last allowed request. Node's own count
+ * (`maxRequestsPerSocket`) sends `Connection: close`, leaves the connection open, and answers the next
+ * request with a bare 503.
  */
 export function endAfter(server: Server, requestsPerSocket: number): void {
   const counts = new WeakMap<Socket, number>();
@@ -19,7 +20,7 @@ export function endAfter(server: Server, requestsPerSocket: number): void {
   });
 }
 
-/** Whether the connection ends with this answer: it must keep its `Connection` header. */
+/** Whether the connection ends after this response, which must then keep its `Connection` header. */
 export function isLastAnswer(answer: Answer): boolean {
   return last.has(answer);
 }

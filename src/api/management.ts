@@ -14,19 +14,21 @@ import type { WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 import type { Traffic } from './traffic-json.js';
 
-/** What the API needs of the node. `main.ts` hands it in; routes know nothing else of the system. */
+/**
+ * The interface between the API and the node. `main.ts` provides it; routes use nothing else of the system.
+ */
 export type Management = {
   readonly policies: {
-    /** Never rejects for what the caller did wrong: that is a `Refusal`. */
+    /** Never rejects for an error of the caller: such an error is a `Refusal`. */
     write(write: PolicyWrite): Promise<PolicyOutcome>;
     read(which: PolicyChoice): Promise<StoredPolicy | null>;
-    /** The record of a policy with the text of one of its source groups; null where either is missing. */
+    /** The record of a policy with the text of one of its source groups. Null if either is missing. */
     readGroup(id: string, group: string): Promise<StoredPolicy | Refusal | null>;
     list(): Promise<readonly PolicyRecord[]>;
-    /** The generation in force; 0 before the first. */
+    /** The active generation; 0 before the first. */
     generation(): number;
   };
-  /** `subject`: of the caller; the questions of subjects take turns. */
+  /** `subject` is the caller's: questions of different subjects take turns. */
   explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
   readonly performanceMode: {
     read(): Promise<PerformanceMode>;
@@ -40,11 +42,11 @@ export type Management = {
   };
   readonly interceptCa: {
     read(): Promise<InterceptCaView | null>;
-    /** `dryRun`: the answer is that of the write, and nothing is stored. */
+    /** `dryRun`: returns the result of the write, and stores nothing. */
     put(
       write: WrittenBy & { readonly certPem: string; readonly keyPem: string; readonly dryRun: boolean },
     ): Promise<InterceptCaWritten | Refusal>;
-    /** Makes one, in place of the one that there is. */
+    /** Generates a CA and replaces the stored one. */
     generate(write: WrittenBy): Promise<InterceptCaWritten | Refusal>;
     remove(removal: Pick<WrittenBy, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
   };
@@ -52,7 +54,10 @@ export type Management = {
     verify(token: string): Promise<TokenVerdict>;
     issue(request: TokenRequest): Promise<IssuedToken>;
     list(): readonly TokenRecord[];
-    /** In force when it resolves; false where there is no such token. Revoking twice is no error. */
+    /**
+     * The token is rejected from the moment this resolves. False if there is no such token; revoking twice is
+     * no error.
+     */
     revoke(id: string): Promise<boolean>;
   };
   readonly traffic: Traffic;
@@ -62,7 +67,7 @@ export type Management = {
     query(query: FindingQuery): Promise<FindingPage | Refusal>;
     readonly nodeId: string;
   };
-  /** Makes a finding of what the API did. Never throws, and keeps nobody waiting. */
+  /** Records a finding about an action of the API. Never throws and never blocks. */
   record(event: AuditEvent): void;
   readiness(): ReadinessReport;
   stats(): Promise<NodeStats>;
@@ -72,9 +77,9 @@ export type Management = {
 };
 
 type Wiretap = {
-  /** For how long what was seen is kept for readers to come. */
+  /** How long messages are kept for later readers. */
   readonly replayMs: number;
-  /** Sends what matches to the sink, first of what was seen in the last milliseconds. */
+  /** Sends matching messages to the sink, first those of the last `replayMs`. */
   read(filter: WiretapFilter, replayMs: number, sink: Sink): { close(): void };
 };
 
@@ -84,7 +89,7 @@ export type PolicyChoice =
   | { readonly by: 'name'; readonly name: string };
 
 type Role = 'admin' | 'readonly';
-/** Who sent a request: the id and subject of the token, and its role. */
+/** The caller of a request: the id and subject of its token, and its role. */
 export type Caller = { readonly id: string; readonly subject: string; readonly role: Role };
 
 export type TokenVerdict =
@@ -94,10 +99,10 @@ export type TokenVerdict =
 type TokenRequest = {
   readonly subject: string;
   readonly role: Role;
-  /** Null: it does not expire. */
+  /** Null: the token does not expire. */
   readonly expiresInMs: number | null;
 };
-/** What is kept of a token: never the token itself. Times are ISO 8601, UTC. */
+/** The stored data of a token; the token itself is never stored. Times are ISO 8601, UTC. */
 export type TokenRecord = {
   readonly id: string;
   readonly subject: string;
@@ -111,17 +116,20 @@ type IssuedToken = { readonly record: TokenRecord; readonly token: string };
 export type PerformanceMode = {
   readonly enabled: boolean;
   readonly source: 'local' | 'cluster' | null;
-  /** Counts the writes; 0 while the built-in default applies. */
+  /** Incremented by each write; 0 while the built-in default applies. */
   readonly revision: number;
 };
 type PerformanceModeWrite = {
   readonly enabled: boolean;
   readonly author: string;
-  /** The revision that must be stored now; left out for any. Else `precondition_failed`. */
+  /**
+   * The revision that must be stored now; any if omitted. Otherwise the write fails with
+   * `precondition_failed`.
+   */
   readonly expectedRevision?: number;
 };
 
-/** An integration as it is shown: without its token. */
+/** An integration in responses: without its token. */
 export type IntegrationView = {
   readonly name: string;
   readonly kind: 'kubernetes';
@@ -141,9 +149,12 @@ type IntegrationWrite = {
     readonly service_account_token: string;
   };
   readonly author: string;
-  /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
+  /**
+   * The revision that must be stored now; 0 for none, omitted for any. Otherwise the write fails with
+   * `precondition_failed`.
+   */
   readonly expectedRevision?: number;
-  /** The answer is that of the write, and nothing is stored. */
+  /** Returns the result of the write, and stores nothing. */
   readonly dryRun?: boolean;
 };
 type IntegrationWritten = {
@@ -151,7 +162,7 @@ type IntegrationWritten = {
   readonly created: boolean;
   readonly integration: IntegrationView;
 };
-/** The intercept CA as it is shown: without its key. Times are ISO 8601, UTC. */
+/** The intercept CA in responses: without its key. Times are ISO 8601, UTC. */
 export type InterceptCaView = {
   readonly subject: string;
   readonly fingerprint_sha256: string;
@@ -169,10 +180,16 @@ type InterceptCaWritten = {
 };
 type WrittenBy = {
   readonly author: string;
-  /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
+  /**
+   * The revision that must be stored now; 0 for none, omitted for any. Otherwise the write fails with
+   * `precondition_failed`.
+   */
   readonly expectedRevision?: number;
 };
 type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number; readonly dryRun?: boolean };
 
-/** B1. `policy` is a draft in singleton form, of the right shape but not yet validated; left out, the active one. */
+/**
+ * A question of B1. `policy` is a draft in singleton form with the right shape, not yet validated. If
+ * omitted, the active policy is explained.
+ */
 export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: ExplainQuery };

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Api } from './api.js';
 import { ApiError } from './errors.js';
 
-/** Remembers every route, to tell a path that exists from one that does not. Add it before the routes. */
+/** Collects all routes, to distinguish 405 from 404. Add it before the routes. */
 export function createNotFound(api: Api): (request: FastifyRequest) => never {
   const methods = new Map<string, Set<string>>();
   api.addHook('onRoute', ({ url, method }) => {

@@ -5,8 +5,8 @@ const PREFIX = '#/components/schemas/';
 const INPUT = /Input$/;
 
 /**
- * The generator writes every schema twice, as it is sent (`XInput`) and as it is answered (`X`). Where both say the
- * same, one stays; components that nothing refers to go.
+ * The generator writes every schema twice: for requests (`XInput`) and for responses (`X`). If both are
+ * equal, one is kept. Unreferenced components are removed.
  */
 export function mergeComponents<D extends object>(document: D): D {
   const schemas = { ...((document as Document).components?.schemas ?? {}) };
@@ -23,7 +23,10 @@ export function mergeComponents<D extends object>(document: D): D {
   return merged;
 }
 
-/** Names `XInput` that mean the same as `X`: assumed of all, then taken back until nothing changes. */
+/**
+ * Returns the names `XInput` that are equal to `X`. Starts by assuming equality of all, and removes unequal
+ * ones until nothing changes.
+ */
 function equalPairs(schemas: Json): Set<string> {
   const candidates = new Set(Object.keys(schemas).filter((name) => INPUT.test(name)));
   for (let before = -1; before !== candidates.size; ) {

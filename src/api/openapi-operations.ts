@@ -26,7 +26,10 @@ const DESCRIPTIONS: Readonly<Record<string, string>> = {
   304: 'Unchanged.',
 };
 
-/** What the route's own configuration says about an operation: who may call it, and its precondition headers. */
+/**
+ * Describes the request of an operation from the route's configuration: its access and its precondition
+ * headers.
+ */
 export function describeRequest(route: RouteOptions, { schema, url }: Transformed): Transformed {
   const access = route.config?.access ?? 'write';
   const answers = Object.keys((schema.response as object | undefined) ?? {});
@@ -42,7 +45,7 @@ export function describeRequest(route: RouteOptions, { schema, url }: Transforme
   };
 }
 
-/** Adds to every answer of the document what the schema of its body cannot say. */
+/** Adds the parts of responses that their body schemas cannot express. */
 export function describeAnswers<D extends object>(document: D): D {
   const paths = (document as { readonly paths?: Readonly<Record<string, Record<string, Operation>>> }).paths ?? {};
   for (const [path, operations] of Object.entries(paths)) {

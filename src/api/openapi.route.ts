@@ -19,7 +19,7 @@ const TAGS = {
   support: 'Help for those who help.',
 };
 
-/** Generates the document from the routes that are registered after it, once, and serves it. */
+/** Generates the document once, from the routes that are registered after it, and serves it. */
 export function openapiResource(version: string): FastifyPluginAsync {
   const plugin: FastifyPluginAsync = async (fastify) => {
     const api = fastify as unknown as Api;
@@ -78,6 +78,6 @@ export function openapiResource(version: string): FastifyPluginAsync {
       },
     );
   };
-  // Its hooks must see the routes of its siblings.
+  // Without this the plugin has a scope of its own, and its hooks do not see the routes of its siblings.
   return Object.assign(plugin, { [Symbol.for('skip-override')]: true });
 }

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { knownFields, nearest } from '#policy/document/known-fields.js';
 import { ApiError, detailOf, type ProblemLine } from './errors.js';
 
-/** Path and query parameters. Their schemas say in plain words what they take. */
+/** Checks path and query parameters. Their schemas describe in plain words what is accepted. */
 export function readParameters(
   schema: z.ZodType,
   values: unknown,

@@ -13,7 +13,7 @@ const JSON_TYPE = 'application/json; charset=utf-8';
 export const sendJson = (reply: FastifyReply, bytes: Uint8Array): FastifyReply =>
   reply.type(JSON_TYPE).send(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
 
-/** The write that a request asks for. `body` is left out where the request has none. */
+/** Converts a request to a policy write. `body` is omitted if the request has none. */
 export function policyWrite(
   request: FastifyRequest,
   write: {
@@ -39,7 +39,9 @@ export function policyWrite(
   };
 }
 
-/** Answers a write. The singleton form has no place for warnings in its body: their codes go into a header. */
+/**
+ * Sends the response to a write. A singleton body has no field for warnings, so their codes go into a header.
+ */
 export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyReply): FastifyReply {
   switch (outcome.kind) {
     case 'refused':
@@ -64,7 +66,9 @@ export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyR
   }
 }
 
-/** Answers a write to one source group: with the record and the group, or with nothing where it was removed. */
+/**
+ * Sends the response to a write of one source group: the record with the group, or no body after a removal.
+ */
 export function answerGroup(
   outcome: PolicyOutcome,
   { operation, sourceGroup = '' }: PolicyWrite,

@@ -2,14 +2,14 @@ import type { EnvelopeMode } from '#contracts/policy-document.js';
 import type { StoredPolicy } from '#contracts/policy-record.js';
 
 /**
- * Answers around a stored body. A body can be tens of megabytes of JSON, so it is never parsed here: members are
- * written around its bytes, and modes between them.
+ * Builds responses around a stored body. A body can have tens of megabytes of JSON, so it is not parsed here:
+ * members are written around its bytes, and group modes are inserted into them.
  */
 export function withPolicy({ record, body }: StoredPolicy, extra: Readonly<Record<string, unknown>> = {}): Buffer {
   return withMember('policy', { ...record, ...extra }, body);
 }
 
-/** A record with one group of its policy; null in the place of one that was removed. */
+/** A record with one group of its policy; null in place of a removed group. */
 export function withGroup({ record, body }: StoredPolicy, extra: Readonly<Record<string, unknown>>): Buffer {
   return withMember('source_group', { ...record, ...extra }, body.length === 0 ? Buffer.from('null') : body);
 }
@@ -18,7 +18,7 @@ function withMember(name: string, members: Readonly<Record<string, unknown>>, te
   return Buffer.concat([Buffer.from(`${JSON.stringify(members).slice(0, -1)},"${name}":`), text, Buffer.from('}')]);
 }
 
-/** A stored policy in singleton form: each group of an envelope shows the envelope's mode (D5). */
+/** A stored policy in singleton form. Each group of an envelope gets the envelope's mode (D5). */
 export function singletonView({ record, body }: StoredPolicy): Uint8Array {
   return record.form === 'singleton' ? body : withGroupModes(body, record.mode);
 }
@@ -31,7 +31,7 @@ const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
 const COLON = 0x3a;
 
-/** `body` is JSON that was validated when it was written: an object whose groups are objects that are not empty. */
+/** `body` must be validated JSON: an object whose source groups are objects that are not empty. */
 function withGroupModes(body: Uint8Array, mode: EnvelopeMode): Uint8Array {
   const member = Buffer.from(`"mode":${JSON.stringify(mode)},`);
   const parts: Uint8Array[] = [];

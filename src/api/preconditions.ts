@@ -5,7 +5,7 @@ export type Preconditions = { readonly ifMatch: string | undefined; readonly ifN
 
 const ENTITY_TAGS = /^(\*|(W\/)?"[^"]*"([ \t]*,[ \t]*(W\/)?"[^"]*")*)$/;
 
-/** The preconditions of a write (D8), refused where they could not be kept. */
+/** The preconditions of a write (D8). Throws for preconditions that the API cannot check. */
 export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
   const ifMatch = headers['if-match']?.trim();
   const ifNoneMatch = headers['if-none-match']?.trim();
@@ -18,7 +18,7 @@ export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
   return { ifMatch, ifNoneMatch };
 }
 
-/** `etag` is the one that is stored now; null where there is none. */
+/** `etag` is the stored one; null if nothing is stored. */
 export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag: string | null): void {
   if (ifMatch !== undefined && !matches(ifMatch, etag, 'strong')) {
     const found = etag === null ? 'there is none to match' : `the stored ETag is ${etag}`;
@@ -29,10 +29,12 @@ export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag
   }
 }
 
-/** What a caller does whose precondition failed. */
+/** Adds the remedy to the message of a failed precondition. */
 export const withRemedy = (found: string): string => `${found}; read it again, and write with the new ETag in If-Match`;
 
-/** Sets the ETag of a read. Whether the caller has this revision already: then 304 is the answer. */
+/**
+ * Sets the ETag of a read. Returns true if the caller already has this revision; the response is then 304.
+ */
 export function isUnchanged(request: FastifyRequest, reply: FastifyReply, etag: string): boolean {
   reply.header('etag', etag);
   const known = request.headers['if-none-match']?.trim();
@@ -46,7 +48,9 @@ function matches(field: string, etag: string | null, comparison: 'strong' | 'wea
   return tags.some((tag) => (comparison === 'weak' ? tag.replace(/^W\//, '') : tag) === etag);
 }
 
-/** Carries a precondition that held into the write itself, so that nobody writes in between. */
+/**
+ * Returns the revision that the write must replace, so that no other write can come between check and write.
+ */
 export function expectedRevision(
   { ifMatch, ifNoneMatch }: Preconditions,
   revision: number,

@@ -10,18 +10,21 @@ type Part = Parameters<typeof validatorCompiler>[0];
 type RoutePart = Pick<Part, 'method' | 'url'> & { readonly schema: unknown; readonly httpPart?: string | undefined };
 type Reader = ReturnType<typeof validatorCompiler>;
 
-/** Bodies arrive as bytes; everything that is not a policy is read here: strict JSON (D1), then its schema. */
+/**
+ * Bodies arrive as bytes. All except policies are parsed here as strict JSON (D1) and validated with their
+ * schema.
+ */
 export function readBody(route: RoutePart): Reader {
   const schema = route.schema as z.ZodType;
   return route.httpPart === 'body' ? reader(() => schema) : parameterReader(route);
 }
 
-/** For a body that can be one of several: its problems are told by the schema that was meant. */
+/** For bodies with alternative schemas: problems are reported against the alternative that was meant. */
 export function readBodyAs(meant: (body: unknown) => z.ZodType): (route: RoutePart) => Reader {
   return (route) => (route.httpPart === 'body' ? reader(meant) : parameterReader(route));
 }
 
-/** A policy stays as it was received: the worker that compiles it parses it. */
+/** A policy is passed on as bytes; the worker that compiles it parses it. */
 export function keepBody(route: RoutePart): Reader {
   if (route.httpPart !== 'body') return parameterReader(route);
   return (bytes: unknown) => (isEmpty(bytes as Uint8Array | null) ? { error: emptyBody() } : { value: bytes });
@@ -64,7 +67,7 @@ const emptyBody = () =>
     { pointer: '', code: 'required', message: 'The body is empty; JSON is needed.' },
   ]);
 
-/** zod passes this key over instead of refusing it. */
+/** zod ignores this key instead of refusing it. */
 function prototypeKeys(value: unknown, path: readonly (string | number)[]): ProblemLine[] {
   if (typeof value !== 'object' || value === null) return [];
   return Object.entries(value).flatMap(([key, member]: [string, unknown]) => {

@@ -17,13 +17,18 @@ const TOKEN_PARAMETERS = new Set([
 ]);
 const TOKEN_SHAPE = /^(Bearer[ +])?eyJ[\w-]+\.[\w-]+\.[\w-]+$/;
 
-/** Takes a path alone: a target that names a scheme or a host too is for a proxy, and servers differ in what they make of it. */
+/**
+ * Accepts only a path as the target. A target with scheme or host is meant for a proxy, and servers interpret
+ * it in different ways.
+ */
 export function checkTarget({ raw }: FastifyRequest): void {
   if (!/^\/(?!\/)/.test(raw.url ?? ''))
     throw new ApiError('invalid_url', 'the target of a request is a path that begins with one slash');
 }
 
-/** Refuses headers that are too many, or twice where they must be single: parsers differ in which one they keep. */
+/**
+ * Refuses too many headers, and repeated headers that must be single: parsers differ in which one they use.
+ */
 export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void {
   const names = raw.rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
   if (names.length > headerCount) throw new ApiError('headers_too_large');
@@ -36,8 +41,8 @@ export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void
 }
 
 /**
- * Against DNS rebinding: a page that made its own name resolve to this node still sends that name. A literal of the
- * address that took the connection is no name, and so is always right.
+ * Prevents DNS rebinding: a page whose own name was made to resolve to this node still sends that name in
+ * `Host`. The literal address on which the connection arrived is always accepted.
  */
 export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): void {
   const host = hostnameOf(request.headers.host ?? '');
@@ -48,9 +53,10 @@ export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): 
   throw new ApiError('host_refused', `this node does not go by the name ${host}: ${remedy}`);
 }
 
-/** Against writes that another origin's page makes in a browser. Programs send neither header. */
+/** Prevents writes by pages of other origins in a browser. Other clients send neither header. */
 export function checkOrigin({ method, headers }: FastifyRequest): void {
-  // A page of any origin may open a WebSocket, and with it go the credentials that a browser keeps.
+  // A WebSocket is checked too: pages of any origin can open one, with the credentials that the browser
+  // stores.
   if (SAFE_METHODS.has(method) && headers.upgrade === undefined) return;
   const site = headers['sec-fetch-site'];
   if (site !== undefined && site !== 'same-origin' && site !== 'none') throw new ApiError('origin_refused');
@@ -59,7 +65,7 @@ export function checkOrigin({ method, headers }: FastifyRequest): void {
   if (!URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase()) throw new ApiError('origin_refused');
 }
 
-/** A token in a URL ends up in logs and histories (D36). */
+/** Refuses tokens in the URL, because URLs are stored in logs and histories (D36). */
 export function checkQuery(request: FastifyRequest): void {
   const query = request.raw.url?.split('?', 2)[1];
   if (query === undefined) return;

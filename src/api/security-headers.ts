@@ -1,4 +1,4 @@
-/** Of every answer. */
+/** Headers of every response. */
 export const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",

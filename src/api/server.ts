@@ -64,7 +64,7 @@ const RESOURCES = [
 
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?$/i;
 
-/** The management API over a node. Not listening yet; `inject` works. */
+/** Creates the management API of a node. It does not listen yet; `inject` works. */
 export async function createApi(management: Management, options: ApiOptions): Promise<Api> {
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const api = Fastify(serverOptions(options, limits)) as unknown as Api;
@@ -76,7 +76,8 @@ export async function createApi(management: Management, options: ApiOptions): Pr
     socket.destroy();
   });
   api.server.on('drop', () => management.metrics.refusedConnection());
-  // Node drops what is above its count without a word; one more than the limit lets `checkHeaders` refuse it.
+  // Node silently drops headers above its limit. One more than our limit lets `checkHeaders` refuse the
+  // request.
   api.server.maxHeadersCount = limits.headerCount + 1;
 
   endAfter(api.server, limits.requestsPerSocket);
@@ -137,12 +138,15 @@ function readJsonOnly(api: Api): void {
   });
 }
 
-/** Whatever says nothing needs a token, and an admin's if it can change something. */
+/** A route without its own setting needs a token, and the role `admin` if its method can change something. */
 function defaultAccess(route: RouteOptions): Access {
   return [route.method].flat().every((method) => method === 'GET' || method === 'HEAD') ? 'read' : 'write';
 }
 
-/** Counts a request of its address; the seconds to wait when there were too many in the window, else null. */
+/**
+ * Counts a request of its address. Returns the seconds to wait if there were too many in the window, else
+ * null.
+ */
 function counter(api: Api, max: number, timeWindow: number): (request: FastifyRequest) => Promise<number | null> {
   const count = api.createRateLimit({ max, timeWindow });
   return async (request) => {
@@ -174,7 +178,8 @@ function guard(
     if (access === 'public') return;
     const waitSeconds = await countRequest(request);
     if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
-    // Before its body is looked at: QUERY without a content type is refused by Fastify in words that are not ours.
+    // Check this before the body is read: Fastify refuses QUERY without a content type with an error of its
+    // own.
     if (request.is404) return notFound(request);
     request.caller = await authenticate(request, management.tokens, countFailedLogin);
     checkRole(request.caller, access, isDryRun(request));

@@ -20,7 +20,7 @@ const POINTERS =
   'Pointers of problems and warnings are into the body; those about other groups begin with `/policy` and are into the ' +
   'record, as `GET /api/v1/policies/:id` answers it.';
 
-/** One group of a policy at a time: what is read, stored and put in force is what a write of the whole policy would give. */
+/** Reads and writes one group of a policy. The result is the same as that of a write of the whole policy. */
 export const sourceGroupsResource: Resource = (api, { policies }) => {
   api.get(
     PATH,

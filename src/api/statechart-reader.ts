@@ -1,9 +1,9 @@
 import type { WebSocket } from 'ws';
 import type { Inspection, Statecharts } from '#bus/statecharts.js';
 
-/** What waits for a reader that does not take it; more is dropped. */
+/** Bytes that may wait for a slow reader; more are dropped. */
 const WAITING_BYTES = 1 << 20;
-/** A reader that lost so many is cut off. */
+/** A reader with this many dropped messages is disconnected. */
 const MOST_DROPPED = 1_000;
 const MOST_READERS = 32;
 const POLICY_VIOLATION = 1008;
@@ -11,10 +11,10 @@ const TRY_AGAIN_LATER = 1013;
 
 type Limits = { readonly waitingBytes: number; readonly mostDropped: number; readonly mostReaders: number };
 
-/** Since the process began. */
+/** Counts since the start of the process. */
 export type ReaderCounts = { readonly open: number; readonly dropped: number; readonly cutOff: number };
 
-/** The readers of what goes on in the statecharts: each gets every actor that runs, and then everything as it happens. */
+/** Readers of statechart inspection. Each receives all running actors first, and then every event. */
 export class StatechartReaders {
   #open = 0;
   #dropped = 0;
@@ -50,7 +50,8 @@ export class StatechartReaders {
       if (dropped > 0) {
         socket.send(JSON.stringify({ type: 'lost', count: dropped }));
         dropped = 0;
-        // Whoever lost something does not know the states any more. They hold a snapshot that is told now, too.
+        // A reader that lost messages has outdated states, so it receives all actors with their snapshots
+        // again.
         introduce();
         if (inspection.type !== '@xstate.event') return;
       }

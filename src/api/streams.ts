@@ -4,9 +4,9 @@ import type { Sink } from '#observe/wiretap/readers.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 
 export type Stream = {
-  /** Begins to send to a sink; `close` ends it. */
+  /** Starts sending to a sink; `close` stops it. */
   readonly begin: (sink: Sink) => { close(): void };
-  /** Whether the token that it was opened with still counts. */
+  /** Whether the token of the stream's request is still valid. */
   readonly isAllowed: () => Promise<boolean>;
 };
 
@@ -21,7 +21,10 @@ const CLOSES: Readonly<Record<Parameters<Sink['close']>[0], readonly [code: numb
   token_ended: [4401, 'the token was revoked or has expired'],
 };
 
-/** Frames as text messages of a WebSocket. One whose peer answers no ping, with nothing on its way to it, is cut off. */
+/**
+ * Sends frames as text messages of a WebSocket. A peer that does not answer a ping while no data is in
+ * transit is disconnected.
+ */
 export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream): void {
   let isAlive = true;
   let taken = 0;
@@ -41,14 +44,15 @@ export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream)
     },
     close: (why) => {
       socket.close(...CLOSES[why]);
-      // What waits stands before the goodbye, and one who does not read gets neither.
+      // The close frame is queued behind waiting data. A peer that does not read never receives it, so
+      // disconnect after a time.
       setTimeout(() => socket.terminate(), GOODBYE_MS).unref();
     },
   };
   const stream = begin(sink);
   closeWithToken(socket, isAllowed);
   const pings = setInterval(() => {
-    // What is on its way has its own time to be taken.
+    // While data waits to be sent, the stream's own time limit applies, not that of the ping.
     if (sink.waiting > 0) isAlive = true;
     else if (!isAlive) socket.terminate();
     else {
@@ -66,7 +70,7 @@ export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream)
   });
 }
 
-/** Ends a stream some seconds after its token does. */
+/** Closes a stream within seconds after its token became invalid. */
 export function closeWithToken(socket: WebSocket, isAllowed: Stream['isAllowed']): void {
   const looks = setInterval(async () => {
     if (!(await isAllowed())) socket.close(...CLOSES.token_ended);
@@ -74,17 +78,17 @@ export function closeWithToken(socket: WebSocket, isAllowed: Stream['isAllowed']
   socket.on('close', () => clearInterval(looks));
 }
 
-/** Frames as Server-Sent Events, one `data` line each. */
+/** Sends frames as Server-Sent Events, with one `data` line each. */
 export function eventStream(reply: FastifyReply, { begin, isAllowed }: Stream): void {
   reply.hijack();
   const { raw } = reply;
-  // It may have hung up while it was found out who it is.
+  // The client may have disconnected during authentication.
   if (raw.destroyed || raw.socket === null || raw.socket.destroyed) return;
   raw.writeHead(200, {
     ...SECURITY_HEADERS,
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-store',
-    // A proxy in between is not to collect it.
+    // Tells a reverse proxy not to buffer the stream.
     'x-accel-buffering': 'no',
   });
   raw.write('retry: 1000\n\n');

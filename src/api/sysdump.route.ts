@@ -30,7 +30,7 @@ export const sysdumpResource: Resource = (api, { support }) => {
       if (dump === 'running') throw new ApiError('sysdump_running');
       if (dump === 'closed') throw new ApiError('draining');
       reply.header('content-disposition', `attachment; filename="${dump.fileName}"`).type('application/gzip');
-      // The schema says what is in it, not how it is sent.
+      // The schema describes the content; the response is a stream.
       return reply.send(dump.archive as never);
     },
   );

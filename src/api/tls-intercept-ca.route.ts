@@ -186,7 +186,7 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
   );
 };
 
-/** Member by member, so that a secret can never come along. */
+/** Copies each member by name, so that a secret is never shown. */
 function shown(ca: InterceptCaView): z.infer<typeof CaSchema> {
   const { subject, fingerprint_sha256, not_before, not_after, cert_pem, revision, updated_at, updated_by } = ca;
   return { subject, fingerprint_sha256, not_before, not_after, cert_pem, revision, updated_at, updated_by };

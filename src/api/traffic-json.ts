@@ -3,11 +3,11 @@ import type { Prefix, Range } from '#contracts/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { Decider } from '#contracts/rule-names.js';
 
-/** What the node knows of the traffic that it judged; a `Refusal` while nothing judges. */
+/** Queries about filtered traffic. They return a `Refusal` while no dataplane filters. */
 export type Traffic = {
   hits(query: HitQuery): Promise<HitReport | Refusal>;
   flows(query: FlowQuery): Promise<FlowPage | Refusal>;
-  /** Ends flows, so that their next packets are judged like those of new ones. */
+  /** Removes flows from the flow table, so that their next packets are evaluated like those of new flows. */
   cutFlows(filter: FlowFilter): Promise<{ readonly cut: number } | Refusal>;
 };
 
@@ -30,9 +30,9 @@ export type Hit = {
   readonly decider: Decider;
   readonly packets: bigint;
   readonly bytes: bigint;
-  /** Null where it was never hit. */
+  /** Null if the rule was never hit. */
   readonly lastMs: number | null;
-  /** Since when it was never hit; null where it was. */
+  /** The start of counting for a rule that was never hit; null for others. */
   readonly unusedSinceMs: number | null;
 };
 
@@ -52,7 +52,7 @@ export const FLOW_STATES = [
   'other_replied',
 ] as const;
 
-/** Each list is OR, and an empty one asks for nothing; they are ANDed. */
+/** Values of one list are combined with OR, lists with AND. An empty list matches everything. */
 export type FlowFilter = {
   readonly sources: readonly Prefix[];
   readonly destinations: readonly Prefix[];
@@ -70,7 +70,7 @@ export type FlowFilter = {
 };
 type FlowQuery = { readonly filter: FlowFilter; readonly after: Uint8Array | null; readonly limit: number };
 type FlowPage = { readonly matched: number; readonly items: readonly LiveFlow[]; readonly next: Uint8Array | null };
-/** Source is the side that opened it, and comes first in pairs. Times are milliseconds since 1970. */
+/** Source is the side that opened the flow, and comes first in pairs. Times are milliseconds since 1970. */
 export type LiveFlow = {
   readonly source: number;
   readonly destination: number;
@@ -79,7 +79,7 @@ export type LiveFlow = {
   readonly icmpId: number | null;
   readonly state: (typeof FLOW_STATES)[number];
   readonly verdict: (typeof FLOW_VERDICTS)[number] | null;
-  /** Null where nobody judged it, or where the policy that had them is gone. */
+  /** Null if no rule was evaluated, or if the policy with the rule is no longer known. */
   readonly decider: Decider | null;
   readonly foreign: boolean;
   readonly generation: number | null;

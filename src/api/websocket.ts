@@ -2,20 +2,23 @@ import type { IncomingMessage } from 'node:http';
 import websocket from '@fastify/websocket';
 import type { Api } from './api.js';
 
-/** What is spoken on each stream. A client that offers nothing is taken at its word; one that offers something else is not. */
+/**
+ * The subprotocol of each stream. A client that offers none is accepted; one that offers only others is
+ * refused.
+ */
 const SUBPROTOCOLS: Readonly<Record<string, string>> = {
   '/api/v1/wiretap/stream': 'weir.wiretap.v1',
   '/api/v1/debug/statecharts/stream': 'weir.statecharts.v1',
 };
 
-/** Clients have nothing to say but control frames. */
+/** Clients send only control frames. */
 const MESSAGE_BYTES = 1_024;
 const GOING_AWAY = 1001;
 const GOODBYE_MS = 1_000;
 
-/** Routes with `websocket: true` work from here on. */
+/** Enables routes with `websocket: true` that are registered after it. */
 export async function registerWebSockets(api: Api): Promise<void> {
-  // Once a connection asked for an upgrade no time-out of HTTP holds for it: one that is refused must not stay.
+  // After an upgrade request the HTTP timeouts no longer apply. A refused connection must be closed here.
   api.addHook('onResponse', async ({ raw }) => {
     if (upgrades(raw)) raw.socket.destroySoon();
   });
@@ -23,7 +26,7 @@ export async function registerWebSockets(api: Api): Promise<void> {
     preClose(done) {
       for (const client of this.websocketServer.clients) {
         client.close(GOING_AWAY, 'the node is shutting down');
-        // One that does not read does not answer either, and would hold the shutdown up.
+        // A client that does not read does not answer the close frame, and would block the shutdown.
         setTimeout(() => client.terminate(), GOODBYE_MS).unref();
       }
       this.websocketServer.close();
@@ -40,5 +43,5 @@ export async function registerWebSockets(api: Api): Promise<void> {
   });
 }
 
-/** Node's types leave it out. */
+/** Node's types do not declare this property. */
 const upgrades = (request: IncomingMessage): boolean => (request as { readonly upgrade?: boolean }).upgrade === true;

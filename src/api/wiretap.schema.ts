@@ -65,7 +65,7 @@ export function wiretapFilterOf(query: WiretapQuery): WiretapFilter {
   };
 }
 
-/** In milliseconds. Throws `invalid_query` above what is kept. */
+/** Returns milliseconds. Throws `invalid_query` if it exceeds the time for which messages are kept. */
 export function replayOf({ replay }: WiretapQuery, keptMs: number): number {
   const [, count = '0', unit = 'ms'] = DURATION.exec(replay ?? '0ms') ?? [];
   const wantedMs = Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];

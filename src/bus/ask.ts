@@ -2,7 +2,7 @@ import type { Bus } from './bus.js';
 import type { AnswerMessage, Exchange, Exchanges, Message, RequestMessage } from './bus-messages.js';
 import type { Refusal, RefusalCode } from './policy-requests.js';
 
-/** What an exchange is refused with when its answer never comes. */
+/** The refusal of a request whose response did not arrive in time. */
 const LATE = {
   'policy.write': 'activation_timeout',
   'performance_mode.write': 'store_unavailable',
@@ -12,8 +12,8 @@ const LATE = {
 } as const satisfies Record<Exchange, RefusalCode>;
 
 /**
- * Publishes a request and resolves with its answer. Never rejects: an answer that does not come within `timeoutMs` is a
- * refusal. The outcome is then not known; what was asked for may still happen.
+ * Publishes a request and resolves with its response. Never rejects: after `timeoutMs` it resolves with a
+ * refusal. The outcome is then unknown: the request may still be carried out.
  */
 export function ask<E extends Exchange>(
   bus: Bus<Message>,

@@ -6,8 +6,8 @@ export type Bus<Message> = {
 };
 
 /**
- * Delivers every message to every subscriber before the next one, even when a subscriber publishes while it handles
- * one. The queue sits before `share`: one queue per subscriber would reorder.
+ * Delivers every message to all subscribers before the next message, also if a subscriber publishes while it
+ * handles one. The queue must stand before `share`: one queue per subscriber would reorder messages.
  */
 export function createBus<Message>(): Bus<Message> {
   const inbox = new Subject<Message>();

@@ -3,7 +3,7 @@ import type { Problem, Warning } from '#contracts/policy-problem.js';
 import type { StoredPolicy } from '#contracts/policy-record.js';
 import type { Proof } from '#contracts/proof-types.js';
 
-/** What the API asks of the policy actor. Bodies travel as the bytes that were received. */
+/** The target of a request of the API to the policy actor. Bodies are passed as the received bytes. */
 export type PolicyTarget =
   | { readonly by: 'active' }
   | { readonly by: 'new' }
@@ -11,12 +11,12 @@ export type PolicyTarget =
   | { readonly by: 'name'; readonly name: string };
 
 export type PolicyWrite = {
-  /** `activate` puts a stored record in force without rewriting it (D5). */
+  /** `activate` activates a stored record without rewriting it (D5). */
   readonly operation: 'put' | 'delete' | 'activate';
   readonly target: PolicyTarget;
-  /** The id of the one group that is written; left out, the whole policy is. */
+  /** The id of the one source group that is written. If omitted, the whole policy is written. */
   readonly sourceGroup?: string;
-  /** Of the body; a single group has the form of its policy. */
+  /** The form of the body. A single group has the form of its policy. */
   readonly form: Form;
   /** Empty for `delete` and `activate`. */
   readonly body: Uint8Array;
@@ -25,11 +25,11 @@ export type PolicyWrite = {
   /** `?activate=false` stores without activating (D5). */
   readonly activate: boolean;
   readonly dryRun: boolean;
-  /** Subject of the token that wrote. */
+  /** The subject of the token of the request. */
   readonly author: string;
 };
 
-/** Why a write or a read was not done. The API maps each code to one status (docs/errors.md). */
+/** Why a request was not carried out. The API maps each code to one status (docs/errors.md). */
 export type Refusal = {
   readonly kind: 'refused';
   readonly code: RefusalCode;
@@ -51,22 +51,24 @@ export type RefusalCode =
   | 'capacity_exceeded' // 409, names limit, need and table (D7)
   | 'precondition_failed' // 412
   | 'proof_failed' // 500, names the packet (B5)
-  | 'too_many_questions' // 429, of one subject wait
-  | 'too_costly' // 503, a question took longer than it may
+  | 'too_many_questions' // 429, too many questions of this subject are waiting
+  | 'too_costly' // 503, the question exceeded its time limit
   | 'activation_timeout' // 503
   | 'dataplane_unavailable' // 503
   | 'store_unavailable' // 503
   | 'draining' // 503
-  | 'feature_unavailable'; // 503, a part that is not running
+  | 'feature_unavailable'; // 503, the part does not run
 
 export type PolicyWritten = {
   readonly kind: 'written';
   readonly created: boolean;
-  /** The record, with the text of what was written: the PolicyConfig or the source group; empty where that was removed. */
+  /**
+   * The record with the text that was written: the PolicyConfig or the source group. Empty after a removal.
+   */
   readonly stored: StoredPolicy;
   readonly generation: number;
   readonly warnings: readonly Warning[];
-  /** Null where nothing came into force, or nothing enforces. */
+  /** Null if nothing was activated, or if no dataplane enforces. */
   readonly proof: Proof | null;
 };
 export type PolicyDeleted = {
@@ -74,13 +76,13 @@ export type PolicyDeleted = {
   readonly generation: number;
   readonly warnings: readonly Warning[];
 };
-/** A dry run: everything that a write does before the commit, and what would be stored. */
+/** The result of a dry run: all steps of a write before the commit, and the record that it would store. */
 export type PolicyChecked = {
   readonly kind: 'checked';
-  /** As of a write. */
+  /** As for a write. */
   readonly stored: StoredPolicy;
   readonly warnings: readonly Warning[];
-  /** Size of the compiled program, in the lines of its image. */
+  /** The size of the compiled program in lines of its image. */
   readonly programLines: number;
   readonly proof: Proof | null;
 };

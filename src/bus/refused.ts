@@ -1,6 +1,6 @@
 import type { Refusal } from './policy-requests.js';
 
-/** An effect that was refused; charts answer with the refusal itself. */
+/** A request that was refused, as an error. Charts return its refusal to the requester. */
 export class Refused extends Error {
   override readonly name = 'Refused';
   constructor(readonly refusal: Refusal) {
@@ -8,7 +8,7 @@ export class Refused extends Error {
   }
 }
 
-/** The outcome, or the refusal thrown. */
+/** Returns the outcome, or throws the refusal. */
 export function accepted<T extends { readonly kind: string }>(outcome: T | Refusal): T {
   if (isRefusal(outcome)) throw new Refused(outcome);
   return outcome;

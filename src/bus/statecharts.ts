@@ -1,4 +1,4 @@
-/** What the Stately inspector puts beside every message of this form. */
+/** Fields that the Stately inspector protocol puts into every message. */
 type Stamp = {
   readonly sessionId: string;
   readonly rootId: string;
@@ -8,7 +8,7 @@ type Stamp = {
   readonly id: null;
 };
 
-/** An actor that is no chart has a status and nothing else. */
+/** The snapshot of an actor without a statechart: a status and nothing else. */
 export type InspectedSnapshot = {
   readonly status: 'active' | 'done' | 'error' | 'stopped';
   readonly value?: unknown;
@@ -19,13 +19,13 @@ export type InspectedSnapshot = {
 };
 type InspectedEvent = { readonly type: string; readonly [member: string]: unknown };
 
-/** What happened in an actor, as the Stately inspector tells it, without what nobody may see. */
+/** An event of an actor in the protocol of the Stately inspector, without secrets. */
 export type Inspection =
   | (Stamp & {
       readonly type: '@xstate.actor';
       readonly name: string;
       readonly parentId: string | undefined;
-      /** The machine's configuration, as JSON. */
+      /** The configuration of the machine, as JSON. */
       readonly definition: string;
       readonly snapshot: InspectedSnapshot;
     })
@@ -36,30 +36,33 @@ export type Inspection =
       readonly snapshot: InspectedSnapshot;
     });
 
-/** A running actor with its chart. Times are ISO 8601, UTC. */
+/** A running actor with its statechart. Times are ISO 8601, UTC. */
 export type Statechart = {
   readonly name: string;
   readonly sessionId: string;
   readonly parentId: string | null;
-  /** The machine's configuration. */
+  /** The configuration of the machine. */
   readonly definition: unknown;
   readonly status: InspectedSnapshot['status'];
   readonly value: unknown;
   readonly tags: readonly string[];
   readonly context: Readonly<Record<string, unknown>>;
-  /** When its state was entered. */
+  /** When the current state was entered. */
   readonly since: string;
-  /** The latest, oldest first; those of actors of this name that ended are among them. */
+  /** The latest events, oldest first, including those of ended actors with this name. */
   readonly recent: readonly { readonly time: string; readonly event: string; readonly value: unknown }[];
 };
 
-/** What goes on in the actors of the node. */
+/** The inspection of the node's actors. */
 export type Statecharts = {
   charts(): readonly Statechart[];
-  /** An `@xstate.actor` of every actor that runs, parents first, with its snapshot of now. */
+  /** An `@xstate.actor` message with a current snapshot for every running actor, parents first. */
   actors(): readonly Inspection[];
-  /** The latest of all actors, oldest first. */
+  /** The latest messages of all actors, oldest first. */
   recent(): readonly Inspection[];
-  /** Calls back on everything from now on, in its order, while it happens. */
+  /**
+   * Calls the listener for every later message, in order and synchronously. Returns a function that stops
+   * this.
+   */
   watch(listener: (inspection: Inspection) => void): () => void;
 };

@@ -11,7 +11,7 @@ const problemSchema = z.object({
     .catch(undefined),
 });
 
-/** What to do about it in the words of this command, where HTTP's would not help. */
+/** Remedies in terms of this command, for errors whose general remedy is about HTTP. */
 const FIXES: Readonly<Record<string, string>> = {
   malformed_request: 'see that --server names a Weir node, and that no proxy changes what is sent to it',
   invalid_url: 'correct the name or id that was given',
@@ -52,7 +52,7 @@ const FIXES: Readonly<Record<string, string>> = {
     'this is a defect of the service: report it with the policy and the packet that the message names; `weir sysdump` collects the rest',
 };
 
-/** Parameters of queries and members of bodies that a flag of another name sets. */
+/** Query parameters and body members that are set by a flag with another name. */
 const OTHER_FLAGS: Readonly<Record<string, string>> = {
   finding_type: '--type',
   source_group: '--group',
@@ -61,23 +61,23 @@ const OTHER_FLAGS: Readonly<Record<string, string>> = {
   cert_pem: '--cert',
   key_pem: '--key',
 };
-/** Members of bodies that flags set; every other one stands in a file. */
+/** Body members that are set by flags. All other members come from a file. */
 const SET_BY_FLAGS = [
   ...['subject', 'role', 'expires_in', 'cert_pem', 'key_pem'],
   ...['src', 'dst', 'proto', 'src_port', 'dst_port', 'icmp_type', 'icmp_code', 'hostname', 'sni', 'query'],
 ];
-/** Set by the command itself: no place that its user knows. */
+/** Parameters that the command sets itself: the user cannot change them. */
 const OWN = ['?cursor'];
 
 const flagNamed = (name: string): string => OTHER_FLAGS[name] ?? `--${name.replaceAll('_', '-')}`;
 
-/** Problem details carry one plain sentence in `error` (D28), and the code of the error in `type`. */
+/** Parses problem details: one sentence in `error` (D28), and the code of the error in `type`. */
 export function refusalOf(status: number, text: string): RefusedError {
   let parsed: z.infer<typeof problemSchema> | undefined;
   try {
     parsed = problemSchema.safeParse(JSON.parse(text)).data;
   } catch {
-    // Whatever stands between here and the node answered with something of its own.
+    // A proxy between here and the node sent a response of its own.
   }
   if (parsed === undefined)
     return new RefusedError(`the server answered with ${status}`, status, undefined, [], undefined);
@@ -86,7 +86,7 @@ export function refusalOf(status: number, text: string): RefusedError {
   return new RefusedError(sentenceOf(parsed.error, problems), status, code, problems, fixOf(code));
 }
 
-/** A problem of a parameter as one of the flag that sets it. */
+/** Converts a problem of a parameter to one of the flag that sets it. */
 function inFlags({ pointer, code, message }: Problem): Problem {
   if (!pointer.startsWith('?')) {
     const member = /^\/(?<name>[a-z_]+)$/.exec(pointer)?.groups?.name;
@@ -103,7 +103,7 @@ function inFlags({ pointer, code, message }: Problem): Problem {
   return { pointer: OWN.includes(pointer) ? '' : flagNamed(pointer.slice(1)), code, message: worded };
 }
 
-/** The sentence of the node, unless its problems are of flags or are several. */
+/** The node's sentence, unless its problems concern flags or there are several. */
 function sentenceOf(error: string, problems: readonly Problem[]): string {
   const [first, ...others] = problems;
   if (first === undefined) return error;

@@ -15,41 +15,48 @@ export type ServerOptions = { readonly server?: string; readonly tokenFile?: str
 
 type Request = {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  /** Sent as JSON; text is sent as it is. */
+  /** Sent as JSON; a string is sent unchanged. */
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Statuses besides 2xx that are answers too. */
+  /** Statuses other than 2xx that are not errors. */
   readonly accept?: readonly number[];
 };
 type Reply = {
   readonly status: number;
   readonly headers: Headers;
-  /** What JSON says; undefined of an empty answer. */
+  /** The parsed JSON; undefined for an empty response. */
   readonly body: unknown;
 };
 
 type Download = {
   readonly fileName: string | undefined;
   readonly chunks: AsyncIterable<Uint8Array>;
-  /** Tells the server that nobody wants it any more. */
+  /** Tells the server to stop sending. */
   readonly cancel: () => void;
 };
 
-/** Speaks to the management API. Throws `RefusedError` with what the server said, and `CliError` where it said nothing. */
+/**
+ * A client of the management API. Throws `RefusedError` with the server's message, and `CliError` if there
+ * was no response.
+ */
 export type Client = {
-  /** Where it is, for sentences about it. */
+  /** The address of the server, for messages. */
   readonly origin: string;
   request(path: string, request?: Request): Promise<unknown>;
   exchange(path: string, request?: Request): Promise<Reply>;
-  /** An answer that goes on until `signal` aborts. */
+  /** A response that lasts until `signal` aborts. */
   stream(path: string, accept: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
-  /** A file that takes its time to be made; `fileName` is the server's, without a folder. Chunks throw where it breaks off. */
+  /**
+   * A file that takes time to make. `fileName` comes from the server, without a folder. Reading throws if the
+   * file is incomplete.
+   */
   download(path: string): Promise<Download>;
 };
 
 /**
- * The server and token of the flags, else of the node that `config` configures, else of `WEIR_SERVER` and `WEIR_TOKEN`,
- * else of a node on this machine. The token is read with each request: a node that starts writes its first one then.
+ * Uses the server and token of the flags; else of the node that `config` configures; else of `WEIR_SERVER`
+ * and `WEIR_TOKEN`; else of a node on this machine. The token is read at each request, because a starting
+ * node writes its first token only then.
  */
 export function createClient(options: ServerOptions, { environment }: Terminal, timeoutMs = TIMEOUT_MS): Client {
   const node = options.config === undefined ? undefined : nodeOf(options.config, environment);
@@ -139,7 +146,7 @@ function serverUrl(text: string): URL {
   return url;
 }
 
-/** Where the node of a configuration file is reached from this machine, and the token that it wrote. */
+/** The address of a configured node as seen from this machine, and the token that the node wrote. */
 function nodeOf(file: string, environment: Terminal['environment']): { server: string; tokenFile: string } {
   const { api, node } = loadConfig(file, environment);
   const { host, port } = api.listen;
@@ -187,6 +194,6 @@ function whyUnreached(cause: unknown): string {
   const { cause: of } = cause;
   if (!(of instanceof Error)) return cause.message;
   if ('reason' in of) return `TLS failed: ${String(of.reason)}`;
-  // A name with several addresses: what came of the first of them.
+  // For a name with several addresses, shows the failure of the first one.
   return reasonOf(of instanceof AggregateError && of.message === '' ? of.errors[0] : of);
 }

@@ -1,12 +1,12 @@
-/** What a command ends with: 0 done, 1 not done, 2 wrongly called, 3 the answer is no. */
+/** The exit code of a command: 0 done, 1 failed, 2 usage error, 3 the answer is no. */
 export type ExitCode = 0 | 1 | 2 | 3;
 
-/** What the command says, in one plain sentence and what to do about it, before it ends with `exitCode`. */
+/** The error message of a command, one sentence and a remedy, before it exits with `exitCode`. */
 export class CliError extends Error {
   override readonly name: string = 'CliError';
   readonly fix: string | undefined;
   readonly exitCode: ExitCode;
-  /** The code of the API for it, or one of `OWN_CODES`. */
+  /** The code of the API error, or one of `OWN_CODES`. */
   readonly code: string | undefined;
   readonly problems: readonly PlacedProblem[];
   constructor(
@@ -26,16 +26,18 @@ export class CliError extends Error {
   }
 }
 
-/** Nobody answered. */
+/** The server could not be reached. */
 export class UnreachableError extends CliError {
   override readonly name = 'UnreachableError';
 }
 
-/** A problem, with the place in a file that it is about. */
+/** A problem with its place in a file. */
 type PlacedProblem = Problem & { readonly where?: string };
 export type Problem = { readonly pointer: string; readonly code: string; readonly message: string };
 
-/** The node said no: what it said, the code of its error where it told one, and every problem. */
+/**
+ * The node refused a request. The error has the node's message, its code if there was one, and all problems.
+ */
 export class RefusedError extends CliError {
   override readonly name = 'RefusedError';
   constructor(

@@ -2,9 +2,9 @@ import type { Argument, Command, Option } from 'commander';
 import { COMPLETE } from '#cli/completion/values.js';
 import { KNOWN_VALUES, NODE_VALUES, type NodeValue } from './completion/values.js';
 
-/** What a command takes, as pages and completions need it. */
+/** A description of a command for manual pages and completions. */
 export type CommandShape = {
-  /** With those above it: `weir policy get`. */
+  /** With its parent commands: `weir policy get`. */
   readonly path: string;
   readonly name: string;
   readonly description: string;
@@ -12,19 +12,19 @@ export type CommandShape = {
   readonly options: readonly OptionShape[];
   readonly arguments: readonly { readonly name: string; readonly description: string; readonly takes: Takes }[];
   readonly commands: readonly CommandShape[];
-  /** The command below it that runs where none is named. */
+  /** The subcommand that runs if none is given. */
   readonly defaultsTo: string | null;
 };
 export type OptionShape = {
-  /** As help shows it: `-f, --file <file>`. */
+  /** In the form of help: `-f, --file <file>`. */
   readonly flags: string;
-  /** Each way to write it. */
+  /** All spellings. */
   readonly names: readonly string[];
   readonly description: string;
   readonly takes: Takes;
   readonly required: boolean;
 };
-/** The values of a flag: none, any text, a file, what the node knows, or one of these. */
+/** The values of a flag: none, any text, a file, a name that the node knows, or one of these words. */
 export type Takes = 'nothing' | 'text' | 'file' | NodeValue | readonly string[];
 
 export function shapeOf(command: Command, above = ''): CommandShape {
@@ -42,15 +42,15 @@ export function shapeOf(command: Command, above = ''): CommandShape {
       takes: valuesOf(argument, argument.name()),
     })),
     commands: command.commands.filter((below) => !isHidden(below)).map((below) => shapeOf(below, path)),
-    // Commander has no other way to ask for it.
+    // Commander has no public property for this.
     defaultsTo: (command as { readonly _defaultCommandName?: string | null })._defaultCommandName ?? null,
   };
 }
 
-/** Shells call it, and people need not. */
+/** Hidden commands are for shell scripts, not for users. */
 const isHidden = (command: Command): boolean => command.name() === COMPLETE;
 
-/** The command and all below it. */
+/** Returns a command with all its subcommands. */
 export function everyCommand(shape: CommandShape): CommandShape[] {
   return [shape, ...shape.commands.flatMap(everyCommand)];
 }

@@ -19,7 +19,7 @@ import { addWiretapCommand } from './wiretap.command.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
-/** The `weir` command with all that is below it; `usage` takes the text of usage errors. */
+/** Creates the `weir` command with all subcommands. `usage` receives the text of usage errors. */
 export function commandTree(
   terminal: Terminal,
   end: End,
@@ -53,7 +53,7 @@ export function commandTree(
   return program;
 }
 
-/** `weir help policy diff`: the help command of Commander reads one word only. */
+/** Adds `weir help policy diff`: the help command of Commander accepts one word only. */
 function addHelpCommand(program: Command): void {
   program
     .helpCommand(false)

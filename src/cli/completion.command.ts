@@ -11,10 +11,10 @@ import type { Terminal } from './terminal.js';
 const SCRIPTS = { bash: bashCompletion, zsh: zshCompletion, fish: fishCompletion } as const;
 type Shell = keyof typeof SCRIPTS;
 
-/** Longer than a node on this network takes, and short enough for a person at a prompt. */
+/** Longer than a node in the local network needs, and short enough for a user at a prompt. */
 const PATIENCE_MS = 1_000;
 
-/** `weir completion bash | zsh | fish`, and the hidden command that their scripts call. */
+/** `weir completion bash | zsh | fish`, and the hidden command that the generated scripts call. */
 export function addCompletionCommands(program: Command, terminal: Terminal): void {
   program
     .command('completion')
@@ -32,7 +32,7 @@ export function addCompletionCommands(program: Command, terminal: Terminal): voi
         const client = createClient(serverIn(words), terminal, PATIENCE_MS);
         terminal.out((await valuesOf(kind, client, asked)).map((value) => `${value}\n`).join(''));
       } catch {
-        // A prompt is no place for errors: nothing is offered.
+        // An error message would disturb the prompt, so nothing is offered.
       }
     });
 }
@@ -46,7 +46,7 @@ function serverIn(words: readonly string[]): ServerOptions {
   };
 }
 
-/** The values of a flag in a command line whose last word is not complete. */
+/** The values of a flag in a command line whose last word is incomplete. */
 function valuesIn(words: readonly string[], flag: string): string[] {
   return words.slice(0, -1).flatMap((word, index, complete) => {
     if (word.startsWith(`${flag}=`)) return [word.slice(flag.length + 1)];

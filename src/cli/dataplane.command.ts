@@ -12,7 +12,9 @@ const DEFAULT_PIN_PATH = '/sys/fs/bpf/weir';
 
 type Options = { readonly config?: string; readonly pinPath?: string };
 
-/** `weir dataplane status | detach`: what is in the kernel of this machine, in this network namespace. */
+/**
+ * `weir dataplane status | detach`: the datapath in the kernel of this machine, in this network namespace.
+ */
 export function addDataplaneCommands(program: Command, terminal: Terminal, end: End): void {
   const dataplane = program.command('dataplane').description('enforcement in the kernel');
 
@@ -61,11 +63,13 @@ function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
   return { ...place, configured: { interfaces, markMask, reversePath } };
 }
 
-/** Neither JSON nor its readers know wider numbers. */
+/** Converts bigint to number, because JSON has no bigint. */
 const withNumbers = (status: DataplaneStatus): unknown =>
   JSON.parse(JSON.stringify(status, (_, value: unknown) => (typeof value === 'bigint' ? Number(value) : value)));
 
-/** Without a configuration only the absence of every hook is known to be wrong. */
+/**
+ * Without a configuration the expected interfaces are unknown, so only the absence of all hooks is an error.
+ */
 const unpolicedIn = ({ hooks, unpoliced }: DataplaneStatus): readonly string[] =>
   hooks.length === 0 && unpoliced.length === 0 ? ['every interface: no program is attached'] : unpoliced;
 

@@ -7,7 +7,7 @@ import type { Terminal } from './terminal.js';
 
 type ErrorForm = 'table' | 'json' | 'yaml';
 
-/** Codes of errors that the command finds itself; the others are those of docs/errors.md. */
+/** Codes of errors that the command detects itself. All others are in docs/errors.md. */
 export const OWN_CODES = {
   usage: 'wrongly called',
   unreachable: 'no node answered',
@@ -16,7 +16,10 @@ export const OWN_CODES = {
   failed: 'anything else; `message` says what',
 } as const;
 
-/** The form that `--output` asks for, found also where the words are no valid call. `weir sysdump --output` names a file. */
+/**
+ * The error form that `--output` requests. It must also work for an invalid command line. In `weir sysdump`
+ * the flag `--output` is a file.
+ */
 export function errorFormOf(words: readonly string[]): ErrorForm {
   if (words.includes('sysdump')) return 'table';
   let form: ErrorForm = 'table';
@@ -27,7 +30,7 @@ export function errorFormOf(words: readonly string[]): ErrorForm {
   return form;
 }
 
-/** Prints an error and gives the exit code; throws one that is a defect, so that its stack is shown. */
+/** Prints an error and returns the exit code. Throws errors that are bugs, so that their stack is shown. */
 export function printError(error: unknown, form: ErrorForm, terminal: Terminal): ExitCode {
   if (error instanceof CommanderError && error.exitCode === 0) return 0;
   const { exitCode, text, document } = described(error, terminal);
@@ -49,7 +52,7 @@ type Described = {
 };
 
 function described(error: unknown, terminal: Terminal): Described {
-  // Commander has printed its text already.
+  // Commander has already printed its text.
   if (error instanceof CommanderError) return { exitCode: 2, text: '', document: usageOf(error) };
   if (error instanceof ConfigError) return { exitCode: 1, text: `${error.message}\n`, document: configOf(error) };
   if (error instanceof CliError) {
@@ -67,7 +70,7 @@ function described(error: unknown, terminal: Terminal): Described {
   return { exitCode: 1, text: `weir: ${error.message}\n`, document: { code: 'failed', message: error.message } };
 }
 
-/** The lines behind the first one are those of `problems`. */
+/** The lines after the first one list the problems. */
 const headingOf = (message: string, problems: number): string =>
   problems === 0 ? message : (message.split('\n')[0] ?? '').replace(/:$/, '');
 
@@ -91,7 +94,7 @@ function configOf({ problems }: ConfigError): Described['document'] {
   return { code: 'invalid_config', message, problems: listed };
 }
 
-/** A failure with a code says what happened; anything else is a bug and shows its stack. */
+/** An error with a code is a failure that explains itself. Any other error is a bug and shows its stack. */
 function isNamed(error: unknown): error is Error & { readonly code: string } {
   return error instanceof Error && 'code' in error && typeof error.code === 'string';
 }

@@ -1,11 +1,11 @@
-/** The data of each Server-Sent Event of a stream; comments and other fields are passed over. */
+/** Yields the data of each Server-Sent Event of a stream. Comments and other fields are ignored. */
 export async function* eventsOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';
   let data: string[] = [];
   for await (const chunk of chunks) {
     rest += decoder.decode(chunk, { stream: true });
-    // A CR at the end may be the first half of a CR LF.
+    // A CR at the end of a chunk may be the first half of a CR LF.
     const lines = rest.split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop() ?? '';
     for (const line of lines) {

@@ -1,7 +1,7 @@
-/** A command that is done tells its exit code where that is not 0. */
+/** Sets the exit code of a successful command if it is not 0. */
 export type End = (code: number) => void;
 
-/** Every exit code, with what it means. */
+/** All exit codes with their meaning. */
 export const EXIT_CODES = {
   0: 'done',
   1: 'not done, or not answered',

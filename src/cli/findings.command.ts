@@ -104,11 +104,11 @@ type Following = {
 
 const OVERLAP_MS = 10_000;
 
-/** Prints each finding again whenever it was seen again. */
+/** Prints a finding again each time it was seen again. */
 async function follow({ client, path, filters, options, terminal }: Following): Promise<void> {
   const interruption = terminal.interruption();
   const style = styleOf(terminal);
-  /** How often findings were seen that are told again. */
+  /** The counts of findings that may be returned again. */
   let known = new Map<string, number>();
   let since = options.since;
   let most = options.limit;
@@ -118,13 +118,13 @@ async function follow({ client, path, filters, options, terminal }: Following): 
       terminal.err(`more than ${most} were seen in one round; the others are left out\n`);
     most = MOST_IN_A_ROUND;
     const fresh = items.filter((item) => known.get(identityOf(item)) !== item.count).reverse();
-    // A line that stays on the screen has the time itself.
+    // Absolute times, because the lines stay on the screen.
     for (const item of fresh)
       terminal.out(streamed(options.output, item, () => table([], [findingRow(item, style, item.last_seen)])));
     await terminal.drained();
     const newest = items[0]?.last_seen;
     if (newest !== undefined) {
-      // One that was seen earlier may be stored later.
+      // Overlap: a finding that was seen earlier may be stored later.
       since = new Date(Date.parse(newest) - OVERLAP_MS).toISOString();
       known = new Map(items.map((item) => [identityOf(item), item.count]));
     }

@@ -15,7 +15,7 @@ type Decided = {
   readonly rule?: string | null | undefined;
 };
 
-/** What decided: `group/rule`, the default of a group, or that of the policy. */
+/** The decider as `group/rule`, the default of a group, or the default of the policy. */
 export function deciderOf({ decided_by: decided, source_group: group, rule }: Decided): string {
   if (group === null || group === undefined) return decided === null || decided === undefined ? '-' : `(${decided})`;
   return rule === null || rule === undefined ? `${group} (default)` : `${group}/${rule}`;

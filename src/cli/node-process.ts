@@ -6,20 +6,20 @@ import { fileURLToPath } from 'node:url';
 import { relayFromLoopback } from './relay.js';
 import { type Topology, temporaryFolder } from './topology.js';
 
-/** A Weir node running in the node namespace of a topology, reachable over loopback of this namespace. */
+/** A running Weir node in the node namespace of a topology, reachable over loopback of this namespace. */
 export type NodeProcess = {
   readonly url: string;
   readonly folder: string;
-  /** Of the process that runs now. */
+  /** The id of the current process. */
   readonly pid: number;
   token(): Promise<string>;
   /** Sends one request with the admin token. */
   request(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
-  /** Resolves when `/ready` says so for every check not named in `except`. */
+  /** Resolves when `/ready` reports every check not named in `except` as passed. */
   ready(options?: { except?: readonly string[]; timeoutMs?: number }): Promise<void>;
-  /** Ends the process with a signal and resolves once it is gone. */
+  /** Sends a signal to the process and resolves when it has ended. */
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<number | null>;
-  /** Starts it again on the same data folder and pins; `changed` replaces members of its options from then on. */
+  /** Starts the node again with the same data folder and pins. `changed` replaces options from then on. */
   restart(changed?: Pick<NodeOptions, 'command' | 'without'>): Promise<void>;
   log(): Promise<string>;
   /** Ends everything and removes the folder. */
@@ -30,7 +30,7 @@ type Reply = {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  /** What JSON says in it, read when it is asked for; undefined of another type. */
+  /** The parsed JSON, read lazily; undefined for another content type. */
   readonly body: unknown;
 };
 
@@ -43,18 +43,18 @@ const REQUEST_TIMEOUT_MS = 60_000;
 const POLL_TIMEOUT_MS = 3_000;
 
 export type NodeOptions = {
-  /** The path of `bin/weir.js`; that of this build by default. */
+  /** The path of `bin/weir.js`; by default that of this build. */
   readonly command?: string | undefined;
   readonly port?: number;
-  /** Members of the `dataplane` section besides the interfaces and the pin path. */
+  /** Members of the `dataplane` section, in addition to the interfaces and the pin path. */
   readonly dataplane?: Readonly<Record<string, unknown>>;
-  /** The only CPU that it runs on; any by default. */
+  /** The only CPU that the node may use; any by default. */
   readonly cpu?: string;
-  /** Capabilities that it does not get, by their names without `CAP_`; all by default. */
+  /** Capabilities to remove, by their names without `CAP_`. By default none is removed. */
   readonly without?: readonly string[];
-  /** The only capabilities that it gets, by their names without `CAP_`, and none that a file could add. */
+  /** The only capabilities to keep, by their names without `CAP_`. Files cannot add others. */
   readonly only?: readonly string[];
-  /** Id of its user and group; root by default. */
+  /** The id of the user and group; root by default. */
   readonly user?: number;
   /** Other sections of the configuration. */
   readonly sections?: Readonly<Record<string, unknown>>;
@@ -73,7 +73,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
     policy: { fallback: 'deny' },
     ...options.sections,
   };
-  // JSON is YAML.
+  // JSON is valid YAML.
   await writeFile(configFile, `${JSON.stringify(config, null, 2)}\n`);
   if (options.user !== undefined) await chown(folder, options.user, options.user);
 
@@ -86,7 +86,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   let child: ChildProcess | undefined;
   let launched = options;
   const launch = (): void => {
-    // exec: the process id that signals go to must be the node's own.
+    // exec: the process id that receives signals must be that of the node.
     const bound = launched.cpu === undefined ? '' : `taskset -c ${launched.cpu} `;
     const shell = `exec ${bound}${privileges(launched)}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
     const words = ['-c', shell, process.execPath, launched.command ?? weir, configFile, logFile];
@@ -170,7 +170,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   return node;
 }
 
-/** The command that starts another one with these privileges; empty where it has all. */
+/** The command that starts another command with these privileges. Empty if nothing is restricted. */
 function privileges({ without = [], only, user }: NodeOptions): string {
   const sets = (marked: readonly string[]): string => marked.join(',').toLowerCase();
   if (only === undefined) {
@@ -178,13 +178,13 @@ function privileges({ without = [], only, user }: NodeOptions): string {
   }
   const kept = sets(['-all', ...only.map((name) => `+${name}`)]);
   const words = ['setpriv', '--no-new-privs', '--bounding-set', kept];
-  // A user other than root gets by ambient capabilities what root gets by its bounding set.
+  // Root gets capabilities by its bounding set; other users need ambient capabilities.
   const inherited = user === undefined ? [] : ['--inh-caps', kept, '--ambient-caps', kept];
   const identity = user === undefined ? [] : ['--reuid', user, '--regid', user, '--clear-groups'];
   return `${[...words, ...identity, ...inherited, '--pdeathsig', 'KILL'].join(' ')} `;
 }
 
-/** The first line that a child prints; an early end is an error. */
+/** The first line that a child prints. Rejects if the child ends earlier. */
 export function firstLine(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = '';

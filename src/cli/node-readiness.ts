@@ -18,7 +18,10 @@ export async function readReadiness(client: Client): Promise<Readiness> {
   return understood(readinessSchema, await client.request('/ready', { accept: [503] }));
 }
 
-/** The first report that is ready, else the last before the time is over. A node that does not answer is waited for. */
+/**
+ * Returns the first report that is ready, or the last one at the timeout. Waits for a node that does not
+ * respond.
+ */
 export async function waitUntilReady(client: Client, timeoutMs: number, signal: AbortSignal): Promise<Readiness> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
@@ -34,7 +37,7 @@ export async function waitUntilReady(client: Client, timeoutMs: number, signal: 
   }
 }
 
-/** The checks that fail, in one line. */
+/** The failing checks in one line. */
 export function failingChecks({ checks }: Readiness): string {
   return checks
     .filter(({ ok }) => !ok)

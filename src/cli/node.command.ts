@@ -6,7 +6,7 @@ import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
 import type { Terminal } from './terminal.js';
 
-/** `weir run | start | config check`: a node of this machine. */
+/** `weir run | start | config check`: a node on this machine. */
 export function addNodeCommands(program: Command, terminal: Terminal, end: End): void {
   program
     .command('run')
@@ -45,7 +45,7 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
 const listenAddress = ({ listen: { host, port } }: Config['api']): string =>
   `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
-/** What keeps a node from starting, in the words of its configuration. */
+/** Describes why a node cannot start, in terms of its configuration. */
 function startFailure(failure: unknown, { node, api }: Config): unknown {
   if (!isNamed(failure)) return failure;
   switch (failure.code) {
@@ -66,7 +66,7 @@ function startFailure(failure: unknown, { node, api }: Config): unknown {
   }
 }
 
-/** A failure with a code says what happened; anything else is a bug and shows its stack. */
+/** An error with a code is a failure that explains itself. Any other error is a bug and shows its stack. */
 function isNamed(error: unknown): error is Error & { readonly code: string } {
   return error instanceof Error && 'code' in error && typeof error.code === 'string';
 }

@@ -28,8 +28,8 @@ const result = (line: string): void => print(`   → ${line}`);
 class TourFailure extends Error {}
 
 /**
- * Builds three network namespaces, runs Weir in the middle one, and shows a flow that lives and dies by the policy.
- * Stays until Ctrl-C on a terminal; otherwise ends after the tour. Resolves with the exit code.
+ * Builds three network namespaces, runs Weir in the middle one, and shows how the policy allows and ends a
+ * flow. On a terminal it runs until Ctrl-C; otherwise it ends after the tour. Resolves with the exit code.
  */
 export async function quickStart(options: { stay?: boolean } = {}): Promise<number> {
   const { missingForDataplane } = await import('#main.js');
@@ -61,7 +61,7 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
   }
 }
 
-/** Where nothing can be enforced: says why, and serves the API until it is ended. */
+/** For machines that cannot enforce a policy: prints the reason and serves the API only. */
 async function apiOnly(sentences: readonly string[]): Promise<number> {
   print('Weir cannot enforce here:');
   for (const sentence of sentences) print(`   ${sentence}`);
@@ -89,7 +89,7 @@ async function apiOnly(sentences: readonly string[]): Promise<number> {
   }
 }
 
-/** `wanted`, or any other port of loopback when somebody listens there. */
+/** Returns `wanted`, or another free port of loopback if `wanted` is in use. */
 function freePort(wanted: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();

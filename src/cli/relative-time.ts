@@ -5,7 +5,9 @@ const UNITS = [
   ['s', 1],
 ] as const;
 
-/** A time of the API, ISO 8601, as tables show it: `3 min ago`, `in 23 h`; any other text as it is. */
+/**
+ * Converts an ISO 8601 time of the API for tables: `3 min ago`, `in 23 h`. Returns any other text unchanged.
+ */
 export function relativeTime(time: string): string {
   const at = Date.parse(time);
   if (Number.isNaN(at)) return time;

@@ -2,8 +2,9 @@ import { rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * Carries TCP between network namespaces over a Unix socket, so that the API of a node in a namespace can be
- * reached from the shell that started the quick start. Run inside the namespace: `node relay.js SOCKET HOST PORT`.
+ * Relays TCP between network namespaces over a Unix socket, so that the API of a node in a namespace can be
+ * reached from the shell that started the quick start. Run inside the namespace: `node relay.js SOCKET HOST
+ * PORT`.
  */
 function join(left: Socket, right: Socket): void {
   for (const [from, to] of [
@@ -16,7 +17,7 @@ function join(left: Socket, right: Socket): void {
   }
 }
 
-/** Listens on loopback and hands each connection to the Unix socket. Resolves with the port it got. */
+/** Listens on loopback and connects each client to the Unix socket. Resolves with the port. */
 export function relayFromLoopback(port: number, socketPath: string): Promise<{ server: Server; port: number }> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => join(socket, connect(socketPath)));

@@ -9,12 +9,12 @@ const FORMS = ['table', 'json', 'yaml'] as const;
 export type Form = (typeof FORMS)[number];
 export type Output = ServerOptions & { readonly output: Form };
 
-/** The flags of every command that prints what a node says. */
+/** Adds the flags of commands that print data of a node. */
 export function remote(command: Command, forms: readonly Form[] = FORMS): Command {
   return printing(reaching(command), forms);
 }
 
-/** The flags of every command that speaks to a node. */
+/** Adds the flags of commands that call a node. */
 export function reaching(command: Command): Command {
   return command
     .option('--config <file>', 'the configuration file of a node on this machine: its address and its admin.token')
@@ -22,13 +22,13 @@ export function reaching(command: Command): Command {
     .option('--token-file <file>', 'a file with a token (default: WEIR_TOKEN, else /var/lib/weir/admin.token)');
 }
 
-/** The flag of every command that prints what it read; the first form is the default. */
+/** Adds the flag of commands that print data. The first form is the default. */
 export function printing(command: Command, forms: readonly Form[] = FORMS): Command {
   const [first = 'table'] = forms;
   return command.addOption(new Option('--output <form>', 'how to print').choices(forms).default(first));
 }
 
-/** Prints a value in the form that was asked for; `text` is what people read. */
+/** Prints a value in the requested form. `text` is the form for people. */
 export function print(terminal: Terminal, form: Form, value: unknown, text: () => string): void {
   terminal.out(form === 'table' ? text() : serialised(form, value));
 }
@@ -46,7 +46,7 @@ export function understood<T>(schema: z.ZodType<T>, answer: unknown): T {
   return parsed.data;
 }
 
-/** A path with parameters; one that has several values is repeated, and one that is `false` is left out. */
+/** Adds query parameters to a path. A list repeats its parameter; `false` omits it. */
 export function withQuery(path: string, parameters: Readonly<Record<string, Parameter>>): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {

@@ -38,7 +38,7 @@ export const FINDING_TITLES = [
   'COUNT',
 ];
 
-/** The cells of a finding, under the titles; `time` is when it was last seen. */
+/** The table cells of a finding; `time` is when it was last seen. */
 export function findingRow(finding: Finding, style: Style, time: string): string[] {
   const { effective_action: action, proto } = finding;
   return [
@@ -54,7 +54,7 @@ export function findingRow(finding: Finding, style: Style, time: string): string
   ];
 }
 
-/** The name beside the address, or what else it was about. */
+/** The name and address of the destination, or the other target of the finding. */
 function destinationOf({
   dst_ip: address,
   dst_port: port,
@@ -75,7 +75,7 @@ function destinationOf({
 const requestOf = ({ method, host, path }: NonNullable<Finding['http']>): string => `${method} ${host}${path}`;
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 
-/** What makes two reports the same finding, its count and times left out. */
+/** The fields that identify a finding: all except count and times. */
 export function identityOf({
   count: _,
   first_seen: __,

@@ -94,7 +94,7 @@ const policyLine = ({ id, name, mode, revision }: PolicyRecord, { generation }: 
 
 const NAMED = 3;
 
-/** The maps that are fullest, with how full they are. */
+/** The fullest maps with their fill level. */
 function fullest(maps: Stats['dataplane']['maps']): string {
   const shares = Object.entries(maps)
     .map(([name, { entries, capacity }]) => ({

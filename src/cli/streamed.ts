@@ -1,6 +1,6 @@
 import { type Form, serialised } from './remote.js';
 
-/** One of many values that come one after the other: a line of JSON, a document of YAML, or what people read. */
+/** Formats one value of a sequence: a line of JSON, a document of YAML, or a text line. */
 export function streamed(form: Form, value: unknown, text: () => string): string {
   switch (form) {
     case 'json':

@@ -3,7 +3,7 @@ import type { Terminal } from './terminal.js';
 
 type Format = Parameters<typeof styleText>[0];
 
-/** Colours where the terminal takes them; the text alone where not. */
+/** Adds colours if the terminal supports them, otherwise returns the text. */
 export type Style = ReturnType<typeof styleOf>;
 
 export function styleOf({ colours }: Pick<Terminal, 'colours'>) {
@@ -18,7 +18,7 @@ export function styleOf({ colours }: Pick<Terminal, 'colours'>) {
     lost,
     dim: as('dim'),
     bold: as('bold'),
-    /** An action, a verdict or an effective action, in its colour. */
+    /** Colours an action, a verdict or an effective action. */
     verdict: (word: string, text = word) => ofVerdict[word]?.(text) ?? text,
   };
 }

@@ -24,7 +24,7 @@ const manifestSchema = z.looseObject({
 });
 
 type CheckedEntry = {
-  /** With the folder of its node. */
+  /** The path, which begins with the folder of its node. */
   readonly path: string;
   readonly outcome: string;
   readonly error: string | null;
@@ -32,18 +32,19 @@ type CheckedEntry = {
 };
 export type CheckedArchive = { readonly entries: readonly CheckedEntry[] };
 
-/** Reads a support dump while it passes by, and holds it against its manifest. */
+/** Reads a support dump as it streams past, and compares it with its manifest. */
 export class ArchiveCheck {
   readonly #gunzip = createGunzip();
   readonly #files = new Map<string, { readonly size: number; readonly sha256: string }>();
   readonly #read: Promise<void>;
   #manifest: Buffer | undefined;
 
-  /** `seen` is told of every file as it comes. */
+  /** `seen` is called for every file. */
   constructor(seen: (path: string, size: number) => void) {
     const entries = extract();
     this.#read = Promise.all([pipeline(this.#gunzip, entries), this.#readEntries(entries, seen)]).then(() => {});
-    // Who writes or ends is told.
+    // Callers of `write` and `end` receive the error. Without this an early failure would be an unhandled
+    // rejection.
     this.#read.catch(() => {});
   }
 
@@ -52,7 +53,7 @@ export class ArchiveCheck {
     if (!this.#gunzip.write(chunk)) await Promise.race([once(this.#gunzip, 'drain'), this.#read]);
   }
 
-  /** Throws where something is missing, or is not what the manifest says. */
+  /** Throws if a file is missing or differs from the manifest. */
   async end(): Promise<CheckedArchive> {
     this.#gunzip.end();
     await this.#read;

@@ -9,7 +9,7 @@ import type { Terminal } from './terminal.js';
 
 const PATH = '/api/v1/support/sysdump/cluster';
 
-/** `weir sysdump`: fetches a support dump, and says whether it is whole. */
+/** `weir sysdump` downloads a support dump and checks that it is complete. */
 export function addSysdumpCommand(program: Command, terminal: Terminal): void {
   reaching(program.command('sysdump'))
     .description('collect a support dump of the node: what it knows and does, and no secret')
@@ -51,7 +51,7 @@ function standardOutput(): Sink {
   };
 }
 
-/** Readable by its owner only. */
+/** Creates a file that only its owner can read. */
 async function newFile(path: string, cancel: () => void): Promise<Sink> {
   let file: FileHandle;
   try {

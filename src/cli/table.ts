@@ -1,9 +1,9 @@
 import { stripVTControlCharacters } from 'node:util';
 
-/** What a text takes on the screen, without its colours. */
+/** The width of a text on the screen, without colour codes. */
 const widthOf = (text: string): number => stripVTControlCharacters(text).length;
 
-/** Columns as wide as their widest cell, under their titles; without titles where there are none. */
+/** Formats columns as wide as their widest cell. Without titles there is no title row. */
 export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
   const lines = titles.length > 0 ? [titles, ...rows] : rows;
   const columns = Math.max(0, ...lines.map((line) => line.length));

@@ -1,20 +1,23 @@
 import { createInterface } from 'node:readline/promises';
 import { MOST_BYTES } from '#files/bounded-file.js';
 
-/** Where a command writes, and what it reads from its surroundings. */
+/** The output of a command, and its inputs from the environment. */
 export type Terminal = {
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Whether what is written by `out` may have colours. */
+  /** Whether text for `out` may contain colours. */
   readonly colours: boolean;
   out(text: string): void;
   err(text: string): void;
-  /** Resolves once `out` may be given more. */
+  /** Resolves when `out` accepts more data. */
   drained(): Promise<void>;
-  /** All of standard input. Throws where that is larger than a policy may be. */
+  /** All of standard input. Throws if it is larger than a policy may be. */
   input(): Promise<string>;
-  /** Aborts when the user interrupts, or nobody reads what is written any more. From the first call on signals end the process no more. */
+  /**
+   * Returns a signal that aborts when the user interrupts or the output is closed. After the first call
+   * signals no longer end the process.
+   */
   interruption(): AbortSignal;
-  /** Asks the person at the terminal, and resolves with the line that is typed. Null where there is no person to ask. */
+  /** Asks the user a question and resolves with the typed line. Null if there is no interactive user. */
   readonly ask: ((question: string) => Promise<string>) | null;
 };
 
@@ -24,7 +27,7 @@ function ofProcess(): Terminal {
   const { stdin, stdout, stderr, env } = process;
   const interrupted = new AbortController();
   let isHeard = false;
-  // A reader such as `head` may have had enough: that is no failure of ours.
+  // A reader such as `head` may close the pipe early. This is not an error.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
     interrupted.abort();
@@ -65,7 +68,7 @@ function ofProcess(): Terminal {
   };
 }
 
-/** An end of input or an interruption is an empty answer. */
+/** Resolves with an empty text at the end of input or an interruption. */
 async function ask(question: string): Promise<string> {
   const reader = createInterface({ input: process.stdin, output: process.stderr });
   const ended = new Promise<string>((resolve) => {

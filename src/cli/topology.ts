@@ -13,7 +13,7 @@ export type Topology = {
   readonly node: Namespace;
   readonly server: Namespace;
   readonly pinPath: string;
-  /** Ends every process that was started in the namespaces, and removes them with all that is pinned. */
+  /** Ends all processes of the namespaces, and removes the namespaces with everything pinned in them. */
   remove(): Promise<void>;
 };
 
@@ -22,7 +22,7 @@ type Outcome = { readonly code: number | null; readonly stdout: string; readonly
 type Namespace = {
   readonly name: string;
   run(command: string, ...args: string[]): Promise<Outcome>;
-  /** Like `run`, but a failure throws. */
+  /** Like `run`, but throws if the command fails. */
   must(command: string, ...args: string[]): Promise<string>;
   start(command: string, args: readonly string[], env?: NodeJS.ProcessEnv): ChildProcess;
 };
@@ -54,13 +54,15 @@ async function must(command: string, ...args: string[]): Promise<string> {
   return stdout;
 }
 
-/** Commands of `ip` in a namespace. */
+/** Runs `ip` commands in a namespace. */
 async function batch(namespace: string, commands: readonly string[]): Promise<void> {
   const { code, stderr } = await run('ip', ['-n', namespace, '-batch', '-'], `${commands.join('\n')}\n`);
   if (code !== 0) throw new Error(`ip -n ${namespace}: ${stderr.trim()}`);
 }
 
-/** Builds the namespaces. `tag` keeps topologies of one process apart; the process id is part of every name. */
+/**
+ * Builds the namespaces. `tag` distinguishes topologies of one process; the process id is part of every name.
+ */
 export async function createTopology(tag: string): Promise<Topology> {
   await removeStale();
   const base = `${PREFIX}${process.pid}-${tag}`;
@@ -69,14 +71,14 @@ export async function createTopology(tag: string): Promise<Topology> {
   const names = { client: `${base}-client`, node: `${base}-node`, server: `${base}-server` };
 
   const namespace = (name: string): Namespace => {
-    // `ip netns exec` would mount another /sys, without what is pinned.
+    // `ip netns exec` would mount another /sys, which hides the pinned objects.
     const enter = [`--net=/run/netns/${name}`];
     return {
       name,
       run: (command, ...args) => run('nsenter', [...enter, command, ...args]),
       must: (command, ...args) => must('nsenter', ...enter, command, ...args),
       start: (command, args, env) => {
-        // Whatever becomes of this process, its children do not outlive it.
+        // The child must end with this process, however that ends.
         const child = spawn('nsenter', [...enter, 'setpriv', '--pdeathsig', 'KILL', command, ...args], {
           stdio: ['pipe', 'pipe', 'pipe'],
           env: env ?? process.env,
@@ -135,12 +137,12 @@ async function end(child: ChildProcess): Promise<void> {
   await gone;
 }
 
-/** A new folder of this process; one that it leaves behind is removed by the next. */
+/** Creates a folder for this process. A later process removes it if this one does not. */
 export function temporaryFolder(tag: string): Promise<string> {
   return mkdtemp(join(tmpdir(), `${PREFIX}${process.pid}-${tag}-`));
 }
 
-/** Removes what a process left behind that died before it could clean up: its id is in the names. */
+/** Removes the namespaces and folders of dead processes, by the process id in their names. */
 async function removeStale(): Promise<void> {
   const owners = /^weir-(\d+)-/;
   const dead = async (name: string): Promise<boolean> => {
@@ -167,7 +169,7 @@ async function endAll(namespace: string): Promise<void> {
     try {
       process.kill(Number(pid), 'SIGKILL');
     } catch {
-      // It ended by itself in the meantime.
+      // The process has ended meanwhile.
     }
   }
 }

@@ -2,15 +2,15 @@ import { createSocket } from 'node:dgram';
 import { connect, createServer } from 'node:net';
 
 /**
- * Small traffic ends for the quick start and the tests, run inside a namespace: `node traffic.js MODE …`. Each
- * prints one line an event on standard output. All end when standard input closes.
+ * Traffic programs for the quick start and the tests, run inside a namespace: `node traffic.js MODE …`. Each
+ * prints one line per event on standard output. All end when standard input closes.
  *
- *     serve PORT…                     TCP and UDP echo on each port; prints `ready`
- *     connect ADDRESS PORT [options]  one TCP connection; prints `open` | `refused CODE`, then `pong N` for each echo,
- *                                     `silent N` where an echo took longer than --timeout, `closed`
- *     datagram ADDRESS PORT [options] one UDP datagram and its echo; prints `pong 1` | `silent 1`
- *     connect-udp ADDRESS PORT [options]  a UDP flow: one datagram each --every ms; prints `pong N` for each echo and
- *                                     `silent N` for each that did not come back within --timeout
+ *     serve PORT…                      TCP and UDP echo on each port; prints `ready`
+ *     connect ADDRESS PORT [options]   one TCP connection; prints `open` | `refused CODE`, then `pong N` for
+ *                                      each echo, `silent N` if an echo took longer than --timeout, `closed`
+ *     datagram ADDRESS PORT [options]  one UDP datagram and its echo; prints `pong 1` | `silent 1`
+ *     connect-udp ADDRESS PORT [options]  a UDP flow with one datagram every --every ms; prints `pong N` for
+ *                                      each echo and `silent N` for each that took longer than --timeout
  *
  * Options: --source ADDRESS, --source-port PORT, --every MS (connect: repeat), --timeout MS.
  */

@@ -52,7 +52,10 @@ function pathOf(
   return withQuery('/api/v1/wiretap/stream', filters);
 }
 
-/** Reads until it is interrupted. A stream that ends is begun anew; a node that refuses the first one is not asked again. */
+/**
+ * Reads until interrupted. A stream that ends is opened again; if the node refuses the first request, the
+ * command ends.
+ */
 async function listen(client: Client, options: Options, terminal: Terminal): Promise<void> {
   const interruption = terminal.interruption();
   const style = styleOf(terminal);
@@ -79,10 +82,10 @@ async function listen(client: Client, options: Options, terminal: Terminal): Pro
   }
 }
 
-/** Whether another try may help: a node that restarts, or is not reached for a while. */
+/** Whether another attempt may succeed: the node restarts, or cannot be reached for a while. */
 function isPassing(error: unknown): boolean {
   if (error instanceof RefusedError) return error.status === 429 || error.status >= 500;
-  // A body that is cut off is a TypeError to fetch.
+  // fetch reports an incomplete body as a TypeError.
   return error instanceof UnreachableError || error instanceof TypeError;
 }
 
@@ -104,7 +107,7 @@ async function show(
   }
 }
 
-/** Undefined of what is no JSON. */
+/** Undefined if the text is not JSON. */
 function readJson(frame: string): unknown {
   try {
     return JSON.parse(frame) as unknown;

@@ -339,7 +339,7 @@ const wiretap = z
   .prefault({})
   .meta({ description: 'The live view of traffic.' });
 
-/** The configuration file (D41). Every leaf and section says in `meta` what it is for. */
+/** The schema of the configuration file (D41). Every leaf and section describes itself in `meta`. */
 export const configSchema = z.strictObject({
   version: z
     .union([z.literal(1), z.literal('1')], { error: 'must be 1' })

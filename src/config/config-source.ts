@@ -7,17 +7,17 @@ import { bare, members, schemaAt } from './schema-tree.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The file and the environment brought together, not yet checked. */
+/** The file with the environment merged into it, not yet validated. */
 export type Source = {
   readonly value: unknown;
   readonly problems: readonly ConfigProblem[];
-  /** Where the value at a path stands, or its key; else the nearest thing around it. */
+  /** The place of the value at a path, or of its key; otherwise that of the nearest parent. */
   where(path: readonly PropertyKey[], what?: 'value' | 'key'): string;
-  /** Whether the value at a path, or a part of it, is what an environment variable holds. */
+  /** Whether the value at a path, or a part of it, comes from an environment variable. */
   isFromEnvironment(path: readonly string[], value: unknown): boolean;
 };
 
-/** `name` is what problems call the file. */
+/** `name` is the name of the file in problems. */
 export function readSource(yaml: string, name: string, environment: Environment): Source {
   const lines = new LineCounter();
   const document = parseDocument(yaml, { lineCounter: lines, prettyErrors: false });
@@ -32,12 +32,12 @@ export function readSource(yaml: string, name: string, environment: Environment)
     const { line } = lines.linePos(pos[0]);
     if (reportedLines.has(line)) continue;
     reportedLines.add(line);
-    // Inside { } and [ ] a brace begins a map.
+    // A brace inside { } and [ ] starts a YAML map.
     const variable = /^\$(\{[^}\n]*\})/.exec(yaml.slice(pos[0] - 1))?.[0];
     const hint = variable === undefined ? message : `inside { } and [ ] a variable needs quotes: "${variable}"`;
     problems.push({ code: 'syntax', key: '', where: at(pos[0]), message: hint });
   }
-  /** By what it says, since an alias repeats it elsewhere. */
+  /** Compared by content, because an alias repeats a value at another place. */
   const substituted = new Set<unknown>();
   visit(document, {
     Scalar(key, scalar) {
@@ -52,7 +52,7 @@ export function readSource(yaml: string, name: string, environment: Environment)
     },
   });
 
-  /** Dotted key → the variable that set it. */
+  /** Maps a dotted key to the variable that set it. */
   const overridden = new Map<string, string>();
   const where: Source['where'] = (path, what = 'value') => {
     for (let length = path.length; length > 0; length--) {
@@ -90,7 +90,7 @@ export function readSource(yaml: string, name: string, environment: Environment)
   };
 }
 
-/** A name in `${}` becomes the variable's value; `$${` stands for `${`. */
+/** Replaces `${NAME}` with the variable's value; `$${` stands for `${`. */
 function substitute(value: string, environment: Environment): { text: string; unset: string[]; replaced: boolean } {
   const unset: string[] = [];
   let replaced = false;
@@ -109,7 +109,7 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 
 const listOf = (text: string): string[] => (text.trim() === '' ? [] : text.split(',').map((item) => item.trim()));
 
-/** Whether it could be put: what stands in the way is wrong anyway, and is reported by the schema. */
+/** Returns whether the value was set. If a parent is not an object, the schema reports that anyway. */
 function put(root: Record<string, unknown>, keys: readonly string[], value: unknown): boolean {
   let section = root;
   for (const key of keys.slice(0, -1)) {

@@ -4,7 +4,7 @@ import type { ListenAddress } from './value.js';
 type TlsFiles = { readonly cert: string; readonly key: string };
 type MutualTlsFiles = TlsFiles & { readonly ca: string };
 
-/** The validated configuration of a node: frozen, with every default in place. A part that is null does not run. */
+/** The validated configuration of a node: frozen, with all defaults. A part that is null does not run. */
 export type Config = {
   readonly node: { readonly id: string; readonly dataDir: string };
   readonly log: { readonly level: ParsedConfig['log']['level']; readonly format: 'json' | 'pretty' };
@@ -26,13 +26,13 @@ export type Config = {
   };
   readonly dns: DnsConfig | null;
   readonly findings: FindingsConfig;
-  /** How far back a reader of the wiretap can begin. */
+  /** How far back a wiretap reader can start. */
   readonly wiretap: { readonly replayMs: number };
   readonly servicePlane: ServicePlaneConfig | null;
   readonly cluster: ClusterConfig | null;
 };
 
-/** How long a flow is kept without a packet, in milliseconds, by its state. */
+/** How long a flow without packets is kept, in milliseconds, by its state. */
 type FlowTimeouts = Readonly<
   Record<
     | `tcp_${'syn_sent' | 'syn_received' | 'established' | 'half_closed' | 'closing' | 'reset'}`
@@ -42,7 +42,7 @@ type FlowTimeouts = Readonly<
 >;
 
 type DataplaneConfig = {
-  /** Names; one may end in `*`. */
+  /** Interface names. A name may end in `*`. */
   readonly interfaces: readonly string[];
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: 'strict' | 'loose' | 'off';
@@ -52,7 +52,7 @@ type DataplaneConfig = {
   readonly flowCapacity: number;
   readonly flowShare: number;
   readonly programCapacity: number;
-  /** Of flows, by state. */
+  /** Timeouts of flows, by state. */
   readonly timeoutsMs: FlowTimeouts;
   readonly grantCapacity: number;
   readonly markMask: number;
@@ -70,7 +70,7 @@ type DnsConfig = {
   readonly cacheBytes: number;
   readonly serveStaleMs: number;
   readonly rebindProtection: boolean;
-  /** Names, or `*.` before a name. */
+  /** Names, each with or without a leading `*.`. */
   readonly rebindAllow: readonly string[];
 };
 
@@ -84,9 +84,9 @@ type FindingsConfig = {
 type ServicePlaneConfig = {
   readonly listen: ListenAddress;
   readonly workers: number;
-  /** Of one worker. */
+  /** Limit of one worker. */
   readonly maxConnections: number;
-  /** Of one worker. */
+  /** Limit of one worker. */
   readonly maxConnectionsPerSource: number;
   /** `system` or a path. */
   readonly upstreamCa: string;

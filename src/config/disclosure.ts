@@ -4,8 +4,8 @@ import type { Source } from './config-source.js';
 import { members } from './schema-tree.js';
 
 /**
- * Every key of the configuration, and whether its value may be shown, as in a support dump. Of what is not listed not even
- * that it is there is told.
+ * All configuration keys, and whether a support dump may show their values. Keys that are not listed are
+ * omitted completely.
  */
 export const SHOWN: Readonly<Record<string, boolean>> = {
   version: true,
@@ -61,7 +61,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'findings.file.path': true,
   'findings.file.max_size': true,
   'findings.file.keep': true,
-  // The path of such a URL is often a secret.
+  // The path of a webhook URL is often a secret.
   'findings.webhook.url': false,
   'findings.webhook.secret_file': true,
   'findings.webhook.timeout': true,
@@ -86,8 +86,8 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
 };
 
 /**
- * The configuration without its secrets, by dotted key. Values stand as they do in the file, defaults as they were understood;
- * what came from the environment is not told, nor what may not be shown.
+ * The configuration without its secrets, by dotted key. Values have the form of the file, defaults their
+ * parsed form. Values from the environment and secret values are not shown.
  */
 export type DisclosedConfig = Readonly<
   Record<
@@ -114,7 +114,7 @@ export function disclose(source: Source, parsed: ParsedConfig): DisclosedConfig 
   return Object.fromEntries(told);
 }
 
-/** The paths of all keys that have values, not sections. */
+/** The paths of all keys with values; sections are left out. */
 export function leavesOf(schema: z.core.$ZodType, path: readonly string[] = []): readonly (readonly string[])[] {
   const inner = members(schema);
   return inner.length === 0 ? [path] : inner.flatMap(([key, member]) => leavesOf(member, [...path, key]));

@@ -10,12 +10,12 @@ import { type Environment, readSource, type Source } from './config-source.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
 import { isLoopback } from './value.js';
 
-/** Reads, checks and freezes the configuration. Throws `ConfigError` with every problem. */
+/** Reads, validates and freezes the configuration. Throws `ConfigError` with all problems. */
 export function loadConfig(file: string, environment: Environment = process.env): Config {
   return readConfig(file, environment).config;
 }
 
-/** The same, with what of it may be shown. */
+/** Like `loadConfig`, with the part of the configuration that may be shown. */
 export function readConfig(
   file: string,
   environment: Environment = process.env,
@@ -29,7 +29,7 @@ export function readConfig(
   return understand(yaml, file, environment);
 }
 
-/** The same from text; `name` is what problems call it. */
+/** Parses the configuration from text. `name` is the name of the text in problems. */
 export function parseConfig(yaml: string, name: string, environment: Environment): Config {
   return understand(yaml, name, environment).config;
 }
@@ -61,7 +61,7 @@ function problemsOf(issue: z.core.$ZodIssue, source: Source): ConfigProblem[] {
   return [problem('invalid_value', issue.path, plain(issue), source)];
 }
 
-/** zod's own sentences begin with "Invalid input: ". */
+/** Removes the "Invalid input: " with which zod's messages start. */
 function plain({ message, code }: z.core.$ZodIssue): string {
   if (code !== 'invalid_type') return message;
   return message.replace(/^Invalid input: expected (\w+), received (\w+)$/, (_, expected: string) =>
@@ -92,7 +92,7 @@ function contradictions({ api, dns }: Config, source: Source): ConfigProblem[] {
 
 const BPF_FILE_SYSTEM = 0xcafe_4a11;
 
-/** A folder that is not there yet is left to the start of the node: its file system may be mounted by then. */
+/** Returns no problem for a missing folder: its file system may be mounted before the node starts. */
 function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
   if (dataplane === null) return [];
   try {
@@ -104,7 +104,7 @@ function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
   return [problem('invalid_value', ['dataplane', 'pin_path'], message, source)];
 }
 
-/** Of the certificate and key of the API, which are read once, when the node starts. */
+/** Checks the certificate and key of the API, which are read once at the start of the node. */
 function unusableFiles({ api: { tls } }: Config, source: Source): ConfigProblem[] {
   if (tls === null) return [];
   const cert = readBoundedSync(tls.cert, MOST_BYTES.certificates);

@@ -1,6 +1,9 @@
 import { isMap, isNode, isScalar, isSeq } from 'yaml';
 
-/** Where the value at a path stands in its YAML, or its key where that is asked for or the value is no scalar. */
+/**
+ * The offset of the value at a path in its YAML. Returns the offset of the key on request, and for values
+ * that are not scalars.
+ */
 export function offsetOf(
   contents: unknown,
   path: readonly PropertyKey[],

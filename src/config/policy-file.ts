@@ -3,7 +3,7 @@ import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { type PolicyText, readPolicyText } from './policy-text.js';
 
-/** The file cannot be read, or is no YAML. */
+/** The file cannot be read or is not YAML. */
 class PolicyFileError extends Error {
   override readonly name = 'PolicyFileError';
   readonly code = 'policy_file_unreadable';
@@ -18,17 +18,17 @@ async function readPolicyFile(path: string): Promise<PolicyText> {
 }
 
 export type PolicyFileEvents = {
-  /** Puts the policy of the file in force. */
+  /** Activates the policy of the file. */
   take(file: PolicyText): Promise<void>;
-  /** Whether the same text would be refused again: it is not taken again before the file changes. */
+  /** Whether the same text would be refused again. It is then not tried again before the file changes. */
   isFinal(failure: unknown): boolean;
-  /** Is called once for failures in sequence with the same message. */
+  /** Called once for consecutive failures with the same message. */
   failed(failure: unknown): void;
 };
 
 /**
- * Takes the policy of a file when it begins and whenever the file changes, one after the other. It reads the status of the
- * file at an interval, so that a file that is replaced by renaming or behind a link is followed too.
+ * Applies the policy of a file at the start and after each change of the file, one write at a time. It polls the
+ * status of the file, so it also follows a file that is replaced by renaming or through a link.
  */
 export class FollowedPolicyFile {
   #turn: Promise<unknown>;
@@ -37,7 +37,7 @@ export class FollowedPolicyFile {
   #reported: string | null = null;
   readonly #watchers = new Set<(failure: string | null) => void>();
 
-  /** Nothing is taken before `ready` resolves. */
+  /** Nothing is applied before `ready` resolves. */
   constructor(
     private readonly path: string,
     private readonly events: PolicyFileEvents,
@@ -47,14 +47,14 @@ export class FollowedPolicyFile {
     this.#turn = ready;
   }
 
-  /** Takes the file, also after a failure. Rejects where it cannot be read or is refused. */
+  /** Applies the file, also after a failure. Rejects if the file cannot be read or is refused. */
   begin(): Promise<void> {
     const taken = this.#turn.then(() => this.#take());
     this.#turn = taken.catch(() => {});
     return taken;
   }
 
-  /** Calls back with the reason of each failure after a change of the file, and with null where the change is taken. */
+  /** Calls the listener after each change of the file: with the reason of a failure, or with null. */
   watch(listener: (failure: string | null) => void): () => void {
     if (this.#watchers.size === 0) {
       watchFile(this.path, { interval: this.intervalMs, persistent: false }, this.#changed);
@@ -66,7 +66,7 @@ export class FollowedPolicyFile {
     };
   }
 
-  /** Nothing is taken any more. */
+  /** Stops. No later change is applied. */
   close(): void {
     this.#isClosed = true;
     unwatchFile(this.path, this.#changed);

@@ -2,21 +2,27 @@ import { LineCounter, parseDocument } from 'yaml';
 import { offsetOf } from './offset.js';
 
 /**
- * A policy as an operator wrote it: the envelope form where it has a member `policy`, else the singleton form. A document
- * with `form: singleton` and `policy` is that policy in singleton form, with the name or the id of its record.
+ * A policy as written by an operator. A document with a member `policy` is an envelope, any other one is in
+ * singleton form. A document with `form: singleton` and `policy` is a policy in singleton form, with the name
+ * or id of its record.
  */
 export type PolicyText = {
   readonly form: 'envelope' | 'singleton';
-  /** Of the record that a document in singleton form is written to; null: the active one, or the one of an envelope. */
+  /**
+   * The record that a document in singleton form is written to. Null: the active one, or that of the
+   * envelope.
+   */
   readonly record: { readonly name: string } | { readonly id: string } | null;
   readonly value: Readonly<Record<string, unknown>>;
-  /** As it is sent: the text itself where that is JSON. */
+  /** The JSON to send: the text itself if it is JSON. */
   readonly json: string;
-  /** Where a JSON pointer leads, or the nearest thing around it. Null in a text that would take long to look through. */
+  /**
+   * The place of a JSON pointer, or of the nearest parent. Null for a text that would take long to search.
+   */
   where(pointer: string): Place | null;
 };
 
-/** Both begin with 1. */
+/** Line and column start at 1. */
 type Place = { readonly line: number; readonly column: number };
 
 export class PolicyTextError extends Error {
@@ -25,10 +31,10 @@ export class PolicyTextError extends Error {
 }
 
 const MAX_ALIASES = 100;
-/** Some 5 s. */
+/** Parsing a text of this size takes about 5 s. */
 const LONGEST_WITH_PLACES = 2 * 1024 * 1024;
 
-/** Reads YAML or JSON. Throws `PolicyTextError`; what is no policy besides is for the node to say. */
+/** Reads YAML or JSON. Throws `PolicyTextError`. The node validates the policy itself. */
 export function readPolicyText(text: string): PolicyText {
   const json = asJson(text);
   const value = json === undefined ? asYaml(text) : json;
@@ -42,7 +48,7 @@ export function readPolicyText(text: string): PolicyText {
   return { form: 'singleton', record, value: policy, json: JSON.stringify(policy), where: inside };
 }
 
-/** Undefined of an envelope. */
+/** Undefined for an envelope. */
 function singletonRecordOf({ form, name, id }: Readonly<Record<string, unknown>>): PolicyText['record'] | undefined {
   if (form !== 'singleton') return undefined;
   if (typeof name === 'string' && name !== '') return { name };
@@ -50,7 +56,7 @@ function singletonRecordOf({ form, name, id }: Readonly<Record<string, unknown>>
   throw new PolicyTextError('a document with `form: singleton` and `policy` has the name or the id of its record');
 }
 
-/** JSON is YAML, but a large one is read a hundred times faster as what it is. */
+/** JSON is also YAML, but the JSON parser reads a large text a hundred times faster. */
 function asJson(text: string): Record<string, unknown> | undefined {
   if (!/^\s*\{/.test(text)) return undefined;
   try {
@@ -76,7 +82,7 @@ function asYaml(text: string): Record<string, unknown> {
   return value as Record<string, unknown>;
 }
 
-/** The text is read for its places when the first is asked for. */
+/** Parses the text when the first place is requested. */
 function placesOf(text: string): PolicyText['where'] {
   let read: { readonly contents: unknown; readonly lines: LineCounter } | undefined;
   return (pointer) => {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** The schema under the wrappers that give defaults and allow absence. */
+/** Returns the schema without the wrappers for defaults and optional values. */
 export function bare(schema: z.core.$ZodType): z.core.$ZodType {
   if (
     schema instanceof z.ZodPrefault ||
@@ -13,7 +13,7 @@ export function bare(schema: z.core.$ZodType): z.core.$ZodType {
   return schema;
 }
 
-/** The keys of a section; none for a leaf. */
+/** The keys of a section; empty for a leaf. */
 export function members(schema: z.core.$ZodType): readonly (readonly [string, z.core.$ZodType])[] {
   const inner = bare(schema);
   return inner instanceof z.ZodObject ? Object.entries<z.core.$ZodType>(inner.shape) : [];

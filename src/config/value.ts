@@ -2,8 +2,8 @@ import { isIP } from 'node:net';
 import { z } from 'zod';
 
 /**
- * The kinds of value that a key may have. Each takes text too where YAML would give a number or a boolean, because
- * environment variables are text. `form` is what `docs/configuration.md` says of it.
+ * Types of configuration values. Each also accepts text for a number or boolean, because environment
+ * variables are text. `form` is the description in `docs/configuration.md`.
  */
 const DURATION = /^(\d+)(ms|s|m|h|d)$/;
 const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
@@ -15,7 +15,7 @@ export function text(about: string) {
   return z.string().min(1, 'must not be empty').meta({ description: about, form: 'text' });
 }
 
-/** A path, made absolute nowhere: what is relative is relative to the working directory. */
+/** A path. It is not resolved here: a relative path is relative to the working directory. */
 export function path(about: string) {
   return z.string().min(1, 'must not be empty').meta({ description: about, form: 'path' });
 }
@@ -63,7 +63,7 @@ export function fraction(low: number, high: number, about: string) {
     .meta({ description: about, form: `number, ${low} to ${high}` });
 }
 
-/** In milliseconds. Bounds are written as durations too. */
+/** A duration in milliseconds. Bounds are written as durations too. */
 export function duration(low: string, high: string, about: string) {
   const lowMs = durationMs(low) ?? 0;
   const highMs = durationMs(high) ?? 0;
@@ -91,7 +91,7 @@ export function durationMs(value: string): number | undefined {
   return Number(digits) * UNIT_MS[unit as keyof typeof UNIT_MS];
 }
 
-/** `host:port`; an IPv6 address stands in brackets. With `addressOnly` the host is no name. */
+/** `host:port`; an IPv6 address needs brackets. With `addressOnly` the host must be an address. */
 export function listenAddress(about: string, { addressOnly = false } = {}) {
   const form = addressOnly ? '`address:port`' : '`host:port`';
   const example = addressOnly ? '10.1.0.1:53' : '127.0.0.1:8080';
@@ -106,7 +106,7 @@ export function listenAddress(about: string, { addressOnly = false } = {}) {
     .meta({ description: about, form });
 }
 
-/** A name, or `*.` before one. */
+/** A name, with or without a leading `*.`. */
 export function namePattern(about: string) {
   return z
     .string()
@@ -152,7 +152,7 @@ function interfaceProblem(value: string): string | undefined {
   return undefined;
 }
 
-/** 32 bits, of which `bits` at least are set. YAML reads 0x00f00000 as a number. */
+/** A mask of 32 bits with at least `bits` bits set. YAML reads 0x00f00000 as a number. */
 export function mask(bits: number, about: string) {
   const error = `must be a 32-bit mask with at least ${bits} bits set, such as 0x00f00000`;
   return z
@@ -185,7 +185,7 @@ export function url(about: string) {
     .meta({ description: about, form: 'URL' });
 }
 
-/** A URL with path and query, for requests of this node. */
+/** A URL with path and query, to which this node sends requests. */
 export function webUrl(about: string) {
   return z
     .string()

@@ -7,10 +7,10 @@ const CHUNK_BYTES = 64 * 1024;
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
-/** Most bytes of a file, by what it holds. */
+/** The maximum size of a file, by its content. */
 export const MOST_BYTES = { secret: 64 * KIB, config: MIB, certificates: 16 * MIB, policy: 64 * MIB } as const;
 
-/** A file that is not regular, or is too large. Failures of the system keep their own class and code; they name the path. */
+/** A file is not regular or is too large. System errors keep their class and code, and name the path. */
 class UnfitFile extends Error {
   override readonly name = 'UnfitFile';
   constructor(
@@ -22,8 +22,9 @@ class UnfitFile extends Error {
 }
 
 /**
- * Reads a regular file of at most `maxBytes`. Never waits for a writer: a FIFO would hold a thread of Node's pool, and
- * the process could not end. The bound is checked while the file is read, because it can grow and /proc has size 0.
+ * Reads a regular file of at most `maxBytes`. It never waits for a writer: a FIFO would block a thread of
+ * Node's pool, and the process could not end. The limit is checked during the read, because files can grow
+ * and files in /proc have size 0.
  */
 export async function readBounded(path: string, maxBytes: number): Promise<Buffer> {
   try {
@@ -40,17 +41,20 @@ export async function readBounded(path: string, maxBytes: number): Promise<Buffe
   }
 }
 
-/** The same, while the calling thread waits. */
+/** Like `readBounded`, but synchronous. */
 export function readBoundedSync(path: string, maxBytes: number): Buffer {
   return readOpened(path, maxBytes, O_NONBLOCK, regular);
 }
 
-/** The same for a file that a user named in a command: also a pipe, as the shell's `<(…)` gives one. Waits for its writer. */
+/**
+ * Like `readBoundedSync`, for a file that a user named on the command line. It also accepts a pipe such as
+ * the shell's `<(…)`, and waits for its writer.
+ */
 export function readPipeOrFile(path: string, maxBytes: number): Buffer {
   return readOpened(path, maxBytes, 0, (_, stats) => (stats.isFIFO() ? stats : regular(path, stats)));
 }
 
-/** Throws where `readBoundedSync` would, as far as that is known before the file is read. */
+/** Throws the errors of `readBoundedSync` that are known before the file is read. */
 export function checkBounded(path: string, maxBytes: number): void {
   withOpened(path, O_NONBLOCK, (fd) => new Content(path, maxBytes, regular(path, fstatSync(fd))));
 }
@@ -93,7 +97,7 @@ function kindOf(stats: Stats): string {
   return 'a socket';
 }
 
-/** The part of a file that was read so far. */
+/** The bytes of a file read so far. */
 class Content {
   readonly #chunks: Buffer[] = [];
   #length = 0;
@@ -107,13 +111,13 @@ class Content {
     this.#limit(stats.size);
   }
 
-  /** Where the next bytes belong. */
+  /** The buffer for the next bytes. */
   chunk(): { readonly buffer: Buffer } {
     this.#next = Buffer.allocUnsafe(CHUNK_BYTES);
     return { buffer: this.#next };
   }
 
-  /** Takes the first bytes of the chunk. False at the end of the file. */
+  /** Accepts the first bytes of the chunk. Returns false at the end of the file. */
   add(bytes: number): boolean {
     this.#limit(this.#length + bytes);
     this.#chunks.push(this.#next.subarray(0, bytes));

@@ -1,6 +1,6 @@
 const NONE: readonly string[] = [];
 
-/** The names that addresses were granted for of late, the last first. */
+/** Hostname patterns for which an address was granted, the newest grant first. */
 export class AddressNames {
   readonly #names = new Map<number, readonly string[]>();
 
@@ -9,7 +9,7 @@ export class AddressNames {
     readonly namesEach = 4,
   ) {}
 
-  /** Of an address in host order. */
+  /** Names of an address in host order. */
   of(address: number): readonly string[] {
     return this.#names.get(address) ?? NONE;
   }
@@ -20,7 +20,7 @@ export class AddressNames {
     this.#names.delete(address);
     this.#names.set(address, [name, ...known.filter((other) => other !== name)].slice(0, this.namesEach));
     if (this.#names.size <= this.capacity) return;
-    // The one that was added to the longest time ago.
+    // A map iterates in insertion order: its first key is the oldest address.
     const [oldest] = this.#names.keys();
     if (oldest !== undefined) this.#names.delete(oldest);
   }

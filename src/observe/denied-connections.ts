@@ -6,7 +6,10 @@ import { gap } from './findings/gap.js';
 import { nobody } from './findings/no-decider.js';
 import type { RuleNameResolver } from './rule-name-resolver.js';
 
-/** Different ones between two takes, and of these of one source. What is beyond is merged without what was asked for. */
+/**
+ * Limits between two calls of `take`: distinct findings in total, and of one source. Further ones are merged
+ * without hostname and path.
+ */
 const DETAILED = 4_096;
 const OF_A_SOURCE = 256;
 const COARSE = 2_048;
@@ -19,14 +22,17 @@ type Pending = {
   count: number;
 };
 
-/** Connections and requests that were denied, or would have been, until they are taken: equal ones are one, however many there are. */
+/**
+ * Collects denied connections and requests, and those that audit mode would deny, until `take`. Equal events
+ * are merged into one finding, so memory is bounded.
+ */
 export class DeniedConnections {
   readonly #ruleNameResolver: RuleNameResolver;
   #detailed = new Map<string, Pending>();
   #coarse = new Map<string, Pending>();
   #ofSource = new Map<number, number>();
   #lost: { count: number; firstMs: number; lastMs: number } | null = null;
-  /** What became part of a finding, and how much of it without what was asked for. */
+  /** Events merged into a finding since the start, and how many of them without hostname and path. */
   merged = 0;
   overflowed = 0;
 
@@ -39,7 +45,7 @@ export class DeniedConnections {
     if (lostDenied > 0) this.#lose(lostDenied, nowMs);
   }
 
-  /** What was added since the last time. */
+  /** Returns the findings added since the last call, and forgets them. */
   take(): readonly FindingDelta[] {
     const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
     if (this.#lost !== null) taken.push(gap('service_plane', this.#lost.count, this.#lost.firstMs, this.#lost.lastMs));
@@ -67,7 +73,7 @@ export class DeniedConnections {
     this.merged++;
   }
 
-  /** False where there is no room for it. */
+  /** Returns false if there is no room for the finding. */
   #addCoarse(key: string, seen: SeenConnection): boolean {
     this.overflowed++;
     const known = this.#coarse.get(key);
@@ -117,7 +123,10 @@ function again(pending: Pending, { atMs }: SeenConnection): void {
   pending.count++;
 }
 
-/** Whose it was and who decided, without what was asked for: of that a client makes as many as it likes. */
+/**
+ * The source and the rule without hostname and path: a client can produce any number of different hostnames
+ * and paths.
+ */
 function lessOf({ kind, source, generation, decider, verdict, reason }: SeenConnection): string {
   return `${kind} ${source} ${generation} ${verdict} ${JSON.stringify([decider, reason])}`;
 }

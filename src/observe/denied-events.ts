@@ -11,20 +11,23 @@ import { nobody } from './findings/no-decider.js';
 import type { RuleNameResolver } from './rule-name-resolver.js';
 import { AT, startOf, wide } from './wiretap/event-record.js';
 
-/** Different ones between two takes. What is beyond is merged by who decided, without addresses and ports. */
+/**
+ * Most distinct findings between two calls of `take`. Further ones are merged by rule, without addresses and
+ * ports.
+ */
 const DETAILED = 4_096;
 const COARSE = 2_048;
 
-/** Where events were lost: on their way, or beyond the share of a source. */
+/** Where events were lost: between kernel and node, or because a source exceeded its share of events. */
 type LostAt = 'dataplane' | 'source_share';
 type Pending = {
   readonly hit: number;
   readonly check: number;
-  /** IPv6 addresses are text already. */
+  /** An IPv4 address in host order, or an IPv6 address as text. */
   readonly source: number | string | null;
   readonly destination: number | string | null;
   readonly port: number | null;
-  /** As in a record. */
+  /** The `kind` word of the record (see event-record.ts). */
   readonly kind: number;
   readonly icmp: number;
   readonly passed: boolean;
@@ -36,16 +39,19 @@ type Pending = {
 
 const HAS_PORTS = new Set<number>(PORT_PROTOCOLS);
 const REASONS = namesByNumber(DROP_REASON);
-/** Verdict, drop reason and protocol. */
+/** Mask of verdict, drop reason and protocol. */
 const KIND_BITS = 0xffff_ff00;
 
-/** Denies of the kernel until they are taken: equal ones are one, however many there are. */
+/**
+ * Collects denied packets and flows of the kernel until `take`. Equal events are merged into one finding, so
+ * memory is bounded.
+ */
 export class DeniedEvents {
   readonly #ruleNameResolver: RuleNameResolver;
   #detailed = new Map<string, Pending>();
   #coarse = new Map<string, Pending>();
   #lost = new Map<LostAt, { count: number; firstMs: number; lastMs: number }>();
-  /** Events that became part of a finding, and of these how many without addresses. */
+  /** Events merged into a finding since the start, and how many of them without addresses. */
   merged = 0;
   overflowed = 0;
 
@@ -63,7 +69,7 @@ export class DeniedEvents {
     if (batch.suppressed > 0) this.#lose('source_share', batch.suppressed, nowMs);
   }
 
-  /** What was added since the last time. */
+  /** Returns the findings added since the last call, and forgets them. */
   take(): readonly FindingDelta[] {
     const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
     for (const [where, { count, firstMs, lastMs }] of this.#lost) taken.push(gap(where, count, firstMs, lastMs));
@@ -84,7 +90,8 @@ export class DeniedEvents {
     const type = (words[at + AT.kind] as number) & 0xff;
     const passed = type === EVENT_TYPE.passed || type === EVENT_TYPE.flow_opened;
     const protocol = kind >>> 24;
-    // Of a flow the bytes of ICMP type and code are zero: it was opened by an echo request.
+    // In flow events the ICMP type and code are zero, because a flow is opened by an echo request. Mask them
+    // out.
     const details = (words[at + AT.details] as number) & 0xffff;
     const icmp = protocol !== IPPROTO.icmp ? 0 : type === EVENT_TYPE.flow_opened ? ICMP_ECHO_REQUEST : details;
     const port = HAS_PORTS.has(protocol) ? (words[at + AT.ports] as number) >>> 16 : 0;
@@ -159,7 +166,7 @@ const ICMP_ECHO_REQUEST = 8;
 const addressText = (address: number | string | null): string | null =>
   typeof address === 'number' ? formatAddress(address) : address;
 
-/** What was denied or dropped, and what would have been but for audit (D4). */
+/** True for denied and dropped packets, and for those that audit mode would deny (D4). */
 function isFinding(kind: number): boolean {
   switch (kind & 0xff) {
     case EVENT_TYPE.denied:
@@ -179,7 +186,7 @@ function again(pending: Pending, epoch: number, atMs: number): void {
   pending.lastMs = Math.max(pending.lastMs, atMs);
 }
 
-/** The findings of lookups that were denied, or would have been; the others are none. */
+/** Returns a finding for each lookup that was denied, or would be denied but for audit mode. */
 export function findingsOfLookups(
   lookups: readonly SeenLookup[],
   ruleNameResolver: RuleNameResolver,
@@ -200,7 +207,7 @@ export function findingsOfLookups(
     }));
 }
 
-/** The findings of addresses that the rebind protection left out of answers. */
+/** Returns a finding for each address that the rebind protection removed from a DNS answer. */
 export function findingsOfRebindings(rebindings: readonly SeenRebinding[]): readonly FindingDelta[] {
   return rebindings.map(({ source, hostname, address, reason, generation, count, lastMs }) => ({
     ...nobody,

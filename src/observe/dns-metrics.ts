@@ -1,7 +1,7 @@
 import type { Families } from './families.js';
 import type { DnsStats } from './stats.js';
 
-/** What the DNS proxy counts; nothing of it while that is not running. */
+/** Metrics of the DNS proxy. They are absent while the proxy does not run. */
 export function dnsMetrics({ gauge, counter }: Families) {
   const queries = counter('weir_dns_queries_total', 'Lookups judged, by what the policy says of them.', 'verdict');
   const answers = counter(

@@ -10,7 +10,7 @@ export function familiesOf(registry: Registry) {
       new Gauge<L>({ name, help, labelNames, registers }),
     counter: <L extends string>(name: string, help: string, ...labelNames: L[]) =>
       new Counter<L>({ name, help, labelNames, registers }),
-    /** `buckets`: upper bounds in seconds. */
+    /** `buckets` are upper bounds in seconds. */
     histogram: <L extends string>(name: string, help: string, buckets: number[], ...labelNames: L[]) =>
       new Histogram<L>({ name, help, buckets, labelNames, registers }),
   };

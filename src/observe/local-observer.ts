@@ -17,23 +17,26 @@ import { RuleNameResolver } from './rule-name-resolver.js';
 import type { ObserverStats } from './stats.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 
-/** Keeps findings; see `findings/findings-folder.ts`. What a `MergeError` says was not merged is the caller's. */
+/**
+ * Stores findings; see `findings/findings-folder.ts`. After a `MergeError` the caller owns the deltas that
+ * were not merged.
+ */
 export type FindingKeeper = { readonly count: number; merge(deltas: readonly FindingDelta[]): Promise<void> };
 
 export type ObserverOutput = HubOutput & {
   wanted(wanted: Wanted): void;
-  /** What could not be merged, told once for as long as it stays the same; and that it is over. */
+  /** Reports that a merge failed, once while the failure stays the same, and when it is over. */
   trouble(failure: unknown): void;
   relief(code: string, message: string): void;
 };
 
 const MERGE_MS = 1_000;
-/** Merging may take this part of the time. */
+/** The maximum share of time for merging. */
 const MERGE_SHARE = 0.2;
-/** So long what was judged before this process knows a policy waits for its name. */
+/** How long events wait for a rule name when they were decided before this process received a policy. */
 const NAMELESS_MS = 5_000;
 
-/** Everything that is observed, in the thread that made it: findings are merged here, and wiretap frames made. */
+/** The observation plane within one thread: merges findings and makes wiretap frames. */
 export class LocalObserver {
   readonly hub: WiretapHub;
   readonly #surroundings = new Surroundings();
@@ -45,7 +48,7 @@ export class LocalObserver {
   readonly #output: ObserverOutput;
   readonly #startedMs = Date.now();
   #eventConsumer: EventConsumer | undefined;
-  /** What does not come from the kernel. */
+  /** Findings that do not come from the kernel. */
   readonly #waiting = new PendingFindings('observer');
   #timer: NodeJS.Timeout | undefined;
   #merging: Promise<void> | undefined;
@@ -64,14 +67,14 @@ export class LocalObserver {
     this.lookAtWanted();
   }
 
-  /** From now on events come from there. */
+  /** Reads events of this source from now on. */
   hear(source: EventSource): void {
     this.#eventConsumer?.close();
     this.#eventConsumer = new EventConsumer(source, this.#surroundings, (batch) => this.#see(batch));
   }
 
   see(seen: SeenLookups): void {
-    // A lookup may be all that there is after a change of policy.
+    // A lookup may be the only event after a change of policy, so read the new rule names here as well.
     this.#eventConsumer?.learn();
     for (const { address, hostname } of seen.named) this.#names.add(address, hostname);
     for (const delta of findingsOfLookups(seen.lookups, this.#ruleNameResolver)) this.#waiting.add(delta);
@@ -93,7 +96,7 @@ export class LocalObserver {
     this.#waiting.add(delta);
   }
 
-  /** To be called when readers came or went. */
+  /** Call this when readers were added or removed. */
   lookAtWanted(): void {
     const { wantsFlows: flows, wantsLookups: lookups, wantsConnections: connections } = this.hub;
     const wanted = { flows, lookups, connections };
@@ -102,14 +105,14 @@ export class LocalObserver {
     this.#output.wanted(wanted);
   }
 
-  /** Everything that was seen until now is merged when it resolves. */
+  /** Resolves when all events so far are merged. */
   async merge(): Promise<void> {
     await this.#merging;
     this.#merging = this.#merge();
     await this.#merging;
   }
 
-  /** Readers and sinks are counted elsewhere. */
+  /** Counters, without those of readers and sinks, which are counted elsewhere. */
   counts(): Omit<ObserverStats, 'readers' | 'lostReader' | 'sinks'> {
     const merged = this.#denied.merged + this.#deniedConnections.merged;
     const overflowed = this.#denied.overflowed + this.#deniedConnections.overflowed;

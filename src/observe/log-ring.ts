@@ -1,7 +1,7 @@
 const KEPT_BYTES = 4 << 20;
 const KEPT_MS = 15 * 60_000;
 
-/** The lines that were logged in the last minutes, for a support dump: a stream for pino to write to. */
+/** Keeps the log lines of the last minutes for a support dump. It is an output stream for pino. */
 export class LogRing {
   readonly #lines: { readonly at: number; readonly line: string }[] = [];
   #bytes = 0;

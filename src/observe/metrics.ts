@@ -22,19 +22,22 @@ export type MetricFamily = {
 
 export type Metrics = Omit<WorkMetrics, 'registry'> & {
   readonly contentType: string;
-  /** The Prometheus text. What the kernel counts is read now; unreadable, it is left out and `weir_stats_up` is 0. */
+  /**
+   * Returns the Prometheus text. Kernel counters are read at the scrape; if that fails they are absent and
+   * `weir_stats_up` is 0.
+   */
   scrape(): Promise<string>;
-  /** Every family that a scrape can have, by name. */
+  /** Every metric family that a scrape can contain, by name. */
   families(): readonly MetricFamily[];
 };
 
 const MISNAMED = ['handles', 'requests', 'resources'].map((of) => `weir_nodejs_active_${of}_total`);
 
-/** The registry of the node. No label holds an address, a hostname or a rule id (D35). */
+/** The metrics registry of the node. No label contains an address, a hostname or a rule id (D35). */
 export function createMetrics(sources: MetricSources, work = createWorkMetrics()): Metrics {
   const { registry, ...done } = work;
   collectDefaultMetrics({ register: registry, prefix: 'weir_' });
-  // Gauges by the names of counters, whose sums by type have the proper ones.
+  // These gauges of the library have names of counters. Their sums by type have correct names and stay.
   for (const name of MISNAMED) registry.removeSingleMetric(name);
   const families = familiesOf(registry);
   families.gauge('weir_build_info', 'Version of this build.', 'version').set({ version: sources.version }, 1);
@@ -66,7 +69,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
   };
 }
 
-/** What the library keeps of a metric; its types tell less. */
+/** The fields of a metric that the library's types do not declare. */
 type MetricShape = {
   readonly name: string;
   readonly help: string;

@@ -1,7 +1,7 @@
 import type { Families } from './families.js';
 import type { NodeStats, ReadinessReport } from './stats.js';
 
-/** Readiness, and what the kernel counts; nothing of the latter while it cannot be read. */
+/** Metrics of readiness and of the kernel counters. The counters are absent while they cannot be read. */
 export function nodeMetrics({ gauge, counter }: Families) {
   const ready = gauge('weir_ready', '1 while every readiness check passes.');
   const check = gauge('weir_readiness_check', '1 while this readiness check passes.', 'check');

@@ -7,14 +7,14 @@ import type { ObserverStats } from './stats.js';
 import type { Frame } from './wiretap/frame.js';
 import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 
-/** What the thread is asked. */
+/** Requests to the observer thread. */
 export type ObserverAsks = {
   findings(query: FindingQuery): FindingPage;
   stats(): Omit<ObserverStats, 'readers' | 'lostReader'>;
   close(): void;
 };
 
-/** What of what could be seen is of use to anybody: flows, and what is allowed of the others. */
+/** The optional events for which there is a reader: flows, allowed lookups, allowed connections. */
 export type Wanted = { readonly flows: boolean; readonly lookups: boolean; readonly connections: boolean };
 
 export type ToObserver =
@@ -32,7 +32,7 @@ export type FromObserver =
   | { readonly kind: 'refused'; readonly reader: number }
   | { readonly kind: 'joined'; readonly reader: number; readonly channel: number }
   | { readonly kind: 'wanted'; readonly wanted: Wanted }
-  /** Something that the operator must know. */
+  /** A problem that the operator must see. */
   | { readonly kind: 'trouble'; readonly code: string | null; readonly message: string }
-  /** That is over. */
+  /** The problem with this code is over. */
   | { readonly kind: 'relief'; readonly code: string; readonly message: string };

@@ -1,7 +1,7 @@
 import type { Families } from './families.js';
 import type { ObserverStats } from './stats.js';
 
-/** What is done with observations: the wiretap and the findings. Nothing of it while nobody observes. */
+/** Metrics of wiretap and findings. They are absent while no observer runs. */
 export function observerMetrics({ gauge, counter }: Families) {
   const readers = gauge('weir_wiretap_readers', 'Clients that read the wiretap.');
   const messages = counter('weir_wiretap_messages_total', 'Messages that were given to readers of the wiretap.');

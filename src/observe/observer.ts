@@ -15,22 +15,22 @@ import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 
 export type ObserverEvents = {
   wanted(wanted: Wanted): void;
-  /** Something that the operator must know; nothing stops because of it. */
+  /** Called for a problem that the operator must see. Nothing stops because of it. */
   trouble(code: string | null, message: string): void;
-  /** Some of that is over. */
+  /** Called when the problem with this code is over. */
   relief(code: string, message: string): void;
-  /** A thread began: it has no events and no names yet. */
+  /** Called when a thread has started. It has no event source and no names yet. */
   begun(): void;
 };
 
-/** A disk that does not answer must not keep the node from ending. */
+/** Closing must not wait longer for a disk that does not respond, or the node could not end. */
 const CLOSE_MS = 5_000;
 
 type Thread = WorkerClient<ObserverAsks, ToObserver, FromObserver>;
 
 /**
- * The observation plane, in a thread of its own: the API and the policies never wait for it. A thread that dies fails what
- * it was asked and ends all readers; `begin` starts the next one.
+ * The observation plane in a thread of its own, so that the API and policy writes never wait for it. When the
+ * thread dies, its pending requests fail and its readers end; `begin` starts the next one.
  */
 export class Observer {
   readonly #options: ObserverOptions;
@@ -38,7 +38,7 @@ export class Observer {
   readonly #readers: Readers;
   #thread: Thread | null = null;
   readonly #watchers = new Set<(failure: string | null) => void>();
-  /** Told while no thread was there. */
+  /** Findings that arrived while no thread ran. */
   readonly #untold = new PendingFindings('observer');
   #isClosed = false;
 
@@ -63,7 +63,7 @@ export class Observer {
     await this.#thread.ask('stats', []);
   }
 
-  /** Calls back with the reason of each end of the thread. */
+  /** Calls the listener with the reason each time the thread ends. */
   watch(listener: (failure: string | null) => void): () => void {
     this.#watchers.add(listener);
     return () => {
@@ -71,7 +71,7 @@ export class Observer {
     };
   }
 
-  /** From now on events come from there. */
+  /** Reads events of this source from now on. */
   hear(source: EventSource): void {
     this.#tell({ kind: 'hear', source }, portsOf(source));
   }
@@ -98,7 +98,7 @@ export class Observer {
     return { ...counted, readers: this.#readers.count, lostReader: this.#readers.lost };
   }
 
-  /** Sends what matches to the sink, first of what was seen in the last milliseconds. `close` ends that. */
+  /** Sends matching messages to the sink, first those of the last `replayMs`. `close` ends this. */
   read(filter: WiretapFilter, replayMs: number, sink: Sink): { close(): void } {
     if (this.#thread === null) {
       sink.close('going_away');
@@ -113,7 +113,7 @@ export class Observer {
     this.#readers.closeAll(why);
   }
 
-  /** What was seen is stored when it resolves. */
+  /** Resolves when all events so far are stored. */
   async close(): Promise<void> {
     this.#readers.stop();
     this.#isClosed = true;

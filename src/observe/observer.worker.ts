@@ -8,10 +8,10 @@ import type { FromObserver, ObserverAsks, ToObserver } from './observer-messages
 
 export type ObserverOptions = {
   readonly nodeId: string;
-  /** Of the node: findings have a folder of their own in it. */
+  /** The data folder of the node. Findings have a folder of their own in it. */
   readonly dataDir: string;
   readonly findings: SinkOptions & { readonly retentionMs: number; readonly maxEntries: number };
-  /** For how long what was seen is kept for wiretap readers to come. */
+  /** How long messages are kept for later wiretap readers. */
   readonly replayMs: number;
 };
 

@@ -1,6 +1,7 @@
 /**
- * What a secret looks like where text is free: a private key in PEM (also inside a JSON string), a JSON web token, the
- * credentials of an HTTP request. It is the second line: whatever writes text leaves secrets out by itself.
+ * Patterns of secrets in free text: a private key in PEM (also inside a JSON string), a JSON web token, the
+ * credentials of an HTTP request. This is the second line of defence: writers of text leave secrets out
+ * themselves.
  */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----[\s\S]*?(-----END \1-----|$)/g, '[private key]'],
@@ -13,7 +14,7 @@ export function redacted(text: string): string {
   return SECRETS.reduce((rest, [secret, name]) => rest.replace(secret, name), text);
 }
 
-/** The same of UTF-8; the same bytes where there is nothing to hide. */
+/** Redacts UTF-8 bytes. Returns the same buffer if nothing matches. */
 export function redactedBytes(bytes: Buffer): Buffer {
   if (!MARKS.some((mark) => bytes.includes(mark))) return bytes;
   const text = bytes.toString('utf8');

@@ -4,12 +4,15 @@ import type { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { deciderAt } from '#policy/model/rule-names.js';
 import type { FindingIdentity } from './findings/finding.js';
 
-/** Who decided, by the names of the policy; all null where nobody did, or where that policy is not known any more. */
+/**
+ * The rule that decided, by the names of the policy. All fields are null if no rule decided, or if the policy
+ * is no longer known.
+ */
 export type NamedDecider = Pick<FindingIdentity, 'policyId' | 'sourceGroup' | 'rule' | 'decidedBy'>;
 
 const NOBODY: NamedDecider = { policyId: null, sourceGroup: null, rule: null, decidedBy: null };
 
-/** Names whoever an event says has decided. What was found is kept until another policy comes into force. */
+/** Resolves the rule of an event to its names. Results are cached until another policy is activated. */
 export class RuleNameResolver {
   readonly #ruleNameHistory: RuleNameHistory;
   #epoch: number | undefined;
@@ -19,7 +22,7 @@ export class RuleNameResolver {
     this.#ruleNameHistory = ruleNameHistory;
   }
 
-  /** By an entry of `hits` and its check. */
+  /** Resolves an index into `hits` and its check value. */
   ofHit(hit: number, check: number): NamedDecider {
     const epoch = this.#ruleNameHistory.inForce?.epoch;
     if (epoch !== this.#epoch) {
@@ -34,18 +37,18 @@ export class RuleNameResolver {
     return decider;
   }
 
-  /** By a word of the program of that generation. */
+  /** Resolves a decision word of the program of this generation. */
   ofWord(generation: number, word: number): NamedDecider {
     const ruleNames = this.#ruleNameHistory.ofGeneration(generation);
     return ruleNames === undefined ? NOBODY : nameAt(ruleNames, rankOf(word));
   }
 
-  /** Who decided by a policy of that generation, as that calls him. */
+  /** Returns the decider of a policy of this generation with the policy's id. */
   ofNames(generation: number, decider: Decider | null): NamedDecider {
     return decider === null ? NOBODY : named(this.#ruleNameHistory.ofGeneration(generation), decider);
   }
 
-  /** Null for what another process put in force. */
+  /** The generation of an epoch. Null for a program that another process activated. */
   generationOf(epoch: number): number | null {
     return this.#ruleNameHistory.generationOf(epoch) ?? null;
   }

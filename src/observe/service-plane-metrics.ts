@@ -1,10 +1,13 @@
 import type { Families } from './families.js';
 import type { ServicePlaneStats } from './stats.js';
 
-/** A series that begins with its first refusal has no increase that an alert could see. */
+/**
+ * Initialized with 0: if a series started at its first refusal, `increase()` in an alert would see no
+ * increase.
+ */
 const ALERTED = ['too_many_connections', 'too_many_connections_of_source', 'upstream_untrusted:unknown_issuer'];
 
-/** What the service plane counts; nothing of it while that is not running. */
+/** Metrics of the service plane. They are absent while it does not run. */
 export function servicePlaneMetrics({ gauge, counter }: Families) {
   const connections = counter(
     'weir_tls_connections_total',

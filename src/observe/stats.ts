@@ -1,30 +1,35 @@
-/** Counters as the kernel keeps them; 64 bits wide. */
+/** A kernel counter, 64 bits wide. */
 type Counter = { readonly packets: bigint; readonly bytes: bigint };
 
 type DataplaneStats = {
   readonly activeFlows: number;
-  /** Flows besides whose opening was not answered yet. */
+  /** Flows, of those above, whose first packet has no reply yet. */
   readonly halfOpenFlows: number;
   /** The last sweep of the flow tables. */
   readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
-  /** Of connections that are inspected: handed to the service plane, and forwarded after it has left them. */
+  /**
+   * Inspected connections: packets sent to the service plane, and packets forwarded in the kernel after
+   * splicing.
+   */
   readonly inspected: { readonly handed: Counter; readonly joined: Counter };
   /** Keyed by the name of the drop reason (D21). */
   readonly drops: Readonly<Record<string, Counter>>;
-  /** Passed without a verdict, by `dataplane.non_ipv4`. */
+  /** Packets passed without a verdict because of `dataplane.non_ipv4`. */
   readonly nonIpv4Passed: Counter;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
-  /** Drop reasons for which the flow table refuses new flows now. */
+  /** Drop reasons for which the flow table currently refuses new flows. */
   readonly refusing: readonly ('flow_table_full' | 'flow_share')[];
-  /** Which way the packets that pass go now, and why. */
+  /** How passed packets are forwarded now, and why. */
   readonly forwarding: { readonly way: 'stack' | 'direct'; readonly reason: string };
-  /** Whether packets that open a flow go by a copy of the routes. */
+  /** Whether the first packets of flows use the copy of the routes. */
   readonly routesCopied: boolean;
-  /** Addresses that were not learned because there was no room. */
+  /** Addresses that were not learned because the grant table was full. */
   readonly grantsRefused: number;
-  /** Events that were not sent: the ring was full, or the source had had its share. */
+  /**
+   * Events: sent; lost because the ring buffer was full; suppressed because the source exceeded its share.
+   */
   readonly events: { readonly sent: bigint; readonly lost: bigint; readonly suppressed: bigint };
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
@@ -35,15 +40,18 @@ export type DnsStats = {
   readonly nxdomainPolicy: number;
   readonly nxdomainUpstream: number;
   readonly servfail: number;
-  /** Addresses that were granted, once for each pattern. */
+  /** Granted addresses, counted once per pattern. */
   readonly grants: number;
-  /** What the last few thousand answers that led to something new waited until that was in force; null before the first. */
+  /**
+   * Time from a DNS answer with new addresses until they were in force, over the last few thousand such
+   * answers. Null before the first one.
+   */
   readonly learning: { readonly medianMs: number; readonly p99Ms: number } | null;
   readonly cacheHits: number;
   readonly cacheMisses: number;
   readonly cacheEntries: number;
   readonly cacheBytes: number;
-  /** What was not answered or not taken, by reason. */
+  /** Queries that were refused or not answered, by reason. */
   readonly refused: Readonly<Record<string, number>>;
   readonly upstreams: readonly {
     readonly address: string;
@@ -53,30 +61,30 @@ export type DnsStats = {
     readonly latencyMs: number | null;
   }[];
 };
-/** What the observer counted since it started. */
+/** Counters of the observer since its start. */
 export type ObserverStats = {
-  /** Clients that read the wiretap now. */
+  /** Current wiretap clients. */
   readonly readers: number;
-  /** Given to readers, once for each. */
+  /** Messages sent to readers, counted once per reader. */
   readonly messages: number;
-  /** What readers did not get: because they were too slow, */
+  /** Messages that readers did not receive because they were too slow. */
   readonly lostReader: number;
-  /** because events were lost on their way from the kernel, */
+  /** Events lost between the kernel and the node. */
   readonly lostKernel: number;
-  /** because the source had had its share, */
+  /** Events suppressed because the source exceeded its share. */
   readonly lostSourceShare: number;
-  /** or because the service plane had no room for more. */
+  /** Events lost because the service plane had no room for more. */
   readonly lostServicePlane: number;
-  /** Observations taken in, by type. */
+  /** Events received, by type. */
   readonly events: Readonly<Record<string, number>>;
   readonly findings: {
     readonly merged: number;
-    /** Kept now. */
+    /** Current number of entries. */
     readonly entries: number;
     readonly gaps: number;
     readonly overflowed: number;
   };
-  /** Whom findings are sent to, by the names of the configuration. */
+  /** The sinks of findings, by their names in the configuration. */
   readonly sinks: readonly {
     readonly name: string;
     readonly delivered: number;
@@ -86,25 +94,25 @@ export type ObserverStats = {
   }[];
 };
 export type ServicePlaneStats = {
-  /** Connections that were decided without their requests. */
+  /** Connections that were decided without reading their requests. */
   readonly allow: number;
   readonly deny: number;
   readonly audit: number;
   readonly intercepted: number;
-  /** Requests of those that were intercepted. */
+  /** Requests of intercepted connections. */
   readonly requestsAllow: number;
   readonly requestsDeny: number;
   readonly requestsAudit: number;
-  /** Responses that broke the rule which let their request pass. */
+  /** Responses that violated the rule that had allowed their request. */
   readonly responsesDeny: number;
   readonly responsesAudit: number;
-  /** Connections now. */
+  /** Current connections. */
   readonly connections: number;
-  /** What was not served, by reason; a closed set of them. */
+  /** Refused connections and requests by reason; the set of reasons is closed. */
   readonly refused: Readonly<Record<string, number>>;
-  /** What keeps the authorities of servers from being read; those of before count meanwhile. Null: nothing. */
+  /** Why the CA certificates for servers cannot be read; the previous ones stay in use. Null: no fault. */
   readonly upstreamCaFault: string | null;
-  /** What keeps connections from being left to the datapath. */
+  /** Why connections cannot be spliced in the kernel. Null: no fault. */
   readonly joinFault: string | null;
 };
 type ClusterStats = {
@@ -116,9 +124,9 @@ type ClusterStats = {
   readonly lag: number;
 };
 
-/** What the node counted so far. A part that is not running is null: it counted nothing. */
+/** Counters of the node. A part that does not run is null. */
 export type NodeStats = {
-  /** The generation in force; 0 before the first. */
+  /** The active generation; 0 before the first activation. */
   readonly generation: number;
   readonly dataplane: DataplaneStats | null;
   readonly dns: DnsStats | null;
@@ -131,7 +139,7 @@ export type NodeStats = {
 export type Check = {
   readonly name: string;
   readonly ok: boolean;
-  /** The state of the statechart that the check is read from. */
+  /** The state of the statechart from which the check is computed. */
   readonly state: string;
   readonly detail: string;
   /** ISO 8601, UTC. */

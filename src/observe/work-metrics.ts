@@ -1,25 +1,28 @@
 import { Registry } from 'prom-client';
 import { familiesOf } from './families.js';
 
-/** What is timed of a policy on its way into force: the whole write as its caller waits, and its parts. */
+/**
+ * The timed phases of a policy write: `write` is the whole duration for the caller, the others are parts of
+ * it.
+ */
 const PHASES = ['write', 'compile', 'stage', 'flip', 'locate', 'explain'] as const;
 export type PolicyPhase = (typeof PHASES)[number];
 
 type ServedRequest = {
   readonly method: string;
-  /** The route's pattern, never the path that was asked for. */
+  /** The pattern of the route. Never the requested path: its values would make unbounded labels. */
   readonly route: string;
   readonly status: number;
   readonly seconds: number;
 };
 
-/** What the node does, told when it was done; beside it stands what is read at a scrape. */
+/** Metrics that are counted when something happens. All other metrics are read at a scrape. */
 export type WorkMetrics = {
   readonly registry: Registry;
   served(request: ServedRequest): void;
-  /** A connection to the API was closed because there are too many. */
+  /** A connection to the API was closed because there were too many. */
   refusedConnection(): void;
-  /** A compiled policy was proved before its activation (B5), or did not hold. */
+  /** A compiled policy passed or failed the proof before its activation (B5). */
   proved(proof: { readonly checked: number; readonly complete: boolean }): void;
   disproved(): void;
   policyPhase(phase: PolicyPhase, seconds: number): void;
@@ -82,7 +85,8 @@ export function createWorkMetrics(): WorkMetrics {
     'Writes to the store of policies, settings and tokens, by outcome: `written`, or the code of the failure.',
     'outcome',
   );
-  // A series that begins with its first failure has no increase that an alert could see.
+  // Initialized with 0: if a series started at its first failure, `increase()` in an alert would see no
+  // increase.
   for (const outcome of ['written', 'store_no_space', 'store_unavailable', 'store_read_only'])
     storeWrites.inc({ outcome }, 0);
   const storeSeconds = histogram(

@@ -9,7 +9,10 @@ import type { KvOperation, KvStore } from './store-types.js';
 const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
 const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gunzip);
 
-/** A part is about so long, and never twice as long; one that an edit leaves shorter than a quarter takes its neighbour in. */
+/**
+ * Target size of a part; a part has less than twice as much. If an edit leaves less than a quarter, the part
+ * is merged with its neighbour.
+ */
 const PART_BYTES = 128 * 1024;
 
 const MAX_BODY_BYTES = 128 * 1024 * 1024;
@@ -19,15 +22,16 @@ const partKey = (sha256: string) => `part/${sha256}`;
 
 type Part = { readonly sha256: string; readonly bytes: number };
 
-/** A body that is to be stored: the hash of the list of its parts, and what makes it be there. */
+/** A body to be stored: the hash of its list of parts, and the operations that store it. */
 export type BodyWrite = { readonly sha256: string; readonly operations: readonly KvOperation[] };
 
-/** A whole body that is to be stored, and the same as a gzip file. */
+/** A whole body to be stored, also as a gzip file. */
 export type WholeBodyWrite = BodyWrite & { readonly compressed: Uint8Array };
 
 /**
- * Texts in compressed parts, each under its own hash, so that the revisions of a policy share the parts that they have
- * in common. A text is known by the hash of the list of its parts: the same text may stand in different parts.
+ * Texts in compressed parts. Each part is stored under its own hash, so that the revisions of a policy share
+ * equal parts. A text is identified by the hash of its list of parts, so the same text can have different
+ * identifiers.
  */
 export class Bodies {
   readonly #kv: KvStore;
@@ -41,7 +45,7 @@ export class Bodies {
     return { ...listed(parts, parts, values), compressed: Buffer.concat(values) };
   }
 
-  /** Touches only the parts that the edit does, and at most one beside them. */
+  /** Rewrites only the parts that the edit touches, and at most one neighbour. */
   async edited(sha256: string, edit: TextEdit): Promise<BodyWrite> {
     const parts = await this.#list(sha256);
     const { first, end, start } = widened(parts, edit);
@@ -51,7 +55,7 @@ export class Bodies {
     return listed(parts.toSpliced(first, end - first, ...fresh.parts), fresh.parts, fresh.values);
   }
 
-  /** The whole text as a gzip file, which may have several members. */
+  /** Returns the whole text as a gzip file, which may have several members. */
   async compressed(sha256: string): Promise<Uint8Array> {
     const parts = await this.#list(sha256);
     return Buffer.concat(await this.#values(parts));
@@ -82,7 +86,7 @@ export class Bodies {
   }
 }
 
-/** The text of a gzip file. */
+/** Decompresses a gzip file. */
 export function inflated(value: Uint8Array): Promise<Uint8Array> {
   return decompress(value, { maxOutputLength: MAX_BODY_BYTES });
 }
@@ -94,7 +98,7 @@ export function edited(text: Uint8Array, { from, to, text: fresh }: TextEdit): U
 type Places = Pick<TextEdit, 'from' | 'to'>;
 type Touched = { readonly first: number; readonly end: number; readonly start: number; readonly bytes: number };
 
-/** The parts that have the bytes `from` … `to`, and where the first of them starts; `end` is excluded. */
+/** The parts that contain the bytes from `from` to `to` (exclusive), and where the first of them starts. */
 function touched(parts: readonly Part[], { from, to }: Places): Touched {
   let first = 0;
   let start = 0;
@@ -105,7 +109,7 @@ function touched(parts: readonly Part[], { from, to }: Places): Touched {
   return { first, end, start, bytes };
 }
 
-/** Where little would be left, a neighbour is taken in, so that parts do not become many and small. */
+/** Includes a neighbour if little text would be left, so that parts do not become many and small. */
 function widened(parts: readonly Part[], edit: TextEdit): Touched {
   const { first, end, start, bytes } = touched(parts, edit);
   const left = bytes - (edit.to - edit.from) + edit.text.length;
@@ -116,7 +120,7 @@ function widened(parts: readonly Part[], edit: TextEdit): Touched {
   return { first: first - 1, end, start: start - before, bytes: bytes + before };
 }
 
-/** Cuts a text into parts of about the same length. */
+/** Cuts a text into parts of similar length. */
 async function cut(text: Uint8Array): Promise<{ readonly parts: Part[]; readonly values: Uint8Array[] }> {
   const count = Math.ceil(text.length / PART_BYTES);
   const size = Math.ceil(text.length / Math.max(1, count));

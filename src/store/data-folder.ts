@@ -7,16 +7,16 @@ import type { FindingListener } from './store-finding.js';
 
 const ROOT = 0;
 const STICKY = 0o1000;
-/** Bits of a mode: who may write to a place, and who may enter a folder. */
+/** Mode bits: write permission, and permission to enter a folder. */
 const GROUP = { write: 0o020, enter: 0o010 } as const;
 const OTHERS = { write: 0o002, enter: 0o001 } as const;
 const HARM = 'could replace the keys and policies of this node';
 
 /**
- * Makes the data folder with mode 0700. Throws `data_dir_exposed` where another user could replace what is in it, such as the
- * keys of tokens and the policies. The folder, all that is in it and the folders above it must belong to root or to this user.
- * Not every user may write to them, but to a folder above that has the sticky bit, as /tmp does. A place that its group may
- * write to is told to `onFinding`.
+ * Makes the data folder with mode 0700. Throws `data_dir_exposed` if another user could replace its content,
+ * such as token keys and policies. The folder, its content and all folders above it must belong to root or to
+ * this user. They must not be writable by every user; only a folder above may be, if it has the sticky bit
+ * (such as /tmp). A path that its group may write to is reported to `onFinding`.
  */
 export async function makeDataFolder(dataDir: string, onFinding: FindingListener): Promise<void> {
   await attempt(`make the data folder ${dataDir}`, () => mkdir(dataDir, { recursive: true, mode: 0o700 }));
@@ -32,7 +32,7 @@ export async function makeDataFolder(dataDir: string, onFinding: FindingListener
       const stats = await lstatIfThere(path);
       if (stats === null) continue;
       checkOwner(path, stats);
-      // A file that no other user reaches is not exposed, whatever its own mode.
+      // A file in a folder that other users cannot enter is not exposed, whatever its own mode is.
       if ((mode & OTHERS.enter) !== 0) checkOthers(path, stats);
       if ((mode & GROUP.enter) !== 0 && isOpenTo(GROUP.write, stats)) shared.push(path);
     }
@@ -44,13 +44,16 @@ export async function makeDataFolder(dataDir: string, onFinding: FindingListener
   });
 }
 
-/** Every folder above, from the root on. */
+/** All folders above a path, from the root on. */
 function above(path: string): readonly string[] {
   const parent = dirname(path);
   return parent === path ? [] : [...above(parent), parent];
 }
 
-/** Throws where another user can replace it. `unless`: a bit that keeps others from replacing what is in it. */
+/**
+ * Returns whether the group can write to a path, and throws if every user can. A path with the mode bit
+ * `unless` counts as not writable.
+ */
 function isSharedWithGroup(path: string, stats: Stats, unless: number): boolean {
   checkOwner(path, stats);
   if ((stats.mode & unless) !== 0) return false;
@@ -69,12 +72,14 @@ function checkOthers(path: string, stats: Stats): void {
   throw new StoreError('data_dir_exposed', `every user can write to ${path}, and so ${HARM}; run chmod o-w ${path}`);
 }
 
-/** The mode of a link says nothing. */
+/** Always false for a link: the mode of a link has no effect. */
 function isOpenTo(bit: number, stats: Stats): boolean {
   return !stats.isSymbolicLink() && (stats.mode & bit) !== 0;
 }
 
-/** A store that another process has open may remove a file meanwhile. */
+/**
+ * Null if the path does not exist: a database that another process has open may remove files during the walk.
+ */
 async function lstatIfThere(path: string): Promise<Stats | null> {
   return lstat(path).catch((failure: NodeJS.ErrnoException) => {
     if (failure.code === 'ENOENT') return null;
@@ -87,7 +92,7 @@ async function attempt(doing: string, work: () => Promise<unknown>): Promise<voi
     await work();
   } catch (cause) {
     if (cause instanceof StoreError) throw cause;
-    // It may be another place than the data folder: one above it, or a file in it.
+    // The failed path may be a folder above the data folder or a file in it.
     const { path = '' } = cause as NodeJS.ErrnoException;
     throw new StoreError('store_unavailable', `${doing}: ${path === '' ? '' : `${path}: `}${reasonOf(cause)}`, {
       cause,

@@ -1,7 +1,10 @@
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-/** Puts `content` at `path` so that a crash leaves the old content or the new one, whole. Mode 0600. */
+/**
+ * Writes `content` to `path` atomically: after a crash the file has the old content or the new one. Mode
+ * 0600.
+ */
 export async function writeDurably(path: string, content: Uint8Array | string): Promise<void> {
   const draft = `${path}.new`;
   try {
@@ -18,7 +21,7 @@ export async function writeDurably(path: string, content: Uint8Array | string): 
   await withHandle(dirname(path), 'r', (folder) => folder.sync());
 }
 
-/** Puts `content` behind what is in the file. A crash may leave a part of it. */
+/** Appends `content` to the file. After a crash a part of it may be there. */
 export async function appendDurably(path: string, content: Uint8Array): Promise<void> {
   await withHandle(path, 'a', async (file) => {
     await file.writeFile(content);

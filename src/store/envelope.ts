@@ -1,13 +1,16 @@
 import { createHash, webcrypto } from 'node:crypto';
 import { StoreError } from './store-error.js';
 
-/** `W`, format version, two bytes of zero, length (u32 LE), SHA-256 of name and payload; then the payload. */
+/**
+ * Layout: `W`, format version, two zero bytes, length (u32 LE), SHA-256 of name and payload; then the
+ * payload.
+ */
 const MAGIC = 0x57;
 const FORMAT = 1;
 const HEADER = 40;
 const OFF_LOOP_BYTES = 256 * 1024;
 
-/** Wraps a value so that damage is noticed, also when a value turns up under the name of another. */
+/** Wraps a value with a checksum over name and payload, so that damage and swapped values are detected. */
 export async function seal(name: string, payload: Uint8Array): Promise<Buffer> {
   const sealed = Buffer.alloc(HEADER + payload.length);
   sealed[0] = MAGIC;
@@ -18,7 +21,7 @@ export async function seal(name: string, payload: Uint8Array): Promise<Buffer> {
   return sealed;
 }
 
-/** The payload. Throws `store_damaged` where it is not what `seal` made for this name. */
+/** Returns the payload. Throws `store_damaged` if the bytes are not what `seal` made for this name. */
 export async function unseal(name: string, sealed: Buffer): Promise<Uint8Array> {
   if (sealed.length < HEADER || sealed[0] !== MAGIC) throw damaged(name, 'it has no valid header');
   if (sealed[1] !== FORMAT) throw damaged(name, `its format is ${sealed[1]}, and this build knows format ${FORMAT}`);
@@ -29,7 +32,7 @@ export async function unseal(name: string, sealed: Buffer): Promise<Uint8Array> 
   return payload;
 }
 
-/** The payload of the first of several sealed values that stand one behind the other, and what stands behind it. */
+/** Returns the payload of the first of several concatenated sealed values, and the bytes after it. */
 export async function unsealFirst(
   name: string,
   sealed: Uint8Array,

@@ -5,7 +5,10 @@ import { StoreError } from './store-error.js';
 import type { InterceptCaRecord, InterceptCaStore, KvStore } from './store-types.js';
 import { createTurns } from './write-queue.js';
 
-/** Under `setting/`, as it is one; after a removal the revision stays, so that none comes twice. */
+/**
+ * A key under `setting/`. The entry with the revision stays after a removal, so that no revision is used
+ * twice.
+ */
 const KEY = 'setting/tls-intercept-ca';
 type Stored = InterceptCaRecord | { readonly revision: number };
 

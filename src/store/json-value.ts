@@ -4,7 +4,7 @@ export function encodeJson(value: unknown): Uint8Array {
   return Buffer.from(JSON.stringify(value));
 }
 
-/** Values are sealed, so that what parses here is what this program wrote. */
+/** Values have a checksum, so a value that parses was written by this program. */
 export function decodeJson<T>(bytes: Uint8Array): T {
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()) as T;
 }

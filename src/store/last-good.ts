@@ -8,11 +8,11 @@ import type { PolicyHead, PolicyRow } from './policy-row.js';
 
 const NAME = 'last-good';
 const NEWLINE = 0x0a;
-/** So many edits are put behind a copy before it is written anew. */
+/** After this many appended edits the copy is written anew. */
 const MAX_EDITS = 100;
 const MAX_EDIT_BYTES = 1024 * 1024;
 
-/** The second copy of what is in force: the head, and the active policy. */
+/** The second copy of the active state: the head and the active policy. */
 export type LastGood = {
   readonly head: PolicyHead;
   readonly active: { readonly row: PolicyRow; body(): Promise<Uint8Array> } | null;
@@ -23,7 +23,7 @@ type LastGoodWrite = {
   readonly active: { readonly row: PolicyRow; readonly compressed: Uint8Array } | null;
 };
 
-/** What makes the active policy of the one that the copy has, which is known by the hash of its body. */
+/** The edit that turns the copied policy, identified by the hash of its body, into the active one. */
 type LastGoodEdit = {
   readonly head: PolicyHead;
   readonly row: PolicyRow;
@@ -32,10 +32,10 @@ type LastGoodEdit = {
 };
 
 export type LastGoodFile = {
-  /** Null where there is none, or where what is there is damaged. */
+  /** Null if the copy does not exist or is damaged. */
   read(): Promise<LastGood | null>;
   write(copy: LastGoodWrite): Promise<void>;
-  /** Whether the copy could be brought up to date so; else it is to be written. */
+  /** Returns false if the copy cannot be updated by an edit; the caller must then write it whole. */
   append(edit: LastGoodEdit): Promise<boolean>;
 };
 
@@ -47,11 +47,12 @@ type Line = {
 type Entry = Line & { readonly bytes: Uint8Array };
 
 /**
- * A file of sealed entries, each a line of JSON and some bytes: first the copy with its compressed body, then edits of
- * it. An entry that a crash left torn, and what does not follow from the entry before it, ends the file.
+ * A file of sealed entries, each a line of JSON and some bytes: first the copy with its compressed body, then
+ * edits of it. Reading stops at an entry that a crash left incomplete, and at one that does not continue the
+ * previous entry.
  */
 export function lastGoodFile(path: string): LastGoodFile {
-  /** What may be put behind the file; null where that is not known. */
+  /** The state after which an edit can be appended. Null if it is unknown. */
   let tail: { readonly body: string; readonly edits: number; readonly bytes: number } | null = null;
   return {
     async read() {
@@ -97,7 +98,7 @@ async function entriesOf(path: string): Promise<readonly Entry[]> {
       rest = first.rest;
     }
   } catch {
-    // What was read before it stands.
+    // A damaged tail is ignored: the entries read before it are valid.
   }
   return entries;
 }

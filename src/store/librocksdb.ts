@@ -4,7 +4,7 @@ import { type Address, bindLibrary, textAt } from '#libc/library.js';
 import { guardedUntilDone } from '#libc/termination-guard.js';
 import { StoreError } from './store-error.js';
 
-/** Of the C API, `rocksdb/c.h`. Objects are addresses; 0 is none. */
+/** Functions of the C API, `rocksdb/c.h`. Objects are addresses; 0 is none. */
 type LibRocksDb = {
   rocksdb_options_create(): Address;
   rocksdb_options_destroy(options: Address): void;
@@ -22,7 +22,7 @@ type LibRocksDb = {
   rocksdb_block_based_options_set_format_version(tables: Address, version: number): void;
   rocksdb_block_based_options_set_checksum(tables: Address, checksum: number): void;
   rocksdb_filterpolicy_create_bloom_full(bitsOfKey: number): Address;
-  /** The filter is of the tables from then on: it is freed with them. */
+  /** Takes ownership of the filter: it is freed with the table options. */
   rocksdb_block_based_options_set_filter_policy(tables: Address, filter: Address): void;
   rocksdb_open: Beside<[options: Address, folder: string, error: BigUint64Array], Address>;
   rocksdb_open_for_read_only: Beside<
@@ -143,7 +143,10 @@ const THREADS: Record<keyof Threads, string> = {
 const RTLD_NOW = 2;
 const RTLD_NODELETE = 0x1000;
 
-/** Older ones lack functions, and with libstdc++'s `std::regex` they fail when they are loaded deep. */
+/**
+ * Older versions lack functions. With the `std::regex` of libstdc++ they also fail when they are loaded with
+ * RTLD_DEEPBIND.
+ */
 const OLDEST = [7, 8] as const;
 const TRIPLETS: Partial<Record<NodeJS.Architecture, string>> = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' };
 const TRIPLET = TRIPLETS[process.arch];
@@ -152,13 +155,13 @@ const FOLDERS = ['/usr/local/lib', ...(TRIPLET === undefined ? [] : [`/usr/lib/$
 type Loaded = { readonly calls: LibRocksDb; readonly threads: Threads; readonly closeAddress: Address };
 let loaded: Loaded | undefined;
 
-/** The library of the distribution. Throws `store_library_missing`. */
+/** Returns the library of the distribution. Throws `store_library_missing`. */
 export function librocksdb(): LibRocksDb {
   loaded ??= load(FOLDERS);
   return loaded.calls;
 }
 
-/** Loads the newest library in these folders that loads. Throws `store_library_missing`. */
+/** Loads the newest usable library in these folders. Throws `store_library_missing`. */
 export function load(folders: readonly string[]): Loaded {
   const wanted = `RocksDB ${OLDEST.join('.')} or later`;
   const found = folders.flatMap((folder) => librariesIn(folder)).sort((a, b) => b.major - a.major || b.minor - a.minor);
@@ -182,10 +185,11 @@ export function load(folders: readonly string[]): Loaded {
 }
 
 function bind(path: string): Loaded {
-  // Otherwise the C++ and compression symbols that Node exports replace those of the library, and it aborts.
+  // RTLD_DEEPBIND: without it the C++ and compression symbols that Node exports replace those of the library,
+  // which aborts.
   const calls = bindLibrary<LibRocksDb>(path, LIBROCKSDB, { deep: true });
   const threads = bindLibrary<Threads>(null, THREADS);
-  // It has threads of its own, which outlive the thread of Node that loaded it: it must never be unloaded.
+  // The library has threads that outlive the Node thread that loaded it. It must never be unloaded.
   const library = threads.dlopen(path, RTLD_NOW | RTLD_NODELETE);
   return { calls, threads, closeAddress: threads.dlsym(library, 'rocksdb_close') };
 }
@@ -199,7 +203,8 @@ function librariesIn(folder: string): { path: string; major: number; minor: numb
   try {
     names = readdirSync(folder);
   } catch (failure) {
-    // Without a free descriptor a folder that exists cannot be read either: that is no missing library.
+    // Without a free file descriptor an existing folder cannot be read. Do not report this as a missing
+    // library.
     if (isAbsent(failure)) return [];
     throw new StoreError('store_unavailable', `look for librocksdb in ${folder}: ${String(failure)}`, {
       cause: failure,
@@ -212,8 +217,8 @@ function librariesIn(folder: string): { path: string; major: number; minor: numb
 }
 
 /**
- * Closes a database when this thread ends without having closed it; otherwise the process would hold its lock for good.
- * The function that is answered revokes this.
+ * Closes a database if this thread ends without closing it; otherwise the process would keep its lock.
+ * Returns a function that revokes this.
  */
 export function closeWithThread(database: Address): () => void {
   librocksdb();
@@ -227,18 +232,20 @@ export function closeWithThread(database: Address): () => void {
   };
 }
 
-/** koffi throws at 256 calls, and each has a stack of its own. The pool has four threads. */
+/** koffi throws at 256 calls, and each call has its own stack. The thread pool has four threads. */
 const MOST_CALLS = 8;
 let calls = 0;
 const queued: (() => void)[] = [];
-/** Buffers that the engine reads or writes while calls run. */
+/**
+ * Buffers that the engine reads or writes during a call. This keeps the garbage collector from freeing them.
+ */
 const inUse = new Set<unknown>();
 
 type Beside<Given extends readonly unknown[], Result> = {
   async(...given: [...Given, done: (error: Error | null, result: Result) => void]): void;
 };
 
-/** Calls on a thread of the pool. `given` and `used` are referenced until the call is done. */
+/** Makes a call on a thread of the pool. `given` and `used` stay referenced until the call is done. */
 export function beside<Given extends readonly unknown[], Result>(
   call: Beside<Given, Result>,
   given: readonly [...Given],
@@ -265,7 +272,7 @@ export function beside<Given extends readonly unknown[], Result>(
   });
 }
 
-/** For `char **errptr`: what the engine answers as an error, which is thrown and freed. */
+/** A slot for `char **errptr`. An error that the engine stores in it is thrown and freed. */
 export class ErrorSlot {
   readonly slot = new BigUint64Array(1);
 
@@ -275,7 +282,7 @@ export class ErrorSlot {
   }
 }
 
-/** The error in a place of an array of errors; its memory is freed. */
+/** The error at an index of an array of errors. Frees its memory. */
 export function takeError(errors: BigUint64Array, at: number): Error | null {
   const address = Number(errors[at]);
   if (address === 0) return null;

@@ -1,7 +1,7 @@
 import { StoreError } from './store-error.js';
 import type { KvOperation, KvRange, KvStore } from './store-types.js';
 
-/** A `KvStore` that keeps nothing beyond the process. */
+/** A `KvStore` in memory. Its content ends with the process. */
 export function createMemoryStore(): KvStore {
   const entries = new Map<string, Uint8Array>();
   let open = true;

@@ -1,6 +1,9 @@
 import type { PolicyRecord } from '#contracts/policy-record.js';
 
-/** A record as it is kept: which one is active stands in the head alone, the body in parts whose list has this hash. */
+/**
+ * A record as stored. The active one is named by the head only; the body is stored in parts, whose list has
+ * this hash.
+ */
 export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: string };
 
 /** The state that changes with every commit. */

@@ -12,15 +12,16 @@ const HEAD = 'head';
 const policyKey = (id: string) => `policy/${id}`;
 const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
 
-/** Replaced as a whole by each commit, so that every read sees one moment. */
+/** Each commit replaces this object as a whole, so that a read sees one consistent state. */
 type State = {
   readonly head: PolicyHead;
   readonly rows: ReadonlyMap<string, PolicyRow>;
 };
 
 /**
- * Loads the policies, checks what is in force against the last-good copy, and repairs the store from it where the copy
- * is as new or newer. An older copy never takes the place of a damaged policy: then `active` throws `store_damaged`.
+ * Loads the policies, compares the active one with the last-good copy, and repairs the store from the copy if
+ * that is as new or newer. An older copy never replaces a damaged policy: `active` then throws
+ * `store_damaged`.
  */
 export async function loadPolicyStore(
   kv: KvStore,
@@ -38,9 +39,9 @@ class KvPolicyStore implements PolicyStore {
   readonly #lastGood: LastGoodFile;
   readonly #onFinding: FindingListener;
   readonly #inTurn = createTurns();
-  /** Ids of policies whose row is damaged. */
+  /** Ids of policies with a damaged row. */
   readonly #damaged = new Set<string>();
-  /** Bodies that were restored and could not be written back. */
+  /** Restored bodies that could not be written back to the store. */
   readonly #restored = new Map<string, Uint8Array>();
   #state: State = { head: { generation: 0, active: null, ever_activated: false }, rows: new Map() };
 
@@ -206,7 +207,7 @@ class KvPolicyStore implements PolicyStore {
     }
   }
 
-  /** Of an edit, the body that it makes of the stored one; an edit of another revision is a conflict. */
+  /** For an edit, returns the edited body. Throws `revision_conflict` if the edit is of another revision. */
   async #bodyOf(put: PolicyPut, stored: PolicyRow | undefined): Promise<BodyWrite | WholeBodyWrite> {
     if ('body' in put) return this.#bodies.whole(put.body);
     const { record, edit } = put;
@@ -223,7 +224,7 @@ class KvPolicyStore implements PolicyStore {
       : this.#bodies.whole(edited(restored, edit));
   }
 
-  /** A copy that cannot be written is only reported: the commit is done. */
+  /** If the copy cannot be written, this is only reported: the commit is already done. */
   async #copyActive(put?: PolicyPut, before?: PolicyRow, body?: BodyWrite | WholeBodyWrite): Promise<void> {
     const { head, rows } = this.#state;
     const row = head.active === null ? undefined : rows.get(head.active);

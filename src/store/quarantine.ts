@@ -2,7 +2,7 @@ import { rename } from 'node:fs/promises';
 import type { StoreError } from './store-error.js';
 import type { StoreFinding } from './store-finding.js';
 
-/** Moves a store that is damaged out of the way, with all that is in it. */
+/** Moves the folder of a damaged store aside, with its content. */
 export async function quarantine(folder: string, { message }: StoreError): Promise<StoreFinding> {
   const aside = `${folder}.damaged-${new Date().toISOString().replaceAll(':', '')}`;
   await rename(folder, aside);

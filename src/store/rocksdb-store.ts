@@ -6,7 +6,7 @@ import type { KvOperation, KvRange, KvStore } from './store-types.js';
 
 const PAGE_ENTRIES = 256;
 
-/** How a value becomes what stands in the database, and back. */
+/** Encodes values for the database, and decodes them. */
 type Envelope = {
   readonly seal: (key: string, value: Uint8Array) => Buffer | Promise<Buffer>;
   readonly unseal: (key: string, stored: Buffer) => Uint8Array | Promise<Uint8Array>;
@@ -18,9 +18,9 @@ const PLAIN: Envelope = {
 };
 
 /**
- * Opens or makes the RocksDB store in `folder`. Throws `store_locked`, `store_damaged`, `store_no_space` or
- * `store_unavailable`. With `readOnly` nothing is written, also not by the opening itself. A `plain` store has no
- * checksums but those of RocksDB, over its blocks: for many small values, each of which may be lost.
+ * Opens or creates the RocksDB store in `folder`. Throws `store_locked`, `store_damaged`, `store_no_space` or
+ * `store_unavailable`. With `readOnly` nothing is written, not even by opening. A `plain` store relies on the
+ * block checksums of RocksDB: use it for many small values that may be lost.
  */
 export async function openRocksDbStore(
   folder: string,
@@ -38,7 +38,7 @@ export async function openRocksDbStore(
 
 class RocksDbStore implements KvStore {
   readonly #folder: string;
-  /** Null where a failed write closed it, and it did not open again. */
+  /** Null if a failed write closed the database and it could not be opened again. */
   #database: RocksDb | null;
   #hasFailed = false;
   #reopening: Promise<void> | undefined;
@@ -124,8 +124,8 @@ class RocksDbStore implements KvStore {
   }
 
   /**
-   * RocksDB refuses writes after one has failed, until the database is opened again. On a disk that is still full it opens for
-   * reading only, and the next write tries again.
+   * RocksDB refuses writes after a failed one until the database is opened again. On a full disk it is opened
+   * read-only, and the next write tries again.
    */
   #reopen(): Promise<void> {
     const before = [...this.#underWay];

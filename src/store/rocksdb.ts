@@ -2,13 +2,19 @@ import { type Address, addressOf, copyAt } from '#libc/library.js';
 import { guarded } from '#libc/termination-guard.js';
 import { beside, closeWithThread, ErrorSlot, librocksdb, takeError } from './librocksdb.js';
 
-// enum CompressionType, enum InfoLogLevel
+// Values of the C enums CompressionType and InfoLogLevel.
 const SNAPPY = 1;
 const HEADER_LEVEL = 5;
-/** By default 7.8 writes XXH3, which RocksDB before 6.29 takes for damage: with these two an older build opens the store. */
+/**
+ * RocksDB 7.8 writes XXH3 by default, which versions before 6.29 report as damage. With these two settings
+ * older builds can open the store.
+ */
 const FORMAT_VERSION = 5;
 const CRC32C = 1;
-/** A finding that is new is a key that is not there: with a filter most tables need not be read for it (1 % are). */
+/**
+ * Most new findings are keys that do not exist. With a Bloom filter all but 1 % of the tables need not be
+ * read for them.
+ */
 const FILTER_BITS_OF_KEY = 10;
 
 const WRITE_BUFFER_BYTES = 4 * 1024 * 1024;
@@ -22,14 +28,14 @@ export type Page = {
   readonly more: boolean;
 };
 
-/** A RocksDB database. Failures are errors with RocksDB's own text. No call may follow or accompany `close`. */
+/** A RocksDB database. Errors have RocksDB's own text. Do not make a call during or after `close`. */
 export class RocksDb {
   readonly #database: Address;
   readonly #revokeClose: () => void;
   readonly #reading: Address;
   readonly #writing: Address;
   readonly #syncing: Address;
-  /** Bounds that an iterator reads. */
+  /** Bounds of open iterators. RocksDB does not copy them, so they must stay referenced. */
   readonly #bounds = new Set<Buffer>();
 
   private constructor(database: Address) {
@@ -42,7 +48,9 @@ export class RocksDb {
     lib.rocksdb_writeoptions_set_sync(this.#syncing, 1);
   }
 
-  /** Opens the database in a folder, and makes it unless it is opened for reading only: then nothing is written. */
+  /**
+   * Opens the database in a folder, and creates it if needed. With `readOnly` nothing is created or written.
+   */
   static async open(folder: string, readOnly: boolean): Promise<RocksDb> {
     const lib = librocksdb();
     const options = lib.rocksdb_options_create();
@@ -61,9 +69,9 @@ export class RocksDb {
       lib.rocksdb_options_set_max_open_files(options, OPEN_FILES);
       lib.rocksdb_options_set_info_log_level(options, HEADER_LEVEL);
       lib.rocksdb_options_set_stats_dump_period_sec(options, 0);
-      // Otherwise each opening leaves a file.
+      // Without this each opening leaves a log file.
       lib.rocksdb_options_set_keep_log_file_num(options, 1);
-      // No folder can be there, so there is no log.
+      // A path that cannot exist: RocksDB then writes no log.
       if (readOnly) lib.rocksdb_options_set_db_log_dir(options, '/dev/null/none');
       const error = new ErrorSlot();
       const database = await (readOnly
@@ -77,7 +85,7 @@ export class RocksDb {
     }
   }
 
-  /** In the order of `keys`; null where there is none. */
+  /** Values in the order of `keys`; null for a missing key. */
   async getMany(keys: readonly Buffer[]): Promise<(Buffer | null)[]> {
     const lib = librocksdb();
     const count = keys.length;
@@ -107,7 +115,7 @@ export class RocksDb {
     return found;
   }
 
-  /** All operations, in their order, or none. */
+  /** Applies all operations in order, or none. */
   async write(operations: readonly Operation[], sync: boolean): Promise<void> {
     const lib = librocksdb();
     const batch = lib.rocksdb_writebatch_create();
@@ -125,8 +133,9 @@ export class RocksDb {
   }
 
   /**
-   * The first entries from `gte` to before `lt`, or the last ones, at most `limit` and about 1 MiB. Without a turn of the
-   * event loop: a thread that ended by an error while its iterator is open would abort the process in `rocksdb_close`.
+   * Returns the first entries from `gte` to `lt` (exclusive), or with `reverse` the last ones; at most
+   * `limit` and about 1 MiB. It must be synchronous: if a thread ended by an error while its iterator is
+   * open, `rocksdb_close` would abort the process.
    */
   page(gte: Buffer, lt: Buffer, reverse: boolean, limit: number): Page {
     return guarded(() => {

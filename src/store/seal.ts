@@ -5,11 +5,14 @@ import { reasonOf } from '#files/system-failure.js';
 import { writeDurably } from './durable-file.js';
 import { StoreError } from './store-error.js';
 
-/** Hides what is stored from whoever has the store and not the key: AES-256-GCM. */
+/** Encrypts stored secrets (AES-256-GCM): the store cannot be read without the key. */
 export type Seal = {
-  /** `about` is not hidden; what was sealed opens for the same alone. */
+  /** `about` is authenticated, not encrypted. `open` succeeds only with the same `about`. */
   seal(secret: Uint8Array, about: string): Promise<string>;
-  /** Throws `seal_broken`, and where the key cannot be had `seal_key_missing`, `seal_key_exposed`, `seal_key_invalid`. */
+  /**
+   * Throws `seal_broken`, or one of `seal_key_missing`, `seal_key_exposed`, `seal_key_invalid` if there is no
+   * usable key.
+   */
   open(sealed: string, about: string): Promise<Buffer>;
 };
 
@@ -19,8 +22,8 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
 /**
- * With the key in the file at `path`: 32 random bytes in base64, readable by its user alone. It is made when the first
- * secret is sealed, unless somebody else gives it.
+ * Uses the key in the file at `path`: 32 random bytes in base64, readable by its owner only. Unless the
+ * operator provides it (`isGiven`), it is made when the first secret is sealed.
  */
 export function fileSeal(path: string, isGiven: boolean): Seal {
   return sealWith(async (purpose) => {
@@ -33,7 +36,7 @@ export function fileSeal(path: string, isGiven: boolean): Seal {
   });
 }
 
-/** With a key that ends with the process. */
+/** Uses a key in memory that ends with the process. */
 export function memorySeal(): Seal {
   const key = randomBytes(KEY_BYTES);
   return sealWith(async () => key);

@@ -22,7 +22,7 @@ import type {
 import { timedWrites, type WriteListener } from './timed-writes.js';
 import { createTokenStore } from './token-store.js';
 
-/** Everything that a node keeps. */
+/** All persistent data of a node. */
 export type Store = {
   readonly policies: PolicyStore;
   readonly settings: SettingsStore;
@@ -33,11 +33,11 @@ export type Store = {
 };
 
 /**
- * Opens the node's store in its data folder: `store/` (RocksDB) and `last-good.policy`. A store that is damaged
- * beyond opening is moved aside and begun anew from the last-good copy; on a full disk the store is opened for reading
- * only. Either is told to `onFinding`, and every write to `onWrite`. Throws `data_dir_exposed`, `store_locked`, `store_no_space`, `store_unavailable`,
- * `store_damaged`.
- * The key of the intercept CA is sealed with the key in `sealKeyFile`; without one it is `seal.key` in the data folder.
+ * Opens the node's store in its data folder: `store/` (RocksDB) and `last-good.policy`. A store too damaged
+ * to open is moved aside and created anew from the last-good copy. On a full disk the store is opened
+ * read-only. Both are reported to `onFinding`, and every write to `onWrite`. Throws `data_dir_exposed`,
+ * `store_locked`, `store_no_space`, `store_unavailable`, `store_damaged`. The key of the intercept CA is
+ * sealed with the key in `sealKeyFile`, or by default in `seal.key` in the data folder.
  */
 export async function openStore(
   dataDir: string,
@@ -58,7 +58,7 @@ export async function openStore(
   }
 }
 
-/** The same over memory, for tests and trials: nothing is kept. */
+/** A store in memory, for tests and trials. Nothing is kept. */
 export function openMemoryStore(): Promise<Store> {
   return assemble(
     createMemoryStore(),

@@ -1,10 +1,10 @@
 import { StoreError } from './store-error.js';
 import type { KvStore } from './store-types.js';
 
-/** Told of every write: `written`, or the code of the failure. */
+/** Called for every write: `written`, or the code of the failure. */
 export type WriteListener = (write: { readonly outcome: string; readonly seconds: number }) => void;
 
-/** The same store; says how long each write took, and what came of it. */
+/** Wraps a store so that the duration and outcome of each write are reported. */
 export function timedWrites(kv: KvStore, onWrite: WriteListener): KvStore {
   const timed = async (write: () => Promise<void>): Promise<void> => {
     const began = performance.now();

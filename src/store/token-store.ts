@@ -30,10 +30,11 @@ export function createTokenStore(kv: KvStore): TokenStore {
   };
 }
 
-/** Who speaks: the token's id, its subject and its role. */
+/** The identity of a caller: the token's id, its subject and its role. */
 type HitIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
 
-type TokenRefusal = 'missing' | 'malformed' | 'wrong_algorithm' | 'bad_signature' | 'expired' | 'revoked' | 'unknown'; // signed by this node, but it has no record of it
+/** `unknown`: the token was signed by this node, but there is no record of it. */
+type TokenRefusal = 'missing' | 'malformed' | 'wrong_algorithm' | 'bad_signature' | 'expired' | 'revoked' | 'unknown';
 
 type TokenVerdict =
   | { readonly kind: 'accepted'; readonly identity: HitIdentity }
@@ -42,22 +43,23 @@ type TokenVerdict =
 type TokenRequest = {
   readonly subject: string;
   readonly role: Role;
-  /** Null: never expires. */
+  /** Null: the token never expires. */
   readonly expiresInMs: number | null;
 };
 
-/** Issues and judges bearer tokens (D36). What it knows is in memory: judging touches no disk. */
+/** Issues and verifies bearer tokens (D36). Its state is in memory, so verifying does not read the disk. */
 export type Authority = {
   issue(request: TokenRequest): Promise<{ readonly token: string; readonly record: TokenRecord }>;
   verify(token: string | undefined): Promise<TokenVerdict>;
   list(): readonly TokenRecord[];
-  /** In force when it resolves. False where there is no such token. */
+  /** The token is rejected from the moment this resolves. Returns false if there is no such token. */
   revoke(id: string): Promise<boolean>;
 };
 
 /**
- * Reads the signing key from `<dataDir>/token.key` and makes sure of `<dataDir>/admin.token`; makes what is missing
- * (both 0600). Revocations stand in `token.revocations` too. An admin token file that this key did not sign is written anew; one that was revoked is left alone.
+ * Reads the signing key from `<dataDir>/token.key`, and the token in `<dataDir>/admin.token`. Creates missing
+ * files with mode 0600. Revocations are also stored in `token.revocations`. An admin token file that this key
+ * did not sign is replaced; a revoked admin token is left as it is.
  */
 export async function createAuthority(
   store: TokenStore,
@@ -111,7 +113,7 @@ export async function createAuthority(
     return { kind: 'accepted', identity: { id: record.id, subject: record.subject, role: record.role } };
   };
 
-  /** Worthless at once, also where the disk then refuses to keep it. */
+  /** The token is rejected at once, even if the disk then fails to store the revocation. */
   const revoke = async (id: string): Promise<boolean> => {
     const record = records.get(id);
     if (record === undefined) return false;
@@ -136,7 +138,10 @@ export async function createAuthority(
   return { issue: (request) => issue(request), verify, list: () => [...records.values()], revoke };
 }
 
-/** A second copy: a store that loses its newest records must not bring a revoked token back to life. */
+/**
+ * A second copy of revocations: a store that lost its newest records must not make a revoked token valid
+ * again.
+ */
 function revocationFile(path: string) {
   return {
     async read(): Promise<readonly string[]> {
@@ -149,7 +154,7 @@ function revocationFile(path: string) {
 
 const refused = (reason: TokenRefusal): TokenVerdict => ({ kind: 'refused', reason });
 
-/** Expiry is judged by the record: the claim is for whoever reads the token. */
+/** Expiry is checked against the record. The claim in the token is for its owner's information only. */
 async function verifiedId(token: string, publicKey: KeyObject): Promise<{ id: string } | { reason: TokenRefusal }> {
   try {
     const { payload } = await jwtVerify(token, publicKey, {
@@ -189,7 +194,7 @@ async function signingKey(path: string): Promise<KeyObject> {
   throw new StoreError('token_key_invalid', `read ${path}: it holds no Ed25519 key`);
 }
 
-/** The node writes this file itself, a line for each revoked token. */
+/** The node writes this file itself, with one line per revoked token. */
 const MOST_REVOCATION_BYTES = MOST_BYTES.policy;
 
 async function readIfThere(path: string, maxBytes: number = MOST_BYTES.secret): Promise<string | undefined> {

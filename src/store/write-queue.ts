@@ -1,4 +1,4 @@
-/** Runs what it is given one after the other, in the order of the calls. */
+/** Runs tasks one after the other, in the order of the calls. */
 export function createTurns(): <T>(task: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (task) => {

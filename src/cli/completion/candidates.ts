@@ -3,7 +3,7 @@ import { NODE_VALUES } from './values.js';
 
 export type Candidate = { readonly word: string; readonly about: string };
 
-/** What may stand behind a command: those below it, the values of its arguments, its flags. */
+/** The words that may follow a command: its subcommands, the values of its arguments, its flags. */
 export function candidatesOf({ commands, arguments: taken, options }: CommandShape): Candidate[] {
   return [
     ...commands.map(({ name, description }) => ({ word: name, about: description })),
@@ -14,7 +14,7 @@ export function candidatesOf({ commands, arguments: taken, options }: CommandSha
   ];
 }
 
-/** The flags that have certain values. */
+/** The flags with a fixed set of values. */
 export function values(commands: readonly CommandShape[]) {
   return commands.flatMap(({ path, options }) =>
     options.flatMap(({ names, takes }) =>
@@ -23,23 +23,23 @@ export function values(commands: readonly CommandShape[]) {
   );
 }
 
-/** `weir policy apply --file` and the like: what stands in front of such a value. */
+/** The words before such a value, for example `weir policy apply --file`. */
 export function flagsThatTake(commands: readonly CommandShape[], wanted: Takes): string[] {
   return commands.flatMap(({ path, options, arguments: taken }) => [
     ...options.flatMap(({ names, takes }) => (takes === wanted ? names.map((name) => `${path} ${name}`) : [])),
-    // An argument follows its command.
+    // An argument follows its command directly.
     ...(wanted !== 'text' && taken.some(({ takes }) => takes === wanted)
       ? [`${path} ${path.split(' ').at(-1) ?? ''}`]
       : []),
   ]);
 }
 
-/** For each kind of values that the node knows: what stands in front of them. */
+/** For each kind of values that the node knows, the words before it. */
 export function flagsOfNode(commands: readonly CommandShape[]) {
   return NODE_VALUES.map((kind) => ({ kind, flags: flagsThatTake(commands, kind) })).filter(
     ({ flags }) => flags.length > 0,
   );
 }
 
-/** For all of these shells. */
+/** Quotes a text for all three shells. */
 export const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;

@@ -1,8 +1,8 @@
 import { type CommandShape, everyCommand } from '../command-shape.js';
 
 /**
- * Every command as it is completed: one that has a default takes the flags of that too, and `weir help` is followed by
- * the name of any command.
+ * All commands for completion. A command with a default subcommand also accepts the flags of that one, and
+ * `weir help` accepts the name of every command.
  */
 export function completed(program: CommandShape): CommandShape[] {
   const commands = program.commands.map((command) =>

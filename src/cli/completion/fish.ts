@@ -3,7 +3,7 @@ import { quoted } from './candidates.js';
 import { completed } from './completed.js';
 import { COMPLETE, NODE_VALUES, type NodeValue } from './values.js';
 
-/** A script that completes `weir` in fish, with what each word does. */
+/** A script that completes `weir` in fish, with a description of each word. */
 export function fishCompletion(program: CommandShape): string {
   const commands = completed(program);
   const below = commands.slice(1).map(({ path }) => inFish(path));
@@ -56,5 +56,5 @@ function flagOf({ names, takes }: OptionShape): string {
   return [...written, ...value].join(' ');
 }
 
-/** In single quotes, where fish knows two escapes. */
+/** Quotes with single quotes, in which fish has two escapes. */
 const inFish = (text: string): string => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;

@@ -2,7 +2,10 @@ import { z } from 'zod';
 import type { Client } from '../client.js';
 import { understood } from '../remote.js';
 
-/** Placeholders of flags and arguments whose values are words of the API; a test holds them against its lists. */
+/**
+ * Placeholders of flags and arguments with a fixed set of values of the API. A test compares them with its
+ * lists.
+ */
 export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
   'finding-type': [
     ...['l4_deny', 'icmp_deny', 'dns_deny', 'tls_deny', 'http_deny', 'auth_denied'],
@@ -18,11 +21,11 @@ export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
   protocol: ['tcp', 'udp', 'icmp'],
 };
 
-/** Placeholders of flags and arguments whose values the node knows. */
+/** Placeholders of flags and arguments whose values only the node knows. */
 export const NODE_VALUES = ['policy-name', 'policy-id', 'group', 'rule', 'token-id', 'hostname'] as const;
 export type NodeValue = (typeof NODE_VALUES)[number];
 
-/** A shell asks before it lists more than about a hundred. */
+/** Shells ask before they list more than about a hundred. */
 const MOST = 1_000;
 
 const idSchema = z.object({ items: z.array(z.object({ id: z.string(), name: z.string().nullish() })) });
@@ -32,7 +35,10 @@ const policySchema = z.object({
   source_groups: z.array(z.object({ id: z.string(), rules: z.array(ruleSchema).optional() })).optional(),
 });
 
-/** The values of a kind that begin with `prefix`. `groups`: those that the command line selects, for rules. */
+/**
+ * The values of a kind that begin with `prefix`. For rules, `groups` are the groups that the command line
+ * selects.
+ */
 export async function valuesOf(
   kind: NodeValue,
   client: Client,
@@ -68,5 +74,5 @@ async function itemsAt(path: string, client: Client): Promise<z.infer<typeof idS
   return understood(idSchema, await client.request(path)).items;
 }
 
-/** The command that prints values which the node knows, for the scripts. */
+/** The hidden command with which the scripts query the node for values. */
 export const COMPLETE = 'complete';

@@ -28,7 +28,7 @@ export function addActivateCommand(policy: Command, terminal: Terminal): void {
         ...(id === undefined ? {} : { id }),
         ...(name === undefined ? {} : { name }),
       });
-      // A text that was written in between is not the one that was meant.
+      // A text that was written since the read is not the one that the user meant.
       const headers = { 'if-match': quoted(ifMatch ?? etagOf(record)) };
       const path = `/api/v1/policies/${record.id}/activate${dryRun === true ? `?${DRY_RUN}` : ''}`;
       const answer = await client.exchange(path, { method: 'POST', headers });

@@ -13,15 +13,15 @@ const proofSchema = z.object({ classes: z.number().nullable(), checked: z.number
 const writtenSchema = recordSchema.extend({ warnings: z.array(problemSchema), proof: proofSchema });
 export const drySchema = writtenSchema.extend({ program_lines: z.number() });
 
-/** The outcome of a write or an activation of a policy. */
+/** The result of a write or an activation of a policy. */
 export type Applied = {
   readonly record: PolicyRecord;
   readonly dry_run: boolean;
-  /** Null of a dry run. */
+  /** Null for a dry run. */
   readonly generation: number | null;
   readonly etag: string | null;
   readonly warnings: readonly Problem[];
-  /** Null where the answer had none: nothing enforces, or the singleton form was written. */
+  /** Null if no dataplane enforces, or if the policy is in singleton form: these responses have no proof. */
   readonly proof: z.infer<typeof proofSchema>;
 };
 
@@ -29,7 +29,7 @@ export type WaitOptions = { readonly wait?: true; readonly timeout?: number };
 export const DEFAULT_WAIT = '60s';
 export const DRY_RUN = 'dry_run=true';
 
-/** Shells eat the quotes of an entity tag. */
+/** Adds the quotes of an entity tag, which shells remove. */
 export const quoted = (etag: string): string => (etag === '*' || etag.startsWith('"') ? etag : `"${etag}"`);
 
 export function checkedOf(body: unknown): Applied {
@@ -46,7 +46,10 @@ export function headersOf(headers: Headers): Pick<Applied, 'dry_run' | 'generati
   return { dry_run: false, generation: Number(headers.get('weir-generation')), etag: headers.get('etag') };
 }
 
-/** Prints what was done, each warning as `placed` says it; `json` and `yaml` have the warnings in what they print. */
+/**
+ * Prints the result, with each warning in the form of `placed`. In `json` and `yaml` the warnings are part of
+ * the value.
+ */
 export function tell(
   terminal: Terminal,
   { output }: Output,
@@ -60,7 +63,7 @@ export function tell(
   print(terminal, output, applied, () => sentence(applied));
 }
 
-/** With `--wait`: until the node is ready, else an error that says which checks fail. */
+/** With `--wait`: waits until the node is ready. Throws an error with the failing checks otherwise. */
 export async function waitAfter(
   client: Client,
   { dry_run: dry }: Applied,

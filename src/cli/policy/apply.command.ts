@@ -59,7 +59,7 @@ export function addApplyCommand(policy: Command, terminal: Terminal): void {
     });
 }
 
-/** `etag` is the one that the written policy must have now. */
+/** `etag` is the ETag that the stored policy must have. */
 async function put(
   client: Client,
   write: Write,
@@ -81,7 +81,7 @@ async function put(
   const record = (await listPolicies(client)).find((one) => etagOf(one) === written.etag);
   if (record === undefined)
     throw new CliError('the policy was written, and replaced by somebody else at once; `weir policy list` shows it');
-  // The answer to the singleton form has room for the codes of warnings only; a dry run says the same in sentences.
+  // A singleton response has only the codes of warnings. A dry run returns their sentences.
   const codes = answer.headers.get('weir-warnings')?.split(', ') ?? [];
   const said = codes.length === 0 ? [] : understood(drySchema, (await ask([DRY_RUN])).body).warnings;
   const warnings = codes.flatMap((code) => {

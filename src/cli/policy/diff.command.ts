@@ -25,7 +25,7 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
       const form = stored?.form ?? 'singleton';
       const value = form === 'singleton' ? (stored?.policy ?? {}) : { mode: stored?.mode, policy: stored?.policy };
       const before = singletonOf({ form, value });
-      // Only envelopes have a mode of their own; that of the singleton form stays as it is.
+      // Only envelopes have a mode. The mode of a policy in singleton form stays as it is.
       const isBoth = stored?.form === 'envelope' && source.form === 'envelope';
       const modeOf = (mode: unknown) => (isBoth ? { mode } : {});
       const difference = differenceOf(

@@ -7,7 +7,7 @@ import {
   type PolicyDifference,
 } from './difference.js';
 
-/** A difference for people, a line a change. */
+/** A difference as text, one line per change. */
 export function differenceText({ fields, groups }: PolicyDifference, style: Style): string {
   const lines = [
     ...fields.map((field) => fieldLine(field, style)),

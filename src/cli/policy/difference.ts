@@ -1,13 +1,13 @@
-/** How one policy differs from another: what an operator would have to write, not what it does to packets. */
+/** The difference of two policies as edits of their text, not as effects on packets. */
 export type PolicyDifference = {
-  /** Of the policy itself: `default_policy`, and `mode` between envelopes. */
+  /** Fields of the policy itself: `default_policy`, and `mode` between envelopes. */
   readonly fields: readonly FieldChange[];
   readonly groups: readonly GroupChange[];
 };
 export type FieldChange = {
   /** Dotted, as in `match.dst_ports`. */
   readonly field: string;
-  /** Undefined where there was or is none. */
+  /** Undefined if the field was or is absent. */
   readonly from: unknown;
   readonly to: unknown;
 };
@@ -15,9 +15,9 @@ export type GroupChange = ItemChange & { readonly rules: readonly ItemChange[] }
 export type ItemChange = {
   readonly id: string;
   readonly change: 'added' | 'removed' | 'changed';
-  /** Where it stands in the order of evaluation, beginning with 1; null where the order of what is in both is the same. */
+  /** The position in the order of evaluation, starting at 1. Null if the common items keep their order. */
   readonly moved: { readonly from: number; readonly to: number } | null;
-  /** Empty of what was added or removed. */
+  /** Empty for an added or removed item. */
   readonly fields: readonly FieldChange[];
 };
 
@@ -73,7 +73,7 @@ function compareItems(before: unknown, after: unknown, leaveOut: readonly string
 
 const idOf = ({ id }: Item): string => String(id);
 
-/** By ascending priority, which is the place in the list where none is given (D3). */
+/** Sorted by ascending priority. An item without one has its position in the list as priority (D3). */
 function inOrder(list: unknown): Item[] {
   const items = (Array.isArray(list) ? list : []) as Item[];
   const priority = items.map((item, place) => (typeof item.priority === 'number' ? item.priority : place));
@@ -85,10 +85,13 @@ function inOrder(list: unknown): Item[] {
 
 const placesOf = (items: readonly Item[]) => new Map(items.map((item, place) => [idOf(item), place]));
 
-/** The fewest ids that must move so that the others keep their order: those outside a longest increasing run. */
+/**
+ * Returns the smallest set of ids that must move so that the others keep their order: those outside a longest
+ * increasing subsequence.
+ */
 function movedIds(ids: readonly string[], newPlaces: ReadonlyMap<string, number>): Set<string> {
   const places = ids.map((id) => newPlaces.get(id) ?? 0);
-  /** For each length the index at which a run of it ends lowest. */
+  /** For each length, the index at which a subsequence of that length ends with the smallest value. */
   const ends: number[] = [];
   const before: (number | undefined)[] = [];
   for (const [index, place] of places.entries()) {
@@ -106,7 +109,7 @@ function movedIds(ids: readonly string[], newPlaces: ReadonlyMap<string, number>
   return moved;
 }
 
-/** Words that are compared without regard to case (D2). */
+/** Fields whose values are compared case-insensitively (D2). */
 const WORDS = new Set(['action', 'default_action', 'default_policy', 'proto', 'tls13_uninspectable']);
 
 function compareFields(
@@ -126,7 +129,7 @@ function compareFields(
 
 const isItem = (value: unknown): value is Item => typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** Lists are sets here, and an empty one is as good as none. */
+/** Lists are compared as sets, and an empty list is equal to an absent one. */
 function sameValue(from: unknown, to: unknown, isWord: boolean): boolean {
   if (Array.isArray(from) || Array.isArray(to)) {
     const [old, now] = [elementsOf(from), elementsOf(to)];
@@ -136,7 +139,7 @@ function sameValue(from: unknown, to: unknown, isWord: boolean): boolean {
   return JSON.stringify(from) === JSON.stringify(to);
 }
 
-/** The elements of a list by what makes them equal: `443` and `"443"` are one port. */
+/** The elements of a list, keyed by a normalized value: `443` and `"443"` are the same port. */
 export function elementsOf(list: unknown): Map<string, unknown> {
   const elements: readonly unknown[] = Array.isArray(list) ? list : list === undefined ? [] : [list];
   return new Map(elements.map((one) => [typeof one === 'string' ? one : JSON.stringify(one), one]));

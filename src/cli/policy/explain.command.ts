@@ -84,7 +84,7 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     });
 }
 
-/** The body of the question: a packet or a lookup. */
+/** The body of the question: a packet or a DNS lookup. */
 function questionOf({
   src,
   query,
@@ -161,7 +161,7 @@ function text(
     step.why,
   ]);
   const missing = unknown.length === 0 ? '' : `\nnot given, and would matter: ${unknown.join(', ')}`;
-  // What decided comes last, behind the steps that are not listed.
+  // The deciding step is the last row, after the omitted steps.
   if (omitted > 0) rows.splice(-1, 0, ['', `… ${omitted} more`, '', '']);
   return `${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;
 }

@@ -18,7 +18,7 @@ const listSchema = z.object({ items: z.array(recordSchema.loose()) });
 const storedSchema = recordSchema.extend({ policy: z.record(z.string(), z.unknown()) });
 export type Stored = z.infer<typeof storedSchema>;
 
-/** Which stored policy is meant; neither: the active one. */
+/** Selects a stored policy. Without id and name: the active one. */
 export type Which = { readonly id?: string; readonly name?: string };
 
 export const etagOf = ({ id, revision }: PolicyRecord): string => `"${id}.${revision}"`;
@@ -43,7 +43,7 @@ export async function findRecord(client: Client, { id, name }: Which): Promise<P
 
 const bothGiven = () => new CliError('a name and --id are two ways to say the same: give one of them', { exitCode: 2 });
 
-/** The stored policy; null where the active one is asked for and there is none. */
+/** The stored policy. Null if the active one is requested and none is active. */
 export async function readStored(client: Client, which: Which): Promise<Stored | null> {
   const path = pathOf(which) ?? (await pathOfActive(client));
   return path === null ? null : understood(storedSchema, await client.request(path));
@@ -61,8 +61,8 @@ async function pathOfActive(client: Client): Promise<string | null> {
 }
 
 /**
- * The policy in the form that it was written in, as a file holds it and `weir policy apply` takes it. In singleton form the
- * active one stands alone, and another one names its record.
+ * Returns the policy in its original form, as `weir policy apply` reads it from a file. In singleton form the
+ * active policy has no record; any other policy names its record.
  */
 export function documentOf({ id, form, mode, name, active, policy }: Stored): Readonly<Record<string, unknown>> {
   const record = name === null ? { id } : { name };

@@ -4,9 +4,9 @@ import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy
 import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 
-/** A policy that was read from a file, or from standard input. */
+/** A policy that was read from a file or from standard input. */
 export type Source = PolicyText & {
-  /** What sentences call it. */
+  /** The name of the source in messages. */
   readonly label: string;
 };
 
@@ -27,7 +27,10 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
   }
 }
 
-/** `FILE:LINE:COLUMN: message (pointer)`, `prefix` being what stands around the document in what was sent. */
+/**
+ * Formats a problem as `FILE:LINE:COLUMN: message (pointer)`. `prefix` is the pointer of the document within
+ * the request body.
+ */
 export function placed(source: Source, { pointer, message }: Problem, prefix = ''): string {
   const own = ownPointer(pointer, prefix);
   return `${placeOf(source, own)}: ${message}${own === '' ? '' : ` (${own})`}`;
@@ -41,7 +44,7 @@ function placeOf(source: Source, pointer: string): string {
   return place === null ? source.label : `${source.label}:${place.line}:${place.column}`;
 }
 
-/** The refusal with each of its problems at its line. */
+/** Returns the refusal with the line of each problem. */
 export function atLines(refused: RefusedError, source: Source, prefix = ''): CliError {
   if (refused.problems.length === 0) return refused;
   const count = refused.problems.length;
@@ -55,13 +58,13 @@ export function atLines(refused: RefusedError, source: Source, prefix = ''): Cli
   return new CliError([heading, ...lines].join('\n'), { cause: refused, fix, code, problems });
 }
 
-/** The singleton form: in an envelope the groups have no modes, and get that of the envelope. */
+/** Converts to singleton form. Groups of an envelope have no modes: they get the mode of the envelope. */
 export function singletonOf({ form, value }: Pick<PolicyText, 'form' | 'value'>): Readonly<Record<string, unknown>> {
   if (form === 'singleton') return value;
   const policy = (value.policy ?? {}) as Readonly<Record<string, unknown>>;
   const { source_groups: groups } = policy;
   if (!Array.isArray(groups)) return policy;
-  // The groups of a disabled policy are as they will be once it is enforced.
+  // Groups of a disabled policy are shown as they will be when the policy is enforced.
   const mode = value.mode === 'disabled' ? 'enforce' : value.mode;
   return { ...policy, source_groups: groups.map((group: object) => ({ mode, ...group })) };
 }

@@ -85,7 +85,7 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
       const stored = await readStored(client, options);
       if (stored === null) return;
       const path = `/api/v1/policies/${stored.id}`;
-      // Whatever was written in between is not what was meant.
+      // A policy that was written since the read is not the one that the user meant.
       const headers = { 'if-match': options.ifMatch ?? etagOf(stored) };
       const dry = options.dryRun === true;
       await client.request(dry ? `${path}?dry_run=true` : path, { method: 'DELETE', headers });

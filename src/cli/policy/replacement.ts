@@ -16,14 +16,14 @@ type Consent = {
   readonly dryRun?: true;
 };
 
-/** The name of the record that the singleton form makes where none is active. */
+/** The name of the record that a write in singleton form creates if no policy is active. */
 const DEFAULT_NAME = 'default';
 const FIX =
   'give --replace to go on, or --name to say which policy is written; `weir policy diff` shows what would change';
 
 /**
- * Asks before a file takes the place of an active policy that it does not name; without a terminal, or where the answer
- * is no, it throws. Resolves with the ETag that the active policy must still have, where the write is to that.
+ * Asks before a file replaces an active policy that it does not name. Throws if there is no terminal or the
+ * answer is no. Resolves with the ETag that the active policy must still have, if the write replaces it.
  */
 export async function consentTo(
   write: Write,
@@ -53,7 +53,10 @@ function takesEffect({ form, value }: Source, { activate, mode }: Consent): bool
   return activate && (form === 'singleton' || (mode ?? value.mode) !== 'disabled');
 }
 
-/** The singleton form has no name: it means the record that was written in this form, or that has its name. */
+/**
+ * The singleton form has no name. It is meant for a record that was written in this form, or that has its
+ * name.
+ */
 function isMeant({ form }: Write, { value, record }: Source, active: PolicyRecord): boolean {
   if (form === 'singleton') return active.form === 'singleton' || same(active.name, DEFAULT_NAME);
   const { name, id }: { readonly name?: unknown; readonly id?: unknown } = record ?? value;

@@ -3,14 +3,14 @@ import type { Source } from './policy-source.js';
 
 export type Overrides = { readonly name?: string; readonly mode?: string };
 
-/** Where a document is put, and as what. */
+/** The path and form of a write. */
 export type Write = {
   readonly path: string;
-  /** Of the query. */
+  /** Query parameters. */
   readonly parameters: readonly string[];
   readonly body: string;
   readonly form: 'envelope' | 'singleton';
-  /** The JSON pointer of the document in the body. */
+  /** The JSON pointer of the document within the body. */
   readonly prefix: string;
 };
 
@@ -20,7 +20,11 @@ const nameIn = (record: Source['record']): string | undefined =>
 const byId = (id: string) => `/api/v1/policies/${encodeURIComponent(id)}`;
 const byName = (name: string) => `/api/v1/policies/by-name/${encodeURIComponent(name)}`;
 
-/** An envelope is put under its name, or under the id of a policy without one; the singleton form is put as the active policy, under a name or id, or in an envelope of a name and mode. */
+/**
+ * Returns the write of a document. An envelope is written to its name, or to the id of a policy without a
+ * name. The singleton form is written to the active policy, to a record of a name or id, or as an envelope
+ * with a name and mode.
+ */
 export function writeOf(source: Source, { name, mode }: Overrides): Write {
   if (source.form === 'singleton') {
     if (mode !== undefined) return wrapped(source, { name, mode });
@@ -39,7 +43,7 @@ export function writeOf(source: Source, { name, mode }: Overrides): Write {
   return { path: byName(named), parameters: [], body, form: 'envelope', prefix: '' };
 }
 
-/** `weir policy get` shows a policy without a name with its id. */
+/** For a policy without a name: `weir policy get` shows its id. */
 function ofUnnamed({ value }: Source, id: string, mode: string | undefined): Write {
   const { id: _, ...envelope } = value;
   const body = JSON.stringify({ ...envelope, ...(mode === undefined ? {} : { mode }) });
@@ -54,7 +58,7 @@ const plain = ({ json }: Source): Write => ({
   prefix: '',
 });
 
-/** The answer is that of an envelope: the record. */
+/** The response is that of an envelope: the record. */
 function ofRecord({ json }: Source, record: NonNullable<Source['record']>): Write {
   const path = 'name' in record ? byName(record.name) : byId(record.id);
   return { path, parameters: ['form=singleton'], body: json, form: 'envelope', prefix: '' };

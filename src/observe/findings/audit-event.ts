@@ -1,18 +1,21 @@
 import type { FindingDelta, MessageCache } from './finding.js';
 import { nobody } from './no-decider.js';
 
-/** What the management API tells of itself. Never a body, a token, or the value of a header but the ETag. */
+/**
+ * An event that the management API reports. It never contains a body, a token, or a header other than the
+ * ETag.
+ */
 export type AuditEvent = AuthDenied | ConfigChange;
 
 type AuthDenied = {
   readonly type: 'auth_denied';
-  /** The error code that was answered. */
+  /** The error code of the response. */
   readonly reason: string;
-  /** The subject, where the token was valid and its role was not enough. */
+  /** The subject of the token. Set if the token was valid but its role not sufficient. */
   readonly actor: string | null;
-  /** The operation id; null of a path that is none of the API's. */
+  /** The operation id. Null if the path is not a path of the API. */
   readonly operation: string | null;
-  /** The path with its parameters unfilled: whoever guesses cannot make up new ones. */
+  /** The path template with its parameters unfilled, so that guessed paths do not create new findings. */
   readonly target: string | null;
   readonly remote: string;
 };
@@ -20,12 +23,14 @@ type ConfigChange = MessageCache & {
   readonly type: 'config_change';
   readonly actor: string | null;
   readonly operation: string | null;
-  /** The path and query as they were asked for. */
+  /** The path and query of the request. */
   readonly target: string;
   readonly remote: string;
 };
 
-/** The event as a finding; `atMs` is when it was answered. The source is the remote address. */
+/**
+ * Converts an audit event to a finding. `atMs` is the time of the response; the source is the remote address.
+ */
 export function auditDelta(event: AuditEvent, atMs: number): FindingDelta {
   const { actor, operation, target, remote } = event;
   const seen = { generation: null, firstMs: atMs, lastMs: atMs, count: 1 };

@@ -1,7 +1,9 @@
 import type { Finding, FindingDelta, FindingType } from './finding.js';
 import { isWithin, type Network } from './network-filter.js';
 
-/** Values of one field are alternatives, fields must all fit; an empty list asks for nothing. */
+/**
+ * Values of one field are alternatives (OR), fields are combined with AND. An empty list matches everything.
+ */
 export type FindingFilter = {
   readonly types: readonly FindingType[];
   readonly policyIds: readonly string[];
@@ -9,30 +11,31 @@ export type FindingFilter = {
   readonly rules: readonly string[];
   readonly sources: readonly Network[];
   readonly destinations: readonly Network[];
-  /** Of the time that it was seen last, in milliseconds since 1970; both are included. */
+  /** Bounds on the time when the finding was last seen, in milliseconds since 1970. Both are inclusive. */
   readonly sinceMs: number | null;
   readonly untilMs: number | null;
 };
 
 export type FindingQuery = {
   readonly filter: FindingFilter;
-  /** How many findings a page has at most. */
+  /** The maximum number of findings of a page. */
   readonly limit: number;
-  /** `next` of the page before; null for the first. */
+  /** The `next` of the previous page. Null for the first page. */
   readonly cursor: string | null;
 };
 
 /**
- * Newest first, equal times by id. Such a page may be short, or empty, with others behind it: a question looks at a few
- * thousand findings at a time. What is seen again during a walk moves to the front, and is not met behind the cursor.
+ * Findings, newest first; equal times are ordered by id. A page may be short or empty although more follow:
+ * one request examines a few thousand findings at most. A finding that is seen again during a walk moves to
+ * the front, and the walk does not meet it again.
  */
 export type FindingPage = {
   readonly items: readonly Finding[];
-  /** Null where nothing is behind this page. */
+  /** Null if nothing follows this page. */
   readonly next: string | null;
 };
 
-/** Whether a finding fits, its time apart. */
+/** Returns whether a finding matches the filter. Does not compare the time. */
 export function fits(filter: FindingFilter, finding: FindingDelta): boolean {
   return (
     oneOf(filter.types, finding.type) &&

@@ -3,7 +3,7 @@ import type { FindingDelta, FindingIdentity } from './finding.js';
 
 const ID_DIGITS = 32;
 
-/** 32 hexadecimal digits, the same for equal findings. Every `config_change` has one of its own. */
+/** Returns 32 hexadecimal digits, equal for equal findings. Every `config_change` gets an id of its own. */
 export function findingId(of: FindingIdentity): string {
   if (of.type === 'config_change') return randomBytes(ID_DIGITS / 2).toString('hex');
   const identity = [
@@ -26,13 +26,13 @@ export function findingId(of: FindingIdentity): string {
     of.actor,
     of.operation,
     of.target,
-    // Findings that are kept were numbered without it.
+    // Without a reason nothing is hashed here: stored findings got their ids before the field existed.
     ...(of.reason === null ? [] : [of.reason]),
   ];
   return createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, ID_DIGITS);
 }
 
-/** Of a finding, what both say together. The generation is the one that was seen last. */
+/** Merges two deltas of the same finding. The generation is that of the later one. */
 export function merged(before: FindingDelta | undefined, delta: FindingDelta): FindingDelta {
   if (before === undefined) return delta;
   return {

@@ -10,32 +10,35 @@ import { type Change, type Outbox, type OutboxEnds, OutboxLog } from './outbox.j
 import { findPage } from './page.js';
 
 export type FindingStoreOptions = {
-  /** How long a finding is kept after it was seen last. */
+  /** How long a finding is kept after it was last seen. */
   readonly retentionMs: number;
-  /** How many findings are kept; of more, those go that were seen least lately. */
+  /** The maximum number of findings. Above it the findings that were last seen longest ago are removed. */
   readonly maxEntries: number;
-  /** Names of the sinks that are told of changes. */
+  /** Names of the sinks that receive changes. */
   readonly sinks: readonly string[];
-  /** How many changes are kept for a sink that takes none. */
+  /** The maximum number of changes kept for a sink that accepts none. */
   readonly outboxEntries?: number;
-  /** Milliseconds since 1970. */
+  /** The current time in milliseconds since 1970. */
   readonly now?: () => number;
 };
 
 export type FindingStore = {
   /**
-   * Adds what was seen. Rejects with a `MergeError`. Of equal findings the caller gathers one delta, about once a second.
-   * With nothing to add it still removes what is too old.
+   * Adds deltas. Rejects with a `MergeError`. The caller merges equal findings into one delta and calls this
+   * about once a second. Call it with an empty list as well: it also removes findings that are too old.
    */
   merge(deltas: readonly FindingDelta[]): Promise<void>;
   query(query: FindingQuery): Promise<FindingPage>;
-  /** Findings that are stored. */
+  /** The number of stored findings. */
   readonly count: number;
   readonly outbox: Outbox;
   close(): Promise<void>;
 };
 
-/** The store said no. What was not merged may be merged later; everything else was. */
+/**
+ * The store rejected a write. The error lists the deltas that were not merged; a later merge may add them.
+ * All other deltas are stored.
+ */
 export class MergeError extends StoreError {
   constructor(
     readonly unmerged: readonly FindingDelta[],
@@ -47,9 +50,9 @@ export class MergeError extends StoreError {
 
 const FORMAT = 1;
 const OUTBOX_ENTRIES = 100_000;
-/** Written at once: some milliseconds. */
+/** Deltas of one write batch. A batch takes some milliseconds. */
 const CHUNK = 128;
-/** Removed by a merge beyond as many as it added. */
+/** A merge removes as many findings as it adds, and at most this many more. */
 const REMOVED_AT_ONCE = 512;
 const STATE = 'state';
 const PAST_ALL = 'g';
@@ -57,11 +60,14 @@ const PAST_ALL = 'g';
 type State = { readonly format: number; readonly count: number } & OutboxEnds;
 type Named = { readonly id: string; readonly delta: FindingDelta };
 
-/** Takes over `kv`, which nothing else writes, and closes it in the end. Throws `store_damaged` for what it cannot read. */
+/**
+ * Opens a ledger over `kv`. The ledger is the only writer of `kv` and closes it. Throws `store_damaged` for
+ * an unreadable value.
+ */
 export async function openFindingStore(kv: KvStore, options: FindingStoreOptions): Promise<FindingStore> {
   const now = options.now ?? Date.now;
   const stored = await kv.get(STATE);
-  // Positions go on rising where a ledger was lost and begun anew.
+  // Positions must keep rising after a lost ledger is replaced, so a new one starts from the current time.
   const state = stored === null ? emptyState(now() * 1_000) : decodeJson<State>(stored);
   if (state.format !== FORMAT) {
     const message = `open the findings: their format is ${state.format}, and this build knows format ${FORMAT}`;
@@ -80,7 +86,10 @@ class Ledger implements FindingStore {
   readonly #inTurn = createTurns();
   readonly #listeners = new Set<() => void>();
   #state: State;
-  /** No finding has its place here or behind: a walk from the end need not pass what was removed there. */
+  /**
+   * No finding is stored at this place or after it. A walk from the end thus skips keys that were removed
+   * there.
+   */
   #end = PAST_ALL;
 
   constructor(kv: KvStore, options: FindingStoreOptions, now: () => number, state: State, log: OutboxLog) {
@@ -135,7 +144,7 @@ class Ledger implements FindingStore {
     return this.#inTurn(() => this.#kv.close());
   }
 
-  /** All or none of them. */
+  /** Writes all changes or none. */
   async #add(changes: readonly Named[]): Promise<void> {
     const coming = changes.length + this.#options.sinks.length;
     const moved = this.#log.moved(coming, this.#state);
@@ -181,7 +190,7 @@ class Ledger implements FindingStore {
     await this.#trim();
   }
 
-  /** What is too old, and what is too many; at most about `limit` findings. */
+  /** Removes findings that are too old or exceed the maximum; about `limit` of them at most. */
   async #removeOldest(limit: number): Promise<void> {
     const oldest = timeKey(this.#now() - this.#options.retentionMs);
     for (let left = limit; left > 0; left -= CHUNK) {
@@ -221,7 +230,7 @@ function mergeFailure(unmerged: readonly FindingDelta[], error: unknown): unknow
 
 const NOTHING = new Uint8Array(0);
 
-/** Equal findings have the same indexes: only the place in them changes. */
+/** Equal findings have the same index keys: only the place within them changes. */
 function placed(after: FindingDelta, place: string, before: FindingDelta | undefined, id: string): KvOperation[] {
   if (before?.lastMs === after.lastMs) return [];
   const indexes = indexesOf(after);

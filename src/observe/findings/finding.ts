@@ -1,4 +1,7 @@
-/** What a finding is of (D31). `config_change`: a management write. `gap`: events that were lost before they could be findings. */
+/**
+ * The type of a finding (D31). `config_change`: a management write. `gap`: events that were lost before they
+ * became findings.
+ */
 export const FINDING_TYPES = [
   'l4_deny',
   'icmp_deny',
@@ -9,19 +12,19 @@ export const FINDING_TYPES = [
   'config_change',
   'gap',
 ] as const;
-/** The types of a list unless the query names types: denies and refused logins. */
+/** The types that a list contains unless the query names types: denies and refused logins. */
 export const LISTED_TYPES = FINDING_TYPES.filter((type) => type !== 'config_change' && type !== 'gap');
 export type FindingType = (typeof FINDING_TYPES)[number];
 
-/** What makes two findings equal. Whatever does not apply is null. */
+/** The fields that make two findings equal. Fields that do not apply are null. */
 export type FindingIdentity = {
   readonly type: FindingType;
   readonly policyId: string | null;
   readonly sourceGroup: string | null;
   readonly rule: string | null;
-  /** Null where nothing was judged, or where the policy that judged is not known any more. */
+  /** Null if no policy was evaluated, or if the policy that decided is no longer known. */
   readonly decidedBy: 'rule' | 'group_default' | 'policy_default' | null;
-  /** As text. */
+  /** An address as text. */
   readonly source: string | null;
   readonly destination: string | null;
   readonly destinationPort: number | null;
@@ -32,28 +35,28 @@ export type FindingIdentity = {
   readonly icmpType: number | null;
   readonly icmpCode: number | null;
   readonly dropReason: string | null;
-  /** Of what the service plane denied: why, beside what the rule says. Findings of an older build have none. */
+  /** The reason of a deny of the service plane, in addition to the rule. Null in findings of older builds. */
   readonly reason: string | null;
   readonly effectiveAction: 'allow' | 'deny';
-  /** Who wrote, or tried to: the subject of a token. */
+  /** The subject of the token that wrote or tried to write. */
   readonly actor: string | null;
   /** The operation id of the API. */
   readonly operation: string | null;
-  /** What it was about: the path, or of a `gap` where events were lost. */
+  /** The path of the request. In a `gap`: where events were lost. */
   readonly target: string | null;
 };
 
-/** How a management write was answered: its HTTP status, and the ETag of what it made. */
+/** The response to a management write: its HTTP status, and the ETag of the new state. */
 export type MessageCache = { readonly status: number; readonly etag: string | null };
 
-/** What was seen since it was merged last. Times are milliseconds since 1970. */
+/** The increments of a finding since the last merge. Times are milliseconds since 1970. */
 export type FindingDelta = FindingIdentity & {
-  /** Of the policy that decided last; null where none did. */
+  /** The generation of the policy that decided last. Null if no policy decided. */
   readonly generation: number | null;
   readonly firstMs: number;
   readonly lastMs: number;
   readonly count: number;
-  /** Of a `config_change`. */
+  /** Set in a `config_change`. */
   readonly written?: MessageCache;
 };
 

@@ -5,9 +5,10 @@ import type { FindingListener } from '#store/store-finding.js';
 import { type FindingStore, type FindingStoreOptions, MergeError, openFindingStore } from './finding-store.js';
 
 /**
- * The ledger over a RocksDB of its own in `folder`. It never keeps a node from starting: what is damaged is moved aside,
- * begun anew and told to `onFinding`; what cannot be opened or written now is tried again with every merge, and until then
- * calls reject with a `StoreError`. It keeps nothing in memory: what a `MergeError` says was not merged is the caller's.
+ * A ledger in a RocksDB of its own in `folder`. It never prevents the start of a node. A damaged database is
+ * moved aside, replaced by an empty one and reported to `onFinding`. A database that cannot be opened or
+ * written is tried again at every merge; until then calls reject with a `StoreError`. Nothing is buffered
+ * here: after a `MergeError` the caller owns the deltas that were not merged.
  */
 export function openFindings(folder: string, options: FindingStoreOptions, onFinding: FindingListener): FindingStore {
   return new FindingsFolder(folder, options, onFinding);
@@ -20,7 +21,7 @@ class FindingsFolder implements FindingStore {
   readonly #listeners = new Set<() => void>();
   #opening: Promise<FindingStore> | undefined;
   #ledger: FindingStore | undefined;
-  /** Of what was open before: nothing is opened before it is over. */
+  /** Resolves when the previous database is closed. No database is opened before that. */
   #leaving: Promise<void> = Promise.resolve();
   #closed = false;
 
@@ -56,7 +57,7 @@ class FindingsFolder implements FindingStore {
     try {
       await this.#with(mergeLeft);
     } catch (error) {
-      // RocksDB writes no more once a write has failed: the next merge opens it anew.
+      // RocksDB refuses all writes after a failed one, so the next merge must open the database again.
       await this.#leave();
       throw error instanceof StoreError && !(error instanceof MergeError) ? new MergeError(left, error) : error;
     }
@@ -67,14 +68,14 @@ class FindingsFolder implements FindingStore {
     await this.#leave();
   }
 
-  /** Once more over a new store, where the first try met damage. */
+  /** Runs `use` once more on a new database if the first attempt found the database damaged. */
   async #with<T>(use: (ledger: FindingStore) => Promise<T>): Promise<T> {
     const ledger = await this.#open();
     try {
       return await use(ledger);
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
-      // Of several calls that met the same damage the first one leaves.
+      // Several concurrent calls may meet the same damage: only the first one closes the ledger.
       if (this.#ledger === ledger) void this.#leave(async () => this.#onFinding(await quarantine(this.#folder, error)));
       return use(await this.#open());
     }

@@ -4,10 +4,10 @@ import { readPlace } from './keys.js';
 const FIRST_PAGE = 32;
 const LARGEST_PAGE = 256;
 
-/** Places from `from` (included) to `to` (excluded). */
+/** Places from `from` (inclusive) to `to` (exclusive). */
 export type PlaceRange = { readonly from: string; readonly to: string };
 
-/** One index, read in growing pages. */
+/** One index, read in pages of growing size. */
 class IndexPart {
   readonly #kv: KvStore;
   readonly #prefix: string;
@@ -25,7 +25,7 @@ class IndexPart {
     this.#from = range.from;
   }
 
-  /** The next place; undefined at the end. */
+  /** The next place, or undefined at the end. */
   get first(): string | undefined {
     return this.#page[this.#at];
   }
@@ -46,7 +46,7 @@ class IndexPart {
     this.#size = Math.min(LARGEST_PAGE, this.#size * 2);
   }
 
-  /** About how many places there are, judged by how close those of the first page are. */
+  /** An estimate of the number of places, from the density of the first page. */
   get estimate(): number {
     const [first, last] = [this.#page[0], this.#page.at(-1)];
     if (this.#ended || first === undefined || last === undefined) return this.#page.length;
@@ -56,7 +56,7 @@ class IndexPart {
   }
 }
 
-/** Several indexes, no place of which is in two, as one. */
+/** Merges several disjoint indexes into one ordered walk. */
 export class IndexWalk {
   readonly #parts: readonly IndexPart[];
 
@@ -77,7 +77,7 @@ export class IndexWalk {
     return this.#parts.every(({ first }) => first === undefined);
   }
 
-  /** The next places, at most `limit`. */
+  /** Returns the next places, at most `limit`. */
   async take(limit: number): Promise<string[]> {
     const places: string[] = [];
     while (places.length < limit) {

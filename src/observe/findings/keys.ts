@@ -11,7 +11,7 @@ const PLAIN = /^[\w.:-]{1,64}$/;
 export const TIME = 'time/';
 export const rowKey = (id: string): string => `finding/${id}`;
 
-/** Where a finding stands in every index: the newest first, equal times by id. */
+/** The place of a finding in every index. Places sort the newest finding first, equal times by id. */
 export function placeOf(lastMs: number, id: string): string {
   return `${timeKey(lastMs)}/${id}`;
 }
@@ -20,24 +20,24 @@ export function readPlace(place: string): { readonly lastMs: number; readonly id
   return { lastMs: LATEST_MS - Number.parseInt(place.slice(0, 12), 16), id: place.slice(13) };
 }
 
-/** Milliseconds from 0 to 2^48 - 1, so that later ones sort first. */
+/** Encodes milliseconds from 0 to 2^48 - 1 so that later times sort first. */
 export function timeKey(ms: number): string {
   return (LATEST_MS - Math.min(LATEST_MS, Math.max(0, Math.trunc(ms)))).toString(16).padStart(12, '0');
 }
 
-/** A place as it is given to callers. */
+/** Encodes a place as the cursor that callers receive. */
 export function cursorOf(place: string): string {
   return Buffer.from(place.replace('/', ''), 'hex').toString('base64url');
 }
 
-/** The place that a cursor names; null for what is none. */
+/** Decodes a cursor. Returns null if it is malformed. */
 export function readCursor(cursor: string): string | null {
   const digits = Buffer.from(cursor, 'base64url').toString('hex');
   const place = `${digits.slice(0, 12)}/${digits.slice(12)}`;
   return PLACE.test(place) && cursorOf(place) === cursor ? place : null;
 }
 
-/** Fields with an index, those first that tell findings apart best. */
+/** The indexed fields, the most selective first. */
 const FIELDS = {
   src: { of: (finding) => finding.source, asked: ({ sources }) => addresses(sources) },
   dst: { of: (finding) => finding.destination, asked: ({ destinations }) => addresses(destinations) },
@@ -54,7 +54,7 @@ const FIELDS = {
 >;
 const ENTRIES = Object.entries(FIELDS);
 
-/** The beginnings of all keys that a finding stands under; its place is behind each. */
+/** The key prefixes of all indexes that contain a finding. The place follows the prefix. */
 export function indexesOf(finding: FindingDelta): string[] {
   const indexes = [TIME];
   for (const [field, { of }] of ENTRIES) {
@@ -64,7 +64,7 @@ export function indexesOf(finding: FindingDelta): string[] {
   return indexes;
 }
 
-/** For each field of a filter that has an index, the beginnings of the keys that could fit. */
+/** For each indexed field of a filter, the key prefixes that can match. */
 export function indexesFor(filter: FindingFilter): string[][] {
   return ENTRIES.flatMap(([field, { asked }]) => {
     const values = new Set(asked(filter));
@@ -72,13 +72,13 @@ export function indexesFor(filter: FindingFilter): string[][] {
   });
 }
 
-/** None where one is a whole network: that has no index. */
+/** Returns an empty list if a network contains several addresses: the index holds single addresses only. */
 function addresses(networks: readonly Network[]): string[] {
   const each = networks.flatMap((network) => onlyAddress(network) ?? []);
   return each.length === networks.length ? each : [];
 }
 
-/** Ends in `/`, and has no other one in its value. */
+/** An index key ends in `/` and contains no other `/` in its value. */
 function indexKey(field: string, value: string): string {
   const digest = () => createHash('sha256').update(value).digest('hex').slice(0, DIGEST_DIGITS);
   return `by-${field}/${PLAIN.test(value) ? `=${value}` : `#${digest()}`}/`;

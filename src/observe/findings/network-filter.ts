@@ -8,7 +8,7 @@ export type Network = Prefix | Ipv6Prefix;
 
 const IPV6_BITS = 128;
 
-/** An address, or an address with the length of a prefix behind it; bits behind the prefix are left out. */
+/** Parses an address, or an address with a prefix length. Bits after the prefix are ignored. */
 export function readNetwork(text: string): Network | undefined {
   const ipv4 = parseCidr(text)?.prefix;
   if (ipv4 !== undefined) return ipv4;
@@ -27,7 +27,7 @@ export function isWithin(network: Network, address: string): boolean {
   return value !== undefined && mask(value, network.length) === network.address;
 }
 
-/** The address as findings have it; undefined where the network has more than one. */
+/** The only address of a network, as text. Undefined if the network has more than one. */
 export function onlyAddress(network: Network): string | undefined {
   if ('ipv6' in network) return network.length === IPV6_BITS ? formatIpv6(network.ipv6) : undefined;
   return network.length === 32 ? formatAddress(network.address) : undefined;
@@ -40,7 +40,7 @@ function firstBits(value: bigint, length: number): bigint {
 
 function parseIpv6(text: string): bigint | undefined {
   if (!isIPv6(text) || text.includes('%')) return undefined;
-  // The host of a URL has no dotted part.
+  // The URL parser normalizes an IPv6 address: it converts an embedded dotted IPv4 part to hexadecimal.
   const plain = new URL(`http://[${text}]`).hostname.slice(1, -1);
   const [head = [], tail] = plain.split('::').map((part) => part.split(':').filter((group) => group !== ''));
   const groups =

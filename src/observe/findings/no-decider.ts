@@ -1,6 +1,6 @@
 import type { FindingIdentity } from './finding.js';
 
-/** The fields of a finding that no packet, policy or caller has a part in. */
+/** The fields of a finding that is not related to a packet, policy or caller: all null. */
 export const nobody = {
   policyId: null,
   sourceGroup: null,

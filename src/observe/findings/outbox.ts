@@ -3,23 +3,23 @@ import type { KvOperation, KvStore } from '#store/store-types.js';
 import type { Finding, FindingDelta } from './finding.js';
 import { gap } from './gap.js';
 
-/** A finding that a merge changed: what it is now, and by how much its count grew. */
+/** A finding that a merge changed: its new state, and how much its count increased. */
 export type Change = { readonly position: number; readonly finding: Finding; readonly newCount: number };
 export type Changes = {
   readonly items: readonly Change[];
-  /** What `acknowledge` takes once all of them were delivered. */
+  /** Pass this to `acknowledge` when all of the changes were delivered. */
   readonly next: number;
 };
 
-/** What merges changed, in their order, until every sink has it. */
+/** The changes of all merges in order, kept until every sink has acknowledged them. */
 export type Outbox = {
-  /** The oldest that the sink has not acknowledged. */
+  /** Returns the oldest changes that the sink has not acknowledged. */
   read(sink: string, limit: number): Promise<Changes>;
-  /** Everything before `next` was delivered. */
+  /** Marks all changes before `next` as delivered. */
   acknowledge(sink: string, next: number): Promise<void>;
-  /** What waits for a sink, and what was given up for it since the start. */
+  /** The number of changes that wait for a sink, and of those dropped for it since the start. */
   standing(sink: string): { readonly waiting: number; readonly dropped: number };
-  /** Calls `listener` after every merge that changed something, until the function that it returns is called. */
+  /** Calls `listener` after every merge with changes. Returns a function that stops this. */
   watch(listener: () => void): () => void;
 };
 
@@ -27,10 +27,13 @@ const TRIMMED_AT_ONCE = 1_000;
 const entryKey = (position: number): string => `outbox/${String(position).padStart(16, '0')}`;
 const sinkKey = (sink: string): string => `sink/${sink}`;
 
-/** `first` … `next` are the positions of the entries that may be there; `next` is excluded. */
+/** Entries have positions from `first` (inclusive) to `next` (exclusive); some may be missing. */
 export type OutboxEnds = { readonly first: number; readonly next: number };
 
-/** How far each sink is, and what is kept for them. What it changes is a batch of the ledger's. */
+/**
+ * The position of each sink, and the entries kept for the sinks. Changes are returned as operations for the
+ * ledger's batch.
+ */
 export class OutboxLog {
   readonly #kv: KvStore;
   readonly #limit: number;
@@ -43,7 +46,7 @@ export class OutboxLog {
     this.#sinks = sinks;
   }
 
-  /** A sink that was not there before begins at the end; one that is gone is forgotten, with what was kept for it. */
+  /** A new sink starts at the end. The state of a removed sink is deleted, with the entries kept for it. */
   static async open(kv: KvStore, names: readonly string[], limit: number, { next }: OutboxEnds): Promise<OutboxLog> {
     const sinks = new Map(names.map((name) => [name, next]));
     const operations: KvOperation[] = [];
@@ -75,12 +78,12 @@ export class OutboxLog {
     return { items, next: (items.at(-1)?.position ?? from - 1) + 1 };
   }
 
-  /** Puts the changes behind `next`. */
+  /** Returns the operations that append changes at `next`. */
   puts(changes: readonly Omit<Change, 'position'>[], next: number): KvOperation[] {
     return this.used ? changes.map((change, at) => putJson(entryKey(next + at), change)) : [];
   }
 
-  /** A gap for every sink that must lose what it has waiting, so that `coming` more entries fit. */
+  /** Returns a gap for every sink that loses waiting entries so that `coming` new entries fit. */
   overflow(coming: number, { next }: OutboxEnds, nowMs: number): FindingDelta[] {
     const floor = this.#floor(coming, next);
     return [...this.#sinks].flatMap(([name, position]) =>
@@ -88,7 +91,7 @@ export class OutboxLog {
     );
   }
 
-  /** The sinks that `overflow` told of, moved on. `commit` when it is written. */
+  /** Moves the sinks that `overflow` reported. Call `commit` after the operations were written. */
   moved(coming: number, { next }: OutboxEnds): { readonly operations: KvOperation[]; commit(): void } {
     const floor = this.#floor(coming, next);
     const late = [...this.#sinks].filter(([, position]) => position < floor);
@@ -113,7 +116,7 @@ export class OutboxLog {
     };
   }
 
-  /** Removes entries that no sink waits for, a limited number of them. */
+  /** Returns operations that remove a limited number of entries for which no sink waits. */
   trimmed({ first, next }: OutboxEnds): { readonly operations: KvOperation[]; readonly ends: OutboxEnds } {
     const end = Math.min(first + TRIMMED_AT_ONCE, next, ...this.#sinks.values());
     const operations: KvOperation[] = [];

@@ -5,12 +5,12 @@ import { type FindingPage, type FindingQuery, fits } from './finding-filter.js';
 import { IndexWalk, type PlaceRange } from './index-walk.js';
 import { cursorOf, indexesFor, readCursor, readPlace, rowKey, TIME, timeKey } from './keys.js';
 
-/** Findings that a page looks at: some tens of milliseconds. */
+/** Findings that one page examines. This takes some tens of milliseconds. */
 const LOOKED_AT = 1_000;
 const ROWS_AT_ONCE = 128;
 const PAST_ALL = 'ffffffffffff~';
 
-/** The walk goes by the index that has the fewest findings to look at; the rest of the filter is asked of each. */
+/** Walks the index with the fewest candidates, and compares each finding with the rest of the filter. */
 export async function findPage(kv: KvStore, { filter, limit, cursor }: FindingQuery): Promise<FindingPage> {
   const walk = await shortestWalk(kv, indexesFor(filter), rangeOf(filter.sinceMs, filter.untilMs, cursor));
   const items: Finding[] = [];
@@ -49,7 +49,7 @@ function rangeOf(sinceMs: number | null, untilMs: number | null, cursor: string 
   return { from: behind > start ? behind : start, to };
 }
 
-/** Null where it was removed, or was seen again, since the index was read. */
+/** Null if the finding was removed or seen again since the index was read. */
 function findingAt(place: string, row: Uint8Array | null): Finding | null {
   if (row === null) return null;
   const { lastMs, id } = readPlace(place);

@@ -4,14 +4,16 @@ import { gap } from './gap.js';
 
 const LIMIT = 10_000;
 
-/** Findings on their way to the ledger: equal ones are one. Those that do not fit are counted in a `gap`. */
+/**
+ * Findings that wait for the next merge. Equal ones are merged; above the limit they are counted in a `gap`.
+ */
 export class PendingFindings {
   readonly #where: string;
   readonly #limit: number;
   #deltas = new Map<string, FindingDelta>();
   #lost: FindingDelta | undefined;
 
-  /** `where` is what a gap says of the place, as in `api`; `limit` counts findings. */
+  /** `where` is the place that a gap names, for example `api`. `limit` is a number of findings. */
   constructor(where: string, limit = LIMIT) {
     this.#where = where;
     this.#limit = limit;
@@ -25,7 +27,7 @@ export class PendingFindings {
     } else this.#deltas.set(id, merged(before, delta));
   }
 
-  /** All of them, the gap too; afterwards there are none. */
+  /** Returns all findings, with the gap, and forgets them. */
   take(): FindingDelta[] {
     const taken = [...this.#deltas.values(), ...(this.#lost === undefined ? [] : [this.#lost])];
     this.#deltas = new Map();

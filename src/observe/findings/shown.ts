@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import type { Finding, FindingType } from './finding.js';
 
-/** A finding as the API and the sinks show it (D31). */
+/** A finding in the form of the API and the sinks (D31). */
 export type ShownFinding = {
   id: string;
   finding_type: FindingType;

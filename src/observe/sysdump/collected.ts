@@ -1,18 +1,24 @@
 import { redactedBytes } from '../redaction.js';
 import { type Chunk, type Collector, MAX_BYTES, TIMEOUT_MS } from './collector.js';
 
-/** `cut`: it was longer than it may be. Of one that failed or took too long, what came until then is there. */
+/**
+ * `cut`: the file exceeded its limit. A file that failed or timed out contains the bytes collected until
+ * then.
+ */
 type Outcome = 'complete' | 'cut' | 'failed' | 'timed_out';
 
 export type Collected = {
   readonly outcome: Outcome;
-  /** Why it failed; null where it did not. */
+  /** The reason of a failure; null without one. */
   readonly error: string | null;
   readonly bytes: Buffer;
   readonly ms: number;
 };
 
-/** Runs one collector within its time and its size. Never rejects, and is not held up by one that hangs. */
+/**
+ * Runs one collector within its limits of time and size. Never rejects, and does not wait for a collector
+ * that hangs.
+ */
 export async function collect(collector: Collector, signal: AbortSignal): Promise<Collected> {
   const { timeoutMs = TIMEOUT_MS, maxBytes = MAX_BYTES } = collector;
   const began = performance.now();
@@ -41,7 +47,7 @@ export async function collect(collector: Collector, signal: AbortSignal): Promis
   return { outcome, error, bytes: redactedBytes(kept), ms: Math.round(performance.now() - began) };
 }
 
-/** When the time is over, or nobody wants it any more. */
+/** Resolves at the timeout, or when the dump is cancelled. */
 function end(timeoutMs: number, signal: AbortSignal, over: AbortSignal): Promise<Outcome> {
   return new Promise((resolve) => {
     const give = (): void => resolve('timed_out');

@@ -1,26 +1,26 @@
 export type Chunk = string | Uint8Array;
 
-/** One file of a support dump. What is not among the collectors is not in a dump. */
+/** One file of a support dump. A dump contains the files of the collectors and nothing else. */
 export type Collector = {
-  /** Path in the folder of the node. */
+  /** The path within the node's folder. */
   readonly name: string;
-  /** Ends early where the signal says so; what came until then is kept. */
+  /** Ends early when the signal aborts. The chunks yielded until then are kept. */
   collect(signal: AbortSignal): AsyncIterable<Chunk>;
   /** Default: `TIMEOUT_MS`. */
   readonly timeoutMs?: number;
-  /** What is more is cut off. Default: `MAX_BYTES`. */
+  /** Longer files are truncated. Default: `MAX_BYTES`. */
   readonly maxBytes?: number;
 };
 
 export const TIMEOUT_MS = 10_000;
 export const MAX_BYTES = 16 << 20;
 
-/** A file of one value as JSON. Counters are numbers, times and addresses what the value says. */
+/** A file with one JSON value. Counters are numbers; times and addresses keep the form that the value has. */
 export function jsonFile(name: string, read: (signal: AbortSignal) => unknown, limits: Limits = {}): Collector {
   return textFile(name, async (signal) => `${jsonOf(await read(signal), 2)}\n`, limits);
 }
 
-/** A file of one text. */
+/** A file with one text. */
 export function textFile(
   name: string,
   read: (signal: AbortSignal) => Chunk | Promise<Chunk>,
@@ -35,7 +35,7 @@ export function textFile(
   };
 }
 
-/** A file of values as JSON, one a line; they come page by page. */
+/** A file with one JSON value per line, read page by page. */
 export function linesFile(
   name: string,
   pages: (signal: AbortSignal) => AsyncIterable<readonly unknown[]>,

@@ -7,11 +7,11 @@ import type { Collector } from './collector.js';
 
 const MANIFEST = 'manifest.json';
 
-/** The last file of a dump: what every other is. */
+/** The last file of a dump: a list of all other files. */
 export type Manifest = {
   readonly format: 1;
   readonly version: string;
-  /** ISO 8601, UTC: when the collecting began. */
+  /** When collecting began: ISO 8601, UTC. */
   readonly created_at: string;
   readonly nodes: readonly {
     readonly node: string;
@@ -19,9 +19,9 @@ export type Manifest = {
     readonly entries: readonly ManifestEntry[];
   }[];
 };
-/** `sha256` is hex, and null with a size of 0: such an entry has no file. */
+/** `sha256` is hexadecimal. An entry of size 0 has a null hash and no file. */
 type ManifestEntry = {
-  /** Path in the folder of the node. */
+  /** The path within the node's folder. */
   readonly name: string;
   readonly outcome: 'complete' | 'cut' | 'failed' | 'timed_out';
   readonly error: string | null;
@@ -34,20 +34,26 @@ export type SysdumpOptions = {
   readonly node: string;
   readonly version: string;
   readonly now?: () => Date;
-  /** Of the whole dump, also where its reader does not read. */
+  /** The limit for the whole dump. It also holds while the reader does not read. */
   readonly timeoutMs?: number;
 };
 
 export type Sysdumps = {
-  /** Begins a dump, which ends early when its stream is destroyed; `running` while another is made. */
+  /**
+   * Starts a dump, which ends early when its stream is destroyed. Returns `running` while another dump is
+   * being made.
+   */
   begin(): { readonly fileName: string; readonly archive: Readable } | 'running' | 'closed';
-  /** Ends the dump that is being made; none begins any more. */
+  /** Ends the current dump; later calls of `begin` start none. */
   close(): void;
 };
 
 const WHOLE_TIMEOUT_MS = 5 * 60_000;
 
-/** Support dumps of this node (D33), one at a time, each by collectors of its own. These run one after the other, as fast as the archive is read. */
+/**
+ * Makes support dumps of this node (D33), one at a time, each with its own collectors. Collectors run one
+ * after the other, at the speed at which the archive is read.
+ */
 export function createSysdumps(
   { node, version, now = () => new Date(), timeoutMs = WHOLE_TIMEOUT_MS }: SysdumpOptions,
   collectorsOf: () => readonly Collector[],
@@ -71,7 +77,7 @@ export function createSysdumps(
         running = undefined;
       });
       const tar = pack();
-      // What goes wrong destroys the archive, and its reader is told by that.
+      // A failure destroys the archive stream, which tells its reader. The callback has nothing to add.
       pipeline(tar, createGzip(), archive, () => {});
       const folder = safe(node);
       write(tar, collectorsOf(), { path: `${name}/${folder}`, mtime: began }, ended.signal)
@@ -115,19 +121,19 @@ async function write(
   return entries;
 }
 
-/** Resolves once the bytes are on their way: whoever reads slowly slows the collecting down. */
+/** Resolves when the stream accepted the bytes, so that a slow reader slows the collectors down. */
 function put(tar: Pack, name: string, bytes: Buffer, mtime: Date): Promise<void> {
   return new Promise((resolve, reject) => {
     const entry = tar.entry({ name, mtime, mode: 0o600, size: bytes.length }, bytes, (failure) => {
       if (failure) reject(failure);
       else resolve();
     });
-    // The callback is told as well; an error that nobody hears ends the process.
+    // The callback receives this error too, but without a listener the event would end the process.
     entry.on('error', reject);
   });
 }
 
-/** Without what a path must not hold. */
+/** Removes characters that a path must not contain. */
 function safe(text: string): string {
   return text.replace(/[^\w.-]/g, '_').replace(/^[.]+/, '_');
 }

@@ -2,27 +2,27 @@ const OCTETS: readonly Uint8Array[] = Array.from({ length: 256 }, (_, octet) => 
 const DOT = 0x2e;
 const ZERO = 0x30;
 const FIRST_BYTES = 64 * 1024;
-/** More than the numbers and addresses between two parts take. */
+/** Free space after each part: enough for the numbers and addresses before the next part. */
 const ROOM = 64;
 
-/** A constant part of a text. */
+/** Encodes a constant part of a text. */
 export function bytesOf(text: string): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(text);
 }
 
-/** Text in UTF-8, written part by part into memory that is used again: a string for each would be garbage. */
+/** Writes UTF-8 text into a reused buffer. A string per part would create garbage at this rate. */
 export class ByteWriter {
   bytes = new Uint8Array(FIRST_BYTES);
   length = 0;
 
-  /** Behind it there is room for numbers and addresses. */
+  /** Appends bytes, and reserves room for numbers and addresses after them. */
   put(part: Uint8Array): void {
     this.#reserve(part.length + ROOM);
     this.bytes.set(part, this.length);
     this.length += part.length;
   }
 
-  /** Of what need not be ASCII. */
+  /** Appends text that may contain characters other than ASCII. */
   text(text: string): void {
     this.put(bytesOf(text));
   }
@@ -31,7 +31,7 @@ export class ByteWriter {
     this.bytes[this.length++] = byte;
   }
 
-  /** A whole number from 0 to 2^53. */
+  /** Appends an integer from 0 to 2^53. */
   number(value: number): void {
     if (value < 10) {
       this.byte(ZERO + value);
@@ -48,7 +48,7 @@ export class ByteWriter {
     this.length += digits;
   }
 
-  /** Of an address in host order. */
+  /** Appends an IPv4 address in host order. */
   address(address: number): void {
     for (let shift = 24; shift >= 0; shift -= 8) {
       const octet = OCTETS[(address >>> shift) & 255] as Uint8Array;

@@ -4,7 +4,10 @@ import type { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { AddressNames } from '../address-names.js';
 
-/** The message of a connection or a request that the service plane decided (D32), as one JSON object. */
+/**
+ * The wiretap message of a decision of the service plane on a connection or request (D32), as one JSON
+ * object.
+ */
 export function connectionMessage(
   seen: SeenConnection,
   { ruleNameResolver, names }: { readonly ruleNameResolver: RuleNameResolver; readonly names: AddressNames },

@@ -4,7 +4,10 @@ import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { RECORD_HEADER_BYTES, RECORD_WORDS } from '#dataplane/events/batch.js';
 import { EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 
-/** Words of a record, and how its smaller fields stand in them: little-endian, as the kernel wrote them. */
+/**
+ * Word indexes of a record, and the layout of smaller fields in them: little-endian, as the kernel writes
+ * them.
+ */
 const word = (offset: number): number => (RECORD_HEADER_BYTES + offset) / 4;
 export const AT = {
   timeLow: word(EVENT_OFFSETS.time_ns),
@@ -28,11 +31,11 @@ export const AT = {
   bytes: word(EVENT_OFFSETS.bytes),
 } as const;
 
-/** By number; undefined where nothing was judged. */
+/** By number; undefined if no rule was evaluated. */
 export const VERDICT_NAMES: readonly (Verdict | undefined)[] = namesByNumber(VERDICT_NUMBER);
 export const verdictName = (kind: number): Verdict | undefined => VERDICT_NAMES[(kind >>> 8) & 0xff];
 
-/** What a wiretap message says a record is. */
+/** The record type in a wiretap message. */
 export type RecordType = 'flow' | 'flow_end' | 'verdict';
 export const recordType = (kind: number): RecordType => {
   const type = kind & 0xff;

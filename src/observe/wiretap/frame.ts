@@ -1,10 +1,10 @@
-/** What a reader did not get, by where it was lost. */
+/** Events that a reader did not receive, by the place of the loss. */
 export type Lost = {
   /** The reader was too slow. */
   readonly reader: number;
-  /** The ring between kernel and node was full. */
+  /** The ring buffer between kernel and node was full. */
   readonly kernel: number;
-  /** The source had had its share of events. */
+  /** The source had used up its share of events. */
   readonly source_share: number;
   /** The DNS proxy had no room for more lookups. */
   readonly dns: number;
@@ -36,21 +36,23 @@ export function less(one: Lost, other: Lost): Lost {
 export const isNothing = (lost: Lost): boolean =>
   lost.reader + lost.kernel + lost.source_share + lost.dns + lost.service_plane === 0;
 
-/** The messages that say it. */
+/** The messages that report losses to the reader. */
 export function lostMessages(lost: Lost): readonly string[] {
   return Object.entries(lost)
     .filter(([, count]) => count > 0)
     .map(([where, count]) => `{"type":"lost","count":${count},"where":"${where}"}`);
 }
 
-/** One JSON object, or an array of them. */
+/** One message as a JSON object, several as a JSON array. */
 export const frameOf = (messages: readonly string[]): Uint8Array<ArrayBuffer> =>
   new TextEncoder().encode(messages.length === 1 ? messages[0] : `[${messages.join(',')}]`);
 
-/** To everybody who reads a channel, or to one reader. What was lost was lost before the messages of the frame. */
+/**
+ * A frame for all readers of a channel, or for one reader. `lost` counts losses before the frame's messages.
+ */
 export type Frame = {
   readonly to: { readonly channel: number } | { readonly reader: number };
-  /** Empty where nothing but loss is told. */
+  /** Empty if the frame only reports losses. */
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly messages: number;
   readonly lost: Lost;

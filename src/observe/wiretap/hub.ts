@@ -8,14 +8,20 @@ import { ReplayBuffer, type ReplayEntry } from './replay-buffer.js';
 import { type Seen, sizeOf } from './seen-batch.js';
 import { CompiledFilter, type WiretapFilter } from './wiretap-filter.js';
 
-/** Different filters at most: each is tested on each event. */
+/** The maximum number of different filters. Every filter is evaluated for every event. */
 const CHANNELS = 128;
-/** Messages of a frame at most; each has 300 to 500 bytes. */
+/** The maximum number of messages in a frame. A message has 300 to 500 bytes. */
 const FRAME_MESSAGES = 512;
-/** Bytes of frames that were given away and are not written to sockets yet; above it, channels lose. */
+/**
+ * Bytes of frames that were handed out but not yet written to sockets. Above the limit channels lose
+ * messages.
+ */
 const UNDER_WAY_BYTES = 32 * 1024 * 1024;
 
-/** Of a frame that only tells of loss; one for each, since they are sent to another thread. */
+/**
+ * The bytes of a frame that only reports losses. Each frame needs its own array: the array is transferred to
+ * another thread.
+ */
 const noBytes = (): Uint8Array<ArrayBuffer> => new Uint8Array(0);
 
 type Channel = {
@@ -25,29 +31,33 @@ type Channel = {
   readers: number;
   lost: Lost;
 };
-/** Where a reader stands in what is kept: message `index` of that entry comes next, the `count`th of all. */
+/**
+ * The position of a reader in the replay buffer: the next message is number `index` of that entry, and number
+ * `count` of all.
+ */
 type Replay = {
   readonly channel: Channel;
   entry: number;
   index: number;
   count: number;
-  /** What was lost before it, from the beginning. */
+  /** Losses before the position, since the start. */
   lostBefore: Lost;
-  /** And is not told yet. */
+  /** Losses that are not yet reported to the reader. */
   lost: Lost;
 };
 
 export type HubOutput = {
   frame(frame: Frame): void;
-  /** From now on frames of this channel are for this reader too. */
+  /** From now on the frames of this channel also go to this reader. */
   joined(reader: number, channel: number): void;
-  /** There are too many that ask for something else already. */
+  /** There are too many different filters. */
   refused(reader: number): void;
 };
 
 /**
- * Where wiretap frames are made: once for all readers that ask for the same, who share a channel. A reader may first go
- * through what is kept, as fast as it takes that, and then joins where it ends: nothing is missing, nothing comes twice.
+ * Makes wiretap frames, once for all readers with the same filter: they share a channel. A reader may first
+ * receive the messages of the replay buffer at its own speed. It joins its channel at the end of the buffer,
+ * without missing or repeating a message.
  */
 export class WiretapHub {
   readonly #known: MessageSurroundings;
@@ -75,22 +85,22 @@ export class WiretapHub {
     return this.#channelOf.size;
   }
 
-  /** Whether events of flows are of use to anybody, now or later. */
+  /** Whether a reader needs flow events, now or from the replay buffer later. */
   get wantsFlows(): boolean {
     return this.#kept.keepsMs > 0 || [...this.#channels.values()].some(({ filter }) => filter.wantsFlows);
   }
 
-  /** Whether lookups that are not denied are of use to anybody. */
+  /** Whether a reader needs lookups that are not denied. */
   get wantsLookups(): boolean {
     return [...this.#channels.values()].some(({ filter }) => filter.wantsLookups);
   }
 
-  /** Whether connections and requests that are allowed are of use to anybody. */
+  /** Whether a reader needs allowed connections and requests. */
   get wantsConnections(): boolean {
     return [...this.#channels.values()].some(({ filter }) => filter.wantsAllowedConnections);
   }
 
-  /** What came in since then comes first. */
+  /** Adds a reader. It first receives messages from the replay buffer since `sinceMs`. */
   open(reader: number, filter: WiretapFilter, sinceMs: number): void {
     const channel = this.#channelFor(filter);
     if (channel === undefined) {
@@ -105,7 +115,7 @@ export class WiretapHub {
     this.more(reader);
   }
 
-  /** The reader has taken what it was given of what is kept. */
+  /** The reader has written its last replay frame and can take more. */
   more(reader: number): void {
     const replay = this.#replays.get(reader);
     if (replay === undefined) return;
@@ -134,7 +144,7 @@ export class WiretapHub {
     if (--channel.readers === 0) this.#channels.delete(channel.key);
   }
 
-  /** So many bytes were written to sockets, or thrown away. */
+  /** Frames of this many bytes were written to sockets or discarded. */
   written(bytes: number): void {
     this.#underWay -= bytes;
     if (this.#underWay > UNDER_WAY_BYTES) return;
@@ -197,7 +207,7 @@ export class WiretapHub {
     channel.lost = NOTHING_LOST;
   }
 
-  /** Gives what matches in the rest of an entry, up to a frame full; how much that was. */
+  /** Sends the matching messages of the rest of an entry, one frame at most. Returns their number. */
   #readOn(reader: number, replay: Replay): number {
     const { filter } = replay.channel;
     const { seen, lost } = this.#kept.at(replay.entry) as ReplayEntry;

@@ -8,7 +8,7 @@ const OPEN = 0x5b;
 const COMMA = 0x2c;
 const CLOSE = 0x5d;
 
-/** Messages of what came in at one time, each written when it is asked for the first time, with a comma behind it. */
+/** The messages of one batch. Each is encoded at its first use, with a comma after it. */
 export class MessageCache {
   readonly #writer: MessageWriter;
   readonly #out = new ByteWriter();
@@ -20,14 +20,14 @@ export class MessageCache {
     this.#writer = writer;
   }
 
-  /** What was written before is forgotten. */
+  /** Starts a new batch, and discards the messages of the previous one. */
   of(seen: Seen): this {
     this.#begin(sizeOf(seen));
     this.#write = this.#writeOf(seen);
     return this;
   }
 
-  /** One JSON object, or an array of them: the messages at these indexes, of which there is one at least. */
+  /** Returns the messages at these indexes (at least one) as one JSON object or an array. */
   frame(indexes: readonly number[]): Uint8Array<ArrayBuffer> {
     let bytes = 0;
     for (const index of indexes) bytes += this.#sizeOf(index);
@@ -35,14 +35,14 @@ export class MessageCache {
       const start = this.#starts[indexes[0] as number] as number;
       return this.#out.bytes.slice(start, start + bytes - 1);
     }
-    // The comma behind the last one gives its place to the bracket.
+    // The comma after the last message is overwritten by the closing bracket.
     const frame = new Uint8Array(bytes + 1);
     frame[0] = OPEN;
     let at = 1;
     for (let from = 0; from < indexes.length; ) {
       const start = this.#starts[indexes[from] as number] as number;
       let end = this.#ends[indexes[from] as number] as number;
-      // What was written one behind the other is copied at once.
+      // Messages that are adjacent in the buffer are copied in one step.
       for (from++; from < indexes.length && this.#starts[indexes[from] as number] === end; from++)
         end = this.#ends[indexes[from] as number] as number;
       frame.set(this.#out.bytes.subarray(start, end), at);
@@ -73,7 +73,7 @@ export class MessageCache {
     this.#ends.fill(0, 0, count);
   }
 
-  /** With its comma. */
+  /** The size of a message with its comma. */
   #sizeOf(index: number): number {
     if (this.#ends[index] === 0) {
       this.#starts[index] = this.#out.length;

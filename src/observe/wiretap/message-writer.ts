@@ -77,7 +77,7 @@ const QUERY_TYPES: Readonly<Record<number, string>> = {
   255: 'ANY',
 };
 
-/** Writes wiretap messages (D32), each as one JSON object. */
+/** Encodes wiretap messages (D32), each as one JSON object. */
 export class MessageWriter {
   readonly #known: MessageSurroundings;
   readonly #ruleNameResolver = new WeakMap<NamedDecider, Uint8Array>();
@@ -237,7 +237,7 @@ export class MessageWriter {
   }
 }
 
-/** Times of events that follow one another: many are of the same millisecond. */
+/** Formats times of consecutive events. Many of them share a millisecond, so the last text is reused. */
 class TimeText {
   #ms = Number.NaN;
   #text = bytesOf('');
@@ -257,7 +257,7 @@ function numberOr(out: ByteWriter, is: boolean, value: number): void {
   else out.put(part.nothing);
 }
 
-/** By number: `,"field":"name"`, and `null` for 0 and what has no name. */
+/** By number: `,"field":"name"`; `null` for 0 and for numbers without a name. */
 function partsBy(numbers: Readonly<Record<string, number>>, field: string): readonly Uint8Array[] {
   const parts = Array.from({ length: 256 }, () => bytesOf(`,"${field}":null`));
   for (const [name, number] of Object.entries(numbers))

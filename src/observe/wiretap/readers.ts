@@ -1,40 +1,40 @@
 import { added, type Frame, frameOf, isNothing, type Lost, lostMessages, NOTHING_LOST } from './frame.js';
 
-/** Where a reader's frames go. */
+/** The output of a reader. */
 export type Sink = {
-  /** Bytes that were given to it and that the network has not taken. */
+  /** Bytes passed to `send` that the network has not accepted yet. */
   readonly waiting: number;
-  /** Frames that the network has taken. */
+  /** Frames that the network has accepted. */
   readonly taken: number;
-  /** `done`, where it is given, is called once the network has taken the frame. */
+  /** `done` is called when the network has accepted the frame. */
   send(frame: Uint8Array, done?: () => void): void;
   close(why: 'too_slow' | 'too_many' | 'going_away' | 'performance_mode_disabled' | 'token_ended'): void;
 };
 
-/** What may wait for all readers together; readers of the same channel share their frames. */
+/** Limit of waiting bytes for all readers together. Readers of a channel share their frames. */
 const WAITING_BYTES = 256 * 1024 * 1024;
-/** And for each of them: at a hundred thousand messages a second the most is a fifth of a second. */
+/** The lower limit for each reader: a fifth of a second at 100,000 messages per second. */
 const WAITING_LEAST = 256 * 1024;
 const WAITING_MOST = 8 * 1024 * 1024;
-/** Beyond it, for messages of loss alone. */
+/** Additional limit for messages that report losses. */
 const LOST_BYTES = 64 * 1024;
 const LOOK_MS = 500;
 const STALLED_MS = 60_000;
-/** After so many sends others have their turn. */
+/** After this many sends the thread yields to other work. */
 const SENDS_AT_ONCE = 64;
 
 type Joining = { readonly joins: number; readonly channel: number };
 type Reader = { readonly sink: Sink; lost: Lost; channel: number | null; taken: number; stalledSince: number | null };
 
 export type ReadersOutput = {
-  /** The reader takes more of what is kept. */
+  /** The reader can take more of the replay buffer. */
   more(reader: number): void;
   closed(reader: number): void;
-  /** Frames of so many bytes are done with. */
+  /** Frames of this many bytes were written or discarded. */
   written(bytes: number): void;
 };
 
-/** Writes frames to the sockets of those who read them, and tells each what it lost. */
+/** Writes frames to the sockets of readers, and reports losses to each reader. */
 export class Readers {
   readonly #output: ReadersOutput;
   readonly #readers = new Map<number, Reader>();
@@ -43,7 +43,7 @@ export class Readers {
   readonly #timer: NodeJS.Timeout;
   #last = 0;
   #isWriting = false;
-  /** Messages that readers were too slow for. */
+  /** Messages that were lost because readers were too slow. */
   lost = 0;
 
   constructor(output: ReadersOutput) {
@@ -52,7 +52,7 @@ export class Readers {
     this.#timer.unref();
   }
 
-  /** Bytes beyond which what comes is lost to a reader, until its network takes some. */
+  /** Limit of waiting bytes. Above it a reader loses messages until its network accepts some. */
   get #waitingBytes(): number {
     return Math.min(WAITING_MOST, Math.max(WAITING_LEAST, WAITING_BYTES / Math.max(1, this.#readers.size)));
   }
@@ -67,7 +67,7 @@ export class Readers {
     return number;
   }
 
-  /** Nothing is sent to it any more. */
+  /** Removes a reader. Nothing is sent to it afterwards. */
   close(number: number): void {
     const reader = this.#readers.get(number);
     if (reader === undefined) return;
@@ -86,12 +86,12 @@ export class Readers {
     reader?.sink.close(why);
   }
 
-  /** Frames of this channel that come from now on are for this reader too. */
+  /** From now on the frames of this channel also go to this reader. */
   joined(number: number, channel: number): void {
     this.#take({ joins: number, channel });
   }
 
-  /** Frames are written in the order in which they come. */
+  /** Writes a frame. Frames keep their order. */
   frame(frame: Frame): void {
     this.#take(frame);
   }

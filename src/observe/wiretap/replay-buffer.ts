@@ -4,21 +4,21 @@ import { bytesOf, type Seen, sizeOf } from './seen-batch.js';
 export type ReplayEntry = {
   readonly atMs: number;
   readonly seen: Seen;
-  /** Before it. */
+  /** Losses before this entry. */
   readonly lost: Lost;
 };
 
-/** The last that was seen, for those who begin to read later: so many milliseconds of it, and so many bytes at most. */
+/** Keeps recent batches for readers that start later, limited by age and by bytes. */
 export class ReplayBuffer {
   readonly keepsMs: number;
   readonly #maxBytes: number;
   #entries: ReplayEntry[] = [];
-  /** Number of the first of the entries; they are numbered from 0. */
+  /** The number of the first entry that is still there. Entries are numbered from 0. */
   #first = 0;
   #bytes = 0;
-  /** Messages of entries that are not kept any more: those that are, are counted on from there. */
+  /** The number of messages in removed entries. The count of the remaining messages starts there. */
   forgotten = 0;
-  /** What was lost before entries that are not kept any more. */
+  /** Losses before the removed entries. */
   forgottenLost: Lost = NOTHING_LOST;
 
   constructor(keepsMs: number, maxBytes = 32 * 1024 * 1024) {
@@ -26,7 +26,7 @@ export class ReplayBuffer {
     this.#maxBytes = maxBytes;
   }
 
-  /** Number of the entry that is added next. */
+  /** The number that the next entry will get. */
   get end(): number {
     return this.#first + this.#entries.length;
   }
@@ -56,7 +56,7 @@ export class ReplayBuffer {
     return this.#entries[number - this.#first];
   }
 
-  /** Messages that came in before this entry, and what was lost. */
+  /** The number of messages before this entry, and the losses before it. */
   before(number: number): { readonly count: number; readonly lost: Lost } {
     const earlier = this.#entries.slice(0, number - this.#first);
     return {
@@ -65,7 +65,7 @@ export class ReplayBuffer {
     };
   }
 
-  /** Number of the first entry that came in since. */
+  /** The number of the first entry that arrived at or after this time. */
   since(ms: number): number {
     const found = this.#entries.findIndex(({ atMs }) => atMs >= ms);
     return found < 0 ? this.end : this.#first + found;

@@ -2,17 +2,17 @@ import type { SeenConnection } from '#contracts/seen-connection.js';
 import type { SeenLookup } from '#contracts/seen-lookup.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 
-/** What came in at one time, of one kind. */
+/** A batch of events of one kind that arrived together. */
 export type Seen =
   | { readonly kind: 'events'; readonly batch: EventBatch }
   | { readonly kind: 'lookups'; readonly lookups: readonly SeenLookup[] }
   | { readonly kind: 'connections'; readonly connections: readonly SeenConnection[] };
 
 const LOOKUP_BYTES = 200;
-/** But for its path. */
+/** Size of a connection event without its path. */
 const CONNECTION_BYTES = 400;
 
-/** Of how many messages it is. */
+/** The number of messages of a batch. */
 export function sizeOf(seen: Seen): number {
   switch (seen.kind) {
     case 'events':
@@ -24,7 +24,7 @@ export function sizeOf(seen: Seen): number {
   }
 }
 
-/** The memory that it takes, about. */
+/** The approximate memory of a batch in bytes. */
 export function bytesOf(seen: Seen): number {
   switch (seen.kind) {
     case 'events':

@@ -11,18 +11,18 @@ import type { Seen } from './seen-batch.js';
 export const WIRETAP_TYPES = ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'] as const;
 export const WIRETAP_VERDICTS = ['allow', 'deny', 'audit', 'redirect'] as const;
 
-/** Each list is OR, and an empty one asks for nothing; they are ANDed. */
+/** Values of one list are combined with OR, lists with AND. An empty list matches everything. */
 export type WiretapFilter = {
   readonly sources: readonly Prefix[];
   readonly destinations: readonly Prefix[];
-  /** Of either side. */
+  /** Ports of either side. */
   readonly ports: readonly Range[];
   readonly protocols: readonly number[];
-  /** Names in lower case, each with `*.` before it or not. */
+  /** Names in lower case, with or without a leading `*.`. */
   readonly hostnames: readonly string[];
   readonly groups: readonly string[];
   readonly rules: readonly string[];
-  /** `deny` is also what was dropped for another reason than a verdict. */
+  /** `deny` also matches packets that were dropped for a reason other than a verdict. */
   readonly verdicts: readonly (typeof WIRETAP_VERDICTS)[number][];
   readonly types: readonly (typeof WIRETAP_TYPES)[number][];
 };
@@ -30,7 +30,7 @@ export type WiretapFilter = {
 export type Surrounded = { readonly ruleNameResolver: RuleNameResolver; readonly names: AddressNames };
 type RecordTest = (words: Uint32Array, at: number) => boolean;
 
-/** A filter made ready: the cheapest tests come first, and what is not asked for is not tested. */
+/** A prepared filter. It evaluates the cheapest tests first, and only those that the filter uses. */
 export class CompiledFilter {
   readonly wantsLookups: boolean;
   readonly wantsFlows: boolean;
@@ -107,7 +107,7 @@ export class CompiledFilter {
     this.#connections = connections.filter(([asked]) => asked).map(([, test]) => test);
   }
 
-  /** Whether anything of that kind can match. Events of the kernel are asked one by one. */
+  /** Whether any event of this kind can match. Kernel events must be tested one by one. */
   wants(kind: Seen['kind']): boolean {
     switch (kind) {
       case 'events':
@@ -119,7 +119,7 @@ export class CompiledFilter {
     }
   }
 
-  /** Says of each message of it whether it matches. */
+  /** Returns a function that tests the message at an index. */
   testOf(seen: Seen): (index: number) => boolean {
     if (!this.wants(seen.kind)) return () => false;
     switch (seen.kind) {
@@ -141,14 +141,17 @@ function recordTest(tests: readonly RecordTest[], words: Uint32Array): (index: n
   };
 }
 
-/** What was dropped without a verdict is denied; what nobody judged and passes, such as foreign flows, is allowed. */
+/**
+ * Maps dropped packets without a verdict to deny, and passed packets without one to allow. Foreign flows have
+ * no verdict: they came in by an interface that is not policed.
+ */
 function shownVerdict(kind: number): Verdict {
   return (kind & 0xff) === EVENT_TYPE.dropped ? 'deny' : (verdictName(kind) ?? 'allow');
 }
 
 function addressTest(prefixes: readonly Prefix[], field: number): RecordTest {
   return (words, at) => {
-    // A prefix is of IPv4 addresses.
+    // IPv4 prefixes never match an IPv6 address.
     if (((words[at + AT.details] as number) >>> 24) & EVENT_FLAG.ipv6) return false;
     const address = words[at + field] as number;
     return prefixes.some((prefix) => contains(prefix, address));

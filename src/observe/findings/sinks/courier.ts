@@ -3,25 +3,25 @@ import type { Outbox } from '../outbox.js';
 import { shownFinding } from '../shown.js';
 import type { Sink, SinkName, Told } from './sink.js';
 
-/** How long to wait after a failure: twice as long each time, and of that a random part. */
+/** Waiting time after a failure: it doubles each time up to `longestMs`, and a random part of it is used. */
 export type Backoff = { readonly firstMs: number; readonly longestMs: number };
 
 export type SinkState = {
   readonly name: SinkName;
-  /** Findings told since the start. */
+  /** Findings delivered since the start. */
   readonly delivered: number;
-  /** Deliveries that failed since the start. */
+  /** Failed deliveries since the start. */
   readonly failed: number;
-  /** Findings given up since the start, and those that wait. */
+  /** Findings dropped since the start, and findings that wait. */
   readonly dropped: number;
   readonly waiting: number;
-  /** Why the last delivery failed; null while deliveries succeed. */
+  /** Why the last delivery failed. Null after a successful delivery. */
   readonly failure: string | null;
 };
 
 const AT_ONCE = 100;
 
-/** Carries what waits in the outbox to one sink, in order, until it is stopped. */
+/** Delivers the entries of the outbox to one sink, in order, until it is stopped. */
 export class DeliveryQueue {
   readonly #outbox: Outbox;
   readonly #sink: Sink;
@@ -55,7 +55,7 @@ export class DeliveryQueue {
     return { name, delivered, failed, failure, ...this.#outbox.standing(name) };
   }
 
-  /** What was under way is told again after the next start. */
+  /** Stops. A delivery that was under way is repeated after the next start. */
   async stop(): Promise<void> {
     this.#stopped.abort();
     this.#wake();
@@ -106,7 +106,7 @@ export class DeliveryQueue {
     });
   }
 
-  /** Tells when it begins to fail, fails otherwise, or works again. */
+  /** Reports a new failure, a different failure, and the recovery; not a repeated failure. */
   #note(failure: string | null): void {
     if (failure === this.#failure) return;
     this.#failure = failure;

@@ -3,15 +3,15 @@ import type { Sink } from './sink.js';
 
 export type FileSinkOptions = {
   readonly path: string;
-  /** Above it a new file is begun. */
+  /** A new file is started above this size. */
   readonly maxBytes: number;
-  /** How many full files are kept: `path.1` is the newest of them. */
+  /** The number of full files that are kept. `path.1` is the newest of them. */
   readonly keep: number;
 };
 
 const NEWLINE = 0x0a;
 
-/** One JSON object a line, in a file of mode 0600. */
+/** Writes one JSON object per line to a file of mode 0600. */
 export function createFileSink({ path, maxBytes, keep }: FileSinkOptions): Sink {
   return {
     name: 'file',
@@ -30,7 +30,7 @@ export function createFileSink({ path, maxBytes, keep }: FileSinkOptions): Sink 
   };
 }
 
-/** How many of the lines, from the first on, have room in so many bytes. */
+/** The number of lines, from the first, that fit into `room` bytes. */
 function fitting(lines: readonly Buffer[], room: number): number {
   let left = room;
   const first = lines.findIndex(({ length }) => {
@@ -44,7 +44,7 @@ async function append(path: string, lines: readonly Buffer[]): Promise<void> {
   const file = await open(path, 'a+', 0o600);
   try {
     await file.chmod(0o600);
-    // A crash may have left a part of a line; its finding is told again.
+    // A crash may leave an incomplete last line. Its finding is delivered again.
     const torn = !(await endsInNewline(file));
     await file.writeFile(Buffer.concat([...(torn ? [Buffer.of(NEWLINE)] : []), ...lines]));
     await file.datasync();

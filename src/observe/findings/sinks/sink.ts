@@ -1,11 +1,11 @@
 import type { ShownFinding } from '../shown.js';
 
-/** A finding as a sink is told of it. `position` rises from one to the next, and is the same where it is told twice. */
+/** A finding as a sink receives it. `position` rises, and is the same when a finding is delivered twice. */
 export type Told = ShownFinding & { position: number; new_count: number };
 
 export type Sink = {
   readonly name: SinkName;
-  /** Rejects with why it was not delivered, without any secret in the message. */
+  /** Rejects with the reason of the failure. The message must not contain a secret. */
   deliver(told: readonly Told[], signal: AbortSignal): Promise<void>;
 };
 export type SinkName = 'file' | 'webhook';

@@ -8,21 +8,21 @@ export type SinkOptions = { readonly file: FileSinkOptions | null; readonly webh
 
 export type Sinks = {
   readonly states: readonly SinkState[];
-  /** Waits for what is under way to end. Close it before the ledger. */
+  /** Waits for the deliveries under way. Call it before closing the ledger. */
   close(): Promise<void>;
 };
 
 const BACKOFF: Backoff = { firstMs: 1_000, longestMs: 60_000 };
 
-/** The names that the ledger must be opened with. */
+/** The names of the sinks, for opening the ledger. */
 export function sinkNames({ file, webhook }: SinkOptions): SinkName[] {
   return [...(file === null ? [] : ['file' as const]), ...(webhook === null ? [] : ['webhook' as const])];
 }
 
 /**
- * Tells the configured sinks of every finding that a merge changed, at least once and in the order of the merges, each with
- * what its count grew by. What a sink does not take waits in the ledger. `onState` hears when one begins to fail, fails
- * otherwise, and works again.
+ * Delivers every change of a finding to the configured sinks, at least once and in order, each with the
+ * increase of its count. Changes that a sink does not accept stay in the ledger. `onState` is called when a
+ * sink begins to fail, fails for another reason, or recovers.
  */
 export function createSinks(
   outbox: Outbox,

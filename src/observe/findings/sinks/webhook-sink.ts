@@ -4,14 +4,14 @@ import type { Sink } from './sink.js';
 
 export type WebhookOptions = {
   readonly url: string;
-  /** Read for every delivery; white space at its ends does not count. */
+  /** Read at every delivery; white space around the secret is ignored. */
   readonly secretFile: string;
   readonly timeoutMs: number;
 };
 
 /**
- * POSTs a JSON array of findings. `weir-signature: t=SECONDS,v1=HEX` has the HMAC-SHA256 of `SECONDS.BODY`. Any answer
- * of 2xx is a delivery; a redirect is not followed, and is none.
+ * POSTs a JSON array of findings. The header `weir-signature: t=SECONDS,v1=HEX` has the HMAC-SHA256 of
+ * `SECONDS.BODY`. A response of 2xx is a delivery. Redirects are not followed and count as failures.
  */
 export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions): Sink {
   const { origin } = new URL(url);
@@ -36,7 +36,7 @@ export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions
         if (!answer.ok) throw new Error(`it answered ${answer.status}`);
       } catch (error) {
         const why = timeout.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error);
-        // The path of such a URL is often a secret.
+        // The path of a webhook URL is often a secret: show only the origin.
         throw new Error(`post findings to ${origin}: ${why}`);
       }
     },
@@ -49,7 +49,7 @@ async function secretIn(path: string): Promise<string> {
   return secret;
 }
 
-/** `fetch` says only that it failed; its cause says why. */
+/** An error of `fetch` has no details; its `cause` has them. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'it failed';
   const { cause } = error;
