@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { filesIn, root, rootPages } from './files.js';
 
-/** What a path in backticks begins with, if it is a path of the repository. */
+/** A path of the repository in backticks. */
 const NAMED = /`((?:src|statecharts|test|bench|scripts|docs)\/[^`\s*{}<>]*)`/g;
 const LINKED = /\]\(([^)\s#]+)(?:#[^)]*)?\)/g;
 
